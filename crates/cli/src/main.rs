@@ -1,0 +1,3 @@
+//! The `thalweg` command.
+#![forbid(unsafe_code)]
+fn main() {}

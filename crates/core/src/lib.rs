@@ -1,0 +1,2 @@
+//! Endpoints, guarantees, the list of mechanisms, the planner and the driver.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Measures mechanisms honestly and writes the machine profile.
+#![forbid(unsafe_code)]

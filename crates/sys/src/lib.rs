@@ -1,0 +1,1 @@
+//! System calls thalweg makes, safely wrapped, and the seam where tests inject faults.

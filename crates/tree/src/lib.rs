@@ -1,0 +1,2 @@
+//! Copies files and trees: walk, publish, attributes, sparse, resume, verify.
+#![forbid(unsafe_code)]
