@@ -1,0 +1,36 @@
+//! Does a change of the source, made after the call has returned, show in the sink?
+//!
+//! The answer is found by doing it, never assumed: kernels are changing what splice and vmsplice do.
+
+use serde::Serialize;
+
+use crate::{Kind, Mechanism, Pair, Unfit, probe, scratch::Site};
+
+/// What the sink showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Alias {
+    /// The bytes as they were when the call was made.
+    Copied,
+    /// The bytes written to the source afterwards.
+    Shared,
+}
+
+/// Whether the question makes sense: the source can still be written, the sink still be read.
+pub fn applies(pair: &Pair) -> bool {
+    matches!(pair.source, Kind::Memory | Kind::File)
+        && matches!(pair.sink, Kind::Memory | Kind::File | Kind::Pipe | Kind::Socket)
+}
+
+/// Moves a page, writes over the source, looks at the sink.
+pub fn probe(mechanism: &dyn Mechanism, pair: &Pair, site: &Site) -> Result<Alias, Unfit> {
+    let (before, after) = (probe::pattern(1), probe::pattern(2));
+    let mut scratch = probe::tried(mechanism, pair, site, &before)?;
+    let failed = |e| Unfit::because(format!("alias probe: {e}"));
+    scratch.overwrite_source(&after).map_err(failed)?;
+    match scratch.arrived(before.len()).map_err(failed)? {
+        Some(bytes) if bytes == before => Ok(Alias::Copied),
+        Some(_) => Ok(Alias::Shared),
+        None => Err(Unfit::because("the sink cannot be read")),
+    }
+}

@@ -1,0 +1,93 @@
+//! A pipe of our own between two ends, and the exact count of what is inside it.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use thalweg_sys::{
+    Errno, io,
+    pipe::{self, Pipe, SpliceMode},
+};
+
+use crate::{End, Error, Info, Side};
+
+/// The longest length handed to one system call: the kernel cuts at `MAX_RW_COUNT` anyway.
+const LONGEST: u64 = 0x7fff_f000;
+
+/// `len` as a length for one call.
+pub fn chunk(len: u64) -> usize {
+    len.min(LONGEST) as usize
+}
+
+/// A pipe that bytes pass through by reference, with the count of those inside.
+pub struct Conduit {
+    pipe: Pipe,
+    waiting: u64,
+    // Read out of the pipe by `drain` and not yet written; still part of `waiting`.
+    spill: Vec<u8>,
+}
+
+impl Conduit {
+    /// A pipe of the wished capacity, or as much of it as the kernel grants.
+    pub fn new(info: &Info, wished: usize) -> Result<Self, Error> {
+        let pipe = Pipe::new(wished).map_err(|e| info.error("pipe2", Side::Own, e, 0))?;
+        Ok(Self { pipe, waiting: 0, spill: Vec::new() })
+    }
+
+    /// Bytes inside.
+    pub fn waiting(&self) -> u64 {
+        self.waiting
+    }
+
+    /// What the kernel granted.
+    pub fn capacity(&self) -> u64 {
+        self.pipe.capacity() as u64
+    }
+
+    /// The writing end, for a call other than splice; tell [`filled`](Self::filled) what it put in.
+    pub fn writer(&self) -> BorrowedFd<'_> {
+        self.pipe.writer.as_fd()
+    }
+
+    /// Counts bytes that went in by some other call.
+    pub fn filled(&mut self, count: u64) {
+        self.waiting += count;
+    }
+
+    /// One splice from `source` into the pipe, of at most `most` bytes.
+    pub fn fill(&mut self, source: &mut End<'_>, most: u64) -> Result<u64, Errno> {
+        let len = chunk(most.min(self.capacity()));
+        let got =
+            pipe::splice(source.fd, source.at, &self.pipe.writer, None, len, SpliceMode::Block)?;
+        source.forward(got as u64);
+        self.waiting += got as u64;
+        Ok(got as u64)
+    }
+
+    /// One splice out of the pipe into `sink`.
+    pub fn empty(&mut self, sink: &mut End<'_>) -> Result<u64, Errno> {
+        let len = chunk(self.waiting);
+        let put = pipe::splice(&self.pipe.reader, None, sink.fd, sink.at, len, SpliceMode::Block)?;
+        sink.forward(put as u64);
+        self.waiting -= put as u64;
+        Ok(put as u64)
+    }
+
+    /// Delivers exactly what is inside by plain read and write; what a failed write leaves behind
+    /// is kept for the next call.
+    pub fn drain(&mut self, info: &Info, sink: &mut End<'_>) -> Result<u64, Error> {
+        let mut drained = 0;
+        while self.waiting > 0 {
+            if self.spill.is_empty() {
+                let mut buffer = vec![0; chunk(self.waiting.min(self.capacity()))];
+                let got = io::read(&self.pipe.reader, &mut buffer);
+                let got = got.map_err(|e| info.error("read", Side::Own, e, drained))?;
+                buffer.truncate(got);
+                self.spill = buffer;
+            }
+            let put = sink.write(&self.spill);
+            let put = put.map_err(|e| info.error(sink.write_call(), Side::Sink, e, drained))?;
+            self.spill.drain(..put);
+            self.waiting -= put as u64;
+            drained += put as u64;
+        }
+        Ok(drained)
+    }
+}

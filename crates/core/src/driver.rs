@@ -1,0 +1,332 @@
+//! Moves the bytes of one transfer down a plan's ladder of mechanisms.
+//!
+//! The driver owns what no mechanism may own: retry, waiting, falling back, progress, cancelling,
+//! pace and the account. Its one invariant: `report.bytes` bytes of the source, from its start and
+//! in order, have reached the sink, and nothing else has.
+
+use std::time::{Duration, Instant};
+
+use thalweg_sys::{Errno, io, usage::Usage};
+
+use crate::{
+    Error, Mechanism, Mover, Plan, Side, Sink, Source, Transfer, Tuning, error::symbol,
+    mechanisms::LAST_RESORT,
+};
+
+mod pace;
+mod report;
+
+pub use pace::Pace;
+pub use report::{Outcome, Report, StepDown};
+
+/// What the watcher of a transfer wants next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Go on.
+    Continue,
+    /// Stop here; what has moved stays moved.
+    Stop,
+}
+
+/// Somebody who looks at a transfer between its steps: a progress bar, a cancel button, a journal.
+pub trait Watch {
+    /// Called at least every few tens of milliseconds while bytes move, with the bytes in the sink.
+    fn progress(&mut self, moved: u64) -> Flow;
+}
+
+/// Nobody watches.
+impl Watch for () {
+    fn progress(&mut self, _: u64) -> Flow {
+        Flow::Continue
+    }
+}
+
+impl<F: FnMut(u64) -> Flow> Watch for F {
+    fn progress(&mut self, moved: u64) -> Flow {
+        self(moved)
+    }
+}
+
+/// Drives transfers; the settings are those of the person who asked, not of a mechanism.
+#[derive(Clone, Debug, Default)]
+pub struct Driver {
+    /// Bytes per second not to exceed.
+    pub limit: Option<u64>,
+}
+
+/// How long one call into a mechanism should take: short enough for a live bar and a quick Ctrl-C.
+const STEP: Duration = Duration::from_millis(40);
+/// How long a wait for a slow end lasts before the watcher is asked again.
+const WAIT: Duration = Duration::from_millis(100);
+
+impl Driver {
+    /// Moves everything, or says in the outcome how far it came and why it stopped.
+    pub fn run(&self, transfer: &mut Transfer<'_>, plan: &Plan, watch: &mut dyn Watch) -> Outcome {
+        let started = Instant::now();
+        let cpu = Usage::now_process();
+        let durable = transfer.needs.durable;
+        let mut ride = Ride {
+            pace: Pace::new(self.limit, STEP),
+            limit: transfer.limit(),
+            report: Report::default(),
+            watch,
+        };
+        let mut failure = ride.descend(transfer, &plan.ladder()).err();
+        if failure.is_none() && durable {
+            failure = sync(&transfer.sink, ride.report.bytes).err().map(Stop::Failed);
+        }
+        let mut report = ride.report;
+        report.wall = started.elapsed();
+        report.cpu = Usage::now_process().since(&cpu).cpu();
+        match failure {
+            None => Outcome { report, stopped: false, error: None },
+            Some(Stop::Asked) => Outcome { report, stopped: true, error: None },
+            Some(Stop::Failed(error)) => Outcome { report, stopped: false, error: Some(error) },
+        }
+    }
+}
+
+/// Why a ride ends before the source does.
+enum Stop {
+    Asked,
+    Failed(Error),
+}
+
+/// What to do after a mover has stopped.
+enum Next {
+    Done,
+    /// The mechanism cannot go on; the reason is in the report. `true`: straight to the last resort.
+    Down { to_last: bool },
+}
+
+struct Ride<'w> {
+    pace: Pace,
+    limit: Option<u64>,
+    report: Report,
+    watch: &'w mut dyn Watch,
+}
+
+impl Ride<'_> {
+    /// Goes down the ladder until the transfer is done.
+    fn descend(
+        &mut self,
+        transfer: &mut Transfer<'_>,
+        ladder: &[(&'static dyn Mechanism, Tuning)],
+    ) -> Result<(), Stop> {
+        let last = (LAST_RESORT, Tuning::default());
+        let mut rungs = ladder.iter().chain(std::iter::once(&last)).peekable();
+        while let Some((mechanism, tuning)) = rungs.next() {
+            let is_last = rungs.peek().is_none();
+            let next = self.rung(transfer, *mechanism, tuning, is_last)?;
+            match next {
+                Next::Done => return Ok(()),
+                Next::Down { to_last: true } => {
+                    while rungs.len() > 1 {
+                        rungs.next();
+                    }
+                }
+                Next::Down { to_last: false } => {}
+            }
+            let to = rungs.peek().map_or("", |(m, _)| m.info().name);
+            if let Some(step) = self.report.steps_down.last_mut() {
+                step.to = to;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves as far as one mechanism goes.
+    fn rung(
+        &mut self,
+        transfer: &mut Transfer<'_>,
+        mechanism: &'static dyn Mechanism,
+        tuning: &Tuning,
+        is_last: bool,
+    ) -> Result<Next, Stop> {
+        let name = mechanism.info().name;
+        let start = self.report.bytes;
+        let mut mover = match mechanism.open(transfer.rest(start), tuning) {
+            Ok(mover) => mover,
+            Err(error) => return self.step_down(error, is_last),
+        };
+        self.report.use_mechanism(name, tuning);
+        loop {
+            let left = self.limit.map_or(u64::MAX, |limit| limit - self.report.bytes);
+            if left == 0 && mover.in_flight() == 0 {
+                return Ok(Next::Done);
+            }
+            let budget = self.pace.budget().min(left);
+            let began = Instant::now();
+            match mover.advance(budget) {
+                Ok(0) if mover.in_flight() > 0 => {
+                    // The sink takes nothing from this call and gives no reason.
+                    let error = mechanism.info().error(name, Side::Sink, Errno::INVAL, 0);
+                    self.drain(mover.as_mut())?;
+                    return self.step_down(error, is_last);
+                }
+                Ok(0) if mover.knows_the_end() => return Ok(Next::Done),
+                Ok(0) => {
+                    drop(mover);
+                    return self.confirm_end(transfer, mechanism, is_last);
+                }
+                Ok(moved) => {
+                    self.account(moved);
+                    self.pace.moved(moved, began.elapsed());
+                    self.look()?;
+                    self.pace.hold_back(|| self.watch.progress(self.report.bytes)).map_err(asked)?;
+                }
+                Err(error) => {
+                    self.account(error.moved);
+                    self.look()?;
+                    if error.is_interruption() {
+                        continue;
+                    }
+                    if error.is_would_block() {
+                        self.wait(transfer, error)?;
+                        continue;
+                    }
+                    self.drain(mover.as_mut())?;
+                    return self.step_down(error, is_last);
+                }
+            }
+        }
+    }
+
+    fn account(&mut self, moved: u64) {
+        self.report.moved(moved);
+    }
+
+    /// Shows the watcher where we are.
+    fn look(&mut self) -> Result<(), Stop> {
+        match self.watch.progress(self.report.bytes) {
+            Flow::Continue => Ok(()),
+            Flow::Stop => Err(Stop::Asked),
+        }
+    }
+
+    /// Records why a mechanism cannot go on, or fails if there is nothing below it.
+    ///
+    /// A refusal goes one rung down. Any other errno goes to the last resort at once: one plain
+    /// read and write of the same range either fails with the true errno on the true side, or works.
+    fn step_down(&mut self, error: Error, is_last: bool) -> Result<Next, Stop> {
+        if is_last || error.mechanism == LAST_RESORT.info().name {
+            return Err(Stop::Failed(Error { moved: self.report.bytes, ..error }));
+        }
+        self.report.steps_down.push(StepDown {
+            from: error.mechanism,
+            to: "",
+            at: self.report.bytes,
+            call: error.call,
+            errno: symbol(error.errno),
+            reason: error.errno_name(),
+        });
+        Ok(Next::Down { to_last: !error.is_refusal() })
+    }
+
+    /// Empties a mover that took bytes it has not delivered.
+    fn drain(&mut self, mover: &mut dyn Mover) -> Result<(), Stop> {
+        while mover.in_flight() > 0 {
+            match mover.drain() {
+                Ok(moved) => self.account(moved),
+                Err(error) => {
+                    self.account(error.moved);
+                    if error.is_interruption() {
+                        self.look()?;
+                        continue;
+                    }
+                    if error.is_would_block() {
+                        // Only the sink can be waited for here; it is polled by the next attempt.
+                        std::thread::sleep(Duration::from_millis(1));
+                        self.look()?;
+                        continue;
+                    }
+                    self.report.lost = mover.in_flight();
+                    return Err(Stop::Failed(Error { moved: self.report.bytes, ..error }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A 0 is not the end until a read says so. If the read gives data, it is delivered and the
+    /// mechanism that saw an end is left.
+    fn confirm_end(
+        &mut self,
+        transfer: &mut Transfer<'_>,
+        mechanism: &'static dyn Mechanism,
+        is_last: bool,
+    ) -> Result<Next, Stop> {
+        let mut rest = transfer.rest(self.report.bytes);
+        rest.len = Some(1);
+        let plain = LAST_RESORT.open(rest, &Tuning::default());
+        let mut plain = plain.map_err(Stop::Failed)?;
+        let moved = loop {
+            match plain.advance(1) {
+                Ok(moved) => break moved,
+                Err(error) if error.is_interruption() => self.look()?,
+                Err(error) if error.is_would_block() => {
+                    std::thread::sleep(Duration::from_millis(1));
+                    self.look()?;
+                }
+                Err(error) => {
+                    self.report.lost = plain.in_flight();
+                    return Err(Stop::Failed(Error { moved: self.report.bytes, ..error }));
+                }
+            }
+        };
+        drop(plain);
+        self.account(moved);
+        if moved == 0 {
+            return Ok(Next::Done);
+        }
+        let info = mechanism.info();
+        let call = info.calls.first().copied().unwrap_or(info.name);
+        let next = self.step_down(info.error(call, Side::Source, Errno::INVAL, 0), is_last)?;
+        if let Some(step) = self.report.steps_down.last_mut() {
+            step.errno = "";
+            step.reason = "returned 0 before the source had ended".to_owned();
+        }
+        Ok(next)
+    }
+
+    /// Waits until the end that would have blocked may go on, asking the watcher now and then.
+    fn wait(&mut self, transfer: &Transfer<'_>, error: Error) -> Result<(), Stop> {
+        loop {
+            let source = match &transfer.source {
+                Source::Fd(end) if error.side != Side::Sink => {
+                    io::wait_readable(end.fd, Some(WAIT))
+                }
+                _ => Ok(true),
+            };
+            let sink = match &transfer.sink {
+                Sink::Fd(end) if error.side != Side::Source => io::wait_writable(end.fd, Some(WAIT)),
+                _ => Ok(true),
+            };
+            self.look()?;
+            match (source, sink) {
+                (Ok(true), Ok(true)) => return Ok(()),
+                (Ok(_) | Err(Errno::INTR), Ok(_) | Err(Errno::INTR)) => {}
+                (Err(errno), _) | (_, Err(errno)) => {
+                    let moved = self.report.bytes;
+                    return Err(Stop::Failed(Error { call: "poll", errno, moved, ..error }));
+                }
+            }
+        }
+    }
+}
+
+fn asked(_: Flow) -> Stop {
+    Stop::Asked
+}
+
+fn sync(sink: &Sink<'_>, moved: u64) -> Result<(), Error> {
+    let Sink::Fd(end) = sink else { return Ok(()) };
+    match io::fdatasync(end.fd) {
+        // Pipes and sockets have no stable storage to reach.
+        Ok(()) | Err(Errno::INVAL) => Ok(()),
+        Err(errno) => {
+            let mechanism = LAST_RESORT.info().name;
+            Err(Error { mechanism, call: "fdatasync", errno, side: Side::Sink, moved })
+        }
+    }
+}

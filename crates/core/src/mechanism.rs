@@ -1,0 +1,151 @@
+//! What a mechanism is: static facts, a way to open it, and a mover that moves.
+
+use crate::{Error, Facts, Guarantees, Kind, Transfer, Tuning, Unfit};
+use thalweg_sys::Errno;
+
+use crate::error::Side;
+
+/// One way of moving bytes. Add one by writing a file in `mechanisms/` and a line in its list.
+pub trait Mechanism: Sync {
+    /// Static facts, the same in the manual, the command line and the bindings.
+    fn info(&self) -> &'static Info;
+
+    /// Whether this job fits, answered from facts alone, for what the table of pairs cannot say
+    /// (`O_APPEND`, another file system). Trying the real call is [`probe`](crate::probe)'s work.
+    fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
+        let _ = facts;
+        Ok(())
+    }
+
+    /// Whether it does *less work* than a copy on these ends (a clone, a server-side copy), so that
+    /// it goes first even where nothing was measured.
+    fn saves_work(&self, facts: &Facts) -> bool {
+        let _ = facts;
+        false
+    }
+
+    /// Acquires everything the move needs: pipes, rings, maps. Set-up is not moving.
+    fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error>;
+}
+
+/// An opened mechanism. It moves, counts, and never retries or falls back: the driver owns that.
+pub trait Mover {
+    /// Moves at most `budget` bytes and returns how many reached the sink; 0 when the source
+    /// *seems* to have ended.
+    ///
+    /// An error carries in `moved` what this step delivered before it failed.
+    fn advance(&mut self, budget: u64) -> Result<u64, Error>;
+
+    /// Whether a 0 from `advance` came from a `read` and so is the end; if not, the driver reads.
+    fn knows_the_end(&self) -> bool {
+        false
+    }
+
+    /// Bytes taken from a source that cannot be rewound and not yet in the sink.
+    fn in_flight(&self) -> u64 {
+        0
+    }
+
+    /// Delivers what is in flight by plain `read` and `write`; returns how many bytes that was.
+    /// May be called again after an interruption.
+    fn drain(&mut self) -> Result<u64, Error> {
+        Ok(0)
+    }
+}
+
+/// The static facts of a mechanism.
+#[derive(Debug)]
+pub struct Info {
+    /// Key of profiles, studies and flags; the file's name with `-` for `_`.
+    pub name: &'static str,
+    /// One line for `thalweg list` and the manual.
+    pub summary: &'static str,
+    /// System calls on the hot path.
+    pub calls: &'static [&'static str],
+    /// The end pairs it serves, and what it gives on each.
+    pub pairs: &'static [Pair],
+    /// What the planner may choose and the lab may sweep.
+    pub knobs: &'static [Knob],
+    /// What the mechanism is for.
+    pub role: Role,
+}
+
+/// What a mechanism is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Moves bytes; the planner may choose it whenever its promises suffice.
+    Mover,
+    /// Moves bytes, but only for those who ask: the text names the flag and the reason.
+    OnRequest(&'static str),
+    /// Moves nothing: it measures the harness.
+    Harness,
+}
+
+/// A pair of end kinds, and what a mechanism gives on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Kind of the source.
+    pub source: Kind,
+    /// Kind of the sink.
+    pub sink: Kind,
+    /// What holds once the transfer has returned.
+    pub gives: Guarantees,
+}
+
+impl Pair {
+    /// A pair with its promise.
+    pub const fn new(source: Kind, sink: Kind, gives: Guarantees) -> Self {
+        Self { source, sink, gives }
+    }
+}
+
+/// Something to tune, with the values worth trying; the first one is the default.
+#[derive(Debug)]
+pub struct Knob {
+    /// The name in tunings, profiles and studies.
+    pub name: &'static str,
+    /// What it sets, in one line.
+    pub summary: &'static str,
+    /// What the values count.
+    pub unit: Unit,
+    /// The values a sweep tries, at least two, the default first.
+    pub values: &'static [u64],
+}
+
+/// What a knob's values count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes.
+    Bytes,
+    /// A number of things: ring entries, threads.
+    Count,
+}
+
+impl Info {
+    /// The entry for this pair of kinds, if the mechanism serves it.
+    pub fn pair(&self, source: Kind, sink: Kind) -> Option<&'static Pair> {
+        self.pairs.iter().find(|p| p.source == source && p.sink == sink)
+    }
+
+    /// An error of this mechanism.
+    pub fn error(&self, call: &'static str, side: Side, errno: Errno, moved: u64) -> Error {
+        Error { mechanism: self.name, call, errno, side, moved }
+    }
+}
+
+/// Takes steps of at most what is left of `budget` until one moves nothing or fails; the count of
+/// an error is made to include the steps before it.
+pub fn advance_by_steps(
+    budget: u64,
+    mut step: impl FnMut(u64) -> Result<u64, Error>,
+) -> Result<u64, Error> {
+    let mut moved = 0;
+    while moved < budget {
+        match step(budget - moved) {
+            Ok(0) => break,
+            Ok(count) => moved += count,
+            Err(error) => return Err(Error { moved: moved + error.moved, ..error }),
+        }
+    }
+    Ok(moved)
+}

@@ -1,0 +1,130 @@
+//! Plain read and write through one buffer. Two copies and two calls per buffer; serves every pair
+//! and keeps every promise, so it is the oracle of the tests and the last resort of the driver.
+
+use crate::{
+    Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Sink, Source, Transfer,
+    Tuning, Unit, advance_by_steps, conduit::chunk,
+};
+
+/// `read` into a buffer, `write` from it.
+pub struct ReadWrite;
+
+static INFO: Info = Info {
+    name: "read-write",
+    summary: "read into a buffer of our own, write from it; works everywhere",
+    calls: &["read", "write"],
+    pairs: &all_pairs(),
+    knobs: &[Knob {
+        name: "buffer",
+        summary: "bytes per read and per write",
+        unit: Unit::Bytes,
+        values: &[256 << 10, 64 << 10, 128 << 10, 512 << 10, 1 << 20, 4 << 20, 16 << 20],
+    }],
+    role: Role::Mover,
+};
+
+const fn all_pairs() -> [Pair; 36] {
+    let kinds = Kind::ALL;
+    let mut pairs = [Pair::new(Kind::Memory, Kind::Memory, Guarantees::COPIED); 36];
+    let mut n = 0;
+    while n < pairs.len() {
+        pairs[n].source = kinds[n / kinds.len()];
+        pairs[n].sink = kinds[n % kinds.len()];
+        n += 1;
+    }
+    pairs
+}
+
+struct Run<'a> {
+    source: Source<'a>,
+    sink: Sink<'a>,
+    buffer: Vec<u8>,
+    // buffer[sent..filled] was read and is not written yet.
+    filled: usize,
+    sent: usize,
+}
+
+impl Mechanism for ReadWrite {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
+        let wanted = tuning.bytes(&INFO, "buffer");
+        let size = t.len.map_or(wanted, |len| wanted.min(usize::try_from(len).unwrap_or(wanted)));
+        // A memory end is its own buffer.
+        let both_fds = matches!((&t.source, &t.sink), (Source::Fd(_), Sink::Fd(_)));
+        let buffer = if both_fds { vec![0; size.max(1)] } else { Vec::new() };
+        Ok(Box::new(Run { source: t.source, sink: t.sink, buffer, filled: 0, sent: 0 }))
+    }
+}
+
+impl Mover for Run<'_> {
+    fn advance(&mut self, budget: u64) -> Result<u64, Error> {
+        advance_by_steps(budget, |most| self.step(chunk(most)))
+    }
+
+    fn knows_the_end(&self) -> bool {
+        true
+    }
+
+    fn in_flight(&self) -> u64 {
+        (self.filled - self.sent) as u64
+    }
+
+    fn drain(&mut self) -> Result<u64, Error> {
+        let mut drained = 0;
+        while self.sent < self.filled {
+            drained += self.flush().map_err(|e| Error { moved: drained, ..e })?;
+        }
+        Ok(drained)
+    }
+}
+
+impl Run<'_> {
+    fn step(&mut self, most: usize) -> Result<u64, Error> {
+        match (&mut self.source, &mut self.sink) {
+            (Source::Memory(from), Sink::Memory(to)) => {
+                let count = most.min(from.len()).min(to.len());
+                let (head, rest) = std::mem::take(to).split_at_mut(count);
+                head.copy_from_slice(&from[..count]);
+                (*from, *to) = (&from[count..], rest);
+                Ok(count as u64)
+            }
+            (Source::Memory(from), Sink::Fd(end)) => {
+                let count = most.min(from.len()).min(isize::MAX as usize);
+                if count == 0 {
+                    return Ok(0);
+                }
+                let put = end.write(&from[..count]);
+                let put = put.map_err(|e| INFO.error(end.write_call(), Side::Sink, e, 0))?;
+                *from = &from[put..];
+                Ok(put as u64)
+            }
+            (Source::Fd(end), Sink::Memory(to)) => {
+                let count = most.min(to.len());
+                let got = end.read(&mut to[..count]);
+                let got = got.map_err(|e| INFO.error(end.read_call(), Side::Source, e, 0))?;
+                *to = &mut std::mem::take(to)[got..];
+                Ok(got as u64)
+            }
+            (Source::Fd(end), Sink::Fd(_)) => {
+                if self.sent == self.filled {
+                    let count = most.min(self.buffer.len());
+                    let got = end.read(&mut self.buffer[..count]);
+                    let got = got.map_err(|e| INFO.error(end.read_call(), Side::Source, e, 0))?;
+                    (self.sent, self.filled) = (0, got);
+                }
+                if self.filled == 0 { Ok(0) } else { self.flush() }
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<u64, Error> {
+        let Sink::Fd(end) = &mut self.sink else { return Ok(0) };
+        let put = end.write(&self.buffer[self.sent..self.filled]);
+        let put = put.map_err(|e| INFO.error(end.write_call(), Side::Sink, e, 0))?;
+        self.sent += put;
+        Ok(put as u64)
+    }
+}

@@ -1,0 +1,109 @@
+//! splice through a pipe: pages move by reference where the kernel can, by copy where it cannot.
+//! Two calls per pipeful, one where an end is a pipe itself. File pages that sit in a pipe or a
+//! socket still show later writes to the file.
+
+use thalweg_sys::pipe::{self, SpliceMode};
+
+use crate::{
+    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Sink,
+    Source, Transfer, Tuning, Unfit, Unit,
+    advance_by_steps,
+    conduit::{Conduit, chunk},
+};
+
+/// One thread, one pipe.
+pub struct Splice;
+
+static INFO: Info = Info {
+    name: "splice",
+    summary: "hand pages through a pipe inside the kernel, one thread",
+    calls: &["splice"],
+    pairs: &[
+        Pair::new(Kind::File, Kind::File, Guarantees::COPIED),
+        // Page-cache pages stay shared with the file: a later write to it shows in the reader.
+        Pair::new(Kind::File, Kind::Pipe, Guarantees::SHARED),
+        Pair::new(Kind::File, Kind::Socket, Guarantees::SHARED),
+        Pair::new(Kind::File, Kind::Null, Guarantees::COPIED),
+        Pair::new(Kind::Pipe, Kind::File, Guarantees::COPIED),
+        Pair::new(Kind::Pipe, Kind::Pipe, Guarantees::COPIED),
+        Pair::new(Kind::Pipe, Kind::Socket, Guarantees::COPIED),
+        Pair::new(Kind::Pipe, Kind::Null, Guarantees::COPIED),
+        Pair::new(Kind::Socket, Kind::File, Guarantees::COPIED),
+        Pair::new(Kind::Socket, Kind::Pipe, Guarantees::COPIED),
+        Pair::new(Kind::Socket, Kind::Null, Guarantees::COPIED),
+        Pair::new(Kind::Device, Kind::File, Guarantees::COPIED),
+        Pair::new(Kind::Device, Kind::Pipe, Guarantees::COPIED),
+        Pair::new(Kind::Device, Kind::Null, Guarantees::COPIED),
+    ],
+    knobs: &[Knob {
+        name: "pipe",
+        summary: "capacity wished for our pipe; what the kernel grants is the chunk size",
+        unit: Unit::Bytes,
+        values: &[1 << 20, 64 << 10, 256 << 10],
+    }],
+    role: Role::Mover,
+};
+
+struct Run<'a> {
+    source: End<'a>,
+    sink: End<'a>,
+    // None where an end is a pipe itself: then one splice connects both.
+    through: Option<Conduit>,
+}
+
+impl Mechanism for Splice {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
+        if facts.sink.append {
+            return Err(Unfit::because("splice: EINVAL into a file opened with O_APPEND"));
+        }
+        Ok(())
+    }
+
+    fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
+        let (source, sink) = t.descriptors(&INFO)?;
+        let direct = source.kind == Kind::Pipe || sink.kind == Kind::Pipe;
+        let wished = tuning.bytes(&INFO, "pipe");
+        let through = if direct { None } else { Some(Conduit::new(&INFO, wished)?) };
+        Ok(Box::new(Run { source, sink, through }))
+    }
+}
+
+impl Mover for Run<'_> {
+    fn advance(&mut self, budget: u64) -> Result<u64, Error> {
+        advance_by_steps(budget, |most| self.step(most))
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.through.as_ref().map_or(0, Conduit::waiting)
+    }
+
+    fn drain(&mut self) -> Result<u64, Error> {
+        self.through.as_mut().map_or(Ok(0), |through| through.drain(&INFO, &mut self.sink))
+    }
+}
+
+impl Run<'_> {
+    fn step(&mut self, most: u64) -> Result<u64, Error> {
+        let Some(through) = &mut self.through else {
+            let (from, to) = (self.source, self.sink);
+            let moved =
+                pipe::splice(from.fd, from.at, to.fd, to.at, chunk(most), SpliceMode::Block);
+            let moved = moved.map_err(|e| INFO.error("splice", Side::Either, e, 0))? as u64;
+            self.source.forward(moved);
+            self.sink.forward(moved);
+            return Ok(moved);
+        };
+        if through.waiting() == 0 {
+            let got = through.fill(&mut self.source, most);
+            got.map_err(|e| INFO.error("splice", Side::Source, e, 0))?;
+        }
+        if through.waiting() == 0 {
+            return Ok(0);
+        }
+        through.empty(&mut self.sink).map_err(|e| INFO.error("splice", Side::Sink, e, 0))
+    }
+}

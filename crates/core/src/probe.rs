@@ -1,0 +1,77 @@
+//! Tries a mechanism by the real calls on something tiny, and says why it does not work.
+//!
+//! One probe serves all: a mechanism is opened on each pair it claims and has to deliver a page.
+
+use crate::{
+    Facts, Guarantees, Mechanism, Pair, Role, Tuning, Unfit,
+    scratch::{Scratch, Site, Sockets},
+};
+
+/// A page: enough for every call, and it fits into the smallest pipe.
+const SOME: usize = 4096;
+
+/// Whether this mechanism can move a page between two ends of this pair's kinds, here and now.
+pub fn pair(mechanism: &dyn Mechanism, pair: &Pair, site: &Site) -> Result<(), Unfit> {
+    let bytes = pattern(1);
+    let mut scratch = tried(mechanism, pair, site, &bytes)?;
+    match scratch.arrived(SOME) {
+        Ok(Some(arrived)) if scratch.source_is_ours() && arrived != bytes => {
+            Err(Unfit::because("delivered other bytes than the source has"))
+        }
+        Ok(_) => Ok(()),
+        Err(errno) => Err(Unfit { reason: format!("reading the sink: {errno}"), errno: Some(errno) }),
+    }
+}
+
+/// Every pair a mechanism claims, with the answer for this machine.
+pub fn all(mechanism: &dyn Mechanism, site: &Site) -> Vec<(&'static Pair, Result<(), Unfit>)> {
+    let info = mechanism.info();
+    if info.role == Role::Harness {
+        return Vec::new();
+    }
+    info.pairs.iter().map(|p| (p, pair(mechanism, p, site))).collect()
+}
+
+/// Bytes that differ from those of another seed in every place.
+pub(crate) fn pattern(seed: u8) -> Vec<u8> {
+    (0..SOME).map(|n| (n % 251) as u8 ^ seed).collect()
+}
+
+/// Moves `bytes` over fresh ends of this pair; a mechanism that wants an internet socket gets one.
+pub(crate) fn tried(
+    mechanism: &dyn Mechanism,
+    pair: &Pair,
+    site: &Site,
+    bytes: &[u8],
+) -> Result<Scratch, Unfit> {
+    let kinds = (pair.source, pair.sink);
+    let mut scratch = Scratch::new(kinds, bytes, site, Sockets::Unix)?;
+    if let Err(unfit) = fits(mechanism, &mut scratch) {
+        scratch = Scratch::new(kinds, bytes, site, Sockets::Tcp)?;
+        fits(mechanism, &mut scratch).map_err(|_| unfit)?;
+    }
+    let transfer = scratch.transfer(bytes.len() as u64, Guarantees::SHARED);
+    let transfer = transfer.map_err(|e| Unfit::because(format!("scratch ends: {e}")))?;
+    let mut mover = mechanism.open(transfer, &Tuning::default())?;
+    let mut moved = 0;
+    while moved < bytes.len() as u64 {
+        match mover.advance(bytes.len() as u64 - moved) {
+            Ok(0) => break,
+            Ok(count) => moved += count,
+            Err(error) if error.is_interruption() => moved += error.moved,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    drop(mover);
+    if moved < bytes.len() as u64 && scratch.source_is_ours() {
+        return Err(Unfit::because(format!("moved {moved} of {} bytes", bytes.len())));
+    }
+    Ok(scratch)
+}
+
+fn fits(mechanism: &dyn Mechanism, scratch: &mut Scratch) -> Result<(), Unfit> {
+    let transfer = scratch.transfer(SOME as u64, Guarantees::SHARED);
+    let transfer = transfer.map_err(|e| Unfit::because(format!("scratch ends: {e}")))?;
+    mechanism.fits(&Facts::of(&transfer))
+}
+

@@ -1,0 +1,193 @@
+//! What was measured on this machine: ratios to `read-write`, with the conditions they hold under.
+//!
+//! FFTW calls such a file wisdom. Unlike wisdom it carries its key: a profile of another kernel,
+//! CPU or set of limits is stale, and says which key changed.
+
+use serde::{Deserialize, Serialize};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+mod cell;
+mod machine;
+
+pub use cell::{Cell, Evidence, Load, Ratio};
+pub use machine::{Machine, Stale};
+
+/// The version of the file's layout.
+pub const SCHEMA: u32 = 1;
+/// Differences smaller than this are noise however good a run looks (the protocol's floor).
+pub const LEAST_NOISE: f64 = 0.03;
+// A profile with every cell of every pair stays far below this; a larger file is not a profile.
+const LARGEST_FILE: u64 = 16 << 20;
+
+/// A measured profile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// Layout version, [`SCHEMA`].
+    pub schema: u32,
+    /// The machine it was measured on.
+    pub machine: Machine,
+    /// The noise floor the A/A pair showed, as a fraction; at least [`LEAST_NOISE`].
+    pub noise: f64,
+    /// What was measured.
+    pub cells: Vec<Cell>,
+}
+
+/// Why a profile cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// The file cannot be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is not a profile of this version.
+    #[error("{path}: not a usable profile: {reason}")]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        reason: String,
+    },
+}
+
+impl Profile {
+    /// An empty profile of this machine.
+    pub fn new() -> Self {
+        Self { schema: SCHEMA, machine: Machine::this(), noise: LEAST_NOISE, cells: Vec::new() }
+    }
+
+    /// Where the profile lives: `$THALWEG_PROFILE`, or `thalweg/profile.json` under the XDG state
+    /// directory. `None` without a home.
+    pub fn default_path() -> Option<PathBuf> {
+        let env = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        env("THALWEG_PROFILE").or_else(|| {
+            let state = env("XDG_STATE_HOME").filter(|p| p.is_absolute());
+            let state = state.or_else(|| env("HOME").map(|home| home.join(".local/state")))?;
+            Some(state.join("thalweg/profile.json"))
+        })
+    }
+
+    /// Reads a profile; `Ok(None)` if there is no such file.
+    pub fn load(path: &Path) -> Result<Option<Self>, ProfileError> {
+        let io_error = |source| ProfileError::Io { path: path.to_owned(), source };
+        let invalid = |reason| ProfileError::Invalid { path: path.to_owned(), reason };
+        let text = match fs::metadata(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(io_error(e)),
+            Ok(meta) if meta.len() > LARGEST_FILE => {
+                return Err(invalid(format!("{} bytes are too many", meta.len())));
+            }
+            Ok(_) => fs::read(path).map_err(io_error)?,
+        };
+        Self::parse(&text).map(Some).map_err(invalid)
+    }
+
+    /// Reads a profile from its text and checks every number in it.
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
+        let profile: Self = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+        if profile.schema != SCHEMA {
+            return Err(format!("schema {} where {SCHEMA} is understood", profile.schema));
+        }
+        if !(0.0..10.0).contains(&profile.noise) {
+            return Err(format!("noise {} is not a fraction", profile.noise));
+        }
+        for (n, cell) in profile.cells.iter().enumerate() {
+            cell.check().map_err(|reason| format!("cell {n}: {reason}"))?;
+        }
+        Ok(profile)
+    }
+
+    /// Writes the profile whole or not at all.
+    pub fn save(&self, path: &Path) -> Result<(), ProfileError> {
+        let io_error = |source| ProfileError::Io { path: path.to_owned(), source };
+        let folder = path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(folder).map_err(io_error)?;
+        let text = serde_json::to_vec_pretty(self).map_err(|e| io_error(e.into()))?;
+        let temporary = path.with_extension(format!("json.{}", std::process::id()));
+        fs::write(&temporary, text)
+            .and_then(|()| fs::rename(&temporary, path))
+            .inspect_err(|_| drop(fs::remove_file(&temporary)))
+            .map_err(io_error)
+    }
+
+    /// The keys in which this machine differs from the one the profile was measured on.
+    pub fn stale(&self) -> Vec<Stale> {
+        self.machine.differences(&Machine::this())
+    }
+
+    /// Takes in newer cells; each replaces the older one of the same conditions.
+    pub fn merge(&mut self, cells: Vec<Cell>) {
+        self.cells.retain(|old| !cells.iter().any(|new| new.same_conditions(old)));
+        self.cells.extend(cells);
+        self.cells.sort_by(|a, b| a.order().cmp(&b.order()));
+    }
+
+    /// The differences below which two mechanisms are called equal.
+    pub fn tie_margin(&self) -> f64 {
+        self.noise.max(LEAST_NOISE)
+    }
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_survives_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/profile.json");
+        assert!(Profile::load(&path).unwrap().is_none());
+        let mut profile = Profile::new();
+        profile.merge(vec![cell::tests::cell("splice", 1 << 20, 0.8)]);
+        profile.save(&path).unwrap();
+        assert_eq!(Profile::load(&path).unwrap(), Some(profile));
+    }
+
+    #[test]
+    fn newer_cells_replace_older_ones_of_the_same_conditions() {
+        let mut profile = Profile::new();
+        profile.merge(vec![cell::tests::cell("splice", 4096, 0.8)]);
+        profile.merge(vec![
+            cell::tests::cell("splice", 4096, 0.5),
+            cell::tests::cell("splice", 8192, 0.6),
+        ]);
+        let ratios: Vec<f64> = profile.cells.iter().map(|c| c.wall.ratio).collect();
+        assert_eq!(ratios, [0.5, 0.6]);
+    }
+
+    #[test]
+    fn another_kernel_makes_the_profile_stale_and_is_named() {
+        let mut profile = Profile::new();
+        assert!(profile.stale().is_empty());
+        profile.machine.set("kernel", "2.6.17");
+        let stale = profile.stale();
+        assert_eq!(stale.len(), 1);
+        assert!(stale[0].to_string().contains("2.6.17"), "{}", stale[0]);
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_the_place() {
+        let good = serde_json::to_value(Profile::new()).unwrap();
+        let mut bad = good.clone();
+        bad["schema"] = 99.into();
+        assert!(Profile::parse(bad.to_string().as_bytes()).unwrap_err().contains("99"));
+        let mut bad = good;
+        let mut cell = serde_json::to_value(cell::tests::cell("splice", 4096, 0.8)).unwrap();
+        cell["wall"]["ratio"] = (-1.0).into();
+        bad["cells"] = vec![cell].into();
+        assert!(Profile::parse(bad.to_string().as_bytes()).unwrap_err().contains("cell 0"));
+        assert!(Profile::parse(b"{").is_err());
+    }
+}

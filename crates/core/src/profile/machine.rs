@@ -1,0 +1,67 @@
+//! The key of a profile: what makes a measured ratio belong to this machine and no other.
+
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, fmt};
+use thalweg_sys::host;
+
+/// Key -> value, as read from the running system.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Machine(BTreeMap<String, String>);
+
+/// A key that differs between a profile and this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Stale {
+    /// The key.
+    pub key: String,
+    /// Its value in the profile.
+    pub was: String,
+    /// Its value now.
+    pub is: String,
+}
+
+impl Machine {
+    /// This machine, now.
+    pub fn this() -> Self {
+        let facts = [
+            ("kernel", host::kernel_release()),
+            ("cpu", host::cpu_model()),
+            ("cores", host::cores_online().to_string()),
+            ("affinity", host::affinity()),
+            ("hypervisor", host::hypervisor()),
+            ("pipe-max-size", host::pipe_max_size().to_string()),
+            ("thp", host::thp_enabled()),
+            ("libc", host::libc_version()),
+            ("capabilities", host::capabilities()),
+        ];
+        Self(facts.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+    }
+
+    /// Sets one key.
+    pub fn set(&mut self, key: &str, value: &str) {
+        self.0.insert(key.to_owned(), value.to_owned());
+    }
+
+    /// The keys and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(k, v)| (k.as_str(), v.as_str()))
+    }
+
+    /// The keys of `self` that `now` has otherwise, or not at all.
+    pub fn differences(&self, now: &Self) -> Vec<Stale> {
+        let differing = self.0.iter().filter(|(key, was)| now.0.get(*key) != Some(was));
+        differing
+            .map(|(key, was)| Stale {
+                key: key.clone(),
+                was: was.clone(),
+                is: now.0.get(key).cloned().unwrap_or_default(),
+            })
+            .collect()
+    }
+}
+
+impl fmt::Display for Stale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} was \"{}\", is \"{}\"", self.key, self.was, self.is)
+    }
+}

@@ -1,0 +1,106 @@
+//! The knob settings of one mechanism.
+
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, fmt};
+
+use crate::mechanism::Info;
+
+/// Knob name -> value. A knob that is absent stands at its default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Tuning(BTreeMap<String, u64>);
+
+impl Tuning {
+    /// A tuning with one knob set.
+    pub fn of(knob: &str, value: u64) -> Self {
+        Self::default().with(knob, value)
+    }
+
+    /// The same with one more knob set.
+    #[must_use]
+    pub fn with(mut self, knob: &str, value: u64) -> Self {
+        self.0.insert(knob.to_owned(), value);
+        self
+    }
+
+    /// The value of `knob`, or the default that `info` lists for it.
+    pub fn get(&self, info: &Info, knob: &str) -> u64 {
+        let default = || info.knobs.iter().find(|k| k.name == knob).map_or(0, |k| k.values[0]);
+        self.0.get(knob).copied().unwrap_or_else(default)
+    }
+
+    /// The same as a length in memory, at least 1.
+    pub fn bytes(&self, info: &Info, knob: &str) -> usize {
+        usize::try_from(self.get(info, knob)).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// Whether every knob stands at its default.
+    pub fn is_default(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The knobs that were set, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().map(|(k, v)| (k.as_str(), *v))
+    }
+
+    /// Every combination of the values that `info` lists for its knobs, the defaults first.
+    pub fn all(info: &Info) -> Vec<Self> {
+        let mut tunings = vec![Self::default()];
+        for knob in info.knobs {
+            let more = knob.values[1..].iter().flat_map(|value| {
+                tunings.iter().map(|tuning| tuning.clone().with(knob.name, *value))
+            });
+            let more: Vec<_> = more.collect();
+            tunings.extend(more);
+        }
+        tunings
+    }
+}
+
+impl fmt::Display for Tuning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, (knob, value)) in self.0.iter().enumerate() {
+            let comma = if n == 0 { "" } else { "," };
+            write!(f, "{comma}{knob}={}", Size(*value))?;
+        }
+        Ok(())
+    }
+}
+
+/// A size for people: `256K`, `1M`, `4097`. Powers of 1024, exact or in plain bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Size(pub u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (shift, letter) in [(40, 'T'), (30, 'G'), (20, 'M'), (10, 'K')] {
+            if self.0 >> shift > 0 && self.0.trailing_zeros() >= shift {
+                return write!(f, "{}{letter}", self.0 >> shift);
+            }
+        }
+        write!(f, "{}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_exact_or_plain() {
+        assert_eq!(Size(256 << 10).to_string(), "256K");
+        assert_eq!(Size((1 << 20) + 1).to_string(), "1048577");
+        assert_eq!(Size(0).to_string(), "0");
+    }
+
+    #[test]
+    fn all_tunings_start_with_the_default() {
+        for mechanism in crate::MECHANISMS {
+            let all = Tuning::all(mechanism.info());
+            let count: usize = mechanism.info().knobs.iter().map(|k| k.values.len()).product();
+            assert!(all[0].is_default());
+            assert_eq!(all.len(), count, "{}", mechanism.info().name);
+        }
+    }
+}
