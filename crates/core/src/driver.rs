@@ -4,7 +4,10 @@
 //! pace and the account. Its one invariant: `report.bytes` bytes of the source, from its start and
 //! in order, have reached the sink, and nothing else has.
 
-use std::time::{Duration, Instant};
+use std::{
+    os::fd::BorrowedFd,
+    time::{Duration, Instant},
+};
 
 use thalweg_sys::{Errno, io, usage::Usage};
 
@@ -114,37 +117,34 @@ impl Ride<'_> {
         ladder: &[(&'static dyn Mechanism, Tuning)],
     ) -> Result<(), Stop> {
         let last = (LAST_RESORT, Tuning::default());
-        let mut rungs = ladder.iter().chain(std::iter::once(&last)).peekable();
-        while let Some((mechanism, tuning)) = rungs.next() {
-            let is_last = rungs.peek().is_none();
-            let next = self.rung(transfer, *mechanism, tuning, is_last)?;
-            match next {
+        let ends_in_last = ladder.last().is_some_and(|(m, _)| m.info().name == last.0.info().name);
+        let below = if ends_in_last { None } else { Some(&last) };
+        let rungs: Vec<_> = ladder.iter().chain(below).collect();
+        let mut n = 0;
+        loop {
+            let (mechanism, tuning) = rungs[n];
+            match self.rung(transfer, *mechanism, tuning, n + 1 == rungs.len())? {
                 Next::Done => return Ok(()),
-                Next::Down { to_last: true } => {
-                    while rungs.len() > 1 {
-                        rungs.next();
-                    }
-                }
-                Next::Down { to_last: false } => {}
+                Next::Down { to_last: true } => n = rungs.len() - 1,
+                Next::Down { to_last: false } => n += 1,
             }
-            let to = rungs.peek().map_or("", |(m, _)| m.info().name);
             if let Some(step) = self.report.steps_down.last_mut() {
-                step.to = to;
+                step.to = rungs[n].0.info().name;
             }
         }
-        Ok(())
     }
 
     /// Moves as far as one mechanism goes.
-    fn rung(
+    fn rung<'t>(
         &mut self,
-        transfer: &mut Transfer<'_>,
+        transfer: &mut Transfer<'t>,
         mechanism: &'static dyn Mechanism,
         tuning: &Tuning,
         is_last: bool,
     ) -> Result<Next, Stop> {
         let name = mechanism.info().name;
         let start = self.report.bytes;
+        let ends: Ends<'t> = Ends::of(transfer);
         let mut mover = match mechanism.open(transfer.rest(start), tuning) {
             Ok(mover) => mover,
             Err(error) => return self.step_down(error, is_last),
@@ -161,7 +161,7 @@ impl Ride<'_> {
                 Ok(0) if mover.in_flight() > 0 => {
                     // The sink takes nothing from this call and gives no reason.
                     let error = mechanism.info().error(name, Side::Sink, Errno::INVAL, 0);
-                    self.drain(mover.as_mut())?;
+                    self.drain(mover.as_mut(), &ends)?;
                     return self.step_down(error, is_last);
                 }
                 Ok(0) if mover.knows_the_end() => return Ok(Next::Done),
@@ -172,20 +172,21 @@ impl Ride<'_> {
                 Ok(moved) => {
                     self.account(moved);
                     self.pace.moved(moved, began.elapsed());
-                    self.look()?;
-                    self.pace.hold_back(|| self.watch.progress(self.report.bytes)).map_err(asked)?;
+                    self.look_at(mover.as_ref())?;
+                    let bytes = self.report.bytes;
+                    self.pace.hold_back(|| self.watch.progress(bytes)).map_err(|_| Stop::Asked)?;
                 }
                 Err(error) => {
                     self.account(error.moved);
-                    self.look()?;
+                    self.look_at(mover.as_ref())?;
                     if error.is_interruption() {
                         continue;
                     }
                     if error.is_would_block() {
-                        self.wait(transfer, error)?;
+                        self.wait(&ends, error)?;
                         continue;
                     }
-                    self.drain(mover.as_mut())?;
+                    self.drain(mover.as_mut(), &ends)?;
                     return self.step_down(error, is_last);
                 }
             }
@@ -202,6 +203,15 @@ impl Ride<'_> {
             Flow::Continue => Ok(()),
             Flow::Stop => Err(Stop::Asked),
         }
+    }
+
+    /// The same, and if this is where it stops, what the mover holds is lost.
+    fn look_at(&mut self, mover: &dyn Mover) -> Result<(), Stop> {
+        let answer = self.look();
+        if answer.is_err() {
+            self.report.lost = mover.in_flight();
+        }
+        answer
     }
 
     /// Records why a mechanism cannot go on, or fails if there is nothing below it.
@@ -224,7 +234,7 @@ impl Ride<'_> {
     }
 
     /// Empties a mover that took bytes it has not delivered.
-    fn drain(&mut self, mover: &mut dyn Mover) -> Result<(), Stop> {
+    fn drain(&mut self, mover: &mut dyn Mover, ends: &Ends<'_>) -> Result<(), Stop> {
         while mover.in_flight() > 0 {
             match mover.drain() {
                 Ok(moved) => self.account(moved),
@@ -235,9 +245,7 @@ impl Ride<'_> {
                         continue;
                     }
                     if error.is_would_block() {
-                        // Only the sink can be waited for here; it is polled by the next attempt.
-                        std::thread::sleep(Duration::from_millis(1));
-                        self.look()?;
+                        self.wait(ends, Error { side: Side::Sink, ..error })?;
                         continue;
                     }
                     self.report.lost = mover.in_flight();
@@ -256,6 +264,7 @@ impl Ride<'_> {
         mechanism: &'static dyn Mechanism,
         is_last: bool,
     ) -> Result<Next, Stop> {
+        let ends = Ends::of(transfer);
         let mut rest = transfer.rest(self.report.bytes);
         rest.len = Some(1);
         let plain = LAST_RESORT.open(rest, &Tuning::default());
@@ -264,10 +273,7 @@ impl Ride<'_> {
             match plain.advance(1) {
                 Ok(moved) => break moved,
                 Err(error) if error.is_interruption() => self.look()?,
-                Err(error) if error.is_would_block() => {
-                    std::thread::sleep(Duration::from_millis(1));
-                    self.look()?;
-                }
+                Err(error) if error.is_would_block() => self.wait(&ends, error)?,
                 Err(error) => {
                     self.report.lost = plain.in_flight();
                     return Err(Stop::Failed(Error { moved: self.report.bytes, ..error }));
@@ -290,17 +296,15 @@ impl Ride<'_> {
     }
 
     /// Waits until the end that would have blocked may go on, asking the watcher now and then.
-    fn wait(&mut self, transfer: &Transfer<'_>, error: Error) -> Result<(), Stop> {
+    fn wait(&mut self, ends: &Ends<'_>, error: Error) -> Result<(), Stop> {
         loop {
-            let source = match &transfer.source {
-                Source::Fd(end) if error.side != Side::Sink => {
-                    io::wait_readable(end.fd, Some(WAIT))
-                }
-                _ => Ok(true),
+            let source = match ends.source.filter(|_| error.side != Side::Sink) {
+                Some(fd) => io::wait_readable(fd, Some(WAIT)),
+                None => Ok(true),
             };
-            let sink = match &transfer.sink {
-                Sink::Fd(end) if error.side != Side::Source => io::wait_writable(end.fd, Some(WAIT)),
-                _ => Ok(true),
+            let sink = match ends.sink.filter(|_| error.side != Side::Source) {
+                Some(fd) => io::wait_writable(fd, Some(WAIT)),
+                None => Ok(true),
             };
             self.look()?;
             match (source, sink) {
@@ -315,8 +319,18 @@ impl Ride<'_> {
     }
 }
 
-fn asked(_: Flow) -> Stop {
-    Stop::Asked
+/// The descriptors to wait for when an end would block.
+struct Ends<'a> {
+    source: Option<BorrowedFd<'a>>,
+    sink: Option<BorrowedFd<'a>>,
+}
+
+impl<'a> Ends<'a> {
+    fn of(transfer: &Transfer<'a>) -> Self {
+        let source = if let Source::Fd(end) = &transfer.source { Some(end.fd) } else { None };
+        let sink = if let Sink::Fd(end) = &transfer.sink { Some(end.fd) } else { None };
+        Self { source, sink }
+    }
 }
 
 fn sync(sink: &Sink<'_>, moved: u64) -> Result<(), Error> {
