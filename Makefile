@@ -1,0 +1,66 @@
+# One entry for building, testing and installing. Everything written here stays inside target/ and .tools/.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+DESTDIR ?=
+# Seconds spent on each fuzz target by `make fuzz`, and by the short run inside `make test`.
+FUZZ_SECONDS ?= 60
+SMOKE_SECONDS ?= 5
+# What `make bench` passes to `thalweg study`; empty lists the studies.
+STUDY ?=
+# Extra arguments for cargo test, e.g. TESTS='-p thalweg-core planner'.
+TESTS ?= --workspace
+
+# Exported, so that binaries and scripts agree with cargo about where the output goes.
+export CARGO_TARGET_DIR ?= $(CURDIR)/target
+# A test that cannot run here appends a line with the reason; `make test` counts them at the end.
+export THALWEG_SKIPS := $(CARGO_TARGET_DIR)/skips.txt
+# Only the tests carry the fault seam.
+FEATURES := --features thalweg-sys/faults
+
+BIN := $(CARGO_TARGET_DIR)/release/thalweg
+
+.NOTPARALLEL:
+.PHONY: help build test lint bench fuzz install clean setup start-skips
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build the thalweg binary for release
+	$(CARGO) build --release --locked --package thalweg
+
+test: start-skips setup lint ## install what is missing (Debian, root), lint, run every test, count the skipped
+	@tests/setup/fuzz smoke $(SMOKE_SECONDS)
+	@status=0; $(CARGO) test --locked --no-fail-fast $(TESTS) $(FEATURES) || status=$$?; \
+	tests/setup/skips summary; exit $$status
+
+lint: ## formatting, clippy, licences and sources, shell scripts
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
+	@# The shipped binary has no test features; a use that only they make valid must not hide here.
+	$(CARGO) check --quiet --locked --package thalweg
+	@tests/setup/cargo-deny
+	@tests/setup/shell
+
+bench: build ## measure: STUDY=name runs a study, none lists them
+	$(BIN) study $(STUDY)
+
+fuzz: ## run every fuzz target for FUZZ_SECONDS
+	@tests/setup/fuzz run $(FUZZ_SECONDS)
+
+install: build ## install the binary, man pages and completions under DESTDIR PREFIX
+	@tests/setup/install $(BIN) "$(DESTDIR)$(PREFIX)"
+
+clean: ## remove target/ and .tools/
+	$(CARGO) clean --quiet
+	rm -rf .tools
+
+setup:
+	@tests/setup/packages
+
+start-skips:
+	@mkdir -p "$(CARGO_TARGET_DIR)" && : >"$(THALWEG_SKIPS)"

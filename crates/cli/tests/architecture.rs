@@ -1,0 +1,211 @@
+//! The rules of the house that no compiler checks: the arrows between the crates, the unsafe fence, one file per
+//! mechanism, files short enough to read, nothing left half done.
+
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use thalweg_core::mechanisms::MECHANISMS;
+
+/// A crate may depend only on crates of a row above its own.
+const ROWS: &[&[&str]] = &[
+    &["thalweg-kernels", "thalweg-sys"],
+    &["thalweg-core"],
+    &["thalweg-channel", "thalweg-tree", "thalweg-serve"],
+    &["thalweg-lab", "thalweg-capi"],
+    &["thalweg"],
+];
+
+/// The crates that may hold unsafe code; every other one forbids it at its roots.
+const MAY_BE_UNSAFE: &[&str] =
+    &["thalweg-kernels", "thalweg-sys", "thalweg-channel", "thalweg-capi"];
+
+const LONGEST_FILE: usize = 500;
+const LONG_FILES: &str = "tests/long-files.txt";
+const COUNTED: &[&str] = &["rs", "sh", "py", "c", "h", "java"];
+
+#[test]
+fn arrows_between_crates_point_one_way() {
+    let mut wrong = Vec::new();
+    for package in packages() {
+        let name = text(&package["name"]);
+        let own = row(name);
+        for dependency in array(&package["dependencies"]) {
+            // Tests may look anywhere; null is an ordinary dependency.
+            if dependency["kind"] == "dev" || dependency["path"].is_null() {
+                continue;
+            }
+            let target = text(&dependency["name"]);
+            if row(target) >= own {
+                wrong.push(format!("{name} -> {target}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "these arrows point the wrong way: {wrong:?}");
+}
+
+#[test]
+fn every_mechanism_is_one_file_and_one_line() {
+    let files: BTreeSet<String> = fs::read_dir(root().join("crates/core/src/mechanisms"))
+        .expect("the mechanisms directory")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| has_extension(path, &["rs"]) && !path.ends_with("mod.rs"))
+        .map(|path| path.file_stem().expect("a stem").to_string_lossy().replace('_', "-"))
+        .collect();
+    let listed: Vec<String> = MECHANISMS.iter().map(|m| m.info().name.to_owned()).collect();
+    let distinct: BTreeSet<String> = listed.iter().cloned().collect();
+    assert_eq!(distinct.len(), listed.len(), "a mechanism is listed twice: {listed:?}");
+    assert_eq!(files, distinct, "left: files in mechanisms/; right: names in MECHANISMS");
+}
+
+#[test]
+fn unsafe_code_stays_behind_its_fence() {
+    let mut open = Vec::new();
+    for package in packages() {
+        if MAY_BE_UNSAFE.contains(&text(&package["name"])) {
+            continue;
+        }
+        for target in array(&package["targets"]) {
+            let is_root = array(&target["kind"])
+                .iter()
+                .any(|kind| matches!(text(kind), "lib" | "rlib" | "cdylib" | "staticlib" | "bin"));
+            let path = text(&target["src_path"]);
+            if is_root && !read(Path::new(path)).lines().any(|l| l == "#![forbid(unsafe_code)]") {
+                open.push(path.to_owned());
+            }
+        }
+    }
+    assert!(open.is_empty(), "these crate roots do not forbid unsafe code: {open:?}");
+}
+
+#[test]
+fn files_are_short_or_say_why_not() {
+    let Some(tracked) = tracked("files_are_short_or_say_why_not") else { return };
+    let list = read(&root().join(LONG_FILES));
+    let mut allowed = BTreeSet::new();
+    for line in list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (path, reason) = line.split_once(' ').unwrap_or((line, ""));
+        assert!(!reason.trim().is_empty(), "{LONG_FILES}: {path} is there without a reason");
+        allowed.insert(path.to_owned());
+    }
+    let long: BTreeSet<String> = tracked
+        .into_iter()
+        .filter(|path| has_extension(Path::new(path), COUNTED))
+        .filter(|path| read(&root().join(path)).lines().count() > LONGEST_FILE)
+        .collect();
+    let unexplained: Vec<_> = long.difference(&allowed).collect();
+    assert!(
+        unexplained.is_empty(),
+        "over {LONGEST_FILE} lines and not in {LONG_FILES}: {unexplained:?}"
+    );
+    let stale: Vec<_> = allowed.difference(&long).collect();
+    assert!(stale.is_empty(), "in {LONG_FILES} but gone or short by now: {stale:?}");
+}
+
+#[test]
+fn nothing_is_left_half_done() {
+    let Some(tracked) = tracked("nothing_is_left_half_done") else { return };
+    // In two halves, so that this file does not find itself.
+    let needles = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("unimpl", "emented!"),
+        concat!("to", "do!"),
+    ];
+    let mut found = Vec::new();
+    for path in tracked.iter().filter(|path| is_source(Path::new(path))) {
+        for (number, line) in read(&root().join(path)).lines().enumerate() {
+            if needles.iter().any(|needle| line.contains(needle)) {
+                found.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "half done:\n{}", found.join("\n"));
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace root")
+}
+
+/// The packages of this workspace, as cargo sees them.
+fn packages() -> Vec<Value> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .expect("cargo metadata");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON from cargo metadata");
+    let packages = array(&metadata["packages"]).to_vec();
+    assert!(!packages.is_empty(), "cargo metadata lists no package");
+    packages
+}
+
+fn row(name: &str) -> usize {
+    ROWS.iter()
+        .position(|row| row.contains(&name))
+        .unwrap_or_else(|| panic!("{name} has no place among the crates: give it one in ROWS"))
+}
+
+/// Every file git knows, relative to the root; `None`, counted as a skip, outside a checkout.
+fn tracked(test: &str) -> Option<Vec<String>> {
+    let root = root();
+    let output = Command::new("git")
+        // The tests may run as root in somebody else's checkout, which git otherwise refuses to read.
+        .arg("-c")
+        .arg(format!("safe.directory={}", root.display()))
+        .args(["ls-files", "-z"])
+        .current_dir(&root)
+        .output();
+    let reason = match output {
+        Ok(output) if output.status.success() => {
+            let names = String::from_utf8(output.stdout).expect("names in UTF-8");
+            let present = names.split_terminator('\0').filter(|path| root.join(path).is_file());
+            return Some(present.map(str::to_owned).collect());
+        }
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    skip(test, &format!("git ls-files: {reason}"));
+    None
+}
+
+/// One line in the file that `make test` prints at its end.
+fn skip(test: &str, reason: &str) {
+    eprintln!("skipped: {test}: {reason}");
+    if let Some(path) = std::env::var_os("THALWEG_SKIPS") {
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .expect("the file THALWEG_SKIPS names");
+        file.write_all(format!("{test}: {reason}\n").as_bytes()).expect("a line in THALWEG_SKIPS");
+    }
+}
+
+/// A file of code: by its extension, or a script by its first line.
+fn is_source(path: &Path) -> bool {
+    match path.extension() {
+        Some(_) => has_extension(path, COUNTED) || has_extension(path, &["toml"]),
+        None => fs::read(root().join(path)).is_ok_and(|bytes| bytes.starts_with(b"#!")),
+    }
+}
+
+fn has_extension(path: &Path, any_of: &[&str]) -> bool {
+    path.extension().and_then(|e| e.to_str()).is_some_and(|e| any_of.contains(&e))
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().expect("a string from cargo metadata")
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().expect("a list from cargo metadata")
+}
