@@ -21,20 +21,22 @@ pub struct Stale {
 }
 
 impl Machine {
-    /// This machine, now.
+    /// This machine, now. What it does not tell is left out.
     pub fn this() -> Self {
+        let number = |value: Option<u64>| value.map(|n| n.to_string());
         let facts = [
-            ("kernel", host::kernel_release()),
+            ("kernel", Some(host::kernel_release())),
             ("cpu", host::cpu_model()),
-            ("cores", host::cores_online().to_string()),
+            ("cores", number(host::cores_online())),
             ("affinity", host::affinity()),
             ("hypervisor", host::hypervisor()),
-            ("pipe-max-size", host::pipe_max_size().to_string()),
+            ("pipe-max-size", number(host::pipe_max_size())),
             ("thp", host::thp_enabled()),
             ("libc", host::libc_version()),
             ("capabilities", host::capabilities()),
         ];
-        Self(facts.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+        let known = facts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        Self(known.collect())
     }
 
     /// Sets one key.
