@@ -1,1 +1,17 @@
 //! System calls thalweg makes, safely wrapped, and the seam where tests inject faults.
+//!
+//! Every function makes one system call and reports what it said: no retry on EINTR, no fallback,
+//! no loop. The few exceptions say so. Sizes are bytes.
+
+pub mod copy;
+pub mod fault;
+pub mod host;
+pub mod io;
+pub mod map;
+pub mod net;
+pub mod pipe;
+pub mod signal;
+pub mod uring;
+pub mod usage;
+
+pub use rustix::io::Errno;

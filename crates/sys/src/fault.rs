@@ -1,0 +1,206 @@
+//! The fault seam: every data-moving call of this crate asks here first.
+//!
+//! With the feature `faults` a test can script short counts, errno values and zeros; without it
+//! the seam compiles to nothing. The seam never changes bytes, only how a call answers.
+
+use crate::Errno;
+
+#[cfg(feature = "faults")]
+mod script;
+#[cfg(feature = "faults")]
+pub use script::{Counts, Effect, Outcome, Rule, Script};
+
+/// A call the seam knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// `read(2)`
+    Read,
+    /// `pread(2)`
+    Pread,
+    /// `write(2)`, and `send(2)` without zero copy
+    Write,
+    /// `pwrite(2)`
+    Pwrite,
+    /// `copy_file_range(2)`
+    CopyFileRange,
+    /// `sendfile(2)`
+    Sendfile,
+    /// `splice(2)`
+    Splice,
+    /// `tee(2)`
+    Tee,
+    /// `vmsplice(2)`
+    Vmsplice,
+    /// `ioctl(2)` with FICLONE or FICLONERANGE
+    Clone,
+    /// `mmap(2)` of a file
+    Mmap,
+    /// a read through io_uring
+    UringRead,
+    /// a write through io_uring
+    UringWrite,
+    /// `send(2)` with MSG_ZEROCOPY
+    SendZerocopy,
+    /// `fsync(2)`, `fdatasync(2)` and `msync(2)`
+    Fsync,
+    /// `fallocate(2)`
+    Fallocate,
+    /// `ftruncate(2)`
+    Ftruncate,
+    /// `renameat2(2)`
+    Rename,
+    /// `linkat(2)`
+    Link,
+}
+
+impl Call {
+    /// Every call, in the order of the enum.
+    pub const ALL: [Self; 19] = [
+        Self::Read,
+        Self::Pread,
+        Self::Write,
+        Self::Pwrite,
+        Self::CopyFileRange,
+        Self::Sendfile,
+        Self::Splice,
+        Self::Tee,
+        Self::Vmsplice,
+        Self::Clone,
+        Self::Mmap,
+        Self::UringRead,
+        Self::UringWrite,
+        Self::SendZerocopy,
+        Self::Fsync,
+        Self::Fallocate,
+        Self::Ftruncate,
+        Self::Rename,
+        Self::Link,
+    ];
+
+    /// The name a kernel manual uses.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Pread => "pread",
+            Self::Write => "write",
+            Self::Pwrite => "pwrite",
+            Self::CopyFileRange => "copy_file_range",
+            Self::Sendfile => "sendfile",
+            Self::Splice => "splice",
+            Self::Tee => "tee",
+            Self::Vmsplice => "vmsplice",
+            Self::Clone => "FICLONERANGE",
+            Self::Mmap => "mmap",
+            Self::UringRead => "IORING_OP_READ",
+            Self::UringWrite => "IORING_OP_WRITE",
+            Self::SendZerocopy => "MSG_ZEROCOPY",
+            Self::Fsync => "fsync",
+            Self::Fallocate => "fallocate",
+            Self::Ftruncate => "ftruncate",
+            Self::Rename => "renameat2",
+            Self::Link => "linkat",
+        }
+    }
+
+    /// Whether the call answers with a count of bytes. A call that answers only "done" can be made
+    /// to fail, but not to come back short or with zero: such rules pass it by.
+    pub const fn counts_bytes(self) -> bool {
+        !matches!(
+            self,
+            Self::Clone
+                | Self::Mmap
+                | Self::Fsync
+                | Self::Fallocate
+                | Self::Ftruncate
+                | Self::Rename
+                | Self::Link
+        )
+    }
+}
+
+/// The script of the thread that made it, to be carried into a thread it starts. Without the
+/// feature `faults` it is empty and costs nothing.
+#[derive(Clone, Debug)]
+pub struct Inherited {
+    #[cfg(feature = "faults")]
+    state: script::Installed,
+}
+
+/// Takes hold of the calling thread's script, if it has one. A mechanism that starts a thread
+/// calls this before and [`Inherited::enter`] inside, else faults miss the thread.
+#[inline]
+pub fn inherit() -> Inherited {
+    Inherited {
+        #[cfg(feature = "faults")]
+        state: script::installed(),
+    }
+}
+
+impl Inherited {
+    /// Runs `body` under the inherited script. Counts are shared with the thread it came from.
+    #[inline]
+    pub fn enter<R>(self, body: impl FnOnce() -> R) -> R {
+        #[cfg(feature = "faults")]
+        let _restore = script::install(self.state);
+        body()
+    }
+}
+
+/// Asks the seam about one call that would move `len` bytes.
+///
+/// `Some(n)`: make it with at most `n` bytes. `None`: do not make it, answer 0.
+#[inline]
+#[cfg_attr(not(feature = "faults"), allow(clippy::unnecessary_wraps))]
+pub(crate) fn gate(call: Call, len: usize) -> Result<Option<usize>, Errno> {
+    #[cfg(feature = "faults")]
+    return script::decide(call, len);
+    #[cfg(not(feature = "faults"))]
+    {
+        let _ = call;
+        Ok(Some(len))
+    }
+}
+
+/// Makes a call that answers with a count: `make` gets the permitted length.
+#[inline]
+pub(crate) fn counted(
+    call: Call,
+    len: usize,
+    make: impl FnOnce(usize) -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    match gate(call, len)? {
+        Some(permitted) => make(permitted),
+        None => Ok(0),
+    }
+}
+
+/// Makes a call that answers only "done".
+#[inline]
+pub(crate) fn uncounted<T>(
+    call: Call,
+    make: impl FnOnce() -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    gate(call, 0)?;
+    make()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_is_listed_once_in_order_with_its_own_name() {
+        for (at, call) in Call::ALL.iter().enumerate() {
+            assert_eq!(*call as usize, at);
+            assert_eq!(Call::ALL.iter().filter(|other| other.name() == call.name()).count(), 1);
+        }
+    }
+
+    #[test]
+    fn without_a_script_everything_passes() {
+        assert_eq!(gate(Call::Read, 7), Ok(Some(7)));
+        assert_eq!(inherit().enter(|| 5), 5);
+        #[cfg(not(feature = "faults"))]
+        assert_eq!(size_of::<Inherited>(), 0);
+    }
+}

@@ -1,0 +1,169 @@
+//! Which file system an fd lies on, and how it is mounted.
+
+use crate::Errno;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{AtFlags, StatxFlags, fstat, fstatfs, major, minor, statx};
+
+/// A file system as the mover and its measurements care about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSystem {
+    /// The mount table's name for its type: "ext4", "fuse.sshfs". Where no mount is found (pipes,
+    /// sockets, memfds, other mount namespaces), a name by its magic number, else that number.
+    pub name: String,
+    /// Mount options, then the file system's own, without repeats: "rw,relatime,discard".
+    pub options: String,
+    /// The device number (st_dev).
+    pub dev: u64,
+    /// Whether its bytes are kept by another machine or another process.
+    pub remote: bool,
+}
+
+/// The file system under `fd`. Several calls, none of which touch the file's bytes; the mount
+/// table is `/proc/self/mountinfo`.
+pub fn filesystem(fd: impl AsFd) -> Result<FileSystem, Errno> {
+    let fd = fd.as_fd();
+    let dev = fstat(fd)?.st_dev;
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let table = String::from_utf8_lossy(&table);
+    let mounts = || table.lines().filter_map(Mount::parse);
+    let device = format!("{}:{}", major(dev), minor(dev));
+    // A subvolume of btrfs has a device of its own that no mount shows: the mount's number first.
+    // Where mounts lie over each other the later line is the one seen.
+    let number = mount_number(fd);
+    let found = mounts()
+        .find(|mount| number.is_some_and(|number| mount.number == number))
+        .or_else(|| mounts().filter(|mount| mount.device == device).last());
+    let (name, options) = match found {
+        Some(mount) => (mount.kind.to_owned(), mount.options()),
+        None => (name_of_magic(fstatfs(fd)?.f_type as u32), String::new()),
+    };
+    let remote = is_remote(&name);
+    Ok(FileSystem { name, options, dev, remote })
+}
+
+/// The mount's number in the mount table (statx(2), Linux 5.8).
+fn mount_number(fd: BorrowedFd<'_>) -> Option<u64> {
+    let told = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+    let has = told.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    has.then_some(told.stx_mnt_id)
+}
+
+/// One line of mountinfo (proc_pid_mountinfo(5)).
+#[derive(Debug, PartialEq, Eq)]
+struct Mount<'t> {
+    number: u64,
+    device: &'t str,
+    own: &'t str,
+    kind: &'t str,
+    shared: &'t str,
+}
+
+impl<'t> Mount<'t> {
+    fn parse(line: &'t str) -> Option<Self> {
+        // Spaces inside a field are written \040, so " - " is the separator and nothing else.
+        let (mount, system) = line.split_once(" - ")?;
+        let mut mount = mount.split(' ');
+        let number = mount.next()?.parse().ok()?;
+        let device = mount.nth(1)?;
+        let own = mount.nth(2)?;
+        let mut system = system.split(' ');
+        let kind = system.next()?;
+        let shared = system.nth(1)?;
+        Some(Self { number, device, own, kind, shared })
+    }
+
+    fn options(&self) -> String {
+        let mut seen: Vec<&str> = Vec::new();
+        for option in self.own.split(',').chain(self.shared.split(',')) {
+            if !option.is_empty() && !seen.contains(&option) {
+                seen.push(option);
+            }
+        }
+        seen.join(",")
+    }
+}
+
+fn is_remote(name: &str) -> bool {
+    const REMOTE: [&str; 18] = [
+        "nfs", "nfs4", "cifs", "smb3", "smbfs", "ceph", "9p", "virtiofs", "afs", "lustre", "gfs2",
+        "ocfs2", "coda", "orangefs", "pvfs2", "beegfs", "gpfs", "ncpfs",
+    ];
+    REMOTE.contains(&name) || name.starts_with("fuse")
+}
+
+/// linux/magic.h. ext2, ext3 and ext4 share one number, as do all FUSE systems: only the mount
+/// table tells them apart.
+fn name_of_magic(magic: u32) -> String {
+    let name = match magic {
+        0xef53 => "ext4",
+        0x0102_1994 => "tmpfs",
+        0x5846_5342 => "xfs",
+        0x9123_683e => "btrfs",
+        0x794c_7630 => "overlay",
+        0x6969 => "nfs",
+        0xff53_4d42 => "cifs",
+        0xfe53_4d42 => "smb3",
+        0x6573_5546 => "fuse",
+        0x00c3_6400 => "ceph",
+        0x0102_1997 => "9p",
+        0x5346_414f => "afs",
+        0x0bd0_0bd0 => "lustre",
+        0x2fc1_2fc1 => "zfs",
+        0xca45_1a4e => "bcachefs",
+        0xf2f5_2010 => "f2fs",
+        0x4d44 => "vfat",
+        0x2011_bab0 => "exfat",
+        0x7366_746e => "ntfs3",
+        0x9fa0 => "proc",
+        0x6265_6572 => "sysfs",
+        0x8584_58f6 => "ramfs",
+        0x9584_58f6 => "hugetlbfs",
+        0x7371_7368 => "squashfs",
+        0x5049_5045 => "pipefs",
+        0x534f_434b => "sockfs",
+        0x0904_1934 => "anon_inodefs",
+        0x1cd1 => "devpts",
+        other => return format!("0x{other:x}"),
+    };
+    name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn a_line_of_the_mount_table_is_taken_apart() {
+        let line = "36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 shared:2 - ext3 /dev/root rw,errors=continue";
+        let mount = Mount::parse(line).unwrap();
+        assert_eq!((mount.number, mount.device, mount.kind), (36, "98:0", "ext3"));
+        assert_eq!(mount.options(), "rw,noatime,errors=continue");
+        let plain = Mount::parse("1 0 0:5 / /dev rw - devtmpfs dev rw,size=1k").unwrap();
+        assert_eq!((plain.own, plain.shared), ("rw", "rw,size=1k"));
+        assert_eq!(Mount::parse("36 35 98:0 /mnt1 rw"), None);
+        assert_eq!(Mount::parse(""), None);
+    }
+
+    #[test]
+    fn what_others_keep_is_remote() {
+        assert!(["nfs4", "fuse.sshfs", "9p", "smb3"].into_iter().all(is_remote));
+        assert!(!["ext4", "tmpfs", "overlay", "proc"].into_iter().any(is_remote));
+        assert_eq!(name_of_magic(0xdead), "0xdead");
+    }
+
+    #[test]
+    fn known_places_have_known_names() {
+        let proc = filesystem(File::open("/proc/self/status").unwrap()).unwrap();
+        assert_eq!((proc.name.as_str(), proc.remote), ("proc", false));
+        assert!(proc.options.starts_with('r'), "{proc:?}");
+        let (reader, _writer) = rustix::pipe::pipe().unwrap();
+        assert_eq!(filesystem(&reader).unwrap().name, "pipefs");
+        let memory = rustix::fs::memfd_create("m", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        assert_eq!(filesystem(&memory).unwrap().name, "tmpfs");
+        let root = filesystem(File::open("/").unwrap()).unwrap();
+        assert!(!root.name.is_empty() && !root.options.is_empty(), "{root:?}");
+        assert_eq!(root.dev, fstat(File::open("/").unwrap()).unwrap().st_dev);
+    }
+}

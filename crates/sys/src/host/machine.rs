@@ -1,0 +1,187 @@
+//! The machine and this process's standing on it.
+
+use rustix::process::{Resource, getrlimit};
+use std::fs::read_to_string;
+
+/// The kernel's release (uname(2)), as in "6.18.0-1-amd64".
+pub fn kernel_release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// The processor's name. Where the kernel gives none (Arm), its implementer and part numbers.
+pub fn cpu_model() -> Option<String> {
+    model_in(&read_to_string("/proc/cpuinfo").ok()?)
+}
+
+fn model_in(cpuinfo: &str) -> Option<String> {
+    let field = |name| value_in(cpuinfo, name);
+    ["model name", "cpu model", "cpu"].into_iter().find_map(field).or_else(|| {
+        let (maker, part) = (field("CPU implementer")?, field("CPU part")?);
+        Some(format!("implementer {maker} part {part}"))
+    })
+}
+
+/// Logical processors that are online, whether or not this process may use them.
+pub fn cores_online() -> Option<u64> {
+    count_in(read_to_string("/sys/devices/system/cpu/online").ok()?.trim())
+}
+
+/// Counts a list like "0-3,8".
+fn count_in(list: &str) -> Option<u64> {
+    list.split(',').try_fold(0_u64, |sum, part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);
+        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
+/// The processors the calling thread may run on, as a list like "0-3,8".
+pub fn affinity() -> Option<String> {
+    value_in(&read_to_string("/proc/thread-self/status").ok()?, "Cpus_allowed_list")
+}
+
+/// What this machine is a guest of: "KVMKVMKVM", "Microsoft Hv", "xen". `None` on bare metal, or
+/// when it does not show.
+pub fn hypervisor() -> Option<String> {
+    cpuid_vendor().or_else(|| line_of("/sys/hypervisor/type"))
+}
+
+/// The signature in CPUID leaf 0x40000000, which exists if leaf 1 sets bit 31 of ecx.
+#[cfg(target_arch = "x86_64")]
+fn cpuid_vendor() -> Option<String> {
+    use std::arch::x86_64::__cpuid;
+    // Safe since Rust 1.93 or so, not in the oldest release we build with.
+    #[allow(unused_unsafe)]
+    // SAFETY: every x86_64 has CPUID with leaf 1.
+    let present = unsafe { __cpuid(1) }.ecx >> 31 == 1;
+    if !present {
+        return None;
+    }
+    #[allow(unused_unsafe)]
+    // SAFETY: as above; an unknown leaf answers with numbers of no meaning, nothing worse.
+    let leaf = unsafe { __cpuid(0x4000_0000) };
+    let bytes = [leaf.ebx, leaf.ecx, leaf.edx].map(u32::to_le_bytes).concat();
+    let name = String::from_utf8_lossy(&bytes);
+    Some(name.trim_matches(['\0', ' ']).to_owned())
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn cpuid_vendor() -> Option<String> {
+    None
+}
+
+/// The largest pipe an ordinary user may ask for, in bytes (pipe(7)).
+pub fn pipe_max_size() -> Option<u64> {
+    number_of("/proc/sys/fs/pipe-max-size")
+}
+
+/// Pages of pipe a user may have before new pipes get small (pipe(7)); 0 is no limit.
+pub fn pipe_user_pages_soft() -> Option<u64> {
+    number_of("/proc/sys/fs/pipe-user-pages-soft")
+}
+
+/// Transparent huge pages: "always", "madvise" or "never".
+pub fn thp_enabled() -> Option<String> {
+    let modes = line_of("/sys/kernel/mm/transparent_hugepage/enabled")?;
+    chosen_in(&modes).map(str::to_owned)
+}
+
+/// The word in brackets.
+fn chosen_in(modes: &str) -> Option<&str> {
+    modes.split_once('[')?.1.split_once(']').map(|(chosen, _)| chosen)
+}
+
+/// The C library this process runs with, as in "glibc 2.36".
+#[cfg(target_env = "gnu")]
+pub fn libc_version() -> Option<String> {
+    // SAFETY: takes nothing, answers a string that lives as long as the process.
+    let version = unsafe { libc::gnu_get_libc_version() };
+    // SAFETY: as above: terminated, never freed.
+    let version = unsafe { std::ffi::CStr::from_ptr(version) };
+    Some(format!("glibc {}", version.to_string_lossy()))
+}
+
+/// The C library this process runs with, without a version, which only glibc tells.
+#[cfg(not(target_env = "gnu"))]
+pub fn libc_version() -> Option<String> {
+    cfg!(target_env = "musl").then(|| "musl".to_owned())
+}
+
+/// `kernel.io_uring_disabled`: 0 for everybody, 1 for a group only, 2 for nobody. `None` before
+/// Linux 6.6.
+pub fn io_uring_disabled() -> Option<u64> {
+    number_of("/proc/sys/kernel/io_uring_disabled")
+}
+
+/// The effective capabilities of the calling thread, in hexadecimal (capabilities(7)).
+pub fn capabilities() -> Option<String> {
+    value_in(&read_to_string("/proc/thread-self/status").ok()?, "CapEff")
+}
+
+/// The calling thread's seccomp mode: 0 none, 1 strict, 2 filter (proc_pid_status(5)).
+pub fn seccomp_mode() -> Option<u64> {
+    value_in(&read_to_string("/proc/thread-self/status").ok()?, "Seccomp")?.parse().ok()
+}
+
+/// The soft RLIMIT_MEMLOCK in bytes; `None` is no limit.
+pub fn memlock_limit() -> Option<u64> {
+    getrlimit(Resource::Memlock).current
+}
+
+fn line_of(path: &str) -> Option<String> {
+    let text = read_to_string(path).ok()?;
+    Some(text.trim()).filter(|line| !line.is_empty()).map(str::to_owned)
+}
+
+fn number_of(path: &str) -> Option<u64> {
+    line_of(path)?.parse().ok()
+}
+
+/// The value of the first line "name: value".
+fn value_in(text: &str, name: &str) -> Option<String> {
+    let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = pairs.find(|(key, _)| key.trim() == name)?;
+    Some(value.trim()).filter(|value| !value.is_empty()).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_pairs_is_read_by_name() {
+        let text = "Seccomp_filters:\t3\nSeccomp:\t2\nCapEff:\t\n";
+        assert_eq!(value_in(text, "Seccomp").as_deref(), Some("2"));
+        assert_eq!(value_in(text, "CapEff"), None);
+        assert_eq!(value_in("", "Seccomp"), None);
+    }
+
+    #[test]
+    fn every_kind_of_cpuinfo_has_a_model() {
+        let x86 = "processor\t: 0\nmodel name\t: AMD EPYC\n";
+        let arm = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n";
+        assert_eq!(model_in(x86).as_deref(), Some("AMD EPYC"));
+        assert_eq!(model_in(arm).as_deref(), Some("implementer 0x41 part 0xd0c"));
+        assert_eq!(model_in("processor\t: 0\n"), None);
+    }
+
+    #[test]
+    fn lists_and_choices_are_parsed_or_refused() {
+        assert_eq!(count_in("0-3,8,10-11"), Some(7));
+        assert_eq!([count_in(""), count_in("3-1"), count_in("0-x")], [None; 3]);
+        assert_eq!(chosen_in("always [madvise] never"), Some("madvise"));
+        assert_eq!(chosen_in("always"), None);
+    }
+
+    #[test]
+    fn this_machine_answers_without_panic() {
+        assert!(!kernel_release().is_empty());
+        let told = [cpu_model(), affinity(), thp_enabled(), libc_version(), capabilities()];
+        assert!(told.iter().flatten().all(|fact| !fact.is_empty()));
+        let numbers =
+            [pipe_max_size(), pipe_user_pages_soft(), io_uring_disabled(), seccomp_mode()];
+        eprintln!("{told:?} {numbers:?} {:?} {:?}", hypervisor(), memlock_limit());
+        assert_ne!(cores_online(), Some(0));
+        assert_eq!((number_of("/no/such/file"), line_of("/dev/null")), (None, None));
+    }
+}

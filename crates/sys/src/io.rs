@@ -1,0 +1,203 @@
+//! Plain reads and writes, waiting, and the calls that shape and publish a file.
+
+use crate::Errno;
+use crate::fault::{Call, counted, uncounted};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, AsRawFd};
+use rustix::fs::{AtFlags, FallocateFlags, RenameFlags};
+use rustix::path::Arg;
+use std::time::Duration;
+
+/// `read(2)` at the fd's own offset. 0 is the end, or nothing to read yet of a file that grows.
+pub fn read(fd: impl AsFd, into: &mut [u8]) -> Result<usize, Errno> {
+    counted(Call::Read, into.len(), |len| rustix::io::read(fd, &mut into[..len]))
+}
+
+/// `pread(2)` at byte `at`; the fd's own offset stays. ESPIPE for pipes and sockets.
+pub fn pread(fd: impl AsFd, into: &mut [u8], at: u64) -> Result<usize, Errno> {
+    counted(Call::Pread, into.len(), |len| rustix::io::pread(fd, &mut into[..len], at))
+}
+
+/// `write(2)` at the fd's own offset. A closed pipe gives EPIPE, and SIGPIPE unless ignored.
+pub fn write(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
+    counted(Call::Write, from.len(), |len| rustix::io::write(fd, &from[..len]))
+}
+
+/// `pwrite(2)` at byte `at`; the fd's own offset stays. An fd opened with O_APPEND appends all
+/// the same and ignores `at` (pwrite(2), BUGS).
+pub fn pwrite(fd: impl AsFd, from: &[u8], at: u64) -> Result<usize, Errno> {
+    counted(Call::Pwrite, from.len(), |len| rustix::io::pwrite(fd, &from[..len], at))
+}
+
+/// Waits until a read would not block: true. False when `timeout` passed first; `None` waits for
+/// ever. A hang-up or an error counts as ready, for then a read answers at once.
+pub fn wait_readable(fd: impl AsFd, timeout: Option<Duration>) -> Result<bool, Errno> {
+    wait(fd, PollFlags::IN, timeout)
+}
+
+/// Waits until a write would not block, like [`wait_readable`]. A pipe is ready when a page of
+/// it is free, so a longer write may still block.
+pub fn wait_writable(fd: impl AsFd, timeout: Option<Duration>) -> Result<bool, Errno> {
+    wait(fd, PollFlags::OUT, timeout)
+}
+
+fn wait(fd: impl AsFd, events: PollFlags, timeout: Option<Duration>) -> Result<bool, Errno> {
+    let limit = timeout.map(Timespec::try_from).transpose().map_err(|_| Errno::INVAL)?;
+    let mut watched = [PollFd::new(&fd, events)];
+    Ok(poll(&mut watched, limit.as_ref())? > 0)
+}
+
+/// `fsync(2)`: data and attributes on stable storage. After an error the kernel may have dropped
+/// the pages: a second call that succeeds proves nothing.
+pub fn fsync(fd: impl AsFd) -> Result<(), Errno> {
+    uncounted(Call::Fsync, || rustix::fs::fsync(fd))
+}
+
+/// `fdatasync(2)`: data, and what is needed to read it back, on stable storage.
+pub fn fdatasync(fd: impl AsFd) -> Result<(), Errno> {
+    uncounted(Call::Fsync, || rustix::fs::fdatasync(fd))
+}
+
+/// `fallocate(2)`, mode 0: disk blocks for `len` bytes from `at`; the file grows if it must.
+/// EOPNOTSUPP where the file system has no such thing.
+pub fn fallocate(fd: impl AsFd, at: u64, len: u64) -> Result<(), Errno> {
+    uncounted(Call::Fallocate, || rustix::fs::fallocate(fd, FallocateFlags::empty(), at, len))
+}
+
+/// `fallocate(2)` with FALLOC_FL_KEEP_SIZE: like [`fallocate`], but the file keeps its size, so
+/// a job that dies leaves no tail of zeros.
+pub fn reserve(fd: impl AsFd, at: u64, len: u64) -> Result<(), Errno> {
+    uncounted(Call::Fallocate, || rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, at, len))
+}
+
+/// `ftruncate(2)`: the file ends after `len` bytes.
+pub fn ftruncate(fd: impl AsFd, len: u64) -> Result<(), Errno> {
+    uncounted(Call::Ftruncate, || rustix::fs::ftruncate(fd, len))
+}
+
+/// `renameat2(2)`: atomic. With `no_replace` an existing new name is EEXIST; file systems that
+/// cannot promise that answer EINVAL.
+pub fn rename(
+    old_dir: impl AsFd,
+    old_name: impl Arg,
+    new_dir: impl AsFd,
+    new_name: impl Arg,
+    no_replace: bool,
+) -> Result<(), Errno> {
+    let flags = if no_replace { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
+    uncounted(Call::Rename, || {
+        rustix::fs::renameat_with(old_dir, old_name, new_dir, new_name, flags)
+    })
+}
+
+/// `linkat(2)`: gives a file opened with O_TMPFILE its name. EEXIST if the name is taken.
+///
+/// Up to two calls: AT_EMPTY_PATH wants CAP_DAC_READ_SEARCH on older kernels and answers ENOENT
+/// or EPERM without it; then the link goes by `/proc/self/fd` (open(2), O_TMPFILE).
+pub fn link_tmpfile(fd: impl AsFd, dir: impl AsFd, name: impl Arg) -> Result<(), Errno> {
+    let (fd, dir) = (fd.as_fd(), dir.as_fd());
+    let name = name.into_c_str()?;
+    uncounted(Call::Link, || match rustix::fs::linkat(fd, c"", dir, &*name, AtFlags::EMPTY_PATH) {
+        Err(Errno::NOENT | Errno::PERM) => {
+            let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+            rustix::fs::linkat(rustix::fs::CWD, path, dir, &*name, AtFlags::SYMLINK_FOLLOW)
+        }
+        answer => answer,
+    })
+}
+
+/// What errno says after a libc call that failed.
+pub(crate) fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use rustix::fs::{Mode, OFlags, open};
+    use std::fs;
+    use std::io::Seek;
+
+    #[test]
+    fn reads_and_writes_move_the_offset_and_the_p_calls_do_not() {
+        let mut file = tempfile::tempfile().unwrap();
+        assert_eq!(write(&file, b"river"), Ok(5));
+        assert_eq!(pwrite(&file, b"V", 2), Ok(1));
+        assert_eq!(file.stream_position().unwrap(), 5);
+        let mut buffer = [0; 8];
+        assert_eq!(pread(&file, &mut buffer, 1), Ok(4));
+        assert_eq!(&buffer[..4], b"iVer");
+        assert_eq!(read(&file, &mut buffer), Ok(0));
+    }
+
+    #[test]
+    fn waiting_sees_bytes_room_a_closed_end_and_the_clock() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let moment = Some(Duration::from_millis(1));
+        assert_eq!(wait_readable(&reader, moment), Ok(false));
+        assert_eq!(wait_writable(&writer, None), Ok(true));
+        write(&writer, b"x").unwrap();
+        assert_eq!(wait_readable(&reader, None), Ok(true));
+        read(&reader, &mut [0; 1]).unwrap();
+        drop(writer);
+        assert_eq!(wait_readable(&reader, None), Ok(true));
+    }
+
+    #[test]
+    fn a_file_is_shaped_and_made_durable() {
+        let file = tempfile::tempfile().unwrap();
+        ftruncate(&file, 100).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 100);
+        // A temporary directory may lie on a file system without fallocate.
+        match fallocate(&file, 0, 8192) {
+            Ok(()) => assert_eq!(file.metadata().unwrap().len(), 8192),
+            other => assert_eq!(other, Err(Errno::OPNOTSUPP)),
+        }
+        let before = file.metadata().unwrap().len();
+        assert!(matches!(reserve(&file, 0, 1 << 16), Ok(()) | Err(Errno::OPNOTSUPP)));
+        assert_eq!(file.metadata().unwrap().len(), before);
+        assert_eq!((fsync(&file), fdatasync(&file)), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn rename_keeps_what_it_was_told_to_keep() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = fs::File::open(place.path()).unwrap();
+        fs::write(place.path().join("a"), "a").unwrap();
+        fs::write(place.path().join("b"), "b").unwrap();
+        assert_eq!(rename(&dir, "a", &dir, "b", true), Err(Errno::EXIST));
+        assert_eq!(rename(&dir, "a", &dir, "b", false), Ok(()));
+        assert_eq!(fs::read(place.path().join("b")).unwrap(), b"a");
+    }
+
+    #[test]
+    fn a_nameless_file_gets_its_name_once() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = fs::File::open(place.path()).unwrap();
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = open(place.path(), OFlags::TMPFILE | OFlags::RDWR, mode).unwrap();
+        write(&file, b"whole").unwrap();
+        assert_eq!(link_tmpfile(&file, &dir, "name"), Ok(()));
+        assert_eq!(fs::read(place.path().join("name")).unwrap(), b"whole");
+        assert_eq!(link_tmpfile(&file, &dir, "name"), Err(Errno::EXIST));
+    }
+
+    #[cfg(feature = "faults")]
+    #[test]
+    fn a_scripted_short_read_moves_only_that_much() {
+        use crate::fault::{Effect, Rule, Script};
+        let file = tempfile::tempfile().unwrap();
+        write(&file, b"0123456789").unwrap();
+        let script = Script::new(vec![
+            Rule::always(Call::Pread, Effect::Short(3)),
+            Rule::always(Call::Link, Effect::Errno(Errno::PERM)),
+        ]);
+        let mut buffer = [0; 10];
+        let outcome = script.run(|| pread(&file, &mut buffer, 2));
+        assert_eq!((outcome.value, outcome.fired), (Ok(3), 1));
+        assert_eq!(&buffer, b"234\0\0\0\0\0\0\0");
+        let linked = script.run(|| link_tmpfile(&file, rustix::fs::CWD, "never"));
+        assert_eq!(linked.value, Err(Errno::PERM));
+    }
+}

@@ -1,0 +1,90 @@
+//! Sends to sockets, with and without zero copy.
+
+use crate::Errno;
+use crate::fault::{Call, counted};
+use crate::io::last_errno;
+use rustix::fd::{AsFd, AsRawFd};
+use rustix::net::SendFlags;
+
+mod zerocopy;
+pub use zerocopy::ZerocopySends;
+
+/// `send(2)` with MSG_NOSIGNAL: a closed peer is EPIPE, never SIGPIPE.
+pub fn send(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
+    counted(Call::Write, from.len(), |len| rustix::net::send(fd, &from[..len], SendFlags::NOSIGNAL))
+}
+
+/// `SO_ZEROCOPY` (socket(7)): allows [`send_zerocopy`] on this socket. EOPNOTSUPP for families
+/// without it.
+pub fn enable_zerocopy(fd: impl AsFd) -> Result<(), Errno> {
+    let on: libc::c_int = 1;
+    let len = size_of_val(&on) as libc::socklen_t;
+    let fd = fd.as_fd().as_raw_fd();
+    // SAFETY: the option is read from `on`, whose length is given.
+    let answer = unsafe {
+        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY, (&raw const on).cast(), len)
+    };
+    if answer == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
+/// `send(2)` with MSG_ZEROCOPY: the kernel keeps the pages of `from` and may read them *after*
+/// this returns, until it says so on the error queue: changes made meanwhile may be sent.
+/// [`ZerocopySends`] keeps the memory borrowed for that long; use this only where something else
+/// does. Memory safety does not depend on it, since the kernel holds the pages.
+///
+/// ENOBUFS: too many sends outstanding (net.core.optmem_max). Without [`enable_zerocopy`] the
+/// flag is ignored and the bytes are copied.
+pub fn send_zerocopy(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
+    let flags = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
+    counted(Call::SendZerocopy, from.len(), |len| {
+        // SAFETY: len <= from.len(), and the kernel only reads.
+        let sent = unsafe { libc::send(fd.as_fd().as_raw_fd(), from.as_ptr().cast(), len, flags) };
+        usize::try_from(sent).map_err(|_| last_errno())
+    })
+}
+
+/// `TCP_CONGESTION` (tcp(7)): the congestion control of this connection, by name. ENOENT if the
+/// kernel does not have it, EPERM if it is not in tcp_allowed_congestion_control.
+pub fn congestion(fd: impl AsFd, name: &str) -> Result<(), Errno> {
+    rustix::net::sockopt::set_tcp_congestion(fd, name)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_closed_peer_is_an_errno_and_no_signal() {
+        let (near, far) = UnixStream::pair().unwrap();
+        assert_eq!(send(&near, b"hello"), Ok(5));
+        drop(far);
+        assert_eq!(send(&near, b"hello"), Err(Errno::PIPE));
+    }
+
+    #[test]
+    fn congestion_control_is_set_by_name() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(congestion(&stream, "reno"), Ok(()));
+        assert_eq!(congestion(&stream, "no such thing"), Err(Errno::NOENT));
+    }
+
+    #[cfg(feature = "faults")]
+    #[test]
+    fn faults_reach_every_send() {
+        use crate::fault::{Effect, Rule, Script};
+        let (near, _far) = UnixStream::pair().unwrap();
+        let script = Script::new(vec![
+            Rule::always(Call::Write, Effect::Short(2)),
+            Rule::always(Call::SendZerocopy, Effect::Errno(Errno::NOBUFS)),
+        ]);
+        let outcome = script.run(|| {
+            assert_eq!(send(&near, b"hello"), Ok(2));
+            assert_eq!(send_zerocopy(&near, b"hello"), Err(Errno::NOBUFS));
+        });
+        assert_eq!(outcome.fired, 2);
+    }
+}

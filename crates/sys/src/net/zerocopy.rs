@@ -1,0 +1,250 @@
+//! Zero-copy sends whose memory stays borrowed until the kernel is done with it.
+//!
+//! The kernel numbers the zero-copy sends of a socket and returns ranges of numbers on its error
+//! queue (Documentation/networking/msg_zerocopy.rst).
+
+use super::{enable_zerocopy, send_zerocopy};
+use crate::Errno;
+use crate::io::last_errno;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsRawFd, BorrowedFd};
+use std::mem::MaybeUninit;
+
+/// linux/errqueue.h
+const ORIGIN_ZEROCOPY: u8 = 5;
+/// linux/errqueue.h
+const CODE_COPIED: u8 = 1;
+
+/// The zero-copy sends of one socket. The memory they send is borrowed for `'m`, and dropping
+/// this waits until the kernel has let go of it.
+///
+/// A peer that stops reading can make that wait last: close or shut down its way first, or
+/// [`ZerocopySends::abandon`].
+#[derive(Debug)]
+pub struct ZerocopySends<'m> {
+    socket: BorrowedFd<'m>,
+    outstanding: u64,
+    copied: u64,
+}
+
+impl<'m> ZerocopySends<'m> {
+    /// Turns zero copy on for the socket. No other zero-copy send may be outstanding on it, nor
+    /// anybody else read its error queue: completions are counted.
+    pub fn new(socket: BorrowedFd<'m>) -> Result<Self, Errno> {
+        enable_zerocopy(socket)?;
+        Ok(Self { socket, outstanding: 0, copied: 0 })
+    }
+
+    /// [`send_zerocopy`], counted. ENOBUFS: reap first.
+    pub fn send(&mut self, memory: &'m [u8]) -> Result<usize, Errno> {
+        let sent = send_zerocopy(self.socket, memory)?;
+        // The kernel numbers calls, not bytes, and one that moved nothing gets no number.
+        self.outstanding += u64::from(sent > 0);
+        Ok(sent)
+    }
+
+    /// Sends whose memory the kernel may still read.
+    pub fn outstanding(&self) -> u64 {
+        self.outstanding
+    }
+
+    /// Finished sends that the kernel copied after all (always so on loopback): zero copy then
+    /// only cost its bookkeeping.
+    pub fn copied(&self) -> u64 {
+        self.copied
+    }
+
+    /// Takes what the error queue holds, without waiting: answers how many sends it finished.
+    /// One call per entry of the queue, and one that finds it empty.
+    pub fn reap(&mut self) -> Result<u64, Errno> {
+        let mut finished = 0;
+        while self.outstanding > 0 {
+            match next_notice(self.socket) {
+                Ok(Some(notice)) => {
+                    let count = notice.count().min(self.outstanding);
+                    self.outstanding -= count;
+                    self.copied += if notice.copied { count } else { 0 };
+                    finished += count;
+                }
+                Ok(None) => {}
+                Err(Errno::AGAIN) => break,
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(finished)
+    }
+
+    /// Waits until nothing is outstanding. EINTR: a signal came first; call again.
+    pub fn finish(&mut self) -> Result<(), Errno> {
+        let mut pause = Timespec { tv_sec: 0, tv_nsec: 0 };
+        loop {
+            let finished = self.reap()?;
+            if self.outstanding == 0 {
+                return Ok(());
+            }
+            // An error or a hang-up leaves the socket ready for good; then the clock paces us.
+            pause.tv_nsec = if finished > 0 { 0 } else { (pause.tv_nsec + 50_000).min(5_000_000) };
+            let mut watched = [PollFd::new(&self.socket, PollFlags::empty())];
+            if poll(&mut watched, None)? > 0 && !watched[0].revents().is_empty() {
+                poll(&mut [], Some(&pause))?;
+            }
+        }
+    }
+
+    /// Gives up waiting. What the memory holds from now on may be sent in place of what it held.
+    pub fn abandon(mut self) {
+        self.outstanding = 0;
+    }
+}
+
+impl Drop for ZerocopySends<'_> {
+    fn drop(&mut self) {
+        while self.finish() == Err(Errno::INTR) {}
+    }
+}
+
+/// A range of finished sends, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Notice {
+    first: u32,
+    last: u32,
+    copied: bool,
+}
+
+impl Notice {
+    /// The numbers are 32 bits wide and wrap.
+    fn count(self) -> u64 {
+        u64::from(self.last.wrapping_sub(self.first)) + 1
+    }
+
+    fn of(error: &libc::sock_extended_err) -> Option<Self> {
+        let ours = error.ee_errno == 0 && error.ee_origin == ORIGIN_ZEROCOPY;
+        let copied = error.ee_code & CODE_COPIED != 0;
+        ours.then_some(Self { first: error.ee_info, last: error.ee_data, copied })
+    }
+}
+
+/// Room for control messages, aligned as their headers want.
+#[repr(C, align(8))]
+struct Control([u8; 256]);
+
+/// `recvmsg(2)` with MSG_ERRQUEUE: one entry of the error queue, `None` if it is about something
+/// else. EAGAIN when the queue is empty; it never waits.
+fn next_notice(socket: BorrowedFd<'_>) -> Result<Option<Notice>, Errno> {
+    let mut control = Control([0; 256]);
+    // SAFETY: zeroes are a valid msghdr: no name, no vectors, no control.
+    let mut message = unsafe { MaybeUninit::<libc::msghdr>::zeroed().assume_init() };
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = size_of::<Control>() as _;
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    // SAFETY: the message names only `control`, with its true length.
+    if unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) } < 0 {
+        return Err(last_errno());
+    }
+    // SAFETY: the kernel filled the message in.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+    while !header.is_null() {
+        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR give null or a header inside `control`.
+        let found = unsafe { *header };
+        let kind = (found.cmsg_level, found.cmsg_type);
+        // SAFETY: CMSG_LEN only computes.
+        let enough = unsafe { libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) };
+        let about_errors = [(libc::SOL_IP, libc::IP_RECVERR), (libc::SOL_IPV6, libc::IPV6_RECVERR)];
+        if about_errors.contains(&kind) && found.cmsg_len as u64 >= u64::from(enough) {
+            // SAFETY: the header's length covers a sock_extended_err behind it.
+            let data = unsafe { libc::CMSG_DATA(header) };
+            // SAFETY: as above; read without a claim about its alignment.
+            let error = unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() };
+            return Ok(Notice::of(&error));
+        }
+        // SAFETY: `header` is one of this message's.
+        header = unsafe { libc::CMSG_NXTHDR(&raw const message, header) };
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use rustix::fd::AsFd;
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_notice_counts_over_the_wrap() {
+        let notice = |first, last| Notice { first, last, copied: false };
+        assert_eq!(notice(7, 7).count(), 1);
+        assert_eq!(notice(u32::MAX, 1).count(), 3);
+        assert_eq!(notice(0, u32::MAX).count(), 1 << 32);
+    }
+
+    #[test]
+    fn only_zero_copy_news_is_taken_for_one() {
+        let news = |ee_errno, ee_origin, ee_code| libc::sock_extended_err {
+            ee_errno,
+            ee_origin,
+            ee_type: 0,
+            ee_code,
+            ee_pad: 0,
+            ee_info: 3,
+            ee_data: 4,
+        };
+        let notice = Notice { first: 3, last: 4, copied: true };
+        assert_eq!(Notice::of(&news(0, ORIGIN_ZEROCOPY, CODE_COPIED)), Some(notice));
+        assert_eq!(Notice::of(&news(0, 2, CODE_COPIED)), None);
+        assert_eq!(Notice::of(&news(104, ORIGIN_ZEROCOPY, 0)), None);
+    }
+
+    fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn every_send_comes_back_and_its_bytes_arrive() {
+        let memory: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
+        let (near, mut far) = connection();
+        let reader = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            far.read_to_end(&mut bytes).unwrap();
+            bytes
+        });
+        let mut sends = ZerocopySends::new(near.as_fd()).unwrap();
+        let (mut at, mut calls) = (0, 0);
+        while at < memory.len() {
+            let end = memory.len().min(at + 70_000);
+            at += sends.send(&memory[at..end]).unwrap();
+            calls += 1;
+        }
+        assert_eq!(sends.send(&[]), Ok(0));
+        sends.finish().unwrap();
+        assert_eq!(sends.outstanding(), 0);
+        assert!(sends.copied() <= calls);
+        drop(sends);
+        drop(near);
+        assert_eq!(reader.join().unwrap(), memory);
+    }
+
+    #[test]
+    fn dropping_waits_for_a_peer_that_went_away_and_abandoning_waits_for_none() {
+        let memory = vec![5; 100_000];
+        let (near, far) = connection();
+        let mut sends = ZerocopySends::new(near.as_fd()).unwrap();
+        sends.send(&memory).unwrap();
+        drop(far);
+        drop(sends);
+        let (near, _far) = connection();
+        let mut sends = ZerocopySends::new(near.as_fd()).unwrap();
+        sends.send(&memory).unwrap();
+        assert!(sends.reap().unwrap() <= 1);
+        sends.abandon();
+    }
+
+    #[test]
+    fn a_pipe_has_no_zero_copy() {
+        let (reader, _writer) = rustix::pipe::pipe().unwrap();
+        assert_eq!(ZerocopySends::new(reader.as_fd()).err(), Some(Errno::NOTSOCK));
+    }
+}

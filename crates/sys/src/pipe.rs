@@ -1,0 +1,238 @@
+//! Pipes, and the calls that move pages through them: splice, tee, vmsplice.
+//!
+//! Pages moved, not copied, stay shared: later writes to a spliced file or to vmspliced memory
+//! show to whoever reads the pipe.
+
+use crate::Errno;
+use crate::fault::{Call, counted};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::OFlags;
+use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags};
+
+/// Both ends of a pipe, closed on exec.
+#[derive(Debug)]
+pub struct Pipe {
+    /// The end to read from.
+    pub reader: OwnedFd,
+    /// The end to write to.
+    pub writer: OwnedFd,
+    capacity: usize,
+}
+
+impl Pipe {
+    /// A pipe of `wanted` bytes, or the nearest the kernel grants; 0 keeps its default.
+    ///
+    /// Several calls: the wish is halved while the kernel says EPERM (above pipe-max-size, or the
+    /// user's pipe pages are used up) or EBUSY. What it grants may also be more: it rounds up.
+    pub fn new(wanted: usize) -> Result<Self, Errno> {
+        let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let mut wish = wanted;
+        while wish > 0 {
+            match set_size(&writer, wish) {
+                Ok(_) => break,
+                Err(Errno::PERM | Errno::BUSY) => wish /= 2,
+                Err(errno) => return Err(errno),
+            }
+        }
+        let capacity = size(&writer)?;
+        Ok(Self { reader, writer, capacity })
+    }
+
+    /// What the kernel granted.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+}
+
+/// `F_SETPIPE_SZ` (fcntl(2)): asks for `wanted` bytes, answers what was granted (never less).
+/// EPERM above `/proc/sys/fs/pipe-max-size` or the user's share, EBUSY below what is waiting.
+pub fn set_size(fd: impl AsFd, wanted: usize) -> Result<usize, Errno> {
+    rustix::pipe::fcntl_setpipe_size(fd, wanted)
+}
+
+/// `F_GETPIPE_SZ` (fcntl(2)): the pipe's capacity. Partly used pages count whole, so a pipe can
+/// be full with fewer bytes in it.
+pub fn size(fd: impl AsFd) -> Result<usize, Errno> {
+    rustix::pipe::fcntl_getpipe_size(fd)
+}
+
+/// `FIONREAD` (pipe(7)): the bytes in the pipe or socket, not yet read.
+pub fn bytes_waiting(fd: impl AsFd) -> Result<u64, Errno> {
+    rustix::io::ioctl_fionread(fd)
+}
+
+/// Whether a call may wait for the pipe. It says nothing about the other fd: that one waits
+/// unless it was opened with O_NONBLOCK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpliceMode {
+    /// Wait while the pipe is empty, or full.
+    Block,
+    /// Answer EAGAIN instead.
+    NonBlock,
+}
+
+impl SpliceMode {
+    fn flags(self) -> SpliceFlags {
+        match self {
+            Self::Block => SpliceFlags::empty(),
+            Self::NonBlock => SpliceFlags::NONBLOCK,
+        }
+    }
+}
+
+/// `splice(2)`: moves up to `len` bytes between a pipe and another fd, or two pipes. An offset is
+/// for the side that is no pipe (else ESPIPE) and leaves that fd's own offset alone.
+///
+/// 0 is the end of the source. EINVAL: neither is a pipe, the sink is O_APPEND, or a side has no
+/// splice (`/dev/full`, many `/proc` files).
+pub fn splice(
+    source: impl AsFd,
+    source_at: Option<u64>,
+    sink: impl AsFd,
+    sink_at: Option<u64>,
+    len: usize,
+    mode: SpliceMode,
+) -> Result<usize, Errno> {
+    let (mut source_at, mut sink_at) = (source_at, sink_at);
+    counted(Call::Splice, len, |len| {
+        let (from, to) = (source_at.as_mut(), sink_at.as_mut());
+        rustix::pipe::splice(source, from, sink, to, len, mode.flags())
+    })
+}
+
+/// [`splice`] from a pipe to a socket with SPLICE_F_MORE: more bytes follow at once, so the
+/// socket need not send a short packet.
+pub fn splice_more(
+    pipe: impl AsFd,
+    socket: impl AsFd,
+    len: usize,
+    mode: SpliceMode,
+) -> Result<usize, Errno> {
+    counted(Call::Splice, len, |len| {
+        let flags = mode.flags() | SpliceFlags::MORE;
+        rustix::pipe::splice(pipe, None, socket, None, len, flags)
+    })
+}
+
+/// `tee(2)`: shows up to `len` bytes of one pipe to another and leaves them in the first.
+/// It always starts at the first byte waiting there.
+pub fn tee(
+    source: impl AsFd,
+    sink: impl AsFd,
+    len: usize,
+    mode: SpliceMode,
+) -> Result<usize, Errno> {
+    counted(Call::Tee, len, |len| rustix::pipe::tee(source, sink, len, mode.flags()))
+}
+
+/// `vmsplice(2)`: puts the pages of `memory` into a pipe. Never gifts them.
+///
+/// The pages stay shared until they are read *and* nothing downstream holds them: later writes
+/// to this memory show to the reader. Only memory that is never written again keeps the promise
+/// `stable`. Memory safety does not depend on it, since the kernel holds the pages.
+///
+/// Two calls: given the *read* end the kernel would write into `memory`, so the end is checked
+/// first by F_GETFL, and a wrong one is EBADF.
+pub fn vmsplice(fd: impl AsFd, memory: &[u8], mode: SpliceMode) -> Result<usize, Errno> {
+    counted(Call::Vmsplice, memory.len(), |len| {
+        let fd = fd.as_fd();
+        if (rustix::fs::fcntl_getfl(fd)? & OFlags::RWMODE) == OFlags::RDONLY {
+            return Err(Errno::BADF);
+        }
+        let slices = [IoSliceRaw::from_slice(&memory[..len])];
+        // SAFETY: the fd can be written (checked above), so the kernel only reads the memory;
+        // GIFT is not among the flags.
+        unsafe { rustix::pipe::vmsplice(fd, &slices, mode.flags()) }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::io::{read, write};
+    use std::io::{Seek, Write};
+
+    fn taken(pipe: &Pipe) -> Vec<u8> {
+        let mut bytes = vec![0; 64];
+        let count = read(&pipe.reader, &mut bytes).unwrap();
+        bytes.truncate(count);
+        bytes
+    }
+
+    #[test]
+    fn a_pipe_has_what_the_kernel_granted() {
+        assert!(Pipe::new(1 << 16).unwrap().capacity() >= 1 << 16);
+        let huge = Pipe::new(usize::MAX).unwrap();
+        assert_eq!(huge.capacity(), size(&huge.reader).unwrap());
+        let default = Pipe::new(0).unwrap();
+        assert!(default.capacity() > 0);
+        assert!(set_size(&default.writer, 8192).unwrap() >= 8192);
+    }
+
+    #[test]
+    fn splice_moves_file_to_pipe_to_file_by_offset() {
+        let pipe = Pipe::new(0).unwrap();
+        let mut source = tempfile::tempfile().unwrap();
+        source.write_all(b"0123456789").unwrap();
+        let sink = tempfile::tempfile().unwrap();
+        let mode = SpliceMode::NonBlock;
+        assert_eq!(splice(&pipe.reader, None, &sink, None, 1, mode), Err(Errno::AGAIN));
+        assert_eq!(splice(&source, Some(3), &pipe.writer, None, 4, mode), Ok(4));
+        assert_eq!(source.stream_position().unwrap(), 10);
+        assert_eq!(bytes_waiting(&pipe.reader), Ok(4));
+        assert_eq!(splice(&pipe.reader, None, &sink, Some(2), 9, mode), Ok(4));
+        let mut bytes = [9; 8];
+        assert_eq!(crate::io::pread(&sink, &mut bytes, 0), Ok(6));
+        assert_eq!(&bytes[..6], b"\0\x003456");
+        assert_eq!(splice(&source, Some(10), &pipe.writer, None, 4, SpliceMode::Block), Ok(0));
+    }
+
+    #[test]
+    fn splice_more_reaches_a_socket() {
+        let pipe = Pipe::new(0).unwrap();
+        let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+        write(&pipe.writer, b"packet").unwrap();
+        assert_eq!(splice_more(&pipe.reader, &near, 6, SpliceMode::Block), Ok(6));
+        let mut bytes = [0; 6];
+        assert_eq!(read(&far, &mut bytes), Ok(6));
+        assert_eq!(&bytes, b"packet");
+    }
+
+    #[test]
+    fn tee_leaves_the_bytes_where_they_were() {
+        let (first, second) = (Pipe::new(0).unwrap(), Pipe::new(0).unwrap());
+        write(&first.writer, b"twice").unwrap();
+        assert_eq!(tee(&first.reader, &second.writer, 9, SpliceMode::NonBlock), Ok(5));
+        assert_eq!((taken(&first), taken(&second)), (b"twice".to_vec(), b"twice".to_vec()));
+    }
+
+    #[test]
+    fn vmsplice_feeds_the_write_end_and_refuses_the_read_end() {
+        let pipe = Pipe::new(0).unwrap();
+        static MEMORY: &[u8] = b"pages";
+        assert_eq!(vmsplice(&pipe.writer, MEMORY, SpliceMode::NonBlock), Ok(5));
+        assert_eq!(taken(&pipe), MEMORY);
+        write(&pipe.writer, b"enemy").unwrap();
+        assert_eq!(vmsplice(&pipe.reader, MEMORY, SpliceMode::NonBlock), Err(Errno::BADF));
+        assert_eq!(MEMORY, b"pages");
+    }
+
+    #[cfg(feature = "faults")]
+    #[test]
+    fn faults_reach_every_call_here() {
+        use crate::fault::{Effect, Rule, Script};
+        let (first, second) = (Pipe::new(0).unwrap(), Pipe::new(0).unwrap());
+        write(&first.writer, b"0123456789").unwrap();
+        let mode = SpliceMode::NonBlock;
+        let rules = [Call::Splice, Call::Tee, Call::Vmsplice];
+        let rules = rules.map(|call| Rule::always(call, Effect::Short(2)));
+        let outcome = Script::new(rules.to_vec()).run(|| {
+            assert_eq!(tee(&first.reader, &second.writer, 9, mode), Ok(2));
+            assert_eq!(splice(&first.reader, None, &second.writer, None, 9, mode), Ok(2));
+            assert_eq!(vmsplice(&second.writer, b"pages", mode), Ok(2));
+        });
+        assert_eq!(outcome.fired, 3);
+        assert_eq!(taken(&second), b"0101pa");
+    }
+}

@@ -1,0 +1,169 @@
+//! Interrupts as a flag, and the broken pipe as a signal again.
+//!
+//! A flag set by a handler is missed by a call that blocks just after it was looked at. So, once
+//! interrupted, the process is given an alarm every second: a call about to block comes back with
+//! EINTR a second later at the most. Signals to the process reach one thread, as a rule the main
+//! one: other threads that block need a deadline of their own.
+
+use crate::Errno;
+use libc::c_int;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// The signal that interrupted us; 0 while none has.
+static WHICH: AtomicI32 = AtomicI32::new(0);
+
+/// Whether SIGINT or SIGTERM came since [`catch_interrupts`].
+#[inline]
+pub fn interrupted() -> bool {
+    WHICH.load(Ordering::Relaxed) != 0
+}
+
+/// Which of them came first.
+pub fn which() -> Option<i32> {
+    match WHICH.load(Ordering::Relaxed) {
+        0 => None,
+        signal => Some(signal),
+    }
+}
+
+/// From now on SIGINT and SIGTERM set the flag, and make blocked calls answer EINTR: no
+/// SA_RESTART. A SIGINT after that kills, as it would have done. Uses SIGALRM.
+///
+/// A SIGINT that was ignored stays so: that is how a shell protects what it runs in the
+/// background.
+pub fn catch_interrupts() -> Result<(), Errno> {
+    handle(libc::SIGALRM, on_alarm as extern "C" fn(c_int) as usize)?;
+    let on_interrupt = on_interrupt as extern "C" fn(c_int) as usize;
+    handle(libc::SIGTERM, on_interrupt)?;
+    if handler_of(libc::SIGINT)? != libc::SIG_IGN {
+        handle(libc::SIGINT, on_interrupt)?;
+    }
+    Ok(())
+}
+
+/// SIGPIPE kills again, as in other Unix tools; Rust's start-up code has it ignored.
+pub fn reset_sigpipe() -> Result<(), Errno> {
+    handle(libc::SIGPIPE, libc::SIG_DFL)
+}
+
+extern "C" fn on_interrupt(signal: c_int) {
+    let earlier = WHICH.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
+    if earlier.is_err() && signal == libc::SIGINT {
+        let _ = handle(signal, libc::SIG_DFL);
+        // SAFETY: async-signal-safe; delivered when this handler returns.
+        unsafe { libc::raise(signal) };
+        return;
+    }
+    // SAFETY: async-signal-safe, takes a number.
+    unsafe { libc::alarm(1) };
+}
+
+extern "C" fn on_alarm(_: c_int) {
+    if interrupted() {
+        // SAFETY: async-signal-safe, takes a number.
+        unsafe { libc::alarm(1) };
+    }
+}
+
+/// Sets a handler without SA_RESTART. Async-signal-safe.
+fn handle(signal: c_int, handler: usize) -> Result<(), Errno> {
+    // SAFETY: zeroes are a valid sigaction: default, no flags, empty mask.
+    let mut action = unsafe { MaybeUninit::<libc::sigaction>::zeroed().assume_init() };
+    action.sa_sigaction = handler;
+    // SAFETY: `action` is whole; handlers in this file are async-signal-safe.
+    match unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(crate::io::last_errno()),
+    }
+}
+
+fn handler_of(signal: c_int) -> Result<usize, Errno> {
+    // SAFETY: zeroes are a valid sigaction.
+    let mut action = unsafe { MaybeUninit::<libc::sigaction>::zeroed().assume_init() };
+    // SAFETY: the call only writes the present action to `action`.
+    match unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) } {
+        0 => Ok(action.sa_sigaction),
+        _ => Err(crate::io::last_errno()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    const CHILD: &str = "THALWEG_SIGNAL_CHILD";
+
+    fn raise(signal: c_int) {
+        // SAFETY: takes a number.
+        unsafe { libc::raise(signal) };
+    }
+
+    /// Runs as a process of its own, started by the tests below: signals are the process's.
+    #[test]
+    fn signal_child() {
+        let Ok(what) = std::env::var(CHILD) else { return };
+        if what == "pipe" {
+            reset_sigpipe().unwrap();
+            let (reader, writer) = rustix::pipe::pipe().unwrap();
+            drop(reader);
+            let written = crate::io::write(&writer, b"x");
+            panic!("still here: {written:?}");
+        }
+        if what == "ignored" {
+            handle(libc::SIGINT, libc::SIG_IGN).unwrap();
+            catch_interrupts().unwrap();
+            raise(libc::SIGINT);
+            assert!(!interrupted());
+            return;
+        }
+        handle(libc::SIGINT, libc::SIG_DFL).unwrap();
+        catch_interrupts().unwrap();
+        assert_eq!((interrupted(), which()), (false, None));
+        raise(libc::SIGTERM);
+        assert_eq!((interrupted(), which()), (true, Some(libc::SIGTERM)));
+        raise(libc::SIGTERM);
+        if what == "twice" {
+            raise(libc::SIGINT);
+            panic!("still here");
+        }
+        // No signal from outside any more: only the alarm can end these calls.
+        let (reader, _writer) = rustix::pipe::pipe().unwrap();
+        for _ in 0..2 {
+            assert_eq!(crate::io::read(&reader, &mut [0; 1]), Err(Errno::INTR));
+        }
+    }
+
+    fn child(what: &str) -> std::process::ExitStatus {
+        // Handed to the child's main thread, which libtest runs a lone test on when told to use
+        // one thread.
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "signal::tests::signal_child", "--test-threads=1"])
+            .env(CHILD, what)
+            .status()
+            .unwrap()
+    }
+
+    #[test]
+    fn an_interrupt_sets_the_flag_and_ends_blocking_calls() {
+        assert!(child("once").success());
+    }
+
+    #[test]
+    fn a_second_interrupt_kills() {
+        assert_eq!(child("twice").signal(), Some(libc::SIGINT));
+    }
+
+    #[test]
+    fn an_ignored_interrupt_stays_ignored() {
+        assert!(child("ignored").success());
+    }
+
+    #[test]
+    fn a_broken_pipe_kills_after_the_reset() {
+        assert_eq!(child("pipe").signal(), Some(libc::SIGPIPE));
+    }
+}

@@ -1,0 +1,366 @@
+//! Reads and writes through io_uring, with buffers of its own.
+//!
+//! One slot is one buffer: what is in flight owns it, and nobody sees its bytes until then. The
+//! kernel may touch a buffer for as long as an operation runs, so dropping the ring cancels, waits
+//! and, if it cannot wait, leaks the buffers rather than free them under the kernel.
+
+use crate::Errno;
+use crate::fault::{Call, gate};
+use io_uring::squeue::{Entry, Flags};
+use io_uring::types::{CancelBuilder, Fd};
+use io_uring::{IoUring, opcode};
+use rustix::fd::{AsRawFd, BorrowedFd};
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+mod area;
+use area::Area;
+
+/// `at` for an fd without offsets (pipe, socket), or for its own offset.
+pub const CURRENT: u64 = u64::MAX;
+
+/// What an operation did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Filled the slot's buffer from its byte 0.
+    Read,
+    /// Wrote from the slot's buffer.
+    Write,
+}
+
+/// The end of one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The slot it was started with.
+    pub slot: u32,
+    /// What it did.
+    pub op: Op,
+    /// Bytes moved; 0 from a read is the end. CANCELED: a write whose linked read came short.
+    pub result: Result<u32, Errno>,
+}
+
+/// A completion made up by the fault seam for the write of a pair, due after its real read.
+#[derive(Clone, Copy, Debug)]
+struct After {
+    result: Result<u32, Errno>,
+    /// The read's length; coming shorter it cancels the write, as the kernel would.
+    needs: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// Completions owed to the caller: 0, 1, or 2 for a pair.
+    busy: u8,
+    after: Option<After>,
+}
+
+/// What the seam makes of one operation.
+enum Leg {
+    Real(u32),
+    Made(Result<u32, Errno>),
+}
+
+/// An io_uring with `depth` slots. `'fd` outlives every fd it is given.
+pub struct Uring<'fd> {
+    ring: IoUring,
+    area: Area,
+    slots: Vec<Slot>,
+    ready: VecDeque<Completion>,
+    /// Entries pushed whose completion the ring has not shown yet.
+    pushed: usize,
+    registered: bool,
+    /// The kernel took only part of what was queued: a pair may be torn apart, so nothing more
+    /// is submitted.
+    torn: bool,
+    fds: PhantomData<BorrowedFd<'fd>>,
+}
+
+impl<'fd> Uring<'fd> {
+    /// A ring with `depth` slots (1 to 4096) of `buffer` bytes (up to 1 GiB), each buffer aligned
+    /// to `align`, a power of two.
+    ///
+    /// Several calls. The buffers are registered with the kernel; if the memory-lock limit forbids
+    /// it (ENOMEM, EPERM), plain reads and writes are used. ENOSYS, EPERM: no io_uring here.
+    pub fn new(depth: u32, buffer: usize, align: usize) -> Result<Self, Errno> {
+        if !(1..=4096).contains(&depth) || !(1..=1 << 30).contains(&buffer) {
+            return Err(Errno::INVAL);
+        }
+        let area = Area::new(depth as usize, buffer, align)?;
+        // Two entries a slot: a pair in each. The kernel doubles that for completions, so neither
+        // queue can run over.
+        let ring = IoUring::new(depth * 2).map_err(|error| errno(&error))?;
+        let vectors = area.vectors();
+        // SAFETY: the vectors lie in `area`, which Drop keeps until the kernel is done with it.
+        let registered = match unsafe { ring.submitter().register_buffers(&vectors) } {
+            Ok(()) => true,
+            Err(error) => match errno(&error) {
+                Errno::NOMEM | Errno::PERM => false,
+                other => return Err(other),
+            },
+        };
+        Ok(Self {
+            ring,
+            area,
+            slots: vec![Slot::default(); depth as usize],
+            ready: VecDeque::new(),
+            pushed: 0,
+            registered,
+            torn: false,
+            fds: PhantomData,
+        })
+    }
+
+    /// Whether the buffers are registered (READ_FIXED, WRITE_FIXED).
+    pub fn registered(&self) -> bool {
+        self.registered
+    }
+
+    /// Slots, whether or not in use.
+    pub fn depth(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// Completions still to be had from [`Uring::wait`].
+    pub fn in_flight(&self) -> u32 {
+        self.slots.iter().map(|slot| u32::from(slot.busy)).sum()
+    }
+
+    /// The buffer of a slot; `None` while it is in flight, or for a slot there is not.
+    pub fn buffer(&self, slot: u32) -> Option<&[u8]> {
+        self.idle(slot).ok()?;
+        // SAFETY: nothing is in flight for the slot, and starting something takes &mut self.
+        Some(unsafe { self.area.bytes(slot as usize) })
+    }
+
+    /// Like [`Uring::buffer`], to be filled.
+    pub fn buffer_mut(&mut self, slot: u32) -> Option<&mut [u8]> {
+        self.idle(slot).ok()?;
+        // SAFETY: nothing is in flight for the slot, and &mut self excludes other references.
+        Some(unsafe { self.area.bytes_mut(slot as usize) })
+    }
+
+    /// Queues a read of `len` bytes from byte `at` of the file into the slot's buffer. No call
+    /// yet: see [`Uring::submit`]. EBUSY: the slot is in flight; EINVAL: no such slot or length.
+    pub fn read(
+        &mut self,
+        slot: u32,
+        fd: BorrowedFd<'fd>,
+        at: u64,
+        len: usize,
+    ) -> Result<(), Errno> {
+        self.check(slot, &(0..len))?;
+        match leg(Call::UringRead, len) {
+            Leg::Real(len) => self.push(&[self.read_entry(slot, fd, at, len)])?,
+            Leg::Made(result) => self.ready.push_back(Completion { slot, op: Op::Read, result }),
+        }
+        self.slots[slot as usize].busy = 1;
+        Ok(())
+    }
+
+    /// Queues a write of the bytes `range` of the slot's buffer to byte `at` of the file. Errors
+    /// as for [`Uring::read`].
+    pub fn write(
+        &mut self,
+        slot: u32,
+        fd: BorrowedFd<'fd>,
+        at: u64,
+        range: Range<usize>,
+    ) -> Result<(), Errno> {
+        self.check(slot, &range)?;
+        match leg(Call::UringWrite, range.len()) {
+            Leg::Real(len) => self.push(&[self.write_entry(slot, fd, at, range.start, len)])?,
+            Leg::Made(result) => self.ready.push_back(Completion { slot, op: Op::Write, result }),
+        }
+        self.slots[slot as usize].busy = 1;
+        Ok(())
+    }
+
+    /// Queues a read and, linked to it, a write of the same bytes. Two completions follow. A read
+    /// that fails or comes short cancels the write: its bytes are then in the buffer, unwritten.
+    pub fn read_then_write(
+        &mut self,
+        slot: u32,
+        source: BorrowedFd<'fd>,
+        source_at: u64,
+        sink: BorrowedFd<'fd>,
+        sink_at: u64,
+        len: usize,
+    ) -> Result<(), Errno> {
+        self.check(slot, &(0..len))?;
+        let canceled = Err(Errno::CANCELED);
+        let needs = len as u32;
+        match leg(Call::UringRead, len) {
+            Leg::Made(result) => {
+                self.ready.push_back(Completion { slot, op: Op::Read, result });
+                self.ready.push_back(Completion { slot, op: Op::Write, result: canceled });
+            }
+            Leg::Real(short) if short < needs => {
+                self.push(&[self.read_entry(slot, source, source_at, short)])?;
+                self.slots[slot as usize].after = Some(After { result: canceled, needs });
+            }
+            Leg::Real(_) => {
+                let read = self.read_entry(slot, source, source_at, needs);
+                match leg(Call::UringWrite, len) {
+                    Leg::Real(len) => {
+                        let write = self.write_entry(slot, sink, sink_at, 0, len);
+                        self.push(&[read.flags(Flags::IO_LINK), write])?;
+                    }
+                    Leg::Made(result) => {
+                        self.push(&[read])?;
+                        self.slots[slot as usize].after = Some(After { result, needs });
+                    }
+                }
+            }
+        }
+        self.slots[slot as usize].busy = 2;
+        Ok(())
+    }
+
+    /// `io_uring_enter(2)`: hands what is queued to the kernel; answers how many operations it
+    /// took. Fewer than queued is rare and final: every later start answers EIO, because a pair
+    /// may have been torn apart.
+    pub fn submit(&mut self) -> Result<usize, Errno> {
+        self.enter(0)
+    }
+
+    /// The next completion. At most one call, which also submits what is queued: EINTR when a
+    /// signal came first. EINVAL: nothing is in flight.
+    pub fn wait(&mut self) -> Result<Completion, Errno> {
+        if let Some(done) = self.next_ready() {
+            return Ok(done);
+        }
+        if self.in_flight() == 0 {
+            return Err(Errno::INVAL);
+        }
+        self.enter(1)?;
+        // A signal after some were submitted is reported by the kernel as success.
+        self.next_ready().ok_or(Errno::INTR)
+    }
+
+    fn enter(&mut self, want: usize) -> Result<usize, Errno> {
+        let queued = self.ring.submission().len();
+        if self.torn && (want == 0 || queued == self.pushed) {
+            return Err(Errno::IO);
+        }
+        let submit = if self.torn { 0 } else { queued };
+        let taken = self.raw_enter(submit, want)?;
+        self.torn |= taken < submit;
+        Ok(taken)
+    }
+
+    fn raw_enter(&self, submit: usize, want: usize) -> Result<usize, Errno> {
+        const GETEVENTS: u32 = 1;
+        let flags = if want > 0 { GETEVENTS } else { 0 };
+        let ring = self.ring.submitter();
+        // SAFETY: at most `submit` queued entries, whose fds and buffers outlive them (see
+        // `push`); there is no argument.
+        unsafe { ring.enter::<libc::sigset_t>(submit as u32, want as u32, flags, None) }
+            .map_err(|error| errno(&error))
+    }
+
+    fn next_ready(&mut self) -> Option<Completion> {
+        if self.ready.is_empty() {
+            self.reap();
+        }
+        let done = self.ready.pop_front()?;
+        self.slots[done.slot as usize].busy -= 1;
+        Some(done)
+    }
+
+    /// Takes one completion off the ring.
+    fn reap(&mut self) -> bool {
+        let Some(entry) = self.ring.completion().next() else { return false };
+        self.pushed -= 1;
+        let slot = (entry.user_data() / 2) as u32;
+        let op = if entry.user_data() % 2 == 0 { Op::Read } else { Op::Write };
+        let result =
+            u32::try_from(entry.result()).map_err(|_| Errno::from_raw_os_error(-entry.result()));
+        self.ready.push_back(Completion { slot, op, result });
+        if let Some(after) = self.slots[slot as usize].after.take() {
+            let whole = result == Ok(after.needs);
+            let result = if whole { after.result } else { Err(Errno::CANCELED) };
+            self.ready.push_back(Completion { slot, op: Op::Write, result });
+        }
+        true
+    }
+
+    fn idle(&self, slot: u32) -> Result<(), Errno> {
+        match self.slots.get(slot as usize) {
+            Some(Slot { busy: 0, .. }) => Ok(()),
+            Some(_) => Err(Errno::BUSY),
+            None => Err(Errno::INVAL),
+        }
+    }
+
+    fn check(&self, slot: u32, range: &Range<usize>) -> Result<(), Errno> {
+        if self.torn {
+            return Err(Errno::IO);
+        }
+        self.idle(slot)?;
+        let inside = range.start <= range.end && range.end <= self.area.len();
+        if inside { Ok(()) } else { Err(Errno::INVAL) }
+    }
+
+    fn read_entry(&self, slot: u32, fd: BorrowedFd<'fd>, at: u64, len: u32) -> Entry {
+        let (fd, to) = (Fd(fd.as_raw_fd()), self.area.start(slot as usize));
+        let entry = if self.registered {
+            opcode::ReadFixed::new(fd, to, len, slot as u16).offset(at).build()
+        } else {
+            opcode::Read::new(fd, to, len).offset(at).build()
+        };
+        entry.user_data(u64::from(slot) * 2)
+    }
+
+    fn write_entry(&self, slot: u32, fd: BorrowedFd<'fd>, at: u64, from: usize, len: u32) -> Entry {
+        let (fd, from) = (Fd(fd.as_raw_fd()), self.area.at(slot as usize, from));
+        let entry = if self.registered {
+            opcode::WriteFixed::new(fd, from, len, slot as u16).offset(at).build()
+        } else {
+            opcode::Write::new(fd, from, len).offset(at).build()
+        };
+        entry.user_data(u64::from(slot) * 2 + 1)
+    }
+
+    /// All entries or none.
+    fn push(&mut self, entries: &[Entry]) -> Result<(), Errno> {
+        // SAFETY: each entry's buffer is a part of `area` checked by `check` and kept by Drop
+        // until the kernel is done; each fd lives for 'fd, which outlives self.
+        unsafe { self.ring.submission().push_multiple(entries) }.map_err(|_| Errno::BUSY)?;
+        self.pushed += entries.len();
+        Ok(())
+    }
+}
+
+impl Drop for Uring<'_> {
+    fn drop(&mut self) {
+        // What was queued but never submitted stays so: a dropped ring writes nothing more.
+        let queued = self.ring.submission().len();
+        while self.reap() {}
+        if self.pushed > queued {
+            // Linux 6.0; before that only the wait below is left. Not found means done.
+            let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
+        }
+        while self.pushed > queued {
+            match self.raw_enter(0, 1) {
+                Ok(_) | Err(Errno::INTR) => while self.reap() {},
+                Err(_) => return self.area.leak(),
+            }
+        }
+    }
+}
+
+fn leg(call: Call, len: usize) -> Leg {
+    match gate(call, len) {
+        Ok(Some(len)) => Leg::Real(len as u32),
+        Ok(None) => Leg::Made(Ok(0)),
+        Err(errno) => Leg::Made(Err(errno)),
+    }
+}
+
+fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests;

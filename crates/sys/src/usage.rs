@@ -1,0 +1,124 @@
+//! What a process or thread has used so far, and one limit worth raising.
+
+use crate::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+/// Resources used, by `getrusage(2)`. The kernel counts time exactly but may split it into user
+/// and system by samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time in user mode.
+    pub user: Duration,
+    /// Processor time in the kernel.
+    pub sys: Duration,
+    /// Page faults that needed no reading.
+    pub minor_faults: u64,
+    /// Page faults that had to read.
+    pub major_faults: u64,
+    /// Times it gave up the processor, mostly to wait.
+    pub voluntary_switches: u64,
+    /// Times the processor was taken from it.
+    pub involuntary_switches: u64,
+}
+
+impl Usage {
+    /// All threads of this process, also those that ended.
+    pub fn now_process() -> Self {
+        Self::now(libc::RUSAGE_SELF)
+    }
+
+    /// The calling thread.
+    pub fn now_thread() -> Self {
+        Self::now(libc::RUSAGE_THREAD)
+    }
+
+    /// Children that ended and were waited for, and theirs.
+    pub fn now_children() -> Self {
+        Self::now(libc::RUSAGE_CHILDREN)
+    }
+
+    /// What was used since `earlier`; a field that ran backwards is 0.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            user: self.user.saturating_sub(earlier.user),
+            sys: self.sys.saturating_sub(earlier.sys),
+            minor_faults: self.minor_faults.saturating_sub(earlier.minor_faults),
+            major_faults: self.major_faults.saturating_sub(earlier.major_faults),
+            voluntary_switches: self.voluntary_switches.saturating_sub(earlier.voluntary_switches),
+            involuntary_switches: self
+                .involuntary_switches
+                .saturating_sub(earlier.involuntary_switches),
+        }
+    }
+
+    /// User and system time together.
+    pub fn cpu(&self) -> Duration {
+        self.user + self.sys
+    }
+
+    fn now(who: libc::c_int) -> Self {
+        let mut used = MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: the call writes one rusage. It fails only for a `who` it does not know, and
+        // then leaves zeroes.
+        unsafe { libc::getrusage(who, used.as_mut_ptr()) };
+        // SAFETY: zeroes are a valid rusage.
+        let used = unsafe { used.assume_init() };
+        Self {
+            user: duration(used.ru_utime),
+            sys: duration(used.ru_stime),
+            minor_faults: used.ru_minflt as u64,
+            major_faults: used.ru_majflt as u64,
+            voluntary_switches: used.ru_nvcsw as u64,
+            involuntary_switches: used.ru_nivcsw as u64,
+        }
+    }
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000)
+}
+
+/// Raises the soft limit of open files to the hard one; answers the limit now in force, `None`
+/// for no limit. Not for processes that use `select(2)`.
+pub fn raise_open_files() -> Result<Option<u64>, Errno> {
+    let hard = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard })?;
+    Ok(hard)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn work_shows_in_the_thread_and_in_the_process() {
+        let (thread, process) = (Usage::now_thread(), Usage::now_process());
+        let page = rustix::param::page_size();
+        let mut memory = crate::map::Map::anonymous(64 * page, false).unwrap();
+        memory.bytes_mut().unwrap().iter_mut().step_by(page).for_each(|byte| *byte = 1);
+        std::thread::sleep(Duration::from_millis(2));
+        let used = Usage::now_thread().since(&thread);
+        assert!(used.minor_faults > 0 && used.voluntary_switches > 0, "{used:?}");
+        let all = Usage::now_process().since(&process);
+        assert!(all.minor_faults >= used.minor_faults);
+        assert_eq!(thread.since(&Usage::now_thread()).minor_faults, 0);
+        assert_eq!(used.cpu(), used.user + used.sys);
+    }
+
+    #[test]
+    fn children_count_once_waited_for() {
+        let before = Usage::now_children();
+        std::process::Command::new("true").status().unwrap();
+        assert!(Usage::now_children().since(&before).minor_faults > 0);
+    }
+
+    #[test]
+    fn the_soft_limit_reaches_the_hard_one() {
+        let granted = raise_open_files().unwrap();
+        assert_eq!(getrlimit(Resource::Nofile).current, granted);
+    }
+}
