@@ -17,13 +17,13 @@ pub enum Alias {
 }
 
 /// Whether the question makes sense: the source can still be written, the sink still be read.
-pub fn applies(pair: &Pair) -> bool {
+pub fn applies(pair: Pair) -> bool {
     matches!(pair.source, Kind::Memory | Kind::File)
         && matches!(pair.sink, Kind::Memory | Kind::File | Kind::Pipe | Kind::Socket)
 }
 
 /// Moves a page, writes over the source, looks at the sink.
-pub fn probe(mechanism: &dyn Mechanism, pair: &Pair, site: &Site) -> Result<Alias, Unfit> {
+pub fn probe(mechanism: &dyn Mechanism, pair: Pair, site: &Site) -> Result<Alias, Unfit> {
     let (before, after) = (probe::pattern(1), probe::pattern(2));
     let mut scratch = probe::tried(mechanism, pair, site, &before)?;
     let failed = |e| Unfit::because(format!("alias probe: {e}"));

@@ -99,7 +99,9 @@ enum Stop {
 enum Next {
     Done,
     /// The mechanism cannot go on; the reason is in the report. `true`: straight to the last resort.
-    Down { to_last: bool },
+    Down {
+        to_last: bool,
+    },
 }
 
 struct Ride<'w> {
@@ -290,7 +292,7 @@ impl Ride<'_> {
         let next = self.step_down(info.error(call, Side::Source, Errno::INVAL, 0), is_last)?;
         if let Some(step) = self.report.steps_down.last_mut() {
             step.errno = "";
-            step.reason = "returned 0 before the source had ended".to_owned();
+            step.reason = String::from("returned 0 before the source had ended");
         }
         Ok(next)
     }

@@ -95,7 +95,11 @@ pub fn errno_name(errno: Errno) -> String {
     let text = text.split(" (os error").next().unwrap_or_default();
     // rustix prints `Errno::NOSPC`-less forms only through Debug; its constants lack the leading E.
     let symbol = symbol(errno);
-    if symbol.is_empty() { format!("errno {} ({text})", errno.raw_os_error()) } else { format!("{symbol} ({text})") }
+    if symbol.is_empty() {
+        format!("errno {} ({text})", errno.raw_os_error())
+    } else {
+        format!("{symbol} ({text})")
+    }
 }
 
 /// The symbol of an errno this project meets, or an empty text.
@@ -162,9 +166,6 @@ impl Unfit {
 
 impl From<Error> for Unfit {
     fn from(error: Error) -> Self {
-        Self {
-            reason: format!("{}: {}", error.call, error.errno_name()),
-            errno: Some(error.errno),
-        }
+        Self { reason: format!("{}: {}", error.call, error.errno_name()), errno: Some(error.errno) }
     }
 }

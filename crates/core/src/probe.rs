@@ -11,7 +11,7 @@ use crate::{
 const SOME: usize = 4096;
 
 /// Whether this mechanism can move a page between two ends of this pair's kinds, here and now.
-pub fn pair(mechanism: &dyn Mechanism, pair: &Pair, site: &Site) -> Result<(), Unfit> {
+pub fn pair(mechanism: &dyn Mechanism, pair: Pair, site: &Site) -> Result<(), Unfit> {
     let bytes = pattern(1);
     let mut scratch = tried(mechanism, pair, site, &bytes)?;
     match scratch.arrived(SOME) {
@@ -19,17 +19,19 @@ pub fn pair(mechanism: &dyn Mechanism, pair: &Pair, site: &Site) -> Result<(), U
             Err(Unfit::because("delivered other bytes than the source has"))
         }
         Ok(_) => Ok(()),
-        Err(errno) => Err(Unfit { reason: format!("reading the sink: {errno}"), errno: Some(errno) }),
+        Err(errno) => {
+            Err(Unfit { reason: format!("reading the sink: {errno}"), errno: Some(errno) })
+        }
     }
 }
 
 /// Every pair a mechanism claims, with the answer for this machine.
-pub fn all(mechanism: &dyn Mechanism, site: &Site) -> Vec<(&'static Pair, Result<(), Unfit>)> {
+pub fn all(mechanism: &dyn Mechanism, site: &Site) -> Vec<(Pair, Result<(), Unfit>)> {
     let info = mechanism.info();
     if info.role == Role::Harness {
         return Vec::new();
     }
-    info.pairs.iter().map(|p| (p, pair(mechanism, p, site))).collect()
+    info.pairs.iter().map(|p| (*p, pair(mechanism, *p, site))).collect()
 }
 
 /// Bytes that differ from those of another seed in every place.
@@ -40,7 +42,7 @@ pub(crate) fn pattern(seed: u8) -> Vec<u8> {
 /// Moves `bytes` over fresh ends of this pair; a mechanism that wants an internet socket gets one.
 pub(crate) fn tried(
     mechanism: &dyn Mechanism,
-    pair: &Pair,
+    pair: Pair,
     site: &Site,
     bytes: &[u8],
 ) -> Result<Scratch, Unfit> {
@@ -74,4 +76,3 @@ fn fits(mechanism: &dyn Mechanism, scratch: &mut Scratch) -> Result<(), Unfit> {
     let transfer = transfer.map_err(|e| Unfit::because(format!("scratch ends: {e}")))?;
     mechanism.fits(&Facts::of(&transfer))
 }
-

@@ -10,11 +10,7 @@ mod read_write;
 mod splice;
 
 /// Every mechanism this build knows.
-pub static MECHANISMS: &[&dyn Mechanism] = &[
-    &read_write::ReadWrite,
-    &splice::Splice,
-    &null::Null,
-];
+pub static MECHANISMS: &[&dyn Mechanism] = &[&read_write::ReadWrite, &splice::Splice, &null::Null];
 
 /// The mechanism that serves every pair and keeps every promise: the oracle, and the last resort.
 pub static LAST_RESORT: &dyn Mechanism = &read_write::ReadWrite;

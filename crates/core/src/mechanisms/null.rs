@@ -1,8 +1,6 @@
 //! Moves nothing and makes no call: it measures the harness round the mechanisms.
 
-use crate::{
-    Error, Guarantees, Info, Kind, Mechanism, Mover, Pair, Role, Transfer, Tuning,
-};
+use crate::{Error, Guarantees, Info, Kind, Mechanism, Mover, Pair, Role, Transfer, Tuning};
 
 /// Counts bytes without touching them.
 pub struct Null;

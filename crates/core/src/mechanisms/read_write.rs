@@ -2,8 +2,8 @@
 //! and keeps every promise, so it is the oracle of the tests and the last resort of the driver.
 
 use crate::{
-    Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Sink, Source, Transfer,
-    Tuning, Unit, advance_by_steps, conduit::chunk,
+    Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Sink, Source,
+    Transfer, Tuning, Unit, advance_by_steps, conduit::chunk,
 };
 
 /// `read` into a buffer, `write` from it.

@@ -5,9 +5,8 @@
 use thalweg_sys::pipe::{self, SpliceMode};
 
 use crate::{
-    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side,
-    Transfer, Tuning, Unfit, Unit,
-    advance_by_steps,
+    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Transfer,
+    Tuning, Unfit, Unit, advance_by_steps,
     conduit::{Conduit, chunk},
 };
 

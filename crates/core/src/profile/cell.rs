@@ -158,7 +158,8 @@ fn interpolate(cells: &[&Cell], size: Option<u64>) -> Evidence {
     let above = cells.partition_point(|cell| cell.size < size);
     let (a, b) = (cells[above.saturating_sub(1)], cells[above.min(cells.len() - 1)]);
     let ln = |x: u64| (x as f64).ln();
-    let share = if a.size == b.size { 0.0 } else { (ln(size) - ln(a.size)) / (ln(b.size) - ln(a.size)) };
+    let share =
+        if a.size == b.size { 0.0 } else { (ln(size) - ln(a.size)) / (ln(b.size) - ln(a.size)) };
     let ns = (a.ns_per_byte.ln() * (1.0 - share) + b.ns_per_byte.ln() * share).exp();
     Evidence {
         tuning: a.tuning.clone(),
