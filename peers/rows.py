@@ -1,0 +1,228 @@
+"""The rows of the table: what is done, by whom, and how the bytes are checked."""
+
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Callable, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+GIB = 1 << 30
+
+
+class Skip(Exception):
+    """This row cannot run here, and why."""
+
+
+class Arm(NamedTuple):
+    name: str
+    command: str
+    promises: str = "a copy"
+
+
+class Row(NamedTuple):
+    name: str
+    what: str
+    arms: list[Arm]
+    prepare: Callable[[], None]
+    reset: Callable[[], None]
+    check: Callable[[Arm], None]
+
+
+def nothing(*_: object) -> None:
+    """For rows with nothing to reset or to check."""
+
+
+def have(tool: str) -> str | None:
+    """The path of a peer, from .tools/bin or the machine's PATH."""
+    own = ROOT / ".tools" / "bin" / tool
+    return str(own) if own.exists() else shutil.which(tool)
+
+
+def warm(path: Path) -> None:
+    """Reads a file once, so that it is in the page cache."""
+    with path.open("rb") as file:
+        while file.read(1 << 20):
+            pass
+
+
+def big_file(path: Path, size: int) -> None:
+    """A file of `size` bytes that no tool can compress, clone or skip."""
+    if path.exists() and path.stat().st_size == size:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    block = random.Random(1).randbytes(1 << 20)
+    with path.open("wb") as file:
+        for number in range(size >> 20):
+            file.write(number.to_bytes(8, "little") + block[8:])
+    subprocess.run(["sync", str(path)], check=True)
+
+
+def small_tree(path: Path) -> None:
+    """10,000 files of 100 B to 16 KiB in 100 folders, with modes and times of their own."""
+    if path.exists():
+        return
+    rng = random.Random(2)
+    for folder in range(100):
+        place = path / f"folder-{folder:03}"
+        place.mkdir(parents=True)
+        for number in range(100):
+            file = place / f"file-{number:03}"
+            file.write_bytes(rng.randbytes(rng.randint(100, 16384)))
+            file.chmod(rng.choice([0o644, 0o600, 0o755]))
+            os.utime(file, ns=(1_600_000_000 * 10**9 + rng.randrange(10**15),) * 2)
+    os.sync()
+
+
+def drop(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def same_file(source: Path, copy: Path) -> None:
+    if subprocess.run(["cmp", str(source), str(copy)], check=False).returncode:
+        raise SystemExit(f"peers: {copy} differs from {source}")
+
+
+def same_tree(source: Path, copy: Path) -> None:
+    if subprocess.run(["diff", "-r", "--no-dereference", str(source), str(copy)], check=False).returncode:
+        raise SystemExit(f"peers: {copy} differs from {source}")
+
+
+def row_big(binary: Path, at: Path) -> Row:
+    source, copy = at / "big" / "source", at / "big" / "copy"
+
+    def reset() -> None:
+        drop(copy)
+        warm(source)
+
+    arms = [
+        Arm("cp --reflink=never", f"cp --reflink=never {source} {copy}"),
+        Arm("cp", f"cp {source} {copy}"),
+        Arm("thalweg copy", f"{binary} copy --no-profile -q {source} {copy}"),
+        Arm("thalweg copy --prefer cpu", f"{binary} copy -q --prefer cpu {source} {copy}"),
+        Arm("thalweg copy, tuned", f"{binary} copy -q {source} {copy}"),
+    ]
+    if have("xcp"):
+        arms.append(Arm("xcp", f"{have('xcp')} --no-progress {source} {copy}"))
+    if have("cpz"):
+        arms.append(Arm("cpz", f"{have('cpz')} {source} {copy}"))
+
+    def prepare() -> None:
+        big_file(source, GIB)
+        subprocess.run([binary, "copy", "-q", "--tune", source, copy], check=True)
+
+    return Row("big", "one file of 1 GiB, page-cached, byte copy", arms, prepare, reset, lambda _: same_file(source, copy))
+
+
+def row_methods(binary: Path, at: Path) -> Row:
+    """Regret: the tuned choice against every single mechanism of the same run."""
+    source, copy = at / "methods" / "source", at / "methods" / "copy"
+
+    def reset() -> None:
+        drop(copy)
+        warm(source)
+
+    names = ["read-write", "copy-file-range", "sendfile", "splice", "io-uring", "mmap-write"]
+    arms = [Arm("auto (tuned)", f"{binary} copy -q {source} {copy}")]
+    arms += [Arm(name, f"{binary} copy -q --method {name} {source} {copy}") for name in names]
+
+    def prepare() -> None:
+        big_file(source, GIB // 2)
+        subprocess.run([binary, "copy", "-q", "--tune", source, copy], check=True)
+
+    return Row("methods", "512 MiB file to file: the choice against every mechanism", arms, prepare, reset, lambda _: same_file(source, copy))
+
+
+def row_small(binary: Path, at: Path, name: str) -> Row:
+    source, copy = at / "small" / "source", at / "small" / "copy"
+
+    def reset() -> None:
+        drop(copy)
+
+    arms = [
+        Arm("cp -r", f"cp -r {source} {copy}", "modes"),
+        Arm("cp -rp", f"cp -rp {source} {copy}", "modes, times, owner"),
+        Arm("thalweg copy -rp", f"{binary} copy -q -rp {source} {copy}", "modes, times, owner; tree appears whole"),
+        Arm("thalweg copy -r", f"{binary} copy -q -r {source} {copy}", "modes; tree appears whole"),
+    ]
+    if have("xcp"):
+        arms.append(Arm("xcp -r", f"{have('xcp')} --no-progress -r {source} {copy}", "modes, times"))
+    if have("cpz"):
+        arms.append(Arm("cpz -r", f"{have('cpz')} -r {source} {copy}", "modes"))
+
+    def prepare() -> None:
+        small_tree(source)
+
+    return Row(name, f"10,000 files of 100 B to 16 KiB in 100 folders, {at}", arms, prepare, reset, lambda _: same_tree(source, copy))
+
+
+def row_pipe(binary: Path, at: Path, name: str, reads: str) -> Row:
+    source, program = at / "pipe" / "source", at / "pipe" / "reader"
+    reader = f"{program} {GIB} {reads}".strip()
+    shares = "later writes to the file show"
+    arms = [
+        Arm("cat", f"cat {source} | {reader}", "stable"),
+        Arm("thalweg pipe", f"{binary} pipe -q < {source} | {reader}", "stable"),
+        Arm("thalweg pipe --zero-copy", f"{binary} pipe -q --zero-copy < {source} | {reader}", shares),
+    ]
+    if have("pv"):
+        arms.append(Arm("pv", f"pv -q {source} | {reader}", shares))
+        arms.append(Arm("pv -C", f"pv -q -C {source} | {reader}", "stable"))
+
+    def prepare() -> None:
+        big_file(source, GIB)
+        subprocess.run(["cc", "-O2", "-o", program, ROOT / "peers" / "reader.c"], check=True)
+
+    what = f"1 GiB file, page-cached, through a pipe to a reader that {'adds up' if reads else 'read()s'} every byte"
+    return Row(name, what, arms, prepare, lambda: warm(source), nothing)
+
+
+def row_zero(binary: Path, _: Path) -> Row:
+    size = 16 * GIB
+    arms = [Arm("dd bs=16M", "dd if=/dev/zero of=/dev/null bs=16M count=1024 status=none")]
+    for buffer in ("64K", "256K", "1M"):
+        count = size // {"64K": 1 << 16, "256K": 1 << 18, "1M": 1 << 20}[buffer]
+        arms.append(Arm(f"dd bs={buffer}", f"dd if=/dev/zero of=/dev/null bs={buffer} count={count} status=none"))
+    arms.append(Arm("thalweg pipe", f"{binary} pipe -q --size 16G --stop-at-size < /dev/zero > /dev/null"))
+    arms.append(Arm("thalweg pipe, splice", f"{binary} pipe -q --size 16G --stop-at-size --method splice < /dev/zero > /dev/null"))
+    return Row("zero", "/dev/zero to /dev/null, 16 GiB", arms, nothing, nothing, nothing)
+
+
+def row_start(binary: Path, at: Path) -> Row:
+    """Start-up of the whole command where the copy itself is one ioctl."""
+    source, copy = at / "start" / "source", at / "start" / "copy"
+
+    def prepare() -> None:
+        big_file(source, 64 << 20)
+        probe = subprocess.run(["cp", "--reflink=always", source, copy], capture_output=True, check=False)
+        if probe.returncode:
+            raise Skip(f"{at} has no reflink; give --at a folder on xfs or btrfs")
+
+    arms = [
+        Arm("cp --reflink=always", f"cp --reflink=always {source} {copy}", "a clone"),
+        Arm("thalweg copy --reflink=always", f"{binary} copy -q --reflink=always {source} {copy}", "a clone"),
+    ]
+    return Row("start", "64 MiB clone on a reflink file system", arms, prepare, lambda: drop(copy), lambda _: same_file(source, copy))
+
+
+def every(binary: Path, at: Path) -> list[Row]:
+    shm = Path("/dev/shm/thalweg-peers")
+    return [
+        row_big(binary, at),
+        row_methods(binary, at),
+        row_small(binary, at, "small"),
+        row_small(binary, shm, "small-tmpfs"),
+        row_pipe(binary, at, "pipe", ""),
+        row_pipe(binary, at, "pipe-sum", "sum"),
+        row_zero(binary, at),
+        row_start(binary, at),
+    ]
+
+
+def clean(at: Path) -> None:
+    for place in (at, Path("/dev/shm/thalweg-peers")):
+        shutil.rmtree(place, ignore_errors=True)
