@@ -209,8 +209,8 @@ mod tests {
 
     #[test]
     fn vmsplice_feeds_the_write_end_and_refuses_the_read_end() {
-        let pipe = Pipe::new(0).unwrap();
         static MEMORY: &[u8] = b"pages";
+        let pipe = Pipe::new(0).unwrap();
         assert_eq!(vmsplice(&pipe.writer, MEMORY, SpliceMode::NonBlock), Ok(5));
         assert_eq!(taken(&pipe), MEMORY);
         write(&pipe.writer, b"enemy").unwrap();
