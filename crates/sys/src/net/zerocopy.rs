@@ -78,16 +78,18 @@ impl<'m> ZerocopySends<'m> {
     pub fn finish(&mut self) -> Result<(), Errno> {
         let mut pause = Timespec { tv_sec: 0, tv_nsec: 0 };
         loop {
-            let finished = self.reap()?;
+            if self.reap()? > 0 {
+                pause.tv_nsec = 0;
+            }
             if self.outstanding == 0 {
                 return Ok(());
             }
-            // An error or a hang-up leaves the socket ready for good; then the clock paces us.
-            pause.tv_nsec = if finished > 0 { 0 } else { (pause.tv_nsec + 50_000).min(5_000_000) };
-            let mut watched = [PollFd::new(&self.socket, PollFlags::empty())];
-            if poll(&mut watched, None)? > 0 && !watched[0].revents().is_empty() {
+            poll(&mut [PollFd::new(&self.socket, PollFlags::empty())], None)?;
+            // A hang-up leaves the socket ready for good: then only the clock paces us.
+            if pause.tv_nsec > 0 {
                 poll(&mut [], Some(&pause))?;
             }
+            pause.tv_nsec = (pause.tv_nsec * 2 + 50_000).min(5_000_000);
         }
     }
 
