@@ -77,7 +77,8 @@ impl<'fd> Uring<'fd> {
     /// to `align`, a power of two.
     ///
     /// Several calls. The buffers are registered with the kernel; if the memory-lock limit forbids
-    /// it (ENOMEM, EPERM), plain reads and writes are used. ENOSYS, EPERM: no io_uring here.
+    /// it (ENOMEM, EPERM), plain reads and writes are used. ENOSYS, EPERM: no io_uring here;
+    /// ENOMEM: not even the ring fits under that limit, which counts all rings of the user.
     pub fn new(depth: u32, buffer: usize, align: usize) -> Result<Self, Errno> {
         if !(1..=4096).contains(&depth) || !(1..=1 << 30).contains(&buffer) {
             return Err(Errno::INVAL);
