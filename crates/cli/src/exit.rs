@@ -64,11 +64,6 @@ impl Failure {
             None => Self::new(Exit::Partial, format!("{what}: {call}: {error}")),
         }
     }
-
-    /// A transfer between two named ends stopped.
-    pub fn of_transfer(error: &Error, source: &str, sink: &str) -> Self {
-        Self::new(Exit::Partial, transfer_error(error, source, sink))
-    }
 }
 
 /// What a transfer between two named ends stopped at: where, why, how far, what next.

@@ -4,6 +4,7 @@ use rustix::{
     fs::{CWD, FileType, Mode, OFlags, fstat, openat},
     io::Errno,
 };
+use std::fmt::Write;
 use std::{
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
@@ -72,24 +73,22 @@ impl Place {
     fn of_open(path: &Path, fd: &OwnedFd) -> Result<Self, Errno> {
         let name = path.display().to_string();
         let stat = fstat(fd)?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => Ok(Self {
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            let assumed = Some("for the files in it");
+            return Ok(Self {
                 name,
                 facts: file_on(fd),
                 folder: path.to_owned(),
                 size: None,
-                assumed: Some("for the files in it"),
-            }),
-            _ => {
-                let end = End::of(fd.as_fd())?;
-                // This descriptor cannot be read, so it has no offset; an opened one would.
-                let addressed = matches!(end.kind, Kind::File);
-                let facts = EndFacts { addressed, append: false, ..EndFacts::of(&end) };
-                let size = u64::try_from(stat.st_size).ok();
-                let size = size.filter(|size| *size > 0 && end.kind == Kind::File);
-                Ok(Self { name, facts, folder: folder_of(path), size, assumed: None })
-            }
+                assumed,
+            });
         }
+        let end = End::of(fd.as_fd())?;
+        let file = end.kind == Kind::File;
+        // This descriptor cannot be read, so it has no offset; an opened one would.
+        let facts = EndFacts { addressed: file, append: false, ..EndFacts::of(&end) };
+        let size = u64::try_from(stat.st_size).ok().filter(|size| *size > 0 && file);
+        Ok(Self { name, facts, folder: folder_of(path), size, assumed: None })
     }
 
     fn inherited(name: &str, end: &End<'_>) -> Self {
@@ -109,11 +108,11 @@ impl Place {
     pub fn describe(&self) -> String {
         let mut about = self.facts.kind.to_string();
         if let Some(fs) = &self.facts.fs {
-            about.push_str(&format!(" on {}", fs.name));
+            let _ = write!(about, " on {}", fs.name);
         }
         let size = self.size.map(units::bytes);
         for more in size.as_deref().into_iter().chain(self.assumed) {
-            about.push_str(&format!(", {more}"));
+            let _ = write!(about, ", {more}");
         }
         format!("{} ({about})", self.name)
     }

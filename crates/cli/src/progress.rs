@@ -64,14 +64,6 @@ impl Meter {
         }
     }
 
-    /// A line that does not tear the bar.
-    pub fn note(&self, line: &str) {
-        match &self.face {
-            Face::Bar(bar) => bar.suspend(|| note(line)),
-            Face::Blank | Face::Lines { .. } => note(line),
-        }
-    }
-
     /// Shows the bytes moved so far.
     pub fn show(&mut self, moved: u64) {
         match &mut self.face {

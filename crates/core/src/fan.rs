@@ -69,17 +69,12 @@ enum Halt {
 
 impl Fan {
     /// Delivers the whole source to every sink.
-    pub fn run(
-        &self,
-        source: End<'_>,
-        sinks: Vec<Branch<'_>>,
-        watch: &mut dyn Watch,
-    ) -> FanOutcome {
+    pub fn run(&self, source: End<'_>, sinks: &[Branch<'_>], watch: &mut dyn Watch) -> FanOutcome {
         let (began, cpu) = (Instant::now(), Usage::now_process());
         let mut ride = Ride {
             taken: 0,
             source,
-            arms: sinks.into_iter().map(Arm::of).collect(),
+            arms: sinks.iter().map(Arm::of).collect(),
             report: Report::default(),
             pace: Pace::new(self.limit, TURN),
             watch,
@@ -112,7 +107,7 @@ struct Arm<'a> {
 }
 
 impl<'a> Arm<'a> {
-    fn of(branch: Branch<'a>) -> Self {
+    fn of(branch: &Branch<'a>) -> Self {
         Self { end: branch.end, vital: branch.vital, delivered: Delivered::default() }
     }
 

@@ -1,6 +1,7 @@
 //! `thalweg list`: the registry, printed.
 
 use serde_json::{Value, json};
+use std::fmt::Write;
 use thalweg_core::{Info, Kind, MECHANISMS, Role, tuning::Size};
 
 use crate::{
@@ -25,7 +26,7 @@ pub fn run(args: &ListArgs, color: bool) -> Result<Exit, Failure> {
     let mut text = String::new();
     for info in infos {
         text.push_str(&paint::strong(info.name, color));
-        text.push_str(&format!(": {}\n", info.summary));
+        let _ = writeln!(text, ": {}", info.summary);
         let mut facts = table(&[]);
         for (name, value) in facts_of(info) {
             facts.add_row([format!("   {name}"), value]);

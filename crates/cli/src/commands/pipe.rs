@@ -4,6 +4,7 @@ use rustix::{
     fs::{CWD, Mode, OFlags, ftruncate, openat},
     io::Errno,
 };
+use std::fmt::Write;
 use std::{
     os::fd::{AsFd, OwnedFd},
     path::Path,
@@ -130,7 +131,7 @@ impl Job<'_> {
         }
         let fan = Fan { limit: self.limit(), share_pages: self.args.choice.zero_copy };
         let mut meter = self.meter();
-        let outcome = fan.run(self.source, branches, &mut meter);
+        let outcome = fan.run(self.source, &branches, &mut meter);
         meter.finish(outcome.report.bytes, true);
         let name_of = |n: usize| names[named[n]].as_str();
         problems.extend(outcome.error.map(|error| transfer_error(&error, INPUT, "")));
@@ -194,9 +195,10 @@ impl Job<'_> {
             die_of_sigpipe();
         }
         let exit = interrupted.map_or(Exit::Partial, Exit::Signal);
-        match problems.is_empty() {
-            true => Ok(interrupted.map_or(Exit::Done, Exit::Signal)),
-            false => Err(Failure::new(exit, problems.join("\nthalweg: "))),
+        if problems.is_empty() {
+            Ok(interrupted.map_or(Exit::Done, Exit::Signal))
+        } else {
+            Err(Failure::new(exit, problems.join("\nthalweg: ")))
         }
     }
 }
@@ -230,10 +232,11 @@ fn summary(report: &Report) -> String {
         units::duration(report.cpu),
     );
     for step in &report.steps_down {
-        text.push_str(&format!(
+        let _ = write!(
+            text,
             "\n  from {} to {} at byte {}: {}: {}",
             step.from, step.to, step.at, step.call, step.reason
-        ));
+        );
     }
     text
 }

@@ -1,6 +1,7 @@
 //! `thalweg plan`: the planner's verdicts, printed.
 
 use serde_json::{Value, json};
+use std::fmt::Write;
 use std::time::Duration;
 use thalweg_core::{
     Facts, Judgement, MECHANISMS, Pair, Plan, Request, Role, Unfit, Verdict,
@@ -91,12 +92,12 @@ fn printed(
     color: bool,
 ) -> String {
     let mut text = format!("{} -> {}\n", source.describe(), sink.describe());
-    text.push_str(&format!("profile: {}\n", saved.describe()));
+    let _ = writeln!(text, "profile: {}", saved.describe());
     if let Some(unfit) = untried {
-        text.push_str(&format!("not tried on such ends, judged by facts alone: {unfit}\n"));
+        let _ = writeln!(text, "not tried on such ends, judged by facts alone: {unfit}");
     }
     if let Some(reason) = &plan.impossible {
-        text.push_str(&format!("impossible: {reason}\n"));
+        let _ = writeln!(text, "impossible: {reason}");
     }
     let mut rows = table(&["MECHANISM", "VERDICT", "EXPECTED", "MEASURED"]);
     for verdict in &plan.verdicts {

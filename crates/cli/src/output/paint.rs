@@ -21,8 +21,3 @@ pub fn wanted(choice: Color) -> bool {
 pub fn strong(line: &str, color: bool) -> String {
     if color { format!("\x1b[1m{line}\x1b[0m") } else { line.to_owned() }
 }
-
-/// The line in grey, if colour is wanted.
-pub fn faint(line: &str, color: bool) -> String {
-    if color { format!("\x1b[2m{line}\x1b[0m") } else { line.to_owned() }
-}

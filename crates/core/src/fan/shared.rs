@@ -70,11 +70,11 @@ struct Turn {
 /// Tees what the source holds into every lane; `None` if the plain loop should go on from here.
 fn show(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<Option<Turn>, Halt> {
     let mut turn = Turn { len: 0, shown: vec![0; lanes.len()] };
-    for n in 0..lanes.len() {
+    for (n, lane) in lanes.iter_mut().enumerate() {
         if !ride.arms[n].is_open() {
             continue;
         }
-        let through = &mut lanes[n].through;
+        let through = &mut lane.through;
         let most =
             if turn.len == 0 { ride.pace.budget().min(through.capacity()) } else { turn.len };
         // Only the first call may wait for data: the later ones find what it found.

@@ -51,8 +51,8 @@ fn every_sink_gets_every_byte() {
         });
         let from = source(&bytes);
         let writer = pipe.writer;
-        let sinks = vec![branch(&writer), branch(&a), branch(&b)];
-        let outcome = fan.run(End::of(from.as_fd()).unwrap(), sinks, &mut ());
+        let sinks = [branch(&writer), branch(&a), branch(&b)];
+        let outcome = fan.run(End::of(from.as_fd()).unwrap(), &sinks, &mut ());
         drop(writer);
         assert!(outcome.error.is_none() && !outcome.stopped, "{outcome:?}");
         assert_eq!((outcome.report.bytes, outcome.report.lost), (bytes.len() as u64, 0));
@@ -69,8 +69,8 @@ fn a_full_sink_is_left_and_the_others_go_on() {
         let mut good = tempfile::tempfile().unwrap();
         let full = openat(CWD, "/dev/full", OFlags::WRONLY, Mode::empty()).unwrap();
         let from = source(&bytes);
-        let sinks = vec![branch(&full), branch(&good)];
-        let outcome = fan.run(End::of(from.as_fd()).unwrap(), sinks, &mut ());
+        let sinks = [branch(&full), branch(&good)];
+        let outcome = fan.run(End::of(from.as_fd()).unwrap(), &sinks, &mut ());
         let error = outcome.sinks[0].error.expect("/dev/full takes nothing");
         assert_eq!((error.errno, error.moved), (Errno::NOSPC, 0));
         assert!(outcome.sinks[1].error.is_none());
@@ -86,7 +86,7 @@ fn a_vital_sink_that_fails_ends_it() {
         let good = tempfile::tempfile().unwrap();
         let from = source(&bytes(3_000_000));
         let vital = Branch { vital: true, ..branch(&full) };
-        let outcome = fan.run(End::of(from.as_fd()).unwrap(), vec![vital, branch(&good)], &mut ());
+        let outcome = fan.run(End::of(from.as_fd()).unwrap(), &[vital, branch(&good)], &mut ());
         assert!(outcome.sinks[0].error.is_some());
         assert!(outcome.sinks[1].bytes < 3_000_000);
     });
@@ -112,8 +112,8 @@ fn an_appending_sink_and_a_pipe_that_does_not_block_are_served() {
             }
         });
         let from = source(&bytes);
-        let sinks = vec![branch(&log), branch(&writer)];
-        let outcome = fan.run(End::of(from.as_fd()).unwrap(), sinks, &mut ());
+        let sinks = [branch(&log), branch(&writer)];
+        let outcome = fan.run(End::of(from.as_fd()).unwrap(), &sinks, &mut ());
         drop(writer);
         assert!(outcome.sinks.iter().all(|sink| sink.error.is_none()), "{outcome:?}");
         assert_eq!(far.join().unwrap(), bytes);
@@ -126,8 +126,7 @@ fn a_watcher_can_stop_it_and_the_account_is_true() {
     let good = tempfile::tempfile().unwrap();
     let from = source(&bytes(3_000_000));
     let mut stop = |moved: u64| if moved > 500_000 { Flow::Stop } else { Flow::Continue };
-    let outcome =
-        Fan::default().run(End::of(from.as_fd()).unwrap(), vec![branch(&good)], &mut stop);
+    let outcome = Fan::default().run(End::of(from.as_fd()).unwrap(), &[branch(&good)], &mut stop);
     assert!(outcome.stopped);
     assert_eq!(outcome.report.bytes + outcome.report.lost, good.metadata().unwrap().len());
 }
@@ -148,8 +147,8 @@ fn short_counts_and_refusals_lose_nothing() {
                 let from = source(&bytes);
                 let fan = Fan { limit: None, share_pages: true };
                 Script::new(vec![Rule::once(call, nth, effect)]).run(|| {
-                    let sinks = vec![branch(&a), branch(&b)];
-                    let outcome = fan.run(End::of(from.as_fd()).unwrap(), sinks, &mut ());
+                    let sinks = [branch(&a), branch(&b)];
+                    let outcome = fan.run(End::of(from.as_fd()).unwrap(), &sinks, &mut ());
                     assert!(outcome.error.is_none(), "{call:?} {effect:?}: {outcome:?}");
                     assert!(outcome.sinks.iter().all(|s| s.error.is_none()), "{outcome:?}");
                 });

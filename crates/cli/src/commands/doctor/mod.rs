@@ -1,6 +1,7 @@
 //! `thalweg doctor`: this machine, what works on it, what does not, and why.
 
 use serde_json::json;
+use std::fmt::Write;
 use std::path::PathBuf;
 
 use crate::{
@@ -38,7 +39,7 @@ pub fn run(args: &DoctorArgs, color: bool) -> Result<Exit, Failure> {
     }
     let mut text = String::new();
     let mut section = |title: &str, body: &str| {
-        text.push_str(&format!("{}\n{body}\n", paint::strong(title, color)));
+        let _ = writeln!(text, "{}\n{body}", paint::strong(title, color));
     };
     let mut rows = table(&[]);
     for fact in &facts {

@@ -1,6 +1,7 @@
 //! Where files may lie, and how they can be copied within each place.
 
 use serde::Serialize;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use thalweg_core::{Kind, MECHANISMS, Role, probe, scratch::Site};
 use thalweg_sys::host::filesystem;
@@ -56,17 +57,18 @@ pub fn printed(places: &[Tried]) -> String {
     let mut text = String::new();
     for place in places {
         let remote = if place.remote { ", served from elsewhere" } else { "" };
-        text.push_str(&format!(
-            "  {}: {}{remote} ({})\n",
+        let _ = writeln!(
+            text,
+            "  {}: {}{remote} ({})",
             place.path.display(),
             place.file_system,
             place.options
-        ));
+        );
         if !place.works.is_empty() {
-            text.push_str(&format!("    works: {}\n", place.works.join(", ")));
+            let _ = writeln!(text, "    works: {}", place.works.join(", "));
         }
         for refusal in &place.fails {
-            text.push_str(&format!("    {}: {}\n", refusal.name, refusal.reason));
+            let _ = writeln!(text, "    {}: {}", refusal.name, refusal.reason);
         }
     }
     text
