@@ -20,7 +20,7 @@ mod pace;
 mod report;
 
 pub use pace::Pace;
-pub use report::{Outcome, Report, StepDown};
+pub use report::{Outcome, Report, Share, StepDown};
 
 /// What the watcher of a transfer wants next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ pub mod driver;
 pub mod endpoint;
 pub mod error;
 pub mod facts;
+pub mod fan;
 pub mod growth;
 pub mod guarantee;
 pub mod lanes;

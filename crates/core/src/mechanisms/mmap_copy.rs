@@ -105,7 +105,7 @@ impl Run<'_> {
         make_room(&self.sink, at, count as u64)?;
         let range = window.done..window.done + count;
         let answer = copy_between(&window.from, range, &mut window.to, window.done);
-        let copied = answer.map_or_else(|stopped| stopped.copied, |copied| copied);
+        let copied = answer.unwrap_or_else(|stopped| stopped.copied);
         window.done += copied;
         self.source.forward(copied as u64);
         self.sink.forward(copied as u64);

@@ -55,10 +55,7 @@ impl Mechanism for Sendfile {
 
     fn open<'a>(&self, t: Transfer<'a>, _: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
         let (source, sink) = t.descriptors(&INFO)?;
-        let own = match sink.at {
-            Some(_) => Some(reopen(&sink, OFlags::WRONLY)),
-            None => None,
-        };
+        let own = sink.at.map(|_| reopen(&sink, OFlags::WRONLY));
         let own = own.transpose().map_err(|e| INFO.error("open", Side::Sink, e, 0))?;
         Ok(Box::new(Run { source, sink, own }))
     }
