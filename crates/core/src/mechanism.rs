@@ -48,8 +48,13 @@ pub trait Mover {
         0
     }
 
+    /// Something about the bytes moved so far that the report should say.
+    fn note(&self) -> Option<String> {
+        None
+    }
+
     /// Delivers what is in flight by plain `read` and `write`; returns how many bytes that was.
-    /// May be called again after an interruption.
+    /// May be called again after an interruption. 0 with bytes in flight means that it is stuck.
     fn drain(&mut self) -> Result<u64, Error> {
         Ok(0)
     }
