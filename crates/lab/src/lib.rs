@@ -1,2 +1,4 @@
 //! Measures mechanisms honestly and writes the machine profile.
 #![forbid(unsafe_code)]
+
+pub mod stats;
