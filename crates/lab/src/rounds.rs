@@ -8,7 +8,7 @@ mod log;
 pub use log::{ArmLog, Entry, Log};
 
 use std::time::Duration;
-use thalweg_core::Flow;
+use thalweg_core::{Flow, Unfit};
 
 use crate::{sample::Sample, stats::Random};
 
@@ -19,6 +19,11 @@ pub trait Arm {
 
     /// Does the work once. Preparing and tidying up are left out of the sample.
     fn sample(&mut self) -> Result<Sample, Failure>;
+
+    /// Whether the last sample did what it should: the bytes that arrived are the right ones.
+    fn check(&mut self) -> Result<(), Unfit> {
+        Ok(())
+    }
 }
 
 /// Why an arm gave no sample.
@@ -27,7 +32,7 @@ pub enum Failure {
     /// Somebody asked to stop.
     Stopped,
     /// The arm cannot do this work, and why.
-    Unfit(String),
+    Unfit(Unfit),
 }
 
 /// The rules of a schedule, fixed before the first sample.
@@ -80,7 +85,7 @@ pub enum Broken {
     /// Somebody asked.
     Stopped,
     /// The reference cannot do the work: nothing can be compared.
-    Reference(String),
+    Reference(Unfit),
 }
 
 impl Schedule<'_> {
@@ -136,13 +141,15 @@ impl Schedule<'_> {
         }
         let began = (self.clock)();
         match arms[arm].sample() {
-            Ok(sample) => log.add(Entry { arm, sample, cost: (self.clock)() - began }),
-            Err(Failure::Stopped) => return Err(Broken::Stopped),
-            Err(Failure::Unfit(reason)) if arm == cast.reference => {
-                return Err(Broken::Reference(reason));
+            Ok(sample) => {
+                log.add(Entry { arm, sample, cost: (self.clock)().saturating_sub(began) });
             }
-            Err(Failure::Unfit(reason)) => {
-                log.arms[arm].dropped = Some(format!("failed under way: {reason}"));
+            Err(Failure::Stopped) => return Err(Broken::Stopped),
+            Err(Failure::Unfit(unfit)) if arm == cast.reference => {
+                return Err(Broken::Reference(unfit));
+            }
+            Err(Failure::Unfit(unfit)) => {
+                log.arms[arm].dropped = Some(format!("failed under way: {unfit}"));
             }
         }
         Ok(())

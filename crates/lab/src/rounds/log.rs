@@ -122,7 +122,7 @@ impl Log {
     }
 
     /// What a round of these arms costs, one of them twice.
-    pub(super) fn round_cost(&self, active: &[usize]) -> Duration {
+    pub(crate) fn round_cost(&self, active: &[usize]) -> Duration {
         let sum: Duration = active.iter().map(|arm| self.cost(*arm)).sum();
         sum + sum.checked_div(active.len() as u32).unwrap_or_default()
     }

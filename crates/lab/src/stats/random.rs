@@ -11,7 +11,7 @@ impl Random {
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,12 +22,12 @@ impl Random {
     /// A whole number below `end`, which is at least 1.
     pub fn below(&mut self, end: usize) -> usize {
         // Multiply-shift: its bias is below 2^-32 for every length used here.
-        ((u128::from(self.next()) * end.max(1) as u128) >> 64) as usize
+        ((u128::from(self.bits()) * end.max(1) as u128) >> 64) as usize
     }
 
     /// A number in 0..1.
     pub fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Puts the items into random order, every order as likely as any other.
@@ -46,8 +46,8 @@ mod tests {
     fn the_same_seed_gives_the_same_numbers() {
         // First outputs of the reference implementation for seed 0.
         let mut random = Random::new(0);
-        assert_eq!(random.next(), 0xe220_a839_7b1d_cdaf);
-        assert_eq!(random.next(), 0x6e78_9e6a_a1b9_65f4);
+        assert_eq!(random.bits(), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(random.bits(), 0x6e78_9e6a_a1b9_65f4);
     }
 
     #[test]
