@@ -112,8 +112,11 @@ impl Map {
     /// The memory of an anonymous map; `None` for a file's, whose bytes others may change.
     pub fn bytes(&self) -> Option<&[u8]> {
         match self.kind {
-            // SAFETY: private memory of self.len bytes, zeroed by the kernel; writers hold &mut.
-            Kind::Anonymous => Some(unsafe { std::slice::from_raw_parts(self.first(), self.len) }),
+            Kind::Anonymous => {
+                // SAFETY: private memory of self.len bytes, zeroed by the kernel; to write it
+                // takes &mut self.
+                Some(unsafe { std::slice::from_raw_parts(self.first(), self.len) })
+            }
             Kind::File(_) => None,
         }
     }
@@ -121,8 +124,8 @@ impl Map {
     /// Like [`Map::bytes`], to be written.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         match self.kind {
-            // SAFETY: as in `bytes`, and &mut self excludes every other reference.
             Kind::Anonymous => {
+                // SAFETY: as in `bytes`, and &mut self excludes every other reference.
                 Some(unsafe { std::slice::from_raw_parts_mut(self.first(), self.len) })
             }
             Kind::File(_) => None,

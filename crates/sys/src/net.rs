@@ -32,7 +32,8 @@ pub fn enable_zerocopy(fd: impl AsFd) -> Result<(), Errno> {
 /// [`ZerocopySends`] keeps the memory borrowed for that long; use this only where something else
 /// does. Memory safety does not depend on it, since the kernel holds the pages.
 ///
-/// ENOBUFS: too many sends outstanding (net.core.optmem_max). Without [`enable_zerocopy`] the
+/// ENOBUFS: too many sends outstanding (net.core.optmem_max), or more bytes pinned than the
+/// user's memory-lock limit; a send larger than that limit never succeeds. Without [`enable_zerocopy`] the
 /// flag is ignored and the bytes are copied.
 pub fn send_zerocopy(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
     let flags = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;

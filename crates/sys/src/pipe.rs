@@ -23,14 +23,14 @@ impl Pipe {
     /// A pipe of `wanted` bytes, or the nearest the kernel grants; 0 keeps its default.
     ///
     /// Several calls: the wish is halved while the kernel says EPERM (above pipe-max-size, or the
-    /// user's pipe pages are used up) or EBUSY. What it grants may also be more: it rounds up.
+    /// user's pipe pages are used up), EBUSY or ENOMEM. What it grants may also be more: it rounds up.
     pub fn new(wanted: usize) -> Result<Self, Errno> {
         let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let mut wish = wanted;
         while wish > 0 {
             match set_size(&writer, wish) {
                 Ok(_) => break,
-                Err(Errno::PERM | Errno::BUSY) => wish /= 2,
+                Err(Errno::PERM | Errno::BUSY | Errno::NOMEM) => wish /= 2,
                 Err(errno) => return Err(errno),
             }
         }
@@ -209,8 +209,8 @@ mod tests {
 
     #[test]
     fn vmsplice_feeds_the_write_end_and_refuses_the_read_end() {
-        let pipe = Pipe::new(0).unwrap();
         static MEMORY: &[u8] = b"pages";
+        let pipe = Pipe::new(0).unwrap();
         assert_eq!(vmsplice(&pipe.writer, MEMORY, SpliceMode::NonBlock), Ok(5));
         assert_eq!(taken(&pipe), MEMORY);
         write(&pipe.writer, b"enemy").unwrap();

@@ -2,8 +2,8 @@
 //!
 //! A flag set by a handler is missed by a call that blocks just after it was looked at. So, once
 //! interrupted, the process is given an alarm every second: a call about to block comes back with
-//! EINTR a second later at the most. Signals to the process reach one thread, as a rule the main
-//! one: other threads that block need a deadline of their own.
+//! EINTR a second later at the most. That holds for the thread that called [`catch_interrupts`],
+//! whichever thread the kernel picks for the signal; others that block need a deadline.
 
 use crate::Errno;
 use libc::c_int;
@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 /// The signal that interrupted us; 0 while none has.
 static WHICH: AtomicI32 = AtomicI32::new(0);
+
+/// The thread to be woken: its kernel number.
+static THREAD: AtomicI32 = AtomicI32::new(0);
 
 /// Whether SIGINT or SIGTERM came since [`catch_interrupts`].
 #[inline]
@@ -27,12 +30,14 @@ pub fn which() -> Option<i32> {
     }
 }
 
-/// From now on SIGINT and SIGTERM set the flag, and make blocked calls answer EINTR: no
-/// SA_RESTART. A SIGINT after that kills, as it would have done. Uses SIGALRM.
+/// From now on SIGINT and SIGTERM set the flag, and make the calling thread's blocked calls answer
+/// EINTR, once a second until the process ends: no SA_RESTART. A SIGINT after that kills, as it
+/// would have done. Uses SIGALRM.
 ///
 /// A SIGINT that was ignored stays so: that is how a shell protects what it runs in the
 /// background.
 pub fn catch_interrupts() -> Result<(), Errno> {
+    THREAD.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
     handle(libc::SIGALRM, on_alarm as extern "C" fn(c_int) as usize)?;
     let on_interrupt = on_interrupt as extern "C" fn(c_int) as usize;
     handle(libc::SIGTERM, on_interrupt)?;
@@ -55,15 +60,32 @@ extern "C" fn on_interrupt(signal: c_int) {
         unsafe { libc::raise(signal) };
         return;
     }
-    // SAFETY: async-signal-safe, takes a number.
-    unsafe { libc::alarm(1) };
+    wake();
 }
 
 extern "C" fn on_alarm(_: c_int) {
     if interrupted() {
-        // SAFETY: async-signal-safe, takes a number.
-        unsafe { libc::alarm(1) };
+        wake();
     }
+}
+
+/// Interrupts the thread that asked for it, now and in a second. Async-signal-safe.
+fn wake() {
+    // SAFETY: async-signal-safe, takes a number, cannot fail.
+    unsafe { libc::alarm(1) };
+    let (process, thread) = (rustix::process::getpid(), THREAD.load(Ordering::Relaxed));
+    if rustix::thread::gettid().as_raw_nonzero().get() == thread {
+        return;
+    }
+    // SAFETY: the thread's own errno, which the interrupted code may be about to look at.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: valid for as long as the thread, see above.
+    let kept = unsafe { *errno };
+    let (process, signal) = (process.as_raw_nonzero().get(), libc::SIGALRM);
+    // SAFETY: takes numbers. A thread that has ended is ESRCH and no harm.
+    unsafe { libc::syscall(libc::SYS_tgkill, process, thread, signal) };
+    // SAFETY: as above.
+    unsafe { *errno = kept };
 }
 
 /// Sets a handler without SA_RESTART. Async-signal-safe.
@@ -138,10 +160,8 @@ mod tests {
     }
 
     fn child(what: &str) -> std::process::ExitStatus {
-        // Handed to the child's main thread, which libtest runs a lone test on when told to use
-        // one thread.
         Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "signal::tests::signal_child", "--test-threads=1"])
+            .args(["--exact", "signal::tests::signal_child"])
             .env(CHILD, what)
             .status()
             .unwrap()

@@ -5,17 +5,19 @@
 //! and, if it cannot wait, leaks the buffers rather than free them under the kernel.
 
 use crate::Errno;
-use crate::fault::{Call, gate};
+use crate::fault::Call;
+use io_uring::IoUring;
 use io_uring::squeue::{Entry, Flags};
-use io_uring::types::{CancelBuilder, Fd};
-use io_uring::{IoUring, opcode};
-use rustix::fd::{AsRawFd, BorrowedFd};
+use io_uring::types::CancelBuilder;
+use rustix::fd::BorrowedFd;
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::ops::Range;
 
 mod area;
+mod entry;
 use area::Area;
+use entry::{Leg, leg};
 
 /// `at` for an fd without offsets (pipe, socket), or for its own offset.
 pub const CURRENT: u64 = u64::MAX;
@@ -55,12 +57,6 @@ struct Slot {
     after: Option<After>,
 }
 
-/// What the seam makes of one operation.
-enum Leg {
-    Real(u32),
-    Made(Result<u32, Errno>),
-}
-
 /// An io_uring with `depth` slots. `'fd` outlives every fd it is given.
 pub struct Uring<'fd> {
     ring: IoUring,
@@ -81,7 +77,8 @@ impl<'fd> Uring<'fd> {
     /// to `align`, a power of two.
     ///
     /// Several calls. The buffers are registered with the kernel; if the memory-lock limit forbids
-    /// it (ENOMEM, EPERM), plain reads and writes are used. ENOSYS, EPERM: no io_uring here.
+    /// it (ENOMEM, EPERM), plain reads and writes are used. ENOSYS, EPERM: no io_uring here;
+    /// ENOMEM: not even the ring fits under that limit, which counts all rings of the user.
     pub fn new(depth: u32, buffer: usize, align: usize) -> Result<Self, Errno> {
         if !(1..=4096).contains(&depth) || !(1..=1 << 30).contains(&buffer) {
             return Err(Errno::INVAL);
@@ -259,6 +256,11 @@ impl<'fd> Uring<'fd> {
             .map_err(|error| errno(&error))
     }
 
+    fn cancel_all(&self) -> Result<(), Errno> {
+        let ring = self.ring.submitter();
+        ring.register_sync_cancel(None, CancelBuilder::any()).map_err(|error| errno(&error))
+    }
+
     fn next_ready(&mut self) -> Option<Completion> {
         if self.ready.is_empty() {
             self.reap();
@@ -302,26 +304,6 @@ impl<'fd> Uring<'fd> {
         if inside { Ok(()) } else { Err(Errno::INVAL) }
     }
 
-    fn read_entry(&self, slot: u32, fd: BorrowedFd<'fd>, at: u64, len: u32) -> Entry {
-        let (fd, to) = (Fd(fd.as_raw_fd()), self.area.start(slot as usize));
-        let entry = if self.registered {
-            opcode::ReadFixed::new(fd, to, len, slot as u16).offset(at).build()
-        } else {
-            opcode::Read::new(fd, to, len).offset(at).build()
-        };
-        entry.user_data(u64::from(slot) * 2)
-    }
-
-    fn write_entry(&self, slot: u32, fd: BorrowedFd<'fd>, at: u64, from: usize, len: u32) -> Entry {
-        let (fd, from) = (Fd(fd.as_raw_fd()), self.area.at(slot as usize, from));
-        let entry = if self.registered {
-            opcode::WriteFixed::new(fd, from, len, slot as u16).offset(at).build()
-        } else {
-            opcode::Write::new(fd, from, len).offset(at).build()
-        };
-        entry.user_data(u64::from(slot) * 2 + 1)
-    }
-
     /// All entries or none.
     fn push(&mut self, entries: &[Entry]) -> Result<(), Errno> {
         // SAFETY: each entry's buffer is a part of `area` checked by `check` and kept by Drop
@@ -339,7 +321,7 @@ impl Drop for Uring<'_> {
         while self.reap() {}
         if self.pushed > queued {
             // Linux 6.0; before that only the wait below is left. Not found means done.
-            let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
+            while self.cancel_all() == Err(Errno::INTR) {}
         }
         while self.pushed > queued {
             match self.raw_enter(0, 1) {
@@ -347,14 +329,6 @@ impl Drop for Uring<'_> {
                 Err(_) => return self.area.leak(),
             }
         }
-    }
-}
-
-fn leg(call: Call, len: usize) -> Leg {
-    match gate(call, len) {
-        Ok(Some(len)) => Leg::Real(len as u32),
-        Ok(None) => Leg::Made(Ok(0)),
-        Err(errno) => Leg::Made(Err(errno)),
     }
 }
 

@@ -32,7 +32,7 @@ pub fn filesystem(fd: impl AsFd) -> Result<FileSystem, Errno> {
     let number = mount_number(fd);
     let found = mounts()
         .find(|mount| number.is_some_and(|number| mount.number == number))
-        .or_else(|| mounts().filter(|mount| mount.device == device).last());
+        .or_else(|| mounts().rfind(|mount| mount.device == device));
     let (name, options) = match found {
         Some(mount) => (mount.kind.to_owned(), mount.options()),
         None => (name_of_magic(fstatfs(fd)?.f_type as u32), String::new()),

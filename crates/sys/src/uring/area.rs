@@ -34,10 +34,6 @@ impl Area {
         self.len
     }
 
-    pub(super) fn start(&self, slot: usize) -> *mut u8 {
-        self.at(slot, 0)
-    }
-
     pub(super) fn at(&self, slot: usize, byte: usize) -> *mut u8 {
         assert!(slot < self.slots && byte <= self.len, "checked before every operation");
         // SAFETY: slot and byte are inside the allocation (asserted above).
@@ -48,8 +44,8 @@ impl Area {
     ///
     /// Nothing may write the slot while the slice lives.
     pub(super) unsafe fn bytes(&self, slot: usize) -> &[u8] {
-        // SAFETY: `start` is inside the allocation, zeroed at birth, and the caller's promise.
-        unsafe { std::slice::from_raw_parts(self.start(slot), self.len) }
+        // SAFETY: `at` is inside the allocation, zeroed at birth, and the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.at(slot, 0), self.len) }
     }
 
     /// # Safety
@@ -57,13 +53,13 @@ impl Area {
     /// Nothing else, the kernel included, may touch the slot while the slice lives.
     pub(super) unsafe fn bytes_mut(&mut self, slot: usize) -> &mut [u8] {
         // SAFETY: as in `bytes`.
-        unsafe { std::slice::from_raw_parts_mut(self.start(slot), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.at(slot, 0), self.len) }
     }
 
     /// One vector per buffer, for registration.
     pub(super) fn vectors(&self) -> Vec<libc::iovec> {
         (0..self.slots)
-            .map(|slot| libc::iovec { iov_base: self.start(slot).cast(), iov_len: self.len })
+            .map(|slot| libc::iovec { iov_base: self.at(slot, 0).cast(), iov_len: self.len })
             .collect()
     }
 

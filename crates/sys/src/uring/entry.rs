@@ -1,0 +1,60 @@
+//! What is put on the ring: entries, and what the fault seam makes of them.
+
+use super::Uring;
+use crate::Errno;
+use crate::fault::{Call, gate};
+use io_uring::opcode;
+use io_uring::squeue::Entry;
+use io_uring::types::Fd;
+use rustix::fd::{AsRawFd, BorrowedFd};
+
+/// One operation after the seam: real, with so many bytes, or made up.
+pub(super) enum Leg {
+    Real(u32),
+    Made(Result<u32, Errno>),
+}
+
+/// Asks the seam. Lengths fit in 32 bits: no buffer is longer than 1 GiB.
+pub(super) fn leg(call: Call, len: usize) -> Leg {
+    match gate(call, len) {
+        Ok(Some(len)) => Leg::Real(len as u32),
+        Ok(None) => Leg::Made(Ok(0)),
+        Err(errno) => Leg::Made(Err(errno)),
+    }
+}
+
+/// The user data of an entry: slot and operation. The lowest bit is set for a write.
+pub(super) fn tag(slot: u32, write: bool) -> u64 {
+    u64::from(slot) * 2 + u64::from(write)
+}
+
+impl<'fd> Uring<'fd> {
+    /// Reads into the slot's buffer from its byte 0.
+    pub(super) fn read_entry(&self, slot: u32, fd: BorrowedFd<'fd>, at: u64, len: u32) -> Entry {
+        let (fd, to) = (Fd(fd.as_raw_fd()), self.area.at(slot as usize, 0));
+        let entry = if self.registered {
+            opcode::ReadFixed::new(fd, to, len, slot as u16).offset(at).build()
+        } else {
+            opcode::Read::new(fd, to, len).offset(at).build()
+        };
+        entry.user_data(tag(slot, false))
+    }
+
+    /// Writes from byte `from` of the slot's buffer.
+    pub(super) fn write_entry(
+        &self,
+        slot: u32,
+        fd: BorrowedFd<'fd>,
+        at: u64,
+        from: usize,
+        len: u32,
+    ) -> Entry {
+        let (fd, from) = (Fd(fd.as_raw_fd()), self.area.at(slot as usize, from));
+        let entry = if self.registered {
+            opcode::WriteFixed::new(fd, from, len, slot as u16).offset(at).build()
+        } else {
+            opcode::Write::new(fd, from, len).offset(at).build()
+        };
+        entry.user_data(tag(slot, true))
+    }
+}
