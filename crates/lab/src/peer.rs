@@ -4,7 +4,10 @@ use serde::Serialize;
 use std::{
     path::Path,
     process::{Command, Stdio},
+    time::Instant,
 };
+
+use crate::stats::median;
 
 /// A `cp` that works here.
 #[derive(Clone, Debug, Serialize)]
@@ -13,24 +16,42 @@ pub struct Cp {
     pub command: String,
     /// What it says of itself; empty if nothing.
     pub version: String,
+    /// Seconds it takes to copy an empty file. They are part of each of its samples.
+    pub startup: f64,
 }
 
+/// Starts behind the start-up time.
+const STARTS: usize = 3;
+
 impl Cp {
-    /// The first of these sets of options that copies `sample` to `copy`; what it made is removed.
-    pub fn find(options: &[&str], sample: &Path, copy: &Path) -> Result<Self, String> {
-        let mut refusal = String::new();
+    /// The `cp` of the system, with the first of these sets of options that it takes. It is tried
+    /// on two names that do not exist, and leaves nothing there.
+    pub fn find(options: &[&str], empty: &Path, copy: &Path) -> Result<Self, String> {
+        std::fs::write(empty, "").map_err(|e| format!("{}: {e}", empty.display()))?;
+        let mut found = Err("no options to try".to_owned());
         for options in options {
-            let cp =
-                Self { command: format!("cp {options}").trim_end().to_owned(), version: version() };
-            match cp.run(sample, copy) {
-                Ok(()) => {
-                    remove(copy);
-                    return Ok(cp);
-                }
-                Err(reason) => refusal = reason,
+            found = Self::with(options, empty, copy);
+            if found.is_ok() {
+                break;
             }
         }
-        Err(refusal)
+        remove(empty);
+        found
+    }
+
+    fn with(options: &str, empty: &Path, copy: &Path) -> Result<Self, String> {
+        let command = format!("cp {options}").trim_end().to_owned();
+        let cp = Self { command, version: version(), startup: 0.0 };
+        cp.run(empty, copy)?;
+        remove(copy);
+        let mut starts = Vec::with_capacity(STARTS);
+        for _ in 0..STARTS {
+            let began = Instant::now();
+            cp.run(empty, copy)?;
+            starts.push(began.elapsed().as_secs_f64());
+            remove(copy);
+        }
+        Ok(Self { startup: median(&starts).unwrap_or_default(), ..cp })
     }
 
     /// Copies.
@@ -82,9 +103,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (from, to) = (folder.path().join("from"), folder.path().join("to"));
         std::fs::write(&from, "bytes").unwrap();
-        let cp = Cp::find(&["--no-such-option", ""], &from, &to).unwrap();
+        let empty = folder.path().join("empty");
+        let cp = Cp::find(&["--no-such-option", ""], &empty, &to).unwrap();
         assert_eq!(cp.command, "cp");
-        assert!(!to.exists());
+        assert!(cp.startup > 0.0 && !to.exists() && !empty.exists());
         cp.run(&from, &to).unwrap();
         assert_eq!(std::fs::read(&to).unwrap(), b"bytes");
         let words = cp.run(&folder.path().join("none"), &to).unwrap_err();

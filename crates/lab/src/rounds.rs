@@ -150,6 +150,7 @@ impl Schedule<'_> {
             }
             Err(Failure::Unfit(unfit)) => {
                 log.arms[arm].dropped = Some(format!("failed under way: {unfit}"));
+                log.arms[arm].failed = true;
             }
         }
         Ok(())

@@ -4,10 +4,17 @@
 mod arms;
 mod bench;
 mod file;
+#[cfg_attr(not(test), expect(dead_code, reason = "waits for the copy of trees"))]
+mod pick;
 mod result;
 mod slice;
+mod stage;
+#[cfg_attr(not(test), expect(dead_code, reason = "waits for the copy of trees"))]
+mod tree;
+#[cfg_attr(not(test), expect(dead_code, reason = "waits for the copy of trees"))]
+mod tree_arms;
 
-pub use result::{ArmResult, Choice, CpFacts, TuneResult, Unavailable};
+pub use result::{ArmResult, Choice, TuneResult, Unavailable};
 pub use slice::{Placement, SliceFacts};
 
 use std::{
@@ -27,13 +34,18 @@ pub struct Job<'j> {
     pub request: Request,
     /// What must hold after the copy. `durable` is left out of the measurement: `cp` does not sync.
     pub needs: Guarantees,
+    /// The copy of a tree takes over all attributes: it is compared with `cp -a`, not `cp -r`.
+    pub archive: bool,
     /// Time on the clock for everything, set-up included. Once begun, a single sample may overrun.
     pub budget: Duration,
     /// Draws the orders of the rounds: the same seed draws the same ones.
     pub seed: u64,
     /// Asked every few milliseconds.
-    pub stop: &'j dyn Fn() -> Flow,
+    pub stop: &'j Stop<'j>,
 }
+
+/// Asked whether to go on, from several threads.
+pub type Stop<'s> = dyn Fn() -> Flow + Sync + 's;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]

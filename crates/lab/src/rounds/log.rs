@@ -24,6 +24,8 @@ pub struct ArmLog {
     pub name: String,
     /// Why it was not sampled to the end.
     pub dropped: Option<String>,
+    /// Whether that was because it failed.
+    pub failed: bool,
 }
 
 /// One sample and where it belongs.
@@ -40,7 +42,7 @@ pub struct Entry {
 impl Log {
     /// Gives an arm the next number.
     pub fn enter(&mut self, name: &str) -> usize {
-        self.arms.push(ArmLog { name: name.to_owned(), dropped: None });
+        self.arms.push(ArmLog { name: name.to_owned(), ..ArmLog::default() });
         self.arms.len() - 1
     }
 

@@ -10,6 +10,7 @@ use thalweg_core::{
 };
 use thalweg_sys::{Errno, io as call};
 
+use super::Stop;
 use crate::{
     peer::Cp,
     rounds::{Arm, Failure},
@@ -33,7 +34,7 @@ pub(super) struct Work<'w> {
     /// What must hold afterwards.
     pub needs: Guarantees,
     /// Asked between steps.
-    pub stop: &'w dyn Fn() -> Flow,
+    pub stop: &'w Stop<'w>,
 }
 
 // As long as a step of the driver, so that the mechanism is asked for as much at a time.
@@ -158,7 +159,7 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
 }
 
 /// The first place within `len` bytes where two files differ.
-fn first_difference(a: &Path, b: &Path, len: u64) -> io::Result<Option<u64>> {
+pub(super) fn first_difference(a: &Path, b: &Path, len: u64) -> io::Result<Option<u64>> {
     let (a, b) = (File::open(a)?, File::open(b)?);
     let (mut left, mut right) = (vec![0; COMPARED_AT_ONCE], vec![0; COMPARED_AT_ONCE]);
     let mut at = 0;

@@ -19,7 +19,6 @@ use crate::{
     peer::{Cp, remove},
     rounds::{Arm, Failure},
     scratch::Folder,
-    stats::median,
 };
 
 /// The most that is moved in one sample: beyond it time is better spent on rounds.
@@ -32,8 +31,6 @@ const LAST_TRIAL: u64 = 4 << 20;
 const LONG_ENOUGH: Duration = Duration::from_millis(2);
 /// As long as a sample of the reference should be: longer ones are better spent on more rounds.
 const SAMPLE: f64 = 0.02;
-/// Starts of `cp` behind its start-up time.
-const STARTS: usize = 3;
 
 /// A job on one file, made ready.
 pub(super) struct Bench {
@@ -60,12 +57,6 @@ pub(super) struct Trial {
     pub check: f64,
     /// Seconds per byte of the very first read of the source.
     pub first_read: f64,
-}
-
-/// The `cp` of the system, and the seconds it takes to copy an empty file.
-pub(super) struct Peer {
-    pub cp: Cp,
-    pub startup: f64,
 }
 
 impl Bench {
@@ -149,19 +140,9 @@ impl Bench {
     }
 
     /// The system's `cp`, told not to clone if it knows how; or why there is none.
-    pub fn find_peer(&self) -> Result<Peer, String> {
-        let empty = self.folder.file("empty");
-        fs::write(&empty, "").map_err(|e| e.to_string())?;
+    pub fn find_peer(&self) -> Result<Cp, String> {
         remove(&self.sink);
-        let cp = Cp::find(&["--reflink=never", ""], &empty, &self.sink)?;
-        let mut starts = Vec::with_capacity(STARTS);
-        for _ in 0..STARTS {
-            let began = Instant::now();
-            cp.run(&empty, &self.sink)?;
-            starts.push(began.elapsed().as_secs_f64());
-            remove(&self.sink);
-        }
-        Ok(Peer { cp, startup: median(&starts).unwrap_or_default() })
+        Cp::find(&["--reflink=never", ""], &self.folder.file("empty"), &self.sink)
     }
 
     /// How many bytes may be moved in a sample so that `rounds` of all arms take no more than
@@ -169,7 +150,7 @@ impl Bench {
     pub fn slice_for(
         &self,
         trial: &Trial,
-        peer: Option<&Peer>,
+        peer: Option<&Cp>,
         clock: &Clock,
         (rounds, share): (f64, f64),
     ) -> u64 {

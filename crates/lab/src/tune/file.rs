@@ -1,18 +1,19 @@
 //! One large file: every mechanism at its default, then the best ones at other tunings.
 
 use std::path::Path;
-use thalweg_core::{Flow, Mechanism, Prefer, Tuning, Unfit};
+use thalweg_core::{Mechanism, Prefer, Tuning, Unfit};
 
 use super::{
     Clock, Job, TuneError, TuneResult, Unavailable,
     arms::{CpArm, MoverArm, Work},
-    bench::{Bench, Peer, Trial},
+    bench::{Bench, Trial},
     result::{Measured, Subject},
     slice::Slice,
+    stage::Stage,
 };
 use crate::{
     conditions::Conditions,
-    rounds::{Arm, Broken, Cast, Failure, Log, Rules, Schedule},
+    rounds::Rules,
     sample::Metric,
     stats::{Random, median},
 };
@@ -47,10 +48,15 @@ pub(super) fn tune_file(
         needs: job.needs,
         stop: job.stop,
     };
-    let mut run = Run::new(job, clock, &work);
-    run.enter_defaults(&mut trial, peer.as_ref().ok())?;
+    let stage = Stage::new(job, clock, Random::new(job.seed));
+    let mut run = Run { stage, work: &work };
+    run.enter_defaults(&mut trial)?;
+    let without_peer = match &peer {
+        Ok(cp) => run.stage.admit(Box::new(CpArm { cp, work: &work }), Subject::Peer)?.err(),
+        Err(_) => None,
+    };
     run.measure()?;
-    let (log, subjects, peer_arm, mut random) = run.finish();
+    let (log, subjects, mut random) = run.stage.finish();
     for (name, unfit) in &trial.unfit {
         unavailable.push(Unavailable { name, reason: unfit.reason.clone() });
     }
@@ -61,62 +67,34 @@ pub(super) fn tune_file(
         log,
         subjects,
         reference: 0,
-        peer: peer_arm,
-        cp: peer,
+        cp: without_peer.map_or_else(|| peer.clone(), |unfit| Err(unfit.reason)),
         slice: slice.facts,
         conditions,
         unavailable,
     };
-    Ok(measured.result(&bench.facts, &request, (clock, &mut random)))
+    Ok(measured.result(Some(&bench.facts), &request, (clock, &mut random)))
 }
 
-/// The arms, the log and the stages of one file's measurement.
+/// One file's measurement.
 struct Run<'r> {
-    job: &'r Job<'r>,
-    clock: Clock,
+    stage: Stage<'r>,
     work: &'r Work<'r>,
-    arms: Vec<Box<dyn Arm + 'r>>,
-    /// What each arm is, by its number. The reference is the first.
-    subjects: Vec<Subject>,
-    /// The number of `cp`.
-    peer: Option<usize>,
-    log: Log,
-    random: Random,
 }
 
-impl<'r> Run<'r> {
-    fn new(job: &'r Job<'r>, clock: Clock, work: &'r Work<'r>) -> Self {
-        let random = Random::new(job.seed);
-        let (arms, subjects, log) = (Vec::new(), Vec::new(), Log::default());
-        Self { job, clock, work, arms, subjects, peer: None, log, random }
-    }
-
-    fn finish(self) -> (Log, Vec<Subject>, Option<usize>, Random) {
-        (self.log, self.subjects, self.peer, self.random)
-    }
-
-    /// Warms up every mechanism that works, and `cp`; those that fail at the full length, or
+impl Run<'_> {
+    /// Warms up every mechanism that works; those that fail at the full length, or
     /// deliver other bytes, join the unfit.
-    fn enter_defaults(
-        &mut self,
-        trial: &mut Trial,
-        peer: Option<&'r Peer>,
-    ) -> Result<(), TuneError> {
+    fn enter_defaults(&mut self, trial: &mut Trial) -> Result<(), TuneError> {
         for (mechanism, _) in std::mem::take(&mut trial.works) {
             match self.enter(mechanism, Tuning::default())? {
                 Ok(()) => {}
-                Err(unfit) if self.arms.is_empty() => {
+                Err(unfit) if self.stage.len() == 0 => {
                     return Err(TuneError::not_tunable(unfit.reason));
                 }
                 Err(unfit) => {
                     trial.unfit.insert(mechanism.info().name, unfit);
                 }
             }
-        }
-        let Some(peer) = peer else { return Ok(()) };
-        let arm = CpArm { cp: &peer.cp, work: self.work };
-        if self.admit(Box::new(arm), Subject::Peer)?.is_ok() {
-            self.peer = Some(self.arms.len() - 1);
         }
         Ok(())
     }
@@ -127,65 +105,44 @@ impl<'r> Run<'r> {
         tuning: Tuning,
     ) -> Result<Result<(), Unfit>, TuneError> {
         let arm = MoverArm::new(mechanism, tuning.clone(), self.work);
-        self.admit(Box::new(arm), Subject::Mechanism { mechanism, tuning })
-    }
-
-    /// One sample that does not count, and a look at its bytes.
-    fn admit(
-        &mut self,
-        mut arm: Box<dyn Arm + 'r>,
-        subject: Subject,
-    ) -> Result<Result<(), Unfit>, TuneError> {
-        match arm.sample() {
-            Ok(_) => {}
-            Err(Failure::Stopped) => return Err(TuneError::Stopped),
-            Err(Failure::Unfit(unfit)) => return Ok(Err(unfit)),
-        }
-        if let Err(unfit) = arm.check() {
-            return Ok(Err(unfit));
-        }
-        if (self.job.stop)() == Flow::Stop {
-            return Err(TuneError::Stopped);
-        }
-        self.log.enter(arm.name());
-        self.arms.push(arm);
-        self.subjects.push(subject);
-        Ok(Ok(()))
+        self.stage.admit(Box::new(arm), Subject::Mechanism { mechanism, tuning })
     }
 
     /// All at their defaults; then, if five rounds with them fit, other tunings of the best; else
     /// more of the first.
     fn measure(&mut self) -> Result<(), TuneError> {
-        let all: Vec<usize> = (0..self.arms.len()).collect();
+        let all: Vec<usize> = (0..self.stage.len()).collect();
         let rules = Rules::default();
-        self.rounds(all.clone(), Rules { most_rounds: FIRST_ROUNDS, ..rules })?;
-        let defaults = self.arms.len();
+        self.stage.rounds(all.clone(), Rules { most_rounds: FIRST_ROUNDS, ..rules })?;
+        let defaults = self.stage.len();
         let best = self.promising();
         let mut finalists = vec![0];
-        finalists.extend(self.peer);
+        finalists.extend(self.stage.peer());
         finalists.extend(best.first().filter(|arm| **arm != 0));
         for (mechanism, tuning) in self.variants(&best, &finalists) {
             // A tuning that does not work is no loss: its default does.
             let _ = self.enter(mechanism, tuning)?;
         }
-        if self.arms.len() == defaults {
+        if self.stage.len() == defaults {
             let most_rounds = rules.most_rounds - FIRST_ROUNDS;
-            return self.rounds(all, Rules { least_rounds: 0, most_rounds, ..rules });
+            return self.stage.rounds(all, Rules { least_rounds: 0, most_rounds, ..rules });
         }
-        finalists.extend(defaults..self.arms.len());
-        self.rounds(finalists, rules)
+        finalists.extend(defaults..self.stage.len());
+        self.stage.rounds(finalists, rules)
     }
 
     /// The best mechanisms that copy and have something to tune, best first.
     fn promising(&self) -> Vec<usize> {
         let metric =
-            if self.job.request.prefer == Prefer::Cpu { Metric::Cpu } else { Metric::Wall };
-        let ratio = |arm| median(&self.log.paired(arm, 0, metric)).unwrap_or(f64::MAX);
+            if self.stage.job.request.prefer == Prefer::Cpu { Metric::Cpu } else { Metric::Wall };
+        let ratio = |arm| median(&self.stage.log.paired(arm, 0, metric)).unwrap_or(f64::MAX);
         let may_win = |arm: &usize| {
-            let Subject::Mechanism { mechanism, .. } = &self.subjects[*arm] else { return false };
-            !mechanism.info().knobs.is_empty() && self.log.arms[*arm].dropped.is_none()
+            let Subject::Mechanism { mechanism, .. } = &self.stage.subjects[*arm] else {
+                return false;
+            };
+            !mechanism.info().knobs.is_empty() && self.stage.log.arms[*arm].dropped.is_none()
         };
-        let mut arms: Vec<usize> = (0..self.arms.len()).filter(may_win).collect();
+        let mut arms: Vec<usize> = (0..self.stage.len()).filter(may_win).collect();
         arms.sort_by(|a, b| ratio(*a).total_cmp(&ratio(*b)));
         arms.truncate(PROMISING);
         arms
@@ -199,12 +156,13 @@ impl<'r> Run<'r> {
         finalists: &[usize],
     ) -> Vec<(&'static dyn Mechanism, Tuning)> {
         let rounds = Rules::default().least_rounds as u32;
-        let mut left = self.clock.left().saturating_sub(self.log.round_cost(finalists) * rounds);
+        let mut left =
+            self.stage.clock.left().saturating_sub(self.stage.log.round_cost(finalists) * rounds);
         let mut variants = Vec::new();
         for arm in best {
-            let Subject::Mechanism { mechanism, .. } = self.subjects[*arm] else { continue };
+            let Subject::Mechanism { mechanism, .. } = self.stage.subjects[*arm] else { continue };
             // Warming up and checking cost about two samples, being drawn twice about one.
-            let cost = self.log.round_cost(&[*arm]) / 2 * (rounds + 3);
+            let cost = self.stage.log.round_cost(&[*arm]) / 2 * (rounds + 3);
             for knob in mechanism.info().knobs {
                 for value in &knob.values[1..] {
                     match left.checked_sub(cost) {
@@ -216,22 +174,5 @@ impl<'r> Run<'r> {
             }
         }
         variants
-    }
-
-    fn rounds(&mut self, active: Vec<usize>, rules: Rules) -> Result<(), TuneError> {
-        let clock = self.clock;
-        let mut schedule = Schedule {
-            rules,
-            clock: &|| clock.spent(),
-            deadline: clock.deadline(),
-            stop: self.job.stop,
-            random: &mut self.random,
-        };
-        let cast = Cast { active, reference: 0, kept: self.peer.into_iter().collect() };
-        match schedule.run(&mut self.arms, cast, &mut self.log) {
-            Ok(()) => Ok(()),
-            Err(Broken::Stopped) => Err(TuneError::Stopped),
-            Err(Broken::Reference(unfit)) => Err(TuneError::not_tunable(unfit.reason)),
-        }
     }
 }

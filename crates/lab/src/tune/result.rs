@@ -7,10 +7,11 @@ use thalweg_core::{
     profile::{Cell, Load, Ratio},
 };
 
-use super::{Clock, bench::Peer, slice::SliceFacts};
+use super::{Clock, slice::SliceFacts};
 use crate::{
     conditions::Conditions,
     contamination::{Mark, marks},
+    peer::Cp,
     rounds::Log,
     sample::{Metric, Sample},
     stats::{Random, Spread, Verdict, median, noise_floor, ratio_of_rounds, verdict},
@@ -25,8 +26,11 @@ pub struct TuneResult {
     pub winner: Option<Choice>,
     /// Mechanisms that show no difference from the winner.
     pub ties: Vec<&'static str>,
-    /// Threads that were best for a tree.
+    /// Of a tree: the threads that were best, the fewest that show no difference from the best.
     pub jobs: Option<usize>,
+    /// Of a tree: what was found of its largest file. `winner`, `ties`, `cells` and `unavailable`
+    /// are from there.
+    pub large_file: Option<Box<TuneResult>>,
     /// For the profile; see [`TuneResult::teach`].
     pub cells: Vec<Cell>,
     /// The noise floor of this run, as a fraction.
@@ -38,7 +42,7 @@ pub struct TuneResult {
     /// What was moved in each sample.
     pub slice: SliceFacts,
     /// The `cp` of the system; or why there is none.
-    pub cp: Result<CpFacts, String>,
+    pub cp: Result<Cp, String>,
     /// What it was measured under.
     pub conditions: Conditions,
     /// Samples that measured something besides their arm, maybe. They count all the same.
@@ -96,6 +100,12 @@ pub struct Choice {
     pub tuning: Tuning,
 }
 
+impl Choice {
+    fn of(verdict: &thalweg_core::Verdict) -> Self {
+        Self { mechanism: verdict.mechanism, tuning: verdict.tuning.clone() }
+    }
+}
+
 /// A mechanism that could not take part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unavailable {
@@ -105,29 +115,36 @@ pub struct Unavailable {
     pub reason: String,
 }
 
-/// The `cp` that took part.
-#[derive(Clone, Debug, Serialize)]
-pub struct CpFacts {
-    /// The command without its operands.
-    pub command: String,
-    /// What it says of itself.
-    pub version: String,
-    /// Seconds it takes to copy an empty file. They are part of each of its samples.
-    pub startup: f64,
-}
-
 impl TuneResult {
     /// Hands what was found to a profile and to the request of the job that follows.
     pub fn teach(&self, profile: &mut Profile, request: &mut Request) {
         profile.merge(self.cells.clone());
-        profile.noise = self.noise;
+        profile.noise = self.large_file.as_ref().map_or(self.noise, |large| large.noise);
         request.unfit.extend(self.unfit.iter().map(|(name, unfit)| (*name, unfit.clone())));
+    }
+
+    #[cfg_attr(not(test), expect(dead_code, reason = "waits for the copy of trees"))]
+    /// Makes the choice among mechanisms that was measured on a tree's largest file its own.
+    pub(super) fn take_choice_of(&mut self, large: Self) {
+        self.winner.clone_from(&large.winner);
+        self.ties.clone_from(&large.ties);
+        self.cells.clone_from(&large.cells);
+        self.unavailable.clone_from(&large.unavailable);
+        self.unfit.clone_from(&large.unfit);
+        self.comparisons += large.comparisons;
+        self.large_file = Some(Box::new(large));
     }
 }
 
 /// What an arm of the log is.
 pub(super) enum Subject {
-    Mechanism { mechanism: &'static dyn Mechanism, tuning: Tuning },
+    Mechanism {
+        mechanism: &'static dyn Mechanism,
+        tuning: Tuning,
+    },
+    #[cfg_attr(not(test), expect(dead_code, reason = "waits for the copy of trees"))]
+    /// The copy of a tree with some number of threads.
+    Threads,
     Peer,
 }
 
@@ -137,9 +154,7 @@ pub(super) struct Measured {
     pub subjects: Vec<Subject>,
     /// The number of the arm of ratio 1.
     pub reference: usize,
-    /// The number of `cp`.
-    pub peer: Option<usize>,
-    pub cp: Result<Peer, String>,
+    pub cp: Result<Cp, String>,
     pub slice: SliceFacts,
     pub conditions: Conditions,
     pub unavailable: Vec<Unavailable>,
@@ -149,7 +164,7 @@ impl Measured {
     /// Sums up. The winner is the planner's own, so that nobody decides twice.
     pub fn result(
         self,
-        facts: &Facts,
+        facts: Option<&Facts>,
         request: &Request,
         (clock, random): (Clock, &mut Random),
     ) -> TuneResult {
@@ -164,27 +179,24 @@ impl Measured {
                 ArmResult { marked, ..self.arm(arm, facts, noise, random) }
             })
             .collect();
-        let cells = self.cells(&arms, facts);
+        let cells = facts.map(|facts| self.cells(&arms, facts)).unwrap_or_default();
         let profile = Profile { cells, noise, ..Profile::new() };
-        let plan = Plan::make(facts, request, Some(&profile));
-        let winner = plan.chosen().filter(|verdict| verdict.evidence.is_some());
-        let winner = winner.map(|v| Choice { mechanism: v.mechanism, tuning: v.tuning.clone() });
-        let tied = plan.verdicts.iter().filter(|v| v.judgement == Judgement::Tie);
+        let plan = facts.map(|facts| Plan::make(facts, request, Some(&profile)));
+        let chosen = plan.as_ref().and_then(Plan::chosen).filter(|v| v.evidence.is_some());
+        let verdicts = plan.as_ref().map_or(&[][..], |plan| &plan.verdicts);
+        let tied = verdicts.iter().filter(|v| v.judgement == Judgement::Tie);
         TuneResult {
-            winner,
+            winner: chosen.map(Choice::of),
             ties: tied.map(|verdict| verdict.mechanism).collect(),
             jobs: None,
+            large_file: None,
             comparisons: arms.iter().map(ArmResult::comparisons).sum(),
             arms,
             cells: profile.cells,
             noise,
             unavailable: self.unavailable,
             slice: self.slice,
-            cp: self.cp.map(|peer| CpFacts {
-                command: peer.cp.command,
-                version: peer.cp.version,
-                startup: peer.startup,
-            }),
+            cp: self.cp,
             conditions: self.conditions,
             marked,
             log: self.log,
@@ -193,29 +205,36 @@ impl Measured {
         }
     }
 
-    fn arm(&self, arm: usize, facts: &Facts, noise: f64, random: &mut Random) -> ArmResult {
+    fn peer(&self) -> Option<usize> {
+        self.subjects.iter().position(|subject| matches!(subject, Subject::Peer))
+    }
+
+    fn arm(&self, arm: usize, facts: Option<&Facts>, noise: f64, random: &mut Random) -> ArmResult {
         let log = &self.log;
         let (mechanism, tuning, saves_work) = match &self.subjects[arm] {
             Subject::Mechanism { mechanism, tuning } => {
-                (Some(mechanism.info().name), tuning.clone(), mechanism.saves_work(facts))
+                let saves = facts.is_some_and(|facts| mechanism.saves_work(facts));
+                (Some(mechanism.info().name), tuning.clone(), saves)
             }
-            Subject::Peer => (None, Tuning::default(), false),
+            Subject::Threads | Subject::Peer => (None, Tuning::default(), false),
         };
-        let startup = self.cp.as_ref().map_or(0.0, |peer| peer.startup);
+        let startup = self.cp.as_ref().map_or(0.0, |cp| cp.startup);
+        let of_mechanisms = mechanism.is_some() || facts.is_some();
+        let reference = Some(self.reference).filter(|_| of_mechanisms);
         let mut to = |other: Option<usize>, metric| match other {
             Some(other) if other == arm => Some(Ratio::ONE),
             Some(other) => ratio_of_rounds(&log.paired(arm, other, metric), random),
             None => None,
         };
-        let ratio_to_cp = to(self.peer, Metric::Wall);
-        let cpu_ratio_to_cp = to(self.peer, Metric::Cpu);
-        let ratio_to_read_write = to(Some(self.reference), Metric::Wall);
-        let cpu_ratio_to_read_write = to(Some(self.reference), Metric::Cpu);
+        let ratio_to_cp = to(self.peer(), Metric::Wall);
+        let cpu_ratio_to_cp = to(self.peer(), Metric::Cpu);
+        let ratio_to_read_write = to(reference, Metric::Wall);
+        let cpu_ratio_to_read_write = to(reference, Metric::Cpu);
         let started = |sample: &Sample| {
             // A start can be quicker than the median one; what is left is then hardly measured.
             (sample.wall_seconds() - startup).max(sample.wall_seconds() / 10.0)
         };
-        let ratio_to_cp_started = self.peer.filter(|peer| *peer != arm).and_then(|peer| {
+        let ratio_to_cp_started = self.peer().filter(|peer| *peer != arm).and_then(|peer| {
             let pairs = log.paired_by(arm, peer, &|s| Metric::Wall.of(s), &started);
             ratio_of_rounds(&pairs, random)
         });
@@ -242,12 +261,13 @@ impl Measured {
         }
     }
 
-    /// A cell for every mechanism that was sampled often enough for an interval.
+    /// A cell for every arm that was sampled often enough for an interval, and did not fail.
     fn cells(&self, arms: &[ArmResult], facts: &Facts) -> Vec<Cell> {
         let options = [&facts.source, &facts.sink]
             .map(|end| end.fs.as_ref().map(|fs| fs.options.clone()).unwrap_or_default());
         let bytes = self.slice.bytes;
-        let cells = arms.iter().enumerate().filter_map(|(number, arm)| {
+        let sound = |(number, _): &(usize, &ArmResult)| !self.log.arms[*number].failed;
+        let cells = arms.iter().enumerate().filter(sound).filter_map(|(number, arm)| {
             let walls: Vec<f64> = self.log.samples(number).map(Sample::wall_seconds).collect();
             Some(Cell {
                 source: facts.source.key(),

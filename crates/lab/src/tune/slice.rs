@@ -9,7 +9,7 @@ use std::{
 use thalweg_core::{Flow, Guarantees, Tuning, mechanisms::LAST_RESORT};
 
 use super::{
-    TuneError,
+    Stop, TuneError,
     arms::{Work, move_file},
 };
 use crate::{rounds::Failure, scratch::Folder};
@@ -42,6 +42,8 @@ pub enum Placement {
     /// Our arms read the first bytes of the source itself, `cp` a file with the same bytes in the
     /// destination, on another file system: nothing could be made beside the source.
     Prefix,
+    /// Files from all over a tree, made in the destination; its file system stands for the tree's.
+    Sample,
 }
 
 /// A slice, and the folder that goes with it.
@@ -60,7 +62,7 @@ impl Slice {
         source: &Path,
         bytes: u64,
         scratch: &Folder,
-        stop: &dyn Fn() -> Flow,
+        stop: &Stop<'_>,
     ) -> Result<Self, TuneError> {
         let meta = fs::metadata(source).map_err(TuneError::io(source))?;
         let holes = meta.blocks() * 512 < meta.len();
@@ -97,7 +99,7 @@ impl Slice {
 }
 
 /// Copies the first bytes of a file by the plainest way.
-fn copy(from: &Path, to: &Path, len: u64, stop: &dyn Fn() -> Flow) -> Result<(), TuneError> {
+fn copy(from: &Path, to: &Path, len: u64, stop: &Stop<'_>) -> Result<(), TuneError> {
     let (source, sink) = (from.to_owned(), to.to_owned());
     let peer_source = source.clone();
     let work = Work { source, peer_source, sink, len, needs: Guarantees::default(), stop };

@@ -1,7 +1,10 @@
 //! Small real runs. How fast anything is stays out of them.
 
-use super::{file::tune_file, *};
-use std::{cell::Cell, fs};
+use super::{file::tune_file, tree::tune_tree, tree_arms::Threads, *};
+use std::{
+    fs,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 use thalweg_core::{
     Error, Facts, Info, Kind, Mechanism, Mover, Pair, Plan, Profile, Role, Side, Source, Transfer,
     Tuning, mechanisms::LAST_RESORT,
@@ -10,9 +13,9 @@ use thalweg_sys::Errno;
 
 const BUDGET: Duration = Duration::from_millis(500);
 
-fn job<'j>(sources: &'j [PathBuf], destination: &'j Path, stop: &'j dyn Fn() -> Flow) -> Job<'j> {
+fn job<'j>(sources: &'j [PathBuf], destination: &'j Path, stop: &'j Stop<'j>) -> Job<'j> {
     let (request, needs) = (Request::default(), Guarantees::default());
-    Job { sources, destination, request, needs, budget: BUDGET, seed: 1, stop }
+    Job { sources, destination, request, needs, archive: false, budget: BUDGET, seed: 1, stop }
 }
 
 fn go_on() -> Flow {
@@ -109,10 +112,10 @@ fn stopping_leaves_nothing_behind_whenever_it_comes() {
     let place = tempfile::tempdir().unwrap();
     let sources = [file_in(place.path(), 2 << 20)];
     for after in [0, 1, 5, 20, 60] {
-        let asked = Cell::new(0);
+        let asked = AtomicUsize::new(0);
         let stop = || {
-            asked.set(asked.get() + 1);
-            if asked.get() > after { Flow::Stop } else { Flow::Continue }
+            let before = asked.fetch_add(1, Ordering::Relaxed);
+            if before >= after { Flow::Stop } else { Flow::Continue }
         };
         let answer = tune(&job(&sources, place.path(), &stop));
         assert!(matches!(answer, Err(TuneError::Stopped)), "after {after}: {answer:?}");
@@ -212,4 +215,79 @@ fn an_arm_that_copies_wrongly_or_not_at_all_is_unfit_whatever_its_speed() {
     let job = job(&sources, place.path(), &go_on);
     let hopeless = tune_file(&job, &sources[0], &[&WRONG, &SHORT]);
     assert!(hopeless.is_ok(), "the reference takes part whether or not it is listed");
+}
+
+/// A plain copy of a folder, standing in for ours.
+fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let (entry, copy) =
+            (entry.as_ref().unwrap().path(), to.join(entry.as_ref().unwrap().file_name()));
+        if entry.is_dir() { copy_tree(&entry, &copy)? } else { fs::write(copy, fs::read(entry)?)? }
+    }
+    Ok(())
+}
+
+fn tree_in(folder: &Path) -> [PathBuf; 1] {
+    let tree = folder.join("tree");
+    for part in 0..10 {
+        let part = tree.join(part.to_string());
+        fs::create_dir_all(&part).unwrap();
+        (0..20).for_each(|n| fs::write(part.join(n.to_string()), vec![7; n * 100]).unwrap());
+    }
+    file_in(&tree, 2 << 20);
+    [tree]
+}
+
+#[test]
+fn a_tree_is_measured_by_a_sample_and_its_largest_file() {
+    for place in places() {
+        let sources = tree_in(place.path());
+        let destination = tempfile::tempdir_in(place.path()).unwrap();
+        let job = job(&sources, destination.path(), &go_on);
+        let slow_alone = |from: &Path, to: &Path, how: Threads<'_>| {
+            std::thread::sleep(Duration::from_millis(if how.count == 1 { 40 } else { 5 }));
+            copy_tree(from, to).unwrap();
+            Ok(())
+        };
+        let found = tune_tree(&job, &[1, 2], &slow_alone).unwrap();
+        assert!(is_clean(destination.path(), 0) && is_clean(place.path(), 2));
+        assert_eq!(found.slice.placement, Placement::Sample);
+        assert!((1..=201).contains(&found.slice.files), "{:?}", found.slice);
+        let names: Vec<&str> = found.arms.iter().map(|arm| arm.name.as_str()).collect();
+        assert_eq!(names[..2], ["1 thread", "2 threads"]);
+        assert!(found.arms.iter().all(|arm| arm.ratio_to_read_write.is_none()));
+        assert!(found.cp.is_err() || names[2].starts_with("cp -r"), "{names:?}");
+        assert!(found.jobs.is_some());
+        let large = found.large_file.as_ref().expect("there is a file of 2 MiB");
+        assert_eq!((&found.winner, &found.cells), (&large.winner, &large.cells));
+        assert!(found.winner.is_some() && !found.cells.is_empty());
+    }
+}
+
+fn some_file(folder: &Path) -> PathBuf {
+    let first = fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+    if first.is_dir() { some_file(&first) } else { first }
+}
+
+#[test]
+fn a_tree_that_is_copied_wrongly_is_no_result() {
+    let place = tempfile::tempdir().unwrap();
+    let sources = tree_in(place.path());
+    let job = job(&sources, place.path(), &go_on);
+    let faults: [(&dyn Fn(&Path), &str); 3] = [
+        (&|copy| fs::remove_file(some_file(copy)).unwrap(), "No such file"),
+        (&|copy| fs::write(some_file(copy), "x").unwrap(), " was copied wrongly"),
+        (&|copy| fs::write(copy.join("more"), "x").unwrap(), "files of "),
+    ];
+    for (fault, words) in faults {
+        let copy = |from: &Path, to: &Path, _: Threads<'_>| {
+            copy_tree(from, to).unwrap();
+            fault(to);
+            Ok(())
+        };
+        let refusal = tune_tree(&job, &[1], &copy).unwrap_err().to_string();
+        assert!(refusal.contains(words), "{refusal}");
+        assert!(is_clean(place.path(), 1));
+    }
 }
