@@ -4,14 +4,11 @@
 mod arms;
 mod bench;
 mod file;
-#[cfg_attr(not(test), expect(dead_code, reason = "waits for the copy of trees"))]
 mod pick;
 mod result;
 mod slice;
 mod stage;
-#[cfg_attr(not(test), expect(dead_code, reason = "waits for the copy of trees"))]
 mod tree;
-#[cfg_attr(not(test), expect(dead_code, reason = "waits for the copy of trees"))]
 mod tree_arms;
 
 pub use result::{ArmResult, Choice, TuneResult, Unavailable};
@@ -23,6 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_core::{Flow, Guarantees, MECHANISMS, Request};
+use thalweg_tree::CopyOptions;
 
 /// What is to be measured, and for how long.
 pub struct Job<'j> {
@@ -30,12 +28,13 @@ pub struct Job<'j> {
     pub sources: &'j [PathBuf],
     /// An existing folder on the file system it will be copied to.
     pub destination: &'j Path,
-    /// What the planner will be asked for.
+    /// What the copy will be asked for, as far as it shapes the measurement of a tree: attributes,
+    /// holes, clones, threads.
+    pub options: &'j CopyOptions,
+    /// What the planner will be asked for, file by file.
     pub request: Request,
     /// What must hold after the copy. `durable` is left out of the measurement: `cp` does not sync.
     pub needs: Guarantees,
-    /// The copy of a tree takes over all attributes: it is compared with `cp -a`, not `cp -r`.
-    pub archive: bool,
     /// Time on the clock for everything, set-up included. Once begun, a single sample may overrun.
     pub budget: Duration,
     /// Draws the orders of the rounds: the same seed draws the same ones.
@@ -82,14 +81,16 @@ impl TuneError {
 /// Measures the ways of doing a job. The caller hands the cells to its profile
 /// ([`TuneResult::teach`]) and plans again.
 pub fn tune(job: &Job<'_>) -> Result<TuneResult, TuneError> {
-    let [source] = job.sources else {
-        return Err(TuneError::not_tunable("several sources, or none"));
-    };
-    let meta = std::fs::metadata(source).map_err(TuneError::io(source))?;
-    if meta.is_file() {
-        file::tune_file(job, source, MECHANISMS)
-    } else {
-        Err(TuneError::not_tunable("what is read from it cannot be read again"))
+    let mut kinds = Vec::with_capacity(job.sources.len());
+    for source in job.sources {
+        kinds.push(std::fs::metadata(source).map_err(TuneError::io(source))?);
+    }
+    match (&kinds[..], job.sources) {
+        ([meta], [source]) if meta.is_file() => file::tune_file(job, source, MECHANISMS),
+        (kinds, _) if kinds.iter().all(|meta| meta.is_file() || meta.is_dir()) => {
+            tree::tune_tree(job, &tree_arms::copy_tree)
+        }
+        _ => Err(TuneError::not_tunable("what is read from it cannot be read again")),
     }
 }
 

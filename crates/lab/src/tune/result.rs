@@ -123,7 +123,6 @@ impl TuneResult {
         request.unfit.extend(self.unfit.iter().map(|(name, unfit)| (*name, unfit.clone())));
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "waits for the copy of trees"))]
     /// Makes the choice among mechanisms that was measured on a tree's largest file its own.
     pub(super) fn take_choice_of(&mut self, large: Self) {
         self.winner.clone_from(&large.winner);
@@ -142,7 +141,6 @@ pub(super) enum Subject {
         mechanism: &'static dyn Mechanism,
         tuning: Tuning,
     },
-    #[cfg_attr(not(test), expect(dead_code, reason = "waits for the copy of trees"))]
     /// The copy of a tree with some number of threads.
     Threads,
     Peer,

@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
-use thalweg_core::{Flow, Guarantees, Tuning, mechanisms::LAST_RESORT};
+use thalweg_core::{Guarantees, Tuning, mechanisms::LAST_RESORT};
 
 use super::{
     Stop, TuneError,
@@ -116,6 +116,7 @@ fn copy(from: &Path, to: &Path, len: u64, stop: &Stop<'_>) -> Result<(), TuneErr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_core::Flow;
 
     fn slice(source: &Path, bytes: u64, scratch: &Folder) -> Slice {
         Slice::make(source, bytes, scratch, &|| Flow::Continue).unwrap()

@@ -1,8 +1,9 @@
 //! A tree: its largest file as a file, then the whole copy with one thread and with many, against
 //! `cp -r`, on a sample of the tree's files.
 
-use std::{fs, time::Duration};
-use thalweg_core::{MECHANISMS, Profile};
+use std::{fs, num::NonZero, sync::Arc, time::Duration};
+use thalweg_core::{Guarantees, MECHANISMS, Profile};
+use thalweg_tree::{CopyOptions, Target};
 
 use super::{
     Clock, Job, TuneError, TuneResult,
@@ -11,7 +12,7 @@ use super::{
     result::{Measured, Subject},
     slice::{Placement, SliceFacts},
     stage::Stage,
-    tree_arms::{CopyTree, CpArm, Place, Threads, TreeArm},
+    tree_arms::{CopyTree, CpArm, Place, TreeArm},
 };
 use crate::{
     conditions::Conditions,
@@ -33,13 +34,9 @@ const ROUNDS: f64 = 6.0;
 /// What one copy costs in units of gathering the sample: itself, and its removal.
 const COPY_AND_REMOVE: f64 = 1.6;
 
-/// Measures the ways of copying trees, or several files: `copy` with each of these counts of
-/// threads, the first of which is the reference.
-pub(super) fn tune_tree(
-    job: &Job<'_>,
-    threads: &[usize],
-    copy: &CopyTree<'_>,
-) -> Result<TuneResult, TuneError> {
+/// Measures the ways of copying trees, or several files: `copy` with one thread and with as many
+/// as there are processors, or only with as many as were asked for.
+pub(super) fn tune_tree(job: &Job<'_>, copy: &CopyTree) -> Result<TuneResult, TuneError> {
     let clock = Clock::start(job.budget);
     let mut random = Random::new(job.seed);
     let walk = job.budget.mul_f64(WALK_SHARE);
@@ -52,6 +49,20 @@ pub(super) fn tune_tree(
     if let Some(large) = &large {
         large.teach(&mut profile, &mut request);
     }
+    let options = CopyOptions {
+        recursive: true,
+        target: Target::Exact,
+        preserve: job.options.preserve,
+        sparse: job.options.sparse,
+        reflink: job.options.reflink,
+        inplace: job.options.inplace,
+        direct: job.options.direct,
+        needs: Guarantees { durable: false, ..job.needs },
+        profile: Some(Arc::new(profile)),
+        request: request.clone(),
+        ..CopyOptions::default()
+    };
+    let threads = threads(job.options.jobs);
     let folder = Folder::inside(job.destination).map_err(TuneError::io(job.destination))?;
     let mut place =
         Place { sample: folder.file("sample"), copy: folder.file("copy"), bytes: 0, files: 0 };
@@ -69,9 +80,9 @@ pub(super) fn tune_tree(
     (place.bytes, place.files) = (sampled.bytes, sampled.files);
 
     let mut stage = Stage::new(job, clock, random);
-    for count in threads {
-        let how = Threads { count: *count, profile: &profile, request: &request };
-        let arm = TreeArm::new(how, &place, copy);
+    for jobs in &threads {
+        let options = CopyOptions { jobs: *jobs, ..options.clone() };
+        let arm = TreeArm::new(options, &place, (copy, job.stop));
         let answer = stage.admit(Box::new(arm), Subject::Threads)?;
         answer.map_err(|unfit| TuneError::not_tunable(unfit.reason))?;
     }
@@ -97,11 +108,20 @@ pub(super) fn tune_tree(
         unavailable: Vec::new(),
     };
     let mut result = measured.result(None, &request, (clock, &mut random));
-    result.jobs = fewest_as_good(&result.log, (threads, result.noise), &mut random);
+    result.jobs = fewest_as_good(&result.log, (&threads, result.noise), &mut random);
     if let Some(large) = large {
         result.take_choice_of(large);
     }
     Ok(result)
+}
+
+fn threads(asked_for: usize) -> Vec<usize> {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    match asked_for {
+        0 if processors > 1 => vec![1, processors],
+        0 => vec![1],
+        jobs => vec![jobs],
+    }
 }
 
 /// What is found of the largest file among those picked, if it is long enough.
@@ -119,7 +139,12 @@ fn large_file(job: &Job<'_>, picked: &[Picked]) -> Result<Option<TuneResult>, Tu
 }
 
 fn find_peer(job: &Job<'_>, folder: &Folder, place: &Place) -> Result<Cp, String> {
-    let kind = if job.archive { "-a" } else { "-r" };
+    let keep = job.options.preserve;
+    let kind = match (keep.xattrs && keep.links, keep.mode || keep.times) {
+        (true, _) => "-a",
+        (false, true) => "-rp",
+        (false, false) => "-r",
+    };
     let wished = format!("{kind} --reflink=never");
     Cp::find(&[&wished, kind], &folder.file("empty"), &place.copy)
 }

@@ -4,9 +4,10 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
 };
-use thalweg_core::{Profile, Request, Unfit};
+use thalweg_core::{Flow, Unfit};
+use thalweg_tree::{CopyOptions, Events, Halt};
 
-use super::arms::first_difference;
+use super::{Stop, arms::first_difference};
 use crate::{
     peer::{Cp, remove},
     rounds::{Arm, Failure},
@@ -21,29 +22,53 @@ pub(super) struct Place {
     pub files: u64,
 }
 
-/// How a tree is copied.
-#[derive(Clone, Copy)]
-pub(super) struct Threads<'t> {
-    pub count: usize,
-    pub profile: &'t Profile,
-    pub request: &'t Request,
+/// One copy of a folder to a name that does not exist. A parameter for the tests' sake.
+pub(super) type CopyTree = dyn Fn(&Path, &Path, &CopyOptions, &Stop<'_>) -> Result<(), Failure>;
+
+/// Our copy of a tree.
+pub(super) fn copy_tree(
+    from: &Path,
+    to: &Path,
+    options: &CopyOptions,
+    stop: &Stop<'_>,
+) -> Result<(), Failure> {
+    let unfit = |reason: String| Failure::Unfit(Unfit::because(reason));
+    let copied = thalweg_tree::copy(&[from.to_owned()], to, options, &Listener(stop));
+    let report = copied.map_err(|error| unfit(error.to_string()))?;
+    match (report.halted, report.errors.first()) {
+        (Some(Halt::Asked), _) => Err(Failure::Stopped),
+        (_, Some(error)) => Err(unfit(error.to_string())),
+        (Some(Halt::Full), None) => Err(unfit("the destination is full".to_owned())),
+        (None, None) => Ok(()),
+    }
 }
 
-/// One copy of a folder to a name that does not exist.
-pub(super) type CopyTree<'c> = dyn Fn(&Path, &Path, Threads<'_>) -> Result<(), Failure> + 'c;
+struct Listener<'s>(&'s Stop<'s>);
+
+impl Events for Listener<'_> {
+    fn stop(&self) -> bool {
+        (self.0)() == Flow::Stop
+    }
+}
 
 /// Our copy with so many threads.
 pub(super) struct TreeArm<'p> {
     name: String,
-    how: Threads<'p>,
+    options: CopyOptions,
     place: &'p Place,
-    copy: &'p CopyTree<'p>,
+    copy: &'p CopyTree,
+    stop: &'p Stop<'p>,
 }
 
 impl<'p> TreeArm<'p> {
-    pub fn new(how: Threads<'p>, place: &'p Place, copy: &'p CopyTree<'p>) -> Self {
-        let name = format!("{} {}", how.count, if how.count == 1 { "thread" } else { "threads" });
-        Self { name, how, place, copy }
+    pub fn new(
+        options: CopyOptions,
+        place: &'p Place,
+        (copy, stop): (&'p CopyTree, &'p Stop<'p>),
+    ) -> Self {
+        let name =
+            format!("{} {}", options.jobs, if options.jobs == 1 { "thread" } else { "threads" });
+        Self { name, options, place, copy, stop }
     }
 }
 
@@ -55,7 +80,7 @@ impl Arm for TreeArm<'_> {
     fn sample(&mut self) -> Result<Sample, Failure> {
         remove(&self.place.copy);
         let meter = Meter::start();
-        (self.copy)(&self.place.sample, &self.place.copy, self.how)?;
+        (self.copy)(&self.place.sample, &self.place.copy, &self.options, self.stop)?;
         Ok(meter.stop(self.place.bytes))
     }
 
