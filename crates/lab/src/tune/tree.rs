@@ -1,0 +1,168 @@
+//! A tree: its largest file as a file, then the whole copy with one thread and with many, against
+//! `cp -r`, on a sample of the tree's files.
+
+use std::{fs, num::NonZero, sync::Arc, time::Duration};
+use thalweg_core::{Guarantees, MECHANISMS, Profile};
+use thalweg_tree::{CopyOptions, Target};
+
+use super::{
+    Clock, Job, TuneError, TuneResult,
+    file::tune_file,
+    pick::{Picked, gather, pick},
+    result::{Measured, Subject},
+    slice::{Placement, SliceFacts},
+    stage::Stage,
+    tree_arms::{CopyTree, CpArm, Place, TreeArm},
+};
+use crate::{
+    conditions::Conditions,
+    peer::Cp,
+    rounds::{Log, Rules},
+    sample::Metric,
+    scratch::Folder,
+    stats::{Random, Verdict, ratio_of_rounds, verdict},
+};
+
+/// Share of the budget for looking for files.
+const WALK_SHARE: f64 = 0.1;
+/// Share of the budget for the largest file, if it is worth it.
+const FILE_SHARE: f64 = 0.4;
+/// From this length on a file is long enough to be timed by itself.
+const WORTH_IT: u64 = 1 << 20;
+/// Rounds the sample's size is meant for.
+const ROUNDS: f64 = 6.0;
+/// What one copy costs in units of gathering the sample: itself, and its removal.
+const COPY_AND_REMOVE: f64 = 1.6;
+
+/// Measures the ways of copying trees, or several files: `copy` with one thread and with as many
+/// as there are processors, or only with as many as were asked for.
+pub(super) fn tune_tree(job: &Job<'_>, copy: &CopyTree) -> Result<TuneResult, TuneError> {
+    let clock = Clock::start(job.budget);
+    let mut random = Random::new(job.seed);
+    let walk = job.budget.mul_f64(WALK_SHARE);
+    let picked = pick(job.sources, walk, &mut random, job.stop)?;
+    if picked.is_empty() {
+        return Err(TuneError::not_tunable("no regular file was found there"));
+    }
+    let large = large_file(job, &picked)?;
+    let (mut profile, mut request) = (Profile::new(), job.request.clone());
+    if let Some(large) = &large {
+        large.teach(&mut profile, &mut request);
+    }
+    let options = CopyOptions {
+        recursive: true,
+        target: Target::Exact,
+        preserve: job.options.preserve,
+        sparse: job.options.sparse,
+        reflink: job.options.reflink,
+        inplace: job.options.inplace,
+        direct: job.options.direct,
+        needs: Guarantees { durable: false, ..job.needs },
+        profile: Some(Arc::new(profile)),
+        request: request.clone(),
+        ..CopyOptions::default()
+    };
+    let threads = threads(job.options.jobs);
+    let folder = Folder::inside(job.destination).map_err(TuneError::io(job.destination))?;
+    let mut place =
+        Place { sample: folder.file("sample"), copy: folder.file("copy"), bytes: 0, files: 0 };
+    let conditions = Conditions::now(&[&job.sources[0], job.destination]);
+    let cp = find_peer(job, &folder, &place);
+    let arms = (threads.len() + usize::from(cp.is_ok())) as f64;
+    // Rounds with one arm twice; warming up, which is checked, counts twice.
+    let samples = ROUNDS * (arms + 1.0) + 2.0 * arms;
+    let left = clock.left().as_secs_f64();
+    let enough = |took: Duration| took.as_secs_f64() * COPY_AND_REMOVE * samples >= left;
+    let sampled = gather(&picked, &place.sample, &enough, job.stop)?;
+    if sampled.files == 0 {
+        return Err(TuneError::not_tunable("none of its files can be read"));
+    }
+    (place.bytes, place.files) = (sampled.bytes, sampled.files);
+
+    let mut stage = Stage::new(job, clock, random);
+    for jobs in &threads {
+        let options = CopyOptions { jobs: *jobs, ..options.clone() };
+        let arm = TreeArm::new(options, &place, (copy, job.stop));
+        let answer = stage.admit(Box::new(arm), Subject::Threads)?;
+        answer.map_err(|unfit| TuneError::not_tunable(unfit.reason))?;
+    }
+    let without_peer = match &cp {
+        Ok(cp) => stage.admit(Box::new(CpArm { cp, place: &place }), Subject::Peer)?.err(),
+        Err(_) => None,
+    };
+    stage.rounds((0..stage.len()).collect(), Rules::default())?;
+    let (log, subjects, mut random) = stage.finish();
+    let measured = Measured {
+        log,
+        subjects,
+        reference: 0,
+        cp: without_peer.map_or_else(|| cp.clone(), |unfit| Err(unfit.reason)),
+        slice: SliceFacts {
+            bytes: sampled.bytes,
+            files: sampled.files,
+            of: None,
+            placement: Placement::Sample,
+            holes: false,
+        },
+        conditions,
+        unavailable: Vec::new(),
+    };
+    let mut result = measured.result(None, &request, (clock, &mut random));
+    result.jobs = fewest_as_good(&result.log, (&threads, result.noise), &mut random);
+    if let Some(large) = large {
+        result.take_choice_of(large);
+    }
+    Ok(result)
+}
+
+fn threads(asked_for: usize) -> Vec<usize> {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    match asked_for {
+        0 if processors > 1 => vec![1, processors],
+        0 => vec![1],
+        jobs => vec![jobs],
+    }
+}
+
+/// What is found of the largest file among those picked, if it is long enough.
+fn large_file(job: &Job<'_>, picked: &[Picked]) -> Result<Option<TuneResult>, TuneError> {
+    let length = |file: &&Picked| fs::metadata(&file.path).map_or(0, |meta| meta.len());
+    let largest = picked.iter().max_by_key(length).filter(|file| length(file) >= WORTH_IT);
+    let Some(largest) = largest else { return Ok(None) };
+    let part = Job { request: job.request.clone(), budget: job.budget.mul_f64(FILE_SHARE), ..*job };
+    match tune_file(&part, &largest.path, MECHANISMS) {
+        Ok(found) => Ok(Some(found)),
+        // A file that cannot be measured says nothing about the tree it is in.
+        Err(TuneError::NotTunable { .. } | TuneError::Io { .. }) => Ok(None),
+        Err(TuneError::Stopped) => Err(TuneError::Stopped),
+    }
+}
+
+fn find_peer(job: &Job<'_>, folder: &Folder, place: &Place) -> Result<Cp, String> {
+    let keep = job.options.preserve;
+    let kind = match (keep.xattrs && keep.links, keep.mode || keep.times) {
+        (true, _) => "-a",
+        (false, true) => "-rp",
+        (false, false) => "-r",
+    };
+    let wished = format!("{kind} --reflink=never");
+    Cp::find(&[&wished, kind], &folder.file("empty"), &place.copy)
+}
+
+/// The fewest threads whose time shows no difference from the best.
+fn fewest_as_good(
+    log: &Log,
+    (threads, noise): (&[usize], f64),
+    random: &mut Random,
+) -> Option<usize> {
+    let mut against = |arm, other| ratio_of_rounds(&log.paired(arm, other, Metric::Wall), random);
+    let ratios: Vec<f64> =
+        (0..threads.len()).map(|arm| against(arm, 0).map_or(f64::MAX, |r| r.ratio)).collect();
+    let best = (0..threads.len()).min_by(|a, b| ratios[*a].total_cmp(&ratios[*b]))?;
+    let as_good = |arm: &usize| {
+        let shown = against(*arm, best);
+        shown.is_none_or(|ratio| verdict(&ratio, noise) != Verdict::Slower)
+    };
+    let fewest = (0..threads.len()).filter(as_good).min_by_key(|arm| threads[*arm]);
+    fewest.map(|arm| threads[arm])
+}
