@@ -9,7 +9,7 @@ mod verdict;
 
 pub use interval::{ratio_of_rounds, ratio_of_sessions};
 pub use random::Random;
-pub use verdict::{Verdict, noise_floor, verdict};
+pub use verdict::{MOST_NOISE, Verdict, noise_floor, verdict};
 
 use serde::Serialize;
 

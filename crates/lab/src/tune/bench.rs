@@ -40,6 +40,8 @@ pub(super) struct Bench {
     pub len: u64,
     /// Where every arm writes.
     pub sink: PathBuf,
+    /// An empty file, for the start of `cp`.
+    pub empty: PathBuf,
     /// What the planner knows of the job.
     pub facts: Facts,
     /// Scratch in the destination.
@@ -53,6 +55,8 @@ pub(super) struct Trial {
     pub works: Vec<(&'static dyn Mechanism, f64)>,
     /// Those that do not.
     pub unfit: HashMap<&'static str, Unfit>,
+    /// Those for which there was no time.
+    pub untried: HashMap<&'static str, Unfit>,
     /// Seconds per byte to compare a copy with its source.
     pub check: f64,
     /// Seconds per byte of the very first read of the source.
@@ -74,7 +78,8 @@ impl Bench {
         let mut transfer = transfer.map_err(|e| TuneError::io(&source)(e.into()))?;
         transfer.needs = job.needs;
         let facts = Facts::of(&transfer);
-        Ok(Self { source, len, sink, facts, folder })
+        let empty = folder.file("empty");
+        Ok(Self { source, len, sink, empty, facts, folder })
     }
 
     /// Those of the mechanisms that copy files and may be chosen, and why others may not.
@@ -142,7 +147,7 @@ impl Bench {
     /// The system's `cp`, told not to clone if it knows how; or why there is none.
     pub fn find_peer(&self) -> Result<Cp, String> {
         remove(&self.sink);
-        Cp::find(&["--reflink=never", ""], &self.folder.file("empty"), &self.sink)
+        Cp::find(&["--reflink=never", ""], &self.empty, &self.sink)
     }
 
     /// How many bytes may be moved in a sample so that `rounds` of all arms take no more than

@@ -153,6 +153,8 @@ pub(super) struct Measured {
     /// The number of the arm of ratio 1.
     pub reference: usize,
     pub cp: Result<Cp, String>,
+    /// Seconds of its starts.
+    pub starts: Vec<f64>,
     pub slice: SliceFacts,
     pub conditions: Conditions,
     pub unavailable: Vec<Unavailable>,
@@ -161,7 +163,7 @@ pub(super) struct Measured {
 impl Measured {
     /// Sums up. The winner is the planner's own, so that nobody decides twice.
     pub fn result(
-        self,
+        mut self,
         facts: Option<&Facts>,
         request: &Request,
         (clock, random): (Clock, &mut Random),
@@ -169,7 +171,10 @@ impl Measured {
         let metrics = [Metric::Wall, Metric::Cpu];
         let noise = metrics.map(|metric| noise_floor(&self.log.doubled(metric), random));
         let noise = noise[usize::from(request.prefer == thalweg_core::Prefer::Cpu)];
-        let marked = marks(&self.log);
+        if let (Ok(cp), Some(startup)) = (&mut self.cp, median(&self.starts)) {
+            cp.startup = startup;
+        }
+        let marked = marks(&self.log, self.peer());
         let arms: Vec<ArmResult> = (0..self.subjects.len())
             .map(|arm| {
                 let of_it = marked.iter().filter(|mark| mark.arm == arm && mark.round.is_some());
@@ -177,7 +182,7 @@ impl Measured {
                 ArmResult { marked, ..self.arm(arm, facts, noise, random) }
             })
             .collect();
-        let cells = facts.map(|facts| self.cells(&arms, facts)).unwrap_or_default();
+        let cells = facts.map(|facts| self.cells(&arms, (facts, noise))).unwrap_or_default();
         let profile = Profile { cells, noise, ..Profile::new() };
         let plan = facts.map(|facts| Plan::make(facts, request, Some(&profile)));
         let chosen = plan.as_ref().and_then(Plan::chosen).filter(|v| v.evidence.is_some());
@@ -259,13 +264,25 @@ impl Measured {
         }
     }
 
-    /// A cell for every arm that was sampled often enough for an interval, and did not fail.
-    fn cells(&self, arms: &[ArmResult], facts: &Facts) -> Vec<Cell> {
+    /// A cell for every arm that was sampled often enough for an interval and did not fail; for
+    /// other tunings than the default only where they are better by more than the noise, for the
+    /// planner takes the best tuning without asking by how much.
+    fn cells(&self, arms: &[ArmResult], (facts, noise): (&Facts, f64)) -> Vec<Cell> {
         let options = [&facts.source, &facts.sink]
             .map(|end| end.fs.as_ref().map(|fs| fs.options.clone()).unwrap_or_default());
         let bytes = self.slice.bytes;
-        let sound = |(number, _): &(usize, &ArmResult)| !self.log.arms[*number].failed;
-        let cells = arms.iter().enumerate().filter(sound).filter_map(|(number, arm)| {
+        let wall = |arm: &ArmResult| arm.ratio_to_read_write.map_or(f64::MAX, |r| r.ratio);
+        let cpu = |arm: &ArmResult| arm.cpu_ratio_to_read_write.map_or(f64::MAX, |r| r.ratio);
+        let worth_it = |(number, arm): &(usize, &ArmResult)| {
+            let mut defaults = arms.iter().filter(|a| a.mechanism == arm.mechanism);
+            let default = defaults.find(|a| a.tuning.is_default());
+            let better = |cost: &dyn Fn(&ArmResult) -> f64| {
+                default.is_none_or(|default| cost(arm) * (1.0 + noise) < cost(default))
+            };
+            let shown = arm.tuning.is_default() || better(&wall) || better(&cpu);
+            shown && !self.log.arms[*number].failed
+        };
+        let cells = arms.iter().enumerate().filter(worth_it).filter_map(|(number, arm)| {
             let walls: Vec<f64> = self.log.samples(number).map(Sample::wall_seconds).collect();
             Some(Cell {
                 source: facts.source.key(),
