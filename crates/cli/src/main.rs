@@ -1,3 +1,69 @@
 //! The `thalweg` command.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod args;
+mod commands;
+mod exit;
+mod output;
+mod place;
+mod profile;
+mod progress;
+mod stdio;
+
+use clap::{ColorChoice, CommandFactory, FromArgMatches};
+use std::{ffi::OsStr, process::ExitCode};
+use thalweg_sys::signal;
+
+use args::{Cli, Command};
+use exit::Failure;
+use output::text::complain;
+
+fn main() -> ExitCode {
+    let parsed = command().try_get_matches().and_then(|m| Cli::from_arg_matches(&m));
+    let cli = match parsed {
+        Ok(cli) => cli,
+        Err(error) => {
+            quiet_about_closed_pipes();
+            error.exit()
+        }
+    };
+    // `pipe` puts back what it has read before it dies, and outlives the readers of --tee's FIFOs.
+    if !matches!(&cli.command, Command::Pipe(_)) {
+        quiet_about_closed_pipes();
+    }
+    match commands::run(cli) {
+        Ok(exit) => exit.into(),
+        Err(Failure { exit, message }) => {
+            if !message.is_empty() {
+                complain(&message);
+            }
+            exit.into()
+        }
+    }
+}
+
+/// Dies of SIGPIPE as other tools do, where Rust's start-up code has it ignored.
+fn quiet_about_closed_pipes() {
+    // It fails for no signal that exists.
+    let _ = signal::reset_sigpipe();
+}
+
+/// The parser, with the colours that were asked for: they are needed before it has parsed.
+fn command() -> clap::Command {
+    let mut words = std::env::args_os();
+    let mut color = ColorChoice::Auto;
+    while let Some(word) = words.next() {
+        let value = match word.to_str() {
+            Some("--") => break,
+            Some("--color") => words.next(),
+            Some(word) => word.strip_prefix("--color=").map(Into::into),
+            None => None,
+        };
+        match value.as_deref().and_then(OsStr::to_str) {
+            Some("always") => color = ColorChoice::Always,
+            Some("never") => color = ColorChoice::Never,
+            _ => {}
+        }
+    }
+    Cli::command().color(color)
+}

@@ -71,7 +71,7 @@ impl Conduit {
     }
 
     /// Delivers exactly what is inside by plain read and write; what a failed write leaves behind
-    /// is kept for the next call.
+    /// is kept for the next call, and so is everything once a call moves nothing.
     pub fn drain(&mut self, info: &Info, sink: &mut End<'_>) -> Result<u64, Error> {
         let mut drained = 0;
         while self.waiting > 0 {
@@ -79,11 +79,17 @@ impl Conduit {
                 let mut buffer = vec![0; chunk(self.waiting.min(self.capacity()))];
                 let got = io::read(&self.pipe.reader, &mut buffer);
                 let got = got.map_err(|e| info.error("read", Side::Own, e, drained))?;
+                if got == 0 {
+                    break;
+                }
                 buffer.truncate(got);
                 self.spill = buffer;
             }
             let put = sink.write(&self.spill);
             let put = put.map_err(|e| info.error(sink.write_call(), Side::Sink, e, drained))?;
+            if put == 0 {
+                break;
+            }
             self.spill.drain(..put);
             self.waiting -= put as u64;
             drained += put as u64;

@@ -20,7 +20,7 @@ mod pace;
 mod report;
 
 pub use pace::Pace;
-pub use report::{Outcome, Report, StepDown};
+pub use report::{Outcome, Report, Share, StepDown};
 
 /// What the watcher of a transfer wants next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +104,15 @@ enum Next {
     },
 }
 
+/// How a mover came to its end, with nothing in flight.
+enum End {
+    /// All was moved, or a read says that the source has ended.
+    Whole,
+    /// The source seems to have ended.
+    Unsure,
+    Failed(Error),
+}
+
 struct Ride<'w> {
     pace: Pace,
     limit: Option<u64>,
@@ -144,52 +153,65 @@ impl Ride<'_> {
         tuning: &Tuning,
         is_last: bool,
     ) -> Result<Next, Stop> {
-        let name = mechanism.info().name;
-        let start = self.report.bytes;
         let ends: Ends<'t> = Ends::of(transfer);
-        let mut mover = match mechanism.open(transfer.rest(start), tuning) {
+        let mut mover = match mechanism.open(transfer.rest(self.report.bytes), tuning) {
             Ok(mover) => mover,
             Err(error) => return self.step_down(error, is_last),
         };
-        self.report.use_mechanism(name, tuning);
+        self.report.use_mechanism(mechanism.info().name, tuning);
+        let end = self.ride(mover.as_mut(), mechanism, &ends);
+        self.report.notes.extend(mover.note());
+        if end.is_err() && !ends.rewindable {
+            self.report.lost = mover.in_flight();
+        }
+        // It may hold the ends in ways of its own, and the next one opens them.
+        drop(mover);
+        match end? {
+            End::Whole => Ok(Next::Done),
+            End::Unsure => self.confirm_end(transfer, mechanism, is_last),
+            End::Failed(error) => self.step_down(error, is_last),
+        }
+    }
+
+    /// Lets a mover move until it ends or fails; then nothing is in flight.
+    fn ride(
+        &mut self,
+        mover: &mut dyn Mover,
+        mechanism: &'static dyn Mechanism,
+        ends: &Ends<'_>,
+    ) -> Result<End, Stop> {
         loop {
-            let left = self.limit.map_or(u64::MAX, |limit| limit - self.report.bytes);
+            let left = self.limit.map_or(u64::MAX, |l| l.saturating_sub(self.report.bytes));
             if left == 0 && mover.in_flight() == 0 {
-                return Ok(Next::Done);
+                return Ok(End::Whole);
             }
             let budget = self.pace.budget().min(left);
             let began = Instant::now();
             match mover.advance(budget) {
                 Ok(0) if mover.in_flight() > 0 => {
                     // The sink takes nothing from this call and gives no reason.
-                    let error = mechanism.info().error(name, Side::Sink, Errno::INVAL, 0);
-                    self.drain(mover.as_mut(), &ends)?;
-                    return self.step_down(error, is_last);
+                    let info = mechanism.info();
+                    self.drain(mover, ends)?;
+                    return Ok(End::Failed(info.error(info.name, Side::Sink, Errno::INVAL, 0)));
                 }
-                Ok(0) if mover.knows_the_end() => return Ok(Next::Done),
-                Ok(0) => {
-                    drop(mover);
-                    return self.confirm_end(transfer, mechanism, is_last);
-                }
+                Ok(0) if mover.knows_the_end() => return Ok(End::Whole),
+                Ok(0) => return Ok(End::Unsure),
                 Ok(moved) => {
                     self.account(moved);
                     self.pace.moved(moved, began.elapsed());
-                    self.look_at(mover.as_ref())?;
+                    self.look()?;
                     let bytes = self.report.bytes;
                     self.pace.hold_back(|| self.watch.progress(bytes)).map_err(|_| Stop::Asked)?;
                 }
                 Err(error) => {
                     self.account(error.moved);
-                    self.look_at(mover.as_ref())?;
-                    if error.is_interruption() {
-                        continue;
-                    }
+                    self.look()?;
                     if error.is_would_block() {
-                        self.wait(&ends, error)?;
-                        continue;
+                        self.wait(ends, error)?;
+                    } else if !error.is_interruption() {
+                        self.drain(mover, ends)?;
+                        return Ok(End::Failed(error));
                     }
-                    self.drain(mover.as_mut(), &ends)?;
-                    return self.step_down(error, is_last);
                 }
             }
         }
@@ -205,15 +227,6 @@ impl Ride<'_> {
             Flow::Continue => Ok(()),
             Flow::Stop => Err(Stop::Asked),
         }
-    }
-
-    /// The same, and if this is where it stops, what the mover holds is lost.
-    fn look_at(&mut self, mover: &dyn Mover) -> Result<(), Stop> {
-        let answer = self.look();
-        if answer.is_err() {
-            self.report.lost = mover.in_flight();
-        }
-        answer
     }
 
     /// Records why a mechanism cannot go on, or fails if there is nothing below it.
@@ -239,6 +252,11 @@ impl Ride<'_> {
     fn drain(&mut self, mover: &mut dyn Mover, ends: &Ends<'_>) -> Result<(), Stop> {
         while mover.in_flight() > 0 {
             match mover.drain() {
+                Ok(0) if mover.in_flight() > 0 => {
+                    let info = LAST_RESORT.info();
+                    let error = info.error("write", Side::Sink, Errno::IO, self.report.bytes);
+                    return Err(Stop::Failed(error));
+                }
                 Ok(moved) => self.account(moved),
                 Err(error) => {
                     self.account(error.moved);
@@ -250,7 +268,6 @@ impl Ride<'_> {
                         self.wait(ends, Error { side: Side::Sink, ..error })?;
                         continue;
                     }
-                    self.report.lost = mover.in_flight();
                     return Err(Stop::Failed(Error { moved: self.report.bytes, ..error }));
                 }
             }
@@ -277,7 +294,7 @@ impl Ride<'_> {
                 Err(error) if error.is_interruption() => self.look()?,
                 Err(error) if error.is_would_block() => self.wait(&ends, error)?,
                 Err(error) => {
-                    self.report.lost = plain.in_flight();
+                    self.report.lost = if ends.rewindable { 0 } else { plain.in_flight() };
                     return Err(Stop::Failed(Error { moved: self.report.bytes, ..error }));
                 }
             }
@@ -325,13 +342,19 @@ impl Ride<'_> {
 struct Ends<'a> {
     source: Option<BorrowedFd<'a>>,
     sink: Option<BorrowedFd<'a>>,
+    // What was taken from the source and not delivered can be read again.
+    rewindable: bool,
 }
 
 impl<'a> Ends<'a> {
     fn of(transfer: &Transfer<'a>) -> Self {
         let source = if let Source::Fd(end) = &transfer.source { Some(end.fd) } else { None };
         let sink = if let Sink::Fd(end) = &transfer.sink { Some(end.fd) } else { None };
-        Self { source, sink }
+        let rewindable = match &transfer.source {
+            Source::Memory(_) => true,
+            Source::Fd(end) => end.at.is_some(),
+        };
+        Self { source, sink, rewindable }
     }
 }
 

@@ -10,12 +10,16 @@ pub mod driver;
 pub mod endpoint;
 pub mod error;
 pub mod facts;
+pub mod fan;
+pub mod growth;
 pub mod guarantee;
+pub mod lanes;
 pub mod mechanism;
 pub mod mechanisms;
 pub mod planner;
 pub mod probe;
 pub mod profile;
+pub mod reopen;
 pub mod scratch;
 pub mod tuning;
 

@@ -1,5 +1,7 @@
 //! What a mechanism is: static facts, a way to open it, and a mover that moves.
 
+use std::time::{Duration, Instant};
+
 use crate::{Error, Facts, Guarantees, Kind, Transfer, Tuning, Unfit};
 use thalweg_sys::Errno;
 
@@ -46,8 +48,13 @@ pub trait Mover {
         0
     }
 
+    /// Something about the bytes moved so far that the report should say.
+    fn note(&self) -> Option<String> {
+        None
+    }
+
     /// Delivers what is in flight by plain `read` and `write`; returns how many bytes that was.
-    /// May be called again after an interruption.
+    /// May be called again after an interruption. 0 with bytes in flight means that it is stuck.
     fn drain(&mut self) -> Result<u64, Error> {
         Ok(0)
     }
@@ -133,14 +140,19 @@ impl Info {
     }
 }
 
-/// Takes steps of at most what is left of `budget` until one moves nothing or fails; the count of
-/// an error is made to include the steps before it.
+/// How long steps are taken before the driver is told of them. A budget says how much a fast
+/// source may give; a slow one would keep the driver, and its watcher, waiting for hours.
+const LONGEST: Duration = Duration::from_millis(50);
+
+/// Takes steps of at most what is left of `budget` until one moves nothing or fails, or time is up;
+/// the count of an error is made to include the steps before it.
 pub fn advance_by_steps(
     budget: u64,
     mut step: impl FnMut(u64) -> Result<u64, Error>,
 ) -> Result<u64, Error> {
+    let began = Instant::now();
     let mut moved = 0;
-    while moved < budget {
+    while moved < budget && (moved == 0 || began.elapsed() < LONGEST) {
         match step(budget - moved) {
             Ok(0) => break,
             Ok(count) => moved += count,

@@ -4,7 +4,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 
 use crate::{
-    Facts, MECHANISMS, Mechanism, Prefer, Profile, Role, Tuning, Unfit,
+    Facts, Guarantees, MECHANISMS, Mechanism, Prefer, Profile, Role, Tuning, Unfit,
     mechanisms::{LAST_RESORT, by_name},
     profile::Evidence,
 };
@@ -182,6 +182,7 @@ fn rank(
         let class = |m: &dyn Mechanism, e: &Option<Evidence>| match score(e) {
             _ if ties(e) => 1,
             None if m.saves_work(facts) => 0,
+            None if best.is_none() && uses_what_was_given_up(m, facts) => 1,
             Some(_) => 2,
             None => 3,
         };
@@ -199,6 +200,9 @@ fn rank(
             (0, None) if mechanism.saves_work(facts) => {
                 Judgement::Chosen { why: "not measured: saves the copy where it works".into() }
             }
+            (0, None) if uses_what_was_given_up(mechanism, facts) => {
+                Judgement::Chosen { why: "not measured: shares pages, as was allowed".into() }
+            }
             (0, None) => Judgement::Chosen { why: "not measured: first in the list".into() },
             (_, Some(_)) if ties(&evidence) => Judgement::Tie,
             (_, Some(own)) => Judgement::Slower { by: first.map_or(own, |first| own / first) },
@@ -208,6 +212,12 @@ fn rank(
         Verdict { mechanism: mechanism.info().name, tuning, judgement, evidence }
     });
     verdicts.collect()
+}
+
+/// Whether it promises less than a copy, and so does less: who gives a promise up wants that.
+fn uses_what_was_given_up(mechanism: &dyn Mechanism, facts: &Facts) -> bool {
+    let pair = mechanism.info().pair(facts.source.kind, facts.sink.kind);
+    pair.is_some_and(|pair| !pair.gives.cover(Guarantees::COPIED))
 }
 
 fn impossible(request: &Request, unfit: &[Verdict]) -> String {
@@ -221,5 +231,25 @@ fn impossible(request: &Request, unfit: &[Verdict]) -> String {
     match reason {
         Some(reason) => format!("{only}: {reason}"),
         None => format!("{only}: no such mechanism (`thalweg list` names them)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EndFacts, Kind};
+
+    fn first(needs: Guarantees) -> &'static str {
+        let end = |kind| EndFacts { kind, addressed: false, ..EndFacts::MEMORY };
+        let facts = Facts { source: end(Kind::File), sink: end(Kind::Pipe), len: None, needs };
+        Plan::unmeasured(&facts).chosen().expect("the last resort at least").mechanism
+    }
+
+    #[test]
+    fn an_unmeasured_promise_is_kept_until_it_is_given_up() {
+        let gives =
+            |name| by_name(name).and_then(|m| m.info().pair(Kind::File, Kind::Pipe)).unwrap().gives;
+        assert!(gives(first(Guarantees::COPIED)).stable);
+        assert!(!gives(first(Guarantees::SHARED)).stable);
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! One probe serves all: a mechanism is opened on each pair it claims and has to deliver a page.
 
+use std::time::Duration;
+
 use crate::{
     Facts, Guarantees, Mechanism, Pair, Role, Tuning, Unfit,
     scratch::{Scratch, Site, Sockets},
@@ -9,6 +11,8 @@ use crate::{
 
 /// A page: enough for every call, and it fits into the smallest pipe.
 const SOME: usize = 4096;
+/// How often a probe is told to wait before it gives up.
+const PATIENCE: u32 = 100;
 
 /// Whether this mechanism can move a page between two ends of this pair's kinds, here and now.
 pub fn pair(mechanism: &dyn Mechanism, pair: Pair, site: &Site) -> Result<(), Unfit> {
@@ -55,12 +59,18 @@ pub(crate) fn tried(
     let transfer = scratch.transfer(bytes.len() as u64, Guarantees::SHARED);
     let transfer = transfer.map_err(|e| Unfit::because(format!("scratch ends: {e}")))?;
     let mut mover = mechanism.open(transfer, &Tuning::default())?;
-    let mut moved = 0;
+    let (mut moved, mut waits) = (0, 0);
     while moved < bytes.len() as u64 {
         match mover.advance(bytes.len() as u64 - moved) {
             Ok(0) => break,
             Ok(count) => moved += count,
             Err(error) if error.is_interruption() => moved += error.moved,
+            // Scratch ends are ready at once; a mover that waits for a thread or a peer is not.
+            Err(error) if error.is_would_block() && waits < PATIENCE => {
+                moved += error.moved;
+                waits += 1;
+                std::thread::sleep(Duration::from_millis(1));
+            }
             Err(error) => return Err(error.into()),
         }
     }

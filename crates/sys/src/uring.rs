@@ -9,10 +9,11 @@ use crate::fault::Call;
 use io_uring::IoUring;
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::CancelBuilder;
-use rustix::fd::BorrowedFd;
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::Arc;
 
 mod area;
 mod entry;
@@ -42,6 +43,28 @@ pub struct Completion {
     pub result: Result<u32, Errno>,
 }
 
+/// An fd for a ring: one that outlives it, or one that the ring shares and keeps open for as long
+/// as it lives itself.
+#[derive(Clone, Debug)]
+pub enum RingFd<'fd> {
+    /// Outlives the ring.
+    Borrowed(BorrowedFd<'fd>),
+    /// Shared with the ring.
+    Shared(Arc<OwnedFd>),
+}
+
+impl<'fd> From<BorrowedFd<'fd>> for RingFd<'fd> {
+    fn from(fd: BorrowedFd<'fd>) -> Self {
+        Self::Borrowed(fd)
+    }
+}
+
+impl From<Arc<OwnedFd>> for RingFd<'_> {
+    fn from(fd: Arc<OwnedFd>) -> Self {
+        Self::Shared(fd)
+    }
+}
+
 /// A completion made up by the fault seam for the write of a pair, due after its real read.
 #[derive(Clone, Copy, Debug)]
 struct After {
@@ -69,6 +92,8 @@ pub struct Uring<'fd> {
     /// The kernel took only part of what was queued: a pair may be torn apart, so nothing more
     /// is submitted.
     torn: bool,
+    /// Shared fds some operation has named.
+    kept: Vec<Arc<OwnedFd>>,
     fds: PhantomData<BorrowedFd<'fd>>,
 }
 
@@ -104,6 +129,7 @@ impl<'fd> Uring<'fd> {
             pushed: 0,
             registered,
             torn: false,
+            kept: Vec::new(),
             fds: PhantomData,
         })
     }
@@ -142,11 +168,12 @@ impl<'fd> Uring<'fd> {
     pub fn read(
         &mut self,
         slot: u32,
-        fd: BorrowedFd<'fd>,
+        fd: impl Into<RingFd<'fd>>,
         at: u64,
         len: usize,
     ) -> Result<(), Errno> {
         self.check(slot, &(0..len))?;
+        let fd = self.keep(fd);
         match leg(Call::UringRead, len) {
             Leg::Real(len) => self.push(&[self.read_entry(slot, fd, at, len)])?,
             Leg::Made(result) => self.ready.push_back(Completion { slot, op: Op::Read, result }),
@@ -160,11 +187,12 @@ impl<'fd> Uring<'fd> {
     pub fn write(
         &mut self,
         slot: u32,
-        fd: BorrowedFd<'fd>,
+        fd: impl Into<RingFd<'fd>>,
         at: u64,
         range: Range<usize>,
     ) -> Result<(), Errno> {
         self.check(slot, &range)?;
+        let fd = self.keep(fd);
         match leg(Call::UringWrite, range.len()) {
             Leg::Real(len) => self.push(&[self.write_entry(slot, fd, at, range.start, len)])?,
             Leg::Made(result) => self.ready.push_back(Completion { slot, op: Op::Write, result }),
@@ -178,13 +206,14 @@ impl<'fd> Uring<'fd> {
     pub fn read_then_write(
         &mut self,
         slot: u32,
-        source: BorrowedFd<'fd>,
+        source: impl Into<RingFd<'fd>>,
         source_at: u64,
-        sink: BorrowedFd<'fd>,
+        sink: impl Into<RingFd<'fd>>,
         sink_at: u64,
         len: usize,
     ) -> Result<(), Errno> {
         self.check(slot, &(0..len))?;
+        let (source, sink) = (self.keep(source), self.keep(sink));
         let canceled = Err(Errno::CANCELED);
         let needs = len as u32;
         match leg(Call::UringRead, len) {
@@ -304,10 +333,24 @@ impl<'fd> Uring<'fd> {
         if inside { Ok(()) } else { Err(Errno::INVAL) }
     }
 
+    /// The number of an fd, which stays open for as long as the ring lives.
+    fn keep(&mut self, fd: impl Into<RingFd<'fd>>) -> RawFd {
+        match fd.into() {
+            RingFd::Borrowed(fd) => fd.as_raw_fd(),
+            RingFd::Shared(fd) => {
+                let number = fd.as_raw_fd();
+                if !self.kept.iter().any(|kept| Arc::ptr_eq(kept, &fd)) {
+                    self.kept.push(fd);
+                }
+                number
+            }
+        }
+    }
+
     /// All entries or none.
     fn push(&mut self, entries: &[Entry]) -> Result<(), Errno> {
         // SAFETY: each entry's buffer is a part of `area` checked by `check` and kept by Drop
-        // until the kernel is done; each fd lives for 'fd, which outlives self.
+        // until the kernel is done; each fd lives for 'fd, which outlives self, or is in `kept`.
         unsafe { self.ring.submission().push_multiple(entries) }.map_err(|_| Errno::BUSY)?;
         self.pushed += entries.len();
         Ok(())

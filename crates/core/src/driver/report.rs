@@ -34,6 +34,8 @@ pub struct Report {
     pub shares: Vec<Share>,
     /// Every change of mechanism under way.
     pub steps_down: Vec<StepDown>,
+    /// What the mechanisms have to say about the bytes they moved.
+    pub notes: Vec<String>,
     /// Time on the clock.
     pub wall: Duration,
     /// Processor time of the whole process, user and system.

@@ -5,12 +5,40 @@
 
 use crate::Mechanism;
 
+mod copy_file_range;
+mod io_uring;
+mod mmap_copy;
+mod mmap_write;
+mod msg_zerocopy;
 mod null;
 mod read_write;
+mod read_write_direct;
+mod read_write_parallel;
+mod reflink;
+mod sendfile;
 mod splice;
+mod splice_threaded;
+mod tee;
+mod vmsplice;
 
 /// Every mechanism this build knows.
-pub static MECHANISMS: &[&dyn Mechanism] = &[&read_write::ReadWrite, &splice::Splice, &null::Null];
+pub static MECHANISMS: &[&dyn Mechanism] = &[
+    &read_write::ReadWrite,
+    &reflink::Reflink,
+    &copy_file_range::CopyFileRange,
+    &splice::Splice,
+    &sendfile::Sendfile,
+    &io_uring::IoUring,
+    &read_write_parallel::ReadWriteParallel,
+    &mmap_write::MmapWrite,
+    &mmap_copy::MmapCopy,
+    &read_write_direct::ReadWriteDirect,
+    &splice_threaded::SpliceThreaded,
+    &tee::Tee,
+    &vmsplice::Vmsplice,
+    &msg_zerocopy::MsgZerocopy,
+    &null::Null,
+];
 
 /// The mechanism that serves every pair and keeps every promise: the oracle, and the last resort.
 pub static LAST_RESORT: &dyn Mechanism = &read_write::ReadWrite;

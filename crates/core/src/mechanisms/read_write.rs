@@ -1,8 +1,10 @@
 //! Plain read and write through one buffer. Two copies and two calls per buffer; serves every pair
 //! and keeps every promise, so it is the oracle of the tests and the last resort of the driver.
 
+use thalweg_sys::Errno;
+
 use crate::{
-    Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Sink, Source,
+    End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Sink, Source,
     Transfer, Tuning, Unit, advance_by_steps, conduit::chunk,
 };
 
@@ -96,8 +98,7 @@ impl Run<'_> {
                 if count == 0 {
                     return Ok(0);
                 }
-                let put = end.write(&from[..count]);
-                let put = put.map_err(|e| INFO.error(end.write_call(), Side::Sink, e, 0))?;
+                let put = write(end, &from[..count])?;
                 *from = &from[put..];
                 Ok(put as u64)
             }
@@ -122,9 +123,17 @@ impl Run<'_> {
 
     fn flush(&mut self) -> Result<u64, Error> {
         let Sink::Fd(end) = &mut self.sink else { return Ok(0) };
-        let put = end.write(&self.buffer[self.sent..self.filled]);
-        let put = put.map_err(|e| INFO.error(end.write_call(), Side::Sink, e, 0))?;
+        let put = write(end, &self.buffer[self.sent..self.filled])?;
         self.sent += put;
         Ok(put as u64)
+    }
+}
+
+/// One write of some bytes; that it takes none of them is an error, not the end of the source.
+fn write(end: &mut End<'_>, bytes: &[u8]) -> Result<usize, Error> {
+    let call = end.write_call();
+    match end.write(bytes) {
+        Ok(0) => Err(INFO.error(call, Side::Sink, Errno::IO, 0)),
+        answer => answer.map_err(|e| INFO.error(call, Side::Sink, e, 0)),
     }
 }

@@ -31,7 +31,8 @@ static INFO: Info = Info {
         Pair::new(Kind::Socket, Kind::Pipe, Guarantees::COPIED),
         Pair::new(Kind::Socket, Kind::Null, Guarantees::COPIED),
         Pair::new(Kind::Device, Kind::File, Guarantees::COPIED),
-        Pair::new(Kind::Device, Kind::Pipe, Guarantees::COPIED),
+        // The same with the page cache of a block device.
+        Pair::new(Kind::Device, Kind::Pipe, Guarantees::SHARED),
         Pair::new(Kind::Device, Kind::Null, Guarantees::COPIED),
     ],
     knobs: &[Knob {

@@ -9,6 +9,7 @@ use crate::io::last_errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use std::mem::MaybeUninit;
+use std::time::{Duration, Instant};
 
 /// linux/errqueue.h
 const ORIGIN_ZEROCOPY: u8 = 5;
@@ -37,6 +38,12 @@ impl<'m> ZerocopySends<'m> {
 
     /// [`send_zerocopy`], counted. ENOBUFS: reap first.
     pub fn send(&mut self, memory: &'m [u8]) -> Result<usize, Errno> {
+        self.send_unborrowed(memory)
+    }
+
+    /// The same for memory that is not borrowed that long: the caller must not write to it while
+    /// anything is outstanding, or what is sent may change. Unmapping it is fine.
+    pub fn send_unborrowed(&mut self, memory: &[u8]) -> Result<usize, Errno> {
         let sent = send_zerocopy(self.socket, memory)?;
         // The kernel numbers calls, not bytes, and one that moved nothing gets no number.
         self.outstanding += u64::from(sent > 0);
@@ -76,15 +83,29 @@ impl<'m> ZerocopySends<'m> {
 
     /// Waits until nothing is outstanding. EINTR: a signal came first; call again.
     pub fn finish(&mut self) -> Result<(), Errno> {
+        self.finish_by(None).map(|_| ())
+    }
+
+    /// The same for no longer than `limit`: whether nothing is outstanding now.
+    pub fn finish_within(&mut self, limit: Duration) -> Result<bool, Errno> {
+        self.finish_by(Some(Instant::now() + limit))
+    }
+
+    fn finish_by(&mut self, end: Option<Instant>) -> Result<bool, Errno> {
         let mut pause = Timespec { tv_sec: 0, tv_nsec: 0 };
         loop {
             if self.reap()? > 0 {
                 pause.tv_nsec = 0;
             }
             if self.outstanding == 0 {
-                return Ok(());
+                return Ok(true);
             }
-            poll(&mut [PollFd::new(&self.socket, PollFlags::empty())], None)?;
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(false);
+            }
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            poll(&mut [PollFd::new(&self.socket, PollFlags::empty())], left.as_ref())?;
             // A hang-up leaves the socket ready for good: then only the clock paces us.
             if pause.tv_nsec > 0 {
                 poll(&mut [], Some(&pause))?;
@@ -245,8 +266,10 @@ mod tests {
         drop(sends);
         let (near, _far) = connection();
         let mut sends = ZerocopySends::new(near.as_fd()).unwrap();
-        sends.send(&memory).unwrap();
+        sends.send_unborrowed(&memory).unwrap();
         assert!(sends.reap().unwrap() <= 1);
+        let limit = Duration::from_millis(1);
+        assert!(sends.finish_within(limit).unwrap() == (sends.outstanding() == 0));
         sends.abandon();
     }
 

@@ -6,7 +6,7 @@ use crate::fault::{Call, gate};
 use io_uring::opcode;
 use io_uring::squeue::Entry;
 use io_uring::types::Fd;
-use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fd::RawFd;
 
 /// One operation after the seam: real, with so many bytes, or made up.
 pub(super) enum Leg {
@@ -28,10 +28,10 @@ pub(super) fn tag(slot: u32, write: bool) -> u64 {
     u64::from(slot) * 2 + u64::from(write)
 }
 
-impl<'fd> Uring<'fd> {
+impl Uring<'_> {
     /// Reads into the slot's buffer from its byte 0.
-    pub(super) fn read_entry(&self, slot: u32, fd: BorrowedFd<'fd>, at: u64, len: u32) -> Entry {
-        let (fd, to) = (Fd(fd.as_raw_fd()), self.area.at(slot as usize, 0));
+    pub(super) fn read_entry(&self, slot: u32, fd: RawFd, at: u64, len: u32) -> Entry {
+        let (fd, to) = (Fd(fd), self.area.at(slot as usize, 0));
         let entry = if self.registered {
             opcode::ReadFixed::new(fd, to, len, slot as u16).offset(at).build()
         } else {
@@ -44,12 +44,12 @@ impl<'fd> Uring<'fd> {
     pub(super) fn write_entry(
         &self,
         slot: u32,
-        fd: BorrowedFd<'fd>,
+        fd: RawFd,
         at: u64,
         from: usize,
         len: u32,
     ) -> Entry {
-        let (fd, from) = (Fd(fd.as_raw_fd()), self.area.at(slot as usize, from));
+        let (fd, from) = (Fd(fd), self.area.at(slot as usize, from));
         let entry = if self.registered {
             opcode::WriteFixed::new(fd, from, len, slot as u16).offset(at).build()
         } else {

@@ -117,6 +117,16 @@ fn dropping_a_ring_with_a_read_that_never_ends_returns() {
 }
 
 #[test]
+fn a_ring_keeps_a_shared_fd_open() {
+    let file = Arc::new(OwnedFd::from(file_with(b"river")));
+    let Some(mut ring) = ring(1, 64) else { return };
+    ring.read(0, Arc::clone(&file), 0, 64).unwrap();
+    assert_eq!(Arc::strong_count(&file), 2);
+    drop(file);
+    assert_eq!(ring.wait().unwrap().result, Ok(5));
+}
+
+#[test]
 fn a_ring_moves_to_another_thread() {
     let file = file_with(b"river");
     let Some(mut ring) = ring(1, 64) else { return };

@@ -1,0 +1,90 @@
+//! The options by which a person steers the choice of a mechanism; shared by several commands.
+
+use clap::{
+    Args, ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use thalweg_core::{Guarantees, MECHANISMS, Prefer, Request, Role};
+
+use super::flag;
+
+/// How to choose a mechanism.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Choosing the mechanism")]
+pub struct Choice {
+    /// Use this mechanism or none (`thalweg list` names them)
+    #[arg(long, value_name = "NAME", env = "THALWEG_METHOD", hide_env = true)]
+    #[arg(value_parser = mechanism_names(), hide_possible_values = true)]
+    pub method: Option<String>,
+    /// Never use this mechanism; may be given several times
+    #[arg(long, value_name = "NAME", env = "THALWEG_NO_METHOD", hide_env = true)]
+    #[arg(value_parser = mechanism_names(), hide_possible_values = true, value_delimiter = ',')]
+    pub no_method: Vec<String>,
+    /// Allow ways that share pages with the source: a later change of it may show in the copy
+    #[arg(long, env = "THALWEG_ZERO_COPY", hide_env = true, value_parser = flag())]
+    pub zero_copy: bool,
+    /// Go past the page cache where that is possible
+    #[arg(long, env = "THALWEG_DIRECT", hide_env = true, value_parser = flag())]
+    pub direct: bool,
+    /// What to save: time on the clock, processor time, or memory
+    #[arg(long, value_name = "WHAT", env = "THALWEG_PREFER", hide_env = true)]
+    #[arg(value_enum, default_value_t = Preference::Wall)]
+    pub prefer: Preference,
+    /// Neither read nor write the profile of this machine
+    #[arg(long, env = "THALWEG_NO_PROFILE", hide_env = true, value_parser = flag())]
+    pub no_profile: bool,
+}
+
+/// What "best" means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Preference {
+    /// Time on the clock
+    #[default]
+    Wall,
+    /// Processor time
+    Cpu,
+    /// Memory
+    Memory,
+}
+
+fn mechanism_names() -> impl TypedValueParser<Value = String> {
+    PossibleValuesParser::new(MECHANISMS.iter().map(|m| m.info().name))
+}
+
+impl Choice {
+    /// What the planner is asked.
+    pub fn request(&self) -> Request {
+        Request {
+            prefer: self.prefer(),
+            only: self.method.clone(),
+            without: self.no_method.clone(),
+            asked_for: self.asked_for(),
+            ..Request::default()
+        }
+    }
+
+    /// The promises that are not given up.
+    pub fn needs(&self) -> Guarantees {
+        if self.zero_copy { Guarantees::SHARED } else { Guarantees::COPIED }
+    }
+
+    /// What "best" means, in the planner's words.
+    pub fn prefer(&self) -> Prefer {
+        match self.prefer {
+            Preference::Wall => Prefer::Wall,
+            Preference::Cpu => Prefer::Cpu,
+            Preference::Memory => Prefer::Memory,
+        }
+    }
+
+    /// The mechanisms that wait for a flag that was given: each names its own.
+    fn asked_for(&self) -> Vec<String> {
+        let given = [("--direct", self.direct), ("--zero-copy", self.zero_copy)];
+        let waits_for_one = |role: &Role| match role {
+            Role::OnRequest(text) => given.iter().any(|(flag, on)| *on && text.contains(flag)),
+            Role::Mover | Role::Harness => false,
+        };
+        let infos = MECHANISMS.iter().map(|m| m.info());
+        infos.filter(|i| waits_for_one(&i.role)).map(|i| i.name.to_owned()).collect()
+    }
+}

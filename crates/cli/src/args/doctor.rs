@@ -1,0 +1,29 @@
+//! Arguments of `thalweg doctor`.
+
+use clap::Args;
+use std::path::PathBuf;
+
+use super::flag;
+
+/// Says what works on this machine, what does not, and why
+///
+/// Every mechanism is tried by its real calls, on tiny files without a name, on pipes and on
+/// sockets of its own. Nothing is left behind.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct DoctorArgs {
+    /// Try files in this folder instead of the current one
+    #[arg(long, value_name = "DIR")]
+    pub at: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
+    pub json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg doctor
+  thalweg doctor --at /mnt/data
+  thalweg doctor --json | jq '.mechanisms[] | {name, fails}'
+
+\"shared\" in the last part: after such a move the source's later changes still show in the sink.";

@@ -1,0 +1,78 @@
+//! The command line: one file per command's arguments, no behaviour.
+
+use clap::{Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
+
+mod choice;
+mod copy;
+mod doctor;
+mod generate;
+mod list;
+mod pipe;
+mod plan;
+mod progress;
+mod size;
+
+pub use choice::Choice;
+pub use copy::{Backup, CopyArgs, Fsync, Reflink, Sparse, Verify};
+pub use doctor::DoctorArgs;
+pub use generate::{CompletionsArgs, ManArgs};
+pub use list::ListArgs;
+pub use pipe::PipeArgs;
+pub use plan::PlanArgs;
+pub use progress::{ProgressArgs, When};
+pub use size::Bytes;
+
+/// Moves bytes on Linux by the way that is fastest on the machine it runs on.
+///
+/// Nothing is assumed about the machine: `copy --tune` measures, `plan` explains, `doctor` looks.
+#[derive(Debug, Parser)]
+#[command(name = "thalweg", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub struct Cli {
+    /// When to colour what people read; NO_COLOR is respected
+    #[arg(long, global = true, value_name = "WHEN", env = "THALWEG_COLOR", hide_env = true)]
+    #[arg(value_enum, default_value_t = Color::Auto)]
+    pub color: Color,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Copy(Box<CopyArgs>),
+    Pipe(PipeArgs),
+    #[command(alias = "explain")]
+    Plan(PlanArgs),
+    Doctor(DoctorArgs),
+    List(ListArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+}
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// `1`, `yes`, `true` in an environment variable set a flag; `0`, `no`, `false` and nothing do not.
+fn flag() -> FalseyValueParser {
+    FalseyValueParser::new()
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg copy --tune big.iso /mnt/usb/    measure for three seconds, then move by the winner
+  thalweg copy -a photos/ /backup/         a tree, with everything that can be kept
+  thalweg pipe < dump.sql | gzip > d.gz    like pv: progress, larger pipes
+  thalweg plan big.iso /mnt/usb/           what would be used, and why
+  thalweg doctor                           what works on this machine, and what does not
+
+Exit status: 0 done; 1 data differ; 2 usage; 3 partial, or the source changed; 4 not supported here.
+Long options can be set in the environment: THALWEG_LIMIT=10M, THALWEG_NO_METHOD=splice.";

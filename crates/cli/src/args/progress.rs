@@ -1,0 +1,35 @@
+//! Whether to show how far it is.
+
+use clap::{Args, ValueEnum};
+
+use super::flag;
+
+/// Progress, and silence.
+#[derive(Args, Clone, Copy, Debug)]
+#[command(next_help_heading = "What is shown")]
+pub struct ProgressArgs {
+    /// Show progress on standard error: on a terminal, always, never, or as lines of JSON
+    #[arg(long, value_name = "WHEN", env = "THALWEG_PROGRESS", hide_env = true)]
+    #[arg(value_enum, default_value_t = When::Auto, default_missing_value = "always")]
+    #[arg(num_args = 0..=1, require_equals = true)]
+    pub progress: When,
+    /// Print nothing but errors
+    #[arg(short, long, env = "THALWEG_QUIET", hide_env = true, value_parser = flag())]
+    pub quiet: bool,
+    /// Print one JSON object at the end: on standard error if standard output carries the data
+    #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
+    pub json: bool,
+}
+
+/// When to show progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// If standard error is a terminal
+    Auto,
+    /// Always, as a bar
+    Always,
+    /// Never
+    Never,
+    /// Always, one JSON object a line
+    Json,
+}

@@ -1,0 +1,112 @@
+//! Every mechanism, tried on every pair it claims.
+
+use serde::Serialize;
+use std::{collections::BTreeMap, path::Path};
+use thalweg_core::{
+    Kind, MECHANISMS, Mechanism, Pair, Role,
+    alias::{self, Alias},
+    probe,
+    scratch::Site,
+};
+
+use crate::output::{
+    pairs,
+    table::{render, table},
+};
+
+/// What became of one mechanism.
+#[derive(Debug, Serialize)]
+pub struct Tried {
+    name: &'static str,
+    works: Vec<Works>,
+    fails: Vec<Fails>,
+}
+
+#[derive(Debug, Serialize)]
+struct Works {
+    source: Kind,
+    sink: Kind,
+    // Null where the question makes no sense: the source is gone, or nobody can look at the sink.
+    alias: Option<Alias>,
+    // It shows later changes although it promises not to.
+    broken_promise: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Fails {
+    source: Kind,
+    sink: Kind,
+    reason: String,
+}
+
+/// Tries them all, with files in `folder`.
+pub fn all(folder: &Path) -> Vec<Tried> {
+    let site = Site::at(folder);
+    let movers = MECHANISMS.iter().filter(|m| m.info().role != Role::Harness);
+    movers.map(|mechanism| tried(*mechanism, &site)).collect()
+}
+
+fn tried(mechanism: &dyn Mechanism, site: &Site) -> Tried {
+    let (mut works, mut fails) = (Vec::new(), Vec::new());
+    for (pair, answer) in probe::all(mechanism, site) {
+        let Pair { source, sink, gives } = pair;
+        match answer {
+            Ok(()) => {
+                let asked = alias::applies(pair).then(|| alias::probe(mechanism, pair, site).ok());
+                let alias = asked.flatten();
+                let broken_promise = gives.stable && alias == Some(Alias::Shared);
+                works.push(Works { source, sink, alias, broken_promise });
+            }
+            Err(unfit) => fails.push(Fails { source, sink, reason: unfit.reason }),
+        }
+    }
+    Tried { name: mechanism.info().name, works, fails }
+}
+
+/// What works, and the reasons of what does not.
+pub fn printed(tried: &[Tried]) -> String {
+    let mut rows = table(&[]);
+    for mechanism in tried {
+        let works: Vec<_> = mechanism.works.iter().map(|w| (w.source, w.sink)).collect();
+        let works = if works.is_empty() { "nowhere".to_owned() } else { pairs::brief(&works) };
+        rows.add_row([format!("  {}", mechanism.name), "works".to_owned(), works]);
+        for (reason, failing) in by_reason(&mechanism.fails) {
+            let text = format!("{}: {reason}", pairs::brief(&failing));
+            rows.add_row([String::new(), "does not".to_owned(), text]);
+        }
+    }
+    render(&rows)
+}
+
+/// The pairs on which each mechanism was asked, by answer.
+pub fn aliases_printed(tried: &[Tried]) -> String {
+    let mut rows = table(&[]);
+    for mechanism in tried {
+        for (alias, word) in [(Alias::Copied, "copied"), (Alias::Shared, "shared")] {
+            let found = mechanism.works.iter().filter(|w| w.alias == Some(alias));
+            let found: Vec<_> = found.map(|w| (w.source, w.sink)).collect();
+            if !found.is_empty() {
+                rows.add_row([
+                    format!("  {}", mechanism.name),
+                    word.to_owned(),
+                    pairs::brief(&found),
+                ]);
+            }
+        }
+        let broken = mechanism.works.iter().filter(|w| w.broken_promise);
+        let broken: Vec<_> = broken.map(|w| (w.source, w.sink)).collect();
+        if !broken.is_empty() {
+            let text = format!("{}; do not use it", pairs::brief(&broken));
+            rows.add_row([format!("  {}", mechanism.name), "BROKEN PROMISE".to_owned(), text]);
+        }
+    }
+    render(&rows)
+}
+
+fn by_reason(fails: &[Fails]) -> BTreeMap<&str, Vec<(Kind, Kind)>> {
+    let mut reasons: BTreeMap<&str, Vec<(Kind, Kind)>> = BTreeMap::new();
+    for fail in fails {
+        reasons.entry(&fail.reason).or_default().push((fail.source, fail.sink));
+    }
+    reasons
+}

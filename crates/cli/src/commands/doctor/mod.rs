@@ -1,0 +1,58 @@
+//! `thalweg doctor`: this machine, what works on it, what does not, and why.
+
+use serde_json::json;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use crate::{
+    args::DoctorArgs,
+    exit::{Exit, Failure},
+    output::{
+        answer::SCHEMA,
+        paint,
+        table::{render, table},
+        text::{print, print_json},
+    },
+    profile::Saved,
+};
+
+mod machine;
+mod mechanisms;
+mod places;
+
+/// Looks, tries, prints.
+pub fn run(args: &DoctorArgs, color: bool) -> Result<Exit, Failure> {
+    let here = args.at.clone().unwrap_or_else(|| PathBuf::from("."));
+    if !here.is_dir() {
+        return Err(Failure::new(Exit::Usage, format!("{}: not a folder", here.display())));
+    }
+    let facts = machine::facts();
+    let places = places::all(&here);
+    let tried = mechanisms::all(&here);
+    let saved = Saved::find(true);
+    if args.json {
+        print_json(&json!({
+            "machine": machine::as_json(&facts), "places": places, "mechanisms": tried,
+            "profile": saved.status(), "schema": SCHEMA,
+        }))?;
+        return Ok(Exit::Done);
+    }
+    let mut text = String::new();
+    let mut section = |title: &str, body: &str| {
+        let _ = writeln!(text, "{}\n{body}", paint::strong(title, color));
+    };
+    let mut rows = table(&[]);
+    for fact in &facts {
+        rows.add_row([format!("  {}", fact.name), fact.shown()]);
+    }
+    rows.add_row(["  profile".to_owned(), saved.describe()]);
+    section("Machine", &render(&rows));
+    section("Files, by place", &places::printed(&places));
+    section("Mechanisms, tried by their real calls", &mechanisms::printed(&tried));
+    section(
+        "Does a later change of the source show in the sink?",
+        &mechanisms::aliases_printed(&tried),
+    );
+    print(&text)?;
+    Ok(Exit::Done)
+}

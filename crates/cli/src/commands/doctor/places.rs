@@ -1,0 +1,75 @@
+//! Where files may lie, and how they can be copied within each place.
+
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use thalweg_core::{Kind, MECHANISMS, Role, probe, scratch::Site};
+use thalweg_sys::host::filesystem;
+
+/// A folder, its file system, and the mechanisms that copy files inside it.
+#[derive(Debug, Serialize)]
+pub struct Tried {
+    path: PathBuf,
+    file_system: String,
+    options: String,
+    remote: bool,
+    works: Vec<&'static str>,
+    fails: Vec<Refusal>,
+}
+
+#[derive(Debug, Serialize)]
+struct Refusal {
+    name: &'static str,
+    reason: String,
+}
+
+/// The folder asked for, the one for temporary files, and shared memory.
+pub fn all(here: &Path) -> Vec<Tried> {
+    let mut folders = vec![here.to_owned(), std::env::temp_dir(), PathBuf::from("/dev/shm")];
+    folders.dedup();
+    folders.iter().filter_map(|folder| tried(folder)).collect()
+}
+
+fn tried(folder: &Path) -> Option<Tried> {
+    let fs = std::fs::File::open(folder).ok().and_then(|open| filesystem(&open).ok())?;
+    let site = Site::at(folder);
+    let (mut works, mut fails) = (Vec::new(), Vec::new());
+    for mechanism in MECHANISMS.iter().filter(|m| m.info().role != Role::Harness) {
+        let info = mechanism.info();
+        let Some(pair) = info.pair(Kind::File, Kind::File) else { continue };
+        match probe::pair(*mechanism, *pair, &site) {
+            Ok(()) => works.push(info.name),
+            Err(unfit) => fails.push(Refusal { name: info.name, reason: unfit.reason }),
+        }
+    }
+    Some(Tried {
+        path: folder.to_owned(),
+        file_system: fs.name,
+        options: fs.options,
+        remote: fs.remote,
+        works,
+        fails,
+    })
+}
+
+/// A few lines for each place.
+pub fn printed(places: &[Tried]) -> String {
+    let mut text = String::new();
+    for place in places {
+        let remote = if place.remote { ", served from elsewhere" } else { "" };
+        let _ = writeln!(
+            text,
+            "  {}: {}{remote} ({})",
+            place.path.display(),
+            place.file_system,
+            place.options
+        );
+        if !place.works.is_empty() {
+            let _ = writeln!(text, "    works: {}", place.works.join(", "));
+        }
+        for refusal in &place.fails {
+            let _ = writeln!(text, "    {}: {}", refusal.name, refusal.reason);
+        }
+    }
+    text
+}

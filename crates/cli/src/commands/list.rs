@@ -1,0 +1,90 @@
+//! `thalweg list`: the registry, printed.
+
+use serde_json::{Value, json};
+use std::fmt::Write;
+use thalweg_core::{Info, Kind, MECHANISMS, Role, tuning::Size};
+
+use crate::{
+    args::ListArgs,
+    exit::{Exit, Failure},
+    output::{
+        answer::SCHEMA,
+        paint, pairs,
+        table::{render, table},
+        text::{print, print_json},
+    },
+};
+
+/// Prints every mechanism with what it promises.
+pub fn run(args: &ListArgs, color: bool) -> Result<Exit, Failure> {
+    let infos = MECHANISMS.iter().map(|m| m.info());
+    if args.json {
+        let mechanisms: Vec<Value> = infos.map(as_json).collect();
+        print_json(&json!({ "mechanisms": mechanisms, "schema": SCHEMA }))?;
+        return Ok(Exit::Done);
+    }
+    let mut text = String::new();
+    for info in infos {
+        text.push_str(&paint::strong(info.name, color));
+        let _ = writeln!(text, ": {}", info.summary);
+        let mut facts = table(&[]);
+        for (name, value) in facts_of(info) {
+            facts.add_row([format!("   {name}"), value]);
+        }
+        text.push_str(&render(&facts));
+        text.push('\n');
+    }
+    text.push_str(
+        "Safest first. Without measurements the first that keeps the promises is used.\n",
+    );
+    print(&text)?;
+    Ok(Exit::Done)
+}
+
+/// What there is to say about one mechanism, name by name.
+pub fn facts_of(info: &Info) -> Vec<(&'static str, String)> {
+    let with_promise = |stable: bool, private: bool| {
+        let pairs = info.pairs.iter();
+        let kept = pairs.filter(|p| (p.gives.stable, p.gives.private) == (stable, private));
+        let kept: Vec<(Kind, Kind)> = kept.map(|p| (p.source, p.sink)).collect();
+        pairs::brief(&kept)
+    };
+    let knobs = info.knobs.iter().map(|knob| {
+        let values: Vec<String> = knob.values.iter().map(|v| Size(*v).to_string()).collect();
+        format!("{}: {} ({})", knob.name, values.join(", "), knob.summary)
+    });
+    let only = match info.role {
+        Role::Mover => String::new(),
+        Role::OnRequest(text) => text.to_owned(),
+        Role::Harness => "in measurements: it moves nothing".to_owned(),
+    };
+    let facts = [
+        ("calls", info.calls.join(", ")),
+        ("copies", with_promise(true, true)),
+        ("stable, shares pages", with_promise(true, false)),
+        ("shares pages", with_promise(false, false)),
+        ("private, not stable", with_promise(false, true)),
+        ("knobs", knobs.collect::<Vec<_>>().join("; ")),
+        ("only", only),
+    ];
+    facts.into_iter().filter(|(_, value)| !value.is_empty()).collect()
+}
+
+fn as_json(info: &Info) -> Value {
+    let pairs = info.pairs.iter();
+    let pairs = pairs.map(|p| json!({ "source": p.source, "sink": p.sink, "gives": p.gives }));
+    let knobs = info.knobs.iter().map(|knob| {
+        json!({ "name": knob.name, "summary": knob.summary, "values": knob.values,
+                "unit": format!("{:?}", knob.unit).to_lowercase() })
+    });
+    let (role, on_request) = match info.role {
+        Role::Mover => ("mover", None),
+        Role::OnRequest(text) => ("on-request", Some(text)),
+        Role::Harness => ("harness", None),
+    };
+    json!({
+        "name": info.name, "summary": info.summary, "calls": info.calls, "role": role,
+        "on_request": on_request, "pairs": pairs.collect::<Vec<_>>(),
+        "knobs": knobs.collect::<Vec<_>>(),
+    })
+}

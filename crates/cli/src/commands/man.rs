@@ -1,0 +1,74 @@
+//! `thalweg man`: one page for the command and one for each subcommand; the part about mechanisms
+//! is the registry, printed.
+
+use clap::CommandFactory;
+use clap_mangen::{
+    Man,
+    roff::{Roff, bold, roman},
+};
+use std::{fs, path::Path};
+use thalweg_core::MECHANISMS;
+
+use super::list::facts_of;
+use crate::{
+    args::{Cli, ManArgs},
+    exit::{Exit, Failure},
+};
+
+/// Writes the pages.
+pub fn run(args: &ManArgs) -> Result<Exit, Failure> {
+    let folder = &args.folder;
+    fs::create_dir_all(folder)
+        .map_err(|e| Failure::of_io("mkdir", &folder.display().to_string(), &e))?;
+    let mut root = Cli::command();
+    root.build();
+    for command in root.get_subcommands() {
+        if command.get_name() != "help" {
+            let name = format!("thalweg-{}", command.get_name());
+            write_page(folder, &name, page(command.clone(), &Roff::new())?)?;
+        }
+    }
+    write_page(folder, "thalweg", page(root, &mechanisms())?)?;
+    Ok(Exit::Done)
+}
+
+fn page(command: clap::Command, more: &Roff) -> Result<Vec<u8>, Failure> {
+    let mut page = Vec::new();
+    Man::new(command)
+        .render(&mut page)
+        .and_then(|()| more.to_writer(&mut page))
+        .map_err(|e| Failure::of_io("write", "a manual page", &e))?;
+    Ok(page)
+}
+
+fn write_page(folder: &Path, name: &str, page: Vec<u8>) -> Result<(), Failure> {
+    let path = folder.join(format!("{name}.1"));
+    fs::write(&path, page).map_err(|e| Failure::of_io("write", &path.display().to_string(), &e))
+}
+
+fn mechanisms() -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", ["MECHANISMS"]);
+    roff.text([roman("Safest first; where nothing was measured, the first that fits is used.")]);
+    for mechanism in MECHANISMS {
+        let info = mechanism.info();
+        roff.control("TP", []);
+        roff.text([bold(info.name)]);
+        roff.text([roman(info.summary)]);
+        for (name, value) in facts_of(info) {
+            roff.control("br", []);
+            roff.text([roman(format!("{name}: {value}"))]);
+        }
+    }
+    roff.control("SH", ["EXIT STATUS"]);
+    roff.text([roman(
+        "0 done; 1 the data differ; 2 usage; 3 not everything was done, or the source changed; \
+         4 not supported on this machine.",
+    )]);
+    roff.control("SH", ["ENVIRONMENT"]);
+    roff.text([roman(
+        "Long options can be set by variables of the same name: THALWEG_LIMIT for --limit. \
+         THALWEG_PROFILE names the file of the measured profile. NO_COLOR is respected.",
+    )]);
+    roff
+}

@@ -1,0 +1,29 @@
+//! One file per command.
+
+mod completions;
+mod copy;
+mod doctor;
+mod list;
+mod man;
+mod pipe;
+mod plan;
+
+use crate::{
+    args::{Cli, Command},
+    exit::{Exit, Failure},
+    output::paint,
+};
+
+/// Runs the command.
+pub fn run(cli: Cli) -> Result<Exit, Failure> {
+    let color = || paint::wanted(cli.color);
+    match cli.command {
+        Command::Copy(args) => copy::run(&args),
+        Command::Pipe(args) => pipe::run(&args),
+        Command::Plan(args) => plan::run(&args, color()),
+        Command::Doctor(args) => doctor::run(&args, color()),
+        Command::List(args) => list::run(&args, color()),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
+    }
+}

@@ -1,0 +1,172 @@
+//! `thalweg plan`: the planner's verdicts, printed.
+
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::time::Duration;
+use thalweg_core::{
+    Facts, Judgement, MECHANISMS, Pair, Plan, Request, Role, Unfit, Verdict,
+    mechanisms::LAST_RESORT, probe, profile::Evidence, scratch::Site,
+};
+
+use crate::{
+    args::PlanArgs,
+    exit::{Exit, Failure},
+    output::{
+        answer::SCHEMA,
+        paint,
+        table::{render, table},
+        text::{print, print_json},
+        units,
+    },
+    place::Place,
+    profile::Saved,
+};
+
+/// Prints a verdict for every mechanism.
+pub fn run(args: &PlanArgs, color: bool) -> Result<Exit, Failure> {
+    let source = Place::of_source(&args.source)?;
+    let sink = Place::of_sink(&args.sink)?;
+    let facts = Facts {
+        source: source.facts.clone(),
+        sink: sink.facts.clone(),
+        len: source.size,
+        needs: args.choice.needs(),
+    };
+    let mut request = args.choice.request();
+    let untried = try_all(&source, &sink, &mut request).err();
+    let saved = Saved::find(!args.choice.no_profile);
+    let plan = Plan::make(&facts, &request, saved.current.as_ref());
+    if args.json {
+        print_json(&json!({
+            "source": place_json(&source), "sink": place_json(&sink), "needs": facts.needs,
+            "prefer": request.prefer, "probed": untried.is_none(),
+            "not_probed": untried.map(|unfit| unfit.reason),
+            "profile": saved.status(), "verdicts": plan.verdicts, "impossible": plan.impossible,
+            "schema": SCHEMA,
+        }))?;
+    } else {
+        print(&printed(&source, &sink, &plan, &saved, untried.as_ref(), color))?;
+    }
+    Ok(if plan.impossible.is_some() { Exit::Unsupported } else { Exit::Done })
+}
+
+/// Tries every mechanism on such ends and puts what does not work into the request; or says why
+/// trying is not possible here.
+fn try_all(source: &Place, sink: &Place, request: &mut Request) -> Result<(), Unfit> {
+    let pair_of = |info: &'static thalweg_core::Info| info.pair(source.facts.kind, sink.facts.kind);
+    let site = Site { source: source.folder.clone(), sink: sink.folder.clone() };
+    let works = |site: &Site, pair: Pair| probe::pair(LAST_RESORT, pair, site);
+    let Some(plain) = pair_of(LAST_RESORT.info()).copied() else { return Ok(()) };
+    let site = match works(&site, plain) {
+        Ok(()) => site,
+        // The source's folder may not be ours to write; another one of its file system will do.
+        Err(_)
+            if same_file_system(source, sink) && works(&Site::at(&sink.folder), plain).is_ok() =>
+        {
+            Site::at(&sink.folder)
+        }
+        Err(unfit) => return Err(unfit),
+    };
+    for mechanism in MECHANISMS.iter().filter(|m| m.info().role != Role::Harness) {
+        let Some(pair) = pair_of(mechanism.info()) else { continue };
+        if let Err(unfit) = probe::pair(*mechanism, *pair, &site) {
+            request.unfit.insert(mechanism.info().name, unfit);
+        }
+    }
+    Ok(())
+}
+
+fn same_file_system(source: &Place, sink: &Place) -> bool {
+    match (&source.facts.fs, &sink.facts.fs) {
+        (Some(a), Some(b)) => a.dev == b.dev,
+        _ => false,
+    }
+}
+
+fn printed(
+    source: &Place,
+    sink: &Place,
+    plan: &Plan,
+    saved: &Saved,
+    untried: Option<&Unfit>,
+    color: bool,
+) -> String {
+    let mut text = format!("{} -> {}\n", source.describe(), sink.describe());
+    let _ = writeln!(text, "profile: {}", saved.describe());
+    if let Some(unfit) = untried {
+        let _ = writeln!(text, "not tried on such ends, judged by facts alone: {unfit}");
+    }
+    if let Some(reason) = &plan.impossible {
+        let _ = writeln!(text, "impossible: {reason}");
+    }
+    let mut rows = table(&["MECHANISM", "VERDICT", "EXPECTED", "MEASURED"]);
+    for verdict in &plan.verdicts {
+        rows.add_row([
+            verdict.mechanism.to_owned(),
+            verdict_text(verdict),
+            verdict.evidence.as_ref().map_or("-".to_owned(), |e| expected(e, source.size)),
+            verdict.evidence.as_ref().map_or("-".to_owned(), evidence_text),
+        ]);
+    }
+    let chosen = plan.chosen().map(|verdict| verdict.mechanism);
+    text.push('\n');
+    for line in render(&rows).lines() {
+        let name = line.split_whitespace().next();
+        let line = if name.is_some() && name == chosen && !line.starts_with(' ') {
+            paint::strong(line, color)
+        } else {
+            line.to_owned()
+        };
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
+/// `chosen: fastest measured (buffer=512K)`.
+fn verdict_text(verdict: &Verdict) -> String {
+    let tuning = verdict.tuning.to_string();
+    let tuned = if tuning.is_empty() { tuning } else { format!(" ({tuning})") };
+    match &verdict.judgement {
+        Judgement::Chosen { why } => format!("chosen{tuned}: {why}"),
+        Judgement::Tie => format!("tie{tuned}"),
+        Judgement::Slower { by } => format!("{by:.2}x slower{tuned}"),
+        Judgement::Unmeasured => "possible, not measured".to_owned(),
+        Judgement::Unfit { reason } => format!("no: {reason}"),
+    }
+}
+
+fn expected(evidence: &Evidence, size: Option<u64>) -> String {
+    match size {
+        Some(size) => units::duration(time_for(evidence, size)),
+        None => format!("{}/s", units::bytes((1e9 / evidence.ns_per_byte) as u64)),
+    }
+}
+
+fn time_for(evidence: &Evidence, size: u64) -> Duration {
+    let seconds = evidence.ns_per_byte * size as f64 / 1e9;
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
+/// `0.84x read-write [0.80, 0.88], processor 0.71x, 3 sessions, 2026-11-21`.
+fn evidence_text(evidence: &Evidence) -> String {
+    let day = evidence.at.split('T').next().unwrap_or_default();
+    format!(
+        "{:.2}x {} [{:.2}, {:.2}], processor {:.2}x, {}, {day}",
+        evidence.wall.ratio,
+        LAST_RESORT.info().name,
+        evidence.wall.lo,
+        evidence.wall.hi,
+        evidence.cpu.ratio,
+        units::count(u64::from(evidence.sessions), "session", "sessions"),
+    )
+}
+
+fn place_json(place: &Place) -> Value {
+    let fs = place.facts.fs.as_ref();
+    json!({
+        "name": place.name, "kind": place.facts.kind, "bytes": place.size,
+        "file_system": fs.map(|fs| fs.name.as_str()), "options": fs.map(|fs| fs.options.as_str()),
+        "remote": fs.is_some_and(|fs| fs.remote), "assumed": place.assumed,
+    })
+}

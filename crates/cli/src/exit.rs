@@ -1,0 +1,97 @@
+//! How the command ends: five exit codes, and the sentence printed once before all but the first.
+
+use std::process::ExitCode;
+use thalweg_core::{Error, Side, error::errno_name};
+use thalweg_sys::Errno;
+
+use crate::output::units;
+
+/// The exit status, as the manual lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Everything was done.
+    Done,
+    /// The data differ: a verification failed.
+    Differ,
+    /// The command line makes no sense.
+    Usage,
+    /// Not everything was done, or the source changed meanwhile.
+    Partial,
+    /// This machine cannot do what was asked for.
+    Unsupported,
+    /// Stopped by this signal, said the way shells say it.
+    Signal(i32),
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        let code = match exit {
+            Exit::Done => 0,
+            Exit::Differ => 1,
+            Exit::Usage => 2,
+            Exit::Partial => 3,
+            Exit::Unsupported => 4,
+            Exit::Signal(signal) => 128 | (signal as u8 & 0x7f),
+        };
+        Self::from(code)
+    }
+}
+
+/// Why a command did not do everything, in words; empty if everything was said already.
+#[derive(Debug)]
+pub struct Failure {
+    /// The exit status.
+    pub exit: Exit,
+    /// What, where, why, how far, what next.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure with its sentence.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into() }
+    }
+
+    /// A call on a named thing failed.
+    pub fn of_call(call: &str, what: &str, errno: Errno) -> Self {
+        Self::new(Exit::Partial, format!("{what}: {call}: {}{}", errno_name(errno), advice(errno)))
+    }
+
+    /// The same for what the standard library says.
+    pub fn of_io(call: &str, what: &str, error: &std::io::Error) -> Self {
+        match Errno::from_io_error(error) {
+            Some(errno) => Self::of_call(call, what, errno),
+            None => Self::new(Exit::Partial, format!("{what}: {call}: {error}")),
+        }
+    }
+}
+
+/// What a transfer between two named ends stopped at: where, why, how far, what next.
+pub fn transfer_error(error: &Error, source: &str, sink: &str) -> String {
+    let place = match error.side {
+        Side::Source => source.to_owned(),
+        Side::Sink => sink.to_owned(),
+        Side::Either | Side::Own => format!("{source} -> {sink}"),
+    };
+    format!(
+        "{place}: {}: {} after {}{}",
+        error.call,
+        errno_name(error.errno),
+        units::exact(error.moved),
+        advice(error.errno),
+    )
+}
+
+/// What to do next, for the errnos where there is something to do.
+pub fn advice(errno: Errno) -> &'static str {
+    match errno {
+        Errno::NOSPC => "; free some space there, or choose another destination",
+        Errno::DQUOT => "; the quota is used up",
+        Errno::FBIG => "; the file would be larger than its file system or `ulimit -f` allows",
+        Errno::ROFS => "; it is mounted read-only",
+        Errno::IO => "; the device reports an error: see the kernel's log",
+        Errno::MFILE => "; raise `ulimit -n`",
+        Errno::STALE => "; the server forgot the file: mount again, or try again",
+        _ => "",
+    }
+}

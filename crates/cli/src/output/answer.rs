@@ -1,0 +1,124 @@
+//! The one JSON object that `copy` and `pipe` print last.
+
+use serde::Serialize;
+use thalweg_core::{Judgement, Plan, Report, StepDown, Tuning};
+
+/// The version of this object.
+pub const SCHEMA: u32 = 1;
+
+/// What was done, by what, at what cost.
+#[derive(Debug, Default, Serialize)]
+pub struct Answer {
+    /// Bytes that reached the destination.
+    pub bytes: u64,
+    /// Files among them; 1 for a stream.
+    pub files: u64,
+    /// Time on the clock.
+    pub seconds: f64,
+    /// Processor time, user and system.
+    pub cpu_seconds: f64,
+    /// The mechanism that moved most.
+    pub mechanism: Option<String>,
+    /// Its tuning.
+    pub tuning: Tuning,
+    /// Every change of mechanism under way.
+    pub steps_down: Vec<Step>,
+    /// Whether the copy was read again and found equal; null if nobody asked.
+    pub verified: Option<bool>,
+    /// What `--tune` measured.
+    pub tune: Option<Tuned>,
+    /// Mechanisms that could not be used, and why.
+    pub unavailable: Vec<Unavailable>,
+    /// What went wrong; null if nothing did.
+    pub error: Option<String>,
+    /// [`SCHEMA`].
+    pub schema: u32,
+}
+
+/// A change of mechanism.
+#[derive(Debug, Serialize)]
+pub struct Step {
+    /// What could not go on.
+    pub from: String,
+    /// What went on instead.
+    pub to: String,
+    /// At which byte.
+    pub at: u64,
+    /// The errno's symbol.
+    pub errno: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What `--tune` measured.
+#[derive(Debug, Serialize)]
+pub struct Tuned {
+    /// One per mechanism, and `cp`.
+    pub arms: Vec<Arm>,
+}
+
+/// One measured arm.
+#[derive(Debug, Serialize)]
+pub struct Arm {
+    /// Its name.
+    pub name: String,
+    /// Its time divided by `cp`'s; null if `cp` could not be measured.
+    pub ratio_to_cp: Option<f64>,
+    /// Half the width of the interval, as a fraction of the ratio.
+    pub spread: Option<f64>,
+}
+
+/// A mechanism that could not be used.
+#[derive(Debug, Serialize)]
+pub struct Unavailable {
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl Answer {
+    /// The account of one transfer.
+    pub fn of(report: &Report) -> Self {
+        let main = report.main();
+        Self {
+            bytes: report.bytes,
+            files: 1,
+            seconds: report.wall.as_secs_f64(),
+            cpu_seconds: report.cpu.as_secs_f64(),
+            mechanism: main.map(|share| share.mechanism.to_owned()),
+            tuning: main.map(|share| share.tuning.clone()).unwrap_or_default(),
+            steps_down: report.steps_down.iter().map(Step::from).collect(),
+            schema: SCHEMA,
+            ..Self::default()
+        }
+    }
+
+    /// One line of JSON.
+    pub fn line(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl From<&StepDown> for Step {
+    fn from(step: &StepDown) -> Self {
+        Self {
+            from: step.from.to_owned(),
+            to: step.to.to_owned(),
+            at: step.at,
+            errno: step.errno.to_owned(),
+            reason: format!("{}: {}", step.call, step.reason),
+        }
+    }
+}
+
+/// The mechanisms a plan finds unfit.
+pub fn unavailable(plan: &Plan) -> Vec<Unavailable> {
+    let unfit = plan.verdicts.iter().filter_map(|verdict| match &verdict.judgement {
+        Judgement::Unfit { reason } => {
+            Some(Unavailable { name: verdict.mechanism.to_owned(), reason: reason.clone() })
+        }
+        _ => None,
+    });
+    unfit.collect()
+}

@@ -1,0 +1,8 @@
+//! What people and programs read: tables, JSON, numbers with units.
+
+pub mod answer;
+pub mod paint;
+pub mod pairs;
+pub mod table;
+pub mod text;
+pub mod units;

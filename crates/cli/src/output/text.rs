@@ -1,0 +1,30 @@
+//! Standard output and standard error, without a panic when they are gone or full.
+
+use serde::Serialize;
+use std::io::Write;
+
+use crate::exit::Failure;
+
+/// Prints on standard output.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    written.map_err(|e| Failure::of_io("write", "standard output", &e))
+}
+
+/// Prints one JSON document on standard output.
+pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    print(&(text + "\n"))
+}
+
+/// One line on standard error; if that is gone there is nobody to tell.
+pub fn note(line: &str) {
+    let mut stderr = std::io::stderr().lock();
+    let _ = writeln!(stderr, "{line}");
+}
+
+/// The way errors and warnings look: `thalweg: ...`.
+pub fn complain(message: &str) {
+    note(&format!("thalweg: {message}"));
+}

@@ -1,0 +1,137 @@
+//! What a path on the command line stands for, found out without opening it for writing.
+
+use rustix::{
+    fs::{CWD, FileType, Mode, OFlags, fstat, openat},
+    io::Errno,
+};
+use std::fmt::Write;
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+use thalweg_core::{End, EndFacts, Kind};
+use thalweg_sys::host::filesystem;
+
+use crate::{exit::Failure, output::units, stdio};
+
+/// One end of a transfer that is only thought about.
+#[derive(Debug)]
+pub struct Place {
+    /// As given, or `standard input`.
+    pub name: String,
+    /// What it is.
+    pub facts: EndFacts,
+    /// Where scratch files would lie on the same file system.
+    pub folder: PathBuf,
+    /// Bytes in it, if it says so.
+    pub size: Option<u64>,
+    /// What is assumed about it: a folder stands for the files in it.
+    pub assumed: Option<&'static str>,
+}
+
+impl Place {
+    /// The source: it has to be there, and readable.
+    pub fn of_source(path: &Path) -> Result<Self, Failure> {
+        if path.as_os_str() == "-" {
+            let end = stdio::input().map_err(|e| Failure::of_call("fstat", "standard input", e))?;
+            return Ok(Self {
+                size: stdio::left_in(&end),
+                ..Self::inherited("standard input", &end)
+            });
+        }
+        let name = path.display().to_string();
+        let fd = look_at(path).map_err(|e| Failure::of_call("open", &name, e))?;
+        let place = Self::of_open(path, &fd).map_err(|e| Failure::of_call("stat", &name, e))?;
+        if place.facts.kind == Kind::File && place.assumed.is_none() {
+            let readable = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+            readable.map_err(|e| Failure::of_call("open", &name, e))?;
+        }
+        Ok(place)
+    }
+
+    /// The sink: it may not be there yet, but its folder must be.
+    pub fn of_sink(path: &Path) -> Result<Self, Failure> {
+        if path.as_os_str() == "-" {
+            let end = stdio::output();
+            let end = end.map_err(|e| Failure::of_call("fstat", "standard output", e))?;
+            return Ok(Self::inherited("standard output", &end));
+        }
+        let name = path.display().to_string();
+        match look_at(path) {
+            Ok(fd) => Self::of_open(path, &fd).map_err(|e| Failure::of_call("stat", &name, e)),
+            Err(Errno::NOENT) => {
+                let folder = folder_of(path);
+                let shown = folder.display().to_string();
+                let fd = look_at(&folder).map_err(|e| Failure::of_call("open", &shown, e))?;
+                let facts = file_on(&fd);
+                Ok(Self { name, facts, folder, size: None, assumed: Some("not there yet") })
+            }
+            Err(errno) => Err(Failure::of_call("open", &name, errno)),
+        }
+    }
+
+    fn of_open(path: &Path, fd: &OwnedFd) -> Result<Self, Errno> {
+        let name = path.display().to_string();
+        let stat = fstat(fd)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            let assumed = Some("for the files in it");
+            return Ok(Self {
+                name,
+                facts: file_on(fd),
+                folder: path.to_owned(),
+                size: None,
+                assumed,
+            });
+        }
+        let end = End::of(fd.as_fd())?;
+        let file = end.kind == Kind::File;
+        // This descriptor cannot be read, so it has no offset; an opened one would.
+        let facts = EndFacts { addressed: file, append: false, ..EndFacts::of(&end) };
+        let size = u64::try_from(stat.st_size).ok().filter(|size| *size > 0 && file);
+        Ok(Self { name, facts, folder: folder_of(path), size, assumed: None })
+    }
+
+    fn inherited(name: &str, end: &End<'_>) -> Self {
+        use std::os::fd::AsRawFd;
+        let link = format!("/proc/self/fd/{}", end.fd.as_raw_fd());
+        let folder = std::fs::read_link(link).ok().map(|path| folder_of(&path));
+        Self {
+            name: name.to_owned(),
+            facts: EndFacts::of(end),
+            folder: folder.filter(|f| f.is_dir()).unwrap_or_else(|| PathBuf::from(".")),
+            size: None,
+            assumed: None,
+        }
+    }
+
+    /// `big.iso (file on ext4, 1.4 GiB)`.
+    pub fn describe(&self) -> String {
+        let mut about = self.facts.kind.to_string();
+        if let Some(fs) = &self.facts.fs {
+            let _ = write!(about, " on {}", fs.name);
+        }
+        let size = self.size.map(units::bytes);
+        for more in size.as_deref().into_iter().chain(self.assumed) {
+            let _ = write!(about, ", {more}");
+        }
+        format!("{} ({about})", self.name)
+    }
+}
+
+/// A descriptor that says what is there and does nothing to it: no FIFO waits, no tape rewinds.
+fn look_at(path: &Path) -> Result<OwnedFd, Errno> {
+    openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        Some(_) => PathBuf::from("."),
+        None => path.to_owned(),
+    }
+}
+
+/// The facts of a regular file that would lie here.
+fn file_on(folder: &OwnedFd) -> EndFacts {
+    EndFacts { kind: Kind::File, fs: filesystem(folder).ok(), ..EndFacts::MEMORY }
+}

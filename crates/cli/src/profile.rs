@@ -1,0 +1,104 @@
+//! The saved profile of this machine, as the commands meet it: there, absent, stale or broken.
+
+use serde::Serialize;
+use std::path::PathBuf;
+use thalweg_core::{Profile, profile::Stale};
+
+use crate::output::text::complain;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Saved {
+    /// Where it lives; `None` without a home, or with `--no-profile`.
+    pub path: Option<PathBuf>,
+    /// The profile, if it holds for this machine as it is now.
+    pub current: Option<Profile>,
+    /// Why one that is there is not used.
+    pub stale: Vec<Stale>,
+    /// Why it could not be read.
+    pub broken: Option<String>,
+    // Dates of the cells, also of a stale one.
+    newest: Option<String>,
+}
+
+impl Saved {
+    /// Looks for the profile, unless it is not wanted.
+    pub fn find(wanted: bool) -> Self {
+        let Some(path) = Profile::default_path().filter(|_| wanted) else {
+            return Self::default();
+        };
+        let mut saved = Self::default();
+        match Profile::load(&path) {
+            Ok(None) => {}
+            Ok(Some(profile)) => {
+                saved.stale = profile.stale();
+                saved.newest = profile.cells.iter().map(|cell| cell.at.clone()).max();
+                saved.current = Some(profile).filter(|_| saved.stale.is_empty());
+            }
+            Err(error) => saved.broken = Some(error.to_string()),
+        }
+        Self { path: Some(path), ..saved }
+    }
+
+    /// The same for a command that moves: it says once what it does not use, and goes on.
+    pub fn use_if_current(wanted: bool) -> Self {
+        let saved = Self::find(wanted);
+        if let Some(broken) = &saved.broken {
+            complain(&format!("{broken}; going on without it"));
+        }
+        saved
+    }
+
+    /// One line for people.
+    pub fn describe(&self) -> String {
+        let Some(path) = &self.path else { return "none is used".to_owned() };
+        let path = path.display();
+        let dated = |newest: &Option<String>| {
+            newest.as_ref().map_or("empty".to_owned(), |at| format!("newest entry {at}"))
+        };
+        match (&self.current, &self.broken) {
+            (Some(profile), _) => format!(
+                "{path}: {} entries, {}, differences below {:.0} % are ties",
+                profile.cells.len(),
+                dated(&self.newest),
+                profile.tie_margin() * 100.0
+            ),
+            (None, Some(broken)) => format!("not used: {broken}"),
+            (None, None) if self.stale.is_empty() => {
+                format!("{path}: not there; `thalweg copy --tune` makes it")
+            }
+            (None, None) => {
+                let stale: Vec<String> = self.stale.iter().map(ToString::to_string).collect();
+                format!("{path}: stale ({}), {}", stale.join("; "), dated(&self.newest))
+            }
+        }
+    }
+
+    /// The same for programs.
+    pub fn status(&self) -> Status<'_> {
+        Status {
+            path: self.path.as_deref().map(|path| path.to_string_lossy().into_owned()),
+            state: match (&self.current, &self.broken) {
+                (Some(_), _) => "current",
+                (None, Some(_)) => "broken",
+                (None, None) if self.stale.is_empty() => "absent",
+                (None, None) => "stale",
+            },
+            entries: self.current.as_ref().map_or(0, |profile| profile.cells.len()),
+            newest: self.newest.as_deref(),
+            stale: &self.stale,
+            broken: self.broken.as_deref(),
+        }
+    }
+}
+
+/// The state of the profile.
+#[derive(Debug, Serialize)]
+pub struct Status<'s> {
+    path: Option<String>,
+    state: &'static str,
+    entries: usize,
+    newest: Option<&'s str>,
+    stale: &'s [Stale],
+    broken: Option<&'s str>,
+}

@@ -1,0 +1,74 @@
+//! Standard input and output as ends of a transfer.
+
+use rustix::{
+    fs::{FileType, SeekFrom, Stat, fstat, seek},
+    io::Errno,
+    stdio,
+};
+use thalweg_core::{End, Kind};
+use thalweg_sys::{host, pipe};
+
+/// Standard input. See [`inherited`].
+pub fn input() -> Result<End<'static>, Errno> {
+    End::of(stdio::stdin()).map(inherited)
+}
+
+/// Standard output. See [`inherited`].
+pub fn output() -> Result<End<'static>, Errno> {
+    End::of(stdio::stdout()).map(inherited)
+}
+
+/// The descriptor's own offset is used and moved, since it is shared with whoever ran us:
+/// `(head -c 10; thalweg pipe; cat) < f`, and two writers of one log.
+fn inherited(end: End<'static>) -> End<'static> {
+    End { at: None, ..end }
+}
+
+/// Bytes from here to the end, for a regular file that says so.
+pub fn left_in(end: &End<'_>) -> Option<u64> {
+    let stat = fstat(end.fd).ok()?;
+    let size = u64::try_from(stat.st_size).ok().filter(|size| *size > 0)?;
+    let here = rustix::fs::tell(end.fd).ok()?;
+    (end.kind == Kind::File).then_some(size.saturating_sub(here))
+}
+
+/// Gives a pipe the capacity the kernel grants anybody, or as much of it as it grants us now. The
+/// programs on the other side gain as much as we do: larger reads and writes, fewer switches.
+pub fn enlarge(end: &End<'_>) {
+    if end.kind != Kind::Pipe {
+        return;
+    }
+    let (Some(most), Ok(size)) = (host::pipe_max_size(), pipe::size(end.fd)) else { return };
+    let mut wish = usize::try_from(most).unwrap_or(usize::MAX);
+    while wish > size && pipe::set_size(end.fd, wish).is_err() {
+        wish /= 2;
+    }
+}
+
+/// Puts back what was read from a file and not delivered; false if the source cannot take it.
+pub fn put_back(end: &End<'_>, lost: u64) -> bool {
+    let Ok(lost) = i64::try_from(lost) else { return false };
+    end.kind == Kind::File && seek(end.fd, SeekFrom::Current(-lost)).is_ok()
+}
+
+/// Whether two ends are one regular file.
+pub fn same_file(a: &End<'_>, b: &End<'_>) -> bool {
+    let regular = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    match (fstat(a.fd), fstat(b.fd)) {
+        (Ok(a), Ok(b)) => regular(&a) && (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino),
+        _ => false,
+    }
+}
+
+/// Whether a transfer between two ends of one file would read what it has written itself.
+pub fn feeds_itself(source: &End<'_>, sink: &End<'_>) -> bool {
+    if !same_file(source, sink) {
+        return false;
+    }
+    let appends = rustix::fs::fcntl_getfl(sink.fd)
+        .is_ok_and(|flags| flags.contains(rustix::fs::OFlags::APPEND));
+    match (rustix::fs::tell(source.fd), rustix::fs::tell(sink.fd)) {
+        (Ok(from), Ok(to)) => appends || from < to,
+        _ => true,
+    }
+}

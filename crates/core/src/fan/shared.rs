@@ -1,0 +1,197 @@
+//! The fan of a pipe by tee and splice: the pages are handed to every sink, never copied here.
+//!
+//! A turn tees the same bytes into a pipe of each sink, empties those pipes, and only then takes
+//! the bytes out of the source. What a call refuses is made up for by plain read and write.
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use std::{os::fd::OwnedFd, time::Instant};
+use thalweg_sys::{
+    Errno, host,
+    pipe::{self, SpliceMode},
+};
+
+use super::{Halt, Ride};
+use crate::{
+    Error, Guarantees, Info, Kind, Pair, Role, Side, StepDown,
+    conduit::{Conduit, chunk},
+    error::symbol,
+    mechanisms::LAST_RESORT,
+};
+
+// For errors and for the account: not in the list, since a fan has more than two ends.
+static INFO: Info = Info {
+    name: "tee",
+    summary: "hand the pages of one pipe to several sinks",
+    calls: &["tee", "splice"],
+    pairs: &[Pair::new(Kind::Pipe, Kind::Pipe, Guarantees::COPIED)],
+    knobs: &[],
+    role: Role::Mover,
+};
+
+/// A sink's own pipe.
+struct Lane {
+    through: Conduit,
+    // The sink takes spliced pages.
+    splices: bool,
+}
+
+/// Turns until the source seems to end or tee is refused; the plain loop then finds out which.
+pub(super) fn run(ride: &mut Ride<'_, '_>) -> Result<(), Halt> {
+    let wished = host::pipe_max_size().map_or(0, chunk);
+    let lanes = ride
+        .arms
+        .iter()
+        .map(|_| Conduit::new(&INFO, wished).map(|through| Lane { through, splices: true }));
+    let mut lanes: Vec<Lane> = match lanes.collect() {
+        Ok(lanes) => lanes,
+        Err(error) => {
+            step_down(ride, &error);
+            return Ok(());
+        }
+    };
+    let nowhere = openat(CWD, "/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).ok();
+    ride.begin_share(INFO.name);
+    while ride.goes_on() {
+        let began = Instant::now();
+        let Some(turn) = show(ride, &mut lanes)? else { return Ok(()) };
+        empty(ride, &mut lanes)?;
+        take(ride, &turn, nowhere.as_ref())?;
+        ride.turn_done(turn.len, began)?;
+    }
+    Ok(())
+}
+
+/// What one turn moves, and how much of it each sink got by tee.
+struct Turn {
+    len: u64,
+    shown: Vec<u64>,
+}
+
+/// Tees what the source holds into every lane; `None` if the plain loop should go on from here.
+fn show(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<Option<Turn>, Halt> {
+    let mut turn = Turn { len: 0, shown: vec![0; lanes.len()] };
+    for (n, lane) in lanes.iter_mut().enumerate() {
+        if !ride.arms[n].is_open() {
+            continue;
+        }
+        let through = &mut lane.through;
+        let most =
+            if turn.len == 0 { ride.pace.budget().min(through.capacity()) } else { turn.len };
+        // Only the first call may wait for data: the later ones find what it found.
+        let mode = if turn.len == 0 { SpliceMode::Block } else { SpliceMode::NonBlock };
+        let answer = loop {
+            match pipe::tee(ride.source.fd, through.writer(), chunk(most), mode) {
+                Err(errno) if turn.len == 0 && matches!(errno, Errno::INTR | Errno::AGAIN) => {
+                    ride.again(errno, "tee", Side::Source, ride.source.fd)?;
+                }
+                Err(Errno::INTR) => ride.look()?,
+                answer => break answer,
+            }
+        };
+        match answer {
+            Ok(count) => {
+                through.filled(count as u64);
+                turn.shown[n] = count as u64;
+            }
+            Err(errno) if turn.len == 0 => {
+                step_down(ride, &INFO.error("tee", Side::Either, errno, 0));
+                return Ok(None);
+            }
+            // The bytes are taken from the source by a read below, and reach this sink then.
+            Err(_) => {}
+        }
+        if turn.len == 0 {
+            turn.len = turn.shown[n];
+            if turn.len == 0 {
+                return Ok(None);
+            }
+        }
+    }
+    Ok(Some(turn))
+}
+
+/// Moves what is in the lanes into the sinks.
+fn empty(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<(), Halt> {
+    for (n, lane) in lanes.iter_mut().enumerate() {
+        while lane.through.waiting() > 0 && ride.arms[n].is_open() {
+            let arm = &mut ride.arms[n];
+            let fd = arm.end.fd;
+            let moved = if lane.splices {
+                let moved = lane.through.empty(&mut arm.end);
+                moved.map_err(|e| INFO.error("splice", Side::Sink, e, 0))
+            } else {
+                lane.through.drain(LAST_RESORT.info(), &mut arm.end)
+            };
+            match moved {
+                Ok(0) => lane.splices = false,
+                Ok(count) => arm.delivered.bytes += count,
+                Err(error) => {
+                    arm.delivered.bytes += error.moved;
+                    if error.is_interruption() || error.is_would_block() {
+                        ride.again(error.errno, error.call, Side::Sink, fd)?;
+                    } else if lane.splices {
+                        // A plain write of the same bytes works, or tells the true errno.
+                        lane.splices = false;
+                        step_down(ride, &error);
+                    } else {
+                        ride.arms[n].fail(error);
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes the turn's bytes out of the source; a sink that was shown fewer gets the rest by write.
+fn take(ride: &mut Ride<'_, '_>, turn: &Turn, nowhere: Option<&OwnedFd>) -> Result<(), Halt> {
+    let mut left = turn.len;
+    if ride.arms.iter().zip(&turn.shown).all(|(arm, shown)| !arm.is_open() || *shown == turn.len) {
+        left -= discard(ride, turn.len, nowhere)?;
+    }
+    let mut buffer = vec![0; chunk(left)];
+    let mut filled = 0;
+    while filled < buffer.len() {
+        let got = ride.read(&mut buffer[filled..])?;
+        if got == 0 {
+            // Somebody else reads this pipe too and took what our sinks have been shown.
+            return Err(Halt::Failed(INFO.error("read", Side::Source, Errno::BUSY, 0)));
+        }
+        filled += got;
+    }
+    for (n, shown) in turn.shown.iter().enumerate() {
+        let missing = chunk((turn.len - shown).min(left));
+        ride.deliver(n, &buffer[buffer.len() - missing..])?;
+    }
+    Ok(())
+}
+
+/// Drops `len` bytes of the source without looking at them; returns how many it could.
+fn discard(ride: &mut Ride<'_, '_>, len: u64, to: Option<&OwnedFd>) -> Result<u64, Halt> {
+    let Some(to) = to else { return Ok(0) };
+    let mut done = 0;
+    while done < len {
+        let mode = SpliceMode::NonBlock;
+        match pipe::splice(ride.source.fd, None, to, None, chunk(len - done), mode) {
+            Ok(0) => break,
+            Ok(count) => {
+                done += count as u64;
+                ride.taken += count as u64;
+            }
+            Err(Errno::INTR) => ride.look()?,
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+fn step_down(ride: &mut Ride<'_, '_>, error: &Error) {
+    ride.report.steps_down.push(StepDown {
+        from: error.mechanism,
+        to: LAST_RESORT.info().name,
+        at: ride.delivered(),
+        call: error.call,
+        errno: symbol(error.errno),
+        reason: error.errno_name(),
+    });
+}

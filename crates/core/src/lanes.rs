@@ -1,0 +1,197 @@
+//! Several reads and writes under way at once through io_uring, each piece of the job on a lane of
+//! its own. Pieces end in any order; what is reported is only the front up to which all is there.
+
+use thalweg_sys::{
+    Errno,
+    uring::{CURRENT, Completion, Op, RingFd, Uring},
+};
+
+use crate::{Error, Info, Side};
+
+/// Two files, where to begin in each, and how much.
+pub struct Job<'a> {
+    /// The file to read, and where.
+    pub source: (RingFd<'a>, u64),
+    /// The sink, and where; `None` for one without offsets.
+    pub sink: (RingFd<'a>, Option<u64>),
+    /// How many bytes.
+    pub len: u64,
+}
+
+/// How far a job came.
+pub struct Front {
+    /// Bytes in the sink, from the start of the job and without a gap.
+    pub moved: u64,
+    /// Why no further; `None` when all was moved.
+    pub stop: Option<Stop>,
+    /// Pieces beyond the front have been written as well.
+    pub scattered: bool,
+}
+
+/// Why a piece could not be finished.
+#[derive(Clone, Copy, Debug)]
+pub enum Stop {
+    /// A read gave nothing.
+    End,
+    /// What is left here is no multiple of the grain.
+    Ragged,
+    /// A call failed.
+    Failed(&'static str, Side, Errno),
+}
+
+/// The ring, and what is under way on it.
+pub struct Lanes<'a> {
+    info: &'static Info,
+    ring: Uring<'a>,
+    pieces: Vec<Option<Piece>>,
+    size: u64,
+    grain: u64,
+}
+
+/// One piece of a job. Its buffer holds the source's bytes from `start + base` on: `filled` of
+/// them, of which `sent` are in the sink.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    start: u64,
+    len: u64,
+    base: u64,
+    filled: u64,
+    sent: u64,
+    read: Option<Result<u32, Errno>>,
+    stop: Option<Stop>,
+}
+
+impl Piece {
+    fn front(&self) -> u64 {
+        self.start + self.base + self.sent
+    }
+}
+
+impl<'a> Lanes<'a> {
+    /// `depth` lanes with a buffer of `size` bytes each. Every offset and length of the calls is a
+    /// multiple of `grain`, as long as those of the jobs are.
+    pub fn new(info: &'static Info, depth: u64, size: usize, grain: u64) -> Result<Self, Error> {
+        let own = |errno| info.error("io_uring_setup", Side::Own, errno, 0);
+        let depth = u32::try_from(depth).map_err(|_| own(Errno::INVAL))?;
+        let size = (size as u64 / grain * grain).max(grain);
+        let ring = Uring::new(depth, size as usize, 4096.max(grain as usize)).map_err(own)?;
+        Ok(Self { info, ring, pieces: vec![None; depth as usize], size, grain })
+    }
+
+    /// Moves as much of the job as can be moved, and leaves nothing under way.
+    ///
+    /// An error is about the ring itself; then it must be dropped, which ends what is under way.
+    pub fn run(&mut self, job: &Job<'a>) -> Result<Front, Error> {
+        self.pieces.fill(None);
+        let (mut next, mut furthest) = (0, 0);
+        loop {
+            for slot in 0..self.pieces.len() {
+                let stopped = self.pieces.iter().flatten().any(|piece| piece.stop.is_some());
+                if stopped || next == job.len {
+                    break;
+                }
+                if self.pieces[slot].is_none() {
+                    let len = self.size.min(job.len - next);
+                    let piece = Piece { start: next, len, ..Piece::EMPTY };
+                    self.begin(job, slot, piece)?;
+                    next += len;
+                }
+            }
+            if self.ring.in_flight() == 0 {
+                break;
+            }
+            match self.ring.wait() {
+                Ok(done) => self.handle(job, done, &mut furthest)?,
+                // Nothing can be left under way, and calls on files do end.
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.broken(errno)),
+            }
+        }
+        let first = self.pieces.iter().flatten().min_by_key(|piece| piece.start);
+        let moved = first.map_or(next, Piece::front);
+        Ok(Front { moved, stop: first.and_then(|p| p.stop), scattered: furthest > moved })
+    }
+
+    /// Reads what is left of a piece, and writes it.
+    fn begin(&mut self, job: &Job<'a>, slot: usize, piece: Piece) -> Result<(), Error> {
+        let at = piece.start + piece.base;
+        let len = (piece.len - piece.base) as usize;
+        let (source, sink) = (job.source.0.clone(), job.sink.0.clone());
+        let sink_at = job.sink.1.map_or(CURRENT, |start| start + at);
+        self.pieces[slot] = Some(piece);
+        let queued =
+            self.ring.read_then_write(slot as u32, source, job.source.1 + at, sink, sink_at, len);
+        queued.map_err(|errno| self.broken(errno))
+    }
+
+    /// Writes what the buffer holds and the sink has not, from the last whole grain on.
+    fn write(&mut self, job: &Job<'a>, slot: usize, piece: Piece) -> Result<(), Error> {
+        let from = piece.sent / self.grain * self.grain;
+        let range = from as usize..piece.filled as usize;
+        let sink_at = job.sink.1.map_or(CURRENT, |start| start + piece.start + piece.base + from);
+        self.pieces[slot] = Some(piece);
+        let queued = self.ring.write(slot as u32, job.sink.0.clone(), sink_at, range);
+        queued.map_err(|errno| self.broken(errno))
+    }
+
+    fn handle(&mut self, job: &Job<'a>, done: Completion, furthest: &mut u64) -> Result<(), Error> {
+        let slot = done.slot as usize;
+        let Some(mut piece) = self.pieces[slot] else { return Ok(()) };
+        if done.op == Op::Read {
+            // Its write completes as well, if only as cancelled.
+            piece.read = Some(done.result);
+            self.pieces[slot] = Some(piece);
+            return Ok(());
+        }
+        let (start, mut cancelled) = (piece.sent / self.grain * self.grain, false);
+        if let Some(read) = piece.read.take() {
+            let whole = piece.len - piece.base;
+            piece.filled = match read {
+                Ok(got) if u64::from(got) == whole => whole,
+                Ok(got) => u64::from(got) / self.grain * self.grain,
+                Err(_) => 0,
+            };
+            piece.stop = match read {
+                Err(errno) => Some(Stop::Failed("IORING_OP_READ", Side::Source, errno)),
+                Ok(0) => Some(Stop::End),
+                Ok(_) if piece.filled == 0 => Some(Stop::Ragged),
+                Ok(_) => None,
+            };
+            cancelled = done.result == Err(Errno::CANCELED);
+        }
+        match done.result {
+            _ if piece.stop.is_some() => {}
+            // A short read cancels its write; the bytes that came are in the buffer.
+            Err(_) if cancelled => return self.write(job, slot, piece),
+            Err(errno) => piece.stop = Some(Stop::Failed("IORING_OP_WRITE", Side::Sink, errno)),
+            Ok(0) => piece.stop = Some(Stop::Failed("IORING_OP_WRITE", Side::Sink, Errno::INVAL)),
+            Ok(put) => {
+                piece.sent = start + u64::from(put);
+                *furthest = (*furthest).max(piece.front());
+                if piece.sent == piece.filled {
+                    (piece.base, piece.filled, piece.sent) = (piece.base + piece.filled, 0, 0);
+                    if piece.base < piece.len {
+                        return self.begin(job, slot, piece);
+                    }
+                    self.pieces[slot] = None;
+                    return Ok(());
+                }
+                if piece.sent / self.grain * self.grain > start {
+                    return self.write(job, slot, piece);
+                }
+                piece.stop = Some(Stop::Ragged);
+            }
+        }
+        self.pieces[slot] = Some(piece);
+        Ok(())
+    }
+
+    fn broken(&self, errno: Errno) -> Error {
+        self.info.error("io_uring_enter", Side::Own, errno, 0)
+    }
+}
+
+impl Piece {
+    const EMPTY: Self =
+        Self { start: 0, len: 0, base: 0, filled: 0, sent: 0, read: None, stop: None };
+}

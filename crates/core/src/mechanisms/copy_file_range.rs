@@ -1,0 +1,72 @@
+//! The kernel copies between two files itself; one call a chunk, no byte in user memory. Network
+//! file systems do it on the server, some local ones by a clone. Only within one file system.
+
+use thalweg_sys::copy;
+
+use crate::{
+    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Transfer,
+    Tuning, Unfit, Unit, advance_by_steps, conduit::chunk,
+};
+
+/// `copy_file_range` with explicit offsets.
+pub struct CopyFileRange;
+
+static INFO: Info = Info {
+    name: "copy-file-range",
+    summary: "let the kernel, or the file server, copy between two files",
+    calls: &["copy_file_range"],
+    pairs: &[Pair::new(Kind::File, Kind::File, Guarantees::COPIED)],
+    knobs: &[Knob {
+        name: "chunk",
+        summary: "most bytes asked of one call",
+        unit: Unit::Bytes,
+        values: &[64 << 20, 1 << 20, 16 << 20, 256 << 20, 1 << 30],
+    }],
+    role: Role::Mover,
+};
+
+struct Run<'a> {
+    source: End<'a>,
+    sink: End<'a>,
+    chunk: u64,
+}
+
+impl Mechanism for CopyFileRange {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
+        if facts.sink.append {
+            return Err(Unfit::because("copy_file_range: EBADF into a file opened with O_APPEND"));
+        }
+        Ok(())
+    }
+
+    fn saves_work(&self, facts: &Facts) -> bool {
+        facts.one_file_system() && facts.remote() && !facts.sink.append
+    }
+
+    fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
+        let (source, sink) = t.descriptors(&INFO)?;
+        Ok(Box::new(Run { source, sink, chunk: tuning.bytes(&INFO, "chunk") as u64 }))
+    }
+}
+
+impl Mover for Run<'_> {
+    fn advance(&mut self, budget: u64) -> Result<u64, Error> {
+        advance_by_steps(budget, |most| self.step(most))
+    }
+}
+
+impl Run<'_> {
+    fn step(&mut self, most: u64) -> Result<u64, Error> {
+        let (from, to) = (self.source, self.sink);
+        let len = chunk(most.min(self.chunk));
+        let moved = copy::copy_file_range(from.fd, from.at, to.fd, to.at, len);
+        let moved = moved.map_err(|e| INFO.error("copy_file_range", Side::Either, e, 0))? as u64;
+        self.source.forward(moved);
+        self.sink.forward(moved);
+        Ok(moved)
+    }
+}

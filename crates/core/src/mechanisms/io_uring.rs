@@ -1,0 +1,98 @@
+//! Linked reads and writes through io_uring, several pieces under way at once in registered
+//! buffers. Two copies like read and write, fewer calls; pays where an end makes one wait.
+
+use crate::{
+    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Transfer,
+    Tuning, Unfit, Unit,
+    growth::Growth,
+    lanes::{Job, Lanes, Stop},
+};
+use thalweg_sys::Errno;
+
+/// Pairs of read and write on a ring.
+pub struct IoUring;
+
+static INFO: Info = Info {
+    name: "io-uring",
+    summary: "several linked reads and writes at once through a ring",
+    calls: &["io_uring_enter", "IORING_OP_READ", "IORING_OP_WRITE"],
+    pairs: &[
+        Pair::new(Kind::File, Kind::File, Guarantees::COPIED),
+        Pair::new(Kind::File, Kind::Null, Guarantees::COPIED),
+    ],
+    knobs: &[
+        Knob {
+            name: "depth",
+            summary: "pieces under way at once",
+            unit: Unit::Count,
+            values: &[4, 1, 2, 8, 16],
+        },
+        Knob {
+            name: "buffer",
+            summary: "bytes of a piece",
+            unit: Unit::Bytes,
+            values: &[256 << 10, 64 << 10, 1 << 20],
+        },
+    ],
+    role: Role::Mover,
+};
+
+struct Run<'a> {
+    // Dropped first: what is under way ends before the rest is touched. None once it is broken.
+    lanes: Option<Lanes<'a>>,
+    source: End<'a>,
+    sink: End<'a>,
+    growth: Growth,
+}
+
+impl Mechanism for IoUring {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
+        if facts.sink.append {
+            return Err(Unfit::because("O_APPEND: pieces would be appended in any order"));
+        }
+        if !facts.source.addressed || (facts.sink.kind == Kind::File && !facts.sink.addressed) {
+            return Err(Unfit::because("pieces need ends that can be addressed by offset"));
+        }
+        Ok(())
+    }
+
+    fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
+        let (source, sink) = t.descriptors(&INFO)?;
+        let growth = Growth::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
+        let (depth, buffer) = (tuning.get(&INFO, "depth"), tuning.bytes(&INFO, "buffer"));
+        let lanes = Some(Lanes::new(&INFO, depth, buffer, 1)?);
+        Ok(Box::new(Run { lanes, source, sink, growth }))
+    }
+}
+
+impl Mover for Run<'_> {
+    fn advance(&mut self, budget: u64) -> Result<u64, Error> {
+        let at =
+            self.source.at.ok_or(INFO.error("IORING_OP_READ", Side::Source, Errno::SPIPE, 0))?;
+        let job = Job {
+            source: (self.source.fd.into(), at),
+            sink: (self.sink.fd.into(), self.sink.at),
+            len: budget,
+        };
+        let broken = INFO.error("io_uring_enter", Side::Own, Errno::BADF, 0);
+        let answer = self.lanes.as_mut().ok_or(broken)?.run(&job);
+        if answer.is_err() {
+            self.lanes = None;
+        }
+        let (moved, scattered) = answer.as_ref().map_or((0, true), |f| (f.moved, f.scattered));
+        self.source.forward(moved);
+        self.sink.forward(moved);
+        if scattered {
+            let settled = self.growth.settle(&self.sink);
+            settled.map_err(|e| INFO.error("ftruncate", Side::Sink, e, moved))?;
+        }
+        match answer?.stop {
+            Some(Stop::Failed(call, side, errno)) => Err(INFO.error(call, side, errno, moved)),
+            Some(Stop::End | Stop::Ragged) | None => Ok(moved),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Maps both files and copies between the mappings: no call per byte, one page fault on each side
+//! for every page or folio. Room is made first, so that a full disk is an errno; what was made and
+//! not filled is cut off again.
+
+use thalweg_sys::{
+    Errno, io,
+    map::{Access, Map, copy_between},
+};
+
+use crate::{
+    End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Transfer, Tuning,
+    Unit, advance_by_steps,
+    conduit::chunk,
+    growth::{Growth, length},
+};
+
+/// `mmap` both, copy in user space.
+pub struct MmapCopy;
+
+static INFO: Info = Info {
+    name: "mmap-copy",
+    summary: "map both files window by window, copy from mapping to mapping",
+    calls: &["mmap", "fallocate"],
+    pairs: &[Pair::new(Kind::File, Kind::File, Guarantees::COPIED)],
+    knobs: &[Knob {
+        name: "window",
+        summary: "bytes mapped at a time on each side",
+        unit: Unit::Bytes,
+        values: &[16 << 20, 1 << 20, 4 << 20, 64 << 20, 256 << 20],
+    }],
+    role: Role::Mover,
+};
+
+struct Run<'a> {
+    source: End<'a>,
+    sink: End<'a>,
+    growth: Growth,
+    wished: usize,
+    window: Option<Window>,
+}
+
+struct Window {
+    from: Map,
+    to: Map,
+    // Bytes of it already copied.
+    done: usize,
+}
+
+impl Mechanism for MmapCopy {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
+        let (source, sink) = t.descriptors(&INFO)?;
+        let growth = Growth::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
+        let wished = tuning.bytes(&INFO, "window");
+        let mut run = Run { source, sink, growth, wished, window: None };
+        run.slide()?;
+        Ok(Box::new(run))
+    }
+}
+
+impl Mover for Run<'_> {
+    fn advance(&mut self, budget: u64) -> Result<u64, Error> {
+        let answer = advance_by_steps(budget, |most| self.step(chunk(most)));
+        if answer.is_err() {
+            // Half of a failed fallocate may be there, and room that a vanished page left empty.
+            let settled = self.growth.settle(&self.sink);
+            let moved = answer.as_ref().map_or_else(|e| e.moved, |moved| *moved);
+            settled.map_err(|e| INFO.error("ftruncate", Side::Sink, e, moved))?;
+        }
+        answer
+    }
+}
+
+impl Run<'_> {
+    /// Maps the next window, never past the end of the source: there its last page holds zeros
+    /// that nobody wrote. The sink may still be shorter: it grows before it is touched.
+    fn slide(&mut self) -> Result<(), Error> {
+        self.window = None;
+        let (Some(from), Some(to)) = (self.source.at, self.sink.at) else {
+            return Err(INFO.error("mmap", Side::Either, Errno::SPIPE, 0));
+        };
+        let left = length(&self.source).map_err(|e| INFO.error("fstat", Side::Source, e, 0))?;
+        let len = self.wished.min(chunk(left.saturating_sub(from)));
+        if len > 0 {
+            let source = Map::of_file(self.source.fd, from, len, Access::Read);
+            let sink = Map::of_file(self.sink.fd, to, len, Access::Write);
+            self.window = Some(Window {
+                from: source.map_err(|e| INFO.error("mmap", Side::Source, e, 0))?,
+                to: sink.map_err(|e| INFO.error("mmap", Side::Sink, e, 0))?,
+                done: 0,
+            });
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, most: usize) -> Result<u64, Error> {
+        if self.window.as_ref().is_none_or(|window| window.done == window.from.len()) {
+            self.slide()?;
+        }
+        let (Some(window), Some(at)) = (&mut self.window, self.sink.at) else { return Ok(0) };
+        let count = most.min(window.from.len() - window.done);
+        make_room(&self.sink, at, count as u64)?;
+        let range = window.done..window.done + count;
+        let answer = copy_between(&window.from, range, &mut window.to, window.done);
+        let copied = answer.unwrap_or_else(|stopped| stopped.copied);
+        window.done += copied;
+        self.source.forward(copied as u64);
+        self.sink.forward(copied as u64);
+        match answer {
+            Ok(copied) => Ok(copied as u64),
+            Err(stopped) => Err(INFO.error("mmap", Side::Either, stopped.errno, copied as u64)),
+        }
+    }
+}
+
+/// Disk blocks for the bytes to come. Where the file system has no fallocate the file only grows,
+/// and a full disk shows as a page that cannot be had.
+fn make_room(sink: &End<'_>, at: u64, len: u64) -> Result<(), Error> {
+    match io::fallocate(sink.fd, at, len) {
+        Err(Errno::OPNOTSUPP) => {
+            let size = length(sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
+            let grown = if size < at + len { io::ftruncate(sink.fd, at + len) } else { Ok(()) };
+            grown.map_err(|e| INFO.error("ftruncate", Side::Sink, e, 0))
+        }
+        answer => answer.map_err(|e| INFO.error("fallocate", Side::Sink, e, 0)),
+    }
+}

@@ -1,0 +1,105 @@
+//! Maps a window of the source and writes from the mapping: one copy, and a page fault for every
+//! page or folio not mapped yet. It never touches the mapping itself, so a file that shrinks is an
+//! errno and not a signal; bytes of a page that shrinks while it is written read as zeros.
+
+use thalweg_sys::{
+    Errno,
+    map::{Access, Map},
+};
+
+use crate::{
+    End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Transfer, Tuning,
+    Unit, advance_by_steps, conduit::chunk, growth::length,
+};
+
+/// `mmap` the source, `write` from it.
+pub struct MmapWrite;
+
+static INFO: Info = Info {
+    name: "mmap-write",
+    summary: "map the source window by window, write from the mapping",
+    calls: &["mmap", "write"],
+    // write copies out of the mapping, so nothing stays shared.
+    pairs: &[
+        Pair::new(Kind::File, Kind::File, Guarantees::COPIED),
+        Pair::new(Kind::File, Kind::Pipe, Guarantees::COPIED),
+        Pair::new(Kind::File, Kind::Socket, Guarantees::COPIED),
+        Pair::new(Kind::File, Kind::Null, Guarantees::COPIED),
+    ],
+    knobs: &[Knob {
+        name: "window",
+        summary: "bytes mapped at a time",
+        unit: Unit::Bytes,
+        values: &[16 << 20, 1 << 20, 4 << 20, 64 << 20, 256 << 20],
+    }],
+    role: Role::Mover,
+};
+
+struct Run<'a> {
+    source: End<'a>,
+    sink: End<'a>,
+    wished: usize,
+    window: Option<Map>,
+    // Bytes of the window already written.
+    done: usize,
+}
+
+impl Mechanism for MmapWrite {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
+        let (source, sink) = t.descriptors(&INFO)?;
+        let wished = tuning.bytes(&INFO, "window");
+        let mut run = Run { source, sink, wished, window: None, done: 0 };
+        run.slide()?;
+        Ok(Box::new(run))
+    }
+}
+
+impl Mover for Run<'_> {
+    fn advance(&mut self, budget: u64) -> Result<u64, Error> {
+        advance_by_steps(budget, |most| self.step(chunk(most)))
+    }
+}
+
+impl Run<'_> {
+    /// Maps the next window, never past the end of the source: there its last page holds zeros
+    /// that nobody wrote.
+    fn slide(&mut self) -> Result<(), Error> {
+        self.window = None;
+        self.done = 0;
+        let mmap = |errno| INFO.error("mmap", Side::Source, errno, 0);
+        let at = self.source.at.ok_or(mmap(Errno::SPIPE))?;
+        let left = length(&self.source).map_err(|e| INFO.error("fstat", Side::Source, e, 0))?;
+        let len = self.wished.min(chunk(left.saturating_sub(at)));
+        if len > 0 {
+            let map = Map::of_file(self.source.fd, at, len, Access::Read).map_err(mmap)?;
+            // Advice only: what it cannot do costs time, not bytes.
+            let _ = map.advise_sequential();
+            self.window = Some(map);
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, most: usize) -> Result<u64, Error> {
+        if self.window.as_ref().is_none_or(|map| self.done == map.len()) {
+            self.slide()?;
+        }
+        let Some(map) = &self.window else { return Ok(0) };
+        let end = map.len().min(self.done + most);
+        let put = map.write_to(self.done..end, self.sink.fd, self.sink.at);
+        // A page that is gone is the source's failing, and so is a disk that cannot give it.
+        let side = |errno| if errno == Errno::FAULT { Side::Source } else { Side::Sink };
+        let failed = |errno| INFO.error(self.sink.write_call(), side(errno), errno, 0);
+        let put = put.map_err(failed)?;
+        if put == 0 {
+            return Err(failed(Errno::INVAL));
+        }
+        self.done += put;
+        self.source.forward(put as u64);
+        self.sink.forward(put as u64);
+        Ok(put as u64)
+    }
+}

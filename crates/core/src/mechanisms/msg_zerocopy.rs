@@ -1,0 +1,230 @@
+//! MSG_ZEROCOPY: the network card reads the sender's pages itself, and the kernel says when it is
+//! done with them. Each step waits for that, so a step is over when the peer has acknowledged it,
+//! and the memory may be written again. Over loopback the kernel copies after all, and says so.
+
+use std::time::Duration;
+use thalweg_sys::{Errno, io, map::Map, net::ZerocopySends};
+
+use crate::{
+    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Sink,
+    Source, Transfer, Tuning, Unfit, Unit, conduit::chunk,
+};
+
+/// `send` without a copy, and its acknowledgements.
+pub struct MsgZerocopy;
+
+static INFO: Info = Info {
+    name: "msg-zerocopy",
+    summary: "send pages of memory over TCP without copying them",
+    calls: &["MSG_ZEROCOPY"],
+    // Nothing counts as moved before the kernel has let go of the pages.
+    pairs: &[
+        Pair::new(Kind::Memory, Kind::Socket, Guarantees::COPIED),
+        Pair::new(Kind::File, Kind::Socket, Guarantees::COPIED),
+    ],
+    knobs: &[
+        Knob {
+            name: "buffer",
+            summary: "most bytes of one send, and of one read from a file",
+            unit: Unit::Bytes,
+            values: &[1 << 20, 256 << 10, 4 << 20],
+        },
+        Knob {
+            name: "depth",
+            summary: "buffers for a file's bytes, reused when all were acknowledged",
+            unit: Unit::Count,
+            values: &[4, 2, 8],
+        },
+    ],
+    role: Role::Mover,
+};
+
+/// How long to wait for acknowledgements before whoever watches is asked again.
+const WAIT: Duration = Duration::from_millis(100);
+
+struct Run<'a> {
+    // None only while it is dropped.
+    sends: Option<ZerocopySends<'a>>,
+    feed: Feed<'a>,
+    sink: End<'a>,
+    buffer: usize,
+    // Bytes sent and not acknowledged. They reach the peer whatever happens here.
+    pending: u64,
+    calls: u64,
+}
+
+enum Feed<'a> {
+    Memory(&'a [u8]),
+    File(Pool<'a>),
+}
+
+/// A file's bytes on their way. A buffer is read into once between two moments at which nothing is
+/// outstanding.
+struct Pool<'a> {
+    source: End<'a>,
+    buffers: Vec<Map>,
+    used: usize,
+    // The last used buffer's [sent..filled] was read and is not sent.
+    filled: usize,
+    sent: usize,
+}
+
+impl Mechanism for MsgZerocopy {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
+        if !facts.sink.internet {
+            return Err(Unfit::because("MSG_ZEROCOPY is for internet sockets, not for unix ones"));
+        }
+        Ok(())
+    }
+
+    fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
+        let buffer = tuning.bytes(&INFO, "buffer");
+        let Sink::Fd(sink) = t.sink else {
+            return Err(INFO.error("open", Side::Sink, Errno::INVAL, 0));
+        };
+        let feed = match t.source {
+            Source::Memory(bytes) => Feed::Memory(bytes),
+            Source::Fd(source) => {
+                let depth = tuning.get(&INFO, "depth").max(1);
+                let buffers: Result<Vec<_>, _> =
+                    (0..depth).map(|_| Map::anonymous(buffer, false)).collect();
+                let buffers = buffers.map_err(|e| INFO.error("mmap", Side::Own, e, 0))?;
+                Feed::File(Pool { source, buffers, used: 0, filled: 0, sent: 0 })
+            }
+        };
+        let sends = ZerocopySends::new(sink.fd);
+        let sends = sends.map_err(|e| INFO.error("SO_ZEROCOPY", Side::Sink, e, 0))?;
+        Ok(Box::new(Run { sends: Some(sends), feed, sink, buffer, pending: 0, calls: 0 }))
+    }
+}
+
+impl Mover for Run<'_> {
+    fn advance(&mut self, budget: u64) -> Result<u64, Error> {
+        let mut failure = None;
+        while self.pending < budget {
+            match self.send(chunk(budget - self.pending)) {
+                Ok(0) => break,
+                Ok(sent) => {
+                    self.pending += sent as u64;
+                    self.calls += 1;
+                }
+                // Too many are outstanding for the socket's option memory: wait for them first.
+                Err(error) if error.errno == Errno::NOBUFS && self.pending > 0 => break,
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
+        }
+        let waited = self.acknowledged();
+        match (failure, waited) {
+            // The failure must not be lost, and nor must what comes before it: that is in flight.
+            (Some(error), answer) => Err(Error { moved: answer.unwrap_or(0), ..error }),
+            (None, answer) => answer,
+        }
+    }
+
+    fn knows_the_end(&self) -> bool {
+        true
+    }
+
+    fn in_flight(&self) -> u64 {
+        let unsent = match &self.feed {
+            Feed::Memory(_) => 0,
+            Feed::File(pool) => (pool.filled - pool.sent) as u64,
+        };
+        self.pending + unsent
+    }
+
+    fn drain(&mut self) -> Result<u64, Error> {
+        if self.pending > 0 {
+            return self.acknowledged();
+        }
+        let Feed::File(pool) = &mut self.feed else { return Ok(0) };
+        let put = io::write(self.sink.fd, pool.unsent(usize::MAX));
+        let put = put.map_err(|e| INFO.error("write", Side::Sink, e, 0))?;
+        pool.sent += put;
+        Ok(put as u64)
+    }
+
+    fn note(&self) -> Option<String> {
+        let copied = self.sends.as_ref().map_or(0, ZerocopySends::copied);
+        let all = self.calls;
+        (copied > 0)
+            .then(|| format!("the kernel copied {copied} of {all} zero-copy sends after all"))
+    }
+}
+
+impl Run<'_> {
+    /// One send, after a read where the source is a file. 0: the source has ended, or its buffers
+    /// all wait to be acknowledged.
+    fn send(&mut self, most: usize) -> Result<usize, Error> {
+        let Some(sends) = &mut self.sends else { return Ok(0) };
+        let most = most.min(self.buffer);
+        let sent = match &mut self.feed {
+            Feed::Memory([]) => return Ok(0),
+            Feed::Memory(bytes) => sends.send(&bytes[..most.min(bytes.len())]),
+            Feed::File(pool) => {
+                if pool.sent == pool.filled && !pool.refill(most, self.pending == 0)? {
+                    return Ok(0);
+                }
+                sends.send_unborrowed(pool.unsent(most))
+            }
+        };
+        let sent = sent.map_err(|e| INFO.error("MSG_ZEROCOPY", Side::Sink, e, 0))?;
+        if sent == 0 {
+            return Err(INFO.error("MSG_ZEROCOPY", Side::Sink, Errno::INVAL, 0));
+        }
+        match &mut self.feed {
+            Feed::Memory(bytes) => *bytes = &bytes[sent..],
+            Feed::File(pool) => pool.sent += sent,
+        }
+        Ok(sent)
+    }
+
+    /// Waits until the kernel has let go of everything sent; answers how much that was.
+    fn acknowledged(&mut self) -> Result<u64, Error> {
+        let failed = |errno| INFO.error("MSG_ERRQUEUE", Side::Sink, errno, 0);
+        let Some(sends) = &mut self.sends else { return Ok(0) };
+        if !sends.finish_within(WAIT).map_err(failed)? {
+            return Err(failed(Errno::AGAIN));
+        }
+        Ok(std::mem::take(&mut self.pending))
+    }
+}
+
+impl Pool<'_> {
+    /// Reads into a buffer nobody uses; false if there is none, or nothing to read.
+    fn refill(&mut self, most: usize, all_free: bool) -> Result<bool, Error> {
+        if all_free {
+            (self.used, self.filled, self.sent) = (0, 0, 0);
+        }
+        let Some(buffer) = self.buffers.get_mut(self.used) else { return Ok(false) };
+        let into = buffer.bytes_mut().unwrap_or_default();
+        let got = self.source.read(&mut into[..most]);
+        let got = got.map_err(|e| INFO.error(self.source.read_call(), Side::Source, e, 0))?;
+        if got > 0 {
+            (self.used, self.filled, self.sent) = (self.used + 1, got, 0);
+        }
+        Ok(got > 0)
+    }
+
+    fn unsent(&self, most: usize) -> &[u8] {
+        let end = self.filled.min(self.sent.saturating_add(most));
+        let buffer = self.used.checked_sub(1).and_then(|last| self.buffers[last].bytes());
+        &buffer.unwrap_or_default()[self.sent..end]
+    }
+}
+
+impl Drop for Run<'_> {
+    /// Only a transfer that was given up leaves sends behind, and its peer may never read on.
+    fn drop(&mut self) {
+        if let Some(sends) = self.sends.take() {
+            sends.abandon();
+        }
+    }
+}

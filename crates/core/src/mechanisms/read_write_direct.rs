@@ -1,0 +1,172 @@
+//! Past the page cache: O_DIRECT reads and writes, several under way at once through io_uring. No
+//! copy where both ends allow it, and the cache of everybody else is left alone; what the cache
+//! would have given for nothing is read from the disk. Ragged ends go through the cache.
+
+use rustix::fs::OFlags;
+use std::{
+    os::fd::{BorrowedFd, OwnedFd},
+    sync::Arc,
+};
+use thalweg_sys::{Errno, uring::RingFd};
+
+use crate::{
+    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Transfer,
+    Tuning, Unfit, Unit, advance_by_steps,
+    growth::Growth,
+    lanes::{Job, Lanes, Stop},
+    reopen::reopen,
+};
+
+/// Linked O_DIRECT reads and writes.
+pub struct ReadWriteDirect;
+
+static INFO: Info = Info {
+    name: "read-write-direct",
+    summary: "read and write past the page cache, several pieces at once",
+    calls: &["io_uring_enter", "IORING_OP_READ", "IORING_OP_WRITE"],
+    pairs: &[
+        Pair::new(Kind::File, Kind::File, Guarantees::COPIED),
+        Pair::new(Kind::File, Kind::Device, Guarantees::COPIED),
+        Pair::new(Kind::Device, Kind::File, Guarantees::COPIED),
+        Pair::new(Kind::Device, Kind::Device, Guarantees::COPIED),
+    ],
+    knobs: &[
+        Knob {
+            name: "buffer",
+            summary: "bytes of a piece",
+            unit: Unit::Bytes,
+            values: &[1 << 20, 256 << 10, 4 << 20],
+        },
+        Knob {
+            name: "depth",
+            summary: "pieces under way at once",
+            unit: Unit::Count,
+            values: &[4, 2, 8],
+        },
+    ],
+    role: Role::OnRequest("--direct: it leaves the page cache alone and so gains nothing from it"),
+};
+
+// A multiple of every logical block size in use (512 or 4096) and of a page.
+const GRAIN: u64 = 4096;
+
+struct Run<'a> {
+    // Dropped first: what is under way ends before the rest is touched. None once it is broken.
+    lanes: Option<Lanes<'a>>,
+    source: End<'a>,
+    sink: End<'a>,
+    // The ends opened again with O_DIRECT; None where that one goes through the cache.
+    direct_source: Option<Arc<OwnedFd>>,
+    direct_sink: Option<Arc<OwnedFd>>,
+    growth: Growth,
+}
+
+impl Mechanism for ReadWriteDirect {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
+        if facts.sink.append {
+            return Err(Unfit::because("O_APPEND: pieces would be appended in any order"));
+        }
+        if !facts.source.addressed || !facts.sink.addressed {
+            return Err(Unfit::because("O_DIRECT needs ends that can be addressed by offset"));
+        }
+        Ok(())
+    }
+
+    fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
+        let (source, sink) = t.descriptors(&INFO)?;
+        let growth = Growth::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
+        let direct_source = reopen(&source, OFlags::RDONLY | OFlags::DIRECT);
+        let mut direct_sink = reopen(&sink, OFlags::WRONLY | OFlags::DIRECT).ok();
+        if let (Err(errno), None) = (&direct_source, &direct_sink) {
+            return Err(INFO.error("open", Side::Either, *errno, 0));
+        }
+        let direct_source = direct_source.ok();
+        if direct_source.is_some() && source.at.map(|at| at % GRAIN) != sink.at.map(|at| at % GRAIN)
+        {
+            // Only one of the two can be aligned.
+            direct_sink = None;
+        }
+        let (depth, buffer) = (tuning.get(&INFO, "depth"), tuning.bytes(&INFO, "buffer"));
+        Ok(Box::new(Run {
+            lanes: Some(Lanes::new(&INFO, depth, buffer, GRAIN)?),
+            source,
+            sink,
+            direct_source: direct_source.map(Arc::new),
+            direct_sink: direct_sink.map(Arc::new),
+            growth,
+        }))
+    }
+}
+
+impl Mover for Run<'_> {
+    fn advance(&mut self, budget: u64) -> Result<u64, Error> {
+        advance_by_steps(budget, |most| self.step(most))
+    }
+}
+
+impl<'a> Run<'a> {
+    fn step(&mut self, most: u64) -> Result<u64, Error> {
+        let (Some(from), Some(to)) = (self.source.at, self.sink.at) else {
+            return Err(INFO.error("open", Side::Either, Errno::SPIPE, 0));
+        };
+        let ragged = if self.direct_source.is_some() { from % GRAIN } else { to % GRAIN };
+        let whole = most / GRAIN * GRAIN;
+        if ragged > 0 || whole == 0 {
+            return self.plain(most.min(GRAIN - ragged));
+        }
+        match self.direct(from, to, whole)? {
+            (0, Some(Stop::Ragged)) => self.plain(most.min(GRAIN)),
+            (moved, Some(Stop::Failed(call, side, errno))) => {
+                Err(INFO.error(call, side, errno, moved))
+            }
+            (moved, _) => Ok(moved),
+        }
+    }
+
+    fn direct(&mut self, from: u64, to: u64, len: u64) -> Result<(u64, Option<Stop>), Error> {
+        let fd = |direct: &Option<Arc<OwnedFd>>, plain: BorrowedFd<'a>| -> RingFd<'a> {
+            direct.clone().map_or_else(|| plain.into(), Into::into)
+        };
+        let job = Job {
+            source: (fd(&self.direct_source, self.source.fd), from),
+            sink: (fd(&self.direct_sink, self.sink.fd), Some(to)),
+            len,
+        };
+        let broken = INFO.error("io_uring_enter", Side::Own, Errno::BADF, 0);
+        let answer = self.lanes.as_mut().ok_or(broken)?.run(&job);
+        if answer.is_err() {
+            self.lanes = None;
+        }
+        let (moved, scattered) = answer.as_ref().map_or((0, true), |f| (f.moved, f.scattered));
+        self.source.forward(moved);
+        self.sink.forward(moved);
+        if scattered {
+            let settled = self.growth.settle(&self.sink);
+            settled.map_err(|e| INFO.error("ftruncate", Side::Sink, e, moved))?;
+        }
+        answer.map(|front| (front.moved, front.stop))
+    }
+
+    /// One read and one write through the cache, up to the next whole grain.
+    fn plain(&mut self, most: u64) -> Result<u64, Error> {
+        let mut buffer = [0; GRAIN as usize];
+        // What is read and not written is read again: both ends are addressed.
+        let mut source = self.source;
+        let got = source.read(&mut buffer[..most as usize]);
+        let got = got.map_err(|e| INFO.error("pread", Side::Source, e, 0))?;
+        if got == 0 {
+            return Ok(0);
+        }
+        let put = self.sink.write(&buffer[..got]);
+        let put = put.map_err(|e| INFO.error("pwrite", Side::Sink, e, 0))? as u64;
+        if put == 0 {
+            return Err(INFO.error("pwrite", Side::Sink, Errno::INVAL, 0));
+        }
+        self.source.forward(put);
+        Ok(put)
+    }
+}

@@ -1,0 +1,97 @@
+//! Clones: the sink shares the source's blocks until either is written. No byte is read or
+//! written, so the cost is that of the metadata. It does not do ranges that are not whole blocks,
+//! except at the end of the source.
+
+use rustix::fs::fstat;
+use thalweg_sys::{Errno, copy};
+
+use crate::{
+    End, Error, Facts, Guarantees, Info, Kind, Mechanism, Mover, Pair, Role, Side, Transfer,
+    Tuning, Unfit, advance_by_steps, growth::length,
+};
+
+/// FICLONERANGE, piece by piece.
+pub struct Reflink;
+
+static INFO: Info = Info {
+    name: "reflink",
+    summary: "share the blocks on disk, copy on write: nothing is moved",
+    calls: &["FICLONERANGE"],
+    pairs: &[Pair::new(Kind::File, Kind::File, Guarantees::COPIED)],
+    knobs: &[],
+    role: Role::Mover,
+};
+
+struct Run<'a> {
+    source: End<'a>,
+    sink: End<'a>,
+    block: u64,
+}
+
+impl Mechanism for Reflink {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
+        if facts.sink.append {
+            return Err(Unfit::because("FICLONERANGE: EBADF into a file opened with O_APPEND"));
+        }
+        if !facts.source.addressed || !facts.sink.addressed {
+            return Err(Unfit::because("a clone needs ends that can be addressed by offset"));
+        }
+        if !one_clone_domain(facts) {
+            return Err(Unfit::because("a clone cannot cross file systems"));
+        }
+        Ok(())
+    }
+
+    fn saves_work(&self, facts: &Facts) -> bool {
+        one_clone_domain(facts) && !facts.sink.append
+    }
+
+    fn open<'a>(&self, t: Transfer<'a>, _: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
+        let (source, sink) = t.descriptors(&INFO)?;
+        let block = |end: &End<'_>| fstat(end.fd).map(|stat| stat.st_blksize as u64);
+        let larger = block(&source).and_then(|a| Ok(a.max(block(&sink)?)));
+        let block = larger.map_err(|e| INFO.error("fstat", Side::Either, e, 0))?;
+        Ok(Box::new(Run { source, sink, block: block.max(1) }))
+    }
+}
+
+impl Mover for Run<'_> {
+    fn advance(&mut self, budget: u64) -> Result<u64, Error> {
+        advance_by_steps(budget, |most| self.step(most))
+    }
+}
+
+impl Run<'_> {
+    /// The length is always given: "to the end" would clone, uncounted, what is appended meanwhile.
+    fn step(&mut self, most: u64) -> Result<u64, Error> {
+        let failed = |errno| INFO.error("FICLONERANGE", Side::Either, errno, 0);
+        let (Some(from), Some(to)) = (self.source.at, self.sink.at) else {
+            return Err(failed(Errno::SPIPE));
+        };
+        let left = length(&self.source).map_err(|e| INFO.error("fstat", Side::Source, e, 0))?;
+        let left = left.saturating_sub(from);
+        if left == 0 {
+            return Ok(0);
+        }
+        let len = if left <= most { left } else { most / self.block * self.block };
+        if len == 0 {
+            // Less than a block is wanted, and not the last bytes of the source.
+            return Err(failed(Errno::INVAL));
+        }
+        copy::clone_range(self.source.fd, from, len, self.sink.fd, to).map_err(failed)?;
+        self.source.forward(len);
+        self.sink.forward(len);
+        Ok(len)
+    }
+}
+
+/// Whether the kernel might clone between the two. Subvolumes of one btrfs have device numbers of
+/// their own, so there only the kernel knows.
+fn one_clone_domain(facts: &Facts) -> bool {
+    let btrfs = |end: &crate::EndFacts| end.fs.as_ref().is_some_and(|fs| fs.name == "btrfs");
+    facts.one_file_system() || (btrfs(&facts.source) && btrfs(&facts.sink))
+}

@@ -1,0 +1,85 @@
+//! sendfile: the kernel hands a file's pages to the sink through a pipe of its own; one call for
+//! as much as the sink takes. Pages that sit in a pipe or a socket still show later writes.
+
+use rustix::fs::{OFlags, SeekFrom, seek};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use thalweg_sys::copy;
+
+use crate::{
+    End, Error, Facts, Guarantees, Info, Kind, Mechanism, Mover, Pair, Role, Side, Transfer,
+    Tuning, Unfit, advance_by_steps, conduit::chunk, reopen::reopen,
+};
+
+/// `sendfile` from a file or a seekable device.
+pub struct Sendfile;
+
+static INFO: Info = Info {
+    name: "sendfile",
+    summary: "hand a file's pages to the sink in one call",
+    calls: &["sendfile"],
+    pairs: &[
+        Pair::new(Kind::File, Kind::File, Guarantees::COPIED),
+        // Page-cache pages stay shared with the file: a later write to it shows in the reader.
+        Pair::new(Kind::File, Kind::Pipe, Guarantees::SHARED),
+        Pair::new(Kind::File, Kind::Socket, Guarantees::SHARED),
+        Pair::new(Kind::File, Kind::Null, Guarantees::COPIED),
+        Pair::new(Kind::Device, Kind::File, Guarantees::COPIED),
+        // The same with the page cache of a block device.
+        Pair::new(Kind::Device, Kind::Pipe, Guarantees::SHARED),
+        Pair::new(Kind::Device, Kind::Socket, Guarantees::SHARED),
+        Pair::new(Kind::Device, Kind::Null, Guarantees::COPIED),
+    ],
+    knobs: &[],
+    role: Role::Mover,
+};
+
+struct Run<'a> {
+    source: End<'a>,
+    sink: End<'a>,
+    // sendfile takes no offset for the sink: an addressed one is opened again, for an offset of
+    // our own.
+    own: Option<OwnedFd>,
+}
+
+impl Mechanism for Sendfile {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
+        if facts.sink.append {
+            return Err(Unfit::because("sendfile: EINVAL into a file opened with O_APPEND"));
+        }
+        Ok(())
+    }
+
+    fn open<'a>(&self, t: Transfer<'a>, _: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
+        let (source, sink) = t.descriptors(&INFO)?;
+        let own = sink.at.map(|_| reopen(&sink, OFlags::WRONLY));
+        let own = own.transpose().map_err(|e| INFO.error("open", Side::Sink, e, 0))?;
+        Ok(Box::new(Run { source, sink, own }))
+    }
+}
+
+impl Mover for Run<'_> {
+    fn advance(&mut self, budget: u64) -> Result<u64, Error> {
+        advance_by_steps(budget, |most| self.step(most))
+    }
+}
+
+impl Run<'_> {
+    fn step(&mut self, most: u64) -> Result<u64, Error> {
+        let mut out: BorrowedFd<'_> = self.sink.fd;
+        if let (Some(own), Some(at)) = (&self.own, self.sink.at) {
+            // Said anew each time, so that the count returned is the only truth.
+            let sought = seek(own, SeekFrom::Start(at));
+            sought.map_err(|e| INFO.error("lseek", Side::Sink, e, 0))?;
+            out = own.as_fd();
+        }
+        let moved = copy::sendfile(out, self.source.fd, self.source.at, chunk(most));
+        let moved = moved.map_err(|e| INFO.error("sendfile", Side::Either, e, 0))? as u64;
+        self.source.forward(moved);
+        self.sink.forward(moved);
+        Ok(moved)
+    }
+}

@@ -1,0 +1,292 @@
+//! Two threads round one pipe: one splices in, the other out. Every pipeful wakes a thread, which
+//! costs more than it gains on most machines; a published measurement found otherwise, so it is
+//! here to be measured. The filling thread takes only what one step allows.
+
+use std::{
+    os::fd::OwnedFd,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+    time::Duration,
+};
+use thalweg_sys::{
+    Errno, fault, io,
+    pipe::{self, SpliceMode},
+};
+
+use crate::{
+    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Transfer,
+    Tuning, Unfit, Unit, advance_by_steps,
+    conduit::{Conduit, chunk},
+};
+
+/// A filling thread, a pipe, and the thread that asks.
+pub struct SpliceThreaded;
+
+static INFO: Info = Info {
+    name: "splice-threaded",
+    summary: "hand pages through a pipe inside the kernel, one thread on each side",
+    calls: &["splice"],
+    pairs: &[
+        Pair::new(Kind::File, Kind::File, Guarantees::COPIED),
+        // Page-cache pages stay shared with the file: a later write to it shows in the reader.
+        Pair::new(Kind::File, Kind::Pipe, Guarantees::SHARED),
+        Pair::new(Kind::File, Kind::Socket, Guarantees::SHARED),
+        Pair::new(Kind::File, Kind::Null, Guarantees::COPIED),
+        Pair::new(Kind::Device, Kind::File, Guarantees::COPIED),
+        // The same with the page cache of a block device.
+        Pair::new(Kind::Device, Kind::Pipe, Guarantees::SHARED),
+        Pair::new(Kind::Device, Kind::Socket, Guarantees::SHARED),
+        Pair::new(Kind::Device, Kind::Null, Guarantees::COPIED),
+    ],
+    knobs: &[Knob {
+        name: "pipe",
+        summary: "capacity wished for the pipe; what the kernel grants is the chunk size",
+        unit: Unit::Bytes,
+        values: &[1 << 20, 64 << 10, 256 << 10],
+    }],
+    role: Role::Mover,
+};
+
+/// How long either thread waits before it looks whether it is still wanted.
+const WAIT: Duration = Duration::from_millis(100);
+
+struct Run<'a> {
+    sink: End<'a>,
+    // None only while it is dropped: its closed reading end wakes the other thread.
+    through: Option<Conduit>,
+    // What the filling thread is known to have put in since the beginning.
+    seen: u64,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    change: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    // Bytes that may be taken, and that were, since the beginning.
+    allowed: u64,
+    taken: u64,
+    // A splice is being made; `taken` is not final.
+    busy: bool,
+    // Why the filling pauses: the source gave 0, or failed. The next allowance clears it.
+    pause: Option<Result<(), Errno>>,
+    over: bool,
+    // Threads that wait for a change; without one nobody need be woken, which is a system call.
+    sleepers: u32,
+}
+
+/// What the filling thread works with.
+struct Filler {
+    shared: Arc<Shared>,
+    source: OwnedFd,
+    at: Option<u64>,
+    into: OwnedFd,
+    capacity: u64,
+    // A device may have nothing to give for ever; a splice that waits for it cannot be called off.
+    patient: bool,
+}
+
+impl Mechanism for SpliceThreaded {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
+        if facts.sink.append {
+            return Err(Unfit::because("splice: EINVAL into a file opened with O_APPEND"));
+        }
+        Ok(())
+    }
+
+    fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
+        let (source, sink) = t.descriptors(&INFO)?;
+        let through = Conduit::new(&INFO, tuning.bytes(&INFO, "pipe"))?;
+        let own = |fd: std::os::fd::BorrowedFd<'_>| {
+            let own = fd.try_clone_to_owned();
+            own.map_err(|e| INFO.error("fcntl", Side::Own, errno_of(&e), 0))
+        };
+        let shared = Arc::new(Shared::default());
+        let filler = Filler {
+            shared: Arc::clone(&shared),
+            source: own(source.fd)?,
+            at: source.at,
+            into: own(through.writer())?,
+            capacity: through.capacity(),
+            patient: source.kind == Kind::Device,
+        };
+        let inherited = fault::inherit();
+        let thread = std::thread::Builder::new()
+            .name(INFO.name.to_owned())
+            .spawn(move || inherited.enter(|| filler.fill()))
+            .map_err(|e| INFO.error("clone", Side::Own, errno_of(&e), 0))?;
+        let (through, thread) = (Some(through), Some(thread));
+        Ok(Box::new(Run { sink, through, seen: 0, shared, thread }))
+    }
+}
+
+impl Mover for Run<'_> {
+    fn advance(&mut self, budget: u64) -> Result<u64, Error> {
+        self.shared.allow((self.seen - self.in_flight()) + budget);
+        let answer = advance_by_steps(budget, |_| self.step());
+        if !matches!(answer, Ok(moved) if moved == budget) {
+            // From here on nothing more is taken, and what was taken is known.
+            let taken = self.shared.halt();
+            self.learn(taken);
+        }
+        answer
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.through.as_ref().map_or(0, Conduit::waiting)
+    }
+
+    fn drain(&mut self) -> Result<u64, Error> {
+        self.through.as_mut().map_or(Ok(0), |through| through.drain(&INFO, &mut self.sink))
+    }
+}
+
+impl Run<'_> {
+    fn step(&mut self) -> Result<u64, Error> {
+        if self.in_flight() == 0 {
+            let (taken, pause) = self.shared.more_than(self.seen);
+            self.learn(taken);
+            let failed = |errno| Err(INFO.error("splice", Side::Source, errno, 0));
+            match pause {
+                _ if self.in_flight() > 0 => {}
+                Some(Ok(())) => return Ok(0),
+                Some(Err(errno)) => return failed(errno),
+                // Nothing came for a while: whoever watches wants to know.
+                None => return failed(Errno::AGAIN),
+            }
+        }
+        let Some(through) = &mut self.through else { return Ok(0) };
+        through.empty(&mut self.sink).map_err(|e| INFO.error("splice", Side::Sink, e, 0))
+    }
+
+    fn learn(&mut self, taken: u64) {
+        if let Some(through) = &mut self.through {
+            through.filled(taken - self.seen);
+        }
+        self.seen = taken;
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        self.shared.lock().over = true;
+        self.shared.change.notify_all();
+        self.through = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Filler {
+    fn fill(mut self) {
+        while self.shared.wait_for_allowance() {
+            if self.patient && io::wait_readable(&self.source, Some(WAIT)) == Ok(false) {
+                continue;
+            }
+            let Some(most) = self.shared.begin() else { continue };
+            let len = chunk(most.min(self.capacity));
+            let (from, to) = (&self.source, &self.into);
+            let answer = pipe::splice(from, self.at, to, None, len, SpliceMode::NonBlock);
+            let no_room = answer == Err(Errno::AGAIN)
+                && io::wait_writable(to, Some(Duration::ZERO)) == Ok(false);
+            if let (Ok(got), Some(at)) = (answer, &mut self.at) {
+                *at += got as u64;
+            }
+            self.shared.end(if no_room { None } else { Some(answer) });
+            if no_room {
+                let _ = io::wait_writable(to, Some(WAIT));
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the filling go on up to `total` bytes since the beginning.
+    fn allow(&self, total: u64) {
+        let mut state = self.lock();
+        state.allowed = total;
+        state.pause = None;
+        drop(state);
+        self.change.notify_all();
+    }
+
+    /// Ends the filling for now; answers what was taken in all.
+    fn halt(&self) -> u64 {
+        let mut state = self.lock();
+        state.allowed = 0;
+        state.sleepers += 1;
+        let waited = self.change.wait_while(state, |state| state.busy);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        state.sleepers -= 1;
+        state.taken
+    }
+
+    /// Waits until more than `seen` bytes have been taken, or the filling pauses, or for a while.
+    fn more_than(&self, seen: u64) -> (u64, Option<Result<(), Errno>>) {
+        let nothing = |state: &mut State| state.taken == seen && state.pause.is_none();
+        let mut state = self.lock();
+        state.sleepers += 1;
+        let waited = self.change.wait_timeout_while(state, WAIT, nothing);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.sleepers -= 1;
+        (state.taken, state.pause)
+    }
+
+    /// Waits until more may be taken; false when it is over.
+    fn wait_for_allowance(&self) -> bool {
+        let idle = |state: &mut State| !state.over && !state.may_take();
+        let waited = self.change.wait_while(self.lock(), idle);
+        !waited.unwrap_or_else(PoisonError::into_inner).over
+    }
+
+    /// Begins a splice, of at most the answer.
+    fn begin(&self) -> Option<u64> {
+        let mut state = self.lock();
+        if state.over || !state.may_take() {
+            return None;
+        }
+        state.busy = true;
+        Some(state.allowed - state.taken)
+    }
+
+    /// Ends it; `None`: there was no room.
+    fn end(&self, answer: Option<Result<usize, Errno>>) {
+        let mut state = self.lock();
+        state.busy = false;
+        match answer {
+            None => {}
+            Some(Ok(0)) => state.pause = Some(Ok(())),
+            Some(Ok(got)) => state.taken += got as u64,
+            Some(Err(errno)) => state.pause = Some(Err(errno)),
+        }
+        let awaited = state.sleepers > 0;
+        drop(state);
+        if awaited {
+            self.change.notify_all();
+        }
+    }
+}
+
+impl State {
+    fn may_take(&self) -> bool {
+        self.pause.is_none() && self.taken < self.allowed
+    }
+}
+
+fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::NOMEM)
+}

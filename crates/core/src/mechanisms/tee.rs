@@ -1,0 +1,104 @@
+//! tee shows what waits in one pipe to another, and splice then takes it out of the first: two
+//! calls a pipeful, no copy. Worth it only where somebody else reads along; here it is measured.
+
+use rustix::fs::{Mode, OFlags, open};
+use std::os::fd::OwnedFd;
+use thalweg_sys::{
+    Errno, io,
+    pipe::{self, SpliceMode},
+};
+
+use crate::{
+    End, Error, Guarantees, Info, Kind, Mechanism, Mover, Pair, Role, Side, Transfer, Tuning,
+    advance_by_steps, conduit::chunk,
+};
+
+/// `tee`, then `splice` to `/dev/null`.
+pub struct Tee;
+
+static INFO: Info = Info {
+    name: "tee",
+    summary: "show one pipe's bytes to another, then take them out of the first",
+    calls: &["tee", "splice"],
+    // What a pipe holds nobody writes any more.
+    pairs: &[Pair::new(Kind::Pipe, Kind::Pipe, Guarantees::COPIED)],
+    knobs: &[],
+    role: Role::Mover,
+};
+
+struct Run<'a> {
+    source: End<'a>,
+    sink: End<'a>,
+    nowhere: OwnedFd,
+    // In the sink already, and still in the source: tee would show them again. They count as moved
+    // once they are taken out, so that the source stands where the count says.
+    shown: u64,
+}
+
+impl Mechanism for Tee {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn open<'a>(&self, t: Transfer<'a>, _: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
+        let (source, sink) = t.descriptors(&INFO)?;
+        let nowhere = open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
+        let nowhere = nowhere.map_err(|e| INFO.error("open", Side::Own, e, 0))?;
+        Ok(Box::new(Run { source, sink, nowhere, shown: 0 }))
+    }
+}
+
+impl Mover for Run<'_> {
+    fn advance(&mut self, budget: u64) -> Result<u64, Error> {
+        advance_by_steps(budget, |most| self.step(most))
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.shown
+    }
+
+    /// Takes out by plain read what the sink has already.
+    fn drain(&mut self) -> Result<u64, Error> {
+        let mut buffer = vec![0; chunk(self.shown.min(64 << 10))];
+        let mut taken = 0;
+        while self.shown > 0 {
+            let most = buffer.len().min(chunk(self.shown));
+            let got = io::read(self.source.fd, &mut buffer[..most]);
+            let got = got.map_err(|e| INFO.error("read", Side::Source, e, taken))? as u64;
+            if got == 0 {
+                break;
+            }
+            self.shown -= got;
+            taken += got;
+        }
+        Ok(taken)
+    }
+}
+
+impl Run<'_> {
+    fn step(&mut self, most: u64) -> Result<u64, Error> {
+        if self.shown == 0 {
+            let shown = pipe::tee(self.source.fd, self.sink.fd, chunk(most), SpliceMode::Block);
+            let shown = shown.map_err(|e| INFO.error("tee", Side::Either, e, 0))?;
+            self.shown = shown as u64;
+        }
+        let mut taken = 0;
+        // Without a pause: whoever stops in here would leave bytes at both ends.
+        while self.shown > 0 {
+            match self.take() {
+                Ok(0) => return Err(INFO.error("splice", Side::Source, Errno::INVAL, taken)),
+                Ok(count) => taken += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(INFO.error("splice", Side::Source, errno, taken)),
+            }
+        }
+        Ok(taken)
+    }
+
+    fn take(&mut self) -> Result<u64, Errno> {
+        let (from, len) = (self.source.fd, chunk(self.shown));
+        let count = pipe::splice(from, None, &self.nowhere, None, len, SpliceMode::NonBlock)?;
+        self.shown -= count as u64;
+        Ok(count as u64)
+    }
+}

@@ -1,0 +1,144 @@
+//! vmsplice puts pages of memory into a pipe without copying them. Memory of the caller goes in as
+//! it is; a file is first read into memory of our own, which is never written again: a reader may
+//! splice the pages on, so that an empty pipe does not mean that they are free.
+
+use thalweg_sys::{
+    Errno,
+    map::Map,
+    pipe::{self, SpliceMode},
+};
+
+use crate::{
+    End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Sink, Source,
+    Transfer, Tuning, Unit, advance_by_steps, conduit::chunk,
+};
+
+/// `vmsplice` from memory; `read` before it where the source is a file.
+pub struct Vmsplice;
+
+static INFO: Info = Info {
+    name: "vmsplice",
+    summary: "put pages of memory into a pipe without copying them",
+    calls: &["vmsplice", "read"],
+    pairs: &[
+        // The pipe holds the caller's own pages: a later write to them shows in the reader.
+        Pair::new(Kind::Memory, Kind::Pipe, Guarantees::SHARED),
+        // Copied by read, into pages that nobody writes again.
+        Pair::new(Kind::File, Kind::Pipe, Guarantees::COPIED),
+    ],
+    knobs: &[
+        Knob {
+            name: "buffer",
+            summary: "bytes read from a file at a time, into fresh pages",
+            unit: Unit::Bytes,
+            values: &[1 << 20, 64 << 10, 256 << 10, 2 << 20],
+        },
+        Knob {
+            name: "huge",
+            summary: "whether to ask for huge pages for them",
+            unit: Unit::Count,
+            values: &[0, 1],
+        },
+    ],
+    role: Role::Mover,
+};
+
+enum Run<'a> {
+    Memory { bytes: &'a [u8], sink: End<'a> },
+    File(Pages<'a>),
+}
+
+struct Pages<'a> {
+    source: End<'a>,
+    sink: End<'a>,
+    wished: usize,
+    huge: bool,
+    // full[sent..filled] was read and is not in the pipe. Unmapping what is in the pipe is fine:
+    // the kernel holds the pages for as long as anybody downstream does.
+    full: Option<Map>,
+    filled: usize,
+    sent: usize,
+}
+
+impl Mechanism for Vmsplice {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
+        let (wished, huge) = (tuning.bytes(&INFO, "buffer"), tuning.get(&INFO, "huge") > 0);
+        match (t.source, t.sink) {
+            (Source::Memory(bytes), Sink::Fd(sink)) => Ok(Box::new(Run::Memory { bytes, sink })),
+            (Source::Fd(source), Sink::Fd(sink)) => {
+                let pages = Pages { source, sink, wished, huge, full: None, filled: 0, sent: 0 };
+                Ok(Box::new(Run::File(pages)))
+            }
+            _ => Err(INFO.error("open", Side::Sink, Errno::INVAL, 0)),
+        }
+    }
+}
+
+impl Mover for Run<'_> {
+    fn advance(&mut self, budget: u64) -> Result<u64, Error> {
+        advance_by_steps(budget, |most| match self {
+            Self::Memory { bytes, sink } => {
+                let count = bytes.len().min(chunk(most));
+                let put = give(sink, &bytes[..count])?;
+                *bytes = &bytes[put..];
+                Ok(put as u64)
+            }
+            Self::File(pages) => pages.step(chunk(most)),
+        })
+    }
+
+    fn knows_the_end(&self) -> bool {
+        true
+    }
+
+    fn in_flight(&self) -> u64 {
+        match self {
+            Self::Memory { .. } => 0,
+            Self::File(pages) => (pages.filled - pages.sent) as u64,
+        }
+    }
+
+    fn drain(&mut self) -> Result<u64, Error> {
+        let Self::File(pages) = self else { return Ok(0) };
+        let Some(full) = &pages.full else { return Ok(0) };
+        let rest = full.write_to(pages.sent..pages.filled, pages.sink.fd, None);
+        let put = rest.map_err(|e| INFO.error("write", Side::Sink, e, 0))?;
+        pages.sent += put;
+        Ok(put as u64)
+    }
+}
+
+impl Pages<'_> {
+    fn step(&mut self, most: usize) -> Result<u64, Error> {
+        if self.sent == self.filled {
+            (self.sent, self.filled) = (0, 0);
+            let len = self.wished.min(most);
+            let fresh = Map::anonymous(len, self.huge);
+            let fresh = fresh.map_err(|e| INFO.error("mmap", Side::Own, e, 0))?;
+            let into = self.full.insert(fresh).bytes_mut().unwrap_or_default();
+            let got = self.source.read(into);
+            let got = got.map_err(|e| INFO.error(self.source.read_call(), Side::Source, e, 0))?;
+            self.filled = got;
+        }
+        let full = self.full.as_ref().and_then(Map::bytes).unwrap_or_default();
+        let end = self.filled.min(self.sent + most);
+        let put = give(&self.sink, &full[self.sent..end])?;
+        self.sent += put;
+        Ok(put as u64)
+    }
+}
+
+/// One vmsplice; 0 only for no bytes.
+fn give(sink: &End<'_>, bytes: &[u8]) -> Result<usize, Error> {
+    if bytes.is_empty() {
+        return Ok(0);
+    }
+    match pipe::vmsplice(sink.fd, bytes, SpliceMode::Block) {
+        Ok(0) => Err(INFO.error("vmsplice", Side::Sink, Errno::INVAL, 0)),
+        answer => answer.map_err(|e| INFO.error("vmsplice", Side::Sink, e, 0)),
+    }
+}
