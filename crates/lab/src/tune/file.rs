@@ -7,9 +7,9 @@ use super::{
     Clock, Job, TuneError, TuneResult, Unavailable,
     arms::{MoverArm, Work},
     bench::{Bench, Trial},
-    result::{Measured, Subject},
     slice::Slice,
     stage::Stage,
+    sum::{Measured, Subject},
 };
 use crate::{
     conditions::Conditions,
@@ -140,7 +140,8 @@ impl Run<'_> {
         let best = self.promising();
         let mut finalists = vec![0];
         finalists.extend(self.stage.peer());
-        finalists.extend(best.first().filter(|arm| **arm != 0));
+        // A tuning is judged by its own default, so that takes part too.
+        finalists.extend(best.iter().filter(|arm| **arm != 0));
         for (mechanism, tuning) in self.variants(&best, &finalists) {
             // A tuning that does not work is no loss: its default does.
             let _ = self.enter(mechanism, tuning)?;

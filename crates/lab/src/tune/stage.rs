@@ -2,7 +2,7 @@
 
 use thalweg_core::{Flow, Unfit};
 
-use super::{Clock, Job, TuneError, result::Subject};
+use super::{Clock, Job, TuneError, sum::Subject};
 use crate::{
     rounds::{Arm, Broken, Cast, Failure, Log, Rules, Schedule},
     stats::Random,

@@ -2,16 +2,16 @@
 //! `cp -r`, on a sample of the tree's files.
 
 use std::{cell::RefCell, fs, num::NonZero, path::Path, sync::Arc, time::Duration};
-use thalweg_core::{Guarantees, MECHANISMS, Profile};
+use thalweg_core::{Guarantees, MECHANISMS, Profile, profile::Ratio};
 use thalweg_tree::{CopyOptions, Target};
 
 use super::{
     Clock, Job, TuneError, TuneResult,
     file::tune_file,
     pick::{Picked, gather, pick},
-    result::{Measured, Subject},
     slice::{Placement, SliceFacts},
     stage::Stage,
+    sum::{Measured, Subject},
     tree_arms::{CopyTree, Place, TreeArm},
 };
 use crate::{
@@ -174,15 +174,19 @@ fn find_peer(job: &Job<'_>, empty: &Path, place: &Place) -> Result<Cp, String> {
     Cp::find(&[&wished, kind], empty, &place.copy)
 }
 
-/// The fewest threads whose time shows no difference from the best.
+/// The fewest threads whose time shows no difference from the best; `None` if not all were measured.
 fn fewest_as_good(
     log: &Log,
     (threads, noise): (&[usize], f64),
     random: &mut Random,
 ) -> Option<usize> {
-    let mut against = |arm, other| ratio_of_rounds(&log.paired(arm, other, Metric::Wall), random);
-    let ratios: Vec<f64> =
-        (0..threads.len()).map(|arm| against(arm, 0).map_or(f64::MAX, |r| r.ratio)).collect();
+    let mut against = |arm, other| {
+        let pairs = log.paired(arm, other, Metric::Wall);
+        if arm == other { Some(Ratio::ONE) } else { ratio_of_rounds(&pairs, random) }
+    };
+    let ratios: Option<Vec<f64>> =
+        (0..threads.len()).map(|arm| against(arm, 0).map(|shown| shown.ratio)).collect();
+    let ratios = ratios?;
     let best = (0..threads.len()).min_by(|a, b| ratios[*a].total_cmp(&ratios[*b]))?;
     let as_good = |arm: &usize| {
         let shown = against(*arm, best);
