@@ -32,12 +32,16 @@ pub enum Sign {
 
 // Below one fault per sixteen pages nothing that was warm has been touched anew.
 const SOME_FAULTS: f64 = 1e9 / 4096.0 / 16.0;
+/// So many are a thread's stack and its first allocations, whatever was moved.
+const FEW_FAULTS: f64 = 256.0;
 const FAR: f64 = 10.0;
 
-/// Every sign in a log, in the order of its rounds.
-pub fn marks(log: &Log) -> Vec<Mark> {
+/// Every sign in a log, in the order of its rounds. A fresh process faults as a rule: an arm that
+/// starts one is compared with itself only.
+pub fn marks(log: &Log, starts_a_process: Option<usize>) -> Vec<Mark> {
     let usual: Vec<Usual> = (0..log.arms.len()).map(|arm| Usual::of(log, arm)).collect();
     let mut marks = whole_arms(&usual);
+    marks.retain(|mark| Some(mark.arm) != starts_a_process);
     for (round, entries) in log.rounds.iter().enumerate() {
         for entry in entries {
             let signs = usual[entry.arm].signs(&entry.sample);
@@ -68,7 +72,8 @@ impl Usual {
     fn signs(&self, sample: &Sample) -> Vec<(Sign, String)> {
         let mut signs = Vec::new();
         let (faults, usual) = (sample.faults_per_gb(), self.faults_per_gb.unwrap_or(0.0));
-        if faults > 2.0 * usual + SOME_FAULTS {
+        let count = (sample.minor_faults + sample.major_faults) as f64;
+        if faults > 2.0 * usual + SOME_FAULTS && count > FEW_FAULTS {
             let text = format!("{faults:.0} faults per GB where {usual:.0} are usual");
             signs.push((Sign::Faults, text));
         }
@@ -157,7 +162,7 @@ mod tests {
     #[test]
     fn memory_that_became_cold_under_way_is_marked_and_kept() {
         let log = log_of(vec![Touch::boxed(None), Touch::boxed(Some(4))]).unwrap();
-        let marks = marks(&log);
+        let marks = marks(&log, None);
         let faults: Vec<&Mark> = marks.iter().filter(|m| m.sign == Sign::Faults).collect();
         assert_eq!(faults.len(), 1, "{marks:?}");
         assert_eq!(faults[0].arm, 1);

@@ -7,7 +7,12 @@ use std::{
     time::Instant,
 };
 
-use crate::stats::median;
+use crate::{
+    rounds::{Arm, Failure},
+    sample::{Meter, Sample},
+};
+use std::cell::RefCell;
+use thalweg_core::Unfit;
 
 /// A `cp` that works here.
 #[derive(Clone, Debug, Serialize)]
@@ -20,38 +25,30 @@ pub struct Cp {
     pub startup: f64,
 }
 
-/// Starts behind the start-up time.
-const STARTS: usize = 3;
-
 impl Cp {
     /// The `cp` of the system, with the first of these sets of options that it takes. It is tried
-    /// on two names that do not exist, and leaves nothing there.
+    /// on two names, an empty file and one that does not exist, and leaves nothing at the second.
     pub fn find(options: &[&str], empty: &Path, copy: &Path) -> Result<Self, String> {
         std::fs::write(empty, "").map_err(|e| format!("{}: {e}", empty.display()))?;
-        let mut found = Err("no options to try".to_owned());
+        let mut refusal = String::new();
         for options in options {
-            found = Self::with(options, empty, copy);
-            if found.is_ok() {
-                break;
+            let command = format!("cp {options}").trim_end().to_owned();
+            let cp = Self { command, version: String::new(), startup: 0.0 };
+            match cp.start(empty, copy) {
+                Ok(startup) => return Ok(Self { version: version(), startup, ..cp }),
+                Err(reason) => refusal = reason,
             }
         }
-        remove(empty);
-        found
+        Err(refusal)
     }
 
-    fn with(options: &str, empty: &Path, copy: &Path) -> Result<Self, String> {
-        let command = format!("cp {options}").trim_end().to_owned();
-        let cp = Self { command, version: version(), startup: 0.0 };
-        cp.run(empty, copy)?;
+    /// Seconds to copy an empty file; the copy is removed.
+    fn start(&self, empty: &Path, copy: &Path) -> Result<f64, String> {
+        let began = Instant::now();
+        let done = self.run(empty, copy);
+        let took = began.elapsed().as_secs_f64();
         remove(copy);
-        let mut starts = Vec::with_capacity(STARTS);
-        for _ in 0..STARTS {
-            let began = Instant::now();
-            cp.run(empty, copy)?;
-            starts.push(began.elapsed().as_secs_f64());
-            remove(copy);
-        }
-        Ok(Self { startup: median(&starts).unwrap_or_default(), ..cp })
+        done.map(|()| took)
     }
 
     /// Copies.
@@ -76,6 +73,42 @@ impl Cp {
         command.args(words).arg("--").args([source, copy]);
         command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::null());
         command
+    }
+}
+
+/// `cp` as an arm. Its start is part of each sample, and measured beside each of them by copying an
+/// empty file, so that it is known how large a part.
+pub(crate) struct CpArm<'p> {
+    pub cp: &'p Cp,
+    pub source: &'p Path,
+    pub copy: &'p Path,
+    /// An empty file.
+    pub empty: &'p Path,
+    pub bytes: u64,
+    /// Looks at what was copied.
+    pub checked: &'p dyn Fn() -> Result<(), Unfit>,
+    /// Seconds of all starts so far.
+    pub starts: &'p RefCell<Vec<f64>>,
+}
+
+impl Arm for CpArm<'_> {
+    fn name(&self) -> &str {
+        &self.cp.command
+    }
+
+    fn sample(&mut self) -> Result<Sample, Failure> {
+        let unfit = |reason: String| Failure::Unfit(Unfit::because(reason));
+        remove(self.copy);
+        let started = self.cp.start(self.empty, self.copy).map_err(unfit)?;
+        self.starts.borrow_mut().push(started);
+        let meter = Meter::start();
+        let done = self.cp.run(self.source, self.copy);
+        let sample = meter.stop(self.bytes);
+        done.map(|()| sample).map_err(unfit)
+    }
+
+    fn check(&mut self) -> Result<(), Unfit> {
+        (self.checked)()
     }
 }
 
@@ -106,7 +139,7 @@ mod tests {
         let empty = folder.path().join("empty");
         let cp = Cp::find(&["--no-such-option", ""], &empty, &to).unwrap();
         assert_eq!(cp.command, "cp");
-        assert!(cp.startup > 0.0 && !to.exists() && !empty.exists());
+        assert!(cp.startup > 0.0 && !to.exists());
         cp.run(&from, &to).unwrap();
         assert_eq!(std::fs::read(&to).unwrap(), b"bytes");
         let words = cp.run(&folder.path().join("none"), &to).unwrap_err();

@@ -9,7 +9,7 @@ mod verdict;
 
 pub use interval::{ratio_of_rounds, ratio_of_sessions};
 pub use random::Random;
-pub use verdict::{Verdict, noise_floor, verdict};
+pub use verdict::{MOST_NOISE, Verdict, noise_floor, verdict};
 
 use serde::Serialize;
 
@@ -50,9 +50,9 @@ impl Spread {
         Some(Self { lower: at(0.25)?, median: at(0.5)?, upper: at(0.75)? })
     }
 
-    /// The width of the middle half as a share of the median.
+    /// The width of the middle half as a share of the median; 0 where there is none.
     pub fn relative(&self) -> f64 {
-        (self.upper - self.lower) / self.median
+        if self.median == 0.0 { 0.0 } else { (self.upper - self.lower) / self.median }
     }
 }
 

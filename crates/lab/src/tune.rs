@@ -8,6 +8,7 @@ mod pick;
 mod result;
 mod slice;
 mod stage;
+mod sum;
 mod tree;
 mod tree_arms;
 

@@ -40,12 +40,15 @@ pub fn verdict(ratio: &Ratio, noise: f64) -> Verdict {
     }
 }
 
+/// A run as noisy as this shows nothing below a factor of two; how much noisier is all one.
+pub const MOST_NOISE: f64 = 1.0;
+
 /// The noise floor of a run: how far from 1 the interval of the A/A pairs reaches, given as their
-/// log ratios; never below [`LEAST_NOISE`]. Without two pairs there is nothing to tell: the least.
+/// log ratios; from [`LEAST_NOISE`] to [`MOST_NOISE`], and the most where there are no two pairs.
 pub fn noise_floor(same_against_same: &[f64], random: &mut Random) -> f64 {
     let shown = ratio_of_rounds(same_against_same, random);
-    let shown = shown.map_or(0.0, |r| f64::max(r.hi, 1.0 / r.lo) - 1.0);
-    shown.max(LEAST_NOISE)
+    let shown = shown.map_or(MOST_NOISE, |r| f64::max(r.hi, 1.0 / r.lo) - 1.0);
+    shown.clamp(LEAST_NOISE, MOST_NOISE)
 }
 
 #[cfg(test)]
@@ -65,7 +68,8 @@ mod tests {
     #[test]
     fn the_floor_is_three_percent_or_what_the_pairs_show() {
         let mut random = Random::new(1);
-        assert!((noise_floor(&[], &mut random) - LEAST_NOISE).abs() < 1e-12);
+        assert!((noise_floor(&[], &mut random) - MOST_NOISE).abs() < 1e-12);
+        assert!((noise_floor(&[-9.0, 9.0, 7.0], &mut random) - MOST_NOISE).abs() < 1e-12);
         assert!((noise_floor(&[0.0; 9], &mut random) - LEAST_NOISE).abs() < 1e-12);
         assert!(noise_floor(&[0.2, -0.2, 0.1, -0.3, 0.25], &mut random) > 0.2);
     }

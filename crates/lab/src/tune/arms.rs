@@ -1,4 +1,4 @@
-//! The arms of a file: a mechanism at one tuning, and `cp`.
+//! The arm of a file: a mechanism at one tuning.
 
 use std::{
     fs::File,
@@ -12,7 +12,6 @@ use thalweg_sys::{Errno, io as call};
 
 use super::Stop;
 use crate::{
-    peer::Cp,
     rounds::{Arm, Failure},
     sample::{Meter, Sample},
 };
@@ -74,33 +73,9 @@ impl Arm for MoverArm<'_> {
     }
 }
 
-/// The system's `cp`; its start counts.
-pub(super) struct CpArm<'w> {
-    pub cp: &'w Cp,
-    pub work: &'w Work<'w>,
-}
-
-impl Arm for CpArm<'_> {
-    fn name(&self) -> &str {
-        &self.cp.command
-    }
-
-    fn sample(&mut self) -> Result<Sample, Failure> {
-        crate::peer::remove(&self.work.sink);
-        let meter = Meter::start();
-        let done = self.cp.run(&self.work.peer_source, &self.work.sink);
-        let sample = meter.stop(self.work.len);
-        done.map(|()| sample).map_err(|reason| Failure::Unfit(Unfit::because(reason)))
-    }
-
-    fn check(&mut self) -> Result<(), Unfit> {
-        self.work.check()
-    }
-}
-
 impl Work<'_> {
     /// Whether the sink holds the bytes of the source and no others.
-    fn check(&self) -> Result<(), Unfit> {
+    pub fn check(&self) -> Result<(), Unfit> {
         let failed = |e: io::Error| Unfit::because(format!("reading the copy: {e}"));
         let size = self.sink.metadata().map_err(failed)?.len();
         if size != self.len {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     peer::{Cp, remove},
-    rounds::{Arm, Failure},
+    rounds::{Arm, Failure, Rules},
     scratch::Folder,
 };
 
@@ -40,6 +40,8 @@ pub(super) struct Bench {
     pub len: u64,
     /// Where every arm writes.
     pub sink: PathBuf,
+    /// An empty file, for the start of `cp`.
+    pub empty: PathBuf,
     /// What the planner knows of the job.
     pub facts: Facts,
     /// Scratch in the destination.
@@ -53,6 +55,8 @@ pub(super) struct Trial {
     pub works: Vec<(&'static dyn Mechanism, f64)>,
     /// Those that do not.
     pub unfit: HashMap<&'static str, Unfit>,
+    /// Those for which there was no time.
+    pub untried: HashMap<&'static str, Unfit>,
     /// Seconds per byte to compare a copy with its source.
     pub check: f64,
     /// Seconds per byte of the very first read of the source.
@@ -74,7 +78,8 @@ impl Bench {
         let mut transfer = transfer.map_err(|e| TuneError::io(&source)(e.into()))?;
         transfer.needs = job.needs;
         let facts = Facts::of(&transfer);
-        Ok(Self { source, len, sink, facts, folder })
+        let empty = folder.file("empty");
+        Ok(Self { source, len, sink, empty, facts, folder })
     }
 
     /// Those of the mechanisms that copy files and may be chosen, and why others may not.
@@ -142,7 +147,7 @@ impl Bench {
     /// The system's `cp`, told not to clone if it knows how; or why there is none.
     pub fn find_peer(&self) -> Result<Cp, String> {
         remove(&self.sink);
-        Cp::find(&["--reflink=never", ""], &self.folder.file("empty"), &self.sink)
+        Cp::find(&["--reflink=never", ""], &self.empty, &self.sink)
     }
 
     /// How many bytes may be moved in a sample so that `rounds` of all arms take no more than
@@ -155,13 +160,17 @@ impl Bench {
         (rounds, share): (f64, f64),
     ) -> u64 {
         let reference = trial.works[0].1;
-        let ours: f64 = trial.works.iter().map(|(_, per_byte)| per_byte).sum();
+        // Arms that are far too slow will be left out early.
+        let rules = Rules::default();
+        let few = (rules.grace_rounds as f64 + 1.0) / (rounds + 1.0);
+        let weight = |one: f64| if one > reference * rules.too_slow { one * few } else { one };
+        let ours: f64 = trial.works.iter().map(|(_, per_byte)| weight(*per_byte)).sum();
         let (theirs, startup) = peer.map_or((0.0, 0.0), |peer| (reference, peer.startup));
         let count = trial.works.len() as f64 + f64::from(u8::from(peer.is_some()));
-        // A round has one arm twice; warming up is one more round, with a check for each arm.
+        // Every sample of `cp` has a start measured beside it. A round has one arm twice; warming up is one more round, with a check for each arm.
         let times = rounds * (1.0 + 1.0 / count) + 1.0;
         let once = trial.first_read + reference + count * trial.check;
-        let seconds = clock.left().as_secs_f64() * share - times * startup;
+        let seconds = clock.left().as_secs_f64() * share - times * startup * 2.0;
         let fitting = seconds / (times * (ours + theirs) + once);
         let room = free_space(self.folder.path()) / 4;
         let fitting = fitting.min(SAMPLE / reference).max(0.0);
@@ -177,16 +186,20 @@ struct Took {
     check: Duration,
 }
 
-/// Twice, for the first time pays for what is cold.
+/// Three times: the first pays for what is cold, and one of the others may be disturbed.
 fn try_one(mechanism: &'static dyn Mechanism, work: &Work<'_>) -> Result<Took, Failure> {
     let mut arm = MoverArm::new(mechanism, Tuning::default(), work);
     arm.sample()?;
     let began = Instant::now();
     arm.check().map_err(Failure::Unfit)?;
     let check = began.elapsed();
-    let began = Instant::now();
-    arm.sample()?;
-    Ok(Took { sample: began.elapsed(), check })
+    let mut sample = Duration::MAX;
+    for _ in 0..2 {
+        let began = Instant::now();
+        arm.sample()?;
+        sample = sample.min(began.elapsed());
+    }
+    Ok(Took { sample, check })
 }
 
 fn hopeless(failure: Failure) -> TuneError {

@@ -1,18 +1,19 @@
 //! One large file: every mechanism at its default, then the best ones at other tunings.
 
-use std::path::Path;
+use std::{cell::RefCell, path::Path};
 use thalweg_core::{Mechanism, Prefer, Tuning, Unfit};
 
 use super::{
     Clock, Job, TuneError, TuneResult, Unavailable,
-    arms::{CpArm, MoverArm, Work},
+    arms::{MoverArm, Work},
     bench::{Bench, Trial},
-    result::{Measured, Subject},
     slice::Slice,
     stage::Stage,
+    sum::{Measured, Subject},
 };
 use crate::{
     conditions::Conditions,
+    peer::CpArm,
     rounds::Rules,
     sample::Metric,
     stats::{Random, median},
@@ -48,16 +49,26 @@ pub(super) fn tune_file(
         needs: job.needs,
         stop: job.stop,
     };
+    let (starts, checked) = (RefCell::default(), || work.check());
     let stage = Stage::new(job, clock, Random::new(job.seed));
     let mut run = Run { stage, work: &work };
     run.enter_defaults(&mut trial)?;
-    let without_peer = match &peer {
-        Ok(cp) => run.stage.admit(Box::new(CpArm { cp, work: &work }), Subject::Peer)?.err(),
-        Err(_) => None,
-    };
+    let mut without_peer = None;
+    if let Ok(cp) = &peer {
+        let arm = CpArm {
+            cp,
+            source: &work.peer_source,
+            copy: &work.sink,
+            empty: &bench.empty,
+            bytes,
+            checked: &checked,
+            starts: &starts,
+        };
+        without_peer = run.stage.admit(Box::new(arm), Subject::Peer)?.err();
+    }
     run.measure()?;
     let (log, subjects, mut random) = run.stage.finish();
-    for (name, unfit) in &trial.unfit {
+    for (name, unfit) in trial.unfit.iter().chain(&trial.untried) {
         unavailable.push(Unavailable { name, reason: unfit.reason.clone() });
     }
     unavailable.sort_by_key(|one| mechanisms.iter().position(|m| m.info().name == one.name));
@@ -68,6 +79,7 @@ pub(super) fn tune_file(
         subjects,
         reference: 0,
         cp: without_peer.map_or_else(|| peer.clone(), |unfit| Err(unfit.reason)),
+        starts: starts.take(),
         slice: slice.facts,
         conditions,
         unavailable,
@@ -86,6 +98,11 @@ impl Run<'_> {
     /// deliver other bytes, join the unfit.
     fn enter_defaults(&mut self, trial: &mut Trial) -> Result<(), TuneError> {
         for (mechanism, _) in std::mem::take(&mut trial.works) {
+            if self.stage.len() > 0 && self.stage.clock.left().is_zero() {
+                let unfit = Unfit::because("the budget was spent before its turn");
+                trial.untried.insert(mechanism.info().name, unfit);
+                continue;
+            }
             match self.enter(mechanism, Tuning::default())? {
                 Ok(()) => {}
                 Err(unfit) if self.stage.len() == 0 => {
@@ -113,22 +130,28 @@ impl Run<'_> {
     fn measure(&mut self) -> Result<(), TuneError> {
         let all: Vec<usize> = (0..self.stage.len()).collect();
         let rules = Rules::default();
-        self.stage.rounds(all.clone(), Rules { most_rounds: FIRST_ROUNDS, ..rules })?;
+        let kept: Vec<usize> = self.stage.peer().into_iter().collect();
+        self.stage.rounds(
+            all.clone(),
+            kept.clone(),
+            Rules { most_rounds: FIRST_ROUNDS, ..rules },
+        )?;
         let defaults = self.stage.len();
         let best = self.promising();
         let mut finalists = vec![0];
         finalists.extend(self.stage.peer());
-        finalists.extend(best.first().filter(|arm| **arm != 0));
+        // A tuning is judged by its own default, so that takes part too.
+        finalists.extend(best.iter().filter(|arm| **arm != 0));
         for (mechanism, tuning) in self.variants(&best, &finalists) {
             // A tuning that does not work is no loss: its default does.
             let _ = self.enter(mechanism, tuning)?;
         }
         if self.stage.len() == defaults {
             let most_rounds = rules.most_rounds - FIRST_ROUNDS;
-            return self.stage.rounds(all, Rules { least_rounds: 0, most_rounds, ..rules });
+            return self.stage.rounds(all, kept, Rules { least_rounds: 0, most_rounds, ..rules });
         }
         finalists.extend(defaults..self.stage.len());
-        self.stage.rounds(finalists, rules)
+        self.stage.rounds(finalists, kept, rules)
     }
 
     /// The best mechanisms that copy and have something to tune, best first.

@@ -103,31 +103,33 @@ pub(super) struct Sampled {
 }
 
 /// Copies the picked files into `folder` until the sample is full, or `enough` says so of the time
-/// it took so far. Files that cannot be read are left out.
+/// that writing took so far, and of the time altogether. Files that cannot be read are left out.
 pub(super) fn gather(
     picked: &[Picked],
     folder: &Path,
-    enough: &dyn Fn(Duration) -> bool,
+    enough: &dyn Fn(Duration, Duration) -> bool,
     stop: &Stop<'_>,
 ) -> Result<Sampled, TuneError> {
     let began = Instant::now();
-    let mut sampled = Sampled::default();
+    let (mut sampled, mut written) = (Sampled::default(), Duration::ZERO);
     fs::create_dir(folder).map_err(TuneError::io(folder))?;
     let passes = (0..PASSES).flat_map(|pass| picked.iter().skip(pass).step_by(PASSES));
     for file in passes {
         if stop() == Flow::Stop {
             return Err(TuneError::Stopped);
         }
-        if sampled.bytes >= MOST_BYTES || (sampled.files > 0 && enough(began.elapsed())) {
+        if sampled.bytes >= MOST_BYTES || (sampled.files > 0 && enough(written, began.elapsed())) {
             break;
         }
         let Ok(bytes) = start_of(&file.path, LONGEST.min(MOST_BYTES - sampled.bytes)) else {
             continue;
         };
+        let writes = Instant::now();
         let copy = folder.join(&file.inside);
         let parent = copy.parent().unwrap_or(folder);
         fs::create_dir_all(parent).map_err(TuneError::io(parent))?;
         fs::write(&copy, &bytes).map_err(TuneError::io(&copy))?;
+        written += writes.elapsed();
         sampled.files += 1;
         sampled.bytes += bytes.len() as u64;
     }
@@ -185,7 +187,7 @@ mod tests {
         assert_eq!(picked.len(), 401);
         let folder = root.path().join("sample");
         let calls = std::cell::Cell::new(0);
-        let enough = |_| {
+        let enough = |_, _| {
             calls.set(calls.get() + 1);
             calls.get() >= 51
         };
@@ -196,7 +198,7 @@ mod tests {
             assert!((20..=30).contains(&files), "{part}: {files}");
         }
         let whole = root.path().join("whole");
-        let sampled = gather(&picked, &whole, &|_| false, &go_on).unwrap();
+        let sampled = gather(&picked, &whole, &|_, _| false, &go_on).unwrap();
         assert_eq!((sampled.files, sampled.bytes), (401, 2 * (199 * 200 / 2) + 7));
         assert_eq!(fs::read(whole.join("2")).unwrap(), [1; 7]);
     }
@@ -210,7 +212,7 @@ mod tests {
         let mut picked = pick(&sources, LONG, &mut Random::new(1), &go_on).unwrap();
         let gone = Picked { path: root.path().join("gone"), inside: "9".into(), order: 1 };
         picked.push(gone);
-        let sampled = gather(&picked, &root.path().join("s"), &|_| false, &go_on).unwrap();
+        let sampled = gather(&picked, &root.path().join("s"), &|_, _| false, &go_on).unwrap();
         assert_eq!(sampled, Sampled { files: 1, bytes: LONGEST });
     }
 }

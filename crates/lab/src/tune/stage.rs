@@ -2,7 +2,7 @@
 
 use thalweg_core::{Flow, Unfit};
 
-use super::{Clock, Job, TuneError, result::Subject};
+use super::{Clock, Job, TuneError, sum::Subject};
 use crate::{
     rounds::{Arm, Broken, Cast, Failure, Log, Rules, Schedule},
     stats::Random,
@@ -58,9 +58,15 @@ impl<'r> Stage<'r> {
         Ok(Ok(()))
     }
 
-    /// Rounds of these arms, as far as the budget goes.
-    pub fn rounds(&mut self, active: Vec<usize>, rules: Rules) -> Result<(), TuneError> {
-        let (clock, kept) = (self.clock, self.peer().into_iter().collect());
+    /// Rounds of these arms, as far as the budget goes. The reference and those of `kept` are never
+    /// left out.
+    pub fn rounds(
+        &mut self,
+        active: Vec<usize>,
+        kept: Vec<usize>,
+        rules: Rules,
+    ) -> Result<(), TuneError> {
+        let clock = self.clock;
         let mut schedule = Schedule {
             rules,
             clock: &|| clock.spent(),

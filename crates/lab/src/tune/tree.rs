@@ -1,22 +1,22 @@
 //! A tree: its largest file as a file, then the whole copy with one thread and with many, against
 //! `cp -r`, on a sample of the tree's files.
 
-use std::{fs, num::NonZero, sync::Arc, time::Duration};
-use thalweg_core::{Guarantees, MECHANISMS, Profile};
+use std::{cell::RefCell, fs, num::NonZero, path::Path, sync::Arc, time::Duration};
+use thalweg_core::{Guarantees, MECHANISMS, Profile, profile::Ratio};
 use thalweg_tree::{CopyOptions, Target};
 
 use super::{
     Clock, Job, TuneError, TuneResult,
     file::tune_file,
     pick::{Picked, gather, pick},
-    result::{Measured, Subject},
     slice::{Placement, SliceFacts},
     stage::Stage,
-    tree_arms::{CopyTree, CpArm, Place, TreeArm},
+    sum::{Measured, Subject},
+    tree_arms::{CopyTree, Place, TreeArm},
 };
 use crate::{
     conditions::Conditions,
-    peer::Cp,
+    peer::{Cp, CpArm},
     rounds::{Log, Rules},
     sample::Metric,
     scratch::Folder,
@@ -26,13 +26,17 @@ use crate::{
 /// Share of the budget for looking for files.
 const WALK_SHARE: f64 = 0.1;
 /// Share of the budget for the largest file, if it is worth it.
-const FILE_SHARE: f64 = 0.4;
+const FILE_SHARE: f64 = 0.3;
+/// Share of the budget for gathering the sample, which may have to come from disk.
+const GATHER_SHARE: f64 = 0.25;
+/// The part of the bytes that has to be in files of that length.
+const WORTH_IT_SHARE: f64 = 0.1;
 /// From this length on a file is long enough to be timed by itself.
 const WORTH_IT: u64 = 1 << 20;
 /// Rounds the sample's size is meant for.
-const ROUNDS: f64 = 6.0;
-/// What one copy costs in units of gathering the sample: itself, and its removal.
-const COPY_AND_REMOVE: f64 = 1.6;
+const ROUNDS: f64 = 5.0;
+/// What one copy costs in units of writing the sample: itself, and its removal.
+const COPY_AND_REMOVE: f64 = 2.0;
 
 /// Measures the ways of copying trees, or several files: `copy` with one thread and with as many
 /// as there are processors, or only with as many as were asked for.
@@ -67,18 +71,23 @@ pub(super) fn tune_tree(job: &Job<'_>, copy: &CopyTree) -> Result<TuneResult, Tu
     let mut place =
         Place { sample: folder.file("sample"), copy: folder.file("copy"), bytes: 0, files: 0 };
     let conditions = Conditions::now(&[&job.sources[0], job.destination]);
-    let cp = find_peer(job, &folder, &place);
+    let empty = folder.file("empty");
+    let cp = find_peer(job, &empty, &place);
     let arms = (threads.len() + usize::from(cp.is_ok())) as f64;
     // Rounds with one arm twice; warming up, which is checked, counts twice.
     let samples = ROUNDS * (arms + 1.0) + 2.0 * arms;
     let left = clock.left().as_secs_f64();
-    let enough = |took: Duration| took.as_secs_f64() * COPY_AND_REMOVE * samples >= left;
+    let enough = |written: Duration, all: Duration| {
+        let one = written.as_secs_f64() * COPY_AND_REMOVE;
+        one * samples + all.as_secs_f64() >= left || all >= job.budget.mul_f64(GATHER_SHARE)
+    };
     let sampled = gather(&picked, &place.sample, &enough, job.stop)?;
     if sampled.files == 0 {
         return Err(TuneError::not_tunable("none of its files can be read"));
     }
     (place.bytes, place.files) = (sampled.bytes, sampled.files);
 
+    let (starts, checked) = (RefCell::default(), || place.check());
     let mut stage = Stage::new(job, clock, random);
     for jobs in &threads {
         let options = CopyOptions { jobs: *jobs, ..options.clone() };
@@ -86,17 +95,28 @@ pub(super) fn tune_tree(job: &Job<'_>, copy: &CopyTree) -> Result<TuneResult, Tu
         let answer = stage.admit(Box::new(arm), Subject::Threads)?;
         answer.map_err(|unfit| TuneError::not_tunable(unfit.reason))?;
     }
-    let without_peer = match &cp {
-        Ok(cp) => stage.admit(Box::new(CpArm { cp, place: &place }), Subject::Peer)?.err(),
-        Err(_) => None,
-    };
-    stage.rounds((0..stage.len()).collect(), Rules::default())?;
+    let mut without_peer = None;
+    if let Ok(cp) = &cp {
+        let arm = CpArm {
+            cp,
+            source: &place.sample,
+            copy: &place.copy,
+            empty: &empty,
+            bytes: place.bytes,
+            checked: &checked,
+            starts: &starts,
+        };
+        without_peer = stage.admit(Box::new(arm), Subject::Peer)?.err();
+    }
+    let all: Vec<usize> = (0..stage.len()).collect();
+    stage.rounds(all.clone(), all, Rules::default())?;
     let (log, subjects, mut random) = stage.finish();
     let measured = Measured {
         log,
         subjects,
         reference: 0,
         cp: without_peer.map_or_else(|| cp.clone(), |unfit| Err(unfit.reason)),
+        starts: starts.take(),
         slice: SliceFacts {
             bytes: sampled.bytes,
             files: sampled.files,
@@ -124,11 +144,16 @@ fn threads(asked_for: usize) -> Vec<usize> {
     }
 }
 
-/// What is found of the largest file among those picked, if it is long enough.
+/// What is found of the largest file among those picked, if long files matter there.
 fn large_file(job: &Job<'_>, picked: &[Picked]) -> Result<Option<TuneResult>, TuneError> {
-    let length = |file: &&Picked| fs::metadata(&file.path).map_or(0, |meta| meta.len());
-    let largest = picked.iter().max_by_key(length).filter(|file| length(file) >= WORTH_IT);
-    let Some(largest) = largest else { return Ok(None) };
+    let lengths: Vec<u64> =
+        picked.iter().map(|file| fs::metadata(&file.path).map_or(0, |meta| meta.len())).collect();
+    let long: u64 = lengths.iter().filter(|length| **length >= WORTH_IT).sum();
+    let all: u64 = lengths.iter().sum();
+    let largest = picked.iter().zip(&lengths).max_by_key(|(_, length)| **length);
+    let Some((largest, _)) = largest.filter(|_| long as f64 > all as f64 * WORTH_IT_SHARE) else {
+        return Ok(None);
+    };
     let part = Job { request: job.request.clone(), budget: job.budget.mul_f64(FILE_SHARE), ..*job };
     match tune_file(&part, &largest.path, MECHANISMS) {
         Ok(found) => Ok(Some(found)),
@@ -138,7 +163,7 @@ fn large_file(job: &Job<'_>, picked: &[Picked]) -> Result<Option<TuneResult>, Tu
     }
 }
 
-fn find_peer(job: &Job<'_>, folder: &Folder, place: &Place) -> Result<Cp, String> {
+fn find_peer(job: &Job<'_>, empty: &Path, place: &Place) -> Result<Cp, String> {
     let keep = job.options.preserve;
     let kind = match (keep.xattrs && keep.links, keep.mode || keep.times) {
         (true, _) => "-a",
@@ -146,18 +171,22 @@ fn find_peer(job: &Job<'_>, folder: &Folder, place: &Place) -> Result<Cp, String
         (false, false) => "-r",
     };
     let wished = format!("{kind} --reflink=never");
-    Cp::find(&[&wished, kind], &folder.file("empty"), &place.copy)
+    Cp::find(&[&wished, kind], empty, &place.copy)
 }
 
-/// The fewest threads whose time shows no difference from the best.
+/// The fewest threads whose time shows no difference from the best; `None` if not all were measured.
 fn fewest_as_good(
     log: &Log,
     (threads, noise): (&[usize], f64),
     random: &mut Random,
 ) -> Option<usize> {
-    let mut against = |arm, other| ratio_of_rounds(&log.paired(arm, other, Metric::Wall), random);
-    let ratios: Vec<f64> =
-        (0..threads.len()).map(|arm| against(arm, 0).map_or(f64::MAX, |r| r.ratio)).collect();
+    let mut against = |arm, other| {
+        let pairs = log.paired(arm, other, Metric::Wall);
+        if arm == other { Some(Ratio::ONE) } else { ratio_of_rounds(&pairs, random) }
+    };
+    let ratios: Option<Vec<f64>> =
+        (0..threads.len()).map(|arm| against(arm, 0).map(|shown| shown.ratio)).collect();
+    let ratios = ratios?;
     let best = (0..threads.len()).min_by(|a, b| ratios[*a].total_cmp(&ratios[*b]))?;
     let as_good = |arm: &usize| {
         let shown = against(*arm, best);

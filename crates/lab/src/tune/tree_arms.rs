@@ -1,4 +1,4 @@
-//! The arms of a tree: its copy with so many threads, and `cp -r`.
+//! The arm of a tree: its copy with so many threads.
 
 use std::{
     fs, io,
@@ -9,7 +9,7 @@ use thalweg_tree::{CopyOptions, Events, Halt};
 
 use super::{Stop, arms::first_difference};
 use crate::{
-    peer::{Cp, remove},
+    peer::remove,
     rounds::{Arm, Failure},
     sample::{Meter, Sample},
 };
@@ -89,33 +89,9 @@ impl Arm for TreeArm<'_> {
     }
 }
 
-/// The system's `cp`; its start counts.
-pub(super) struct CpArm<'p> {
-    pub cp: &'p Cp,
-    pub place: &'p Place,
-}
-
-impl Arm for CpArm<'_> {
-    fn name(&self) -> &str {
-        &self.cp.command
-    }
-
-    fn sample(&mut self) -> Result<Sample, Failure> {
-        remove(&self.place.copy);
-        let meter = Meter::start();
-        let done = self.cp.run(&self.place.sample, &self.place.copy);
-        let sample = meter.stop(self.place.bytes);
-        done.map(|()| sample).map_err(|reason| Failure::Unfit(Unfit::because(reason)))
-    }
-
-    fn check(&mut self) -> Result<(), Unfit> {
-        self.place.check()
-    }
-}
-
 impl Place {
     /// Whether the copy holds every file of the sample, with its bytes, and no other.
-    fn check(&self) -> Result<(), Unfit> {
+    pub fn check(&self) -> Result<(), Unfit> {
         let wrong = |path: &Path, e: io::Error| Unfit::because(format!("{}: {e}", path.display()));
         for path in files_below(&self.sample).map_err(|e| wrong(&self.sample, e))? {
             let inside = path.strip_prefix(&self.sample).unwrap_or(&path);
