@@ -198,3 +198,16 @@ fn the_environment_sets_long_options() {
     let output = command.env("THALWEG_METHOD", "teleport").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }
+
+#[test]
+fn a_file_size_limit_is_an_error_that_leaves_nothing() {
+    let scratch = Scratch::new();
+    scratch.file("from", bytes(1 << 20));
+    for line in ["$T copy from to", "$T copy - to < from", "$T copy --inplace from to"] {
+        let ran = scratch.shell(&format!("ulimit -f 100; {line}")).ended(3);
+        assert!(ran.err.contains("EFBIG") && ran.err.contains("ulimit -f"), "{line}: {}", ran.err);
+        assert!(line.contains("inplace") || !scratch.path("to").exists(), "{line}");
+    }
+    let ran = scratch.shell("ulimit -f 100; $T pipe < from > to").ended(3);
+    assert!(ran.err.contains("EFBIG"), "{}", ran.err);
+}

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use thalweg_core::{End, Profile};
+use thalweg_core::End;
 use thalweg_lab::tune::{TuneError, TuneResult};
 use thalweg_sys::signal;
 use thalweg_tree::{CopyOptions, Dereference, Ending, Error, Halt, Refusal, Target, TreeReport};
@@ -175,7 +175,7 @@ impl Run<'_> {
                 return Ok(None);
             }
         };
-        let mut profile = saved.current.clone().unwrap_or_else(Profile::new);
+        let mut profile = saved.current.clone().unwrap_or_default();
         result.teach(&mut profile, &mut options.request);
         if let Some(path) = &saved.path
             && let Err(error) = profile.save(path)
