@@ -55,6 +55,20 @@ pub fn line(report: &TreeReport, dry_run: bool) -> String {
     line + "\n"
 }
 
+/// A line for every change of mechanism; those of many files for the same reason are one line.
+pub fn steps_down(report: &TreeReport) -> String {
+    let mut text = String::new();
+    let mut told: Vec<String> = Vec::new();
+    for step in &report.steps_down {
+        let why = format!("{} -> {}: {}: {}", step.from, step.to, step.call, step.reason);
+        if !told.contains(&why) {
+            let _ = writeln!(text, "stepped down at byte {}: {why}", step.at);
+            told.push(why);
+        }
+    }
+    text
+}
+
 /// `splice (pipe=64K)`.
 pub fn named(mechanism: &str, tuning: &Tuning) -> String {
     if tuning.is_default() { mechanism.to_owned() } else { format!("{mechanism} ({tuning})") }

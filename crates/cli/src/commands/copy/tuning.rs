@@ -8,7 +8,7 @@ use std::{
 use thalweg_core::{Flow, profile::Ratio};
 use thalweg_lab::tune::{ArmResult, Job, TuneError, TuneResult, tune};
 use thalweg_sys::signal;
-use thalweg_tree::{CopyOptions, TreeReport};
+use thalweg_tree::CopyOptions;
 
 use crate::{
     args::CopyArgs,
@@ -53,7 +53,7 @@ fn folder_of(destination: &Path, exact: bool) -> &Path {
 }
 
 /// What was measured, what came out, what could not take part.
-pub fn screen(tuned: &TuneResult, report: &TreeReport, color: bool) -> String {
+pub fn screen(tuned: &TuneResult, color: bool) -> String {
     let mut text = format!("\n{}\n{}", conditions(tuned), arms(tuned, color));
     if let Some(jobs) = tuned.jobs {
         let _ = writeln!(text, "threads: {jobs}");
@@ -69,13 +69,6 @@ pub fn screen(tuned: &TuneResult, report: &TreeReport, color: bool) -> String {
         for one in &tuned.unavailable {
             let _ = writeln!(text, "  {}: {}", one.name, one.reason);
         }
-    }
-    for step in &report.steps_down {
-        let _ = writeln!(
-            text,
-            "stepped down from {} to {} at byte {}: {}: {}",
-            step.from, step.to, step.at, step.call, step.reason
-        );
     }
     text
 }
