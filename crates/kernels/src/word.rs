@@ -4,6 +4,8 @@
 //! has the instruction set this is one load or store; elsewhere the compiler splits it, and it is
 //! still right. That makes one generic loop serve every width and architecture, and miri too.
 
+use core::sync::atomic::{Ordering, compiler_fence};
+
 /// Plain bytes of a fixed size, moved in one go.
 ///
 /// # Safety
@@ -29,6 +31,13 @@ pub unsafe trait Vector: Word {
     /// # Safety
     /// `dst` is writable for `n` bytes.
     unsafe fn fill_below(dst: *mut u8, byte: u8, n: usize);
+}
+
+/// Costs no instruction; the compiler reorders, joins or replaces no access across it. Without it,
+/// it sees a memcpy in a loop and calls that, which in a library that *is* memcpy never returns.
+#[inline(always)]
+pub fn opaque() {
+    compiler_fence(Ordering::SeqCst);
 }
 
 macro_rules! integers {
@@ -160,35 +169,65 @@ mod arm {
     vectors!(uint8x16_t: u64);
 }
 
-/// Reads `N` words from `src + at`.
+/// Reads `N <= 4` words from `src + at`.
+///
+/// Not in a loop: until a loop is unrolled its array lies in memory, and there it then stays.
 ///
 /// # Safety
 /// All of them are readable.
 #[inline(always)]
 pub unsafe fn load<W: Word, const N: usize>(src: *const u8, at: usize) -> [W; N] {
+    const { assert!(N <= 4) };
+    let from = src.wrapping_add(at).cast::<W>();
     let mut words = [W::splat(0); N];
-    let mut i = 0;
-    while i < N {
-        let from = src.wrapping_add(at + i * size_of::<W>()).cast::<W>();
+    if N > 0 {
         // SAFETY: readable, says the caller; any bit pattern is a W.
-        words[i] = unsafe { from.read_unaligned() };
-        i += 1;
+        words[0] = unsafe { from.read_unaligned() };
+    }
+    if N > 1 {
+        // SAFETY: the second of `N`.
+        words[1] = unsafe { from.wrapping_add(1).read_unaligned() };
+    }
+    if N > 2 {
+        // SAFETY: the third of `N`.
+        words[2] = unsafe { from.wrapping_add(2).read_unaligned() };
+    }
+    if N > 3 {
+        // SAFETY: the fourth of `N`.
+        words[3] = unsafe { from.wrapping_add(3).read_unaligned() };
     }
     words
 }
 
-/// Writes `words` to `dst + at`.
+/// Writes `N <= 4` words to `dst + at`.
+///
+/// In this order and one by one: where the function has wider vectors, the compiler would join two
+/// stores into one, which then crosses cache lines that the narrower ones do not.
 ///
 /// # Safety
 /// All of it is writable.
 #[inline(always)]
 pub unsafe fn store<W: Word, const N: usize>(dst: *mut u8, at: usize, words: [W; N]) {
-    let mut i = 0;
-    while i < N {
-        let to = dst.wrapping_add(at + i * size_of::<W>()).cast::<W>();
+    const { assert!(N <= 4) };
+    let to = dst.wrapping_add(at).cast::<W>();
+    if N > 0 {
         // SAFETY: writable, says the caller.
-        unsafe { to.write_unaligned(words[i]) };
-        i += 1;
+        unsafe { to.write_unaligned(words[0]) };
+    }
+    if N > 1 {
+        opaque();
+        // SAFETY: the second of `N`.
+        unsafe { to.wrapping_add(1).write_unaligned(words[1]) };
+    }
+    if N > 2 {
+        opaque();
+        // SAFETY: the third of `N`.
+        unsafe { to.wrapping_add(2).write_unaligned(words[2]) };
+    }
+    if N > 3 {
+        opaque();
+        // SAFETY: the fourth of `N`.
+        unsafe { to.wrapping_add(3).write_unaligned(words[3]) };
     }
 }
 

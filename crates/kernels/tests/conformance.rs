@@ -30,7 +30,7 @@ fn every_fill_writes_every_size_at_every_misalignment() {
 
 #[test]
 fn every_checksum_copies_and_sums_like_the_definition() {
-    let most = if cfg!(miri) { 80 } else { 6000 };
+    let most = if cfg!(miri) { 80 } else { 20_000 };
     // One pass: the sum of every prefix.
     let source = pattern(most + 512);
     let mut prefix = vec![0; most + 1];
@@ -43,14 +43,16 @@ fn every_checksum_copies_and_sums_like_the_definition() {
         let ready = row.ready().expect("an available row");
         assert_eq!(ready.sum(b"123456789", 0), 0xe306_9283);
         let mut sink = vec![0; most];
-        for n in 0..=most {
+        for n in (0..=most).filter(|n| *n < 5000 || n % 61 == 0) {
             sink[..n].fill(0);
             assert_eq!(ready.copy(&mut sink[..n], &source[..n], 0), prefix[n], "{n} bytes");
             assert!(sink[..n] == source[..n], "{n} bytes");
             assert_eq!(ready.sum(&source[..n], 0), prefix[n], "{n} bytes");
         }
         let mut bench = Bench::new(most + 512);
-        for n in edges().into_iter().chain([255, 256, 1535, 1536, 1537, 4999]) {
+        for n in
+            edges().into_iter().chain([255, 256, 1535, 1536, 1537, 4999, 16_384, 16_385, 17_000])
+        {
             for at in [(0, 1), (1, 0), (7, 63), (33, 5)] {
                 if n > most {
                     continue;

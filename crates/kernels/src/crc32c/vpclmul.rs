@@ -51,11 +51,15 @@ unsafe fn run<const COPY: bool>(dst: *mut u8, src: *const u8, n: usize, crc: u32
         // SAFETY: the same contract.
         return !unsafe { rest::<COPY>(dst, src, 0..n, !crc) };
     }
+    // Every misaligned store of a vector crosses a line; a short head is dear to few blocks only.
+    let head = if COPY && n > 64 * BLOCK { dst.addr().wrapping_neg() % VECTOR } else { 0 };
+    // SAFETY: less than a vector of many blocks.
+    let crc = unsafe { rest::<COPY>(dst, src, 0..head, !crc) };
     // SAFETY: a block is there.
-    let mut sums = unsafe { block::<COPY>(dst, src, 0) };
-    let start = _mm512_zextsi128_si512(_mm_cvtsi32_si128(!crc as i32));
+    let mut sums = unsafe { block::<COPY>(dst, src, head) };
+    let start = _mm512_zextsi128_si512(_mm_cvtsi32_si128(crc as i32));
     sums[0] = _mm512_xor_si512(sums[0], start);
-    let mut at = BLOCK;
+    let mut at = head + BLOCK;
     let by = factors::<BLOCK>();
     while at + BLOCK <= n {
         // SAFETY: another block is there.

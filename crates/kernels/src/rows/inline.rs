@@ -16,9 +16,8 @@
 //! A wider type than that is split by the compiler: right, and slower. No alignment, no masks (the
 //! header is read back at once, and a load behind a masked store waits), no test for overlap.
 
-use super::simple::opaque;
 use crate::table::{ALWAYS, Kernel};
-use crate::word::{Vector, ends, load, store};
+use crate::word::{Vector, ends, load, opaque, store};
 
 /// The widest vector this crate was compiled for.
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]

@@ -1,8 +1,7 @@
 //! The loop of a textbook: one byte at a time, kept that way.
 
-use core::sync::atomic::{Ordering, compiler_fence};
-
 use crate::table::{ALWAYS, Fill, Kernel};
+use crate::word::opaque;
 
 pub const COPY: Kernel = Kernel {
     name: "simple",
@@ -18,13 +17,6 @@ pub const FILL: Fill = Fill {
     is_available: ALWAYS,
     fill,
 };
-
-/// Costs no instruction. Without it the compiler sees a memcpy in the loop and calls that, which in
-/// a library that *is* memcpy never returns; it would also vectorise what is meant to be simple.
-#[inline(always)]
-pub fn opaque() {
-    compiler_fence(Ordering::SeqCst);
-}
 
 /// # Safety
 /// The contract of [`Kernel::copy`].

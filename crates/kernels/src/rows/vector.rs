@@ -2,8 +2,7 @@
 //! aligned main loop of four vectors, and a tail that overlaps it, so that nothing branches on what
 //! is left over. Generic and inlined: each row instantiates it under its own instruction set.
 
-use super::simple::opaque;
-use crate::word::{Vector, Word, ends, fill_ends, load, store};
+use crate::word::{Vector, Word, ends, fill_ends, load, opaque, store};
 
 /// Loads compare only these address bits with the stores before them.
 const ALIAS: usize = 4096;

@@ -84,3 +84,22 @@ masked!(copy256, __m256i, masked256, copy);
 masked!(move256, __m256i, masked256, move_);
 masked!(copy512, __m512i, masked512, copy);
 masked!(move512, __m512i, masked512, move_);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_masked_move_stays_inside_the_pages_of_its_bytes() {
+        let place = |at: usize| core::ptr::without_provenance_mut::<u8>(7 * PAGE + at);
+        for wide in [32, 64] {
+            for at in 0..PAGE {
+                let inside = at + wide <= PAGE;
+                assert_eq!(fits(place(at), place(0), wide, wide), inside, "sink at {at}");
+                assert_eq!(fits(place(0), place(at), 1, wide), inside, "source at {at}");
+            }
+            assert!(!fits(place(0), place(0), wide + 1, wide));
+            assert!(!fits(place(0), place(0), 0, wide), "nothing may lie nowhere");
+        }
+    }
+}

@@ -80,12 +80,14 @@ impl Stream for __m512i {
 #[inline(always)]
 unsafe fn store_past<V: Stream>(dst: *mut u8, at: usize, block: [V; 4]) {
     let to = dst.wrapping_add(at).cast::<V>();
-    let mut i = 0;
-    while i < 4 {
-        // SAFETY: one of the four of the contract.
-        unsafe { block[i].stream(to.wrapping_add(i)) };
-        i += 1;
-    }
+    // SAFETY: the first of the four of the contract.
+    unsafe { block[0].stream(to) };
+    // SAFETY: the second.
+    unsafe { block[1].stream(to.wrapping_add(1)) };
+    // SAFETY: the third.
+    unsafe { block[2].stream(to.wrapping_add(2)) };
+    // SAFETY: the fourth.
+    unsafe { block[3].stream(to.wrapping_add(3)) };
 }
 
 #[inline(always)]
