@@ -4,7 +4,7 @@ mod support;
 
 use support::kernels;
 use thalweg_kernels::tuned::{MOST, Unfit};
-use thalweg_kernels::{Bands, FILLS, Fill, KERNELS, Kernel, by_name};
+use thalweg_kernels::{Bands, CopyFn, FILLS, Fill, KERNELS, Kernel, by_name};
 
 /// Every row that runs here except `tuned`, each up to its own size; the last beyond all.
 fn staircase<R>(rows: impl Iterator<Item = R>) -> Vec<(usize, R)> {
@@ -36,6 +36,36 @@ fn what_is_installed_is_what_tuned_runs_and_only_the_first_counts() {
     support::moves_like_the_oracle(tuned);
     support::fills_like_the_oracle(FILLS.iter().find(|row| row.name == tuned.name).unwrap());
     assert_eq!(bands.install(), Err(Unfit::Installed));
+}
+
+/// A row that can be told from others by what it leaves behind.
+const fn marking(name: &'static str, copy: CopyFn) -> Kernel {
+    Kernel { name, summary: "leaves a mark", is_available: || true, copy, move_: None }
+}
+
+/// # Safety
+/// The contract of [`Kernel::copy`].
+unsafe fn ones(dst: *mut u8, _: *const u8, n: usize) {
+    // SAFETY: writable for `n` bytes, says the caller.
+    unsafe { dst.write_bytes(1, n) };
+}
+
+/// # Safety
+/// The contract of [`Kernel::copy`].
+unsafe fn twos(dst: *mut u8, _: *const u8, n: usize) {
+    // SAFETY: writable for `n` bytes, says the caller.
+    unsafe { dst.write_bytes(2, n) };
+}
+
+#[test]
+fn a_band_ends_with_its_last_size_and_libc_serves_the_rest() {
+    let (one, two) = (marking("ones", ones), marking("twos", twos));
+    let bands = Bands::of(&[(10, &one), (20, &two)]).unwrap();
+    for (n, mark) in [(1, 1), (10, 1), (11, 2), (20, 2), (21, 9), (5000, 9)] {
+        let mut sink = vec![0; n];
+        bands.copy(&mut sink, &vec![9; n]);
+        assert!(sink.iter().all(|&byte| byte == mark), "{n} bytes");
+    }
 }
 
 #[test]

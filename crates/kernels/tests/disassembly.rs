@@ -86,3 +86,18 @@ fn every_vector_is_moved_whole_and_in_registers() {
         }
     }
 }
+
+#[test]
+fn the_simple_loop_is_left_simple() {
+    let all = match functions("simple.o") {
+        Ok(all) => all,
+        Err(why) => return support::skip("the_simple_loop_is_left_simple", &why),
+    };
+    let mut loops = all.iter().filter(|function| function.name.contains("::simple::")).peekable();
+    assert!(loops.peek().is_some(), "no simple loop");
+    for function in loops {
+        for register in ["%xmm", "%ymm", "%zmm"] {
+            assert!(!function.text.contains(register), "{} has {register}", function.name);
+        }
+    }
+}

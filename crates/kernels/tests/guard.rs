@@ -50,26 +50,23 @@ fn lengths() -> impl Iterator<Item = usize> {
 
 /// Only one test at a time says whose fault it would be.
 static TURN: Mutex<()> = Mutex::new(());
-static NAME: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
-static NAME_LEN: AtomicUsize = AtomicUsize::new(0);
+static LINE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+static LINE_LEN: AtomicUsize = AtomicUsize::new(0);
 
 /// From here on a fault is the fault of this row.
-fn blame(name: &'static str) {
-    NAME.store(name.as_ptr().cast_mut(), Ordering::Relaxed);
-    NAME_LEN.store(name.len(), Ordering::Relaxed);
+fn blame(name: &str) {
+    // Made beforehand: a signal handler may do next to nothing.
+    let line = format!("touched a guard page: {name}\n").leak();
+    LINE.store(line.as_mut_ptr(), Ordering::Relaxed);
+    LINE_LEN.store(line.len(), Ordering::Relaxed);
     // SAFETY: the handler only writes and ends the process.
     unsafe { libc::signal(libc::SIGSEGV, faulted as *const () as libc::sighandler_t) };
 }
 
 extern "C" fn faulted(_: libc::c_int) {
-    let say = |bytes: *const u8, len| {
-        // SAFETY: write is safe in a handler; the bytes are static.
-        unsafe { libc::write(2, bytes.cast(), len) };
-    };
-    let text = b"touched a guard page: ";
-    say(text.as_ptr(), text.len());
-    say(NAME.load(Ordering::Relaxed), NAME_LEN.load(Ordering::Relaxed));
-    say(b"\n".as_ptr(), 1);
+    let (line, len) = (LINE.load(Ordering::Relaxed), LINE_LEN.load(Ordering::Relaxed));
+    // SAFETY: write is safe in a handler; the line was leaked.
+    unsafe { libc::write(2, line.cast(), len) };
     // SAFETY: abort is safe in a handler.
     unsafe { libc::abort() };
 }
