@@ -5,7 +5,7 @@
 //! elsewhere and handed to [`Bands`]. Until then the row `tuned` is the C library. Two ways to call:
 //!
 //! - through a resolved pointer: [`Kernel::ready`] checks the CPU once and gives a [`Ready`] with safe
-//!   methods; [`tuned`] is one more pointer, set once per process;
+//!   methods; [`copy()`], [`copy_within`] and [`fill`] go through the one pointer of [`tuned`];
 //! - inlined: [`inline::copy`] is compiled into its caller, at the vector width the caller names.
 //!
 //! Not here: xxh3. Its long-input loop needs a secret schedule and four tuned instruction sets to be
@@ -19,12 +19,14 @@
 
 mod cpu;
 mod crc32c;
+mod face;
 mod ready;
 mod rows;
 mod table;
 pub mod tuned;
 mod word;
 
+pub use face::{copy, copy_crc32c, copy_within, crc32c, fill};
 pub use ready::{Ready, ReadyChecksum, ReadyFill};
 pub use rows::inline;
 #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -40,19 +40,7 @@ impl Ready {
     #[track_caller]
     #[must_use = "the row may have no such copy"]
     pub fn copy_within(self, bytes: &mut [u8], src: impl RangeBounds<usize>, to: usize) -> bool {
-        let start = match src.start_bound() {
-            Bound::Included(&at) => at,
-            Bound::Excluded(&at) => at.checked_add(1).expect("a start that exists"),
-            Bound::Unbounded => 0,
-        };
-        let end = match src.end_bound() {
-            Bound::Included(&at) => at.checked_add(1).expect("an end that exists"),
-            Bound::Excluded(&at) => at,
-            Bound::Unbounded => bytes.len(),
-        };
-        assert!(start <= end && end <= bytes.len(), "the source lies outside the bytes");
-        let n = end - start;
-        assert!(to <= bytes.len() - n, "the sink lies outside the bytes");
+        let (start, n) = part(bytes.len(), &src, to);
         let Some(move_) = self.0.move_ else { return false };
         let base = bytes.as_mut_ptr();
         // SAFETY: both parts lie inside the exclusive slice; `ready` checked the CPU.
@@ -69,6 +57,26 @@ impl Ready {
         // SAFETY: the same contract; `ready` checked the CPU.
         unsafe { (self.0.copy)(dst, src, n) };
     }
+}
+
+/// Where a part starts and how long it is, checked to lie inside `len` bytes, also when it starts
+/// at `to`.
+#[track_caller]
+pub fn part(len: usize, src: &impl RangeBounds<usize>, to: usize) -> (usize, usize) {
+    let start = match src.start_bound() {
+        Bound::Included(&at) => at,
+        Bound::Excluded(&at) => at.checked_add(1).expect("a start that exists"),
+        Bound::Unbounded => 0,
+    };
+    let end = match src.end_bound() {
+        Bound::Included(&at) => at.checked_add(1).expect("an end that exists"),
+        Bound::Excluded(&at) => at,
+        Bound::Unbounded => len,
+    };
+    assert!(start <= end && end <= len, "the source lies outside the bytes");
+    let n = end - start;
+    assert!(to <= len - n, "the sink lies outside the bytes");
+    (start, n)
 }
 
 /// A fill this machine can run.

@@ -231,7 +231,8 @@ static FILL_NOW: AtomicPtr<()> = AtomicPtr::new(libc::fill as *mut ());
 
 /// # Safety
 /// The contract of [`Kernel::copy`].
-unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
+#[inline]
+pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
     let run = COPY_NOW.load(Ordering::Acquire);
     // SAFETY: only functions of this type are stored there.
     let run = unsafe { core::mem::transmute::<*mut (), CopyFn>(run) };
@@ -241,7 +242,8 @@ unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
 
 /// # Safety
 /// The contract of [`Kernel::move_`].
-unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) {
+#[inline]
+pub(crate) unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) {
     let run = MOVE_NOW.load(Ordering::Acquire);
     // SAFETY: only functions of this type are stored there.
     let run = unsafe { core::mem::transmute::<*mut (), CopyFn>(run) };
@@ -251,7 +253,8 @@ unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) {
 
 /// # Safety
 /// The contract of [`Fill::fill`].
-unsafe fn fill(dst: *mut u8, byte: u8, n: usize) {
+#[inline]
+pub(crate) unsafe fn fill(dst: *mut u8, byte: u8, n: usize) {
     let run = FILL_NOW.load(Ordering::Acquire);
     // SAFETY: only functions of this type are stored there.
     let run = unsafe { core::mem::transmute::<*mut (), FillFn>(run) };

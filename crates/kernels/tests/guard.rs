@@ -150,3 +150,25 @@ fn no_checksum_touches_a_byte_beside_source_or_sink() {
         }
     }
 }
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_prefetch_that_reaches_behind_the_source_is_no_fault() {
+    let _turn = TURN.lock().unwrap();
+    let (mut source, mut sink) = (Guarded::new(), Guarded::new());
+    source.part(ROOM, false).copy_from_slice(&pattern(ROOM));
+    for distance in [1, 512, PAGE, usize::MAX] {
+        thalweg_kernels::set_prefetch_distance(distance);
+        assert_eq!(thalweg_kernels::prefetch_distance(), distance);
+        for row in kernels("a_prefetch_that_reaches_behind_the_source_is_no_fault") {
+            blame(row.name);
+            for n in [0, 64, 600, 3000, ROOM] {
+                let (from, to) = (source.part(n, true), sink.part(n, true));
+                to.fill(0);
+                row.ready().unwrap().copy(to, from);
+                assert!(to == from, "{}: {n} bytes", row.name);
+            }
+        }
+    }
+    thalweg_kernels::set_prefetch_distance(0);
+}
