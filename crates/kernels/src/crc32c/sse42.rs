@@ -21,9 +21,9 @@ pub const ROW: Checksum = Checksum {
 
 /// Bytes per stream: long enough to hide the join, short enough that the three streams of source
 /// and sink together stay in the first-level cache.
-const STREAM: usize = 512;
-const OVER_ONE: u64 = poly::over(STREAM);
-const OVER_TWO: u64 = poly::over(2 * STREAM);
+const LONG: usize = 512;
+/// For what is left: a few words between two joins.
+const SHORT: usize = 64;
 
 /// # Safety
 /// The contract of [`Checksum::copy`].
@@ -48,10 +48,15 @@ unsafe fn sum(src: *const u8, n: usize, crc: u32) -> u32 {
 unsafe fn run<const COPY: bool>(dst: *mut u8, src: *const u8, n: usize, crc: u32) -> u32 {
     let mut crc = !crc;
     let mut at = 0;
-    while at + 3 * STREAM <= n {
-        // SAFETY: three streams are left.
-        crc = unsafe { three::<COPY>(dst, src, at, crc) };
-        at += 3 * STREAM;
+    while at + 3 * LONG <= n {
+        // SAFETY: three long streams are left.
+        crc = unsafe { three::<COPY, LONG>(dst, src, at, crc) };
+        at += 3 * LONG;
+    }
+    while at + 3 * SHORT <= n {
+        // SAFETY: three short streams are left.
+        crc = unsafe { three::<COPY, SHORT>(dst, src, at, crc) };
+        at += 3 * SHORT;
     }
     // SAFETY: `at <= n`.
     !unsafe { rest::<COPY>(dst, src, at..n, crc) }
@@ -61,7 +66,12 @@ unsafe fn run<const COPY: bool>(dst: *mut u8, src: *const u8, n: usize, crc: u32
 /// Three streams lie at `at` inside `src` and, if `COPY`, inside `dst`.
 #[target_feature(enable = "sse4.2,pclmulqdq")]
 #[inline]
-unsafe fn three<const COPY: bool>(dst: *mut u8, src: *const u8, at: usize, crc: u32) -> u32 {
+unsafe fn three<const COPY: bool, const STREAM: usize>(
+    dst: *mut u8,
+    src: *const u8,
+    at: usize,
+    crc: u32,
+) -> u32 {
     let mut a = u64::from(crc);
     let mut b = 0;
     let mut c = 0;
@@ -75,7 +85,7 @@ unsafe fn three<const COPY: bool>(dst: *mut u8, src: *const u8, at: usize, crc: 
         c = _mm_crc32_u64(c, unsafe { take::<COPY, _>(dst, src, i + 2 * STREAM) });
         i += 8;
     }
-    let early = moved(a, OVER_TWO) ^ moved(b, OVER_ONE);
+    let early = moved(a, const { poly::over(2 * STREAM) }) ^ moved(b, const { poly::over(STREAM) });
     _mm_crc32_u64(0, early) as u32 ^ c as u32
 }
 
