@@ -17,12 +17,9 @@ macro_rules! width {
                 unsafe { inline::copy::<$vector>(dst, src, n) };
             }
 
-            pub static ROW: Kernel = Kernel {
-                name: stringify!($name),
-                summary: "inlined",
-                is_available: $is_available,
-                copy,
-                move_: None,
+            pub static ROW: Kernel = {
+                // SAFETY: copies exactly `n` bytes, where the features of `copy` are there.
+                unsafe { Kernel::new(stringify!($name), $is_available, copy, None) }
             };
         }
     };
