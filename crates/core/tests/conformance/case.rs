@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use thalweg_core::{
-    Driver, Facts, Guarantees, Judgement, Kind, MECHANISMS, Mechanism, Outcome, Pair, Plan, Role,
-    Transfer, Tuning, Verdict,
+    Driver, Facts, Flow, Guarantees, Judgement, Kind, MECHANISMS, Mechanism, Outcome, Pair, Plan,
+    Role, Transfer, Tuning, Verdict,
 };
 use thalweg_sys::fault::{Counts, Script};
 
@@ -39,6 +39,8 @@ pub struct Case {
     pub room: Room,
     pub folder: PathBuf,
     pub internet: bool,
+    /// The watcher stops the transfer the first time it is asked.
+    pub stop: bool,
 }
 
 /// What became of it.
@@ -65,15 +67,21 @@ pub fn movers() -> impl Iterator<Item = &'static dyn Mechanism> {
     MECHANISMS.iter().copied().filter(|m| m.info().role != Role::Harness)
 }
 
-/// The folders files are made in: the temporary one, one in memory, and those on other file
-/// systems that `THALWEG_MOUNTS="xfs=/path:btrfs=/path"` names.
-pub fn folders() -> Vec<PathBuf> {
+/// What `THALWEG_MOUNTS="xfs=/path:btrfs=/path"` names: more file systems to try, and one named
+/// `small8` that is easily filled.
+pub fn mounts() -> Vec<(String, PathBuf)> {
     let mounts = std::env::var("THALWEG_MOUNTS").unwrap_or_default();
-    let mounts = mounts.split(':').filter_map(|mount| Some(mount.split_once('=')?.1.into()));
-    let mounts: Vec<PathBuf> = mounts.collect();
+    let mounts = mounts.split(':').filter_map(|mount| mount.split_once('='));
+    mounts.map(|(name, path)| (name.to_owned(), path.into())).collect()
+}
+
+/// The folders files are made in: the temporary one, one in memory, and those on mounts.
+pub fn folders() -> Vec<PathBuf> {
+    let mounts = mounts();
     if mounts.is_empty() {
         skip("file systems", "THALWEG_MOUNTS names none but the two always tried");
     }
+    let mounts = mounts.into_iter().filter(|(name, _)| name != "small8").map(|(_, path)| path);
     let mut folders = vec![std::env::temp_dir(), PathBuf::from("/dev/shm")];
     folders.extend(mounts);
     folders.retain(|folder| {
@@ -101,6 +109,7 @@ impl Case {
             room: Room::AtTheEnd,
             folder,
             internet: false,
+            stop: false,
         };
         let Err(unfit) = case.fits() else { return Some(case) };
         case.internet = true;
@@ -163,15 +172,18 @@ impl Case {
         let plan = plan_of(self.mechanism, &self.tuning);
         let ran = {
             let mut transfer = transfer(&from, &mut to, len);
-            script.run(|| Driver::default().run(&mut transfer, &plan, &mut ()))
+            let flow = if self.stop { Flow::Stop } else { Flow::Continue };
+            script.run(|| Driver::default().run(&mut transfer, &plan, &mut |_| flow))
         };
         let outcome = ran.value;
         let report = &outcome.report;
         let name = || format!("{}\n under {script:?}\n gave {outcome:?}", self.name());
         let due = len.unwrap_or(u64::MAX).min(from.bytes().len() as u64);
         assert!(report.bytes <= due, "more than there is: {}", name());
-        assert!(!outcome.stopped, "nobody asked to stop: {}", name());
-        if let Some(error) = &outcome.error {
+        assert!(self.stop || !outcome.stopped, "nobody asked to stop: {}", name());
+        if outcome.stopped {
+            assert!(outcome.error.is_none(), "stopping is no error: {}", name());
+        } else if let Some(error) = &outcome.error {
             assert_eq!(error.moved, report.bytes, "the error's count: {}", name());
         } else {
             assert_eq!(report.lost, 0, "success loses nothing: {}", name());
@@ -183,7 +195,7 @@ impl Case {
         assert!(!left || !report.steps_down.is_empty(), "left without a word: {}", name());
         let moved = report.bytes as usize;
         let bytes = from.bytes().to_vec();
-        if let Err(wrong) = to.check(&bytes, moved, outcome.error.is_some()) {
+        if let Err(wrong) = to.check(&bytes, moved, outcome.error.is_some() || outcome.stopped) {
             panic!("{wrong}: {}", name());
         }
         if let Some(rest) = from.left() {

@@ -133,6 +133,18 @@ fn an_interruption_or_a_wait_costs_only_time() {
 }
 
 #[test]
+fn who_stops_in_the_middle_is_told_exactly_how_far_it_came() {
+    each_call(|case, call| {
+        for nth in [1, 3] {
+            let case = Case { stop: true, ..case.clone() };
+            let script = script(vec![Rule::once(call, nth, Effect::Errno(Errno::INTR))]);
+            // The checks that follow every run are the test.
+            case.run(&script);
+        }
+    });
+}
+
+#[test]
 fn a_zero_is_the_end_only_when_a_read_says_so() {
     each_call(|case, call| {
         for nth in [1, 3] {

@@ -11,7 +11,7 @@ use thalweg_core::{Driver, Kind, Mechanism, Outcome, Transfer, Tuning};
 use thalweg_sys::Errno;
 
 use crate::{
-    case::{folders, movers, plan_of},
+    case::{folders, mounts, movers, plan_of},
     ends::pattern,
     skips::skip,
 };
@@ -110,6 +110,58 @@ fn a_full_device_is_told_as_such() {
         let error = outcome.error.unwrap_or_else(|| panic!("{name}: {:?}", outcome.report));
         assert_eq!((error.errno, error.moved), (Errno::NOSPC, 0), "{name}: {error}");
         assert_eq!(outcome.report.lost, 0, "{name}: a file can be read again");
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_keeps_exactly_what_is_reported() {
+    let Some((_, folder)) = mounts().into_iter().find(|(name, _)| name == "small8") else {
+        skip("a full disk", "THALWEG_MOUNTS names no small8");
+        return;
+    };
+    // More than the disk holds, where there is more room.
+    let mut source = tempfile::tempfile().unwrap();
+    (0..12).for_each(|_| source.write_all(&pattern(1 << 20)).unwrap());
+    for mechanism in taking(Kind::File) {
+        source.rewind().unwrap();
+        let sink = tempfile::tempfile_in(&folder).unwrap();
+        let outcome = drive(mechanism, &source, &sink);
+        let name = mechanism.info().name;
+        let error = outcome.error.unwrap_or_else(|| panic!("{name}: {:?}", outcome.report));
+        assert_eq!(error.errno, Errno::NOSPC, "{name}: {error}");
+        let arrived = content(&sink);
+        assert_eq!(arrived.len() as u64, outcome.report.bytes, "{name}: {:?}", outcome.report);
+        assert!(content(&source).starts_with(&arrived), "{name}: {:?}", outcome.report);
+    }
+}
+
+#[test]
+fn a_block_device_is_written_and_read_like_a_file() {
+    let Some((_, device)) = mounts().into_iter().find(|(name, _)| name == "block") else {
+        skip("a block device", "THALWEG_MOUNTS names no block");
+        return;
+    };
+    let open = || OpenOptions::new().read(true).write(true).open(&device).unwrap();
+    let size = open().seek(std::io::SeekFrom::End(0)).unwrap() as usize;
+    let bytes = pattern(1 << 20).repeat(size.div_ceil(1 << 20))[..size].to_vec();
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&bytes).unwrap();
+    let serves = |source, sink| movers().filter(move |m| m.info().pair(source, sink).is_some());
+    let check = |name: &str, outcome: Outcome| {
+        assert!(outcome.error.is_none(), "{name}: {outcome:?}");
+        assert_eq!(outcome.report.bytes, size as u64, "{name}: {outcome:?}");
+        assert!(outcome.report.steps_down.is_empty(), "{name}: {outcome:?}");
+    };
+    for mechanism in serves(Kind::File, Kind::Device) {
+        open().write_all(&vec![0; size]).unwrap();
+        file.rewind().unwrap();
+        check(mechanism.info().name, drive(mechanism, &file, &open()));
+        assert!(content(&open()) == bytes, "{}", mechanism.info().name);
+    }
+    for mechanism in serves(Kind::Device, Kind::File) {
+        let sink = tempfile::tempfile().unwrap();
+        check(mechanism.info().name, drive(mechanism, &open(), &sink));
+        assert!(content(&sink) == bytes, "{}", mechanism.info().name);
     }
 }
 
