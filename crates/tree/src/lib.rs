@@ -1,2 +1,55 @@
 //! Copies files and trees: walk, publish, attributes, sparse, resume, verify.
+//!
+//! [`copy`] does what `cp` does with the same options, with three promises on top: nothing that is
+//! not whole ever has its final name (unless [`CopyOptions::inplace`]), what was interrupted can be
+//! gone on with, and the [`TreeReport`] says which mechanism moved how much. It prints nothing; who
+//! wants to know more implements [`Events`].
+//!
+//! Differences from GNU `cp`, all for the first promise: a file that is replaced becomes another
+//! inode (other hard links to the old one keep the old contents) with the mode, owner and extended
+//! attributes of the old one; a new directory is built as `.NAME.thalweg-part` and renamed at the
+//! end; names of that form are not copied.
+//!
+//! A source that changes while it is read is copied and published all the same, as `tar` does, and
+//! counted in [`TreeReport::changed`]: the copy may hold some of the old and some of the new.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod attributes;
+mod backup;
+mod directory;
+mod error;
+mod event;
+mod existing;
+mod file;
+mod hardlink;
+mod identity;
+pub mod journal;
+mod large;
+mod naming;
+mod options;
+mod pace;
+mod pair;
+mod place;
+mod publish;
+mod queue;
+mod report;
+mod resume;
+mod run;
+mod small;
+mod sources;
+mod sparse;
+mod special;
+mod stage;
+mod start;
+mod symlink;
+mod verify;
+mod worker;
+mod xattrs;
+
+pub use error::{Error, Refusal};
+pub use event::{Event, Events, Halt, Progress, Skip};
+pub use journal::Journal;
+pub use options::{Backup, CopyOptions, Dereference, Fsync, Hash, Preserve, Target, When};
+pub use report::{Ending, MOST_ERRORS, MOST_STEPS, MechanismShare, TreeReport};
+pub use start::copy;

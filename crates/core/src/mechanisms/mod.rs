@@ -13,6 +13,7 @@ mod msg_zerocopy;
 mod null;
 mod read_write;
 mod read_write_direct;
+mod read_write_parallel;
 mod reflink;
 mod sendfile;
 mod splice;
@@ -25,9 +26,10 @@ pub static MECHANISMS: &[&dyn Mechanism] = &[
     &read_write::ReadWrite,
     &reflink::Reflink,
     &copy_file_range::CopyFileRange,
-    &sendfile::Sendfile,
     &splice::Splice,
+    &sendfile::Sendfile,
     &io_uring::IoUring,
+    &read_write_parallel::ReadWriteParallel,
     &mmap_write::MmapWrite,
     &mmap_copy::MmapCopy,
     &read_write_direct::ReadWriteDirect,

@@ -1,0 +1,168 @@
+//! Plain pread and pwrite on several threads, which take one buffer's worth of the file in turn: one
+//! reads while another writes. The processor time of plain read and write, in less time on the
+//! clock where a core is free. It does not write in order.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+};
+
+use thalweg_sys::{Errno, fault};
+
+use crate::{
+    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Transfer,
+    Tuning, Unfit, Unit, growth::Growth,
+};
+
+/// `pread` and `pwrite` on several threads.
+pub struct ReadWriteParallel;
+
+static INFO: Info = Info {
+    name: "read-write-parallel",
+    summary: "pread and pwrite on several threads, buffer by buffer in turn",
+    calls: &["pread", "pwrite"],
+    pairs: &[Pair::new(Kind::File, Kind::File, Guarantees::COPIED)],
+    knobs: &[
+        Knob { name: "threads", summary: "threads that copy", unit: Unit::Count, values: &[2, 4] },
+        Knob {
+            name: "buffer",
+            summary: "bytes per read and per write, for each thread",
+            unit: Unit::Bytes,
+            values: &[256 << 10, 64 << 10, 128 << 10, 1 << 20],
+        },
+    ],
+    role: Role::Mover,
+};
+
+struct Run<'a> {
+    source: End<'a>,
+    sink: End<'a>,
+    growth: Growth,
+    buffers: Vec<Vec<u8>>,
+}
+
+impl Mechanism for ReadWriteParallel {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
+        if facts.source.addressed && facts.sink.addressed {
+            return Ok(());
+        }
+        Err(Unfit::because("needs ends that can be addressed by offset"))
+    }
+
+    fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
+        let (source, sink) = t.descriptors(&INFO)?;
+        let growth = Growth::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
+        let threads = tuning.bytes(&INFO, "threads");
+        let buffers = vec![vec![0; tuning.bytes(&INFO, "buffer")]; threads];
+        Ok(Box::new(Run { source, sink, growth, buffers }))
+    }
+}
+
+impl Mover for Run<'_> {
+    fn advance(&mut self, budget: u64) -> Result<u64, Error> {
+        let stretch = Stretch::new(self.source, self.sink, budget);
+        let faults = fault::inherit();
+        thread::scope(|scope| {
+            for buffer in &mut self.buffers {
+                let (stretch, faults) = (&stretch, faults.clone());
+                scope.spawn(move || faults.enter(|| stretch.work(buffer)));
+            }
+        });
+        let (moved, failed) = stretch.end();
+        self.source.forward(moved);
+        self.sink.forward(moved);
+        if moved < budget {
+            // Other threads may have written beyond the place where one stopped.
+            let settled = self.growth.settle(&self.sink);
+            settled.map_err(|e| INFO.error("ftruncate", Side::Sink, e, moved))?;
+        }
+        failed.map_or(Ok(moved), |error| Err(Error { moved, ..error }))
+    }
+
+    fn knows_the_end(&self) -> bool {
+        true
+    }
+}
+
+/// The bytes of one step, which the threads share out among themselves.
+struct Stretch<'a> {
+    source: End<'a>,
+    sink: End<'a>,
+    // The next byte nobody has taken, and where to stop taking: both only grow towards each other.
+    next: AtomicU64,
+    until: AtomicU64,
+    // The first place that could not be delivered, and why; None = the source ends there.
+    first_gap: Mutex<(u64, Option<Error>)>,
+}
+
+impl<'a> Stretch<'a> {
+    fn new(source: End<'a>, sink: End<'a>, len: u64) -> Self {
+        let (next, until) = (AtomicU64::new(0), AtomicU64::new(len));
+        Self { source, sink, next, until, first_gap: Mutex::new((len, None)) }
+    }
+
+    /// Takes pieces until none is left. What was taken is finished, so that everything before the
+    /// first gap is there.
+    fn work(&self, buffer: &mut [u8]) {
+        loop {
+            let from = self.next.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+            let len = self.until.load(Ordering::Relaxed).saturating_sub(from);
+            let len = usize::try_from(len).map_or(buffer.len(), |len| len.min(buffer.len()));
+            if len == 0 {
+                return;
+            }
+            let (done, failed) = self.piece(from, &mut buffer[..len]);
+            if done < len as u64 {
+                self.gap(from + done, failed);
+            }
+        }
+    }
+
+    /// Copies one piece; how far it came, and the error that stopped it. Short of the whole and no
+    /// error: the source ends there.
+    fn piece(&self, from: u64, buffer: &mut [u8]) -> (u64, Option<Error>) {
+        let at = |end: &End<'a>| end.at(end.at.unwrap_or(0) + from);
+        let (mut source, mut sink) = (at(&self.source), at(&self.sink));
+        let mut done = 0;
+        while done < buffer.len() {
+            let got = match source.read(&mut buffer[done..]) {
+                Ok(0) => return (done as u64, None),
+                Ok(got) => got,
+                Err(e) => return (done as u64, Some(INFO.error("pread", Side::Source, e, 0))),
+            };
+            let end = done + got;
+            while done < end {
+                match sink.write(&buffer[done..end]) {
+                    // A sink that takes nothing and gives no reason would keep us here for ever.
+                    Ok(0) => {
+                        let error = INFO.error("pwrite", Side::Sink, Errno::INVAL, 0);
+                        return (done as u64, Some(error));
+                    }
+                    Ok(put) => done += put,
+                    Err(e) => return (done as u64, Some(INFO.error("pwrite", Side::Sink, e, 0))),
+                }
+            }
+        }
+        (done as u64, None)
+    }
+
+    fn gap(&self, at: u64, error: Option<Error>) {
+        self.until.fetch_min(at, Ordering::Relaxed);
+        // A panic in another thread leaves a pair of plain values: nothing half done to fear.
+        let mut first = self.first_gap.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if at < first.0 {
+            *first = (at, error);
+        }
+    }
+
+    fn end(self) -> (u64, Option<Error>) {
+        self.first_gap.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,109 @@
+//! Owner, mode, lists, extended attributes and times, in the order in which none undoes another:
+//! a change of owner clears set-id bits, a list rewrites group bits, and everything touches times.
+
+use rustix::fs::{
+    Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, fchmod, fchown, futimens, openat,
+};
+use std::os::fd::{AsFd, BorrowedFd};
+use thalweg_sys::Errno;
+
+use crate::{
+    Preserve,
+    error::{Attempt, at_sink},
+    publish::Spot,
+    run::Run,
+    xattrs::{Holder, Taken},
+};
+
+/// What a new file should have in the end, and what it is known to have already.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted {
+    /// Permission bits; `None`: as they are.
+    pub mode: Option<u32>,
+    /// Permission bits it has, if known.
+    pub has_mode: Option<u32>,
+    /// Owner and group; `None`: as they are.
+    pub owner: Option<(u32, u32)>,
+    /// Owner and group it has, if known.
+    pub has_owner: Option<(u32, u32)>,
+    /// It was born with a list that its directory gave it.
+    pub born_with_acl: bool,
+}
+
+/// Set-user-id, set-group-id and sticky.
+const SPECIAL: u32 = 0o7000;
+
+/// The times of a source, as they are set on its copy.
+pub(crate) fn times(stat: &Stat) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: stat.st_atime, tv_nsec: stat.st_atime_nsec as _ },
+        last_modification: Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ },
+    }
+}
+
+/// Dresses an open file or directory. Goes on after a failure and returns the first one.
+pub(crate) fn dress(
+    run: &Run<'_>,
+    sink: BorrowedFd<'_>,
+    xattrs: &Taken,
+    stat: &Stat,
+    wanted: &Wanted,
+) -> Attempt<()> {
+    let keep = run.options.preserve;
+    let mut first = Ok(());
+    let mut note = |answer: Attempt<()>| {
+        if first.is_ok() {
+            first = answer;
+        }
+    };
+    let mut mode = wanted.mode;
+    let mut has_mode = wanted.has_mode;
+    if wanted.owner.is_some() && wanted.owner != wanted.has_owner {
+        let (uid, gid) = wanted.owner.unwrap_or_default();
+        match own(run, uid, gid, |uid, gid| fchown(sink, uid, gid)) {
+            Ok(true) => has_mode = None,
+            refused => {
+                mode = mode.map(|mode| mode & !SPECIAL);
+                note(refused.map(drop).map_err(at_sink("fchown")));
+            }
+        }
+    }
+    if let Some(mode) = mode.filter(|mode| Some(*mode) != has_mode) {
+        note(fchmod(sink, Mode::from_raw_mode(mode)).map_err(at_sink("fchmod")));
+    }
+    if keep.looks_at_xattrs() {
+        note(xattrs.give(&Holder::Fd(sink), keep, wanted.born_with_acl));
+    }
+    if keep.times {
+        note(futimens(sink, &times(stat)).map_err(at_sink("utimensat")));
+    }
+    first
+}
+
+/// Changes the owner as far as permitted: `Ok(false)` if it was not, which only surprises root.
+pub(crate) fn own(
+    run: &Run<'_>,
+    uid: u32,
+    gid: u32,
+    chown: impl Fn(Option<Uid>, Option<Gid>) -> Result<(), Errno>,
+) -> Result<bool, Errno> {
+    match chown(Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))) {
+        Ok(()) => Ok(true),
+        Err(Errno::PERM | Errno::INVAL) if run.me.uid != 0 => {
+            // A group one belongs to may still be given.
+            let _ = chown(None, Some(Gid::from_raw(gid)));
+            Ok(false)
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Extended attributes of a file that is replaced, kept by the one that takes its place: to write
+/// into it would have left them. Best effort, as nobody asked for them.
+pub(crate) fn inherit(spot: Spot<'_>, sink: BorrowedFd<'_>) {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(old) = openat(spot.dir, spot.name, flags, Mode::empty()) else { return };
+    let all = Preserve::all();
+    let taken = Taken::from(&Holder::of_path_fd(old.as_fd()), all);
+    let _ = taken.and_then(|taken| taken.give(&Holder::Fd(sink), all, false));
+}

@@ -1,0 +1,340 @@
+//! A destination directory while things are put into it, and what happens when the last one is in.
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, statat};
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use thalweg_sys::{Errno, io};
+
+use crate::{
+    CopyOptions, Error, Fsync, Refusal,
+    attributes::{self, Wanted},
+    error::{Attempt, Failure, at_sink},
+    identity::{Id, kind},
+    place::{Leaf, Place},
+    publish::Spot,
+    run::Run,
+    stage::{DIRECTORY, Stage, remove_leftovers},
+    xattrs::{self, Holder, Taken},
+};
+
+/// An open destination directory.
+pub(crate) struct Directory {
+    pub place: Arc<Place>,
+    /// Nothing in it can be seen under its final path yet.
+    pub is_staged: bool,
+    /// Nothing is in it but what this run has put there: no need to look before making a name.
+    pub is_fresh: bool,
+    /// What a file born in it gets by itself.
+    pub births: Births,
+    /// The file system of the source that the caller named, where the walk may have to stay.
+    pub device: u64,
+    // Of the source directory.
+    id: Id,
+    parent: Option<Arc<Directory>>,
+    // None in a dry run, where it would be new.
+    fd: Option<OwnedFd>,
+    stage: Option<Stage>,
+    closing: Option<Closing>,
+    pending: AtomicUsize,
+}
+
+/// What a file born in a directory gets by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Births {
+    /// Owner and group, if known.
+    pub owner: Option<(u32, u32)>,
+    /// A list, by the default list of the directory.
+    pub acl: bool,
+}
+
+/// What is left to do when a directory is complete.
+struct Closing {
+    xattrs: Taken,
+    stat: Stat,
+    wanted: Wanted,
+}
+
+impl std::fmt::Debug for Directory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Directory").field("place", &self.place.destination_path()).finish()
+    }
+}
+
+impl Directory {
+    /// The directory that the caller's sources go to. It is there already.
+    pub fn base(run: &Run<'_>, place: Arc<Place>, fd: OwnedFd) -> Attempt<Arc<Self>> {
+        let stat = fstat(&fd).map_err(at_sink("fstat"))?;
+        let births = Births::of(run, fd.as_fd(), &stat);
+        Ok(Arc::new_cyclic(|weak| {
+            let _ = place.here.set(weak.clone());
+            Self {
+                place,
+                is_staged: false,
+                is_fresh: false,
+                births,
+                device: 0,
+                id: Id { dev: 0, ino: 0 },
+                parent: None,
+                fd: Some(fd),
+                stage: None,
+                closing: None,
+                pending: AtomicUsize::new(1),
+            }
+        }))
+    }
+
+    /// Makes or merges into the directory for `leaf`, whose source is open. It is a piece of pending
+    /// work of its parent, and has one itself: that of the caller, who goes through its entries.
+    pub fn enter(
+        run: &Run<'_>,
+        leaf: &Leaf<'_>,
+        source: BorrowedFd<'_>,
+        stat: &Stat,
+    ) -> Attempt<Arc<Self>> {
+        let parent = leaf.directory;
+        // Taken now, so that the source need not stay open; given last, as a default list would rule
+        // over what is made inside.
+        let xattrs = Taken::from(&Holder::Fd(source), run.options.preserve).unwrap_or_else(|e| {
+            run.incomplete(error_at(leaf, e));
+            Taken::default()
+        });
+        let made = make(run, leaf, stat)?;
+        let mut births = parent.births;
+        let mut closing = None;
+        let mut is_self = false;
+        if let Some(fd) = &made.fd {
+            let own = fstat(fd).map_err(at_sink("fstat"))?;
+            is_self = Id::of(&own) == Id::of(stat);
+            births =
+                if made.is_new { births.inside(&own) } else { Births::of(run, fd.as_fd(), &own) };
+            let wanted = wanted(run, stat, &own, made.is_new, births);
+            if wanted.is_some() || run.options.fsync == Fsync::Dir {
+                closing = Some(Closing { xattrs, stat: *stat, wanted: wanted.unwrap_or_default() });
+            }
+            if leaf.named_by_caller() {
+                run.grown
+                    .write()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+                    .push(Id::of(&own));
+            }
+        }
+        if is_self {
+            return Err(Failure::Refused(Refusal::SameFile(leaf.source_path())));
+        }
+        parent.expect_one_more();
+        let place = Place::of(leaf);
+        let adopted = made.stage.as_ref().is_some_and(|stage| stage.adopted);
+        Ok(Arc::new_cyclic(|weak| {
+            let _ = place.here.set(weak.clone());
+            Self {
+                place,
+                is_staged: parent.is_staged || made.stage.is_some(),
+                is_fresh: made.is_new && !adopted,
+                births,
+                device: if leaf.named_by_caller() { stat.st_dev } else { parent.device },
+                id: Id::of(stat),
+                parent: Some(Arc::clone(parent)),
+                fd: made.fd,
+                stage: made.stage,
+                closing,
+                pending: AtomicUsize::new(1),
+            }
+        }))
+    }
+
+    /// The open directory; `None` only in a dry run.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.fd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether this source directory is one of those being copied around it: a cycle.
+    pub fn is_below(&self, id: Id) -> bool {
+        let mut above = Some(self);
+        while let Some(directory) = above {
+            if directory.id == id {
+                return true;
+            }
+            above = directory.parent.as_deref();
+        }
+        false
+    }
+
+    /// Announces a piece of work in this directory.
+    pub fn expect_one_more(&self) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A piece of work in this directory is done. The last one closes the directory, which may in
+    /// turn be the last piece of work of the one above, and so on: a loop, as trees can be deep.
+    pub fn done(run: &Run<'_>, directory: Arc<Self>) {
+        let mut next = Some(directory);
+        while let Some(directory) = next {
+            // AcqRel: whoever closes it has seen all that was put in.
+            if directory.pending.fetch_sub(1, Ordering::AcqRel) != 1 {
+                return;
+            }
+            directory.close(run);
+            next = directory.parent.clone();
+        }
+    }
+
+    fn close(&self, run: &Run<'_>) {
+        let Some(fd) = &self.fd else { return };
+        let path = || self.place.destination_path();
+        let failed = |failure: Failure| failure.at(|| self.place.source_path(), path);
+        let kept_for_later = self.stage.is_some() && run.leaves_unfinished();
+        if kept_for_later {
+            return;
+        }
+        if self.stage.as_ref().is_some_and(|stage| stage.adopted) || self.is_adopted_inside() {
+            if let Err(failure) = remove_leftovers(fd.as_fd()) {
+                run.incomplete(failed(failure));
+            }
+        }
+        if let Some(Closing { xattrs, stat, wanted }) = &self.closing {
+            let dressed = attributes::dress(run, fd.as_fd(), xattrs, stat, wanted);
+            if let Err(failure) = dressed {
+                run.incomplete(failed(failure));
+            }
+            if run.options.fsync == Fsync::Dir {
+                if let Err(errno) = io::fsync(fd) {
+                    run.failed(failed(Failure::Sink("fsync", errno, 0)));
+                }
+            }
+        }
+        let (Some(stage), Some(parent)) = (&self.stage, &self.parent) else { return };
+        let Some(dir) = parent.fd() else { return };
+        if let Err(failure) = stage.publish(Spot { dir, name: self.place.name() }) {
+            run.failed(failed(failure));
+        } else if run.options.fsync == Fsync::Dir {
+            if let Err(errno) = io::fsync(dir) {
+                run.failed(failed(Failure::Sink("fsync", errno, 0)));
+            }
+        }
+    }
+
+    /// Inside a stage but not fresh: an earlier run had made it.
+    fn is_adopted_inside(&self) -> bool {
+        self.is_staged && !self.is_fresh
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let mut above = self.parent.take();
+        while let Some(mut directory) = above.and_then(Arc::into_inner) {
+            above = directory.parent.take();
+        }
+    }
+}
+
+impl Births {
+    fn of(run: &Run<'_>, dir: BorrowedFd<'_>, stat: &Stat) -> Self {
+        let acl = run.options.preserve.mode && xattrs::has_default_list(dir);
+        let group = if stat.st_mode & 0o2000 == 0 { run.me.gid } else { stat.st_gid };
+        let owner = run.me.owns_what_it_makes.then_some((run.me.uid, group));
+        Self { owner, acl }
+    }
+
+    /// The same for a new directory inside: the kernel passes both on.
+    fn inside(self, own: &Stat) -> Self {
+        let group = if own.st_mode & 0o2000 == 0 { None } else { Some(own.st_gid) };
+        let owner = self.owner.map(|(uid, gid)| (uid, group.unwrap_or(gid)));
+        Self { owner, ..self }
+    }
+}
+
+struct Made {
+    fd: Option<OwnedFd>,
+    stage: Option<Stage>,
+    is_new: bool,
+}
+
+fn make(run: &Run<'_>, leaf: &Leaf<'_>, stat: &Stat) -> Attempt<Made> {
+    let Some(dir) = leaf.directory.fd() else {
+        return Ok(Made { fd: None, stage: None, is_new: true });
+    };
+    let spot = Spot { dir, name: leaf.name };
+    if !leaf.directory.is_fresh {
+        match statat(dir, leaf.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(there) if kind(&there) == FileType::Directory => return merge(spot),
+            Ok(_) => return Err(Failure::Refused(Refusal::OverNonDirectory)),
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(Failure::Sink("newfstatat", errno, 0)),
+        }
+    }
+    if run.options.dry_run {
+        return Ok(Made { fd: None, stage: None, is_new: true });
+    }
+    if leaf.directory.is_staged {
+        let mode = Mode::from_raw_mode(first_mode(run, stat));
+        return match mkdirat(dir, leaf.name, mode) {
+            Ok(()) => {
+                let fd = openat(dir, leaf.name, DIRECTORY, Mode::empty());
+                let fd = fd.map_err(at_sink("openat"))?;
+                Ok(Made { fd: Some(fd), stage: None, is_new: true })
+            }
+            // Names that differ in the source may be one name here (case folding).
+            Err(Errno::EXIST) => merge(spot),
+            Err(errno) => Err(Failure::Sink("mkdirat", errno, 0)),
+        };
+    }
+    // Nobody else may look into a stage: what is in it gets its owner and mode bit by bit.
+    let mode = if run.me.umask.is_some() { 0o700 } else { first_mode(run, stat) };
+    let (fd, stage) = Stage::make(spot, mode, run.options.resume)?;
+    Ok(Made { fd: Some(fd), stage: Some(stage), is_new: true })
+}
+
+fn merge(Spot { dir, name }: Spot<'_>) -> Attempt<Made> {
+    let fd = match openat(dir, name, DIRECTORY, Mode::empty()) {
+        // One may write into a directory that one may not read.
+        Err(Errno::ACCESS) => openat(dir, name, DIRECTORY | OFlags::PATH, Mode::empty()),
+        answer => answer,
+    };
+    Ok(Made { fd: Some(fd.map_err(at_sink("openat"))?), stage: None, is_new: false })
+}
+
+/// The mode a directory is made with: we must be able to work in it.
+fn first_mode(run: &Run<'_>, stat: &Stat) -> u32 {
+    let others = if run.options.preserve.owner { 0o700 } else { 0o777 };
+    (stat.st_mode & others) | 0o700
+}
+
+/// What has to be set when the directory is complete; `None` if nothing.
+fn wanted(run: &Run<'_>, stat: &Stat, own: &Stat, is_new: bool, births: Births) -> Option<Wanted> {
+    let CopyOptions { preserve, .. } = run.options;
+    let has = own.st_mode & 0o7777;
+    let mode = if preserve.mode {
+        stat.st_mode & 0o7777
+    } else if !is_new {
+        has
+    } else {
+        // The kernel's own bits (set-group-id from the parent) stay.
+        let bits = stat.st_mode & 0o777;
+        let bits = run.me.umask.map_or(has & (bits | !0o700), |umask| bits & !umask);
+        bits | (has & 0o7000)
+    };
+    let owner = preserve.owner.then_some((stat.st_uid, stat.st_gid));
+    let has_owner = Some((own.st_uid, own.st_gid));
+    let nothing = mode == has
+        && (owner.is_none() || owner == has_owner)
+        && !preserve.times
+        && !preserve.looks_at_xattrs();
+    (!nothing).then_some(Wanted {
+        mode: Some(mode),
+        has_mode: Some(has),
+        owner,
+        has_owner,
+        born_with_acl: births.acl,
+    })
+}
+
+/// The error of a directory, with its paths.
+pub(crate) fn error_at(leaf: &Leaf<'_>, failure: Failure) -> Error {
+    failure.at(|| leaf.source_path(), || leaf.destination_path())
+}

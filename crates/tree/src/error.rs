@@ -1,0 +1,213 @@
+//! What can go wrong while copying a tree: which file, which call, how far.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+use thalweg_core::{Side, error::errno_name};
+use thalweg_sys::Errno;
+
+/// A file or a whole run that could not be copied.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A system call failed.
+    #[error("{}: {call}: {}{}", Quoted(path), errno_name(*errno), After(*bytes))]
+    Call {
+        /// The file it was about.
+        path: PathBuf,
+        /// The call, by its own name.
+        call: &'static str,
+        /// What the kernel answered.
+        errno: Errno,
+        /// Bytes of this file that had been moved.
+        bytes: u64,
+    },
+    /// A mechanism failed in the middle of a file.
+    #[error("{}: {error}", Quoted(if error.side == Side::Source { source_path } else { path }))]
+    Move {
+        /// The source.
+        source_path: PathBuf,
+        /// The destination.
+        path: PathBuf,
+        /// What failed and how far it had come.
+        error: thalweg_core::Error,
+    },
+    /// It makes no sense, or would destroy something; nothing was done.
+    #[error("{}: {reason}", Quoted(path))]
+    Refused {
+        /// The file it is about.
+        path: PathBuf,
+        /// Why not.
+        reason: Refusal,
+    },
+    /// The copy, read again, differs from its source. It was not given its name.
+    #[error("{}: the copy read back differs from its source; it was not kept", Quoted(path))]
+    DataDiffer {
+        /// The destination.
+        path: PathBuf,
+    },
+    /// The sources, the destination and the options do not fit together.
+    #[error("{0}")]
+    Usage(String),
+}
+
+/// Why a file is not copied although nothing failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// `-r` is missing.
+    #[error("is a directory, and copying was not asked to be recursive")]
+    NotRecursive,
+    /// Source and destination are one file.
+    #[error("is the same file as the source, {}", Quoted(.0))]
+    SameFile(PathBuf),
+    /// The destination lies inside the source.
+    #[error("cannot copy a directory, {}, into itself", Quoted(.0))]
+    IntoItself(PathBuf),
+    /// A followed link leads back to a directory that is being copied.
+    #[error("a followed link leads into a cycle")]
+    Cycle,
+    /// A directory would have to give way to something else.
+    #[error("cannot overwrite a directory with a non-directory")]
+    OverDirectory,
+    /// Something else would have to give way to a directory.
+    #[error("cannot overwrite a non-directory with a directory")]
+    OverNonDirectory,
+    /// Two sources of one name.
+    #[error("will not overwrite what was just created from another source")]
+    JustCreated,
+    /// The destination is a link to nothing.
+    #[error("not writing through a dangling symbolic link")]
+    Dangling,
+    /// The backup of the destination would be the source.
+    #[error("backing it up would destroy the source")]
+    BackupOverSource,
+    /// A source has a name that this program keeps for its unfinished files.
+    #[error("has a name kept for unfinished copies; not copied")]
+    ReservedName,
+    /// What was a file of one kind became another while the copy ran.
+    #[error("was replaced by something else while it was copied")]
+    Replaced,
+    /// No mechanism is left to move it.
+    #[error("{0}")]
+    NoMechanism(String),
+}
+
+struct Quoted<'a>(&'a Path);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}'", self.0.display())
+    }
+}
+
+struct After(u64);
+
+impl fmt::Display for After {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { Ok(()) } else { write!(f, " after {} bytes", self.0) }
+    }
+}
+
+impl Error {
+    /// The file it is about, if it is about one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Call { path, .. }
+            | Self::Move { path, .. }
+            | Self::Refused { path, .. }
+            | Self::DataDiffer { path } => Some(path),
+            Self::Usage(_) => None,
+        }
+    }
+
+    /// What the kernel answered, if it was the kernel that said no.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Call { errno, .. } => Some(*errno),
+            Self::Move { error, .. } => Some(error.errno),
+            _ => None,
+        }
+    }
+}
+
+/// A failure that does not know its paths yet: building them costs, and is done once, at the leaf.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// A call on the source.
+    Source(&'static str, Errno),
+    /// A call on the destination, after so many bytes.
+    Sink(&'static str, Errno, u64),
+    /// A mechanism.
+    Moved(thalweg_core::Error),
+    /// A refusal about the source.
+    RefusedSource(Refusal),
+    /// A refusal about the destination.
+    Refused(Refusal),
+    /// The copy differs.
+    Differ,
+    /// Not a failure of this file: the run is being stopped.
+    Stopped,
+}
+
+pub(crate) type Attempt<T> = Result<T, Failure>;
+
+/// Names the call of an errno, on the side it was made.
+pub(crate) fn at_source(call: &'static str) -> impl Fn(Errno) -> Failure {
+    move |errno| Failure::Source(call, errno)
+}
+
+/// Names the call of an errno, on the side it was made.
+pub(crate) fn at_sink(call: &'static str) -> impl Fn(Errno) -> Failure {
+    move |errno| Failure::Sink(call, errno, 0)
+}
+
+impl Failure {
+    /// The whole error, with its paths.
+    pub fn at(self, source: impl FnOnce() -> PathBuf, sink: impl FnOnce() -> PathBuf) -> Error {
+        match self {
+            Self::Source(call, errno) => Error::Call { path: source(), call, errno, bytes: 0 },
+            Self::Sink(call, errno, bytes) => Error::Call { path: sink(), call, errno, bytes },
+            Self::Moved(error) => Error::Move { source_path: source(), path: sink(), error },
+            Self::RefusedSource(reason) => Error::Refused { path: source(), reason },
+            Self::Refused(reason) => Error::Refused { path: sink(), reason },
+            Self::Differ => Error::DataDiffer { path: sink() },
+            Self::Stopped => Error::Usage("stopped".to_owned()),
+        }
+    }
+
+    /// Whether what was written so far is worth going on with.
+    pub fn may_be_resumed(&self) -> bool {
+        !matches!(self, Self::Differ | Self::Refused(_) | Self::RefusedSource(_))
+    }
+
+    /// Whether the destination can take nothing more, so that going on would only repeat it.
+    pub fn ends_the_run(&self) -> bool {
+        let errno = match self {
+            Self::Sink(_, errno, _) => *errno,
+            Self::Moved(error) if error.side != Side::Source => error.errno,
+            _ => return false,
+        };
+        matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::ROFS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_path_call_errno_and_how_far() {
+        let path = || PathBuf::from("/a/b");
+        let text = Failure::Sink("write", Errno::NOSPC, 42).at(path, path).to_string();
+        assert_eq!(text, "'/a/b': write: ENOSPC (No space left on device) after 42 bytes");
+        let text = Failure::Source("openat", Errno::ACCESS).at(path, path).to_string();
+        assert_eq!(text, "'/a/b': openat: EACCES (Permission denied)");
+    }
+
+    #[test]
+    fn only_a_full_destination_ends_the_run() {
+        assert!(Failure::Sink("write", Errno::NOSPC, 0).ends_the_run());
+        assert!(!Failure::Source("read", Errno::NOSPC).ends_the_run());
+        assert!(!Failure::Sink("openat", Errno::ACCESS, 0).ends_the_run());
+    }
+}

@@ -1,0 +1,106 @@
+//! What a run tells while it runs. The library prints nothing.
+
+use std::path::Path;
+
+use crate::{Error, Refusal};
+
+/// Somebody who listens to a run. Called from several threads at once.
+pub trait Events: Sync {
+    /// Something happened to one file.
+    fn event(&self, event: &Event<'_>) {
+        let _ = event;
+    }
+
+    /// How far the whole run is; called some twenty times a second while bytes move.
+    fn progress(&self, progress: Progress) {
+        let _ = progress;
+    }
+
+    /// Whether this existing file may be replaced (`-i`). One question at a time.
+    fn ask(&self, path: &Path) -> bool {
+        let _ = path;
+        false
+    }
+
+    /// Whether to stop now; asked between files and between the steps of a large one.
+    fn stop(&self) -> bool {
+        false
+    }
+}
+
+/// Nobody listens.
+impl Events for () {}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Files that are whole.
+    pub files: u64,
+    /// Bytes moved, those of unfinished files among them.
+    pub bytes: u64,
+}
+
+/// What happened to one file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// It was copied, or would be in a dry run. Only when verbose.
+    Copied {
+        /// From here.
+        source: &'a Path,
+        /// To here.
+        destination: &'a Path,
+        /// Where what was there before is kept now.
+        backup: Option<&'a Path>,
+    },
+    /// It was left as it was. Only when verbose.
+    Skipped {
+        /// The existing destination.
+        destination: &'a Path,
+        /// Why.
+        reason: Skip,
+    },
+    /// It could not be copied.
+    Failed(&'a Error),
+    /// It is copied, but not all its attributes are.
+    Incomplete(&'a Error),
+    /// The source changed while it was read: the copy may hold some of the old and some of the new.
+    Changed {
+        /// The source.
+        source: &'a Path,
+    },
+    /// The same source directory was named twice; it is copied once.
+    NamedTwice {
+        /// The source.
+        source: &'a Path,
+    },
+}
+
+/// Why a file was left as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Skip {
+    /// It exists, and nothing may be replaced.
+    Exists,
+    /// It is as new as the source, or newer.
+    Newer,
+    /// The answer was no.
+    Declined,
+    /// An earlier run finished it.
+    Done,
+}
+
+/// Why a run ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// [`Events::stop`] said so.
+    Asked,
+    /// The destination takes no more: full, over quota, or read-only.
+    Full,
+}
+
+impl Refusal {
+    /// Whether the refusal is about how the command was given, not about a file met under way.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::NotRecursive | Self::SameFile(_) | Self::IntoItself(_))
+    }
+}

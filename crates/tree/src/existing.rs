@@ -1,0 +1,144 @@
+//! What lies under the name of a copy already, and whether the copy may take its place.
+
+use rustix::fs::{
+    Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, openat, readlinkat, statat,
+};
+use std::{
+    ffi::{CStr, CString},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+use thalweg_sys::Errno;
+
+use crate::{
+    Backup, CopyOptions, Refusal, Skip,
+    error::{Attempt, Failure, at_sink},
+    identity::{Id, ctime, kind, mtime},
+    place::Leaf,
+    publish::Spot,
+    run::Run,
+};
+
+/// What to do about the name of a copy.
+pub(crate) enum Verdict {
+    /// It is free.
+    New,
+    /// This gives way.
+    Replace(There),
+    /// The copy is not made.
+    Skip(Skip),
+}
+
+/// What is there and gives way.
+pub(crate) struct There {
+    /// The file, behind links if they are followed.
+    pub stat: Stat,
+    // Where it is, if a link led to it.
+    through: Option<(OwnedFd, CString)>,
+}
+
+impl There {
+    /// Where the file is: what replaces it is made beside it.
+    pub fn spot<'a>(&'a self, here: Spot<'a>) -> Spot<'a> {
+        self.through.as_ref().map_or(here, |(dir, name)| Spot { dir: dir.as_fd(), name })
+    }
+
+    /// Devices, pipes and sockets are written to; nobody wants them replaced by a file.
+    pub fn is_written_to(&self) -> bool {
+        kind(&self.stat) != FileType::RegularFile
+    }
+}
+
+/// Looks at the name of a copy. A regular source follows a link there, as `cp` does; other sources
+/// replace it.
+pub(crate) fn weigh(
+    run: &Run<'_>,
+    leaf: &Leaf<'_>,
+    dir: BorrowedFd<'_>,
+    source: &Stat,
+) -> Attempt<Verdict> {
+    let options = run.options;
+    let look = |flags| statat(dir, leaf.name, flags);
+    let mut stat = match look(AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(Verdict::New),
+        Err(errno) => return Err(Failure::Sink("newfstatat", errno, 0)),
+    };
+    let as_content = kind(source) == FileType::RegularFile || !options.recursive;
+    let as_content = as_content && kind(source) != FileType::Symlink;
+    let mut through = None;
+    if kind(&stat) == FileType::Symlink && as_content && options.backup == Backup::None {
+        stat = match look(AtFlags::empty()) {
+            Err(Errno::NOENT) => return Err(Failure::Refused(Refusal::Dangling)),
+            answer => answer.map_err(at_sink("newfstatat"))?,
+        };
+        if kind(&stat) == FileType::RegularFile {
+            through = Some(behind(dir, leaf.name).map_err(at_sink("readlinkat"))?);
+        }
+    }
+    if Id::of(&stat) == Id::of(source) {
+        return Err(Failure::Refused(Refusal::SameFile(leaf.source_path())));
+    }
+    if kind(&stat) == FileType::Directory {
+        return Err(Failure::Refused(Refusal::OverDirectory));
+    }
+    let there = There { stat, through };
+    if let Some(reason) = reason_to_skip(run, leaf, source, &there.stat) {
+        return Ok(Verdict::Skip(reason));
+    }
+    let spot = there.spot(Spot { dir, name: leaf.name });
+    if !options.force && run.me.uid != 0 && as_content {
+        // Replacing needs no right to write the file, but then no file would be safe from us.
+        let answer = accessat(spot.dir, spot.name, Access::WRITE_OK, AtFlags::EACCESS);
+        answer.map_err(at_sink("faccessat2"))?;
+    }
+    Ok(Verdict::Replace(there))
+}
+
+fn reason_to_skip(run: &Run<'_>, leaf: &Leaf<'_>, source: &Stat, there: &Stat) -> Option<Skip> {
+    let options = run.options;
+    if options.no_clobber {
+        return Some(Skip::Exists);
+    }
+    if options.update && mtime(there) >= mtime(source) {
+        return Some(Skip::Newer);
+    }
+    if options.resume && is_done(options, source, there) {
+        return Some(Skip::Done);
+    }
+    let declined = options.interactive && !run.may_replace(&leaf.destination_path());
+    declined.then_some(Skip::Declined)
+}
+
+/// Whether an earlier run has finished this copy. Times are set last, so equal times mean whole.
+/// Without them only the clock can tell: it was written after the source had its last change.
+fn is_done(options: &CopyOptions, source: &Stat, there: &Stat) -> bool {
+    let same_kind = kind(source) == kind(there) && kind(source) == FileType::RegularFile;
+    let time = if options.preserve.times {
+        mtime(there) == mtime(source)
+    } else {
+        mtime(there) > mtime(source) && mtime(there) > ctime(source)
+    };
+    same_kind && source.st_size == there.st_size && time
+}
+
+/// The directory and the name that a link leads to in the end.
+fn behind(dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, CString), Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut dir = openat(dir, c".", flags, Mode::empty())?;
+    let mut name = name.to_owned();
+    // The kernel's own limit.
+    for _ in 0..40 {
+        let stat = statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if kind(&stat) != FileType::Symlink {
+            return Ok((dir, name));
+        }
+        let path = readlinkat(&dir, &*name, Vec::new())?.into_bytes();
+        let cut = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+        let (above, last) = path.split_at(cut);
+        if !above.is_empty() {
+            dir = openat(&dir, above, flags, Mode::empty())?;
+        }
+        name = CString::new(last).map_err(|_| Errno::INVAL)?;
+    }
+    Err(Errno::LOOP)
+}

@@ -1,0 +1,42 @@
+//! Which file it is, and whether it is still as it was.
+
+use rustix::fs::{FileType, Stat};
+
+/// A file, whatever its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Id {
+    pub dev: u64,
+    pub ino: u64,
+}
+
+impl Id {
+    pub fn of(stat: &Stat) -> Self {
+        Self { dev: stat.st_dev, ino: stat.st_ino }
+    }
+}
+
+/// The type of a file.
+pub(crate) fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// The size, as far as it is one.
+pub(crate) fn size(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_size).unwrap_or(0)
+}
+
+/// Modification time as one number that can be compared.
+pub(crate) fn mtime(stat: &Stat) -> (i64, u64) {
+    (stat.st_mtime, stat.st_mtime_nsec)
+}
+
+/// Time of the last change of anything, likewise.
+pub(crate) fn ctime(stat: &Stat) -> (i64, u64) {
+    (stat.st_ctime, stat.st_ctime_nsec)
+}
+
+/// Whether a file was written, cut or changed in its attributes between two looks.
+pub(crate) fn changed(before: &Stat, after: &Stat) -> bool {
+    let look = |stat: &Stat| (stat.st_size, mtime(stat), ctime(stat));
+    look(before) != look(after)
+}

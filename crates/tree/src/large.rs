@@ -1,0 +1,262 @@
+//! Files that do not fit one buffer: planned by facts, moved by the driver.
+
+use rustix::fs::{FileType, Stat, fstat};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+use thalweg_core::{
+    Driver, End, Flow, Guarantees, Kind, Plan, Sink, Source, Transfer, Tuning,
+    mechanisms::LAST_RESORT,
+};
+use thalweg_sys::{Errno, io};
+
+use crate::{
+    Refusal, When,
+    error::{Attempt, Failure, at_sink, at_source},
+    identity::{kind, size},
+    journal::Keeper,
+    pair::{CLONE, Pair, request},
+    resume::prefix,
+    sparse::{next_extent, seems_sparse, write_all, write_but_zeros},
+    worker::Worker,
+};
+
+/// One file to move.
+pub(crate) struct Job<'a> {
+    pub source: &'a OwnedFd,
+    pub stat: &'a Stat,
+    pub sink: &'a OwnedFd,
+    /// The sink holds what an earlier run had moved.
+    pub adopted: bool,
+}
+
+/// A part of a file: from where, and how much; `None` means to the end, wherever that is.
+#[derive(Clone, Copy)]
+struct Stretch {
+    from: u64,
+    len: Option<u64>,
+}
+
+impl Worker<'_> {
+    /// Moves a file. `head` bytes of it are in the buffer already.
+    pub fn large(
+        &mut self,
+        job: &Job<'_>,
+        head: usize,
+        mut keeper: Option<&mut Keeper<'_>>,
+    ) -> Attempt<()> {
+        let options = self.run.options;
+        let mut from = 0;
+        if let Some(keeper) = keeper.as_deref_mut().filter(|_| job.adopted) {
+            self.make_room();
+            let earlier = keeper.earlier();
+            let run = self.run;
+            from = prefix(job, earlier, &mut self.buffer, || run.stops())?;
+            io::ftruncate(job.sink, from).map_err(at_sink("ftruncate"))?;
+            keeper.note(from);
+            self.tally.resumed += from;
+        }
+        if options.reflink == When::Always {
+            return self.clone_whole(job).map_err(|errno| Failure::Sink("FICLONE", errno, 0));
+        }
+        if options.sparse == When::Always {
+            return self.leave_out_zeros(job, from, keeper);
+        }
+        if head > from as usize {
+            // A source that lied about its size: it may be one that cannot be read twice.
+            let bytes = self.buffer.get(..head).unwrap_or_default();
+            write_all(job.sink.as_fd(), bytes, 0)?;
+            self.tally.book(LAST_RESORT.info().name, &Tuning::default(), head as u64);
+            self.run.moved(head as u64);
+            from = head as u64;
+        }
+        if options.sparse == When::Auto && head == 0 && seems_sparse(job.stat) {
+            return self.extents(job, from, keeper);
+        }
+        self.stretch(job, Stretch { from, len: None }, keeper).map(drop)
+    }
+
+    /// Moves the stretches that have bytes and leaves the holes.
+    fn extents(
+        &mut self,
+        job: &Job<'_>,
+        mut at: u64,
+        mut keeper: Option<&mut Keeper<'_>>,
+    ) -> Attempt<()> {
+        let end = size(job.stat);
+        if at == 0 && self.clones_first(job)? {
+            return Ok(());
+        }
+        while let Some((from, to)) = next_extent(job.source.as_fd(), at, end)? {
+            let len = to - from;
+            let stretch = Stretch { from, len: Some(len) };
+            let moved = self.stretch(job, stretch, keeper.as_deref_mut())?;
+            if moved < len {
+                // The source was cut short meanwhile: what follows is gone, not a hole.
+                return Ok(());
+            }
+            at = to;
+        }
+        if at < end {
+            io::ftruncate(job.sink, end).map_err(at_sink("ftruncate"))?;
+        }
+        // The size was only a claim.
+        let mut byte = [0];
+        match io::pread(job.source, &mut byte, end) {
+            Ok(0) => Ok(()),
+            Ok(_) | Err(Errno::INTR) => {
+                self.stretch(job, Stretch { from: end, len: None }, keeper).map(drop)
+            }
+            Err(errno) => Err(Failure::Source("pread", errno)),
+        }
+    }
+
+    /// Moves one stretch by the best mechanism; returns how much there was.
+    fn stretch(
+        &mut self,
+        job: &Job<'_>,
+        Stretch { from, len }: Stretch,
+        mut keeper: Option<&mut Keeper<'_>>,
+    ) -> Attempt<u64> {
+        let run = self.run;
+        let options = run.options;
+        let needs = Guarantees { durable: false, ..options.needs };
+        let source =
+            Source::Fd(end_of(job.source, kind(job.stat), from).map_err(at_source("fstat"))?);
+        let own = fstat(job.sink).map_err(at_sink("fstat"))?;
+        let sink = Sink::Fd(end_of(job.sink, kind(&own), from).map_err(at_sink("fstat"))?);
+        let mut transfer = Transfer { source, sink, len, needs };
+        let (plan, pair) = self.plan(job, &own, &transfer, from)?;
+        let driver = Driver { limit: options.limit };
+        let mut seen = 0;
+        let mut watch = |moved: u64| {
+            run.moved(moved - seen);
+            seen = moved;
+            if let Some(keeper) = keeper.as_deref_mut() {
+                keeper.note(from + moved);
+            }
+            self.tell();
+            if run.stops() { Flow::Stop } else { Flow::Continue }
+        };
+        let outcome = driver.run(&mut transfer, &plan, &mut watch);
+        run.moved(outcome.report.bytes - seen);
+        for share in &outcome.report.shares {
+            self.tally.book(share.mechanism, &share.tuning, share.bytes);
+            if share.mechanism == CLONE {
+                self.tally.cloned += share.bytes;
+            }
+        }
+        for step in outcome.report.steps_down {
+            if let Some(pair) = &pair {
+                pair.learn(&step);
+            }
+            self.tally.step_down(step);
+        }
+        if let Some(keeper) = keeper {
+            keeper.note(from + outcome.report.bytes);
+        }
+        match outcome.error {
+            Some(error) => Err(Failure::Moved(error)),
+            None if outcome.stopped => Err(Failure::Stopped),
+            None => Ok(outcome.report.bytes),
+        }
+    }
+
+    fn plan(
+        &self,
+        job: &Job<'_>,
+        own: &Stat,
+        transfer: &Transfer<'_>,
+        from: u64,
+    ) -> Attempt<(Plan, Option<Arc<Pair>>)> {
+        let options = self.run.options;
+        let are_files =
+            kind(job.stat) == FileType::RegularFile && kind(own) == FileType::RegularFile;
+        let (plan, pair) = if are_files {
+            let pair = self.run.pairs.of((job.stat.st_dev, own.st_dev), transfer);
+            let left = size(job.stat).saturating_sub(from);
+            let len = transfer.len.or(Some(left).filter(|left| *left > 0));
+            (pair.plan(options, transfer.needs, len), Some(pair))
+        } else {
+            let facts = thalweg_core::Facts::of(transfer);
+            (Plan::make(&facts, &request(options), options.profile.as_deref()), None)
+        };
+        match plan.impossible {
+            Some(reason) => Err(Failure::RefusedSource(Refusal::NoMechanism(reason))),
+            None => Ok((plan, pair)),
+        }
+    }
+
+    /// Clones a file with holes whole, if the plan begins with that: its stretches one by one
+    /// would be the same work many times.
+    fn clones_first(&mut self, job: &Job<'_>) -> Attempt<bool> {
+        let transfer = Transfer::between(job.source, job.sink).map_err(at_source("fstat"))?;
+        let own = fstat(job.sink).map_err(at_sink("fstat"))?;
+        let (plan, pair) = self.plan(job, &own, &transfer, 0)?;
+        if plan.chosen().is_none_or(|verdict| verdict.mechanism != CLONE) {
+            return Ok(false);
+        }
+        match (self.clone_whole(job), pair) {
+            (Ok(()), _) => Ok(true),
+            (Err(errno), pair) => {
+                if let Some(pair) = pair {
+                    let reason = thalweg_core::error::errno_name(errno);
+                    pair.refuse(CLONE, format!("FICLONE: {reason} (earlier in this run)"));
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    fn clone_whole(&mut self, job: &Job<'_>) -> Result<(), Errno> {
+        thalweg_sys::copy::clone_file(job.source, job.sink)?;
+        let bytes = size(job.stat);
+        self.tally.book(CLONE, &Tuning::default(), bytes);
+        self.tally.cloned += bytes;
+        self.run.moved(bytes);
+        Ok(())
+    }
+
+    /// Reads everything and writes all but the zeros.
+    fn leave_out_zeros(
+        &mut self,
+        job: &Job<'_>,
+        mut at: u64,
+        mut keeper: Option<&mut Keeper<'_>>,
+    ) -> Attempt<()> {
+        self.make_room();
+        let begin = at;
+        loop {
+            match io::pread(job.source, &mut self.buffer, at) {
+                Ok(0) => break,
+                Ok(got) => {
+                    let bytes = self.buffer.get(..got).unwrap_or_default();
+                    write_but_zeros(job.sink.as_fd(), bytes, at)?;
+                    at += got as u64;
+                    self.run.moved(got as u64);
+                    if let Some(keeper) = keeper.as_deref_mut() {
+                        keeper.note(at);
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(Failure::Source("pread", errno)),
+            }
+            self.tell();
+            if self.run.stops() {
+                return Err(Failure::Stopped);
+            }
+        }
+        self.tally.book(LAST_RESORT.info().name, &Tuning::default(), at - begin);
+        io::ftruncate(job.sink, at).map_err(at_sink("ftruncate"))
+    }
+}
+
+/// One end of a move. Regular files are addressed; what else there is answers for itself.
+fn end_of(fd: &OwnedFd, kind: FileType, at: u64) -> Result<End<'_>, Errno> {
+    let fd = fd.as_fd();
+    if kind == FileType::RegularFile {
+        return Ok(End { fd, kind: Kind::File, at: Some(at) });
+    }
+    End::of(fd)
+}

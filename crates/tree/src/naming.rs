@@ -1,0 +1,85 @@
+//! Names for what is not finished, beside the name it will get.
+
+use std::{
+    ffi::{CStr, CString},
+    sync::atomic::{AtomicU64, Ordering},
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What an unfinished file or directory is called: `.NAME.thalweg-part`.
+pub(crate) const PART: &[u8] = b".thalweg-part";
+/// What the journal of an unfinished file is called: `.NAME.thalweg-journal`.
+pub(crate) const JOURNAL: &[u8] = b".thalweg-journal";
+
+// NAME_MAX of every common file system; where it is less, the caller asks for the short form.
+const NAME_MAX: usize = 255;
+
+/// `.NAMEsuffix`, or a short form with a hash of the name where that is too long.
+pub(crate) fn beside(name: &CStr, suffix: &[u8]) -> CString {
+    let long = [b".", name.to_bytes(), suffix].concat();
+    if long.len() <= NAME_MAX { c_string(long) } else { short(name, suffix) }
+}
+
+/// `.HASHsuffix`: the same length for every name.
+pub(crate) fn short(name: &CStr, suffix: &[u8]) -> CString {
+    let hash = format!(".{:016x}", xxh3_64(name.to_bytes()));
+    c_string([hash.as_bytes(), suffix].concat())
+}
+
+/// A part's name that no other process uses, for when the usual one is taken by a living one.
+pub(crate) fn unique(name: &CStr) -> CString {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    let tail = format!(".{}-{next}", std::process::id());
+    beside(name, &[PART, tail.as_bytes()].concat())
+}
+
+/// Whether a name is one of ours. A source of such a name is not copied: the next run would take
+/// the copy for an unfinished file of its own, and remove it.
+pub(crate) fn is_reserved(name: &CStr) -> bool {
+    let name = name.to_bytes();
+    // Most names end here.
+    if name.first() != Some(&b'.') || name.len() <= PART.len() {
+        return false;
+    }
+    let number = |tail: &[u8]| {
+        tail.first() == Some(&b'.') && tail[1..].iter().all(|b| b.is_ascii_digit() || *b == b'-')
+    };
+    let unique = name.windows(PART.len()).rposition(|window| window == PART);
+    name.ends_with(PART)
+        || name.ends_with(JOURNAL)
+        || unique.is_some_and(|at| number(&name[at + PART.len()..]))
+}
+
+fn c_string(bytes: Vec<u8>) -> CString {
+    CString::new(bytes).expect("made of NUL-free parts")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_too_long_becomes_a_hash() {
+        let name = CString::new(vec![b'x'; 250]).unwrap();
+        let part = beside(&name, PART);
+        assert!(part.to_bytes().len() < 40);
+        assert_eq!(part, beside(&name, PART));
+        assert_eq!(beside(c"file", PART).as_c_str(), c".file.thalweg-part");
+    }
+
+    #[test]
+    fn our_names_are_known_again_and_others_are_not() {
+        let long = CString::new(vec![b'x'; 250]).unwrap();
+        for name in [c"file", c"\xff", long.as_c_str()] {
+            assert!(is_reserved(&beside(name, PART)));
+            assert!(is_reserved(&beside(name, JOURNAL)));
+            assert!(is_reserved(&unique(name)));
+            assert!(!is_reserved(name));
+        }
+        assert!(!is_reserved(c"file.thalweg-part"));
+        assert!(!is_reserved(c".thalweg-part"));
+        assert!(!is_reserved(c".file.thalweg-part.rst"));
+        assert_ne!(unique(c"a"), unique(c"a"));
+    }
+}

@@ -1,0 +1,204 @@
+//! What the person who copies wants, as plain data.
+
+use std::{ffi::OsString, sync::Arc};
+use thalweg_core::{Guarantees, Profile, Request, mechanisms::LAST_RESORT};
+
+/// Which symbolic links of the source are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dereference {
+    /// None: links are copied as links (`-P`).
+    Never,
+    /// All of them (`-L`).
+    Always,
+    /// Those named on the command line (`-H`).
+    CommandLine,
+}
+
+/// When to do something that is not always possible.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum When {
+    /// Where it works and helps.
+    #[default]
+    Auto,
+    /// Always, or fail.
+    Always,
+    /// Not at all.
+    Never,
+}
+
+/// How the name of the destination is to be understood.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Target {
+    /// An existing directory takes the sources in; anything else is the name of the copy.
+    #[default]
+    Guess,
+    /// It is a directory that takes the sources in (`-t`).
+    Directory,
+    /// It is the name of the copy, whatever is there (`-T`).
+    Exact,
+}
+
+/// How a file that is replaced is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backup {
+    /// Not at all.
+    #[default]
+    None,
+    /// As `NAME~`, over an older backup.
+    Simple,
+    /// As `NAME.~N~` with the next number.
+    Numbered,
+    /// Numbered where numbered backups exist, else simple.
+    Existing,
+}
+
+/// A hash to compare the copy with its source by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hash {
+    /// Cryptographic, and fast.
+    Blake3,
+    /// Not cryptographic, and faster.
+    Xxh3,
+}
+
+/// What is brought to stable storage before a copy counts as done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fsync {
+    /// Nothing: the kernel writes when it likes.
+    #[default]
+    None,
+    /// Every file, before it gets its name.
+    File,
+    /// Every file, and every directory that got a new name.
+    Dir,
+}
+
+/// Attributes that a copy takes over from its source.
+#[allow(clippy::struct_excessive_bools)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Preserve {
+    /// Permission bits, set-id and sticky bits among them.
+    pub mode: bool,
+    /// Times of access and modification, to the nanosecond.
+    pub times: bool,
+    /// Owner and group, as far as permitted.
+    pub owner: bool,
+    /// Hard links between the files of one run.
+    pub links: bool,
+    /// Extended attributes.
+    pub xattrs: bool,
+    /// Access control lists.
+    pub acl: bool,
+    /// A file system that cannot keep extended attributes or lists is an error.
+    pub strict: bool,
+}
+
+impl Preserve {
+    /// What `-p` keeps: mode, times, owner, and the list that belongs to the mode.
+    pub const fn usual() -> Self {
+        Self {
+            mode: true,
+            times: true,
+            owner: true,
+            links: false,
+            xattrs: false,
+            acl: true,
+            strict: false,
+        }
+    }
+
+    /// What `-a` keeps: all there is.
+    pub const fn all() -> Self {
+        Self { links: true, xattrs: true, ..Self::usual() }
+    }
+
+    /// Whether extended attributes have to be looked at, for themselves or for the lists in them.
+    pub(crate) const fn looks_at_xattrs(self) -> bool {
+        self.xattrs || self.acl
+    }
+}
+
+/// Everything that can be asked of a copy. The default copies single files as plain `cp` does.
+#[allow(clippy::struct_excessive_bools)]
+#[derive(Clone, Debug, Default)]
+pub struct CopyOptions {
+    /// Copy directories with all they hold (`-r`).
+    pub recursive: bool,
+    /// Which links to follow; `None` follows all, or none when recursive, as `cp` does.
+    pub dereference: Option<Dereference>,
+    /// Attributes to take over.
+    pub preserve: Preserve,
+    /// Holes: where the source has them, wherever it has zeros, or nowhere.
+    pub sparse: When,
+    /// Clones that share blocks: where possible, or fail, or never.
+    pub reflink: When,
+    /// Only replace files older than their source (`-u`).
+    pub update: bool,
+    /// Replace nothing (`-n`).
+    pub no_clobber: bool,
+    /// Replace also what may not be written (`-f`).
+    pub force: bool,
+    /// Ask before replacing (`-i`), by [`Events::ask`](crate::Events::ask).
+    pub interactive: bool,
+    /// What the destination's name means.
+    pub target: Target,
+    /// Tell of every file done, not only of problems.
+    pub verbose: bool,
+    /// Stay on the file system of each source (`-x`).
+    pub one_file_system: bool,
+    /// Keep what is replaced.
+    pub backup: Backup,
+    /// What a simple backup's name ends with; empty means `~`.
+    pub suffix: OsString,
+    /// Threads; 0 means as many as there are processors.
+    pub jobs: usize,
+    /// Write into existing files instead of replacing them whole. A reader may then see a part.
+    pub inplace: bool,
+    /// Go on where an earlier run was interrupted, and leave what a later run can go on from.
+    pub resume: bool,
+    /// Read every copy again and compare it with its source.
+    pub verify: Option<Hash>,
+    /// What must be on stable storage.
+    pub fsync: Fsync,
+    /// Bytes per second not to exceed, over all threads.
+    pub limit: Option<u64>,
+    /// Change nothing, only tell what would be done.
+    pub dry_run: bool,
+    /// Keep large files out of the page cache, by the mechanism for that.
+    pub direct: bool,
+    /// What the planner is asked for.
+    pub request: Request,
+    /// What the caller will not give up. `durable` is ignored here: see `fsync`.
+    pub needs: Guarantees,
+    /// What was measured on this machine.
+    pub profile: Option<Arc<Profile>>,
+}
+
+impl CopyOptions {
+    /// What `-a` means: recursive, links as links, everything kept.
+    pub fn archive() -> Self {
+        Self {
+            recursive: true,
+            dereference: Some(Dereference::Never),
+            preserve: Preserve::all(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether a link met in a source directory, or named by the caller, is followed.
+    pub(crate) fn follows(&self, named_by_caller: bool) -> bool {
+        match self.dereference {
+            None => !self.recursive,
+            Some(Dereference::Always) => true,
+            Some(Dereference::Never) => false,
+            Some(Dereference::CommandLine) => named_by_caller,
+        }
+    }
+
+    /// Whether small files may go by one read and one write without asking the planner.
+    pub(crate) fn allows_single_write(&self) -> bool {
+        let plain = LAST_RESORT.info().name;
+        let asked = self.request.only.as_deref().is_none_or(|only| only == plain);
+        asked && !self.direct && !self.request.without.iter().any(|name| name == plain)
+    }
+}

@@ -1,0 +1,155 @@
+//! Names: where a directory of the run came from and went to, as a chain of single names.
+//!
+//! Whole paths are only built to be shown. System calls get one name and a directory, so that no
+//! depth is too deep; both chains may be longer than a thread's stack and are dropped in a loop.
+
+use std::{
+    ffi::{CStr, CString, OsStr},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::PathBuf,
+    sync::{Arc, OnceLock, Weak},
+};
+
+use crate::directory::Directory;
+
+/// The names of one directory.
+#[derive(Debug)]
+pub(crate) struct Place {
+    parent: Option<Arc<Place>>,
+    source: CString,
+    // None: the same as the source's.
+    name: Option<CString>,
+    /// The directory itself, while it is being copied.
+    pub here: OnceLock<Weak<Directory>>,
+}
+
+impl Place {
+    /// A place that has no parent: its names are whole paths.
+    pub fn root(source: CString, destination: CString) -> Arc<Self> {
+        Arc::new(Self { parent: None, source, name: Some(destination), here: OnceLock::new() })
+    }
+
+    /// The directory `leaf` in its parent.
+    pub fn of(leaf: &Leaf<'_>) -> Arc<Self> {
+        let name = (leaf.source != leaf.name).then(|| leaf.name.to_owned());
+        let parent = Some(Arc::clone(&leaf.directory.place));
+        Arc::new(Self { parent, source: leaf.source.to_owned(), name, here: OnceLock::new() })
+    }
+
+    /// The name in the destination.
+    pub fn name(&self) -> &CStr {
+        self.name.as_deref().unwrap_or(&self.source)
+    }
+
+    /// The place above.
+    pub fn parent(&self) -> Option<&Arc<Self>> {
+        self.parent.as_ref()
+    }
+
+    /// The path in the source, for people.
+    pub fn source_path(&self) -> PathBuf {
+        self.path(|place| &place.source)
+    }
+
+    /// The path in the destination, for people.
+    pub fn destination_path(&self) -> PathBuf {
+        self.path(Self::name)
+    }
+
+    fn path<'a>(&'a self, part: impl Fn(&'a Self) -> &'a CStr) -> PathBuf {
+        let mut parts = vec![part(self)];
+        let mut above = self.parent.as_deref();
+        while let Some(place) = above {
+            parts.push(part(place));
+            above = place.parent.as_deref();
+        }
+        parts.into_iter().rev().map(os).collect()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut above = self.parent.take();
+        while let Some(mut place) = above.and_then(Arc::into_inner) {
+            above = place.parent.take();
+        }
+    }
+}
+
+/// A name as the standard library sees it.
+pub(crate) fn os(name: &CStr) -> &OsStr {
+    OsStr::from_bytes(name.to_bytes())
+}
+
+/// A directory to open sources in.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    /// Names are paths as the caller gave them.
+    Caller,
+    /// Names are entries of this directory.
+    Listed(Arc<OwnedFd>),
+}
+
+impl AsFd for Origin {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Caller => rustix::fs::CWD,
+            Self::Listed(fd) => fd.as_fd(),
+        }
+    }
+}
+
+/// One thing to copy: a name in a source directory, and the name it gets in a destination directory.
+#[derive(Clone, Copy)]
+pub(crate) struct Leaf<'a> {
+    /// The destination directory.
+    pub directory: &'a Arc<Directory>,
+    /// The source directory.
+    pub from: &'a Origin,
+    /// The name in the source directory.
+    pub source: &'a CStr,
+    /// The name in the destination directory.
+    pub name: &'a CStr,
+}
+
+impl Leaf<'_> {
+    /// Whether the caller named it, so that it was not met in a directory.
+    pub fn named_by_caller(&self) -> bool {
+        matches!(self.from, Origin::Caller)
+    }
+
+    /// The path in the source, for people.
+    pub fn source_path(&self) -> PathBuf {
+        let mut path = self.directory.place.source_path();
+        path.push(os(self.source));
+        path
+    }
+
+    /// The path in the destination, for people.
+    pub fn destination_path(&self) -> PathBuf {
+        let mut path = self.directory.place.destination_path();
+        path.push(os(self.name));
+        path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_far_deeper_than_the_stack_is_shown_and_dropped() {
+        let mut place = Place::root(c"".to_owned(), c"to".to_owned());
+        for _ in 0..200_000 {
+            let parent = Some(place);
+            let source = c"d".to_owned();
+            place = Arc::new(Place { parent, source, name: None, here: OnceLock::new() });
+        }
+        assert_eq!(place.source_path().as_os_str().len(), 2 * 200_000 - 1);
+        assert!(place.destination_path().starts_with("to/d/d"));
+        drop(place);
+    }
+}

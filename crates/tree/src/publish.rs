@@ -1,0 +1,238 @@
+//! A destination file that is written, and gets its name when it is whole.
+//!
+//! What is not published is removed when it is dropped, unless it is to be resumed.
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, openat, statat, unlinkat};
+use std::{
+    ffi::{CStr, CString},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+use thalweg_sys::{Errno, io};
+
+use crate::{
+    error::{Attempt, Failure, at_sink},
+    identity::Id,
+    naming::{JOURNAL, PART, beside, short, unique},
+};
+
+/// Where a file goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot<'a> {
+    /// Its directory.
+    pub dir: BorrowedFd<'a>,
+    /// The name it gets.
+    pub name: &'a CStr,
+}
+
+/// An open destination file.
+pub(crate) struct Sink<'a> {
+    pub fd: OwnedFd,
+    /// An earlier run left it, and this one goes on with it.
+    pub adopted: bool,
+    spot: Spot<'a>,
+    form: Form,
+    settled: bool,
+}
+
+enum Form {
+    /// It is written under its own name, which nobody can see yet, or which was asked for.
+    Own,
+    /// It has no name until it is linked.
+    Nameless,
+    /// It is written under another name.
+    Part(CString),
+    /// It was there before and is written into.
+    Existing,
+}
+
+// Enough for any sane crowd of copies racing for one name.
+const TRIES: usize = 100;
+
+impl<'a> Sink<'a> {
+    /// A new file under its own name.
+    pub fn own(spot: Spot<'a>, access: OFlags, mode: u32) -> Attempt<Self> {
+        let fd = create(spot.dir, spot.name, access, mode).map_err(at_sink("openat"))?;
+        Ok(Self::new(fd, spot, Form::Own))
+    }
+
+    /// A file without a name; `None` where the file system has no such thing.
+    pub fn nameless(spot: Spot<'a>, access: OFlags, mode: u32) -> Attempt<Option<Self>> {
+        let flags = access | OFlags::TMPFILE | OFlags::CLOEXEC;
+        match openat(spot.dir, c".", flags, Mode::from_raw_mode(mode)) {
+            Ok(fd) => Ok(Some(Self::new(fd, spot, Form::Nameless))),
+            // Old kernels take O_TMPFILE for O_DIRECTORY.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => Ok(None),
+            Err(errno) => Err(Failure::Sink("openat", errno, 0)),
+        }
+    }
+
+    /// A file under the name of an unfinished one. It is locked for as long as it is open, so that
+    /// no other run takes it for a leftover. `resume`: go on with a leftover instead of removing it.
+    pub fn part(spot: Spot<'a>, mode: u32, resume: bool) -> Attempt<Self> {
+        let mut name = beside(spot.name, PART);
+        for _ in 0..TRIES {
+            match create(spot.dir, &name, OFlags::RDWR, mode) {
+                Ok(fd) => {
+                    if is_ours(&fd).map_err(at_sink("flock"))? {
+                        return Ok(Self::new(fd, spot, Form::Part(name)));
+                    }
+                    name = unique(spot.name);
+                }
+                Err(Errno::EXIST) => match leftover(spot, &name)? {
+                    Leftover::Gone => {}
+                    Leftover::Alive => name = unique(spot.name),
+                    Leftover::Free(fd) if resume => {
+                        let mut sink = Self::new(fd, spot, Form::Part(name));
+                        sink.adopted = true;
+                        return Ok(sink);
+                    }
+                    Leftover::Free(_locked) => {
+                        unlink(spot.dir, &name).map_err(at_sink("unlinkat"))?;
+                    }
+                },
+                Err(Errno::NAMETOOLONG) if name != short(spot.name, PART) => {
+                    name = short(spot.name, PART);
+                }
+                Err(errno) => return Err(Failure::Sink("openat", errno, 0)),
+            }
+        }
+        Err(Failure::Sink("openat", Errno::EXIST, 0))
+    }
+
+    /// A file that is there already, to be written into from its start.
+    pub fn existing(spot: Spot<'a>, access: OFlags) -> Attempt<Self> {
+        let flags = access | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let fd = openat(spot.dir, spot.name, flags, Mode::empty()).map_err(at_sink("openat"))?;
+        Ok(Self::new(fd, spot, Form::Existing))
+    }
+
+    fn new(fd: OwnedFd, spot: Spot<'a>, form: Form) -> Self {
+        Self { fd, adopted: false, spot, form, settled: false }
+    }
+
+    /// Where the journal of this file is, if it can have one.
+    pub fn journal(&self) -> Option<(BorrowedFd<'a>, CString)> {
+        match &self.form {
+            Form::Part(_) => Some((self.spot.dir, beside(self.spot.name, JOURNAL))),
+            _ => None,
+        }
+    }
+
+    /// Gives the file its name. `keep`: fail with EEXIST rather than replace what has it.
+    pub fn publish(&mut self, keep: bool) -> Attempt<()> {
+        let Spot { dir, name } = self.spot;
+        match &self.form {
+            Form::Own | Form::Existing => {}
+            Form::Nameless => match io::link_tmpfile(&self.fd, dir, name) {
+                Err(Errno::EXIST) if !keep => {
+                    let temporary = unique(name);
+                    io::link_tmpfile(&self.fd, dir, &*temporary).map_err(at_sink("linkat"))?;
+                    rename(dir, &temporary, name, false)
+                        .inspect_err(|_| ignore(unlink(dir, &temporary)))
+                        .map_err(at_sink("renameat2"))?;
+                }
+                answer => answer.map_err(at_sink("linkat"))?,
+            },
+            Form::Part(part) => {
+                rename(dir, part, name, keep).map_err(at_sink("renameat2"))?;
+            }
+        }
+        self.settled = true;
+        Ok(())
+    }
+
+    /// Leaves the unfinished file for a later run.
+    pub fn leave(mut self) {
+        self.settled = matches!(self.form, Form::Part(_));
+    }
+}
+
+impl Drop for Sink<'_> {
+    fn drop(&mut self) {
+        if self.settled {
+            return;
+        }
+        let name = match &self.form {
+            Form::Own => self.spot.name,
+            Form::Part(part) => part,
+            Form::Nameless | Form::Existing => return,
+        };
+        // The lock is still held, so the name is still ours. Nobody is left to tell of an error.
+        let _ = unlink(self.spot.dir, name);
+    }
+}
+
+/// `renameat2`, with a plain rename where the file system cannot promise to replace nothing.
+fn rename(dir: BorrowedFd<'_>, from: &CStr, to: &CStr, keep: bool) -> Result<(), Errno> {
+    match io::rename(dir, from, dir, to, keep) {
+        Err(Errno::INVAL) if keep => match statat(dir, to, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Err(Errno::EXIST),
+            Err(_) => io::rename(dir, from, dir, to, false),
+        },
+        answer => answer,
+    }
+}
+
+pub(crate) fn unlink(dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+    match unlinkat(dir, name, AtFlags::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        answer => answer,
+    }
+}
+
+/// Lets go of an error on a way that already reports a more telling one.
+pub(crate) fn ignore<T>(_: Result<T, Errno>) {}
+
+fn create(dir: BorrowedFd<'_>, name: &CStr, access: OFlags, mode: u32) -> Result<OwnedFd, Errno> {
+    let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    openat(dir, name, flags, Mode::from_raw_mode(mode))
+}
+
+/// Locks a file just made. False if somebody took it for a leftover before the lock was ours:
+/// then he holds the lock, or has removed the name already.
+pub(crate) fn is_ours(fd: &OwnedFd) -> Result<bool, Errno> {
+    match flock(fd, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(fstat(fd)?.st_nlink > 0),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        // File systems without locks: then there is no protection, as for every other program.
+        Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => Ok(true),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// What an unfinished file that lies in the way is.
+pub(crate) enum Leftover {
+    /// It vanished meanwhile.
+    Gone,
+    /// A living process works on it.
+    Alive,
+    /// Nobody's; it is locked now.
+    Free(OwnedFd),
+}
+
+fn leftover(spot: Spot<'_>, name: &CStr) -> Attempt<Leftover> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    claim(spot.dir, name, flags)
+}
+
+/// Opens and locks a leftover of this name, unless somebody else has it.
+pub(crate) fn claim(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Attempt<Leftover> {
+    let fd = match openat(dir, name, flags, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT) => return Ok(Leftover::Gone),
+        // Not a file we made, or not ours to touch: leave it.
+        Err(Errno::LOOP | Errno::ISDIR | Errno::NOTDIR | Errno::NXIO | Errno::ACCESS) => {
+            return Ok(Leftover::Alive);
+        }
+        Err(errno) => return Err(Failure::Sink("openat", errno, 0)),
+    };
+    if !is_ours(&fd).map_err(at_sink("flock"))? {
+        return Ok(Leftover::Alive);
+    }
+    let opened = fstat(fd.as_fd()).map_err(at_sink("fstat"))?;
+    match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(named) if Id::of(&named) == Id::of(&opened) => Ok(Leftover::Free(fd)),
+        Ok(_) | Err(Errno::NOENT) => Ok(Leftover::Gone),
+        Err(errno) => Err(Failure::Sink("newfstatat", errno, 0)),
+    }
+}

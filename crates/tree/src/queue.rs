@@ -1,0 +1,152 @@
+//! Work that waits: directories to enter and batches of names, last in first out.
+//!
+//! Last in first out keeps the walk deep rather than wide, so few directories are open at a time.
+
+use std::{
+    ffi::{CStr, CString},
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use crate::{directory::Directory, place::Origin};
+
+/// A piece of work. Each holds one count of its directory's `pending`.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// A source that the caller named.
+    Named { directory: Arc<Directory>, source: CString, name: CString },
+    /// A directory to enter, below `directory`.
+    Enter { directory: Arc<Directory>, from: Origin, name: CString },
+    /// Entries of one directory that some idle worker should copy.
+    Batch { directory: Arc<Directory>, from: Origin, names: Names },
+}
+
+/// Entries packed one after the other: a type byte, the name, a NUL.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Names {
+    /// Adds an entry.
+    pub fn push(&mut self, kind: u8, name: &CStr) {
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(name.to_bytes_with_nul());
+        self.count += 1;
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The entries in the order they came.
+    pub fn iter(&self) -> impl Iterator<Item = (u8, &CStr)> {
+        let mut rest = self.bytes.as_slice();
+        std::iter::from_fn(move || {
+            let (kind, tail) = rest.split_first()?;
+            let name = CStr::from_bytes_until_nul(tail).ok()?;
+            rest = tail.get(name.count_bytes() + 1..)?;
+            Some((*kind, name))
+        })
+    }
+}
+
+/// The queue that the workers of a run share.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    wake: Condvar,
+    idle: AtomicUsize,
+    waiting: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    tasks: Vec<Task>,
+    // Workers that may still add tasks.
+    busy: usize,
+}
+
+/// Held by a worker while it works on a task; dropping it may be the end of the run.
+pub(crate) struct Busy<'q>(&'q Queue);
+
+impl Queue {
+    /// Adds work.
+    pub fn push(&self, task: Task) {
+        self.lock().tasks.push(task);
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        if self.idle.load(Ordering::Relaxed) > 0 {
+            self.wake.notify_one();
+        }
+    }
+
+    /// The next piece of work; waits for one as long as somebody may still add some.
+    pub fn next(&self) -> Option<(Task, Busy<'_>)> {
+        let mut state = self.lock();
+        loop {
+            if let Some(task) = state.tasks.pop() {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+                state.busy += 1;
+                return Some((task, Busy(self)));
+            }
+            if state.busy == 0 {
+                return None;
+            }
+            self.idle.fetch_add(1, Ordering::Relaxed);
+            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.idle.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether more workers wait than there is work for. Only a hint.
+    pub fn is_hungry(&self) -> bool {
+        self.idle.load(Ordering::Relaxed) > self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// How much work waits. Only a hint.
+    pub fn len(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.busy -= 1;
+        if state.busy == 0 && state.tasks.is_empty() {
+            self.0.wake.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_names_come_back_in_order() {
+        let mut names = Names::default();
+        let wanted = [(8, c"a"), (10, c"\xff\n"), (0, c"a long name with spaces")];
+        for (kind, name) in wanted {
+            names.push(kind, name);
+        }
+        assert_eq!(names.len(), 3);
+        assert_eq!(names.iter().collect::<Vec<_>>(), wanted);
+    }
+
+    #[test]
+    fn an_empty_queue_ends_at_once() {
+        let queue = Queue::default();
+        assert!(queue.next().is_none());
+        assert!(!queue.is_hungry());
+        assert_eq!(queue.len(), 0);
+    }
+}

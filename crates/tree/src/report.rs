@@ -1,0 +1,191 @@
+//! The account of a run.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use thalweg_core::{StepDown, Tuning};
+
+use crate::{Error, Halt};
+
+/// What a run did.
+#[derive(Debug, Default)]
+pub struct TreeReport {
+    /// Regular files copied whole.
+    pub files: u64,
+    /// Directories made or merged into.
+    pub dirs: u64,
+    /// Symbolic links copied and hard links made.
+    pub links: u64,
+    /// Special files made.
+    pub specials: u64,
+    /// Bytes moved or cloned.
+    pub bytes: u64,
+    /// Of these, bytes that share their blocks with the source.
+    pub cloned: u64,
+    /// Bytes that an earlier run had moved and this one did not.
+    pub resumed: u64,
+    /// Files left as they were.
+    pub skipped: u64,
+    /// Files whose source changed while it was read.
+    pub changed: u64,
+    /// Files read again and found equal.
+    pub verified: u64,
+    /// Time on the clock.
+    pub seconds: f64,
+    /// Processor time of the whole process.
+    pub cpu_seconds: f64,
+    /// Which mechanism moved how much, largest first.
+    pub shares: Vec<MechanismShare>,
+    /// Changes of mechanism under way, the first [`MOST_STEPS`].
+    pub steps_down: Vec<StepDown>,
+    /// Problems, the first [`MOST_ERRORS`].
+    pub errors: Vec<Error>,
+    /// How many problems there were.
+    pub error_count: u64,
+    /// How many of them were copies that differ from their source.
+    pub differing: u64,
+    /// Why the run ended early, if it did.
+    pub halted: Option<Halt>,
+}
+
+/// More problems than this are counted, not kept.
+pub const MOST_ERRORS: usize = 100;
+/// More changes of mechanism than this are dropped.
+pub const MOST_STEPS: usize = 100;
+
+/// The part one mechanism moved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MechanismShare {
+    /// Its name.
+    pub mechanism: &'static str,
+    /// The tuning that moved most of it.
+    pub tuning: Tuning,
+    /// Bytes it moved.
+    pub bytes: u64,
+    /// Files it had a part in.
+    pub files: u64,
+}
+
+/// How a run ended, in the words of exit codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Everything was copied.
+    Done,
+    /// A copy differed from its source.
+    Differ,
+    /// Something is missing, or a source changed: see the errors.
+    Partial,
+}
+
+impl TreeReport {
+    /// How the run ended.
+    pub fn ending(&self) -> Ending {
+        if self.differing > 0 {
+            Ending::Differ
+        } else if self.error_count > 0 || self.changed > 0 || self.halted.is_some() {
+            Ending::Partial
+        } else {
+            Ending::Done
+        }
+    }
+
+    /// The mechanism that moved most.
+    pub fn main(&self) -> Option<&MechanismShare> {
+        self.shares.first()
+    }
+
+    /// Takes in what one worker did.
+    pub(crate) fn add(&mut self, tally: Tally) {
+        self.files += tally.files;
+        self.dirs += tally.dirs;
+        self.links += tally.links;
+        self.specials += tally.specials;
+        self.bytes += tally.bytes;
+        self.cloned += tally.cloned;
+        self.resumed += tally.resumed;
+        self.skipped += tally.skipped;
+        self.changed += tally.changed;
+        self.verified += tally.verified;
+        for (mechanism, part) in tally.shares {
+            match self.shares.iter_mut().find(|share| share.mechanism == mechanism) {
+                Some(share) => {
+                    if part.bytes > share.bytes {
+                        share.tuning = part.tuning;
+                    }
+                    share.bytes += part.bytes;
+                    share.files += part.files;
+                }
+                None => self.shares.push(part),
+            }
+        }
+        self.shares.sort_by_key(|share| std::cmp::Reverse((share.bytes, share.files)));
+        self.steps_down.extend(tally.steps_down);
+        self.steps_down.truncate(MOST_STEPS);
+    }
+}
+
+/// The account of one worker, merged when it ends.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub files: u64,
+    pub dirs: u64,
+    pub links: u64,
+    pub specials: u64,
+    pub bytes: u64,
+    pub cloned: u64,
+    pub resumed: u64,
+    pub skipped: u64,
+    pub changed: u64,
+    pub verified: u64,
+    pub steps_down: Vec<StepDown>,
+    shares: BTreeMap<&'static str, MechanismShare>,
+}
+
+impl Tally {
+    /// Books bytes on a mechanism.
+    pub fn book(&mut self, mechanism: &'static str, tuning: &Tuning, bytes: u64) {
+        self.bytes += bytes;
+        let share = self.shares.entry(mechanism).or_insert_with(|| MechanismShare {
+            mechanism,
+            tuning: tuning.clone(),
+            bytes: 0,
+            files: 0,
+        });
+        share.bytes += bytes;
+        share.files += 1;
+    }
+
+    /// Keeps a change of mechanism, as far as there is room.
+    pub fn step_down(&mut self, step: StepDown) {
+        if self.steps_down.len() < MOST_STEPS {
+            self.steps_down.push(step);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ending_is_the_worst_that_happened() {
+        let mut report = TreeReport::default();
+        assert_eq!(report.ending(), Ending::Done);
+        report.changed = 1;
+        assert_eq!(report.ending(), Ending::Partial);
+        report.differing = 1;
+        assert_eq!(report.ending(), Ending::Differ);
+    }
+
+    #[test]
+    fn workers_shares_are_joined_largest_first() {
+        let mut report = TreeReport::default();
+        for (name, bytes) in [("a", 1), ("b", 5), ("a", 7)] {
+            let mut tally = Tally::default();
+            tally.book(name, &Tuning::default(), bytes);
+            report.add(tally);
+        }
+        let shares: Vec<_> = report.shares.iter().map(|s| (s.mechanism, s.bytes)).collect();
+        assert_eq!(shares, [("a", 8), ("b", 5)]);
+        assert_eq!(report.bytes, 13);
+    }
+}

@@ -1,0 +1,68 @@
+//! How much of an unfinished file can be built upon.
+
+use rustix::fs::fstat;
+use thalweg_sys::{Errno, io};
+
+use crate::{
+    error::{Attempt, Failure, at_sink},
+    identity::size,
+    journal::{Identity, Journal, JournalError},
+    large::Job,
+};
+
+/// The length of the part that is true: as the journal says if it speaks of this source and of
+/// this start of the machine, else as far as part and source are equal.
+pub(crate) fn prefix(
+    job: &Job<'_>,
+    journal: Option<Result<Journal, JournalError>>,
+    buffer: &mut [u8],
+    stops: impl Fn() -> bool,
+) -> Attempt<u64> {
+    let there = size(&fstat(job.sink).map_err(at_sink("fstat"))?);
+    if let Some(Ok(journal)) = journal {
+        if journal.source != Identity::of(job.stat) {
+            return Ok(0);
+        }
+        if journal.is_of_this_boot() && journal.done <= there {
+            return Ok(journal.done);
+        }
+    }
+    equal_prefix(job, there.min(size(job.stat)), buffer, stops)
+}
+
+fn equal_prefix(
+    job: &Job<'_>,
+    most: u64,
+    buffer: &mut [u8],
+    stops: impl Fn() -> bool,
+) -> Attempt<u64> {
+    let half = buffer.len() / 2;
+    let (ours, theirs) = buffer.split_at_mut(half);
+    let mut at = 0;
+    while at < most {
+        if stops() {
+            return Err(Failure::Stopped);
+        }
+        let ask = half.min(usize::try_from(most - at).unwrap_or(half));
+        let got = retry(|| io::pread(job.sink, &mut ours[..ask], at))
+            .map_err(|errno| Failure::Sink("pread", errno, at))?;
+        let want = retry(|| io::pread(job.source, &mut theirs[..ask], at))
+            .map_err(|errno| Failure::Source("pread", errno))?;
+        let both = got.min(want);
+        let equal = ours[..both].iter().zip(&theirs[..both]).take_while(|(a, b)| a == b).count();
+        at += equal as u64;
+        if equal < both || both == 0 {
+            break;
+        }
+    }
+    Ok(at)
+}
+
+fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            answer => return answer,
+        }
+    }
+}

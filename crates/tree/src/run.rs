@@ -1,0 +1,184 @@
+//! What all workers of a run share.
+
+use rustix::process::{getegid, geteuid};
+use std::{
+    path::Path,
+    sync::{
+        Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+use thalweg_sys::host::filesystem;
+
+use crate::{
+    CopyOptions, Error, Event, Events, Halt, Progress,
+    hardlink::Links,
+    identity::Id,
+    pace::Pace,
+    pair::Pairs,
+    queue::Queue,
+    report::{MOST_ERRORS, TreeReport},
+};
+
+/// The shared state of a run.
+pub(crate) struct Run<'r> {
+    pub options: &'r CopyOptions,
+    pub events: &'r dyn Events,
+    pub queue: Queue,
+    pub links: Links,
+    pub pairs: Pairs,
+    pub pace: Option<Pace>,
+    pub me: Me,
+    /// Destination directories that the caller's sources became: a walk must not enter them.
+    pub grown: RwLock<Vec<Id>>,
+    files: AtomicU64,
+    bytes: AtomicU64,
+    halting: AtomicBool,
+    problems: Mutex<Problems>,
+    asking: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Problems {
+    errors: Vec<Error>,
+    count: u64,
+    differing: u64,
+    halted: Option<Halt>,
+}
+
+/// Who we are, as far as new files are concerned.
+#[derive(Debug)]
+pub(crate) struct Me {
+    /// Bits that the kernel takes from the mode of a new file, if known.
+    pub umask: Option<u32>,
+    pub uid: u32,
+    pub gid: u32,
+    /// Whether new files belong to `uid` and `gid`, so that their owner need not be looked up.
+    pub owns_what_it_makes: bool,
+}
+
+impl Me {
+    /// Asks the kernel. `destination` is the directory everything goes to.
+    pub fn looking_at(destination: impl std::os::fd::AsFd) -> Self {
+        // Reading the mask by umask(2) would set it, for every thread of the process.
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+        let umask = line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
+        // Servers map owners (root_squash), FUSE invents them, and two mount options take the
+        // group from the directory.
+        let plain = |fs: &thalweg_sys::host::FileSystem| {
+            let by_directory = fs.options.split(',').any(|o| o == "grpid" || o == "bsdgroups");
+            !fs.remote && !fs.name.starts_with("fuse") && !by_directory
+        };
+        Self {
+            umask,
+            uid: geteuid().as_raw(),
+            gid: getegid().as_raw(),
+            owns_what_it_makes: filesystem(destination).is_ok_and(|fs| plain(&fs)),
+        }
+    }
+}
+
+impl<'r> Run<'r> {
+    pub fn new(options: &'r CopyOptions, events: &'r dyn Events, me: Me) -> Self {
+        Self {
+            options,
+            events,
+            queue: Queue::default(),
+            links: Links::default(),
+            pairs: Pairs::default(),
+            pace: options.limit.map(Pace::new),
+            me,
+            grown: RwLock::default(),
+            files: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            halting: AtomicBool::new(false),
+            problems: Mutex::default(),
+            asking: Mutex::new(()),
+        }
+    }
+
+    /// Whether the run is being stopped; asks the caller if it is not.
+    pub fn stops(&self) -> bool {
+        if self.halting.load(Ordering::Relaxed) {
+            return true;
+        }
+        let asked = self.events.stop();
+        if asked {
+            self.halt(Halt::Asked);
+        }
+        asked
+    }
+
+    /// Stops the run; the first reason stays.
+    pub fn halt(&self, why: Halt) {
+        self.problems().halted.get_or_insert(why);
+        self.halting.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether what is unfinished stays for a later run: it was stopped, and may be resumed.
+    pub fn leaves_unfinished(&self) -> bool {
+        self.options.resume && self.halting.load(Ordering::Relaxed)
+    }
+
+    /// Tells of a file that was not copied, and counts it.
+    pub fn failed(&self, error: Error) {
+        self.events.event(&Event::Failed(&error));
+        self.keep(error);
+    }
+
+    /// Tells of a file that was copied without some attribute.
+    pub fn incomplete(&self, error: Error) {
+        self.events.event(&Event::Incomplete(&error));
+        self.keep(error);
+    }
+
+    fn keep(&self, error: Error) {
+        let mut problems = self.problems();
+        problems.count += 1;
+        problems.differing += u64::from(matches!(error, Error::DataDiffer { .. }));
+        if problems.errors.len() < MOST_ERRORS {
+            problems.errors.push(error);
+        }
+    }
+
+    /// Asks whether an existing file may be replaced; one question at a time.
+    pub fn may_replace(&self, path: &Path) -> bool {
+        let _one = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        !self.stops() && self.events.ask(path)
+    }
+
+    /// Counts bytes that have moved, and keeps the pace.
+    pub fn moved(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(pace) = &self.pace {
+            pace.keep(bytes, || self.stops());
+        }
+    }
+
+    /// Counts a file that is whole.
+    pub fn finished_file(&self) {
+        self.files.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How far the run is.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            files: self.files.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Moves the problems into the report.
+    pub fn conclude(self, report: &mut TreeReport) {
+        let problems = self.problems.into_inner().unwrap_or_else(PoisonError::into_inner);
+        report.errors = problems.errors;
+        report.error_count = problems.count;
+        report.differing = problems.differing;
+        report.halted = problems.halted;
+    }
+
+    fn problems(&self) -> std::sync::MutexGuard<'_, Problems> {
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,70 @@
+//! Files that fit one buffer: one read and one write, and no question that could be left out.
+
+use std::os::fd::OwnedFd;
+use thalweg_core::{Tuning, mechanisms::LAST_RESORT};
+use thalweg_sys::{Errno, io};
+
+use crate::{
+    error::{Attempt, Failure, at_source},
+    file::Contents,
+    worker::Worker,
+};
+
+/// The largest file that is read whole into the buffer each worker has; larger ones are planned.
+pub(crate) const SINGLE: usize = 256 << 10;
+
+impl Worker<'_> {
+    /// Makes sure that the buffer is there: most workers of a small run never need one.
+    pub fn make_room(&mut self) {
+        if self.buffer.is_empty() {
+            self.buffer = vec![0; SINGLE + 1];
+        }
+    }
+
+    /// Reads a file that says it has `told` bytes. If it has more than the buffer holds, it is not
+    /// small whatever it says, and what was read is the beginning of it.
+    pub fn read_single(&mut self, source: &OwnedFd, told: usize) -> Attempt<Contents> {
+        self.make_room();
+        let room = self.buffer.len();
+        // A size of 0 often is no size at all (/proc): then ask for all there is room for.
+        let mut ask = if told == 0 { room } else { told + 1 };
+        let mut len = 0;
+        loop {
+            let end = ask.min(room);
+            let Some(into) = self.buffer.get_mut(len..end) else { break };
+            match io::read(source, into) {
+                Ok(0) => return Ok(Contents { len, is_whole: true }),
+                Ok(got) => len += got,
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(at_source("read")(errno)),
+            }
+            if len == told && told != 0 {
+                return Ok(Contents { len, is_whole: true });
+            }
+            if len == room {
+                break;
+            }
+            if len >= ask {
+                ask = room;
+            }
+        }
+        Ok(Contents { len, is_whole: false })
+    }
+
+    /// Writes the first `len` bytes of the buffer to a new file.
+    pub fn write_single(&mut self, sink: &OwnedFd, len: usize) -> Attempt<()> {
+        let mut rest = self.buffer.get(..len).unwrap_or_default();
+        while !rest.is_empty() {
+            let done = (len - rest.len()) as u64;
+            match io::write(sink, rest) {
+                Ok(0) => return Err(Failure::Sink("write", Errno::IO, done)),
+                Ok(put) => rest = rest.get(put..).unwrap_or_default(),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(Failure::Sink("write", errno, done)),
+            }
+        }
+        self.tally.book(LAST_RESORT.info().name, &Tuning::default(), len as u64);
+        self.run.moved(len as u64);
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! From what the caller typed to a directory to copy into and a name for every source.
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, stat, statat};
+use std::{
+    collections::HashSet,
+    ffi::{CString, OsStr},
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    path::{Path, PathBuf},
+};
+use thalweg_sys::Errno;
+
+use crate::{
+    CopyOptions, Error, Refusal, Target,
+    identity::{Id, kind},
+};
+
+/// Where everything goes.
+#[derive(Debug)]
+pub(crate) struct Base {
+    /// The directory.
+    pub fd: OwnedFd,
+    /// Its path, for people; empty for the current one.
+    pub path: PathBuf,
+}
+
+/// A source and the name it gets in the base.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub source: CString,
+    pub name: CString,
+}
+
+/// A path cut into its directory and its last name. Where the last name says nothing (`..`, `/`)
+/// the path itself is the directory, and the name is `.`.
+fn cut(path: &Path) -> (&Path, &OsStr) {
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+    let start = bytes[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+    match &bytes[start..end] {
+        b"" | b"." | b".." => (path, OsStr::new(".")),
+        name => (Path::new(OsStr::from_bytes(&bytes[..start])), OsStr::from_bytes(name)),
+    }
+}
+
+fn c_string(text: &OsStr) -> Result<CString, Error> {
+    CString::new(text.as_bytes())
+        .map_err(|_| Error::Usage(format!("'{}': a name with a NUL in it", text.display())))
+}
+
+fn call(path: &Path, call: &'static str) -> impl FnOnce(Errno) -> Error {
+    let path = path.to_owned();
+    move |errno| Error::Call { path, call, errno, bytes: 0 }
+}
+
+/// Opens the directory everything goes to, and names every source in it.
+pub(crate) fn resolve(
+    sources: &[PathBuf],
+    destination: &Path,
+    options: &CopyOptions,
+) -> Result<(Base, Vec<Named>), Error> {
+    if sources.is_empty() {
+        return Err(Error::Usage("no source was named".to_owned()));
+    }
+    for path in sources.iter().map(PathBuf::as_path).chain([destination]) {
+        if path.as_os_str().is_empty() {
+            return Err(Error::Usage("an empty name is no file".to_owned()));
+        }
+    }
+    let shown = destination.display();
+    let there = stat(destination);
+    let is_directory = there.is_ok_and(|stat| kind(&stat) == FileType::Directory);
+    let into = match options.target {
+        Target::Directory if !is_directory => {
+            return Err(there.err().map_or_else(
+                || Error::Usage(format!("target '{shown}' is not a directory")),
+                call(destination, "stat"),
+            ));
+        }
+        Target::Directory => true,
+        Target::Exact if sources.len() > 1 => {
+            return Err(Error::Usage(format!("several sources cannot all become '{shown}'")));
+        }
+        Target::Exact => false,
+        Target::Guess if sources.len() > 1 && !is_directory => {
+            return Err(Error::Usage(format!("target '{shown}' is not a directory")));
+        }
+        Target::Guess => is_directory,
+    };
+    if into {
+        let base = open(destination)?;
+        let named = sources.iter().map(|source| {
+            let name = c_string(cut(source).1)?;
+            Ok(Named { source: c_string(source.as_os_str())?, name })
+        });
+        return Ok((base, named.collect::<Result<_, Error>>()?));
+    }
+    let (above, name) = cut(destination);
+    let source = &sources[0];
+    let ends_in_slash = destination.as_os_str().as_bytes().ends_with(b"/");
+    let is_tree = || options.recursive && source.is_dir();
+    if ends_in_slash && !is_directory && !is_tree() {
+        return Err(call(destination, "openat")(Errno::NOTDIR));
+    }
+    let named = Named { source: c_string(source.as_os_str())?, name: c_string(name)? };
+    Ok((open(above)?, vec![named]))
+}
+
+fn open(path: &Path) -> Result<Base, Error> {
+    let real = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = match openat(CWD, real, flags, Mode::empty()) {
+        // One may be allowed to work in a directory without reading it.
+        Err(Errno::ACCESS) => openat(CWD, real, flags | OFlags::PATH, Mode::empty()),
+        answer => answer,
+    };
+    Ok(Base { fd: fd.map_err(call(real, "openat"))?, path: path.to_owned() })
+}
+
+/// Sources in the order given, cut where a name comes up again: what two sources become must not
+/// be made at the same time.
+pub(crate) fn waves(named: Vec<Named>) -> Vec<Vec<Named>> {
+    let mut waves = vec![Vec::new()];
+    let mut names = HashSet::new();
+    for source in named {
+        if !names.insert(source.name.clone()) {
+            names = HashSet::from([source.name.clone()]);
+            waves.push(Vec::new());
+        }
+        if let Some(wave) = waves.last_mut() {
+            wave.push(source);
+        }
+    }
+    waves
+}
+
+/// The base and every directory above it.
+pub(crate) fn ancestors(base: &Base) -> Result<Vec<Id>, Errno> {
+    let mut ids = vec![Id::of(&fstat(&base.fd)?)];
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut above = openat(&base.fd, c"..", flags, Mode::empty())?;
+    loop {
+        let id = Id::of(&fstat(&above)?);
+        if ids.last() == Some(&id) {
+            return Ok(ids);
+        }
+        ids.push(id);
+        above = openat(&above, c"..", flags, Mode::empty())?;
+    }
+}
+
+/// What the caller's sources are, and which of them cannot be copied.
+pub(crate) struct Inspection {
+    /// At least one source is a directory to go through.
+    pub has_trees: bool,
+    /// Sources not to copy, and why.
+    pub refused: Vec<(Named, Refusal)>,
+    /// Directories that were named before.
+    pub repeated: Vec<Named>,
+    /// The others, in order.
+    pub accepted: Vec<Named>,
+}
+
+/// Looks at every source once before anything is made.
+pub(crate) fn inspect(named: Vec<Named>, base: &Base, options: &CopyOptions) -> Inspection {
+    let mut found = Inspection {
+        has_trees: false,
+        refused: Vec::new(),
+        repeated: Vec::new(),
+        accepted: Vec::new(),
+    };
+    let follow = if options.follows(true) { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    let mut above = None;
+    let mut directories = HashSet::new();
+    let mut files = HashSet::new();
+    for source in named {
+        // A source that cannot be looked at fails when its turn comes.
+        let Ok(stat) = statat(CWD, &*source.source, follow) else {
+            found.accepted.push(source);
+            continue;
+        };
+        if kind(&stat) != FileType::Directory {
+            if !files.insert(source.name.clone()) {
+                found.refused.push((source, Refusal::JustCreated));
+                continue;
+            }
+        } else if options.recursive {
+            let id = Id::of(&stat);
+            found.has_trees = true;
+            if !directories.insert((id, source.name.clone())) {
+                found.repeated.push(source);
+                continue;
+            }
+            let above = above.get_or_insert_with(|| ancestors(base).unwrap_or_default());
+            if above.contains(&id) && source.name.as_c_str() != c"." {
+                let into = base.path.join(crate::place::os(&source.name));
+                found.refused.push((source, Refusal::IntoItself(into)));
+                continue;
+            }
+        }
+        found.accepted.push(source);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_cut_before_their_last_name() {
+        let cases = [
+            ("a", "", "a"),
+            ("a/b//", "a/", "b"),
+            ("/a", "/", "a"),
+            ("/", "/", "."),
+            ("..", "..", "."),
+            ("a/..", "a/..", "."),
+            ("a/.", "a/.", "."),
+        ];
+        for (path, above, name) in cases {
+            assert_eq!(cut(Path::new(path)), (Path::new(above), OsStr::new(name)), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_comes_again_begins_a_new_wave() {
+        let named = |name: &str| Named {
+            source: CString::new(name).unwrap(),
+            name: CString::new(name).unwrap(),
+        };
+        let waves = waves(["a", "b", "a", "c"].map(named).to_vec());
+        assert_eq!(waves.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+    }
+}

@@ -1,0 +1,201 @@
+//! A new directory that is built under another name and gets its own when all is in it.
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RawDir, chmodat, fchmod, mkdirat, openat, statat, unlinkat,
+};
+use std::{
+    ffi::{CStr, CString},
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+use thalweg_sys::{Errno, io};
+
+use crate::{
+    error::{Attempt, Failure, at_sink},
+    naming::{PART, beside, is_reserved, short, unique},
+    publish::{Leftover, Spot, claim, is_ours, unlink},
+};
+
+/// How to open a directory to work in.
+pub(crate) const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// A directory under its temporary name, locked while it is open.
+pub(crate) struct Stage {
+    /// The name it has now.
+    pub name: CString,
+    /// It was left by an earlier run.
+    pub adopted: bool,
+}
+
+const TRIES: usize = 100;
+
+impl Stage {
+    /// Makes a stage for the directory that is to be `spot`, or takes over a leftover one.
+    pub fn make(spot: Spot<'_>, mode: u32, resume: bool) -> Attempt<(OwnedFd, Self)> {
+        let mut name = beside(spot.name, PART);
+        for _ in 0..TRIES {
+            match mkdirat(spot.dir, &name, Mode::from_raw_mode(mode)) {
+                Ok(()) => {
+                    let fd = openat(spot.dir, &name, DIRECTORY, Mode::empty());
+                    let fd = fd.map_err(at_sink("openat"))?;
+                    if is_ours(&fd).map_err(at_sink("flock"))? {
+                        return Ok((fd, Self { name, adopted: false }));
+                    }
+                    name = unique(spot.name);
+                }
+                Err(Errno::EXIST) => match claim(spot.dir, &name, DIRECTORY)? {
+                    Leftover::Gone => {}
+                    Leftover::Alive => name = unique(spot.name),
+                    Leftover::Free(fd) if resume => {
+                        return Ok((fd, Self { name, adopted: true }));
+                    }
+                    Leftover::Free(fd) => {
+                        remove_contents(fd)?;
+                        unlinkat(spot.dir, &name, AtFlags::REMOVEDIR)
+                            .map_err(at_sink("unlinkat"))?;
+                    }
+                },
+                Err(Errno::NAMETOOLONG) if name != short(spot.name, PART) => {
+                    name = short(spot.name, PART);
+                }
+                Err(errno) => return Err(Failure::Sink("mkdirat", errno, 0)),
+            }
+        }
+        Err(Failure::Sink("mkdirat", Errno::EXIST, 0))
+    }
+
+    /// Gives the directory its own name, which must still be free.
+    pub fn publish(&self, spot: Spot<'_>) -> Attempt<()> {
+        let answer = match io::rename(spot.dir, &*self.name, spot.dir, spot.name, true) {
+            // A plain rename replaces only an empty directory; better still to look first.
+            Err(Errno::INVAL) => match statat(spot.dir, spot.name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => Err(Errno::EXIST),
+                Err(_) => io::rename(spot.dir, &*self.name, spot.dir, spot.name, false),
+            },
+            answer => answer,
+        };
+        answer.map_err(at_sink("renameat2"))
+    }
+}
+
+/// Removes the unfinished files that a killed run left in a directory nobody can see yet.
+pub(crate) fn remove_leftovers(dir: BorrowedFd<'_>) -> Attempt<()> {
+    let fd = openat(dir, c".", DIRECTORY, Mode::empty()).map_err(at_sink("openat"))?;
+    let mut buffer = listing_buffer();
+    let mut entries = RawDir::new(fd, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry.map_err(at_sink("getdents64"))?;
+        if entry.file_type() != FileType::Directory && is_reserved(entry.file_name()) {
+            unlink(dir, entry.file_name()).map_err(at_sink("unlinkat"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Room for one call of getdents.
+pub(crate) fn listing_buffer() -> Vec<MaybeUninit<u8>> {
+    vec![MaybeUninit::uninit(); 32 << 10]
+}
+
+/// Empties a directory, however deep.
+fn remove_contents(top: OwnedFd) -> Attempt<()> {
+    // The directories from the top to where we are, each with its name in the one before.
+    let mut path = vec![(top, CString::default())];
+    let mut buffer = listing_buffer();
+    while let Some((fd, _)) = path.last() {
+        match empty_but_for_one(fd.as_fd(), &mut buffer)? {
+            Some((below, name)) => path.push((below, name)),
+            None => {
+                let Some((_, name)) = path.pop() else { break };
+                if let Some((above, _)) = path.last() {
+                    unlinkat(above, &*name, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat"))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes entries until a directory that is not empty comes up; opens that one.
+fn empty_but_for_one(
+    dir: BorrowedFd<'_>,
+    buffer: &mut [MaybeUninit<u8>],
+) -> Attempt<Option<(OwnedFd, CString)>> {
+    let fresh = openat(dir, c".", DIRECTORY, Mode::empty()).map_err(at_sink("openat"))?;
+    let mut entries = RawDir::new(fresh, buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry.map_err(at_sink("getdents64"))?;
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        match unlinkat(dir, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => continue,
+            Err(Errno::ISDIR | Errno::PERM) => {}
+            Err(errno) => return Err(Failure::Sink("unlinkat", errno, 0)),
+        }
+        match unlinkat(dir, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(Errno::NOTEMPTY | Errno::EXIST) => {
+                let below = open_for_removal(dir, name).map_err(at_sink("openat"))?;
+                return Ok(Some((below, name.to_owned())));
+            }
+            Err(errno) => return Err(Failure::Sink("unlinkat", errno, 0)),
+        }
+    }
+    Ok(None)
+}
+
+fn open_for_removal(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    // It may have got its final mode already, which need not let us in.
+    let fd = match openat(dir, name, DIRECTORY, Mode::empty()) {
+        Err(Errno::ACCESS) => {
+            chmodat(dir, name, Mode::RWXU, AtFlags::empty())?;
+            openat(dir, name, DIRECTORY, Mode::empty())?
+        }
+        answer => answer?,
+    };
+    let _ = fchmod(&fd, Mode::RWXU);
+    Ok(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_leftover_stage_is_emptied_and_a_living_one_is_left_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let old = place.path().join(".new.thalweg-part");
+        fs::create_dir_all(old.join("a/b/c")).unwrap();
+        fs::write(old.join("a/b/file"), "x").unwrap();
+        let dir = fs::File::open(place.path()).unwrap();
+        let spot = Spot { dir: dir.as_fd(), name: c"new" };
+        let (held, first) = Stage::make(spot, 0o700, false).unwrap();
+        assert!(!first.adopted);
+        assert_eq!(fs::read_dir(&old).unwrap().count(), 0);
+        let (_, second) = Stage::make(spot, 0o700, true).unwrap();
+        assert_ne!(second.name, first.name);
+        drop(held);
+        let (_held, third) = Stage::make(spot, 0o700, true).unwrap();
+        assert!(third.adopted && third.name == first.name);
+        third.publish(spot).unwrap();
+        assert!(second.publish(spot).is_err());
+    }
+
+    #[test]
+    fn only_our_own_leftovers_are_removed() {
+        let place = tempfile::tempdir().unwrap();
+        for name in [".a.thalweg-part", ".a.thalweg-journal", "a", ".b"] {
+            fs::write(place.path().join(name), "x").unwrap();
+        }
+        let dir = fs::File::open(place.path()).unwrap();
+        remove_leftovers(dir.as_fd()).unwrap();
+        let mut left: Vec<_> =
+            fs::read_dir(place.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, [".b", "a"]);
+    }
+}

@@ -1,0 +1,155 @@
+//! Copies symbolic links as links.
+
+use rustix::fs::{
+    AtFlags, Mode, OFlags, Stat, chownat, openat, readlinkat, statat, symlinkat, utimensat,
+};
+use std::{
+    ffi::CStr,
+    os::fd::{AsFd, BorrowedFd},
+};
+use thalweg_sys::{Errno, io};
+
+use crate::{
+    Refusal, Skip, attributes,
+    backup::set_aside,
+    error::{Attempt, Failure, at_sink, at_source},
+    existing::{Verdict, weigh},
+    hardlink::{self, Met},
+    naming::{is_reserved, unique},
+    place::Leaf,
+    publish::{Spot, ignore, unlink},
+    worker::Worker,
+    xattrs::{Holder, Taken},
+};
+
+impl Worker<'_> {
+    /// Copies a link.
+    pub fn symlink(&mut self, leaf: &Leaf<'_>) -> Attempt<()> {
+        let stat = statat(leaf.from, leaf.source, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = stat.map_err(at_source("newfstatat"))?;
+        let target = readlinkat(leaf.from, leaf.source, Vec::new());
+        let target = target.map_err(at_source("readlinkat"))?;
+        self.make_node(leaf, &stat, "symlinkat", |dir, name| symlinkat(&*target, dir, name))?;
+        Ok(())
+    }
+
+    /// Makes something without contents, which is whole at once, and dresses it. Counts it as a
+    /// link; returns false if it was not made.
+    pub fn make_node(
+        &mut self,
+        leaf: &Leaf<'_>,
+        stat: &Stat,
+        call: &'static str,
+        make: impl Fn(BorrowedFd<'_>, &CStr) -> Result<(), Errno>,
+    ) -> Attempt<bool> {
+        let make = |dir: BorrowedFd<'_>, name: &CStr| match make(dir, name) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(errno) => Err(Failure::Sink(call, errno, 0)),
+        };
+        let run = self.run;
+        if is_reserved(leaf.name) {
+            return Err(Failure::RefusedSource(Refusal::ReservedName));
+        }
+        let Some(dir) = leaf.directory.fd() else {
+            self.tell_copied(leaf, None);
+            return Ok(true);
+        };
+        let verdict =
+            if leaf.directory.is_fresh { Verdict::New } else { weigh(run, leaf, dir, stat)? };
+        if let Verdict::Skip(reason) = verdict {
+            self.skip(leaf, reason);
+            return Ok(false);
+        }
+        if run.options.dry_run {
+            self.tell_copied(leaf, None);
+            return Ok(true);
+        }
+        let counts = run.options.preserve.links && stat.st_nlink > 1;
+        match if counts { run.links.meet(leaf, stat) } else { Met::First } {
+            Met::Waits => return Ok(false),
+            Met::Again(name) => hardlink::link(dir, leaf, &name)?,
+            Met::First => {
+                let made = self.make_and_dress(leaf, stat, (dir, &verdict), make);
+                if counts {
+                    self.wake(match &made {
+                        Ok(()) => run.links.made(leaf, stat),
+                        Err(_) => run.links.failed(stat),
+                    });
+                }
+                made?;
+            }
+        }
+        self.tally.links += 1;
+        Ok(true)
+    }
+
+    fn make_and_dress(
+        &mut self,
+        leaf: &Leaf<'_>,
+        stat: &Stat,
+        (dir, verdict): (BorrowedFd<'_>, &Verdict),
+        make: impl Fn(BorrowedFd<'_>, &CStr) -> Attempt<bool>,
+    ) -> Attempt<()> {
+        let mut backup = None;
+        match (make(dir, leaf.name)?, verdict) {
+            (true, _) => self.dress_node(leaf, stat, dir, leaf.name),
+            (false, Verdict::Replace(_)) => {
+                let temporary = unique(leaf.name);
+                make(dir, &temporary)?;
+                self.dress_node(leaf, stat, dir, &temporary);
+                let spot = Spot { dir, name: leaf.name };
+                let renamed = set_aside(self.run.options, spot, stat).and_then(|name| {
+                    backup = name;
+                    io::rename(dir, &*temporary, dir, leaf.name, false)
+                        .map_err(at_sink("renameat2"))
+                });
+                renamed.inspect_err(|_| ignore(unlink(dir, &temporary)))?;
+            }
+            (false, _) if self.run.options.no_clobber => self.skip(leaf, Skip::Exists),
+            (false, _) => return Err(Failure::Refused(Refusal::Replaced)),
+        }
+        self.tell_copied(leaf, backup.as_deref());
+        Ok(())
+    }
+
+    fn dress_node(&self, leaf: &Leaf<'_>, stat: &Stat, dir: BorrowedFd<'_>, name: &CStr) {
+        let keep = self.run.options.preserve;
+        let itself = AtFlags::SYMLINK_NOFOLLOW;
+        let mut dressed = Ok(());
+        let births = leaf.directory.births;
+        if keep.owner && births.owner != Some((stat.st_uid, stat.st_gid)) {
+            let chown = |uid, gid| chownat(dir, name, uid, gid, itself);
+            let owned = attributes::own(self.run, stat.st_uid, stat.st_gid, chown);
+            dressed = owned.map(drop).map_err(at_sink("fchownat"));
+        }
+        if keep.looks_at_xattrs() {
+            let given = self.give_xattrs(leaf, dir, name);
+            dressed = dressed.and(given);
+        }
+        if keep.times {
+            let set = utimensat(dir, name, &attributes::times(stat), itself);
+            dressed = dressed.and(set.map_err(at_sink("utimensat")));
+        }
+        if let Err(failure) = dressed {
+            self.incomplete(leaf, failure);
+        }
+    }
+
+    fn give_xattrs(&self, leaf: &Leaf<'_>, dir: BorrowedFd<'_>, name: &CStr) -> Attempt<()> {
+        let keep = self.run.options.preserve;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let source = openat(leaf.from, leaf.source, flags, Mode::empty());
+        let source = source.map_err(at_source("openat"))?;
+        let taken = match Taken::from(&Holder::of_path_fd(source.as_fd()), keep) {
+            // Without /proc there is no way to them; links and devices hardly ever have any.
+            Err(Failure::Source(_, Errno::NOENT)) if !keep.strict => return Ok(()),
+            answer => answer?,
+        };
+        if taken.is_empty() {
+            return Ok(());
+        }
+        let sink = openat(dir, name, flags, Mode::empty()).map_err(at_sink("openat"))?;
+        taken.give(&Holder::of_path_fd(sink.as_fd()), keep, false)
+    }
+}

@@ -1,0 +1,118 @@
+//! Reads a copy and its source again and compares them by a hash.
+//!
+//! This proves that what the system now returns for both is equal: it finds errors of the copying
+//! code, torn writes, and a source that changed. Pages are dropped from the cache first where the
+//! kernel agrees (`POSIX_FADV_DONTNEED`, which spares dirty ones), so with `--fsync` the copy mostly
+//! comes from the device; it is no proof that the device will return the same bytes tomorrow.
+
+use rustix::fs::{Advice, fadvise};
+use std::os::fd::BorrowedFd;
+use thalweg_sys::{Errno, io};
+
+use crate::{
+    Hash,
+    error::{Attempt, Failure},
+};
+
+enum State {
+    Blake3(Box<blake3::Hasher>),
+    Xxh3(Box<xxhash_rust::xxh3::Xxh3>),
+}
+
+impl State {
+    fn new(hash: Hash) -> Self {
+        match hash {
+            Hash::Blake3 => Self::Blake3(Box::new(blake3::Hasher::new())),
+            Hash::Xxh3 => Self::Xxh3(Box::new(xxhash_rust::xxh3::Xxh3::new())),
+        }
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Blake3(hasher) => {
+                hasher.update(bytes);
+            }
+            Self::Xxh3(hasher) => hasher.update(bytes),
+        }
+    }
+
+    fn finish(self) -> [u8; 32] {
+        match self {
+            Self::Blake3(hasher) => *hasher.finalize().as_bytes(),
+            Self::Xxh3(hasher) => {
+                let mut wide = [0; 32];
+                wide[..16].copy_from_slice(&hasher.digest128().to_le_bytes());
+                wide
+            }
+        }
+    }
+}
+
+/// Length and hash of a whole file. `stops` is asked between reads.
+fn digest(
+    fd: BorrowedFd<'_>,
+    hash: Hash,
+    buffer: &mut [u8],
+    stops: &impl Fn() -> bool,
+) -> Result<Option<(u64, [u8; 32])>, Errno> {
+    // Advice: no answer is worth stopping for.
+    let _ = fadvise(fd, 0, None, Advice::DontNeed);
+    let mut state = State::new(hash);
+    let mut at = 0;
+    loop {
+        match io::pread(fd, buffer, at) {
+            Ok(0) => return Ok(Some((at, state.finish()))),
+            Ok(got) => {
+                state.update(buffer.get(..got).unwrap_or_default());
+                at += got as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        if stops() {
+            return Ok(None);
+        }
+    }
+}
+
+/// Whether both files hold the same bytes.
+pub(crate) fn are_equal(
+    (source, sink): (BorrowedFd<'_>, BorrowedFd<'_>),
+    hash: Hash,
+    buffer: &mut [u8],
+    stops: impl Fn() -> bool,
+) -> Attempt<bool> {
+    let of_sink = digest(sink, hash, buffer, &stops).map_err(|e| Failure::Sink("pread", e, 0))?;
+    let of_source =
+        digest(source, hash, buffer, &stops).map_err(|e| Failure::Source("pread", e))?;
+    match (of_source, of_sink) {
+        (Some(source), Some(sink)) => Ok(source == sink),
+        _ => Err(Failure::Stopped),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{io::Write, os::fd::AsFd};
+
+    #[test]
+    fn one_other_byte_is_found_by_both_hashes() {
+        let file = |bytes: &[u8]| {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(bytes).unwrap();
+            file
+        };
+        let mut bytes = vec![7; 100_000];
+        let (a, b) = (file(&bytes), file(&bytes));
+        bytes[99_999] = 8;
+        let c = file(&bytes);
+        let short = file(&bytes[..99_999]);
+        for hash in [Hash::Blake3, Hash::Xxh3] {
+            let equal = |x: &std::fs::File, y: &std::fs::File| {
+                are_equal((x.as_fd(), y.as_fd()), hash, &mut [0; 4096], || false).unwrap()
+            };
+            assert!(equal(&a, &b) && !equal(&a, &c) && !equal(&a, &short));
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! A thread of a run: takes work from the queue, lists directories, sends every entry to the code
+//! for its kind.
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, fstat, openat, statat};
+use std::{
+    ffi::CStr,
+    mem::MaybeUninit,
+    os::fd::AsFd,
+    path::Path,
+    sync::{Arc, PoisonError},
+    time::{Duration, Instant},
+};
+use thalweg_sys::Errno;
+
+use crate::{
+    Event, Halt, Refusal, Skip,
+    directory::{Directory, error_at},
+    error::{Attempt, Failure, at_source},
+    identity::{Id, kind},
+    place::{Leaf, Origin},
+    queue::{Names, Task},
+    report::Tally,
+    run::Run,
+    stage::listing_buffer,
+};
+
+/// One worker of a run.
+pub(crate) struct Worker<'r> {
+    pub run: &'r Run<'r>,
+    pub tally: Tally,
+    /// One buffer for all files.
+    pub buffer: Vec<u8>,
+    // Buffers of getdents that are not in use.
+    listings: Vec<Vec<MaybeUninit<u8>>>,
+    told: Instant,
+    depth: usize,
+}
+
+/// Names handed to an idle worker at a time.
+const BATCH: usize = 64;
+// Directories that may wait before a worker enters them on the spot instead: what bounds memory
+// where a directory holds a million directories.
+const MOST_WAITING: usize = 1 << 14;
+// How deep on the spot before they have to wait all the same: what bounds the stack.
+const MOST_NESTED: usize = 32;
+/// How often progress is told.
+const TELL: Duration = Duration::from_millis(50);
+
+impl<'r> Worker<'r> {
+    pub fn new(run: &'r Run<'r>) -> Self {
+        Self {
+            run,
+            tally: Tally::default(),
+            buffer: Vec::new(),
+            listings: Vec::new(),
+            told: Instant::now(),
+            depth: 0,
+        }
+    }
+
+    /// Works until there is no work.
+    pub fn work(mut self) -> Tally {
+        while let Some((task, busy)) = self.run.queue.next() {
+            self.perform(task);
+            drop(busy);
+        }
+        self.run.events.progress(self.run.progress());
+        self.tally
+    }
+
+    fn perform(&mut self, task: Task) {
+        match task {
+            Task::Named { directory, source, name } => {
+                let from = Origin::Caller;
+                let leaf =
+                    Leaf { directory: &directory, from: &from, source: &source, name: &name };
+                self.entry(&leaf, FileType::Unknown);
+                Directory::done(self.run, directory);
+            }
+            Task::Enter { directory, from, name } => {
+                let leaf = Leaf { directory: &directory, from: &from, source: &name, name: &name };
+                self.enter(&leaf);
+                Directory::done(self.run, directory);
+            }
+            Task::Batch { directory, from, names } => {
+                for (kind, name) in names.iter() {
+                    let leaf = Leaf { directory: &directory, from: &from, source: name, name };
+                    self.entry(&leaf, FileType::from_raw_mode(u32::from(kind) << 12));
+                }
+                Directory::done(self.run, directory);
+            }
+        }
+    }
+
+    /// Copies one entry of a directory, or something that the caller named.
+    fn entry(&mut self, leaf: &Leaf<'_>, kind: FileType) {
+        if self.run.stops() {
+            return;
+        }
+        match self.dispatch(leaf, kind) {
+            Ok(()) => self.tell(),
+            Err(failure) => self.fail(leaf, failure),
+        }
+    }
+
+    fn dispatch(&mut self, leaf: &Leaf<'_>, listed: FileType) -> Attempt<()> {
+        let options = self.run.options;
+        let follow = options.follows(leaf.named_by_caller());
+        let real = match listed {
+            FileType::Unknown => self.look(leaf, follow)?,
+            FileType::Symlink if follow => self.look(leaf, follow)?,
+            known => known,
+        };
+        match real {
+            FileType::RegularFile => self.file(leaf),
+            FileType::Directory if options.recursive => {
+                self.enqueue(leaf);
+                Ok(())
+            }
+            FileType::Directory => Err(Failure::RefusedSource(Refusal::NotRecursive)),
+            FileType::Symlink => self.symlink(leaf),
+            // Without -r what is in them is copied, as far as there is an end to it.
+            _ if !options.recursive => self.file(leaf),
+            special => self.special(leaf, special),
+        }
+    }
+
+    fn look(&self, leaf: &Leaf<'_>, follow: bool) -> Attempt<FileType> {
+        let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        statat(leaf.from, leaf.source, flags)
+            .map(|stat| kind(&stat))
+            .map_err(at_source("newfstatat"))
+    }
+
+    /// Leaves a directory to whoever is free, or enters it at once if too many wait already.
+    fn enqueue(&mut self, leaf: &Leaf<'_>) {
+        let crowded = self.run.queue.len() > MOST_WAITING && self.depth < MOST_NESTED;
+        if crowded || leaf.named_by_caller() {
+            self.depth += 1;
+            self.enter(leaf);
+            self.depth -= 1;
+            return;
+        }
+        leaf.directory.expect_one_more();
+        let directory = Arc::clone(leaf.directory);
+        let (from, name) = (leaf.from.clone(), leaf.name.to_owned());
+        self.run.queue.push(Task::Enter { directory, from, name });
+    }
+
+    /// Copies a directory: makes its counterpart and goes through its entries.
+    fn enter(&mut self, leaf: &Leaf<'_>) {
+        if self.run.stops() {
+            return;
+        }
+        if let Err(failure) = self.enter_and_list(leaf) {
+            self.fail(leaf, failure);
+        }
+    }
+
+    fn enter_and_list(&mut self, leaf: &Leaf<'_>) -> Attempt<()> {
+        let follow = self.run.options.follows(leaf.named_by_caller());
+        let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | no_follow;
+        let source = openat(leaf.from, leaf.source, flags, Mode::empty());
+        let source = source.map_err(at_source("openat"))?;
+        let stat = fstat(&source).map_err(at_source("fstat"))?;
+        let id = Id::of(&stat);
+        if self.run.grown.read().unwrap_or_else(PoisonError::into_inner).contains(&id) {
+            let into = leaf.destination_path();
+            return Err(Failure::RefusedSource(Refusal::IntoItself(into)));
+        }
+        if follow && leaf.directory.is_below(id) {
+            return Err(Failure::RefusedSource(Refusal::Cycle));
+        }
+        let directory = Directory::enter(self.run, leaf, source.as_fd(), &stat)?;
+        self.tally.dirs += 1;
+        self.tell_copied(leaf, None);
+        let stays = self.run.options.one_file_system && stat.st_dev != directory.device;
+        let listed =
+            if stays { Ok(()) } else { self.list(&directory, Origin::Listed(Arc::new(source))) };
+        if let Err(failure) = listed {
+            self.fail(leaf, failure);
+        }
+        Directory::done(self.run, directory);
+        Ok(())
+    }
+
+    fn list(&mut self, directory: &Arc<Directory>, from: Origin) -> Attempt<()> {
+        let mut buffer = self.listings.pop().unwrap_or_else(listing_buffer);
+        let listed = self.list_into(directory, &from, &mut buffer);
+        self.listings.push(buffer);
+        listed
+    }
+
+    fn list_into(
+        &mut self,
+        directory: &Arc<Directory>,
+        from: &Origin,
+        buffer: &mut [MaybeUninit<u8>],
+    ) -> Attempt<()> {
+        let mut entries = RawDir::new(from.as_fd(), buffer);
+        let mut batch = Names::default();
+        let mut failed = Ok(());
+        while let Some(entry) = entries.next() {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(Errno::INTR) => continue,
+                Err(errno) => {
+                    failed = Err(Failure::Source("getdents64", errno));
+                    break;
+                }
+            };
+            let (name, kind) = (entry.file_name(), entry.file_type());
+            if name == c"." || name == c".." {
+                continue;
+            }
+            // Others wait: let them have the next entries of this directory, some at a time.
+            if kind != FileType::Directory && (batch.len() > 0 || self.run.queue.is_hungry()) {
+                batch.push((kind.as_raw_mode() >> 12) as u8, name);
+                if batch.len() == BATCH {
+                    self.hand_out(directory, from, std::mem::take(&mut batch));
+                }
+                continue;
+            }
+            self.entry(&Leaf { directory, from, source: name, name }, kind);
+            if self.run.stops() {
+                break;
+            }
+        }
+        for (kind, name) in batch.iter() {
+            let kind = FileType::from_raw_mode(u32::from(kind) << 12);
+            self.entry(&Leaf { directory, from, source: name, name }, kind);
+        }
+        failed
+    }
+
+    fn hand_out(&self, directory: &Arc<Directory>, from: &Origin, names: Names) {
+        directory.expect_one_more();
+        let (directory, from) = (Arc::clone(directory), from.clone());
+        self.run.queue.push(Task::Batch { directory, from, names });
+    }
+
+    /// Tells of a failure; a full destination ends the run.
+    pub fn fail(&mut self, leaf: &Leaf<'_>, failure: Failure) {
+        if matches!(failure, Failure::Stopped) {
+            return;
+        }
+        let full = failure.ends_the_run();
+        self.run.failed(error_at(leaf, failure));
+        if full {
+            self.run.halt(Halt::Full);
+        }
+    }
+
+    /// Tells of a file that is copied but for some attribute.
+    pub fn incomplete(&self, leaf: &Leaf<'_>, failure: Failure) {
+        self.run.incomplete(error_at(leaf, failure));
+    }
+
+    /// Tells of something copied, if anybody wants to hear it.
+    pub fn tell_copied(&self, leaf: &Leaf<'_>, backup: Option<&CStr>) {
+        if !self.run.options.verbose {
+            return;
+        }
+        let destination = leaf.destination_path();
+        let backup = backup.map(|name| destination.with_file_name(crate::place::os(name)));
+        self.run.events.event(&Event::Copied {
+            source: &leaf.source_path(),
+            destination: &destination,
+            backup: backup.as_deref(),
+        });
+    }
+
+    /// Books a file that was left as it was.
+    pub fn skip(&mut self, leaf: &Leaf<'_>, reason: Skip) {
+        self.tally.skipped += 1;
+        if self.run.options.verbose {
+            let destination: &Path = &leaf.destination_path();
+            self.run.events.event(&Event::Skipped { destination, reason });
+        }
+    }
+
+    /// Tells how far the run is, not too often.
+    pub fn tell(&mut self) {
+        let now = Instant::now();
+        if now.duration_since(self.told) >= TELL {
+            self.told = now;
+            self.run.events.progress(self.run.progress());
+        }
+    }
+}

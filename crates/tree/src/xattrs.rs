@@ -1,0 +1,178 @@
+//! Extended attributes, and the access lists that the kernel shows as such.
+
+use rustix::fs;
+use std::{
+    ffi::{CStr, CString},
+    os::fd::{AsRawFd, BorrowedFd},
+};
+use thalweg_sys::Errno;
+
+use crate::{
+    Preserve,
+    error::{Attempt, Failure, at_source},
+};
+
+const ACCESS_LIST: &CStr = c"system.posix_acl_access";
+const DEFAULT_LIST: &CStr = c"system.posix_acl_default";
+
+/// Something that has extended attributes.
+pub(crate) enum Holder<'a> {
+    /// An open file or directory.
+    Fd(BorrowedFd<'a>),
+    /// A path; followed if it is a link.
+    Path(CString),
+}
+
+impl Holder<'_> {
+    /// What an `O_PATH` descriptor stands for: the way through /proc does not follow a link itself.
+    pub fn of_path_fd(fd: BorrowedFd<'_>) -> Self {
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        Self::Path(CString::new(path).unwrap_or_default())
+    }
+
+    fn list(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        match self {
+            Self::Fd(fd) => fs::flistxattr(fd, buffer),
+            Self::Path(path) => fs::listxattr(&**path, buffer),
+        }
+    }
+
+    fn get(&self, name: &CStr, buffer: &mut [u8]) -> Result<usize, Errno> {
+        match self {
+            Self::Fd(fd) => fs::fgetxattr(fd, name, buffer),
+            Self::Path(path) => fs::getxattr(&**path, name, buffer),
+        }
+    }
+
+    fn set(&self, name: &CStr, value: &[u8]) -> Result<(), Errno> {
+        let flags = fs::XattrFlags::empty();
+        match self {
+            Self::Fd(fd) => fs::fsetxattr(fd, name, value, flags),
+            Self::Path(path) => fs::setxattr(&**path, name, value, flags),
+        }
+    }
+
+    fn remove(&self, name: &CStr) -> Result<(), Errno> {
+        match self {
+            Self::Fd(fd) => fs::fremovexattr(fd, name),
+            Self::Path(path) => fs::removexattr(&**path, name),
+        }
+    }
+}
+
+/// Whether new entries of a directory are born with a list of its making.
+pub(crate) fn has_default_list(dir: BorrowedFd<'_>) -> bool {
+    Holder::Fd(dir).get(DEFAULT_LIST, &mut []).is_ok_and(|size| size > 0)
+}
+
+/// Attributes taken from a source, to be given to its copy.
+#[derive(Debug, Default)]
+pub(crate) struct Taken(Vec<(CString, Vec<u8>)>);
+
+impl Taken {
+    /// Takes what is to be kept.
+    pub fn from(source: &Holder<'_>, keep: Preserve) -> Attempt<Self> {
+        if !keep.looks_at_xattrs() {
+            return Ok(Self::default());
+        }
+        // Most files have none: one call, no allocation.
+        let mut room = [0; 1024];
+        let long;
+        let names = match source.list(&mut room) {
+            Ok(len) => room.get(..len).unwrap_or_default(),
+            Err(Errno::RANGE) => {
+                long = grow(|buffer| source.list(buffer)).map_err(at_source("flistxattr"))?;
+                &long
+            }
+            Err(Errno::OPNOTSUPP) if !keep.strict => &[],
+            Err(errno) => return Err(Failure::Source("flistxattr", errno)),
+        };
+        let names = names.split_inclusive(|byte| *byte == 0);
+        let names = names.filter_map(|bytes| CStr::from_bytes_with_nul(bytes).ok());
+        let mut taken = Vec::new();
+        for name in names.filter(|name| is_kept(name, keep)) {
+            match grow(|buffer| source.get(name, buffer)) {
+                Ok(value) => taken.push((name.to_owned(), value)),
+                // Removed meanwhile.
+                Err(Errno::NODATA) => {}
+                Err(errno) => return Err(Failure::Source("fgetxattr", errno)),
+            }
+        }
+        Ok(Self(taken))
+    }
+
+    /// Whether there was nothing to take.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Gives them. `born_with_acl`: the sink may have lists that the source has not.
+    pub fn give(&self, sink: &Holder<'_>, keep: Preserve, born_with_acl: bool) -> Attempt<()> {
+        if born_with_acl && keep.acl {
+            for list in [ACCESS_LIST, DEFAULT_LIST] {
+                if self.0.iter().all(|(name, _)| **name != *list) {
+                    let _ = sink.remove(list);
+                }
+            }
+        }
+        for (name, value) in &self.0 {
+            match sink.set(name, value) {
+                Ok(()) => {}
+                Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) if !keep.strict => {}
+                Err(errno) => return Err(Failure::Sink("fsetxattr", errno, 0)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_kept(name: &CStr, keep: Preserve) -> bool {
+    if name == ACCESS_LIST || name == DEFAULT_LIST {
+        return keep.acl;
+    }
+    // Other attributes of `system.` are views of something that is kept by other means, and the
+    // SELinux label of a new file is decided by policy.
+    let name = name.to_bytes();
+    keep.xattrs && !name.starts_with(b"system.") && name != b"security.selinux"
+}
+
+/// Calls with ever more room until the answer fits: it may grow between two calls.
+fn grow(mut call: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
+    // XATTR_SIZE_MAX and XATTR_LIST_MAX are both 64 KiB.
+    let mut buffer = vec![0; 256];
+    loop {
+        match call(&mut buffer) {
+            Ok(len) => {
+                buffer.truncate(len);
+                return Ok(buffer);
+            }
+            Err(Errno::RANGE) if buffer.len() < 1 << 20 => buffer.resize(buffer.len() * 4, 0),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_follow_the_mode_and_labels_stay_behind() {
+        let usual = Preserve::usual();
+        assert!(is_kept(ACCESS_LIST, usual) && !is_kept(c"user.x", usual));
+        let all = Preserve::all();
+        assert!(is_kept(c"user.x", all) && is_kept(c"security.capability", all));
+        assert!(!is_kept(c"security.selinux", all) && !is_kept(c"system.nfs4_acl", all));
+    }
+
+    #[test]
+    fn a_long_answer_is_asked_for_again() {
+        let mut calls = 0;
+        let answer = grow(|buffer| {
+            calls += 1;
+            if buffer.len() < 3000 { Err(Errno::RANGE) } else { Ok(3000) }
+        });
+        assert_eq!((answer.map(|a| a.len()), calls), (Ok(3000), 3));
+        assert_eq!(grow(|_| Err(Errno::RANGE)), Err(Errno::RANGE));
+    }
+}
