@@ -61,7 +61,7 @@ struct Closing {
 
 impl std::fmt::Debug for Directory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Directory").field("place", &self.place.destination_path()).finish()
+        f.debug_struct("Directory").field("place", &self.place).finish_non_exhaustive()
     }
 }
 
@@ -179,7 +179,8 @@ impl Directory {
                 return;
             }
             directory.close(run);
-            next = directory.parent.clone();
+            let parent = directory.parent.clone();
+            next = parent;
         }
     }
 
@@ -191,36 +192,33 @@ impl Directory {
         if kept_for_later {
             return;
         }
-        if self.stage.as_ref().is_some_and(|stage| stage.adopted) || self.is_adopted_inside() {
-            if let Err(failure) = remove_leftovers(fd.as_fd()) {
-                run.incomplete(failed(failure));
-            }
+        // In a stage but not fresh: an earlier run had made it.
+        if self.is_staged
+            && !self.is_fresh
+            && let Err(failure) = remove_leftovers(fd.as_fd())
+        {
+            run.incomplete(failed(failure));
         }
         if let Some(Closing { xattrs, stat, wanted }) = &self.closing {
             let dressed = attributes::dress(run, fd.as_fd(), xattrs, stat, wanted);
             if let Err(failure) = dressed {
                 run.incomplete(failed(failure));
             }
-            if run.options.fsync == Fsync::Dir {
-                if let Err(errno) = io::fsync(fd) {
-                    run.failed(failed(Failure::Sink("fsync", errno, 0)));
-                }
+            if run.options.fsync == Fsync::Dir
+                && let Err(errno) = io::fsync(fd)
+            {
+                run.failed(failed(Failure::Sink("fsync", errno, 0)));
             }
         }
         let (Some(stage), Some(parent)) = (&self.stage, &self.parent) else { return };
         let Some(dir) = parent.fd() else { return };
         if let Err(failure) = stage.publish(Spot { dir, name: self.place.name() }) {
             run.failed(failed(failure));
-        } else if run.options.fsync == Fsync::Dir {
-            if let Err(errno) = io::fsync(dir) {
-                run.failed(failed(Failure::Sink("fsync", errno, 0)));
-            }
+        } else if run.options.fsync == Fsync::Dir
+            && let Err(errno) = io::fsync(dir)
+        {
+            run.failed(failed(Failure::Sink("fsync", errno, 0)));
         }
-    }
-
-    /// Inside a stage but not fresh: an earlier run had made it.
-    fn is_adopted_inside(&self) -> bool {
-        self.is_staged && !self.is_fresh
     }
 }
 

@@ -44,7 +44,8 @@ impl Worker<'_> {
         let verdict =
             if leaf.directory.is_fresh { Verdict::New } else { weigh(self.run, leaf, dir, &stat)? };
         if let Verdict::Skip(reason) = verdict {
-            return self.skip_file(leaf, reason, &source, &stat);
+            self.skip_file(leaf, reason, &source, &stat);
+            return Ok(());
         }
         if options.dry_run {
             self.count_file(leaf, None);
@@ -84,13 +85,7 @@ impl Worker<'_> {
         openat(leaf.from, leaf.source, flags, Mode::empty()).map_err(at_source("openat"))
     }
 
-    fn skip_file(
-        &mut self,
-        leaf: &Leaf<'_>,
-        reason: Skip,
-        source: &OwnedFd,
-        stat: &Stat,
-    ) -> Attempt<()> {
+    fn skip_file(&mut self, leaf: &Leaf<'_>, reason: Skip, source: &OwnedFd, stat: &Stat) {
         let options = self.run.options;
         self.skip(leaf, reason);
         if reason == Skip::Done {
@@ -99,12 +94,14 @@ impl Worker<'_> {
         }
         // A skipped file still is what other names of its source are linked to.
         let counts = matches!(reason, Skip::Done | Skip::Newer);
-        if options.preserve.links && stat.st_nlink > 1 && counts && !options.dry_run {
-            if let Met::First = self.run.links.meet(leaf, stat) {
-                self.wake(self.run.links.made(leaf, stat));
-            }
+        if options.preserve.links
+            && stat.st_nlink > 1
+            && counts
+            && !options.dry_run
+            && let Met::First = self.run.links.meet(leaf, stat)
+        {
+            self.wake(self.run.links.made(leaf, stat));
         }
-        Ok(())
     }
 
     /// An earlier run wrote the file; it may have been killed before its attributes were complete.

@@ -73,7 +73,7 @@ impl Links {
         let mut table = self.lock();
         let id = Id::of(stat);
         let Some(entry) = table.get_mut(&id) else {
-            let left = (stat.st_nlink as u64).saturating_sub(1);
+            let left = stat.st_nlink.saturating_sub(1);
             table.insert(id, Entry { left, state: State::Making(Vec::new()) });
             return Met::First;
         };

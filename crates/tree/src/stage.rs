@@ -104,14 +104,13 @@ fn remove_contents(top: OwnedFd) -> Attempt<()> {
     let mut path = vec![(top, CString::default())];
     let mut buffer = listing_buffer();
     while let Some((fd, _)) = path.last() {
-        match empty_but_for_one(fd.as_fd(), &mut buffer)? {
-            Some((below, name)) => path.push((below, name)),
-            None => {
-                let Some((_, name)) = path.pop() else { break };
-                if let Some((above, _)) = path.last() {
-                    unlinkat(above, &*name, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat"))?;
-                }
-            }
+        if let Some(below) = empty_but_for_one(fd.as_fd(), &mut buffer)? {
+            path.push(below);
+            continue;
+        }
+        let Some((_, name)) = path.pop() else { break };
+        if let Some((above, _)) = path.last() {
+            unlinkat(above, &*name, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat"))?;
         }
     }
     Ok(())

@@ -59,10 +59,11 @@ pub fn copy(
             report.add(tally);
         }
     }
-    if options.fsync == Fsync::Dir && !options.dry_run {
-        if let Err(errno) = io::fsync(base.fd.as_fd()) {
-            run.failed(failed(errno, "fsync"));
-        }
+    if options.fsync == Fsync::Dir
+        && !options.dry_run
+        && let Err(errno) = io::fsync(base.fd.as_fd())
+    {
+        run.failed(failed(errno, "fsync"));
     }
     drop(directory);
     run.conclude(&mut report);

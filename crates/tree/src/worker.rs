@@ -107,8 +107,8 @@ impl<'r> Worker<'r> {
         let options = self.run.options;
         let follow = options.follows(leaf.named_by_caller());
         let real = match listed {
-            FileType::Unknown => self.look(leaf, follow)?,
-            FileType::Symlink if follow => self.look(leaf, follow)?,
+            FileType::Unknown => look(leaf, follow)?,
+            FileType::Symlink if follow => look(leaf, follow)?,
             known => known,
         };
         match real {
@@ -123,13 +123,6 @@ impl<'r> Worker<'r> {
             _ if !options.recursive => self.file(leaf),
             special => self.special(leaf, special),
         }
-    }
-
-    fn look(&self, leaf: &Leaf<'_>, follow: bool) -> Attempt<FileType> {
-        let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        statat(leaf.from, leaf.source, flags)
-            .map(|stat| kind(&stat))
-            .map_err(at_source("newfstatat"))
     }
 
     /// Leaves a directory to whoever is free, or enters it at once if too many wait already.
@@ -176,8 +169,9 @@ impl<'r> Worker<'r> {
         self.tally.dirs += 1;
         self.tell_copied(leaf, None);
         let stays = self.run.options.one_file_system && stat.st_dev != directory.device;
-        let listed =
-            if stays { Ok(()) } else { self.list(&directory, Origin::Listed(Arc::new(source))) };
+        let from = Origin::Listed(Arc::new(source));
+        let listed = if stays { Ok(()) } else { self.list(&directory, &from) };
+        drop(from);
         if let Err(failure) = listed {
             self.fail(leaf, failure);
         }
@@ -185,9 +179,9 @@ impl<'r> Worker<'r> {
         Ok(())
     }
 
-    fn list(&mut self, directory: &Arc<Directory>, from: Origin) -> Attempt<()> {
+    fn list(&mut self, directory: &Arc<Directory>, from: &Origin) -> Attempt<()> {
         let mut buffer = self.listings.pop().unwrap_or_else(listing_buffer);
-        let listed = self.list_into(directory, &from, &mut buffer);
+        let listed = self.list_into(directory, from, &mut buffer);
         self.listings.push(buffer);
         listed
     }
@@ -288,4 +282,10 @@ impl<'r> Worker<'r> {
             self.run.events.progress(self.run.progress());
         }
     }
+}
+
+fn look(leaf: &Leaf<'_>, follow: bool) -> Attempt<FileType> {
+    let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    let stat = statat(leaf.from, leaf.source, flags);
+    stat.map(|stat| kind(&stat)).map_err(at_source("newfstatat"))
 }
