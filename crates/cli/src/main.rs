@@ -27,8 +27,9 @@ fn main() -> ExitCode {
             error.exit()
         }
     };
-    // `pipe` puts back what it has read before it dies, and outlives the readers of --tee's FIFOs.
-    if !matches!(&cli.command, Command::Pipe(_)) {
+    // `pipe` puts back what it has read before it dies, and outlives the readers of --tee's FIFOs;
+    // `copy` is not to be cut off because nobody reads its messages any more.
+    if !matches!(&cli.command, Command::Pipe(_) | Command::Copy(_)) {
         quiet_about_closed_pipes();
     }
     match commands::run(cli) {

@@ -64,6 +64,14 @@ impl Meter {
         }
     }
 
+    /// Prints something that does not tear the bar.
+    pub fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
+        match &self.face {
+            Face::Bar(bar) => bar.suspend(print),
+            Face::Blank | Face::Lines { .. } => print(),
+        }
+    }
+
     /// Shows the bytes moved so far.
     pub fn show(&mut self, moved: u64) {
         match &mut self.face {

@@ -5,6 +5,7 @@ use rustix::{
     io::Errno,
     stdio,
 };
+use std::path::PathBuf;
 use thalweg_core::{End, Kind};
 use thalweg_sys::{host, pipe};
 
@@ -49,6 +50,25 @@ pub fn enlarge(end: &End<'_>) {
 pub fn put_back(end: &End<'_>, lost: u64) -> bool {
     let Ok(lost) = i64::try_from(lost) else { return false };
     end.kind == Kind::File && seek(end.fd, SeekFrom::Current(-lost)).is_ok()
+}
+
+/// A name under which standard input can be opened again and gives the bytes it would give us;
+/// `None` for sockets, and for files that were read in part.
+pub fn reopenable(input: &End<'_>) -> Option<PathBuf> {
+    let fresh = || rustix::fs::tell(input.fd) == Ok(0);
+    match input.kind {
+        Kind::Socket | Kind::Memory => None,
+        Kind::File if !fresh() => None,
+        _ => Some(PathBuf::from("/dev/stdin")),
+    }
+}
+
+/// Moves the offset of a file to its end: its bytes were read under another descriptor.
+pub fn skip_all(input: &End<'_>) {
+    if input.kind == Kind::File {
+        // Without this a later reader would see the bytes twice; more cannot be done about it.
+        let _ = seek(input.fd, SeekFrom::End(0));
+    }
 }
 
 /// Whether two ends are one regular file.

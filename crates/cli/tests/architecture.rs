@@ -2,13 +2,15 @@
 //! mechanism, files short enough to read, nothing left half done.
 
 use std::collections::BTreeSet;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 use thalweg_core::mechanisms::MECHANISMS;
+
+mod support;
+use support::skip;
 
 /// A crate may depend only on crates of a row above its own.
 const ROWS: &[&[&str]] = &[
@@ -171,19 +173,6 @@ fn tracked(test: &str) -> Option<Vec<String>> {
     };
     skip(test, &format!("git ls-files: {reason}"));
     None
-}
-
-/// One line in the file that `make test` prints at its end.
-fn skip(test: &str, reason: &str) {
-    eprintln!("skipped: {test}: {reason}");
-    if let Some(path) = std::env::var_os("THALWEG_SKIPS") {
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
-            .expect("the file THALWEG_SKIPS names");
-        file.write_all(format!("{test}: {reason}\n").as_bytes()).expect("a line in THALWEG_SKIPS");
-    }
 }
 
 /// A file of code: by its extension, or a script by its first line.

@@ -308,7 +308,7 @@ impl Worker<'_> {
         let run = self.run;
         let keep = run.options.preserve;
         let births = leaf.directory.births;
-        let full = stat.st_mode & 0o7777;
+        let full = run.options.new_mode.unwrap_or(stat.st_mode) & 0o7777;
         let owner = keep.owner.then_some((stat.st_uid, stat.st_gid));
         let mut wanted = Wanted {
             mode: keep.mode.then_some(full),

@@ -128,6 +128,9 @@ pub struct CopyOptions {
     pub dereference: Option<Dereference>,
     /// Attributes to take over.
     pub preserve: Preserve,
+    /// Permission bits for new files, less the umask, where their sources have none of their own: a
+    /// pipe's say nothing about the bytes in it. `None` takes the source's, as `cp` does.
+    pub new_mode: Option<u32>,
     /// Holes: where the source has them, wherever it has zeros, or nowhere.
     pub sparse: When,
     /// Clones that share blocks: where possible, or fail, or never.

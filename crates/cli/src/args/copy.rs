@@ -1,7 +1,7 @@
 //! Arguments of `thalweg copy`.
 
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use super::{Bytes, Choice, ProgressArgs, flag};
 
@@ -62,6 +62,9 @@ pub struct CopyArgs {
     #[arg(long, value_name = "CONTROL", value_enum)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "existing")]
     pub backup: Option<Backup>,
+    /// What the name of a simple backup ends with
+    #[arg(short = 'S', long, value_name = "SUFFIX")]
+    pub suffix: Option<OsString>,
 
     /// Holes in files
     #[arg(long, value_name = "WHEN", env = "THALWEG_SPARSE", hide_env = true)]

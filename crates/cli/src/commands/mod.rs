@@ -7,6 +7,7 @@ mod list;
 mod man;
 mod pipe;
 mod plan;
+mod stream;
 
 use crate::{
     args::{Cli, Command},
@@ -18,7 +19,7 @@ use crate::{
 pub fn run(cli: Cli) -> Result<Exit, Failure> {
     let color = || paint::wanted(cli.color);
     match cli.command {
-        Command::Copy(args) => copy::run(&args),
+        Command::Copy(args) => copy::run(&args, color()),
         Command::Pipe(args) => pipe::run(&args),
         Command::Plan(args) => plan::run(&args, color()),
         Command::Doctor(args) => doctor::run(&args, color()),

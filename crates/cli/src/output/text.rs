@@ -1,15 +1,21 @@
 //! Standard output and standard error, without a panic when they are gone or full.
 
 use serde::Serialize;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
+
+const SIGPIPE: i32 = rustix::process::Signal::PIPE.as_raw();
 
 /// Prints on standard output.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    written.map_err(|e| Failure::of_io("write", "standard output", &e))
+    written.map_err(|e| match e.kind() {
+        // Where SIGPIPE does not kill: the same to the shell, and not a word.
+        ErrorKind::BrokenPipe => Failure::new(Exit::Signal(SIGPIPE), ""),
+        _ => Failure::of_io("write", "standard output", &e),
+    })
 }
 
 /// Prints one JSON document on standard output.

@@ -62,6 +62,9 @@ impl Mechanism for IoUring {
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
         let (source, sink) = t.descriptors(&INFO)?;
+        if sink.at.is_none() && sink.kind != Kind::Null {
+            return Err(INFO.error("open", Side::Sink, Errno::SPIPE, 0));
+        }
         let growth = Growth::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
         let (depth, buffer) = (tuning.get(&INFO, "depth"), tuning.bytes(&INFO, "buffer"));
         let lanes = Some(Lanes::new(&INFO, depth, buffer, 1)?);

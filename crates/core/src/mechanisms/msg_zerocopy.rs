@@ -2,7 +2,7 @@
 //! done with them. Each step waits for that, so a step is over when the peer has acknowledged it,
 //! and the memory may be written again. Over loopback the kernel copies after all, and says so.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thalweg_sys::{Errno, io, map::Map, net::ZerocopySends};
 
 use crate::{
@@ -104,8 +104,8 @@ impl Mechanism for MsgZerocopy {
 
 impl Mover for Run<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
-        let mut failure = None;
-        while self.pending < budget {
+        let (mut failure, began) = (None, Instant::now());
+        while self.pending < budget && (self.pending == 0 || began.elapsed() < WAIT) {
             match self.send(chunk(budget - self.pending)) {
                 Ok(0) => break,
                 Ok(sent) => {

@@ -1,0 +1,271 @@
+//! `thalweg copy`: what was asked for goes to the tree copier, what happened goes to people.
+
+use std::{
+    fs::File,
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use thalweg_core::{End, Profile};
+use thalweg_lab::tune::{TuneError, TuneResult};
+use thalweg_sys::signal;
+use thalweg_tree::{CopyOptions, Dereference, Ending, Error, Halt, Refusal, Target, TreeReport};
+
+use super::stream::Stream;
+use crate::{
+    args::CopyArgs,
+    exit::{Exit, Failure},
+    output::{
+        answer::Answer,
+        text::{complain, print},
+    },
+    profile::Saved,
+    progress::Meter,
+    stdio,
+};
+
+mod options;
+mod summary;
+mod tuning;
+mod watcher;
+
+use watcher::Watcher;
+
+const INPUT: &str = "standard input";
+const OUTPUT: &str = "standard output";
+
+/// Copies files and trees.
+pub fn run(args: &CopyArgs, color: bool) -> Result<Exit, Failure> {
+    let (sources, destination) = operands(args)?;
+    // It fails for no signal that exists.
+    let _ = signal::catch_interrupts();
+    let options = options::of(args);
+    if is_dash(&destination) {
+        return to_standard_output(args, &sources);
+    }
+    if sources.iter().any(|source| is_dash(source)) {
+        return from_standard_input(args, &sources, &destination, color);
+    }
+    Run { args, color, sources: &sources, destination: &destination }.copy(options)
+}
+
+fn is_dash(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// The sources and the destination.
+fn operands(args: &CopyArgs) -> Result<(Vec<PathBuf>, PathBuf), Failure> {
+    let mut sources = args.paths.clone();
+    if let Some(folder) = &args.target_directory {
+        return Ok((sources, folder.clone()));
+    }
+    let destination = sources.pop().filter(|_| !sources.is_empty());
+    let missing = || Failure::new(Exit::Usage, "no destination: thalweg copy SRC... DST");
+    Ok((sources, destination.ok_or_else(missing)?))
+}
+
+/// `copy FILE -`.
+fn to_standard_output(args: &CopyArgs, sources: &[PathBuf]) -> Result<Exit, Failure> {
+    let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
+    let [path] = sources else { return usage("several sources cannot go to standard output") };
+    if args.verify.is_some() || args.resume || args.target_directory.is_some() {
+        return usage("--verify, --resume and -t make no sense into standard output");
+    }
+    if args.tune {
+        complain("not measured: what goes to standard output cannot be moved twice");
+    }
+    let sink = stdio::output().map_err(|e| Failure::of_call("fstat", OUTPUT, e))?;
+    let (name, file) = if is_dash(path) {
+        (INPUT.to_owned(), None)
+    } else {
+        let name = path.display().to_string();
+        let file = File::open(path).map_err(|e| Failure::of_io("open", &name, &e))?;
+        (name, Some(file))
+    };
+    let source = match &file {
+        Some(file) => End::of(file.as_fd()),
+        None => stdio::input(),
+    };
+    let source = source.map_err(|e| Failure::of_call("fstat", &name, e))?;
+    let stream = Stream {
+        choice: &args.choice,
+        shown: args.shown,
+        label: None,
+        limit: args.limit,
+        verbose: args.verbose,
+        source,
+        source_name: name,
+        sink,
+        sink_name: OUTPUT.to_owned(),
+        expected: stdio::left_in(&source),
+    };
+    stream.run()
+}
+
+/// `copy - FILE`: standard input is opened by name, like any other source.
+fn from_standard_input(
+    args: &CopyArgs,
+    sources: &[PathBuf],
+    destination: &Path,
+    color: bool,
+) -> Result<Exit, Failure> {
+    let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
+    if sources.len() > 1 {
+        return usage("standard input cannot be copied together with other sources");
+    }
+    if args.interactive || args.recursive || args.archive || args.resume {
+        return usage("-i, -r, -a and --resume make no sense with standard input as the source");
+    }
+    if args.target_directory.is_some() || destination.is_dir() {
+        return usage("standard input has no name: DST must be a file, not a folder");
+    }
+    let input = stdio::input().map_err(|e| Failure::of_call("fstat", INPUT, e))?;
+    stdio::enlarge(&input);
+    let Some(source) = stdio::reopenable(&input) else {
+        let message = "standard input is a socket, or a file read in part; \
+                       `thalweg pipe > DST` copies it";
+        return Err(Failure::new(Exit::Unsupported, message));
+    };
+    let options = CopyOptions {
+        dereference: Some(Dereference::Always),
+        target: Target::Exact,
+        new_mode: Some(0o666),
+        ..options::of(args)
+    };
+    let exit = Run { args, color, sources: &[source], destination }.copy(options)?;
+    stdio::skip_all(&input);
+    Ok(exit)
+}
+
+struct Run<'r> {
+    args: &'r CopyArgs,
+    color: bool,
+    sources: &'r [PathBuf],
+    destination: &'r Path,
+}
+
+impl Run<'_> {
+    fn copy(&self, mut options: CopyOptions) -> Result<Exit, Failure> {
+        let args = self.args;
+        let saved = Saved::use_if_current(!args.choice.no_profile);
+        options.profile = saved.current.clone().map(Arc::new);
+        let tuned =
+            if args.tune && !args.dry_run { self.tune(&saved, &mut options)? } else { None };
+        let meter = Meter::new(args.shown, None, self.expected());
+        let watcher = Watcher::new(args, meter);
+        let copied = thalweg_tree::copy(self.sources, self.destination, &options, &watcher);
+        let report = copied.map_err(|error| begun_in_vain(&error));
+        watcher.finish(report.as_ref().map_or(0, |report| report.bytes));
+        let report = report?;
+        self.tell(&report, tuned.as_ref())?;
+        self.exit(&report)
+    }
+
+    /// Measures, and keeps what was found. That it cannot be measured is no reason not to copy.
+    fn tune(
+        &self,
+        saved: &Saved,
+        options: &mut CopyOptions,
+    ) -> Result<Option<TuneResult>, Failure> {
+        let result = match tuning::measure(self.args, self.sources, self.destination, options) {
+            Ok(result) => result,
+            Err(TuneError::Stopped) => return Err(interrupted("nothing was copied")),
+            Err(error) => {
+                complain(&format!("not measured: {error}"));
+                return Ok(None);
+            }
+        };
+        let mut profile = saved.current.clone().unwrap_or_else(Profile::new);
+        result.teach(&mut profile, &mut options.request);
+        if let Some(path) = &saved.path
+            && let Err(error) = profile.save(path)
+        {
+            complain(&format!("the measurement is not kept: {error}"));
+        }
+        options.profile = Some(Arc::new(profile));
+        if let (Some(jobs), 0) = (result.jobs, options.jobs) {
+            options.jobs = jobs;
+        }
+        Ok(Some(result))
+    }
+
+    /// The bytes of the sources, where they can be known without a walk.
+    fn expected(&self) -> Option<u64> {
+        let sizes = self.sources.iter().map(|source| {
+            let meta = std::fs::metadata(source).ok().filter(std::fs::Metadata::is_file);
+            meta.map(|meta| meta.len())
+        });
+        sizes.sum()
+    }
+
+    /// The line at the end, the screen of `--tune`, or the JSON object.
+    fn tell(&self, report: &TreeReport, tuned: Option<&TuneResult>) -> Result<(), Failure> {
+        let args = self.args;
+        if args.shown.json {
+            let answer = summary::answer(report, tuned, args.verify.is_some());
+            return print(&(Answer::line(&answer) + "\n"));
+        }
+        if args.shown.quiet {
+            return Ok(());
+        }
+        let mut text = summary::line(report, args.dry_run);
+        if let Some(tuned) = tuned {
+            text.push_str(&tuning::screen(tuned, report, self.color));
+        }
+        print(&text)
+    }
+
+    fn exit(&self, report: &TreeReport) -> Result<Exit, Failure> {
+        match report.halted {
+            Some(Halt::Asked) => return Err(interrupted(&self.to_be_resumed())),
+            Some(Halt::Full) => return Err(Failure::new(Exit::Partial, self.to_be_resumed())),
+            None => {}
+        }
+        match report.ending() {
+            Ending::Done => Ok(Exit::Done),
+            Ending::Differ => Err(Failure::new(Exit::Differ, "")),
+            Ending::Partial => Err(Failure::new(exit_of_problems(report), "")),
+        }
+    }
+
+    fn to_be_resumed(&self) -> String {
+        let again =
+            if self.args.resume { "the same command" } else { "the same command with --resume" };
+        format!("not everything was copied; {again} goes on")
+    }
+}
+
+fn interrupted(state: &str) -> Failure {
+    Failure::new(Exit::Partial, format!("interrupted; {state}"))
+}
+
+/// Nothing was begun.
+fn begun_in_vain(error: &Error) -> Failure {
+    let exit = match error {
+        Error::Usage(_) => Exit::Usage,
+        Error::Refused { reason, .. } if reason.is_usage() => Exit::Usage,
+        _ => Exit::Partial,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+/// Where nothing was copied because of how the command was given, it says so.
+fn exit_of_problems(report: &TreeReport) -> Exit {
+    let refusals = || {
+        report.errors.iter().map(|error| match error {
+            Error::Refused { reason, .. } => Some(reason),
+            _ => None,
+        })
+    };
+    let nothing = report.files + report.dirs + report.links + report.specials == 0;
+    let all = |is: fn(&Refusal) -> bool| refusals().all(|r| r.is_some_and(is));
+    if !nothing || report.errors.is_empty() {
+        Exit::Partial
+    } else if all(Refusal::is_usage) {
+        Exit::Usage
+    } else if all(|reason| matches!(reason, Refusal::NoMechanism(_))) {
+        Exit::Unsupported
+    } else {
+        Exit::Partial
+    }
+}

@@ -1,0 +1,199 @@
+//! `--tune`: a few seconds of measuring before the copy, and one screen about it afterwards.
+
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use thalweg_core::{Flow, profile::Ratio};
+use thalweg_lab::tune::{ArmResult, Job, TuneError, TuneResult, tune};
+use thalweg_sys::signal;
+use thalweg_tree::{CopyOptions, TreeReport};
+
+use crate::{
+    args::CopyArgs,
+    output::{
+        answer::{Arm, Tuned, Unavailable},
+        paint,
+        table::{render, table},
+        units,
+    },
+};
+
+/// As long as people wait without wondering.
+const BUDGET: Duration = Duration::from_secs(3);
+
+/// Measures on the user's own data.
+pub fn measure(
+    args: &CopyArgs,
+    sources: &[PathBuf],
+    destination: &Path,
+    options: &CopyOptions,
+) -> Result<TuneResult, TuneError> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    tune(&Job {
+        sources,
+        destination: folder_of(destination, args.no_target_directory),
+        options,
+        request: options.request.clone(),
+        needs: options.needs,
+        budget: BUDGET,
+        seed: since.as_nanos() as u64,
+        stop: &|| if signal::interrupted() { Flow::Stop } else { Flow::Continue },
+    })
+}
+
+/// An existing folder on the file system of the destination.
+fn folder_of(destination: &Path, exact: bool) -> &Path {
+    match destination.parent() {
+        _ if !exact && destination.is_dir() => destination,
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// What was measured, what came out, what could not take part.
+pub fn screen(tuned: &TuneResult, report: &TreeReport, color: bool) -> String {
+    let mut text = format!("\n{}\n{}", conditions(tuned), arms(tuned, color));
+    if let Some(jobs) = tuned.jobs {
+        let _ = writeln!(text, "threads: {jobs}");
+    }
+    if let Some(large) = &tuned.large_file {
+        let _ = write!(text, "its largest file, {}\n{}", conditions(large), arms(large, color));
+    }
+    if !tuned.ties.is_empty() {
+        let _ = writeln!(text, "no difference shown from the chosen: {}", tuned.ties.join(", "));
+    }
+    if !tuned.unavailable.is_empty() {
+        let _ = writeln!(text, "not available here:");
+        for one in &tuned.unavailable {
+            let _ = writeln!(text, "  {}: {}", one.name, one.reason);
+        }
+    }
+    for step in &report.steps_down {
+        let _ = writeln!(
+            text,
+            "stepped down from {} to {} at byte {}: {}: {}",
+            step.from, step.to, step.at, step.call, step.reason
+        );
+    }
+    text
+}
+
+/// A line for every mechanism at its best tuning, and for `cp`.
+fn arms(tuned: &TuneResult, color: bool) -> String {
+    let mut rows = table(&["  WAY", "TIME/CP", "INTERVAL", "CP STARTED", "PROCESSOR/CP", ""]);
+    let ratio = |ratio: Option<Ratio>| ratio.map_or("-".to_owned(), |r| format!("{:.2}x", r.ratio));
+    let mut shown: Vec<&'static str> = Vec::new();
+    let mut tunings = 0;
+    for arm in ranked(tuned) {
+        if let Some(mechanism) = arm.mechanism {
+            tunings += 1;
+            let represented = shown.contains(&mechanism);
+            let better_known = tuned.winner.as_ref().is_some_and(|w| w.mechanism == mechanism);
+            if represented || (better_known && !won(tuned, arm)) {
+                continue;
+            }
+            shown.push(mechanism);
+        }
+        rows.add_row([
+            format!("  {}", arm.name),
+            ratio(arm.ratio_to_cp),
+            arm.ratio_to_cp.map_or(String::new(), |ratio| interval(&ratio)),
+            ratio(arm.ratio_to_cp_started),
+            ratio(arm.cpu_ratio_to_cp),
+            word(tuned, arm),
+        ]);
+    }
+    let mut text = String::new();
+    for line in render(&rows).lines() {
+        let line = if line.ends_with(USED) { paint::strong(line, color) } else { line.to_owned() };
+        let _ = writeln!(text, "{line}");
+    }
+    if tunings > shown.len() {
+        let _ = writeln!(
+            text,
+            "  ({} other tunings of these were measured too)",
+            tunings - shown.len()
+        );
+    }
+    text
+}
+
+const USED: &str = "chosen";
+
+fn conditions(tuned: &TuneResult) -> String {
+    let slice = &tuned.slice;
+    let files = if slice.files > 1 {
+        format!(" in {}", units::count(slice.files, "file", "files"))
+    } else {
+        String::new()
+    };
+    let of = slice.of.filter(|of| *of > slice.bytes).map(units::bytes);
+    let of = of.map_or(String::new(), |of| format!(" of {of}"));
+    let cp = match &tuned.cp {
+        Ok(cp) => format!("`{}` ({}), its start included", cp.command, cp.version),
+        Err(reason) => format!("nothing: cp could not take part: {reason}"),
+    };
+    format!(
+        "measured in {:.1} s on {}{files}{of}, noise {:.0} %, against {cp}:",
+        tuned.seconds,
+        units::bytes(slice.bytes),
+        tuned.noise * 100.0,
+    )
+}
+
+/// Best first; what was not compared comes last.
+fn ranked(tuned: &TuneResult) -> Vec<&ArmResult> {
+    let mut arms: Vec<&ArmResult> = tuned.arms.iter().collect();
+    let score = |arm: &ArmResult| {
+        let ratio = arm.ratio_to_cp.or(arm.ratio_to_read_write);
+        ratio.map_or(f64::MAX, |ratio| ratio.ratio)
+    };
+    arms.sort_by(|a, b| score(a).total_cmp(&score(b)));
+    arms
+}
+
+fn interval(ratio: &Ratio) -> String {
+    if *ratio == Ratio::ONE { String::new() } else { format!("{:.2} - {:.2}", ratio.lo, ratio.hi) }
+}
+
+/// Whether this arm is what the planner takes.
+fn won(tuned: &TuneResult, arm: &ArmResult) -> bool {
+    let winner = tuned.winner.as_ref();
+    winner.is_some_and(|w| arm.mechanism == Some(w.mechanism) && arm.tuning == w.tuning)
+}
+
+/// `faster, shares blocks instead of copying, chosen`.
+fn word(tuned: &TuneResult, arm: &ArmResult) -> String {
+    let mut words: Vec<String> = Vec::new();
+    if let Some(verdict) = arm.against_cp.filter(|_| arm.ratio_to_cp != Some(Ratio::ONE)) {
+        words.push(verdict.to_string());
+    }
+    if arm.saves_work {
+        words.push("shares blocks instead of copying".to_owned());
+    }
+    if let Some(reason) = &arm.dropped {
+        words.push(format!("left after {} rounds: {reason}", arm.rounds));
+    }
+    if won(tuned, arm) {
+        words.push(USED.to_owned());
+    }
+    words.join(", ")
+}
+
+/// The same for programs.
+pub fn answer(tuned: &TuneResult) -> Tuned {
+    let arms = ranked(tuned).into_iter().map(|arm| Arm {
+        name: arm.name.clone(),
+        ratio_to_cp: arm.ratio_to_cp.map(|ratio| ratio.ratio),
+        spread: arm.ratio_to_cp.map(|ratio| (ratio.hi - ratio.lo) / 2.0 / ratio.ratio),
+    });
+    Tuned { arms: arms.collect() }
+}
+
+/// The mechanisms that could not take part.
+pub fn unavailable(tuned: &TuneResult) -> Vec<Unavailable> {
+    let unavailable = tuned.unavailable.iter();
+    unavailable.map(|u| Unavailable { name: u.name.to_owned(), reason: u.reason.clone() }).collect()
+}

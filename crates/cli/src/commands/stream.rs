@@ -1,0 +1,178 @@
+//! One stream from end to end by the driver, for `pipe` and for `copy` into standard output; and
+//! how streams end.
+
+use std::fmt::Write;
+use thalweg_core::{Driver, End, Error, Facts, Plan, Report, Side, Sink, Source, Transfer};
+use thalweg_sys::{Errno, signal};
+
+use crate::{
+    args::{Bytes, Choice, ProgressArgs},
+    exit::{Exit, Failure, transfer_error},
+    output::{
+        answer::{Answer, Unavailable, unavailable},
+        text::note,
+        units,
+    },
+    profile::Saved,
+    progress::Meter,
+    stdio,
+};
+
+/// A stream and how to move it.
+pub struct Stream<'s> {
+    /// How to choose the mechanism.
+    pub choice: &'s Choice,
+    /// What to show.
+    pub shown: ProgressArgs,
+    /// The label of the progress line.
+    pub label: Option<&'s str>,
+    /// The most to move in a second.
+    pub limit: Option<Bytes>,
+    /// Say at the end what was moved.
+    pub verbose: bool,
+    /// Where the bytes come from.
+    pub source: End<'s>,
+    /// Its name.
+    pub source_name: String,
+    /// Where they go.
+    pub sink: End<'s>,
+    /// Its name.
+    pub sink_name: String,
+    /// How many are expected.
+    pub expected: Option<u64>,
+}
+
+/// How a stream ended.
+pub struct Finished {
+    /// The account.
+    pub report: Report,
+    /// It was interrupted.
+    pub stopped: bool,
+    /// The reader of the sink has left.
+    pub deserted: bool,
+    /// Mechanisms that could not be used.
+    pub unavailable: Vec<Unavailable>,
+    /// What went wrong, in words.
+    pub problems: Vec<String>,
+}
+
+impl Stream<'_> {
+    /// Enlarges the pipes among the ends, refuses what would never end.
+    pub fn prepare(&self) -> Result<(), Failure> {
+        if stdio::feeds_itself(&self.source, &self.sink) {
+            let message = format!(
+                "{} and {} are the same file; it would never end",
+                self.source_name, self.sink_name
+            );
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        stdio::enlarge(&self.source);
+        stdio::enlarge(&self.sink);
+        Ok(())
+    }
+
+    /// Moves everything and says how it ended.
+    pub fn run(&self) -> Result<Exit, Failure> {
+        self.prepare()?;
+        let mut transfer = Transfer {
+            source: Source::Fd(self.source),
+            sink: Sink::Fd(self.sink),
+            len: None,
+            needs: self.choice.needs(),
+        };
+        let facts = Facts { len: self.expected, ..Facts::of(&transfer) };
+        let saved = Saved::use_if_current(!self.choice.no_profile);
+        let plan = Plan::make(&facts, &self.choice.request(), saved.current.as_ref());
+        if let Some(reason) = &plan.impossible {
+            return Err(Failure::new(Exit::Unsupported, reason.clone()));
+        }
+        let mut meter = self.meter();
+        let driver = Driver { limit: self.limit() };
+        let outcome = driver.run(&mut transfer, &plan, &mut meter);
+        meter.finish(outcome.report.bytes, true);
+        let problem =
+            outcome.error.map(|error| transfer_error(&error, &self.source_name, &self.sink_name));
+        self.finish(Finished {
+            report: outcome.report,
+            stopped: outcome.stopped,
+            deserted: outcome.error.is_some_and(|error| is_deserted(&error)),
+            unavailable: unavailable(&plan),
+            problems: problem.into_iter().collect(),
+        })
+    }
+
+    /// The meter of this stream.
+    pub fn meter(&self) -> Meter {
+        Meter::new(self.shown, self.label, self.expected)
+    }
+
+    /// Bytes per second not to exceed.
+    pub fn limit(&self) -> Option<u64> {
+        self.limit.map(|limit| limit.0).filter(|limit| *limit > 0)
+    }
+
+    /// Says how it ended.
+    pub fn finish(&self, end: Finished) -> Result<Exit, Failure> {
+        let Finished { report, mut problems, .. } = end;
+        if report.lost > 0 && !stdio::put_back(&self.source, report.lost) && !end.deserted {
+            problems.push(format!(
+                "{} were taken from {} and did not reach every destination",
+                units::exact(report.lost),
+                self.source_name
+            ));
+        }
+        let interrupted = signal::which().filter(|_| end.stopped);
+        if self.verbose && !self.shown.quiet {
+            note(&summary(&report));
+        }
+        if self.shown.json {
+            let stopped = interrupted.map(|_| "interrupted".to_owned());
+            let error = if problems.is_empty() { stopped } else { Some(problems.join("; ")) };
+            let answer = Answer { unavailable: end.unavailable, error, ..Answer::of(&report) };
+            note(&answer.line());
+        }
+        if end.deserted {
+            die_of_sigpipe();
+        }
+        let exit = interrupted.map_or(Exit::Partial, Exit::Signal);
+        if problems.is_empty() {
+            Ok(interrupted.map_or(Exit::Done, Exit::Signal))
+        } else {
+            Err(Failure::new(exit, problems.join("\nthalweg: ")))
+        }
+    }
+}
+
+/// As the shell expects of a tool whose reader has had enough: without a word.
+fn die_of_sigpipe() {
+    use rustix::process::{Signal, getpid, kill_process};
+    // Neither fails for ourselves and a signal that exists.
+    let _ = signal::reset_sigpipe();
+    let _ = kill_process(getpid(), Signal::PIPE);
+}
+
+/// Whether the sink's reader has left.
+pub fn is_deserted(error: &Error) -> bool {
+    error.errno == Errno::PIPE && error.side != Side::Source
+}
+
+fn summary(report: &Report) -> String {
+    let by = report.main().map_or("nothing", |share| share.mechanism);
+    let tuning = report.main().map(|share| share.tuning.to_string()).filter(|t| !t.is_empty());
+    let tuning = tuning.map_or(String::new(), |tuning| format!(" ({tuning})"));
+    let mut text = format!(
+        "{} in {}, {}, by {by}{tuning}, {} of processor time",
+        units::exact(report.bytes),
+        units::duration(report.wall),
+        units::rate(report.bytes, report.wall),
+        units::duration(report.cpu),
+    );
+    for step in &report.steps_down {
+        let _ = write!(
+            text,
+            "\n  from {} to {} at byte {}: {}: {}",
+            step.from, step.to, step.at, step.call, step.reason
+        );
+    }
+    text
+}

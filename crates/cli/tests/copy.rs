@@ -1,0 +1,200 @@
+//! `thalweg copy` with the real command: flags, streams, messages, exit codes.
+
+use std::{
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    process::Stdio,
+    time::Duration,
+};
+
+mod support;
+use support::{Ran, Scratch, bytes};
+
+#[test]
+fn a_file_goes_where_cp_would_put_it() {
+    let scratch = Scratch::new();
+    let data = bytes(300_001);
+    scratch.file("from", &data);
+    std::fs::create_dir(scratch.path("folder")).unwrap();
+    let ran = scratch.run(&["copy", "from", "to"]).ended(0);
+    assert!(ran.text().starts_with("copied 1 file, 293.0 KiB in "), "{}", ran.text());
+    assert_eq!(ran.err, "");
+    scratch.run(&["copy", "-q", "from", "folder"]).ended(0);
+    scratch.run(&["copy", "from", "to", "-t", "folder"]).ended(0);
+    scratch.run(&["copy", "-T", "from", "exact"]).ended(0);
+    for name in ["to", "folder/from", "folder/to", "exact"] {
+        assert!(scratch.read(name) == data, "{name}");
+    }
+    assert_eq!(scratch.names(), ["exact", "folder", "from", "to"]);
+}
+
+#[test]
+fn a_tree_is_copied_with_what_archive_promises() {
+    let scratch = Scratch::new();
+    scratch.file("tree/a", bytes(10));
+    let deep = scratch.file("tree/sub/deep/b", bytes(100_000));
+    std::fs::set_permissions(&deep, std::fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink("a", scratch.path("tree/link")).unwrap();
+    std::fs::hard_link(scratch.path("tree/a"), scratch.path("tree/again")).unwrap();
+    let refused = scratch.run(&["copy", "tree", "to"]).ended(2);
+    assert!(refused.err.contains("is a directory"), "{}", refused.err);
+    scratch.run(&["copy", "-a", "--jobs", "2", "tree", "to"]).ended(0);
+    let same = scratch.shell("diff -r tree to").ended(0);
+    assert_eq!(same.text(), "");
+    let copy = std::fs::metadata(scratch.path("to/sub/deep/b")).unwrap();
+    assert_eq!(copy.mode() & 0o7777, 0o640);
+    assert_eq!(copy.mtime_nsec(), std::fs::metadata(&deep).unwrap().mtime_nsec());
+    assert_eq!(std::fs::metadata(scratch.path("to/a")).unwrap().nlink(), 2);
+    assert!(scratch.path("to/link").is_symlink());
+}
+
+#[test]
+fn what_is_there_is_treated_as_the_flags_say() {
+    let scratch = Scratch::new();
+    scratch.file("new", "new");
+    let old = || scratch.file("old", "old");
+    old();
+    scratch.run(&["copy", "-n", "new", "old"]).ended(0);
+    assert_eq!(scratch.read("old"), b"old");
+    let asked = scratch.feed(&["copy", "-i", "new", "old"], b"n\n").ended(0);
+    assert!(asked.err.contains("overwrite 'old'?"), "{}", asked.err);
+    assert_eq!(scratch.read("old"), b"old");
+    scratch.feed(&["copy", "-i", "new", "old"], b"y\n").ended(0);
+    assert_eq!(scratch.read("old"), b"new");
+    old();
+    let told = scratch.run(&["copy", "-v", "--backup=numbered", "new", "old"]).ended(0);
+    assert!(told.text().contains("'new' -> 'old' (backup: 'old.~1~')"), "{}", told.text());
+    assert_eq!(scratch.read("old.~1~"), b"old");
+    let dry = scratch.run(&["copy", "--dry-run", "new", "fresh"]).ended(0);
+    assert!(dry.text().contains("would copy 'new' -> 'fresh'"), "{}", dry.text());
+    assert!(!scratch.path("fresh").exists());
+}
+
+#[test]
+fn dashes_are_standard_input_and_output() {
+    let scratch = Scratch::new();
+    let data = bytes(400_000);
+    scratch.file("from", &data);
+    assert!(scratch.run(&["copy", "from", "-"]).ended(0).out == data);
+    assert!(scratch.feed(&["copy", "-", "-"], &data).ended(0).out == data);
+    scratch.feed(&["copy", "-q", "-", "piped"], &data).ended(0);
+    assert!(scratch.read("piped") == data);
+    let line = "umask 022; { $T copy -q - named; cat > rest; } < from; stat -c %a named";
+    assert_eq!(scratch.shell(line).ended(0).text(), "644\n");
+    assert!(scratch.read("named") == data && scratch.read("rest").is_empty());
+    assert_eq!(scratch.shell("umask 027; echo x | $T copy -q - m; stat -c %a m").text(), "640\n");
+    let json = scratch.run(&["copy", "--json", "from", "-"]).ended(0);
+    assert!(json.out == data && json.err_json()["bytes"] == 400_000);
+    for args in [
+        ["copy", "from", "from", "-"].as_slice(),
+        &["copy", "--verify", "from", "-"],
+        &["copy", "-", "from", "to"],
+        &["copy", "-", "."],
+        &["copy", "-i", "-", "to"],
+    ] {
+        scratch.run(args).ended(2);
+    }
+}
+
+#[test]
+fn json_is_one_object_with_the_agreed_keys() {
+    let scratch = Scratch::new();
+    scratch.file("from", bytes(200_000));
+    let ran = scratch.run(&["copy", "--json", "--verify", "-v", "from", "to"]).ended(0);
+    let json = ran.json();
+    let keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
+    for key in [
+        "bytes",
+        "files",
+        "seconds",
+        "cpu_seconds",
+        "mechanism",
+        "tuning",
+        "steps_down",
+        "verified",
+        "tune",
+        "unavailable",
+        "schema",
+    ] {
+        assert!(keys.contains(&key), "{key} is missing: {keys:?}");
+    }
+    assert_eq!((&json["bytes"], &json["files"]), (&200_000.into(), &1.into()));
+    assert_eq!((&json["verified"], &json["schema"]), (&true.into(), &1.into()));
+    let failed = scratch.run(&["copy", "--json", "gone", "to"]).ended(3).json();
+    assert!(failed["error"].as_str().unwrap().contains("ENOENT"));
+}
+
+#[test]
+fn tuning_measures_moves_and_shows_why() {
+    let scratch = Scratch::new();
+    let data = bytes(2 << 20);
+    scratch.file("from", &data);
+    let tune = |args: &[&str]| {
+        let mut command = scratch.thalweg([&["copy", "--tune"], args].concat());
+        let output = command.env("THALWEG_PROFILE", scratch.path("profile.json")).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = tune(&["from", "to"]);
+    assert!(scratch.read("to") == data);
+    assert!(text.starts_with("copied 1 file") && text.contains("measured in"), "{text}");
+    assert!(text.contains("chosen"), "{text}");
+    assert_eq!(scratch.names(), ["from", "profile.json", "to"]);
+    let json: serde_json::Value = serde_json::from_str(&tune(&["--json", "from", "to"])).unwrap();
+    let arms = json["tune"]["arms"].as_array().unwrap();
+    assert!(arms.iter().any(|arm| arm["name"].as_str().unwrap().starts_with("cp")));
+    assert!(arms.iter().all(|arm| arm["ratio_to_cp"].as_f64().is_none_or(|ratio| ratio > 0.0)));
+    // What was measured is what the plan now goes by.
+    let mut plan = scratch.thalweg(["plan", "from", "to"]);
+    let output = plan.env("THALWEG_PROFILE", scratch.path("profile.json")).output().unwrap();
+    let plan = String::from_utf8(output.stdout).unwrap();
+    assert!(plan.contains("chosen") && plan.contains("1 session"), "{plan}");
+}
+
+#[test]
+fn problems_are_said_once_with_what_to_do_next() {
+    let scratch = Scratch::new();
+    scratch.file("from", bytes(1000));
+    let gone = scratch.run(&["copy", "gone", "to"]).ended(3);
+    assert_eq!(gone.err, "thalweg: 'gone': newfstatat: ENOENT (No such file or directory)\n");
+    scratch.run(&["copy", "from"]).ended(2);
+    scratch.run(&["copy", "from", "no/such/place"]).ended(3);
+    let same = scratch.run(&["copy", "from", "from"]).ended(2);
+    assert!(same.err.contains("same file"), "{}", same.err);
+    let full = scratch.run(&["copy", "from", "/dev/full"]).ended(3);
+    assert!(full.err.contains("ENOSPC") && full.err.contains("free some space"), "{}", full.err);
+    assert!(full.err.lines().all(|line| line.starts_with("thalweg: ")), "{}", full.err);
+    scratch.run(&["copy", "--method", "teleport", "from", "to"]).ended(2);
+    assert_eq!(scratch.names(), ["from"]);
+}
+
+#[test]
+fn an_interrupt_leaves_no_half_file_and_a_resume_finishes() {
+    let scratch = Scratch::new();
+    let data = bytes(3 << 20);
+    scratch.file("from", &data);
+    let mut command = scratch.thalweg(["copy", "--resume", "--limit", "1M", "from", "to"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(900));
+    let pid = child.id().to_string();
+    std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    let ran = Ran::of_child(child).ended(3);
+    assert!(ran.err.contains("interrupted"), "{}", ran.err);
+    assert!(!scratch.path("to").exists());
+    let resumed = scratch.run(&["copy", "--resume", "from", "to"]).ended(0);
+    assert!(scratch.read("to") == data);
+    assert!(resumed.text().contains("moved by an earlier run"), "{}", resumed.text());
+    assert_eq!(scratch.names(), ["from", "to"]);
+}
+
+#[test]
+fn the_environment_sets_long_options() {
+    let scratch = Scratch::new();
+    scratch.file("from", "x");
+    let mut command = scratch.thalweg(["copy", "from", "to"]);
+    let output = command.env("THALWEG_JSON", "1").env("THALWEG_VERIFY", "xxh3").output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["verified"], true);
+    let mut command = scratch.thalweg(["copy", "from", "to"]);
+    let output = command.env("THALWEG_METHOD", "teleport").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}

@@ -1,0 +1,190 @@
+//! The commands that look and explain: list, plan, doctor, completions, man, and the usage.
+
+use serde_json::Value;
+use thalweg_core::MECHANISMS;
+
+mod support;
+use support::Scratch;
+
+fn names(list: &Value, key: &str) -> Vec<String> {
+    let list = list.as_array().expect("a list");
+    list.iter().map(|item| item[key].as_str().expect("a name").to_owned()).collect()
+}
+
+fn known() -> Vec<String> {
+    MECHANISMS.iter().map(|m| m.info().name.to_owned()).collect()
+}
+
+#[test]
+fn list_is_the_registry() {
+    let scratch = Scratch::new();
+    let text = scratch.run(&["list"]).ended(0).text();
+    let json = scratch.run(&["list", "--json"]).ended(0).json();
+    assert_eq!(names(&json["mechanisms"], "name"), known());
+    assert_eq!(json["schema"], 1);
+    for mechanism in MECHANISMS {
+        let info = mechanism.info();
+        assert!(text.contains(&format!("{}: {}", info.name, info.summary)), "{text}");
+        let listed = json["mechanisms"].as_array().unwrap().iter();
+        let listed = listed.clone().find(|m| m["name"] == info.name).unwrap();
+        assert_eq!(listed["pairs"].as_array().unwrap().len(), info.pairs.len());
+        assert_eq!(listed["knobs"].as_array().unwrap().len(), info.knobs.len());
+    }
+}
+
+#[test]
+fn plan_has_a_verdict_for_every_mechanism_and_writes_nothing() {
+    let scratch = Scratch::new();
+    scratch.file("from", support::bytes(10_000));
+    std::fs::create_dir(scratch.path("to")).unwrap();
+    let before = scratch.names();
+    for command in ["plan", "explain"] {
+        let text = scratch.run(&[command, "from", "to/new"]).ended(0).text();
+        assert!(text.contains("not measured"), "{text}");
+    }
+    let json = scratch.run(&["plan", "--json", "from", "to/new"]).ended(0).json();
+    let mut judged = names(&json["verdicts"], "mechanism");
+    let mut known = known();
+    judged.sort();
+    known.sort();
+    assert_eq!(judged, known);
+    assert_eq!(json["verdicts"][0]["verdict"], "chosen");
+    assert_eq!(
+        (&json["source"]["bytes"], &json["source"]["kind"]),
+        (&10_000.into(), &"file".into())
+    );
+    assert_eq!((&json["probed"], &json["profile"]["state"]), (&true.into(), &"absent".into()));
+    assert_eq!(scratch.names(), before);
+    assert_eq!(std::fs::read_dir(scratch.path("to")).unwrap().count(), 0);
+}
+
+#[test]
+fn plan_knows_streams_devices_and_what_is_not_there() {
+    let scratch = Scratch::new();
+    scratch.file("from", "x");
+    let kinds = |args: &[&str]| {
+        let json = scratch.feed(&[&["plan", "--json"], args].concat(), b"").ended(0).json();
+        let kind = |end: &str| json[end]["kind"].as_str().unwrap().to_owned();
+        (kind("source"), kind("sink"))
+    };
+    let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+    assert_eq!(kinds(&["-", "-"]), pair("pipe", "pipe"));
+    assert_eq!(kinds(&["/dev/zero", "/dev/null"]), pair("device", "null"));
+    assert_eq!(kinds(&["from", "."]), pair("file", "file"));
+    rustix::fs::mkfifoat(rustix::fs::CWD, scratch.path("fifo"), 0o600.into()).unwrap();
+    assert_eq!(kinds(&["fifo", "fifo"]), pair("pipe", "pipe"));
+    let gone = scratch.run(&["plan", "gone", "to"]).ended(3);
+    assert!(gone.err.contains("gone: open: ENOENT"), "{}", gone.err);
+    let nowhere = scratch.run(&["plan", "from", "no/such/folder"]).ended(3);
+    assert!(nowhere.err.contains("no/such"), "{}", nowhere.err);
+}
+
+#[test]
+fn zero_copy_is_planned_only_for_those_who_ask() {
+    let scratch = Scratch::new();
+    scratch.file("from", support::bytes(10_000));
+    let first = |line: &str| {
+        let ran = scratch.shell(&format!("$T plan --json {line} - < from | cat"));
+        ran.ended(0).json()["verdicts"][0].clone()
+    };
+    let gives = |verdict: &Value| {
+        let name = verdict["mechanism"].as_str().unwrap();
+        let info = thalweg_core::mechanisms::by_name(name).unwrap().info();
+        info.pair(thalweg_core::Kind::File, thalweg_core::Kind::Pipe).unwrap().gives
+    };
+    assert!(gives(&first("-")).stable);
+    assert!(!gives(&first("--zero-copy -")).stable);
+}
+
+#[test]
+fn a_plan_that_is_not_possible_says_why_and_exits_4() {
+    let scratch = Scratch::new();
+    scratch.file("from", "x");
+    let harness = MECHANISMS.iter().map(|m| m.info());
+    let harness = harness.clone().find(|i| i.role == thalweg_core::Role::Harness).unwrap().name;
+    let ran = scratch.run(&["plan", "--method", harness, "from", "to"]).ended(4);
+    assert!(ran.text().contains("impossible"), "{}", ran.text());
+}
+
+#[test]
+fn doctor_tries_everything_and_leaves_nothing_behind() {
+    let scratch = Scratch::new();
+    let text = scratch.run(&["doctor"]).ended(0).text();
+    assert!(text.contains("kernel") && text.contains("pipe-max-size"), "{text}");
+    let json = scratch.run(&["doctor", "--json", "--at", "."]).ended(0).json();
+    for mechanism in json["mechanisms"].as_array().unwrap() {
+        for works in mechanism["works"].as_array().unwrap() {
+            assert_eq!(works["broken_promise"], false, "{}: {works}", mechanism["name"]);
+        }
+    }
+    assert!(json["machine"]["kernel"].is_string());
+    assert!(!json["places"].as_array().unwrap().is_empty());
+    assert_eq!(scratch.names(), [""; 0]);
+    scratch.run(&["doctor", "--at", "nowhere"]).ended(2);
+}
+
+#[test]
+fn a_stale_or_broken_profile_is_named_and_not_used() {
+    let scratch = Scratch::new();
+    scratch.file("from", "x");
+    let mut profile = thalweg_core::Profile::new();
+    profile.machine.set("kernel", "2.6.17");
+    profile.save(&scratch.path("old.json")).unwrap();
+    scratch.file("broken.json", "{");
+    let plan = |profile: &str| {
+        let mut command = scratch.thalweg(["plan", "from", "to"]);
+        let output = command.env("THALWEG_PROFILE", scratch.path(profile)).output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let old = plan("old.json");
+    assert!(old.contains("stale") && old.contains("2.6.17"), "{old}");
+    assert!(plan("broken.json").contains("not used"));
+}
+
+#[test]
+fn completions_and_manual_pages_come_out_for_every_command() {
+    let scratch = Scratch::new();
+    for shell in ["bash", "zsh", "fish", "elvish"] {
+        assert!(scratch.run(&["completions", shell]).ended(0).text().contains("thalweg"));
+    }
+    scratch.run(&["man", "deep/man1"]).ended(0);
+    let page = String::from_utf8(scratch.read("deep/man1/thalweg.1")).unwrap();
+    for mechanism in MECHANISMS {
+        let name = mechanism.info().name.replace('-', "\\-");
+        assert!(page.contains(&format!("\\fB{name}\\fR")), "{name} is missing");
+    }
+    for command in ["copy", "pipe", "plan", "doctor", "list", "completions", "man"] {
+        let page = scratch.read(&format!("deep/man1/thalweg-{command}.1"));
+        assert!(String::from_utf8_lossy(&page).contains(".SH SYNOPSIS"), "{command}");
+    }
+}
+
+#[test]
+fn every_command_shows_examples_and_nonsense_is_a_usage_error() {
+    let scratch = Scratch::new();
+    for command in ["copy", "pipe", "plan", "doctor", "list", "completions", "man"] {
+        let help = scratch.run(&[command, "--help"]).ended(0).text();
+        assert!(help.contains("Examples:"), "{command}: {help}");
+    }
+    assert!(scratch.run(&["--version"]).ended(0).text().starts_with("thalweg "));
+    scratch.run(&[]).ended(2);
+    scratch.run(&["dance"]).ended(2);
+    scratch.run(&["pipe", "--limit", "fast"]).ended(2);
+    let unknown = scratch.run(&["pipe", "--method", "teleport"]).ended(2);
+    for name in known() {
+        assert!(unknown.err.contains(&name), "{}", unknown.err);
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_reason_to_panic() {
+    let scratch = Scratch::new();
+    for command in ["--help", "list", "doctor", "completions bash", "copy --help"] {
+        let line = format!("$T {command} | head -c 1 > /dev/null; echo ${{PIPESTATUS[0]}}");
+        let code = scratch.shell(&line).ended(0).text();
+        assert!(["0", "141"].contains(&code.trim()), "{command}: {code}");
+    }
+    let full = scratch.shell("$T list > /dev/full").ended(3);
+    assert!(full.err.contains("ENOSPC"), "{}", full.err);
+}

@@ -1,0 +1,212 @@
+//! One transfer by one mechanism, and what must hold after any.
+
+use std::path::PathBuf;
+
+use thalweg_core::{
+    Driver, Facts, Flow, Guarantees, Judgement, Kind, MECHANISMS, Mechanism, Outcome, Pair, Plan,
+    Role, Transfer, Tuning, Verdict,
+};
+use thalweg_sys::fault::{Counts, Script};
+
+use crate::{
+    ends::{Basin, Feed, Room, pattern},
+    skips::skip,
+};
+
+/// How many bytes are asked for, of a source of a certain size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// As many as there are.
+    Exactly,
+    /// Until the source ends.
+    All,
+    /// More than there are: a short source.
+    More,
+    /// All but the last few: the source goes on.
+    Fewer,
+}
+
+/// One transfer.
+#[derive(Clone)]
+pub struct Case {
+    pub mechanism: &'static dyn Mechanism,
+    pub pair: Pair,
+    pub tuning: Tuning,
+    pub size: usize,
+    pub ask: Ask,
+    pub source_at: u64,
+    pub sink_at: u64,
+    pub room: Room,
+    pub folder: PathBuf,
+    pub internet: bool,
+    /// The watcher stops the transfer the first time it is asked.
+    pub stop: bool,
+}
+
+/// What became of it.
+pub struct Done {
+    pub outcome: Outcome,
+    pub calls: Counts,
+    /// Bytes that a transfer without faults moves.
+    pub due: u64,
+}
+
+/// A plan of one mechanism; the driver adds the last resort.
+pub fn plan_of(mechanism: &'static dyn Mechanism, tuning: &Tuning) -> Plan {
+    let verdict = Verdict {
+        mechanism: mechanism.info().name,
+        tuning: tuning.clone(),
+        judgement: Judgement::Chosen { why: "to be tested".to_owned() },
+        evidence: None,
+    };
+    Plan { verdicts: vec![verdict], impossible: None }
+}
+
+/// Every mechanism that moves bytes.
+pub fn movers() -> impl Iterator<Item = &'static dyn Mechanism> {
+    MECHANISMS.iter().copied().filter(|m| m.info().role != Role::Harness)
+}
+
+/// What `THALWEG_MOUNTS="xfs=/path:btrfs=/path"` names: more file systems to try, and one named
+/// `small8` that is easily filled.
+pub fn mounts() -> Vec<(String, PathBuf)> {
+    let mounts = std::env::var("THALWEG_MOUNTS").unwrap_or_default();
+    let mounts = mounts.split(':').filter_map(|mount| mount.split_once('='));
+    mounts.map(|(name, path)| (name.to_owned(), path.into())).collect()
+}
+
+/// The folders files are made in: the temporary one, one in memory, and those on mounts.
+pub fn folders() -> Vec<PathBuf> {
+    let mounts = mounts();
+    if mounts.is_empty() {
+        skip("file systems", "THALWEG_MOUNTS names none but the two always tried");
+    }
+    let mounts = mounts.into_iter().filter(|(name, _)| name != "small8").map(|(_, path)| path);
+    let mut folders = vec![std::env::temp_dir(), PathBuf::from("/dev/shm")];
+    folders.extend(mounts);
+    folders.retain(|folder| {
+        let usable = tempfile::tempfile_in(folder);
+        if let Err(error) = &usable {
+            skip(&folder.display().to_string(), &error.to_string());
+        }
+        usable.is_ok()
+    });
+    folders
+}
+
+impl Case {
+    /// A small transfer over fresh ends, if the mechanism takes such ends at all; else `None`, and
+    /// the reason is noted.
+    pub fn fitting(mechanism: &'static dyn Mechanism, pair: Pair, folder: PathBuf) -> Option<Self> {
+        let mut case = Self {
+            mechanism,
+            pair,
+            tuning: Tuning::default(),
+            size: 1,
+            ask: Ask::Exactly,
+            source_at: 0,
+            sink_at: 0,
+            room: Room::AtTheEnd,
+            folder,
+            internet: false,
+            stop: false,
+        };
+        let Err(unfit) = case.fits() else { return Some(case) };
+        case.internet = true;
+        if case.fits().is_ok() {
+            return Some(case);
+        }
+        let (name, Pair { source, sink, .. }) = (mechanism.info().name, pair);
+        skip(&format!("{name} {source} -> {sink}"), &unfit);
+        None
+    }
+
+    fn fits(&self) -> Result<(), String> {
+        let (from, mut to) = self.ends();
+        let transfer = transfer(&from, &mut to, Some(1));
+        self.mechanism.fits(&Facts::of(&transfer)).map_err(|unfit| unfit.reason)
+    }
+
+    fn ends(&self) -> (Feed, Basin) {
+        let (folder, internet) = (&self.folder, self.internet);
+        let bytes = pattern(self.size);
+        let from = Feed::new(self.pair.source, bytes, self.source_at, folder, internet);
+        let place = (self.sink_at, self.room);
+        (from, Basin::new(self.pair.sink, self.size, place, folder, internet))
+    }
+
+    /// What is asked for; an endless source must be asked for a certain length.
+    fn len(&self) -> Option<u64> {
+        let size = self.size as u64;
+        let endless = self.pair.source == Kind::Device && self.pair.sink != Kind::Memory;
+        match self.ask {
+            Ask::Fewer => Some(size.saturating_sub(77)),
+            Ask::Exactly => Some(size),
+            Ask::All | Ask::More if endless => Some(size),
+            Ask::All => None,
+            Ask::More => Some(size + 10_000),
+        }
+    }
+
+    /// The name of the case, for whoever has to repeat it.
+    pub fn name(&self) -> String {
+        format!(
+            "{} {} -> {} [{}] size {} {:?} at {} -> {} {:?} in {}",
+            self.mechanism.info().name,
+            self.pair.source,
+            self.pair.sink,
+            self.tuning,
+            self.size,
+            self.ask,
+            self.source_at,
+            self.sink_at,
+            self.room,
+            self.folder.display(),
+        )
+    }
+
+    /// Runs it under a script of faults, and checks what must hold whatever happens.
+    pub fn run(&self, script: &Script) -> Done {
+        let (from, mut to) = self.ends();
+        let len = self.len();
+        let plan = plan_of(self.mechanism, &self.tuning);
+        let ran = {
+            let mut transfer = transfer(&from, &mut to, len);
+            let flow = if self.stop { Flow::Stop } else { Flow::Continue };
+            script.run(|| Driver::default().run(&mut transfer, &plan, &mut |_| flow))
+        };
+        let outcome = ran.value;
+        let report = &outcome.report;
+        let name = || format!("{}\n under {script:?}\n gave {outcome:?}", self.name());
+        let due = len.unwrap_or(u64::MAX).min(from.bytes().len() as u64);
+        assert!(report.bytes <= due, "more than there is: {}", name());
+        assert!(self.stop || !outcome.stopped, "nobody asked to stop: {}", name());
+        if outcome.stopped {
+            assert!(outcome.error.is_none(), "stopping is no error: {}", name());
+        } else if let Some(error) = &outcome.error {
+            assert_eq!(error.moved, report.bytes, "the error's count: {}", name());
+        } else {
+            assert_eq!(report.lost, 0, "success loses nothing: {}", name());
+        }
+        let shares: u64 = report.shares.iter().map(|share| share.bytes).sum();
+        assert_eq!(shares, report.bytes, "the shares add up: {}", name());
+        let own = self.mechanism.info().name;
+        let left = report.shares.iter().any(|share| share.mechanism != own);
+        assert!(!left || !report.steps_down.is_empty(), "left without a word: {}", name());
+        let moved = report.bytes as usize;
+        let bytes = from.bytes().to_vec();
+        if let Err(wrong) = to.check(&bytes, moved, outcome.error.is_some() || outcome.stopped) {
+            panic!("{wrong}: {}", name());
+        }
+        if let Some(rest) = from.left() {
+            let kept = bytes.len() - rest.len();
+            let gone = moved + report.lost as usize;
+            assert!(bytes.ends_with(&rest) && kept == gone, "taken {kept}: {}", name());
+        }
+        Done { due, calls: ran.calls, outcome }
+    }
+}
+
+fn transfer<'a>(from: &'a Feed, to: &'a mut Basin, len: Option<u64>) -> Transfer<'a> {
+    Transfer { source: from.source(), sink: to.sink(), len, needs: Guarantees::SHARED }
+}

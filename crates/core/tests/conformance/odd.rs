@@ -1,0 +1,189 @@
+//! Ends that are not what they seem: files that lie about their size, that append, that are full.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{Read, Seek, Write},
+    os::fd::AsFd,
+    path::Path,
+};
+
+use thalweg_core::{Driver, Kind, Mechanism, Outcome, Transfer, Tuning};
+use thalweg_sys::Errno;
+
+use crate::{
+    case::{folders, mounts, movers, plan_of},
+    ends::pattern,
+    skips::skip,
+};
+
+/// By this mechanism, whether or not it thinks that it fits: what it refuses, another moves.
+fn drive(mechanism: &'static dyn Mechanism, source: &impl AsFd, sink: &impl AsFd) -> Outcome {
+    let mut transfer = Transfer::between(source, sink).unwrap();
+    Driver::default().run(&mut transfer, &plan_of(mechanism, &Tuning::default()), &mut ())
+}
+
+fn taking(source: Kind) -> impl Iterator<Item = &'static dyn Mechanism> {
+    movers().filter(move |m| m.info().pair(source, Kind::File).is_some())
+}
+
+fn content(mut file: &File) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    file.rewind().unwrap();
+    file.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn files_that_lie_about_their_size_arrive_whole() {
+    for path in ["/proc/cpuinfo", "/proc/filesystems", "/sys/devices/system/cpu/online"] {
+        let Ok(expected) = std::fs::read(path) else {
+            skip(path, "not here");
+            continue;
+        };
+        for folder in folders() {
+            for mechanism in taking(Kind::File) {
+                let source = File::open(path).unwrap();
+                let sink = tempfile::tempfile_in(&folder).unwrap();
+                let outcome = drive(mechanism, &source, &sink);
+                let name = mechanism.info().name;
+                assert!(outcome.error.is_none(), "{name}: {path}: {outcome:?}");
+                let arrived = content(&sink);
+                assert_eq!(arrived.len() as u64, outcome.report.bytes, "{name}: {outcome:?}");
+                if arrived != expected {
+                    // A clock speed changes from one read to the next.
+                    let shape = |bytes: &[u8]| bytes.split(|byte| *byte == b'\n').count();
+                    assert_eq!(path, "/proc/cpuinfo", "{name}: {outcome:?}");
+                    assert_eq!(shape(&arrived), shape(&expected), "{name}: {outcome:?}");
+                }
+            }
+        }
+    }
+}
+
+fn appending(folder: &Path) -> (tempfile::TempPath, File) {
+    let (mut file, path) = tempfile::NamedTempFile::new_in(folder).unwrap().into_parts();
+    file.write_all(b"what was there before").unwrap();
+    let file = OpenOptions::new().read(true).append(true).open(&path).unwrap();
+    (path, file)
+}
+
+#[test]
+fn a_file_that_appends_gets_everything_at_its_end() {
+    let bytes = pattern(300_001);
+    let expected = [&b"what was there before"[..], &bytes].concat();
+    for folder in folders() {
+        let mut source = tempfile::tempfile_in(&folder).unwrap();
+        source.write_all(&bytes).unwrap();
+        for mechanism in taking(Kind::File) {
+            source.rewind().unwrap();
+            let (_path, sink) = appending(&folder);
+            let outcome = drive(mechanism, &source, &sink);
+            let name = mechanism.info().name;
+            assert!(outcome.error.is_none(), "{name}: {outcome:?}");
+            assert_eq!(outcome.report.bytes, bytes.len() as u64, "{name}: {outcome:?}");
+            assert!(content(&sink) == expected, "{name}: {outcome:?}");
+        }
+        for mechanism in taking(Kind::Pipe) {
+            let (reader, mut writer) = std::io::pipe().unwrap();
+            let (_path, sink) = appending(&folder);
+            let outcome = std::thread::scope(|scope| {
+                let bytes = &bytes;
+                scope.spawn(move || writer.write_all(bytes).unwrap());
+                drive(mechanism, &reader, &sink)
+            });
+            let name = mechanism.info().name;
+            assert!(outcome.error.is_none(), "{name}: {outcome:?}");
+            assert!(content(&sink) == expected, "{name}: {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn a_full_device_is_told_as_such() {
+    let mut source = tempfile::tempfile().unwrap();
+    source.write_all(&pattern(100_000)).unwrap();
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for mechanism in taking(Kind::File) {
+        source.rewind().unwrap();
+        let outcome = drive(mechanism, &source, &full);
+        let name = mechanism.info().name;
+        let error = outcome.error.unwrap_or_else(|| panic!("{name}: {:?}", outcome.report));
+        assert_eq!((error.errno, error.moved), (Errno::NOSPC, 0), "{name}: {error}");
+        assert_eq!(outcome.report.lost, 0, "{name}: a file can be read again");
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_keeps_exactly_what_is_reported() {
+    let Some((_, folder)) = mounts().into_iter().find(|(name, _)| name == "small8") else {
+        skip("a full disk", "THALWEG_MOUNTS names no small8");
+        return;
+    };
+    // More than the disk holds, where there is more room.
+    let mut source = tempfile::tempfile().unwrap();
+    (0..12).for_each(|_| source.write_all(&pattern(1 << 20)).unwrap());
+    for mechanism in taking(Kind::File) {
+        source.rewind().unwrap();
+        let sink = tempfile::tempfile_in(&folder).unwrap();
+        let outcome = drive(mechanism, &source, &sink);
+        let name = mechanism.info().name;
+        let error = outcome.error.unwrap_or_else(|| panic!("{name}: {:?}", outcome.report));
+        assert_eq!(error.errno, Errno::NOSPC, "{name}: {error}");
+        let arrived = content(&sink);
+        assert_eq!(arrived.len() as u64, outcome.report.bytes, "{name}: {:?}", outcome.report);
+        assert!(content(&source).starts_with(&arrived), "{name}: {:?}", outcome.report);
+    }
+}
+
+#[test]
+fn a_block_device_is_written_and_read_like_a_file() {
+    let Some((_, device)) = mounts().into_iter().find(|(name, _)| name == "block") else {
+        skip("a block device", "THALWEG_MOUNTS names no block");
+        return;
+    };
+    let open = || OpenOptions::new().read(true).write(true).open(&device).unwrap();
+    let size = open().seek(std::io::SeekFrom::End(0)).unwrap() as usize;
+    let bytes = pattern(1 << 20).repeat(size.div_ceil(1 << 20))[..size].to_vec();
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&bytes).unwrap();
+    let serves = |source, sink| movers().filter(move |m| m.info().pair(source, sink).is_some());
+    let check = |name: &str, outcome: Outcome| {
+        assert!(outcome.error.is_none(), "{name}: {outcome:?}");
+        assert_eq!(outcome.report.bytes, size as u64, "{name}: {outcome:?}");
+        assert!(outcome.report.steps_down.is_empty(), "{name}: {outcome:?}");
+    };
+    for mechanism in serves(Kind::File, Kind::Device) {
+        open().write_all(&vec![0; size]).unwrap();
+        file.rewind().unwrap();
+        check(mechanism.info().name, drive(mechanism, &file, &open()));
+        assert!(content(&open()) == bytes, "{}", mechanism.info().name);
+    }
+    for mechanism in serves(Kind::Device, Kind::File) {
+        let sink = tempfile::tempfile().unwrap();
+        check(mechanism.info().name, drive(mechanism, &open(), &sink));
+        assert!(content(&sink) == bytes, "{}", mechanism.info().name);
+    }
+}
+
+#[test]
+fn a_source_that_loses_its_end_on_the_way_is_a_short_source() {
+    for folder in folders() {
+        for mechanism in taking(Kind::File) {
+            let (before, after) = (64 << 20, 5000);
+            let source = tempfile::tempfile_in(&folder).unwrap();
+            source.set_len(before).unwrap();
+            let sink = tempfile::tempfile_in(&folder).unwrap();
+            let mut transfer = Transfer::between(&source, &sink).unwrap();
+            let mut watch = |_| {
+                source.set_len(after).unwrap();
+                thalweg_core::Flow::Continue
+            };
+            let plan = plan_of(mechanism, &Tuning::default());
+            let outcome = Driver::default().run(&mut transfer, &plan, &mut watch);
+            let name = mechanism.info().name;
+            assert!(outcome.error.is_none(), "{name}: {outcome:?}");
+            let length = sink.metadata().unwrap().len();
+            assert_eq!(length, outcome.report.bytes, "{name}: {outcome:?}");
+        }
+    }
+}

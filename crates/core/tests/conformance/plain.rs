@@ -1,0 +1,105 @@
+//! Without faults: every pair a mechanism claims, every tuning, sizes round the page and the
+//! buffer, offsets, ends that come early. And every promise, by trying to break it.
+
+use std::path::Path;
+
+use thalweg_core::{
+    Kind, Mechanism, StepDown, Tuning,
+    alias::{self, Alias},
+    scratch::Site,
+};
+use thalweg_sys::fault::Script;
+
+use crate::{
+    case::{Ask, Case, folders, movers},
+    ends::Room,
+    skips::skip,
+};
+
+const SIZES: [usize; 6] = [0, 1, 4095, 4096, 4097, (1 << 20) + 1];
+
+/// (source, sink): aligned, both odd alike, both odd in different ways.
+const OFFSETS: [(u64, u64); 4] = [(0, 0), (4097, 1), (3, 8190), (0, 4096)];
+
+/// A mechanism that was refused by the kernel was not tried; the driver has moved the bytes.
+fn note_refusals(case: &Case, steps: &[StepDown]) {
+    for step in steps {
+        assert!(!step.errno.is_empty(), "{}: {step:?}", case.name());
+        let pair = format!("{} -> {}", case.pair.source, case.pair.sink);
+        let place = if step.at == 0 { "refused" } else { "refused the rest" };
+        skip(&format!("{} {pair}", step.from), &format!("{place}: {}: {}", step.call, step.reason));
+    }
+}
+
+fn moves_everything(case: &Case) {
+    let done = case.run(&Script::default());
+    let (report, error) = (&done.outcome.report, &done.outcome.error);
+    assert!(error.is_none(), "{}: {error:?}", case.name());
+    assert_eq!(report.bytes, done.due, "{}: {report:?}", case.name());
+    note_refusals(case, &report.steps_down);
+}
+
+fn every_variant(case: &Case) {
+    let addressed = |kind| kind == Kind::File;
+    let offsets = |case: &Case| (addressed(case.pair.source), addressed(case.pair.sink));
+    for size in SIZES {
+        for ask in [Ask::Exactly, Ask::All, Ask::More, Ask::Fewer] {
+            moves_everything(&Case { size, ask, ..case.clone() });
+        }
+        for (source_at, sink_at) in OFFSETS {
+            if offsets(case) == (false, false) {
+                break;
+            }
+            for room in [Room::AtTheEnd, Room::Within] {
+                moves_everything(&Case { size, source_at, sink_at, room, ..case.clone() });
+            }
+        }
+    }
+}
+
+fn every_tuning(mechanism: &'static dyn Mechanism, folder: &Path, only: Option<(Kind, Kind)>) {
+    for pair in mechanism.info().pairs {
+        if only.is_some_and(|kinds| kinds != (pair.source, pair.sink)) {
+            continue;
+        }
+        let Some(case) = Case::fitting(mechanism, *pair, folder.to_path_buf()) else { continue };
+        for tuning in Tuning::all(mechanism.info()) {
+            every_variant(&Case { tuning, ..case.clone() });
+        }
+    }
+}
+
+#[test]
+fn every_claimed_pair_moves_every_size_with_every_tuning() {
+    std::thread::scope(|scope| {
+        for mechanism in movers() {
+            scope.spawn(move || every_tuning(mechanism, &std::env::temp_dir(), None));
+        }
+    });
+}
+
+#[test]
+fn files_move_on_every_file_system() {
+    for folder in folders().iter().skip(1) {
+        for mechanism in movers() {
+            every_tuning(mechanism, folder, Some((Kind::File, Kind::File)));
+        }
+    }
+}
+
+#[test]
+fn a_promise_of_a_copy_is_kept_when_the_source_is_written_afterwards() {
+    for folder in folders() {
+        let site = Site::at(&folder);
+        for mechanism in movers() {
+            for pair in mechanism.info().pairs.iter().filter(|pair| alias::applies(**pair)) {
+                let what = format!("{} {} -> {}", mechanism.info().name, pair.source, pair.sink);
+                match alias::probe(mechanism, *pair, &site) {
+                    Ok(Alias::Shared) => assert!(!pair.gives.stable, "{what} shares its pages"),
+                    Ok(Alias::Copied) => {}
+                    Err(unfit) => skip(&format!("promise of {what}"), &unfit.reason),
+                }
+            }
+        }
+    }
+}

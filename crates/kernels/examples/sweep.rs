@@ -1,0 +1,142 @@
+//! For humans: every row's time against the C library's, size by size, on this machine now.
+//!
+//! `cargo run --release -p thalweg-kernels --example sweep [copy|fill|crc] [ROUNDS]`
+//!
+//! Rows take turns, round by round, and a cell is the median over the rounds of the ratio within a
+//! round; above 1 the row is faster. One buffer pair, hot as far as the caches hold it. This is a
+//! look, not a study: the lab's protocol decides.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use thalweg_kernels::{CHECKSUMS, Checksum, FILLS, Fill, KERNELS, Kernel};
+
+const MOST: usize = 64 << 20;
+/// Bytes moved per sample and row: enough to outlast the clock.
+const VOLUME: usize = 1 << 20;
+const CALLS: usize = 4000;
+
+type Arm = (&'static str, Box<dyn Fn(&mut [u8], &[u8])>);
+
+fn main() {
+    let mut words = std::env::args().skip(1);
+    let what = words.next().unwrap_or_else(|| "copy".into());
+    let rounds = words.next().and_then(|n| n.parse().ok()).unwrap_or(11);
+    let arms = match what.as_str() {
+        "copy" => copies(),
+        "fill" => fills(),
+        "crc" => checksums(),
+        _ => {
+            eprintln!("usage: sweep [copy|fill|crc] [ROUNDS]");
+            std::process::exit(2);
+        }
+    };
+    // Room to misalign; touched, so that no sample pays for page faults.
+    let mut source = vec![1; MOST + 4096];
+    let mut sink = vec![2; MOST + 4096];
+    for misaligned in [0, 1] {
+        println!("sink at line + {misaligned}: {}'s time / the row's; {rounds} rounds", arms[0].0);
+        print!("{:>9} {:>9}", "bytes", "ns");
+        for (name, _) in &arms[1..] {
+            print!(" {name:>14}");
+        }
+        println!();
+        for n in sizes() {
+            let from = source.as_ptr().align_offset(64);
+            let to = sink.as_ptr().align_offset(64) + misaligned;
+            row(&arms, &mut sink[to..to + n], &source[from..from + n], rounds);
+        }
+        source[0] ^= black_box(1);
+    }
+}
+
+fn sizes() -> Vec<usize> {
+    let mut sizes = vec![0, 3, 8, 16, 24, 32, 48, 64, 100, 128, 200, 256, 512, 1024, 1518];
+    sizes.extend([2048, 3000, 4096, 8192, 16384]);
+    sizes.extend((15..).map(|p| 1 << p).take_while(|&n| n <= MOST));
+    sizes
+}
+
+fn row(arms: &[Arm], sink: &mut [u8], source: &[u8], rounds: usize) {
+    let calls = (VOLUME / source.len().max(1)).clamp(1, CALLS);
+    let mut times = vec![Vec::with_capacity(rounds); arms.len()];
+    let mut order: Vec<usize> = (0..arms.len()).collect();
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    for round in 0..=rounds {
+        shuffle(&mut order, &mut seed);
+        for &arm in &order {
+            // Untimed: what the arm before left in the caches is not this one's doing.
+            arms[arm].1(black_box(&mut *sink), black_box(source));
+            let begun = Instant::now();
+            for _ in 0..calls {
+                arms[arm].1(black_box(&mut *sink), black_box(source));
+            }
+            let spent = begun.elapsed().as_nanos() as f64 / calls as f64;
+            // The first round warms up.
+            if round > 0 {
+                times[arm].push(spent);
+            }
+        }
+    }
+    print!("{:>9} {:>9.1}", source.len(), median(times[0].clone()));
+    for own in &times[1..] {
+        print!(" {:>14.2}", median(times[0].iter().zip(own).map(|(a, b)| a / b).collect()));
+    }
+    println!();
+}
+
+/// Another order every round: no row always has the same one before it.
+fn shuffle(order: &mut [usize], seed: &mut u64) {
+    for last in (1..order.len()).rev() {
+        *seed ^= *seed << 13;
+        *seed ^= *seed >> 7;
+        *seed ^= *seed << 17;
+        order.swap(last, (*seed % (last as u64 + 1)) as usize);
+    }
+}
+
+fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}
+
+/// libc first: the others are compared with it. Again at the end: what the noise alone shows.
+fn copies() -> Vec<Arm> {
+    let mut ready: Vec<_> = KERNELS.iter().filter_map(Kernel::ready).collect();
+    ready.sort_by_key(|ready| ready.kernel().name != "libc");
+    ready.push(ready[0]);
+    let arm = |ready: thalweg_kernels::Ready| -> Arm {
+        (ready.kernel().name, Box::new(move |sink, source| ready.copy(sink, source)))
+    };
+    ready.into_iter().map(arm).collect()
+}
+
+fn fills() -> Vec<Arm> {
+    let mut ready: Vec<_> = FILLS.iter().filter_map(Fill::ready).collect();
+    ready.sort_by_key(|ready| ready.row().name != "libc");
+    ready.push(ready[0]);
+    let arm = |ready: thalweg_kernels::ReadyFill| -> Arm {
+        (ready.row().name, Box::new(move |sink, _| ready.fill(sink, 7)))
+    };
+    ready.into_iter().map(arm).collect()
+}
+
+/// The opponent copies with libc, then sums the source with the first row.
+fn checksums() -> Vec<Arm> {
+    let best = CHECKSUMS.iter().find_map(Checksum::ready).expect("the software row");
+    let libc = thalweg_kernels::by_name("libc").and_then(Kernel::ready).expect("the C library");
+    let apart: Arm = (
+        "libc, then crc",
+        Box::new(move |sink, source| {
+            libc.copy(sink, source);
+            black_box(best.sum(source, 0));
+        }),
+    );
+    let fused = CHECKSUMS.iter().filter_map(Checksum::ready).map(|ready| -> Arm {
+        let run = move |sink: &mut [u8], source: &[u8]| {
+            black_box(ready.copy(sink, source, 0));
+        };
+        (ready.row().name, Box::new(run))
+    });
+    std::iter::once(apart).chain(fused).collect()
+}

@@ -1,0 +1,70 @@
+//! The arithmetic of the polynomial, at compile time. Bit 31 of a word is x^0: the reflected order
+//! of the crc32 instruction.
+
+const POLY: u32 = 0x82f6_3b78;
+
+/// `p` times x.
+const fn times_x(p: u32) -> u32 {
+    if p & 1 == 1 { p >> 1 ^ POLY } else { p >> 1 }
+}
+
+/// x to the power of `n`.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub const fn power(n: usize) -> u32 {
+    let mut p = 1 << 31;
+    let mut i = 0;
+    while i < n {
+        p = times_x(p);
+        i += 1;
+    }
+    p
+}
+
+/// What byte `b` becomes when `k` more bytes of zeros follow it: eight tables, one per place in a
+/// 64-bit word.
+pub const fn tables() -> [[u32; 256]; 8] {
+    let mut tables = [[0; 256]; 8];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut p = byte as u32;
+        let mut step = 0;
+        while step < 64 {
+            p = times_x(p);
+            step += 1;
+            if step % 8 == 0 {
+                tables[step / 8 - 1][byte] = p;
+            }
+        }
+        byte += 1;
+    }
+    tables
+}
+
+/// The factor by which a carry-less product moves a sum over `bytes` zeros: the product of two
+/// 32-bit words, reduced by the crc32 instruction, comes out with x^33 too many.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub const fn over(bytes: usize) -> u64 {
+    power(8 * bytes - 33) as u64
+}
+
+/// The two factors by which carry-less products move the halves of 128 bits over `bytes` more.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub const fn fold(bytes: usize) -> [u64; 2] {
+    [power(8 * bytes + 31) as u64, power(8 * bytes - 33) as u64]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn powers_and_tables_are_the_published_ones() {
+        assert_eq!(tables()[0][1], 0xf26b_8303);
+        assert_eq!(tables()[0][255], 0xad7d_5351);
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            assert_eq!(fold(16), [0xf20c_0dfe, 0x493c_7d27]);
+            assert_eq!(fold(64), [0x740e_ef02, 0x9e4a_ddf8]);
+        }
+    }
+}

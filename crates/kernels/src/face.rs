@@ -1,0 +1,76 @@
+//! The safe functions for callers that do not choose: each goes through one pointer, resolved once.
+
+use core::ops::RangeBounds;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::ready::part;
+use crate::table::Checksum;
+use crate::tuned;
+
+/// Copies `src` over `dst` by the row that is installed for this size, or by the C library.
+///
+/// # Panics
+/// If the lengths differ.
+#[inline]
+#[track_caller]
+pub fn copy(dst: &mut [u8], src: &[u8]) {
+    assert_eq!(dst.len(), src.len(), "source and sink differ in length");
+    // SAFETY: two slices of that length, one of them exclusive.
+    unsafe { tuned::copy(dst.as_mut_ptr(), src.as_ptr(), src.len()) };
+}
+
+/// Copies a part of `bytes` to another place in it, as `slice::copy_within` does.
+///
+/// # Panics
+/// If either part does not lie inside `bytes`.
+#[inline]
+#[track_caller]
+pub fn copy_within(bytes: &mut [u8], src: impl RangeBounds<usize>, to: usize) {
+    let (start, n) = part(bytes.len(), &src, to);
+    let base = bytes.as_mut_ptr();
+    // SAFETY: `part` checked that both lie inside the exclusive slice.
+    unsafe { tuned::move_(base.wrapping_add(to), base.wrapping_add(start), n) };
+}
+
+/// Sets every byte of `dst`.
+#[inline]
+pub fn fill(dst: &mut [u8], byte: u8) {
+    // SAFETY: an exclusive slice of that length.
+    unsafe { tuned::fill(dst.as_mut_ptr(), byte, dst.len()) };
+}
+
+/// Copies `src` over `dst` and carries its CRC32C, 0 at the start, on over it: memory is read once.
+///
+/// # Panics
+/// If the lengths differ.
+#[inline]
+#[must_use]
+#[track_caller]
+pub fn copy_crc32c(dst: &mut [u8], src: &[u8], crc: u32) -> u32 {
+    assert_eq!(dst.len(), src.len(), "source and sink differ in length");
+    // SAFETY: two slices of that length, one of them exclusive; the row is available.
+    unsafe { (checksum().copy)(dst.as_mut_ptr(), src.as_ptr(), src.len(), crc) }
+}
+
+/// Carries `crc`, 0 at the start, on over `src`.
+#[inline]
+#[must_use]
+pub fn crc32c(src: &[u8], crc: u32) -> u32 {
+    // SAFETY: a slice of that length; the row is available.
+    unsafe { (checksum().sum)(src.as_ptr(), src.len(), crc) }
+}
+
+/// The first available row, looked up once.
+#[inline]
+fn checksum() -> &'static Checksum {
+    static RESOLVED: AtomicPtr<Checksum> = AtomicPtr::new(core::ptr::null_mut());
+    let row = RESOLVED.load(Ordering::Relaxed);
+    if row.is_null() {
+        let first = Checksum::first();
+        // Relaxed: what it points to was there before the program started.
+        RESOLVED.store(core::ptr::from_ref(first).cast_mut(), Ordering::Relaxed);
+        return first;
+    }
+    // SAFETY: only references to static rows are stored, and nobody writes through it.
+    unsafe { &*row }
+}

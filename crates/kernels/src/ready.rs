@@ -1,0 +1,141 @@
+//! Rows that were checked against this CPU: what safe code calls.
+
+use core::ops::{Bound, RangeBounds};
+
+use crate::table::{Checksum, Fill, Kernel};
+
+/// A copy kernel this machine can run.
+#[derive(Debug, Clone, Copy)]
+pub struct Ready(&'static Kernel);
+
+impl Kernel {
+    /// The row as safe code can call it, if this machine can run it.
+    pub fn ready(&'static self) -> Option<Ready> {
+        (self.is_available)().then_some(Ready(self))
+    }
+}
+
+impl Ready {
+    /// Its row.
+    pub fn kernel(self) -> &'static Kernel {
+        self.0
+    }
+
+    /// Copies `src` over `dst`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    #[track_caller]
+    pub fn copy(self, dst: &mut [u8], src: &[u8]) {
+        assert_eq!(dst.len(), src.len(), "source and sink differ in length");
+        // SAFETY: two slices of that length, one of them exclusive; `ready` checked the CPU.
+        unsafe { (self.0.copy)(dst.as_mut_ptr(), src.as_ptr(), src.len()) };
+    }
+
+    /// Copies a part of `bytes` to another place in it, as `slice::copy_within` does. `false` if
+    /// this row has no copy between overlapping regions: then nothing was done.
+    ///
+    /// # Panics
+    /// If either part does not lie inside `bytes`.
+    #[track_caller]
+    #[must_use = "the row may have no such copy"]
+    pub fn copy_within(self, bytes: &mut [u8], src: impl RangeBounds<usize>, to: usize) -> bool {
+        let (start, n) = part(bytes.len(), &src, to);
+        let Some(move_) = self.0.move_ else { return false };
+        let base = bytes.as_mut_ptr();
+        // SAFETY: both parts lie inside the exclusive slice; `ready` checked the CPU.
+        unsafe { move_(base.wrapping_add(to), base.wrapping_add(start), n) };
+        true
+    }
+
+    /// Copies between memory that is not Rust's to borrow, such as a mapping shared with others.
+    ///
+    /// # Safety
+    /// `src` is readable and `dst` writable for `n` bytes, and they do not overlap.
+    #[inline]
+    pub unsafe fn copy_raw(self, dst: *mut u8, src: *const u8, n: usize) {
+        // SAFETY: the same contract; `ready` checked the CPU.
+        unsafe { (self.0.copy)(dst, src, n) };
+    }
+}
+
+/// Where a part starts and how long it is, checked to lie inside `len` bytes, also when it starts
+/// at `to`.
+#[track_caller]
+pub fn part(len: usize, src: &impl RangeBounds<usize>, to: usize) -> (usize, usize) {
+    let start = match src.start_bound() {
+        Bound::Included(&at) => at,
+        Bound::Excluded(&at) => at.checked_add(1).expect("a start that exists"),
+        Bound::Unbounded => 0,
+    };
+    let end = match src.end_bound() {
+        Bound::Included(&at) => at.checked_add(1).expect("an end that exists"),
+        Bound::Excluded(&at) => at,
+        Bound::Unbounded => len,
+    };
+    assert!(start <= end && end <= len, "the source lies outside the bytes");
+    let n = end - start;
+    assert!(to <= len - n, "the sink lies outside the bytes");
+    (start, n)
+}
+
+/// A fill this machine can run.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadyFill(&'static Fill);
+
+impl Fill {
+    /// The row as safe code can call it, if this machine can run it.
+    pub fn ready(&'static self) -> Option<ReadyFill> {
+        (self.is_available)().then_some(ReadyFill(self))
+    }
+}
+
+impl ReadyFill {
+    /// Its row.
+    pub fn row(self) -> &'static Fill {
+        self.0
+    }
+
+    /// Sets every byte of `dst`.
+    pub fn fill(self, dst: &mut [u8], byte: u8) {
+        // SAFETY: an exclusive slice of that length; `ready` checked the CPU.
+        unsafe { (self.0.fill)(dst.as_mut_ptr(), byte, dst.len()) };
+    }
+}
+
+/// A checksumming copy this machine can run.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadyChecksum(&'static Checksum);
+
+impl Checksum {
+    /// The row as safe code can call it, if this machine can run it.
+    pub fn ready(&'static self) -> Option<ReadyChecksum> {
+        (self.is_available)().then_some(ReadyChecksum(self))
+    }
+}
+
+impl ReadyChecksum {
+    /// Its row.
+    pub fn row(self) -> &'static Checksum {
+        self.0
+    }
+
+    /// Copies `src` over `dst` and carries `crc`, 0 at the start, on over it.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    #[track_caller]
+    #[must_use]
+    pub fn copy(self, dst: &mut [u8], src: &[u8], crc: u32) -> u32 {
+        assert_eq!(dst.len(), src.len(), "source and sink differ in length");
+        // SAFETY: two slices of that length, one of them exclusive; `ready` checked the CPU.
+        unsafe { (self.0.copy)(dst.as_mut_ptr(), src.as_ptr(), src.len(), crc) }
+    }
+
+    /// Carries `crc`, 0 at the start, on over `src`.
+    #[must_use]
+    pub fn sum(self, src: &[u8], crc: u32) -> u32 {
+        // SAFETY: a slice of that length; `ready` checked the CPU.
+        unsafe { (self.0.sum)(src.as_ptr(), src.len(), crc) }
+    }
+}

@@ -1,0 +1,63 @@
+//! The loop of a textbook: one byte at a time, kept that way.
+
+use crate::table::{ALWAYS, Fill, Kernel};
+use crate::word::opaque;
+
+pub const COPY: Kernel = Kernel {
+    name: "simple",
+    summary: "one byte at a time, never turned into a call or into vectors",
+    is_available: ALWAYS,
+    copy,
+    move_: Some(move_),
+};
+
+pub const FILL: Fill = Fill {
+    name: "simple",
+    summary: "one byte at a time, never turned into a call or into vectors",
+    is_available: ALWAYS,
+    fill,
+};
+
+/// # Safety
+/// The contract of [`Kernel::copy`].
+unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
+    for i in 0..n {
+        // SAFETY: `i < n`, and `n` bytes are readable and writable, says the caller.
+        unsafe { byte(dst, src, i) };
+        opaque();
+    }
+}
+
+/// # Safety
+/// The contract of [`Kernel::move_`].
+unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) {
+    if dst.addr().wrapping_sub(src.addr()) >= n {
+        // SAFETY: the sink does not start inside the source, so a byte is read before it is overwritten.
+        return unsafe { copy(dst, src, n) };
+    }
+    for i in (0..n).rev() {
+        // SAFETY: as in `copy`.
+        unsafe { byte(dst, src, i) };
+        opaque();
+    }
+}
+
+/// # Safety
+/// `src + i` is readable and `dst + i` writable.
+#[inline(always)]
+unsafe fn byte(dst: *mut u8, src: *const u8, i: usize) {
+    // SAFETY: readable, says the caller.
+    let value = unsafe { src.wrapping_add(i).read() };
+    // SAFETY: writable, says the caller.
+    unsafe { dst.wrapping_add(i).write(value) };
+}
+
+/// # Safety
+/// The contract of [`Fill::fill`].
+unsafe fn fill(dst: *mut u8, value: u8, n: usize) {
+    for i in 0..n {
+        // SAFETY: `i < n`, and `n` bytes are writable, says the caller.
+        unsafe { dst.wrapping_add(i).write(value) };
+        opaque();
+    }
+}

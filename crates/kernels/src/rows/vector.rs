@@ -1,0 +1,159 @@
+//! The loop behind the rows of every width: overlapping ends for short sizes; otherwise a head, an
+//! aligned main loop of four vectors, and a tail that overlaps it, so that nothing branches on what
+//! is left over. Generic and inlined: each row instantiates it under its own instruction set.
+
+use crate::word::{Vector, Word, ends, fill_ends, load, opaque, store};
+
+/// Loads compare only these address bits with the stores before them.
+const ALIAS: usize = 4096;
+
+/// Copies between regions that do not overlap.
+///
+/// # Safety
+/// `src` is readable and `dst` writable for `n` bytes.
+#[inline(always)]
+pub unsafe fn copy<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
+    if n <= 8 * size_of::<V>() {
+        // SAFETY: the caller's contract, and `n` is in range.
+        return unsafe { short::<V>(dst, src, n) };
+    }
+    // Going up, a load here would look like it needs a store just made, and wait for it.
+    let ahead = dst.addr().wrapping_sub(src.addr()) % ALIAS;
+    if ahead != 0 && ahead < 8 * size_of::<V>() {
+        // SAFETY: more than eight vectors; regions that do not overlap may go either way.
+        unsafe { downwards::<V>(dst, src, n) };
+    } else {
+        // SAFETY: as above.
+        unsafe { upwards::<V>(dst, src, n) };
+    }
+}
+
+/// Copies between regions that may overlap.
+///
+/// # Safety
+/// `src` is readable and `dst` writable for `n` bytes.
+#[inline(always)]
+pub unsafe fn move_<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
+    if n <= 8 * size_of::<V>() {
+        // SAFETY: the caller's contract; everything is read before anything is written.
+        return unsafe { short::<V>(dst, src, n) };
+    }
+    if dst.addr().wrapping_sub(src.addr()) < n {
+        // SAFETY: the sink starts inside the source, so downwards reads before it overwrites.
+        unsafe { downwards::<V>(dst, src, n) };
+    } else {
+        // SAFETY: the sink starts before the source or after its end: upwards is right for both.
+        unsafe { upwards::<V>(dst, src, n) };
+    }
+}
+
+/// # Safety
+/// `src` is readable and `dst` writable for `n <= 8 * size_of::<V>()` bytes; they may overlap.
+#[inline(always)]
+pub unsafe fn short<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
+    if n < size_of::<V>() {
+        // SAFETY: less than a vector.
+        unsafe { V::copy_below(dst, src, n) };
+    } else if n <= 2 * size_of::<V>() {
+        // SAFETY: one to two vectors.
+        unsafe { ends::<V, 1>(dst, src, n) };
+    } else if n <= 4 * size_of::<V>() {
+        // SAFETY: two to four vectors.
+        unsafe { ends::<V, 2>(dst, src, n) };
+    } else {
+        // SAFETY: four to eight vectors, says the caller.
+        unsafe { ends::<V, 4>(dst, src, n) };
+    }
+}
+
+/// # Safety
+/// `n` is more than eight vectors; the sink does not start inside the source.
+#[inline(always)]
+unsafe fn upwards<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
+    let last = n - 4 * size_of::<V>();
+    // Read first: where the regions overlap, the loop overwrites both.
+    // SAFETY: the first of more than eight vectors.
+    let head: [V; 1] = unsafe { load(src, 0) };
+    // SAFETY: the last four of more than eight vectors.
+    let tail: [V; 4] = unsafe { load(src, last) };
+    let mut at = size_of::<V>() - dst.addr() % size_of::<V>();
+    while at < last {
+        // SAFETY: `at + 4 vectors < n`. The stores so far reached `dst + at`, which is at most
+        // `src + at` where the regions overlap, so these bytes are as they were.
+        let block: [V; 4] = unsafe { load(src, at) };
+        // SAFETY: the same range of the sink.
+        unsafe { store(dst, at, block) };
+        at += 4 * size_of::<V>();
+        opaque();
+    }
+    // SAFETY: as read above.
+    unsafe { store(dst, last, tail) };
+    // SAFETY: as read above.
+    unsafe { store(dst, 0, head) };
+}
+
+/// # Safety
+/// `n` is more than eight vectors; the source does not start inside the sink, unless at its start.
+#[inline(always)]
+unsafe fn downwards<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
+    let last = n - size_of::<V>();
+    // SAFETY: the first four of more than eight vectors.
+    let head: [V; 4] = unsafe { load(src, 0) };
+    // SAFETY: the last of more than eight vectors.
+    let tail: [V; 1] = unsafe { load(src, last) };
+    let mut end = n - dst.addr().wrapping_add(n) % size_of::<V>();
+    while end > 4 * size_of::<V>() {
+        end -= 4 * size_of::<V>();
+        // SAFETY: `end + 4 vectors <= n`. The stores so far reached down to `dst + end + 4 vectors`,
+        // which is not below the same place in the source where the regions overlap.
+        let block: [V; 4] = unsafe { load(src, end) };
+        // SAFETY: the same range of the sink.
+        unsafe { store(dst, end, block) };
+        opaque();
+    }
+    // SAFETY: as read above.
+    unsafe { store(dst, 0, head) };
+    // SAFETY: as read above.
+    unsafe { store(dst, last, tail) };
+}
+
+/// Writes `n` times `byte`.
+///
+/// # Safety
+/// `dst` is writable for `n` bytes.
+#[inline(always)]
+pub unsafe fn fill<V: Vector>(dst: *mut u8, byte: u8, n: usize) {
+    if n < size_of::<V>() {
+        // SAFETY: less than a vector.
+        return unsafe { V::fill_below(dst, byte, n) };
+    }
+    let word = V::splat(byte);
+    if n <= 2 * size_of::<V>() {
+        // SAFETY: one to two vectors.
+        unsafe { fill_ends::<V, 1>(dst, word, n) };
+    } else if n <= 4 * size_of::<V>() {
+        // SAFETY: two to four vectors.
+        unsafe { fill_ends::<V, 2>(dst, word, n) };
+    } else {
+        // SAFETY: more than four vectors.
+        unsafe { fill_long(dst, word, n) };
+    }
+}
+
+/// # Safety
+/// `dst` is writable for `n` bytes, at least four words.
+#[inline(always)]
+unsafe fn fill_long<W: Word>(dst: *mut u8, word: W, n: usize) {
+    let last = n - 4 * size_of::<W>();
+    // SAFETY: the first word.
+    unsafe { store(dst, 0, [word]) };
+    let mut at = size_of::<W>() - dst.addr() % size_of::<W>();
+    while at < last {
+        // SAFETY: `at + 4 words < n`.
+        unsafe { store(dst, at, [word; 4]) };
+        at += 4 * size_of::<W>();
+        opaque();
+    }
+    // SAFETY: the last four words.
+    unsafe { store(dst, last, [word; 4]) };
+}

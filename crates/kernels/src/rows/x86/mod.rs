@@ -1,0 +1,10 @@
+//! The loops of x86-64. Miri interprets neither assembly nor most intrinsics: it sees `sse2` only.
+
+pub mod wide;
+
+#[cfg(not(miri))]
+pub mod mask;
+#[cfg(not(miri))]
+pub mod rep;
+#[cfg(not(miri))]
+pub mod stream;

@@ -1,0 +1,59 @@
+//! `rep movsb` and `rep stosb`: the CPU's own loop, in microcode. One instruction, a start-up cost.
+
+use core::arch::asm;
+
+use super::wide::move_sse2;
+use crate::table::{ALWAYS, Fill, Kernel};
+
+pub const COPY: Kernel = Kernel {
+    name: "rep-movsb",
+    summary: "the CPU's string copy; a sink that starts inside the source is moved as by sse2",
+    is_available: ALWAYS,
+    copy,
+    move_: Some(move_),
+};
+
+pub const FILL: Fill =
+    Fill { name: "rep-stosb", summary: "the CPU's string store", is_available: ALWAYS, fill };
+
+/// # Safety
+/// The contract of [`Kernel::copy`].
+pub unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
+    // SAFETY: reads and writes exactly `n` bytes upwards (the ABI keeps the direction flag clear).
+    unsafe {
+        asm!(
+            "rep movsb",
+            inout("rcx") n => _,
+            inout("rdi") dst => _,
+            inout("rsi") src => _,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// # Safety
+/// The contract of [`Kernel::move_`].
+unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) {
+    if dst.addr().wrapping_sub(src.addr()) < n {
+        // SAFETY: the same contract. The string copy goes downwards a byte at a time only.
+        unsafe { move_sse2(dst, src, n) };
+    } else {
+        // SAFETY: the sink does not start inside the source, so upwards is right.
+        unsafe { copy(dst, src, n) };
+    }
+}
+
+/// # Safety
+/// The contract of [`Fill::fill`].
+unsafe fn fill(dst: *mut u8, byte: u8, n: usize) {
+    // SAFETY: writes exactly `n` bytes upwards.
+    unsafe {
+        asm!(
+            "rep stosb",
+            inout("rcx") n => _,
+            inout("rdi") dst => _,
+            in("al") byte,
+            options(nostack, preserves_flags)
+        );
+    }
+}

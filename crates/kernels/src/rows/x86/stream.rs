@@ -1,0 +1,215 @@
+//! Non-temporal stores, one stream: the sink goes to memory past the caches and is not read first.
+//! For what is larger than the caches, or will not be read again soon.
+//!
+//! No `memmove`: where sink and source overlap the sink is about to be read.
+
+use core::arch::x86_64::{
+    __m128i, __m256i, __m512i, _MM_HINT_T0, _mm_prefetch, _mm_sfence, _mm_stream_si128,
+    _mm256_stream_si256, _mm512_stream_si512,
+};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::cpu;
+use crate::rows::vector;
+use crate::table::{ALWAYS, Fill, Kernel};
+use crate::word::{Vector, load, store};
+
+const LINE: usize = 64;
+
+pub const COPY: Kernel = Kernel {
+    name: "stream",
+    summary: "non-temporal stores at the widest vector, one stream, optional prefetch",
+    is_available: ALWAYS,
+    copy,
+    move_: None,
+};
+
+pub const FILL: Fill = Fill {
+    name: "stream",
+    summary: "non-temporal stores at the widest vector, one stream",
+    is_available: ALWAYS,
+    fill,
+};
+
+/// Bytes ahead of the load; 0 leaves it to the CPU.
+static PREFETCH: AtomicUsize = AtomicUsize::new(0);
+
+/// How many bytes ahead of its loads `stream` prefetches; 0, as at the start, is not at all.
+pub fn prefetch_distance() -> usize {
+    PREFETCH.load(Ordering::Relaxed)
+}
+
+/// Sets how many bytes ahead `stream` prefetches, for the whole process.
+pub fn set_prefetch_distance(bytes: usize) {
+    // Relaxed: a hint, and no other memory depends on it.
+    PREFETCH.store(bytes, Ordering::Relaxed);
+}
+
+trait Stream: Vector {
+    /// # Safety
+    /// `to` is aligned to the vector and writable, and an sfence follows.
+    unsafe fn stream(self, to: *mut Self);
+}
+
+impl Stream for __m128i {
+    #[inline(always)]
+    unsafe fn stream(self, to: *mut Self) {
+        // SAFETY: the caller's contract.
+        unsafe { _mm_stream_si128(to, self) };
+    }
+}
+
+impl Stream for __m256i {
+    #[inline(always)]
+    unsafe fn stream(self, to: *mut Self) {
+        // SAFETY: the caller's contract; only functions that have AVX use this type.
+        unsafe { _mm256_stream_si256(to, self) };
+    }
+}
+
+impl Stream for __m512i {
+    #[inline(always)]
+    unsafe fn stream(self, to: *mut Self) {
+        // SAFETY: the caller's contract; only functions that have AVX-512 use this type.
+        unsafe { _mm512_stream_si512(to, self) };
+    }
+}
+
+/// # Safety
+/// `dst + at` is aligned to the vector, four of which are writable; an sfence follows.
+#[inline(always)]
+unsafe fn store_past<V: Stream>(dst: *mut u8, at: usize, block: [V; 4]) {
+    let to = dst.wrapping_add(at).cast::<V>();
+    // SAFETY: the first of the four of the contract.
+    unsafe { block[0].stream(to) };
+    // SAFETY: the second.
+    unsafe { block[1].stream(to.wrapping_add(1)) };
+    // SAFETY: the third.
+    unsafe { block[2].stream(to.wrapping_add(2)) };
+    // SAFETY: the fourth.
+    unsafe { block[3].stream(to.wrapping_add(3)) };
+}
+
+#[inline(always)]
+fn prefetch(from: *const u8, bytes: usize) {
+    let mut at = 0;
+    while at < bytes {
+        // SAFETY: a prefetch never faults, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(at).cast()) };
+        at += LINE;
+    }
+}
+
+/// # Safety
+/// The contract of [`Kernel::copy`].
+#[inline(always)]
+unsafe fn copy_past<V: Stream>(dst: *mut u8, src: *const u8, n: usize) {
+    let step = 4 * size_of::<V>();
+    if n <= 2 * step {
+        // SAFETY: the same contract; up to eight vectors.
+        return unsafe { vector::short::<V>(dst, src, n) };
+    }
+    let ahead = prefetch_distance();
+    let last = n - step;
+    // SAFETY: the first four of more than eight vectors, which is at least a line.
+    let head: [V; 4] = unsafe { load(src, 0) };
+    // SAFETY: the same range of the sink.
+    unsafe { store(dst, 0, head) };
+    // Whole lines only, or the CPU would have to read the rest of them.
+    let mut at = LINE - dst.addr() % LINE;
+    while at < last {
+        if ahead != 0 {
+            prefetch(src.wrapping_add(at).wrapping_add(ahead), step);
+        }
+        // SAFETY: `at + 4 vectors < n`.
+        let block: [V; 4] = unsafe { load(src, at) };
+        // SAFETY: the same range of the sink, aligned to a line; the sfence is below.
+        unsafe { store_past(dst, at, block) };
+        at += step;
+    }
+    // SAFETY: SSE is part of x86-64.
+    unsafe { _mm_sfence() };
+    // SAFETY: the last four of more than eight vectors.
+    let tail: [V; 4] = unsafe { load(src, last) };
+    // SAFETY: the same range of the sink.
+    unsafe { store(dst, last, tail) };
+}
+
+/// # Safety
+/// The contract of [`Fill::fill`].
+#[inline(always)]
+unsafe fn fill_past<V: Stream>(dst: *mut u8, byte: u8, n: usize) {
+    let step = 4 * size_of::<V>();
+    if n <= 2 * step {
+        // SAFETY: the same contract.
+        return unsafe { vector::fill::<V>(dst, byte, n) };
+    }
+    let word = V::splat(byte);
+    let last = n - step;
+    // SAFETY: the first four of more than eight vectors.
+    unsafe { store(dst, 0, [word; 4]) };
+    let mut at = LINE - dst.addr() % LINE;
+    while at < last {
+        // SAFETY: `at + 4 vectors < n`, aligned to a line; the sfence is below.
+        unsafe { store_past(dst, at, [word; 4]) };
+        at += step;
+    }
+    // SAFETY: SSE is part of x86-64.
+    unsafe { _mm_sfence() };
+    // SAFETY: the last four of more than eight vectors.
+    unsafe { store(dst, last, [word; 4]) };
+}
+
+macro_rules! width {
+    ($copy:ident, $fill:ident, $vector:ty, $features:literal) => {
+        /// # Safety
+        /// The contract of [`Kernel::copy`].
+        #[target_feature(enable = $features)]
+        unsafe fn $copy(dst: *mut u8, src: *const u8, n: usize) {
+            // SAFETY: the same contract.
+            unsafe { copy_past::<$vector>(dst, src, n) };
+        }
+
+        /// # Safety
+        /// The contract of [`Fill::fill`].
+        #[target_feature(enable = $features)]
+        unsafe fn $fill(dst: *mut u8, byte: u8, n: usize) {
+            // SAFETY: the same contract.
+            unsafe { fill_past::<$vector>(dst, byte, n) };
+        }
+    };
+}
+
+width!(copy128, fill128, __m128i, "sse2");
+width!(copy256, fill256, __m256i, "avx2");
+width!(copy512, fill512, __m512i, "avx2,avx512f,avx512bw,avx512vl");
+
+/// # Safety
+/// The contract of [`Kernel::copy`].
+unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
+    if cpu::has(cpu::AVX2 | cpu::AVX512) {
+        // SAFETY: the same contract, and the CPU has it.
+        unsafe { copy512(dst, src, n) };
+    } else if cpu::has(cpu::AVX2) {
+        // SAFETY: the same contract, and the CPU has it.
+        unsafe { copy256(dst, src, n) };
+    } else {
+        // SAFETY: the same contract.
+        unsafe { copy128(dst, src, n) };
+    }
+}
+
+/// # Safety
+/// The contract of [`Fill::fill`].
+unsafe fn fill(dst: *mut u8, byte: u8, n: usize) {
+    if cpu::has(cpu::AVX2 | cpu::AVX512) {
+        // SAFETY: the same contract, and the CPU has it.
+        unsafe { fill512(dst, byte, n) };
+    } else if cpu::has(cpu::AVX2) {
+        // SAFETY: the same contract, and the CPU has it.
+        unsafe { fill256(dst, byte, n) };
+    } else {
+        // SAFETY: the same contract.
+        unsafe { fill128(dst, byte, n) };
+    }
+}

@@ -1,0 +1,174 @@
+//! The tables: one row per loop. Everything that lists, runs, measures or tests kernels reads them.
+
+use crate::cpu;
+use crate::crc32c;
+use crate::rows::{inline, libc, simple};
+use crate::tuned;
+
+/// Copies `n` bytes from the second pointer to the first.
+pub type CopyFn = unsafe fn(*mut u8, *const u8, usize);
+/// Writes a byte `n` times.
+pub type FillFn = unsafe fn(*mut u8, u8, usize);
+/// Copies `n` bytes and carries their CRC32C on.
+pub type CopySumFn = unsafe fn(*mut u8, *const u8, usize, u32) -> u32;
+/// Carries the CRC32C of `n` bytes on.
+pub type SumFn = unsafe fn(*const u8, usize, u32) -> u32;
+
+/// One way to copy memory. [`Kernel::ready`] makes it callable from safe code.
+// A row made elsewhere could claim what its functions do not keep: see `Kernel::new`.
+#[non_exhaustive]
+#[derive(Debug)]
+pub struct Kernel {
+    /// As in reports, profiles and flags.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// Whether this machine can run it.
+    pub is_available: fn() -> bool,
+    /// Copies between regions that do not overlap. The caller vouches for both regions, and that
+    /// `is_available` said yes.
+    pub copy: CopyFn,
+    /// The same for regions that may overlap, where the loop can do that.
+    pub move_: Option<CopyFn>,
+}
+
+/// One way to set memory to a byte.
+// A row made elsewhere could claim what its functions do not keep: see `Kernel::new`.
+#[non_exhaustive]
+#[derive(Debug)]
+pub struct Fill {
+    /// As in reports, profiles and flags.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// Whether this machine can run it.
+    pub is_available: fn() -> bool,
+    /// The caller vouches for the region, and that `is_available` said yes.
+    pub fill: FillFn,
+}
+
+/// One way to copy memory and take its CRC32C (Castagnoli) in the same pass.
+///
+/// Each byte is loaded once: what is summed is what is written, even if the source is changed by
+/// another process meanwhile.
+// A row made elsewhere could claim what its functions do not keep: see `Kernel::new`.
+#[non_exhaustive]
+#[derive(Debug)]
+pub struct Checksum {
+    /// As in reports, profiles and flags.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// Whether this machine can run it.
+    pub is_available: fn() -> bool,
+    /// Copies between regions that do not overlap and returns the sum carried on from the last
+    /// argument; 0 starts. The caller vouches for the regions, and that `is_available` said yes.
+    pub copy: CopySumFn,
+    /// The same sum without copying.
+    pub sum: SumFn,
+}
+
+/// Every copy kernel of this architecture.
+pub static KERNELS: &[Kernel] = &[
+    simple::COPY,
+    libc::COPY,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    crate::rows::x86::rep::COPY,
+    #[cfg(target_arch = "x86_64")]
+    crate::rows::x86::wide::SSE2,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    crate::rows::x86::wide::AVX2,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    crate::rows::x86::wide::AVX512,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    crate::rows::x86::mask::MASK256,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    crate::rows::x86::mask::MASK512,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    crate::rows::x86::stream::COPY,
+    #[cfg(target_arch = "aarch64")]
+    crate::rows::neon::COPY,
+    inline::COPY,
+    tuned::COPY,
+];
+
+/// Every fill of this architecture.
+pub static FILLS: &[Fill] = &[
+    simple::FILL,
+    libc::FILL,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    crate::rows::x86::rep::FILL,
+    #[cfg(target_arch = "x86_64")]
+    crate::rows::x86::wide::SSE2_FILL,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    crate::rows::x86::wide::AVX2_FILL,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    crate::rows::x86::wide::AVX512_FILL,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    crate::rows::x86::stream::FILL,
+    #[cfg(target_arch = "aarch64")]
+    crate::rows::neon::FILL,
+    tuned::FILL,
+];
+
+/// Every checksumming copy of this architecture, widest first: [`Checksum::first`] takes the first
+/// that runs.
+pub static CHECKSUMS: &[Checksum] = &[
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    crc32c::vpclmul::ROW,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    crc32c::sse42::ROW,
+    crc32c::software::ROW,
+];
+
+/// The copy kernel of this name.
+pub fn by_name(name: &str) -> Option<&'static Kernel> {
+    KERNELS.iter().find(|kernel| kernel.name == name)
+}
+
+impl Kernel {
+    /// A row from outside the table.
+    ///
+    /// # Safety
+    /// Where `is_available` says yes, `copy` copies and `move_` moves exactly `n` bytes and touches
+    /// nothing else.
+    pub const unsafe fn new(
+        name: &'static str,
+        is_available: fn() -> bool,
+        copy: CopyFn,
+        move_: Option<CopyFn>,
+    ) -> Kernel {
+        Kernel { name, summary: "from outside the table", is_available, copy, move_ }
+    }
+}
+
+impl Checksum {
+    /// The first row this machine runs; the last one runs everywhere.
+    pub fn first() -> &'static Checksum {
+        let fitting = CHECKSUMS.iter().find(|row| (row.is_available)());
+        fitting.expect("the software row is always available")
+    }
+}
+
+/// The `is_available` of rows without conditions.
+pub const ALWAYS: fn() -> bool = cpu::always;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_summaries_are_one_line() {
+        let lists: [Vec<(&str, &str)>; 3] = [
+            KERNELS.iter().map(|k| (k.name, k.summary)).collect(),
+            FILLS.iter().map(|k| (k.name, k.summary)).collect(),
+            CHECKSUMS.iter().map(|k| (k.name, k.summary)).collect(),
+        ];
+        for rows in lists {
+            for (n, (name, summary)) in rows.iter().enumerate() {
+                assert!(rows[..n].iter().all(|row| row.0 != *name), "{name} is there twice");
+                assert!(!summary.is_empty() && !summary.ends_with('.') && !summary.contains('\n'));
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! What a loop moves at a time: plain integers for the short sizes, vector registers for the rest.
+//!
+//! A vector is moved as a value of its type, not through an intrinsic: inlined into a function that
+//! has the instruction set this is one load or store; elsewhere the compiler splits it, and it is
+//! still right. That makes one generic loop serve every width and architecture, and miri too.
+
+use core::sync::atomic::{Ordering, compiler_fence};
+
+/// Plain bytes of a fixed size, moved in one go.
+///
+/// # Safety
+/// Every bit pattern is a value, there is no padding, and the size is a power of two.
+pub unsafe trait Word: Copy {
+    /// The word whose bytes are all `byte`.
+    fn splat(byte: u8) -> Self;
+}
+
+/// A [`Word`] of 16 bytes or more, which knows how to move what is shorter than itself.
+///
+/// # Safety
+/// As for [`Word`].
+pub unsafe trait Vector: Word {
+    /// Copies `n < size_of::<Self>()` bytes. The regions may overlap.
+    ///
+    /// # Safety
+    /// `src` is readable and `dst` writable for `n` bytes.
+    unsafe fn copy_below(dst: *mut u8, src: *const u8, n: usize);
+
+    /// Writes `n < size_of::<Self>()` times `byte`.
+    ///
+    /// # Safety
+    /// `dst` is writable for `n` bytes.
+    unsafe fn fill_below(dst: *mut u8, byte: u8, n: usize);
+}
+
+/// Costs no instruction; the compiler reorders, joins or replaces no access across it. Without it,
+/// it sees a memcpy in a loop and calls that, which in a library that *is* memcpy never returns.
+#[inline(always)]
+pub fn opaque() {
+    compiler_fence(Ordering::SeqCst);
+}
+
+macro_rules! integers {
+    ($($word:ty),*) => {$(
+        // SAFETY: integers have no padding and no invalid values.
+        unsafe impl Word for $word {
+            #[inline(always)]
+            fn splat(byte: u8) -> Self {
+                Self::from_ne_bytes([byte; size_of::<Self>()])
+            }
+        }
+    )*};
+}
+integers!(u8, u16, u32, u64, u128);
+
+macro_rules! vectors {
+    ($($vector:ty: $half:ty),*) => {$(
+        // SAFETY: a vector register is its bytes.
+        unsafe impl Word for $vector {
+            #[inline(always)]
+            fn splat(byte: u8) -> Self {
+                // SAFETY: same size, and every bit pattern is a value of a vector type.
+                unsafe { core::mem::transmute([byte; size_of::<Self>()]) }
+            }
+        }
+        below!($vector: $half);
+    )*};
+}
+
+macro_rules! below {
+    ($vector:ty: $half:ty) => {
+        // SAFETY: only methods are added.
+        unsafe impl Vector for $vector {
+            #[inline(always)]
+            unsafe fn copy_below(dst: *mut u8, src: *const u8, n: usize) {
+                if n >= size_of::<$half>() {
+                    // SAFETY: `half <= n < 2 * half`; readable and writable, says the caller.
+                    unsafe { ends::<$half, 1>(dst, src, n) };
+                } else {
+                    // SAFETY: `n < half`; the rest is the caller's word.
+                    unsafe { <$half as Below>::copy(dst, src, n) };
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn fill_below(dst: *mut u8, byte: u8, n: usize) {
+                if n >= size_of::<$half>() {
+                    // SAFETY: `half <= n < 2 * half`; writable, says the caller.
+                    unsafe { fill_ends::<$half, 1>(dst, <$half>::splat(byte), n) };
+                } else {
+                    // SAFETY: `n < half`; the rest is the caller's word.
+                    unsafe { <$half as Below>::fill(dst, byte, n) };
+                }
+            }
+        }
+    };
+}
+
+/// What is shorter than this word, down to nothing.
+trait Below {
+    /// # Safety
+    /// As for [`Vector::copy_below`].
+    unsafe fn copy(dst: *mut u8, src: *const u8, n: usize);
+    /// # Safety
+    /// As for [`Vector::fill_below`].
+    unsafe fn fill(dst: *mut u8, byte: u8, n: usize);
+}
+
+impl<V: Vector> Below for V {
+    #[inline(always)]
+    unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
+        // SAFETY: the same contract.
+        unsafe { V::copy_below(dst, src, n) };
+    }
+    #[inline(always)]
+    unsafe fn fill(dst: *mut u8, byte: u8, n: usize) {
+        // SAFETY: the same contract.
+        unsafe { V::fill_below(dst, byte, n) };
+    }
+}
+
+impl Below for u64 {
+    #[inline(always)]
+    unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
+        if n >= 4 {
+            // SAFETY: `4 <= n < 8`; readable and writable, says the caller.
+            unsafe { ends::<u32, 1>(dst, src, n) };
+        } else if n >= 2 {
+            // SAFETY: `2 <= n < 4`, as above.
+            unsafe { ends::<u16, 1>(dst, src, n) };
+        } else if n != 0 {
+            // SAFETY: `n` is 1: the same byte twice.
+            unsafe { ends::<u8, 1>(dst, src, n) };
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn fill(dst: *mut u8, byte: u8, n: usize) {
+        if n >= 4 {
+            // SAFETY: `4 <= n < 8`; writable, says the caller.
+            unsafe { fill_ends::<u32, 1>(dst, u32::splat(byte), n) };
+        } else if n >= 2 {
+            // SAFETY: `2 <= n < 4`, as above.
+            unsafe { fill_ends::<u16, 1>(dst, u16::splat(byte), n) };
+        } else if n != 0 {
+            // SAFETY: `n` is 1.
+            unsafe { fill_ends::<u8, 1>(dst, byte, n) };
+        }
+    }
+}
+
+below!(u128: u64);
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use core::arch::x86_64::{__m128i, __m256i, __m512i};
+
+    use super::{Below, Vector, Word, ends, fill_ends};
+
+    vectors!(__m128i: u64, __m256i: __m128i, __m512i: __m256i);
+}
+
+#[cfg(target_arch = "aarch64")]
+mod arm {
+    use core::arch::aarch64::uint8x16_t;
+
+    use super::{Below, Vector, Word, ends, fill_ends};
+
+    vectors!(uint8x16_t: u64);
+}
+
+/// Reads `N <= 4` words from `src + at`.
+///
+/// Not in a loop: until a loop is unrolled its array lies in memory, and there it then stays.
+///
+/// # Safety
+/// All of them are readable.
+#[inline(always)]
+pub unsafe fn load<W: Word, const N: usize>(src: *const u8, at: usize) -> [W; N] {
+    const { assert!(N <= 4) };
+    let from = src.wrapping_add(at).cast::<W>();
+    let mut words = [W::splat(0); N];
+    if N > 0 {
+        // SAFETY: readable, says the caller; any bit pattern is a W.
+        words[0] = unsafe { from.read_unaligned() };
+    }
+    if N > 1 {
+        // SAFETY: the second of `N`.
+        words[1] = unsafe { from.wrapping_add(1).read_unaligned() };
+    }
+    if N > 2 {
+        // SAFETY: the third of `N`.
+        words[2] = unsafe { from.wrapping_add(2).read_unaligned() };
+    }
+    if N > 3 {
+        // SAFETY: the fourth of `N`.
+        words[3] = unsafe { from.wrapping_add(3).read_unaligned() };
+    }
+    words
+}
+
+/// Writes `N <= 4` words to `dst + at`.
+///
+/// In this order and one by one: where the function has wider vectors, the compiler would join two
+/// stores into one, which then crosses cache lines that the narrower ones do not.
+///
+/// # Safety
+/// All of it is writable.
+#[inline(always)]
+pub unsafe fn store<W: Word, const N: usize>(dst: *mut u8, at: usize, words: [W; N]) {
+    const { assert!(N <= 4) };
+    let to = dst.wrapping_add(at).cast::<W>();
+    if N > 0 {
+        // SAFETY: writable, says the caller.
+        unsafe { to.write_unaligned(words[0]) };
+    }
+    if N > 1 {
+        opaque();
+        // SAFETY: the second of `N`.
+        unsafe { to.wrapping_add(1).write_unaligned(words[1]) };
+    }
+    if N > 2 {
+        opaque();
+        // SAFETY: the third of `N`.
+        unsafe { to.wrapping_add(2).write_unaligned(words[2]) };
+    }
+    if N > 3 {
+        opaque();
+        // SAFETY: the fourth of `N`.
+        unsafe { to.wrapping_add(3).write_unaligned(words[3]) };
+    }
+}
+
+/// Copies `n` bytes as the first and the last `N` words, which overlap in the middle: no branch on
+/// the exact size. Everything is read before anything is written, so the regions may overlap.
+///
+/// # Safety
+/// `src` is readable and `dst` writable for `n` bytes, at least `N` words and at most twice that.
+#[inline(always)]
+pub unsafe fn ends<W: Word, const N: usize>(dst: *mut u8, src: *const u8, n: usize) {
+    let last = n - N * size_of::<W>();
+    // SAFETY: `N` words fit into `n` bytes, says the caller.
+    let head: [W; N] = unsafe { load(src, 0) };
+    // SAFETY: the last `N` words of the same bytes.
+    let tail: [W; N] = unsafe { load(src, last) };
+    // SAFETY: as the reads, on the other side.
+    unsafe { store(dst, 0, head) };
+    // SAFETY: as above.
+    unsafe { store(dst, last, tail) };
+}
+
+/// Writes `n` bytes as the first and the last `N` times `word`.
+///
+/// # Safety
+/// `dst` is writable for `n` bytes, at least `N` words and at most twice that.
+#[inline(always)]
+pub unsafe fn fill_ends<W: Word, const N: usize>(dst: *mut u8, word: W, n: usize) {
+    // SAFETY: `N` words fit into `n` bytes, says the caller.
+    unsafe { store(dst, 0, [word; N]) };
+    // SAFETY: the last `N` words of the same bytes.
+    unsafe { store(dst, n - N * size_of::<W>(), [word; N]) };
+}

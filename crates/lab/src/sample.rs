@@ -1,0 +1,134 @@
+//! One sample of one arm, and the meter that takes it.
+
+use serde::Serialize;
+use std::time::{Duration, Instant};
+use thalweg_sys::usage::Usage;
+
+/// What one timed piece of work took. Processor time, faults and switches are those of the whole
+/// process and of the children it waited for meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Sample {
+    /// Time on the clock.
+    pub wall: Duration,
+    /// Processor time in user mode.
+    pub user: Duration,
+    /// Processor time in the kernel, without what kernel threads do for us later (writeback).
+    pub sys: Duration,
+    /// Page faults that needed no reading.
+    pub minor_faults: u64,
+    /// Page faults that had to read.
+    pub major_faults: u64,
+    /// Times it waited.
+    pub voluntary_switches: u64,
+    /// Times the processor was taken away.
+    pub involuntary_switches: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Clock ticks the hypervisor gave to others, over all processors.
+    pub stolen_ticks: u64,
+}
+
+// getrusage counts whole microseconds: less than one is not nothing.
+const LEAST_CPU: f64 = 1e-6;
+
+impl Sample {
+    /// User and system time together, in seconds.
+    pub fn cpu_seconds(&self) -> f64 {
+        (self.user + self.sys).as_secs_f64().max(LEAST_CPU)
+    }
+
+    /// Time on the clock in seconds.
+    pub fn wall_seconds(&self) -> f64 {
+        self.wall.as_secs_f64().max(1e-9)
+    }
+
+    /// Faults of both kinds per 10^9 bytes.
+    pub fn faults_per_gb(&self) -> f64 {
+        (self.minor_faults + self.major_faults) as f64 / (self.bytes.max(1) as f64 / 1e9)
+    }
+}
+
+/// Which of a sample's costs is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Metric {
+    /// Time on the clock.
+    Wall,
+    /// Processor time.
+    Cpu,
+}
+
+impl Metric {
+    /// The sample's cost in seconds, above 0.
+    pub fn of(self, sample: &Sample) -> f64 {
+        match self {
+            Self::Wall => sample.wall_seconds(),
+            Self::Cpu => sample.cpu_seconds(),
+        }
+    }
+}
+
+/// Takes a sample: start it, do the work, stop it. What it reads itself lies outside the timed part.
+#[derive(Debug)]
+pub struct Meter {
+    stolen: u64,
+    process: Usage,
+    children: Usage,
+    began: Instant,
+}
+
+impl Meter {
+    /// Begins the timed part.
+    pub fn start() -> Self {
+        let stolen = stolen_ticks();
+        let (process, children) = (Usage::now_process(), Usage::now_children());
+        Self { stolen, process, children, began: Instant::now() }
+    }
+
+    /// Ends the timed part, in which `bytes` were moved.
+    pub fn stop(self, bytes: u64) -> Sample {
+        let wall = self.began.elapsed();
+        let own = Usage::now_process().since(&self.process);
+        let children = Usage::now_children().since(&self.children);
+        Sample {
+            wall,
+            user: own.user + children.user,
+            sys: own.sys + children.sys,
+            minor_faults: own.minor_faults + children.minor_faults,
+            major_faults: own.major_faults + children.major_faults,
+            voluntary_switches: own.voluntary_switches + children.voluntary_switches,
+            involuntary_switches: own.involuntary_switches + children.involuntary_switches,
+            bytes,
+            stolen_ticks: stolen_ticks().saturating_sub(self.stolen),
+        }
+    }
+}
+
+/// The eighth number of the first line of `/proc/stat` (proc_stat(5)); 0 where it does not show.
+fn stolen_ticks() -> u64 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let all = stat.lines().next().unwrap_or_default();
+    all.split_whitespace().nth(8).and_then(|ticks| ticks.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_counts_once_it_was_waited_for() {
+        let meter = Meter::start();
+        let status = std::process::Command::new("true").status().unwrap();
+        assert!(status.success());
+        let sample = meter.stop(7);
+        assert!(sample.minor_faults > 0 && sample.wall > Duration::ZERO, "{sample:?}");
+        assert_eq!(sample.bytes, 7);
+    }
+
+    #[test]
+    fn costs_are_never_zero_because_their_logarithms_are_taken() {
+        let nothing = Sample::default();
+        assert!(Metric::Wall.of(&nothing) > 0.0 && Metric::Cpu.of(&nothing) > 0.0);
+        assert!(nothing.faults_per_gb().abs() < 1e-12);
+    }
+}

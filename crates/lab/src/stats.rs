@@ -1,0 +1,95 @@
+//! Numbers from samples: medians, ratios with intervals, noise, and the three words of a verdict.
+//!
+//! No means and no standard deviations of raw times: single outliers reach eleven times the median
+//! on shared machines. No sample is ever left out.
+
+mod interval;
+mod random;
+mod verdict;
+
+pub use interval::{ratio_of_rounds, ratio_of_sessions};
+pub use random::Random;
+pub use verdict::{MOST_NOISE, Verdict, noise_floor, verdict};
+
+use serde::Serialize;
+
+/// The middle of the values; between the two middle ones if their number is even. `None` of none.
+pub fn median(values: &[f64]) -> Option<f64> {
+    quantile(values, 0.5)
+}
+
+/// The value below which this share of the values lies, on the line between neighbours.
+pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = share.clamp(0.0, 1.0) * sorted.len().checked_sub(1)? as f64;
+    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    Some(below + (above - below) * place.fract())
+}
+
+/// Logarithms of the ratios of what was measured side by side.
+pub fn log_ratios(pairs: impl IntoIterator<Item = (f64, f64)>) -> Vec<f64> {
+    pairs.into_iter().map(|(a, b)| a.ln() - b.ln()).collect()
+}
+
+/// Where the middle half of the values lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// A quarter lies below.
+    pub lower: f64,
+    /// Half lies below.
+    pub median: f64,
+    /// Three quarters lie below.
+    pub upper: f64,
+}
+
+impl Spread {
+    /// The quartiles of the values; `None` of none.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let at = |share| quantile(values, share);
+        Some(Self { lower: at(0.25)?, median: at(0.5)?, upper: at(0.75)? })
+    }
+
+    /// The width of the middle half as a share of the median; 0 where there is none.
+    pub fn relative(&self) -> f64 {
+        if self.median == 0.0 { 0.0 } else { (self.upper - self.lower) / self.median }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn quartiles_of_five_are_the_second_and_the_fourth() {
+        let spread = Spread::of(&[5.0, 1.0, 4.0, 2.0, 3.0]).unwrap();
+        assert_eq!(spread, Spread { lower: 2.0, median: 3.0, upper: 4.0 });
+        assert!((spread.relative() - 2.0 / 3.0).abs() < 1e-12);
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[1.0, 3.0]), Some(2.0));
+    }
+
+    proptest! {
+        #[test]
+        fn the_median_has_as_many_above_as_below(values in prop::collection::vec(-1e9..1e9, 1..60)) {
+            let middle = median(&values).unwrap();
+            let below = values.iter().filter(|v| **v < middle).count();
+            let above = values.iter().filter(|v| **v > middle).count();
+            prop_assert!(below <= values.len() / 2 && above <= values.len() / 2);
+        }
+
+        #[test]
+        fn quantiles_rise_and_stay_inside(
+            values in prop::collection::vec(-1e9..1e9, 1..60),
+            a in 0.0..1.0,
+            b in 0.0..1.0,
+        ) {
+            let (low, high) = (f64::min(a, b), f64::max(a, b));
+            let (low, high) = (quantile(&values, low).unwrap(), quantile(&values, high).unwrap());
+            prop_assert!(low <= high + 1e-6);
+            prop_assert!(values.iter().any(|v| *v <= low + 1e-6));
+            prop_assert!(values.iter().any(|v| *v >= high - 1e-6));
+        }
+    }
+}
