@@ -153,7 +153,9 @@ impl Worker<'_> {
             attributes::inherit(spot, sink.fd.as_fd());
             wanted.born_with_acl = true;
         }
-        let mut keeper = sink.journal().map(|at| Keeper::new(at, stat, sink.adopted));
+        // Whoever was killed right after a rename left a journal without its part.
+        let may_exist = !leaf.directory.is_fresh;
+        let mut keeper = sink.journal().map(|at| Keeper::new(at, stat, may_exist));
         let written = if contents.is_whole {
             self.write_single(&sink.fd, contents.len)
         } else {

@@ -172,9 +172,12 @@ impl<'a> Keeper<'a> {
             let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             self.file = openat(self.dir, &*self.name, flags, Mode::RUSR | Mode::WUSR).ok();
         }
-        if let Some(file) = &self.file {
-            self.exists = true;
-            let _ = io::pwrite(file, &self.journal.to_bytes(), 0);
+        let Some(file) = &self.file else { return };
+        self.exists = true;
+        if io::pwrite(file, &self.journal.to_bytes(), 0) != Ok(SIZE) {
+            // Nothing says less than half a text.
+            self.file = None;
+            let _ = unlink(self.dir, &self.name);
         }
     }
 

@@ -87,6 +87,7 @@ impl<'a> Sink<'a> {
                         return Ok(sink);
                     }
                     Leftover::Free(_locked) => {
+                        ignore(unlink(spot.dir, &beside(spot.name, JOURNAL)));
                         unlink(spot.dir, &name).map_err(at_sink("unlinkat"))?;
                     }
                 },

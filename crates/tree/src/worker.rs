@@ -40,7 +40,7 @@ pub(crate) struct Worker<'r> {
 const BATCH: usize = 64;
 // Directories that may wait before a worker enters them on the spot instead: what bounds memory
 // where a directory holds a million directories.
-const MOST_WAITING: usize = 1 << 14;
+const MOST_WAITING: usize = 1 << 12;
 // How deep on the spot before they have to wait all the same: what bounds the stack.
 const MOST_NESTED: usize = 32;
 /// How often progress is told.

@@ -62,7 +62,7 @@ impl Holder<'_> {
 
 /// Whether new entries of a directory are born with a list of its making.
 pub(crate) fn has_default_list(dir: BorrowedFd<'_>) -> bool {
-    Holder::Fd(dir).get(DEFAULT_LIST, &mut []).is_ok_and(|size| size > 0)
+    fs::fgetxattr_query(dir, DEFAULT_LIST).is_ok_and(|size| size > 0)
 }
 
 /// Attributes taken from a source, to be given to its copy.

@@ -1,0 +1,183 @@
+//! Calls that fail, come short or are stopped: what has its name is whole, what is not is gone.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+use support::{Listener, contents, names, noise, problems, recursive};
+use thalweg_sys::{
+    Errno,
+    fault::{Call, Effect, Outcome, Rule, Script},
+};
+use thalweg_tree::{CopyOptions, Ending, Halt, Hash, TreeReport, When};
+
+fn run(
+    rules: Vec<Rule>,
+    source: &Path,
+    destination: &Path,
+    options: &CopyOptions,
+) -> Outcome<TreeReport> {
+    Script::new(rules).run(|| support::copy(source, destination, options))
+}
+
+/// Two directories with small and large files.
+fn sample(at: &Path) -> PathBuf {
+    let src = at.join("src");
+    fs::create_dir_all(src.join("sub")).unwrap();
+    for n in 0..8 {
+        fs::write(src.join(format!("small{n}")), noise(1000 * n + 1, n as u64)).unwrap();
+        fs::write(src.join(format!("sub/large{n}")), noise(300_000 + n, n as u64)).unwrap();
+    }
+    src
+}
+
+/// Every file of the copy is one of the source, whole; nothing else is there.
+fn only_whole_files(src: &Path, to: &Path) -> usize {
+    let (truth, copy) = (contents(src), contents(to));
+    for (path, entry) in &copy {
+        assert_eq!(truth.get(path), Some(entry), "{}", String::from_utf8_lossy(path));
+    }
+    copy.values().filter(|(kind, _)| *kind == 'f').count()
+}
+
+#[test]
+fn a_full_destination_ends_the_run_and_leaves_only_whole_files() {
+    let calls = [Call::Write, Call::Pwrite];
+    for (call, errno) in calls
+        .into_iter()
+        .flat_map(|c| [Errno::NOSPC, Errno::DQUOT, Errno::ROFS].map(|errno| (c, errno)))
+    {
+        let place = tempfile::tempdir().unwrap();
+        let src = sample(place.path());
+        let rule = Rule { call, nth: 5, effect: Effect::Errno(errno), repeat: true };
+        let without = CopyOptions { jobs: 1, ..recursive() };
+        let outcome = run(vec![rule], &src, &place.path().join("to"), &without);
+        let report = outcome.value;
+        assert_eq!((report.halted, report.ending()), (Some(Halt::Full), Ending::Partial));
+        assert_eq!(report.error_count, 1, "{}", problems(&report));
+        let text = problems(&report);
+        assert!(text.contains(call.name()) && text.contains('\''), "{text}");
+        assert_eq!(names(place.path()), ["src", "to"]);
+        assert!(only_whole_files(&src, &place.path().join("to")) < 16);
+    }
+}
+
+#[test]
+fn any_other_error_costs_one_file() {
+    for (call, errno) in
+        [(Call::Read, Errno::IO), (Call::Write, Errno::IO), (Call::Pwrite, Errno::FBIG)]
+    {
+        let place = tempfile::tempdir().unwrap();
+        let src = sample(place.path());
+        let rule =
+            Rule { call, nth: 3, effect: Effect::Errno(errno), repeat: call == Call::Pwrite };
+        let outcome = run(vec![rule], &src, &place.path().join("to"), &recursive());
+        let report = outcome.value;
+        assert_eq!(report.halted, None);
+        assert!(report.error_count >= 1, "{call:?}");
+        let whole = only_whole_files(&src, &place.path().join("to"));
+        assert_eq!(whole as u64 + report.error_count, 16, "{}", problems(&report));
+    }
+}
+
+#[test]
+fn short_counts_and_interruptions_change_nothing() {
+    let effects = [Effect::Short(1000), Effect::Errno(Errno::INTR)];
+    for (effect, call) in effects
+        .into_iter()
+        .flat_map(|e| [Call::Read, Call::Write, Call::Pread, Call::Pwrite].map(|call| (e, call)))
+    {
+        for sparse in [When::Auto, When::Always] {
+            let place = tempfile::tempdir().unwrap();
+            let src = sample(place.path());
+            let repeat = matches!(effect, Effect::Short(_));
+            let rule = Rule { call, nth: 2, effect, repeat };
+            let options = CopyOptions { sparse, ..recursive() };
+            let outcome = run(vec![rule], &src, &place.path().join("to"), &options);
+            assert_eq!(outcome.value.error_count, 0, "{}", problems(&outcome.value));
+            assert_eq!(contents(&src), contents(&place.path().join("to")));
+        }
+    }
+}
+
+#[test]
+fn a_name_that_cannot_be_given_leaves_nothing() {
+    for call in [Call::Rename, Call::Link] {
+        let place = tempfile::tempdir().unwrap();
+        let src = place.path().join("src");
+        let into = place.path().join("into");
+        fs::create_dir(&into).unwrap();
+        for (name, len) in [("small", 10), ("large", 500_000)] {
+            fs::write(&src, noise(len, 4)).unwrap();
+            let rule = Rule::always(call, Effect::Errno(Errno::IO));
+            let outcome = run(vec![rule], &src, &into.join(name), &CopyOptions::default());
+            let failed = outcome.value.error_count;
+            assert_eq!(outcome.fired, failed, "{call:?} {name}");
+            assert_eq!(names(&into).len() as u64, 1 - failed);
+            let _ = fs::remove_file(into.join(name));
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_leaves_only_whole_files() {
+    for stop_after in [0, 1, 7, 15, 30] {
+        let place = tempfile::tempdir().unwrap();
+        let src = sample(place.path());
+        let to = place.path().join("to");
+        let listener = Listener { stop_after: Some(stop_after), ..Listener::default() };
+        let report =
+            thalweg_tree::copy(std::slice::from_ref(&src), &to, &recursive(), &listener).unwrap();
+        if report.halted.is_none() {
+            assert_eq!(contents(&src), contents(&to));
+            continue;
+        }
+        assert_eq!((report.halted, report.ending()), (Some(Halt::Asked), Ending::Partial));
+        let left = names(place.path());
+        assert!(left == ["src", "to"] || left == ["src"], "{left:?}");
+        if to.exists() {
+            only_whole_files(&src, &to);
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_differs_is_not_published() {
+    let place = tempfile::tempdir().unwrap();
+    let (src, to) = (place.path().join("src"), place.path().join("to"));
+    fs::create_dir(&src).unwrap();
+    fs::write(src.join("small"), noise(100, 1)).unwrap();
+    fs::write(src.join("large"), noise(900_000, 2)).unwrap();
+    for hash in [Hash::Blake3, Hash::Xxh3] {
+        let options = CopyOptions { verify: Some(hash), jobs: 1, ..recursive() };
+        let report = support::copy(&src, &to, &options);
+        assert_eq!((report.verified, report.error_count), (2, 0), "{}", problems(&report));
+        fs::remove_dir_all(&to).unwrap();
+        // The first read of the check answers "the end": the copy seems empty.
+        let plain = CopyOptions { verify: None, ..options.clone() };
+        let reads = run(Vec::new(), &src.join("small"), &place.path().join("x"), &plain);
+        let rule = Rule::once(Call::Pread, reads.calls[Call::Pread] + 1, Effect::Zero);
+        let outcome = run(vec![rule], &src.join("small"), &to, &options);
+        assert_eq!(outcome.value.ending(), Ending::Differ, "{}", problems(&outcome.value));
+        assert!(!to.exists());
+        assert_eq!(outcome.value.differing, 1);
+    }
+}
+
+#[test]
+fn what_was_asked_to_be_synced_and_could_not_be_is_not_published() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("f"), noise(500_000, 1)).unwrap();
+    let options = CopyOptions { fsync: thalweg_tree::Fsync::File, ..CopyOptions::default() };
+    let rule = Rule::always(Call::Fsync, Effect::Errno(Errno::IO));
+    let outcome = run(vec![rule], &place.path().join("f"), &place.path().join("g"), &options);
+    assert!(problems(&outcome.value).contains("fsync: EIO"), "{}", problems(&outcome.value));
+    assert_eq!(names(place.path()), ["f"]);
+    let all = CopyOptions { fsync: thalweg_tree::Fsync::Dir, ..recursive() };
+    let outcome = run(Vec::new(), &sample(place.path()), &place.path().join("to"), &all);
+    // 16 files, two directories, and twice the one that holds the new name.
+    assert_eq!(outcome.calls[Call::Fsync], 20);
+}

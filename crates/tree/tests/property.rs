@@ -1,0 +1,168 @@
+//! Random trees, copied and compared by a walker that shares no code with the copier.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use proptest::prelude::*;
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::{
+        ffi::OsStringExt,
+        fs::{FileExt, MetadataExt, PermissionsExt, symlink},
+    },
+    path::{Path, PathBuf},
+    process::Command,
+};
+use support::{copy, noise, problems, walk};
+use thalweg_tree::{CopyOptions, Hash, Target, When};
+
+#[derive(Clone, Debug)]
+enum Node {
+    File { len: usize, mode: u32, time: (i64, i64) },
+    Sparse { len: u64, islands: Vec<(u64, usize)> },
+    Link(Vec<u8>),
+    HardLinkTo(usize),
+    Dir { mode: u32, time: (i64, i64), children: Vec<(Vec<u8>, Node)> },
+}
+
+fn name() -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![
+        8 => proptest::char::range('a', 'e').prop_map(|c| c as u8),
+        2 => (1..=255_u8).prop_filter("no slash", |b| *b != b'/'),
+    ];
+    prop::collection::vec(byte, 1..12).prop_filter("dots", |name| name != b"." && name != b"..")
+}
+
+fn time() -> impl Strategy<Value = (i64, i64)> {
+    (-1_000_000_i64..4_000_000_000, 0_i64..1_000_000_000)
+}
+
+fn node() -> impl Strategy<Value = Node> {
+    let len = prop_oneof![
+        5 => 0..20_000_usize,
+        1 => Just(4096_usize),
+        1 => (256 << 10) - 2..(256 << 10) + 3_usize,
+        1 => 500_000..900_000_usize,
+    ];
+    let leaf = prop_oneof![
+        6 => (len, 0..0o10000_u32, time())
+            .prop_map(|(len, mode, time)| Node::File { len, mode: mode | 0o400, time }),
+        1 => (1..3_000_000_u64, prop::collection::vec((0..3_000_000_u64, 1..9000_usize), 0..4))
+            .prop_map(|(len, islands)| Node::Sparse { len, islands }),
+        1 => name().prop_map(Node::Link),
+        1 => (0..100_usize).prop_map(Node::HardLinkTo),
+    ];
+    leaf.prop_recursive(4, 60, 8, |inner| {
+        let children = prop::collection::vec((name(), inner), 0..8);
+        (0..0o2000_u32, time(), children).prop_map(|(mode, time, children)| Node::Dir {
+            mode: mode | 0o700,
+            time,
+            children,
+        })
+    })
+}
+
+fn stamp(path: &Path, (tv_sec, tv_nsec): (i64, i64)) {
+    let time = rustix::fs::Timespec { tv_sec, tv_nsec };
+    let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
+    let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+    rustix::fs::utimensat(rustix::fs::CWD, path, &times, flags).unwrap();
+}
+
+fn build(path: &Path, node: &Node, files: &mut Vec<PathBuf>) {
+    match node {
+        Node::File { len, mode, time } => {
+            fs::write(path, noise(*len, files.len() as u64 + 1)).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(*mode)).unwrap();
+            stamp(path, *time);
+            files.push(path.to_owned());
+        }
+        Node::Sparse { len, islands } => {
+            let file = fs::File::create(path).unwrap();
+            file.set_len(*len).unwrap();
+            for (at, size) in islands {
+                let at = at % len;
+                let size = (*size as u64).min(len - at) as usize;
+                file.write_all_at(&noise(size, at), at).unwrap();
+            }
+            files.push(path.to_owned());
+        }
+        Node::Link(target) => symlink(OsString::from_vec(target.clone()), path).unwrap(),
+        Node::HardLinkTo(n) => match files.get(n % files.len().max(1)) {
+            Some(file) => fs::hard_link(file, path).unwrap(),
+            None => fs::write(path, "alone").unwrap(),
+        },
+        Node::Dir { mode, time, children } => {
+            fs::create_dir(path).unwrap();
+            for (name, child) in children {
+                let child_path = path.join(OsString::from_vec(name.clone()));
+                if fs::symlink_metadata(&child_path).is_err() {
+                    build(&child_path, child, files);
+                }
+            }
+            fs::set_permissions(path, fs::Permissions::from_mode(*mode)).unwrap();
+            stamp(path, *time);
+        }
+    }
+}
+
+fn options() -> impl Strategy<Value = CopyOptions> {
+    let when = || prop_oneof![Just(When::Auto), Just(When::Always), Just(When::Never)];
+    let verify = prop_oneof![Just(None), Just(Some(Hash::Blake3)), Just(Some(Hash::Xxh3))];
+    (1..4_usize, when(), verify, any::<bool>(), any::<bool>()).prop_map(
+        |(jobs, sparse, verify, resume, inplace)| CopyOptions {
+            jobs,
+            sparse,
+            verify,
+            resume,
+            inplace,
+            ..CopyOptions::archive()
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 32,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn an_archive_of_any_tree_equals_it(
+        children in prop::collection::vec((name(), node()), 0..12),
+        options in options(),
+    ) {
+        let place = support::scratch();
+        let (src, to) = (place.path().join("src"), place.path().join("to"));
+        let root = Node::Dir { mode: 0o755, time: (1, 1), children };
+        build(&src, &root, &mut Vec::new());
+        let report = copy(&src, &to, &options);
+        prop_assert_eq!(report.error_count, 0, "{}", problems(&report));
+        prop_assert!(walk(&src) == walk(&to));
+        if options.sparse != When::Never {
+            holes_are_kept(&src, &to)?;
+        }
+        if let Ok(diff) = Command::new("diff").args(["-r", "--no-dereference"]).arg(&src).arg(&to).output() {
+            prop_assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
+        }
+        // Again over the finished copy.
+        let exact = CopyOptions { target: Target::Exact, ..options };
+        let report = copy(&src, &to, &exact);
+        prop_assert_eq!(report.error_count, 0, "{}", problems(&report));
+        prop_assert!(walk(&src) == walk(&to));
+        prop_assert_eq!(support::names(place.path()), ["src", "to"]);
+    }
+}
+
+fn holes_are_kept(src: &Path, to: &Path) -> Result<(), TestCaseError> {
+    for (path, entry) in walk(src) {
+        let path = PathBuf::from(OsString::from_vec(path));
+        if entry.kind == 'f' && entry.contents.len() > 1 << 20 {
+            let blocks = |root: &Path| fs::metadata(root.join(&path)).unwrap().blocks();
+            prop_assert!(blocks(to) <= blocks(src) + 8, "{}", path.display());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,224 @@
+//! Going on where an earlier run was interrupted.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    fs,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::Path,
+};
+use support::{Listener, contents, copy, names, noise, problems};
+use thalweg_core::Request;
+use thalweg_sys::{
+    Errno,
+    fault::{Call, Effect, Rule, Script},
+};
+use thalweg_tree::{
+    CopyOptions, Journal, Preserve, Target,
+    journal::{Identity, SCHEMA},
+};
+
+const LEN: usize = 3_000_000;
+const DONE: usize = 2_000_000;
+
+fn boot_id() -> String {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().to_owned()
+}
+
+fn identity(path: &Path) -> Identity {
+    let meta = fs::metadata(path).unwrap();
+    Identity {
+        dev: meta.dev(),
+        ino: meta.ino(),
+        size: meta.len(),
+        mtime: (meta.mtime(), meta.mtime_nsec() as u32),
+        ctime: (meta.ctime(), meta.ctime_nsec() as u32),
+    }
+}
+
+/// A source, and the part and journal that a killed run would have left for `to`.
+fn interrupted(at: &Path, boot_id: String) -> Journal {
+    let bytes = noise(LEN, 1);
+    fs::write(at.join("src"), &bytes).unwrap();
+    // Beyond what the journal counts lies what nobody may trust.
+    let mut part = bytes[..DONE].to_vec();
+    part.extend_from_slice(&noise(1000, 99));
+    fs::write(at.join(".to.thalweg-part"), part).unwrap();
+    let source = identity(&at.join("src"));
+    let journal = Journal { schema: SCHEMA, source, done: DONE as u64, boot_id };
+    fs::write(at.join(".to.thalweg-journal"), journal.to_bytes()).unwrap();
+    journal
+}
+
+fn resume() -> CopyOptions {
+    CopyOptions { resume: true, ..CopyOptions::default() }
+}
+
+fn is_whole(at: &Path) {
+    assert!(fs::read(at.join("to")).unwrap() == fs::read(at.join("src")).unwrap());
+    assert_eq!(names(at), ["src", "to"]);
+}
+
+#[test]
+fn a_part_with_its_journal_is_gone_on_with() {
+    let place = tempfile::tempdir().unwrap();
+    let at = place.path();
+    interrupted(at, boot_id());
+    let report = copy(&at.join("src"), &at.join("to"), &resume());
+    assert_eq!((report.resumed, report.bytes), (DONE as u64, (LEN - DONE) as u64));
+    is_whole(at);
+}
+
+#[test]
+fn after_a_restart_the_part_is_compared() {
+    let place = tempfile::tempdir().unwrap();
+    let at = place.path();
+    interrupted(at, "another start of the machine".to_owned());
+    let file = fs::File::options().write(true).open(at.join(".to.thalweg-part")).unwrap();
+    file.write_all_at(b"?", 1_234_567).unwrap();
+    drop(file);
+    let report = copy(&at.join("src"), &at.join("to"), &resume());
+    assert_eq!(report.resumed, 1_234_567);
+    is_whole(at);
+}
+
+#[test]
+fn a_part_without_a_readable_journal_is_compared() {
+    for text in [None, Some("{".to_owned()), Some(String::new())] {
+        let place = tempfile::tempdir().unwrap();
+        let at = place.path();
+        interrupted(at, boot_id());
+        match text {
+            None => fs::remove_file(at.join(".to.thalweg-journal")).unwrap(),
+            Some(text) => fs::write(at.join(".to.thalweg-journal"), text).unwrap(),
+        }
+        let report = copy(&at.join("src"), &at.join("to"), &resume());
+        assert_eq!(report.resumed, DONE as u64);
+        is_whole(at);
+    }
+}
+
+#[test]
+fn a_part_of_another_source_or_a_lying_journal_is_not_built_upon() {
+    let place = tempfile::tempdir().unwrap();
+    let at = place.path();
+    let mut journal = interrupted(at, boot_id());
+    fs::write(at.join("src"), noise(LEN, 2)).unwrap();
+    let report = copy(&at.join("src"), &at.join("to"), &resume());
+    assert_eq!(report.resumed, 0);
+    is_whole(at);
+    fs::remove_file(at.join("to")).unwrap();
+    // More than the part holds.
+    interrupted(at, boot_id());
+    journal.source = identity(&at.join("src"));
+    journal.done = LEN as u64;
+    fs::write(at.join(".to.thalweg-journal"), journal.to_bytes()).unwrap();
+    let report = copy(&at.join("src"), &at.join("to"), &resume());
+    assert_eq!(report.resumed, DONE as u64);
+    is_whole(at);
+}
+
+#[test]
+fn without_resume_a_leftover_is_removed_and_a_living_part_is_not() {
+    let place = tempfile::tempdir().unwrap();
+    let at = place.path();
+    interrupted(at, boot_id());
+    let report = copy(&at.join("src"), &at.join("to"), &CopyOptions::default());
+    assert_eq!((report.resumed, report.bytes), (0, LEN as u64));
+    is_whole(at);
+    interrupted(at, boot_id());
+    let alive = fs::File::open(at.join(".to.thalweg-part")).unwrap();
+    alive.lock().unwrap();
+    let report = copy(&at.join("src"), &at.join("to"), &resume());
+    assert_eq!((report.resumed, report.error_count), (0, 0), "{}", problems(&report));
+    assert!(fs::read(at.join("to")).unwrap() == fs::read(at.join("src")).unwrap());
+    assert!(names(at).contains(&".to.thalweg-part".to_owned()));
+}
+
+#[test]
+fn an_error_leaves_a_part_that_the_next_run_goes_on_with() {
+    let request = Request { only: Some("read-write".to_owned()), ..Request::default() };
+    let options = CopyOptions { request, ..resume() };
+    // The source fails: the journal says how far it came. The destination is full: not even the
+    // journal fits, and the part is compared.
+    for (call, errno) in [(Call::Pread, Errno::IO), (Call::Pwrite, Errno::NOSPC)] {
+        let place = tempfile::tempdir().unwrap();
+        let at = place.path();
+        fs::write(at.join("src"), noise(LEN, 7)).unwrap();
+        let rule = Rule { call, nth: 5, effect: Effect::Errno(errno), repeat: true };
+        let script = Script::new(vec![rule]);
+        let first = script.run(|| copy(&at.join("src"), &at.join("to"), &options)).value;
+        assert!(problems(&first).contains(call.name()), "{}", problems(&first));
+        let journal = fs::read(at.join(".to.thalweg-journal"));
+        let done = fs::metadata(at.join(".to.thalweg-part")).unwrap().len();
+        assert!(done > 0);
+        if call == Call::Pread {
+            assert_eq!(Journal::parse(&journal.unwrap()).unwrap().done, done);
+        } else {
+            assert!(journal.is_err());
+        }
+        let second = copy(&at.join("src"), &at.join("to"), &options);
+        assert_eq!((second.resumed, second.bytes), (done, LEN as u64 - done));
+        is_whole(at);
+        // Without --resume an error gives the space back.
+        fs::remove_file(at.join("to")).unwrap();
+        let plain = CopyOptions { resume: false, ..options.clone() };
+        script.run(|| copy(&at.join("src"), &at.join("to"), &plain));
+        assert_eq!(names(at), ["src"]);
+    }
+}
+
+#[test]
+fn a_stopped_tree_is_gone_on_with_and_done_files_are_skipped() {
+    for preserve in [Preserve::usual(), Preserve::default()] {
+        let place = tempfile::tempdir().unwrap();
+        let at = place.path();
+        let src = at.join("src");
+        fs::create_dir_all(src.join("sub/deep")).unwrap();
+        for n in 0..40 {
+            let dir = ["", "sub", "sub/deep"][n % 3];
+            let len = if n % 10 == 0 { 400_000 } else { n * 100 };
+            fs::write(src.join(dir).join(format!("f{n}")), noise(len, n as u64)).unwrap();
+        }
+        // Without times, only a copy younger than its source counts as done.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let options = CopyOptions { recursive: true, preserve, ..resume() };
+        let listener = Listener { stop_after: Some(25), ..Listener::default() };
+        let sources = [src.clone()];
+        let first = thalweg_tree::copy(&sources, &at.join("to"), &options, &listener).unwrap();
+        assert!(first.halted.is_some());
+        assert_eq!(names(at), [".to.thalweg-part", "src"]);
+        let second = copy(&src, &at.join("to"), &options);
+        assert_eq!(second.error_count, 0, "{}", problems(&second));
+        assert!(second.skipped > 0 && second.skipped + second.files == 40, "{second:?}");
+        assert_eq!(contents(&src), contents(&at.join("to")));
+        is_named(at);
+        // Once more, into the finished one: nothing moves.
+        let exact = CopyOptions { target: Target::Exact, ..options };
+        let third = copy(&src, &at.join("to"), &exact);
+        assert_eq!((third.skipped, third.bytes), (40, 0));
+    }
+}
+
+fn is_named(at: &Path) {
+    assert_eq!(names(at), ["src", "to"]);
+}
+
+#[test]
+fn a_half_written_small_file_in_a_stage_is_written_anew() {
+    let place = tempfile::tempdir().unwrap();
+    let at = place.path();
+    fs::create_dir_all(at.join("src/sub")).unwrap();
+    fs::write(at.join("src/sub/f"), "the whole text").unwrap();
+    fs::write(at.join("src/empty"), "").unwrap();
+    fs::create_dir_all(at.join(".to.thalweg-part/sub")).unwrap();
+    fs::write(at.join(".to.thalweg-part/sub/f"), "the wh").unwrap();
+    fs::write(at.join(".to.thalweg-part/sub/.gone.thalweg-part"), "left").unwrap();
+    fs::write(at.join(".to.thalweg-part/sub/.gone.thalweg-journal"), "left").unwrap();
+    let options = CopyOptions { recursive: true, ..resume() };
+    let report = copy(&at.join("src"), &at.join("to"), &options);
+    assert_eq!(report.error_count, 0, "{}", problems(&report));
+    assert_eq!(contents(&at.join("src")), contents(&at.join("to")));
+}
