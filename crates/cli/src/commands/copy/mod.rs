@@ -97,6 +97,7 @@ fn to_standard_output(args: &CopyArgs, sources: &[PathBuf]) -> Result<Exit, Fail
         source_name: name,
         sink,
         sink_name: OUTPUT.to_owned(),
+        len: None,
         expected: stdio::left_in(&source),
     };
     stream.run()
