@@ -90,7 +90,7 @@ fn arms(tuned: &TuneResult, color: bool) -> String {
             shown.push(mechanism);
         }
         rows.add_row([
-            format!("  {}", arm.name),
+            format!("{} {}", if won(tuned, arm) { CHOSEN } else { " " }, arm.name),
             ratio(arm.ratio_to_cp),
             arm.ratio_to_cp.map_or(String::new(), |ratio| interval(&ratio)),
             ratio(arm.ratio_to_cp_started),
@@ -100,7 +100,8 @@ fn arms(tuned: &TuneResult, color: bool) -> String {
     }
     let mut text = String::new();
     for line in render(&rows).lines() {
-        let line = if line.ends_with(USED) { paint::strong(line, color) } else { line.to_owned() };
+        let line =
+            if line.starts_with(CHOSEN) { paint::strong(line, color) } else { line.to_owned() };
         let _ = writeln!(text, "{line}");
     }
     if tunings > shown.len() {
@@ -113,7 +114,7 @@ fn arms(tuned: &TuneResult, color: bool) -> String {
     text
 }
 
-const USED: &str = "chosen";
+const CHOSEN: &str = "*";
 
 fn conditions(tuned: &TuneResult) -> String {
     let slice = &tuned.slice;
@@ -170,7 +171,7 @@ fn word(tuned: &TuneResult, arm: &ArmResult) -> String {
         words.push(format!("left after {} rounds: {reason}", arm.rounds));
     }
     if won(tuned, arm) {
-        words.push(USED.to_owned());
+        words.push("chosen".to_owned());
     }
     words.join(", ")
 }
