@@ -29,8 +29,6 @@ pub struct Profile {
     pub schema: u32,
     /// The machine it was measured on.
     pub machine: Machine,
-    /// The noise floor the A/A pair showed, as a fraction; at least [`LEAST_NOISE`].
-    pub noise: f64,
     /// What was measured.
     pub cells: Vec<Cell>,
 }
@@ -59,7 +57,7 @@ pub enum ProfileError {
 impl Profile {
     /// An empty profile of this machine.
     pub fn new() -> Self {
-        Self { schema: SCHEMA, machine: Machine::this(), noise: LEAST_NOISE, cells: Vec::new() }
+        Self { schema: SCHEMA, machine: Machine::this(), cells: Vec::new() }
     }
 
     /// Where the profile lives: `$THALWEG_PROFILE`, or `thalweg/profile.json` under the XDG state
@@ -94,9 +92,6 @@ impl Profile {
         if profile.schema != SCHEMA {
             return Err(format!("schema {} where {SCHEMA} is understood", profile.schema));
         }
-        if !(0.0..10.0).contains(&profile.noise) {
-            return Err(format!("noise {} is not a fraction", profile.noise));
-        }
         for (n, cell) in profile.cells.iter().enumerate() {
             cell.check().map_err(|reason| format!("cell {n}: {reason}"))?;
         }
@@ -126,11 +121,6 @@ impl Profile {
         self.cells.retain(|old| !cells.iter().any(|new| new.same_conditions(old)));
         self.cells.extend(cells);
         self.cells.sort_by(|a, b| a.order().cmp(&b.order()));
-    }
-
-    /// The differences below which two mechanisms are called equal.
-    pub fn tie_margin(&self) -> f64 {
-        self.noise.max(LEAST_NOISE)
     }
 }
 

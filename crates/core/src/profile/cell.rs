@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Profile;
+use super::{LEAST_NOISE, Profile};
 use crate::{EndFacts, Facts, Prefer, Tuning};
 
 /// Time of a mechanism divided by the time of `read-write` at its default buffer, in one run.
@@ -51,6 +51,8 @@ pub struct Cell {
     pub wall: Ratio,
     /// Processor time.
     pub cpu: Ratio,
+    /// The noise floor of the run, from its A/A pair, as a fraction.
+    pub noise: f64,
     /// Nanoseconds per byte on the clock: an estimate for people; choices use the ratio alone.
     pub ns_per_byte: f64,
     /// Sessions (fresh processes) behind the numbers.
@@ -70,6 +72,8 @@ pub struct Evidence {
     pub wall: Ratio,
     /// Processor ratio.
     pub cpu: Ratio,
+    /// The larger noise floor of the cells used, at least [`LEAST_NOISE`].
+    pub noise: f64,
     /// Expected nanoseconds per byte.
     pub ns_per_byte: f64,
     /// Date of the newest cell used.
@@ -113,6 +117,9 @@ impl Cell {
         self.cpu.check()?;
         if self.size == 0 {
             return Err("size 0".to_owned());
+        }
+        if !(0.0..=10.0).contains(&self.noise) {
+            return Err(format!("noise {} is not a fraction", self.noise));
         }
         if !(self.ns_per_byte.is_finite() && self.ns_per_byte > 0.0) {
             return Err(format!("{} ns per byte", self.ns_per_byte));
@@ -165,6 +172,7 @@ fn interpolate(cells: &[&Cell], size: Option<u64>) -> Evidence {
         tuning: a.tuning.clone(),
         wall: Ratio::between(&a.wall, &b.wall, share),
         cpu: Ratio::between(&a.cpu, &b.cpu, share),
+        noise: a.noise.max(b.noise).max(LEAST_NOISE),
         ns_per_byte: ns,
         at: a.at.clone().max(b.at.clone()),
         sessions: a.sessions.min(b.sessions),
@@ -188,6 +196,7 @@ pub(super) mod tests {
             load: Load::Idle,
             wall: ratio,
             cpu: ratio,
+            noise: 0.01,
             ns_per_byte: 0.5,
             sessions: 3,
             rounds: 10,
