@@ -33,6 +33,8 @@ pub(crate) struct Directory {
     pub births: Births,
     /// The file system of the source that the caller named, where the walk may have to stay.
     pub device: u64,
+    /// The directory itself; all zero in a dry run, where it is not there.
+    pub own: Id,
     // Of the source directory.
     id: Id,
     parent: Option<Arc<Directory>>,
@@ -78,7 +80,8 @@ impl Directory {
                 is_fresh: false,
                 births,
                 device: 0,
-                id: Id { dev: 0, ino: 0 },
+                own: Id::of(&stat),
+                id: Id::default(),
                 parent: None,
                 fd: Some(fd),
                 stage: None,
@@ -106,10 +109,10 @@ impl Directory {
         let made = make(run, leaf, stat)?;
         let mut births = parent.births;
         let mut closing = None;
-        let mut is_self = false;
+        let mut own_id = Id::default();
         if let Some(fd) = &made.fd {
             let own = fstat(fd).map_err(at_sink("fstat"))?;
-            is_self = Id::of(&own) == Id::of(stat);
+            own_id = Id::of(&own);
             births =
                 if made.is_new { births.inside(&own) } else { Births::of(run, fd.as_fd(), &own) };
             let wanted = wanted(run, stat, &own, made.is_new, births);
@@ -123,7 +126,7 @@ impl Directory {
                     .push(Id::of(&own));
             }
         }
-        if is_self {
+        if own_id == Id::of(stat) {
             return Err(Failure::Refused(Refusal::SameFile(leaf.source_path())));
         }
         parent.expect_one_more();
@@ -137,6 +140,7 @@ impl Directory {
                 is_fresh: made.is_new && !adopted,
                 births,
                 device: if leaf.named_by_caller() { stat.st_dev } else { parent.device },
+                own: own_id,
                 id: Id::of(stat),
                 parent: Some(Arc::clone(parent)),
                 fd: made.fd,

@@ -1,13 +1,17 @@
 //! Copies the contents of one file: decides how, checks, dresses and publishes it.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat};
-use std::os::fd::{AsFd, OwnedFd};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    time::Instant,
+};
 use thalweg_sys::{Errno, io};
 
 use crate::{
     Event, Fsync, Refusal, Skip, When,
     attributes::{self, Wanted},
     backup,
+    contest::is_held,
     error::{Attempt, Failure, at_source},
     existing::{There, Verdict, weigh},
     hardlink::{self, Met},
@@ -142,7 +146,18 @@ impl Worker<'_> {
         let there = if let Verdict::Replace(there) = verdict { Some(there) } else { None };
         let here = Spot { dir, name: leaf.name };
         let spot = there.as_ref().map_or(here, |there| there.spot(here));
-        let contents = self.first_read(source, stat)?;
+        let is_small = self.is_small(stat);
+        let by_kernel = is_small && self.goes_by_kernel(leaf, stat, there.as_ref());
+        // Reading and writing are timed, not the making of the file between them.
+        let clock = (is_small && self.contests.is_open(size(stat))).then(Instant::now);
+        let contents = if by_kernel {
+            Contents { len: size(stat) as usize, is_whole: true }
+        } else if is_small {
+            self.read_single(source, size(stat) as usize)?
+        } else {
+            Contents::default()
+        };
+        let reading = clock.map(|began| began.elapsed());
         let way = self.way(leaf, there.as_ref(), contents.is_whole);
         let (mode, mut wanted) = self.modes(leaf, stat, there.as_ref(), way);
         let mut sink = self.open_sink(spot, way, mode, contents.is_whole)?;
@@ -156,12 +171,18 @@ impl Worker<'_> {
         // Whoever was killed right after a rename left a journal without its part.
         let may_exist = !leaf.directory.is_fresh;
         let mut keeper = sink.journal().map(|at| Keeper::new(at, stat, may_exist));
-        let written = if contents.is_whole {
+        let clock = reading.map(|_| Instant::now());
+        let written = if by_kernel {
+            self.copy_single(source, &sink.fd, contents.len)
+        } else if contents.is_whole {
             self.write_single(&sink.fd, contents.len)
         } else {
             let job = Job { source, stat, sink: &sink.fd, adopted: sink.adopted };
             self.large(&job, contents.len, keeper.as_mut())
         };
+        if let (Some(reading), Some(began), true) = (reading, clock, contents.is_whole) {
+            self.contests.note(by_kernel, size(stat), reading + began.elapsed());
+        }
         let spot_is_kept = there.as_ref().is_some_and(There::is_written_to) || way == Way::Existing;
         let keep = self.run.options.no_clobber;
         let published = written
@@ -240,18 +261,22 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Reads a file that may be small. One byte more than its size is asked for, so that one read
-    /// shows the end too.
-    fn first_read(&mut self, source: &OwnedFd, stat: &Stat) -> Attempt<Contents> {
+    /// Whether a file is read whole into the worker's buffer, if its size is what it says.
+    fn is_small(&self, stat: &Stat) -> bool {
         let options = self.run.options;
-        let told = size(stat);
-        let fits = kind(stat) == FileType::RegularFile
-            && told <= SINGLE as u64
+        kind(stat) == FileType::RegularFile
+            && size(stat) <= SINGLE as u64
             && options.allows_single_write()
             && options.sparse != When::Always
             && options.reflink != When::Always
-            && !(options.sparse == When::Auto && seems_sparse(stat));
-        if fits { self.read_single(source, told as usize) } else { Ok(Contents::default()) }
+            && !(options.sparse == When::Auto && seems_sparse(stat))
+    }
+
+    /// Whether a small file is left to the kernel.
+    fn goes_by_kernel(&mut self, leaf: &Leaf<'_>, stat: &Stat, there: Option<&There>) -> bool {
+        let (Some(dir), None) = (leaf.directory.fd(), there) else { return false };
+        is_held(self.run.options)
+            && self.contests.chooses_kernel(stat, (dir, leaf.directory.own.dev))
     }
 
     /// Under which name the file is written.
@@ -360,7 +385,7 @@ impl Worker<'_> {
     /// Books a file that is whole.
     fn count_file(&mut self, leaf: &Leaf<'_>, backup: Option<&std::ffi::CStr>) {
         self.tally.files += 1;
-        self.run.finished_file();
+        self.finished_file();
         self.tell_copied(leaf, backup);
     }
 }

@@ -17,6 +17,7 @@
 
 mod attributes;
 mod backup;
+mod contest;
 mod directory;
 mod error;
 mod event;

@@ -148,24 +148,11 @@ impl<'r> Run<'r> {
         !self.stops() && self.events.ask(path)
     }
 
-    /// Counts bytes that have moved, and keeps the pace.
-    pub fn moved(&self, bytes: u64) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if let Some(pace) = &self.pace {
-            pace.keep(bytes, || self.stops());
-        }
-    }
-
-    /// Counts a file that is whole.
-    pub fn finished_file(&self) {
-        self.files.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How far the run is.
-    pub fn progress(&self) -> Progress {
+    /// Adds what a worker has done since it last said so, and returns how far the whole run is.
+    pub fn advance(&self, done: Progress) -> Progress {
         Progress {
-            files: self.files.load(Ordering::Relaxed),
-            bytes: self.bytes.load(Ordering::Relaxed),
+            files: self.files.fetch_add(done.files, Ordering::Relaxed) + done.files,
+            bytes: self.bytes.fetch_add(done.bytes, Ordering::Relaxed) + done.bytes,
         }
     }
 

@@ -13,7 +13,8 @@ use std::{
 use thalweg_sys::Errno;
 
 use crate::{
-    Event, Halt, Refusal, Skip,
+    Event, Halt, Progress, Refusal, Skip,
+    contest::Contests,
     directory::{Directory, error_at},
     error::{Attempt, Failure, at_source},
     identity::{Id, kind},
@@ -32,6 +33,10 @@ pub(crate) struct Worker<'r> {
     pub buffer: Vec<u8>,
     // Buffers of getdents that are not in use.
     listings: Vec<Vec<MaybeUninit<u8>>>,
+    /// How small files go.
+    pub contests: Contests,
+    // Done since it was told last: told now and then, as all workers add to the same two numbers.
+    untold: Progress,
     told: Instant,
     depth: usize,
 }
@@ -53,6 +58,8 @@ impl<'r> Worker<'r> {
             tally: Tally::default(),
             buffer: Vec::new(),
             listings: Vec::new(),
+            contests: Contests::default(),
+            untold: Progress::default(),
             told: Instant::now(),
             depth: 0,
         }
@@ -64,7 +71,7 @@ impl<'r> Worker<'r> {
             self.perform(task);
             drop(busy);
         }
-        self.run.events.progress(self.run.progress());
+        self.tell_now();
         self.tally
     }
 
@@ -274,13 +281,31 @@ impl<'r> Worker<'r> {
         }
     }
 
+    /// Counts bytes that have moved, and keeps the pace.
+    pub fn moved(&mut self, bytes: u64) {
+        self.untold.bytes += bytes;
+        let run = self.run;
+        if let Some(pace) = &run.pace {
+            pace.keep(bytes, || run.stops());
+        }
+    }
+
+    /// Counts a file that is whole.
+    pub fn finished_file(&mut self) {
+        self.untold.files += 1;
+    }
+
     /// Tells how far the run is, not too often.
     pub fn tell(&mut self) {
-        let now = Instant::now();
-        if now.duration_since(self.told) >= TELL {
-            self.told = now;
-            self.run.events.progress(self.run.progress());
+        if self.told.elapsed() >= TELL {
+            self.tell_now();
         }
+    }
+
+    fn tell_now(&mut self) {
+        self.told = Instant::now();
+        let progress = self.run.advance(std::mem::take(&mut self.untold));
+        self.run.events.progress(progress);
     }
 }
 
