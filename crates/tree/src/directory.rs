@@ -199,6 +199,7 @@ impl Directory {
         // In a stage but not fresh: an earlier run had made it.
         if self.is_staged
             && !self.is_fresh
+            && !run.left_parts.load(Ordering::Relaxed)
             && let Err(failure) = remove_leftovers(fd.as_fd())
         {
             run.incomplete(failed(failure));
@@ -287,7 +288,7 @@ fn make(run: &Run<'_>, leaf: &Leaf<'_>, stat: &Stat) -> Attempt<Made> {
         };
     }
     // Nobody else may look into a stage: what is in it gets its owner and mode bit by bit.
-    let mode = if run.me.umask.is_some() { 0o700 } else { first_mode(run, stat) };
+    let mode = if run.me.umask().is_some() { 0o700 } else { first_mode(run, stat) };
     let (fd, stage) = Stage::make(spot, mode, run.options.resume)?;
     Ok(Made { fd: Some(fd), stage: Some(stage), is_new: true })
 }
@@ -318,7 +319,7 @@ fn wanted(run: &Run<'_>, stat: &Stat, own: &Stat, is_new: bool, births: Births) 
     } else {
         // The kernel's own bits (set-group-id from the parent) stay.
         let bits = stat.st_mode & 0o777;
-        let bits = run.me.umask.map_or(has & (bits | !0o700), |umask| bits & !umask);
+        let bits = run.me.umask().map_or(has & (bits | !0o700), |umask| bits & !umask);
         bits | (has & 0o7000)
     };
     let owner = preserve.owner.then_some((stat.st_uid, stat.st_gid));

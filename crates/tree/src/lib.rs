@@ -17,6 +17,7 @@
 
 mod attributes;
 mod backup;
+mod contents;
 mod contest;
 mod directory;
 mod error;
@@ -27,6 +28,7 @@ mod hardlink;
 mod identity;
 pub mod journal;
 mod large;
+mod modes;
 mod naming;
 mod options;
 mod pace;

@@ -5,9 +5,9 @@ use thalweg_core::{Tuning, mechanisms::LAST_RESORT};
 use thalweg_sys::{Errno, copy::copy_file_range, io};
 
 use crate::{
+    contents::Contents,
     contest::IN_KERNEL,
     error::{Attempt, Failure, at_sink, at_source},
-    file::Contents,
     worker::Worker,
 };
 

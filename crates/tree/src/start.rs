@@ -34,7 +34,7 @@ pub fn copy(
     let cpu = Usage::now_process();
     let (base, named) = resolve(sources, destination, options)?;
     let found = inspect(named, &base, options);
-    let run = Run::new(options, events, Me::looking_at(&base.fd));
+    let run = Run::new(options, events, Me::looking_at(&base.fd, options));
     for (source, reason) in found.refused {
         run.failed(Error::Refused { path: os(&source.source).into(), reason });
     }

@@ -18,6 +18,7 @@ use crate::{
     directory::{Directory, error_at},
     error::{Attempt, Failure, at_source},
     identity::{Id, kind},
+    naming::is_reserved,
     place::{Leaf, Origin},
     queue::{Names, Task},
     report::Tally,
@@ -33,6 +34,8 @@ pub(crate) struct Worker<'r> {
     pub buffer: Vec<u8>,
     // Buffers of getdents that are not in use.
     listings: Vec<Vec<MaybeUninit<u8>>>,
+    /// Files without a name cannot be had here.
+    pub names_all: bool,
     /// How small files go.
     pub contests: Contests,
     // Done since it was told last: told now and then, as all workers add to the same two numbers.
@@ -58,6 +61,7 @@ impl<'r> Worker<'r> {
             tally: Tally::default(),
             buffer: Vec::new(),
             listings: Vec::new(),
+            names_all: false,
             contests: Contests::default(),
             untold: Progress::default(),
             told: Instant::now(),
@@ -111,6 +115,9 @@ impl<'r> Worker<'r> {
     }
 
     fn dispatch(&mut self, leaf: &Leaf<'_>, listed: FileType) -> Attempt<()> {
+        if is_reserved(leaf.name) {
+            return Err(Failure::RefusedSource(Refusal::ReservedName));
+        }
         let options = self.run.options;
         let follow = options.follows(leaf.named_by_caller());
         let real = match listed {

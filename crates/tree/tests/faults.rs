@@ -193,3 +193,20 @@ fn what_was_asked_to_be_synced_and_could_not_be_is_not_published() {
     // 16 files, two directories, and twice the one that holds the new name.
     assert_eq!(outcome.calls[Call::Fsync], 20);
 }
+
+#[test]
+fn a_file_without_a_name_that_cannot_get_one_is_written_with_one() {
+    let place = tempfile::tempdir().unwrap();
+    let src = place.path().join("src");
+    fs::create_dir(place.path().join("into")).unwrap();
+    for len in [0, 10, 100_000] {
+        fs::write(&src, noise(len, 4)).unwrap();
+        let rule = Rule::always(Call::Link, Effect::Errno(Errno::NOENT));
+        let into = place.path().join("into");
+        let report = run(vec![rule], &src, &into, &CopyOptions::default()).value;
+        assert_eq!(report.error_count, 0, "{}", problems(&report));
+        assert!(fs::read(into.join("src")).unwrap() == fs::read(&src).unwrap());
+        fs::remove_file(into.join("src")).unwrap();
+        assert_eq!(names(&into).len(), 0);
+    }
+}
