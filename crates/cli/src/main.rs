@@ -32,6 +32,8 @@ fn main() -> ExitCode {
     if !matches!(&cli.command, Command::Pipe(_) | Command::Copy(_)) {
         quiet_about_closed_pipes();
     }
+    // Else a file size limit kills before anything could be said or put away.
+    let _ = signal::ignore_sigxfsz();
     match commands::run(cli) {
         Ok(exit) => exit.into(),
         Err(Failure { exit, message }) => {

@@ -29,25 +29,22 @@ pub struct Meter {
 enum Face {
     Blank,
     Bar(ProgressBar),
-    Lines { printed: Instant },
+    Lines { printed: Instant, json: bool },
 }
 
 impl Meter {
     /// A meter for a job of about `total` bytes.
     pub fn new(args: ProgressArgs, name: Option<&str>, total: Option<u64>) -> Self {
         let began = Instant::now();
-        let bar = match args.progress {
-            _ if args.quiet => false,
-            When::Auto => std::io::stderr().is_terminal(),
-            When::Always => true,
-            When::Never | When::Json => false,
-        };
-        let face = if bar {
-            Face::Bar(new_bar(name.unwrap_or_default(), total))
-        } else if args.progress == When::Json && !args.quiet {
-            Face::Lines { printed: began }
-        } else {
-            Face::Blank
+        let seen = || std::io::stderr().is_terminal();
+        let face = match args.progress {
+            _ if args.quiet => Face::Blank,
+            When::Auto | When::Always if seen() => {
+                Face::Bar(new_bar(name.unwrap_or_default(), total))
+            }
+            When::Always => Face::Lines { printed: began, json: false },
+            When::Json => Face::Lines { printed: began, json: true },
+            When::Auto | When::Never => Face::Blank,
         };
         Self { face, total, began }
     }
@@ -60,7 +57,7 @@ impl Meter {
                 bar.set_position(moved);
                 if stays { bar.abandon() } else { bar.finish_and_clear() }
             }
-            Face::Lines { .. } => self.line(moved, true),
+            Face::Lines { json, .. } => self.line(moved, *json, true),
         }
     }
 
@@ -77,19 +74,28 @@ impl Meter {
         match &mut self.face {
             Face::Blank => {}
             Face::Bar(bar) => bar.set_position(moved),
-            Face::Lines { printed } if printed.elapsed() < BETWEEN_LINES => {}
-            Face::Lines { printed } => {
+            Face::Lines { printed, .. } if printed.elapsed() < BETWEEN_LINES => {}
+            Face::Lines { printed, json } => {
                 *printed = Instant::now();
-                self.line(moved, false);
+                let json = *json;
+                self.line(moved, json, false);
             }
         }
     }
 
-    fn line(&self, moved: u64, done: bool) {
-        let seconds = self.began.elapsed().as_secs_f64();
+    fn line(&self, moved: u64, json: bool, done: bool) {
+        let took = self.began.elapsed();
+        let seconds = took.as_secs_f64();
         let rate = moved as f64 / seconds.max(1e-9);
         let left = self.total.map(|total| total.saturating_sub(moved) as f64 / rate);
         let eta = left.filter(|left| left.is_finite());
+        if !json {
+            let (bytes, rate) = (units::bytes(moved), units::rate(moved, took));
+            let left = eta.map(|left| Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX));
+            let left =
+                left.map_or(String::new(), |left| format!(", left {}", units::duration(left)));
+            return note(&format!("{bytes} in {}, {rate}{left}", units::duration(took)));
+        }
         let line = json!({
             "progress": { "bytes": moved, "total": self.total, "seconds": seconds,
                           "bytes_per_second": rate, "eta_seconds": eta, "done": done }

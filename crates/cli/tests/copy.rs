@@ -137,7 +137,11 @@ fn tuning_measures_moves_and_shows_why() {
     let text = tune(&["from", "to"]);
     assert!(scratch.read("to") == data);
     assert!(text.starts_with("copied 1 file") && text.contains("measured in"), "{text}");
-    assert!(text.contains("chosen"), "{text}");
+    // What the screen calls chosen is what moved the bytes.
+    let (_, used) = text.lines().next().unwrap().split_once(" by ").unwrap();
+    let used = used.split([' ', ';']).next().unwrap();
+    let chosen = text.lines().find_map(|line| line.strip_prefix("* "));
+    assert!(chosen.is_some_and(|line| line.starts_with(used)), "{text}");
     assert_eq!(scratch.names(), ["from", "profile.json", "to"]);
     let json: serde_json::Value = serde_json::from_str(&tune(&["--json", "from", "to"])).unwrap();
     let arms = json["tune"]["arms"].as_array().unwrap();
@@ -197,4 +201,17 @@ fn the_environment_sets_long_options() {
     let mut command = scratch.thalweg(["copy", "from", "to"]);
     let output = command.env("THALWEG_METHOD", "teleport").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_file_size_limit_is_an_error_that_leaves_nothing() {
+    let scratch = Scratch::new();
+    scratch.file("from", bytes(1 << 20));
+    for line in ["$T copy from to", "$T copy - to < from", "$T copy --inplace from to"] {
+        let ran = scratch.shell(&format!("ulimit -f 100; {line}")).ended(3);
+        assert!(ran.err.contains("EFBIG") && ran.err.contains("ulimit -f"), "{line}: {}", ran.err);
+        assert!(line.contains("inplace") || !scratch.path("to").exists(), "{line}");
+    }
+    let ran = scratch.shell("ulimit -f 100; $T pipe < from > to").ended(3);
+    assert!(ran.err.contains("EFBIG"), "{}", ran.err);
 }

@@ -52,6 +52,11 @@ pub fn reset_sigpipe() -> Result<(), Errno> {
     handle(libc::SIGPIPE, libc::SIG_DFL)
 }
 
+/// SIGXFSZ no longer kills: a write past RLIMIT_FSIZE answers EFBIG, which can be told and undone.
+pub fn ignore_sigxfsz() -> Result<(), Errno> {
+    handle(libc::SIGXFSZ, libc::SIG_IGN)
+}
+
 extern "C" fn on_interrupt(signal: c_int) {
     let earlier = WHICH.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
     if earlier.is_err() && signal == libc::SIGINT {

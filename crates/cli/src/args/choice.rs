@@ -12,7 +12,7 @@ use super::flag;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Choosing the mechanism")]
 pub struct Choice {
-    /// Use this mechanism or none (`thalweg list` names them)
+    /// Use this mechanism, and plain read and write where it is refused (see `thalweg list`)
     #[arg(long, value_name = "NAME", env = "THALWEG_METHOD", hide_env = true)]
     #[arg(value_parser = mechanism_names(), hide_possible_values = true)]
     pub method: Option<String>,

@@ -22,6 +22,9 @@ pub struct PipeArgs {
     /// How many bytes to expect, for the percentage and the time left
     #[arg(long, value_name = "BYTES")]
     pub size: Option<Bytes>,
+    /// Stop after the bytes of --size, even if there are more
+    #[arg(short = 'S', long, requires = "size", conflicts_with = "tee")]
+    pub stop_at_size: bool,
     /// A label for the progress line
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
@@ -42,6 +45,7 @@ Examples:
   thalweg pipe < dump.sql | mysql db          progress, and a larger pipe
   thalweg pipe --zero-copy < big | reader     pages by reference: the file must not change meanwhile
   tar c . | thalweg pipe --tee a.tar | ssh host tar x
+  thalweg pipe --size 1G --stop-at-size < /dev/urandom > noise
   generate | thalweg pipe --size 10G --limit 20M > file
 
 A file of --tee that fails is reported, the others go on, and the exit status is 3.";

@@ -40,6 +40,7 @@ pub fn run(args: &PipeArgs) -> Result<Exit, Failure> {
         source_name: INPUT.to_owned(),
         sink,
         sink_name: OUTPUT.to_owned(),
+        len: args.size.map(|size| size.0).filter(|_| args.stop_at_size),
         expected: args.size.map(|size| size.0).or_else(|| stdio::left_in(&source)),
     };
     if args.tee.is_empty() { stream.run() } else { fan_out(args, &stream) }

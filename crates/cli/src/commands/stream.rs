@@ -38,6 +38,8 @@ pub struct Stream<'s> {
     pub sink: End<'s>,
     /// Its name.
     pub sink_name: String,
+    /// How many to move, if not all.
+    pub len: Option<u64>,
     /// How many are expected.
     pub expected: Option<u64>,
 }
@@ -77,7 +79,7 @@ impl Stream<'_> {
         let mut transfer = Transfer {
             source: Source::Fd(self.source),
             sink: Sink::Fd(self.sink),
-            len: None,
+            len: self.len,
             needs: self.choice.needs(),
         };
         let facts = Facts { len: self.expected, ..Facts::of(&transfer) };

@@ -7,8 +7,15 @@ use std::{
     path::Path,
 };
 
+use rustix::{
+    pty::{OpenptFlags, openpt, ptsname, unlockpt},
+    termios::{OptionalActions, tcgetattr, tcsetattr},
+};
 use thalweg_core::{Driver, Kind, Mechanism, Outcome, Transfer, Tuning};
-use thalweg_sys::Errno;
+use thalweg_sys::{
+    Errno,
+    fault::{Call, Counts, Effect, Rule, Script},
+};
 
 use crate::{
     case::{folders, mounts, movers, plan_of},
@@ -162,6 +169,65 @@ fn a_block_device_is_written_and_read_like_a_file() {
         let sink = tempfile::tempfile().unwrap();
         check(mechanism.info().name, drive(mechanism, &open(), &sink));
         assert!(content(&sink) == bytes, "{}", mechanism.info().name);
+    }
+}
+
+/// A terminal that passes bytes on as they are: (what types, what is read).
+fn terminal() -> (File, File) {
+    let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    unlockpt(&keyboard).unwrap();
+    let name = ptsname(&keyboard, Vec::new()).unwrap();
+    let screen = File::open(name.to_str().unwrap()).unwrap();
+    let mut mode = tcgetattr(&screen).unwrap();
+    mode.make_raw();
+    tcsetattr(&screen, OptionalActions::Now, &mode).unwrap();
+    (keyboard.into(), screen)
+}
+
+/// Unlike the other devices it gives each byte once.
+#[test]
+fn a_terminal_loses_nothing_whatever_call_is_refused() {
+    let bytes = pattern(50_000);
+    let faults = [Errno::INTR, Errno::AGAIN, Errno::INVAL, Errno::IO];
+    let faults = faults.into_iter().flat_map(|errno| (1..8).map(move |nth| (errno, nth)));
+    let cases = faults.flat_map(|fault| Call::ALL.map(|call| (fault, call)));
+    // The last resort's own calls are final.
+    let plain = [Call::Read, Call::Write, Call::Pwrite];
+    let cases: Vec<_> = cases.filter(|(_, call)| !plain.contains(call)).collect();
+    for mechanism in taking(Kind::Device) {
+        let mut used = None;
+        for ((errno, nth), call) in &cases {
+            if used.as_ref().is_some_and(|used: &Counts| used[*call] == 0) {
+                continue;
+            }
+            let script = Script::new(vec![
+                Rule::once(*call, *nth, Effect::Errno(*errno)),
+                // Else one call each would do.
+                Rule::always(Call::Splice, Effect::Short(1000)),
+            ]);
+            let ((mut keyboard, screen), sink) = (terminal(), tempfile::tempfile().unwrap());
+            let ran = std::thread::scope(|scope| {
+                let bytes = &bytes;
+                // It is held open until all is read: closing hangs the terminal up.
+                let typing = scope.spawn(move || {
+                    keyboard.write_all(bytes).unwrap();
+                    keyboard
+                });
+                let ran = script.run(|| {
+                    let mut transfer = Transfer::between(&screen, &sink).unwrap();
+                    transfer.len = Some(bytes.len() as u64);
+                    let plan = plan_of(mechanism, &Tuning::default());
+                    Driver::default().run(&mut transfer, &plan, &mut ())
+                });
+                drop(screen);
+                drop(typing.join().unwrap());
+                ran
+            });
+            let name = format!("{} {} {errno} at {nth}", mechanism.info().name, call.name());
+            assert!(ran.value.error.is_none(), "{name}: {:?}", ran.value);
+            assert!(content(&sink) == bytes, "{name}: {:?}", ran.value);
+            used.get_or_insert(ran.calls);
+        }
     }
 }
 

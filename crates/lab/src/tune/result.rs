@@ -68,7 +68,8 @@ pub struct ArmResult {
     pub saves_work: bool,
     /// Time on the clock against `cp`, whose start counts.
     pub ratio_to_cp: Option<Ratio>,
-    /// The same with the start of `cp` taken off: nearer to what a longer file would show.
+    /// The same with the start of `cp` taken off: nearer to what a longer file would show. `None`
+    /// where `cp` hardly did anything but start.
     pub ratio_to_cp_started: Option<Ratio>,
     /// Processor time against `cp`.
     pub cpu_ratio_to_cp: Option<Ratio>,

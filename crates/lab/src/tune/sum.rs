@@ -97,6 +97,12 @@ impl Measured {
         self.subjects.iter().position(|subject| matches!(subject, Subject::Peer))
     }
 
+    /// Whether more than half of the time of `cp` is left when its start is taken off.
+    fn is_mostly_moving(&self, peer: usize, startup: f64) -> bool {
+        let walls: Vec<f64> = self.log.samples(peer).map(Sample::wall_seconds).collect();
+        median(&walls).is_some_and(|wall| startup < wall / 2.0)
+    }
+
     fn arm(&self, arm: usize, facts: Option<&Facts>, noise: f64, random: &mut Random) -> ArmResult {
         let log = &self.log;
         let (mechanism, tuning, saves_work) = match &self.subjects[arm] {
@@ -119,10 +125,12 @@ impl Measured {
         let ratio_to_read_write = to(reference, Metric::Wall);
         let cpu_ratio_to_read_write = to(reference, Metric::Cpu);
         let started = |sample: &Sample| {
-            // A start can be quicker than the median one; what is left is then hardly measured.
+            // A start can be slower than this whole sample was.
             (sample.wall_seconds() - startup).max(sample.wall_seconds() / 10.0)
         };
-        let ratio_to_cp_started = self.peer().filter(|peer| *peer != arm).and_then(|peer| {
+        let other =
+            self.peer().filter(|peer| *peer != arm && self.is_mostly_moving(*peer, startup));
+        let ratio_to_cp_started = other.and_then(|peer| {
             let pairs = log.paired_by(arm, peer, &|s| Metric::Wall.of(s), &started);
             ratio_of_rounds(&pairs, random)
         });

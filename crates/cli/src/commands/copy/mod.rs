@@ -8,7 +8,7 @@ use std::{
 };
 use thalweg_core::{End, Profile};
 use thalweg_lab::tune::{TuneError, TuneResult};
-use thalweg_sys::signal;
+use thalweg_sys::{Errno, signal};
 use thalweg_tree::{CopyOptions, Dereference, Ending, Error, Halt, Refusal, Target, TreeReport};
 
 use super::stream::Stream;
@@ -97,6 +97,7 @@ fn to_standard_output(args: &CopyArgs, sources: &[PathBuf]) -> Result<Exit, Fail
         source_name: name,
         sink,
         sink_name: OUTPUT.to_owned(),
+        len: None,
         expected: stdio::left_in(&source),
     };
     stream.run()
@@ -175,14 +176,17 @@ impl Run<'_> {
                 return Ok(None);
             }
         };
-        let mut profile = saved.current.clone().unwrap_or_else(Profile::new);
-        result.teach(&mut profile, &mut options.request);
-        if let Some(path) = &saved.path
-            && let Err(error) = profile.save(path)
-        {
-            complain(&format!("the measurement is not kept: {error}"));
+        if let Some(path) = &saved.path {
+            let mut kept = saved.current.clone().unwrap_or_default();
+            result.teach(&mut kept, &mut options.request);
+            if let Err(error) = kept.save(path) {
+                complain(&format!("the measurement is not kept: {error}"));
+            }
         }
-        options.profile = Some(Arc::new(profile));
+        // This copy goes by this measurement alone: it is about the same bytes, and just made.
+        let mut fresh = Profile::new();
+        result.teach(&mut fresh, &mut options.request);
+        options.profile = Some(Arc::new(fresh));
         if let (Some(jobs), 0) = (result.jobs, options.jobs) {
             options.jobs = jobs;
         }
@@ -209,8 +213,11 @@ impl Run<'_> {
             return Ok(());
         }
         let mut text = summary::line(report, args.dry_run);
+        if args.verbose || args.choice.method.is_some() || tuned.is_some() {
+            text.push_str(&summary::steps_down(report));
+        }
         if let Some(tuned) = tuned {
-            text.push_str(&tuning::screen(tuned, report, self.color));
+            text.push_str(&tuning::screen(tuned, self.color));
         }
         print(&text)
     }
@@ -263,9 +270,15 @@ fn exit_of_problems(report: &TreeReport) -> Exit {
         Exit::Partial
     } else if all(Refusal::is_usage) {
         Exit::Usage
-    } else if all(|reason| matches!(reason, Refusal::NoMechanism(_))) {
+    } else if all(|reason| matches!(reason, Refusal::NoMechanism(_))) || not_known_here(report) {
         Exit::Unsupported
     } else {
         Exit::Partial
     }
+}
+
+/// The kernel or the file system has no such thing (`--reflink=always`).
+fn not_known_here(report: &TreeReport) -> bool {
+    let unknown = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::XDEV];
+    report.errors.iter().all(|error| error.errno().is_some_and(|errno| unknown.contains(&errno)))
 }

@@ -1,6 +1,6 @@
 //! What a copy amounted to: one line for people, one object for programs.
 
-use std::time::Duration;
+use std::{fmt::Write, time::Duration};
 use thalweg_core::Tuning;
 use thalweg_lab::tune::TuneResult;
 use thalweg_tree::TreeReport;
@@ -35,11 +35,11 @@ pub fn line(report: &TreeReport, dry_run: bool) -> String {
     );
     if let Some(share) = report.main() {
         let rate = units::rate(report.bytes, took);
-        line.push_str(&format!(": {rate} by {}", named(share.mechanism, &share.tuning)));
+        let _ = write!(line, ": {rate} by {}", named(share.mechanism, &share.tuning));
     }
     for (number, what) in [(report.cloned, "cloned"), (report.resumed, "moved by an earlier run")] {
         if number > 0 {
-            line.push_str(&format!("; {} {what}", units::bytes(number)));
+            let _ = write!(line, "; {} {what}", units::bytes(number));
         }
     }
     for (number, what) in [
@@ -49,10 +49,24 @@ pub fn line(report: &TreeReport, dry_run: bool) -> String {
         (report.error_count, "with problems"),
     ] {
         if number > 0 {
-            line.push_str(&format!("; {number} {what}"));
+            let _ = write!(line, "; {number} {what}");
         }
     }
     line + "\n"
+}
+
+/// A line for every change of mechanism; those of many files for the same reason are one line.
+pub fn steps_down(report: &TreeReport) -> String {
+    let mut text = String::new();
+    let mut told: Vec<String> = Vec::new();
+    for step in &report.steps_down {
+        let why = format!("{} -> {}: {}: {}", step.from, step.to, step.call, step.reason);
+        if !told.contains(&why) {
+            let _ = writeln!(text, "stepped down at byte {}: {why}", step.at);
+            told.push(why);
+        }
+    }
+    text
 }
 
 /// `splice (pipe=64K)`.

@@ -8,7 +8,7 @@ use std::{
 use thalweg_core::{Flow, profile::Ratio};
 use thalweg_lab::tune::{ArmResult, Job, TuneError, TuneResult, tune};
 use thalweg_sys::signal;
-use thalweg_tree::{CopyOptions, TreeReport};
+use thalweg_tree::CopyOptions;
 
 use crate::{
     args::CopyArgs,
@@ -53,7 +53,7 @@ fn folder_of(destination: &Path, exact: bool) -> &Path {
 }
 
 /// What was measured, what came out, what could not take part.
-pub fn screen(tuned: &TuneResult, report: &TreeReport, color: bool) -> String {
+pub fn screen(tuned: &TuneResult, color: bool) -> String {
     let mut text = format!("\n{}\n{}", conditions(tuned), arms(tuned, color));
     if let Some(jobs) = tuned.jobs {
         let _ = writeln!(text, "threads: {jobs}");
@@ -69,13 +69,6 @@ pub fn screen(tuned: &TuneResult, report: &TreeReport, color: bool) -> String {
         for one in &tuned.unavailable {
             let _ = writeln!(text, "  {}: {}", one.name, one.reason);
         }
-    }
-    for step in &report.steps_down {
-        let _ = writeln!(
-            text,
-            "stepped down from {} to {} at byte {}: {}: {}",
-            step.from, step.to, step.at, step.call, step.reason
-        );
     }
     text
 }
@@ -97,7 +90,7 @@ fn arms(tuned: &TuneResult, color: bool) -> String {
             shown.push(mechanism);
         }
         rows.add_row([
-            format!("  {}", arm.name),
+            format!("{} {}", if won(tuned, arm) { CHOSEN } else { " " }, arm.name),
             ratio(arm.ratio_to_cp),
             arm.ratio_to_cp.map_or(String::new(), |ratio| interval(&ratio)),
             ratio(arm.ratio_to_cp_started),
@@ -107,7 +100,8 @@ fn arms(tuned: &TuneResult, color: bool) -> String {
     }
     let mut text = String::new();
     for line in render(&rows).lines() {
-        let line = if line.ends_with(USED) { paint::strong(line, color) } else { line.to_owned() };
+        let line =
+            if line.starts_with(CHOSEN) { paint::strong(line, color) } else { line.to_owned() };
         let _ = writeln!(text, "{line}");
     }
     if tunings > shown.len() {
@@ -120,7 +114,7 @@ fn arms(tuned: &TuneResult, color: bool) -> String {
     text
 }
 
-const USED: &str = "chosen";
+const CHOSEN: &str = "*";
 
 fn conditions(tuned: &TuneResult) -> String {
     let slice = &tuned.slice;
@@ -177,7 +171,7 @@ fn word(tuned: &TuneResult, arm: &ArmResult) -> String {
         words.push(format!("left after {} rounds: {reason}", arm.rounds));
     }
     if won(tuned, arm) {
-        words.push(USED.to_owned());
+        words.push("chosen".to_owned());
     }
     words.join(", ")
 }
