@@ -33,6 +33,8 @@ pub(crate) struct Directory {
     pub births: Births,
     /// The file system of the source that the caller named, where the walk may have to stay.
     pub device: u64,
+    /// The directory itself; all zero in a dry run, where it is not there.
+    pub own: Id,
     // Of the source directory.
     id: Id,
     parent: Option<Arc<Directory>>,
@@ -78,7 +80,8 @@ impl Directory {
                 is_fresh: false,
                 births,
                 device: 0,
-                id: Id { dev: 0, ino: 0 },
+                own: Id::of(&stat),
+                id: Id::default(),
                 parent: None,
                 fd: Some(fd),
                 stage: None,
@@ -106,10 +109,10 @@ impl Directory {
         let made = make(run, leaf, stat)?;
         let mut births = parent.births;
         let mut closing = None;
-        let mut is_self = false;
+        let mut own_id = Id::default();
         if let Some(fd) = &made.fd {
             let own = fstat(fd).map_err(at_sink("fstat"))?;
-            is_self = Id::of(&own) == Id::of(stat);
+            own_id = Id::of(&own);
             births =
                 if made.is_new { births.inside(&own) } else { Births::of(run, fd.as_fd(), &own) };
             let wanted = wanted(run, stat, &own, made.is_new, births);
@@ -123,7 +126,7 @@ impl Directory {
                     .push(Id::of(&own));
             }
         }
-        if is_self {
+        if own_id == Id::of(stat) {
             return Err(Failure::Refused(Refusal::SameFile(leaf.source_path())));
         }
         parent.expect_one_more();
@@ -137,6 +140,7 @@ impl Directory {
                 is_fresh: made.is_new && !adopted,
                 births,
                 device: if leaf.named_by_caller() { stat.st_dev } else { parent.device },
+                own: own_id,
                 id: Id::of(stat),
                 parent: Some(Arc::clone(parent)),
                 fd: made.fd,
@@ -195,6 +199,7 @@ impl Directory {
         // In a stage but not fresh: an earlier run had made it.
         if self.is_staged
             && !self.is_fresh
+            && !run.left_parts.load(Ordering::Relaxed)
             && let Err(failure) = remove_leftovers(fd.as_fd())
         {
             run.incomplete(failed(failure));
@@ -283,7 +288,7 @@ fn make(run: &Run<'_>, leaf: &Leaf<'_>, stat: &Stat) -> Attempt<Made> {
         };
     }
     // Nobody else may look into a stage: what is in it gets its owner and mode bit by bit.
-    let mode = if run.me.umask.is_some() { 0o700 } else { first_mode(run, stat) };
+    let mode = if run.me.umask().is_some() { 0o700 } else { first_mode(run, stat) };
     let (fd, stage) = Stage::make(spot, mode, run.options.resume)?;
     Ok(Made { fd: Some(fd), stage: Some(stage), is_new: true })
 }
@@ -314,7 +319,7 @@ fn wanted(run: &Run<'_>, stat: &Stat, own: &Stat, is_new: bool, births: Births) 
     } else {
         // The kernel's own bits (set-group-id from the parent) stay.
         let bits = stat.st_mode & 0o777;
-        let bits = run.me.umask.map_or(has & (bits | !0o700), |umask| bits & !umask);
+        let bits = run.me.umask().map_or(has & (bits | !0o700), |umask| bits & !umask);
         bits | (has & 0o7000)
     };
     let owner = preserve.owner.then_some((stat.st_uid, stat.st_gid));

@@ -3,7 +3,7 @@
 use rustix::fs::{FileType, Stat};
 
 /// A file, whatever its names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Id {
     pub dev: u64,
     pub ino: u64,

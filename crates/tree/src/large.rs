@@ -68,7 +68,7 @@ impl Worker<'_> {
             let bytes = self.buffer.get(..head).unwrap_or_default();
             write_all(job.sink.as_fd(), bytes, 0)?;
             self.tally.book(LAST_RESORT.info().name, &Tuning::default(), head as u64);
-            self.run.moved(head as u64);
+            self.moved(head as u64);
             from = head as u64;
         }
         if options.sparse == When::Auto && head == 0 && seems_sparse(job.stat) {
@@ -131,7 +131,7 @@ impl Worker<'_> {
         let driver = Driver { limit: options.limit };
         let mut seen = 0;
         let mut watch = |moved: u64| {
-            run.moved(moved - seen);
+            self.moved(moved - seen);
             seen = moved;
             if let Some(keeper) = keeper.as_deref_mut() {
                 keeper.note(from + moved);
@@ -140,7 +140,7 @@ impl Worker<'_> {
             if run.stops() { Flow::Stop } else { Flow::Continue }
         };
         let outcome = driver.run(&mut transfer, &plan, &mut watch);
-        run.moved(outcome.report.bytes - seen);
+        self.moved(outcome.report.bytes - seen);
         for share in &outcome.report.shares {
             self.tally.book(share.mechanism, &share.tuning, share.bytes);
             if share.mechanism == CLONE {
@@ -214,7 +214,7 @@ impl Worker<'_> {
         let bytes = size(job.stat);
         self.tally.book(CLONE, &Tuning::default(), bytes);
         self.tally.cloned += bytes;
-        self.run.moved(bytes);
+        self.moved(bytes);
         Ok(())
     }
 
@@ -234,7 +234,7 @@ impl Worker<'_> {
                     let bytes = self.buffer.get(..got).unwrap_or_default();
                     write_but_zeros(job.sink.as_fd(), bytes, at)?;
                     at += got as u64;
-                    self.run.moved(got as u64);
+                    self.moved(got as u64);
                     if let Some(keeper) = keeper.as_deref_mut() {
                         keeper.note(at);
                     }

@@ -17,6 +17,8 @@
 
 mod attributes;
 mod backup;
+mod contents;
+mod contest;
 mod directory;
 mod error;
 mod event;
@@ -26,6 +28,7 @@ mod hardlink;
 mod identity;
 pub mod journal;
 mod large;
+mod modes;
 mod naming;
 mod options;
 mod pace;

@@ -39,8 +39,8 @@ enum Form {
     Own,
     /// It has no name until it is linked.
     Nameless,
-    /// It is written under another name.
-    Part(CString),
+    /// It is written under another name; not the usual one if that was taken.
+    Part { name: CString, is_usual: bool },
     /// It was there before and is written into.
     Existing,
 }
@@ -70,19 +70,20 @@ impl<'a> Sink<'a> {
     /// no other run takes it for a leftover. `resume`: go on with a leftover instead of removing it.
     pub fn part(spot: Spot<'a>, mode: u32, resume: bool) -> Attempt<Self> {
         let mut name = beside(spot.name, PART);
+        let mut is_usual = true;
         for _ in 0..TRIES {
             match create(spot.dir, &name, OFlags::RDWR, mode) {
                 Ok(fd) => {
                     if is_ours(&fd).map_err(at_sink("flock"))? {
-                        return Ok(Self::new(fd, spot, Form::Part(name)));
+                        return Ok(Self::new(fd, spot, Form::Part { name, is_usual }));
                     }
-                    name = unique(spot.name);
+                    (name, is_usual) = (unique(spot.name), false);
                 }
                 Err(Errno::EXIST) => match leftover(spot, &name)? {
                     Leftover::Gone => {}
-                    Leftover::Alive => name = unique(spot.name),
+                    Leftover::Alive => (name, is_usual) = (unique(spot.name), false),
                     Leftover::Free(fd) if resume => {
-                        let mut sink = Self::new(fd, spot, Form::Part(name));
+                        let mut sink = Self::new(fd, spot, Form::Part { name, is_usual });
                         sink.adopted = true;
                         return Ok(sink);
                     }
@@ -114,7 +115,10 @@ impl<'a> Sink<'a> {
     /// Where the journal of this file is, if it can have one.
     pub fn journal(&self) -> Option<(BorrowedFd<'a>, CString)> {
         match &self.form {
-            Form::Part(_) => Some((self.spot.dir, beside(self.spot.name, JOURNAL))),
+            // Beside the usual part there is another run's journal, if any.
+            Form::Part { is_usual: true, .. } => {
+                Some((self.spot.dir, beside(self.spot.name, JOURNAL)))
+            }
             _ => None,
         }
     }
@@ -134,7 +138,7 @@ impl<'a> Sink<'a> {
                 }
                 answer => answer.map_err(at_sink("linkat"))?,
             },
-            Form::Part(part) => {
+            Form::Part { name: part, .. } => {
                 rename(dir, part, name, keep).map_err(at_sink("renameat2"))?;
             }
         }
@@ -143,8 +147,8 @@ impl<'a> Sink<'a> {
     }
 
     /// Leaves the unfinished file for a later run.
-    pub fn leave(mut self) {
-        self.settled = matches!(self.form, Form::Part(_));
+    pub fn leave(&mut self) {
+        self.settled = matches!(self.form, Form::Part { is_usual: true, .. });
     }
 }
 
@@ -155,7 +159,7 @@ impl Drop for Sink<'_> {
         }
         let name = match &self.form {
             Form::Own => self.spot.name,
-            Form::Part(part) => part,
+            Form::Part { name, .. } => name,
             Form::Nameless | Form::Existing => return,
         };
         // The lock is still held, so the name is still ours. Nobody is left to tell of an error.

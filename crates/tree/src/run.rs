@@ -4,7 +4,7 @@ use rustix::process::{getegid, geteuid};
 use std::{
     path::Path,
     sync::{
-        Mutex, PoisonError, RwLock,
+        Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -31,6 +31,8 @@ pub(crate) struct Run<'r> {
     pub me: Me,
     /// Destination directories that the caller's sources became: a walk must not enter them.
     pub grown: RwLock<Vec<Id>>,
+    /// Unfinished files of this run were left for a later one.
+    pub left_parts: AtomicBool,
     files: AtomicU64,
     bytes: AtomicU64,
     halting: AtomicBool,
@@ -49,8 +51,8 @@ struct Problems {
 /// Who we are, as far as new files are concerned.
 #[derive(Debug)]
 pub(crate) struct Me {
-    /// Bits that the kernel takes from the mode of a new file, if known.
-    pub umask: Option<u32>,
+    // Looked up when it is first needed.
+    umask: OnceLock<Option<u32>>,
     pub uid: u32,
     pub gid: u32,
     /// Whether new files belong to `uid` and `gid`, so that their owner need not be looked up.
@@ -59,11 +61,7 @@ pub(crate) struct Me {
 
 impl Me {
     /// Asks the kernel. `destination` is the directory everything goes to.
-    pub fn looking_at(destination: impl std::os::fd::AsFd) -> Self {
-        // Reading the mask by umask(2) would set it, for every thread of the process.
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-        let umask = line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
+    pub fn looking_at(destination: impl std::os::fd::AsFd, options: &CopyOptions) -> Self {
         // Servers map owners (root_squash), FUSE invents them, and two mount options take the
         // group from the directory.
         let plain = |fs: &thalweg_sys::host::FileSystem| {
@@ -71,11 +69,22 @@ impl Me {
             !fs.remote && !fs.name.starts_with("fuse") && !by_directory
         };
         Self {
-            umask,
+            umask: OnceLock::new(),
             uid: geteuid().as_raw(),
             gid: getegid().as_raw(),
-            owns_what_it_makes: filesystem(destination).is_ok_and(|fs| plain(&fs)),
+            owns_what_it_makes: options.preserve.owner
+                && filesystem(destination).is_ok_and(|fs| plain(&fs)),
         }
+    }
+
+    /// Bits that the kernel takes from the mode of a new file, if they can be known.
+    pub fn umask(&self) -> Option<u32> {
+        *self.umask.get_or_init(|| {
+            // Reading the mask by umask(2) would set it, for every thread of the process.
+            let status = std::fs::read_to_string("/proc/self/status").ok()?;
+            let text = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+            u32::from_str_radix(text.trim(), 8).ok()
+        })
     }
 }
 
@@ -90,6 +99,7 @@ impl<'r> Run<'r> {
             pace: options.limit.map(Pace::new),
             me,
             grown: RwLock::default(),
+            left_parts: AtomicBool::new(false),
             files: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             halting: AtomicBool::new(false),
@@ -148,24 +158,11 @@ impl<'r> Run<'r> {
         !self.stops() && self.events.ask(path)
     }
 
-    /// Counts bytes that have moved, and keeps the pace.
-    pub fn moved(&self, bytes: u64) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if let Some(pace) = &self.pace {
-            pace.keep(bytes, || self.stops());
-        }
-    }
-
-    /// Counts a file that is whole.
-    pub fn finished_file(&self) {
-        self.files.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How far the run is.
-    pub fn progress(&self) -> Progress {
+    /// Adds what a worker has done since it last said so, and returns how far the whole run is.
+    pub fn advance(&self, done: Progress) -> Progress {
         Progress {
-            files: self.files.load(Ordering::Relaxed),
-            bytes: self.bytes.load(Ordering::Relaxed),
+            files: self.files.fetch_add(done.files, Ordering::Relaxed) + done.files,
+            bytes: self.bytes.fetch_add(done.bytes, Ordering::Relaxed) + done.bytes,
         }
     }
 

@@ -2,11 +2,12 @@
 
 use std::os::fd::OwnedFd;
 use thalweg_core::{Tuning, mechanisms::LAST_RESORT};
-use thalweg_sys::{Errno, io};
+use thalweg_sys::{Errno, copy::copy_file_range, io};
 
 use crate::{
-    error::{Attempt, Failure, at_source},
-    file::Contents,
+    contents::Contents,
+    contest::IN_KERNEL,
+    error::{Attempt, Failure, at_sink, at_source},
     worker::Worker,
 };
 
@@ -64,7 +65,37 @@ impl Worker<'_> {
             }
         }
         self.tally.book(LAST_RESORT.info().name, &Tuning::default(), len as u64);
-        self.run.moved(len as u64);
+        self.moved(len as u64);
         Ok(())
+    }
+
+    /// Has the kernel copy the whole of a small file. If it will not, or stops short, the plain way
+    /// does it again from the start and finds the true reason.
+    pub fn copy_single(&mut self, source: &OwnedFd, sink: &OwnedFd, len: usize) -> Attempt<()> {
+        // One byte more than the size, so that the end is seen.
+        match copy_file_range(source, Some(0), sink, Some(0), len + 1) {
+            Ok(moved) if moved == len => {
+                self.tally.book(IN_KERNEL, &Tuning::default(), len as u64);
+                self.moved(len as u64);
+                return Ok(());
+            }
+            Err(Errno::INTR) => {}
+            _ => self.contests.refused(),
+        }
+        let contents = self.read_single(source, len)?;
+        self.write_single(sink, contents.len)?;
+        if contents.is_whole {
+            return io::ftruncate(sink, contents.len as u64).map_err(at_sink("ftruncate"));
+        }
+        // It has grown beyond the buffer meanwhile.
+        loop {
+            self.make_room();
+            match io::read(source, &mut self.buffer) {
+                Ok(0) => return Ok(()),
+                Ok(got) => self.write_single(sink, got)?,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(at_source("read")(errno)),
+            }
+        }
     }
 }

@@ -34,7 +34,7 @@ pub fn copy(
     let cpu = Usage::now_process();
     let (base, named) = resolve(sources, destination, options)?;
     let found = inspect(named, &base, options);
-    let run = Run::new(options, events, Me::looking_at(&base.fd));
+    let run = Run::new(options, events, Me::looking_at(&base.fd, options));
     for (source, reason) in found.refused {
         run.failed(Error::Refused { path: os(&source.source).into(), reason });
     }
@@ -91,7 +91,10 @@ fn sail(run: &Run<'_>, directory: &Arc<Directory>, wave: Vec<Named>, threads: us
         let helpers: Vec<_> = (1..threads)
             .map(|_| {
                 let faults = fault::inherit();
-                scope.spawn(move || faults.enter(|| Worker::new(run).work()))
+                scope.spawn(move || {
+                    own_credentials();
+                    faults.enter(|| Worker::new(run).work())
+                })
             })
             .collect();
         let mut tallies = vec![Worker::new(run).work()];
@@ -103,4 +106,12 @@ fn sail(run: &Run<'_>, directory: &Arc<Directory>, wave: Vec<Named>, threads: us
         }
         tallies
     })
+}
+
+/// Gives the calling thread credentials of its own, equal to the ones it shares with the others:
+/// every open and close counts references to them, and processors would pass that count around.
+fn own_credentials() {
+    use rustix::thread::{get_keep_capabilities, set_keep_capabilities};
+    // Setting a flag to what it is changes nothing but makes the kernel copy them (prctl(2)).
+    let _ = get_keep_capabilities().and_then(set_keep_capabilities);
 }

@@ -15,7 +15,7 @@ use crate::{
     error::{Attempt, Failure, at_sink, at_source},
     existing::{Verdict, weigh},
     hardlink::{self, Met},
-    naming::{is_reserved, unique},
+    naming::unique,
     place::Leaf,
     publish::{Spot, ignore, unlink},
     worker::Worker,
@@ -48,9 +48,6 @@ impl Worker<'_> {
             Err(errno) => Err(Failure::Sink(call, errno, 0)),
         };
         let run = self.run;
-        if is_reserved(leaf.name) {
-            return Err(Failure::RefusedSource(Refusal::ReservedName));
-        }
         let Some(dir) = leaf.directory.fd() else {
             self.tell_copied(leaf, None);
             return Ok(true);
@@ -68,7 +65,10 @@ impl Worker<'_> {
         let counts = run.options.preserve.links && stat.st_nlink > 1;
         match if counts { run.links.meet(leaf, stat) } else { Met::First } {
             Met::Waits => return Ok(false),
-            Met::Again(name) => hardlink::link(dir, leaf, &name)?,
+            Met::Again(name) => {
+                hardlink::link(dir, leaf, &name)?;
+                self.tell_copied(leaf, None);
+            }
             Met::First => {
                 let made = self.make_and_dress(leaf, stat, (dir, &verdict), make);
                 if counts {

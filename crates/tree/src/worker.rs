@@ -13,10 +13,12 @@ use std::{
 use thalweg_sys::Errno;
 
 use crate::{
-    Event, Halt, Refusal, Skip,
+    Event, Halt, Progress, Refusal, Skip,
+    contest::Contests,
     directory::{Directory, error_at},
     error::{Attempt, Failure, at_source},
     identity::{Id, kind},
+    naming::is_reserved,
     place::{Leaf, Origin},
     queue::{Names, Task},
     report::Tally,
@@ -32,6 +34,12 @@ pub(crate) struct Worker<'r> {
     pub buffer: Vec<u8>,
     // Buffers of getdents that are not in use.
     listings: Vec<Vec<MaybeUninit<u8>>>,
+    /// Files without a name cannot be had here.
+    pub names_all: bool,
+    /// How small files go.
+    pub contests: Contests,
+    // Done since it was told last: told now and then, as all workers add to the same two numbers.
+    untold: Progress,
     told: Instant,
     depth: usize,
 }
@@ -53,6 +61,9 @@ impl<'r> Worker<'r> {
             tally: Tally::default(),
             buffer: Vec::new(),
             listings: Vec::new(),
+            names_all: false,
+            contests: Contests::default(),
+            untold: Progress::default(),
             told: Instant::now(),
             depth: 0,
         }
@@ -64,7 +75,7 @@ impl<'r> Worker<'r> {
             self.perform(task);
             drop(busy);
         }
-        self.run.events.progress(self.run.progress());
+        self.tell_now();
         self.tally
     }
 
@@ -104,6 +115,9 @@ impl<'r> Worker<'r> {
     }
 
     fn dispatch(&mut self, leaf: &Leaf<'_>, listed: FileType) -> Attempt<()> {
+        if is_reserved(leaf.name) {
+            return Err(Failure::RefusedSource(Refusal::ReservedName));
+        }
         let options = self.run.options;
         let follow = options.follows(leaf.named_by_caller());
         let real = match listed {
@@ -274,13 +288,31 @@ impl<'r> Worker<'r> {
         }
     }
 
+    /// Counts bytes that have moved, and keeps the pace.
+    pub fn moved(&mut self, bytes: u64) {
+        self.untold.bytes += bytes;
+        let run = self.run;
+        if let Some(pace) = &run.pace {
+            pace.keep(bytes, || run.stops());
+        }
+    }
+
+    /// Counts a file that is whole.
+    pub fn finished_file(&mut self) {
+        self.untold.files += 1;
+    }
+
     /// Tells how far the run is, not too often.
     pub fn tell(&mut self) {
-        let now = Instant::now();
-        if now.duration_since(self.told) >= TELL {
-            self.told = now;
-            self.run.events.progress(self.run.progress());
+        if self.told.elapsed() >= TELL {
+            self.tell_now();
         }
+    }
+
+    fn tell_now(&mut self) {
+        self.told = Instant::now();
+        let progress = self.run.advance(std::mem::take(&mut self.untold));
+        self.run.events.progress(progress);
     }
 }
 

@@ -45,23 +45,35 @@ fn only_whole_files(src: &Path, to: &Path) -> usize {
 
 #[test]
 fn a_full_destination_ends_the_run_and_leaves_only_whole_files() {
-    let calls = [Call::Write, Call::Pwrite];
-    for (call, errno) in calls
-        .into_iter()
-        .flat_map(|c| [Errno::NOSPC, Errno::DQUOT, Errno::ROFS].map(|errno| (c, errno)))
-    {
+    for errno in [Errno::NOSPC, Errno::DQUOT, Errno::ROFS] {
         let place = tempfile::tempdir().unwrap();
         let src = sample(place.path());
-        let rule = Rule { call, nth: 5, effect: Effect::Errno(errno), repeat: true };
-        let without = CopyOptions { jobs: 1, ..recursive() };
-        let outcome = run(vec![rule], &src, &place.path().join("to"), &without);
-        let report = outcome.value;
+        let calls = [Call::Write, Call::Pwrite, Call::CopyFileRange, Call::Sendfile, Call::Splice];
+        let rule = |call| Rule { call, nth: 3, effect: Effect::Errno(errno), repeat: true };
+        let options = CopyOptions { jobs: 1, ..recursive() };
+        let rules = calls.map(rule).to_vec();
+        let report = run(rules, &src, &place.path().join("to"), &options).value;
         assert_eq!((report.halted, report.ending()), (Some(Halt::Full), Ending::Partial));
         assert_eq!(report.error_count, 1, "{}", problems(&report));
         let text = problems(&report);
-        assert!(text.contains(call.name()) && text.contains('\''), "{text}");
+        assert!(text.contains("write") && text.contains("/to/"), "{text}");
         assert_eq!(names(place.path()), ["src", "to"]);
         assert!(only_whole_files(&src, &place.path().join("to")) < 16);
+    }
+}
+
+#[test]
+fn a_kernel_that_refuses_to_copy_costs_nothing_but_time() {
+    let effects = [Effect::Zero, Effect::Short(10)]
+        .into_iter()
+        .chain([Errno::NOSYS, Errno::XDEV, Errno::IO, Errno::INTR].map(Effect::Errno));
+    for (effect, nth) in effects.flat_map(|effect| [(effect, 1), (effect, 3)]) {
+        let place = tempfile::tempdir().unwrap();
+        let src = sample(place.path());
+        let rule = Rule { call: Call::CopyFileRange, nth, effect, repeat: true };
+        let report = run(vec![rule], &src, &place.path().join("to"), &recursive()).value;
+        assert_eq!(report.error_count, 0, "{}", problems(&report));
+        assert_eq!(contents(&src), contents(&place.path().join("to")));
     }
 }
 
@@ -180,4 +192,21 @@ fn what_was_asked_to_be_synced_and_could_not_be_is_not_published() {
     let outcome = run(Vec::new(), &sample(place.path()), &place.path().join("to"), &all);
     // 16 files, two directories, and twice the one that holds the new name.
     assert_eq!(outcome.calls[Call::Fsync], 20);
+}
+
+#[test]
+fn a_file_without_a_name_that_cannot_get_one_is_written_with_one() {
+    let place = tempfile::tempdir().unwrap();
+    let src = place.path().join("src");
+    fs::create_dir(place.path().join("into")).unwrap();
+    for len in [0, 10, 100_000] {
+        fs::write(&src, noise(len, 4)).unwrap();
+        let rule = Rule::always(Call::Link, Effect::Errno(Errno::NOENT));
+        let into = place.path().join("into");
+        let report = run(vec![rule], &src, &into, &CopyOptions::default()).value;
+        assert_eq!(report.error_count, 0, "{}", problems(&report));
+        assert!(fs::read(into.join("src")).unwrap() == fs::read(&src).unwrap());
+        fs::remove_file(into.join("src")).unwrap();
+        assert_eq!(names(&into).len(), 0);
+    }
 }

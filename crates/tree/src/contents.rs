@@ -1,0 +1,264 @@
+//! Moves the contents of one file, checks them, dresses the copy and gives it its name.
+
+use rustix::fs::{AtFlags, FileType, OFlags, SeekFrom, Stat, fstat, seek};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::atomic::Ordering,
+    time::Instant,
+};
+use thalweg_sys::{Errno, io};
+
+use crate::{
+    Event, Fsync, Skip, When,
+    attributes::{self, Wanted},
+    backup,
+    contest::is_held,
+    error::{Attempt, Failure, at_source},
+    existing::{There, Verdict},
+    identity::{changed, kind, size},
+    journal::Keeper,
+    large::Job,
+    modes::modes,
+    place::Leaf,
+    publish::{Sink, Spot},
+    small::SINGLE,
+    sparse::seems_sparse,
+    verify::are_equal,
+    worker::Worker,
+    xattrs::{Holder, Taken},
+};
+
+impl Worker<'_> {
+    /// Copies a file whose name is free or may be taken.
+    pub fn copy_contents(
+        &mut self,
+        leaf: &Leaf<'_>,
+        source: &OwnedFd,
+        stat: &Stat,
+        verdict: Verdict,
+    ) -> Attempt<()> {
+        let Some(dir) = leaf.directory.fd() else { return Ok(()) };
+        let there = if let Verdict::Replace(there) = verdict { Some(there) } else { None };
+        let here = Spot { dir, name: leaf.name };
+        let spot = there.as_ref().map_or(here, |there| there.spot(here));
+        let is_small = self.is_small(stat);
+        let by_kernel = is_small && self.goes_by_kernel(leaf, stat, there.as_ref());
+        // Reading and writing are timed, not the making of the file between them.
+        let clock = (is_small && self.contests.is_open(size(stat))).then(Instant::now);
+        let contents = if by_kernel {
+            Contents { len: size(stat) as usize, is_whole: true }
+        } else if is_small {
+            self.read_single(source, size(stat) as usize)?
+        } else {
+            Contents::default()
+        };
+        let reading = clock.map(|began| began.elapsed());
+        let way = self.way(leaf, there.as_ref(), contents.is_whole);
+        let (mode, mut wanted) = modes(self.run, leaf, stat, (there.as_ref(), way));
+        let mut sink = self.open_sink(spot, way, mode, contents.is_whole)?;
+        if sink.adopted {
+            wanted.has_mode = None;
+        }
+        if there.is_some() && way == Way::Part {
+            attributes::inherit(spot, sink.fd.as_fd());
+            wanted.born_with_acl = true;
+        }
+        // Whoever was killed right after a rename left a journal without its part.
+        let may_exist = !leaf.directory.is_fresh;
+        let mut keeper = sink.journal().map(|at| Keeper::new(at, stat, may_exist));
+        let clock = reading.map(|_| Instant::now());
+        let written = if by_kernel {
+            self.copy_single(source, &sink.fd, contents.len)
+        } else if contents.is_whole {
+            self.write_single(&sink.fd, contents.len)
+        } else {
+            let job = Job { source, stat, sink: &sink.fd, adopted: sink.adopted };
+            self.large(&job, contents.len, keeper.as_mut())
+        };
+        if let (Some(reading), Some(began), true) = (reading, clock, contents.is_whole) {
+            self.contests.note(by_kernel, size(stat), reading + began.elapsed());
+        }
+        let spot_is_kept = there.as_ref().is_some_and(There::is_written_to) || way == Way::Existing;
+        let keep = self.run.options.no_clobber;
+        let published = written
+            .and_then(|()| self.finish(leaf, (source, stat), &sink, (there.as_ref(), &wanted)))
+            .and_then(|()| match &there {
+                Some(_) if !spot_is_kept => backup::set_aside(self.run.options, spot, stat),
+                _ => Ok(None),
+            })
+            .and_then(|backup| sink.publish(keep).map(|()| backup));
+        match published {
+            Ok(backup) => {
+                if let Some(keeper) = keeper {
+                    keeper.remove();
+                }
+                self.count_file(leaf, backup.as_deref());
+                Ok(())
+            }
+            Err(failure) => {
+                match keeper {
+                    Some(mut keeper) if self.run.options.resume && failure.may_be_resumed() => {
+                        keeper.write();
+                        sink.leave();
+                        self.run.left_parts.store(true, Ordering::Relaxed);
+                    }
+                    Some(keeper) => keeper.remove(),
+                    None => {}
+                }
+                if way == Way::Nameless && cannot_be_named(&failure) {
+                    drop(sink);
+                    self.names_all = true;
+                    seek(source, SeekFrom::Start(0)).map_err(at_source("lseek"))?;
+                    return self.copy_contents(leaf, source, stat, Verdict::New);
+                }
+                if keep && matches!(failure, Failure::Sink(_, Errno::EXIST, _)) {
+                    self.skip(leaf, Skip::Exists);
+                    return Ok(());
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Everything between the last byte and the name.
+    fn finish(
+        &mut self,
+        leaf: &Leaf<'_>,
+        (source, stat): (&OwnedFd, &Stat),
+        sink: &Sink<'_>,
+        (there, wanted): (Option<&There>, &Wanted),
+    ) -> Attempt<()> {
+        let options = self.run.options;
+        let is_regular = kind(stat) == FileType::RegularFile;
+        let is_written_to = there.is_some_and(There::is_written_to);
+        let look = || fstat(source).map_err(at_source("fstat"));
+        let mut has_changed = is_regular && changed(stat, &look()?);
+        if let Some(hash) = options.verify.filter(|_| is_regular && !is_written_to) {
+            self.make_room();
+            let run = self.run;
+            let ends = (source.as_fd(), sink.fd.as_fd());
+            if are_equal(ends, hash, &mut self.buffer, || run.stops())? {
+                self.tally.verified += 1;
+            } else if has_changed || changed(stat, &look()?) {
+                has_changed = true;
+            } else {
+                return Err(Failure::Differ);
+            }
+        }
+        if has_changed {
+            self.tally.changed += 1;
+            self.run.events.event(&Event::Changed { source: &leaf.source_path() });
+        }
+        if is_written_to {
+            return Ok(());
+        }
+        let dressed = Taken::from(&Holder::Fd(source.as_fd()), options.preserve)
+            .and_then(|taken| attributes::dress(self.run, sink.fd.as_fd(), &taken, stat, wanted));
+        if let Err(failure) = dressed {
+            self.incomplete(leaf, failure);
+        }
+        if options.fsync != Fsync::None {
+            io::fsync(&sink.fd).map_err(|errno| Failure::Sink("fsync", errno, size(stat)))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a file is read whole into the worker's buffer, if its size is what it says.
+    fn is_small(&self, stat: &Stat) -> bool {
+        let options = self.run.options;
+        kind(stat) == FileType::RegularFile
+            && size(stat) <= SINGLE as u64
+            && options.allows_single_write()
+            && options.sparse != When::Always
+            && options.reflink != When::Always
+            && !(options.sparse == When::Auto && seems_sparse(stat))
+    }
+
+    /// Whether a small file is left to the kernel.
+    fn goes_by_kernel(&mut self, leaf: &Leaf<'_>, stat: &Stat, there: Option<&There>) -> bool {
+        let (Some(dir), None) = (leaf.directory.fd(), there) else { return false };
+        is_held(self.run.options)
+            && self.contests.chooses_kernel(stat, (dir, leaf.directory.own.dev))
+    }
+
+    /// Under which name the file is written.
+    fn way(&self, leaf: &Leaf<'_>, there: Option<&There>, is_single: bool) -> Way {
+        let options = self.run.options;
+        match there {
+            Some(there) if there.is_written_to() || options.inplace => Way::Existing,
+            None if options.inplace => Way::Own,
+            // Nobody can see it there, and nobody can see half of a single write.
+            _ if is_single && leaf.directory.is_staged => Way::Own,
+            None if is_single && !options.resume && !self.names_all => Way::Nameless,
+            _ => Way::Part,
+        }
+    }
+
+    fn open_sink<'a>(
+        &mut self,
+        spot: Spot<'a>,
+        way: Way,
+        mode: u32,
+        is_single: bool,
+    ) -> Attempt<Sink<'a>> {
+        let options = self.run.options;
+        let reads = options.verify.is_some();
+        let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
+        match way {
+            Way::Own => match Sink::own(spot, access, mode) {
+                // An earlier run left it unfinished, in a place nobody can see.
+                Err(Failure::Sink(_, Errno::EXIST, _)) => {
+                    let _ = rustix::fs::unlinkat(spot.dir, spot.name, AtFlags::empty());
+                    Sink::own(spot, access, mode)
+                }
+                answer => answer,
+            },
+            Way::Nameless => {
+                if let Some(sink) = Sink::nameless(spot, access, mode)? {
+                    return Ok(sink);
+                }
+                self.names_all = true;
+                Sink::part(spot, mode, false)
+            }
+            Way::Part => Sink::part(spot, mode, options.resume && !is_single),
+            Way::Existing => match Sink::existing(spot, access) {
+                Err(Failure::Sink(_, Errno::ACCESS | Errno::PERM | Errno::TXTBSY, _))
+                    if options.force =>
+                {
+                    let _ = rustix::fs::unlinkat(spot.dir, spot.name, AtFlags::empty());
+                    Sink::own(spot, access, 0o600)
+                }
+                answer => answer,
+            },
+        }
+    }
+}
+
+/// Whether a file without a name cannot get one here: older kernels go by /proc, and it may be
+/// missing.
+fn cannot_be_named(failure: &Failure) -> bool {
+    let errnos = [Errno::NOENT, Errno::PERM, Errno::ACCESS, Errno::OPNOTSUPP, Errno::INVAL];
+    matches!(failure, Failure::Sink("linkat", errno, _) if errnos.contains(errno))
+}
+
+/// Under which name a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Its own.
+    Own,
+    /// None, until it is linked.
+    Nameless,
+    /// That of an unfinished file.
+    Part,
+    /// It is there already and written into.
+    Existing,
+}
+
+/// What the first read of a small file brought.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Contents {
+    /// How many bytes are in the worker's buffer.
+    pub len: usize,
+    /// They are all there is.
+    pub is_whole: bool,
+}

@@ -1,0 +1,63 @@
+//! The mode a new file is made with, so that it need not be changed afterwards where that can be had.
+
+use rustix::fs::Stat;
+
+use crate::{attributes::Wanted, contents::Way, existing::There, place::Leaf, run::Run};
+
+/// The mode a file is made with, and the attributes it should have in the end.
+pub(crate) fn modes(
+    run: &Run<'_>,
+    leaf: &Leaf<'_>,
+    stat: &Stat,
+    (there, way): (Option<&There>, Way),
+) -> (u32, Wanted) {
+    let keep = run.options.preserve;
+    let births = leaf.directory.births;
+    let full = run.options.new_mode.unwrap_or(stat.st_mode) & 0o7777;
+    let owner = keep.owner.then_some((stat.st_uid, stat.st_gid));
+    let mut wanted = Wanted {
+        mode: keep.mode.then_some(full),
+        has_mode: None,
+        owner,
+        has_owner: births.owner,
+        born_with_acl: births.acl,
+    };
+    // What the mode will be, if the kernel follows no rules but the ones known.
+    let born = |mode: u32| run.me.umask().filter(|_| !births.acl).map(|umask| mode & !umask);
+    match (way, there) {
+        (Way::Existing, Some(there)) => {
+            wanted.has_owner = Some((there.stat.st_uid, there.stat.st_gid));
+            (0, wanted)
+        }
+        (_, Some(there)) if !keep.mode || !keep.owner => {
+            wanted.has_owner = None;
+            let kept = (there.stat.st_uid, there.stat.st_gid);
+            let of_new = births.owner.unwrap_or((run.me.uid, run.me.gid));
+            if !keep.owner && kept != of_new {
+                wanted.owner = Some(kept);
+            }
+            wanted.mode = wanted.mode.or(Some(there.stat.st_mode & 0o7777));
+            (0o600, wanted)
+        }
+        // A large file may be resumed, so its owner must be able to open it until it is whole.
+        (Way::Part, _) if keep.mode => {
+            wanted.has_mode = born(0o600);
+            (0o600, wanted)
+        }
+        (Way::Part, _) => {
+            let mode = full & 0o777;
+            if mode & 0o600 != 0o600 {
+                wanted.mode = run.me.umask().map(|umask| mode & !umask);
+            }
+            (mode | 0o600, wanted)
+        }
+        _ if keep.mode => {
+            let hidden = leaf.directory.is_staged || way == Way::Nameless;
+            let changes = owner.is_some() && owner != births.owner && !hidden;
+            let mode = full & if changes { 0o700 } else { 0o777 };
+            wanted.has_mode = born(mode);
+            (mode, wanted)
+        }
+        _ => (full & 0o777, wanted),
+    }
+}
