@@ -215,10 +215,10 @@ impl Directory {
         let spot = Spot { dir, name: self.place.name() };
         if let Err(failure) = stage.publish(spot) {
             // Somebody else was faster: this one will never get its name, nor be found by a later run.
-            if matches!(failure, Failure::Sink(_, Errno::EXIST, _)) {
-                if let Err(failure) = stage.discard(spot, fd) {
-                    run.incomplete(failed(failure));
-                }
+            if matches!(failure, Failure::Sink(_, Errno::EXIST, _))
+                && let Err(failure) = stage.discard(spot, fd)
+            {
+                run.incomplete(failed(failure));
             }
             run.failed(failed(failure));
         } else if run.options.fsync == Fsync::Dir
