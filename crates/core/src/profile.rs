@@ -133,6 +133,7 @@ impl Default for Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Tuning;
 
     #[test]
     fn a_profile_survives_its_file() {
@@ -179,5 +180,19 @@ mod tests {
         bad["cells"] = vec![cell].into();
         assert!(Profile::parse(bad.to_string().as_bytes()).unwrap_err().contains("cell 0"));
         assert!(Profile::parse(b"{").is_err());
+    }
+
+    #[test]
+    fn a_buffer_of_exabytes_is_refused_and_a_knob_of_the_future_is_not() {
+        let parse = |knob, value| {
+            let mut profile = Profile::new();
+            let mut cell = cell::tests::cell("read-write", 4096, 0.8);
+            cell.tuning = Tuning::of(knob, value);
+            profile.merge(vec![cell]);
+            Profile::parse(&serde_json::to_vec(&profile).unwrap())
+        };
+        assert!(parse("buffer", 1 << 63).unwrap_err().contains("buffer=9223372036854775808"));
+        assert!(parse("buffer", 64 << 10).is_ok());
+        assert!(parse("no-such-knob", 1 << 63).is_ok());
     }
 }

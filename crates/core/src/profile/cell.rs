@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{LEAST_NOISE, Profile};
-use crate::{EndFacts, Facts, Prefer, Tuning};
+use crate::{EndFacts, Facts, MECHANISMS, Prefer, Tuning};
 
 /// Time of a mechanism divided by the time of `read-write` at its default buffer, in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,6 +123,21 @@ impl Cell {
         }
         if !(self.ns_per_byte.is_finite() && self.ns_per_byte > 0.0) {
             return Err(format!("{} ns per byte", self.ns_per_byte));
+        }
+        self.check_tuning()
+    }
+
+    /// A value goes into buffer sizes unseen, so it must be one a sweep may have tried. Mechanisms
+    /// and knobs that are not known are never used.
+    fn check_tuning(&self) -> Result<(), String> {
+        let mut infos = MECHANISMS.iter().map(|m| m.info());
+        let Some(info) = infos.find(|info| info.name == self.mechanism) else { return Ok(()) };
+        for (name, value) in self.tuning.iter() {
+            let Some(knob) = info.knobs.iter().find(|knob| knob.name == name) else { continue };
+            let (least, most) = (knob.values.iter().min(), knob.values.iter().max());
+            if least.is_some_and(|least| value < *least) || most.is_some_and(|most| value > *most) {
+                return Err(format!("{name}={value} was never tried for {}", info.name));
+            }
         }
         Ok(())
     }
