@@ -126,7 +126,7 @@ def row_methods(binary: Path, at: Path) -> Row:
         drop(copy)
         warm(source)
 
-    names = ["read-write", "copy-file-range", "sendfile", "splice", "io-uring", "mmap-write"]
+    names = ["read-write", "copy-file-range", "sendfile", "splice", "io-uring", "read-write-parallel", "mmap-write"]
     arms = [Arm("auto (tuned)", f"{binary} copy -q {source} {copy}")]
     arms += [Arm(name, f"{binary} copy -q --method {name} {source} {copy}") for name in names]
 

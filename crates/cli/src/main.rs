@@ -5,6 +5,7 @@ mod args;
 mod commands;
 mod exit;
 mod output;
+mod patience;
 mod place;
 mod profile;
 mod progress;

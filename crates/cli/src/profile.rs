@@ -57,12 +57,9 @@ impl Saved {
             newest.as_ref().map_or("empty".to_owned(), |at| format!("newest entry {at}"))
         };
         match (&self.current, &self.broken) {
-            (Some(profile), _) => format!(
-                "{path}: {} entries, {}, differences below {:.0} % are ties",
-                profile.cells.len(),
-                dated(&self.newest),
-                profile.tie_margin() * 100.0
-            ),
+            (Some(profile), _) => {
+                format!("{path}: {} entries, {}", profile.cells.len(), dated(&self.newest))
+            }
             (None, Some(broken)) => format!("not used: {broken}"),
             (None, None) if self.stale.is_empty() => {
                 format!("{path}: not there; `thalweg copy --tune` makes it")

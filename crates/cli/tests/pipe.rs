@@ -249,7 +249,7 @@ fn a_folder_is_no_stream() {
 
 #[test]
 fn an_endless_source_is_left_at_the_size_that_was_asked_for() {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_thalweg"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
     command.args(["pipe", "-q", "--size", "100K", "--stop-at-size"]);
     command.stdin(std::fs::File::open("/dev/zero").expect("every system has it"));
     let output = command.output().expect("the command starts");

@@ -6,7 +6,7 @@ use thalweg_sys::{
     uring::{CURRENT, Completion, Op, RingFd, Uring},
 };
 
-use crate::{Error, Info, Side};
+use crate::{Error, Facts, Info, Side, Unfit};
 
 /// Two files, where to begin in each, and how much.
 pub struct Job<'a> {
@@ -37,6 +37,21 @@ pub enum Stop {
     Ragged,
     /// A call failed.
     Failed(&'static str, Side, Errno),
+}
+
+/// Whether the kernel gets these ends right.
+///
+/// A direct read or write of FUSE (`FOPEN_DIRECT_IO`) through io_uring that comes short leaves the
+/// offset where it was, and io_uring goes on from there: the same bytes come again and again, and
+/// the end of the file is always short. Seen on Linux 6.18; which mounts do it cannot be seen.
+pub fn fits(facts: &Facts) -> Result<(), Unfit> {
+    for end in [&facts.source, &facts.sink] {
+        let name = end.fs.as_ref().map_or("", |fs| fs.name.as_str());
+        if name.starts_with("fuse") || name == "virtiofs" {
+            return Err(Unfit::because(format!("io_uring repeats bytes of short calls on {name}")));
+        }
+    }
+    Ok(())
 }
 
 /// The ring, and what is under way on it.

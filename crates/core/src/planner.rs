@@ -56,7 +56,7 @@ pub enum Judgement {
         /// `fastest measured`, `not measured: first in the list`, `asked for`.
         why: String,
     },
-    /// Within the tie margin of the chosen one, which comes earlier in the list.
+    /// Not shown to be slower than the best: the difference is within the noise of the run.
     Tie,
     /// Measured slower than the chosen one.
     Slower {
@@ -82,7 +82,6 @@ impl Judgement {
 impl Plan {
     /// Judges every mechanism for a job.
     pub fn make(facts: &Facts, request: &Request, profile: Option<&Profile>) -> Self {
-        let margin = profile.map_or(0.0, Profile::tie_margin);
         let mut usable = Vec::new();
         let mut unfit = Vec::new();
         for mechanism in MECHANISMS {
@@ -101,7 +100,7 @@ impl Plan {
             }
         }
         let impossible = usable.is_empty().then(|| impossible(request, &unfit));
-        let mut verdicts = rank(usable, facts, request, margin);
+        let mut verdicts = rank(usable, facts, request);
         verdicts.extend(unfit);
         Self { verdicts, impossible }
     }
@@ -165,18 +164,23 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Resul
     request.unfit.get(info.name).map_or(Ok(()), |unfit| Err(unfit.clone()))
 }
 
+/// The most time that may be lost by taking the earlier of two mechanisms that could not be told
+/// apart: the regret a plan is allowed. In a noisier run the better median counts.
+const GIVEN_UP_FOR_SAFETY: f64 = 0.05;
+
 fn rank(
     mut usable: Vec<(&'static dyn Mechanism, Option<Evidence>)>,
     facts: &Facts,
     request: &Request,
-    margin: f64,
 ) -> Vec<Verdict> {
     let score = |e: &Option<Evidence>| e.as_ref().map(|e| e.score(request.prefer));
     let best = usable.iter().filter_map(|(_, e)| score(e)).min_by(f64::total_cmp);
-    let ties = |e: &Option<Evidence>| match (score(e), best) {
-        (Some(own), Some(best)) => own <= best * (1.0 + margin),
+    // Who is not shown to be slower than the best, within this share of its time?
+    let within = |e: &Option<Evidence>, most: f64| match (e, best) {
+        (Some(e), Some(best)) => e.score(request.prefer) <= best * (1.0 + e.noise.min(most)),
         _ => false,
     };
+    let ties = |e: &Option<Evidence>| within(e, GIVEN_UP_FOR_SAFETY);
     // Stable sort: within a class the list order stands.
     usable.sort_by(|(a, ea), (b, eb)| {
         let class = |m: &dyn Mechanism, e: &Option<Evidence>| match score(e) {
@@ -204,7 +208,7 @@ fn rank(
                 Judgement::Chosen { why: "not measured: shares pages, as was allowed".into() }
             }
             (0, None) => Judgement::Chosen { why: "not measured: first in the list".into() },
-            (_, Some(_)) if ties(&evidence) => Judgement::Tie,
+            (_, Some(_)) if within(&evidence, f64::MAX) => Judgement::Tie,
             (_, Some(own)) => Judgement::Slower { by: first.map_or(own, |first| own / first) },
             (_, None) => Judgement::Unmeasured,
         };

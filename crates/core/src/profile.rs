@@ -29,8 +29,6 @@ pub struct Profile {
     pub schema: u32,
     /// The machine it was measured on.
     pub machine: Machine,
-    /// The noise floor the A/A pair showed, as a fraction; at least [`LEAST_NOISE`].
-    pub noise: f64,
     /// What was measured.
     pub cells: Vec<Cell>,
 }
@@ -59,7 +57,7 @@ pub enum ProfileError {
 impl Profile {
     /// An empty profile of this machine.
     pub fn new() -> Self {
-        Self { schema: SCHEMA, machine: Machine::this(), noise: LEAST_NOISE, cells: Vec::new() }
+        Self { schema: SCHEMA, machine: Machine::this(), cells: Vec::new() }
     }
 
     /// Where the profile lives: `$THALWEG_PROFILE`, or `thalweg/profile.json` under the XDG state
@@ -94,9 +92,6 @@ impl Profile {
         if profile.schema != SCHEMA {
             return Err(format!("schema {} where {SCHEMA} is understood", profile.schema));
         }
-        if !(0.0..10.0).contains(&profile.noise) {
-            return Err(format!("noise {} is not a fraction", profile.noise));
-        }
         for (n, cell) in profile.cells.iter().enumerate() {
             cell.check().map_err(|reason| format!("cell {n}: {reason}"))?;
         }
@@ -127,11 +122,6 @@ impl Profile {
         self.cells.extend(cells);
         self.cells.sort_by(|a, b| a.order().cmp(&b.order()));
     }
-
-    /// The differences below which two mechanisms are called equal.
-    pub fn tie_margin(&self) -> f64 {
-        self.noise.max(LEAST_NOISE)
-    }
 }
 
 impl Default for Profile {
@@ -143,6 +133,7 @@ impl Default for Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Tuning;
 
     #[test]
     fn a_profile_survives_its_file() {
@@ -189,5 +180,19 @@ mod tests {
         bad["cells"] = vec![cell].into();
         assert!(Profile::parse(bad.to_string().as_bytes()).unwrap_err().contains("cell 0"));
         assert!(Profile::parse(b"{").is_err());
+    }
+
+    #[test]
+    fn a_buffer_of_exabytes_is_refused_and_a_knob_of_the_future_is_not() {
+        let parse = |knob, value| {
+            let mut profile = Profile::new();
+            let mut cell = cell::tests::cell("read-write", 4096, 0.8);
+            cell.tuning = Tuning::of(knob, value);
+            profile.merge(vec![cell]);
+            Profile::parse(&serde_json::to_vec(&profile).unwrap())
+        };
+        assert!(parse("buffer", 1 << 63).unwrap_err().contains("buffer=9223372036854775808"));
+        assert!(parse("buffer", 64 << 10).is_ok());
+        assert!(parse("no-such-knob", 1 << 63).is_ok());
     }
 }

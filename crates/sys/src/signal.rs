@@ -47,6 +47,26 @@ pub fn catch_interrupts() -> Result<(), Errno> {
     Ok(())
 }
 
+/// From now on the calling thread, and those it starts, leave SIGINT and SIGTERM to the threads
+/// there are already.
+///
+/// The kernel gives a signal to the main thread if that may have it, even while it sleeps where
+/// no handler can run: a page that a FUSE server never delivers. Then nobody hears of it.
+pub fn leave_interrupts_to_others() -> Result<(), Errno> {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the pointer is valid for writes; the call makes it a whole, empty set.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: the set was made whole above; both signals exist.
+        unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
+    }
+    // SAFETY: as above; the old mask is not asked for.
+    match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) } {
+        0 => Ok(()),
+        error => Err(Errno::from_raw_os_error(error)),
+    }
+}
+
 /// SIGPIPE kills again, as in other Unix tools; Rust's start-up code has it ignored.
 pub fn reset_sigpipe() -> Result<(), Errno> {
     handle(libc::SIGPIPE, libc::SIG_DFL)
@@ -149,6 +169,22 @@ mod tests {
         }
         handle(libc::SIGINT, libc::SIG_DFL).unwrap();
         catch_interrupts().unwrap();
+        if what == "elsewhere" {
+            let (stop, ears) = std::sync::mpsc::channel::<()>();
+            let other = std::thread::spawn(move || {
+                let _ = ears.recv();
+            });
+            leave_interrupts_to_others().unwrap();
+            let (reader, _writer) = rustix::pipe::pipe().unwrap();
+            let pid = rustix::process::getpid();
+            rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+            // The other thread gets the signal, and wakes this one.
+            assert_eq!(crate::io::read(&reader, &mut [0; 1]), Err(Errno::INTR));
+            assert!(interrupted());
+            drop(stop);
+            other.join().unwrap();
+            return;
+        }
         assert_eq!((interrupted(), which()), (false, None));
         raise(libc::SIGTERM);
         assert_eq!((interrupted(), which()), (true, Some(libc::SIGTERM)));
@@ -175,6 +211,11 @@ mod tests {
     #[test]
     fn an_interrupt_sets_the_flag_and_ends_blocking_calls() {
         assert!(child("once").success());
+    }
+
+    #[test]
+    fn an_interrupt_left_to_another_thread_still_wakes_the_first() {
+        assert!(child("elsewhere").success());
     }
 
     #[test]

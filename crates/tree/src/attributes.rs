@@ -31,7 +31,7 @@ pub(crate) struct Wanted {
 }
 
 /// Set-user-id, set-group-id and sticky.
-const SPECIAL: u32 = 0o7000;
+pub(crate) const SPECIAL: u32 = 0o7000;
 
 /// The times of a source, as they are set on its copy.
 pub(crate) fn times(stat: &Stat) -> Timestamps {

@@ -217,7 +217,14 @@ impl Directory {
         }
         let (Some(stage), Some(parent)) = (&self.stage, &self.parent) else { return };
         let Some(dir) = parent.fd() else { return };
-        if let Err(failure) = stage.publish(Spot { dir, name: self.place.name() }) {
+        let spot = Spot { dir, name: self.place.name() };
+        if let Err(failure) = stage.publish(spot) {
+            // Somebody else was faster: this one will never get its name, nor be found by a later run.
+            if matches!(failure, Failure::Sink(_, Errno::EXIST, _))
+                && let Err(failure) = stage.discard(spot, fd)
+            {
+                run.incomplete(failed(failure));
+            }
             run.failed(failed(failure));
         } else if run.options.fsync == Fsync::Dir
             && let Err(errno) = io::fsync(dir)

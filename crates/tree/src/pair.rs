@@ -72,7 +72,8 @@ impl Pair {
 /// The request to the planner that the options amount to.
 pub(crate) fn request(options: &CopyOptions) -> Request {
     let mut request = options.request.clone();
-    if options.reflink == When::Never {
+    // A clone of a file with holes has them too; so with `cp`.
+    if options.reflink == When::Never || options.sparse == When::Never {
         request.without.extend(MAY_CLONE.map(str::to_owned));
     }
     if options.direct {

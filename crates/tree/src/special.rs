@@ -1,6 +1,6 @@
 //! Makes FIFOs, sockets and device nodes anew.
 
-use rustix::fs::{AtFlags, FileType, Mode, chmodat, mknodat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, mknodat, statat};
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 
@@ -15,12 +15,9 @@ impl Worker<'_> {
     pub fn special(&mut self, leaf: &Leaf<'_>, kind: FileType) -> Attempt<()> {
         let stat = statat(leaf.from, leaf.source, AtFlags::SYMLINK_NOFOLLOW);
         let stat = stat.map_err(at_source("newfstatat"))?;
-        let keep = self.run.options.preserve;
         let mode = Mode::from_raw_mode(stat.st_mode & 0o777);
-        let full = Mode::from_raw_mode(stat.st_mode & 0o7777);
         let made = self.make_node(leaf, &stat, "mknodat", |dir: BorrowedFd<'_>, name: &CStr| {
-            mknodat(dir, name, kind, mode, stat.st_rdev)?;
-            if keep.mode { chmodat(dir, name, full, AtFlags::empty()) } else { Ok(()) }
+            mknodat(dir, name, kind, mode, stat.st_rdev)
         })?;
         if made {
             self.tally.links = self.tally.links.saturating_sub(1);

@@ -80,6 +80,14 @@ impl Stage {
     }
 }
 
+impl Stage {
+    /// Removes the directory, open as `fd`, and all that is in it.
+    pub fn discard(&self, spot: Spot<'_>, fd: &OwnedFd) -> Attempt<()> {
+        remove_contents(fd.try_clone().map_err(|_| Failure::Sink("fcntl", Errno::MFILE, 0))?)?;
+        unlinkat(spot.dir, &*self.name, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat"))
+    }
+}
+
 /// Removes the unfinished files that a killed run left in a directory nobody can see yet.
 pub(crate) fn remove_leftovers(dir: BorrowedFd<'_>) -> Attempt<()> {
     let fd = openat(dir, c".", DIRECTORY, Mode::empty()).map_err(at_sink("openat"))?;

@@ -1,7 +1,8 @@
 //! Copies symbolic links as links.
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Stat, chownat, openat, readlinkat, statat, symlinkat, utimensat,
+    AtFlags, FileType, Mode, OFlags, Stat, chmodat, chownat, openat, readlinkat, statat, symlinkat,
+    utimensat,
 };
 use std::{
     ffi::CStr,
@@ -15,6 +16,7 @@ use crate::{
     error::{Attempt, Failure, at_sink, at_source},
     existing::{Verdict, weigh},
     hardlink::{self, Met},
+    identity::kind,
     naming::unique,
     place::Leaf,
     publish::{Spot, ignore, unlink},
@@ -117,11 +119,21 @@ impl Worker<'_> {
         let keep = self.run.options.preserve;
         let itself = AtFlags::SYMLINK_NOFOLLOW;
         let mut dressed = Ok(());
+        let mut mode = stat.st_mode & 0o7777;
         let births = leaf.directory.births;
         if keep.owner && births.owner != Some((stat.st_uid, stat.st_gid)) {
             let chown = |uid, gid| chownat(dir, name, uid, gid, itself);
             let owned = attributes::own(self.run, stat.st_uid, stat.st_gid, chown);
+            // Set-id bits speak of the owner.
+            if owned != Ok(true) {
+                mode &= !attributes::SPECIAL;
+            }
             dressed = owned.map(drop).map_err(at_sink("fchownat"));
+        }
+        // After the owner, whose change clears set-id bits.
+        if keep.mode && kind(stat) != FileType::Symlink {
+            let set = chmodat(dir, name, Mode::from_raw_mode(mode), AtFlags::empty());
+            dressed = dressed.and(set.map_err(at_sink("fchmodat")));
         }
         if keep.looks_at_xattrs() {
             let given = self.give_xattrs(leaf, dir, name);

@@ -130,10 +130,11 @@ fn is_kept(name: &CStr, keep: Preserve) -> bool {
     if name == ACCESS_LIST || name == DEFAULT_LIST {
         return keep.acl;
     }
-    // Other attributes of `system.` are views of something that is kept by other means, and the
-    // SELinux label of a new file is decided by policy.
+    // Views of something that is kept by other means: all of `system.`, and what XFS shows of its
+    // lists. The SELinux label of a new file is decided by policy, the EVM one by the kernel.
     let name = name.to_bytes();
-    keep.xattrs && !name.starts_with(b"system.") && name != b"security.selinux"
+    let is_view = name.starts_with(b"system.") || name.starts_with(b"trusted.SGI_");
+    keep.xattrs && !is_view && name != b"security.selinux" && name != b"security.evm"
 }
 
 /// Calls with ever more room until the answer fits: it may grow between two calls.

@@ -12,13 +12,12 @@ use thalweg_core::{
     End,
     fan::{Branch, Fan},
 };
-use thalweg_sys::signal;
 
 use super::stream::{Finished, Stream, is_deserted};
 use crate::{
     args::PipeArgs,
     exit::{Exit, Failure, transfer_error},
-    stdio,
+    patience, stdio,
 };
 
 const INPUT: &str = "standard input";
@@ -28,8 +27,7 @@ const OUTPUT: &str = "standard output";
 pub fn run(args: &PipeArgs) -> Result<Exit, Failure> {
     let source = stdio::input().map_err(|e| Failure::of_call("fstat", INPUT, e))?;
     let sink = stdio::output().map_err(|e| Failure::of_call("fstat", OUTPUT, e))?;
-    // It fails for no signal that exists.
-    let _ = signal::catch_interrupts();
+    patience::catch_interrupts();
     let stream = Stream {
         choice: &args.choice,
         shown: args.shown,

@@ -5,7 +5,7 @@ use crate::{
     End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Transfer,
     Tuning, Unfit, Unit,
     growth::Growth,
-    lanes::{Job, Lanes, Stop},
+    lanes::{self, Job, Lanes, Stop},
 };
 use thalweg_sys::Errno;
 
@@ -57,7 +57,7 @@ impl Mechanism for IoUring {
         if !facts.source.addressed || (facts.sink.kind == Kind::File && !facts.sink.addressed) {
             return Err(Unfit::because("pieces need ends that can be addressed by offset"));
         }
-        Ok(())
+        lanes::fits(facts)
     }
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {

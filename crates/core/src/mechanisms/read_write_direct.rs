@@ -13,7 +13,7 @@ use crate::{
     End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Transfer,
     Tuning, Unfit, Unit, advance_by_steps,
     growth::Growth,
-    lanes::{Job, Lanes, Stop},
+    lanes::{self, Job, Lanes, Stop},
     reopen::reopen,
 };
 
@@ -73,7 +73,7 @@ impl Mechanism for ReadWriteDirect {
         if !facts.source.addressed || !facts.sink.addressed {
             return Err(Unfit::because("O_DIRECT needs ends that can be addressed by offset"));
         }
-        Ok(())
+        lanes::fits(facts)
     }
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {

@@ -58,6 +58,9 @@ impl Mechanism for ReadWriteParallel {
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
         let (source, sink) = t.descriptors(&INFO)?;
+        if source.at.is_none() || sink.at.is_none() {
+            return Err(INFO.error("open", Side::Either, Errno::SPIPE, 0));
+        }
         let growth = Growth::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
         let threads = tuning.bytes(&INFO, "threads");
         let buffers = vec![vec![0; tuning.bytes(&INFO, "buffer")]; threads];

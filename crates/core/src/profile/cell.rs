@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Profile;
-use crate::{EndFacts, Facts, Prefer, Tuning};
+use super::{LEAST_NOISE, Profile};
+use crate::{EndFacts, Facts, MECHANISMS, Prefer, Tuning};
 
 /// Time of a mechanism divided by the time of `read-write` at its default buffer, in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,6 +51,8 @@ pub struct Cell {
     pub wall: Ratio,
     /// Processor time.
     pub cpu: Ratio,
+    /// The noise floor of the run, from its A/A pair, as a fraction.
+    pub noise: f64,
     /// Nanoseconds per byte on the clock: an estimate for people; choices use the ratio alone.
     pub ns_per_byte: f64,
     /// Sessions (fresh processes) behind the numbers.
@@ -70,6 +72,8 @@ pub struct Evidence {
     pub wall: Ratio,
     /// Processor ratio.
     pub cpu: Ratio,
+    /// The larger noise floor of the cells used, at least [`LEAST_NOISE`].
+    pub noise: f64,
     /// Expected nanoseconds per byte.
     pub ns_per_byte: f64,
     /// Date of the newest cell used.
@@ -114,8 +118,26 @@ impl Cell {
         if self.size == 0 {
             return Err("size 0".to_owned());
         }
+        if !(0.0..=10.0).contains(&self.noise) {
+            return Err(format!("noise {} is not a fraction", self.noise));
+        }
         if !(self.ns_per_byte.is_finite() && self.ns_per_byte > 0.0) {
             return Err(format!("{} ns per byte", self.ns_per_byte));
+        }
+        self.check_tuning()
+    }
+
+    /// A value goes into buffer sizes unseen, so it must be one a sweep may have tried. Mechanisms
+    /// and knobs that are not known are never used.
+    fn check_tuning(&self) -> Result<(), String> {
+        let mut infos = MECHANISMS.iter().map(|m| m.info());
+        let Some(info) = infos.find(|info| info.name == self.mechanism) else { return Ok(()) };
+        for (name, value) in self.tuning.iter() {
+            let Some(knob) = info.knobs.iter().find(|knob| knob.name == name) else { continue };
+            let (least, most) = (knob.values.iter().min(), knob.values.iter().max());
+            if least.is_some_and(|least| value < *least) || most.is_some_and(|most| value > *most) {
+                return Err(format!("{name}={value} was never tried for {}", info.name));
+            }
         }
         Ok(())
     }
@@ -165,6 +187,7 @@ fn interpolate(cells: &[&Cell], size: Option<u64>) -> Evidence {
         tuning: a.tuning.clone(),
         wall: Ratio::between(&a.wall, &b.wall, share),
         cpu: Ratio::between(&a.cpu, &b.cpu, share),
+        noise: a.noise.max(b.noise).max(LEAST_NOISE),
         ns_per_byte: ns,
         at: a.at.clone().max(b.at.clone()),
         sessions: a.sessions.min(b.sessions),
@@ -188,6 +211,7 @@ pub(super) mod tests {
             load: Load::Idle,
             wall: ratio,
             cpu: ratio,
+            noise: 0.01,
             ns_per_byte: 0.5,
             sessions: 3,
             rounds: 10,

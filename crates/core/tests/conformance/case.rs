@@ -39,6 +39,8 @@ pub struct Case {
     pub room: Room,
     pub folder: PathBuf,
     pub internet: bool,
+    /// The source is a file that gives each byte once.
+    pub once: bool,
     /// The watcher stops the transfer the first time it is asked.
     pub stop: bool,
 }
@@ -109,6 +111,7 @@ impl Case {
             room: Room::AtTheEnd,
             folder,
             internet: false,
+            once: false,
             stop: false,
         };
         let Err(unfit) = case.fits() else { return Some(case) };
@@ -131,6 +134,7 @@ impl Case {
         let (folder, internet) = (&self.folder, self.internet);
         let bytes = pattern(self.size);
         let from = Feed::new(self.pair.source, bytes, self.source_at, folder, internet);
+        let from = if self.once { from.once() } else { from };
         let place = (self.sink_at, self.room);
         (from, Basin::new(self.pair.sink, self.size, place, folder, internet))
     }

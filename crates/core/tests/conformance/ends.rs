@@ -2,10 +2,10 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{Read, Write},
+    io::{Read, Seek, SeekFrom, Write},
     net::{Ipv4Addr, TcpListener, TcpStream},
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, AsRawFd, OwnedFd},
         unix::{fs::FileExt, net::UnixStream},
     },
     path::Path,
@@ -44,6 +44,8 @@ pub struct Feed {
     bytes: Vec<u8>,
     fd: Option<OwnedFd>,
     at: u64,
+    // A stream of the descriptor's own: what was read from it is gone.
+    once: bool,
     feeder: Option<JoinHandle<()>>,
 }
 
@@ -88,7 +90,7 @@ fn stream(kind: Kind, internet: bool) -> (OwnedFd, OwnedFd) {
 impl Feed {
     /// A source of this kind that gives `bytes`; a file has `at` other bytes before them.
     pub fn new(kind: Kind, bytes: Vec<u8>, at: u64, folder: &Path, internet: bool) -> Self {
-        let mut from = Self { kind, bytes, fd: None, at, feeder: None };
+        let mut from = Self { kind, bytes, fd: None, at, once: false, feeder: None };
         match kind {
             Kind::Memory => {}
             Kind::File => {
@@ -116,6 +118,16 @@ impl Feed {
         from
     }
 
+    /// The same file opened to append: it has no offsets for us, and gives each byte once.
+    pub fn once(mut self) -> Self {
+        let fd = self.fd.take().unwrap();
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let mut file = OpenOptions::new().read(true).append(true).open(path).unwrap();
+        file.seek(SeekFrom::Start(self.at)).unwrap();
+        (self.fd, self.once) = (Some(file.into()), true);
+        self
+    }
+
     /// What it gives, from the first byte to the last.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -131,10 +143,15 @@ impl Feed {
 
     /// What a stream still holds; `None` for ends that can be read again.
     pub fn left(mut self) -> Option<Vec<u8>> {
-        let feeder = self.feeder.take()?;
+        let feeder = self.feeder.take();
+        if feeder.is_none() && !self.once {
+            return None;
+        }
         let mut left = Vec::new();
         File::from(self.fd?).read_to_end(&mut left).unwrap();
-        feeder.join().unwrap();
+        if let Some(feeder) = feeder {
+            feeder.join().unwrap();
+        }
         Some(left)
     }
 }

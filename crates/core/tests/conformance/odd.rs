@@ -3,15 +3,17 @@
 use std::{
     fs::{File, OpenOptions},
     io::{Read, Seek, Write},
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::fs::OpenOptionsExt},
     path::Path,
+    time::{Duration, Instant},
 };
 
 use rustix::{
+    fs::OFlags,
     pty::{OpenptFlags, openpt, ptsname, unlockpt},
     termios::{OptionalActions, tcgetattr, tcsetattr},
 };
-use thalweg_core::{Driver, Kind, Mechanism, Outcome, Transfer, Tuning};
+use thalweg_core::{Driver, Flow, Kind, Mechanism, Outcome, Transfer, Tuning};
 use thalweg_sys::{
     Errno,
     fault::{Call, Counts, Effect, Rule, Script},
@@ -177,7 +179,10 @@ fn terminal() -> (File, File) {
     let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     unlockpt(&keyboard).unwrap();
     let name = ptsname(&keyboard, Vec::new()).unwrap();
-    let screen = File::open(name.to_str().unwrap()).unwrap();
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut screen = OpenOptions::new();
+    let screen = screen.read(true).custom_flags(flags.bits() as i32);
+    let screen = screen.open(name.to_str().unwrap()).unwrap();
     let mut mode = tcgetattr(&screen).unwrap();
     mode.make_raw();
     tcsetattr(&screen, OptionalActions::Now, &mode).unwrap();
@@ -217,7 +222,13 @@ fn a_terminal_loses_nothing_whatever_call_is_refused() {
                     let mut transfer = Transfer::between(&screen, &sink).unwrap();
                     transfer.len = Some(bytes.len() as u64);
                     let plan = plan_of(mechanism, &Tuning::default());
-                    Driver::default().run(&mut transfer, &plan, &mut ())
+                    // A byte that is lost is waited for in vain.
+                    let began = Instant::now();
+                    let mut watch = |_| {
+                        let in_vain = began.elapsed() > Duration::from_secs(20);
+                        if in_vain { Flow::Stop } else { Flow::Continue }
+                    };
+                    Driver::default().run(&mut transfer, &plan, &mut watch)
                 });
                 drop(screen);
                 drop(typing.join().unwrap());
@@ -242,7 +253,7 @@ fn a_source_that_loses_its_end_on_the_way_is_a_short_source() {
             let mut transfer = Transfer::between(&source, &sink).unwrap();
             let mut watch = |_| {
                 source.set_len(after).unwrap();
-                thalweg_core::Flow::Continue
+                Flow::Continue
             };
             let plan = plan_of(mechanism, &Tuning::default());
             let outcome = Driver::default().run(&mut transfer, &plan, &mut watch);

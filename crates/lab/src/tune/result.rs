@@ -119,7 +119,6 @@ impl TuneResult {
     /// Hands what was found to a profile and to the request of the job that follows.
     pub fn teach(&self, profile: &mut Profile, request: &mut Request) {
         profile.merge(self.cells.clone());
-        profile.noise = self.large_file.as_ref().map_or(self.noise, |large| large.noise);
         request.unfit.extend(self.unfit.iter().map(|(name, unfit)| (*name, unfit.clone())));
     }
 

@@ -68,7 +68,7 @@ impl Measured {
             .collect();
         let cells =
             facts.map(|facts| self.cells(&arms, (facts, noise), random)).unwrap_or_default();
-        let profile = Profile { cells, noise, ..Profile::new() };
+        let profile = Profile { cells, ..Profile::new() };
         let plan = facts.map(|facts| Plan::make(facts, request, Some(&profile)));
         let chosen = plan.as_ref().and_then(Plan::chosen).filter(|v| v.evidence.is_some());
         let verdicts = plan.as_ref().map_or(&[][..], |plan| &plan.verdicts);
@@ -196,6 +196,7 @@ impl Measured {
                 load: Load::Idle,
                 wall: arm.ratio_to_read_write?,
                 cpu: arm.cpu_ratio_to_read_write?,
+                noise,
                 ns_per_byte: median(&walls)? * 1e9 / bytes as f64,
                 sessions: 1,
                 rounds: arm.rounds as u32,

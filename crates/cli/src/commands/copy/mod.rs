@@ -8,7 +8,7 @@ use std::{
 };
 use thalweg_core::{End, Profile};
 use thalweg_lab::tune::{TuneError, TuneResult};
-use thalweg_sys::{Errno, signal};
+use thalweg_sys::Errno;
 use thalweg_tree::{CopyOptions, Dereference, Ending, Error, Halt, Refusal, Target, TreeReport};
 
 use super::stream::Stream;
@@ -19,6 +19,7 @@ use crate::{
         answer::Answer,
         text::{complain, print},
     },
+    patience,
     profile::Saved,
     progress::Meter,
     stdio,
@@ -37,8 +38,7 @@ const OUTPUT: &str = "standard output";
 /// Copies files and trees.
 pub fn run(args: &CopyArgs, color: bool) -> Result<Exit, Failure> {
     let (sources, destination) = operands(args)?;
-    // It fails for no signal that exists.
-    let _ = signal::catch_interrupts();
+    patience::catch_interrupts();
     let options = options::of(args);
     if is_dash(&destination) {
         return to_standard_output(args, &sources);
