@@ -8,7 +8,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
-use thalweg_sys::io;
+use thalweg_sys::{Errno, io};
 
 use crate::{
     Error, Fsync, Refusal,
