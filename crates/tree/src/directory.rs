@@ -1,6 +1,6 @@
 //! A destination directory while things are put into it, and what happens when the last one is in.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, statat};
+use rustix::fs::{Mode, Stat, fchmod, fstat};
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
@@ -11,15 +11,16 @@ use std::{
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    CopyOptions, Error, Fsync, Refusal,
+    Error, Fsync, Refusal,
     attributes::{self, Wanted},
+    birth::{Births, make, wanted},
     error::{Attempt, Failure, at_sink},
-    identity::{Id, kind},
+    identity::Id,
     place::{Leaf, Place},
     publish::Spot,
     run::Run,
-    stage::{DIRECTORY, Stage, remove_leftovers},
-    xattrs::{self, Holder, Taken},
+    stage::{Stage, remove_leftovers},
+    xattrs::{Holder, Taken},
 };
 
 /// An open destination directory.
@@ -43,15 +44,6 @@ pub(crate) struct Directory {
     stage: Option<Stage>,
     closing: Option<Closing>,
     pending: AtomicUsize,
-}
-
-/// What a file born in a directory gets by itself.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Births {
-    /// Owner and group, if known.
-    pub owner: Option<(u32, u32)>,
-    /// A list, by the default list of the directory.
-    pub acl: bool,
 }
 
 /// What is left to do when a directory is complete.
@@ -111,11 +103,19 @@ impl Directory {
         let mut closing = None;
         let mut own_id = Id::default();
         if let Some(fd) = &made.fd {
-            let own = fstat(fd).map_err(at_sink("fstat"))?;
+            let mut own = fstat(fd).map_err(at_sink("fstat"))?;
+            let born = own.st_mode & 0o7777;
+            if made.is_new && born & 0o700 != 0o700 {
+                // A default list of the directory above may have left us out.
+                let open = Mode::from_raw_mode(born | 0o700);
+                fchmod(fd, open).map_err(at_sink("fchmod"))?;
+                own.st_mode |= 0o700;
+            }
             own_id = Id::of(&own);
             births =
                 if made.is_new { births.inside(&own) } else { Births::of(run, fd.as_fd(), &own) };
-            let wanted = wanted(run, stat, &own, made.is_new, births);
+            let born = made.is_new.then_some(born);
+            let wanted = wanted(run, stat, (&own, born), births);
             if wanted.is_some() || run.options.fsync == Fsync::Dir {
                 closing = Some(Closing { xattrs, stat: *stat, wanted: wanted.unwrap_or_default() });
             }
@@ -241,107 +241,6 @@ impl Drop for Directory {
             above = directory.parent.take();
         }
     }
-}
-
-impl Births {
-    fn of(run: &Run<'_>, dir: BorrowedFd<'_>, stat: &Stat) -> Self {
-        let acl = run.options.preserve.mode && xattrs::has_default_list(dir);
-        let group = if stat.st_mode & 0o2000 == 0 { run.me.gid } else { stat.st_gid };
-        let owner = run.me.owns_what_it_makes.then_some((run.me.uid, group));
-        Self { owner, acl }
-    }
-
-    /// The same for a new directory inside: the kernel passes both on.
-    fn inside(self, own: &Stat) -> Self {
-        let group = if own.st_mode & 0o2000 == 0 { None } else { Some(own.st_gid) };
-        let owner = self.owner.map(|(uid, gid)| (uid, group.unwrap_or(gid)));
-        Self { owner, ..self }
-    }
-}
-
-struct Made {
-    fd: Option<OwnedFd>,
-    stage: Option<Stage>,
-    is_new: bool,
-}
-
-fn make(run: &Run<'_>, leaf: &Leaf<'_>, stat: &Stat) -> Attempt<Made> {
-    let Some(dir) = leaf.directory.fd() else {
-        return Ok(Made { fd: None, stage: None, is_new: true });
-    };
-    let spot = Spot { dir, name: leaf.name };
-    if !leaf.directory.is_fresh {
-        match statat(dir, leaf.name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(there) if kind(&there) == FileType::Directory => return merge(spot),
-            Ok(_) => return Err(Failure::Refused(Refusal::OverNonDirectory)),
-            Err(Errno::NOENT) => {}
-            Err(errno) => return Err(Failure::Sink("newfstatat", errno, 0)),
-        }
-    }
-    if run.options.dry_run {
-        return Ok(Made { fd: None, stage: None, is_new: true });
-    }
-    if leaf.directory.is_staged {
-        let mode = Mode::from_raw_mode(first_mode(run, stat));
-        return match mkdirat(dir, leaf.name, mode) {
-            Ok(()) => {
-                let fd = openat(dir, leaf.name, DIRECTORY, Mode::empty());
-                let fd = fd.map_err(at_sink("openat"))?;
-                Ok(Made { fd: Some(fd), stage: None, is_new: true })
-            }
-            // Names that differ in the source may be one name here (case folding).
-            Err(Errno::EXIST) => merge(spot),
-            Err(errno) => Err(Failure::Sink("mkdirat", errno, 0)),
-        };
-    }
-    // Nobody else may look into a stage: what is in it gets its owner and mode bit by bit.
-    let mode = if run.me.umask().is_some() { 0o700 } else { first_mode(run, stat) };
-    let (fd, stage) = Stage::make(spot, mode, run.options.resume)?;
-    Ok(Made { fd: Some(fd), stage: Some(stage), is_new: true })
-}
-
-fn merge(Spot { dir, name }: Spot<'_>) -> Attempt<Made> {
-    let fd = match openat(dir, name, DIRECTORY, Mode::empty()) {
-        // One may write into a directory that one may not read.
-        Err(Errno::ACCESS) => openat(dir, name, DIRECTORY | OFlags::PATH, Mode::empty()),
-        answer => answer,
-    };
-    Ok(Made { fd: Some(fd.map_err(at_sink("openat"))?), stage: None, is_new: false })
-}
-
-/// The mode a directory is made with: we must be able to work in it.
-fn first_mode(run: &Run<'_>, stat: &Stat) -> u32 {
-    let others = if run.options.preserve.owner { 0o700 } else { 0o777 };
-    (stat.st_mode & others) | 0o700
-}
-
-/// What has to be set when the directory is complete; `None` if nothing.
-fn wanted(run: &Run<'_>, stat: &Stat, own: &Stat, is_new: bool, births: Births) -> Option<Wanted> {
-    let CopyOptions { preserve, .. } = run.options;
-    let has = own.st_mode & 0o7777;
-    let mode = if preserve.mode {
-        stat.st_mode & 0o7777
-    } else if !is_new {
-        has
-    } else {
-        // The kernel's own bits (set-group-id from the parent) stay.
-        let bits = stat.st_mode & 0o777;
-        let bits = run.me.umask().map_or(has & (bits | !0o700), |umask| bits & !umask);
-        bits | (has & 0o7000)
-    };
-    let owner = preserve.owner.then_some((stat.st_uid, stat.st_gid));
-    let has_owner = Some((own.st_uid, own.st_gid));
-    let nothing = mode == has
-        && (owner.is_none() || owner == has_owner)
-        && !preserve.times
-        && !preserve.looks_at_xattrs();
-    (!nothing).then_some(Wanted {
-        mode: Some(mode),
-        has_mode: Some(has),
-        owner,
-        has_owner,
-        born_with_acl: births.acl,
-    })
 }
 
 /// The error of a directory, with its paths.

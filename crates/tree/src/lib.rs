@@ -17,6 +17,7 @@
 
 mod attributes;
 mod backup;
+mod birth;
 mod contents;
 mod contest;
 mod directory;

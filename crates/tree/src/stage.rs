@@ -11,6 +11,7 @@ use std::{
 use thalweg_sys::{Errno, io};
 
 use crate::{
+    birth::open_new,
     error::{Attempt, Failure, at_sink},
     naming::{PART, beside, is_reserved, short, unique},
     publish::{Leftover, Spot, claim, is_ours, unlink},
@@ -37,7 +38,7 @@ impl Stage {
         for _ in 0..TRIES {
             match mkdirat(spot.dir, &name, Mode::from_raw_mode(mode)) {
                 Ok(()) => {
-                    let fd = openat(spot.dir, &name, DIRECTORY, Mode::empty());
+                    let fd = open_new(Spot { dir: spot.dir, name: &name });
                     let fd = fd.map_err(at_sink("openat"))?;
                     if is_ours(&fd).map_err(at_sink("flock"))? {
                         return Ok((fd, Self { name, adopted: false }));

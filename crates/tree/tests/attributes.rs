@@ -125,10 +125,10 @@ fn access_lists_follow_the_mode() {
     fs::create_dir(&src).unwrap();
     fs::write(src.join("f"), "f").unwrap();
     fs::write(src.join("plain"), "plain").unwrap();
-    // Version 2; user::rw-, user:1000:r--, group::r--, mask::r--, other::---.
+    // Version 2; user::rwx, user:1000:r--, group::r--, mask::r--, other::---.
     let mut list = vec![2, 0, 0, 0];
     let entries =
-        [(1, 6, u32::MAX), (2, 4, 1000), (4, 4, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)];
+        [(1, 7, u32::MAX), (2, 4, 1000), (4, 4, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)];
     for (tag, permissions, id) in entries {
         list.extend_from_slice(&u16::to_le_bytes(tag));
         list.extend_from_slice(&u16::to_le_bytes(permissions));
@@ -154,6 +154,22 @@ fn access_lists_follow_the_mode() {
     assert_eq!(xattr(&heir.join("src/plain"), name), None);
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
     assert_eq!(mode(&heir.join("src/plain")), mode(&src.join("plain")));
+    // Nothing kept: the default list decides, as for `cp -r`.
+    let report = copy(&src, &heir.join("again"), &recursive());
+    assert_eq!(report.error_count, 0, "{}", problems(&report));
+    assert!(xattr(&heir.join("again"), "system.posix_acl_default").is_some());
+    if let Ok(cp) =
+        std::process::Command::new("cp").arg("-r").arg(&src).arg(heir.join("cp")).status()
+    {
+        assert!(cp.success());
+        for path in ["", "f", "plain"] {
+            assert_eq!(
+                mode(&heir.join("again").join(path)),
+                mode(&heir.join("cp").join(path)),
+                "{path}"
+            );
+        }
+    }
 }
 
 #[test]

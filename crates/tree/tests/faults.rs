@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use support::{Listener, contents, names, noise, problems, recursive};
+use thalweg_core::Request;
 use thalweg_sys::{
     Errno,
     fault::{Call, Effect, Outcome, Rule, Script},
@@ -86,7 +87,9 @@ fn any_other_error_costs_one_file() {
         let src = sample(place.path());
         let rule =
             Rule { call, nth: 3, effect: Effect::Errno(errno), repeat: call == Call::Pwrite };
-        let outcome = run(vec![rule], &src, &place.path().join("to"), &recursive());
+        let request = Request { only: Some("read-write".to_owned()), ..Request::default() };
+        let options = CopyOptions { request, ..recursive() };
+        let outcome = run(vec![rule], &src, &place.path().join("to"), &options);
         let report = outcome.value;
         assert_eq!(report.halted, None);
         assert!(report.error_count >= 1, "{call:?}");

@@ -148,7 +148,7 @@ proptest! {
             prop_assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
         }
         // Again over the finished copy.
-        let exact = CopyOptions { target: Target::Exact, ..options };
+        let exact = CopyOptions { target: Target::Exact, force: true, ..options };
         let report = copy(&src, &to, &exact);
         prop_assert_eq!(report.error_count, 0, "{}", problems(&report));
         prop_assert!(walk(&src) == walk(&to));

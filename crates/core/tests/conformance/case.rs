@@ -70,7 +70,7 @@ pub fn movers() -> impl Iterator<Item = &'static dyn Mechanism> {
 }
 
 /// What `THALWEG_MOUNTS="xfs=/path:btrfs=/path"` names: more file systems to try, and one named
-/// `small8` that is easily filled.
+/// `small8` that is easily filled, and a block device to write over, `block`.
 pub fn mounts() -> Vec<(String, PathBuf)> {
     let mounts = std::env::var("THALWEG_MOUNTS").unwrap_or_default();
     let mounts = mounts.split(':').filter_map(|mount| mount.split_once('='));
@@ -83,7 +83,9 @@ pub fn folders() -> Vec<PathBuf> {
     if mounts.is_empty() {
         skip("file systems", "THALWEG_MOUNTS names none but the two always tried");
     }
-    let mounts = mounts.into_iter().filter(|(name, _)| name != "small8").map(|(_, path)| path);
+    let folder =
+        |(name, path): (String, PathBuf)| (name != "small8" && name != "block").then_some(path);
+    let mounts = mounts.into_iter().filter_map(folder);
     let mut folders = vec![std::env::temp_dir(), PathBuf::from("/dev/shm")];
     folders.extend(mounts);
     folders.retain(|folder| {

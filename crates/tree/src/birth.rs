@@ -1,0 +1,149 @@
+//! Makes destination directories, and knows what is born in them.
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, chmodat, mkdirat, openat, statat};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use thalweg_sys::Errno;
+
+use crate::{
+    CopyOptions, Refusal,
+    attributes::Wanted,
+    error::{Attempt, Failure, at_sink},
+    identity::kind,
+    place::Leaf,
+    publish::Spot,
+    run::Run,
+    stage::{DIRECTORY, Stage},
+    xattrs,
+};
+
+/// What a file born in a directory gets by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Births {
+    /// Owner and group, if known.
+    pub owner: Option<(u32, u32)>,
+    /// A list, by the default list of the directory.
+    pub acl: bool,
+}
+
+impl Births {
+    /// Asks the kernel about an existing directory.
+    pub fn of(run: &Run<'_>, dir: BorrowedFd<'_>, stat: &Stat) -> Self {
+        let acl = xattrs::has_default_list(dir);
+        let group = if stat.st_mode & 0o2000 == 0 { run.me.gid } else { stat.st_gid };
+        let owner = run.me.owns_what_it_makes.then_some((run.me.uid, group));
+        Self { owner, acl }
+    }
+
+    /// The same for a new directory inside: the kernel passes both on.
+    pub fn inside(self, own: &Stat) -> Self {
+        let group = if own.st_mode & 0o2000 == 0 { None } else { Some(own.st_gid) };
+        let owner = self.owner.map(|(uid, gid)| (uid, group.unwrap_or(gid)));
+        Self { owner, ..self }
+    }
+}
+
+/// A directory that is there now.
+pub(crate) struct Made {
+    pub fd: Option<OwnedFd>,
+    pub stage: Option<Stage>,
+    pub is_new: bool,
+}
+
+pub(crate) fn make(run: &Run<'_>, leaf: &Leaf<'_>, stat: &Stat) -> Attempt<Made> {
+    let Some(dir) = leaf.directory.fd() else {
+        return Ok(Made { fd: None, stage: None, is_new: true });
+    };
+    let spot = Spot { dir, name: leaf.name };
+    if !leaf.directory.is_fresh {
+        match statat(dir, leaf.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(there) if kind(&there) == FileType::Directory => return merge(spot),
+            Ok(_) => return Err(Failure::Refused(Refusal::OverNonDirectory)),
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(Failure::Sink("newfstatat", errno, 0)),
+        }
+    }
+    if run.options.dry_run {
+        return Ok(Made { fd: None, stage: None, is_new: true });
+    }
+    if leaf.directory.is_staged {
+        let mode = Mode::from_raw_mode(first_mode(stat));
+        return match mkdirat(dir, leaf.name, mode) {
+            Ok(()) => {
+                let fd = open_new(spot).map_err(at_sink("openat"))?;
+                Ok(Made { fd: Some(fd), stage: None, is_new: true })
+            }
+            // Names that differ in the source may be one name here (case folding).
+            Err(Errno::EXIST) => merge(spot),
+            Err(errno) => Err(Failure::Sink("mkdirat", errno, 0)),
+        };
+    }
+    // Nobody else may look into a stage: what is in it gets its owner and mode bit by bit. But where
+    // the mode cannot be reckoned afterwards, the kernel has to say it now.
+    let reckoned =
+        run.options.preserve.mode || (run.me.umask().is_some() && !leaf.directory.births.acl);
+    let mode = if reckoned { 0o700 } else { first_mode(stat) };
+    let (fd, stage) = Stage::make(spot, mode, run.options.resume)?;
+    Ok(Made { fd: Some(fd), stage: Some(stage), is_new: true })
+}
+
+fn merge(Spot { dir, name }: Spot<'_>) -> Attempt<Made> {
+    let fd = match openat(dir, name, DIRECTORY, Mode::empty()) {
+        // One may write into a directory that one may not read.
+        Err(Errno::ACCESS) => openat(dir, name, DIRECTORY | OFlags::PATH, Mode::empty()),
+        answer => answer,
+    };
+    Ok(Made { fd: Some(fd.map_err(at_sink("openat"))?), stage: None, is_new: false })
+}
+
+/// The mode a directory is made with: we must be able to work in it.
+fn first_mode(stat: &Stat) -> u32 {
+    (stat.st_mode & 0o777) | 0o700
+}
+
+/// Opens a directory just made, even if a default list does not let us.
+pub(crate) fn open_new(Spot { dir, name }: Spot<'_>) -> Result<OwnedFd, Errno> {
+    match openat(dir, name, DIRECTORY, Mode::empty()) {
+        Err(Errno::ACCESS) => {
+            chmodat(dir, name, Mode::RWXU, AtFlags::empty())?;
+            openat(dir, name, DIRECTORY, Mode::empty())
+        }
+        answer => answer,
+    }
+}
+
+/// What has to be set when the directory is complete; `None` if nothing.
+pub(crate) fn wanted(
+    run: &Run<'_>,
+    stat: &Stat,
+    (own, born): (&Stat, Option<u32>),
+    births: Births,
+) -> Option<Wanted> {
+    let CopyOptions { preserve, .. } = run.options;
+    let has = own.st_mode & 0o7777;
+    let mode = match born {
+        _ if preserve.mode => stat.st_mode & 0o7777,
+        None => has,
+        Some(born) => {
+            let bits = stat.st_mode & 0o777;
+            // Under a default list the mask has no say (umask(2)): what the kernel gave stays, less
+            // what we need ourselves.
+            let known = run.me.umask().filter(|_| !births.acl);
+            let bits = known.map_or(born & (bits | !0o700), |umask| bits & !umask);
+            // So do the kernel's own bits (set-group-id from the parent).
+            bits | (has & 0o7000)
+        }
+    };
+    let owner = preserve.owner.then_some((stat.st_uid, stat.st_gid));
+    let has_owner = Some((own.st_uid, own.st_gid));
+    let nothing = mode == has
+        && (owner.is_none() || owner == has_owner)
+        && !preserve.times
+        && !preserve.looks_at_xattrs();
+    (!nothing).then_some(Wanted {
+        mode: Some(mode),
+        has_mode: Some(has),
+        owner,
+        has_owner,
+        born_with_acl: births.acl,
+    })
+}

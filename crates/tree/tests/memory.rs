@@ -1,0 +1,33 @@
+//! How much memory a large directory takes. Alone in its process, as the peak belongs to all of it.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::fs;
+use support::{copy, recursive};
+use thalweg_tree::CopyOptions;
+
+#[test]
+fn a_flat_directory_is_streamed() {
+    let place = support::scratch();
+    let (src, to) = (place.path().join("src"), place.path().join("to"));
+    fs::create_dir(&src).unwrap();
+    for n in 0..20_000 {
+        fs::write(src.join(format!("a file with quite a long name, number {n}")), b"x").unwrap();
+    }
+    let before = resident();
+    let report = copy(&src, &to, &CopyOptions { jobs: 4, ..recursive() });
+    let grown = resident().saturating_sub(before);
+    assert_eq!((report.files, report.error_count), (20_000, 0));
+    assert_eq!(fs::read_dir(&to).unwrap().count(), 20_000);
+    // Four buffers of 256 KiB, stacks and a queue; 20,000 names alone would be 1 MB.
+    assert!(grown < 16 << 20, "grew by {grown} bytes");
+}
+
+/// Peak resident size of this process.
+fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib * 1024
+}
