@@ -6,6 +6,8 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, openat, st
 use std::{
     ffi::{CStr, CString},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    thread,
+    time::Duration,
 };
 use thalweg_sys::{Errno, io};
 
@@ -47,6 +49,10 @@ enum Form {
 
 // Enough for any sane crowd of copies racing for one name.
 const TRIES: usize = 100;
+// The kernel closes the files of a killed process's io_uring some time after that process is gone, and with them goes
+// the lock: without patience a resume would begin anew beside the part that it was started for.
+const WAITS: usize = 50;
+const WAIT: Duration = Duration::from_millis(20);
 
 impl<'a> Sink<'a> {
     /// A new file under its own name.
@@ -71,6 +77,7 @@ impl<'a> Sink<'a> {
     pub fn part(spot: Spot<'a>, mode: u32, resume: bool) -> Attempt<Self> {
         let mut name = beside(spot.name, PART);
         let mut is_usual = true;
+        let mut waits = if resume { WAITS } else { 0 };
         for _ in 0..TRIES {
             match create(spot.dir, &name, OFlags::RDWR, mode) {
                 Ok(fd) => {
@@ -81,6 +88,10 @@ impl<'a> Sink<'a> {
                 }
                 Err(Errno::EXIST) => match leftover(spot, &name)? {
                     Leftover::Gone => {}
+                    Leftover::Alive if is_usual && waits > 0 => {
+                        waits -= 1;
+                        thread::sleep(WAIT);
+                    }
                     Leftover::Alive => (name, is_usual) = (unique(spot.name), false),
                     Leftover::Free(fd) if resume => {
                         let mut sink = Self::new(fd, spot, Form::Part { name, is_usual });
