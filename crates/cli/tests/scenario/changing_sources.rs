@@ -4,14 +4,11 @@ use std::{
     fs::{self, File},
     path::Path,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crate::support::{
-    Running, Scratch, bytes, file_methods, names,
-    run::{GUARD, Ran},
-    scratch::unfinished,
-    thalweg,
+    Running, Scratch, bytes, file_methods, names, run::Ran, scratch::unfinished, thalweg,
 };
 
 const LEN: u64 = 16 << 20;
@@ -38,18 +35,8 @@ fn copy_while(source: &Path, copy: &Path, options: &[&str], change: Change) -> O
     let mut command = thalweg();
     command.arg("copy").arg(LIMIT).args(options).args([source, copy]);
     let mut running = Running::start(&mut command);
-    let began = Instant::now();
-    let fds = format!("/proc/{}/fd", running.child().id());
-    let has_it_open = || {
-        let links = fs::read_dir(&fds).into_iter().flatten().flatten();
-        links.map(|fd| fs::read_link(fd.path())).any(|link| link.is_ok_and(|link| link == source))
-    };
-    while !has_it_open() {
-        if running.has_ended() {
-            return Some(running.finish());
-        }
-        assert!(began.elapsed() < GUARD, "the source was never opened");
-        thread::sleep(Duration::from_millis(1));
+    if !running.wait_until_open(|path| path == source) {
+        return Some(running.finish());
     }
     thread::sleep(Duration::from_millis(60));
     change(source);

@@ -21,7 +21,7 @@ use crate::support::{
 const LEN: u64 = 64 << 20;
 /// With this limit an undisturbed copy takes a quarter of a second, and a kill within it lands inside.
 const LIMIT: &str = "--limit=256M";
-const WHILE_IT_RUNS: std::ops::Range<u64> = 5..260;
+const WHILE_IT_RUNS: std::ops::Range<u64> = 0..260;
 
 fn resumable(options: &[&str], source: &Path, copy: &Path) -> Command {
     let mut command = thalweg();
@@ -29,9 +29,10 @@ fn resumable(options: &[&str], source: &Path, copy: &Path) -> Command {
     command
 }
 
-/// Starts a copy and kills it some milliseconds later. Whether it was still at work then.
+/// Starts a copy and kills it some milliseconds after it has begun to write. Whether it was still at work then.
 fn kill_after(command: &mut Command, milliseconds: u64) -> bool {
     let mut running = Running::start(command);
+    running.wait_until_open(|path| path.to_string_lossy().contains("thalweg-part"));
     thread::sleep(Duration::from_millis(milliseconds));
     drop(running.child().kill());
     let ran = running.finish();
@@ -72,13 +73,21 @@ struct Campaign {
     moved_less: u64,
 }
 
+impl Campaign {
+    fn count(&mut self, landed: bool) -> bool {
+        self.landed += u64::from(landed);
+        self.missed += u64::from(!landed);
+        landed
+    }
+}
+
 #[test]
 fn a_killed_copy_resumes_where_it_stopped_and_never_shows_a_part() {
     let mut dice = Dice::new("a_killed_copy_resumes_where_it_stopped_and_never_shows_a_part");
     let kills = from_env("THALWEG_KILLS", 12);
     let scratch = Scratch::new();
     let (source, copy) = (scratch.join("source"), scratch.join("copy"));
-    bytes::write(&source, 1, LEN);
+    bytes::write(&source, 1, 1 << 20);
     let works = |name: &String| {
         let worked =
             run(thalweg().args(["copy", "--method", name]).args([&source, &copy])).code() == 0;
@@ -86,6 +95,7 @@ fn a_killed_copy_resumes_where_it_stopped_and_never_shows_a_part() {
         worked
     };
     let methods: Vec<_> = file_methods().into_iter().filter(works).collect();
+    bytes::write(&source, 1, LEN);
     let mut campaign = Campaign::default();
     let absent_or_whole = || {
         let len = fs::metadata(&copy).map_or(LEN, |found| found.len());
@@ -93,7 +103,6 @@ fn a_killed_copy_resumes_where_it_stopped_and_never_shows_a_part() {
     };
     while campaign.landed < kills {
         assert!(campaign.missed < 4 * kills + 20, "kills do not land: {campaign:?}");
-        let mut alive = true;
         // Some write ahead of what they have finished, so each has to show that its part can be built on; half of the
         // time the choice is free.
         let method = &methods[dice.within(0..methods.len() as u64) as usize];
@@ -101,13 +110,13 @@ fn a_killed_copy_resumes_where_it_stopped_and_never_shows_a_part() {
         let way = if dice.within(0..2) == 0 { &way[..] } else { &way[2..] };
         watching(absent_or_whole, || {
             // Now and then the resume is killed too.
-            while alive && (campaign.landed == 0 || dice.within(0..3) > 0) {
+            loop {
                 let when = dice.within(WHILE_IT_RUNS);
-                alive = kill_after(&mut resumable(way, &source, &copy), when);
-                campaign.landed += u64::from(alive);
-                campaign.missed += u64::from(!alive);
+                let landed = campaign.count(kill_after(&mut resumable(way, &source, &copy), when));
                 assert!(!copy.exists() || bytes::is(&copy, 1, LEN), "{way:?}: a torn file");
-                alive &= !copy.exists() && campaign.landed < kills;
+                if !landed || copy.exists() || campaign.landed == kills || dice.within(0..3) == 0 {
+                    break;
+                }
             }
         });
         if !copy.exists() {
@@ -116,7 +125,6 @@ fn a_killed_copy_resumes_where_it_stopped_and_never_shows_a_part() {
             let moved = account["bytes"].as_u64().expect("bytes");
             assert!(moved <= LEN, "{account}");
             campaign.resumes += 1;
-            println!("{way:?}: begun {begun}, moved {moved}");
             if moved < LEN {
                 campaign.moved_less += 1;
             } else {
@@ -180,14 +188,14 @@ fn a_killed_tree_resumes_and_every_file_under_its_name_is_whole() {
         }
         let options = ["-aT", if dice.within(0..2) == 0 { "--jobs=1" } else { "--jobs=3" }];
         let slow = ["-aT", options[1], "--limit=112M"];
-        let mut alive = true;
-        while alive && (campaign.landed == 0 || dice.within(0..3) > 0) {
+        loop {
+            let mut command = resumable(&slow, &tree, &copy);
             let when = dice.within(WHILE_IT_RUNS);
-            alive = watching(sizes_right, || kill_after(&mut resumable(&slow, &tree, &copy), when));
-            campaign.landed += u64::from(alive);
-            campaign.missed += u64::from(!alive);
+            let landed = campaign.count(watching(sizes_right, || kill_after(&mut command, when)));
             whole_or_absent();
-            alive &= campaign.landed < kills;
+            if !landed || campaign.landed == kills || dice.within(0..3) == 0 {
+                break;
+            }
         }
         let account = run(&mut resumable(&options, &tree, &copy)).expect(0).json();
         let moved = account["bytes"].as_u64().expect("bytes");

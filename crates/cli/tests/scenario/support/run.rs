@@ -144,6 +144,24 @@ impl Running {
         self.child.try_wait().unwrap().is_some()
     }
 
+    /// Waits until it has a file open whose path satisfies `is_it`; false if it ends before.
+    #[track_caller]
+    pub fn wait_until_open(&mut self, is_it: impl Fn(&Path) -> bool) -> bool {
+        let fds = format!("/proc/{}/fd", self.child.id());
+        loop {
+            let links = std::fs::read_dir(&fds).into_iter().flatten().flatten();
+            let mut links = links.filter_map(|fd| std::fs::read_link(fd.path()).ok());
+            if links.any(|link| is_it(&link)) {
+                return true;
+            }
+            if self.has_ended() {
+                return false;
+            }
+            assert!(self.began.elapsed() < GUARD, "never opened: {}", self.what);
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         // Its end is not waited for before this, so the number still means this process.
