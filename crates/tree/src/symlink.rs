@@ -136,7 +136,9 @@ impl Worker<'_> {
             dressed = dressed.and(set.map_err(at_sink("fchmodat")));
         }
         if keep.looks_at_xattrs() {
-            let given = self.give_xattrs(leaf, dir, name);
+            // Links have no lists.
+            let born_with_acl = births.acl && kind(stat) != FileType::Symlink;
+            let given = self.give_xattrs(leaf, dir, name, born_with_acl);
             dressed = dressed.and(given);
         }
         if keep.times {
@@ -148,7 +150,13 @@ impl Worker<'_> {
         }
     }
 
-    fn give_xattrs(&self, leaf: &Leaf<'_>, dir: BorrowedFd<'_>, name: &CStr) -> Attempt<()> {
+    fn give_xattrs(
+        &self,
+        leaf: &Leaf<'_>,
+        dir: BorrowedFd<'_>,
+        name: &CStr,
+        born_with_acl: bool,
+    ) -> Attempt<()> {
         let keep = self.run.options.preserve;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let source = openat(leaf.from, leaf.source, flags, Mode::empty());
@@ -158,10 +166,10 @@ impl Worker<'_> {
             Err(Failure::Source(_, Errno::NOENT)) if !keep.strict => return Ok(()),
             answer => answer?,
         };
-        if taken.is_empty() {
+        if taken.is_empty() && !born_with_acl {
             return Ok(());
         }
         let sink = openat(dir, name, flags, Mode::empty()).map_err(at_sink("openat"))?;
-        taken.give(&Holder::of_path_fd(sink.as_fd()), keep, false)
+        taken.give(&Holder::of_path_fd(sink.as_fd()), keep, born_with_acl)
     }
 }
