@@ -5,6 +5,7 @@ use proptest::{
     test_runner::{TestCaseError, TestRunner},
 };
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -97,6 +98,15 @@ fn compare(tool: &str, [tree, copy]: [Vec<String>; 2], found: &mut Vec<String>) 
     }
 }
 
+/// A folder that gives what is made in it a list and a group.
+fn make_generous(folder: &Path) {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    // Without root the group is the user's own, and without lists there are none to give.
+    drop(chown(folder, None, Some(4321)));
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o2775)).unwrap();
+    drop(Command::new("setfacl").args(["-d", "-m", "u:55:rwx"]).arg(folder).output());
+}
+
 /// Grows, copies and compares trees from one folder into another.
 fn try_trees(from: &Path, to: &Path, cases: u32, options: &[&str]) {
     let as_root = rustix::process::geteuid().is_root();
@@ -111,6 +121,7 @@ fn try_trees(from: &Path, to: &Path, cases: u32, options: &[&str]) {
         let (there, here) = (Scratch::within(from), Scratch::within(to));
         let (tree, copy) = (there.folder("tree"), here.join("copy"));
         grow(&tree, &entries, as_root);
+        make_generous(here.path());
         let ran = run(thalweg().arg("copy").arg("-a").args(options).args([&tree, &copy]));
         let mut found = differences(&tree, &copy);
         if ran.status.code() != Some(0) || !ran.stderr.is_empty() {

@@ -164,7 +164,8 @@ impl Entry {
             if let Some(acl) = self.acl {
                 // Where it is not installed, or not known to the file system, there is one attribute less to lose.
                 let mut set = Command::new("setfacl");
-                drop(set.args(["-m", acl, "--"]).arg(path).output());
+                let birth = if matches!(self.kind, Kind::Folder) { ",d:u:77:rx" } else { "" };
+                drop(set.args(["-m", &format!("{acl}{birth}"), "--"]).arg(path).output());
             }
             if !matches!(self.kind, Kind::Fifo) {
                 self.xattrs.iter().for_each(|(name, value)| name.set(path, value, as_root));
