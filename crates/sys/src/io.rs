@@ -3,7 +3,7 @@
 use crate::Errno;
 use crate::fault::{Call, counted, uncounted};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, AsRawFd};
+use rustix::fd::{AsFd, AsRawFd, IntoRawFd};
 use rustix::fs::{AtFlags, FallocateFlags, RenameFlags};
 use rustix::path::Arg;
 use std::time::Duration;
@@ -57,6 +57,20 @@ pub fn fsync(fd: impl AsFd) -> Result<(), Errno> {
 /// `fdatasync(2)`: data, and what is needed to read it back, on stable storage.
 pub fn fdatasync(fd: impl AsFd) -> Result<(), Errno> {
     uncounted(Call::Fsync, || rustix::fs::fdatasync(fd))
+}
+
+/// What `close(2)` has to say, of a duplicate, so that the fd stays open. A network disk or a FUSE
+/// server may take every write and only here tell that it could not keep them. Two calls.
+///
+/// After an error the bytes may be gone: a second call that succeeds proves nothing.
+pub fn flush(fd: impl AsFd) -> Result<(), Errno> {
+    let duplicate = rustix::io::fcntl_dupfd_cloexec(fd, 0)?.into_raw_fd();
+    // SAFETY: the number was given up by its owner in the line above, and nobody else has it. It is
+    // closed whatever the answer.
+    match unsafe { libc::close(duplicate) } {
+        0 => Ok(()),
+        _ => Err(last_errno()),
+    }
 }
 
 /// `fallocate(2)`, mode 0: disk blocks for `len` bytes from `at`; the file grows if it must.

@@ -131,6 +131,8 @@ impl Worker<'_> {
         let options = self.run.options;
         let is_regular = kind(stat) == FileType::RegularFile;
         let is_written_to = there.is_some_and(There::is_written_to);
+        // Before the attributes: what is still on its way would change the times.
+        io::flush(&sink.fd).map_err(|errno| Failure::Sink("close", errno, size(stat)))?;
         let look = || fstat(source).map_err(at_source("fstat"));
         let mut has_changed = is_regular && changed(stat, &look()?);
         if let Some(hash) = options.verify.filter(|_| is_regular && !is_written_to) {

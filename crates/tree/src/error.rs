@@ -177,7 +177,10 @@ impl Failure {
 
     /// Whether what was written so far is worth going on with.
     pub fn may_be_resumed(&self) -> bool {
-        !matches!(self, Self::Differ | Self::Refused(_) | Self::RefusedSource(_))
+        // After a close or a sync that failed, nobody knows which bytes are gone.
+        let are_bytes_gone = matches!(self, Self::Sink("close" | "fsync", ..));
+        let is_refused = matches!(self, Self::Differ | Self::Refused(_) | Self::RefusedSource(_));
+        !are_bytes_gone && !is_refused
     }
 
     /// Whether the destination can take nothing more, so that going on would only repeat it.

@@ -13,7 +13,7 @@ use thalweg_core::{
     fan::{Branch, Fan},
 };
 
-use super::stream::{Finished, Stream, is_deserted};
+use super::stream::{Finished, Stream, is_deserted, not_kept};
 use crate::{
     args::PipeArgs,
     exit::{Exit, Failure, transfer_error},
@@ -68,8 +68,9 @@ fn fan_out(args: &PipeArgs, stream: &Stream<'_>) -> Result<Exit, Failure> {
     meter.finish(outcome.report.bytes, true);
     problems.extend(outcome.error.map(|error| transfer_error(&error, INPUT, OUTPUT)));
     let names = std::iter::once(OUTPUT).chain(files.iter().map(|(name, _)| name.as_str()));
-    for (name, sink) in names.zip(&outcome.sinks) {
-        problems.extend(sink.error.map(|error| transfer_error(&error, INPUT, name)));
+    for ((name, sink), branch) in names.zip(&outcome.sinks).zip(&branches) {
+        let error = sink.error.map(|error| transfer_error(&error, INPUT, name));
+        problems.extend(error.or_else(|| not_kept(&branch.end, name)));
     }
     let vital = outcome.sinks.first().and_then(|sink| sink.error);
     stream.finish(Finished {

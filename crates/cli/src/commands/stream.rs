@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 use thalweg_core::{Driver, End, Error, Facts, Plan, Report, Side, Sink, Source, Transfer};
-use thalweg_sys::{Errno, signal};
+use thalweg_sys::{Errno, io, signal};
 
 use crate::{
     args::{Bytes, Choice, ProgressArgs},
@@ -94,6 +94,7 @@ impl Stream<'_> {
         meter.finish(outcome.report.bytes, true);
         let problem =
             outcome.error.map(|error| transfer_error(&error, &self.source_name, &self.sink_name));
+        let problem = problem.or_else(|| not_kept(&self.sink, &self.sink_name));
         self.finish(Finished {
             report: outcome.report,
             stopped: outcome.stopped,
@@ -143,6 +144,12 @@ impl Stream<'_> {
             Err(Failure::new(exit, problems.join("\nthalweg: ")))
         }
     }
+}
+
+/// What a sink that took everything says when it is closed: on network disks the truth comes last.
+pub fn not_kept(sink: &End<'_>, name: &str) -> Option<String> {
+    let errno = io::flush(sink.fd).err()?;
+    Some(Failure::of_call("close", name, errno).message)
 }
 
 /// As the shell expects of a tool whose reader has had enough: without a word.

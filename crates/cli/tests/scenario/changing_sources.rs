@@ -1,0 +1,146 @@
+//! Sources that change while they are copied: said, with exit status 3, and never a hang, a crash or a SIGBUS.
+
+use std::{
+    fs::{self, File},
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::support::{
+    Running, Scratch, bytes, file_methods, names,
+    run::{GUARD, Ran},
+    scratch::unfinished,
+    thalweg,
+};
+
+const LEN: u64 = 16 << 20;
+/// Slow enough that a change lands inside: a third of a second.
+const LIMIT: &str = "--limit=48M";
+
+/// A change of a file that is being read.
+type Change = fn(&Path);
+
+const CHANGES: [(&str, Change); 5] = [
+    ("truncated", |path| File::options().write(true).open(path).unwrap().set_len(4097).unwrap()),
+    ("emptied", |path| File::create(path).map(drop).unwrap()),
+    ("grown", |path| bytes::write_at(path, 21, LEN, 1 << 20)),
+    ("rewritten", |path| bytes::write_at(path, 22, 0, 1 << 20)),
+    ("replaced", |path| {
+        let other = path.with_file_name("other");
+        bytes::write(&other, 23, 1 << 20);
+        fs::rename(other, path).unwrap();
+    }),
+];
+
+/// Starts a slow copy and changes the source under it. `None` if the copy was over before.
+fn copy_while(source: &Path, copy: &Path, options: &[&str], change: Change) -> Option<Ran> {
+    let mut command = thalweg();
+    command.arg("copy").arg(LIMIT).args(options).args([source, copy]);
+    let mut running = Running::start(&mut command);
+    let began = Instant::now();
+    let fds = format!("/proc/{}/fd", running.child().id());
+    let has_it_open = || {
+        let links = fs::read_dir(&fds).into_iter().flatten().flatten();
+        links.map(|fd| fs::read_link(fd.path())).any(|link| link.is_ok_and(|link| link == source))
+    };
+    while !has_it_open() {
+        if running.has_ended() {
+            return Some(running.finish());
+        }
+        assert!(began.elapsed() < GUARD, "the source was never opened");
+        thread::sleep(Duration::from_millis(1));
+    }
+    thread::sleep(Duration::from_millis(60));
+    change(source);
+    let over = running.has_ended();
+    let ran = running.finish();
+    (!over).then_some(ran)
+}
+
+/// One change under one kind of copy.
+#[track_caller]
+fn expect_said(what: &str, change: Change, options: &[&str]) -> bool {
+    let scratch = Scratch::new();
+    let (source, copy) = (scratch.join("source"), scratch.join("copy"));
+    for _ in 0..5 {
+        bytes::write(&source, 20, LEN);
+        let Some(ran) = copy_while(&source, &copy, options, change) else { continue };
+        let ran = ran.expect_no_panic();
+        if ran.code() == 4 {
+            // Not a mechanism for these ends.
+            return false;
+        }
+        assert_eq!(ran.code(), 3, "{what} {options:?}: {}", ran.said());
+        let short = what == "truncated" || what == "emptied";
+        let says_so = ran.stderr.contains("changed") || (short && ran.stderr.contains("short"));
+        assert!(says_so, "{what} {options:?}: {}", ran.stderr);
+        assert_eq!(unfinished(scratch.path()), Vec::<std::path::PathBuf>::new());
+        return true;
+    }
+    panic!("{what} {options:?}: no change landed inside a copy");
+}
+
+fn expect_said_by_all(index: usize) {
+    let (what, change) = CHANGES[index];
+    let methods = file_methods();
+    let ways = methods.iter().map(|name| vec!["--method", name]);
+    let caught = ways.filter(|way| expect_said(what, change, way)).count();
+    assert!(caught >= 3, "only {caught} mechanisms were there to see a source {what}");
+    expect_said(what, change, &[]);
+}
+
+#[test]
+fn a_source_truncated_under_the_copy_is_reported() {
+    expect_said_by_all(0);
+}
+
+#[test]
+fn a_source_emptied_under_the_copy_is_reported() {
+    expect_said_by_all(1);
+}
+
+#[test]
+fn a_source_that_grows_under_the_copy_is_reported() {
+    expect_said_by_all(2);
+}
+
+#[test]
+fn a_source_rewritten_under_the_copy_is_reported() {
+    expect_said_by_all(3);
+}
+
+#[test]
+fn a_source_replaced_under_the_copy_is_reported() {
+    expect_said_by_all(4);
+}
+
+#[test]
+fn a_change_is_reported_for_a_file_in_a_tree_and_with_verification() {
+    for (what, change) in CHANGES {
+        expect_said(what, change, &["--verify"]);
+        let scratch = Scratch::new();
+        let tree = scratch.folder("tree");
+        bytes::write(&tree.join("other-file"), 24, 100_000);
+        let source = tree.join("source");
+        bytes::write(&source, 20, LEN);
+        // The change is made to the file; the copy is asked for the folder around it.
+        let mut command = thalweg();
+        let copy = scratch.join("copy");
+        command.args(["copy", "-a", "--jobs=2", LIMIT]).args([&tree, &copy]);
+        let running = Running::start(&mut command);
+        thread::sleep(Duration::from_millis(120));
+        change(&source);
+        let ran = running.finish().expect_no_panic();
+        if ran.code() == 0 {
+            // It was changed before it was opened: then the copy is that of the new file.
+            assert_eq!(fs::read(copy.join("source")).unwrap(), fs::read(&source).unwrap());
+            continue;
+        }
+        assert_eq!(ran.code(), 3, "{what}: {}", ran.said());
+        assert!(ran.stderr.contains("changed") || ran.stderr.contains("short"), "{}", ran.stderr);
+        bytes::expect(&copy.join("other-file"), 24, 100_000);
+        assert_eq!(unfinished(scratch.path()), Vec::<std::path::PathBuf>::new());
+        assert_eq!(names(scratch.path()), ["copy", "tree"]);
+    }
+}

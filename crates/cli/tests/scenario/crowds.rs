@@ -1,0 +1,64 @@
+//! Many at once, as a user without rights: the kernel takes pipe memory away from him, and the bytes still arrive.
+
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+
+use crate::support::{
+    Scratch, bytes, run,
+    run::quiet_environment,
+    skip::{has_tools, is_root},
+};
+
+const PIPES: u64 = 200;
+const LEN: u64 = 1 << 20;
+
+/// Every pipe stands between two programs, so that both of its ends count against the limits of its user.
+const CROWD: &str = r#"
+cd "$1" || exit 9
+for n in $(seq "$2"); do
+    { cat source | ./thalweg pipe $3 2>"said.$n" | cmp - source >>"differ.$n" 2>&1 && : >"done.$n"; } &
+done
+wait
+"#;
+
+#[test]
+fn two_hundred_pipes_of_an_ordinary_user_all_deliver() {
+    let test = "two_hundred_pipes_of_an_ordinary_user_all_deliver";
+    if !is_root(test) || !has_tools(test, &["setpriv", "cmp", "seq"]) {
+        return;
+    }
+    for way in ["", "--zero-copy"] {
+        let scratch = Scratch::public();
+        let binary = scratch.join("thalweg");
+        fs::write(&binary, fs::read(env!("CARGO_BIN_EXE_thalweg")).unwrap()).unwrap();
+        fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
+        bytes::write(&scratch.join("source"), 1, LEN);
+        let mut crowd = Command::new("setpriv");
+        crowd.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", "sh", "-c", CROWD]);
+        crowd.arg("sh").arg(scratch.path()).args([&PIPES.to_string(), way]);
+        quiet_environment(&mut crowd);
+        crowd.env("THALWEG_PROFILE", scratch.join("profile.json"));
+        run(&mut crowd).expect(0);
+        let read = |name: String| fs::read_to_string(scratch.join(&name)).unwrap_or_default();
+        for n in 1..=PIPES {
+            let (said, differ) = (read(format!("said.{n}")), read(format!("differ.{n}")));
+            assert!(scratch.join(&format!("done.{n}")).exists(), "pipe {n}: {said} {differ}");
+            assert!(!said.contains("panicked"), "pipe {n}: {said}");
+        }
+    }
+}
+
+#[test]
+fn many_copies_at_once_share_one_folder() {
+    let scratch = Scratch::new();
+    bytes::write(&scratch.join("source"), 1, LEN + 1);
+    let mut crowd = Command::new("sh");
+    let each = r#"cd "$1" || exit 9
+        for n in $(seq 60); do "$2" copy source "copy.$n" || echo "$n failed" >&2 & done; wait"#;
+    crowd.args(["-c", each, "sh"]).arg(scratch.path()).arg(env!("CARGO_BIN_EXE_thalweg"));
+    quiet_environment(&mut crowd);
+    let ran = run(&mut crowd).expect(0);
+    assert_eq!(ran.stderr, "");
+    for n in 1..=60 {
+        bytes::expect(&scratch.join(&format!("copy.{n}")), 1, LEN + 1);
+    }
+}

@@ -1,0 +1,179 @@
+//! Containers refuse calls, some by EPERM and some by ENOSYS: the copy steps down, says so, and is right.
+
+use serde_json::Value;
+use std::{fs, path::Path};
+
+use crate::support::{
+    Scratch, bytes,
+    deny::{Call, FAST, run_without},
+    methods_calling, mounts, names,
+    run::Ran,
+    skip, thalweg,
+};
+
+const LEN: u64 = 3 * 1024 * 1024 + 5;
+const ERRNOS: [(&str, i32); 2] = [("EPERM", libc::EPERM), ("ENOSYS", libc::ENOSYS)];
+
+/// One copy with calls refused; `None` if this machine lets nobody set a filter.
+fn copy_without(
+    test: &str,
+    calls: &[&Call],
+    errno: i32,
+    at: &Path,
+    options: &[&str],
+) -> Option<Ran> {
+    let scratch = Scratch::within(at);
+    let (source, copy) = (scratch.join("source"), scratch.join("copy"));
+    bytes::write(&source, 1, LEN);
+    let mut command = thalweg();
+    command.args(["copy", "--json"]).args(options).args([&source, &copy]);
+    let ran = run_without(calls, errno, &mut command);
+    let ran = ran.inspect_err(|reason| skip(test, &format!("no seccomp: {reason}"))).ok()?;
+    let ran = ran.expect_no_panic();
+    if ran.code() == 0 {
+        bytes::expect(&copy, 1, LEN);
+        assert_eq!(names(scratch.path()), ["copy", "source"]);
+    } else {
+        assert_eq!(names(scratch.path()), ["source"]);
+    }
+    Some(ran)
+}
+
+/// Whether the account of a run tells that this mechanism could not be used or could not go on.
+fn tells_of(account: &Value, mechanism: &str) -> bool {
+    let list = |key: &str| account[key].as_array().cloned().unwrap_or_default();
+    list("steps_down").iter().any(|step| step["from"] == mechanism)
+        || list("unavailable").iter().any(|unfit| unfit["name"] == mechanism)
+}
+
+#[test]
+fn a_copy_that_leaves_the_choice_open_never_fails_for_a_refused_call() {
+    let test = "a_copy_that_leaves_the_choice_open_never_fails_for_a_refused_call";
+    let here = Scratch::new();
+    for (name, errno) in ERRNOS {
+        for call in &FAST {
+            let Some(ran) = copy_without(test, &[call], errno, here.path(), &[]) else { return };
+            let account = ran.expect(0).json();
+            assert_eq!(account["bytes"], LEN, "{} {name}", call.name);
+            let used = account["mechanism"].as_str().expect("a mechanism").to_owned();
+            let without = methods_calling(call.listed);
+            assert!(!without.contains(&used), "{used} moved the bytes without {}", call.name);
+        }
+    }
+}
+
+#[test]
+fn a_mechanism_asked_for_by_name_tells_which_call_was_refused() {
+    let test = "a_mechanism_asked_for_by_name_tells_which_call_was_refused";
+    let places = ["ext4", "btrfs", "xfs"].map(|name| mounts().get(test, name));
+    let mut told = 0;
+    for (name, errno) in ERRNOS {
+        for call in &FAST {
+            for method in methods_calling(call.listed) {
+                for place in places.into_iter().flatten() {
+                    let options = ["--method", &method];
+                    let ran = copy_without(test, &[call], errno, place, &options);
+                    let Some(ran) = ran else { return };
+                    let context = format!("{method} without {} ({name})", call.name);
+                    match ran.code() {
+                        0 => assert!(tells_of(&ran.json(), &method), "{context}: {}", ran.said()),
+                        4 => assert!(ran.stderr.contains(&method), "{context}: {}", ran.said()),
+                        _ => panic!("{context}: {}", ran.said()),
+                    }
+                    told += 1;
+                }
+            }
+        }
+    }
+    assert!(told > 0 || places == [None; 3], "no mechanism makes any of the refused calls");
+}
+
+#[test]
+fn with_every_fast_call_refused_the_plain_way_remains() {
+    let test = "with_every_fast_call_refused_the_plain_way_remains";
+    let all: Vec<&Call> = FAST.iter().collect();
+    let places = ["ext4", "btrfs"].map(|name| mounts().get(test, name));
+    let here = Scratch::new();
+    for (name, errno) in ERRNOS {
+        for place in places.into_iter().flatten().chain([here.path()]) {
+            for options in [vec![], vec!["--verify"], vec!["--zero-copy"], vec!["--direct"]] {
+                let ran = copy_without(test, &all, errno, place, &options);
+                let Some(ran) = ran else { return };
+                let said = ran.said();
+                assert_eq!(ran.code(), 0, "{name} {options:?} {}: {said}", place.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn tuning_leaves_out_what_is_refused_and_says_why() {
+    let test = "tuning_leaves_out_what_is_refused_and_says_why";
+    let all: Vec<&Call> = FAST.iter().collect();
+    let here = Scratch::new();
+    let options = ["--tune", "--no-profile"];
+    let Some(ran) = copy_without(test, &all, libc::EPERM, here.path(), &options) else { return };
+    let account = ran.expect(0).json();
+    let arms = account["tune"]["arms"].as_array().expect("the arms that were measured").clone();
+    let refused = FAST.iter().flat_map(|call| methods_calling(call.listed));
+    for method in refused {
+        assert!(!arms.iter().any(|arm| arm["name"] == method), "{method} was measured");
+        let unavailable = account["unavailable"].as_array().expect("a list");
+        let entry = unavailable.iter().find(|unfit| unfit["name"] == method);
+        let reason = entry.and_then(|unfit| unfit["reason"].as_str());
+        assert!(reason.is_some_and(|reason| !reason.is_empty()), "{method}: no reason: {account}");
+    }
+    assert!(arms.len() >= 2, "{account}");
+}
+
+#[test]
+fn a_stream_goes_on_without_the_refused_calls() {
+    let test = "a_stream_goes_on_without_the_refused_calls";
+    let scratch = Scratch::new();
+    let source = scratch.join("source");
+    bytes::write(&source, 1, LEN);
+    let all: Vec<&Call> = FAST.iter().collect();
+    let ones = FAST.iter().map(|call| vec![call]);
+    for calls in ones.chain([all]) {
+        for (name, errno) in ERRNOS {
+            for way in [vec![], vec!["--zero-copy"]] {
+                let tee = scratch.join("tee");
+                let mut pipe = thalweg();
+                pipe.args(["pipe", "--json", "--tee"]).arg(&tee).args(&way);
+                pipe.stdin(fs::File::open(&source).unwrap());
+                let ran = match run_without(&calls, errno, &mut pipe) {
+                    Ok(ran) => ran.expect(0),
+                    Err(reason) => return skip(test, &format!("no seccomp: {reason}")),
+                };
+                let whole = ran.stdout == bytes::of(1, LEN as usize);
+                assert!(whole, "{} {name} {way:?}: other bytes came out", calls[0].name);
+                bytes::expect(&tee, 1, LEN);
+                assert_eq!(ran.json_on_stderr()["bytes"], LEN);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tree_is_copied_without_the_refused_calls() {
+    let test = "a_tree_is_copied_without_the_refused_calls";
+    let scratch = Scratch::new();
+    let tree = scratch.folder("tree");
+    for n in 0..12_u64 {
+        bytes::write(&tree.join(n.to_string()), n, n * n * n * 3000);
+    }
+    let all: Vec<&Call> = FAST.iter().collect();
+    for (_, errno) in ERRNOS {
+        let copy = scratch.join("copy");
+        let mut command = thalweg();
+        command.args(["copy", "-a", "--json"]).args([&tree, &copy]);
+        match run_without(&all, errno, &mut command) {
+            Ok(ran) => drop(ran.expect(0)),
+            Err(reason) => return skip(test, &format!("no seccomp: {reason}")),
+        }
+        for n in 0..12_u64 {
+            bytes::expect(&copy.join(n.to_string()), n, n * n * n * 3000);
+        }
+        fs::remove_dir_all(&copy).unwrap();
+    }
+}

@@ -1,0 +1,118 @@
+//! Real file systems, and every pair of them: every mechanism copies or says why not; clones share their blocks.
+
+use std::{fs, path::Path, process::Command};
+
+use crate::support::{
+    Scratch, bytes, file_methods, mounts,
+    mounts::{ROOMY, free},
+    names, run,
+    skip::has_tools,
+    thalweg,
+};
+
+/// Odd on purpose: the last block is not full.
+const LEN: u64 = 2 * 1024 * 1024 + 4097;
+/// What a clone saves is more than what the other tests use meanwhile.
+const BIG: u64 = 32 << 20;
+
+/// The mounted pairs, source first.
+fn pairs(test: &str) -> Vec<[(&'static str, &'static Path); 2]> {
+    let here = |name| mounts().get(test, name).map(|path| (name, path));
+    let there: Vec<_> = ROOMY.into_iter().filter_map(here).collect();
+    there.iter().flat_map(|from| there.iter().map(|to| [*from, *to])).collect()
+}
+
+#[test]
+fn every_mechanism_copies_between_all_file_systems_or_says_why_not() {
+    let test = "every_mechanism_copies_between_all_file_systems_or_says_why_not";
+    let pairs = pairs(test);
+    let mut never_worked = file_methods();
+    let mut ran_at_all = false;
+    for [(from, source_root), (to, copy_root)] in pairs {
+        let (there, here) = (Scratch::within(source_root), Scratch::within(copy_root));
+        let source = there.join("source");
+        bytes::write(&source, 1, LEN);
+        for method in file_methods() {
+            let copy = here.join("copy");
+            let context = format!("{method}, {from} to {to}");
+            let ran = run(thalweg().args(["copy", "--method", &method]).args([&source, &copy]));
+            match ran.code() {
+                0 => {
+                    run(Command::new("cmp").args([&source, &copy])).expect(0);
+                    assert_eq!(names(here.path()), ["copy"], "{context}");
+                    fs::remove_file(&copy).unwrap();
+                    never_worked.retain(|other| *other != method);
+                }
+                4 => {
+                    assert!(ran.stderr.contains(&method), "{context}: {}", ran.said());
+                    assert_eq!(names(here.path()), Vec::<String>::new(), "{context}");
+                }
+                _ => panic!("{context}: {}", ran.said()),
+            }
+        }
+        let copy = here.join("copy");
+        run(thalweg().args(["copy", "--verify"]).args([&source, &copy])).expect(0);
+        bytes::expect(&copy, 1, LEN);
+        ran_at_all = true;
+    }
+    assert!(!ran_at_all || never_worked.is_empty(), "these worked nowhere: {never_worked:?}");
+}
+
+/// Whether every extent of a file is shared, as FIEMAP tells it.
+fn is_shared(file: &Path) -> bool {
+    let ran = run(Command::new("filefrag").args(["-s", "-v"]).arg(file)).expect(0);
+    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let is_extent =
+        |line: &&str| line.split_once(':').is_some_and(|(n, _)| n.trim().parse::<u64>().is_ok());
+    let mut extents = text.lines().filter(is_extent).peekable();
+    assert!(extents.peek().is_some(), "no extents in {text}");
+    extents.all(|line| line.contains("shared"))
+}
+
+#[test]
+fn a_clone_shares_its_blocks_and_is_a_copy_all_the_same() {
+    let test = "a_clone_shares_its_blocks_and_is_a_copy_all_the_same";
+    if !has_tools(test, &["filefrag"]) {
+        return;
+    }
+    for root in ["xfs", "btrfs"].into_iter().filter_map(|name| mounts().get(test, name)) {
+        let scratch = Scratch::within(root);
+        let source = scratch.join("source");
+        bytes::write(&source, 1, BIG);
+        for (options, shares) in
+            [(vec!["--reflink=always"], true), (vec![], true), (vec!["--reflink=never"], false)]
+        {
+            let copy = scratch.join("copy");
+            let before = free(root);
+            let ran = run(thalweg().args(["copy", "--json"]).args(&options).args([&source, &copy]));
+            assert_eq!(ran.expect(0).json()["bytes"], BIG);
+            let used = before.saturating_sub(free(root));
+            assert_eq!(is_shared(&copy), shares, "{options:?} on {}", root.display());
+            assert!(!shares || used < BIG, "{options:?}: a clone used {used} bytes");
+            bytes::expect(&copy, 1, BIG);
+            bytes::write_at(&source, 9, 0, 4096);
+            bytes::expect(&copy, 1, BIG);
+            bytes::write_at(&source, 1, 0, 4096);
+            fs::remove_file(&copy).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_clone_that_is_impossible_is_refused_and_nothing_is_left() {
+    let test = "a_clone_that_is_impossible_is_refused_and_nothing_is_left";
+    let cannot_clone = |from: &str, to: &str| from != to || from == "ext4" || from == "tmpfs";
+    for [(from, source_root), (to, copy_root)] in pairs(test) {
+        if !cannot_clone(from, to) {
+            continue;
+        }
+        let (there, here) = (Scratch::within(source_root), Scratch::within(copy_root));
+        bytes::write(&there.join("source"), 1, LEN);
+        let mut copy = thalweg();
+        copy.args(["copy", "--reflink=always"]).args([there.join("source"), here.join("copy")]);
+        let ran = run(&mut copy).expect_no_panic();
+        assert!([3, 4].contains(&ran.code()), "{from} to {to}: {}", ran.said());
+        assert!(!ran.stderr.is_empty());
+        assert_eq!(names(here.path()), Vec::<String>::new(), "{from} to {to}");
+    }
+}

@@ -1,0 +1,137 @@
+//! A destination that runs full: the true errno, the right name, nothing left behind, the space given back.
+
+use std::{fs, path::Path};
+
+use crate::support::{
+    Scratch, bytes, file_methods, mounts,
+    mounts::free,
+    names, run,
+    run::Ran,
+    scratch::{open_to_all, unfinished},
+    thalweg,
+};
+
+const TOO_BIG: u64 = 20 << 20;
+
+/// Copies what does not fit, and looks at what is left of the disk.
+#[track_caller]
+fn copy_too_much(source: &Path, disk: &Path, options: &[&str]) -> Ran {
+    let before = (names(disk), free(disk));
+    let copy = disk.join("copy");
+    let ran = run(thalweg().arg("copy").args(options).args([source, &copy])).expect_no_panic();
+    assert_eq!(
+        (names(disk), free(disk)),
+        before,
+        "{options:?}: names and free bytes, before and now"
+    );
+    ran
+}
+
+#[test]
+fn a_full_disk_is_named_with_its_true_errno_and_gets_its_space_back() {
+    let test = "a_full_disk_is_named_with_its_true_errno_and_gets_its_space_back";
+    let Some((_alone, disk)) = mounts().small(test) else { return };
+    let scratch = Scratch::new();
+    let source = scratch.join("source");
+    bytes::write(&source, 1, TOO_BIG);
+    let methods = file_methods();
+    let ways = methods.iter().map(|name| vec!["--method", name]);
+    let ways = ways.chain([vec![], vec!["--jobs=1"], vec!["--sparse=always"], vec!["--direct"]]);
+    let mut full = 0;
+    for way in ways {
+        let ran = copy_too_much(&source, disk, &way);
+        if ran.code() == 4 {
+            // A mechanism that cannot work there has said so.
+            assert!(way.contains(&"--method"), "{way:?}: {}", ran.said());
+            continue;
+        }
+        let ran = ran.expect(3);
+        assert!(ran.stderr.contains("ENOSPC"), "{way:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains("small8/copy"), "{way:?} does not name it: {}", ran.stderr);
+        full += 1;
+    }
+    assert!(full >= 4, "only {full} ways came as far as the full disk");
+}
+
+#[test]
+fn an_old_copy_survives_a_new_one_that_does_not_fit() {
+    let test = "an_old_copy_survives_a_new_one_that_does_not_fit";
+    let Some((_alone, disk)) = mounts().small(test) else { return };
+    let scratch = Scratch::new();
+    let source = scratch.join("source");
+    bytes::write(&source, 1, TOO_BIG);
+    let old = disk.join("copy");
+    bytes::write(&old, 2, 1 << 20);
+    let before = (names(disk), free(disk));
+    run(thalweg().arg("copy").args([&source, &old])).expect(3).expect_said("ENOSPC");
+    assert_eq!((names(disk), free(disk)), before);
+    bytes::expect(&old, 2, 1 << 20);
+    fs::remove_file(&old).unwrap();
+}
+
+#[test]
+fn a_stream_that_does_not_fit_leaves_nothing() {
+    let test = "a_stream_that_does_not_fit_leaves_nothing";
+    let Some((_alone, disk)) = mounts().small(test) else { return };
+    let scratch = Scratch::new();
+    let source = scratch.join("source");
+    bytes::write(&source, 1, TOO_BIG);
+    let before = (names(disk), free(disk));
+    let mut copy = thalweg();
+    copy.args(["copy", "-"]).arg(disk.join("copy")).stdin(fs::File::open(&source).unwrap());
+    let ran = run(&mut copy).expect(3);
+    ran.expect_said("ENOSPC");
+    ran.expect_said("small8/copy");
+    assert_eq!((names(disk), free(disk)), before);
+}
+
+#[test]
+fn a_tree_that_does_not_fit_keeps_its_whole_files_and_no_others() {
+    let test = "a_tree_that_does_not_fit_keeps_its_whole_files_and_no_others";
+    let Some((_alone, disk)) = mounts().small(test) else { return };
+    let scratch = Scratch::new();
+    let tree = scratch.folder("tree");
+    let sizes: Vec<u64> = (0..40).map(|n| 1000 + n * n * 400).collect();
+    for (n, size) in sizes.iter().enumerate() {
+        bytes::write(&tree.join(format!("small-{n}")), n as u64, *size);
+    }
+    bytes::write(&tree.join("big"), 99, TOO_BIG);
+    for (already_there, jobs) in [(false, "1"), (false, "4"), (true, "1"), (true, "4")] {
+        let copy = disk.join("tree");
+        let before = free(disk);
+        if already_there {
+            fs::create_dir(&copy).unwrap();
+        }
+        let mut command = thalweg();
+        command.args(["copy", "-rT", "--jobs", jobs]).args([&tree, &copy]);
+        run(&mut command).expect(3).expect_said("ENOSPC");
+        assert_eq!(unfinished(disk), Vec::<std::path::PathBuf>::new());
+        for name in if copy.exists() { names(&copy) } else { Vec::new() } {
+            let n: usize = name.strip_prefix("small-").expect("only whole files").parse().unwrap();
+            bytes::expect(&copy.join(&name), n as u64, sizes[n]);
+        }
+        drop(fs::remove_dir_all(&copy));
+        assert_eq!(free(disk), before, "space is missing after the tree has been removed");
+    }
+}
+
+#[test]
+fn a_resumable_copy_finishes_once_there_is_room() {
+    let test = "a_resumable_copy_finishes_once_there_is_room";
+    let Some((_alone, disk)) = mounts().small(test) else { return };
+    let scratch = Scratch::within(disk);
+    open_to_all(scratch.path());
+    let (source, ballast) = (scratch.join("source"), scratch.join("ballast"));
+    let outside = Scratch::new();
+    let source_outside = outside.join("source");
+    bytes::write(&source_outside, 5, 4 << 20);
+    bytes::write(&ballast, 6, 4 << 20);
+    let mut copy = thalweg();
+    copy.args(["copy", "--resume", "--json"]).args([&source_outside, &source]);
+    run(&mut copy).expect(3).expect_said("ENOSPC");
+    assert!(!source.exists(), "something partial under the final name");
+    fs::remove_file(&ballast).unwrap();
+    run(&mut copy).expect(0);
+    bytes::expect(&source, 5, 4 << 20);
+    assert_eq!(names(scratch.path()), ["source"]);
+}

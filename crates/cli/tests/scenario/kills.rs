@@ -1,0 +1,206 @@
+//! SIGKILL at random moments, then `--resume`: the final name is absent or whole at every moment, and what was moved
+//! once is not moved again. `THALWEG_KILLS=100` makes the campaign longer.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
+
+use crate::support::{
+    Running, Scratch, bytes,
+    dice::{Dice, from_env},
+    file_methods, names, run,
+    scratch::unfinished,
+    thalweg,
+};
+
+const LEN: u64 = 64 << 20;
+/// With this limit an undisturbed copy takes a quarter of a second, and a kill within it lands inside.
+const LIMIT: &str = "--limit=256M";
+const WHILE_IT_RUNS: std::ops::Range<u64> = 5..260;
+
+fn resumable(options: &[&str], source: &Path, copy: &Path) -> Command {
+    let mut command = thalweg();
+    command.args(["copy", "--resume", "--json"]).args(options).args([source, copy]);
+    command
+}
+
+/// Starts a copy and kills it some milliseconds later. Whether it was still at work then.
+fn kill_after(command: &mut Command, milliseconds: u64) -> bool {
+    let mut running = Running::start(command);
+    thread::sleep(Duration::from_millis(milliseconds));
+    drop(running.child().kill());
+    let ran = running.finish();
+    assert!(ran.status.code().is_none_or(|code| code == 0), "{}", ran.said());
+    ran.status.code().is_none()
+}
+
+/// Looks at a name all the time that `work` takes.
+fn watching<T>(look: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            while !over.load(Relaxed) {
+                look();
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        over.store(true, Relaxed);
+        watcher.join().expect("what the watcher saw");
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// What a resume can build on: the part that is there and true.
+fn begun(folder: &Path) -> u64 {
+    let parts = unfinished(folder)
+        .into_iter()
+        .filter(|path| path.extension() == Some("thalweg-part".as_ref()));
+    parts.map(|path| bytes::prefix(&path, 1)).max().unwrap_or(0)
+}
+
+#[derive(Debug, Default)]
+struct Campaign {
+    landed: u64,
+    missed: u64,
+    resumes: u64,
+    moved_less: u64,
+}
+
+#[test]
+fn a_killed_copy_resumes_where_it_stopped_and_never_shows_a_part() {
+    let mut dice = Dice::new("a_killed_copy_resumes_where_it_stopped_and_never_shows_a_part");
+    let kills = from_env("THALWEG_KILLS", 12);
+    let scratch = Scratch::new();
+    let (source, copy) = (scratch.join("source"), scratch.join("copy"));
+    bytes::write(&source, 1, LEN);
+    let works = |name: &String| {
+        let worked =
+            run(thalweg().args(["copy", "--method", name]).args([&source, &copy])).code() == 0;
+        drop(fs::remove_file(&copy));
+        worked
+    };
+    let methods: Vec<_> = file_methods().into_iter().filter(works).collect();
+    let mut campaign = Campaign::default();
+    let absent_or_whole = || {
+        let len = fs::metadata(&copy).map_or(LEN, |found| found.len());
+        assert_eq!(len, LEN, "a part under the final name");
+    };
+    while campaign.landed < kills {
+        assert!(campaign.missed < 4 * kills + 20, "kills do not land: {campaign:?}");
+        let mut alive = true;
+        // Some write ahead of what they have finished, so each has to show that its part can be built on; half of the
+        // time the choice is free.
+        let method = &methods[dice.within(0..methods.len() as u64) as usize];
+        let way = ["--method", method, LIMIT];
+        let way = if dice.within(0..2) == 0 { &way[..] } else { &way[2..] };
+        watching(absent_or_whole, || {
+            // Now and then the resume is killed too.
+            while alive && (campaign.landed == 0 || dice.within(0..3) > 0) {
+                let when = dice.within(WHILE_IT_RUNS);
+                alive = kill_after(&mut resumable(way, &source, &copy), when);
+                campaign.landed += u64::from(alive);
+                campaign.missed += u64::from(!alive);
+                assert!(!copy.exists() || bytes::is(&copy, 1, LEN), "{way:?}: a torn file");
+                alive &= !copy.exists() && campaign.landed < kills;
+            }
+        });
+        if !copy.exists() {
+            let begun = begun(scratch.path());
+            let account = run(&mut resumable(&[], &source, &copy)).expect(0).json();
+            let moved = account["bytes"].as_u64().expect("bytes");
+            assert!(moved <= LEN, "{account}");
+            campaign.resumes += 1;
+            println!("{way:?}: begun {begun}, moved {moved}");
+            if moved < LEN {
+                campaign.moved_less += 1;
+            } else {
+                // A journal behind by some megabytes is no mistake; one that is never used is.
+                assert!(begun < LEN / 2, "{way:?}: {begun} bytes were there, all were moved again");
+            }
+        }
+        run(Command::new("cmp").args([&source, &copy])).expect(0);
+        assert_eq!(names(scratch.path()), ["copy", "source"]);
+        fs::remove_file(&copy).unwrap();
+    }
+    assert!(campaign.moved_less > 0, "no resume moved less than the whole file: {campaign:?}");
+    println!("file: {campaign:?}");
+}
+
+/// Small files, files of several steps, folders: 28 MiB in all.
+fn plant(tree: &Path) -> Vec<(PathBuf, u64, u64)> {
+    let mut files = Vec::new();
+    for folder in 0..6_u64 {
+        let path = tree.join(format!("folder-{folder}/deeper"));
+        fs::create_dir_all(&path).unwrap();
+        for n in 0..30 {
+            files.push((path.join(n.to_string()), folder * 100 + n, n * 700));
+        }
+        files.push((path.join("large"), folder * 100 + 99, (4 << 20) + folder));
+    }
+    for (path, seed, len) in &files {
+        bytes::write(path, *seed, *len);
+    }
+    files
+}
+
+#[test]
+fn a_killed_tree_resumes_and_every_file_under_its_name_is_whole() {
+    let mut dice = Dice::new("a_killed_tree_resumes_and_every_file_under_its_name_is_whole");
+    let kills = from_env("THALWEG_KILLS", 12);
+    let scratch = Scratch::new();
+    let (tree, copy) = (scratch.folder("tree"), scratch.join("copy"));
+    let files = plant(&tree);
+    let total: u64 = files.iter().map(|(_, _, len)| len).sum();
+    let in_copy = |path: &Path| copy.join(path.strip_prefix(&tree).unwrap());
+    let whole_or_absent = || {
+        for (path, seed, len) in &files {
+            let path = in_copy(path);
+            assert!(!path.exists() || bytes::is(&path, *seed, *len), "torn: {}", path.display());
+        }
+    };
+    let sizes_right = || {
+        for (path, _, len) in &files {
+            let found = fs::metadata(in_copy(path)).map_or(*len, |found| found.len());
+            assert_eq!(found, *len, "a part under a final name: {}", path.display());
+        }
+    };
+    let mut campaign = Campaign::default();
+    while campaign.landed < kills {
+        assert!(campaign.missed < 4 * kills + 20, "kills do not land: {campaign:?}");
+        // A tree that is new is staged as a whole, one that is there is filled file by file.
+        let new = dice.within(0..2) == 0;
+        if !new {
+            fs::create_dir(&copy).unwrap();
+        }
+        let options = ["-aT", if dice.within(0..2) == 0 { "--jobs=1" } else { "--jobs=3" }];
+        let slow = ["-aT", options[1], "--limit=112M"];
+        let mut alive = true;
+        while alive && (campaign.landed == 0 || dice.within(0..3) > 0) {
+            let when = dice.within(WHILE_IT_RUNS);
+            alive = watching(sizes_right, || kill_after(&mut resumable(&slow, &tree, &copy), when));
+            campaign.landed += u64::from(alive);
+            campaign.missed += u64::from(!alive);
+            whole_or_absent();
+            alive &= campaign.landed < kills;
+        }
+        let account = run(&mut resumable(&options, &tree, &copy)).expect(0).json();
+        let moved = account["bytes"].as_u64().expect("bytes");
+        assert!(moved <= total, "{account}");
+        campaign.resumes += 1;
+        campaign.moved_less += u64::from(moved < total);
+        let diff = ["-r", "--no-dereference"];
+        run(Command::new("diff").args(diff).args([&tree, &copy])).expect(0);
+        whole_or_absent();
+        assert_eq!(unfinished(scratch.path()), Vec::<PathBuf>::new());
+        assert_eq!(names(scratch.path()), ["copy", "tree"]);
+        fs::remove_dir_all(&copy).unwrap();
+    }
+    assert!(campaign.moved_less > 0, "no resume moved less than the whole tree: {campaign:?}");
+    println!("tree: {campaign:?}");
+}

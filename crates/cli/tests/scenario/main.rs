@@ -1,0 +1,18 @@
+//! The `thalweg` command in the weather it will meet: full and failing disks, refused calls, kills, sources that
+//! change, crowds, real file systems. Everything happens in scratch folders; what cannot run here skips and says why.
+
+#![allow(clippy::unwrap_used)]
+
+mod changing_sources;
+mod crowds;
+mod denied_calls;
+mod file_systems;
+mod full_disk;
+mod kills;
+mod limits;
+mod random_trees;
+mod rivals;
+mod sick_sinks;
+mod sick_sources;
+mod sparse_files;
+mod support;

@@ -1,0 +1,161 @@
+//! Random trees copied with `-a`, then compared by programs that know nothing of ours. `THALWEG_CASES=200` tries more.
+
+use proptest::{
+    prelude::ProptestConfig,
+    test_runner::{TestCaseError, TestRunner},
+};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::support::{
+    Scratch,
+    dice::from_env,
+    growth::{entries, grow},
+    mounts,
+    mounts::ROOMY,
+    names, run,
+    skip::has_tools,
+    thalweg,
+};
+
+const TOOLS: [&str; 4] = ["diff", "getfattr", "find", "rsync"];
+
+/// The sorted records of a listing of everything in `folder`.
+fn listing(folder: &Path, program: &str, words: &[&str], separator: &[u8]) -> Vec<String> {
+    let mut command = Command::new(program);
+    let ran = run(command.args(words).current_dir(folder).env("LC_ALL", "C")).expect(0);
+    let mut rest = &ran.stdout[..];
+    let mut records = Vec::new();
+    while !rest.is_empty() {
+        let found = rest.windows(separator.len()).position(|window| window == separator);
+        let end = found.unwrap_or(rest.len());
+        records.push(rest[..end].escape_ascii().to_string());
+        rest = &rest[(end + separator.len()).min(rest.len())..];
+    }
+    records.sort();
+    records
+}
+
+/// What independent programs find different.
+fn differences(tree: &Path, copy: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    // diff calls two FIFOs different for being FIFOs.
+    let words = ["-r", "--no-dereference", "-x", "*fifo"];
+    let diff = run(Command::new("diff").args(words).args([tree, copy]));
+    if diff.code() != 0 {
+        found.push(format!("diff: {}", diff.said()));
+    }
+    // Every file system has its own idea of the size of a folder and of the links to it.
+    let stat = "%P %y %m %U %G %T@ %l";
+    let of_files = format!("{stat} %s %n\\0");
+    let of_folders = format!("{stat}\\0");
+    let finds =
+        [vec!["!", "-type", "d", "-printf", &of_files], vec!["-type", "d", "-printf", &of_folders]];
+    for words in &finds {
+        let words = [&["."][..], words].concat();
+        compare("find", [tree, copy].map(|top| listing(top, "find", &words, b"\0")), &mut found);
+    }
+    let words = ["-d", "-R", "-P", "-h", "-m", "-", "-e", "hex", "."];
+    let attributes = [tree, copy].map(|top| {
+        let records = listing(top, "getfattr", &words, b"\n\n");
+        if is_xfs(top) {
+            records.iter().map(|record| without_views(record)).collect()
+        } else {
+            records
+        }
+    });
+    compare("getfattr", attributes, &mut found);
+    let slashed = |path: &Path| path.join("");
+    let words = ["-anciHAX", "--delete", "--filter=-x trusted.SGI_*"];
+    let rsync = run(Command::new("rsync").args(words).args([slashed(tree), slashed(copy)]));
+    if rsync.code() != 0 || !rsync.stdout.is_empty() {
+        found.push(format!("rsync: {}", rsync.said()));
+    }
+    found
+}
+
+fn is_xfs(path: &Path) -> bool {
+    const XFS: i64 = 0x5846_5342;
+    rustix::fs::statfs(path).is_ok_and(|found| found.f_type == XFS)
+}
+
+/// XFS shows every list once more under a name of its own.
+fn without_views(record: &str) -> String {
+    let lines = record.split("\\n").filter(|line| !line.starts_with("trusted.SGI_"));
+    lines.collect::<Vec<_>>().join("\\n")
+}
+
+fn compare(tool: &str, [tree, copy]: [Vec<String>; 2], found: &mut Vec<String>) {
+    let missing = tree.iter().filter(|record| !copy.contains(record));
+    let extra = copy.iter().filter(|record| !tree.contains(record));
+    found.extend(missing.map(|record| format!("{tool}, only in the tree: {record}")));
+    found.extend(extra.map(|record| format!("{tool}, only in the copy: {record}")));
+    if tree.len() != copy.len() {
+        found.push(format!("{tool}: {} records and {}", tree.len(), copy.len()));
+    }
+}
+
+/// Grows, copies and compares trees from one folder into another.
+fn try_trees(from: &Path, to: &Path, cases: u32, options: &[&str]) {
+    let as_root = rustix::process::geteuid().is_root();
+    let config = ProptestConfig {
+        cases,
+        failure_persistence: None,
+        // A try costs a second or more, and the fifteenth smaller tree tells as much as the thousandth.
+        max_shrink_iters: 15,
+        ..ProptestConfig::default()
+    };
+    let result = TestRunner::new(config).run(&entries(), |entries| {
+        let (there, here) = (Scratch::within(from), Scratch::within(to));
+        let (tree, copy) = (there.folder("tree"), here.join("copy"));
+        grow(&tree, &entries, as_root);
+        let ran = run(thalweg().arg("copy").arg("-a").args(options).args([&tree, &copy]));
+        let mut found = differences(&tree, &copy);
+        if ran.status.code() != Some(0) || !ran.stderr.is_empty() {
+            found.push(format!("{}: {}", ran.status, ran.said()));
+        }
+        if names(here.path()) != ["copy"] && from != to {
+            found.push(format!("left behind: {:?}", names(here.path())));
+        }
+        // Again, onto what is there: nothing may get worse.
+        let ran = run(thalweg().args(["copy", "-aT"]).args(options).args([&tree, &copy]));
+        if ran.status.code() != Some(0) {
+            found.push(format!("the second time {}: {}", ran.status, ran.said()));
+        }
+        found.extend(differences(&tree, &copy).into_iter().map(|text| format!("second: {text}")));
+        if found.is_empty() { Ok(()) } else { Err(TestCaseError::fail(found.join("\n"))) }
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}
+
+#[test]
+fn a_random_tree_is_the_same_to_every_program_that_compares() {
+    let test = "a_random_tree_is_the_same_to_every_program_that_compares";
+    if !has_tools(test, &TOOLS) {
+        return;
+    }
+    let cases = from_env("THALWEG_CASES", 8) as u32;
+    let here = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    try_trees(&here, &here, cases.div_ceil(2), &[]);
+    try_trees(&here, &here, cases.div_ceil(4), &["--jobs=1", "--resume"]);
+    try_trees(&here, &here, cases.div_ceil(4), &["--sparse=always", "--verify"]);
+}
+
+#[test]
+fn a_random_tree_survives_the_way_to_another_file_system() {
+    let test = "a_random_tree_survives_the_way_to_another_file_system";
+    if !has_tools(test, &TOOLS) {
+        return;
+    }
+    let here = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let roots: Vec<_> = ROOMY.into_iter().filter_map(|name| mounts().get(test, name)).collect();
+    let cases = from_env("THALWEG_CASES", 8).div_ceil(8) as u32;
+    for (n, to) in roots.iter().enumerate() {
+        let from = if n == 0 { here.as_path() } else { roots[n - 1] };
+        try_trees(from, to, cases, &[]);
+    }
+}

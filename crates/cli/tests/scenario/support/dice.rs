@@ -1,0 +1,32 @@
+//! Chance that can be had again: a failing run prints its seed, `THALWEG_SEED` repeats it.
+
+use std::{ops::Range, time::SystemTime};
+
+/// A source of numbers (xorshift64*).
+#[derive(Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(test: &str) -> Self {
+        let seed = match std::env::var("THALWEG_SEED") {
+            Ok(seed) => seed.parse().expect("THALWEG_SEED is a number"),
+            Err(_) => SystemTime::UNIX_EPOCH.elapsed().map_or(1, |now| now.as_nanos() as u64),
+        };
+        // Shown by the test harness only if the test fails.
+        eprintln!("{test}: THALWEG_SEED={seed}");
+        Self(seed | 1)
+    }
+
+    pub fn within(&mut self, range: Range<u64>) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let spread = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16;
+        range.start + spread % (range.end - range.start)
+    }
+}
+
+/// A number from the environment, for campaigns longer than those of every day.
+pub fn from_env(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}

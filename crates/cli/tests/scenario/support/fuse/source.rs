@@ -1,0 +1,161 @@
+//! One file that is hard to read.
+
+use fuser::{
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner,
+    MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEntry, ReplyOpen, Request,
+};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use super::{Mounted, attributes};
+use crate::support::bytes;
+
+/// How a read of the file goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub enum Illness {
+    /// EIO from this byte on.
+    BrokenAt(u64),
+    /// Never as many bytes as asked for.
+    ShortReads,
+    /// No answer from this byte on.
+    SilentAt(u64),
+}
+
+const FILE: INodeNo = INodeNo(2);
+/// What the file is called.
+pub const NAME: &str = "source";
+const FOR_LONG: Duration = Duration::from_secs(3600);
+
+/// Reads nobody has answered yet.
+type Unanswered = Arc<Mutex<Vec<ReplyData>>>;
+
+struct Sick {
+    illness: Illness,
+    seed: u64,
+    len: u64,
+    unanswered: Unanswered,
+}
+
+/// The mounted file system.
+pub struct SickSource {
+    // Dropped in this order: a reader that waits would keep the file system busy.
+    unanswered: Answer,
+    mounted: Mounted,
+}
+
+struct Answer(Unanswered);
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Ok(mut replies) = self.0.lock() {
+            replies.drain(..).for_each(|reply| reply.error(Errno::EIO));
+        }
+    }
+}
+
+impl SickSource {
+    /// Mounts a file of `len` bytes of `seed`; without FUSE that is a skip.
+    pub fn mount(test: &str, illness: Illness, seed: u64, len: u64) -> Option<Self> {
+        let unanswered = Unanswered::default();
+        let sick = Sick { illness, seed, len, unanswered: Arc::clone(&unanswered) };
+        let mounted = Mounted::new(test, sick, MountOption::RO)?;
+        Some(Self { unanswered: Answer(unanswered), mounted })
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.mounted.folder()
+    }
+
+    pub fn source(&self) -> PathBuf {
+        self.folder().join(NAME)
+    }
+
+    /// Whether somebody waits for an answer that does not come.
+    pub fn is_waited_for(&self) -> bool {
+        !self.unanswered.0.lock().unwrap().is_empty()
+    }
+}
+
+impl Sick {
+    fn attributes(&self, ino: INodeNo) -> FileAttr {
+        if ino == FILE {
+            attributes(ino, Some(self.len), 0o644)
+        } else {
+            attributes(ino, None, 0o755)
+        }
+    }
+}
+
+impl Filesystem for Sick {
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        if parent == INodeNo::ROOT && name == NAME {
+            reply.entry(&FOR_LONG, &self.attributes(FILE), Generation(0));
+        } else {
+            reply.error(Errno::ENOENT);
+        }
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        reply.attr(&FOR_LONG, &self.attributes(ino));
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        // Through the page cache a short answer means the end of the file, not a short read.
+        let flags = match self.illness {
+            Illness::ShortReads => FopenFlags::FOPEN_DIRECT_IO,
+            Illness::BrokenAt(_) | Illness::SilentAt(_) => FopenFlags::empty(),
+        };
+        reply.opened(FileHandle(0), flags);
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let left = self.len.saturating_sub(offset).min(u64::from(size));
+        let count = match self.illness {
+            Illness::BrokenAt(bad) if offset + left > bad => return reply.error(Errno::EIO),
+            Illness::SilentAt(end) if offset + left > end => {
+                return self.unanswered.lock().unwrap().push(reply);
+            }
+            // Different every time, and 1 now and then.
+            Illness::ShortReads => left.min(1 + offset.wrapping_mul(0x9e37_79b9) % 60_000),
+            Illness::BrokenAt(_) | Illness::SilentAt(_) => left,
+        };
+        let mut data = vec![0; count as usize];
+        bytes::fill(self.seed, offset, &mut data);
+        reply.data(&data);
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let entries = [
+            (INodeNo::ROOT, FileType::Directory, "."),
+            (INodeNo::ROOT, FileType::Directory, ".."),
+            (FILE, FileType::RegularFile, NAME),
+        ];
+        for (n, (ino, kind, name)) in entries.into_iter().enumerate().skip(offset as usize) {
+            if reply.add(ino, n as u64 + 1, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+}

@@ -1,0 +1,19 @@
+//! What the scenarios share: running the binary, scratch folders, mounts, skips, bytes that show where they came
+//! from.
+
+pub mod bytes;
+pub mod deny;
+pub mod dice;
+pub mod fuse;
+pub mod growth;
+pub mod methods;
+pub mod mounts;
+pub mod run;
+pub mod scratch;
+pub mod skip;
+
+pub use methods::{file_methods, methods_calling};
+pub use mounts::mounts;
+pub use run::{Running, run, thalweg};
+pub use scratch::{Scratch, names};
+pub use skip::skip;

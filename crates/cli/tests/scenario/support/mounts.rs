@@ -1,0 +1,97 @@
+//! Real file systems on loop devices, one set for the whole test binary.
+
+use std::{
+    io::{BufRead, BufReader},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
+};
+
+use super::skip;
+
+/// What could be mounted and what could not.
+pub struct Mounts {
+    mounted: Vec<(String, PathBuf)>,
+    missing: Vec<(String, String)>,
+    /// Waits for the end of this process, however it comes, and unmounts: a static is never dropped, and nothing
+    /// in this process runs when it is killed.
+    _undertaker: Option<Child>,
+}
+
+/// The set; the first caller pays for it.
+pub fn mounts() -> &'static Mounts {
+    static MOUNTS: LazyLock<Mounts> = LazyLock::new(Mounts::up);
+    &MOUNTS
+}
+
+/// The names of the file systems that have room.
+pub const ROOMY: [&str; 4] = ["ext4", "xfs", "btrfs", "tmpfs"];
+
+impl Mounts {
+    fn up() -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/setup/filesystems");
+        let name = format!("mounts-{}", std::process::id());
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        if !rustix::process::geteuid().is_root() {
+            return Self::none("needs root", None);
+        }
+        // In a group of its own: Ctrl-C at the terminal must end the tests, not the cleaning up after them.
+        let undertaker = Command::new("sh")
+            .args(["-c", "read -r _; exec \"$1\" down \"$2\"", "sh"])
+            .args([&script, &folder])
+            .stdin(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .expect("sh");
+        let up = Command::new(&script).arg("up").arg(&folder).output().expect("the mount script");
+        if !up.status.success() {
+            let reason = String::from_utf8_lossy(&up.stderr);
+            return Self::none(reason.trim(), Some(undertaker));
+        }
+        let mut all = Self { mounted: vec![], missing: vec![], _undertaker: Some(undertaker) };
+        for line in BufReader::new(&*up.stdout).lines().map_while(Result::ok) {
+            match line.split_once(' ').expect("two words") {
+                ("skip", rest) => {
+                    let (name, reason) = rest.split_once(' ').unwrap_or((rest, "unknown"));
+                    all.missing.push((name.to_owned(), reason.to_owned()));
+                }
+                (name, path) => all.mounted.push((name.to_owned(), PathBuf::from(path))),
+            }
+        }
+        all
+    }
+
+    fn none(reason: &str, undertaker: Option<Child>) -> Self {
+        let names = ROOMY.iter().chain(&["small8"]);
+        let missing = names.map(|name| ((*name).to_owned(), reason.to_owned())).collect();
+        Self { mounted: vec![], missing, _undertaker: undertaker }
+    }
+
+    /// The root of one of them; its absence is a skip of this test.
+    pub fn get(&self, test: &str, name: &str) -> Option<&Path> {
+        let found = self.mounted.iter().find(|(mounted, _)| mounted == name);
+        if found.is_none() {
+            let reason = self.missing.iter().find(|(missing, _)| missing == name);
+            let reason = reason.map_or("not made by the mount script", |(_, reason)| reason);
+            skip(test, &format!("no {name} to test on: {reason}"));
+        }
+        found.map(|(_, path)| &**path)
+    }
+
+    /// The tiny disk, for one test at a time: each measures its free space.
+    pub fn small(&self, test: &str) -> Option<(MutexGuard<'static, ()>, &Path)> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let path = self.get(test, "small8")?;
+        // A test that failed has left its own folder only; the next one may still run.
+        Some((ALONE.lock().unwrap_or_else(PoisonError::into_inner), path))
+    }
+}
+
+/// Bytes that are free on the file system of `path`, after what is pending has been settled.
+pub fn free(path: &Path) -> u64 {
+    let folder = std::fs::File::open(path).unwrap();
+    rustix::fs::syncfs(&folder).unwrap();
+    let stat = rustix::fs::fstatvfs(&folder).unwrap();
+    stat.f_bfree * stat.f_frsize
+}

@@ -1,0 +1,206 @@
+//! Runs the binary under a guard against hanging, and reads what it says.
+
+use serde_json::Value;
+use std::{
+    ffi::OsStr,
+    io::Read,
+    os::unix::process::ExitStatusExt,
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// Not a promise of speed: whoever is still there after this long hangs.
+pub const GUARD: Duration = Duration::from_secs(120);
+
+/// The command under test, deaf to the settings of whoever runs the tests.
+pub fn thalweg() -> Command {
+    configured(Path::new(env!("CARGO_BIN_EXE_thalweg")))
+}
+
+/// The same for a copy of the binary.
+pub fn configured(binary: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(binary);
+    quiet_environment(&mut command);
+    command
+}
+
+/// Takes the settings of whoever runs the tests away from a command that will start the binary.
+pub fn quiet_environment(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("THALWEG_") {
+            command.env_remove(name);
+        }
+    }
+    // Nobody makes this folder: no value at all would mean the profile of whoever runs the tests.
+    let nowhere = concat!(env!("CARGO_TARGET_TMPDIR"), "/no-such-folder/profile.json");
+    command.env("THALWEG_PROFILE", nowhere).env("LC_ALL", "C");
+}
+
+/// Starts a wrapper (`prlimit --fsize=1 --`) whose last argument is the binary.
+pub fn wrapped(words: &[&str]) -> Command {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).arg(env!("CARGO_BIN_EXE_thalweg"));
+    quiet_environment(&mut command);
+    command
+}
+
+/// How a run ended and what it said.
+#[derive(Debug)]
+pub struct Ran {
+    pub status: ExitStatus,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+impl Ran {
+    /// The exit code; a death by signal is a failure of the test.
+    #[track_caller]
+    pub fn code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| panic!("died of a signal: {self:?}"))
+    }
+
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Self {
+        let status = self.status;
+        assert_eq!(self.status.code(), Some(code), "{status}; {}", self.said());
+        self.expect_no_panic()
+    }
+
+    #[track_caller]
+    pub fn expect_no_panic(self) -> Self {
+        assert!(!self.stderr.contains("panicked at"), "{}", self.stderr);
+        self
+    }
+
+    /// The JSON object on the last line of standard output.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        json(&String::from_utf8_lossy(&self.stdout))
+    }
+
+    /// Standard output as one JSON object.
+    #[track_caller]
+    pub fn all_json(&self) -> Value {
+        serde_json::from_slice(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", self.said()))
+    }
+
+    /// The same where standard output carries data.
+    #[track_caller]
+    pub fn json_on_stderr(&self) -> Value {
+        json(&self.stderr)
+    }
+
+    pub fn said(&self) -> String {
+        let stdout: String = String::from_utf8_lossy(&self.stdout).chars().take(2000).collect();
+        format!("stderr: {}\nstdout: {stdout}", self.stderr)
+    }
+
+    #[track_caller]
+    pub fn expect_said(&self, what: &str) {
+        assert!(self.stderr.contains(what), "nothing about {what:?} in: {}", self.stderr);
+    }
+}
+
+#[track_caller]
+fn json(text: &str) -> Value {
+    let line = text.lines().next_back().unwrap_or_default();
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?}"))
+}
+
+/// A started command. It does not outlive the test.
+pub struct Running {
+    child: Child,
+    began: Instant,
+    stdout: Option<JoinHandle<Vec<u8>>>,
+    stderr: Option<JoinHandle<Vec<u8>>>,
+    what: String,
+}
+
+/// Runs to the end.
+#[track_caller]
+pub fn run(command: &mut Command) -> Ran {
+    Running::start(command).finish()
+}
+
+impl Running {
+    #[track_caller]
+    pub fn start(command: &mut Command) -> Self {
+        let what = format!("{command:?}");
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{what}: {error}"));
+        let stdout = child.stdout.take().map(collect);
+        let stderr = child.stderr.take().map(collect);
+        Self { child, began: Instant::now(), stdout, stderr, what }
+    }
+
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        // Its end is not waited for before this, so the number still means this process.
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits, but not for ever.
+    #[track_caller]
+    pub fn finish(self) -> Ran {
+        self.finish_within(GUARD)
+    }
+
+    #[track_caller]
+    pub fn finish_within(mut self, guard: Duration) -> Ran {
+        while !self.has_ended() {
+            let waited = self.began.elapsed();
+            assert!(waited < guard, "hangs after {waited:?}: {}{}", self.what, self.where_it_is());
+            thread::sleep(Duration::from_millis(if waited.as_millis() < 500 { 1 } else { 10 }));
+        }
+        let status = self.child.wait().unwrap();
+        let text = |pipe: &mut Option<JoinHandle<Vec<u8>>>| {
+            pipe.take().map(|reader| reader.join().unwrap()).unwrap_or_default()
+        };
+        let stdout = text(&mut self.stdout);
+        let stderr = String::from_utf8_lossy(&text(&mut self.stderr)).into_owned();
+        Ran { status, stdout, stderr }
+    }
+
+    /// Where each of its threads waits, for the message about a hang.
+    fn where_it_is(&self) -> String {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let threads = std::fs::read_dir(tasks).into_iter().flatten().flatten();
+        let wchan = threads.map(|task| {
+            let read = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+            format!("\n  {} waits in {}", read("comm").trim(), read("wchan"))
+        });
+        wchan.collect()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            drop(self.child.kill());
+            drop(self.child.wait());
+        }
+    }
+}
+
+fn collect(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut text = Vec::new();
+        pipe.read_to_end(&mut text).map(|_| text).unwrap_or_default()
+    })
+}
+
+/// How a death by signal looks, whether the signal or the shell's way of saying it.
+pub fn ended_by(status: ExitStatus, signal: i32) -> bool {
+    status.signal() == Some(signal) || status.code() == Some(128 + signal)
+}
