@@ -138,26 +138,31 @@ def row_methods(binary: Path, at: Path) -> Row:
 
 
 def row_small(binary: Path, at: Path, name: str) -> Row:
-    source, copy = at / "small" / "source", at / "small" / "copy"
+    """Every copy gets a new name and stays until the end: ext4 makes the next creations pay for a deletion."""
+    source, copies = at / name / "source", at / name / "copies"
 
-    def reset() -> None:
-        drop(copy)
+    def arm(title: str, command: str, promises: str) -> Arm:
+        return Arm(title, f"{command} {source} {copies}/$(ls {copies} | wc -l)", promises)
+
+    def check(_: Arm) -> None:
+        same_tree(source, copies / str(len(list(copies.iterdir())) - 1))
 
     arms = [
-        Arm("cp -r", f"cp -r {source} {copy}", "modes"),
-        Arm("cp -rp", f"cp -rp {source} {copy}", "modes, times, owner"),
-        Arm("thalweg copy -rp", f"{binary} copy -q -rp {source} {copy}", "modes, times, owner; tree appears whole"),
-        Arm("thalweg copy -r", f"{binary} copy -q -r {source} {copy}", "modes; tree appears whole"),
+        arm("cp -r", "cp -r", "modes"),
+        arm("cp -rp", "cp -rp", "modes, times, owner"),
+        arm("thalweg copy -rp", f"{binary} copy -q -rp", "modes, times, owner; tree appears whole"),
+        arm("thalweg copy -r", f"{binary} copy -q -r", "modes; tree appears whole"),
     ]
     if have("xcp"):
-        arms.append(Arm("xcp -r", f"{have('xcp')} --no-progress -r {source} {copy}", "modes, times"))
+        arms.append(arm("xcp -r", f"{have('xcp')} --no-progress -r", "modes, times"))
     if have("cpz"):
-        arms.append(Arm("cpz -r", f"{have('cpz')} -r {source} {copy}", "modes"))
+        arms.append(arm("cpz", f"{have('cpz')}", "modes"))
 
     def prepare() -> None:
         small_tree(source)
+        copies.mkdir()
 
-    return Row(name, f"10,000 files of 100 B to 16 KiB in 100 folders, {at}", arms, prepare, reset, lambda _: same_tree(source, copy))
+    return Row(name, f"10,000 files of 100 B to 16 KiB in 100 folders, {at}", arms, prepare, nothing, check)
 
 
 def row_pipe(binary: Path, at: Path, name: str, reads: str) -> Row:

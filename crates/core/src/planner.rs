@@ -166,7 +166,7 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Resul
 
 /// The most time that may be lost by taking the earlier of two mechanisms that could not be told
 /// apart: the regret a plan is allowed. In a noisier run the better median counts.
-const GIVEN_UP_FOR_SAFETY: f64 = 0.05;
+pub const GIVEN_UP_FOR_SAFETY: f64 = 0.05;
 
 fn rank(
     mut usable: Vec<(&'static dyn Mechanism, Option<Evidence>)>,

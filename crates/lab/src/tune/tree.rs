@@ -2,7 +2,7 @@
 //! `cp -r`, on a sample of the tree's files.
 
 use std::{cell::RefCell, fs, num::NonZero, path::Path, sync::Arc, time::Duration};
-use thalweg_core::{Guarantees, MECHANISMS, Profile, profile::Ratio};
+use thalweg_core::{Guarantees, MECHANISMS, Profile, planner::GIVEN_UP_FOR_SAFETY, profile::Ratio};
 use thalweg_tree::{CopyOptions, Target};
 
 use super::{
@@ -20,7 +20,7 @@ use crate::{
     rounds::{Log, Rules},
     sample::Metric,
     scratch::Folder,
-    stats::{Random, Verdict, ratio_of_rounds, verdict},
+    stats::{Random, ratio_of_rounds},
 };
 
 /// Share of the budget for looking for files.
@@ -174,7 +174,7 @@ fn find_peer(job: &Job<'_>, empty: &Path, place: &Place) -> Result<Cp, String> {
     Cp::find(&[&wished, kind], empty, &place.copy)
 }
 
-/// The fewest threads whose time shows no difference from the best; `None` if not all were measured.
+/// The fewest threads that could not be told from the best, as the planner sees it; `None` if not all were measured.
 fn fewest_as_good(
     log: &Log,
     (threads, noise): (&[usize], f64),
@@ -188,10 +188,8 @@ fn fewest_as_good(
         (0..threads.len()).map(|arm| against(arm, 0).map(|shown| shown.ratio)).collect();
     let ratios = ratios?;
     let best = (0..threads.len()).min_by(|a, b| ratios[*a].total_cmp(&ratios[*b]))?;
-    let as_good = |arm: &usize| {
-        let shown = against(*arm, best);
-        shown.is_none_or(|ratio| verdict(&ratio, noise) != Verdict::Slower)
-    };
+    let margin = 1.0 + noise.min(GIVEN_UP_FOR_SAFETY);
+    let as_good = |arm: &usize| ratios[*arm] <= ratios[best] * margin;
     let fewest = (0..threads.len()).filter(as_good).min_by_key(|arm| threads[*arm]);
     fewest.map(|arm| threads[arm])
 }
