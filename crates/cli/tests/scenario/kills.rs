@@ -18,9 +18,9 @@ use crate::support::{
     thalweg,
 };
 
-const LEN: u64 = 64 << 20;
+const LEN: u64 = 32 << 20;
 /// With this limit an undisturbed copy takes a quarter of a second, and a kill within it lands inside.
-const LIMIT: &str = "--limit=256M";
+const LIMIT: &str = "--limit=128M";
 const WHILE_IT_RUNS: std::ops::Range<u64> = 0..260;
 
 fn resumable(options: &[&str], source: &Path, copy: &Path) -> Command {
