@@ -228,7 +228,13 @@ pub(crate) enum Leftover {
 
 fn leftover(spot: Spot<'_>, name: &CStr) -> Attempt<Leftover> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    claim(spot.dir, name, flags)
+    match claim(spot.dir, name, flags)? {
+        // Another name of somebody's file: to write into it would be to write into theirs.
+        Leftover::Free(fd) if fstat(&fd).map_err(at_sink("fstat"))?.st_nlink > 1 => {
+            Ok(Leftover::Alive)
+        }
+        found => Ok(found),
+    }
 }
 
 /// Opens and locks a leftover of this name, unless somebody else has it.
