@@ -20,6 +20,7 @@ fuzz_target!(|text: &[u8]| {
     profile.save(&again).expect("a profile that was read can be written");
     let loaded = Profile::load(&again).expect("and read again");
     assert_eq!(loaded.map(|p| p.cells.len()), Some(profile.cells.len()));
+    std::fs::remove_file(&again).expect("it is ours");
     profile.stale();
     for prefer in [Prefer::Wall, Prefer::Cpu, Prefer::Memory] {
         follow(&profile, Request { prefer, ..Request::default() });
