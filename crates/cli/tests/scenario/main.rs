@@ -11,6 +11,7 @@ mod full_disk;
 mod kills;
 mod limits;
 mod random_trees;
+mod resumes;
 mod rivals;
 mod sick_sinks;
 mod sick_sources;

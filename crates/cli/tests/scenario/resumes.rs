@@ -1,0 +1,135 @@
+//! What a resume finds need not be what a killed copy left: other sources, spoilt journals, traps.
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+use crate::support::{Running, Scratch, bytes, names, run, thalweg};
+
+const LEN: u64 = 16 << 20;
+
+/// A folder with a source and a copy that was killed on the way.
+struct Killed {
+    scratch: Scratch,
+    source: PathBuf,
+    copy: PathBuf,
+    part: PathBuf,
+    journal: PathBuf,
+}
+
+impl Killed {
+    fn midway() -> Self {
+        let scratch = Scratch::new();
+        let [source, copy, part, journal] =
+            ["source", "copy", ".copy.thalweg-part", ".copy.thalweg-journal"]
+                .map(|name| scratch.join(name));
+        bytes::write(&source, 1, LEN);
+        let mut running = Running::start(resume(&source, &copy).arg("--limit=32M"));
+        // The journal is written now and then: with it there is something to spoil.
+        while !journal.exists() {
+            assert!(!running.has_ended(), "over before there was a journal");
+            thread::sleep(Duration::from_millis(2));
+        }
+        running.child().kill().unwrap();
+        drop(running.finish());
+        assert!(bytes::prefix(&part, 1) > 0 && !copy.exists());
+        Self { scratch, source, copy, part, journal }
+    }
+
+    /// The resume delivers the source as it is now, and leaves nothing else.
+    #[track_caller]
+    fn finishes(&self) -> u64 {
+        let account = run(resume(&self.source, &self.copy).arg("--json")).expect(0).json();
+        run(Command::new("cmp").args([&self.source, &self.copy])).expect(0);
+        assert_eq!(names(self.scratch.path()), ["copy", "source"]);
+        account["bytes"].as_u64().expect("bytes")
+    }
+}
+
+fn resume(source: &Path, copy: &Path) -> Command {
+    let mut command = thalweg();
+    command.args(["copy", "--resume"]).args([source, copy]);
+    command
+}
+
+#[test]
+fn a_source_rewritten_since_the_kill_is_copied_anew() {
+    let killed = Killed::midway();
+    bytes::write_at(&killed.source, 2, 0, 4096);
+    assert_eq!(killed.finishes(), LEN);
+}
+
+#[test]
+fn a_part_of_one_source_is_not_mixed_with_another() {
+    let killed = Killed::midway();
+    fs::remove_file(&killed.source).unwrap();
+    bytes::write(&killed.source, 3, LEN + 1);
+    assert_eq!(killed.finishes(), LEN + 1);
+}
+
+#[test]
+fn a_spoilt_journal_is_not_believed() {
+    let all_of_it = format!("{{\"schema\":1,\"done\":{LEN}}}");
+    for text in ["", "{", "\0\0\0\0", "null", &all_of_it, &"x".repeat(100_000)] {
+        let killed = Killed::midway();
+        fs::write(&killed.journal, text).unwrap();
+        killed.finishes();
+    }
+}
+
+#[test]
+fn a_part_is_compared_where_the_journal_may_have_outlived_it() {
+    // As after a power cut: the journal is of another start of the machine, and some of the part never reached the disk.
+    let killed = Killed::midway();
+    let text = fs::read_to_string(&killed.journal).unwrap();
+    let mut journal: serde_json::Value = serde_json::from_str(&text).unwrap();
+    journal["boot_id"] = "00000000-0000-0000-0000-000000000000".into();
+    fs::write(&killed.journal, journal.to_string()).unwrap();
+    bytes::write_at(&killed.part, 4, 70_000, 4096);
+    assert_eq!(killed.finishes(), LEN - 70_000);
+}
+
+#[test]
+fn a_part_shorter_than_its_journal_says_is_not_filled_with_zeros() {
+    let killed = Killed::midway();
+    File::options().write(true).open(&killed.part).unwrap().set_len(50_000).unwrap();
+    assert_eq!(killed.finishes(), LEN - 50_000);
+}
+
+#[test]
+fn a_leftover_is_replaced_where_nobody_asks_for_a_resume() {
+    let killed = Killed::midway();
+    run(thalweg().arg("copy").args([&killed.source, &killed.copy])).expect(0);
+    bytes::expect(&killed.copy, 1, LEN);
+    // Large files go by O_TMPFILE where there is such a thing, and then nobody has met the leftover.
+    run(thalweg().args(["copy", "--resume", "-f"]).args([&killed.source, &killed.copy])).expect(0);
+    bytes::expect(&killed.copy, 1, LEN);
+    assert_eq!(names(killed.scratch.path()), ["copy", "source"]);
+}
+
+#[test]
+fn a_trap_in_place_of_the_part_is_not_walked_into() {
+    let scratch = Scratch::new();
+    let [source, victim, copy] = ["source", "victim", "copy"].map(|name| scratch.join(name));
+    bytes::write(&source, 1, LEN);
+    bytes::write(&victim, 2, 5000);
+    let part = scratch.join(".copy.thalweg-part");
+    let set: [fn(&Path, &Path); 3] = [
+        |victim, part| symlink(victim, part).unwrap(),
+        |_, part| fs::create_dir(part).unwrap(),
+        |victim, part| fs::hard_link(victim, part).unwrap(),
+    ];
+    for set in set {
+        set(&victim, &part);
+        run(&mut resume(&source, &copy)).expect(0);
+        bytes::expect(&copy, 1, LEN);
+        bytes::expect(&victim, 2, 5000);
+        drop(fs::remove_file(&copy));
+        drop(fs::remove_file(&part).or_else(|_| fs::remove_dir(&part)));
+    }
+}
