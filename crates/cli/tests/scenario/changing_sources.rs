@@ -58,6 +58,10 @@ fn expect_said(what: &str, change: Change, options: &[&str]) -> bool {
             // Not a mechanism for these ends.
             return false;
         }
+        if ran.code() == 0 && bytes::is(&copy, 20, LEN) {
+            // On a busy disk the change may wait until the copy has looked for the last time. Not five times.
+            continue;
+        }
         assert_eq!(ran.code(), 3, "{what} {options:?}: {}", ran.said());
         let short = what == "truncated" || what == "emptied";
         let says_so = ran.stderr.contains("changed") || (short && ran.stderr.contains("short"));
