@@ -103,7 +103,6 @@ def row_big(binary: Path, at: Path) -> Row:
         Arm("cp --reflink=never", f"cp --reflink=never {source} {copy}"),
         Arm("cp", f"cp {source} {copy}"),
         Arm("thalweg copy", f"{binary} copy --no-profile -q {source} {copy}"),
-        Arm("thalweg copy --prefer cpu", f"{binary} copy -q --prefer cpu {source} {copy}"),
         Arm("thalweg copy, tuned", f"{binary} copy -q {source} {copy}"),
     ]
     if have("xcp"):
