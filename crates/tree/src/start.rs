@@ -73,6 +73,10 @@ pub fn copy(
 }
 
 fn threads(options: &CopyOptions, sources: usize, has_trees: bool) -> usize {
+    // Counting the cores reads half a dozen files: not for a single one.
+    if !has_trees && sources <= 1 {
+        return 1;
+    }
     let wanted = match options.jobs {
         0 => thread::available_parallelism().map_or(1, NonZero::get),
         jobs => jobs,

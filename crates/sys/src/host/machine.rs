@@ -1,7 +1,10 @@
 //! The machine and this process's standing on it.
 
 use rustix::process::{Resource, getrlimit};
-use std::fs::read_to_string;
+use std::{
+    fs::{File, read_to_string},
+    io::Read,
+};
 
 /// The kernel's release (uname(2)), as in "6.18.0-1-amd64".
 pub fn kernel_release() -> String {
@@ -10,7 +13,15 @@ pub fn kernel_release() -> String {
 
 /// The processor's name. Where the kernel gives none (Arm), its implementer and part numbers.
 pub fn cpu_model() -> Option<String> {
-    model_in(&read_to_string("/proc/cpuinfo").ok()?)
+    model_in(&head_of("/proc/cpuinfo")?)
+}
+
+/// The first page of a file. The kernel writes an entry for every processor into /proc/cpuinfo as it
+/// is read, and the first one tells enough: the rest would be most of a small command's start.
+fn head_of(path: &str) -> Option<String> {
+    let mut page = [0; 4096];
+    let got = File::open(path).ok()?.read(&mut page).ok()?;
+    Some(String::from_utf8_lossy(&page[..got]).into_owned())
 }
 
 fn model_in(cpuinfo: &str) -> Option<String> {
