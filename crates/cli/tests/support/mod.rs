@@ -2,13 +2,16 @@
 #![allow(dead_code)]
 
 use std::{
-    fs::OpenOptions,
     io::Write,
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
 };
 use tempfile::TempDir;
+
+mod skip;
+#[allow(unused_imports)] // Not every test binary has something to leave out.
+pub use skip::skip;
 
 /// A folder of one test, removed at its end.
 pub struct Scratch(TempDir);
@@ -147,14 +150,4 @@ pub fn bytes(count: usize) -> Vec<u8> {
         state as u8
     };
     (0..count).map(|_| next()).collect()
-}
-
-/// One line in the file that `make test` prints at its end.
-pub fn skip(test: &str, reason: &str) {
-    eprintln!("skipped: {test}: {reason}");
-    if let Some(path) = std::env::var_os("THALWEG_SKIPS") {
-        let file = OpenOptions::new().create(true).append(true).open(path);
-        let mut file = file.expect("the file THALWEG_SKIPS names");
-        file.write_all(format!("{test}: {reason}\n").as_bytes()).expect("a line in THALWEG_SKIPS");
-    }
 }

@@ -1,16 +1,11 @@
 //! Skips that are counted, and the questions that lead to them.
 
-use std::{fs::OpenOptions, io::Write, process::Command};
+use std::process::Command;
 
-/// One line in the file that `make test` prints at its end.
-pub fn skip(test: &str, reason: &str) {
-    eprintln!("skipped: {test}: {reason}");
-    if let Some(path) = std::env::var_os("THALWEG_SKIPS") {
-        let file = OpenOptions::new().create(true).append(true).open(path);
-        let mut file = file.expect("the file THALWEG_SKIPS names");
-        file.write_all(format!("{test}: {reason}\n").as_bytes()).expect("a line in THALWEG_SKIPS");
-    }
-}
+#[path = "../../support/skip.rs"]
+mod counted;
+
+pub use counted::skip;
 
 /// Whether this may run as root does; if not, that is a skip.
 pub fn is_root(test: &str) -> bool {
