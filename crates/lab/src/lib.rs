@@ -32,9 +32,12 @@
 
 pub mod conditions;
 pub mod contamination;
+pub mod helper;
 pub mod peer;
 pub mod rounds;
 pub mod sample;
 mod scratch;
 pub mod stats;
+pub mod study;
 pub mod tune;
+pub mod works;

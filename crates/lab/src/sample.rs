@@ -1,12 +1,12 @@
 //! One sample of one arm, and the meter that takes it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use thalweg_sys::usage::Usage;
 
 /// What one timed piece of work took. Processor time, faults and switches are those of the whole
 /// process and of the children it waited for meanwhile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Sample {
     /// Time on the clock.
     pub wall: Duration,
@@ -24,6 +24,9 @@ pub struct Sample {
     pub involuntary_switches: u64,
     /// Bytes moved.
     pub bytes: u64,
+    /// System calls made, where somebody counted.
+    #[serde(default)]
+    pub calls: Option<u64>,
     /// Clock ticks the hypervisor gave to others, over all processors.
     pub stolen_ticks: u64,
 }
@@ -49,10 +52,11 @@ impl Sample {
 }
 
 /// Which of a sample's costs is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Metric {
     /// Time on the clock.
+    #[default]
     Wall,
     /// Processor time.
     Cpu,
@@ -99,6 +103,7 @@ impl Meter {
             voluntary_switches: own.voluntary_switches + children.voluntary_switches,
             involuntary_switches: own.involuntary_switches + children.involuntary_switches,
             bytes,
+            calls: None,
             stolen_ticks: stolen_ticks().saturating_sub(self.stolen),
         }
     }

@@ -1,13 +1,13 @@
 //! From a ratio and the noise of its run to a word.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use thalweg_core::profile::{LEAST_NOISE, Ratio};
 
 use super::{Random, ratio_of_rounds};
 
 /// What may be said of one way against another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Less time, by more than the noise and surely less.

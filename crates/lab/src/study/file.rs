@@ -1,0 +1,292 @@
+//! The study file: what a TOML file under `studies/` may say. Data only; nothing is run here.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use crate::sample::Metric;
+
+/// A published experiment, restated.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Study {
+    /// The version of this format: 1.
+    pub schema: u32,
+    /// The short name on the command line: `002`.
+    pub id: String,
+    /// The name in reports.
+    pub title: String,
+    /// One line for the list of studies.
+    pub summary: String,
+    /// Where the experiment was published, its parameters and its tables.
+    pub source: Article,
+    /// What is compared with what, and at which sizes and loads.
+    #[serde(rename = "cell")]
+    pub cells: Vec<Cell>,
+    /// The ways that are compared.
+    #[serde(rename = "arm")]
+    pub arms: Vec<Arm>,
+    /// What was published, in a form that can be checked.
+    #[serde(rename = "claim", default)]
+    pub claims: Vec<Claim>,
+}
+
+/// The publication.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Article {
+    /// Its title, or what the study is about if nothing was published.
+    pub title: String,
+    /// Parameters as published, and "not given" where they were not.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, toml::Value>,
+    /// Its tables, row by row.
+    #[serde(rename = "table", default)]
+    pub tables: Vec<Table>,
+}
+
+/// A published table.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// What it shows, with the unit.
+    pub name: String,
+    /// Names of the columns, the first one that of the row's name.
+    pub columns: Vec<String>,
+    /// The rows, as long as `columns`.
+    pub rows: Vec<Vec<toml::Value>>,
+}
+
+/// Arms that are interleaved with each other, at several sizes and loads.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cell {
+    /// The name that claims use.
+    pub name: String,
+    /// Bytes of one operation, as `64KiB`, `7MB` or `16GiB`.
+    pub sizes: Vec<String>,
+    /// The sizes of a quick run, if not all of them.
+    pub quick_sizes: Option<Vec<String>>,
+    /// What else the machine does.
+    #[serde(default = "idle_only")]
+    pub loads: Vec<Load>,
+    /// Names of the arms; the first one is what the others are compared with.
+    pub arms: Vec<String>,
+}
+
+/// What else the machine does while an arm is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Load {
+    /// Nothing that we started.
+    Idle,
+    /// A busy thread on every core but one.
+    Busy,
+    /// One thread that is busy a quarter of the time (study 001's).
+    Quarter,
+    /// A process that keeps dirtying a file and writing it back.
+    Writeback,
+}
+
+fn idle_only() -> Vec<Load> {
+    vec![Load::Idle]
+}
+
+/// One way of doing the work.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arm {
+    /// The name in cells, claims and results.
+    pub name: String,
+    /// The work that makes it, by its name in [`WORKS`](crate::works::WORKS).
+    pub work: String,
+    /// Whether the article has it so, or we added it for a fair comparison.
+    #[serde(default)]
+    pub origin: Origin,
+    /// What the reader should know of it: the parameter that flips the result, what it stands for.
+    pub note: Option<String>,
+    /// The parameters of the work.
+    #[serde(default)]
+    pub with: toml::Table,
+}
+
+/// Where an arm comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    /// The article's way with the article's parameters.
+    #[default]
+    Published,
+    /// Added: what a fair comparison would have had.
+    Fair,
+    /// Added: a limit or a baseline, not a way of doing the job.
+    Baseline,
+}
+
+/// Something the article says.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// Its number: `002.1`.
+    pub id: String,
+    /// number, ratio, conclusion, mechanism or method.
+    pub kind: String,
+    /// What was said.
+    pub text: String,
+    /// The published figure or figures.
+    pub published: Option<toml::Value>,
+    /// What is to hold, in words.
+    pub predicate: Option<String>,
+    /// What the article's own text or table says to it: consistent, rounded, wrong, ...
+    pub source_check: Option<String>,
+    /// What is behind it, in words.
+    pub why: Option<String>,
+    /// All of these must hold.
+    #[serde(rename = "check", default)]
+    pub checks: Vec<Check>,
+    /// Why nothing can be checked on this kind of machine: the claim is then not runnable.
+    pub not_runnable: Option<String>,
+    /// Ratios that show which parameter flips the result; they do not enter the verdict.
+    #[serde(rename = "flip", default)]
+    pub flips: Vec<Check>,
+}
+
+/// One thing to check. Ratios are of the cost per operation of the first arm to the second's; the
+/// whole interval inside `within` (ends included) reproduces it, the whole outside contradicts it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(tag = "test", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Check {
+    /// One ratio.
+    Ratio {
+        /// The two arms.
+        arms: [String; 2],
+        /// Where.
+        at: At,
+        /// What is compared.
+        #[serde(default)]
+        metric: Metric,
+        /// The range that holds.
+        within: [f64; 2],
+        /// In words, for the report.
+        note: Option<String>,
+    },
+    /// The (arithmetic) mean of the ratios over all sizes of a cell, session by session.
+    MeanRatio {
+        /// The two arms.
+        arms: [String; 2],
+        /// Where; the size is left out.
+        at: At,
+        /// What is compared.
+        #[serde(default)]
+        metric: Metric,
+        /// The range that holds.
+        within: [f64; 2],
+        /// In words.
+        note: Option<String>,
+    },
+    /// One arm under one load to the same arm under another, by the medians of each session.
+    LoadRatio {
+        /// The arm.
+        arm: String,
+        /// Where; the load is left out.
+        at: At,
+        /// The two loads.
+        loads: [Load; 2],
+        /// What is compared.
+        #[serde(default)]
+        metric: Metric,
+        /// The range that holds.
+        within: [f64; 2],
+        /// In words.
+        note: Option<String>,
+    },
+    /// Each row's ratio lies within `factor` of the published one.
+    Rows {
+        /// The two arms.
+        arms: [String; 2],
+        /// Where; the size is left out.
+        at: At,
+        /// What is compared.
+        #[serde(default)]
+        metric: Metric,
+        /// Published ratios by size.
+        published: BTreeMap<String, f64>,
+        /// Measured over published.
+        within: [f64; 2],
+        /// In words.
+        note: Option<String>,
+    },
+    /// Among all sizes of these cells there are two where the ratio lies surely on opposite sides
+    /// of `around`.
+    Opposite {
+        /// The two arms.
+        arms: [String; 2],
+        /// The cells.
+        cells: Vec<String>,
+        /// What is compared.
+        #[serde(default)]
+        metric: Metric,
+        /// The range both intervals must be clear of, one on each side.
+        around: [f64; 2],
+        /// In words.
+        note: Option<String>,
+    },
+    /// In at least one size of these cells the ratio lies surely within.
+    Somewhere {
+        /// The two arms.
+        arms: [String; 2],
+        /// The cells.
+        cells: Vec<String>,
+        /// What is compared.
+        #[serde(default)]
+        metric: Metric,
+        /// The range that holds.
+        within: [f64; 2],
+        /// In words.
+        note: Option<String>,
+    },
+    /// Rank correlation (Spearman) of the arms' costs in one place with those in another.
+    RankCorrelation {
+        /// The arms that are ranked.
+        arms: Vec<String>,
+        /// The two places.
+        places: [At; 2],
+        /// The arms' names in the second place, where they differ.
+        second_arms: Option<Vec<String>>,
+        /// What is compared.
+        #[serde(default)]
+        metric: Metric,
+        /// The range that holds.
+        within: [f64; 2],
+        /// In words.
+        note: Option<String>,
+    },
+    /// What a probe finds (see [`PROBES`](crate::works::PROBES)): numbers, compared one by one.
+    Probe {
+        /// Its name.
+        probe: String,
+        /// Its parameters.
+        #[serde(default)]
+        with: toml::Table,
+        /// The range in which every number it returns must lie.
+        within: [f64; 2],
+        /// In words.
+        note: Option<String>,
+    },
+}
+
+/// A place in the results.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct At {
+    /// The cell.
+    pub cell: String,
+    /// The size, as the cell writes it; the only one if left out.
+    pub size: Option<String>,
+    /// The load.
+    #[serde(default = "idle")]
+    pub load: Load,
+}
+
+fn idle() -> Load {
+    Load::Idle
+}

@@ -1,0 +1,229 @@
+//! What a run of a study leaves behind: the JSON under `studies/results/`, schema 1.
+
+use serde::{Deserialize, Serialize};
+use thalweg_core::{Guarantees, profile::Ratio};
+
+use super::file::{Load, Origin};
+use crate::{
+    sample::{Metric, Sample},
+    stats::Verdict,
+};
+
+/// A run of one study.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct StudyResult {
+    /// The study's id.
+    pub study: String,
+    /// 1.
+    pub schema: u32,
+    /// The study's title.
+    pub title: String,
+    /// The machine and what it was doing, as [`Conditions`](crate::conditions::Conditions) writes it.
+    pub conditions: serde_json::Value,
+    /// How it was measured.
+    pub protocol: Protocol,
+    /// One entry for each arm, cell, size and load.
+    pub arms: Vec<ArmResult>,
+    /// Arms that could not run, and why.
+    pub missing: Vec<Missing>,
+    /// Every arm against the first one of its cell, for both metrics.
+    pub ratios: Vec<RatioResult>,
+    /// The arms that were sampled twice in a round, to themselves: the noise of the run.
+    pub aa: Option<Ratio>,
+    /// A difference below this share is no difference shown.
+    pub noise: f64,
+    /// What harness and meter cost: seconds per sample of an arm that does nothing.
+    pub null_seconds: Option<f64>,
+    /// How many comparisons were made: at 95 %, one in twenty differs by chance alone.
+    pub comparisons: usize,
+    /// The claims and what became of them.
+    pub claims: Vec<ClaimResult>,
+}
+
+/// How it was measured.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Protocol {
+    /// quick, standard, strict, or custom.
+    pub preset: String,
+    /// Fresh processes.
+    pub sessions: usize,
+    /// Rounds in each session.
+    pub rounds: usize,
+    /// Seconds between sessions, at least.
+    pub pause_seconds: f64,
+    /// How long a sample is meant to be.
+    pub sample_seconds: f64,
+    /// Draws the orders.
+    pub seed: u64,
+    /// The processors that the arms were pinned to; empty where they were not.
+    pub pinned: Vec<usize>,
+    /// The command that repeats the run.
+    pub command: String,
+    /// When it began, RFC 3339.
+    pub began: String,
+    /// Seconds on the clock, all in all.
+    pub took_seconds: f64,
+}
+
+/// Where a figure was taken.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Place {
+    /// The cell of the study.
+    pub cell: String,
+    /// The size as the study writes it.
+    pub size: String,
+    /// The same in bytes.
+    pub bytes: u64,
+    /// The load.
+    pub load: Load,
+}
+
+/// One arm in one place.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct ArmResult {
+    /// Its name.
+    pub name: String,
+    /// Where.
+    #[serde(flatten)]
+    pub place: Place,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// What it promises; `None` where the question makes no sense (a baseline).
+    pub promises: Option<Guarantees>,
+    /// What the alias probe saw: `copied`, `shared`, or why it could not look.
+    pub alias: Option<String>,
+    /// The study's note.
+    pub note: Option<String>,
+    /// Median 10^9 bytes a second.
+    pub gb_per_s: f64,
+    /// Median processor seconds, user and system, per 10^9 bytes.
+    pub cpu_s_per_gb: f64,
+    /// The same, user alone.
+    pub user_s_per_gb: f64,
+    /// Page faults per 10^9 bytes.
+    pub faults_per_gb: f64,
+    /// System calls per 10^9 bytes; `None` where nobody counted.
+    pub calls_per_gb: Option<f64>,
+    /// Samples that were marked, of all; none was left out.
+    pub marked: usize,
+    /// Every sample, session by session.
+    pub sessions: Vec<SessionSamples>,
+}
+
+/// The samples of one arm in one session.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct SessionSamples {
+    /// The session's number, from 0.
+    pub session: usize,
+    /// Operations in each sample.
+    pub repeats: u32,
+    /// The samples, in the order taken.
+    pub samples: Vec<RoundSample>,
+    /// Signs that a sample measured something else too.
+    pub marks: Vec<String>,
+}
+
+/// A sample and the round it was taken in: the arm drawn by lot has two in one round.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct RoundSample {
+    /// The round, from 0.
+    pub round: usize,
+    /// What it took.
+    #[serde(flatten)]
+    pub sample: Sample,
+}
+
+/// An arm that could not run.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Missing {
+    /// Its name.
+    pub arm: String,
+    /// Where.
+    #[serde(flatten)]
+    pub place: Place,
+    /// Why.
+    pub reason: String,
+}
+
+/// One arm against another.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct RatioResult {
+    /// The arm.
+    pub a: String,
+    /// What it is compared with.
+    pub b: String,
+    /// Where.
+    #[serde(flatten)]
+    pub place: Place,
+    /// Wall or processor time per operation.
+    pub metric: Metric,
+    /// Cost of `a` over cost of `b`, with its 95 % interval over sessions.
+    #[serde(flatten)]
+    pub ratio: Ratio,
+    /// The word.
+    pub verdict: Verdict,
+    /// Whether both promise the same; if not, they may not be ranked without saying so.
+    pub same_promises: bool,
+}
+
+/// What became of a claim.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct ClaimResult {
+    /// Its number.
+    pub id: String,
+    /// number, ratio, conclusion, mechanism or method.
+    pub kind: String,
+    /// What was said.
+    pub text: String,
+    /// The published figure, as text.
+    pub published: Option<String>,
+    /// The predicate in words.
+    pub predicate: Option<String>,
+    /// What the article's own table says.
+    pub source_check: Option<String>,
+    /// What was measured: the (first) check's figure.
+    pub measured: Option<f64>,
+    /// The lower end of its interval.
+    pub lo: Option<f64>,
+    /// The upper end.
+    pub hi: Option<f64>,
+    /// The verdict.
+    pub verdict: ClaimVerdict,
+    /// Why, in words; what is missing where it is not runnable.
+    pub reason: String,
+    /// Check by check, those that decided first.
+    pub evidence: Vec<Evidence>,
+    /// Which parameter flips it.
+    pub flips: Vec<Evidence>,
+}
+
+/// What one check saw.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Evidence {
+    /// What was compared, in words.
+    pub text: String,
+    /// The figure.
+    pub measured: Option<f64>,
+    /// The lower end of its interval.
+    pub lo: Option<f64>,
+    /// The upper end.
+    pub hi: Option<f64>,
+    /// The range that was to hold.
+    pub within: Option<[f64; 2]>,
+    /// What it says of the claim.
+    pub verdict: ClaimVerdict,
+}
+
+/// What a run says of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClaimVerdict {
+    /// The whole interval satisfies it.
+    Reproduced,
+    /// The whole interval violates it.
+    Contradicted,
+    /// The interval does both.
+    Undecided,
+    /// It could not be run here; the reason says what is missing.
+    NotRunnable,
+}

@@ -1,0 +1,92 @@
+//! The works that arms of a study are made of, and the probes that decide claims without a clock.
+//!
+//! A work is one file and one line; a study chooses it by name and hands it a table of parameters.
+
+use serde::Serialize;
+use std::path::Path;
+use thalweg_core::{Guarantees, Unfit, alias::Alias};
+
+use crate::{rounds::Failure, sample::Sample};
+
+/// Makes arms of one kind out of a study's parameters.
+pub trait Work: Sync {
+    /// Its name in study files; the file's name with `-` for `_`.
+    fn name(&self) -> &'static str;
+
+    /// One line for the manual.
+    fn summary(&self) -> &'static str;
+
+    /// Reads the parameters and acquires what must exist before any buffer does: processes, built
+    /// programs. Unknown parameters are an error; what this machine lacks is the `Unfit`'s reason.
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit>;
+}
+
+/// What an arm is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'j> {
+    /// The arm's name, for messages.
+    pub arm: &'j str,
+    /// The parameters.
+    pub with: &'j toml::Table,
+    /// Bytes of one operation.
+    pub bytes: u64,
+    /// Where files may be made; removed after the session.
+    pub scratch: &'j Path,
+    /// The folder of the study file: programs that are built lie below it.
+    pub studies: &'j Path,
+    /// Our own binary, for helper processes.
+    pub program: &'j Path,
+}
+
+/// An opened piece of work: one operation on `bytes` bytes, as often as one likes.
+pub trait Piece {
+    /// What it promises; `None` where the question makes no sense.
+    fn promises(&self) -> Option<Guarantees>;
+
+    /// Whether it touches fresh memory on purpose, so that faults are part of it.
+    fn is_fresh(&self) -> bool {
+        false
+    }
+
+    /// Allocates and touches everything, so that the first sample is like the others.
+    fn warm_up(&mut self) -> Result<(), Unfit>;
+
+    /// Does the operation `repeats` times and says what that took; set-up is left out.
+    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure>;
+
+    /// Does the operation once more, outside every timed part, and looks at the bytes.
+    fn check(&mut self) -> Result<(), Unfit>;
+
+    /// Whether a change of the source after the operation shows in the sink; `None` where the
+    /// question makes no sense.
+    fn alias(&mut self) -> Option<Result<Alias, Unfit>> {
+        None
+    }
+}
+
+/// Decides a claim of mechanism by doing it and looking, without a clock.
+pub trait Probe: Sync {
+    /// Its name in study files.
+    fn name(&self) -> &'static str;
+
+    /// One line for the manual.
+    fn summary(&self) -> &'static str;
+
+    /// Does it.
+    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit>;
+}
+
+/// What a probe found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// The numbers that a claim's range is compared with.
+    pub numbers: Vec<f64>,
+    /// The same in words.
+    pub text: String,
+}
+
+/// Every work.
+pub static WORKS: &[&dyn Work] = &[];
+
+/// Every probe.
+pub static PROBES: &[&dyn Probe] = &[];
