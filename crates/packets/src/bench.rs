@@ -1,0 +1,259 @@
+//! Runs a setting with one kernel, and a table of kernels against each other.
+
+use std::time::{Duration, Instant};
+use thalweg_sys::usage::Usage;
+
+use crate::copier::Choice;
+use crate::guest::Guest;
+use crate::queue::Queue;
+use crate::sizes::{Order, Sizes};
+use crate::switch::{Forward, Pool, forward_of};
+
+/// What is forwarded.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    pub sizes: Sizes,
+    pub order: Order,
+    pub mbufs: u32,
+    pub cores: u8,
+    pub packets: u64,
+}
+
+/// What a run took.
+#[derive(Clone, Copy, Debug)]
+pub struct Took {
+    pub wall: Duration,
+    pub usage: Usage,
+    pub packets: u64,
+    pub bytes: u64,
+    /// Ticks of the time-stamp counter; 0 where there is none.
+    pub ticks: u64,
+}
+
+/// Two ports, each with a queue to and one from the switch, and the switch's buffers.
+pub struct Ports {
+    queues: [[Queue; 2]; 2],
+    pool: Pool,
+    sizes: Vec<u16>,
+}
+
+impl Ports {
+    pub fn new(setting: &Setting) -> Self {
+        let queue = || [Queue::new(), Queue::new()];
+        let sizes = setting.sizes.sequence(setting.order);
+        Self { queues: [queue(), queue()], pool: Pool::new(setting.mbufs), sizes }
+    }
+
+    /// Forwards the setting's packets, half in each direction; `looks` compares every byte.
+    pub fn run(&mut self, choice: Choice, setting: &Setting, looks: bool) -> Result<Took, String> {
+        let Self { queues: [one, other], pool, sizes } = self;
+        let mut guests = [
+            Guest::new(&one[0], &one[1], sizes, looks),
+            Guest::new(&other[0], &other[1], sizes, looks),
+        ];
+        let ways = [(&one[0], &other[1]), (&other[0], &one[1])];
+        let each = setting.packets.div_ceil(2);
+        let forward = (choice, forward_of(choice));
+        let (usage, ticks, began) = (Usage::now_process(), ticks(), Instant::now());
+        if setting.cores == 1 {
+            alternate(&mut guests, &ways, pool, each, forward);
+        } else {
+            std::thread::scope(|scope| {
+                scope.spawn(|| switch_alone(&ways, pool, each, forward));
+                guests_alone(&mut guests, each);
+            });
+        }
+        let (wall, ticks) = (began.elapsed(), self::ticks().wrapping_sub(ticks));
+        let usage = Usage::now_process().since(&usage);
+        let bytes = guests.iter().map(Guest::bytes).sum();
+        for guest in guests {
+            std::hint::black_box(guest.verdict()?);
+        }
+        Ok(Took { wall, usage, packets: 2 * each, bytes, ticks })
+    }
+}
+
+type Ways<'q> = [(&'q Queue, &'q Queue); 2];
+
+/// Guests and switch in turn, until so many packets came at each guest.
+fn alternate(
+    guests: &mut [Guest<'_>; 2],
+    ways: &Ways<'_>,
+    pool: &mut Pool,
+    each: u64,
+    (choice, forward): (Choice, Forward),
+) {
+    let end = guests.each_ref().map(|guest| guest.sent() + each);
+    let mut came = [0; 2];
+    while came != [each; 2] {
+        for n in 0..2 {
+            let limit = end[n] - guests[n].sent();
+            came[n] += guests[n].step(limit);
+        }
+        for (from, to) in ways {
+            forward(choice, from, to, pool);
+        }
+    }
+}
+
+fn guests_alone(guests: &mut [Guest<'_>; 2], each: u64) {
+    let end = guests.each_ref().map(|guest| guest.sent() + each);
+    let mut came = [0; 2];
+    while came != [each; 2] {
+        let before = came;
+        for n in 0..2 {
+            let limit = end[n] - guests[n].sent();
+            came[n] += guests[n].step(limit);
+        }
+        if came == before {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+fn switch_alone(ways: &Ways<'_>, pool: &mut Pool, each: u64, (choice, forward): (Choice, Forward)) {
+    let mut left = 2 * each;
+    while left > 0 {
+        let moved: u64 = ways.iter().map(|(from, to)| forward(choice, from, to, pool)).sum();
+        left -= moved;
+        if moved == 0 {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn ticks() -> u64 {
+    // SAFETY: every x86-64 has it; an operating system that forbids it does not run this program.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn ticks() -> u64 {
+    0
+}
+
+/// Prints a table: every kernel in every round, in an order drawn anew.
+pub fn table(names: &[String], setting: &Setting, rounds: u32) -> Result<(), String> {
+    let named: Result<Vec<Choice>, String> = names.iter().map(|name| Choice::named(name)).collect();
+    let mut choices = named?;
+    if choices.is_empty() {
+        choices = Choice::all();
+    }
+    let mut ports = Ports::new(setting);
+    for choice in &choices {
+        // Warms everything up, and no kernel is timed that delivers wrong bytes.
+        let checked = ports.run(*choice, setting, true);
+        checked.map_err(|wrong| format!("{}: {wrong}", choice.name()))?;
+    }
+    let mut taken: Vec<Vec<Took>> = vec![Vec::new(); choices.len()];
+    let mut order: Vec<usize> = (0..choices.len()).collect();
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for _ in 0..rounds {
+        for n in (1..order.len()).rev() {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            order.swap(n, (state >> 33) as usize % (n + 1));
+        }
+        for n in &order {
+            taken[*n].push(ports.run(choices[*n], setting, false)?);
+        }
+    }
+    print(&choices, &taken, setting);
+    Ok(())
+}
+
+fn print(choices: &[Choice], taken: &[Vec<Took>], setting: &Setting) {
+    let Setting { sizes, order, mbufs, cores, packets } = setting;
+    println!(
+        "{sizes:?} packets ({order:?}), {mbufs} mbufs, {cores} core(s), {packets} a sample; medians of {} rounds",
+        taken[0].len()
+    );
+    println!(
+        "{:<22} {:>8} {:>9} {:>9} {:>18}",
+        "kernel", "Mpps", "ns/packet", "TSC/packet", "times the first"
+    );
+    for (n, choice) in choices.iter().enumerate() {
+        let per = |of: &dyn Fn(&Took) -> f64| {
+            median(taken[n].iter().map(|took| of(took) / took.packets as f64).collect())
+        };
+        let nanoseconds = per(&|took| took.wall.as_nanos() as f64);
+        let ratios: Vec<f64> = taken[n]
+            .iter()
+            .zip(&taken[0])
+            .map(|(own, first)| first.wall.as_secs_f64() / own.wall.as_secs_f64())
+            .collect();
+        let spread = |share| quantile(ratios.clone(), share);
+        println!(
+            "{:<22} {:>8.2} {nanoseconds:>9.1} {:>9.0} {:>6.2} [{:.2}, {:.2}]",
+            choice.name(),
+            1e3 / nanoseconds,
+            per(&|took| took.ticks as f64),
+            spread(0.5),
+            spread(0.25),
+            spread(0.75),
+        );
+    }
+    println!(
+        "times the first: packets per second, median and quartiles of the rounds; not the lab's intervals"
+    );
+}
+
+fn median(values: Vec<f64>) -> f64 {
+    quantile(values, 0.5)
+}
+
+fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let place = share * values.len().saturating_sub(1) as f64;
+    let (below, above) = (place.floor() as usize, place.ceil() as usize);
+    f64::midpoint(
+        values.get(below).copied().unwrap_or(0.0),
+        values.get(above).copied().unwrap_or(0.0),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_delivers_every_byte_of_every_packet() {
+        for (sizes, mbufs, cores) in
+            [(Sizes::Imix, 512, 1), (Sizes::Fixed(60), 64, 1), (Sizes::Fixed(1518), 8192, 2)]
+        {
+            let setting = Setting { sizes, order: Order::Iid, mbufs, cores, packets: 3001 };
+            let mut ports = Ports::new(&setting);
+            for choice in Choice::all() {
+                for _ in 0..2 {
+                    let took = ports.run(choice, &setting, true);
+                    let took = took.unwrap_or_else(|e| panic!("{} {sizes:?}: {e}", choice.name()));
+                    assert_eq!(took.packets, 3002);
+                    assert!(took.bytes >= 60 * 3002);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_byte_that_was_not_copied_is_seen() {
+        unsafe fn short(dst: *mut u8, src: *const u8, n: usize) {
+            // SAFETY: the caller's contract, for fewer bytes.
+            unsafe { std::ptr::copy_nonoverlapping(src, dst, n - 1) };
+        }
+        let setting = Setting {
+            sizes: Sizes::Fixed(64),
+            order: Order::Iid,
+            mbufs: 64,
+            cores: 1,
+            packets: 100,
+        };
+        let sizes = setting.sizes.sequence(setting.order);
+        let (one, other) = ([Queue::new(), Queue::new()], [Queue::new(), Queue::new()]);
+        let mut sender = Guest::new(&one[0], &one[1], &sizes, true);
+        let mut receiver = Guest::new(&other[0], &other[1], &sizes, true);
+        sender.step(10);
+        let moved = crate::switch::forward_with(&crate::copier::Called(short), &one[0], &other[1]);
+        assert_eq!((moved, receiver.take_in()), (10, 10));
+        assert!(receiver.verdict().unwrap_err().contains("wrong byte"));
+    }
+}

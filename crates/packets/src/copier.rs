@@ -1,0 +1,122 @@
+//! The kernels as the switch meets them: called, or compiled into it.
+
+use thalweg_kernels::{CopyFn, KERNELS, inline};
+
+/// A way to copy a packet.
+pub trait Copier {
+    /// Copies `n` bytes.
+    ///
+    /// # Safety
+    /// `src` is readable and `dst` writable for `n` bytes, and they do not overlap.
+    unsafe fn copy(&self, dst: *mut u8, src: *const u8, n: usize);
+}
+
+/// A row of the table, through its pointer.
+#[derive(Clone, Copy)]
+pub struct Called(pub CopyFn);
+
+impl Copier for Called {
+    #[inline(always)]
+    unsafe fn copy(&self, dst: *mut u8, src: *const u8, n: usize) {
+        // SAFETY: the same contract, and the row is available: see `Choice::all`.
+        unsafe { (self.0)(dst, src, n) };
+    }
+}
+
+/// What a compiler makes of a copy of unknown length: a call of the C library's memcpy.
+#[derive(Clone, Copy)]
+pub struct Library;
+
+impl Copier for Library {
+    #[inline(always)]
+    unsafe fn copy(&self, dst: *mut u8, src: *const u8, n: usize) {
+        // SAFETY: the same contract.
+        unsafe { std::ptr::copy_nonoverlapping(src, dst, n) };
+    }
+}
+
+/// The packet kernel, compiled into its caller at the width of `V`.
+#[derive(Clone, Copy)]
+pub struct Inlined<V>(std::marker::PhantomData<V>);
+
+impl<V> Inlined<V> {
+    pub const fn new() -> Self {
+        Self(std::marker::PhantomData)
+    }
+}
+
+impl<V: thalweg_kernels::Vector> Copier for Inlined<V> {
+    #[inline(always)]
+    unsafe fn copy(&self, dst: *mut u8, src: *const u8, n: usize) {
+        // SAFETY: the same contract.
+        unsafe { inline::copy::<V>(dst, src, n) };
+    }
+}
+
+/// A kernel by its name on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The C library's memcpy, called directly.
+    Library,
+    /// A row of the table, by its place.
+    Row(usize),
+    /// The packet kernel, 32 bytes at a time.
+    InlineAvx2,
+    /// The packet kernel, 64 bytes at a time.
+    InlineAvx512,
+}
+
+impl Choice {
+    /// Every kernel this machine runs, the C library first.
+    pub fn all() -> Vec<Self> {
+        let mut all = vec![Self::Library];
+        // The row `libc` is the first one again, through a pointer.
+        let rows = KERNELS.iter().enumerate().filter(|(_, row)| (row.is_available)());
+        all.extend(rows.map(|(place, _)| Self::Row(place)));
+        #[cfg(target_arch = "x86_64")]
+        {
+            all.extend(std::is_x86_feature_detected!("avx2").then_some(Self::InlineAvx2));
+            let wide = std::is_x86_feature_detected!("avx512f")
+                && std::is_x86_feature_detected!("avx512bw")
+                && std::is_x86_feature_detected!("avx512vl");
+            all.extend(wide.then_some(Self::InlineAvx512));
+        }
+        all
+    }
+
+    /// Its name: rows are called, so theirs say so.
+    pub fn name(self) -> String {
+        match self {
+            Self::Library => "libc".to_owned(),
+            Self::Row(place) => format!("{} called", KERNELS[place].name),
+            Self::InlineAvx2 => "inline-avx2".to_owned(),
+            Self::InlineAvx512 => "inline-avx512".to_owned(),
+        }
+    }
+
+    /// The kernel of this name; a row answers to its plain name too, except `libc`.
+    pub fn named(name: &str) -> Result<Self, String> {
+        let fits = |choice: &&Self| {
+            choice.name() == name || (name != "libc" && choice.name() == format!("{name} called"))
+        };
+        let all = Self::all();
+        all.iter().find(fits).copied().ok_or_else(|| {
+            let names: Vec<String> = all.iter().map(|choice| choice.name()).collect();
+            format!("no kernel {name:?} runs here; there are: {}", names.join(", "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_is_found_by_its_name() {
+        for choice in Choice::all() {
+            assert_eq!(Choice::named(&choice.name()), Ok(choice));
+        }
+        assert_eq!(Choice::named("simple").unwrap().name(), "simple called");
+        assert!(Choice::named("memcpy2").unwrap_err().contains("libc"));
+    }
+}

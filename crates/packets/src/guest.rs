@@ -1,0 +1,156 @@
+//! The guest behind a port: it sends packets, reads the headers of what arrives, and, when asked,
+//! every byte.
+
+use crate::queue::{BATCH, ENTRIES, HEADER, Queue, STRIDE};
+
+/// An Ethernet header, a sequence number and the number of the buffer: what the guest writes.
+pub const HEAD: usize = 24;
+const FILLER: u8 = 0xee;
+
+/// One guest, with its two queues.
+pub struct Guest<'q> {
+    sends: &'q Queue,
+    receives: &'q Queue,
+    sizes: &'q [u16],
+    next_size: usize,
+    sent: u64,
+    received: u64,
+    bytes: u64,
+    looks: bool,
+    /// Folded from the headers read, so that reading them is not for nothing.
+    sum: u64,
+    wrong: Option<String>,
+}
+
+impl<'q> Guest<'q> {
+    /// A guest that owns all buffers of both queues; `looks` makes it compare every byte.
+    pub fn new(sends: &'q Queue, receives: &'q Queue, sizes: &'q [u16], looks: bool) -> Self {
+        let (sent, received) = (sends.posted(), receives.done());
+        for number in 0..ENTRIES as u64 {
+            // SAFETY: neither queue is in use: what was posted has come back.
+            let bytes = unsafe { sends.bytes(number) };
+            let body = bytes.iter_mut().skip(HEADER).enumerate();
+            body.for_each(|(at, byte)| *byte = pattern(number as u16, at));
+            // SAFETY: as above.
+            unsafe { receives.bytes(number) }.fill(FILLER);
+        }
+        receives.post(received + ENTRIES as u64);
+        Self {
+            sends,
+            receives,
+            sizes,
+            next_size: 0,
+            sent,
+            received,
+            bytes: 0,
+            looks,
+            sum: 0,
+            wrong: None,
+        }
+    }
+
+    /// Sends up to a batch, takes in all that has come; returns how many came.
+    #[inline(always)]
+    pub fn step(&mut self, limit: u64) -> u64 {
+        let room = self.sends.done() + ENTRIES as u64 - self.sent;
+        let count = room.min(BATCH as u64).min(limit);
+        for number in self.sent..self.sent + count {
+            self.write(number);
+        }
+        self.sent += count;
+        self.sends.post(self.sent);
+        self.take_in()
+    }
+
+    /// Takes in all that has come; returns how many.
+    #[inline(always)]
+    pub fn take_in(&mut self) -> u64 {
+        let (first, end) = (self.received, self.receives.done());
+        for number in first..end {
+            self.read(number);
+        }
+        self.received = end;
+        self.receives.post(end + ENTRIES as u64);
+        end - first
+    }
+
+    /// Bytes of the packets that came.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Packets sent so far, of this and earlier guests on these queues.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// What was read of the headers; and the first thing that was wrong, if it looked.
+    pub fn verdict(self) -> Result<u64, String> {
+        self.wrong.map_or(Ok(self.sum), Err)
+    }
+
+    #[inline(always)]
+    fn write(&mut self, number: u64) {
+        let size = usize::from(self.sizes[self.next_size]);
+        self.next_size += 1;
+        if self.next_size == self.sizes.len() {
+            self.next_size = 0;
+        }
+        // SAFETY: at or after `posted`, so the guest's, and no other reference is alive.
+        let buffer = unsafe { self.sends.bytes(number) };
+        let packet = &mut buffer[HEADER..];
+        packet[..6].copy_from_slice(&[2, 0, 0, 0, 0, 1]);
+        packet[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 2]);
+        packet[12..14].copy_from_slice(&[0x88, 0xb5]);
+        packet[14..22].copy_from_slice(&number.to_le_bytes());
+        packet[22..24].copy_from_slice(&((number as usize % ENTRIES) as u16).to_le_bytes());
+        self.sends.set_len(number, HEADER + size);
+    }
+
+    #[inline(always)]
+    fn read(&mut self, number: u64) {
+        let len = self.receives.len(number);
+        // SAFETY: below `done`, so the guest's, and no other reference is alive.
+        let buffer = unsafe { self.receives.bytes(number) };
+        let mut word = [0; 8];
+        for at in [0, HEADER, HEADER + 14] {
+            word.copy_from_slice(&buffer[at..at + 8]);
+            self.sum = self.sum.rotate_left(1) ^ u64::from_le_bytes(word);
+        }
+        self.bytes += (len - HEADER.min(len)) as u64;
+        if self.looks {
+            if let Err(what) = whole(buffer, len, number) {
+                self.wrong.get_or_insert(what);
+            }
+            buffer.fill(FILLER);
+        }
+    }
+}
+
+fn pattern(buffer: u16, at: usize) -> u8 {
+    (usize::from(buffer) * 31 + at * 7 + (at >> 8)) as u8
+}
+
+/// Whether packet `number` is what was sent as its number, with swapped addresses, and nothing
+/// behind it was touched.
+fn whole(buffer: &[u8], len: usize, number: u64) -> Result<(), String> {
+    let wrong = |what: &str| Err(format!("packet {number}: {what}"));
+    if !(HEADER + HEAD..=STRIDE).contains(&len) {
+        return wrong("its length is not one that was sent");
+    }
+    let packet = &buffer[HEADER..len];
+    if packet[..12] != [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1] {
+        return wrong("the addresses are not those that were sent, swapped");
+    }
+    if packet[14..22] != number.to_le_bytes() {
+        return wrong("another one came in its place");
+    }
+    let from = u16::from_le_bytes([packet[22], packet[23]]);
+    if let Some(at) = (HEAD..packet.len()).find(|at| packet[*at] != pattern(from, *at)) {
+        return Err(format!("packet {number}: a wrong byte at {at} of {}", packet.len()));
+    }
+    if buffer[len..].iter().any(|byte| *byte != FILLER) {
+        return wrong("bytes behind it were written");
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! Judges copy kernels by what article 004 judges them by: packets per second through a vhost-like
+//! switch. A stand-in for OvS, DPDK and a network card, with the same copies in the same places.
+//!
+//! Reading order: [`queue`] is the memory a guest and the switch share, [`guest`] makes and checks
+//! packets, [`switch`] forwards them and does the copying, [`copier`] lists the kernels,
+//! [`bench`](mod@bench) runs them against each other, [`worker`] serves a study.
+// A kernel must be compiled into the function that has its instruction set.
+#![allow(clippy::inline_always)]
+
+mod bench;
+mod copier;
+mod guest;
+mod memory;
+mod queue;
+mod sizes;
+mod switch;
+mod worker;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+use crate::bench::{Setting, table};
+use crate::sizes::{Order, Sizes};
+
+/// Forwards packets between two ports and says how many a second, kernel by kernel.
+///
+/// Examples:
+///   thalweg-packets
+///   thalweg-packets --sizes 64 --kernels libc,inline-avx2,rep-movsb
+///   thalweg-packets --sizes 1518 --mbufs 8192 --cores 2 --rounds 15
+#[derive(Debug, Parser)]
+#[command(version, verbatim_doc_comment)]
+struct Arguments {
+    /// Kernels, the first being what the others are compared with [default: all this CPU runs]
+    #[arg(long, value_delimiter = ',')]
+    kernels: Vec<String>,
+    /// Bytes of a packet, 60 to 1518, or imix: 7 of 64, 4 of 594, 1 of 1518
+    #[arg(long, default_value = "imix")]
+    sizes: Sizes,
+    /// Order of the sizes of imix: iid draws, rotating repeats the same twelve
+    #[arg(long, default_value = "iid")]
+    order: Order,
+    /// Packet buffers of the switch, used in turn: 512 stay in a second-level cache, 8192 do not
+    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(64..=65536))]
+    mbufs: u32,
+    /// 1: guests and switch take turns; 2: the switch has a thread of its own
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    cores: u8,
+    /// Packets in a sample
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    packets: u64,
+    /// Rounds; in each, every kernel takes one sample, in an order drawn anew
+    #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Serve a study: speak the worker protocol with the one kernel given
+    #[arg(long, hide = true)]
+    worker: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let setting = Setting {
+        sizes: arguments.sizes,
+        order: arguments.order,
+        mbufs: arguments.mbufs,
+        cores: arguments.cores,
+        packets: arguments.packets,
+    };
+    let done = match (arguments.worker, &arguments.kernels[..]) {
+        (true, [kernel]) => worker::serve(kernel, &setting),
+        (true, _) => Err("--worker serves exactly one kernel".to_owned()),
+        (false, kernels) => table(kernels, &setting, arguments.rounds),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("thalweg-packets: {reason}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Sizes of packets: one, or the simple IMIX.
+
+use clap::ValueEnum;
+use std::str::FromStr;
+
+/// Seven, four and one in twelve, as everybody who says "simple IMIX" means it.
+const IMIX: [u16; 12] = [64, 594, 64, 64, 594, 64, 1518, 64, 594, 64, 594, 64];
+const LEAST: u16 = 60;
+const MOST: u16 = 1518;
+/// Long enough that no branch predictor learns it by heart.
+const DRAWN: usize = 1 << 14;
+
+/// Which sizes packets have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sizes {
+    /// All the same.
+    Fixed(u16),
+    /// The mix.
+    Imix,
+}
+
+/// In which order the sizes of a mix come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Order {
+    /// Drawn independently: an upper bound for what mispredicted branches cost.
+    Iid,
+    /// The same twelve again and again: predictable.
+    Rotating,
+}
+
+impl FromStr for Sizes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "imix" {
+            return Ok(Self::Imix);
+        }
+        let size = text.parse().ok().filter(|size| (LEAST..=MOST).contains(size));
+        size.map(Self::Fixed).ok_or(format!("neither imix nor a size from {LEAST} to {MOST}"))
+    }
+}
+
+impl Sizes {
+    /// The sizes in turn; after the last the first again.
+    pub fn sequence(self, order: Order) -> Vec<u16> {
+        match (self, order) {
+            (Self::Fixed(size), _) => vec![size],
+            (Self::Imix, Order::Rotating) => IMIX.to_vec(),
+            (Self::Imix, Order::Iid) => {
+                let mut state = 0x2545_f491_4f6c_dd1d_u64;
+                let draw = || {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    IMIX[(state >> 33) as usize % IMIX.len()]
+                };
+                std::iter::repeat_with(draw).take(DRAWN).collect()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_a_number_or_the_mix() {
+        assert_eq!("imix".parse(), Ok(Sizes::Imix));
+        assert_eq!("64".parse(), Ok(Sizes::Fixed(64)));
+        for wrong in ["", "59", "1519", "64B", "-1"] {
+            assert!(wrong.parse::<Sizes>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_drawn_mix_has_the_shares_of_the_mix() {
+        let drawn = Sizes::Imix.sequence(Order::Iid);
+        let share = |size| drawn.iter().filter(|s| **s == size).count() as f64 / drawn.len() as f64;
+        assert!((share(64) - 7.0 / 12.0).abs() < 0.02);
+        assert!((share(1518) - 1.0 / 12.0).abs() < 0.02);
+    }
+}

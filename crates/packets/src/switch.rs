@@ -1,0 +1,124 @@
+//! The switch between the ports: packets are copied from one guest into packet buffers, their
+//! headers read back and changed, and copied into the other guest, a batch at a time.
+//!
+//! The shape is that of DPDK's vhost `rte_vhost_dequeue_burst` and `rte_vhost_enqueue_burst`.
+
+use std::collections::VecDeque;
+use thalweg_kernels::KERNELS;
+
+use crate::copier::{Called, Choice, Copier, Inlined, Library};
+use crate::memory::Memory;
+use crate::queue::{BATCH, ENTRIES, HEADER, Queue, STRIDE};
+
+/// Room before a packet, as `RTE_PKTMBUF_HEADROOM`.
+const HEADROOM: usize = 128;
+const MBUF: usize = STRIDE + HEADROOM;
+
+/// Packet buffers, used in turn, so that all of them are the working set.
+#[derive(Debug)]
+pub struct Pool {
+    memory: Memory,
+    free: VecDeque<u32>,
+}
+
+impl Pool {
+    /// So many buffers, at least a batch.
+    pub fn new(count: u32) -> Self {
+        let count = count.max(BATCH as u32);
+        Self { memory: Memory::new(count as usize * MBUF), free: (0..count).collect() }
+    }
+
+    fn packet(&self, mbuf: u32) -> *mut u8 {
+        self.memory.at(mbuf as usize * MBUF + HEADROOM)
+    }
+}
+
+/// A batch function, compiled for one kernel.
+pub type Forward = fn(Choice, &Queue, &Queue, &mut Pool) -> u64;
+
+/// The batch function of a kernel; its first argument must be that kernel.
+pub fn forward_of(choice: Choice) -> Forward {
+    match choice {
+        Choice::Library => |_, from, to, pool| forward(&Library, from, to, pool),
+        Choice::Row(_) => |choice, from, to, pool| {
+            let Choice::Row(row) = choice else { return 0 };
+            forward(&Called(KERNELS[row].copy), from, to, pool)
+        },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: `Choice::all` and `Choice::named` give it only where the CPU has AVX2.
+        Choice::InlineAvx2 => |_, from, to, pool| unsafe { forward_avx2(from, to, pool) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the same for AVX-512.
+        Choice::InlineAvx512 => |_, from, to, pool| unsafe { forward_avx512(from, to, pool) },
+        #[cfg(not(target_arch = "x86_64"))]
+        Choice::InlineAvx2 | Choice::InlineAvx512 => {
+            |_, from, to, pool| forward(&Inlined::<inline::Widest>::new(), from, to, pool)
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi2")]
+fn forward_avx2(from: &Queue, to: &Queue, pool: &mut Pool) -> u64 {
+    forward(&Inlined::<std::arch::x86_64::__m256i>::new(), from, to, pool)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,bmi2")]
+fn forward_avx512(from: &Queue, to: &Queue, pool: &mut Pool) -> u64 {
+    forward(&Inlined::<std::arch::x86_64::__m512i>::new(), from, to, pool)
+}
+
+/// Forwards up to a batch from one queue to the other and says how many packets.
+#[inline(always)]
+fn forward(copier: &impl Copier, from: &Queue, to: &Queue, pool: &mut Pool) -> u64 {
+    let (first, target) = (from.done(), to.done());
+    let waiting = (from.posted() - first).min(to.posted() - target);
+    let count = waiting.min(BATCH as u64).min(pool.free.len() as u64) as usize;
+    let mut mbufs = [(0_u32, 0_usize); BATCH];
+    for (n, mbuf) in mbufs[..count].iter_mut().enumerate() {
+        let number = first + n as u64;
+        let len = from.len(number) - HEADER;
+        let free = pool.free.pop_front().expect("counted above");
+        // SAFETY: the source buffer is the switch's, between done and posted, and holds
+        // HEADER + len <= STRIDE bytes; an mbuf has STRIDE bytes behind its headroom, and is ours.
+        unsafe { copier.copy(pool.packet(free), from.packet(number), len) };
+        *mbuf = (free, len);
+    }
+    from.finish(first + count as u64);
+    for (mbuf, _) in &mbufs[..count] {
+        swap_addresses(pool.packet(*mbuf));
+    }
+    for (n, (mbuf, len)) in mbufs[..count].iter().enumerate() {
+        let number = target + n as u64;
+        let (header, packet) = (to.buffer(number), to.packet(number));
+        // SAFETY: the sink buffer is the switch's and has STRIDE bytes.
+        unsafe { header.write_bytes(0, HEADER) };
+        // SAFETY: as above, len <= STRIDE - HEADER; queue and pool are different memory.
+        unsafe { copier.copy(packet, pool.packet(*mbuf), *len) };
+        to.set_len(number, HEADER + len);
+        pool.free.push_back(*mbuf);
+    }
+    to.finish(target + count as u64);
+    count as u64
+}
+
+/// Reads the addresses that were just copied and writes them back swapped: the load right behind
+/// the copy is what punishes masked stores.
+#[inline(always)]
+fn swap_addresses(packet: *mut u8) {
+    let addresses = packet.cast::<[[u8; 6]; 2]>();
+    // SAFETY: a packet buffer is longer than two addresses; arrays of bytes need no alignment.
+    let [to, from] = unsafe { addresses.read() };
+    // SAFETY: as above.
+    unsafe { addresses.write([from, to]) };
+}
+
+// What a queue holds must fit what is posted of it.
+const _: () = assert!(BATCH <= ENTRIES);
+
+/// The batch function with a kernel of the test's.
+#[cfg(test)]
+pub fn forward_with(copier: &impl Copier, from: &Queue, to: &Queue) -> u64 {
+    forward(copier, from, to, &mut Pool::new(64))
+}
