@@ -26,6 +26,7 @@ impl Memory {
     }
 
     /// The byte at `offset`; panics beyond the end.
+    #[inline(always)]
     pub fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset < self.layout.size(), "outside the memory");
         // SAFETY: inside the allocation, by the line above.
@@ -36,6 +37,7 @@ impl Memory {
     ///
     /// # Safety
     /// Nobody else touches them while the reference lives.
+    #[inline(always)]
     #[expect(clippy::mut_from_ref, reason = "the agreement is the caller's to keep")]
     pub unsafe fn bytes(&self, offset: usize, len: usize) -> &mut [u8] {
         assert!(offset + len <= self.layout.size(), "outside the memory");

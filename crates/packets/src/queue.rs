@@ -60,6 +60,7 @@ impl Queue {
     ///
     /// # Safety
     /// The buffer is the caller's side's, and this the only reference to it.
+    #[inline(always)]
     #[expect(clippy::mut_from_ref, reason = "the agreement is the caller's to keep")]
     pub unsafe fn bytes(&self, number: u64) -> &mut [u8] {
         // SAFETY: the caller's promise.

@@ -3,7 +3,6 @@
 //!
 //! The shape is that of DPDK's vhost `rte_vhost_dequeue_burst` and `rte_vhost_enqueue_burst`.
 
-use std::collections::VecDeque;
 use thalweg_kernels::KERNELS;
 
 use crate::copier::{Called, Choice, Copier, Inlined, Library};
@@ -18,16 +17,42 @@ const MBUF: usize = STRIDE + HEADROOM;
 #[derive(Debug)]
 pub struct Pool {
     memory: Memory,
-    free: VecDeque<u32>,
+    /// As many as a power of two; the free ones lie from `first` to `last`, both ever growing.
+    ring: Vec<u32>,
+    first: usize,
+    last: usize,
 }
 
 impl Pool {
     /// So many buffers, at least a batch.
     pub fn new(count: u32) -> Self {
         let count = count.max(BATCH as u32);
-        Self { memory: Memory::new(count as usize * MBUF), free: (0..count).collect() }
+        let mut ring: Vec<u32> = (0..count).collect();
+        ring.resize(ring.len().next_power_of_two(), 0);
+        let memory = Memory::new(count as usize * MBUF);
+        Self { memory, ring, first: 0, last: count as usize }
     }
 
+    #[inline(always)]
+    fn free(&self) -> usize {
+        self.last - self.first
+    }
+
+    #[inline(always)]
+    fn take(&mut self) -> u32 {
+        let place = self.first & (self.ring.len() - 1);
+        self.first += 1;
+        self.ring[place]
+    }
+
+    #[inline(always)]
+    fn give_back(&mut self, mbuf: u32) {
+        let place = self.last & (self.ring.len() - 1);
+        self.last += 1;
+        self.ring[place] = mbuf;
+    }
+
+    #[inline(always)]
     fn packet(&self, mbuf: u32) -> *mut u8 {
         self.memory.at(mbuf as usize * MBUF + HEADROOM)
     }
@@ -74,12 +99,12 @@ fn forward_avx512(from: &Queue, to: &Queue, pool: &mut Pool) -> u64 {
 fn forward(copier: &impl Copier, from: &Queue, to: &Queue, pool: &mut Pool) -> u64 {
     let (first, target) = (from.done(), to.done());
     let waiting = (from.posted() - first).min(to.posted() - target);
-    let count = waiting.min(BATCH as u64).min(pool.free.len() as u64) as usize;
+    let count = waiting.min(BATCH as u64).min(pool.free() as u64) as usize;
     let mut mbufs = [(0_u32, 0_usize); BATCH];
     for (n, mbuf) in mbufs[..count].iter_mut().enumerate() {
         let number = first + n as u64;
         let len = from.len(number) - HEADER;
-        let free = pool.free.pop_front().expect("counted above");
+        let free = pool.take();
         // SAFETY: the source buffer is the switch's, between done and posted, and holds
         // HEADER + len <= STRIDE bytes; an mbuf has STRIDE bytes behind its headroom, and is ours.
         unsafe { copier.copy(pool.packet(free), from.packet(number), len) };
@@ -97,7 +122,7 @@ fn forward(copier: &impl Copier, from: &Queue, to: &Queue, pool: &mut Pool) -> u
         // SAFETY: as above, len <= STRIDE - HEADER; queue and pool are different memory.
         unsafe { copier.copy(packet, pool.packet(*mbuf), *len) };
         to.set_len(number, HEADER + len);
-        pool.free.push_back(*mbuf);
+        pool.give_back(*mbuf);
     }
     to.finish(target + count as u64);
     count as u64

@@ -7,7 +7,13 @@ use crate::copier::Choice;
 
 /// Answers until `quit` or the end of stdin.
 pub fn serve(kernel: &str, setting: &Setting) -> Result<(), String> {
-    let choice = Choice::named(kernel)?;
+    let choice = match Choice::named(kernel) {
+        Ok(choice) => choice,
+        Err(reason) => {
+            println!("unfit {reason}");
+            return Err(reason);
+        }
+    };
     let mut ports = Ports::new(setting);
     for line in stdin().lock().lines() {
         let line = line.map_err(|e| format!("reading stdin: {e}"))?;
