@@ -30,8 +30,8 @@ BIN := $(CARGO_TARGET_DIR)/release/thalweg
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build the thalweg binary for release
-	$(CARGO) build --release --locked --package thalweg
+build: ## build the thalweg binary and the C library for release
+	$(CARGO) build --release --locked --package thalweg --package thalweg-capi
 
 test: start-skips setup lint ## install what is missing (Debian, root), lint, run every test, count the skipped
 	@tests/setup/fuzz smoke $(SMOKE_SECONDS)
@@ -53,8 +53,8 @@ bench: build ## measure: STUDY=name runs a study, none lists them
 fuzz: ## run every fuzz target for FUZZ_SECONDS
 	@tests/setup/fuzz run $(FUZZ_SECONDS)
 
-install: build ## install the binary, man pages and completions under DESTDIR PREFIX
-	@tests/setup/install $(BIN) "$(DESTDIR)$(PREFIX)"
+install: build ## install the binary, the C library, man pages and completions under DESTDIR PREFIX
+	@tests/setup/install $(BIN) $(dir $(BIN))libthalweg.a "$(DESTDIR)" "$(PREFIX)"
 
 clean: ## remove target/ and .tools/
 	$(CARGO) clean --quiet

@@ -1,5 +1,6 @@
 //! What a mechanism is: static facts, a way to open it, and a mover that moves.
 
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 use crate::{Error, Facts, Guarantees, Kind, Transfer, Tuning, Unfit};
@@ -132,6 +133,26 @@ impl Info {
     /// The entry for this pair of kinds, if the mechanism serves it.
     pub fn pair(&self, source: Kind, sink: Kind) -> Option<&'static Pair> {
         self.pairs.iter().find(|p| p.source == source && p.sink == sink)
+    }
+
+    /// All facts, as `thalweg list --json` and the bindings hand them out.
+    pub fn to_json(&self) -> Value {
+        let pairs = self.pairs.iter();
+        let pairs = pairs.map(|p| json!({ "source": p.source, "sink": p.sink, "gives": p.gives }));
+        let knobs = self.knobs.iter().map(|knob| {
+            json!({ "name": knob.name, "summary": knob.summary, "values": knob.values,
+                    "unit": format!("{:?}", knob.unit).to_lowercase() })
+        });
+        let (role, on_request) = match self.role {
+            Role::Mover => ("mover", None),
+            Role::OnRequest(text) => ("on-request", Some(text)),
+            Role::Harness => ("harness", None),
+        };
+        json!({
+            "name": self.name, "summary": self.summary, "calls": self.calls, "role": role,
+            "on_request": on_request, "pairs": pairs.collect::<Vec<_>>(),
+            "knobs": knobs.collect::<Vec<_>>(),
+        })
     }
 
     /// An error of this mechanism.

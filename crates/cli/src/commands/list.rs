@@ -19,7 +19,7 @@ use crate::{
 pub fn run(args: &ListArgs, color: bool) -> Result<Exit, Failure> {
     let infos = MECHANISMS.iter().map(|m| m.info());
     if args.json {
-        let mechanisms: Vec<Value> = infos.map(as_json).collect();
+        let mechanisms: Vec<Value> = infos.map(Info::to_json).collect();
         print_json(&json!({ "mechanisms": mechanisms, "schema": SCHEMA }))?;
         return Ok(Exit::Done);
     }
@@ -68,23 +68,4 @@ pub fn facts_of(info: &Info) -> Vec<(&'static str, String)> {
         ("only", only),
     ];
     facts.into_iter().filter(|(_, value)| !value.is_empty()).collect()
-}
-
-fn as_json(info: &Info) -> Value {
-    let pairs = info.pairs.iter();
-    let pairs = pairs.map(|p| json!({ "source": p.source, "sink": p.sink, "gives": p.gives }));
-    let knobs = info.knobs.iter().map(|knob| {
-        json!({ "name": knob.name, "summary": knob.summary, "values": knob.values,
-                "unit": format!("{:?}", knob.unit).to_lowercase() })
-    });
-    let (role, on_request) = match info.role {
-        Role::Mover => ("mover", None),
-        Role::OnRequest(text) => ("on-request", Some(text)),
-        Role::Harness => ("harness", None),
-    };
-    json!({
-        "name": info.name, "summary": info.summary, "calls": info.calls, "role": role,
-        "on_request": on_request, "pairs": pairs.collect::<Vec<_>>(),
-        "knobs": knobs.collect::<Vec<_>>(),
-    })
 }

@@ -1,0 +1,125 @@
+//! Memory to memory: `tw_memcpy` and its family.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::LazyLock;
+use thalweg_kernels::{FILLS, Fill, KERNELS, Kernel, by_name};
+
+use crate::error::Status;
+
+/// # Safety
+/// As memcpy.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_memcpy(
+    destination: *mut c_void,
+    source: *const c_void,
+    length: usize,
+) -> *mut c_void {
+    // SAFETY: the caller's promise; `tuned` is always available.
+    unsafe { (tuned().copy)(destination.cast(), source.cast(), length) };
+    destination
+}
+
+/// # Safety
+/// As memmove.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_memmove(
+    destination: *mut c_void,
+    source: *const c_void,
+    length: usize,
+) -> *mut c_void {
+    let move_ = tuned().move_.expect("tuned can move");
+    // SAFETY: the caller's promise.
+    unsafe { move_(destination.cast(), source.cast(), length) };
+    destination
+}
+
+/// # Safety
+/// As memset.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_memset(
+    destination: *mut c_void,
+    byte: c_int,
+    length: usize,
+) -> *mut c_void {
+    static TUNED: LazyLock<&Fill> =
+        LazyLock::new(|| FILLS.iter().find(|row| row.name == "tuned").expect("the table has it"));
+    // memset takes the byte from an int's low bits (C11 7.24.6.1).
+    // SAFETY: the caller's promise; `tuned` is always available.
+    unsafe { (TUNED.fill)(destination.cast(), byte as u8, length) };
+    destination
+}
+
+fn tuned() -> &'static Kernel {
+    static TUNED: LazyLock<&Kernel> = LazyLock::new(|| by_name("tuned").expect("the table has it"));
+    *TUNED
+}
+
+/// # Safety
+/// As memcpy.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_memcpy_crc32c(
+    destination: *mut c_void,
+    source: *const c_void,
+    length: usize,
+    crc: u32,
+) -> u32 {
+    let row = thalweg_kernels::Checksum::first();
+    // SAFETY: the caller's promise; `first` gives an available row.
+    unsafe { (row.copy)(destination.cast(), source.cast(), length, crc) }
+}
+
+/// # Safety
+/// `source` can be read for `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_crc32c(source: *const c_void, length: usize, crc: u32) -> u32 {
+    let row = thalweg_kernels::Checksum::first();
+    // SAFETY: the caller's promise; `first` gives an available row.
+    unsafe { (row.sum)(source.cast(), length, crc) }
+}
+
+/// How many kernels there are.
+#[unsafe(no_mangle)]
+pub extern "C" fn tw_kernel_count() -> usize {
+    KERNELS.len()
+}
+
+/// The name of a kernel, or null.
+#[unsafe(no_mangle)]
+pub extern "C" fn tw_kernel_name(index: usize) -> *const c_char {
+    text_of(index, |kernel| kernel.name)
+}
+
+/// The summary of a kernel, or null.
+#[unsafe(no_mangle)]
+pub extern "C" fn tw_kernel_summary(index: usize) -> *const c_char {
+    text_of(index, |kernel| kernel.summary)
+}
+
+fn text_of(index: usize, field: fn(&'static Kernel) -> &'static str) -> *const c_char {
+    let text = KERNELS.get(index).map(|kernel| crate::mechanism::forever(field(kernel)));
+    text.map_or(std::ptr::null(), CStr::as_ptr)
+}
+
+/// Whether this processor runs a kernel.
+#[unsafe(no_mangle)]
+pub extern "C" fn tw_kernel_is_available(index: usize) -> c_int {
+    KERNELS.get(index).is_some_and(|kernel| (kernel.is_available)()).into()
+}
+
+/// memcpy by one kernel.
+///
+/// # Safety
+/// As memcpy.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_memcpy_by(
+    index: usize,
+    destination: *mut c_void,
+    source: *const c_void,
+    length: usize,
+) -> Status {
+    let Some(kernel) = KERNELS.get(index) else { return Status::Usage };
+    let Some(ready) = kernel.ready() else { return Status::Unsupported };
+    // SAFETY: the caller's promise.
+    unsafe { ready.copy_raw(destination.cast(), source.cast(), length) };
+    Status::Ok
+}

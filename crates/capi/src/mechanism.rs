@@ -1,0 +1,88 @@
+//! The list of mechanisms, and trying them.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char};
+use std::path::PathBuf;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use thalweg_core::{MECHANISMS, mechanisms::by_name, probe, scratch::Site};
+
+use crate::error::{Failure, Status, TwError};
+use crate::{guard, json, text};
+
+/// A static text with a NUL behind it, made once and kept.
+pub(crate) fn forever(text: &'static str) -> &'static CStr {
+    static MADE: LazyLock<Mutex<BTreeMap<&'static str, &'static CStr>>> =
+        LazyLock::new(Mutex::default);
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    made.entry(text)
+        .or_insert_with(|| Box::leak(CString::new(text).unwrap_or_default().into_boxed_c_str()))
+}
+
+fn text_of(index: usize, field: fn(&'static thalweg_core::Info) -> &'static str) -> *const c_char {
+    let text = MECHANISMS.get(index).map(|mechanism| forever(field(mechanism.info())));
+    text.map_or(std::ptr::null(), CStr::as_ptr)
+}
+
+/// How many mechanisms there are.
+#[unsafe(no_mangle)]
+pub extern "C" fn tw_mechanism_count() -> usize {
+    MECHANISMS.len()
+}
+
+/// The name of a mechanism, or null.
+#[unsafe(no_mangle)]
+pub extern "C" fn tw_mechanism_name(index: usize) -> *const c_char {
+    text_of(index, |info| info.name)
+}
+
+/// The summary of a mechanism, or null.
+#[unsafe(no_mangle)]
+pub extern "C" fn tw_mechanism_summary(index: usize) -> *const c_char {
+    text_of(index, |info| info.summary)
+}
+
+/// All facts of all mechanisms.
+///
+/// # Safety
+/// `json` may be written, `error` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_mechanisms_json(json: *mut *mut c_char, error: *mut TwError) -> Status {
+    // SAFETY: the caller's promise, twice.
+    let body = || unsafe { text::hand_out(&json::mechanisms(), json) };
+    // SAFETY: as above.
+    unsafe { guard::run(error, body) }
+}
+
+/// Tries a mechanism on all its pairs.
+///
+/// # Safety
+/// `mechanism` is a string, `folder` null or a string, `json` may be written, `error` is null or may
+/// be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_probe_json(
+    mechanism: *const c_char,
+    folder: *const c_char,
+    json: *mut *mut c_char,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let name = unsafe { text::optional(mechanism) };
+        let name = name.ok_or(Failure::usage("mechanism: the pointer is NULL"))?;
+        // SAFETY: the caller's promise.
+        let folder = unsafe { text::optional(folder) };
+        let folder = folder.map_or_else(std::env::temp_dir, |folder| PathBuf::from(&*folder));
+        let found = by_name(&name).ok_or_else(|| no_such(&name))?;
+        let answers = probe::all(found, &Site::at(folder));
+        // SAFETY: the caller's promise.
+        unsafe { text::hand_out(&json::probes(&answers), json) }
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// The refusal of an unknown name, with those that are known.
+pub(crate) fn no_such(name: &str) -> Failure {
+    let names: Vec<&str> = MECHANISMS.iter().map(|mechanism| mechanism.info().name).collect();
+    Failure::usage(format!("there is no mechanism {name:?}; there are: {}", names.join(", ")))
+}

@@ -1,0 +1,373 @@
+//! `tw_transfer`, `tw_plan_json` and `tw_copy`.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::offset_of;
+use std::os::fd::BorrowedFd;
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+use std::time::Duration;
+use thalweg_core::{
+    Driver, End, Facts, Flow, Guarantees, Plan, Prefer, Profile, Request, Sink, Source, Transfer,
+    mechanisms::by_name,
+};
+use thalweg_tree::{CopyOptions, Ending, Events, Fsync, Progress, TreeReport};
+
+use crate::error::{Failure, Status, TwError};
+use crate::profile::TwProfile;
+use crate::{guard, json, mechanism, text};
+
+type ProgressFn = unsafe extern "C" fn(u64, *mut c_void) -> c_int;
+
+/// `tw_transfer_options`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct TwTransferOptions {
+    size: usize,
+    needs: u32,
+    prefer: u32,
+    method: *const c_char,
+    profile: *const TwProfile,
+    limit: u64,
+    progress: Option<ProgressFn>,
+    user: *mut c_void,
+}
+
+const NAME: usize = 36;
+
+/// `tw_report`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct TwReport {
+    bytes: u64,
+    lost: u64,
+    wall_ns: u64,
+    cpu_ns: u64,
+    steps_down: u32,
+    mechanism: [c_char; NAME],
+}
+
+const ALL: u64 = u64::MAX;
+const STABLE: u32 = 1;
+const PRIVATE: u32 = 2;
+const DURABLE: u32 = 4;
+
+/// The options, checked and made ours.
+struct Wishes {
+    needs: Guarantees,
+    request: Request,
+    profile: Option<Arc<Profile>>,
+    limit: Option<u64>,
+    watcher: Watcher,
+}
+
+/// The caller's progress function. It is called from one thread at a time.
+#[derive(Clone, Copy)]
+struct Watcher {
+    progress: Option<ProgressFn>,
+    user: *mut c_void,
+}
+
+impl Watcher {
+    fn wants_to_stop(self, moved: u64) -> bool {
+        let Some(progress) = self.progress else { return false };
+        // SAFETY: the caller vouches that the function takes what it was given as `user`, and that
+        // it does not unwind.
+        unsafe { progress(moved, self.user) != 0 }
+    }
+}
+
+impl Wishes {
+    /// # Safety
+    /// `options` is null or points to as many bytes as its first field says; its pointers hold what
+    /// the header says.
+    unsafe fn of(options: *const TwTransferOptions) -> Result<Self, Failure> {
+        let mut wishes = Self {
+            needs: Guarantees::default(),
+            request: Request::default(),
+            profile: None,
+            limit: None,
+            watcher: Watcher { progress: None, user: std::ptr::null_mut() },
+        };
+        if options.is_null() {
+            return Ok(wishes);
+        }
+        // SAFETY: not null, and every version of the struct begins with its size.
+        let size = unsafe { options.cast::<usize>().read() };
+        // The first version: a smaller one was never handed out, a larger one only adds.
+        if size < size_of::<TwTransferOptions>() {
+            let message = format!("options.size is {size}: begin with TW_TRANSFER_OPTIONS_INIT");
+            return Err(Failure::usage(message));
+        }
+        // SAFETY: as large as it has to be, by the test.
+        let given = unsafe { options.read() };
+        if given.needs & !(STABLE | PRIVATE | DURABLE) != 0 {
+            return Err(Failure::usage(format!("options.needs has unknown bits: {}", given.needs)));
+        }
+        let has = |bit| given.needs & bit != 0;
+        wishes.needs =
+            Guarantees { stable: has(STABLE), private: has(PRIVATE), durable: has(DURABLE) };
+        wishes.request.prefer = match given.prefer {
+            0 => Prefer::Wall,
+            1 => Prefer::Cpu,
+            2 => Prefer::Memory,
+            other => return Err(Failure::usage(format!("options.prefer is {other}"))),
+        };
+        // SAFETY: the caller's promise.
+        if let Some(name) = unsafe { text::optional(given.method) } {
+            by_name(&name).ok_or_else(|| mechanism::no_such(&name))?;
+            wishes.request.only = Some(name.into_owned());
+        }
+        // SAFETY: the caller's promise.
+        wishes.profile = unsafe { given.profile.as_ref() }.map(|profile| Arc::clone(&profile.0));
+        wishes.limit = Some(given.limit).filter(|limit| *limit > 0);
+        wishes.watcher = Watcher { progress: given.progress, user: given.user };
+        Ok(wishes)
+    }
+}
+
+/// The job that two descriptors and a length make.
+///
+/// # Safety
+/// Descriptors that are open stay open while the result lives.
+unsafe fn job<'t>(
+    source: c_int,
+    sink: c_int,
+    length: u64,
+    needs: Guarantees,
+) -> Result<Transfer<'t>, Failure> {
+    let end = |fd: c_int, what: &str| {
+        if fd < 0 {
+            return Err(Failure::usage(format!("{what}: {fd} is no descriptor")));
+        }
+        // SAFETY: not -1; the caller keeps it open. One that is not open at all is refused by the
+        // first call.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        End::of(fd).map_err(|errno| Failure {
+            os_error: errno.raw_os_error(),
+            ..Failure::usage(format!("{what}: {}", thalweg_core::error::errno_name(errno)))
+        })
+    };
+    let (source, sink) = (Source::Fd(end(source, "source")?), Sink::Fd(end(sink, "sink")?));
+    Ok(Transfer { source, sink, len: Some(length).filter(|length| *length != ALL), needs })
+}
+
+/// Moves bytes from one descriptor to the other.
+///
+/// # Safety
+/// What the header says of its pointers; the descriptors stay open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_transfer(
+    source: c_int,
+    sink: c_int,
+    length: u64,
+    options: *const TwTransferOptions,
+    report: *mut TwReport,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let wishes = unsafe { Wishes::of(options) }?;
+        // SAFETY: the caller's promise.
+        let mut transfer = unsafe { job(source, sink, length, wishes.needs) }?;
+        let profile = wishes.profile.as_deref();
+        let plan = Plan::make(&Facts::of(&transfer), &wishes.request, profile);
+        if let Some(reason) = plan.impossible {
+            return Err(Failure::new(Status::Unsupported, reason));
+        }
+        let mut watch = |moved| {
+            if wishes.watcher.wants_to_stop(moved) { Flow::Stop } else { Flow::Continue }
+        };
+        let outcome = Driver { limit: wishes.limit }.run(&mut transfer, &plan, &mut watch);
+        let done = &outcome.report;
+        let account = Account {
+            bytes: done.bytes,
+            lost: done.lost,
+            wall: done.wall,
+            cpu: done.cpu,
+            steps_down: done.steps_down.len(),
+            mechanism: done.main().map_or("", |share| share.mechanism),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { account.write(report) };
+        match outcome.error {
+            Some(error) => Err(Failure::of_call(Status::Partial, &error)),
+            None if outcome.stopped => Err(stopped(account.bytes)),
+            None => Ok(()),
+        }
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// The plan for a transfer.
+///
+/// # Safety
+/// What the header says of its pointers; the descriptors stay open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_plan_json(
+    source: c_int,
+    sink: c_int,
+    length: u64,
+    options: *const TwTransferOptions,
+    json: *mut *mut c_char,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let wishes = unsafe { Wishes::of(options) }?;
+        // SAFETY: the caller's promise.
+        let transfer = unsafe { job(source, sink, length, wishes.needs) }?;
+        let profile = wishes.profile.as_deref();
+        let plan = Plan::make(&Facts::of(&transfer), &wishes.request, profile);
+        // SAFETY: the caller's promise.
+        unsafe { text::hand_out(&json::plan(&plan), json) }
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Copies one file.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_copy(
+    source: *const c_char,
+    destination: *const c_char,
+    options: *const TwTransferOptions,
+    report: *mut TwReport,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let wishes = unsafe { Wishes::of(options) }?;
+        // SAFETY: the caller's promise.
+        let source = unsafe { text::path(source, "source") }?;
+        // SAFETY: the caller's promise.
+        let destination = unsafe { text::path(destination, "destination") }?;
+        let listener =
+            Listener { watcher: Mutex::new(wishes.watcher), stop: AtomicBool::new(false) };
+        let options = CopyOptions {
+            needs: wishes.needs,
+            request: wishes.request,
+            profile: wishes.profile,
+            limit: wishes.limit,
+            fsync: if wishes.needs.durable { Fsync::Dir } else { Fsync::None },
+            jobs: 1,
+            ..CopyOptions::default()
+        };
+        let done = thalweg_tree::copy(&[source], &destination, &options, &listener);
+        let done = done.map_err(|e| Failure::usage(e.to_string()))?;
+        let account = Account {
+            bytes: done.bytes,
+            lost: 0,
+            wall: Duration::from_secs_f64(done.seconds.max(0.0)),
+            cpu: Duration::from_secs_f64(done.cpu_seconds.max(0.0)),
+            steps_down: done.steps_down.len(),
+            mechanism: done.shares.first().map_or("", |share| share.mechanism),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { account.write(report) };
+        ended(&done)
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// How a copy ended, as a failure with the first problem's words.
+fn ended(done: &TreeReport) -> Result<(), Failure> {
+    let status = match done.ending() {
+        Ending::Done => return Ok(()),
+        Ending::Differ => Status::Differ,
+        Ending::Partial => Status::Partial,
+    };
+    let Some(first) = done.errors.first() else {
+        if done.changed > 0 {
+            let message = "the source changed while it was copied; the copy may hold old and new";
+            return Err(Failure { moved: done.bytes, ..Failure::new(status, message) });
+        }
+        return Err(stopped(done.bytes));
+    };
+    let (os_error, status) = match first {
+        thalweg_tree::Error::Call { errno, .. } => (errno.raw_os_error(), status),
+        thalweg_tree::Error::Move { error, .. } => (error.errno.raw_os_error(), status),
+        thalweg_tree::Error::Refused { .. } | thalweg_tree::Error::Usage(_) => (0, Status::Usage),
+        thalweg_tree::Error::DataDiffer { .. } => (0, status),
+    };
+    Err(Failure { os_error, moved: done.bytes, ..Failure::new(status, first.to_string()) })
+}
+
+fn stopped(moved: u64) -> Failure {
+    let message = format!("stopped after {moved} bytes, as asked");
+    Failure { moved, ..Failure::new(Status::Stopped, message) }
+}
+
+/// A watcher for a copy, which runs on threads of its own: they take turns.
+struct Listener {
+    watcher: Mutex<Watcher>,
+    stop: AtomicBool,
+}
+
+// SAFETY: the header says that a copy calls it from a thread of its own, one at a time; what `user`
+// points to is handed to the caller's own function only.
+unsafe impl Send for Watcher {}
+
+impl Events for Listener {
+    fn progress(&self, progress: Progress) {
+        let watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        if watcher.wants_to_stop(progress.bytes) {
+            self.stop.store(true, Relaxed);
+        }
+    }
+
+    fn stop(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+}
+
+/// A report before it is C's.
+struct Account {
+    bytes: u64,
+    lost: u64,
+    wall: Duration,
+    cpu: Duration,
+    steps_down: usize,
+    mechanism: &'static str,
+}
+
+impl Account {
+    /// # Safety
+    /// `report` is null or may be written.
+    unsafe fn write(&self, report: *mut TwReport) {
+        if report.is_null() {
+            return;
+        }
+        let mut mechanism = [0; NAME];
+        for (to, from) in mechanism.iter_mut().take(NAME - 1).zip(self.mechanism.bytes()) {
+            *to = from as c_char;
+        }
+        let filled = TwReport {
+            bytes: self.bytes,
+            lost: self.lost,
+            wall_ns: self.wall.as_nanos() as u64,
+            cpu_ns: self.cpu.as_nanos() as u64,
+            steps_down: self.steps_down as u32,
+            mechanism,
+        };
+        // SAFETY: not null; the caller vouches for the rest.
+        unsafe { report.write(filled) };
+    }
+}
+
+pub(crate) fn layout() -> Vec<(&'static str, usize)> {
+    vec![
+        ("tw_transfer_options", size_of::<TwTransferOptions>()),
+        ("tw_transfer_options.method", offset_of!(TwTransferOptions, method)),
+        ("tw_transfer_options.limit", offset_of!(TwTransferOptions, limit)),
+        ("tw_transfer_options.user", offset_of!(TwTransferOptions, user)),
+        ("tw_report", size_of::<TwReport>()),
+        ("tw_report.mechanism", offset_of!(TwReport, mechanism)),
+    ]
+}

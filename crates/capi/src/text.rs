@@ -1,0 +1,64 @@
+//! Strings over the border.
+
+use std::borrow::Cow;
+use std::ffi::{CStr, CString, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use crate::error::Failure;
+
+/// Hands a string out; the caller frees it with `tw_string_free`.
+///
+/// # Safety
+/// `out` is null, which is refused, or may be written.
+pub(crate) unsafe fn hand_out(text: &str, out: *mut *mut c_char) -> Result<(), Failure> {
+    if out.is_null() {
+        return Err(Failure::usage("there is no place for the result: the pointer is NULL"));
+    }
+    // JSON escapes it; nothing else is handed out.
+    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    // SAFETY: not null, and the caller vouches for the rest.
+    unsafe { out.write(text.into_raw()) };
+    Ok(())
+}
+
+/// A string that may be missing.
+///
+/// # Safety
+/// `text` is null or ends with NUL, and stays as it is while the result lives.
+pub(crate) unsafe fn optional<'t>(text: *const c_char) -> Option<Cow<'t, str>> {
+    // SAFETY: not null, by the test; the caller vouches for the rest.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy())
+}
+
+/// A path that has to be there.
+///
+/// # Safety
+/// As for [`optional`].
+pub(crate) unsafe fn path(text: *const c_char, what: &str) -> Result<PathBuf, Failure> {
+    if text.is_null() {
+        return Err(Failure::usage(format!("{what}: the pointer is NULL")));
+    }
+    // SAFETY: not null; the caller vouches for the rest.
+    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
+    Ok(PathBuf::from(OsStr::from_bytes(bytes)))
+}
+
+/// The version of the library.
+#[unsafe(no_mangle)]
+pub extern "C" fn tw_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}
+
+/// Frees a string that was handed out.
+///
+/// # Safety
+/// `text` is null, or came out of this library and was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_string_free(text: *mut c_char) {
+    if !text.is_null() {
+        // SAFETY: it came from `CString::into_raw` in `hand_out`.
+        drop(unsafe { CString::from_raw(text) });
+    }
+}

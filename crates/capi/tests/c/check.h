@@ -1,0 +1,19 @@
+/* An assertion that stays when NDEBUG is set, and says what was not true. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "thalweg.h"
+
+#define CHECK(what)                                                                     \
+    do {                                                                                \
+        if (!(what)) {                                                                  \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #what);        \
+            exit(1);                                                                    \
+        }                                                                               \
+    } while (0)
