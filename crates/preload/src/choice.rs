@@ -8,7 +8,7 @@ use core::iter::once;
 /// The name of the C library's own function, wherever a kernel is named.
 pub const LIBC: &str = "libc";
 /// How many parts a choice may have.
-pub const MOST: usize = 8;
+pub const MOST: usize = 16;
 
 /// The part of a choice that serves sizes up to and including `upto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ mod tests {
             "8=avx2,8=sse2",
             "8=avx2,4=sse2",
             "99999999999999999999=avx2",
-            "1=a,2=a,3=a,4=a,5=a,6=a,7=a,8=a",
+            "1=a,2=a,3=a,4=a,5=a,6=a,7=a,8=a,9=a,10=a,11=a,12=a,13=a,14=a,15=a,16=a",
         ] {
             assert_eq!(read(text), None, "{text}");
         }
