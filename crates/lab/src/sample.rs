@@ -26,6 +26,8 @@ pub struct Sample {
     pub bytes: u64,
     /// Clock ticks the hypervisor gave to others, over all processors.
     pub stolen_ticks: u64,
+    /// What the work itself says it cost, in its own unit; 0 where it says nothing.
+    pub told: f64,
 }
 
 // getrusage counts whole microseconds: less than one is not nothing.
@@ -56,14 +58,17 @@ pub enum Metric {
     Wall,
     /// Processor time.
     Cpu,
+    /// What the work itself told.
+    Told,
 }
 
 impl Metric {
-    /// The sample's cost in seconds, above 0.
+    /// The sample's cost, above 0: in seconds, or in the work's own unit.
     pub fn of(self, sample: &Sample) -> f64 {
         match self {
             Self::Wall => sample.wall_seconds(),
             Self::Cpu => sample.cpu_seconds(),
+            Self::Told => sample.told.max(f64::MIN_POSITIVE),
         }
     }
 }
@@ -100,6 +105,7 @@ impl Meter {
             involuntary_switches: own.involuntary_switches + children.involuntary_switches,
             bytes,
             stolen_ticks: stolen_ticks().saturating_sub(self.stolen),
+            told: 0.0,
         }
     }
 }
