@@ -26,7 +26,7 @@ pub struct Sample {
     pub bytes: u64,
     /// Clock ticks the hypervisor gave to others, over all processors.
     pub stolen_ticks: u64,
-    /// What the work itself says it cost, in its own unit; 0 where it says nothing.
+    /// A number the work itself gave, in its own unit; 0 where it gave none.
     pub told: f64,
 }
 
@@ -58,17 +58,14 @@ pub enum Metric {
     Wall,
     /// Processor time.
     Cpu,
-    /// What the work itself told.
-    Told,
 }
 
 impl Metric {
-    /// The sample's cost, above 0: in seconds, or in the work's own unit.
+    /// The sample's cost in seconds, above 0.
     pub fn of(self, sample: &Sample) -> f64 {
         match self {
             Self::Wall => sample.wall_seconds(),
             Self::Cpu => sample.cpu_seconds(),
-            Self::Told => sample.told.max(f64::MIN_POSITIVE),
         }
     }
 }

@@ -15,7 +15,7 @@ mod server;
 mod stage;
 mod tunables;
 
-pub use arms::{Bands, Kind, LeftOut, Setting, bands_given, kernel_names};
+pub use arms::{Bands, Kind, LeftOut, OBJECT_ALONE, Setting, bands_given, kernel_names};
 pub use judge::{Effect, Row};
 pub use metric::{Better, Metric, What};
 pub use program::Program;
@@ -186,7 +186,7 @@ pub fn run(trial: &Trial<'_>) -> Result<Found, TrialError> {
     let mut random = Random::new(trial.seed);
     Ok(Found {
         metric: trial.metric.to_string(),
-        noise: judge::noise(&log, &mut random),
+        noise: judge::noise(&log, trial.metric, &mut random),
         rounds: log.rounds.len(),
         rows: judge::rows(&log, &settings, trial.metric, &mut random),
         reached: checked.reached.map(|counts| Reached::of(&counts)),
@@ -216,14 +216,13 @@ struct Judged<'t> {
 }
 
 impl Judged<'_> {
-    /// One run; its sample tells the cost.
+    /// One run; its sample tells the number it is judged by.
     fn once(&self, setting: &Setting, counted: bool) -> Result<Ran, Failed> {
         let mut ran = self.runner.once(setting, counted)?;
-        let value = self.metric.of(&ran).map_err(|why| {
+        ran.sample.told = self.metric.of(&ran).map_err(|why| {
             let name = self.runner.command[0].display();
             Failed::Because(format!("{name}: {why}"))
         })?;
-        ran.sample.told = self.metric.cost(value);
         Ok(ran)
     }
 }

@@ -64,6 +64,14 @@ pub fn plain() -> Setting {
     Setting { name: LIBC.to_owned(), kind: Kind::Plain }
 }
 
+/// libc's own functions, called through the object: what being in between costs by itself.
+pub const OBJECT_ALONE: &str = "object-alone";
+
+fn object_alone() -> Setting {
+    let kind = Kind::Kernel { copies: LIBC.to_owned(), fills: LIBC.to_owned() };
+    Setting { name: OBJECT_ALONE.to_owned(), kind }
+}
+
 /// The arms of these kernels, all of this machine's if none are named, and those that are left out.
 /// A name that no kernel has is an error.
 pub fn kernels(
@@ -85,6 +93,9 @@ pub fn kernels(
             Ok(kind) => arms.push(Setting { name: name.clone(), kind }),
             Err(reason) => left_out.push(LeftOut { name: name.clone(), reason }),
         }
+    }
+    if !arms.is_empty() {
+        arms.insert(0, object_alone());
     }
     Ok((arms, left_out))
 }
@@ -188,11 +199,12 @@ mod tests {
     #[test]
     fn every_kernel_is_an_arm_or_left_out_with_a_reason() {
         let (arms, left_out) = kernels(None, None).unwrap();
-        // libc is not among them: it is the reference.
-        assert_eq!(arms.len() + left_out.len() + 1, KERNELS.len());
+        // libc is not among them, as the reference; the object alone is.
+        assert_eq!(arms.len() + left_out.len(), KERNELS.len());
         let tuned = left_out.iter().find(|out| out.name == tuned::COPY.name).unwrap();
         assert!(tuned.reason.contains("no sizes were measured"));
-        for arm in &arms {
+        assert_eq!(arms[0].name, OBJECT_ALONE);
+        for arm in &arms[1..] {
             let Kind::Kernel { copies, fills } = &arm.kind else { panic!("{arm:?}") };
             assert_eq!(*copies, arm.name);
             assert!(fills == LIBC || FILLS.iter().any(|fill| fill.name == fills), "{arm:?}");
@@ -211,7 +223,7 @@ mod tests {
     fn names_are_checked_and_taken_once() {
         let asked = ["simple", "libc", "simple"].map(str::to_owned);
         let (arms, _) = kernels(Some(&asked), None).unwrap();
-        assert_eq!(arms.len(), 1);
+        assert_eq!(arms.len(), 2);
         let error = kernels(Some(&["memcpy".to_owned()]), None).unwrap_err().to_string();
         assert!(error.contains("memcpy") && error.contains("simple, libc"), "{error}");
     }
@@ -221,7 +233,7 @@ mod tests {
         let tuned = |text: &str| {
             let bands = bands_given(text).unwrap();
             let (arms, out) = kernels(Some(&["tuned".to_owned()]), Some(&bands)).unwrap();
-            (arms.first().map(|arm| arm.kind.clone()), out.first().map(|out| out.reason.clone()))
+            (arms.get(1).map(|arm| arm.kind.clone()), out.first().map(|out| out.reason.clone()))
         };
         let (kind, _) = tuned("16=simple,4096=libc,70000=simple");
         let copies = "16=simple,4096=libc,70000=simple,libc".to_owned();

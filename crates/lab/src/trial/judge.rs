@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     rounds::Log,
-    sample,
+    sample::Sample,
     stats::{self, Random, Spread, Verdict},
 };
 
@@ -56,19 +56,20 @@ pub struct Row {
 }
 
 /// How much two runs of one arm differ, as a fraction.
-pub fn noise(log: &Log, random: &mut Random) -> f64 {
-    stats::noise_floor(&log.doubled(sample::Metric::Told), random)
+pub fn noise(log: &Log, metric: &Metric, random: &mut Random) -> f64 {
+    stats::noise_floor(&log.doubled_by(&|sample| metric.cost(sample)), random)
 }
 
 /// A row for every arm of the log, which are these settings in this order.
 pub fn rows(log: &Log, settings: &[Setting], metric: &Metric, random: &mut Random) -> Vec<Row> {
-    let noise = noise(log, random);
+    let noise = noise(log, metric, random);
+    let cost = |sample: &Sample| metric.cost(sample);
     let rows = settings.iter().enumerate().map(|(arm, setting)| {
-        let values: Vec<f64> = log.samples(arm).map(|sample| metric.value(sample.told)).collect();
+        let values: Vec<f64> = log.samples(arm).map(|sample| sample.told).collect();
         let failed = log.arms[arm].dropped.clone();
         // An arm that fails sometimes is not judged by the times it did not.
         let judged = arm != 0 && failed.is_none();
-        let costs = log.paired(arm, 0, sample::Metric::Told);
+        let costs = log.paired_by(arm, 0, &cost, &cost);
         let costs = stats::ratio_of_rounds(&costs, random).filter(|_| judged);
         Row {
             setting: setting.clone(),
@@ -105,12 +106,11 @@ mod tests {
     use super::*;
     use crate::{
         rounds::Entry,
-        sample::Sample,
         trial::arms::{Kind, plain},
     };
     use std::time::Duration;
 
-    fn log_of(metric: &Metric, rounds: &[[f64; 3]]) -> (Log, Vec<Setting>) {
+    fn log_of(rounds: &[[f64; 3]]) -> (Log, Vec<Setting>) {
         let mut log = Log::default();
         let kernel = || Kind::Kernel { copies: "simple".into(), fills: "libc".into() };
         let settings = vec![plain(), Setting { name: "simple".into(), kind: kernel() }];
@@ -120,7 +120,7 @@ mod tests {
         for values in rounds {
             // The reference twice in each.
             let entries = values.iter().zip([0, 1, 0]).map(|(value, arm)| {
-                let sample = Sample { told: metric.cost(*value), ..Sample::default() };
+                let sample = Sample { told: *value, ..Sample::default() };
                 Entry { arm, sample, cost: Duration::ZERO }
             });
             log.rounds.push(entries.collect());
@@ -130,7 +130,7 @@ mod tests {
 
     fn judged(metric: &str, rounds: &[[f64; 3]]) -> Row {
         let metric = Metric::parse(metric).unwrap();
-        let (log, settings) = log_of(&metric, rounds);
+        let (log, settings) = log_of(rounds);
         rows(&log, &settings, &metric, &mut Random::new(1)).pop().unwrap()
     }
 
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn an_arm_that_failed_gets_no_word() {
         let metric = Metric::parse("wall").unwrap();
-        let (mut log, settings) = log_of(&metric, &[[1.0, 2.0, 1.0]; 5]);
+        let (mut log, settings) = log_of(&[[1.0, 2.0, 1.0]; 5]);
         log.arms[1].dropped = Some("died".to_owned());
         let rows = rows(&log, &settings, &metric, &mut Random::new(1));
         assert_eq!((rows[1].effect, rows[1].ratio.is_none()), (None, true));

@@ -5,6 +5,7 @@ use regex_lite::Regex;
 use std::fmt;
 
 use super::run::Ran;
+use crate::sample::Sample;
 
 /// What is compared.
 #[derive(Clone, Debug)]
@@ -71,18 +72,13 @@ impl Metric {
         }
     }
 
-    /// The cost that stands for a number: less is better.
-    pub(super) fn cost(&self, value: f64) -> f64 {
+    /// The cost that stands for a sample's number, above 0: less is better.
+    pub(super) fn cost(&self, sample: &Sample) -> f64 {
+        let value = sample.told.max(f64::MIN_POSITIVE);
         match self.better {
             Better::Lower => value,
             Better::Higher => 1.0 / value,
         }
-    }
-
-    /// The number a cost stands for.
-    pub(super) fn value(&self, cost: f64) -> f64 {
-        // The same turn back.
-        self.cost(cost)
     }
 }
 
@@ -167,11 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn costs_turn_back_into_values() {
-        for text in ["wall", "regex:x"] {
-            let metric = Metric::parse(text).unwrap();
-            assert!((metric.value(metric.cost(8.0)) - 8.0).abs() < 1e-12);
-        }
-        assert!(Metric::parse("regex:x").unwrap().cost(2.0) < 1.0);
+    fn more_of_a_rate_costs_less() {
+        let cost = |metric: &str, told| {
+            Metric::parse(metric).unwrap().cost(&Sample { told, ..Sample::default() })
+        };
+        assert!(cost("wall", 3.0) > cost("wall", 2.0));
+        assert!(cost("regex:x", 3.0) < cost("regex:x", 2.0));
+        assert!(cost("wall", 0.0) > 0.0);
     }
 }

@@ -59,11 +59,11 @@ fn a_program_is_run_in_rounds_with_one_arm_twice() {
         return;
     }
     let found = tried(&Setup::default(), &["sh", "-c", "exit 0"]).unwrap();
-    assert_eq!((found.rounds, found.rows.len()), (3, 2));
+    assert_eq!((found.rounds, found.rows.len()), (3, 3));
     let runs: usize = found.rows.iter().map(|row| row.runs).sum();
-    assert_eq!(runs, 9);
+    assert_eq!(runs, 12);
     assert_eq!(found.rows[0].setting.kind, Kind::Plain);
-    assert!(found.rows[1].ratio.is_some() && found.rows[1].effect.is_some());
+    assert!(found.rows[1..].iter().all(|row| row.ratio.is_some() && row.effect.is_some()));
     let reached = found.reached.unwrap();
     assert!(reached.processes >= 1 && reached.calls > 0, "{reached:?}");
 }
@@ -90,7 +90,7 @@ fn a_program_that_dies_under_a_kernel_alone_is_a_row_without_a_number() {
         return;
     }
     let found = tried(&Setup::default(), &["sh", "-c", "test -z \"$THALWEG_KERNEL\""]).unwrap();
-    let row = &found.rows[1];
+    let row = &found.rows[2];
     assert!(row.failed.as_ref().unwrap().contains("exit status: 1"), "{row:?}");
     assert!(row.ratio.is_none() && row.effect.is_none() && row.value.is_none());
 }
@@ -113,7 +113,7 @@ fn a_stop_ends_a_trial_and_its_program() {
     let asked = Cell::new(0);
     let stop = || {
         asked.set(asked.get() + 1);
-        if asked.get() > 4 { Flow::Stop } else { Flow::Continue }
+        if asked.get() > 5 { Flow::Stop } else { Flow::Continue }
     };
     let said = RefCell::new(Vec::new());
     let ended = run(&Trial {
@@ -130,7 +130,7 @@ fn a_stop_ends_a_trial_and_its_program() {
         say: &|line| said.borrow_mut().push(line.to_owned()),
     });
     assert!(matches!(ended, Err(TrialError::Stopped)), "{ended:?}");
-    assert!(said.borrow()[0].starts_with("2 arms, 1000 rounds"), "{said:?}");
+    assert!(said.borrow()[0].starts_with("3 arms, 1000 rounds"), "{said:?}");
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::{fmt::Write, time::Duration};
 use thalweg_core::profile::Ratio;
-use thalweg_lab::trial::{Band, Better, Effect, Found, Kind, Metric, Reached, Row, What};
+use thalweg_lab::trial::{
+    Band, Better, Effect, Found, Kind, Metric, OBJECT_ALONE, Reached, Row, What,
+};
 
 use crate::output::{paint, units};
 
@@ -21,6 +23,12 @@ pub fn text(found: &Found, metric: &Metric, color: bool) -> String {
     );
     for row in &found.rows {
         text.push_str(&line(row, metric, color));
+    }
+    if found.rows.iter().any(|row| row.setting.name == OBJECT_ALONE) {
+        text.push_str(&wrapped(&format!(
+            "{OBJECT_ALONE}: libc's own functions, called through the object: what being in between \
+             costs by itself"
+        )));
     }
     for row in &found.rows {
         if let Kind::Tunables { text: setting } = &row.setting.kind {
