@@ -270,6 +270,21 @@ fn an_interrupt_ends_the_trial_and_what_it_runs() {
 }
 
 #[test]
+fn a_server_is_asked_to_end_and_can_hear_it() {
+    let scratch = Scratch::new();
+    if !reaches(&scratch, "a_server_is_asked_to_end_and_can_hear_it") {
+        return;
+    }
+    // A blocked SIGTERM would be inherited, and SIGKILL would leave the sign behind: then the next
+    // start is refused.
+    let serve = "sh -c 'trap \"rm up; exit\" TERM; : > up; while :; do sleep 0.01; done'";
+    let args = ["trial", "-n", "2", "-k", "simple", "--tunables", "none", "--server", serve];
+    let ran = scratch.run(&[&args[..], &["--ready", "test -e up", "--", "true"]].concat()).ended(0);
+    assert!(ran.text().contains("object-alone"), "{}", ran.text());
+    assert!(!scratch.path("up").exists());
+}
+
+#[test]
 fn real_programs_give_a_table() {
     let test = "real_programs_give_a_table";
     let scratch = Scratch::new();
@@ -280,17 +295,17 @@ fn real_programs_give_a_table() {
                    select count(*), sum(length(zeroblob(500) || n)) from t";
     let copy = "b = bytearray(300000)\nfor i in range(300): c = bytes(b)";
     scratch.shell("git init -q r && cd r && seq 20000 > f && git add f").ended(0);
-    for command in [
-        &["sqlite3", ":memory:", numbers][..],
-        &["python3", "-c", copy],
-        &["git", "-C", "r", "diff", "--cached", "--stat"],
+    for (command, tunables) in [
+        (&["sqlite3", ":memory:", numbers][..], "usual"),
+        (&["python3", "-c", copy], "none"),
+        (&["git", "-C", "r", "diff", "--cached", "--stat"], "none"),
     ] {
         if Command::new(command[0]).arg("--version").output().is_err() {
             skip(test, &format!("{} is not installed", command[0]));
             continue;
         }
-        let args = ["trial", "-n", "2", "-k", "simple,vector-inline", "--json", "--"];
-        let json = scratch.run(&[&args[..], command].concat()).ended(0).json();
+        let args = ["trial", "-n", "2", "-k", "simple,vector-inline", "--json", "--tunables"];
+        let json = scratch.run(&[&args[..], &[tunables, "--"], command].concat()).ended(0).json();
         assert!(json["reached"]["calls"].as_u64().unwrap() > 0, "{command:?}: {json}");
         for name in ["libc", "simple", "vector-inline"] {
             assert!(row(&json, name)["value"]["median"].as_f64().unwrap() > 0.0, "{command:?}");

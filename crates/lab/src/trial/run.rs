@@ -128,6 +128,10 @@ impl Runner<'_> {
         if ended.status.success() {
             return Ok((wall, ended));
         }
+        // An interrupt from the keyboard ends the program too: that is no failure of it.
+        if (self.stop)() == Flow::Stop {
+            return Err(Failed::Stopped);
+        }
         let said = match last_words(&self.stage.heard("err")) {
             words if words.is_empty() => "it said nothing on standard error".to_owned(),
             words => words,

@@ -20,7 +20,6 @@ use crate::{
         answer::SCHEMA,
         text::{note, print, print_json},
     },
-    patience,
 };
 
 /// How long a server may take until it is ready: as long as one run, but nobody waits for ever.
@@ -31,7 +30,9 @@ pub fn run(args: &TrialArgs, color: bool) -> Result<Exit, Failure> {
     let metric = metric(args);
     let server = server(args)?;
     let tunables = tunables(&args.tunables)?;
-    patience::catch_interrupts();
+    // Without the patience of other commands: that blocks signals in this thread, and a program started
+    // with SIGTERM blocked could not be asked to end. It fails for no signal that exists.
+    let _ = signal::catch_interrupts();
     let found = trial::run(&Trial {
         command: &args.command,
         server: server.as_ref(),

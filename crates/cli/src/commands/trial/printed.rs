@@ -55,7 +55,9 @@ fn head(found: &Found) -> String {
     text.push_str(&wrapped(&format!("judged by {}", found.metric)));
     let rounds = found.rounds;
     let noise = found.noise * 100.0;
-    text.push_str(&wrapped(&format!("{rounds} rounds; runs of one arm differ by {noise:.0} %")));
+    text.push_str(&wrapped(&format!(
+        "{rounds} rounds; runs of one arm differ by up to {noise:.0} %"
+    )));
     text
 }
 
@@ -88,7 +90,8 @@ fn number(value: f64, metric: &Metric) -> String {
             units::duration(Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX))
         }
         What::MaxRss => units::bytes(value as u64),
-        What::Printed(_) if !(1e-3..1e9).contains(&value) => format!("{value:.3e}"),
+        What::Printed(_) if (1e5..1e9).contains(&value) => format!("{value:.0}"),
+        What::Printed(_) if !(1e-3..1e5).contains(&value) => format!("{value:.3e}"),
         What::Printed(_) => short(value),
     }
 }
@@ -96,6 +99,7 @@ fn number(value: f64, metric: &Metric) -> String {
 /// About three digits.
 fn short(value: f64) -> String {
     match value {
+        value if !(1e-3..1e5).contains(&value) => format!("{value:.0e}"),
         value if value >= 100.0 => format!("{value:.0}"),
         value if value >= 10.0 => format!("{value:.1}"),
         value if value >= 0.1 => format!("{value:.2}"),
@@ -217,7 +221,7 @@ mod tests {
         assert!(line(0, 15).starts_with("0-15 B "));
         assert!(line(1024, 4095).starts_with("1 KiB-4 KiB "));
         assert!(line(1 << 62, u64::MAX).starts_with("4.0 EiB and up"));
-        let shown = [0.01234, 0.5, 12.34, 1234.6].map(short);
-        assert_eq!(shown, ["0.0123", "0.50", "12.3", "1235"]);
+        let shown = [0.0, 1.234e-5, 0.01234, 0.5, 12.34, 1234.6, 1.234567e6].map(short);
+        assert_eq!(shown, ["0e0", "1e-5", "0.0123", "0.50", "12.3", "1235", "1e6"]);
     }
 }
