@@ -93,6 +93,21 @@ fn a_kernel_is_reached_and_its_calls_are_counted() {
 }
 
 #[test]
+fn a_program_without_calls_is_told_that_no_kernel_can_matter() {
+    let test = "a_program_without_calls_is_told_that_no_kernel_can_matter";
+    let scratch = Scratch::new();
+    let Some(_) = compiled(&scratch, test, "int main(void) { return 0; }", &[]) else { return };
+    if !reaches(&scratch, test) {
+        return;
+    }
+    let args = ["trial", "-n", "2", "-k", "simple", "--tunables", "none", "--", "./program"];
+    let text = scratch.run(&args).ended(0).text();
+    assert!(text.contains("counted apart: 0 calls, 0 B, in 1 process"), "{text}");
+    assert!(text.contains("No call was reached: no kernel can make a difference"), "{text}");
+    assert!(text.contains("Not reached, and the same in every kernel's arm"), "{text}");
+}
+
+#[test]
 fn a_deliberately_bad_kernel_is_seen_to_hurt() {
     let test = "a_deliberately_bad_kernel_is_seen_to_hurt";
     let scratch = Scratch::new();
