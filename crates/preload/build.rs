@@ -79,6 +79,10 @@ fn build(out: &Path) -> Result<(), String> {
 fn rustc(target: &str, add: impl FnOnce(&mut Command)) -> Result<(), String> {
     let mut rustc = Command::new(env::var_os("RUSTC").expect("cargo sets RUSTC"));
     rustc.args(FLAGS).arg(format!("--target={target}"));
+    if target.starts_with("aarch64") {
+        // Else atomics are calls of functions that ask libc's getauxval for what the CPU has.
+        rustc.arg("-Ctarget-feature=-outline-atomics");
+    }
     add(&mut rustc);
     let done =
         rustc.output().map_err(|error| format!("{}: {error}", rustc.get_program().display()))?;

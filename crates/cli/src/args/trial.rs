@@ -19,7 +19,7 @@ use super::flag;
 #[command(after_help = EXAMPLES)]
 pub struct TrialArgs {
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD ARGS...")]
+    #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 
     /// Kernels to try, with commas between; all that this processor runs without it
