@@ -163,6 +163,29 @@ fn a_static_program_is_explained_and_not_measured() {
 }
 
 #[test]
+fn a_folder_that_no_object_can_be_loaded_from_is_named() {
+    let test = "a_folder_that_no_object_can_be_loaded_from_is_named";
+    let scratch = Scratch::new();
+    if !reaches(&scratch, test) {
+        return;
+    }
+    let trial = "$T trial -n 2 -k simple --tunables none -- true";
+    let ran = scratch.shell(&format!("mkdir 'a b'; TMPDIR=\"$PWD/a b\" {trial}")).ended(3);
+    assert!(ran.err.contains("no path with blanks"), "{}", ran.err);
+    let ran = scratch.shell(&format!("TMPDIR=no/such {trial}")).ended(3);
+    assert!(ran.err.contains("no/such: No such file"), "{}", ran.err);
+    // In a mount namespace of its own: nobody else sees the file system.
+    let inside = "mkdir n && unshare -m sh -c 'mount -t tmpfs -o noexec none n && ";
+    if scratch.shell(&format!("{inside} true'")).code != 0 {
+        return skip(test, "a tmpfs cannot be mounted in a namespace of its own");
+    }
+    let inside = inside.replace("mkdir n && ", "");
+    let ran = scratch.shell(&format!("{inside} TMPDIR=\"$PWD/n\" {trial}'")).ended(4);
+    assert!(ran.err.contains("never started in it") && ran.out.is_empty(), "{}", ran.err);
+    assert!(ran.err.contains("cannot be preloaded"), "{}", ran.err);
+}
+
+#[test]
 fn a_program_that_dies_or_prints_no_number_gets_no_number() {
     let scratch = Scratch::new();
     if !reaches(&scratch, "a_program_that_dies_or_prints_no_number_gets_no_number") {

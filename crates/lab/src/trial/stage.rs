@@ -23,7 +23,9 @@ pub struct Stage {
 impl Stage {
     /// Writes the object into a new folder under the one for temporary files.
     pub fn set_up(object: &[u8]) -> Result<Self, TrialError> {
+        // TMPDIR may be relative, and programs change their folder.
         let parent = std::env::temp_dir();
+        let parent = std::path::absolute(&parent).unwrap_or(parent);
         let failed = |path: &Path, error: io::Error| TrialError::Folder {
             path: path.display().to_string(),
             why: error.to_string(),
