@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`sample`] is one timed piece of work, [`rounds`] interleaves the arms, [`stats`]
 //! makes ratios with intervals of them, [`contamination`] says which samples to doubt, [`tune`] puts
-//! it together for a copy that is about to be made.
+//! it together for a copy that is about to be made, [`trial`] for an unmodified program under each copy
+//! kernel.
 //!
 //! ```no_run
 //! use std::{path::Path, time::Duration};
@@ -39,5 +40,6 @@ pub mod sample;
 mod scratch;
 pub mod stats;
 pub mod study;
+pub mod trial;
 pub mod tune;
 pub mod works;

@@ -29,6 +29,8 @@ pub struct Sample {
     pub calls: Option<u64>,
     /// Clock ticks the hypervisor gave to others, over all processors.
     pub stolen_ticks: u64,
+    /// A number the work itself gave, in its own unit; 0 where it gave none.
+    pub told: f64,
 }
 
 // getrusage counts whole microseconds: less than one is not nothing.
@@ -105,6 +107,7 @@ impl Meter {
             bytes,
             calls: None,
             stolen_ticks: stolen_ticks().saturating_sub(self.stolen),
+            told: 0.0,
         }
     }
 }

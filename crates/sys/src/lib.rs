@@ -14,6 +14,7 @@ pub mod io;
 pub mod map;
 pub mod net;
 pub mod pipe;
+pub mod process;
 pub mod signal;
 pub mod uring;
 pub mod usage;

@@ -66,6 +66,11 @@ impl Usage {
         unsafe { libc::getrusage(who, used.as_mut_ptr()) };
         // SAFETY: zeroes are a valid rusage.
         let used = unsafe { used.assume_init() };
+        Self::of(&used)
+    }
+
+    /// The fields of what the kernel filled in.
+    pub(crate) fn of(used: &libc::rusage) -> Self {
         Self {
             user: duration(used.ru_utime),
             sys: duration(used.ru_stime),

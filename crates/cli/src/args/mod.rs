@@ -11,6 +11,7 @@ mod pipe;
 mod plan;
 mod progress;
 mod size;
+mod trial;
 
 pub use choice::Choice;
 pub use copy::{Backup, CopyArgs, Fsync, Reflink, Sparse, Verify};
@@ -21,6 +22,7 @@ pub use pipe::PipeArgs;
 pub use plan::PlanArgs;
 pub use progress::{ProgressArgs, When};
 pub use size::Bytes;
+pub use trial::{Better, TrialArgs};
 
 /// Moves bytes on Linux by the way that is fastest on the machine it runs on.
 ///
@@ -46,6 +48,7 @@ pub enum Command {
     Plan(PlanArgs),
     Doctor(DoctorArgs),
     List(ListArgs),
+    Trial(Box<TrialArgs>),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }

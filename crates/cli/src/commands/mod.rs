@@ -8,6 +8,7 @@ mod man;
 mod pipe;
 mod plan;
 mod stream;
+mod trial;
 
 use crate::{
     args::{Cli, Command},
@@ -24,6 +25,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Plan(args) => plan::run(&args, color()),
         Command::Doctor(args) => doctor::run(&args, color()),
         Command::List(args) => list::run(&args, color()),
+        Command::Trial(args) => trial::run(&args, color()),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }

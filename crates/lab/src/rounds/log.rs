@@ -94,10 +94,15 @@ impl Log {
 
     /// Log ratios of the arm sampled twice in a round to itself: the later one to the earlier one.
     pub fn doubled(&self, metric: Metric) -> Vec<f64> {
+        self.doubled_by(&|sample| metric.of(sample))
+    }
+
+    /// The same by another cost, above 0.
+    pub fn doubled_by(&self, cost: &dyn Fn(&Sample) -> f64) -> Vec<f64> {
         log_ratios(self.rounds.iter().filter_map(|round| {
             round.iter().enumerate().find_map(|(n, first)| {
                 let again = round[n + 1..].iter().find(|e| e.arm == first.arm)?;
-                Some((metric.of(&again.sample), metric.of(&first.sample)))
+                Some((cost(&again.sample), cost(&first.sample)))
             })
         }))
     }

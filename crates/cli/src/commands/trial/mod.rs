@@ -1,0 +1,134 @@
+//! `thalweg trial`: the lab's trial of a program under each copy kernel.
+
+mod printed;
+
+use serde::Serialize;
+use std::{
+    ffi::OsString,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use thalweg_core::Flow;
+use thalweg_lab::trial::{
+    self, Found, Metric, Ready, Server, Trial, TrialError, Tunables, tunables_given,
+};
+use thalweg_sys::signal;
+
+use crate::{
+    args::{Better, TrialArgs},
+    exit::{Exit, Failure},
+    output::{
+        answer::SCHEMA,
+        text::{note, print, print_json},
+    },
+};
+
+/// How long a server may take until it is ready: as long as one run, but nobody waits for ever.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// Tries, and prints what was found.
+pub fn run(args: &TrialArgs, color: bool) -> Result<Exit, Failure> {
+    let metric = metric(args);
+    let server = server(args)?;
+    let tunables = tunables(&args.tunables)?;
+    // Without the patience of other commands: that blocks signals in this thread, and a program started
+    // with SIGTERM blocked could not be asked to end. It fails for no signal that exists.
+    let _ = signal::catch_interrupts();
+    let found = trial::run(&Trial {
+        command: &args.command,
+        server: server.as_ref(),
+        kernels: args.kernels.as_deref(),
+        bands: args.bands.as_ref(),
+        tunables,
+        metric: &metric,
+        rounds: args.runs as usize,
+        limit: Some(Duration::from_secs(args.timeout)),
+        seed: args.seed.unwrap_or_else(any_seed),
+        stop: &|| if signal::interrupted() { Flow::Stop } else { Flow::Continue },
+        say: &|line| {
+            if !args.json {
+                note(line);
+            }
+        },
+    });
+    let found = found.map_err(|error| failure(&error))?;
+    if args.json {
+        print_json(&Answer { found: &found, schema: SCHEMA })?;
+    } else {
+        print(&printed::text(&found, &metric, color))?;
+    }
+    let failed = found.rows.iter().filter(|row| row.failed.is_some()).count();
+    if failed == 0 {
+        return Ok(Exit::Done);
+    }
+    let words = if failed == 1 { "one arm".to_owned() } else { format!("{failed} arms") };
+    Err(Failure::new(Exit::Partial, format!("{words} did not run to the end and got no verdict")))
+}
+
+#[derive(Serialize)]
+struct Answer<'f> {
+    #[serde(flatten)]
+    found: &'f Found,
+    schema: u32,
+}
+
+fn metric(args: &TrialArgs) -> Metric {
+    let mut metric = args.metric.clone();
+    match args.better {
+        Some(Better::Lower) => metric.better = trial::Better::Lower,
+        Some(Better::Higher) => metric.better = trial::Better::Higher,
+        None => {}
+    }
+    metric
+}
+
+fn server(args: &TrialArgs) -> Result<Option<Server>, Failure> {
+    let Some(server) = &args.server else { return Ok(None) };
+    let command = words("--server", server)?;
+    let ready = match (&args.ready, args.port) {
+        (Some(ready), _) => Ready::Command(words("--ready", ready)?),
+        (None, Some(port)) => Ready::Port(port),
+        // The parser asks for one of them.
+        (None, None) => return Err(Failure::new(Exit::Usage, "--server needs --ready or --port")),
+    };
+    let within = READY_WITHIN.min(Duration::from_secs(args.timeout));
+    Ok(Some(Server { command, ready, within }))
+}
+
+/// The words of a command as a shell would split them, without its other powers.
+fn words(option: &str, text: &str) -> Result<Vec<OsString>, Failure> {
+    match shlex::split(text) {
+        Some(words) if !words.is_empty() => Ok(words.into_iter().map(Into::into).collect()),
+        Some(_) => Err(Failure::new(Exit::Usage, format!("{option}: an empty command"))),
+        None => Err(Failure::new(Exit::Usage, format!("{option} '{text}': an open quote"))),
+    }
+}
+
+fn tunables(asked: &[String]) -> Result<Tunables, Failure> {
+    if asked.iter().all(|which| which == "usual") {
+        return Ok(Tunables::Usual);
+    }
+    let given = asked.iter().filter(|which| *which != "none").map(|which| tunables_given(which));
+    let given = given.collect::<Result<Vec<_>, String>>();
+    given.map(Tunables::These).map_err(|why| Failure::new(Exit::Usage, format!("--tunables {why}")))
+}
+
+fn any_seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.as_nanos() as u64
+}
+
+fn failure(error: &TrialError) -> Failure {
+    let (exit, advice) = match error {
+        TrialError::NoProgram { .. } | TrialError::NoKernel { .. } => (Exit::Usage, ""),
+        TrialError::NothingToTry(_) => (Exit::Usage, "; name other kernels, or --tunables usual"),
+        TrialError::Unreachable(_) => (
+            Exit::Unsupported,
+            "; nothing was measured. A kernel gets into such a program only when it is built",
+        ),
+        TrialError::NoObject(_) => (Exit::Unsupported, ""),
+        TrialError::Folder { .. } => (Exit::Partial, ""),
+        TrialError::Program(_) => (Exit::Partial, "; nothing was measured"),
+        TrialError::Stopped => (Exit::Partial, " before all rounds were run; nothing is shown"),
+    };
+    Failure::new(exit, format!("{error}{advice}"))
+}

@@ -1,0 +1,227 @@
+//! What a trial found, on 80 columns.
+
+use std::{fmt::Write, time::Duration};
+use thalweg_core::profile::Ratio;
+use thalweg_lab::trial::{
+    Band, Better, Effect, Found, Kind, Metric, OBJECT_ALONE, Reached, Row, What,
+};
+
+use crate::output::{paint, units};
+
+const COLUMNS: usize = 80;
+const NAME: usize = 15;
+/// Cells on either side of a bar's middle, which together stand for half to twice as good.
+const HALF: usize = 7;
+
+/// Everything a person wants to know.
+pub fn text(found: &Found, metric: &Metric, color: bool) -> String {
+    let mut text = head(found);
+    let _ = writeln!(
+        text,
+        "\n{:NAME$} {:>9} {:17} {:^14} VERDICT",
+        "ARM", "VALUE", "RATIO [95 %]", "worse | better",
+    );
+    for row in &found.rows {
+        text.push_str(&line(row, metric, color));
+    }
+    if found.rows.iter().any(|row| row.setting.name == OBJECT_ALONE) {
+        text.push_str(&wrapped(&format!(
+            "{OBJECT_ALONE}: libc's own functions, called through the object: what being in between \
+             costs by itself"
+        )));
+    }
+    for row in &found.rows {
+        if let Kind::Tunables { text: setting } = &row.setting.kind {
+            text.push_str(&wrapped(&format!("{}: GLIBC_TUNABLES={setting}", row.setting.name)));
+        }
+    }
+    for out in &found.left_out {
+        text.push_str(&wrapped(&format!("left out: {}: {}", out.name, out.reason)));
+    }
+    if let Some(reached) = &found.reached {
+        text.push('\n');
+        text.push_str(&through(reached));
+    }
+    text
+}
+
+fn head(found: &Found) -> String {
+    let program = &found.program;
+    let files: Vec<String> = program.files.iter().map(|file| file.display().to_string()).collect();
+    let mut text = wrapped(&files.join(", run by "));
+    if let Some(remark) = &program.remark {
+        text.push_str(&wrapped(remark));
+    }
+    text.push_str(&wrapped(&format!("judged by {}", found.metric)));
+    let rounds = found.rounds;
+    let noise = found.noise * 100.0;
+    text.push_str(&wrapped(&format!(
+        "{rounds} rounds; runs of one arm differ by up to {noise:.0} %"
+    )));
+    text
+}
+
+fn line(row: &Row, metric: &Metric, color: bool) -> String {
+    let mut text = String::new();
+    let name = &row.setting.name;
+    if name.chars().count() > NAME {
+        let _ = write!(text, "{name}\n{:NAME$}", "");
+    } else {
+        let _ = write!(text, "{name:NAME$}");
+    }
+    if let Some(failed) = &row.failed {
+        return wrapped(&format!("{} no verdict: {failed}", text.trim_end()));
+    }
+    let value = row.value.map_or("-".to_owned(), |value| number(value.median, metric));
+    let _ = write!(text, " {value:>9}");
+    if let Some(ratio) = &row.ratio {
+        let interval = format!("{} [{}, {}]", short(ratio.ratio), short(ratio.lo), short(ratio.hi));
+        let effect = row.effect.unwrap_or(Effect::NoDifferenceShown);
+        let _ = write!(text, " {interval:17} {:14} {effect}", bar(ratio, metric.better));
+    }
+    let strong = row.effect.is_some_and(|effect| effect != Effect::NoDifferenceShown);
+    paint::strong(text.trim_end(), color && strong) + "\n"
+}
+
+/// A median in the metric's unit.
+fn number(value: f64, metric: &Metric) -> String {
+    match metric.what {
+        What::Wall | What::Cpu => {
+            units::duration(Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX))
+        }
+        What::MaxRss => units::bytes(value as u64),
+        What::Printed(_) if (1e5..1e9).contains(&value) => format!("{value:.0}"),
+        What::Printed(_) if !(1e-3..1e5).contains(&value) => format!("{value:.3e}"),
+        What::Printed(_) => short(value),
+    }
+}
+
+/// About three digits.
+fn short(value: f64) -> String {
+    match value {
+        value if !(1e-3..1e5).contains(&value) => format!("{value:.0e}"),
+        value if value >= 100.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value if value >= 0.1 => format!("{value:.2}"),
+        value => format!("{value:.4}"),
+    }
+}
+
+/// How far from the middle, to the right where it is better; full at half or twice.
+fn bar(ratio: &Ratio, better: Better) -> String {
+    let doublings = match better {
+        Better::Lower => -ratio.ratio.log2(),
+        Better::Higher => ratio.ratio.log2(),
+    };
+    let cells = (doublings.abs() * HALF as f64).round().min(HALF as f64) as usize;
+    let filled = "#".repeat(cells);
+    if doublings < 0.0 { format!("{filled:>HALF$}|") } else { format!("{:HALF$}|{filled}", "") }
+}
+
+fn through(reached: &Reached) -> String {
+    let mut text = wrapped(&format!(
+        "Through the object in one run, counted apart: {}, {}, in {}",
+        units::count(reached.calls, "call", "calls"),
+        units::bytes(reached.bytes),
+        units::count(reached.processes, "process", "processes"),
+    ));
+    if reached.calls > 0 {
+        let _ = writeln!(
+            text,
+            "{:NAME$} {:>11} {:>11} {:>11} {:>10}",
+            "SIZE", "MEMCPY", "MEMMOVE", "MEMSET", "BYTES"
+        );
+    } else {
+        text.push_str(&wrapped(
+            "No call was reached: no kernel can make a difference here, and what the table shows of \
+             kernels is the noise.",
+        ));
+    }
+    for band in &reached.bands {
+        text.push_str(&band_line(band, reached.bytes));
+    }
+    text + "\n"
+        + &wrapped(
+            "Not reached, and the same in every kernel's arm: copies inside libc itself (stdio, \
+             realloc, qsort), which only its thresholds reach; copies that the compiler put in line; \
+             code made at run time; static programs, and what Go copies, in what it starts.",
+        )
+}
+
+fn band_line(band: &Band, all: u64) -> String {
+    // The last range has no end worth printing.
+    let size = match (band.from, band.upto) {
+        (from, u64::MAX) => format!("{} and up", units::bytes(from)),
+        (from, upto) if upto < 1024 => format!("{from}-{upto} B"),
+        (from, upto) => format!("{}-{}", whole(from), whole(upto + 1)),
+    };
+    let share = band.bytes as f64 / all.max(1) as f64;
+    let bar = "#".repeat((share * 16.0).round() as usize);
+    let line = format!(
+        "{size:NAME$} {:>11} {:>11} {:>11} {:>10} {bar}",
+        band.memcpy,
+        band.memmove,
+        band.memset,
+        units::bytes(band.bytes)
+    );
+    line.trim_end().to_owned() + "\n"
+}
+
+/// `4 KiB`: the ends of ranges are powers of two.
+fn whole(bytes: u64) -> String {
+    units::bytes(bytes).replace(".0", "")
+}
+
+/// Lines of at most 80 columns; a word that is longer has a line of its own.
+fn wrapped(words: &str) -> String {
+    let (mut text, mut column) = (String::new(), 0);
+    for word in words.split_whitespace() {
+        let len = word.chars().count();
+        if column > 0 && column + 1 + len > COLUMNS {
+            text.push_str("\n  ");
+            column = 2;
+        } else if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += len;
+    }
+    text + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ratio(ratio: f64) -> Ratio {
+        Ratio { ratio, lo: ratio, hi: ratio }
+    }
+
+    #[test]
+    fn bars_point_to_what_is_better() {
+        assert_eq!(bar(&ratio(1.0), Better::Lower), "       |");
+        assert_eq!(bar(&ratio(2.0), Better::Lower), "#######|");
+        assert_eq!(bar(&ratio(2.0), Better::Higher), "       |#######");
+        assert_eq!(bar(&ratio(1e9), Better::Higher), "       |#######");
+        assert_eq!(bar(&ratio(0.9), Better::Lower), "       |#");
+    }
+
+    #[test]
+    fn lines_fit_and_lose_no_word() {
+        let words = "word ".repeat(60) + &"x".repeat(100) + " end";
+        let text = wrapped(&words);
+        assert!(text.lines().all(|line| line.len() <= COLUMNS || line.trim().starts_with("xxx")));
+        assert_eq!(text.split_whitespace().count(), 62);
+    }
+
+    #[test]
+    fn numbers_and_ranges_are_read_at_a_glance() {
+        let line = |from, upto| band_line(&Band { from, upto, ..Band::default() }, 0);
+        assert!(line(0, 15).starts_with("0-15 B "));
+        assert!(line(1024, 4095).starts_with("1 KiB-4 KiB "));
+        assert!(line(1 << 62, u64::MAX).starts_with("4.0 EiB and up"));
+        let shown = [0.0, 1.234e-5, 0.01234, 0.5, 12.34, 1234.6, 1.23e6].map(short);
+        assert_eq!(shown, ["0e0", "1e-5", "0.0123", "0.50", "12.3", "1235", "1e6"]);
+    }
+}

@@ -1,0 +1,248 @@
+//! The arms of a trial: the program as it is, under each kernel, and with glibc's own settings changed.
+
+use serde::Serialize;
+use std::{ffi::OsString, fmt::Write, path::Path, process::Command};
+use thalweg_kernels::{FILLS, KERNELS, Kernel, tuned};
+use thalweg_preload::{choice::LIBC, layout};
+
+use super::TrialError;
+
+/// The settings of glibc, as its loader reads them.
+const TUNABLES: &str = "GLIBC_TUNABLES";
+/// The objects the loader loads first.
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// What is done to a program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Kind {
+    /// Nothing.
+    Plain,
+    /// Its calls of memcpy and its relatives go to these.
+    Kernel {
+        /// For memcpy, mempcpy and memmove, as [`thalweg_preload::choice`] reads it.
+        copies: String,
+        /// For memset.
+        fills: String,
+    },
+    /// glibc is told other thresholds.
+    Tunables {
+        /// `NAME=VALUE[:NAME=VALUE...]`.
+        text: String,
+    },
+}
+
+/// An arm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Setting {
+    /// In tables and answers.
+    pub name: String,
+    /// What is done.
+    #[serde(flatten)]
+    pub kind: Kind,
+}
+
+/// An arm that was asked for, or is usual, and does not take part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// Copy kernels by size: each serves the sizes up to and including its number, libc those beyond.
+pub type Bands = Vec<(u64, String)>;
+
+/// The names of all kernels of this build.
+pub fn kernel_names() -> impl Iterator<Item = &'static str> {
+    KERNELS.iter().map(|row| row.name)
+}
+
+/// The program as it is.
+pub fn plain() -> Setting {
+    Setting { name: LIBC.to_owned(), kind: Kind::Plain }
+}
+
+/// libc's own functions, called through the object: what being in between costs by itself.
+pub const OBJECT_ALONE: &str = "object-alone";
+
+fn object_alone() -> Setting {
+    let kind = Kind::Kernel { copies: LIBC.to_owned(), fills: LIBC.to_owned() };
+    Setting { name: OBJECT_ALONE.to_owned(), kind }
+}
+
+/// The arms of these kernels, all of this machine's if none are named, and those that are left out.
+/// A name that no kernel has is an error.
+pub fn kernels(
+    asked: Option<&[String]>,
+    bands: Option<&Bands>,
+) -> Result<(Vec<Setting>, Vec<LeftOut>), TrialError> {
+    let usual: Vec<String> = kernel_names().map(str::to_owned).collect();
+    let (mut arms, mut left_out): (Vec<Setting>, Vec<LeftOut>) = (Vec::new(), Vec::new());
+    for name in asked.unwrap_or(&usual) {
+        // libc is the program as it is, which takes part in any case.
+        if name == LIBC || arms.iter().any(|arm| arm.name == *name) {
+            continue;
+        }
+        let row = KERNELS.iter().find(|row| row.name == name);
+        let row = row
+            .ok_or_else(|| TrialError::NoKernel { name: name.clone(), known: usual.join(", ") })?;
+        let kind = if row.name == tuned::COPY.name { of_bands(bands) } else { of_kernel(row) };
+        match kind {
+            Ok(kind) => arms.push(Setting { name: name.clone(), kind }),
+            Err(reason) => left_out.push(LeftOut { name: name.clone(), reason }),
+        }
+    }
+    if !arms.is_empty() {
+        arms.insert(0, object_alone());
+    }
+    Ok((arms, left_out))
+}
+
+fn of_kernel(row: &Kernel) -> Result<Kind, String> {
+    if (row.is_available)() {
+        Ok(Kind::Kernel { copies: row.name.to_owned(), fills: fill_beside(row.name).to_owned() })
+    } else {
+        Err("this processor cannot run it".to_owned())
+    }
+}
+
+/// The fill of a kernel's name, or of its family (`rep-movsb`, `rep-stosb`); else libc's.
+fn fill_beside(kernel: &str) -> &'static str {
+    let family = |name: &'static str| name.split_once('-').map(|(family, _)| family);
+    let own = kernel.split_once('-').map(|(family, _)| family);
+    let available = || FILLS.iter().filter(|fill| (fill.is_available)());
+    let same = available().find(|fill| fill.name == kernel);
+    let kin = || available().find(|fill| own.is_some() && family(fill.name) == own);
+    same.or_else(kin).map_or(LIBC, |fill| fill.name)
+}
+
+fn of_bands(bands: Option<&Bands>) -> Result<Kind, String> {
+    let Some(bands) = bands.filter(|bands| !bands.is_empty()) else {
+        return Err("no sizes were measured from memory to memory on this machine".to_owned());
+    };
+    let mut copies = String::new();
+    for (upto, name) in bands {
+        let row = KERNELS.iter().find(|row| row.name == name);
+        match row {
+            Some(row) if row.name == tuned::COPY.name => {
+                return Err(format!("{name} cannot be a part of itself"));
+            }
+            None => return Err(format!("its bands name {name}, which is no kernel of this build")),
+            Some(row) if !(row.is_available)() => {
+                return Err(format!("its bands name {name}, which this processor cannot run"));
+            }
+            Some(_) => {}
+        }
+        let _ = write!(copies, "{upto}={name},");
+    }
+    copies.push_str(LIBC);
+    if thalweg_preload::choice::parts(copies.as_bytes()).is_none() {
+        return Err(format!("its bands are too many or do not rise: {copies}"));
+    }
+    Ok(Kind::Kernel { copies, fills: LIBC.to_owned() })
+}
+
+/// Reads bands given by hand: `16=mask256,4096=avx2`.
+pub fn bands_given(text: &str) -> Result<Bands, String> {
+    let read = |part: &str| {
+        let (upto, name) = part.split_once('=')?;
+        Some((upto.parse().ok()?, name.to_owned()))
+    };
+    let bands: Option<Bands> = text.split(',').map(read).collect();
+    bands.ok_or_else(|| format!("'{text}' is not of the form BYTES=KERNEL[,BYTES=KERNEL...]"))
+}
+
+impl Setting {
+    /// Puts the setting into the environment of a command about to be started.
+    pub(super) fn put(&self, command: &mut Command, object: &Path, counts: Option<&Path>) {
+        // What a trial inside a trial left behind would count in the wrong file.
+        for name in [layout::KERNEL, layout::FILL, layout::COUNTS] {
+            command.env_remove(name);
+        }
+        match &self.kind {
+            Kind::Plain => {}
+            Kind::Kernel { copies, fills } => {
+                command.env(layout::KERNEL, copies).env(layout::FILL, fills);
+                command.env(PRELOAD, before(object.as_os_str().to_owned(), PRELOAD));
+                if let Some(counts) = counts {
+                    command.env(layout::COUNTS, counts);
+                }
+            }
+            Kind::Tunables { text } => {
+                // Of two settings of one tunable the loader takes the last.
+                let mut all = std::env::var_os(TUNABLES).unwrap_or_default();
+                if !all.is_empty() {
+                    all.push(":");
+                }
+                all.push(text);
+                command.env(TUNABLES, all);
+            }
+        }
+    }
+}
+
+/// Our own object before those the user preloads.
+fn before(mut own: OsString, variable: &str) -> OsString {
+    if let Some(others) = std::env::var_os(variable).filter(|others| !others.is_empty()) {
+        own.push(":");
+        own.push(others);
+    }
+    own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_is_an_arm_or_left_out_with_a_reason() {
+        let (arms, left_out) = kernels(None, None).unwrap();
+        // libc is not among them, as the reference; the object alone is.
+        assert_eq!(arms.len() + left_out.len(), KERNELS.len());
+        let tuned = left_out.iter().find(|out| out.name == tuned::COPY.name).unwrap();
+        assert!(tuned.reason.contains("no sizes were measured"));
+        assert_eq!(arms[0].name, OBJECT_ALONE);
+        for arm in &arms[1..] {
+            let Kind::Kernel { copies, fills } = &arm.kind else { panic!("{arm:?}") };
+            assert_eq!(*copies, arm.name);
+            assert!(fills == LIBC || FILLS.iter().any(|fill| fill.name == fills), "{arm:?}");
+        }
+    }
+
+    #[test]
+    fn a_fill_is_of_the_same_name_or_family() {
+        assert_eq!(fill_beside("simple"), "simple");
+        assert_eq!(fill_beside("vector-inline"), LIBC);
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(fill_beside("rep-movsb"), "rep-stosb");
+    }
+
+    #[test]
+    fn names_are_checked_and_taken_once() {
+        let asked = ["simple", "libc", "simple"].map(str::to_owned);
+        let (arms, _) = kernels(Some(&asked), None).unwrap();
+        assert_eq!(arms.len(), 2);
+        let error = kernels(Some(&["memcpy".to_owned()]), None).unwrap_err().to_string();
+        assert!(error.contains("memcpy") && error.contains("simple, libc"), "{error}");
+    }
+
+    #[test]
+    fn bands_become_one_arm_or_a_reason() {
+        let tuned = |text: &str| {
+            let bands = bands_given(text).unwrap();
+            let (arms, out) = kernels(Some(&["tuned".to_owned()]), Some(&bands)).unwrap();
+            (arms.get(1).map(|arm| arm.kind.clone()), out.first().map(|out| out.reason.clone()))
+        };
+        let (kind, _) = tuned("16=simple,4096=libc,70000=simple");
+        let copies = "16=simple,4096=libc,70000=simple,libc".to_owned();
+        assert_eq!(kind, Some(Kind::Kernel { copies, fills: LIBC.to_owned() }));
+        assert!(tuned("16=fast").1.unwrap().contains("no kernel of this build"));
+        assert!(tuned("16=tuned").1.unwrap().contains("part of itself"));
+        assert!(tuned("16=simple,8=libc").1.unwrap().contains("do not rise"));
+        for text in ["", "simple", "x=simple", "-1=simple", "1=a,"] {
+            assert!(bands_given(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! A server that is up while the measured command runs.
+
+use std::{
+    ffi::OsString,
+    net::{Ipv4Addr, TcpStream},
+    os::fd::OwnedFd,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+use thalweg_core::Flow;
+use thalweg_sys::process::{self, Ended};
+
+use super::{
+    run::{Failed, Runner, end, wait, watch},
+    stage::last_words,
+};
+
+/// Between two looks whether it is ready.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A server of this machine answers a connection at once or not at all.
+const CONNECT: Duration = Duration::from_secs(1);
+
+/// A server and how to tell that it is ready.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Its command, which stays in the foreground.
+    pub command: Vec<OsString>,
+    /// The sign.
+    pub ready: Ready,
+    /// How long it may take.
+    pub within: Duration,
+}
+
+/// The sign that a server is ready. Before it was started there must be none.
+#[derive(Clone, Debug)]
+pub enum Ready {
+    /// This command ends well.
+    Command(Vec<OsString>),
+    /// This port of 127.0.0.1 takes connections.
+    Port(u16),
+}
+
+impl Server {
+    fn name(&self) -> String {
+        self.command.first().map(|name| name.display().to_string()).unwrap_or_default()
+    }
+
+    /// Whether the sign is there.
+    fn is_ready(&self, left: Duration, stop: &dyn Fn() -> Flow) -> Result<bool, Failed> {
+        let words = match &self.ready {
+            Ready::Port(port) => {
+                let address = (Ipv4Addr::LOCALHOST, *port).into();
+                return Ok(TcpStream::connect_timeout(&address, CONNECT).is_ok());
+            }
+            Ready::Command(words) => words,
+        };
+        let name = words.first().cloned().unwrap_or_default();
+        let mut command = Command::new(&name);
+        command.args(words.iter().skip(1));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().map_err(|error| format!("{}: {error}", name.display()))?;
+        match wait(child, Some(left), stop) {
+            Ok(ended) => Ok(ended.status.success()),
+            Err(Failed::Stopped) => Err(Failed::Stopped),
+            // Over its limit: not ready, and no time left.
+            Err(Failed::Because(_)) => Ok(false),
+        }
+    }
+}
+
+/// A server that runs; ended when it is dropped.
+pub struct Up<'s> {
+    server: &'s Server,
+    child: Child,
+    process: OwnedFd,
+    over: bool,
+}
+
+impl<'s> Up<'s> {
+    /// Starts it under a setting, and waits until it is ready.
+    pub fn start(
+        server: &'s Server,
+        runner: &Runner<'_>,
+        put: &dyn Fn(&mut Command),
+    ) -> Result<Self, Failed> {
+        let name = server.name();
+        if server.is_ready(server.within, runner.stop)? {
+            let sign = match &server.ready {
+                Ready::Port(port) => format!("something answers at port {port}"),
+                Ready::Command(_) => "the command of --ready ends well".to_owned(),
+            };
+            let why = format!("{sign} before {name} was started: another server would be measured");
+            return Err(why.into());
+        }
+        let mut command = Command::new(&server.command[0]);
+        command.args(&server.command[1..]).stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(runner.stage.ear("server")?);
+        put(&mut command);
+        let mut child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
+        let process = watch(&mut child)?;
+        let mut up = Self { server, child, process, over: false };
+        up.wait_until_ready(runner)?;
+        Ok(up)
+    }
+
+    fn wait_until_ready(&mut self, runner: &Runner<'_>) -> Result<(), Failed> {
+        let (name, began) = (self.server.name(), Instant::now());
+        loop {
+            if (runner.stop)() == Flow::Stop {
+                return Err(Failed::Stopped);
+            }
+            if let Ok(Some(ended)) = process::reap(&self.child) {
+                self.over = true;
+                return Err(died(&name, &ended, runner, "before it was ready").into());
+            }
+            let left = self.server.within.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                let seconds = self.server.within.as_secs_f64();
+                let said = last_words(&runner.stage.heard("server"));
+                return Err(format!("{name}: not ready after {seconds} s: {said}").into());
+            }
+            if self.server.is_ready(left, runner.stop)? {
+                return Ok(());
+            }
+            thread::sleep(PAUSE.min(left));
+        }
+    }
+
+    /// Asks it to end, and says what it used; one that ended before it was asked has failed.
+    pub fn stop(mut self, runner: &Runner<'_>) -> Result<Ended, Failed> {
+        self.over = true;
+        match process::reap(&self.child) {
+            Ok(Some(ended)) => {
+                Err(died(&self.server.name(), &ended, runner, "while it was measured").into())
+            }
+            _ => Ok(end(&self.child, &self.process)?),
+        }
+    }
+}
+
+fn died(name: &str, ended: &Ended, runner: &Runner<'_>, when: &str) -> String {
+    let said = last_words(&runner.stage.heard("server"));
+    format!("{name}: ended {when}: {}: {said}", ended.status)
+}
+
+impl Drop for Up<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            // Nobody is left to be told.
+            let _ = end(&self.child, &self.process);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! System calls by instruction: there is no libc here, and the program's errno is its own.
+
+use core::arch::asm;
+
+/// A result below 0 is a negated errno.
+///
+/// # Safety
+/// What the call of this number asks of its arguments.
+#[cfg(target_arch = "x86_64")]
+unsafe fn call(number: usize, args: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the kernel changes rax, rcx and r11, and memory only as the caller vouches for.
+    unsafe {
+        asm!(
+            "syscall",
+            inout("rax") number.cast_signed() => result,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            in("r9") args[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack)
+        );
+    }
+    result
+}
+
+/// A result below 0 is a negated errno.
+///
+/// # Safety
+/// What the call of this number asks of its arguments.
+#[cfg(target_arch = "aarch64")]
+unsafe fn call(number: usize, args: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the kernel changes x0, and memory only as the caller vouches for.
+    unsafe {
+        asm!(
+            "svc 0",
+            in("x8") number,
+            inout("x0") args[0].cast_signed() => result,
+            in("x1") args[1],
+            in("x2") args[2],
+            in("x3") args[3],
+            in("x4") args[4],
+            in("x5") args[5],
+            options(nostack)
+        );
+    }
+    result
+}
+
+#[cfg(target_arch = "x86_64")]
+mod number {
+    pub const READ: usize = 0;
+    pub const WRITE: usize = 1;
+    pub const CLOSE: usize = 3;
+    pub const LSEEK: usize = 8;
+    pub const MMAP: usize = 9;
+    pub const RT_SIGACTION: usize = 13;
+    pub const RT_SIGPROCMASK: usize = 14;
+    pub const GETPID: usize = 39;
+    pub const GETTID: usize = 186;
+    pub const TGKILL: usize = 234;
+    pub const OPENAT: usize = 257;
+}
+
+#[cfg(target_arch = "aarch64")]
+mod number {
+    pub const OPENAT: usize = 56;
+    pub const CLOSE: usize = 57;
+    pub const LSEEK: usize = 62;
+    pub const READ: usize = 63;
+    pub const WRITE: usize = 64;
+    pub const TGKILL: usize = 131;
+    pub const RT_SIGACTION: usize = 134;
+    pub const RT_SIGPROCMASK: usize = 135;
+    pub const GETPID: usize = 172;
+    pub const GETTID: usize = 178;
+    pub const MMAP: usize = 222;
+}
+
+const AT_FDCWD: usize = (-100_isize).cast_unsigned();
+const O_RDWR: usize = 2;
+const O_CLOEXEC: usize = 0o2_000_000;
+const EINTR: isize = -4;
+const SIGABRT: usize = 6;
+const SIG_UNBLOCK: usize = 1;
+
+/// An open file, closed with its owner.
+pub struct File(usize);
+
+/// What to do with a file.
+#[derive(Clone, Copy)]
+pub enum Access {
+    /// Read it.
+    Read,
+    /// Read and write it.
+    ReadWrite,
+}
+
+impl File {
+    /// Opens a file that is there; the path ends with a zero byte.
+    pub fn open(path: &[u8], access: Access) -> Option<Self> {
+        if path.last() != Some(&0) {
+            return None;
+        }
+        let flags = O_CLOEXEC | if matches!(access, Access::ReadWrite) { O_RDWR } else { 0 };
+        let args = [AT_FDCWD, path.as_ptr().addr(), flags, 0, 0, 0];
+        // SAFETY: the path ends, was checked above; nothing is written to memory.
+        let fd = unsafe { call(number::OPENAT, args) };
+        usize::try_from(fd).ok().map(Self)
+    }
+
+    /// Reads on; 0 at the end and on an error.
+    pub fn read(&mut self, into: &mut [u8]) -> usize {
+        loop {
+            let args = [self.0, into.as_mut_ptr().addr(), into.len(), 0, 0, 0];
+            // SAFETY: writes at most that many bytes to the slice.
+            let got = unsafe { call(number::READ, args) };
+            if got != EINTR {
+                return usize::try_from(got).unwrap_or(0);
+            }
+        }
+    }
+
+    /// How long it is; 0 where that does not show.
+    pub fn len(&self) -> usize {
+        const SEEK_END: usize = 2;
+        // SAFETY: takes numbers.
+        let at = unsafe { call(number::LSEEK, [self.0, 0, SEEK_END, 0, 0, 0]) };
+        usize::try_from(at).unwrap_or(0)
+    }
+
+    /// Its first bytes, shared with everybody who maps them, for the rest of the process.
+    pub fn map_shared<T>(&self, len: usize) -> Option<*mut T> {
+        const READ_WRITE: usize = 3;
+        const MAP_SHARED: usize = 1;
+        let args = [0, len, READ_WRITE, MAP_SHARED, self.0, 0];
+        // SAFETY: a new mapping at a place of the kernel's choice touches no other memory.
+        let at = unsafe { call(number::MMAP, args) };
+        let at = usize::try_from(at).ok()?;
+        Some(core::ptr::with_exposed_provenance_mut(at))
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: our own descriptor, used by nobody afterwards.
+        unsafe { call(number::CLOSE, [self.0, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// Says why on standard error, and aborts.
+pub fn abort_because(words: &[u8]) -> ! {
+    // SAFETY: reads the slice. If nobody hears it there is nothing to do about that.
+    unsafe { call(number::WRITE, [2, words.as_ptr().addr(), words.len(), 0, 0, 0]) };
+    abort()
+}
+
+/// Ends the process by SIGABRT: first as it is set, then, if it was caught or blocked and the program
+/// came back, by its default.
+pub fn abort() -> ! {
+    raise();
+    // The kernel's own sigaction: handler, flags, restorer, mask; zeroes are the default.
+    let default = [0_u64; 4];
+    let mask = 1_u64 << (SIGABRT - 1);
+    let args = [SIGABRT, default.as_ptr().addr(), 0, size_of_val(&mask), 0, 0];
+    // SAFETY: reads one sigaction of four words.
+    unsafe { call(number::RT_SIGACTION, args) };
+    let args = [SIG_UNBLOCK, (&raw const mask).addr(), 0, size_of_val(&mask), 0, 0];
+    // SAFETY: reads one word.
+    unsafe { call(number::RT_SIGPROCMASK, args) };
+    loop {
+        raise();
+    }
+}
+
+fn raise() {
+    // SAFETY: takes nothing.
+    let process = unsafe { call(number::GETPID, [0; 6]) };
+    // SAFETY: takes nothing.
+    let thread = unsafe { call(number::GETTID, [0; 6]) };
+    let args = [process.cast_unsigned(), thread.cast_unsigned(), SIGABRT, 0, 0, 0];
+    // SAFETY: takes numbers; they are this thread's own.
+    unsafe { call(number::TGKILL, args) };
+}

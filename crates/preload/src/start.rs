@@ -1,0 +1,146 @@
+//! What happens once in a process, before main: read the choice, set the pointers, begin to count.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use thalweg_kernels::{CopyFn, FILLS, FillFn, KERNELS, tuned};
+
+use crate::choice::{self, LIBC, MOST, Part, same};
+use crate::next::{self, Next};
+use crate::{counting, dispatch, early, environ, layout};
+
+/// A constructor: the loader calls it when everything is relocated and no thread runs yet.
+#[cfg(thalweg_object)]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+/// The C library's functions; 0 where they were not found.
+static LIBC_COPY: AtomicUsize = AtomicUsize::new(0);
+static LIBC_MOVE: AtomicUsize = AtomicUsize::new(0);
+static LIBC_FILL: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn start() {
+    let mut path = [0_u8; 4096];
+    let room = path.len() - 1;
+    // The last byte stays the zero that ends the path.
+    let named = path.get_mut(..room).and_then(|path| environ::value(layout::COUNTS, path));
+    // A file that cannot be counted in stays as it is, and whoever reads it sees that.
+    let len = named.map(|path| path.len());
+    let _ = len.and_then(|len| path.get(..=len)).is_some_and(counting::open);
+    counting::add(layout::PROCESSES_AT, 1);
+    match next::find() {
+        Some(next) => keep(next),
+        None => counting::add(layout::WITHOUT_LIBC_AT, 1),
+    }
+    let mut text = [0_u8; 512];
+    let copies = environ::value(layout::KERNEL, &mut text).is_some_and(|text| set_copies(text));
+    // Without a word about fills they are libc's.
+    let fills = match environ::value(layout::FILL, &mut text) {
+        Some(text) => set_fills(text),
+        None => set_fills(LIBC.as_bytes()),
+    };
+    if copies && fills {
+        counting::add(layout::CHOSEN_AT, 1);
+    } else {
+        set_copies(LIBC.as_bytes());
+        set_fills(LIBC.as_bytes());
+    }
+    dispatch::publish();
+}
+
+fn keep(next: Next) {
+    LIBC_COPY.store(next.copy, Ordering::Relaxed);
+    LIBC_MOVE.store(next.move_, Ordering::Relaxed);
+    LIBC_FILL.store(next.fill, Ordering::Relaxed);
+}
+
+/// A function of each step, or `None` if the text is no choice or a name in it is none that can run.
+fn resolve<F: Copy>(text: &[u8], named: fn(&[u8]) -> Option<F>) -> Option<[Option<(usize, F)>; MOST]> {
+    let mut steps = [None; MOST];
+    for (step, Part { upto, name }) in steps.iter_mut().zip(choice::parts(text)?) {
+        *step = Some((upto, named(name)?));
+    }
+    Some(steps)
+}
+
+fn set_copies(text: &[u8]) -> bool {
+    let Some(steps) = resolve(text, copy_named) else { return false };
+    for (place, (upto, [copy, move_])) in steps.into_iter().flatten().enumerate() {
+        dispatch::COPIES.set(place, upto, copy as *mut ());
+        dispatch::MOVES.set(place, upto, move_ as *mut ());
+    }
+    true
+}
+
+fn set_fills(text: &[u8]) -> bool {
+    let Some(steps) = resolve(text, fill_named) else { return false };
+    for (place, (upto, fill)) in steps.into_iter().flatten().enumerate() {
+        dispatch::FILLS.set(place, upto, fill as *mut ());
+    }
+    true
+}
+
+/// The functions that copy and move under this name. A kernel that cannot move leaves that to libc.
+fn copy_named(name: &[u8]) -> Option<[CopyFn; 2]> {
+    if same(name, LIBC.as_bytes()) {
+        return Some([libc_copy, libc_move]);
+    }
+    let row = KERNELS.iter().find(|row| same(row.name.as_bytes(), name))?;
+    // The table's `tuned` has no bands here: those come written out.
+    let is_whole = !same(name, tuned::COPY.name.as_bytes());
+    (is_whole && (row.is_available)()).then_some([row.copy, row.move_.unwrap_or(libc_move)])
+}
+
+fn fill_named(name: &[u8]) -> Option<FillFn> {
+    if same(name, LIBC.as_bytes()) {
+        return Some(libc_fill);
+    }
+    let row = FILLS.iter().find(|row| same(row.name.as_bytes(), name))?;
+    let is_whole = !same(name, tuned::FILL.name.as_bytes());
+    (is_whole && (row.is_available)()).then_some(row.fill)
+}
+
+/// # Safety
+/// memcpy(3).
+unsafe fn libc_copy(dst: *mut u8, src: *const u8, n: usize) {
+    // SAFETY: the same contract; an address of `next`, or 0.
+    unsafe { call(LIBC_COPY.load(Ordering::Relaxed), dst, src, n) };
+}
+
+/// # Safety
+/// memmove(3).
+unsafe fn libc_move(dst: *mut u8, src: *const u8, n: usize) {
+    // SAFETY: the same contract; an address of `next`, or 0.
+    unsafe { call(LIBC_MOVE.load(Ordering::Relaxed), dst, src, n) };
+}
+
+/// # Safety
+/// `function` is 0 or a [`next::Copy`], whose contract holds.
+#[inline(always)]
+#[allow(clippy::inline_always)]
+unsafe fn call(function: usize, dst: *mut u8, src: *const u8, n: usize) {
+    if function == 0 {
+        // SAFETY: the same contract.
+        return unsafe { early::move_(dst, src, n) };
+    }
+    let function: *const () = core::ptr::with_exposed_provenance(function);
+    // SAFETY: a function of this type, says the caller.
+    let function = unsafe { core::mem::transmute::<*const (), next::Copy>(function) };
+    // SAFETY: the same contract.
+    unsafe { function(dst, src, n) };
+}
+
+/// # Safety
+/// memset(3).
+unsafe fn libc_fill(dst: *mut u8, byte: u8, n: usize) {
+    let function = LIBC_FILL.load(Ordering::Relaxed);
+    if function == 0 {
+        // SAFETY: the same contract.
+        return unsafe { early::fill(dst, byte, n) };
+    }
+    let function: *const () = core::ptr::with_exposed_provenance(function);
+    // SAFETY: an address of `next`, which looked for memset.
+    let function = unsafe { core::mem::transmute::<*const (), next::Set>(function) };
+    // SAFETY: the same contract.
+    unsafe { function(dst, byte.into(), n) };
+}

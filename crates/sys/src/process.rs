@@ -1,0 +1,112 @@
+//! Children: waiting for one with a limit, what it used, and signals that cannot hit another process.
+
+use crate::{Errno, usage::Usage};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+};
+use std::{
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::process::ExitStatusExt,
+    },
+    process::{Child, ExitStatus},
+    time::Duration,
+};
+
+/// A descriptor that names one process for good, also when its number is used again.
+/// `pidfd_open(2)`, Linux 5.3.
+pub fn watch(child: &Child) -> Result<OwnedFd, Errno> {
+    pidfd_open(Pid::from_child(child), PidfdFlags::empty())
+}
+
+/// Waits until the process ends, at most so long, or without a limit; says whether it has. EINTR when
+/// a signal came first.
+pub fn ended_within(process: &impl AsFd, limit: Option<Duration>) -> Result<bool, Errno> {
+    // A limit too long for the kernel is none.
+    let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+    let ready = poll(&mut [PollFd::new(process, PollFlags::IN)], limit.as_ref())?;
+    Ok(ready > 0)
+}
+
+/// Sends a signal. ESRCH once the process has ended and was reaped.
+pub fn signal(process: &impl AsFd, signal: Signal) -> Result<(), Errno> {
+    pidfd_send_signal(process, signal)
+}
+
+/// How a child ended, and what it and the children it waited for used.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// What was used.
+    pub used: Usage,
+    /// The most memory any one of these processes had resident, in bytes. The kernel takes over what
+    /// this process had when it started the child: less than that does not show.
+    pub max_resident: u64,
+}
+
+/// Reaps a child that has ended, by `wait4(2)`; `None` if it has not. The standard library must not
+/// wait for it afterwards: ECHILD.
+pub fn reap(child: &Child) -> Result<Option<Ended>, Errno> {
+    let mut status = 0;
+    let mut used = MaybeUninit::<libc::rusage>::zeroed();
+    let pid = child.id().cast_signed();
+    // SAFETY: the call writes an int and at most one rusage.
+    let got = unsafe { libc::wait4(pid, &raw mut status, libc::WNOHANG, used.as_mut_ptr()) };
+    match got {
+        0 => Ok(None),
+        -1 => Err(crate::io::last_errno()),
+        _ => {
+            // SAFETY: zeroes are a valid rusage, and so is what the kernel wrote over them.
+            let used = unsafe { used.assume_init() };
+            Ok(Some(Ended {
+                status: ExitStatus::from_raw(status),
+                used: Usage::of(&used),
+                max_resident: (used.ru_maxrss as u64).saturating_mul(1024),
+            }))
+        }
+    }
+}
+
+/// The most memory this process has had resident, in bytes: `VmHWM` of proc(5); `None` where that does
+/// not show.
+pub fn own_max_resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::zombie_processes, reason = "`reap` is how they are waited for")]
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_child_is_waited_for_and_told_what_it_used() {
+        let child = Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
+        let process = watch(&child).unwrap();
+        assert_eq!(ended_within(&process, None), Ok(true));
+        let ended = reap(&child).unwrap().unwrap();
+        assert_eq!(ended.status.code(), Some(7));
+        assert!(ended.used.minor_faults > 0 && ended.max_resident > 0, "{ended:?}");
+        assert_eq!(reap(&child).unwrap_err(), Errno::CHILD);
+        assert_eq!(signal(&process, Signal::TERM), Err(Errno::SRCH));
+    }
+
+    #[test]
+    fn a_limit_passes_and_a_signal_ends_the_child() {
+        let child = Command::new("sleep").arg("60").spawn().unwrap();
+        let process = watch(&child).unwrap();
+        assert_eq!(ended_within(&process, Some(Duration::from_millis(20))), Ok(false));
+        assert!(reap(&child).unwrap().is_none());
+        signal(&process, Signal::KILL).unwrap();
+        assert_eq!(ended_within(&process, Some(Duration::MAX)), Ok(true));
+        assert_eq!(reap(&child).unwrap().unwrap().status.signal(), Some(9));
+        assert!(own_max_resident().unwrap() > 0);
+    }
+}
