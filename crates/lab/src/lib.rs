@@ -34,6 +34,7 @@ pub mod conditions;
 pub mod contamination;
 pub mod helper;
 pub mod peer;
+pub mod report;
 pub mod rounds;
 pub mod sample;
 mod scratch;

@@ -10,6 +10,7 @@ mod list;
 mod pipe;
 mod plan;
 mod progress;
+mod report;
 mod size;
 
 pub use choice::Choice;
@@ -20,6 +21,7 @@ pub use list::ListArgs;
 pub use pipe::PipeArgs;
 pub use plan::PlanArgs;
 pub use progress::{ProgressArgs, When};
+pub use report::ReportArgs;
 pub use size::Bytes;
 
 /// Moves bytes on Linux by the way that is fastest on the machine it runs on.
@@ -45,6 +47,7 @@ pub enum Command {
     #[command(alias = "explain")]
     Plan(PlanArgs),
     Doctor(DoctorArgs),
+    Report(ReportArgs),
     List(ListArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

@@ -7,6 +7,7 @@ mod list;
 mod man;
 mod pipe;
 mod plan;
+mod report;
 mod stream;
 
 use crate::{
@@ -23,6 +24,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Pipe(args) => pipe::run(&args),
         Command::Plan(args) => plan::run(&args, color()),
         Command::Doctor(args) => doctor::run(&args, color()),
+        Command::Report(args) => report::run(&args),
         Command::List(args) => list::run(&args, color()),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
