@@ -70,14 +70,14 @@ pub fn figure(scope: &Scope<'_>, group: &Group<'_>, id: &str) -> Option<Figure> 
             note: Some(words::promises(group.promises(series.name))),
         }));
     }
-    let shown = if single { "whisker" } else { "band" };
+    let shown = if single { "bar" } else { "band" };
     legend.push(Entry::new(
         band_key("spread", 8.0),
         format!("{shown}: the middle half of all samples"),
     ));
     if let Some(limit) = &panels[0].limit {
         legend.push(Entry::new(
-            limit_key(),
+            limit_key(single),
             format!("limit of the machine: {}, the fastest baseline", limit.name),
         ));
     }
@@ -87,7 +87,7 @@ pub fn figure(scope: &Scope<'_>, group: &Group<'_>, id: &str) -> Option<Figure> 
     Some(Figure {
         id: format!("{id}-speed"),
         caption: "Speed beside processor time".to_owned(),
-        note: "Medians over all samples of all sessions, on logarithmic axes. A GB is 10^9 bytes. Faster is up, \
+        note: "Medians over all samples of all sessions, on logarithmic axes. A GB is 10\u{2079} bytes. Faster is up, \
                or right, on the first drawing; cheaper is down, or left, on the second."
             .to_owned(),
         drawings: drawings.collect(),
@@ -189,16 +189,15 @@ impl<'g> Panel<'g> {
         let size = group.places.first().map_or("", |place| place.size.as_str());
         let head = format!("{} at {size}", self.what.unit());
         svg.text([WIDTH / 2.0, height - 8.0], Anchor::Middle, (&head, "axis"));
-        if let Some(point) = self.limit.as_ref().and_then(|limit| limit.points.first()) {
-            svg.line(
-                [along.at(point.median), TOP - 4.0],
-                [along.at(point.median), bottom],
-                "limit",
-            );
-        }
+        let limit = self.limit.as_ref().and_then(|limit| limit.points.first());
         for (row, series) in self.series.iter().enumerate() {
             let Some(point) = series.points.first() else { continue };
             let y = TOP + ROW * row as f64;
+            if let Some(limit) = limit {
+                // Piece by piece, so that it never runs through a figure.
+                let x = along.at(limit.median);
+                svg.line([x, y + 9.0], [x, y + 25.0], "limit solid");
+            }
             let [left, right] = point.quartiles.map(|value| along.at(value));
             let figures = interval(point);
             svg.text([2.0, y + 6.0], Anchor::Start, (&short(series.name, 36), "label"));
@@ -269,9 +268,13 @@ impl Series<'_> {
     }
 }
 
-fn limit_key() -> String {
-    let mut svg = Svg::new(28.0, 14.0);
-    svg.line([1.0, 7.0], [27.0, 7.0], "limit");
+fn limit_key(single: bool) -> String {
+    let mut svg = Svg::new(if single { 16.0 } else { 28.0 }, 14.0);
+    if single {
+        svg.line([8.0, 0.0], [8.0, 14.0], "limit solid");
+    } else {
+        svg.line([1.0, 7.0], [27.0, 7.0], "limit");
+    }
     svg.decoration()
 }
 

@@ -18,37 +18,39 @@ use crate::{
     },
 };
 
-/// The two maps; none where nothing was compared.
+/// Maps for both metrics, each of the cells that have the same sizes; none where nothing was
+/// compared.
 pub fn maps(scope: &Scope<'_>) -> Vec<Table> {
-    let groups = Group::all(scope.result);
-    [Metric::Wall, Metric::Cpu]
+    let mut alike: Vec<(Vec<&str>, Vec<Group<'_>>)> = Vec::new();
+    for group in Group::all(scope.result) {
+        let sizes: Vec<&str> = group.places.iter().map(|place| place.size.as_str()).collect();
+        match alike.iter_mut().find(|(known, _)| *known == sizes) {
+            Some((_, groups)) => groups.push(group),
+            None => alike.push((sizes, vec![group])),
+        }
+    }
+    let metrics = [Metric::Wall, Metric::Cpu];
+    metrics
         .into_iter()
-        .filter_map(|metric| map(scope, &groups, metric))
+        .flat_map(|metric| alike.iter().filter_map(move |groups| map(scope, groups, metric)))
         .collect()
 }
 
-fn map(scope: &Scope<'_>, groups: &[Group<'_>], metric: Metric) -> Option<Table> {
-    let mut sizes: Vec<(u64, &str)> = Vec::new();
-    for place in groups.iter().flat_map(|group| &group.places) {
-        let size = (place.bytes, place.size.as_str());
-        if !sizes.contains(&size) {
-            sizes.push(size);
-        }
-    }
-    sizes.sort_unstable();
+fn map(
+    scope: &Scope<'_>,
+    (sizes, groups): &(Vec<&str>, Vec<Group<'_>>),
+    metric: Metric,
+) -> Option<Table> {
     let mut columns = vec!["Cell and load"];
-    columns.extend(sizes.iter().map(|(_, name)| *name));
-    let mut table = Table::new(format!("Least {}", metric_name(metric)), &columns);
+    columns.extend(sizes);
+    let mut names: Vec<&str> = groups.iter().map(|group| group.cell).collect();
+    names.dedup();
+    let caption = format!("Least {}: {}", metric_name(metric), names.join(", "));
+    let mut table = Table::new(caption, &columns);
     for group in groups {
         let name = format!("{}, {}", group.cell, words::load_name(group.load));
-        let cells: Vec<Option<Cell>> = sizes
-            .iter()
-            .map(|size| {
-                let here = |place: &&&Place| (place.bytes, place.size.as_str()) == *size;
-                let place = group.places.iter().find(here)?;
-                winner(scope, group, (place, metric))
-            })
-            .collect();
+        let cells: Vec<Option<Cell>> =
+            group.places.iter().map(|place| winner(scope, group, (place, metric))).collect();
         if cells.iter().any(Option::is_some) {
             let cells =
                 cells.into_iter().map(|cell| cell.unwrap_or_else(|| Cell::styled("-", "void")));

@@ -105,7 +105,9 @@ fn add(
 ) {
     let bytes = place["bytes"].as_u64().expect("bytes");
     for arm in arms {
-        let (rate, cpu) = (arm.1 / slower, arm.2 * slower.sqrt());
+        // Ways that set something up lose at small sizes.
+        let set_up = if arm.3 == Some(false) { 1.0 + 40_000.0 / bytes as f64 } else { 1.0 };
+        let (rate, cpu) = (arm.1 / slower / set_up, arm.2 * slower.sqrt() * set_up);
         let marked = if dice.share() < 0.3 { 1 } else { 0 };
         let sessions: Vec<Value> = (0..extent.sessions)
             .map(|n| session(n, (rate, cpu, bytes), (extent.rounds, marked), dice))
@@ -114,12 +116,13 @@ fn add(
         let alias = arm.3.map(|kept| if kept { "copied" } else { "shared" });
         let mut entry = json!({
             "name": arm.0, "origin": arm.4, "promises": promises, "alias": alias, "note": null,
-            "gb_per_s": rate, "cpu_s_per_gb": cpu, "user_s_per_gb": cpu * 0.07, "faults_per_gb": 0.0,
+            "gb_per_s": middle(&sessions, |s| number(s, "bytes") / 1e9 / number(s, "wall")),
+            "cpu_s_per_gb": middle(&sessions, |s| (number(s, "user") + number(s, "sys")) / number(s, "bytes") * 1e9), "user_s_per_gb": cpu * 0.07, "faults_per_gb": 0.0,
             "calls_per_gb": 1e9 / 65536.0, "marked": marked, "sessions": sessions,
         });
         merge(&mut entry, place);
         all.push(entry);
-        let pair = [("wall", arms[0].1 / arm.1), ("cpu", arm.2 / arms[0].2)];
+        let pair = [("wall", arms[0].1 / arm.1 * set_up), ("cpu", arm.2 / arms[0].2 * set_up)];
         for (metric, ratio) in pair.iter().filter(|_| arm.0 != arms[0].0) {
             let (lo, hi) =
                 (ratio * (0.99 - 0.03 * dice.share()), ratio * (1.01 + 0.03 * dice.share()));
@@ -157,6 +160,17 @@ fn session(
     let marks: Vec<&str> =
         if marked == 1 && number == 0 { vec!["round 2: 3 ticks stolen"] } else { vec![] };
     json!({"session": number, "repeats": repeats.min(u64::from(u32::MAX)), "samples": samples, "marks": marks})
+}
+
+fn number(sample: &Value, key: &str) -> f64 {
+    sample[key].as_f64().expect("a number")
+}
+
+/// The median over all samples of all sessions.
+fn middle(sessions: &[Value], of: impl Fn(&Value) -> f64) -> f64 {
+    let samples =
+        sessions.iter().flat_map(|session| session["samples"].as_array().expect("samples"));
+    thalweg_lab::stats::median(&samples.map(of).collect::<Vec<_>>()).expect("samples")
 }
 
 fn merge(into: &mut Value, from: &Value) {

@@ -59,8 +59,8 @@ fn a_standard_run_becomes_a_page_that_says_everything() {
     ] {
         assert!(page.contains(words), "{words:?} is missing");
     }
-    // A map for each metric; the published ratio as a diamond, in the plot and in its legend.
-    assert_eq!(page.matches("<div class=\"map\">").count(), 2);
+    // A map for each metric and each list of sizes; the published ratio as a diamond, in the plot and in its legend.
+    assert_eq!(page.matches("<div class=\"map\">").count(), 4);
     assert!(page.matches("class=\"published\"").count() >= 4);
 }
 
