@@ -75,6 +75,7 @@ Examples:
   thalweg copy -a photos/ /backup/         a tree, with everything that can be kept
   thalweg pipe < dump.sql | gzip > d.gz    like pv: progress, larger pipes
   thalweg plan big.iso /mnt/usb/           what would be used, and why
+  thalweg report -o report.html            saved results of studies as one page
   thalweg doctor                           what works on this machine, and what does not
 
 Exit status: 0 done; 1 data differ; 2 usage; 3 partial, or the source changed; 4 not supported here.

@@ -22,6 +22,8 @@ const LEFT: f64 = 34.0;
 const STRIP: f64 = 54.0;
 const HEAD: f64 = 17.0;
 const FOOT: f64 = 26.0;
+/// Labels closer than this would touch.
+const LETTER: f64 = 10.0;
 /// A sample this many times the median, or less, is shown at the edge: single outliers of ten
 /// times the median would hide all else.
 const FAR: f64 = 3.0;
@@ -45,7 +47,7 @@ pub fn figure(group: &Group<'_>, id: &str) -> Option<Figure> {
             .to_owned(),
         drawings,
         legend: vec![
-            Entry::new(key(Shape::Disc, "dot"), "a sample"),
+            Entry::new(key(Shape::Disc, "sample"), "a sample"),
             Entry::new(key(MARKED, "marked"), "a marked sample: something else disturbed it"),
             Entry::new(key(Shape::Up, "far"), format!("more than {FAR} times the median, shown at the edge")),
         ],
@@ -90,9 +92,14 @@ fn strip(svg: &mut Svg, arm: &ArmResult, top: f64) {
     svg.text([LEFT, top + 11.0], Anchor::Start, (&short(&arm.name, 40), "label"));
     let marked = if arm.marked == 0 { String::new() } else { format!("{} marked", arm.marked) };
     svg.text([WIDTH - 2.0, top + 11.0], Anchor::End, (&marked, "value"));
+    let mut free = f64::MAX;
     for (value, label) in axis.ticks(3) {
-        svg.line([LEFT, axis.at(value)], [WIDTH, axis.at(value)], "grid");
-        svg.text([LEFT - 4.0, axis.at(value) + 4.0], Anchor::End, (&label, "tick"));
+        let y = axis.at(value);
+        if y + LETTER <= free {
+            svg.line([LEFT, y], [WIDTH, y], "grid");
+            svg.text([LEFT - 4.0, y + 4.0], Anchor::End, (&label, "tick"));
+            free = y;
+        }
     }
     let step = (WIDTH - LEFT) / all.len().max(1) as f64;
     let mut x = LEFT;

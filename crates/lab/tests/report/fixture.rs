@@ -108,7 +108,7 @@ fn add(
         // Ways that set something up lose at small sizes.
         let set_up = if arm.3 == Some(false) { 1.0 + 40_000.0 / bytes as f64 } else { 1.0 };
         let (rate, cpu) = (arm.1 / slower / set_up, arm.2 * slower.sqrt() * set_up);
-        let marked = if dice.share() < 0.3 { 1 } else { 0 };
+        let marked = usize::from(dice.share() < 0.3);
         let sessions: Vec<Value> = (0..extent.sessions)
             .map(|n| session(n, (rate, cpu, bytes), (extent.rounds, marked), dice))
             .collect();
