@@ -10,13 +10,12 @@ pub fn wrapped(text: &str, indent: usize) -> String {
 
 fn in_columns(text: &str, indent: usize, columns: usize) -> String {
     let blanks = " ".repeat(indent);
-    let mut lines = String::new();
+    let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
     for word in text.split_whitespace() {
         let longer = indent + line.chars().count() + 1 + word.chars().count();
         if !line.is_empty() && longer > columns {
-            lines.push_str(&format!("{blanks}{line}\n"));
-            line.clear();
+            lines.push(std::mem::take(&mut line));
         }
         if !line.is_empty() {
             line.push(' ');
@@ -24,9 +23,9 @@ fn in_columns(text: &str, indent: usize, columns: usize) -> String {
         line.push_str(word);
     }
     if !line.is_empty() {
-        lines.push_str(&format!("{blanks}{line}\n"));
+        lines.push(line);
     }
-    lines
+    lines.iter().flat_map(|line| [&blanks, line, "\n"]).collect()
 }
 
 #[cfg(test)]

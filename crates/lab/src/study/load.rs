@@ -5,7 +5,7 @@ use std::{
     fs::File,
     hint::black_box,
     io::{BufRead, BufReader, Read, Seek, Write},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -95,7 +95,7 @@ pub fn main(arguments: &[String]) -> Result<(), String> {
         return Err("load wants: KIND PROCESSORS PATH".to_owned());
     };
     pin::to(&Processors::parse(processors)?)?;
-    let work: fn(PathBuf) -> Result<(), String> = match kind.as_str() {
+    let work: fn(&Path) -> Result<(), String> = match kind.as_str() {
         "busy" => |_| be_busy(1.0),
         "quarter" => |_| be_busy(DUTY),
         "writeback" => rewrite,
@@ -106,7 +106,7 @@ pub fn main(arguments: &[String]) -> Result<(), String> {
         let _ = std::io::stdin().read_to_end(&mut rest);
         std::process::exit(0);
     });
-    work(PathBuf::from(path))
+    work(Path::new(path))
 }
 
 fn ready() -> Result<(), String> {
@@ -129,9 +129,9 @@ fn be_busy(part: f64) -> Result<(), String> {
 }
 
 /// Writes a file over and syncs it, until stdin ends.
-fn rewrite(path: PathBuf) -> Result<(), String> {
+fn rewrite(path: &Path) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
-    let mut file = File::create(&path).map_err(failed)?;
+    let mut file = File::create(path).map_err(failed)?;
     let mut block = vec![1_u8; 1 << 20];
     let mut told = false;
     loop {

@@ -1,7 +1,6 @@
 //! Runs studies: sessions in turn, each a fresh process, spread in time; then the sums.
 
 use std::{
-    collections::BTreeMap,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -114,9 +113,9 @@ pub fn run(
                 let stopped = matches!(error, RunError::Stopped);
                 courses[number].failed = Some(error);
                 if stopped {
-                    courses.iter_mut().for_each(|c| {
-                        c.failed.get_or_insert(RunError::Stopped);
-                    });
+                    for course in &mut courses {
+                        course.failed.get_or_insert(RunError::Stopped);
+                    }
                 }
             }
         }
@@ -305,13 +304,4 @@ fn left(courses: &[Course<'_>], number: usize, settings: &Settings) -> Duration 
     let per_turn = work.checked_div(settings.sessions.max(1) as u32).unwrap_or_default();
     let of_others = if going().count() > 1 { per_turn } else { Duration::ZERO };
     work + settings.pause.saturating_sub(of_others) * ahead
-}
-
-/// How often each verdict came up, for a line.
-pub fn counts(result: &StudyResult) -> BTreeMap<&'static str, usize> {
-    let mut counts = BTreeMap::new();
-    for claim in &result.claims {
-        *counts.entry(claim.verdict.name()).or_insert(0) += 1;
-    }
-    counts
 }

@@ -41,8 +41,8 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    fn of(path: &Path, reason: impl ToString) -> Self {
-        Self { path: path.to_owned(), reason: reason.to_string() }
+    fn of(path: &Path, reason: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), reason: reason.into() }
     }
 }
 
@@ -59,7 +59,7 @@ impl Loaded {
         folder: &Path,
         catalogue: &Catalogue,
     ) -> Result<Vec<Result<Self, StoreError>>, StoreError> {
-        let entries = fs::read_dir(folder).map_err(|e| StoreError::of(folder, e))?;
+        let entries = fs::read_dir(folder).map_err(|e| StoreError::of(folder, e.to_string()))?;
         let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
         let mut paths: Vec<PathBuf> =
             paths.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
@@ -132,13 +132,13 @@ pub fn machine_name() -> String {
 pub fn save(result: &StudyResult, folder: &Path) -> Result<PathBuf, StoreError> {
     let date = result.protocol.began.replace(':', "");
     let folder = folder.join(machine_name()).join(date);
-    fs::create_dir_all(&folder).map_err(|e| StoreError::of(&folder, e))?;
+    fs::create_dir_all(&folder).map_err(|e| StoreError::of(&folder, e.to_string()))?;
     let path = folder.join(format!("{}.json", result.study));
-    let text = to_text(result).map_err(|e| StoreError::of(&path, e))?;
+    let text = to_text(result).map_err(|e| StoreError::of(&path, e.to_string()))?;
     let temporary = folder.join(format!(".{}.{}", result.study, std::process::id()));
     let written = fs::write(&temporary, text).and_then(|()| fs::hard_link(&temporary, &path));
     let _ = fs::remove_file(&temporary);
-    written.map_err(|e| StoreError::of(&path, e))?;
+    written.map_err(|e| StoreError::of(&path, e.to_string()))?;
     Ok(path)
 }
 
@@ -220,7 +220,7 @@ fn head_of(path: &Path) -> Option<Saved> {
 }
 
 fn read(path: &Path, most: u64) -> Result<String, StoreError> {
-    let error = |e: io::Error| StoreError::of(path, e);
+    let error = |e: io::Error| StoreError::of(path, e.to_string());
     let meta = fs::metadata(path).map_err(error)?;
     if !meta.is_file() {
         return Err(StoreError::of(path, "not a file"));

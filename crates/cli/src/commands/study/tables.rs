@@ -105,11 +105,7 @@ fn claim_text(claim: &ClaimResult, color: bool) -> String {
     .flatten()
     .collect();
     text.push_str(&wrap::wrapped(&figures.join("; "), 4));
-    text.push_str(&wrap::wrapped(&format!("{word}: {}", claim.reason), 4).replacen(
-        &format!("{word}: "),
-        "because: ",
-        1,
-    ));
+    text.push_str(&wrap::wrapped(&format!("because: {}", claim.reason), 4));
     for flip in &claim.flips {
         text.push_str(&wrap::wrapped(&flip_text(flip), 4));
     }
