@@ -9,6 +9,7 @@ mod pipe;
 mod plan;
 mod report;
 mod stream;
+mod study;
 
 use crate::{
     args::{Cli, Command},
@@ -26,6 +27,11 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Doctor(args) => doctor::run(&args, color()),
         Command::Report(args) => report::run(&args),
         Command::List(args) => list::run(&args, color()),
+        Command::Study(args) => study::run(&args, color()),
+        Command::Helper(args) => {
+            // It answers for itself: on stdout to the one that started it, on stderr to people.
+            std::process::exit(thalweg_lab::helper::run(&args.words));
+        }
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }

@@ -5,9 +5,9 @@ use thalweg_core::{Guarantees, profile::Ratio};
 
 use super::file::{Load, Origin};
 use crate::{
-    works::Finding,
     sample::{Metric, Sample},
     stats::Verdict,
+    works::Finding,
 };
 
 /// A run of one study.
@@ -255,6 +255,18 @@ pub enum ClaimVerdict {
     Undecided,
     /// It could not be run here; the reason says what is missing.
     NotRunnable,
+}
+
+impl ClaimVerdict {
+    /// Its words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reproduced => "reproduced",
+            Self::Contradicted => "contradicted",
+            Self::Undecided => "undecided",
+            Self::NotRunnable => "not runnable",
+        }
+    }
 }
 
 /// JSON has no infinity: an open end of a range is null.
