@@ -41,17 +41,26 @@ fn markdown_goes_to_standard_output_or_to_a_file() {
 #[test]
 fn without_a_name_everything_saved_here_is_reported() {
     let scratch = Scratch::new();
-    let nothing = scratch.run(&["report", "--markdown"]).ended(2).err;
+    let run = || {
+        let mut command = scratch.thalweg(["report", "--markdown"]);
+        let output =
+            command.env("XDG_STATE_HOME", scratch.path("state")).output().expect("it starts");
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, _, nothing) = run();
     assert!(
-        nothing.contains("no studies/results here") && nothing.contains("thalweg study"),
+        code == Some(2) && nothing.contains("state/thalweg/studies: run `thalweg study`"),
         "{nothing}"
     );
+    scratch.file("state/thalweg/studies/m/1/900.json", fs::read(result()).expect("the result"));
+    // The same run, kept beside the studies too, is one run.
     scratch.file("studies/results/m/1/900.json", fs::read(result()).expect("the result"));
-    let text = scratch.run(&["report", "--markdown"]).ended(0).text();
-    assert!(text.starts_with("## 900: "), "{text}");
+    let (code, text, _) = run();
+    assert!(code == Some(0) && text.starts_with("## 900: ") && !text.contains("2 runs"), "{text}");
     scratch.file("studies/results/m/2/900.json", b"{}");
-    let partial = scratch.run(&["report", "--markdown"]).ended(3);
-    assert!(partial.err.contains("m/2/900.json") && partial.text() == text, "{}", partial.err);
+    let (code, again, err) = run();
+    assert!(code == Some(3) && err.contains("m/2/900.json") && again == text, "{err}");
 }
 
 #[test]

@@ -22,6 +22,6 @@ mod table;
 mod winners;
 mod words;
 
-pub use load::{Found, Input, ReportError, read, read_all};
+pub use load::{Found, Input, ReportError, read, read_all, usual_folders};
 pub use markdown::markdown;
 pub use page::html;

@@ -12,7 +12,7 @@ use super::flag;
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ReportArgs {
-    /// Results that `thalweg study` saved, or folders with some; without any: studies/results
+    /// Results that `thalweg study` saved, or folders with some; without any, everything saved here
     #[arg(value_name = "RESULT")]
     pub results: Vec<PathBuf>,
     /// Where to write it; `-` is standard output

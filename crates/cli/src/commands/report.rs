@@ -2,10 +2,13 @@
 
 use std::{
     fs,
-    io::{ErrorKind, IsTerminal},
+    io::IsTerminal,
     path::{Path, PathBuf},
 };
-use thalweg_lab::report::{Found, ReportError, html, markdown, read_all};
+use thalweg_lab::{
+    report::{Found, ReportError, html, markdown, read_all, usual_folders},
+    study::store,
+};
 
 use crate::{
     args::ReportArgs,
@@ -15,9 +18,6 @@ use crate::{
         units,
     },
 };
-
-/// Where `thalweg study` saves.
-const SAVED: &str = "studies/results";
 
 /// Writes the report.
 pub fn run(args: &ReportArgs) -> Result<Exit, Failure> {
@@ -51,15 +51,16 @@ fn find(named: &[PathBuf]) -> Result<Found, Failure> {
     if !named.is_empty() {
         return read_all(named).map_err(failure);
     }
-    read_all(&[PathBuf::from(SAVED)]).map_err(|error| match &error {
-        ReportError::Unreadable { error: reason, .. } if reason.kind() == ErrorKind::NotFound => {
-            let message = format!(
-                "there is no {SAVED} here: run `thalweg study` first, or name the results to report"
-            );
-            Failure::new(Exit::Usage, message)
-        }
-        _ => failure(error),
-    })
+    let folders = usual_folders();
+    if folders.is_empty() {
+        let place =
+            store::results_folder().map_or(String::new(), |f| format!(" in {}", f.display()));
+        let message = format!(
+            "there are no saved results{place}: run `thalweg study` first, or name the results to report"
+        );
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    read_all(&folders).map_err(failure)
 }
 
 fn failure(error: ReportError) -> Failure {

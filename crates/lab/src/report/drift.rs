@@ -164,11 +164,11 @@ fn is_marked(session: &SessionSamples, round: usize) -> bool {
     session.marks.iter().any(|mark| round_of(mark) == Some(round))
 }
 
-/// The round that a mark names.
-pub fn round_of(mark: &str) -> Option<usize> {
+/// The round that a mark names, from 0; marks count from 1, as people do.
+fn round_of(mark: &str) -> Option<usize> {
     let number = mark.strip_prefix("round ")?;
     let end = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
-    number[..end].parse().ok()
+    number[..end].parse::<usize>().ok()?.checked_sub(1)
 }
 
 fn table(group: &Group<'_>) -> Table {

@@ -15,6 +15,12 @@ pub fn by_study(inputs: &[Input]) -> Vec<Vec<&Input>> {
         let newest_first = b.result.protocol.began.cmp(&a.result.protocol.began);
         a.result.study.cmp(&b.result.study).then(newest_first)
     });
+    // The same run may lie in two folders.
+    let run = |input: &Input| {
+        let result = &input.result;
+        (result.study.clone(), result.protocol.began.clone(), result.protocol.seed)
+    };
+    all.dedup_by(|a, b| run(a) == run(b));
     all.chunk_by(|a, b| a.result.study == b.result.study).map(<[&Input]>::to_vec).collect()
 }
 

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::study::{file::Study, result::StudyResult};
+use crate::study::{file::Study, result::StudyResult, store};
 
 /// The one schema this version reads.
 const SCHEMA: u64 = 1;
@@ -107,6 +107,14 @@ pub fn read(path: &Path) -> Result<StudyResult, ReportError> {
     }
 }
 
+/// The folders where results lie unless somebody named others: where `thalweg study` keeps them, and
+/// those that come with the studies.
+pub fn usual_folders() -> Vec<PathBuf> {
+    let beside = store::studies_folder().ok().map(|folder| folder.join("results"));
+    let all = [store::results_folder(), beside].into_iter().flatten();
+    all.filter(|folder| !json_files(folder).is_empty()).collect()
+}
+
 /// Reads files, and all results in folders. In a folder, what cannot be used is passed over and
 /// named; a file that was named itself must be a result.
 ///
@@ -168,12 +176,12 @@ fn input(path: &Path, result: StudyResult) -> Input {
     Input { result, origin: path.display().to_string(), study }
 }
 
-/// The study of this id in a folder `studies` that the result lies in, or that stands here.
+/// The study of this id in a folder `studies` that the result lies in, or where `thalweg study` looks.
 fn study_of(path: &Path, id: &str) -> Option<Study> {
     let full = fs::canonicalize(path).ok()?;
     let above = full.ancestors().filter(|folder| folder.ends_with("studies"));
-    let here = PathBuf::from("studies");
-    above.chain([here.as_path()]).find_map(|folder| study_in(folder, id))
+    let above = above.map(Path::to_owned).chain(store::studies_folder().ok());
+    above.into_iter().find_map(|folder| study_in(&folder, id))
 }
 
 fn study_in(folder: &Path, id: &str) -> Option<Study> {
