@@ -35,6 +35,7 @@ pub mod conditions;
 pub mod contamination;
 pub mod helper;
 pub mod peer;
+pub mod report;
 pub mod rounds;
 pub mod sample;
 mod scratch;

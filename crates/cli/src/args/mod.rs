@@ -6,22 +6,28 @@ mod choice;
 mod copy;
 mod doctor;
 mod generate;
+mod helper;
 mod list;
 mod pipe;
 mod plan;
 mod progress;
+mod report;
 mod size;
+mod study;
 mod trial;
 
 pub use choice::Choice;
 pub use copy::{Backup, CopyArgs, Fsync, Reflink, Sparse, Verify};
 pub use doctor::DoctorArgs;
 pub use generate::{CompletionsArgs, ManArgs};
+pub use helper::HelperArgs;
 pub use list::ListArgs;
 pub use pipe::PipeArgs;
 pub use plan::PlanArgs;
 pub use progress::{ProgressArgs, When};
+pub use report::ReportArgs;
 pub use size::Bytes;
+pub use study::StudyArgs;
 pub use trial::{Better, TrialArgs};
 
 /// Moves bytes on Linux by the way that is fastest on the machine it runs on.
@@ -47,10 +53,14 @@ pub enum Command {
     #[command(alias = "explain")]
     Plan(PlanArgs),
     Doctor(DoctorArgs),
+    Report(ReportArgs),
     List(ListArgs),
     Trial(Box<TrialArgs>),
+    Study(Box<StudyArgs>),
     Completions(CompletionsArgs),
     Man(ManArgs),
+    #[command(hide = true)]
+    Helper(HelperArgs),
 }
 
 /// When to colour.
@@ -75,7 +85,9 @@ Examples:
   thalweg copy -a photos/ /backup/         a tree, with everything that can be kept
   thalweg pipe < dump.sql | gzip > d.gz    like pv: progress, larger pipes
   thalweg plan big.iso /mnt/usb/           what would be used, and why
+  thalweg report -o report.html            saved results of studies as one page
   thalweg doctor                           what works on this machine, and what does not
+  thalweg study                            published experiments that can be run here
 
 Exit status: 0 done; 1 data differ; 2 usage; 3 partial, or the source changed; 4 not supported here.
 Long options can be set in the environment: THALWEG_LIMIT=10M, THALWEG_NO_METHOD=splice.";

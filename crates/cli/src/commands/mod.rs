@@ -7,7 +7,9 @@ mod list;
 mod man;
 mod pipe;
 mod plan;
+mod report;
 mod stream;
+mod study;
 mod trial;
 
 use crate::{
@@ -24,8 +26,14 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Pipe(args) => pipe::run(&args),
         Command::Plan(args) => plan::run(&args, color()),
         Command::Doctor(args) => doctor::run(&args, color()),
+        Command::Report(args) => report::run(&args),
         Command::List(args) => list::run(&args, color()),
         Command::Trial(args) => trial::run(&args, color()),
+        Command::Study(args) => study::run(&args, color()),
+        Command::Helper(args) => {
+            // It answers for itself: on stdout to the one that started it, on stderr to people.
+            std::process::exit(thalweg_lab::helper::run(&args.words));
+        }
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }

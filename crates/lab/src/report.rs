@@ -1,0 +1,27 @@
+//! The report: saved results as one self-contained HTML page, or as Markdown for an issue.
+//!
+//! It shows what [`StudyResult`](crate::study::result::StudyResult) says and judges nothing anew, but
+//! for one thing: who wins a place is worked out here from the samples, by the same statistics.
+//! No network, no script; drawings come from our own builders, pages from templates that escape.
+
+mod claims;
+mod drift;
+mod figures;
+mod forest;
+mod group;
+mod history;
+mod load;
+mod markdown;
+mod page;
+mod palette;
+mod scale;
+mod source;
+mod speed;
+mod svg;
+mod table;
+mod winners;
+mod words;
+
+pub use load::{Found, Input, ReportError, read, read_all, usual_folders};
+pub use markdown::markdown;
+pub use page::html;

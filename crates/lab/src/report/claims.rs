@@ -1,0 +1,269 @@
+//! Claims with their verdicts, beside the article's own figures and what flips them.
+
+use serde::Serialize;
+
+use super::{
+    figures::{Entry, Figure, Scope},
+    forest::{self, Frame, Line, Look, Row, band_key, key},
+    source,
+    svg::Shape,
+    table::{Cell, Table},
+    words,
+};
+use crate::study::{
+    file::{Check, Claim},
+    result::{ClaimResult, ClaimVerdict, Evidence, StudyResult},
+};
+
+/// A claim as templates take it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClaimView {
+    /// Unique on the page.
+    pub anchor: String,
+    /// Its number.
+    pub id: String,
+    /// What kind it is.
+    pub kind: String,
+    /// What was said.
+    pub text: String,
+    /// The verdict.
+    pub badge: Badge,
+    /// The published figure.
+    pub published: Option<String>,
+    /// What was measured.
+    pub measured: Option<String>,
+    /// What was to hold.
+    pub predicate: Option<String>,
+    /// What the article's own table says.
+    pub source_check: Option<String>,
+    /// Why this verdict.
+    pub reason: String,
+    /// What is behind the claim.
+    pub why: Option<String>,
+    /// What decided.
+    pub evidence: Vec<EvidenceView>,
+    /// What flips it.
+    pub flips: Vec<EvidenceView>,
+}
+
+/// A check as templates take it.
+#[derive(Clone, Debug, Serialize)]
+pub struct EvidenceView {
+    /// In words.
+    pub text: String,
+    /// The figure.
+    pub measured: Option<String>,
+    /// The range that was to hold.
+    pub within: Option<String>,
+    /// What it says.
+    pub badge: Badge,
+}
+
+/// A verdict: a class, a sign and the word.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Badge {
+    /// How it looks.
+    pub class: &'static str,
+    /// Its sign.
+    pub sign: &'static str,
+    /// The word.
+    pub word: &'static str,
+}
+
+/// How many claims ended how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// The whole interval satisfied them.
+    pub reproduced: usize,
+    /// The whole interval violated them.
+    pub contradicted: usize,
+    /// The interval did both.
+    pub undecided: usize,
+    /// They could not be run.
+    pub not_runnable: usize,
+    /// All of them.
+    pub all: usize,
+}
+
+impl Badge {
+    /// The badge of a verdict.
+    pub fn of(verdict: ClaimVerdict) -> Self {
+        Self {
+            class: words::class(verdict),
+            sign: words::sign(verdict),
+            word: words::verdict(verdict),
+        }
+    }
+}
+
+impl Tally {
+    /// The claims of a result.
+    pub fn of(result: &StudyResult) -> Self {
+        let count = |verdict| result.claims.iter().filter(|c| c.verdict == verdict).count();
+        Self {
+            reproduced: count(ClaimVerdict::Reproduced),
+            contradicted: count(ClaimVerdict::Contradicted),
+            undecided: count(ClaimVerdict::Undecided),
+            not_runnable: count(ClaimVerdict::NotRunnable),
+            all: result.claims.len(),
+        }
+    }
+
+    /// Both together.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            reproduced: self.reproduced + other.reproduced,
+            contradicted: self.contradicted + other.contradicted,
+            undecided: self.undecided + other.undecided,
+            not_runnable: self.not_runnable + other.not_runnable,
+            all: self.all + other.all,
+        }
+    }
+}
+
+/// The claims of a result.
+pub fn views(scope: &Scope<'_>) -> Vec<ClaimView> {
+    let view = |(number, claim): (usize, &ClaimResult)| ClaimView {
+        anchor: format!("{}-k{number}", scope.id),
+        id: claim.id.clone(),
+        kind: claim.kind.clone(),
+        text: claim.text.clone(),
+        badge: Badge::of(claim.verdict),
+        published: claim.published.clone(),
+        measured: words::measured(claim.measured, claim.lo, claim.hi),
+        predicate: claim.predicate.clone(),
+        source_check: claim.source_check.as_ref().map(|text| text.replace('-', " ")),
+        reason: claim.reason.clone(),
+        why: known(scope, claim).and_then(|known| known.why.clone()),
+        evidence: claim.evidence.iter().map(evidence).collect(),
+        flips: claim.flips.iter().map(evidence).collect(),
+    };
+    scope.result.claims.iter().enumerate().map(view).collect()
+}
+
+fn evidence(found: &Evidence) -> EvidenceView {
+    EvidenceView {
+        text: found.text.clone(),
+        measured: words::measured(found.measured, found.lo, found.hi),
+        within: found.within.map(words::range),
+        badge: Badge::of(found.verdict),
+    }
+}
+
+fn known<'s>(scope: &Scope<'s>, claim: &ClaimResult) -> Option<&'s Claim> {
+    scope.study?.claims.iter().find(|known| known.id == claim.id)
+}
+
+/// The claims that are ratios, each with its range, what was published and what was measured.
+pub fn figure(scope: &Scope<'_>) -> Option<Figure> {
+    let mut lines = Vec::new();
+    let mut table = Table::new(
+        "Claims that are ratios",
+        &["Claim", "What was compared", "Published", "To hold", "Measured [95 %]", "Verdict"],
+    );
+    for claim in scope.result.claims.iter().filter(|claim| is_ratio(scope, claim)) {
+        let published = published(scope, claim);
+        let rows: Vec<(usize, &Evidence)> =
+            claim.evidence.iter().chain(&claim.flips).enumerate().collect();
+        let rows = rows.into_iter().filter_map(|(number, found)| {
+            let value = [found.measured?, found.lo?, found.hi?];
+            let flips = number >= claim.evidence.len();
+            let published = published.filter(|_| number == 0);
+            Some((row(found, value, (flips, published)), flips, found, published))
+        });
+        let rows: Vec<_> = rows.collect();
+        if rows.is_empty() {
+            continue;
+        }
+        lines.push(Line::Head(format!(
+            "{} {}: {}",
+            words::sign(claim.verdict),
+            words::verdict(claim.verdict),
+            claim.id
+        )));
+        for (line, flips, found, published) in rows {
+            table.row(table_row(claim, found, (flips, published)));
+            lines.push(Line::Ratio(line));
+        }
+    }
+    if lines.is_empty() {
+        return None;
+    }
+    let frame = Frame {
+        id: &format!("{}-claims-plot", scope.id),
+        title: &format!("Study {}: claims against measurements", scope.result.study),
+        axis: "ratio of costs as the claim puts it",
+        noise: scope.result.noise,
+    };
+    Some(Figure {
+        id: format!("{}-claims-figure", scope.id),
+        caption: "Claims that are ratios, published and measured".to_owned(),
+        note: "The bar under an interval is the range that was to hold.".to_owned(),
+        drawings: vec![forest::draw(&lines, &frame)],
+        legend: vec![
+            Entry::new(key(Shape::Square, "mark good"), "satisfies the claim"),
+            Entry::new(key(Shape::Cross, "mark bad"), "violates it"),
+            Entry::new(key(Shape::Disc, "mark same"), "undecided"),
+            Entry::new(key(Shape::Up, "mark flip"), "another parameter: what flips it"),
+            Entry::new(key(Shape::Diamond, "published"), "published"),
+            Entry::new(band_key("within", 3.0), "was to hold"),
+            Entry::new(band_key("noise", 12.0), "noise of the run"),
+        ],
+        table,
+        folded: false,
+    })
+}
+
+fn row(found: &Evidence, value: [f64; 3], (flips, published): (bool, Option<f64>)) -> Row {
+    let look = match (flips, found.verdict) {
+        (true, _) => Look { shape: Shape::Up, class: "mark flip" },
+        (_, ClaimVerdict::Reproduced) => Look { shape: Shape::Square, class: "mark good" },
+        (_, ClaimVerdict::Contradicted) => Look { shape: Shape::Cross, class: "mark bad" },
+        _ => Look { shape: Shape::Disc, class: "mark same" },
+    };
+    Row { label: found.text.clone(), value, published, within: found.within, look }
+}
+
+fn table_row(
+    claim: &ClaimResult,
+    found: &Evidence,
+    (flips, published): (bool, Option<f64>),
+) -> Vec<Cell> {
+    let badge = Badge::of(found.verdict);
+    let word = format!(
+        "{} {}{}",
+        badge.sign,
+        badge.word,
+        if flips { ", with another parameter" } else { "" }
+    );
+    vec![
+        claim.id.as_str().into(),
+        found.text.as_str().into(),
+        Cell::figure(words::perhaps(published)),
+        found.within.map_or("-".to_owned(), words::range).into(),
+        Cell::figure(words::measured(found.measured, found.lo, found.hi).unwrap_or_default()),
+        Cell::styled(word, badge.class),
+    ]
+}
+
+/// Whether what decides a claim is a ratio, which alone fits on an axis around 1.
+fn is_ratio(scope: &Scope<'_>, claim: &ClaimResult) -> bool {
+    match known(scope, claim) {
+        Some(known) => !known.checks.is_empty() && known.checks.iter().all(is_ratio_check),
+        None => claim.kind == "ratio",
+    }
+}
+
+fn is_ratio_check(check: &Check) -> bool {
+    !matches!(check, Check::Probe { .. } | Check::RankCorrelation { .. })
+}
+
+/// The published ratio, where it means the same as what was measured.
+fn published(scope: &Scope<'_>, claim: &ClaimResult) -> Option<f64> {
+    let figure = match known(scope, claim) {
+        Some(known) => source::figure(known),
+        None => claim.published.as_ref()?.trim().parse().ok(),
+    };
+    let within = claim.evidence.first()?.within?;
+    figure.filter(|figure| source::comparable(*figure, within))
+}

@@ -1,0 +1,226 @@
+//! Figures as templates take them, and those of one cell: ratios, speeds, drift.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+use super::{
+    drift,
+    forest::{self, Frame, Line, Look, Row, band_key, key},
+    group::Group,
+    source, speed,
+    svg::Shape,
+    table::{Cell, Table},
+    words,
+};
+use crate::{
+    sample::Metric,
+    study::{
+        file::Study,
+        result::{RatioResult, StudyResult},
+    },
+};
+
+/// One or two drawings that belong together, and the figures they are made of.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    /// Unique on the page.
+    pub id: String,
+    /// What it shows.
+    pub caption: String,
+    /// How to read it.
+    pub note: String,
+    /// The drawings, escaped and whole.
+    pub drawings: Vec<String>,
+    /// What its signs mean.
+    pub legend: Vec<Entry>,
+    /// Everything that is drawn, as text.
+    pub table: Table,
+    /// Whether it is folded away at first.
+    pub folded: bool,
+}
+
+/// A line of a legend.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    /// The sign: a drawing.
+    pub key: String,
+    /// What it means.
+    pub text: String,
+    /// What else is to be known of it.
+    pub note: Option<String>,
+}
+
+impl Entry {
+    /// An entry without a note.
+    pub fn new(key: String, text: impl Into<String>) -> Self {
+        Self { key, text: text.into(), note: None }
+    }
+}
+
+/// A cell under one load.
+#[derive(Clone, Debug, Serialize)]
+pub struct GroupView {
+    /// Its place among the links.
+    pub id: String,
+    /// The cell.
+    pub cell: String,
+    /// The load in words.
+    pub load: &'static str,
+    /// The figures.
+    pub figures: Vec<Figure>,
+}
+
+/// What the figures of a study share.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope<'s> {
+    /// The study's anchor.
+    pub id: &'s str,
+    /// The result.
+    pub result: &'s StudyResult,
+    /// The study.
+    pub study: Option<&'s Study>,
+}
+
+/// The figures of every cell.
+pub fn groups(scope: &Scope<'_>) -> Vec<GroupView> {
+    let published = source::published_ratios(scope.study);
+    let all = Group::all(scope.result);
+    let views = all.iter().enumerate().map(|(number, group)| {
+        let id = format!("{}-c{number}", scope.id);
+        let figures = [
+            ratios(scope, group, (&id, &published)),
+            speed::figure(scope, group, &id),
+            drift::figure(group, &id),
+        ];
+        GroupView {
+            cell: group.cell.to_owned(),
+            load: words::load(group.load),
+            figures: figures.into_iter().flatten().collect(),
+            id,
+        }
+    });
+    views.collect()
+}
+
+/// Published ratios: arm, reference, cell, size, load and metric, as [`source::key`] writes them.
+pub type Published = BTreeMap<String, f64>;
+
+fn ratios(
+    scope: &Scope<'_>,
+    group: &Group<'_>,
+    (id, published): (&str, &Published),
+) -> Option<Figure> {
+    if group.ratios.is_empty() {
+        return None;
+    }
+    let drawings = [Metric::Wall, Metric::Cpu].into_iter().filter_map(|metric| {
+        let lines = lines(group, metric, published);
+        let what = metric_name(metric);
+        let frame = Frame {
+            id: &format!("{id}-ratio-{}", what.split(' ').next().unwrap_or_default()),
+            title: &format!("{}: ratios of {what}", group.cell),
+            axis: &format!("{what} of the arm / of the reference; left is less"),
+            noise: scope.result.noise,
+        };
+        (!lines.is_empty()).then(|| forest::draw(&lines, &frame))
+    });
+    let mut legend = vec![
+        Entry::new(key(Shape::Left, "mark less"), "less than the reference"),
+        Entry::new(key(Shape::Right, "mark more"), "more"),
+        Entry::new(key(Shape::Disc, "mark same"), "no difference shown"),
+        Entry::new(
+            band_key("noise", 12.0),
+            format!("noise of the run: {}", words::percent(scope.result.noise)),
+        ),
+    ];
+    if group.ratios.iter().any(|r| published.contains_key(&source::key(r))) {
+        legend.push(Entry::new(key(Shape::Diamond, "published"), "published"));
+    }
+    if group.ratios.iter().any(|r| !r.same_promises) {
+        legend.push(Entry::new(
+            "<span class=\"dagger\" aria-hidden=\"true\">\u{2020}</span>".to_owned(),
+            "promises something else than the reference: see the table before ranking it",
+        ));
+    }
+    Some(Figure {
+        id: format!("{id}-ratios"),
+        caption: "Cost of each arm, as a ratio to the reference".to_owned(),
+        note:
+            "Median of paired ratios with its 95 % interval over sessions, on a logarithmic axis."
+                .to_owned(),
+        drawings: drawings.collect(),
+        legend,
+        table: ratio_table(group, published),
+        folded: false,
+    })
+}
+
+/// `wall time`, `processor time`.
+pub fn metric_name(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Wall => "wall time",
+        Metric::Cpu => "processor time",
+    }
+}
+
+fn lines(group: &Group<'_>, metric: Metric, published: &Published) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for place in &group.places {
+        let ratios = group.ratios_in(place, metric);
+        let Some(first) = ratios.first() else { continue };
+        lines.push(Line::Head(format!("{}: against {}", place.size, first.b)));
+        lines.extend(ratios.into_iter().map(|ratio| Line::Ratio(row(ratio, published))));
+    }
+    lines
+}
+
+fn row(found: &RatioResult, published: &Published) -> Row {
+    let dagger = if found.same_promises { "" } else { " \u{2020}" };
+    Row {
+        label: words::short(&found.a, 33) + dagger,
+        value: [found.ratio.ratio, found.ratio.lo, found.ratio.hi],
+        published: published.get(&source::key(found)).copied(),
+        within: None,
+        look: Look::of(found.verdict),
+    }
+}
+
+fn ratio_table(group: &Group<'_>, published: &Published) -> Table {
+    let mut table = Table::new(
+        format!("{}, {}: ratios", group.cell, words::load_name(group.load)),
+        &[
+            "Arm",
+            "Against",
+            "Size",
+            "What",
+            "Ratio [95 %]",
+            "Published",
+            "Verdict",
+            "Promises",
+            "Reference promises",
+        ],
+    );
+    for found in &group.ratios {
+        let promise = |name: &str| words::promises(group.promises(name));
+        let less = words::promises_less(group.promises(&found.a));
+        let class = if found.same_promises {
+            ""
+        } else if less {
+            "weak"
+        } else {
+            "other"
+        };
+        table.row([
+            found.a.as_str().into(),
+            found.b.as_str().into(),
+            found.place.size.as_str().into(),
+            metric_name(found.metric).into(),
+            Cell::figure(words::ratio(&found.ratio)),
+            Cell::figure(words::perhaps(published.get(&source::key(found)).copied())),
+            words::comparison(found.verdict).into(),
+            Cell::styled(promise(&found.a), class),
+            promise(&found.b).into(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,182 @@
+//! The forest plot: ratios with their intervals on a logarithmic axis, one below the other.
+
+use super::{
+    scale::LogAxis,
+    svg::{Anchor, Shape, Svg, n},
+    words::{interval, short},
+};
+use crate::stats::Verdict;
+
+/// What stands in one line of the plot.
+#[derive(Clone, Debug)]
+pub enum Line {
+    /// The head of the lines below.
+    Head(String),
+    /// A ratio.
+    Ratio(Row),
+}
+
+/// A ratio.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Its name.
+    pub label: String,
+    /// The ratio and its interval.
+    pub value: [f64; 3],
+    /// What was published.
+    pub published: Option<f64>,
+    /// The range that was to hold.
+    pub within: Option<[f64; 2]>,
+    /// How it is drawn.
+    pub look: Look,
+}
+
+/// How a ratio is drawn: a shape of its own for each word.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// The shape.
+    pub shape: Shape,
+    /// The class.
+    pub class: &'static str,
+}
+
+/// What all lines share.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'f> {
+    /// Unique on the page.
+    pub id: &'f str,
+    /// The title.
+    pub title: &'f str,
+    /// What the axis shows.
+    pub axis: &'f str,
+    /// Differences below this share show nothing.
+    pub noise: f64,
+}
+
+const WIDTH: f64 = 400.0;
+const SIDE: f64 = 12.0;
+const TOP: f64 = 6.0;
+const ROW: f64 = 36.0;
+const HEAD: f64 = 24.0;
+const FOOT: f64 = 40.0;
+/// As many letters fit beside the figures.
+const LABEL: usize = 36;
+
+impl Look {
+    /// Left, right, or hollow.
+    pub fn of(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Faster => Self { shape: Shape::Left, class: "mark less" },
+            Verdict::Slower => Self { shape: Shape::Right, class: "mark more" },
+            Verdict::NoDifferenceShown => Self { shape: Shape::Disc, class: "mark same" },
+        }
+    }
+}
+
+/// Draws the lines.
+pub fn draw(lines: &[Line], frame: &Frame<'_>) -> String {
+    let height: f64 = TOP + FOOT + lines.iter().map(Line::height).sum::<f64>();
+    let axis = LogAxis::of(values(lines, frame.noise), [SIDE, WIDTH - SIDE]);
+    let mut svg = Svg::new(WIDTH, height);
+    let bottom = height - FOOT;
+    let band = [1.0 / (1.0 + frame.noise), 1.0 + frame.noise].map(|value| axis.at(value));
+    svg.area([band[0], TOP], [band[1], bottom], "noise");
+    for (value, label) in axis.ticks(7) {
+        let x = axis.at(value);
+        svg.line([x, TOP], [x, bottom], "grid");
+        svg.text([x, bottom + 14.0], Anchor::Middle, (&label, "tick"));
+    }
+    svg.line([axis.at(1.0), TOP], [axis.at(1.0), bottom], "one");
+    svg.text([WIDTH / 2.0, height - 8.0], Anchor::Middle, (frame.axis, "axis"));
+    let mut y = TOP;
+    for line in lines {
+        match line {
+            Line::Head(text) => {
+                svg.text([2.0, y + 17.0], Anchor::Start, (&short(text, 56), "head"));
+            }
+            Line::Ratio(row) => row.draw(&mut svg, &axis, y),
+        }
+        y += line.height();
+    }
+    svg.finish(frame.id, frame.title, &description(lines, frame))
+}
+
+/// Values that the axis must hold: all figures, the noise band, and ranges where they are near.
+fn values(lines: &[Line], noise: f64) -> Vec<f64> {
+    let mut all = vec![1.0 / (1.0 + noise), 1.0 + noise];
+    for row in lines.iter().filter_map(Line::row) {
+        all.extend(row.value);
+        all.extend(row.published);
+        all.extend(row.within.into_iter().flatten());
+    }
+    // A ratio of a million is a slip, and would make all others look alike.
+    all.retain(|value| (1e-6..=1e6).contains(value));
+    all
+}
+
+fn description(lines: &[Line], frame: &Frame<'_>) -> String {
+    let rows: Vec<&Row> = lines.iter().filter_map(Line::row).collect();
+    let count = |class: &str| rows.iter().filter(|row| row.look.class == class).count();
+    format!(
+        "{}. {} ratios with 95 % intervals on a logarithmic axis: {} less, {} more, {} with no \
+         difference shown. All figures are in the table below.",
+        frame.axis,
+        rows.len(),
+        count("mark less"),
+        count("mark more"),
+        count("mark same"),
+    )
+}
+
+impl Line {
+    fn height(&self) -> f64 {
+        match self {
+            Self::Head(_) => HEAD,
+            Self::Ratio(_) => ROW,
+        }
+    }
+
+    fn row(&self) -> Option<&Row> {
+        match self {
+            Self::Head(_) => None,
+            Self::Ratio(row) => Some(row),
+        }
+    }
+}
+
+impl Row {
+    fn draw(&self, svg: &mut Svg, axis: &LogAxis, top: f64) {
+        let [value, lo, hi] = self.value;
+        let middle = top + 25.0;
+        svg.text([2.0, top + 13.0], Anchor::Start, (&short(&self.label, LABEL), "label"));
+        let figures = interval(value, lo, hi);
+        svg.text([WIDTH - 2.0, top + 13.0], Anchor::End, (&figures, "value"));
+        if let Some([from, to]) = self.within {
+            let (from, to) = (axis.at(from.max(0.0)), axis.at(to));
+            svg.area([from, middle + 6.0], [to, middle + 8.0], "within");
+        }
+        let (left, right) = (axis.at(lo), axis.at(hi));
+        svg.path(&format!("M{} {y}L{} {y}", n(left), n(right), y = n(middle)), "whisker");
+        for end in [left, right] {
+            svg.line([end, middle - 3.5], [end, middle + 3.5], "whisker");
+        }
+        svg.mark(self.look.shape, [axis.at(value), middle], self.look.class);
+        if let Some(published) = self.published {
+            svg.mark(Shape::Diamond, [axis.at(published), middle], "published");
+        }
+    }
+}
+
+/// A mark of its own, for the legend.
+pub fn key(shape: Shape, class: &str) -> String {
+    let mut svg = Svg::new(16.0, 14.0);
+    svg.mark(shape, [8.0, 7.0], class);
+    svg.decoration()
+}
+
+/// A piece of a band, for the legend.
+pub fn band_key(class: &str, height: f64) -> String {
+    let mut svg = Svg::new(16.0, 14.0);
+    svg.area([1.0, 7.0 - height / 2.0], [15.0, 7.0 + height / 2.0], class);
+    svg.decoration()
+}

@@ -1,0 +1,115 @@
+//! The arms of a result put together as they were run: cell by cell and load by load.
+
+use thalweg_core::Guarantees;
+
+use crate::{
+    sample::{Metric, Sample},
+    study::{
+        file::{Load, Origin, Study},
+        result::{ArmResult, Place, RatioResult, StudyResult},
+    },
+};
+
+/// One cell under one load.
+#[derive(Clone, Debug)]
+pub struct Group<'r> {
+    /// The cell.
+    pub cell: &'r str,
+    /// The load.
+    pub load: Load,
+    /// Its places, the smallest first.
+    pub places: Vec<&'r Place>,
+    /// The names of its arms, in the order of the result.
+    pub names: Vec<&'r str>,
+    /// The arms.
+    pub arms: Vec<&'r ArmResult>,
+    /// The ratios.
+    pub ratios: Vec<&'r RatioResult>,
+}
+
+impl<'r> Group<'r> {
+    /// All groups of a result, in its order.
+    pub fn all(result: &'r StudyResult) -> Vec<Self> {
+        let mut groups: Vec<Self> = Vec::new();
+        for arm in &result.arms {
+            let found = groups.iter().position(|group| group.has(&arm.place));
+            let at = found.unwrap_or_else(|| {
+                groups.push(Self::empty(&arm.place));
+                groups.len() - 1
+            });
+            groups[at].take(arm);
+        }
+        for group in &mut groups {
+            group.places.sort_by_key(|place| place.bytes);
+            group.ratios = result.ratios.iter().filter(|r| group.has(&r.place)).collect();
+        }
+        groups
+    }
+
+    fn empty(place: &'r Place) -> Self {
+        let (cell, load) = (place.cell.as_str(), place.load);
+        Self { cell, load, places: vec![], names: vec![], arms: vec![], ratios: vec![] }
+    }
+
+    fn has(&self, place: &Place) -> bool {
+        self.cell == place.cell && self.load == place.load
+    }
+
+    fn take(&mut self, arm: &'r ArmResult) {
+        if !self.places.contains(&&arm.place) {
+            self.places.push(&arm.place);
+        }
+        if !self.names.contains(&arm.name.as_str()) {
+            self.names.push(&arm.name);
+        }
+        self.arms.push(arm);
+    }
+
+    /// An arm in one of its places.
+    pub fn arm(&self, name: &str, place: &Place) -> Option<&'r ArmResult> {
+        self.arms.iter().find(|arm| arm.name == name && arm.place == *place).copied()
+    }
+
+    /// The arms in one of its places.
+    pub fn in_place(&self, place: &Place) -> impl Iterator<Item = &'r ArmResult> {
+        self.arms.iter().copied().filter(move |arm| arm.place == *place)
+    }
+
+    /// The ratios in one of its places.
+    pub fn ratios_in(&self, place: &Place, metric: Metric) -> Vec<&'r RatioResult> {
+        let wanted = |r: &&&RatioResult| r.place == *place && r.metric == metric;
+        self.ratios.iter().filter(wanted).copied().collect()
+    }
+
+    /// The promises of an arm, wherever it ran.
+    pub fn promises(&self, name: &str) -> Option<Guarantees> {
+        self.arms.iter().find(|arm| arm.name == name)?.promises
+    }
+
+    /// The fastest baseline in a place: what the machine can do there. The arm that does nothing
+    /// is none: it measures the harness.
+    pub fn limit(&self, place: &Place, study: Option<&Study>) -> Option<&'r ArmResult> {
+        let baselines = self
+            .in_place(place)
+            .filter(|arm| arm.origin == Origin::Baseline && !is_null(&arm.name, study));
+        baselines.max_by(|a, b| a.gb_per_s.total_cmp(&b.gb_per_s))
+    }
+}
+
+/// Whether an arm does nothing.
+fn is_null(name: &str, study: Option<&Study>) -> bool {
+    let arm = study.and_then(|study| study.arms.iter().find(|arm| arm.name == name));
+    arm.map_or(name == "null", |arm| arm.work == "null")
+}
+
+/// What a sample says: 10^9 bytes a second, and processor seconds per 10^9 bytes.
+pub fn rates(sample: &Sample) -> Option<[f64; 2]> {
+    let gigabytes = sample.bytes as f64 / 1e9;
+    (sample.bytes > 0)
+        .then(|| [gigabytes / sample.wall_seconds(), sample.cpu_seconds() / gigabytes])
+}
+
+/// Every sample of an arm.
+pub fn samples(arm: &ArmResult) -> impl Iterator<Item = &Sample> {
+    arm.sessions.iter().flat_map(|session| session.samples.iter().map(|entry| &entry.sample))
+}

@@ -1,0 +1,79 @@
+//! Several runs of one study: is the verdict of every claim the same each time?
+
+use super::{
+    claims::Badge,
+    load::Input,
+    table::{Cell, Table},
+    words,
+};
+use crate::study::result::ClaimVerdict;
+
+/// All inputs by study, the studies in the order of their ids, the runs of each newest first.
+pub fn by_study(inputs: &[Input]) -> Vec<Vec<&Input>> {
+    let mut all: Vec<&Input> = inputs.iter().collect();
+    all.sort_by(|a, b| {
+        let newest_first = b.result.protocol.began.cmp(&a.result.protocol.began);
+        a.result.study.cmp(&b.result.study).then(newest_first)
+    });
+    // The same run may lie in two folders.
+    let run = |input: &Input| {
+        let result = &input.result;
+        (result.study.clone(), result.protocol.began.clone(), result.protocol.seed)
+    };
+    all.dedup_by(|a, b| run(a) == run(b));
+    all.chunk_by(|a, b| a.result.study == b.result.study).map(<[&Input]>::to_vec).collect()
+}
+
+/// The verdicts of all runs side by side; `None` for a single run.
+pub fn table(runs: &[&Input]) -> Option<Table> {
+    if runs.len() < 2 {
+        return None;
+    }
+    let heads: Vec<String> = runs.iter().map(|run| head(run)).collect();
+    let mut columns = vec!["Claim"];
+    columns.extend(heads.iter().map(String::as_str));
+    columns.push("Over all runs");
+    let mut table = Table::new("Verdicts of this study's runs, the newest first", &columns);
+    for claim in &runs[0].result.claims {
+        let verdicts: Vec<Option<ClaimVerdict>> = runs
+            .iter()
+            .map(|run| {
+                run.result
+                    .claims
+                    .iter()
+                    .find(|other| other.id == claim.id)
+                    .map(|other| other.verdict)
+            })
+            .collect();
+        let cells = verdicts.iter().map(|verdict| match verdict {
+            Some(verdict) => badge_cell(*verdict),
+            None => Cell::styled("not asked", "void"),
+        });
+        let cells: Vec<Cell> = cells.collect();
+        let known: Vec<ClaimVerdict> = verdicts.into_iter().flatten().collect();
+        table.row(
+            [Cell::from(claim.id.as_str())].into_iter().chain(cells).chain([stability(&known)]),
+        );
+    }
+    Some(table)
+}
+
+fn head(run: &Input) -> String {
+    let protocol = &run.result.protocol;
+    format!("{}, {}", words::moment(&protocol.began), protocol.preset)
+}
+
+fn badge_cell(verdict: ClaimVerdict) -> Cell {
+    let badge = Badge::of(verdict);
+    Cell::styled(format!("{} {}", badge.sign, badge.word), badge.class)
+}
+
+fn stability(verdicts: &[ClaimVerdict]) -> Cell {
+    match verdicts.split_first() {
+        Some((first, others)) if !others.is_empty() && others.iter().all(|v| v == first) => {
+            Cell::from("stable")
+        }
+        Some((_, [])) | None => Cell::from("one run"),
+        Some(_) => Cell::styled("changes: call it undecided", "open"),
+    }
+}

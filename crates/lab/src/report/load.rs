@@ -1,0 +1,193 @@
+//! Finds and reads saved results, and the study files they belong to.
+
+use serde::Deserialize;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use crate::study::{file::Study, result::StudyResult, store};
+
+/// The one schema this version reads.
+const SCHEMA: u64 = 1;
+/// More would be no result of ours: a strict run of a large study stays far below.
+const MOST_BYTES: u64 = 1 << 30;
+/// A folder of results is `MACHINE/DATE/STUDY.json`.
+const DEEPEST: usize = 6;
+/// Files looked at in one folder tree.
+const MOST_FILES: usize = 10_000;
+
+/// A result, where it was, and the study it is a run of.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// The result.
+    pub result: StudyResult,
+    /// The name of its file, for the reader.
+    pub origin: String,
+    /// The study file, if there is one near: the article's parameters and tables.
+    pub study: Option<Study>,
+}
+
+/// What was found under the names that were given.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The results.
+    pub inputs: Vec<Input>,
+    /// Files in folders that were passed over though they looked like results, and why.
+    pub passed_over: Vec<String>,
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// It could not be read.
+    #[error("{}: {error}", path.display())]
+    Unreadable {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It is something else.
+    #[error("{}: no result of `thalweg study`: {reason}", path.display())]
+    NoResult {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A later version wrote it.
+    #[error("{}: schema {schema}, and this version reads {SCHEMA}: use the thalweg that wrote it, or a newer one", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// What it says.
+        schema: u64,
+    },
+    /// A folder without one.
+    #[error("{}: no results of `thalweg study` in this folder", path.display())]
+    Nothing {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Our own templates failed: a bug.
+    #[error("the page could not be made: {0}")]
+    Page(String),
+}
+
+/// Just enough of a file to say what it is.
+#[derive(Deserialize)]
+struct Label {
+    study: Option<serde_json::Value>,
+    schema: Option<serde_json::Value>,
+}
+
+/// Reads one result.
+///
+/// # Errors
+/// It cannot be read, is no result, or has a schema that this version does not know.
+pub fn read(path: &Path) -> Result<StudyResult, ReportError> {
+    let unreadable = |error| ReportError::Unreadable { path: path.to_owned(), error };
+    let no = |reason: String| ReportError::NoResult { path: path.to_owned(), reason };
+    let length = fs::metadata(path).map_err(unreadable)?.len();
+    if length > MOST_BYTES {
+        return Err(no(format!("{length} bytes are more than a result has")));
+    }
+    let bytes = fs::read(path).map_err(unreadable)?;
+    let label: Label = serde_json::from_slice(&bytes).map_err(|e| no(e.to_string()))?;
+    if label.study.is_none() {
+        return Err(no("it has no \"study\"".to_owned()));
+    }
+    match label.schema.as_ref().and_then(serde_json::Value::as_u64) {
+        Some(SCHEMA) => serde_json::from_slice(&bytes).map_err(|e| no(e.to_string())),
+        Some(schema) if schema > SCHEMA => {
+            Err(ReportError::Newer { path: path.to_owned(), schema })
+        }
+        _ => Err(no("its \"schema\" is not a version".to_owned())),
+    }
+}
+
+/// The folders where results lie unless somebody named others: where `thalweg study` keeps them, and
+/// those that come with the studies.
+pub fn usual_folders() -> Vec<PathBuf> {
+    let beside = store::studies_folder().ok().map(|folder| folder.join("results"));
+    let all = [store::results_folder(), beside].into_iter().flatten();
+    all.filter(|folder| !json_files(folder).is_empty()).collect()
+}
+
+/// Reads files, and all results in folders. In a folder, what cannot be used is passed over and
+/// named; a file that was named itself must be a result.
+///
+/// # Errors
+/// As for [`read`], and a folder in which there is none.
+pub fn read_all(paths: &[PathBuf]) -> Result<Found, ReportError> {
+    let mut found = Found::default();
+    for path in paths {
+        if path.is_dir() {
+            read_folder(path, &mut found)?;
+        } else {
+            found.inputs.push(input(path, read(path)?));
+        }
+    }
+    Ok(found)
+}
+
+fn read_folder(folder: &Path, found: &mut Found) -> Result<(), ReportError> {
+    let unreadable = |error| ReportError::Unreadable { path: folder.to_owned(), error };
+    fs::read_dir(folder).map_err(unreadable)?;
+    let before = found.inputs.len();
+    for path in json_files(folder) {
+        match read(&path) {
+            Ok(result) => found.inputs.push(input(&path, result)),
+            Err(error) => found.passed_over.push(error.to_string()),
+        }
+    }
+    if found.inputs.len() == before {
+        return Err(ReportError::Nothing { path: folder.to_owned() });
+    }
+    Ok(())
+}
+
+/// Every `.json` below a folder, in the order of names; links to folders are not followed.
+fn json_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![(folder.to_owned(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        // A folder that cannot be read has no results for us.
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let Ok(kind) = entry.file_type() else { continue };
+            let path = entry.path();
+            if kind.is_dir() && depth < DEEPEST {
+                folders.push((path, depth + 1));
+            } else if !kind.is_dir() && path.extension().is_some_and(|end| end == "json") {
+                files.push(path);
+            }
+            if files.len() >= MOST_FILES {
+                break;
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn input(path: &Path, result: StudyResult) -> Input {
+    let study = study_of(path, &result.study);
+    Input { result, origin: path.display().to_string(), study }
+}
+
+/// The study of this id in a folder `studies` that the result lies in, or where `thalweg study` looks.
+fn study_of(path: &Path, id: &str) -> Option<Study> {
+    let full = fs::canonicalize(path).ok()?;
+    let above = full.ancestors().filter(|folder| folder.ends_with("studies"));
+    let above = above.map(Path::to_owned).chain(store::studies_folder().ok());
+    above.into_iter().find_map(|folder| study_in(&folder, id))
+}
+
+fn study_in(folder: &Path, id: &str) -> Option<Study> {
+    let files = fs::read_dir(folder).ok()?.flatten().take(MOST_FILES).map(|entry| entry.path());
+    let files = files.filter(|path| path.extension().is_some_and(|end| end == "toml"));
+    files
+        .filter_map(|path| toml::from_str(&fs::read_to_string(path).ok()?).ok())
+        .find(|study: &Study| study.id == id)
+}

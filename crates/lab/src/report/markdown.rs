@@ -1,0 +1,174 @@
+//! The report as Markdown, short enough for an issue.
+
+use std::fmt::Write;
+
+use super::{
+    claims::{Badge, Tally},
+    history,
+    load::Input,
+    page::{machine, printable},
+    words,
+};
+use crate::study::result::{ArmResult, ClaimResult, RatioResult, StudyResult};
+
+/// The results, newest first; a study's earlier runs are one line of verdicts that changed.
+pub fn markdown(inputs: &[Input]) -> String {
+    let mut text = String::new();
+    for (number, runs) in history::by_study(inputs).iter().enumerate() {
+        if number > 0 {
+            text.push('\n');
+        }
+        study(&mut text, runs);
+    }
+    printable(&text)
+}
+
+fn study(text: &mut String, runs: &[&Input]) {
+    let result = &runs[0].result;
+    let protocol = &result.protocol;
+    let _ = writeln!(text, "## {}: {}\n", escaped(&result.study), escaped(&result.title));
+    let tally = Tally::of(result);
+    let _ = writeln!(
+        text,
+        "{} claims: {} reproduced, {} contradicted, {} undecided, {} not runnable.  ",
+        tally.all, tally.reproduced, tally.contradicted, tally.undecided, tally.not_runnable,
+    );
+    let _ = writeln!(
+        text,
+        "{}; {}: {} x {} rounds, {}; noise {}, A/A {}, {} comparisons.  ",
+        escaped(&machine(result)),
+        escaped(&protocol.preset),
+        words::count(protocol.sessions, "session", "sessions"),
+        protocol.rounds,
+        escaped(&words::moment(&protocol.began)),
+        words::percent(result.noise),
+        result.aa.as_ref().map_or("not sampled".to_owned(), words::ratio),
+        result.comparisons,
+    );
+    let _ = writeln!(text, "Repeat it: {}\n", code(&protocol.command));
+    claims(text, result);
+    arms(text, result);
+    for missing in &result.missing {
+        let (arm, place) = (escaped(&missing.arm), escaped(&words::place(&missing.place)));
+        let _ = writeln!(text, "- not run: {arm} ({place}): {}", escaped(&missing.reason));
+    }
+    earlier(text, runs);
+}
+
+fn claims(text: &mut String, result: &StudyResult) {
+    if result.claims.is_empty() {
+        return;
+    }
+    text.push_str(
+        "| claim | published | measured [95 %] | verdict | why |\n|---|---|---|---|---|\n",
+    );
+    for claim in &result.claims {
+        let ClaimResult { id, text: said, published, reason, .. } = claim;
+        let badge = Badge::of(claim.verdict);
+        let figure = words::measured(claim.measured, claim.lo, claim.hi);
+        let _ = writeln!(
+            text,
+            "| {}: {} | {} | {} | {} {} | {} |",
+            escaped(id),
+            escaped(said),
+            escaped(published.as_deref().unwrap_or("-")),
+            figure.unwrap_or_else(|| "-".to_owned()),
+            badge.sign,
+            badge.word,
+            escaped(reason),
+        );
+    }
+    text.push('\n');
+}
+
+fn arms(text: &mut String, result: &StudyResult) {
+    if result.arms.is_empty() {
+        return;
+    }
+    text.push_str(
+        "| arm | where | GB/s | CPU s/GB | wall ratio [95 %] | CPU ratio [95 %] | promises |\n\
+         |---|---|---:|---:|---|---|---|\n",
+    );
+    for arm in &result.arms {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} |",
+            escaped(&arm.name),
+            escaped(&words::place(&arm.place)),
+            words::number(arm.gb_per_s),
+            words::number(arm.cpu_s_per_gb),
+            ratio(result, arm, crate::sample::Metric::Wall),
+            ratio(result, arm, crate::sample::Metric::Cpu),
+            words::promises(arm.promises),
+        );
+    }
+    text.push('\n');
+}
+
+fn ratio(result: &StudyResult, arm: &ArmResult, metric: crate::sample::Metric) -> String {
+    let is_it = |r: &&RatioResult| r.a == arm.name && r.place == arm.place && r.metric == metric;
+    result.ratios.iter().find(is_it).map_or("reference".to_owned(), |found| {
+        let dagger = if found.same_promises { "" } else { ", other promises" };
+        format!("{} {}{dagger}", words::ratio(&found.ratio), words::comparison(found.verdict))
+    })
+}
+
+fn earlier(text: &mut String, runs: &[&Input]) {
+    let Some(table) = history::table(runs) else { return };
+    let stable = table.rows.iter().filter(|row| row.last().is_some_and(|c| c.text == "stable"));
+    let _ = writeln!(
+        text,
+        "\n{}, {} of {} verdicts stable.",
+        words::count(runs.len(), "run", "runs"),
+        stable.count(),
+        table.rows.len()
+    );
+    for row in table.rows.iter().filter(|row| row.last().is_some_and(|c| c.class == "open")) {
+        let all: Vec<&str> = row[1..row.len() - 1].iter().map(|cell| cell.text.as_str()).collect();
+        let _ = writeln!(text, "- {}: {} (newest first)", escaped(&row[0].text), all.join(", "));
+    }
+}
+
+/// Text that stays text in a table of an issue: no markup, no mention, no end of the cell.
+fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\r' | '\t' => safe.push(' '),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '&' => safe.push_str("&amp;"),
+            // A mention or a reference would tell people, or link somewhere.
+            '@' | '#' => {
+                safe.push_str(if c == '@' { "&#64;" } else { "&#35;" });
+            }
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '!' => {
+                safe.push('\\');
+                safe.push(c);
+            }
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// A command between as many backticks as it needs.
+fn code(text: &str) -> String {
+    let text = text.replace(['\n', '\r'], " ");
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    let space = if longest > 0 { " " } else { "" };
+    format!("{fence}{space}{text}{space}{fence}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_stays_text() {
+        assert_eq!(escaped("a|b\n<i>*@me*"), "a\\|b &lt;i&gt;\\*&#64;me\\*");
+        assert_eq!(code("run `x`"), "`` run `x` ``");
+        assert_eq!(code("run"), "`run`");
+    }
+}

@@ -1,0 +1,239 @@
+//! The HTML page: what templates are given, and the templates.
+
+use minijinja::{AutoEscape, Environment, context, syntax::SyntaxConfig, value::Serde};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    claims::{self, ClaimView, Tally},
+    figures::{self, Figure, GroupView, Scope},
+    history,
+    load::{Input, ReportError},
+    palette::{DARK, LIGHT},
+    source::{self, Source},
+    table::{Cell, Table},
+    winners, words,
+};
+use crate::study::result::{Protocol, StudyResult};
+
+/// A study as templates take it.
+#[derive(Clone, Debug, Serialize)]
+struct StudyView {
+    anchor: String,
+    study: String,
+    title: String,
+    summary: Option<String>,
+    tally: Tally,
+    began: String,
+    preset: String,
+    machine: String,
+    source: Option<Source>,
+    claims: Vec<ClaimView>,
+    claims_figure: Option<Figure>,
+    winners: Vec<Table>,
+    groups: Vec<GroupView>,
+    missing: Option<Table>,
+    probes: Option<Table>,
+    history: Option<Table>,
+    protocol: Vec<(&'static str, String)>,
+    conditions: Vec<(String, String)>,
+    command: String,
+    origin: String,
+    comparisons: usize,
+    by_chance: String,
+}
+
+const TEMPLATES: [(&str, &str); 4] = [
+    ("page.html", include_str!("templates/page.html")),
+    ("study.html", include_str!("templates/study.html")),
+    ("parts.html", include_str!("templates/parts.html")),
+    ("style.css", include_str!("templates/style.css")),
+];
+/// Nested deeper than this, conditions are shown as JSON.
+const DEEPEST: usize = 4;
+
+/// The page of these results: one file, with no reference to any other.
+///
+/// # Errors
+/// Only if a template is wrong, which is a bug.
+pub fn html(inputs: &[Input]) -> Result<String, ReportError> {
+    let studies: Vec<StudyView> = history::by_study(inputs)
+        .iter()
+        .enumerate()
+        .map(|(number, runs)| study_view(runs, format!("s{number}")))
+        .collect();
+    let total = studies.iter().fold(Tally::default(), |sum, study| sum.and(study.tally));
+    let wrong = |error: minijinja::Error| ReportError::Page(format!("{error:#}"));
+    let environment = environment().map_err(wrong)?;
+    let page = environment.get_template("page.html").map_err(wrong)?;
+    let text = page
+        .render(context! {
+            studies => Serde(studies), total => Serde(total),
+            light => Serde(LIGHT), dark => Serde(DARK),
+            made => crate::conditions::now(), version => env!("CARGO_PKG_VERSION"),
+        })
+        .map_err(wrong)?;
+    Ok(printable(&text))
+}
+
+fn environment() -> Result<Environment<'static>, minijinja::Error> {
+    let mut environment = Environment::new();
+    // A line of a template with nothing but a block leaves no empty line in the page.
+    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    environment.set_auto_escape_callback(|name| {
+        if name == "style.css" { AutoEscape::None } else { AutoEscape::Html }
+    });
+    for (name, text) in TEMPLATES {
+        environment.add_template(name, text)?;
+    }
+    Ok(environment)
+}
+
+/// Without characters that HTML forbids, or that turn the direction of what follows.
+pub fn printable(text: &str) -> String {
+    let odd = |c: char| {
+        (c.is_control() && c != '\n' && c != '\t')
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+            || (u32::from(c) & 0xfffe) == 0xfffe
+            || ('\u{fdd0}'..='\u{fdef}').contains(&c)
+    };
+    text.chars().map(|c| if odd(c) { '\u{fffd}' } else { c }).collect()
+}
+
+fn study_view(runs: &[&Input], anchor: String) -> StudyView {
+    let input = runs[0];
+    let result = &input.result;
+    let scope = Scope { id: &anchor, result, study: input.study.as_ref() };
+    StudyView {
+        study: result.study.clone(),
+        title: result.title.clone(),
+        summary: input.study.as_ref().map(|study| study.summary.clone()),
+        tally: Tally::of(result),
+        began: words::moment(&result.protocol.began),
+        preset: result.protocol.preset.clone(),
+        machine: machine(result),
+        source: input.study.as_ref().map(source::of),
+        claims: claims::views(&scope),
+        claims_figure: claims::figure(&scope),
+        winners: winners::maps(&scope),
+        groups: figures::groups(&scope),
+        missing: missing(result),
+        probes: probes(result),
+        history: history::table(runs),
+        protocol: protocol(result),
+        conditions: pairs(&result.conditions),
+        command: result.protocol.command.clone(),
+        origin: input.origin.clone(),
+        comparisons: result.comparisons,
+        by_chance: words::number(result.comparisons as f64 / 20.0),
+        anchor,
+    }
+}
+
+/// The processor and the kernel, as far as the conditions tell.
+pub fn machine(result: &StudyResult) -> String {
+    let machine = &result.conditions["machine"];
+    let text = |key: &str| machine[key].as_str().map(str::to_owned);
+    let kernel = text("kernel").map(|kernel| format!("Linux {kernel}"));
+    let cores = text("cores").map(|cores| format!("{cores} cores"));
+    let known: Vec<String> = [text("cpu"), cores, kernel].into_iter().flatten().collect();
+    if known.is_empty() { "not told".to_owned() } else { known.join(", ") }
+}
+
+fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {
+    let Protocol { preset, sessions, rounds, pause_seconds, sample_seconds, seed, pinned, .. } =
+        &result.protocol;
+    let pinned: Vec<String> = pinned.iter().map(usize::to_string).collect();
+    let noise =
+        format!("{}: a smaller difference is no difference shown", words::percent(result.noise));
+    let marked: usize = result.arms.iter().map(|arm| arm.marked).sum();
+    let taken: usize =
+        result.arms.iter().flat_map(|arm| &arm.sessions).map(|session| session.samples.len()).sum();
+    vec![
+        ("Preset", format!("{preset}: {sessions} fresh processes of {rounds} rounds each")),
+        ("Between sessions", format!("at least {}", words::duration(*pause_seconds))),
+        ("A sample is meant to take", words::duration(*sample_seconds)),
+        (
+            "Order",
+            format!("every round a random permutation of all arms, one of them twice; seed {seed}"),
+        ),
+        (
+            "Pinned to processors",
+            if pinned.is_empty() { "none".to_owned() } else { pinned.join(", ") },
+        ),
+        ("Began", words::moment(&result.protocol.began)),
+        ("Took", words::duration(result.protocol.took_seconds)),
+        (
+            "An arm against itself (A/A)",
+            result.aa.as_ref().map_or("not sampled twice".to_owned(), words::ratio),
+        ),
+        ("Noise floor", noise),
+        (
+            "Harness and meter, per sample",
+            result.null_seconds.map_or("not measured".to_owned(), words::duration),
+        ),
+        ("Samples", format!("{taken}; {marked} marked as disturbed, none left out")),
+        ("Comparisons made", result.comparisons.to_string()),
+    ]
+}
+
+/// Conditions as names and values, however they are nested.
+fn pairs(value: &Value) -> Vec<(String, String)> {
+    let mut pairs = Vec::new();
+    flatten(value, (String::new(), 0), &mut pairs);
+    pairs
+}
+
+fn flatten(value: &Value, (name, depth): (String, usize), pairs: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(map) if depth < DEEPEST => {
+            for (key, value) in map {
+                let key = key.replace('_', " ");
+                let name = if name.is_empty() { key } else { format!("{name}: {key}") };
+                flatten(value, (name, depth + 1), pairs);
+            }
+        }
+        Value::Array(all) => {
+            let all: Vec<String> = all.iter().map(plain).collect();
+            pairs.push((name, if all.is_empty() { "none".to_owned() } else { all.join("; ") }));
+        }
+        other => pairs.push((name, plain(other))),
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "not told".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(all) => all.iter().map(plain).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+fn missing(result: &StudyResult) -> Option<Table> {
+    let mut table = Table::new("Arms that could not run", &["Arm", "Where", "Why"]);
+    for missing in &result.missing {
+        table.row([
+            Cell::from(missing.arm.as_str()),
+            words::place(&missing.place).into(),
+            missing.reason.as_str().into(),
+        ]);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn probes(result: &StudyResult) -> Option<Table> {
+    let mut table = Table::new("What the probes found", &["Claim", "Probe", "Session", "Finding"]);
+    for probe in &result.probes {
+        for session in &probe.sessions {
+            let found = session.finding.as_ref().map(|finding| finding.text.as_str());
+            table.row([
+                Cell::from(probe.claim.as_str()),
+                probe.probe.as_str().into(),
+                Cell::figure((session.session + 1).to_string()),
+                found.or(session.missing.as_deref()).unwrap_or("-").into(),
+            ]);
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}

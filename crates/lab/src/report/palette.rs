@@ -1,0 +1,138 @@
+//! The colours of a report, light and dark, and nothing that only a colour would say.
+
+use serde::Serialize;
+
+use super::svg::Shape;
+
+/// The colours of one theme, as CSS writes them.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Theme {
+    /// Behind everything.
+    pub back: &'static str,
+    /// Behind boxes, tables' heads and drawings.
+    pub raised: &'static str,
+    /// Text.
+    pub ink: &'static str,
+    /// Text of less weight.
+    pub faint: &'static str,
+    /// Lines between things; never the only sign.
+    pub line: &'static str,
+    /// Links and the ring of the keyboard's place.
+    pub link: &'static str,
+    /// Reproduced.
+    pub good: &'static str,
+    /// Contradicted.
+    pub bad: &'static str,
+    /// Undecided.
+    pub open: &'static str,
+    /// The noise band and the range that was to hold.
+    pub band: &'static str,
+    /// The arms, in the order they appear.
+    pub series: [&'static str; 8],
+}
+
+/// Black on white.
+pub const LIGHT: Theme = Theme {
+    back: "#ffffff",
+    raised: "#f5f6f8",
+    ink: "#16191d",
+    faint: "#555c66",
+    line: "#cfd4da",
+    link: "#0b57a4",
+    good: "#14632b",
+    bad: "#a8241b",
+    open: "#7a4d00",
+    band: "#dfe4ea",
+    series: [
+        "#0b5fa5", "#b0480f", "#0b6b50", "#8c3a78", "#6a5a00", "#4b4fc0", "#a3223f", "#49545f",
+    ],
+};
+
+/// White on black.
+pub const DARK: Theme = Theme {
+    back: "#14171a",
+    raised: "#1c2126",
+    ink: "#e8eaed",
+    faint: "#a6adb6",
+    line: "#3b424a",
+    link: "#84bdf2",
+    good: "#7fd193",
+    bad: "#ff9a8f",
+    open: "#f0c060",
+    band: "#333b44",
+    series: [
+        "#6fb7f2", "#f2a066", "#52d0a4", "#e19bd0", "#d9c65a", "#abafff", "#ff93a8", "#b6c0ca",
+    ],
+};
+
+/// The shape that goes with the n-th arm; shapes and colours have another period, so that fifty-six
+/// arms differ in one of them.
+pub fn shape(arm: usize) -> Shape {
+    const SHAPES: [Shape; 7] = [
+        Shape::Disc,
+        Shape::Square,
+        Shape::Up,
+        Shape::Diamond,
+        Shape::Down,
+        Shape::Right,
+        Shape::Left,
+    ];
+    SHAPES[arm % SHAPES.len()]
+}
+
+/// The number of its colour.
+pub fn hue(arm: usize) -> usize {
+    arm % LIGHT.series.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The least that WCAG 2.2 asks of text.
+    const ENOUGH: f64 = 4.5;
+
+    /// Relative luminance as WCAG 2.2 defines it.
+    fn luminance(color: &str) -> f64 {
+        let channel = |at: usize| {
+            let value = f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;
+            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5)
+    }
+
+    fn contrast(a: &str, b: &str) -> f64 {
+        let (a, b) = (luminance(a), luminance(b));
+        (f64::max(a, b) + 0.05) / (f64::min(a, b) + 0.05)
+    }
+
+    #[test]
+    fn everything_that_is_read_can_be_read() {
+        assert!((contrast("#ffffff", "#000000") - 21.0).abs() < 1e-9);
+        for theme in [LIGHT, DARK] {
+            let texts = [theme.ink, theme.faint, theme.link, theme.good, theme.bad, theme.open];
+            for color in texts.iter().chain(&theme.series) {
+                for back in [theme.back, theme.raised] {
+                    let found = contrast(color, back);
+                    assert!(found >= ENOUGH, "{color} on {back}: {found:.2}");
+                }
+            }
+            // Text stands on these too; marks in the arms' colours need what WCAG asks of drawings.
+            assert!(contrast(theme.ink, theme.band) >= ENOUGH);
+            assert!(contrast(theme.faint, theme.band) >= ENOUGH);
+            for color in theme.series {
+                assert!(contrast(color, theme.band) >= 3.0, "{color} on {}", theme.band);
+            }
+        }
+    }
+
+    #[test]
+    fn fifty_six_arms_differ_in_colour_or_shape() {
+        let mut seen = Vec::new();
+        for arm in 0..56 {
+            let look = (hue(arm), shape(arm));
+            assert!(!seen.contains(&look), "{arm}");
+            seen.push(look);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What was published: parameters, tables, and the ratios that a figure can show beside ours.
+
+use serde::Serialize;
+use toml::Value;
+
+use super::{
+    figures::Published,
+    table::{Cell, Table},
+    words,
+};
+use crate::{
+    sample::Metric,
+    study::{
+        file::{At, Check, Claim, Study},
+        result::RatioResult,
+    },
+};
+
+/// The article as templates take it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Source {
+    /// Its title.
+    pub title: String,
+    /// Parameters as published.
+    pub parameters: Vec<(String, String)>,
+    /// Its tables.
+    pub tables: Vec<Table>,
+}
+
+/// The article of a study.
+pub fn of(study: &Study) -> Source {
+    let parameters = study.source.parameters.iter();
+    let tables = study.source.tables.iter().map(|table| {
+        let columns: Vec<&str> = table.columns.iter().map(String::as_str).collect();
+        let mut shown = Table::new(table.name.clone(), &columns);
+        for row in &table.rows {
+            shown.row(row.iter().map(|value| match value {
+                Value::Integer(_) | Value::Float(_) => Cell::figure(value_text(value)),
+                other => value_text(other).into(),
+            }));
+        }
+        shown
+    });
+    Source {
+        title: study.source.title.clone(),
+        parameters: parameters
+            .map(|(name, value)| (name.replace('_', " "), value_text(value)))
+            .collect(),
+        tables: tables.collect(),
+    }
+}
+
+/// A value of a study file in words; figures stay as they were published.
+pub fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(all) => all.iter().map(value_text).collect::<Vec<_>>().join(", "),
+        Value::Table(table) => {
+            let pairs = table.iter().map(|(name, value)| format!("{name}: {}", value_text(value)));
+            pairs.collect::<Vec<_>>().join("; ")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The one figure that a claim published, if it is one.
+pub fn figure(claim: &Claim) -> Option<f64> {
+    match claim.published.as_ref()? {
+        Value::Float(figure) => Some(*figure),
+        Value::Integer(figure) => Some(*figure as f64),
+        _ => None,
+    }
+}
+
+/// Whether a published figure may stand beside what a check measures. An article may have put the
+/// ratio the other way round; where the range tells that, or leaves it open, it is left out.
+pub fn comparable(published: f64, [lo, hi]: [f64; 2]) -> bool {
+    let holds = |value: f64| (lo..=hi).contains(&value);
+    published > 0.0 && (holds(published) || !holds(1.0 / published))
+}
+
+/// The published ratios of a study by arms and place.
+pub fn published_ratios(study: Option<&Study>) -> Published {
+    let mut all = Published::new();
+    let Some(study) = study else { return all };
+    for claim in &study.claims {
+        for check in &claim.checks {
+            match check {
+                Check::Ratio { arms, at, metric, within, .. } => {
+                    let fit = figure(claim).filter(|f| comparable(*f, *within));
+                    if let (Some(size), Some(figure)) = (size_of(study, at), fit) {
+                        all.insert(joined(arms, (at, &size), *metric), figure);
+                    }
+                }
+                Check::Rows { arms, at, metric, published, .. } => {
+                    for (size, figure) in published {
+                        all.insert(joined(arms, (at, size), *metric), *figure);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    all
+}
+
+fn size_of(study: &Study, at: &At) -> Option<String> {
+    let only = || {
+        let cell = study.cells.iter().find(|cell| cell.name == at.cell)?;
+        (cell.sizes.len() == 1).then(|| cell.sizes[0].clone())
+    };
+    at.size.clone().or_else(only)
+}
+
+fn joined(arms: &[String; 2], (at, size): (&At, &str), metric: Metric) -> String {
+    let [a, b] = arms;
+    format!("{a}\n{b}\n{}\n{size}\n{}\n{metric:?}", at.cell, words::load_name(at.load))
+}
+
+/// The key of a measured ratio.
+pub fn key(ratio: &RatioResult) -> String {
+    let (place, metric) = (&ratio.place, ratio.metric);
+    let load = words::load_name(place.load);
+    format!("{}\n{}\n{}\n{}\n{load}\n{metric:?}", ratio.a, ratio.b, place.cell, place.size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_the_other_way_round_is_no_match() {
+        assert!(comparable(2.05, [2.0, f64::INFINITY]));
+        assert!(!comparable(2.05, [0.0, 0.5]));
+        assert!(comparable(1.019, [0.95, 1.05]));
+        assert!(comparable(0.967, [0.98, 1.01]));
+        assert!(!comparable(0.0, [0.0, 1.0]));
+    }
+}

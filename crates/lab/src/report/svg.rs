@@ -1,0 +1,217 @@
+//! Small drawings as text. Everything written into one is escaped, every number is finite.
+
+use std::fmt::Write;
+
+/// A drawing under way, in units of about one pixel.
+#[derive(Debug)]
+pub struct Svg {
+    body: String,
+    width: f64,
+    height: f64,
+}
+
+/// Where a text hangs.
+#[derive(Clone, Copy, Debug)]
+pub enum Anchor {
+    /// It begins there.
+    Start,
+    /// Its middle is there.
+    Middle,
+    /// It ends there.
+    End,
+}
+
+/// Shapes that stay apart without any colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A disc.
+    Disc,
+    /// A square.
+    Square,
+    /// A triangle that points up.
+    Up,
+    /// A triangle that points down.
+    Down,
+    /// One that points left.
+    Left,
+    /// One that points right.
+    Right,
+    /// A square on its corner.
+    Diamond,
+    /// Two strokes.
+    Cross,
+}
+
+impl Svg {
+    /// An empty one.
+    pub fn new(width: f64, height: f64) -> Self {
+        Self { body: String::new(), width: finite(width), height: finite(height) }
+    }
+
+    /// A straight line.
+    pub fn line(&mut self, [x1, y1]: [f64; 2], [x2, y2]: [f64; 2], class: &str) {
+        self.path(&format!("M{} {}L{} {}", n(x1), n(y1), n(x2), n(y2)), class);
+    }
+
+    /// A box by two corners.
+    pub fn area(&mut self, [x1, y1]: [f64; 2], [x2, y2]: [f64; 2], class: &str) {
+        let (x, y) = (f64::min(x1, x2), f64::min(y1, y2));
+        let (width, height) = (finite((x2 - x1).abs()), finite((y2 - y1).abs()));
+        let _ = writeln!(
+            self.body,
+            r#"<rect class="{}" x="{}" y="{}" width="{}" height="{}"/>"#,
+            escaped(class),
+            n(x),
+            n(y),
+            n(width),
+            n(height),
+        );
+    }
+
+    /// A path; `d` must come from this module's users, not from a result.
+    pub fn path(&mut self, d: &str, class: &str) {
+        let _ = writeln!(self.body, r#"<path class="{}" d="{}"/>"#, escaped(class), escaped(d));
+    }
+
+    /// A line through points.
+    pub fn through(&mut self, points: &[[f64; 2]], class: &str) {
+        if points.len() > 1 {
+            self.path(&polyline(points), class);
+        }
+    }
+
+    /// The area between points, closed.
+    pub fn closed(&mut self, points: &[[f64; 2]], class: &str) {
+        if points.len() > 2 {
+            self.path(&(polyline(points) + "Z"), class);
+        }
+    }
+
+    /// A shape around a point.
+    pub fn mark(&mut self, shape: Shape, at: [f64; 2], class: &str) {
+        self.path(&outline(shape, at, 4.5), class);
+    }
+
+    /// A line of text of a class.
+    pub fn text(&mut self, [x, y]: [f64; 2], anchor: Anchor, (text, class): (&str, &str)) {
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        let _ = writeln!(
+            self.body,
+            r#"<text class="{}" x="{}" y="{}" text-anchor="{anchor}">{}</text>"#,
+            escaped(class),
+            n(x),
+            n(y),
+            escaped(text),
+        );
+    }
+
+    /// The whole drawing; the title and the description are what a screen reader says of it.
+    pub fn finish(self, id: &str, title: &str, description: &str) -> String {
+        let (id, title) = (escaped(id), escaped(title));
+        format!(
+            "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{title}\" aria-describedby=\"{id}-d\">\n\
+             <title>{title}</title>\n<desc id=\"{id}-d\">{}</desc>\n{}</svg>",
+            n(self.width),
+            n(self.height),
+            escaped(description),
+            self.body,
+        )
+    }
+
+    /// A drawing that only repeats what the text beside it says.
+    pub fn decoration(self) -> String {
+        let (width, height) = (n(self.width), n(self.height));
+        format!(
+            "<svg class=\"key\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
+             aria-hidden=\"true\">\n{}</svg>",
+            self.body,
+        )
+    }
+}
+
+/// The outline of a shape of this radius.
+pub fn outline(shape: Shape, [x, y]: [f64; 2], r: f64) -> String {
+    let points: &[[f64; 2]] = match shape {
+        Shape::Disc => {
+            let (left, r) = (n(x - r), n(r));
+            return format!(
+                "M{left} {}a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0 -{d} 0Z",
+                n(y),
+                d = n(2.0 * finite(r.parse().unwrap_or(4.0)))
+            );
+        }
+        Shape::Cross => {
+            let [left, right, top, low] = [n(x - r), n(x + r), n(y - r), n(y + r)];
+            return format!("M{left} {top}L{right} {low}M{left} {low}L{right} {top}");
+        }
+        Shape::Square => &[[-0.85, -0.85], [0.85, -0.85], [0.85, 0.85], [-0.85, 0.85]],
+        Shape::Up => &[[0.0, -1.1], [1.05, 0.8], [-1.05, 0.8]],
+        Shape::Down => &[[0.0, 1.1], [1.05, -0.8], [-1.05, -0.8]],
+        Shape::Left => &[[-1.1, 0.0], [0.8, -1.05], [0.8, 1.05]],
+        Shape::Right => &[[1.1, 0.0], [-0.8, -1.05], [-0.8, 1.05]],
+        Shape::Diamond => &[[0.0, -1.25], [1.25, 0.0], [0.0, 1.25], [-1.25, 0.0]],
+    };
+    let placed: Vec<[f64; 2]> = points.iter().map(|[dx, dy]| [x + dx * r, y + dy * r]).collect();
+    polyline(&placed) + "Z"
+}
+
+fn polyline(points: &[[f64; 2]]) -> String {
+    let mut d = String::new();
+    for (place, [x, y]) in points.iter().enumerate() {
+        let _ = write!(d, "{}{} {}", if place == 0 { 'M' } else { 'L' }, n(*x), n(*y));
+    }
+    d
+}
+
+/// A number as drawings write it: one decimal, finite.
+pub fn n(value: f64) -> String {
+    let text = format!("{:.1}", finite(value));
+    match text.strip_suffix(".0") {
+        Some("-0") => "0".to_owned(),
+        Some(whole) => whole.to_owned(),
+        None => text,
+    }
+}
+
+fn finite(value: f64) -> f64 {
+    if value.is_finite() { value.clamp(-1e6, 1e6) } else { 0.0 }
+}
+
+/// Text that is safe between tags and inside double quotes.
+pub fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_written_into_a_drawing_becomes_markup() {
+        let mut svg = Svg::new(10.0, f64::NAN);
+        svg.text([f64::INFINITY, 1.26], Anchor::End, ("<script>\"&'", "label"));
+        svg.mark(Shape::Disc, [1.0, -0.01], "a\"b");
+        let text = svg.finish("id", "</title><b>", "<i>");
+        assert!(
+            !text.contains("<script") && !text.contains("<b>") && !text.contains("<i>"),
+            "{text}"
+        );
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+        assert!(text.contains("x=\"0\" y=\"1.3\""), "{text}");
+    }
+}

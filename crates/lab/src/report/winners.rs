@@ -1,0 +1,143 @@
+//! Who wins where: one map for each metric, cells and loads by sizes. Ties are hatched, promises
+//! are said. Worked out from the samples, round by round, by the statistics of a run.
+
+use super::{
+    figures::{Scope, metric_name},
+    group::Group,
+    palette::hue,
+    speed::{arm_key, look_of},
+    table::{Cell, Table},
+    words::{self, number},
+};
+use crate::{
+    sample::Metric,
+    stats::{Random, Verdict, ratio_of_sessions, verdict},
+    study::{
+        file::Origin,
+        result::{ArmResult, Place, SessionSamples},
+    },
+};
+
+/// Maps for both metrics, each of the cells that have the same sizes; none where nothing was
+/// compared.
+pub fn maps(scope: &Scope<'_>) -> Vec<Table> {
+    let mut alike: Vec<(Vec<&str>, Vec<Group<'_>>)> = Vec::new();
+    for group in Group::all(scope.result) {
+        let sizes: Vec<&str> = group.places.iter().map(|place| place.size.as_str()).collect();
+        match alike.iter_mut().find(|(known, _)| *known == sizes) {
+            Some((_, groups)) => groups.push(group),
+            None => alike.push((sizes, vec![group])),
+        }
+    }
+    let metrics = [Metric::Wall, Metric::Cpu];
+    metrics
+        .into_iter()
+        .flat_map(|metric| alike.iter().filter_map(move |groups| map(scope, groups, metric)))
+        .collect()
+}
+
+fn map(
+    scope: &Scope<'_>,
+    (sizes, groups): &(Vec<&str>, Vec<Group<'_>>),
+    metric: Metric,
+) -> Option<Table> {
+    let mut columns = vec!["Cell and load"];
+    columns.extend(sizes);
+    let mut names: Vec<&str> = groups.iter().map(|group| group.cell).collect();
+    names.dedup();
+    let caption = format!("Least {}: {}", metric_name(metric), names.join(", "));
+    let mut table = Table::new(caption, &columns);
+    for group in groups {
+        let name = format!("{}, {}", group.cell, words::load_name(group.load));
+        let cells: Vec<Option<Cell>> =
+            group.places.iter().map(|place| winner(scope, group, (place, metric))).collect();
+        if cells.iter().any(Option::is_some) {
+            let cells =
+                cells.into_iter().map(|cell| cell.unwrap_or_else(|| Cell::styled("-", "void")));
+            table.row([Cell::from(name)].into_iter().chain(cells));
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// What stands in a cell of the map; `None` where there are no two arms to compare.
+fn winner(scope: &Scope<'_>, group: &Group<'_>, (place, metric): (&Place, Metric)) -> Option<Cell> {
+    let arms: Vec<&ArmResult> =
+        group.in_place(place).filter(|arm| arm.origin != Origin::Baseline).collect();
+    let ranked = ranked(&arms, metric)?;
+    let best = ranked[0];
+    let noise = scope.result.noise;
+    let rivals: Vec<(&ArmResult, Option<f64>, Verdict)> = ranked[1..]
+        .iter()
+        .map(|rival| {
+            let found = ratio(best, rival, metric);
+            let word = found.map_or(Verdict::NoDifferenceShown, |ratio| verdict(&ratio, noise));
+            (*rival, found.map(|ratio| ratio.ratio), word)
+        })
+        .collect();
+    let ties: Vec<&str> = rivals
+        .iter()
+        .filter(|(_, _, word)| *word != Verdict::Faster)
+        .map(|(rival, ..)| rival.name.as_str())
+        .collect();
+    let look = look_of(scope, &best.name);
+    let mut cell = Cell::styled(best.name.clone(), format!("win h{}", hue(look)));
+    cell.key = Some(arm_key(look));
+    if ties.is_empty() {
+        let (next, ratio, _) = rivals[0];
+        cell.more.push(format!("{} times that of {}", words::perhaps(ratio), next.name));
+    } else {
+        cell.class += " tie";
+        cell.more.push(format!("tie with {}", ties.join(", ")));
+    }
+    cell.more.push(words::promises(best.promises));
+    if words::promises_less(best.promises) {
+        let keeps = |arm: &&&ArmResult| !words::promises_less(arm.promises);
+        let keeper = ranked.iter().find(keeps);
+        cell.class += " weak";
+        cell.more.push(keeper.map_or("no arm here is stable and private".to_owned(), |arm| {
+            let worse = ratio(arm, best, metric).map(|ratio| number(ratio.ratio));
+            let worse = worse.map_or(String::new(), |worse| format!(", {worse} times the cost"));
+            format!("stable and private: {}{worse}", arm.name)
+        }));
+    }
+    Some(cell)
+}
+
+/// The arms by their cost, the cheapest first; at least two.
+fn ranked<'a>(arms: &[&'a ArmResult], metric: Metric) -> Option<Vec<&'a ArmResult>> {
+    let reference = *arms.first()?;
+    let mut costs: Vec<(f64, &ArmResult)> = arms
+        .iter()
+        .filter_map(|arm| {
+            let cost =
+                if arm.name == reference.name { 1.0 } else { ratio(arm, reference, metric)?.ratio };
+            Some((cost, *arm))
+        })
+        .collect();
+    costs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    (costs.len() > 1).then(|| costs.into_iter().map(|(_, arm)| arm).collect())
+}
+
+/// One arm against another by the rounds they share.
+fn ratio(a: &ArmResult, b: &ArmResult, metric: Metric) -> Option<thalweg_core::profile::Ratio> {
+    let sessions: Vec<Vec<f64>> = a
+        .sessions
+        .iter()
+        .filter_map(|own| {
+            let other = b.sessions.iter().find(|other| other.session == own.session)?;
+            Some(log_ratios(own, other, metric))
+        })
+        .collect();
+    ratio_of_sessions(&sessions, &mut Random::new(1))
+}
+
+fn log_ratios(a: &SessionSamples, b: &SessionSamples, metric: Metric) -> Vec<f64> {
+    let each = |session: &SessionSamples, seconds: f64| seconds / f64::from(session.repeats.max(1));
+    let pairs = a.samples.iter().filter_map(|own| {
+        let other = b.samples.iter().find(|other| other.round == own.round)?;
+        let (own, other) = (metric.of(&own.sample), metric.of(&other.sample));
+        Some((each(a, own), each(b, other)))
+    });
+    crate::stats::log_ratios(pairs)
+}

@@ -1,0 +1,213 @@
+//! Numbers and names as a report writes them: short, and never `NaN` or `inf`.
+
+use thalweg_core::{Guarantees, profile::Ratio};
+
+use crate::{
+    stats::Verdict,
+    study::{
+        file::{Load, Origin},
+        result::{ClaimVerdict, Place},
+    },
+};
+
+/// Three digits that matter: `0.0123`, `1.27`, `12.7`, `1270`, `3.2e9`; `-` for what is no number.
+pub fn number(value: f64) -> String {
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    let size = value.abs();
+    if size == 0.0 {
+        "0".to_owned()
+    } else if !(1e-4..1e7).contains(&size) {
+        format!("{value:.2e}")
+    } else {
+        let whole = size.log10().floor() as i32;
+        let places = usize::try_from(2 - whole).unwrap_or(0);
+        format!("{value:.places$}")
+    }
+}
+
+/// A value that may be absent.
+pub fn perhaps(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), number)
+}
+
+/// `0.43 [0.41, 0.45]`.
+pub fn interval(value: f64, lo: f64, hi: f64) -> String {
+    format!("{} [{}, {}]", number(value), number(lo), number(hi))
+}
+
+/// A measured figure with its interval, where it has one.
+pub fn measured(value: Option<f64>, lo: Option<f64>, hi: Option<f64>) -> Option<String> {
+    Some(match (value?, lo, hi) {
+        (value, Some(lo), Some(hi)) => interval(value, lo, hi),
+        (value, ..) => number(value),
+    })
+}
+
+/// The same of a ratio.
+pub fn ratio(ratio: &Ratio) -> String {
+    interval(ratio.ratio, ratio.lo, ratio.hi)
+}
+
+/// `at least 2`, `0.95 to 1.05`.
+pub fn range([lo, hi]: [f64; 2]) -> String {
+    match (lo > 0.0 && lo.is_finite(), hi.is_finite()) {
+        (true, true) => format!("{} to {}", number(lo), number(hi)),
+        (true, false) => format!("at least {}", number(lo)),
+        (false, true) => format!("at most {}", number(hi)),
+        (false, false) => "any".to_owned(),
+    }
+}
+
+/// A share in percent.
+pub fn percent(share: f64) -> String {
+    format!("{} %", number(share * 100.0))
+}
+
+/// `1:02:03`, `12.3 s`, `45 us`.
+pub fn duration(seconds: f64) -> String {
+    if seconds >= 60.0 && seconds.is_finite() {
+        let all = seconds as u64;
+        return match all / 3600 {
+            0 => format!("{} min {} s", all / 60, all % 60),
+            hours => format!("{hours} h {} min", all / 60 % 60),
+        };
+    }
+    match seconds {
+        s if s >= 1.0 || s <= 0.0 => format!("{} s", number(s)),
+        s if s >= 1e-3 => format!("{} ms", number(s * 1e3)),
+        s => format!("{} us", number(s * 1e6)),
+    }
+}
+
+/// `2026-11-22 00:20 UTC` of an RFC 3339 moment; anything else as it is.
+pub fn moment(at: &str) -> String {
+    match (at.get(..10), at.get(10..11), at.get(11..16), at.ends_with('Z')) {
+        (Some(day), Some("T"), Some(time), true) => format!("{day} {time} UTC"),
+        _ => at.to_owned(),
+    }
+}
+
+/// `one session`, `3 sessions`.
+pub fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// At most so many characters, the rest an ellipsis.
+pub fn short(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(most.saturating_sub(1)).collect();
+    kept.trim_end().to_owned() + "\u{2026}"
+}
+
+/// What an arm promises: `stable, private`, `not stable, shared pages`, `baseline`.
+pub fn promises(promises: Option<Guarantees>) -> String {
+    let Some(all) = promises else { return "no question of it".to_owned() };
+    let stable = if all.stable { "stable" } else { "not stable" };
+    let private = if all.private { "private" } else { "shared pages" };
+    let durable = if all.durable { ", durable" } else { "" };
+    format!("{stable}, {private}{durable}")
+}
+
+/// Whether later writes to the source may show, or pages stay shared.
+pub fn promises_less(promises: Option<Guarantees>) -> bool {
+    promises.is_some_and(|all| !all.cover(Guarantees::COPIED))
+}
+
+/// The word for a load.
+pub fn load(load: Load) -> &'static str {
+    match load {
+        Load::Idle => "idle",
+        Load::Busy => "busy: a busy thread on every core but one",
+        Load::Quarter => "quarter: one thread busy a quarter of the time",
+        Load::Writeback => "writeback: a file is dirtied and written back",
+    }
+}
+
+/// The same, shorter.
+pub fn load_name(name: Load) -> &'static str {
+    load(name).split(':').next().unwrap_or_default()
+}
+
+/// Where a figure was taken.
+pub fn place(place: &Place) -> String {
+    format!("{}, {}, {}", place.cell, place.size, load_name(place.load))
+}
+
+/// Where an arm comes from.
+pub fn origin(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Published => "as published",
+        Origin::Fair => "added",
+        Origin::Baseline => "baseline",
+    }
+}
+
+/// The word for a comparison.
+pub fn comparison(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Faster => "less",
+        Verdict::Slower => "more",
+        Verdict::NoDifferenceShown => "no difference shown",
+    }
+}
+
+/// A claim's verdict in words.
+pub fn verdict(verdict: ClaimVerdict) -> &'static str {
+    match verdict {
+        ClaimVerdict::Reproduced => "reproduced",
+        ClaimVerdict::Contradicted => "contradicted",
+        ClaimVerdict::Undecided => "undecided",
+        ClaimVerdict::NotRunnable => "not runnable",
+    }
+}
+
+/// The sign that stands beside the word, so that colour is never the only one.
+pub fn sign(verdict: ClaimVerdict) -> &'static str {
+    match verdict {
+        ClaimVerdict::Reproduced => "\u{2713}",
+        ClaimVerdict::Contradicted => "\u{2717}",
+        ClaimVerdict::Undecided => "?",
+        ClaimVerdict::NotRunnable => "\u{2013}",
+    }
+}
+
+/// The end of a CSS class name.
+pub fn class(verdict: ClaimVerdict) -> &'static str {
+    match verdict {
+        ClaimVerdict::Reproduced => "good",
+        ClaimVerdict::Contradicted => "bad",
+        ClaimVerdict::Undecided => "open",
+        ClaimVerdict::NotRunnable => "none",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_and_are_numbers() {
+        let all = [0.0, 0.012_34, 0.257, 1.274, 12.74, 1274.0, 3.2e9, f64::NAN, f64::INFINITY];
+        let shown: Vec<String> = all.into_iter().map(number).collect();
+        assert_eq!(shown, ["0", "0.0123", "0.257", "1.27", "12.7", "1274", "3.20e9", "-", "-"]);
+        assert_eq!(range([2.0, f64::INFINITY]), "at least 2.00");
+        assert_eq!(range([0.0, 0.5]), "at most 0.500");
+        assert_eq!(duration(3723.0), "1 h 2 min");
+        assert_eq!(duration(0.020), "20.0 ms");
+    }
+
+    #[test]
+    fn names_are_cut_between_characters() {
+        assert_eq!(short("splice", 6), "splice");
+        assert_eq!(short("\u{e9}\u{e9}\u{e9}\u{e9}", 3), "\u{e9}\u{e9}\u{2026}");
+        assert_eq!(moment("2026-11-22T00:20:30Z"), "2026-11-22 00:20 UTC");
+        assert_eq!(
+            moment("\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}TZ"),
+            "\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}TZ"
+        );
+    }
+}
