@@ -85,8 +85,9 @@ impl Place {
         }
         let end = End::of(fd.as_fd())?;
         let file = end.kind == Kind::File;
-        // This descriptor cannot be read, so it has no offset; an opened one would.
-        let facts = EndFacts { addressed: file, append: false, ..EndFacts::of(&end) };
+        // This descriptor cannot be read, so it has no offset; an opened one would. What is there
+        // is not written over: `copy` makes a new file and `>` an empty one.
+        let facts = EndFacts { addressed: file, append: false, filled: false, ..EndFacts::of(&end) };
         let size = u64::try_from(stat.st_size).ok().filter(|size| *size > 0 && file);
         Ok(Self { name, facts, folder: folder_of(path), size, assumed: None })
     }
