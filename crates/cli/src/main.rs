@@ -29,8 +29,13 @@ fn main() -> ExitCode {
         }
     };
     // `pipe` puts back what it has read before it dies, and outlives the readers of --tee's FIFOs;
-    // `copy` is not to be cut off because nobody reads its messages any more.
-    if !matches!(&cli.command, Command::Pipe(_) | Command::Copy(_)) {
+    // `copy` is not to be cut off because nobody reads its messages any more. `tune` and the
+    // sentinel of `doctor` write into pipes of their own, whose readers may leave first.
+    let keeps = matches!(
+        &cli.command,
+        Command::Pipe(_) | Command::Copy(_) | Command::Tune(_) | Command::Doctor(_)
+    );
+    if !keeps {
         quiet_about_closed_pipes();
     }
     // Else a file size limit kills before anything could be said or put away.

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`sample`] is one timed piece of work, [`rounds`] interleaves the arms, [`stats`]
 //! makes ratios with intervals of them, [`contamination`] says which samples to doubt, [`tune`] puts
-//! it together for a copy that is about to be made.
+//! it together for a copy that is about to be made, [`survey`] for the profile of the machine.
 //!
 //! ```no_run
 //! use std::{path::Path, time::Duration};
@@ -32,9 +32,11 @@
 
 pub mod conditions;
 pub mod contamination;
+mod moving;
 pub mod peer;
 pub mod rounds;
 pub mod sample;
 mod scratch;
 pub mod stats;
+pub mod survey;
 pub mod tune;

@@ -1,12 +1,12 @@
 //! One sample of one arm, and the meter that takes it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use thalweg_sys::usage::Usage;
 
 /// What one timed piece of work took. Processor time, faults and switches are those of the whole
 /// process and of the children it waited for meanwhile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Time on the clock.
     pub wall: Duration,

@@ -11,8 +11,9 @@ mod pipe;
 mod plan;
 mod progress;
 mod size;
+mod tune;
 
-pub use choice::Choice;
+pub use choice::{Choice, Preference};
 pub use copy::{Backup, CopyArgs, Fsync, Reflink, Sparse, Verify};
 pub use doctor::DoctorArgs;
 pub use generate::{CompletionsArgs, ManArgs};
@@ -21,10 +22,11 @@ pub use pipe::PipeArgs;
 pub use plan::PlanArgs;
 pub use progress::{ProgressArgs, When};
 pub use size::Bytes;
+pub use tune::TuneArgs;
 
 /// Moves bytes on Linux by the way that is fastest on the machine it runs on.
 ///
-/// Nothing is assumed about the machine: `copy --tune` measures, `plan` explains, `doctor` looks.
+/// Nothing is assumed about the machine: `tune` measures, `plan` explains, `doctor` looks.
 #[derive(Debug, Parser)]
 #[command(name = "thalweg", version, arg_required_else_help = true, after_help = EXAMPLES)]
 pub struct Cli {
@@ -44,6 +46,7 @@ pub enum Command {
     Pipe(PipeArgs),
     #[command(alias = "explain")]
     Plan(PlanArgs),
+    Tune(TuneArgs),
     Doctor(DoctorArgs),
     List(ListArgs),
     Completions(CompletionsArgs),
@@ -72,6 +75,7 @@ Examples:
   thalweg copy -a photos/ /backup/         a tree, with everything that can be kept
   thalweg pipe < dump.sql | gzip > d.gz    like pv: progress, larger pipes
   thalweg plan big.iso /mnt/usb/           what would be used, and why
+  thalweg tune --quick                     measure this machine once; plans rest on it from then on
   thalweg doctor                           what works on this machine, and what does not
 
 Exit status: 0 done; 1 data differ; 2 usage; 3 partial, or the source changed; 4 not supported here.

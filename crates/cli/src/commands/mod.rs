@@ -8,6 +8,7 @@ mod man;
 mod pipe;
 mod plan;
 mod stream;
+mod tune;
 
 use crate::{
     args::{Cli, Command},
@@ -22,6 +23,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Copy(args) => copy::run(&args, color()),
         Command::Pipe(args) => pipe::run(&args),
         Command::Plan(args) => plan::run(&args, color()),
+        Command::Tune(args) => tune::run(&args, color()),
         Command::Doctor(args) => doctor::run(&args, color()),
         Command::List(args) => list::run(&args, color()),
         Command::Completions(args) => completions::run(&args),
