@@ -1,7 +1,11 @@
 //! One transfer by one mechanism, without fallback: the timed part of every arm that moves.
 
-use std::time::{Duration, Instant};
-use thalweg_core::{Flow, Mechanism, Transfer, Tuning, Unfit, driver::Pace};
+use std::{
+    os::fd::BorrowedFd,
+    time::{Duration, Instant},
+};
+use thalweg_core::{Flow, Mechanism, Side, Sink, Source, Transfer, Tuning, Unfit, driver::Pace};
+use thalweg_sys::io;
 
 use crate::{rounds::Failure, tune::Stop};
 
@@ -17,6 +21,8 @@ pub(crate) fn move_all(
     at_end: &mut dyn FnMut(),
 ) -> Result<u64, Failure> {
     let len = transfer.len.unwrap_or(u64::MAX);
+    let source = if let Source::Fd(end) = &transfer.source { Some(end.fd) } else { None };
+    let sink = if let Sink::Fd(end) = &transfer.sink { Some(end.fd) } else { None };
     let mut mover = mechanism.open(transfer, tuning).map_err(|e| Failure::Unfit(e.into()))?;
     let mut pace = Pace::new(None, STEP);
     let mut moved = 0;
@@ -32,6 +38,10 @@ pub(crate) fn move_all(
                 pace.moved(count, began.elapsed());
             }
             Err(error) if error.is_interruption() => moved += error.moved,
+            Err(error) if error.is_would_block() => {
+                moved += error.moved;
+                wait((source, sink), error.side);
+            }
             Err(error) => return Err(Failure::Unfit(error.into())),
         }
         if stop() == Flow::Stop {
@@ -40,4 +50,15 @@ pub(crate) fn move_all(
     }
     at_end();
     Ok(moved)
+}
+
+/// Waits a moment for the ends that a call found not ready, as the driver does.
+fn wait((source, sink): (Option<BorrowedFd<'_>>, Option<BorrowedFd<'_>>), side: Side) {
+    // Whatever it answers, the mechanism is asked again and finds out.
+    if let Some(fd) = source.filter(|_| side != Side::Sink) {
+        let _ = io::wait_readable(fd, Some(STEP));
+    }
+    if let Some(fd) = sink.filter(|_| side != Side::Source) {
+        let _ = io::wait_writable(fd, Some(STEP));
+    }
 }

@@ -140,8 +140,7 @@ pub fn survey(
         }
     }
     let at = conditions::now();
-    let mut random = Random::new(plan.seed);
-    let cells = surveys.iter().flat_map(|survey| survey.cells(&at, &mut random)).collect();
+    let cells = surveys.iter().flat_map(|survey| survey.cells(&at)).collect();
     Ok(Found {
         cells,
         surveys,

@@ -47,7 +47,7 @@ pub fn run(args: &PlanArgs, color: bool) -> Result<Exit, Failure> {
             "prefer": request.prefer, "load": request.load, "bytes": facts.len,
             "kernels": kernels, "probed": untried.is_none(),
             "not_probed": untried.map(|unfit| unfit.reason),
-            "profile": saved.status(), "verdicts": plan.verdicts, "impossible": plan.impossible,
+            "profile": saved.status(), "verdicts": verdicts_json(&plan), "impossible": plan.impossible,
             "schema": SCHEMA,
         }))?;
     } else {
@@ -208,6 +208,16 @@ fn evidence_text(evidence: &Evidence) -> String {
         units::count(u64::from(evidence.sessions), "session", "sessions"),
         evidence.load.name(),
     )
+}
+
+/// The verdicts, and their evidence also in words.
+fn verdicts_json(plan: &Plan) -> Vec<Value> {
+    let with_words = |verdict: &Verdict| {
+        let mut value = json!(verdict);
+        value["cited"] = json!(verdict.evidence.as_ref().map(evidence_text));
+        value
+    };
+    plan.verdicts.iter().map(with_words).collect()
 }
 
 fn place_json(place: &Place) -> Value {

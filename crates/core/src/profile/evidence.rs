@@ -73,17 +73,22 @@ impl Profile {
 }
 
 impl<'p> Known<'p> {
-    /// What is known about a mechanism: its best tuning and its ratios at the job's size. `None`
-    /// if it was never measured on such ends.
+    /// What is known about a mechanism: its best tuning and its ratios at the job's size. The
+    /// default where no other tuning is better by more than [`LEAST_NOISE`]: of many alike one
+    /// always looks best. `None` if it was never measured on such ends.
     pub fn evidence(&self, mechanism: &str, prefer: Prefer) -> Option<Evidence> {
         let of_it: Vec<&Cell> =
             self.cells.iter().copied().filter(|cell| cell.mechanism == mechanism).collect();
         let by_tuning = of_it.chunk_by(|a, b| a.tuning == b.tuning);
-        let evidence = by_tuning.map(|line| interpolate(line, self.size));
-        evidence.min_by(|a, b| {
+        let lines: Vec<Evidence> = by_tuning.map(|line| interpolate(line, self.size)).collect();
+        let best = lines.iter().min_by(|a, b| {
             let by_score = a.score(prefer).total_cmp(&b.score(prefer));
             by_score.then(a.wall.ratio.total_cmp(&b.wall.ratio))
-        })
+        })?;
+        let default = lines.iter().find(|line| line.tuning.is_default());
+        let as_good =
+            default.filter(|d| d.score(prefer) <= best.score(prefer) * (1.0 + LEAST_NOISE));
+        Some(as_good.unwrap_or(best).clone())
     }
 
     /// The cells themselves, by mechanism, tuning and size.

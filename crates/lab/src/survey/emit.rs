@@ -6,6 +6,8 @@ use thalweg_core::{
     profile::{LIBC, Load, SinkState},
 };
 
+mod languages;
+
 use super::{
     job::{EndKeys, Way},
     table::{Asked, choice},
@@ -36,10 +38,10 @@ pub fn emit(profile: &Profile, prefer: Prefer, language: Language) -> String {
     let tables = tables(profile, prefer);
     let header = header(profile, prefer);
     match language {
-        Language::Rust => rust(&header, &tables),
-        Language::C => c(&header, &tables),
-        Language::Java => java(&header, &tables),
-        Language::Toml => toml(&header, &tables),
+        Language::Rust => languages::rust(&header, &tables),
+        Language::C => languages::c(&header, &tables),
+        Language::Java => languages::java(&header, &tables),
+        Language::Toml => languages::toml(&header, &tables),
     }
 }
 
@@ -179,100 +181,6 @@ fn about(keys: &EndKeys, (load, state): (Load, SinkState), zero_copy: bool) -> S
         if zero_copy { "the sink may share pages with the source" } else { "the sink is a copy" };
     let (from, to) = (end(&keys.source, &keys.options[0]), end(&keys.sink, &keys.options[1]));
     format!("{from} -> {to}; {} sink, {} machine; {promise}", state.name(), load.name())
-}
-
-fn comment(lines: &[String], mark: &str) -> String {
-    lines.iter().fold(String::new(), |text, line| text + mark + " " + line + "\n")
-}
-
-fn rust(header: &[String], tables: &[Table]) -> String {
-    let mut text = comment(header, "//");
-    text.push_str(
-        "\n/// Up to and including so many bytes: this way, with these knobs.\n\
-         pub type Band = (u64, &'static str, &'static [(&'static str, u64)]);\n",
-    );
-    for table in tables {
-        let _ = writeln!(text, "\n/// {}\npub const {}: &[Band] = &[", table.about, table.name);
-        for (upto, way) in &table.bands {
-            let knobs: Vec<String> =
-                way.tuning.iter().map(|(knob, value)| format!("({knob:?}, {value})")).collect();
-            let _ = writeln!(text, "    ({upto}, {:?}, &[{}]),", way.name, knobs.join(", "));
-        }
-        text.push_str("];\n");
-    }
-    text
-}
-
-fn c(header: &[String], tables: &[Table]) -> String {
-    let mut text = comment(header, "//");
-    text.push_str(
-        "#ifndef THALWEG_MEASURED_H\n#define THALWEG_MEASURED_H\n#include <stdint.h>\n\n\
-         /* Up to and including so many bytes: this way, with these knobs (\"name=value,...\"). */\n\
-         struct thalweg_band { uint64_t upto; const char *way; const char *knobs; };\n",
-    );
-    for table in tables {
-        let name = table.name.to_ascii_lowercase();
-        let _ = writeln!(
-            text,
-            "\n/* {} */\nstatic const struct thalweg_band thalweg_{name}[] = {{",
-            table.about
-        );
-        for (upto, way) in &table.bands {
-            let _ =
-                writeln!(text, "    {{ UINT64_C({upto}), {:?}, \"{}\" }},", way.name, exact(way));
-        }
-        text.push_str("};\n");
-    }
-    text + "\n#endif\n"
-}
-
-fn java(header: &[String], tables: &[Table]) -> String {
-    let mut text = comment(header, "//");
-    text.push_str(
-        "import java.util.List;\n\npublic final class ThalwegMeasured {\n    \
-         private ThalwegMeasured() {}\n\n    \
-         /** Up to and including so many bytes: this way, with these knobs. */\n    \
-         public record Band(long upto, String way, String knobs) {}\n",
-    );
-    for table in tables {
-        let _ = writeln!(
-            text,
-            "\n    /** {}. */\n    public static final List<Band> {} = List.of(",
-            table.about.replace("->", "to"),
-            table.name
-        );
-        let bands = table.bands.iter().map(|(upto, way)| {
-            let upto = i64::try_from(*upto).unwrap_or(i64::MAX);
-            format!("        new Band({upto}L, {:?}, \"{}\")", way.name, exact(way))
-        });
-        let _ = writeln!(text, "{});", bands.collect::<Vec<_>>().join(",\n"));
-    }
-    text + "}\n"
-}
-
-fn toml(header: &[String], tables: &[Table]) -> String {
-    let mut text = comment(header, "#");
-    for table in tables {
-        let name = table.name.to_ascii_lowercase();
-        for (upto, way) in &table.bands {
-            let _ = writeln!(text, "\n# {}\n[[{name}]]", table.about);
-            if *upto != u64::MAX {
-                let _ = writeln!(text, "upto = {upto}");
-            }
-            let _ = writeln!(text, "way = {:?}", way.name);
-            for (knob, value) in way.tuning.iter() {
-                let _ = writeln!(text, "knobs.{knob} = {value}");
-            }
-        }
-    }
-    text
-}
-
-/// Knobs with plain numbers.
-fn exact(way: &Way) -> String {
-    let knobs: Vec<String> =
-        way.tuning.iter().map(|(knob, value)| format!("{knob}={value}")).collect();
-    knobs.join(",")
 }
 
 #[cfg(test)]

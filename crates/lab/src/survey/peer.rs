@@ -149,6 +149,10 @@ fn stream(kind: &EndKind) -> io::Result<(OwnedFd, OwnedFd)> {
             loop {
                 let (far, peer) = listener.accept()?;
                 if peer == near.local_addr()? {
+                    // As servers do: else the last bytes of a transfer wait for an acknowledgement
+                    // that the other side delays.
+                    near.set_nodelay(true)?;
+                    far.set_nodelay(true)?;
                     return Ok((near.into(), far.into()));
                 }
             }

@@ -194,7 +194,7 @@ mod tests {
         let costs = [cost("a", 0.9, 1.1), cost("b", 1.1, 0.9)];
         let point = hindsight(&costs, &Way::plain("a")).unwrap();
         assert!(point.floor > 0.2, "{point:?}");
-        assert!(point.regret.abs() < 0.05, "{point:?}");
+        assert!(point.regret < 0.0, "no worse than the other one's luck: {point:?}");
         assert_eq!(point.best, [Way::plain("a"), Way::plain("b")]);
     }
 

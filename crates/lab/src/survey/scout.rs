@@ -1,7 +1,7 @@
 //! One session that looks at every tuning of every mechanism, and picks those worth measuring.
 //! Its samples decide nothing else: what was picked because it looked good is measured anew.
 
-use thalweg_core::profile::LEAST_NOISE;
+use thalweg_core::{Mechanism, Unit, mechanisms::by_name, profile::LEAST_NOISE};
 
 use super::job::{SessionLog, SizeLog, Way};
 use crate::{sample::Metric, stats::median};
@@ -28,7 +28,8 @@ pub(super) fn pick(log: &SessionLog) -> Vec<Way> {
     for size in &log.sizes {
         let best = size.ways.iter().enumerate().filter_map(|(arm, _)| times(size, arm, 0));
         let Some(best) = best.min_by(f64::total_cmp) else { continue };
-        for (arm, way) in size.ways.iter().enumerate().filter(|(_, w)| !w.tuning.is_default()) {
+        let tuned = size.ways.iter().enumerate().filter(|(_, way)| is_other_work(way, size.size));
+        for (arm, way) in tuned {
             let default = size.ways.iter().position(|w| *w == Way::plain(&way.name));
             let gain = default.and_then(|default| times(size, arm, default));
             let in_reach = times(size, arm, 0).is_some_and(|ratio| ratio <= best * IN_REACH);
@@ -48,6 +49,15 @@ pub(super) fn pick(log: &SessionLog) -> Vec<Way> {
     picked
 }
 
+/// Whether a tuning can make a difference at this size: two buffers that hold all of it cannot.
+fn is_other_work(way: &Way, size: u64) -> bool {
+    let Some(info) = by_name(&way.name).map(Mechanism::info) else { return false };
+    way.tuning.iter().any(|(name, value)| {
+        let knob = info.knobs.iter().find(|knob| knob.name == name);
+        knob.is_some_and(|knob| knob.unit != Unit::Bytes || value.min(knob.values[0]) < size)
+    })
+}
+
 fn times(size: &SizeLog, arm: usize, other: usize) -> Option<f64> {
     if arm == other {
         return Some(1.0);
@@ -58,6 +68,15 @@ fn times(size: &SizeLog, arm: usize, other: usize) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_core::Tuning;
+
+    #[test]
+    fn two_buffers_that_hold_everything_are_no_choice() {
+        let tuned = |value| Way { name: "read-write".into(), tuning: Tuning::of("buffer", value) };
+        assert!(!is_other_work(&tuned(1 << 20), 4096));
+        assert!(is_other_work(&tuned(1 << 20), 16 << 20));
+        assert!(!is_other_work(&Way::plain("read-write"), 16 << 20));
+    }
 
     #[test]
     fn a_few_sizes_stand_for_the_grid() {

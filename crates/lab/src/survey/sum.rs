@@ -81,40 +81,34 @@ impl Survey {
     }
 
     /// The ratio of one way to another at one size, over sessions.
-    pub fn ratio(
-        &self,
-        size: u64,
-        pair: (&Way, &Way),
-        metric: Metric,
-        random: &mut Random,
-    ) -> Option<Ratio> {
+    pub fn ratio(&self, size: u64, pair: (&Way, &Way), metric: Metric) -> Option<Ratio> {
         if pair.0 == pair.1 {
             return Some(Ratio::ONE);
         }
-        ratio_of_sessions(&self.paired(size, pair, metric, &|_| true), random)
+        let sessions = self.paired(size, pair, metric, &|_| true);
+        ratio_of_sessions(&sessions, &mut resampling(size))
     }
 
     /// The noise floor at one size, from the A/A pairs of all sessions: both halves of a pair are
     /// of one round, so what differs between sessions is not in them.
-    pub fn noise(&self, size: u64, metric: Metric, random: &mut Random) -> f64 {
+    pub fn noise(&self, size: u64, metric: Metric) -> f64 {
         let doubled: Vec<f64> = self.logs(size).flat_map(|log| log.log.doubled(metric)).collect();
-        noise_floor(&doubled, random)
+        noise_floor(&doubled, &mut resampling(size))
     }
 
     /// A cell for every way at every size that has an interval.
-    pub fn cells(&self, at: &str, random: &mut Random) -> Vec<Cell> {
+    pub fn cells(&self, at: &str) -> Vec<Cell> {
         let Some(keys) = self.keys() else { return Vec::new() };
         let mut cells = Vec::new();
         for size in self.sizes() {
             let ways = self.ways(size);
             let Some(reference) = ways.first().cloned() else { continue };
-            let noise = self.noise(size, Metric::Wall, random);
+            let noise = self.noise(size, Metric::Wall);
             for way in ways {
                 let pair = (&way, &reference);
-                let (Some(wall), Some(cpu)) = (
-                    self.ratio(size, pair, Metric::Wall, random),
-                    self.ratio(size, pair, Metric::Cpu, random),
-                ) else {
+                let (Some(wall), Some(cpu)) =
+                    (self.ratio(size, pair, Metric::Wall), self.ratio(size, pair, Metric::Cpu))
+                else {
                     continue;
                 };
                 let Some(seconds) = self.seconds_per_byte(size, &way) else { continue };
@@ -174,4 +168,9 @@ impl Survey {
         });
         held.max()
     }
+}
+
+/// The same for the same samples, so that two looks at them never disagree.
+fn resampling(size: u64) -> Random {
+    Random::new(size)
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     sample::Metric,
-    stats::{Random, Verdict, verdict},
+    stats::{Verdict, verdict},
 };
 
 /// One pair of ends at one size.
@@ -93,9 +93,8 @@ pub fn choice(profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Way> {
 }
 
 /// A row for every size of a survey; two where giving promises up changes the choice.
-pub fn rows(survey: &Survey, profile: &Profile, prefer: Prefer, seed: u64) -> Vec<Row> {
+pub fn rows(survey: &Survey, profile: &Profile, prefer: Prefer) -> Vec<Row> {
     let Some(keys) = survey.keys() else { return Vec::new() };
-    let mut random = Random::new(seed);
     let mut rows = Vec::new();
     for size in survey.sizes() {
         let (load, sink_state) = (survey.load, survey.sink_state);
@@ -107,23 +106,22 @@ pub fn rows(survey: &Survey, profile: &Profile, prefer: Prefer, seed: u64) -> Ve
                 continue;
             }
             copied.get_or_insert_with(|| winner.clone());
-            rows.push(row(survey, &asked, winner, &mut random));
+            rows.push(row(survey, &asked, winner));
         }
     }
     rows
 }
 
-fn row(survey: &Survey, asked: &Asked, winner: Way, random: &mut Random) -> Row {
+fn row(survey: &Survey, asked: &Asked, winner: Way) -> Row {
     let metric = metric_of(asked.prefer);
     let size = asked.size;
     let ways = survey.ways(size);
     let others = ways.iter().filter(|way| way.name != winner.name && may(survey, way, asked.needs));
-    let ratios = others.filter_map(|other| {
-        Some((survey.ratio(size, (&winner, other), metric, random)?, other.clone()))
-    });
+    let ratios = others
+        .filter_map(|other| Some((survey.ratio(size, (&winner, other), metric)?, other.clone())));
     // The fastest of the others is the one against which the winner looks worst.
     let best = ratios.max_by(|(a, _), (b, _)| a.ratio.total_cmp(&b.ratio));
-    let noise = survey.noise(size, metric, random);
+    let noise = survey.noise(size, metric);
     let ratio = best.as_ref().map(|(ratio, _)| *ratio);
     Row {
         pair: survey.ends.to_string(),

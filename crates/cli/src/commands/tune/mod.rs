@@ -86,7 +86,7 @@ fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<
     let mut fresh = Profile::new();
     found.teach(&mut fresh);
     let prefer = args.objective.prefer();
-    let rows = found.surveys.iter().flat_map(|survey| rows(survey, &fresh, prefer, plan.seed));
+    let rows = found.surveys.iter().flat_map(|survey| rows(survey, &fresh, prefer));
     let rows: Vec<_> = rows.collect();
     if args.json {
         print_json(&json!({
