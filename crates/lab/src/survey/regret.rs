@@ -42,8 +42,10 @@ pub struct Regret {
     pub load: Load,
     /// Whether the sink may share pages with the source.
     pub zero_copy: bool,
-    /// Every size.
+    /// Every size that could be scored.
     pub points: Vec<Point>,
+    /// Those that could not: too few rounds, or what the planner took did not work there.
+    pub unscored: Vec<u64>,
     /// The planner's.
     pub planner: Spread,
     /// The floor.
@@ -79,15 +81,20 @@ impl Spread {
 /// for those who do not where that makes a difference.
 pub fn regrets(survey: &Survey, profile: &Profile, prefer: Prefer) -> Vec<Regret> {
     let of = |needs: Guarantees| {
-        let points = survey.sizes().into_iter();
-        let points = points.filter_map(|size| point(survey, profile, (size, needs, prefer)));
-        summed(survey, needs, points.collect())
+        let (mut points, mut unscored) = (Vec::new(), Vec::new());
+        for size in survey.sizes() {
+            match point(survey, profile, (size, needs, prefer)) {
+                Some(point) => points.push(point),
+                None => unscored.push(size),
+            }
+        }
+        Regret { unscored, ..summed(survey, needs, points) }
     };
     let (copied, shared) = (of(Guarantees::COPIED), of(Guarantees::SHARED));
     let more_ways = shared.always.len() > copied.always.len();
     let mut regrets = vec![copied];
     regrets.extend(Some(shared).filter(|_| more_ways));
-    regrets.retain(|regret| !regret.points.is_empty());
+    regrets.retain(|regret| !(regret.points.is_empty() && regret.unscored.is_empty()));
     regrets
 }
 
@@ -108,6 +115,7 @@ fn summed(survey: &Survey, needs: Guarantees, points: Vec<Point>) -> Regret {
         floor: spread(&|point| Some(point.floor)),
         always: always.collect(),
         points,
+        unscored: Vec::new(),
     }
 }
 

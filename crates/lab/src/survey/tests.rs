@@ -234,6 +234,7 @@ fn a_true_profile_has_little_regret_and_a_false_one_much() {
             surveys.iter().flat_map(|s| regret::regrets(s, profile, Prefer::Wall)).collect();
         assert_eq!(regrets.len(), 2, "splice promises copies from pipe to pipe: {regrets:?}");
         assert!(regrets.iter().all(|r| r.floor.worst < 0.1 && r.always.len() == 2));
+        assert!(regrets.iter().all(|r| r.points.len() == 3 && r.unscored.is_empty()));
         regrets.iter().map(|regret| regret.planner.mean).sum::<f64>() / 2.0
     };
     assert!(mean(&profile, &mut runner) < 0.02);
@@ -242,6 +243,29 @@ fn a_true_profile_has_little_regret_and_a_false_one_much() {
         turned(&mut cell.wall);
     }
     assert!(mean(&profile, &mut runner) > 0.2);
+}
+
+#[test]
+fn a_choice_that_failed_in_the_check_is_not_passed_over_in_silence() {
+    let mut runner = Simulated::new(known_truth, &["read-write", "splice"]);
+    let mut profile = Profile::new();
+    found(&mut runner, &["pipe:pipe"]).teach(&mut profile);
+    let job = SessionJob {
+        ends: "pipe:pipe".parse().unwrap(),
+        load: Load::Idle,
+        sink_state: SinkState::Fresh,
+        sizes: vec![5001],
+        ways: Ways::These(vec![Way { name: "splice".into(), tuning: GOOD.clone() }]),
+        rounds: 6,
+        budget: Duration::ZERO,
+        seed: 1,
+    };
+    runner.broken = Some(Way { name: "splice".into(), tuning: GOOD.clone() });
+    let sessions = vec![runner.run(&job, &go_on)];
+    let (ends, load, sink_state) = (job.ends, job.load, job.sink_state);
+    let survey = Survey { ends, load, sink_state, sessions };
+    let regrets = regret::regrets(&survey, &profile, Prefer::Wall);
+    assert_eq!((regrets[0].points.len(), &regrets[0].unscored[..]), (0, &[5001][..]));
 }
 
 #[test]

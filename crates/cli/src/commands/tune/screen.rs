@@ -178,10 +178,17 @@ pub fn regret(checked: &Checked) -> String {
             other(format!("    always {way}"), spread);
         }
     }
+    let unscored: usize = checked.regrets.iter().map(|regret| regret.unscored.len()).sum();
+    let unscored = if unscored == 0 {
+        String::new()
+    } else {
+        let sizes = units::count(unscored as u64, "size", "sizes");
+        format!("not scored: {sizes}: too few rounds (--budget gives more), or the choice failed\n")
+    };
     let took = Duration::try_from_secs_f64(checked.seconds).unwrap_or_default();
     format!(
         "regret on sizes the profile has not seen (time over that of the best way in hindsight)\n\
-         {}{}\n",
+         {}{unscored}{}\n",
         render(&rows),
         units::duration(took)
     )

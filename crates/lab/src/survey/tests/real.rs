@@ -114,3 +114,60 @@ fn a_whole_survey_teaches_the_planner() {
     assert!(looks.len() <= 1, "one pair: {looks:?}");
     assert!(is_clean(place.path()));
 }
+
+/// Delivers as many bytes as it should, and other ones.
+struct Zeros;
+
+static ZEROS: thalweg_core::Info = thalweg_core::Info {
+    name: "zeros",
+    summary: "delivers other bytes",
+    calls: &[],
+    pairs: &[],
+    knobs: &[],
+    role: thalweg_core::Role::Mover,
+};
+
+struct ZerosRun<'a>(thalweg_core::Sink<'a>);
+
+impl thalweg_core::Mechanism for Zeros {
+    fn info(&self) -> &'static thalweg_core::Info {
+        &ZEROS
+    }
+
+    fn open<'a>(
+        &self,
+        transfer: thalweg_core::Transfer<'a>,
+        _: &Tuning,
+    ) -> Result<Box<dyn thalweg_core::Mover + 'a>, thalweg_core::Error> {
+        Ok(Box::new(ZerosRun(transfer.sink)))
+    }
+}
+
+impl thalweg_core::Mover for ZerosRun<'_> {
+    fn advance(&mut self, budget: u64) -> Result<u64, thalweg_core::Error> {
+        let zeros = vec![0; budget as usize];
+        match &mut self.0 {
+            thalweg_core::Sink::Fd(end) => Ok(end.write(&zeros).unwrap() as u64),
+            thalweg_core::Sink::Memory(to) => {
+                to.fill(0);
+                Ok(to.len() as u64)
+            }
+        }
+    }
+}
+
+#[test]
+fn a_planted_wrong_byte_is_found_at_every_kind_of_sink() {
+    let place = tempfile::tempdir().unwrap();
+    let here = place.path().display();
+    for sink in ["file", "pipe", "unix", "tcp", "memory"] {
+        let ends: Ends = format!("file:{sink}@{here}").parse().unwrap();
+        let mut bench = bench::Bench::new(&ends, SinkState::Fresh, &go_on).unwrap();
+        bench.resize(50_000).unwrap();
+        let plain = (thalweg_core::mechanisms::LAST_RESORT, &Tuning::default());
+        assert!(bench.check(plain).is_ok(), "{ends}");
+        let failure = bench.check((&Zeros, &Tuning::default())).unwrap_err();
+        let crate::rounds::Failure::Unfit(unfit) = failure else { panic!("{failure:?}") };
+        assert!(unfit.reason.contains("delivered a wrong byte"), "{ends}: {unfit}");
+    }
+}
