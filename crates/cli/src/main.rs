@@ -29,9 +29,17 @@ fn main() -> ExitCode {
         }
     };
     // `pipe` puts back what it has read before it dies, and outlives the readers of --tee's FIFOs;
-    // `copy` is not to be cut off because nobody reads its messages any more; a helper measures what
-    // happens on pipes and sockets whose other end may go.
-    if !matches!(&cli.command, Command::Pipe(_) | Command::Copy(_) | Command::Helper(_)) {
+    // `copy` is not to be cut off because nobody reads its messages any more. `tune`, the sentinel of
+    // `doctor` and helpers write into pipes and sockets of their own, whose readers may leave first.
+    let keeps = matches!(
+        &cli.command,
+        Command::Pipe(_)
+            | Command::Copy(_)
+            | Command::Tune(_)
+            | Command::Doctor(_)
+            | Command::Helper(_)
+    );
+    if !keeps {
         quiet_about_closed_pipes();
     }
     // Else a file size limit kills before anything could be said or put away.

@@ -39,6 +39,9 @@ impl Place {
                 ..Self::inherited("standard input", &end)
             });
         }
+        if let Some(place) = Self::of_word(path) {
+            return Ok(place);
+        }
         let name = path.display().to_string();
         let fd = look_at(path).map_err(|e| Failure::of_call("open", &name, e))?;
         let place = Self::of_open(path, &fd).map_err(|e| Failure::of_call("stat", &name, e))?;
@@ -56,6 +59,9 @@ impl Place {
             let end = end.map_err(|e| Failure::of_call("fstat", "standard output", e))?;
             return Ok(Self::inherited("standard output", &end));
         }
+        if let Some(place) = Self::of_word(path) {
+            return Ok(place);
+        }
         let name = path.display().to_string();
         match look_at(path) {
             Ok(fd) => Self::of_open(path, &fd).map_err(|e| Failure::of_call("stat", &name, e)),
@@ -68,6 +74,19 @@ impl Place {
             }
             Err(errno) => Err(Failure::of_call("open", &name, errno)),
         }
+    }
+
+    /// `memory:`, `pipe:`, `unix:`, `tcp:`: an end that somebody is going to have.
+    fn of_word(path: &Path) -> Option<Self> {
+        let key = match path.to_str()?.strip_suffix(':')? {
+            "tcp" => "socket:inet",
+            "unix" => "socket:unix",
+            word @ ("memory" | "pipe") => word,
+            _ => return None,
+        };
+        let facts = EndFacts::of_key(key, "")?;
+        let (name, folder) = (path.display().to_string(), std::env::temp_dir());
+        Some(Self { name, facts, folder, size: None, assumed: None })
     }
 
     fn of_open(path: &Path, fd: &OwnedFd) -> Result<Self, Errno> {
@@ -85,8 +104,10 @@ impl Place {
         }
         let end = End::of(fd.as_fd())?;
         let file = end.kind == Kind::File;
-        // This descriptor cannot be read, so it has no offset; an opened one would.
-        let facts = EndFacts { addressed: file, append: false, ..EndFacts::of(&end) };
+        // This descriptor cannot be read, so it has no offset; an opened one would. What is there
+        // is not written over: `copy` makes a new file and `>` an empty one.
+        let facts =
+            EndFacts { addressed: file, append: false, filled: false, ..EndFacts::of(&end) };
         let size = u64::try_from(stat.st_size).ok().filter(|size| *size > 0 && file);
         Ok(Self { name, facts, folder: folder_of(path), size, assumed: None })
     }

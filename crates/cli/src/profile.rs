@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 use std::path::PathBuf;
-use thalweg_core::{Profile, profile::Stale};
+use thalweg_core::{
+    Prefer, Profile,
+    profile::{Load, Stale},
+};
 
 use crate::output::text::complain;
 
@@ -46,7 +49,18 @@ impl Saved {
         if let Some(broken) = &saved.broken {
             complain(&format!("{broken}; going on without it"));
         }
+        saved.install_kernels();
         saved
+    }
+
+    /// Has copies in memory made by the kernels that were measured best.
+    fn install_kernels(&self) {
+        let Some(profile) = &self.current else { return };
+        let bands = profile.kernels(Load::Idle, Prefer::Wall);
+        // A second profile in one process changes nothing: the first one's bands stay.
+        if let Ok(bands) = bands {
+            let _ = bands.install();
+        }
     }
 
     /// One line for people.
@@ -62,7 +76,7 @@ impl Saved {
             }
             (None, Some(broken)) => format!("not used: {broken}"),
             (None, None) if self.stale.is_empty() => {
-                format!("{path}: not there; `thalweg copy --tune` makes it")
+                format!("{path}: not there; `thalweg tune` makes it")
             }
             (None, None) => {
                 let stale: Vec<String> = self.stale.iter().map(ToString::to_string).collect();

@@ -36,6 +36,8 @@ pub struct EndFacts {
     pub sealed: bool,
     /// An internet socket, not a unix one.
     pub internet: bool,
+    /// A file that holds bytes from its offset on: a sink whose pages may be there already.
+    pub filled: bool,
 }
 
 impl EndFacts {
@@ -47,31 +49,63 @@ impl EndFacts {
         append: false,
         sealed: false,
         internet: false,
+        filled: false,
     };
 
     /// Asks the kernel about an open end.
     pub fn of(end: &End<'_>) -> Self {
+        Self::with_size(end).0
+    }
+
+    /// The same, and how many bytes are left in it as far as it says so.
+    fn with_size(end: &End<'_>) -> (Self, Option<u64>) {
+        let left = left_in(end);
         let file = end.kind == Kind::File;
         let flags = fcntl_getfl(end.fd).unwrap_or(OFlags::empty());
         let seals = if file { fcntl_get_seals(end.fd).ok() } else { None };
         let immutable = SealFlags::WRITE | SealFlags::SHRINK;
-        Self {
+        let facts = Self {
             kind: end.kind,
+            filled: left.is_some_and(|left| left > 0),
             fs: if file { filesystem(end.fd).ok() } else { None },
             addressed: end.at.is_some(),
             append: flags.contains(OFlags::APPEND),
             sealed: seals.is_some_and(|s| s.contains(immutable)),
             internet: end.kind == Kind::Socket
                 && socket_domain(end.fd).is_ok_and(|d| d != rustix::net::AddressFamily::UNIX),
+        };
+        (facts, left)
+    }
+
+    /// The key under which a profile keeps this kind of end: `file:ext4`, `pipe`, `socket:inet`.
+    pub fn key(&self) -> String {
+        match (&self.fs, self.kind) {
+            (Some(fs), _) => format!("{}:{}", self.kind, fs.name),
+            (None, Kind::Socket) if self.internet => format!("{}:inet", self.kind),
+            (None, Kind::Socket) => format!("{}:unix", self.kind),
+            (None, _) => self.kind.to_string(),
         }
     }
 
-    /// The key under which a profile keeps this kind of end: `file:ext4`, `pipe`.
-    pub fn key(&self) -> String {
-        match &self.fs {
-            Some(fs) => format!("{}:{}", self.kind, fs.name),
-            None => self.kind.to_string(),
-        }
+    /// The end that a profile keeps under this key and these mount options, as far as the key
+    /// tells; `None` for a key that is none.
+    pub fn of_key(key: &str, options: &str) -> Option<Self> {
+        let (kind, more) = key.split_once(':').unwrap_or((key, ""));
+        let kind = Kind::ALL.into_iter().find(|known| known.name() == kind)?;
+        let file_system = || FileSystem {
+            name: more.to_owned(),
+            options: options.to_owned(),
+            dev: 0,
+            remote: false,
+        };
+        let end = Self {
+            kind,
+            fs: (kind == Kind::File).then(file_system),
+            addressed: matches!(kind, Kind::File | Kind::Memory),
+            internet: kind == Kind::Socket && more == "inet",
+            ..Self::MEMORY
+        };
+        (end.key() == key).then_some(end)
     }
 }
 
@@ -80,7 +114,7 @@ impl Facts {
     pub fn of(transfer: &Transfer<'_>) -> Self {
         let (source, size) = match &transfer.source {
             Source::Memory(bytes) => (EndFacts::MEMORY, Some(bytes.len() as u64)),
-            Source::Fd(end) => (EndFacts::of(end), left_in(end)),
+            Source::Fd(end) => EndFacts::with_size(end),
         };
         let sink = match &transfer.sink {
             Sink::Memory(_) => EndFacts::MEMORY,
@@ -115,4 +149,32 @@ fn left_in(end: &End<'_>) -> Option<u64> {
     let stat = fstat(end.fd).ok()?;
     let size = u64::try_from(stat.st_size).ok().filter(|size| *size > 0)?;
     if end.kind == Kind::File { Some(size.saturating_sub(end.at?)) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_found_again_from_its_key() {
+        for key in ["file:ext4", "memory", "pipe", "socket:inet", "socket:unix", "null", "device"] {
+            let end = EndFacts::of_key(key, "rw").unwrap();
+            assert_eq!(end.key(), key);
+            assert_eq!(end.fs.is_some(), end.kind == Kind::File);
+        }
+        for key in ["", "socket", "pipe:ext4", "teleport"] {
+            assert!(EndFacts::of_key(key, "").is_none(), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_file_with_bytes_in_it_is_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "bytes").unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        let end = End::of(std::os::fd::AsFd::as_fd(&file)).unwrap();
+        assert!(EndFacts::of(&end).filled);
+        assert!(!EndFacts::of(&end.at(5)).filled);
+    }
 }

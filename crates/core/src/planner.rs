@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::{
     Facts, Guarantees, MECHANISMS, Mechanism, Prefer, Profile, Role, Tuning, Unfit,
     mechanisms::{LAST_RESORT, by_name},
-    profile::Evidence,
+    profile::{Evidence, Load},
 };
 
 /// What the person who asks wants beyond the promises in the facts.
@@ -14,6 +14,8 @@ use crate::{
 pub struct Request {
     /// What "best" means.
     pub prefer: Prefer,
+    /// What else the machine will be doing.
+    pub load: Load,
     /// Only this mechanism (`--method`).
     pub only: Option<String>,
     /// None of these (`--no-method`).
@@ -53,7 +55,8 @@ pub struct Verdict {
 pub enum Judgement {
     /// It does the job; why it.
     Chosen {
-        /// `fastest measured`, `not measured: first in the list`, `asked for`.
+        /// `fastest measured`, `least memory measured`, `not measured: first in the list`, `asked
+        /// for`.
         why: String,
     },
     /// Not shown to be slower than the best: the difference is within the noise of the run.
@@ -84,11 +87,12 @@ impl Plan {
     pub fn make(facts: &Facts, request: &Request, profile: Option<&Profile>) -> Self {
         let mut usable = Vec::new();
         let mut unfit = Vec::new();
+        let known = profile.map(|profile| profile.known(facts, request.load));
         for mechanism in MECHANISMS {
             let name = mechanism.info().name;
             match fitness(*mechanism, facts, request) {
                 Ok(()) => {
-                    let evidence = profile.and_then(|p| p.evidence(facts, name, request.prefer));
+                    let evidence = known.as_ref().and_then(|k| k.evidence(name, request.prefer));
                     usable.push((*mechanism, evidence));
                 }
                 Err(Unfit { reason, .. }) => unfit.push(Verdict {
@@ -196,11 +200,15 @@ fn rank(
             _ => std::cmp::Ordering::Equal,
         })
     });
-    let first = usable.first().and_then(|(_, e)| score(e));
+    let fastest = usable.first().and_then(|(_, e)| e.clone()).map(|e| cost(&e, request.prefer));
+    let times_slower = |e: &Option<Evidence>, first: Option<f64>| {
+        let own = e.as_ref().map_or(1.0, |e| cost(e, request.prefer));
+        first.map_or(own, |first| own / first)
+    };
     let verdicts = usable.into_iter().enumerate().map(|(n, (mechanism, evidence))| {
         let judgement = match (n, score(&evidence)) {
             (0, _) if request.only.is_some() => Judgement::Chosen { why: "asked for".into() },
-            (0, Some(_)) => Judgement::Chosen { why: "fastest measured".into() },
+            (0, Some(score)) => Judgement::Chosen { why: measured_why(score, request.prefer) },
             (0, None) if mechanism.saves_work(facts) => {
                 Judgement::Chosen { why: "not measured: saves the copy where it works".into() }
             }
@@ -209,13 +217,31 @@ fn rank(
             }
             (0, None) => Judgement::Chosen { why: "not measured: first in the list".into() },
             (_, Some(_)) if within(&evidence, f64::MAX) => Judgement::Tie,
-            (_, Some(own)) => Judgement::Slower { by: first.map_or(own, |first| own / first) },
+            (_, Some(_)) => Judgement::Slower { by: times_slower(&evidence, fastest) },
             (_, None) => Judgement::Unmeasured,
         };
         let tuning = evidence.as_ref().map_or_else(Tuning::default, |e| e.tuning.clone());
         Verdict { mechanism: mechanism.info().name, tuning, judgement, evidence }
     });
     verdicts.collect()
+}
+
+/// What a mechanism takes of what is counted in seconds, against the reference.
+fn cost(evidence: &Evidence, prefer: Prefer) -> f64 {
+    match prefer {
+        Prefer::Cpu => evidence.cpu.ratio,
+        Prefer::Wall | Prefer::Memory => evidence.wall.ratio,
+    }
+}
+
+fn measured_why(score: f64, prefer: Prefer) -> String {
+    let why = match prefer {
+        Prefer::Wall => "fastest measured",
+        Prefer::Cpu => "least processor time measured",
+        Prefer::Memory if score.is_finite() => "least memory measured",
+        Prefer::Memory => "nobody measured the memory: first in the list",
+    };
+    why.to_owned()
 }
 
 /// Whether it promises less than a copy, and so does less: who gives a promise up wants that.

@@ -10,9 +10,13 @@ use std::{
 };
 
 mod cell;
+mod evidence;
+mod kernels;
 mod machine;
 
-pub use cell::{Cell, Evidence, Load, Ratio};
+pub use cell::{Cell, Load, Ratio, SinkState};
+pub use evidence::{Evidence, Known};
+pub use kernels::{Band, BandsError, LIBC};
 pub use machine::{Machine, Stale};
 
 /// The version of the file's layout.
@@ -122,6 +126,13 @@ impl Profile {
         self.cells.extend(cells);
         self.cells.sort_by(|a, b| a.order().cmp(&b.order()));
     }
+
+    /// Takes in a whole survey: everything older between the same ends and under the same
+    /// conditions goes, also of mechanisms, tunings and sizes that the survey does not have.
+    pub fn replace(&mut self, cells: Vec<Cell>) {
+        self.cells.retain(|old| !cells.iter().any(|new| new.same_survey(old)));
+        self.merge(cells);
+    }
 }
 
 impl Default for Profile {
@@ -156,6 +167,18 @@ mod tests {
         ]);
         let ratios: Vec<f64> = profile.cells.iter().map(|c| c.wall.ratio).collect();
         assert_eq!(ratios, [0.5, 0.6]);
+    }
+
+    #[test]
+    fn a_survey_replaces_all_of_its_ends_and_conditions_and_nothing_else() {
+        let mut profile = Profile::new();
+        let old = cell::tests::cell("splice", 4096, 0.8);
+        let loaded = Cell { load: Load::Loaded, ..old.clone() };
+        let elsewhere = Cell { sink: "socket:unix".into(), ..old.clone() };
+        profile.merge(vec![old, loaded.clone(), elsewhere.clone()]);
+        let new = cell::tests::cell("read-write", 1 << 20, 1.0);
+        profile.replace(vec![new.clone()]);
+        assert_eq!(profile.cells, [new, loaded, elsewhere]);
     }
 
     #[test]

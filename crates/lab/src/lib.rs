@@ -1,9 +1,10 @@
 //! Measures mechanisms honestly and writes the machine profile.
 //!
 //! Reading order: [`sample`] is one timed piece of work, [`rounds`] interleaves the arms, [`stats`]
-//! makes ratios with intervals of them, [`contamination`] says which samples to doubt, [`tune`] puts
-//! it together for a copy that is about to be made, [`trial`] for an unmodified program under each copy
-//! kernel.
+//! makes ratios with intervals of them, [`contamination`] says which samples to doubt. Put together:
+//! [`tune`] for a copy that is about to be made, [`survey`] for the profile of the machine, [`trial`]
+//! for an unmodified program under each copy kernel, [`study`] for a published experiment, whose
+//! [`report`] people read.
 //!
 //! ```no_run
 //! use std::{path::Path, time::Duration};
@@ -34,6 +35,7 @@
 pub mod conditions;
 pub mod contamination;
 pub mod helper;
+mod moving;
 pub mod peer;
 pub mod report;
 pub mod rounds;
@@ -41,6 +43,7 @@ pub mod sample;
 mod scratch;
 pub mod stats;
 pub mod study;
+pub mod survey;
 pub mod trial;
 pub mod tune;
 pub mod works;

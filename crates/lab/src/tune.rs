@@ -12,6 +12,7 @@ mod sum;
 mod tree;
 mod tree_arms;
 
+pub(crate) use arms::create;
 pub use result::{ArmResult, Choice, TuneResult, Unavailable};
 pub use slice::{Placement, SliceFacts};
 

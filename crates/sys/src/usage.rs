@@ -86,6 +86,30 @@ fn duration(time: libc::timeval) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000)
 }
 
+/// Bytes that the C library's allocator has handed out. It counts in 32 bits, so only differences
+/// below 2 GiB mean anything.
+#[derive(Clone, Copy, Debug)]
+pub struct Heap(u32);
+
+impl Heap {
+    /// Now; `None` where the C library does not tell.
+    pub fn now() -> Option<Self> {
+        #[cfg(target_env = "gnu")]
+        {
+            // SAFETY: takes nothing, returns numbers by value; it locks what it reads.
+            let told = unsafe { libc::mallinfo() };
+            Some(Self((told.uordblks as u32).wrapping_add(told.hblkhd as u32)))
+        }
+        #[cfg(not(target_env = "gnu"))]
+        None
+    }
+
+    /// How much more that is than `earlier`; 0 if it is less.
+    pub fn grown_since(self, earlier: Self) -> u64 {
+        u64::try_from(self.0.wrapping_sub(earlier.0) as i32).unwrap_or(0)
+    }
+}
+
 /// Raises the soft limit of open files to the hard one; answers the limit now in force, `None`
 /// for no limit. Not for processes that use `select(2)`.
 pub fn raise_open_files() -> Result<Option<u64>, Errno> {
@@ -112,6 +136,17 @@ mod tests {
         assert!(all.minor_faults >= used.minor_faults);
         assert_eq!(thread.since(&Usage::now_thread()).minor_faults, 0);
         assert_eq!(used.cpu(), used.user + used.sys);
+    }
+
+    #[test]
+    fn what_is_allocated_shows_until_it_is_freed() {
+        let Some(before) = Heap::now() else { return };
+        let held = std::hint::black_box(vec![1_u8; 8 << 20]);
+        assert!(Heap::now().unwrap().grown_since(before) >= 7 << 20);
+        drop(held);
+        assert!(Heap::now().unwrap().grown_since(before) < 7 << 20);
+        assert_eq!(Heap(5).grown_since(Heap(u32::MAX)), 6);
+        assert_eq!(Heap(5).grown_since(Heap(6)), 0);
     }
 
     #[test]

@@ -36,7 +36,10 @@ impl Pairs {
         let mut pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pair = pairs.entry(devices).or_insert_with(|| {
             let unfit = Mutex::default();
-            Arc::new(Pair { facts: Facts::of(transfer), unfit })
+            let mut facts = Facts::of(transfer);
+            // The copy is a new file, whatever room was made in it beforehand.
+            facts.sink.filled = false;
+            Arc::new(Pair { facts, unfit })
         });
         Arc::clone(pair)
     }

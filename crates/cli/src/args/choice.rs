@@ -4,7 +4,7 @@ use clap::{
     Args, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use thalweg_core::{Guarantees, MECHANISMS, Prefer, Request, Role};
+use thalweg_core::{Guarantees, MECHANISMS, Prefer, Request, Role, profile::Load};
 
 use super::flag;
 
@@ -30,6 +30,10 @@ pub struct Choice {
     #[arg(long, value_name = "WHAT", env = "THALWEG_PREFER", hide_env = true)]
     #[arg(value_enum, default_value_t = Preference::Wall)]
     pub prefer: Preference,
+    /// What else the machine will be doing: nothing, or as much as keeps every other core busy
+    #[arg(long, value_name = "LOAD", env = "THALWEG_LOAD", hide_env = true)]
+    #[arg(value_enum, default_value_t = Loading::Idle)]
+    pub load: Loading,
     /// Neither read nor write the profile of this machine
     #[arg(long, env = "THALWEG_NO_PROFILE", hide_env = true, value_parser = flag())]
     pub no_profile: bool,
@@ -47,6 +51,37 @@ pub enum Preference {
     Memory,
 }
 
+/// What else the machine does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Loading {
+    /// Nothing much
+    #[default]
+    Idle,
+    /// Every other core is busy
+    Loaded,
+}
+
+impl Preference {
+    /// In the planner's words.
+    pub fn prefer(self) -> Prefer {
+        match self {
+            Self::Wall => Prefer::Wall,
+            Self::Cpu => Prefer::Cpu,
+            Self::Memory => Prefer::Memory,
+        }
+    }
+}
+
+impl Loading {
+    /// In the planner's words.
+    pub fn load(self) -> Load {
+        match self {
+            Self::Idle => Load::Idle,
+            Self::Loaded => Load::Loaded,
+        }
+    }
+}
+
 fn mechanism_names() -> impl TypedValueParser<Value = String> {
     PossibleValuesParser::new(MECHANISMS.iter().map(|m| m.info().name))
 }
@@ -55,7 +90,8 @@ impl Choice {
     /// What the planner is asked.
     pub fn request(&self) -> Request {
         Request {
-            prefer: self.prefer(),
+            prefer: self.prefer.prefer(),
+            load: self.load.load(),
             only: self.method.clone(),
             without: self.no_method.clone(),
             asked_for: self.asked_for(),
@@ -66,15 +102,6 @@ impl Choice {
     /// The promises that are not given up.
     pub fn needs(&self) -> Guarantees {
         if self.zero_copy { Guarantees::SHARED } else { Guarantees::COPIED }
-    }
-
-    /// What "best" means, in the planner's words.
-    pub fn prefer(&self) -> Prefer {
-        match self.prefer {
-            Preference::Wall => Prefer::Wall,
-            Preference::Cpu => Prefer::Cpu,
-            Preference::Memory => Prefer::Memory,
-        }
     }
 
     /// The mechanisms that wait for a flag that was given: each names its own.

@@ -15,8 +15,9 @@ mod report;
 mod size;
 mod study;
 mod trial;
+mod tune;
 
-pub use choice::Choice;
+pub use choice::{Choice, Preference};
 pub use copy::{Backup, CopyArgs, Fsync, Reflink, Sparse, Verify};
 pub use doctor::DoctorArgs;
 pub use generate::{CompletionsArgs, ManArgs};
@@ -29,10 +30,11 @@ pub use report::ReportArgs;
 pub use size::Bytes;
 pub use study::StudyArgs;
 pub use trial::{Better, TrialArgs};
+pub use tune::TuneArgs;
 
 /// Moves bytes on Linux by the way that is fastest on the machine it runs on.
 ///
-/// Nothing is assumed about the machine: `copy --tune` measures, `plan` explains, `doctor` looks.
+/// Nothing is assumed about the machine: `tune` measures, `plan` explains, `doctor` looks.
 #[derive(Debug, Parser)]
 #[command(name = "thalweg", version, arg_required_else_help = true, after_help = EXAMPLES)]
 pub struct Cli {
@@ -52,6 +54,7 @@ pub enum Command {
     Pipe(PipeArgs),
     #[command(alias = "explain")]
     Plan(PlanArgs),
+    Tune(TuneArgs),
     Doctor(DoctorArgs),
     Report(ReportArgs),
     List(ListArgs),
@@ -86,6 +89,7 @@ Examples:
   thalweg pipe < dump.sql | gzip > d.gz    like pv: progress, larger pipes
   thalweg plan big.iso /mnt/usb/           what would be used, and why
   thalweg report -o report.html            saved results of studies as one page
+  thalweg tune --quick                     measure this machine once; plans rest on it from then on
   thalweg doctor                           what works on this machine, and what does not
   thalweg study                            published experiments that can be run here
 

@@ -3,12 +3,13 @@
 use clap::Args;
 use std::path::PathBuf;
 
-use super::{Choice, flag};
+use super::{Bytes, Choice, flag};
 
 /// Says which mechanism would move SRC to DST, and why no other
 ///
 /// Every mechanism gets a verdict. Nothing is written to DST: mechanisms are tried on files without
-/// a name in the two folders.
+/// a name in the two folders. `memory:`, `pipe:`, `unix:` and `tcp:` stand for ends that are not
+/// there yet; a file of such a name is `./pipe:`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct PlanArgs {
@@ -16,6 +17,9 @@ pub struct PlanArgs {
     pub source: PathBuf,
     /// Where to; it need not exist. `-` is standard output
     pub sink: PathBuf,
+    /// How many bytes, where the source does not say so or another number is meant
+    #[arg(long, value_name = "BYTES")]
+    pub size: Option<Bytes>,
     #[command(flatten)]
     pub choice: Choice,
     /// Print JSON
@@ -27,4 +31,6 @@ const EXAMPLES: &str = "\
 Examples:
   thalweg plan disk.img /mnt/backup/
   thalweg plan --zero-copy - - < file | cat
+  thalweg plan --size 64K --load loaded disk.img tcp:
+  thalweg plan --size 1M memory: memory:
   thalweg plan --json /dev/zero /dev/null";

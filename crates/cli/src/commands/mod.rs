@@ -11,6 +11,7 @@ mod report;
 mod stream;
 mod study;
 mod trial;
+mod tune;
 
 use crate::{
     args::{Cli, Command},
@@ -25,6 +26,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Copy(args) => copy::run(&args, color()),
         Command::Pipe(args) => pipe::run(&args),
         Command::Plan(args) => plan::run(&args, color()),
+        Command::Tune(args) => tune::run(&args, color()),
         Command::Doctor(args) => doctor::run(&args, color()),
         Command::Report(args) => report::run(&args),
         Command::List(args) => list::run(&args, color()),

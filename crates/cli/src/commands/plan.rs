@@ -4,8 +4,12 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
 use thalweg_core::{
-    Facts, Judgement, MECHANISMS, Pair, Plan, Request, Role, Unfit, Verdict,
-    mechanisms::LAST_RESORT, probe, profile::Evidence, scratch::Site,
+    Facts, Judgement, Kind, MECHANISMS, Pair, Plan, Request, Role, Unfit, Verdict,
+    mechanisms::LAST_RESORT,
+    probe,
+    profile::{Band, Evidence, SinkState},
+    scratch::Site,
+    tuning::Size,
 };
 
 use crate::{
@@ -29,25 +33,63 @@ pub fn run(args: &PlanArgs, color: bool) -> Result<Exit, Failure> {
     let facts = Facts {
         source: source.facts.clone(),
         sink: sink.facts.clone(),
-        len: source.size,
+        len: args.size.map(|size| size.0).or(source.size),
         needs: args.choice.needs(),
     };
     let mut request = args.choice.request();
     let untried = try_all(&source, &sink, &mut request).err();
     let saved = Saved::find(!args.choice.no_profile);
     let plan = Plan::make(&facts, &request, saved.current.as_ref());
+    let kernels = kernels(&facts, &request, &saved);
     if args.json {
         print_json(&json!({
             "source": place_json(&source), "sink": place_json(&sink), "needs": facts.needs,
-            "prefer": request.prefer, "probed": untried.is_none(),
+            "prefer": request.prefer, "load": request.load, "bytes": facts.len,
+            "kernels": kernels, "probed": untried.is_none(),
             "not_probed": untried.map(|unfit| unfit.reason),
-            "profile": saved.status(), "verdicts": plan.verdicts, "impossible": plan.impossible,
+            "profile": saved.status(), "verdicts": verdicts_json(&plan), "impossible": plan.impossible,
             "schema": SCHEMA,
         }))?;
     } else {
-        print(&printed(&source, &sink, &plan, &saved, untried.as_ref(), color))?;
+        let text = printed((&source, &sink), (&plan, facts.len), &saved, untried.as_ref(), color);
+        print(&(text + &kernels_text(&kernels, facts.len)))?;
     }
     Ok(if plan.impossible.is_some() { Exit::Unsupported } else { Exit::Done })
+}
+
+/// From memory to memory no system call moves anything: the copy kernels by size.
+fn kernels(facts: &Facts, request: &Request, saved: &Saved) -> Vec<Band> {
+    match (&saved.current, facts.source.kind, facts.sink.kind) {
+        (Some(profile), Kind::Memory, Kind::Memory) => {
+            profile.kernel_bands(request.load, request.prefer)
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn kernels_text(bands: &[Band], size: Option<u64>) -> String {
+    let mut rows = table(&["COPY KERNEL", "UP TO", "MEASURED"]);
+    for band in bands {
+        let here = size.is_some_and(|size| size <= band.upto)
+            && !bands.iter().any(|b| b.upto < band.upto && size.is_some_and(|s| s <= b.upto));
+        rows.add_row([
+            format!("{}{}", band.kernel, if here { " (here)" } else { "" }),
+            Size(band.upto).to_string(),
+            format!(
+                "measured {}: {:.2}x libc [{:.2}, {:.2}] or less, {}",
+                day(&band.at),
+                band.ratio.ratio,
+                band.ratio.lo,
+                band.ratio.hi,
+                units::count(u64::from(band.sessions), "session", "sessions"),
+            ),
+        ]);
+    }
+    if bands.is_empty() { String::new() } else { format!("\n{}", render(&rows)) }
+}
+
+fn day(at: &str) -> &str {
+    at.split('T').next().unwrap_or_default()
 }
 
 /// Tries every mechanism on such ends and puts what does not work into the request; or says why
@@ -84,9 +126,8 @@ fn same_file_system(source: &Place, sink: &Place) -> bool {
 }
 
 fn printed(
-    source: &Place,
-    sink: &Place,
-    plan: &Plan,
+    (source, sink): (&Place, &Place),
+    (plan, size): (&Plan, Option<u64>),
     saved: &Saved,
     untried: Option<&Unfit>,
     color: bool,
@@ -104,7 +145,7 @@ fn printed(
         rows.add_row([
             verdict.mechanism.to_owned(),
             verdict_text(verdict),
-            verdict.evidence.as_ref().map_or("-".to_owned(), |e| expected(e, source.size)),
+            verdict.evidence.as_ref().map_or("-".to_owned(), |e| expected(e, size)),
             verdict.evidence.as_ref().map_or("-".to_owned(), evidence_text),
         ]);
     }
@@ -130,6 +171,8 @@ fn verdict_text(verdict: &Verdict) -> String {
     match &verdict.judgement {
         Judgement::Chosen { why } => format!("chosen{tuned}: {why}"),
         Judgement::Tie => format!("tie{tuned}"),
+        // Of those who save something else some are faster than the chosen one.
+        Judgement::Slower { by } if *by < 1.0 => format!("{by:.2}x its time{tuned}"),
         Judgement::Slower { by } => format!("{by:.2}x slower{tuned}"),
         Judgement::Unmeasured => "possible, not measured".to_owned(),
         Judgement::Unfit { reason } => format!("no: {reason}"),
@@ -148,18 +191,33 @@ fn time_for(evidence: &Evidence, size: u64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
-/// `0.84x read-write [0.80, 0.88], processor 0.71x, 3 sessions, 2026-11-21`.
+/// `measured 2026-11-21: 0.84x read-write [0.80, 0.88], processor 0.71x, 3 sessions, idle`.
 fn evidence_text(evidence: &Evidence) -> String {
-    let day = evidence.at.split('T').next().unwrap_or_default();
+    let over = match evidence.sink_state {
+        SinkState::Fresh => "",
+        SinkState::Resident => ", over a file that is there",
+    };
     format!(
-        "{:.2}x {} [{:.2}, {:.2}], processor {:.2}x, {}, {day}",
+        "measured {}: {:.2}x {} [{:.2}, {:.2}], processor {:.2}x, {}, {}{over}",
+        day(&evidence.at),
         evidence.wall.ratio,
         LAST_RESORT.info().name,
         evidence.wall.lo,
         evidence.wall.hi,
         evidence.cpu.ratio,
         units::count(u64::from(evidence.sessions), "session", "sessions"),
+        evidence.load.name(),
     )
+}
+
+/// The verdicts, and their evidence also in words.
+fn verdicts_json(plan: &Plan) -> Vec<Value> {
+    let with_words = |verdict: &Verdict| {
+        let mut value = json!(verdict);
+        value["cited"] = json!(verdict.evidence.as_ref().map(evidence_text));
+        value
+    };
+    plan.verdicts.iter().map(with_words).collect()
 }
 
 fn place_json(place: &Place) -> Value {

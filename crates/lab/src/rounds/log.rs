@@ -1,6 +1,6 @@
 //! Every sample taken, in the order it was taken.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// All rounds of a run.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Log {
     /// The arms, by their numbers.
     pub arms: Vec<ArmLog>,
@@ -18,7 +18,7 @@ pub struct Log {
 }
 
 /// What is known of an arm besides its samples.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ArmLog {
     /// Its name.
     pub name: String,
@@ -29,7 +29,7 @@ pub struct ArmLog {
 }
 
 /// One sample and where it belongs.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Entry {
     /// The arm's number.
     pub arm: usize,

@@ -5,20 +5,16 @@ use std::{
     io,
     path::{Path, PathBuf},
 };
-use thalweg_core::{
-    End, Flow, Guarantees, Mechanism, Sink, Source, Transfer, Tuning, Unfit, driver::Pace,
-};
+use thalweg_core::{End, Guarantees, Mechanism, Sink, Source, Transfer, Tuning, Unfit};
 use thalweg_sys::{Errno, io as call};
 
 use super::Stop;
 use crate::{
+    moving::move_all,
     rounds::{Arm, Failure},
     sample::{Meter, Sample},
 };
-use std::{
-    os::fd::AsFd,
-    time::{Duration, Instant},
-};
+use std::os::fd::AsFd;
 
 /// What every arm of a tuning moves.
 pub(super) struct Work<'w> {
@@ -36,8 +32,6 @@ pub(super) struct Work<'w> {
     pub stop: &'w Stop<'w>,
 }
 
-// As long as a step of the driver, so that the mechanism is asked for as much at a time.
-const STEP: Duration = Duration::from_millis(40);
 const COMPARED_AT_ONCE: usize = 256 << 10;
 
 /// A mechanism at one tuning, without fallback: whatever the driver would step down for ends it.
@@ -104,32 +98,11 @@ pub(super) fn move_file(
         len: Some(work.len),
         needs: Guarantees { durable: false, ..work.needs },
     };
-    let mut mover = mechanism.open(transfer, tuning).map_err(|e| Failure::Unfit(e.into()))?;
-    let mut pace = Pace::new(None, STEP);
-    let mut moved = 0;
-    while moved < work.len {
-        let began = Instant::now();
-        match mover.advance(pace.budget().min(work.len - moved)) {
-            Ok(0) => {
-                let text = format!("stopped after {moved} of {} bytes", work.len);
-                return Err(Failure::Unfit(Unfit::because(text)));
-            }
-            Ok(count) => {
-                moved += count;
-                pace.moved(count, began.elapsed());
-            }
-            Err(error) if error.is_interruption() => moved += error.moved,
-            Err(error) => return Err(Failure::Unfit(error.into())),
-        }
-        if (work.stop)() == Flow::Stop {
-            return Err(Failure::Stopped);
-        }
-    }
-    Ok(moved)
+    move_all((mechanism, tuning), transfer, work.stop, &mut || ())
 }
 
 /// A new file, readable too: mechanisms that map the sink need that.
-pub(super) fn create(path: &Path) -> io::Result<File> {
+pub(crate) fn create(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).create_new(true).open(path)
 }
 

@@ -2,7 +2,7 @@
 
 use thalweg_core::{
     Facts, Judgement, Mechanism, Plan, Prefer, Profile, Request, Tuning,
-    profile::{Cell, Load, Ratio},
+    profile::{Cell, Load, Ratio, SinkState},
 };
 
 use super::{
@@ -194,10 +194,12 @@ impl Measured {
                 tuning: arm.tuning.clone(),
                 size: bytes,
                 load: Load::Idle,
+                sink_state: SinkState::Fresh,
                 wall: arm.ratio_to_read_write?,
                 cpu: arm.cpu_ratio_to_read_write?,
                 noise,
                 ns_per_byte: median(&walls)? * 1e9 / bytes as f64,
+                memory: None,
                 sessions: 1,
                 rounds: arm.rounds as u32,
                 at: self.conditions.at.clone(),

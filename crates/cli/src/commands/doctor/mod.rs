@@ -16,6 +16,10 @@ use crate::{
     profile::Saved,
 };
 
+use super::tune::screen;
+use thalweg_core::Flow;
+use thalweg_lab::survey::sentinel;
+
 mod machine;
 mod mechanisms;
 mod places;
@@ -30,10 +34,12 @@ pub fn run(args: &DoctorArgs, color: bool) -> Result<Exit, Failure> {
     let places = places::all(&here);
     let tried = mechanisms::all(&here);
     let saved = Saved::find(true);
+    let looks = saved.current.as_ref().map(|profile| sentinel::look(profile, &here, &go_on));
+    let looks = looks.unwrap_or_default();
     if args.json {
         print_json(&json!({
             "machine": machine::as_json(&facts), "places": places, "mechanisms": tried,
-            "profile": saved.status(), "schema": SCHEMA,
+            "profile": saved.status(), "sentinel": looks, "schema": SCHEMA,
         }))?;
         return Ok(Exit::Done);
     }
@@ -46,6 +52,13 @@ pub fn run(args: &DoctorArgs, color: bool) -> Result<Exit, Failure> {
         rows.add_row([format!("  {}", fact.name), fact.shown()]);
     }
     rows.add_row(["  profile".to_owned(), saved.describe()]);
+    if saved.current.is_some() {
+        let told = screen::sentinel(&looks);
+        rows.add_row([
+            "  sentinel".to_owned(),
+            told.trim_start_matches("sentinel: ").trim_end().to_owned(),
+        ]);
+    }
     section("Machine", &render(&rows));
     section("Files, by place", &places::printed(&places));
     section("Mechanisms, tried by their real calls", &mechanisms::printed(&tried));
@@ -55,4 +68,8 @@ pub fn run(args: &DoctorArgs, color: bool) -> Result<Exit, Failure> {
     );
     print(&text)?;
     Ok(Exit::Done)
+}
+
+fn go_on() -> Flow {
+    Flow::Continue
 }

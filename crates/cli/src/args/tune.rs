@@ -1,0 +1,103 @@
+//! Arguments of `thalweg tune`.
+
+use clap::{Args, ValueEnum};
+use std::time::Duration;
+use thalweg_lab::survey::{Ends, emit::Language};
+
+use super::{Preference, flag};
+
+/// Measures the mechanisms of this machine and remembers the result in its profile
+///
+/// Every mechanism between several kinds of ends, from small to large, on the idle and on the busy
+/// machine, in fresh processes spread over the time, in random order. Without --pair: files in the
+/// current folder and in /dev/shm, file to pipe, file to socket, and copies in memory. Files are
+/// made in hidden folders and removed.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct TuneArgs {
+    /// Fewer sizes and sessions
+    #[arg(long)]
+    pub quick: bool,
+    /// Measure this pair only: SOURCE:SINK[@DIR], of memory, file, pipe, unix, tcp; may be given
+    /// several times. file:file@FROM,TO lies in two folders
+    #[arg(long, value_name = "PAIR")]
+    pub pair: Vec<Ends>,
+    /// What to save: decides what is shown, checked and written as constants. All of it is measured
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Preference::Wall)]
+    pub objective: Preference,
+    /// Time for all of it: 90s, 5m, 1h. Large sizes that do not fit are left out
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub budget: Option<Duration>,
+    /// Change nothing: measure other sizes, and say how much worse the planner chose than hindsight
+    #[arg(long)]
+    pub check: bool,
+    /// Change nothing: print what was measured as constants for another program
+    #[arg(long, value_name = "LANGUAGE", value_enum)]
+    #[arg(conflicts_with_all = ["check", "quick", "pair", "budget", "json"])]
+    pub emit: Option<Emit>,
+    /// Print JSON
+    #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
+    pub json: bool,
+    /// One session: a task on standard input, answers on standard output
+    #[arg(long, hide = true, exclusive = true)]
+    pub session: bool,
+}
+
+/// What the constants are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Emit {
+    /// A module of constants
+    Rust,
+    /// A header
+    C,
+    /// A final class
+    Java,
+    /// Tables
+    Toml,
+}
+
+impl Emit {
+    /// In the lab's words.
+    pub fn language(self) -> Language {
+        match self {
+            Self::Rust => Language::Rust,
+            Self::C => Language::C,
+            Self::Java => Language::Java,
+            Self::Toml => Language::Toml,
+        }
+    }
+}
+
+/// `90`, `90s`, `5m`, `1h 30m`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let seconds = || text.parse::<u32>().ok().map(|n| Duration::from_secs(n.into()));
+    let read = seconds().map_or_else(|| humantime::parse_duration(text), Ok);
+    match read {
+        Ok(time) if time > Duration::from_secs(7 * 24 * 3600) => Err("longer than a week".into()),
+        Ok(time) if time.is_zero() => Err("no time at all".into()),
+        Ok(time) => Ok(time),
+        Err(error) => Err(format!("{error} (examples: 90s, 5m, 1h)")),
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg tune --quick                            a minute and a half; then see `thalweg plan`
+  thalweg tune                                    seven minutes
+  thalweg tune --pair file:file@/mnt/data --budget 3m
+  thalweg tune --pair file:tcp@/srv --pair file:unix@/srv
+  thalweg tune --check                            is the planner right on sizes it has not seen?
+  thalweg tune --emit c > thalweg_measured.h      this machine's thresholds, for another program";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("2m 5s"), Ok(Duration::from_secs(125)));
+        assert!(duration("soon").unwrap_err().contains("examples"));
+        assert!(duration("0").is_err() && duration("9999h").is_err());
+    }
+}

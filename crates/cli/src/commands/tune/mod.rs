@@ -1,0 +1,221 @@
+//! `thalweg tune`: the machine measured for its profile, the planner checked, constants written.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+use std::{
+    io::IsTerminal,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use thalweg_core::{Flow, Profile};
+use thalweg_lab::survey::{
+    self, Depth, Ends, Found, Plan, Progress, Spawned, Stopped,
+    check::{check, look_at},
+    emit::emit,
+    loads, rows, sentinel, serve,
+};
+use thalweg_sys::signal;
+
+use crate::{
+    args::TuneArgs,
+    exit::{Exit, Failure},
+    output::{
+        answer::SCHEMA,
+        text::{complain, print, print_json},
+        units,
+    },
+    patience,
+    profile::Saved,
+};
+
+pub mod screen;
+
+/// Measures, checks or writes.
+pub fn run(args: &TuneArgs, color: bool) -> Result<Exit, Failure> {
+    if args.session {
+        patience::catch_interrupts();
+        serve().map_err(|e| Failure::of_io("session", "standard input and output", &e))?;
+        return Ok(Exit::Done);
+    }
+    let saved = Saved::find(true);
+    if let Some(language) = args.emit {
+        let profile = measured(&saved)?;
+        print(&emit(profile, args.objective.prefer(), language.language()))?;
+        return Ok(Exit::Done);
+    }
+    patience::catch_interrupts();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let depth = if args.quick { Depth::Quick } else { Depth::Standard };
+    let plan = Plan {
+        pairs: pairs(args)?,
+        depth,
+        budget: args.budget.unwrap_or(depth.budget()),
+        loads: loads().to_vec(),
+        seed: since.as_nanos() as u64,
+        stop: &stop,
+    };
+    if args.check { regret(args, &plan, &saved) } else { tune(args, &plan, &saved, color) }
+}
+
+fn stop() -> Flow {
+    if signal::interrupted() { Flow::Stop } else { Flow::Continue }
+}
+
+/// This very program, whatever its file is called by now.
+fn sessions() -> Spawned {
+    Spawned { command: ["/proc/self/exe", "tune", "--session"].map(Into::into).to_vec() }
+}
+
+fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<Exit, Failure> {
+    let Some(path) = &saved.path else {
+        let why = "there is no place for a profile: neither HOME nor THALWEG_PROFILE is set";
+        return Err(Failure::new(Exit::Unsupported, why));
+    };
+    let shown = Shown::new(args.json);
+    let found = survey::survey(plan, &mut sessions(), &mut |progress| shown.session(progress));
+    shown.end();
+    let found = found.map_err(|stopped| interrupted(stopped, "the profile is as it was"))?;
+    for trouble in &found.troubles {
+        complain(trouble);
+    }
+    if found.cells.is_empty() {
+        let why = "nothing could be measured; the profile is as it was";
+        return Err(Failure::new(Exit::Partial, why));
+    }
+    let replaced = keep(&found, saved, path)?;
+    let mut fresh = Profile::new();
+    found.teach(&mut fresh);
+    let prefer = args.objective.prefer();
+    let rows = found.surveys.iter().flat_map(|survey| rows(survey, &fresh, prefer));
+    let rows: Vec<_> = rows.collect();
+    if args.json {
+        print_json(&json!({
+            "rows": rows, "cells": found.cells, "seconds": found.seconds,
+            "sessions": found.sessions, "objective": prefer, "troubles": found.troubles,
+            "unfit": screen::unfit(&found), "skipped": screen::skipped(&found),
+            "profile": path.to_string_lossy(), "replaced": replaced, "schema": SCHEMA,
+        }))?;
+    } else {
+        print(&screen::survey(&found, &rows, &fresh, color))?;
+        print(&format!("profile: {}\n", path.display()))?;
+    }
+    Ok(if found.troubles.is_empty() { Exit::Done } else { Exit::Partial })
+}
+
+/// Writes the profile, and says which stale one it replaced.
+fn keep(found: &Found, saved: &Saved, path: &Path) -> Result<Vec<String>, Failure> {
+    // Another process may have written it while we measured.
+    let now = Saved::find(true);
+    let mut profile = now.current.unwrap_or_default();
+    found.teach(&mut profile);
+    profile.save(path).map_err(|e| Failure::new(Exit::Partial, e.to_string()))?;
+    let stale: Vec<String> = saved.stale.iter().map(ToString::to_string).collect();
+    if !stale.is_empty() {
+        complain(&format!("the profile that was there is replaced: {}", stale.join("; ")));
+    }
+    if let Some(broken) = &saved.broken {
+        complain(&format!("the profile that was there is replaced: {broken}"));
+    }
+    Ok(stale)
+}
+
+fn regret(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved) -> Result<Exit, Failure> {
+    let profile = measured(saved)?;
+    let prefer = args.objective.prefer();
+    let looks = sentinel::look(profile, Path::new("."), &stop);
+    let shown = Shown::new(args.json);
+    let told = &mut |progress: &Progress<'_>| shown.session(progress);
+    let checked = check(plan, (profile, prefer), &mut sessions(), told);
+    shown.end();
+    let checked = checked.map_err(|stopped| interrupted(stopped, "nothing was changed"))?;
+    for trouble in &checked.troubles {
+        complain(trouble);
+    }
+    if args.json {
+        print_json(&json!({
+            "regret": checked.regrets, "sentinel": looks, "objective": prefer,
+            "profile": saved.status(), "seconds": checked.seconds,
+            "troubles": checked.troubles, "schema": SCHEMA,
+        }))?;
+    } else {
+        print(&screen::sentinel(&looks))?;
+        print(&screen::regret(&checked))?;
+    }
+    let done = checked.troubles.is_empty() && !checked.regrets.is_empty();
+    Ok(if done { Exit::Done } else { Exit::Partial })
+}
+
+/// The profile, if there is one that holds for this machine.
+fn measured(saved: &Saved) -> Result<&Profile, Failure> {
+    let profile = saved.current.as_ref().filter(|profile| !profile.cells.is_empty());
+    profile.ok_or_else(|| {
+        let message = format!("{}; first measure: thalweg tune", saved.describe());
+        Failure::new(Exit::Unsupported, message)
+    })
+}
+
+/// Those asked for, which have to be possible; or the usual ones, as far as they are.
+fn pairs(args: &TuneArgs) -> Result<Vec<Ends>, Failure> {
+    let mut pairs: Vec<Ends> = args.pair.clone();
+    pairs.dedup();
+    for ends in &pairs {
+        if let Some(folder) = ends.folders().find(|folder| !folder.is_dir()) {
+            let message = format!("--pair {ends}: {}: not a folder", folder.display());
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        if !ends.are_memory() {
+            look_at(ends).map_err(|why| Failure::new(Exit::Usage, format!("--pair {why}")))?;
+        }
+    }
+    if !pairs.is_empty() {
+        return Ok(pairs);
+    }
+    let mut usual = vec!["file:file@.", "file:pipe@.", "file:tcp@.", "memory:memory"];
+    let shared = PathBuf::from("/dev/shm");
+    if shared.is_dir() {
+        usual.insert(1, "file:file@/dev/shm");
+    }
+    for ends in usual.iter().filter_map(|text| text.parse::<Ends>().ok()) {
+        match if ends.are_memory() { Ok(()) } else { look_at(&ends).map(|_| ()) } {
+            Ok(()) => pairs.push(ends),
+            Err(why) => complain(&format!("left out: {why}")),
+        }
+    }
+    Ok(pairs)
+}
+
+fn interrupted(_: Stopped, state: &str) -> Failure {
+    Failure::new(Exit::Partial, format!("interrupted; {state}"))
+}
+
+/// A bar on standard error, where somebody looks.
+struct Shown(Option<ProgressBar>);
+
+impl Shown {
+    fn new(json: bool) -> Self {
+        let looked_at = std::io::stderr().is_terminal() && !json;
+        Self(looked_at.then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{pos}/{len} {wide_msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.enable_steady_tick(Duration::from_millis(500));
+            bar
+        }))
+    }
+
+    fn session(&self, progress: &Progress<'_>) {
+        let Some(bar) = &self.0 else { return };
+        bar.set_length(progress.of as u64);
+        bar.set_position(progress.done as u64);
+        let doing = if progress.scouting { "looking at tunings of" } else { "measuring" };
+        let left = units::duration(progress.left);
+        let (ends, load) = (progress.ends, progress.load.name());
+        bar.set_message(format!("sessions, {left} left: {doing} {ends}, {load}"));
+    }
+
+    fn end(&self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}

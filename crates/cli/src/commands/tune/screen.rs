@@ -1,0 +1,195 @@
+//! What people read of a survey and of a check.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    time::Duration,
+};
+use thalweg_core::{
+    Prefer, Profile,
+    profile::{Ratio, SinkState},
+    tuning::Size,
+};
+use thalweg_lab::{
+    stats::Verdict,
+    survey::{Found, Row, check::Checked, regret::Spread, sentinel::Look},
+};
+
+use crate::output::{
+    paint,
+    table::{render, table},
+    units,
+};
+
+/// A line for each pair and size: winner, runner-up, the ratio with its interval.
+pub fn survey(found: &Found, rows: &[Row], profile: &Profile, color: bool) -> String {
+    let mut text = String::new();
+    for (title, rows) in by_title(rows) {
+        let mut lines = table(&["  SIZE", "CHOSEN", "BEST OF THE OTHERS", "TIME/OTHER", ""]);
+        for row in rows {
+            lines.add_row([
+                format!("  {}", Size(row.size)),
+                row.winner.to_string(),
+                row.runner_up.as_ref().map_or("-".to_owned(), ToString::to_string),
+                row.ratio.as_ref().map_or("-".to_owned(), with_interval),
+                row.verdict.map_or(String::new(), |verdict| word(verdict, row.noise)),
+            ]);
+        }
+        let _ = write!(text, "{}\n{}", paint::strong(&title, color), render(&lines));
+    }
+    text.push_str(&kernels(profile));
+    for (pair, reasons) in unfit(found) {
+        let _ = writeln!(text, "not available on {pair}:");
+        for (way, reason) in reasons {
+            let _ = writeln!(text, "  {way}: {reason}");
+        }
+    }
+    for (pair, sizes) in skipped(found) {
+        let sizes: Vec<String> = sizes.iter().map(|size| Size(*size).to_string()).collect();
+        let _ = writeln!(
+            text,
+            "left out on {pair}: {}: no budget or no room (--budget gives more time)",
+            sizes.join(", ")
+        );
+    }
+    let took = Duration::try_from_secs_f64(found.seconds).unwrap_or_default();
+    let sessions = units::count(found.sessions as u64, "session", "sessions");
+    let _ = writeln!(text, "{sessions} in {}", units::duration(took));
+    text
+}
+
+/// The rows of each pair under each set of conditions, in order of their appearance.
+fn by_title(rows: &[Row]) -> Vec<(String, Vec<&Row>)> {
+    let mut groups: Vec<(String, Vec<&Row>)> = Vec::new();
+    for row in rows {
+        let over =
+            if row.sink_state == SinkState::Resident { ", over a file that is there" } else { "" };
+        let sharing = if row.zero_copy { ", --zero-copy" } else { "" };
+        let title = format!("{}, {}{over}{sharing}", row.pair, row.load.name());
+        match groups.iter_mut().find(|(known, _)| *known == title) {
+            Some((_, rows)) => rows.push(row),
+            None => groups.push((title, vec![row])),
+        }
+    }
+    groups
+}
+
+fn with_interval(ratio: &Ratio) -> String {
+    format!("{:.2}x [{:.2}, {:.2}]", ratio.ratio, ratio.lo, ratio.hi)
+}
+
+fn word(verdict: Verdict, noise: f64) -> String {
+    match verdict {
+        Verdict::Faster => "faster".to_owned(),
+        Verdict::NoDifferenceShown => format!("tie (noise {:.0} %)", noise * 100.0),
+        // The planner goes by another measure, or gives a little up for the safer way.
+        Verdict::Slower => "slower, and chosen for what else it saves".to_owned(),
+    }
+}
+
+/// What `tuned` is from now on.
+fn kernels(profile: &Profile) -> String {
+    let bands = profile.kernel_bands(thalweg_core::profile::Load::Idle, Prefer::Wall);
+    let bands: Vec<String> = bands
+        .iter()
+        .map(|band| {
+            format!("up to {} {} ({:.2}x libc)", Size(band.upto), band.kernel, band.ratio.ratio)
+        })
+        .collect();
+    if bands.is_empty() {
+        return String::new();
+    }
+    format!("copies in memory from now on: {}, libc beyond\n", bands.join(", "))
+}
+
+/// Pair -> way -> why it could not take part.
+pub fn unfit(found: &Found) -> BTreeMap<String, BTreeMap<String, String>> {
+    let mut all: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for survey in &found.surveys {
+        let reasons = survey.sessions.iter().flat_map(|session| &session.unfit);
+        for (way, reason) in reasons {
+            let of_pair = all.entry(survey.ends.to_string()).or_default();
+            of_pair.insert(way.to_string(), reason.clone());
+        }
+    }
+    all
+}
+
+/// Pair -> sizes that no session did.
+pub fn skipped(found: &Found) -> BTreeMap<String, BTreeSet<u64>> {
+    let mut all: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
+    for survey in &found.surveys {
+        let done = survey.sizes();
+        let left_out = survey.sessions.iter().flat_map(|session| session.skipped.keys());
+        for size in left_out.filter(|size| !done.contains(size)) {
+            all.entry(survey.ends.to_string()).or_default().insert(*size);
+        }
+    }
+    all
+}
+
+/// Whether the machine is still what it was.
+pub fn sentinel(looks: &[Look]) -> String {
+    let mut text = String::new();
+    for look in looks.iter().filter(|look| look.drifted) {
+        let _ = writeln!(
+            text,
+            "drifted: {} {} at {}: measured {} of the reference's time, now {}",
+            look.pair,
+            look.way,
+            Size(look.size),
+            with_interval(&look.was),
+            with_interval(&look.is),
+        );
+    }
+    match (looks.len(), text.is_empty()) {
+        (0, _) => "sentinel: no measured pair can be tried again here\n".to_owned(),
+        (count, true) => {
+            let cells = units::count(count as u64, "entry", "entries");
+            format!("sentinel: {cells} measured again, no drift shown\n")
+        }
+        _ => text + "the profile may be out of date: measure again with `thalweg tune`\n",
+    }
+}
+
+/// Mean, 95th percentile and worst regret for each pair, beside what nobody could have avoided and
+/// what always taking one way would have cost.
+pub fn regret(checked: &Checked) -> String {
+    let mut rows = table(&["  PAIR", "SIZES", "MEAN", "P95", "WORST", "AT", "CHOSEN THERE"]);
+    let percent = |x: f64| format!("{:+.1} %", x * 100.0);
+    let columns = |s: &Spread| [percent(s.mean), percent(s.p95), percent(s.worst)];
+    for regret in &checked.regrets {
+        let sharing = if regret.zero_copy { ", --zero-copy" } else { "" };
+        let worst = regret.points.iter().max_by(|a, b| a.regret.total_cmp(&b.regret));
+        let name = format!("  {}, {}{sharing}", regret.pair, regret.load.name());
+        let mut row = vec![name, regret.planner.sizes.to_string()];
+        row.extend(columns(&regret.planner));
+        row.push(worst.map_or(String::new(), |point| Size(point.size).to_string()));
+        row.push(worst.map_or(String::new(), |point| point.chosen.to_string()));
+        rows.add_row(row);
+        let mut other = |name: String, spread: &Spread| {
+            let mut row = vec![name, spread.sizes.to_string()];
+            row.extend(columns(spread));
+            row.extend([String::new(), String::new()]);
+            rows.add_row(row);
+        };
+        other("    hindsight itself".to_owned(), &regret.floor);
+        for (way, spread) in &regret.always {
+            other(format!("    always {way}"), spread);
+        }
+    }
+    let unscored: usize = checked.regrets.iter().map(|regret| regret.unscored.len()).sum();
+    let unscored = if unscored == 0 {
+        String::new()
+    } else {
+        let sizes = units::count(unscored as u64, "size", "sizes");
+        format!("not scored: {sizes}: too few rounds (--budget gives more), or the choice failed\n")
+    };
+    let took = Duration::try_from_secs_f64(checked.seconds).unwrap_or_default();
+    format!(
+        "regret on sizes the profile has not seen (time over that of the best way in hindsight)\n\
+         {}{unscored}{}\n",
+        render(&rows),
+        units::duration(took)
+    )
+}

@@ -1,0 +1,291 @@
+//! `thalweg tune`: what it measures ends up in plans, and what it does not finish changes nothing.
+
+use serde_json::Value;
+use std::{
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+use thalweg_core::{
+    Profile, Tuning,
+    profile::{Cell, Load, Ratio, SinkState},
+};
+
+mod support;
+use support::{Ran, Scratch, skip};
+
+fn tune(scratch: &Scratch, args: &[&str]) -> Command {
+    let mut command = scratch.thalweg([&["tune"], args].concat());
+    command.env("THALWEG_PROFILE", scratch.path("profile.json"));
+    command
+}
+
+fn ran(mut command: Command) -> (i32, String, String) {
+    let output = command.output().expect("the command starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let err = text(&output.stderr);
+    assert!(!err.contains("panicked"), "{err}");
+    (output.status.code().unwrap_or(-1), text(&output.stdout), err)
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+fn here() -> [&'static str; 5] {
+    ["--quick", "--budget", "5s", "--pair", "file:file@files"]
+}
+
+fn with_files() -> Scratch {
+    let scratch = Scratch::new();
+    scratch.file("files/from", support::bytes(20_000));
+    scratch
+}
+
+#[test]
+fn what_was_measured_is_cited_by_the_plan_and_can_be_checked() {
+    let scratch = with_files();
+    let (code, text, err) = ran(tune(&scratch, &[&here()[..], &["--json"]].concat()));
+    assert_eq!(code, 0, "{text}{err}");
+    let found = json(&text);
+    assert!(!found["rows"].as_array().unwrap().is_empty() && found["schema"] == 1);
+    assert_eq!(std::fs::read_dir(scratch.path("files")).unwrap().count(), 1, "nothing is left");
+
+    let mut plan = scratch.thalweg(["plan", "--json", "files/from", "files/to"]);
+    plan.env("THALWEG_PROFILE", scratch.path("profile.json"));
+    let (code, text, _) = ran(plan);
+    assert_eq!(code, 0);
+    let plan = json(&text);
+    let chosen = &plan["verdicts"][0];
+    assert_eq!(plan["profile"]["state"], "current");
+    let evidence = &chosen["evidence"];
+    assert_eq!((&chosen["verdict"], &evidence["load"]), (&"chosen".into(), &"idle".into()));
+    assert!(evidence["sessions"].as_u64().unwrap() >= 1, "{chosen}");
+    assert!(evidence["wall"]["ratio"].as_f64().unwrap() > 0.0, "{chosen}");
+    let cited = chosen["cited"].as_str().unwrap();
+    assert!(cited.starts_with("measured 20") && cited.ends_with(", idle"), "{cited}");
+    let mut plan = scratch.thalweg(["plan", "--load", "loaded", "files/from", "files/to"]);
+    plan.env("THALWEG_PROFILE", scratch.path("profile.json")).env("COLUMNS", "400");
+    let (_, text, _) = ran(plan);
+    assert!(text.contains("measured 20") && text.contains("read-write ["), "{text}");
+
+    let check = ["--check", "--quick", "--budget", "3s", "--pair", "file:file@files", "--json"];
+    let before = scratch.read("profile.json");
+    let (code, text, err) = ran(tune(&scratch, &check));
+    assert_eq!(code, 0, "{text}{err}");
+    let checked = json(&text);
+    let regret = &checked["regret"][0];
+    assert!(regret["planner"]["mean"].is_number() && regret["floor"]["worst"].is_number());
+    assert!(regret["always"]["read-write"]["mean"].is_number(), "{regret}");
+    for point in regret["points"].as_array().unwrap() {
+        assert!(!point["size"].as_u64().unwrap().is_power_of_two(), "seen before: {point}");
+    }
+    assert_eq!(scratch.read("profile.json"), before, "a check changes nothing");
+}
+
+#[test]
+fn a_pair_that_is_none_is_a_usage_error_that_says_what_there_is() {
+    let scratch = with_files();
+    for (pair, reason) in [
+        ("teleport:file", "no kind of end"),
+        ("file", "no pair of ends"),
+        ("file:file@nowhere", "nowhere: not a folder"),
+        ("pipe:tcp@files", "no file to lie in it"),
+    ] {
+        let (code, _, err) = ran(tune(&scratch, &["--quick", "--pair", pair]));
+        assert!(code == 2 && err.contains(reason), "{pair}: {code} {err}");
+    }
+    let (code, _, err) = ran(tune(&scratch, &["--budget", "soon"]));
+    assert!(code == 2 && err.contains("90s"), "{err}");
+    let (code, _, err) = ran(tune(&scratch, &["--check"]));
+    assert!(code == 4 && err.contains("thalweg tune"), "{code} {err}");
+    assert!(!scratch.path("profile.json").exists());
+}
+
+#[test]
+fn an_interrupt_leaves_the_old_profile_and_no_files() {
+    let scratch = with_files();
+    let mut old = Profile::new();
+    old.merge(vec![cell(("read-write", None), 4096, 1.0)]);
+    old.save(&scratch.path("profile.json")).unwrap();
+    let before = scratch.read("profile.json");
+    let mut command = tune(&scratch, &["--pair", "file:file@files", "--budget", "10m"]);
+    // A group of its own, as a shell gives it: Ctrl-C reaches the sessions too.
+    command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("the command starts");
+    let busy = || std::fs::read_dir(scratch.path("files")).unwrap().count() > 1;
+    let began = Instant::now();
+    while !busy() && began.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let group = rustix::process::Pid::from_raw(child.id().cast_signed()).expect("a process");
+    rustix::process::kill_process_group(group, rustix::process::Signal::INT).unwrap();
+    let ran = Ran::of_child(child).ended(3);
+    assert!(ran.err.contains("interrupted; the profile is as it was"), "{}", ran.err);
+    assert_eq!(scratch.read("profile.json"), before);
+    assert_eq!(std::fs::read_dir(scratch.path("files")).unwrap().count(), 1);
+}
+
+#[test]
+fn an_ordinary_user_can_measure() {
+    if !rustix::process::geteuid().is_root() {
+        // Then every other test here has shown it.
+        return;
+    }
+    let scratch = with_files();
+    let all = std::fs::Permissions::from_mode(0o777);
+    for path in [scratch.path(""), scratch.path("files")] {
+        std::fs::set_permissions(path, all.clone()).unwrap();
+    }
+    // The command may lie where only root can look.
+    let binary = scratch.path("thalweg");
+    std::fs::write(&binary, std::fs::read(env!("CARGO_BIN_EXE_thalweg")).unwrap()).unwrap();
+    std::fs::set_permissions(&binary, all).unwrap();
+    let mut command = Command::new(binary);
+    command.args(["tune", "--quick", "--budget", "2s", "--pair", "file:pipe@files", "--json"]);
+    command.current_dir(scratch.path("")).env("THALWEG_PROFILE", scratch.path("files/p.json"));
+    command.uid(65534).gid(65534);
+    let (code, text, err) = ran(command);
+    assert_eq!(code, 0, "{text}{err}");
+    assert!(!json(&text)["cells"].as_array().unwrap().is_empty());
+}
+
+fn cell(way: (&str, Option<(&str, u64)>), size: u64, ratio: f64) -> Cell {
+    let ratio = Ratio { ratio, lo: ratio * 0.99, hi: ratio * 1.01 };
+    Cell {
+        source: "file:ext4".into(),
+        sink: "pipe".into(),
+        options: ["rw,relatime".into(), String::new()],
+        mechanism: way.0.into(),
+        tuning: way.1.map_or_else(Tuning::default, |(knob, value)| Tuning::of(knob, value)),
+        size,
+        load: Load::Idle,
+        sink_state: SinkState::Fresh,
+        wall: ratio,
+        cpu: ratio,
+        noise: 0.03,
+        ns_per_byte: 0.5,
+        memory: Some(0),
+        sessions: 6,
+        rounds: 60,
+        at: "2026-11-21T00:00:00Z".into(),
+    }
+}
+
+/// Thresholds for files into pipes, and copy kernels.
+fn saved(scratch: &Scratch) {
+    let mut profile = Profile::new();
+    for (size, ratio) in [(4096, 2.0), (65536, 1.5), (1 << 20, 0.5)] {
+        let mut kernel = cell(("simple", None), size, ratio / 2.0);
+        let mut libc = cell(("libc", None), size, 1.0);
+        for cell in [&mut kernel, &mut libc] {
+            (cell.source, cell.sink) = ("memory".into(), "memory".into());
+            cell.options = Default::default();
+        }
+        profile.merge(vec![
+            cell(("read-write", Some(("buffer", 65536))), size, 0.9),
+            cell(("read-write", None), size, 1.0),
+            cell(("mmap-write", None), size, ratio),
+            cell(("splice", None), size, ratio / 2.0),
+            kernel,
+            libc,
+        ]);
+    }
+    profile.save(&scratch.path("profile.json")).expect("a profile");
+}
+
+fn emitted(scratch: &Scratch, language: &str) -> String {
+    let (code, text, err) = ran(tune(scratch, &["--emit", language]));
+    assert_eq!(code, 0, "{err}");
+    assert!(text.contains("for no other"), "{text}");
+    text
+}
+
+#[test]
+fn constants_are_accepted_by_the_compilers_of_their_languages() {
+    let scratch = Scratch::new();
+    saved(&scratch);
+    let compiled = |file: &str, language: &str, compiler: &[&str]| {
+        scratch.file(file, emitted(&scratch, language));
+        let mut command = Command::new(compiler[0]);
+        command.args(&compiler[1..]).arg(file).current_dir(scratch.path(""));
+        match command.output() {
+            Ok(output) => {
+                let err = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert!(output.status.success(), "{language}: {err}");
+            }
+            Err(error) => skip(
+                "constants_are_accepted_by_the_compilers_of_their_languages",
+                &format!("{}: {error}", compiler[0]),
+            ),
+        }
+    };
+    let rustc = ["rustc", "--edition=2021", "--crate-type=lib", "--emit=metadata", "-Dwarnings"];
+    compiled("measured.rs", "rust", &rustc);
+    compiled("measured.h", "c", &["cc", "-std=c11", "-Wall", "-fsyntax-only", "-x", "c"]);
+    compiled("ThalwegMeasured.java", "java", &["javac", "-d", "classes"]);
+    let text = emitted(&scratch, "toml");
+    let table: toml::Table = text.parse().unwrap();
+    let bands = table["file_ext4_to_pipe"].as_array().unwrap();
+    assert_eq!(bands[0]["way"].as_str(), Some("read-write"));
+    assert_eq!(bands[0]["knobs"]["buffer"].as_integer(), Some(65536));
+    assert!(bands[0]["upto"].as_integer().unwrap() > 65536);
+    assert!(table.contains_key("file_ext4_to_pipe_zero_copy"), "{text}");
+    assert!(table.contains_key("memory_to_memory"), "{text}");
+}
+
+#[test]
+fn the_plan_for_memory_names_the_measured_kernels() {
+    let scratch = Scratch::new();
+    saved(&scratch);
+    let plan = |args: &[&str]| {
+        let mut command = scratch.thalweg([&["plan"], args].concat());
+        command.env("THALWEG_PROFILE", scratch.path("profile.json"));
+        ran(command)
+    };
+    let (code, text, _) = plan(&["--json", "--size", "1M", "memory:", "memory:"]);
+    let found = json(&text);
+    assert_eq!((code, &found["bytes"]), (0, &(1 << 20).into()));
+    let kernels = found["kernels"].as_array().unwrap();
+    let last = kernels.last().unwrap();
+    assert_eq!((&last["kernel"], &last["upto"]), (&"simple".into(), &(1 << 20).into()));
+    let (_, text, _) = plan(&["--size", "1M", "memory:", "memory:"]);
+    assert!(text.contains("simple (here)") && text.contains("6 sessions"), "{text}");
+    for word in ["pipe:", "unix:", "tcp:"] {
+        let (code, text, _) = plan(&["--size", "64K", "memory:", word]);
+        assert!(code == 0 && text.contains("chosen"), "{text}");
+    }
+}
+
+#[test]
+fn a_profile_of_another_kernel_is_stale_for_checks_and_constants() {
+    let scratch = Scratch::new();
+    saved(&scratch);
+    let path = scratch.path("profile.json");
+    let mut profile = Profile::load(Path::new(&path)).unwrap().unwrap();
+    profile.machine.set("kernel", "2.6.17");
+    profile.save(&path).unwrap();
+    for args in [&["--check"][..], &["--emit", "c"]] {
+        let (code, _, err) = ran(tune(&scratch, args));
+        assert!(code == 4 && err.contains("stale") && err.contains("2.6.17"), "{code} {err}");
+    }
+}
+
+#[test]
+fn doctor_looks_whether_the_profile_still_holds() {
+    let scratch = with_files();
+    let (code, _, err) = ran(tune(&scratch, &here()));
+    assert_eq!(code, 0, "{err}");
+    let mut doctor = scratch.thalweg(["doctor", "--json", "--at", "files"]);
+    doctor.env("THALWEG_PROFILE", scratch.path("profile.json"));
+    let (code, text, _) = ran(doctor);
+    let looks = json(&text)["sentinel"].clone();
+    assert_eq!(code, 0);
+    for look in looks.as_array().unwrap() {
+        assert!(look["drifted"].is_boolean() && look["is"]["ratio"].is_number(), "{look}");
+    }
+    let mut doctor = scratch.thalweg(["doctor", "--at", "files"]);
+    doctor.env("THALWEG_PROFILE", scratch.path("profile.json"));
+    assert!(ran(doctor).1.contains("sentinel"));
+}

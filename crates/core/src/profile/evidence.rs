@@ -1,0 +1,198 @@
+//! What a profile says of one job: the cells that speak of its ends, and the line between them.
+
+use serde::Serialize;
+
+use super::{Cell, LEAST_NOISE, Load, Profile, Ratio, SinkState};
+use crate::{Facts, Prefer, Tuning};
+
+/// What the profile says about a mechanism for one job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Evidence {
+    /// The tuning that was best.
+    pub tuning: Tuning,
+    /// Clock ratio at the job's size, between the measured sizes by log-log interpolation.
+    pub wall: Ratio,
+    /// Processor ratio.
+    pub cpu: Ratio,
+    /// The larger noise floor of the cells used, at least [`LEAST_NOISE`].
+    pub noise: f64,
+    /// Expected nanoseconds per byte.
+    pub ns_per_byte: f64,
+    /// Private memory it held, if that was looked at.
+    pub memory: Option<u64>,
+    /// Date of the newest cell used.
+    pub at: String,
+    /// Fewest sessions among the cells used.
+    pub sessions: u32,
+    /// Fewest rounds among them.
+    pub rounds: u32,
+    /// What else the machine was doing; another load than was asked for where that is all there is.
+    pub load: Load,
+    /// What the sink was like before; likewise.
+    pub sink_state: SinkState,
+}
+
+/// The cells of one profile that speak of a job's ends, under the conditions nearest to the job's.
+///
+/// All of them are of the same conditions: ratios of an idle machine are not compared with ratios
+/// of a loaded one.
+#[derive(Clone, Debug)]
+pub struct Known<'p> {
+    cells: Vec<&'p Cell>,
+    size: Option<u64>,
+}
+
+// No mechanism does with nothing, and a ratio needs more than nothing to divide by.
+const LEAST_MEMORY: u64 = 4096;
+
+impl Evidence {
+    /// The cost that counts for `prefer`; only its ratio to another one's means anything.
+    pub fn score(&self, prefer: Prefer) -> f64 {
+        match prefer {
+            Prefer::Cpu => self.cpu.ratio,
+            Prefer::Wall => self.wall.ratio,
+            Prefer::Memory => {
+                self.memory.map_or(f64::INFINITY, |bytes| (bytes + LEAST_MEMORY) as f64)
+            }
+        }
+    }
+}
+
+impl Profile {
+    /// What was measured between such ends: under this load if there is any of that, else under
+    /// the other one, and likewise with the state of the sink.
+    pub fn known(&self, facts: &Facts, load: Load) -> Known<'_> {
+        let mut cells: Vec<&Cell> = self.cells.iter().filter(|c| c.speaks_of(facts)).collect();
+        let state = if facts.sink.filled { SinkState::Resident } else { SinkState::Fresh };
+        let away = |cell: &Cell| (cell.load != load, cell.sink_state != state);
+        let nearest = cells.iter().map(|cell| away(cell)).min();
+        cells.retain(|cell| Some(away(cell)) == nearest);
+        cells.sort_by(|a, b| a.order().cmp(&b.order()));
+        Known { cells, size: facts.len }
+    }
+}
+
+impl<'p> Known<'p> {
+    /// What is known about a mechanism: its best tuning and its ratios at the job's size. The
+    /// default where no other tuning is better by more than [`LEAST_NOISE`]: of many alike one
+    /// always looks best. `None` if it was never measured on such ends.
+    pub fn evidence(&self, mechanism: &str, prefer: Prefer) -> Option<Evidence> {
+        let of_it: Vec<&Cell> =
+            self.cells.iter().copied().filter(|cell| cell.mechanism == mechanism).collect();
+        let by_tuning = of_it.chunk_by(|a, b| a.tuning == b.tuning);
+        let lines: Vec<Evidence> = by_tuning.map(|line| interpolate(line, self.size)).collect();
+        let best = lines.iter().min_by(|a, b| {
+            let by_score = a.score(prefer).total_cmp(&b.score(prefer));
+            by_score.then(a.wall.ratio.total_cmp(&b.wall.ratio))
+        })?;
+        let default = lines.iter().find(|line| line.tuning.is_default());
+        let as_good =
+            default.filter(|d| d.score(prefer) <= best.score(prefer) * (1.0 + LEAST_NOISE));
+        Some(as_good.unwrap_or(best).clone())
+    }
+
+    /// The cells themselves, by mechanism, tuning and size.
+    pub fn cells(&self) -> &[&'p Cell] {
+        &self.cells
+    }
+}
+
+/// The point at `size` on the line through `cells` (one tuning, rising sizes, at least one).
+fn interpolate(cells: &[&Cell], size: Option<u64>) -> Evidence {
+    // A stream of unknown length is taken as long.
+    let size = size.unwrap_or(u64::MAX).max(1);
+    let above = cells.partition_point(|cell| cell.size < size);
+    let (a, b) = (cells[above.saturating_sub(1)], cells[above.min(cells.len() - 1)]);
+    let ln = |x: u64| (x as f64).ln();
+    let share =
+        if a.size == b.size { 0.0 } else { (ln(size) - ln(a.size)) / (ln(b.size) - ln(a.size)) };
+    let ns = (a.ns_per_byte.ln() * (1.0 - share) + b.ns_per_byte.ln() * share).exp();
+    Evidence {
+        tuning: a.tuning.clone(),
+        wall: Ratio::between(&a.wall, &b.wall, share),
+        cpu: Ratio::between(&a.cpu, &b.cpu, share),
+        noise: a.noise.max(b.noise).max(LEAST_NOISE),
+        ns_per_byte: ns,
+        memory: a.memory.zip(b.memory).map(|(a, b)| a.max(b)),
+        at: a.at.clone().max(b.at.clone()),
+        sessions: a.sessions.min(b.sessions),
+        rounds: a.rounds.min(b.rounds),
+        load: a.load,
+        sink_state: a.sink_state,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::cell::tests::cell, *};
+    use crate::{EndFacts, Guarantees, Kind};
+
+    fn facts(len: Option<u64>) -> Facts {
+        let pipe = EndFacts { kind: Kind::Pipe, addressed: false, ..EndFacts::MEMORY };
+        Facts { source: pipe.clone(), sink: pipe, len, needs: Guarantees::default() }
+    }
+
+    fn of_splice(profile: &Profile, len: Option<u64>, load: Load) -> Evidence {
+        profile.known(&facts(len), load).evidence("splice", Prefer::Wall).expect("measured")
+    }
+
+    #[test]
+    fn between_two_sizes_the_line_is_straight_in_logarithms() {
+        let mut profile = Profile::new();
+        profile.merge(vec![cell("splice", 1 << 10, 4.0), cell("splice", 1 << 20, 0.25)]);
+        let ratio_at = |len| of_splice(&profile, len, Load::Idle).wall.ratio;
+        assert!((ratio_at(Some(1 << 15)) - 1.0).abs() < 1e-9);
+        assert!((ratio_at(Some(1)) - 4.0).abs() < 1e-9);
+        assert!((ratio_at(Some(1 << 40)) - 0.25).abs() < 1e-9);
+        assert!((ratio_at(None) - 0.25).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_better_tuning_is_taken_and_other_ends_are_not() {
+        let mut profile = Profile::new();
+        let mut tuned = cell("splice", 1 << 10, 0.5);
+        tuned.tuning = Tuning::of("pipe", 4096);
+        let mut elsewhere = cell("splice", 1 << 10, 0.1);
+        elsewhere.source = "socket:unix".into();
+        profile.merge(vec![cell("splice", 1 << 10, 0.9), tuned.clone(), elsewhere]);
+        assert_eq!(of_splice(&profile, Some(1 << 10), Load::Idle).tuning, tuned.tuning);
+        let known = profile.known(&facts(None), Load::Idle);
+        assert!(known.evidence("tee", Prefer::Wall).is_none());
+    }
+
+    #[test]
+    fn the_load_that_was_asked_for_counts_and_the_other_only_where_it_is_all_there_is() {
+        let mut profile = Profile::new();
+        profile.merge(vec![cell("splice", 1 << 10, 1.3)]);
+        let other = of_splice(&profile, None, Load::Loaded);
+        assert!(other.load == Load::Idle && other.wall.ratio > 1.2);
+        profile.merge(vec![Cell { load: Load::Loaded, ..cell("splice", 1 << 10, 0.6) }]);
+        let ratio = |load| of_splice(&profile, None, load).wall.ratio;
+        assert!((ratio(Load::Loaded) - 0.6).abs() < 1e-9 && (ratio(Load::Idle) - 1.3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_sink_that_is_written_over_has_cells_of_its_own() {
+        let mut profile = Profile::new();
+        let over = Cell { sink_state: SinkState::Resident, ..cell("splice", 1 << 10, 0.5) };
+        profile.merge(vec![cell("splice", 1 << 10, 0.9), over]);
+        let mut facts = facts(None);
+        facts.sink.filled = true;
+        let known = profile.known(&facts, Load::Idle);
+        let evidence = known.evidence("splice", Prefer::Wall).unwrap();
+        assert!(evidence.sink_state == SinkState::Resident && evidence.wall.ratio < 0.6);
+        assert_eq!(known.cells().len(), 1);
+    }
+
+    #[test]
+    fn who_wants_to_save_memory_gets_the_way_that_held_least() {
+        let mut profile = Profile::new();
+        let mut small = cell("splice", 1 << 10, 1.4);
+        (small.tuning, small.memory) = (Tuning::of("pipe", 4096), Some(0));
+        let large = Cell { memory: Some(1 << 20), ..cell("splice", 1 << 10, 0.5) };
+        profile.merge(vec![small.clone(), large]);
+        let known = profile.known(&facts(None), Load::Idle);
+        assert_eq!(known.evidence("splice", Prefer::Memory).unwrap().tuning, small.tuning);
+        assert!(known.evidence("splice", Prefer::Wall).unwrap().tuning.is_default());
+    }
+}

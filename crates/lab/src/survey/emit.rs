@@ -1,0 +1,187 @@
+//! Measured choices as constants for somebody else's source: bands of sizes, pair by pair.
+
+use std::fmt::Write;
+use thalweg_core::{
+    Guarantees, Prefer, Profile,
+    profile::{LIBC, Load, SinkState},
+};
+
+mod languages;
+
+use super::{
+    job::{EndKeys, Way},
+    table::{Asked, choice},
+};
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// Rust 2021 and later.
+    Rust,
+    /// C11 and later.
+    C,
+    /// Java 17 and later.
+    Java,
+    /// TOML 1.0.
+    Toml,
+}
+
+/// One pair under one set of conditions.
+struct Table {
+    name: String,
+    about: String,
+    bands: Vec<(u64, Way)>,
+}
+
+/// The constants, with a header that says of what they hold. Empty tables are left out.
+pub fn emit(profile: &Profile, prefer: Prefer, language: Language) -> String {
+    let tables = tables(profile, prefer);
+    let header = header(profile, prefer);
+    match language {
+        Language::Rust => languages::rust(&header, &tables),
+        Language::C => languages::c(&header, &tables),
+        Language::Java => languages::java(&header, &tables),
+        Language::Toml => languages::toml(&header, &tables),
+    }
+}
+
+fn header(profile: &Profile, prefer: Prefer) -> Vec<String> {
+    let dates = profile.cells.iter().map(|cell| cell.at.as_str());
+    let sessions = profile.cells.iter().map(|cell| cell.sessions);
+    let mut lines = vec![
+        "Measured by `thalweg tune`; written by `thalweg tune --emit`.".to_owned(),
+        "These choices hold for this machine as it was then, and for no other:".to_owned(),
+    ];
+    let key = profile.machine.iter().map(|(key, value)| format!("  {key}: {}", plain(value)));
+    lines.extend(key);
+    lines.push(format!(
+        "measured {} to {}, sessions behind a number: {} to {}",
+        dates.clone().min().unwrap_or("never"),
+        dates.max().unwrap_or("never"),
+        sessions.clone().min().unwrap_or(0),
+        sessions.max().unwrap_or(0),
+    ));
+    let what = match prefer {
+        Prefer::Wall => "time on the clock",
+        Prefer::Cpu => "processor time",
+        Prefer::Memory => "memory",
+    };
+    lines.push(format!("what is saved: {what}"));
+    lines
+}
+
+/// Text that ends no comment in any of the languages.
+fn plain(text: &str) -> String {
+    let kept = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
+    text.chars().map(kept).collect::<String>().replace("*/", "* /").replace('\\', "/")
+}
+
+fn tables(profile: &Profile, prefer: Prefer) -> Vec<Table> {
+    let mut seen: Vec<(EndKeys, Load, SinkState)> = Vec::new();
+    for cell in &profile.cells {
+        let keys = EndKeys {
+            source: cell.source.clone(),
+            sink: cell.sink.clone(),
+            options: cell.options.clone(),
+        };
+        let conditions = (keys, cell.load, cell.sink_state);
+        if !seen.contains(&conditions) {
+            seen.push(conditions);
+        }
+    }
+    let mut tables: Vec<Table> = Vec::new();
+    for (keys, load, sink_state) in seen {
+        let mut copied = Vec::new();
+        for needs in [Guarantees::COPIED, Guarantees::SHARED] {
+            let asked = Asked { size: 1, needs, prefer, load, sink_state };
+            let bands = bands(profile, &keys, asked);
+            if bands.is_empty() || bands == copied {
+                continue;
+            }
+            copied.clone_from(&bands);
+            let mut name = name_of(&keys, (load, sink_state), !needs.stable);
+            let again = tables.iter().filter(|t| t.name.starts_with(&name)).count();
+            if again > 0 {
+                let _ = write!(name, "_{}", again + 1);
+            }
+            let about = about(&keys, (load, sink_state), !needs.stable);
+            tables.push(Table { name, about, bands });
+        }
+    }
+    tables
+}
+
+/// The planner's choices from small to large: up to which size, and what. The last has no end.
+fn bands(profile: &Profile, keys: &EndKeys, asked: Asked) -> Vec<(u64, Way)> {
+    let of_ends = profile.cells.iter().filter(|cell| {
+        (&cell.source, &cell.sink, &cell.options) == (&keys.source, &keys.sink, &keys.options)
+            && (cell.load, cell.sink_state) == (asked.load, asked.sink_state)
+    });
+    let mut sizes: Vec<u64> = of_ends.map(|cell| cell.size).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let at = |size: u64| choice(profile, keys, &Asked { size, ..asked });
+    let mut bands: Vec<(u64, Way)> = Vec::new();
+    for (n, size) in sizes.iter().enumerate() {
+        let Some(way) = at(*size) else { return Vec::new() };
+        match bands.last_mut() {
+            Some((upto, last)) if *last == way => *upto = *size,
+            Some((upto, last)) => {
+                *upto = last_size_of(last, (sizes[n - 1], *size), &at);
+                bands.push((*size, way));
+            }
+            None => bands.push((*size, way)),
+        }
+    }
+    let measured_only = keys.source == "memory" && keys.sink == "memory";
+    match bands.last_mut() {
+        Some((_, way)) if measured_only && way.name != LIBC => {
+            bands.push((u64::MAX, Way::plain(LIBC)));
+        }
+        Some((upto, _)) => *upto = u64::MAX,
+        None => {}
+    }
+    bands
+}
+
+/// Between two measured sizes: where the planner leaves a way, by halving.
+fn last_size_of(
+    way: &Way,
+    (mut low, mut high): (u64, u64),
+    at: &dyn Fn(u64) -> Option<Way>,
+) -> u64 {
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        if at(middle).as_ref() == Some(way) { low = middle } else { high = middle }
+    }
+    low
+}
+
+fn name_of(keys: &EndKeys, (load, state): (Load, SinkState), zero_copy: bool) -> String {
+    let mut name = format!("{}_to_{}", keys.source, keys.sink);
+    if state == SinkState::Resident {
+        name.push_str("_resident");
+    }
+    if load == Load::Loaded {
+        name.push_str("_loaded");
+    }
+    if zero_copy {
+        name.push_str("_zero_copy");
+    }
+    let word = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    name.chars().map(word).collect()
+}
+
+fn about(keys: &EndKeys, (load, state): (Load, SinkState), zero_copy: bool) -> String {
+    let end = |key: &str, options: &str| match options {
+        "" => plain(key),
+        options => format!("{} ({})", plain(key), plain(options)),
+    };
+    let promise =
+        if zero_copy { "the sink may share pages with the source" } else { "the sink is a copy" };
+    let (from, to) = (end(&keys.source, &keys.options[0]), end(&keys.sink, &keys.options[1]));
+    format!("{from} -> {to}; {} sink, {} machine; {promise}", state.name(), load.name())
+}
+
+#[cfg(test)]
+mod tests;

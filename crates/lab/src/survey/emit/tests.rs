@@ -1,0 +1,74 @@
+use super::*;
+use thalweg_core::{
+    Tuning,
+    profile::{Cell, Ratio},
+};
+
+fn cell(way: (&str, Option<u64>), size: u64, ratio: f64) -> Cell {
+    let ratio = Ratio { ratio, lo: ratio * 0.99, hi: ratio * 1.01 };
+    Cell {
+        source: "pipe".into(),
+        sink: "pipe".into(),
+        options: Default::default(),
+        mechanism: way.0.into(),
+        tuning: way.1.map_or_else(Tuning::default, |value| Tuning::of("pipe", value)),
+        size,
+        load: Load::Idle,
+        sink_state: SinkState::Fresh,
+        wall: ratio,
+        cpu: ratio,
+        noise: 0.03,
+        ns_per_byte: 0.5,
+        memory: None,
+        sessions: 6,
+        rounds: 60,
+        at: "2026-11-21T00:00:00Z".into(),
+    }
+}
+
+fn profile() -> Profile {
+    let mut profile = Profile::new();
+    for (size, ratio) in [(4096, 2.0), (65536, 1.5), (1 << 20, 0.5), (1 << 24, 0.4)] {
+        profile.merge(vec![
+            cell(("read-write", None), size, 1.0),
+            cell(("splice", Some(65536)), size, ratio),
+        ]);
+    }
+    profile
+}
+
+#[test]
+fn a_threshold_lies_where_the_planner_changes_its_mind() {
+    let text = emit(&profile(), Prefer::Wall, Language::Toml);
+    let upto: u64 = text.lines().find_map(|l| l.strip_prefix("upto = ")).unwrap().parse().unwrap();
+    assert!((65536..1 << 20).contains(&upto), "{text}");
+    assert!(text.contains("way = \"read-write\"") && text.contains("knobs.pipe = 65536"), "{text}");
+    assert_eq!(text.matches("[[pipe_to_pipe]]").count(), 2, "{text}");
+}
+
+#[test]
+fn the_header_names_the_machine_and_that_it_holds_for_no_other() {
+    for language in [Language::Rust, Language::C, Language::Java, Language::Toml] {
+        let text = emit(&profile(), Prefer::Wall, language);
+        let head: String = text.lines().take(30).collect();
+        let kernel = profile().machine.iter().find(|(k, _)| *k == "kernel").unwrap().1.to_owned();
+        assert!(head.contains(&kernel) && head.contains("for no other"), "{text}");
+        assert!(head.contains("2026-11-21") && head.contains("6 to 6"), "{text}");
+    }
+}
+
+#[test]
+fn nothing_in_a_profile_can_end_a_comment() {
+    let mut profile = profile();
+    profile.machine.set("cpu", "evil */ int x; \n#error \\");
+    for language in [Language::Rust, Language::C, Language::Java, Language::Toml] {
+        let text = emit(&profile, Prefer::Wall, language);
+        assert!(!text.contains("evil */") && !text.contains("\n#error"), "{text}");
+    }
+}
+
+#[test]
+fn an_empty_profile_gives_a_header_and_no_table() {
+    let text = emit(&Profile::new(), Prefer::Cpu, Language::Toml);
+    assert!(text.lines().all(|line| line.starts_with('#')), "{text}");
+}

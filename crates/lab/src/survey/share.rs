@@ -1,0 +1,98 @@
+//! How a session's time is shared among its sizes: large ones need more, and those that would not
+//! get their least number of rounds are left out.
+
+use std::time::Duration;
+
+use super::session::LEAST_ROUNDS;
+
+/// Checking a way and warming it up costs about as much as so many samples.
+const SET_UP: usize = 3;
+/// As long as a sample should be; longer ones are better spent on more rounds.
+const LONGEST: Duration = Duration::from_millis(20);
+const SHORTEST: Duration = Duration::from_micros(200);
+
+/// What one size gets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Share {
+    /// Time for all of it.
+    pub allotted: Duration,
+    /// Time for a sample.
+    pub sample: Duration,
+}
+
+/// The sizes of a session, and what is known of how long they take.
+pub(super) struct Shares {
+    sizes: Vec<u64>,
+    rounds: usize,
+    /// Seconds per byte of the largest size so far.
+    per_byte: f64,
+}
+
+impl Shares {
+    pub fn new(sizes: &[u64], rounds: usize) -> Self {
+        Self { sizes: sizes.to_vec(), rounds, per_byte: 0.0 }
+    }
+
+    /// What the `n`-th size gets of what is left, if `ways` take part; `None` if it does not fit.
+    /// The first size always does.
+    pub fn next(&self, n: usize, ways: usize, left: Duration) -> Option<Share> {
+        let in_a_round = (ways + 1) as f64;
+        let times = |rounds: usize| in_a_round * (rounds + SET_UP) as f64;
+        let left = left.as_secs_f64();
+        let ahead = (self.sizes.len() - n) as f64;
+        let sample = left / (ahead * times(self.rounds.max(LEAST_ROUNDS)));
+        let sample = sample.clamp(SHORTEST.as_secs_f64(), LONGEST.as_secs_f64());
+        let need = |size: &u64| sample.max(self.per_byte * *size as f64);
+        let mut last = self.sizes.len();
+        let mut sum: f64 = self.sizes[n..].iter().map(need).sum();
+        while last > n && sum * times(LEAST_ROUNDS) > left {
+            last -= 1;
+            sum -= need(&self.sizes[last]);
+        }
+        if last == n && n > 0 {
+            return None;
+        }
+        let part = if last <= n + 1 { 1.0 } else { need(&self.sizes[n]) / sum };
+        Some(Share {
+            allotted: Duration::try_from_secs_f64(left * part).unwrap_or_default(),
+            sample: Duration::from_secs_f64(sample),
+        })
+    }
+
+    /// One transfer of the `n`-th size took so long.
+    pub fn learn(&mut self, n: usize, took: Duration) {
+        self.per_byte = took.as_secs_f64() / self.sizes[n].max(1) as f64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: [u64; 4] = [4 << 10, 1 << 20, 64 << 20, 1 << 30];
+
+    #[test]
+    fn nothing_is_known_at_first_and_all_get_the_same() {
+        let shares = Shares::new(&SIZES, 10);
+        let share = shares.next(0, 9, Duration::from_secs(8)).unwrap();
+        assert!((share.allotted.as_secs_f64() - 2.0).abs() < 1e-6, "{share:?}");
+        assert!(share.sample >= SHORTEST && share.sample <= LONGEST);
+    }
+
+    #[test]
+    fn a_size_that_would_eat_the_budget_is_left_out_and_the_others_get_its_time() {
+        let mut shares = Shares::new(&SIZES, 10);
+        shares.learn(1, Duration::from_micros(500));
+        let left = Duration::from_secs(5);
+        let third = shares.next(2, 9, left).unwrap();
+        assert_eq!(third.allotted, left, "all of it: the last one does not fit");
+        assert_eq!(shares.next(3, 9, left), None);
+        assert!(shares.next(3, 9, Duration::from_secs(60)).is_some());
+    }
+
+    #[test]
+    fn the_first_size_is_measured_whatever_the_budget() {
+        assert!(Shares::new(&SIZES, 10).next(0, 9, Duration::ZERO).is_some());
+        assert!(Shares::new(&[1 << 30], 10).next(0, 9, Duration::ZERO).is_some());
+    }
+}
