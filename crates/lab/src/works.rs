@@ -8,6 +8,15 @@ use thalweg_core::{Guarantees, Unfit, alias::Alias};
 
 use crate::{rounds::Failure, sample::Sample};
 
+pub(crate) mod content;
+mod exactly;
+mod far;
+mod place;
+mod probes;
+mod program;
+mod size;
+mod transfer;
+
 /// Makes arms of one kind out of a study's parameters.
 pub trait Work: Sync {
     /// Its name in study files; the file's name with `-` for `_`.
@@ -86,7 +95,13 @@ pub struct Finding {
 }
 
 /// Every work.
-pub static WORKS: &[&dyn Work] = &[];
+pub static WORKS: &[&dyn Work] = &[&transfer::Transfer, &program::Program];
 
 /// Every probe.
-pub static PROBES: &[&dyn Probe] = &[];
+pub static PROBES: &[&dyn Probe] = &[
+    &probes::alias::AliasProbe,
+    &probes::calls::CallsPerBuffer,
+    &probes::splice_returns::SpliceReturns,
+    &probes::vmsplice::Limit,
+    &probes::vmsplice::Directions,
+];
