@@ -3,7 +3,10 @@
 use serde::Deserialize;
 use thalweg_core::{Guarantees, Kind, Mechanism, Role, Tuning, Unfit, Unit, mechanisms};
 
-use crate::works::{content::Content, size::Size};
+use crate::{
+    study::size::bytes_of,
+    works::{content::Content, size::Size},
+};
 
 /// Everything a study may say of a transfer.
 #[derive(Clone, Debug, Deserialize)]
@@ -136,9 +139,9 @@ impl With {
     /// The rate of a paced source.
     pub fn rate(&self) -> Result<u64, Unfit> {
         let text = self.rate.as_deref().unwrap_or_default();
-        let size = text.strip_suffix("/s").and_then(|size| size.parse::<Size>().ok());
-        let size = size.filter(|size| size.0 > 0);
-        size.map(|size| size.0).ok_or_else(|| {
+        let size = text.strip_suffix("/s").and_then(|size| bytes_of(size).ok());
+
+        size.ok_or_else(|| {
             Unfit::because(format!("a paced source needs rate = \"100MB/s\", not {text:?}"))
         })
     }
@@ -243,7 +246,7 @@ mod tests {
                 "mechanism = 'splice'\ntuning = { buffer = 1 }",
                 "no knob \"buffer\"; it has [\"pipe\"]",
             ),
-            ("mechanism = 'splice'\ntuning = { pipe = 'big' }", "is no size"),
+            ("mechanism = 'splice'\ntuning = { pipe = 'big' }", "is not a size"),
         ];
         for (text, expected) in wrong {
             let Err(unfit) = tuned(text) else { panic!("{text} was taken") };
