@@ -1,5 +1,6 @@
 //! Works `transfer` and `program` as a session uses them: every mechanism over every pair of ends,
 //! short and odd sizes, far sides that die, and parameters that make no sense.
+#![allow(clippy::unwrap_used)]
 
 use std::{
     path::{Path, PathBuf},
@@ -81,7 +82,9 @@ fn every_mechanism_moves_odd_numbers_of_bytes_between_all_ends_it_serves() {
                     // What the file system or the kernel does not have, or refuses for these ends.
                     Err(unfit) => {
                         assert!(may_refuse(name, *from), "{with}, {bytes} bytes: {unfit}");
-                        skip("transfer", &format!("{name} {source} -> {sink}: {unfit}"));
+                        if bytes == 1 {
+                            skip("transfer", &format!("{name} {source} -> {sink}: {unfit}"));
+                        }
                     }
                 }
             }
@@ -105,7 +108,8 @@ fn a_paced_source_is_no_faster_than_its_rate_and_arrives_right() {
         let mut piece = open("transfer", &with, 500_001, scratch.path()).unwrap();
         piece.warm_up().unwrap();
         let sample = piece.sample(2).unwrap();
-        assert!(sample.wall.as_secs_f64() >= 0.1, "{:?}", sample.wall);
+        // The clock of the feeder starts a moment before that of the sample.
+        assert!(sample.wall.as_secs_f64() >= 0.09, "{:?}", sample.wall);
         piece.check().unwrap();
     }
     let with = "mechanism = 'splice'\nsource = 'paced'\nrate = '50MB/s'\nsink = 'file'";

@@ -18,6 +18,7 @@ use thalweg_core::{Guarantees, Unfit};
 use super::{
     Job, Piece, Work,
     content::{self, Content},
+    parameters,
     place::Place,
 };
 use crate::{
@@ -56,9 +57,7 @@ impl Work for Program {
     }
 
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
-        let with: With = job.with.clone().try_into().map_err(|e: toml::de::Error| {
-            Unfit::because(format!("parameters of program: {}", e.message()))
-        })?;
+        let with: With = parameters(self.name(), job.with)?;
         for name in ["{source}", "{sink}"] {
             if !with.command.iter().skip(1).any(|word| word.contains(name)) {
                 return Err(Unfit::because(format!("parameters of program: no {name} in command")));
@@ -206,6 +205,11 @@ mod tests {
         let path = found("sh").unwrap();
         assert_eq!(found(path.to_str().unwrap()), Ok(path));
         assert!(found("no-such-program").unwrap_err().reason.contains("in PATH"));
-        assert!(found("/etc/hostname").is_err());
+        let folder = tempfile::tempdir().unwrap();
+        let text = folder.path().join("text");
+        std::fs::write(&text, "no program").unwrap();
+        std::fs::set_permissions(&text, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(found(text.to_str().unwrap()).is_err());
+        assert!(found(folder.path().to_str().unwrap()).is_err());
     }
 }

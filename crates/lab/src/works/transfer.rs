@@ -220,11 +220,11 @@ impl Piece for Moving {
     }
 
     fn check(&mut self) -> Result<(), Unfit> {
-        let lead = self.lead(self.bytes);
+        let (lead, given) = (self.lead(self.bytes), self.given);
         self.once(self.bytes, Reading::Look)?;
         if self.with.sink == To::File {
             let content = self.with.source.content();
-            let checked = content::check(&self.file, content, (0, lead + self.bytes));
+            let checked = content::check(&self.file, content, (given, lead + self.bytes));
             return checked.map_err(Unfit::because);
         }
         // The receiver looked; /dev/null keeps nothing, there the count is all there is.

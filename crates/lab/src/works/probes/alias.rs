@@ -15,11 +15,11 @@ use thalweg_core::{
 };
 use thalweg_sys::{Errno, io};
 
-use super::read;
 use crate::works::{
     Finding, Job, Probe,
     content::Content,
     exactly::{from_start, move_exactly},
+    parameters,
 };
 
 /// The probe.
@@ -72,7 +72,7 @@ impl Probe for AliasProbe {
     }
 
     fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
-        let with: With = read("alias", job.with)?;
+        let with: With = parameters("probe alias", job.with)?;
         let mechanism = mechanisms::by_name(&with.mechanism).ok_or_else(|| {
             Unfit::because(format!("probe alias: there is no mechanism {:?}", with.mechanism))
         })?;

@@ -12,11 +12,11 @@ use std::{
 use thalweg_core::{Facts, Guarantees, Sink, Source, Transfer, Tuning, Unfit, Unit, mechanisms};
 use thalweg_sys::tally;
 
-use super::read;
 use crate::works::{
     Finding, Job, Probe,
     content::{self, Content, first_difference},
     exactly::{from_start, move_exactly},
+    parameters,
     size::Size,
 };
 
@@ -53,7 +53,8 @@ impl Probe for CallsPerBuffer {
     }
 
     fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
-        let With { mechanism: name, buffer: Size(buffer), sink: to } = read(self.name(), job.with)?;
+        let With { mechanism: name, buffer: Size(buffer), sink: to } =
+            parameters(self.name(), job.with)?;
         let text = |what| Unfit::because(format!("probe calls-per-buffer: {what}"));
         let mechanism = mechanisms::by_name(&name).ok_or_else(|| text("no such mechanism"))?;
         let total = buffer.checked_mul(BUFFERS).filter(|total| (1..=1 << 30).contains(total));

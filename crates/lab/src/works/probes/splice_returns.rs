@@ -10,8 +10,7 @@ use thalweg_sys::{
     pipe::{Pipe, SpliceMode, splice},
 };
 
-use super::read;
-use crate::works::{Finding, Job, Probe, content, size::Size};
+use crate::works::{Finding, Job, Probe, content, parameters, size::Size};
 
 /// The probe.
 pub(in crate::works) struct SpliceReturns;
@@ -59,7 +58,7 @@ impl Probe for SpliceReturns {
     }
 
     fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
-        let with: With = read(self.name(), job.with)?;
+        let with: With = parameters(self.name(), job.with)?;
         if !(1..=2).contains(&with.threads) || with.pipes.is_empty() {
             return Err(Unfit::because("probe splice-returns: threads is 1 or 2, pipes a list"));
         }
@@ -130,15 +129,17 @@ fn at_once(source: &Arc<File>, pipe: Pipe) -> Result<(Histogram, Histogram), Err
             Ok::<_, Errno>(into)
         })
     });
-    let out = empty(reader);
+    let out = empty(&reader);
+    // If that failed, the filler must not wait for room for ever.
+    drop(reader);
     let into = filler.join().map_err(|_| Errno::IO)??;
     Ok((into, out?))
 }
 
-fn empty(reader: OwnedFd) -> Result<Histogram, Errno> {
+fn empty(reader: &OwnedFd) -> Result<Histogram, Errno> {
     let (mut out, outlet) = (Histogram::new(), null()?);
     loop {
-        match splice(&reader, None, &outlet, None, ASKED, SpliceMode::Block)? {
+        match splice(reader, None, &outlet, None, ASKED, SpliceMode::Block)? {
             0 => return Ok(out),
             put => *out.entry(put).or_default() += 1,
         }

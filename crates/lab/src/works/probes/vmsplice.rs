@@ -5,11 +5,11 @@ use serde::Deserialize;
 use thalweg_core::Unfit;
 use thalweg_sys::{
     Errno, io,
+    map::Map,
     pipe::{Pipe, SpliceMode, vmsplice, vmsplice_out},
 };
 
-use super::read;
-use crate::works::{Finding, Job, Probe, size::Size};
+use crate::works::{Finding, Job, Probe, parameters, size::Size};
 
 /// Probe `vmsplice-limit`.
 pub(in crate::works) struct Limit;
@@ -48,16 +48,20 @@ impl Probe for Limit {
     }
 
     fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
-        let LimitWith { bytes: Size(bytes), pipes } = read(self.name(), job.with)?;
+        let LimitWith { bytes: Size(bytes), pipes } = parameters(self.name(), job.with)?;
         if !(1..=1 << 30).contains(&bytes) || pipes.is_empty() {
             return Err(Unfit::because("probe vmsplice-limit: bytes up to 1 GiB, pipes a list"));
         }
-        let memory = vec![1; bytes as usize];
+        // Whole pages: a slot of the pipe holds no part of a second one.
+        let memory = Map::anonymous(bytes as usize, false);
+        let mut memory = memory.map_err(|e| Unfit::because(format!("memory to offer: {e}")))?;
+        let memory = memory.bytes_mut().unwrap_or_default();
+        memory.fill(1);
         let (mut numbers, mut lines) = (Vec::new(), Vec::new());
         for Size(size) in pipes {
             let failed = |e: Errno| Unfit::because(format!("vmsplice, a pipe of {size}: {e}"));
             let pipe = Pipe::new(usize::try_from(size).unwrap_or(usize::MAX)).map_err(failed)?;
-            let taken = vmsplice(&pipe.writer, &memory, SpliceMode::NonBlock).map_err(failed)?;
+            let taken = vmsplice(&pipe.writer, memory, SpliceMode::NonBlock).map_err(failed)?;
             numbers.push(taken as f64);
             lines.push(format!("{taken} into a pipe of {}", pipe.capacity()));
         }
@@ -79,7 +83,7 @@ impl Probe for Directions {
     }
 
     fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
-        let Nothing {} = read(self.name(), job.with)?;
+        let Nothing {} = parameters(self.name(), job.with)?;
         let failed = |step: &'static str| {
             move |e: Errno| Unfit::because(format!("probe vmsplice-directions: {step}: {e}"))
         };

@@ -5,7 +5,7 @@ use thalweg_core::{Guarantees, Kind, Mechanism, Role, Tuning, Unfit, Unit, mecha
 
 use crate::{
     study::size::bytes_of,
-    works::{content::Content, size::Size},
+    works::{content::Content, parameters, size::Size},
 };
 
 /// Everything a study may say of a transfer.
@@ -88,9 +88,7 @@ fn scratch() -> String {
 impl With {
     /// Reads them, and refuses what would be ignored.
     pub fn read(table: &toml::Table) -> Result<Self, Unfit> {
-        let with: Self = table.clone().try_into().map_err(|e: toml::de::Error| {
-            Unfit::because(format!("parameters of transfer: {}", e.message()))
-        })?;
+        let with: Self = parameters("transfer", table)?;
         let idle = [
             ("rate", with.rate.is_some() && with.source != From::Paced),
             ("congestion", with.congestion.is_some() && with.sink != To::Tcp),
