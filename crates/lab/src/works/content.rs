@@ -3,10 +3,12 @@
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::{
+    cell::RefCell,
     fs::File,
     io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::MetadataExt,
     path::Path,
-    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+    sync::{Arc, OnceLock, Weak},
 };
 
 /// What a stream or a file consists of.
@@ -84,33 +86,56 @@ fn pattern() -> &'static [u8] {
     })
 }
 
-/// A file with at least `len` bytes of the pattern, at `path`, on storage and in the page cache.
-/// One that is there already is made longer if it must.
-pub(crate) fn file(path: &Path, len: u64) -> io::Result<File> {
-    let mut file =
-        File::options().read(true).write(true).create(true).truncate(false).open(path)?;
-    if grow(&mut file, len)? {
-        // Else its writeback would go on beside the first samples.
-        file.sync_all()?;
-    }
+thread_local! {
+    // The files that this thread's arms read, by the device they lie on; 0 is memory.
+    static SHARED: RefCell<Vec<(u64, Weak<File>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A file in `folder` with at least `len` bytes of the pattern, on storage and in the page cache.
+/// The arms of a session that read a file of one file system read the same one.
+pub(crate) fn file(folder: &Path, len: u64) -> io::Result<Arc<File>> {
+    let device = folder.metadata()?.dev();
+    let path = folder.join("content");
+    let file = shared(device, || {
+        File::options().read(true).write(true).create(true).truncate(false).open(path)
+    })?;
+    settle(&file, len)?;
     Ok(file)
 }
 
-/// A memfd with at least `len` bytes of the pattern. All arms of a process share one.
+/// A memfd with at least `len` bytes of the pattern, shared in the same way.
 pub(crate) fn memfd(len: u64) -> io::Result<Arc<File>> {
-    static SHARED: Mutex<Weak<File>> = Mutex::new(Weak::new());
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    let memory = match shared.upgrade() {
-        Some(memory) => memory,
-        None => Arc::new(File::from(memfd_create("thalweg-source", MemfdFlags::CLOEXEC)?)),
-    };
-    grow(&mut &*memory, len)?;
-    *shared = Arc::downgrade(&memory);
+    let make = || Ok(File::from(memfd_create("thalweg-source", MemfdFlags::CLOEXEC)?));
+    let memory = shared(0, make)?;
+    grow(&memory, len)?;
     Ok(memory)
 }
 
+/// A new file of exactly `len` bytes of the pattern, on storage and in the page cache.
+pub(crate) fn own_file(path: &Path, len: u64) -> io::Result<()> {
+    settle(&File::create(path)?, len)
+}
+
+fn shared(device: u64, make: impl FnOnce() -> io::Result<File>) -> io::Result<Arc<File>> {
+    SHARED.with_borrow_mut(|files| {
+        files.retain(|(_, file)| file.strong_count() > 0);
+        let found = files.iter().find(|(number, _)| *number == device);
+        if let Some(file) = found.and_then(|(_, file)| file.upgrade()) {
+            return Ok(file);
+        }
+        let file = Arc::new(make()?);
+        files.push((device, Arc::downgrade(&file)));
+        Ok(file)
+    })
+}
+
+/// At least so long, and nothing left to be written back beside the first samples.
+fn settle(file: &File, len: u64) -> io::Result<()> {
+    if grow(file, len)? { file.sync_all() } else { Ok(()) }
+}
+
 /// Whether anything was missing. A shared file only ever grows at its end.
-fn grow(file: &mut (impl Write + Seek), len: u64) -> io::Result<bool> {
+fn grow(mut file: &File, len: u64) -> io::Result<bool> {
     let mut at = file.seek(SeekFrom::End(0))?;
     let grows = at < len;
     while at < len {
@@ -168,14 +193,19 @@ mod tests {
     fn files_grow_and_are_checked_to_the_last_byte() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("content");
-        file(&path, 1000).unwrap();
-        file(&path, 700_001).unwrap();
-        file(&path, 10).unwrap();
+        let short = file(folder.path(), 1000).unwrap();
+        let other = tempfile::tempdir_in(folder.path()).unwrap();
+        assert!(Arc::ptr_eq(&short, &file(other.path(), 700_001).unwrap()));
+        file(folder.path(), 10).unwrap();
         assert_eq!(check(&path, Content::Pattern, (0, 700_001)), Ok(()));
         assert!(check(&path, Content::Pattern, (0, 700_000)).unwrap_err().contains("700001 bytes"));
         assert!(check(&path, Content::Zeros, (0, 700_001)).unwrap_err().contains("at 0"));
         assert!(check(&path, Content::Pattern, (1, 700_001)).is_err());
         let (a, b) = (memfd(100).unwrap(), memfd(5000).unwrap());
         assert!(Arc::ptr_eq(&a, &b) && a.metadata().unwrap().len() >= 5000);
+        let own = folder.path().join("own");
+        own_file(&own, 99).unwrap();
+        own_file(&own, 9).unwrap();
+        assert_eq!(check(&own, Content::Pattern, (0, 9)), Ok(()));
     }
 }

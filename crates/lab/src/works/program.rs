@@ -98,7 +98,7 @@ impl Piece for Running {
     }
 
     fn warm_up(&mut self) -> Result<(), Unfit> {
-        let made = content::file(&self.source, self.bytes);
+        let made = content::own_file(&self.source, self.bytes);
         let failed = |e| format!("making the source in {}: {e}", self.place.path().display());
         made.map_err(|e| Unfit::because(failed(e)))?;
         self.once().map(|_| ())

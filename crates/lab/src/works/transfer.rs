@@ -196,8 +196,7 @@ impl Piece for Moving {
         let len = self.bytes + self.lead(self.bytes);
         match self.with.source {
             From::File => {
-                let path = self.place.path().join("content");
-                self.source.fd = Some(Arc::new(content::file(&path, len).map_err(failed)?));
+                self.source.fd = Some(content::file(self.place.path(), len).map_err(failed)?);
             }
             From::Memfd => self.source.fd = Some(content::memfd(len).map_err(failed)?),
             From::Zero | From::Paced => {}

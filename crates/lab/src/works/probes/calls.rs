@@ -62,7 +62,7 @@ impl Probe for CallsPerBuffer {
         let knob =
             mechanism.info().knobs.iter().any(|k| k.name == "buffer" && k.unit == Unit::Bytes);
         let tuning = if knob { Tuning::of("buffer", buffer) } else { Tuning::default() };
-        let file = content::file(&job.scratch.join("content"), total);
+        let file = content::file(job.scratch, total);
         let file = file.map_err(|e| Unfit::because(format!("making the source: {e}")))?;
         let (near, far) = to.pair().map_err(|e| Unfit::because(format!("sockets: {e}")))?;
         let reader = thread::spawn(move || arrived_right(far, total));

@@ -85,7 +85,7 @@ impl From {
     fn open(self, job: &Job<'_>, len: u64) -> Result<Arc<File>, Unfit> {
         let opened = match self {
             Self::Zero => File::open("/dev/zero").map(Arc::new),
-            Self::File => content::file(&job.scratch.join("content"), len).map(Arc::new),
+            Self::File => content::file(job.scratch, len),
             Self::Memfd => content::memfd(len),
         };
         opened.map_err(|e| Unfit::because(format!("making the source: {e}")))
