@@ -2,13 +2,21 @@
 //!
 //! A work is one file and one line; a study chooses it by name and hands it a table of parameters.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::path::Path;
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 
 use crate::{rounds::Failure, sample::Sample};
 
+pub(crate) mod content;
+mod exactly;
+mod far;
 mod null;
+mod place;
+mod probes;
+mod program;
+mod size;
+mod transfer;
 
 /// Makes arms of one kind out of a study's parameters.
 pub trait Work: Sync {
@@ -100,10 +108,16 @@ pub struct Catalogue {
 pub static CATALOGUE: Catalogue = Catalogue { works: WORKS, probes: PROBES };
 
 /// Every work.
-pub static WORKS: &[&dyn Work] = &[&null::Null];
+pub static WORKS: &[&dyn Work] = &[&null::Null, &program::Program, &transfer::Transfer];
 
 /// Every probe.
-pub static PROBES: &[&dyn Probe] = &[];
+pub static PROBES: &[&dyn Probe] = &[
+    &probes::alias::AliasProbe,
+    &probes::calls::CallsPerBuffer,
+    &probes::splice_returns::SpliceReturns,
+    &probes::vmsplice::Directions,
+    &probes::vmsplice::Limit,
+];
 
 impl Catalogue {
     /// The work of this name.
@@ -124,4 +138,16 @@ pub fn known(with: &toml::Table, names: &[&str]) -> Result<(), Unfit> {
     };
     let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     Err(Unfit::because(format!("unknown parameter {unknown}; known: {known}")))
+}
+
+/// The parameters of a work or a probe as its own type; the error names the one that is wrong.
+pub(crate) fn parameters<With: DeserializeOwned>(
+    of: &str,
+    with: &toml::Table,
+) -> Result<With, Unfit> {
+    with.clone().try_into().map_err(|e: toml::de::Error| {
+        let words = e.to_string();
+        let words: Vec<&str> = words.split_whitespace().collect();
+        Unfit::because(format!("parameters of {of}: {}", words.join(" ")))
+    })
 }

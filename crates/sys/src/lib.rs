@@ -16,6 +16,7 @@ pub mod net;
 pub mod pipe;
 pub mod process;
 pub mod signal;
+pub mod tally;
 pub mod uring;
 pub mod usage;
 
