@@ -221,3 +221,20 @@ fn nobody_can_run_a_study_too() {
     let cpu = |result: &StudyResult| result.arms.iter().all(|arm| arm.cpu_s_per_gb > 0.0);
     assert!(cpu(&result));
 }
+
+#[test]
+fn loads_work_beside_the_arms_and_end_with_them() {
+    let loads = "loads = [\"idle\", \"busy\", \"quarter\", \"writeback\"]\nsizes";
+    let text = text(TWINS, "64KiB", "").replacen("sizes", loads, 1);
+    let result = really(&text, &settings(2, 3)).unwrap();
+    let alone = std::thread::available_parallelism().is_ok_and(|n| n.get() == 1);
+    assert_eq!(result.arms.len(), if alone { 6 } else { 8 }, "{:?}", result.missing);
+    assert!(result.missing.iter().all(|m| m.reason.contains("needs a processor")));
+    let taken = |name: &str| {
+        let arms = result.arms.iter().filter(|arm| arm.place.load.name() == name);
+        let samples = arms.flat_map(|arm| &arm.sessions).flat_map(|session| &session.samples);
+        samples.count()
+    };
+    // Two arms, three rounds, one of them twice, two sessions.
+    assert_eq!([taken("idle"), taken("quarter"), taken("writeback")], [18; 3]);
+}
