@@ -105,7 +105,7 @@ const TEN_TIMES: &str = "[[claim]]\nid = \"1\"\nkind = \"ratio\"\ntext = \"it is
 fn a_made_up_claim_is_contradicted_and_one_session_decides_nothing() {
     let text = text(TWINS, "1MiB", TEN_TIMES);
     let claim = |sessions| really(&text, &settings(sessions, 8)).unwrap().claims.remove(0);
-    let claimed = claim(4);
+    let claimed = claim(6);
     assert_eq!(claimed.verdict, ClaimVerdict::Contradicted, "{}", claimed.reason);
     assert!(claimed.lo.unwrap() > 0.1 && claimed.reason.contains("none of it"), "{claimed:?}");
     let claimed = claim(1);
@@ -201,7 +201,7 @@ fn nobody_can_run_a_study_too() {
     }
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("helper");
-    fs::copy(PROGRAM, &program).unwrap();
+    fs::write(&program, fs::read(PROGRAM).unwrap()).unwrap();
     for path in [folder.path(), &program] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
     }
@@ -215,9 +215,26 @@ fn nobody_can_run_a_study_too() {
     if !Command::new(&nobody).arg("helper").status().is_ok_and(|s| s.code() == Some(2)) {
         return planted::skip("nobody_can_run_a_study_too", "setpriv does not work here");
     }
-    let result = planted::as_nobody(&nobody, &text(TWINS, "64KiB", TEN_TIMES), &settings(3, 4));
+    let result = planted::as_nobody(&nobody, &text(TWINS, "64KiB", TEN_TIMES), &settings(6, 4));
     assert_eq!(result.claims[0].verdict, ClaimVerdict::Contradicted, "{}", result.claims[0].reason);
     // Counters that nobody may read are not used: what getrusage counts is there for everybody.
     let cpu = |result: &StudyResult| result.arms.iter().all(|arm| arm.cpu_s_per_gb > 0.0);
     assert!(cpu(&result));
+}
+
+#[test]
+fn loads_work_beside_the_arms_and_end_with_them() {
+    let loads = "loads = [\"idle\", \"busy\", \"quarter\", \"writeback\"]\nsizes";
+    let text = text(TWINS, "64KiB", "").replacen("sizes", loads, 1);
+    let result = really(&text, &settings(2, 3)).unwrap();
+    let alone = std::thread::available_parallelism().is_ok_and(|n| n.get() == 1);
+    assert_eq!(result.arms.len(), if alone { 6 } else { 8 }, "{:?}", result.missing);
+    assert!(result.missing.iter().all(|m| m.reason.contains("needs a processor")));
+    let taken = |name: &str| {
+        let arms = result.arms.iter().filter(|arm| arm.place.load.name() == name);
+        let samples = arms.flat_map(|arm| &arm.sessions).flat_map(|session| &session.samples);
+        samples.count()
+    };
+    // Two arms, three rounds, one of them twice, two sessions.
+    assert_eq!([taken("idle"), taken("quarter"), taken("writeback")], [18; 3]);
 }

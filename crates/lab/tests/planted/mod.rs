@@ -27,7 +27,8 @@ pub fn text(arms: &[(&str, &str)], size: &str, rest: &str) -> String {
         names.join(", ")
     );
     for (name, with) in arms {
-        text += &format!("[[arm]]\nname = {name:?}\nwork = \"copy\"\n{with}\n");
+        let arm = format!("[[arm]]\nname = {name:?}\nwork = \"copy\"\n{with}\n");
+        text.push_str(&arm);
     }
     text + rest
 }

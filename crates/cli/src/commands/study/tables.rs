@@ -288,3 +288,42 @@ pub fn bar(value: f64, most: f64, columns: usize) -> String {
     let share = if most > 0.0 { (value / most).clamp(0.0, 1.0) } else { 0.0 };
     "=".repeat((share * columns as f64).round() as usize)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_lab::study::store::parse_result;
+
+    const SAVED: &str = include_str!("../../../../lab/tests/data/result-1.json");
+
+    #[test]
+    fn arms_that_promise_less_are_never_ranked_without_saying_so() {
+        let mut saved = parse_result(SAVED.as_bytes()).expect("the golden result");
+        let plain = result(&saved, false);
+        assert!(!plain.contains("other promises") && !plain.contains("shares"), "{plain}");
+        saved.arms[1].promises = Some(Guarantees::SHARED);
+        saved.arms[0].alias = Some("shared".to_owned());
+        let name = saved.arms[1].name.clone();
+        saved.ratios.iter_mut().filter(|r| r.a == name).for_each(|r| r.same_promises = false);
+        let text = result(&saved, false);
+        assert!(text.contains("other promises") && text.contains("shares = it may"), "{text}");
+        assert!(text.contains("copy, BROKEN"), "what was seen beats what is promised: {text}");
+    }
+
+    #[test]
+    fn colours_add_nothing_but_colour() {
+        let saved = parse_result(SAVED.as_bytes()).expect("the golden result");
+        let mut text = result(&saved, true);
+        assert!(text.contains("\x1b[31mcontradicted\x1b[0m"), "{text}");
+        for code in ["\x1b[31m", "\x1b[1m", "\x1b[0m"] {
+            text = text.replace(code, "");
+        }
+        assert_eq!(text, result(&saved, false));
+    }
+
+    #[test]
+    fn bars_and_figures_are_short() {
+        assert_eq!((bar(5.0, 10.0, 8), bar(1.0, 0.0, 8)), ("====".to_owned(), String::new()));
+        assert_eq!((number(0.257_12), number(78.123)), ("0.257".to_owned(), "78.1".to_owned()));
+    }
+}

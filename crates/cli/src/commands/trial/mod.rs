@@ -7,9 +7,9 @@ use std::{
     ffi::OsString,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use thalweg_core::Flow;
+use thalweg_core::{Flow, Prefer, profile::Load};
 use thalweg_lab::trial::{
-    self, Found, Metric, Ready, Server, Trial, TrialError, Tunables, tunables_given,
+    self, Bands, Found, Metric, Ready, Server, Trial, TrialError, Tunables, tunables_given,
 };
 use thalweg_sys::signal;
 
@@ -20,6 +20,7 @@ use crate::{
         answer::SCHEMA,
         text::{note, print, print_json},
     },
+    profile::Saved,
 };
 
 /// How long a server may take until it is ready: as long as one run, but nobody waits for ever.
@@ -33,11 +34,12 @@ pub fn run(args: &TrialArgs, color: bool) -> Result<Exit, Failure> {
     // Without the patience of other commands: that blocks signals in this thread, and a program started
     // with SIGTERM blocked could not be asked to end. It fails for no signal that exists.
     let _ = signal::catch_interrupts();
+    let measured = args.bands.is_none().then(measured_bands);
     let found = trial::run(&Trial {
         command: &args.command,
         server: server.as_ref(),
         kernels: args.kernels.as_deref(),
-        bands: args.bands.as_ref(),
+        bands: args.bands.as_ref().or(measured.as_ref()),
         tunables,
         metric: &metric,
         rounds: args.runs as usize,
@@ -62,6 +64,13 @@ pub fn run(args: &TrialArgs, color: bool) -> Result<Exit, Failure> {
     }
     let words = if failed == 1 { "one arm".to_owned() } else { format!("{failed} arms") };
     Err(Failure::new(Exit::Partial, format!("{words} did not run to the end and got no verdict")))
+}
+
+/// The kernels by size that `tune` found best on this machine; none without a profile that holds here.
+fn measured_bands() -> Bands {
+    let profile = Saved::find(true).current;
+    let bands = profile.map_or_else(Vec::new, |found| found.kernel_bands(Load::Idle, Prefer::Wall));
+    bands.into_iter().map(|band| (band.upto, band.kernel)).collect()
 }
 
 #[derive(Serialize)]
