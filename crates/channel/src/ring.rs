@@ -24,7 +24,7 @@ pub use samples::Samples;
 pub use write::{Batch, Loan};
 
 /// How a ring is made and waited for. Each end has its own; what only the other decides is ignored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Bytes of messages that may be under way, with 32 bytes for each and rounded up to 64;
     /// rounded up to a power of two and a page. The producer decides.

@@ -1,4 +1,4 @@
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::unnecessary_wraps)]
 use super::*;
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -158,12 +158,13 @@ fn a_sleeper_wakes_for_a_message_for_room_and_for_a_goodbye() {
     }
 }
 
+fn wait(fd: impl rustix::fd::AsFd) -> bool {
+    thalweg_sys::io::wait_readable(fd, Some(Duration::from_millis(1))).unwrap()
+}
+
 #[test]
 fn an_event_loop_polls_the_link() {
     let (mut producer, mut consumer) = pair(&small(4096)).unwrap();
-    fn wait(fd: impl rustix::fd::AsFd) -> bool {
-        thalweg_sys::io::wait_readable(fd, Some(Duration::from_millis(1))).unwrap()
-    }
     for _ in 0..3 {
         assert!(consumer.arm().unwrap());
         assert!(!wait(&consumer));
