@@ -110,6 +110,11 @@ impl Consumer {
         self.end.link.peer()
     }
 
+    /// Whether a message is there now.
+    pub(crate) fn is_ready(&mut self) -> Result<bool> {
+        self.data(Patience::None)
+    }
+
     /// Whether a message is there. `false` only without patience.
     fn data(&mut self, patience: Patience) -> Result<bool> {
         self.check()?;
