@@ -53,11 +53,15 @@ pub enum Call {
     Rename,
     /// `linkat(2)`
     Link,
+    /// `memfd_create(2)`
+    MemfdCreate,
+    /// `futex_waitv(2)`
+    FutexWaitv,
 }
 
 impl Call {
     /// Every call, in the order of the enum.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Read,
         Self::Pread,
         Self::Write,
@@ -77,6 +81,8 @@ impl Call {
         Self::Ftruncate,
         Self::Rename,
         Self::Link,
+        Self::MemfdCreate,
+        Self::FutexWaitv,
     ];
 
     /// The name a kernel manual uses.
@@ -101,6 +107,8 @@ impl Call {
             Self::Ftruncate => "ftruncate",
             Self::Rename => "renameat2",
             Self::Link => "linkat",
+            Self::MemfdCreate => "memfd_create",
+            Self::FutexWaitv => "futex_waitv",
         }
     }
 
@@ -116,6 +124,8 @@ impl Call {
                 | Self::Ftruncate
                 | Self::Rename
                 | Self::Link
+                | Self::MemfdCreate
+                | Self::FutexWaitv
         )
     }
 }
