@@ -2,7 +2,11 @@
 
 use serde::Serialize;
 
-use crate::{rounds::Log, sample::Sample, stats::median};
+use crate::{
+    rounds::{Entry, Log},
+    sample::Sample,
+    stats::median,
+};
 
 /// A sign on a sample, or on all samples of an arm.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -51,6 +55,37 @@ pub fn marks(log: &Log, starts_a_process: Option<usize>) -> Vec<Mark> {
         }
     }
     marks
+}
+
+/// The same for a study, which says of each arm how many bytes one operation of it has if its memory
+/// is meant to be warm: then any faults on a part of it worth mentioning are a sign, usual or not.
+pub fn marks_of_study(log: &Log, warm: &[Option<u64>]) -> Vec<Mark> {
+    let usual: Vec<Usual> = (0..log.arms.len()).map(|arm| Usual::of(log, arm)).collect();
+    let mut marks = Vec::new();
+    for (round, entries) in log.rounds.iter().enumerate() {
+        for Entry { arm, sample, .. } in entries {
+            let mut signs = usual[*arm].signs(sample);
+            if let Some(Some(bytes)) = warm.get(*arm) {
+                signs.retain(|(sign, _)| *sign != Sign::Faults);
+                signs.extend(cold(sample, *bytes));
+            }
+            let round = Some(round);
+            marks.extend(signs.into_iter().map(|(sign, text)| Mark {
+                arm: *arm,
+                round,
+                sign,
+                text,
+            }));
+        }
+    }
+    marks
+}
+
+/// Whether memory that should have been warm was not: a sixteenth of one operation's pages.
+fn cold(sample: &Sample, bytes: u64) -> Option<(Sign, String)> {
+    let count = sample.minor_faults + sample.major_faults;
+    let touched = count as f64 > FEW_FAULTS && count as f64 > bytes as f64 / 1e9 * SOME_FAULTS;
+    touched.then(|| (Sign::Faults, format!("{count} faults on memory that was warm")))
 }
 
 /// What an arm's samples are like as a rule.
@@ -167,6 +202,20 @@ mod tests {
         assert_eq!(faults.len(), 1, "{marks:?}");
         assert_eq!(faults[0].arm, 1);
         assert_eq!(log.rounds.len(), 6);
+    }
+
+    #[test]
+    fn a_warm_arm_may_not_fault_at_all_even_if_it_always_does() {
+        let log = log_of(vec![Touch::boxed(None), Touch::boxed(Some(4))]).unwrap();
+        let warm = [None, Some(LEN as u64)];
+        assert_eq!(marks_of_study(&log, &warm).len(), 1);
+        let fault = Sample { minor_faults: 2000, bytes: LEN as u64, ..Sample::default() };
+        let log = Log {
+            rounds: vec![vec![Entry { arm: 0, sample: fault, cost: Duration::ZERO }]; 5],
+            ..log
+        };
+        assert!(marks_of_study(&log, &[None]).is_empty());
+        assert_eq!(marks_of_study(&log, &[Some(LEN as u64)]).len(), 5);
     }
 
     #[test]

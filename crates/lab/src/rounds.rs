@@ -48,6 +48,18 @@ pub struct Rules {
     pub grace_rounds: usize,
 }
 
+impl Rules {
+    /// So many rounds of everything, whatever it shows: nobody is left out for being slow.
+    pub fn fixed(rounds: usize) -> Self {
+        Self {
+            least_rounds: rounds,
+            most_rounds: rounds,
+            too_slow: f64::MAX,
+            grace_rounds: usize::MAX,
+        }
+    }
+}
+
 impl Default for Rules {
     fn default() -> Self {
         Self { least_rounds: 5, most_rounds: 40, too_slow: 4.0, grace_rounds: 2 }
@@ -79,6 +91,13 @@ pub struct Cast {
     pub kept: Vec<usize>,
 }
 
+impl Cast {
+    /// Arms of which none is the reference: one that fails leaves, and the others go on.
+    pub fn of_equals(active: Vec<usize>) -> Self {
+        Self { active, reference: usize::MAX, kept: Vec::new() }
+    }
+}
+
 /// Somebody asked to stop, or the reference arm failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
@@ -101,6 +120,9 @@ impl Schedule<'_> {
         loop {
             cast.active.retain(|arm| log.arms[*arm].dropped.is_none());
             let done = log.rounds.len() - first;
+            if cast.active.is_empty() {
+                return Ok(());
+            }
             if done >= self.rules.most_rounds || self.is_over(&cast, log, done) {
                 return Ok(());
             }

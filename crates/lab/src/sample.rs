@@ -1,34 +1,76 @@
 //! One sample of one arm, and the meter that takes it.
 
+mod around;
+
+pub use around::Pressure;
+
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use thalweg_sys::usage::Usage;
+
+use around::Around;
 
 /// What one timed piece of work took. Processor time, faults and switches are those of the whole
 /// process and of the children it waited for meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Sample {
-    /// Time on the clock.
+    /// Time on the clock. Times are saved as seconds, and counts of zero are left out.
+    #[serde(with = "seconds")]
     pub wall: Duration,
     /// Processor time in user mode.
+    #[serde(with = "seconds")]
     pub user: Duration,
     /// Processor time in the kernel, without what kernel threads do for us later (writeback).
+    #[serde(with = "seconds")]
     pub sys: Duration,
     /// Page faults that needed no reading.
+    #[serde(default, skip_serializing_if = "is_none")]
     pub minor_faults: u64,
     /// Page faults that had to read.
+    #[serde(default, skip_serializing_if = "is_none")]
     pub major_faults: u64,
     /// Times it waited.
+    #[serde(default, skip_serializing_if = "is_none")]
     pub voluntary_switches: u64,
     /// Times the processor was taken away.
+    #[serde(default, skip_serializing_if = "is_none")]
     pub involuntary_switches: u64,
     /// Bytes moved.
     pub bytes: u64,
     /// System calls made, where somebody counted.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
     /// Clock ticks the hypervisor gave to others, over all processors.
+    #[serde(default, skip_serializing_if = "is_none")]
     pub stolen_ticks: u64,
+    /// Pages made dirty meanwhile, by anybody on the machine.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub dirtied_pages: u64,
+    /// Pages written back meanwhile, by anybody.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub written_pages: u64,
+    /// What some task of the machine waited for meanwhile.
+    #[serde(default, skip_serializing_if = "Pressure::is_none")]
+    pub pressure: Pressure,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // Serde hands a reference.
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+/// A duration as seconds.
+mod seconds {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use std::time::Duration;
+
+    pub fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(time.as_secs_f64())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(from)?).map_err(D::Error::custom)
+    }
 }
 
 // getrusage counts whole microseconds: less than one is not nothing.
@@ -75,7 +117,7 @@ impl Metric {
 /// Takes a sample: start it, do the work, stop it. What it reads itself lies outside the timed part.
 #[derive(Debug)]
 pub struct Meter {
-    stolen: u64,
+    around: Around,
     process: Usage,
     children: Usage,
     began: Instant,
@@ -84,9 +126,9 @@ pub struct Meter {
 impl Meter {
     /// Begins the timed part.
     pub fn start() -> Self {
-        let stolen = stolen_ticks();
+        let around = Around::now();
         let (process, children) = (Usage::now_process(), Usage::now_children());
-        Self { stolen, process, children, began: Instant::now() }
+        Self { around, process, children, began: Instant::now() }
     }
 
     /// Ends the timed part, in which `bytes` were moved.
@@ -94,6 +136,7 @@ impl Meter {
         let wall = self.began.elapsed();
         let own = Usage::now_process().since(&self.process);
         let children = Usage::now_children().since(&self.children);
+        let around = Around::now().since(&self.around);
         Sample {
             wall,
             user: own.user + children.user,
@@ -104,16 +147,12 @@ impl Meter {
             involuntary_switches: own.involuntary_switches + children.involuntary_switches,
             bytes,
             calls: None,
-            stolen_ticks: stolen_ticks().saturating_sub(self.stolen),
+            stolen_ticks: around.stolen,
+            dirtied_pages: around.dirtied,
+            written_pages: around.written,
+            pressure: around.pressure,
         }
     }
-}
-
-/// The eighth number of the first line of `/proc/stat` (proc_stat(5)); 0 where it does not show.
-fn stolen_ticks() -> u64 {
-    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    let all = stat.lines().next().unwrap_or_default();
-    all.split_whitespace().nth(8).and_then(|ticks| ticks.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -128,6 +167,21 @@ mod tests {
         let sample = meter.stop(7);
         assert!(sample.minor_faults > 0 && sample.wall > Duration::ZERO, "{sample:?}");
         assert_eq!(sample.bytes, 7);
+    }
+
+    #[test]
+    fn a_sample_survives_its_json_and_nonsense_is_refused() {
+        let sample = Sample {
+            wall: Duration::from_nanos(20_123_457),
+            calls: Some(3),
+            dirtied_pages: 9,
+            ..Sample::default()
+        };
+        let text = serde_json::to_string(&sample).unwrap();
+        assert_eq!(serde_json::from_str::<Sample>(&text).unwrap(), sample);
+        assert!(!text.contains("minor_faults"), "{text}");
+        let bad = text.replace("0.020123457", "-1.0");
+        assert!(serde_json::from_str::<Sample>(&bad).is_err());
     }
 
     #[test]

@@ -5,14 +5,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A hidden folder `.thalweg-tune-PID`.
+/// A hidden folder `.thalweg-PURPOSE-PID`.
 #[derive(Debug)]
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     /// A new folder inside an existing one.
     pub fn inside(parent: &Path) -> io::Result<Self> {
-        let name = format!(".thalweg-tune-{}", std::process::id());
+        Self::named(parent, "tune")
+    }
+
+    /// The same for another purpose than tuning.
+    pub fn named(parent: &Path, purpose: &str) -> io::Result<Self> {
+        let name = format!(".thalweg-{purpose}-{}", std::process::id());
         let mut path = parent.join(&name);
         for n in 2.. {
             match fs::create_dir(&path) {

@@ -2,11 +2,13 @@
 //!
 //! A work is one file and one line; a study chooses it by name and hands it a table of parameters.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 
 use crate::{rounds::Failure, sample::Sample};
+
+mod null;
 
 /// Makes arms of one kind out of a study's parameters.
 pub trait Work: Sync {
@@ -77,7 +79,7 @@ pub trait Probe: Sync {
 }
 
 /// What a probe found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Finding {
     /// The numbers that a claim's range is compared with.
     pub numbers: Vec<f64>,
@@ -85,8 +87,41 @@ pub struct Finding {
     pub text: String,
 }
 
+/// The works and probes that study files may name.
+#[derive(Clone, Copy)]
+pub struct Catalogue {
+    /// The works.
+    pub works: &'static [&'static dyn Work],
+    /// The probes.
+    pub probes: &'static [&'static dyn Probe],
+}
+
+/// Those of this build.
+pub static CATALOGUE: Catalogue = Catalogue { works: WORKS, probes: PROBES };
+
 /// Every work.
-pub static WORKS: &[&dyn Work] = &[];
+pub static WORKS: &[&dyn Work] = &[&null::Null];
 
 /// Every probe.
 pub static PROBES: &[&dyn Probe] = &[];
+
+impl Catalogue {
+    /// The work of this name.
+    pub fn work(&self, name: &str) -> Option<&'static dyn Work> {
+        self.works.iter().copied().find(|work| work.name() == name)
+    }
+
+    /// The probe of this name.
+    pub fn probe(&self, name: &str) -> Option<&'static dyn Probe> {
+        self.probes.iter().copied().find(|probe| probe.name() == name)
+    }
+}
+
+/// Refuses parameters that a work or probe does not know, naming those it does.
+pub fn known(with: &toml::Table, names: &[&str]) -> Result<(), Unfit> {
+    let Some(unknown) = with.keys().find(|key| !names.contains(&key.as_str())) else {
+        return Ok(());
+    };
+    let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    Err(Unfit::because(format!("unknown parameter {unknown}; known: {known}")))
+}

@@ -268,3 +268,28 @@ fn stopping_is_noticed_before_the_next_sample() {
     assert_eq!(broken, Err(Broken::Stopped));
     assert!(world.now.get() < Duration::from_millis(100));
 }
+
+#[test]
+fn among_equals_the_first_arm_may_fail_too_and_all_of_them_end_the_rounds() {
+    let world = World::new(10);
+    let failing = || -> Box<dyn Arm> {
+        let (world, name) = (world.clone(), "bad".to_owned());
+        Box::new(Simulated { world, name, millis: 10.0, fails_at: Some(1) })
+    };
+    for (mut arms, rounds) in
+        [(vec![failing(), world.arm("good", 50.0)], 7), (vec![failing(), failing()], 2)]
+    {
+        let mut log = Log::default();
+        let active = arms.iter().map(|arm| log.enter(arm.name())).collect();
+        let mut schedule = Schedule {
+            rules: Rules::fixed(7),
+            clock: &|| Duration::ZERO,
+            deadline: Duration::MAX,
+            stop: &|| Flow::Continue,
+            random: &mut Random::new(1),
+        };
+        schedule.run(&mut arms, Cast::of_equals(active), &mut log).unwrap();
+        assert!(log.arms[0].failed && (2..=rounds).contains(&log.rounds.len()));
+        assert_eq!(log.rounds_of(1) == 7, arms[1].name() == "good");
+    }
+}

@@ -5,6 +5,7 @@ use thalweg_core::{Guarantees, profile::Ratio};
 
 use super::file::{Load, Origin};
 use crate::{
+    works::Finding,
     sample::{Metric, Sample},
     stats::Verdict,
 };
@@ -36,8 +37,35 @@ pub struct StudyResult {
     pub null_seconds: Option<f64>,
     /// How many comparisons were made: at 95 %, one in twenty differs by chance alone.
     pub comparisons: usize,
+    /// What the probes found, for the claims that ask one.
+    #[serde(default)]
+    pub probes: Vec<ProbeResult>,
     /// The claims and what became of them.
     pub claims: Vec<ClaimResult>,
+}
+
+/// What one probe of one claim found, session by session.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct ProbeResult {
+    /// The claim's id.
+    pub claim: String,
+    /// The number of the check in the claim, from 0; the flips' come after those of the verdict.
+    pub check: usize,
+    /// The probe's name.
+    pub probe: String,
+    /// What it found, one entry for each session.
+    pub sessions: Vec<ProbeSession>,
+}
+
+/// What a probe found in one session.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct ProbeSession {
+    /// The session's number, from 0.
+    pub session: usize,
+    /// What it found; `None` where it could not look.
+    pub finding: Option<Finding>,
+    /// Why it could not look.
+    pub missing: Option<String>,
 }
 
 /// How it was measured.
@@ -208,7 +236,8 @@ pub struct Evidence {
     pub lo: Option<f64>,
     /// The upper end.
     pub hi: Option<f64>,
-    /// The range that was to hold.
+    /// The range that was to hold; an open end is saved as null.
+    #[serde(default, with = "open_ends")]
     pub within: Option<[f64; 2]>,
     /// What it says of the claim.
     pub verdict: ClaimVerdict,
@@ -226,4 +255,44 @@ pub enum ClaimVerdict {
     Undecided,
     /// It could not be run here; the reason says what is missing.
     NotRunnable,
+}
+
+/// JSON has no infinity: an open end of a range is null.
+mod open_ends {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    type Range = Option<[f64; 2]>;
+
+    #[allow(clippy::ref_option)] // Serde hands a reference.
+    pub fn serialize<S: Serializer>(range: &Range, to: S) -> Result<S::Ok, S::Error> {
+        let end = |end: f64| Some(end).filter(|end| end.is_finite());
+        range.map(|[lo, hi]| [end(lo), end(hi)]).serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Range, D::Error> {
+        let range = Option::<[Option<f64>; 2]>::deserialize(from)?;
+        Ok(range.map(|[lo, hi]| [lo.unwrap_or(f64::NEG_INFINITY), hi.unwrap_or(f64::INFINITY)]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_with_an_open_end_survives_its_json() {
+        let evidence = Evidence {
+            text: String::new(),
+            measured: Some(1.0),
+            lo: None,
+            hi: None,
+            within: Some([2.0, f64::INFINITY]),
+            verdict: ClaimVerdict::Undecided,
+        };
+        let text = serde_json::to_string(&evidence).unwrap();
+        let again: Evidence = serde_json::from_str(&text).unwrap();
+        assert_eq!(again.within, Some([2.0, f64::INFINITY]));
+        let without = text.replace("\"within\":[2.0,null],", "");
+        assert_eq!(serde_json::from_str::<Evidence>(&without).unwrap().within, None);
+    }
 }

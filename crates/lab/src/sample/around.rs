@@ -1,0 +1,95 @@
+//! What the machine as a whole did while a sample was taken. Read outside the timed part; what
+//! cannot be read here is 0 throughout, so that nothing is ever concluded from it.
+
+use serde::{Deserialize, Serialize};
+use std::fs::read_to_string;
+
+/// Microseconds in which some task waited for a resource (Documentation/accounting/psi.rst).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Pressure {
+    /// For a processor.
+    pub cpu: u64,
+    /// For a disk.
+    pub io: u64,
+    /// For memory.
+    pub memory: u64,
+}
+
+impl Pressure {
+    #[allow(clippy::trivially_copy_pass_by_ref)] // Serde hands a reference.
+    pub(super) fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Totals of the machine since it started.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Around {
+    pub stolen: u64,
+    pub dirtied: u64,
+    pub written: u64,
+    pub pressure: Pressure,
+}
+
+impl Around {
+    pub fn now() -> Self {
+        let vmstat = read_to_string("/proc/vmstat").unwrap_or_default();
+        let waited = |resource| total_in(&text(&format!("/proc/pressure/{resource}")));
+        Self {
+            stolen: stolen_in(&text("/proc/stat")),
+            dirtied: field(&vmstat, "nr_dirtied"),
+            written: field(&vmstat, "nr_written"),
+            pressure: Pressure { cpu: waited("cpu"), io: waited("io"), memory: waited("memory") },
+        }
+    }
+
+    pub fn since(&self, earlier: &Self) -> Self {
+        let (now, then) = (&self.pressure, &earlier.pressure);
+        Self {
+            stolen: self.stolen.saturating_sub(earlier.stolen),
+            dirtied: self.dirtied.saturating_sub(earlier.dirtied),
+            written: self.written.saturating_sub(earlier.written),
+            pressure: Pressure {
+                cpu: now.cpu.saturating_sub(then.cpu),
+                io: now.io.saturating_sub(then.io),
+                memory: now.memory.saturating_sub(then.memory),
+            },
+        }
+    }
+}
+
+fn text(path: &str) -> String {
+    read_to_string(path).unwrap_or_default()
+}
+
+/// The eighth number of the first line of `/proc/stat` (proc_stat(5)).
+fn stolen_in(stat: &str) -> u64 {
+    let all = stat.lines().next().unwrap_or_default();
+    all.split_whitespace().nth(8).and_then(|ticks| ticks.parse().ok()).unwrap_or(0)
+}
+
+/// The value of a line `name value`.
+fn field(text: &str, name: &str) -> u64 {
+    let mut values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    values.next().and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+}
+
+/// The `total` of the line `some`.
+fn total_in(pressure: &str) -> u64 {
+    let some = pressure.lines().find(|line| line.starts_with("some ")).unwrap_or_default();
+    let total = some.split(' ').find_map(|word| word.strip_prefix("total="));
+    total.and_then(|total| total.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_found_in_their_files_and_nothing_is_zero() {
+        assert_eq!(stolen_in("cpu  1 2 3 4 5 6 7 8 9 0\ncpu0 0\n"), 8);
+        assert_eq!(field("nr_dirtied_x 5\nnr_dirtied 7\n", "nr_dirtied"), 7);
+        assert_eq!(total_in("some avg10=0.00 avg60=0.00 avg300=0.00 total=42\nfull total=1\n"), 42);
+        assert_eq!((stolen_in(""), field("", "x"), total_in("")), (0, 0, 0));
+    }
+}

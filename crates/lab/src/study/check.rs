@@ -1,0 +1,219 @@
+//! Reads a study file and refuses one that names what is not there, before anything is run.
+
+use std::collections::BTreeSet;
+
+use super::{
+    file::{At, Cell, Check, Claim, Load, Study},
+    size::bytes_of,
+};
+use crate::works::Catalogue;
+
+/// More than any study needs; less than what would run for years.
+const MOST: usize = 1000;
+
+impl Study {
+    /// Reads a study from its text; the error says where, and what would be right.
+    pub fn parse(text: &str, catalogue: &Catalogue) -> Result<Self, String> {
+        let study: Self = toml::from_str(text).map_err(|e| e.to_string().trim_end().to_owned())?;
+        study.check(catalogue)?;
+        Ok(study)
+    }
+
+    /// The cell of this name.
+    pub fn cell(&self, name: &str) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.name == name)
+    }
+
+    fn check(&self, catalogue: &Catalogue) -> Result<(), String> {
+        if self.schema != 1 {
+            return Err(format!("schema = {}: this version reads 1", self.schema));
+        }
+        let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if self.id.is_empty() || self.id == "all" || !self.id.chars().all(letter) {
+            return Err(format!("id = {:?}: small letters, digits and - make an id", self.id));
+        }
+        for (what, count) in
+            [("arms", self.arms.len()), ("cells", self.cells.len()), ("claims", self.claims.len())]
+        {
+            if count > MOST {
+                return Err(format!("{count} {what}: at most {MOST}"));
+            }
+        }
+        distinct("arm", self.arms.iter().map(|arm| arm.name.as_str()))?;
+        distinct("cell", self.cells.iter().map(|cell| cell.name.as_str()))?;
+        distinct("claim", self.claims.iter().map(|claim| claim.id.as_str()))?;
+        self.check_arms(catalogue)?;
+        for cell in &self.cells {
+            self.check_cell(cell).map_err(|e| format!("cell {:?}: {e}", cell.name))?;
+        }
+        for claim in &self.claims {
+            self.check_claim(claim, catalogue).map_err(|e| format!("claim {}: {e}", claim.id))?;
+        }
+        for table in &self.source.tables {
+            if table.rows.iter().any(|row| row.len() != table.columns.len()) {
+                return Err(format!("table {:?}: a row is not as long as columns", table.name));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_arms(&self, catalogue: &Catalogue) -> Result<(), String> {
+        for arm in &self.arms {
+            if catalogue.work(&arm.work).is_none() {
+                let works = catalogue.works.iter().map(|work| work.name());
+                let reason = unknown("work", &arm.work, works);
+                return Err(format!("arm {:?}: {reason}", arm.name));
+            }
+            if !self.cells.iter().any(|cell| cell.arms.contains(&arm.name)) {
+                return Err(format!("arm {:?} is in no cell", arm.name));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_cell(&self, cell: &Cell) -> Result<(), String> {
+        if cell.arms.is_empty() || cell.sizes.is_empty() || cell.loads.is_empty() {
+            return Err("it needs arms, sizes and loads".to_owned());
+        }
+        distinct("arm", cell.arms.iter().map(String::as_str))?;
+        distinct("size", cell.sizes.iter().map(String::as_str))?;
+        if let Some(name) = cell.arms.iter().find(|name| !self.has_arm(name)) {
+            return Err(unknown("arm", name, self.arms.iter().map(|arm| arm.name.as_str())));
+        }
+        for size in &cell.sizes {
+            bytes_of(size)?;
+        }
+        let quick = cell.quick_sizes.iter().flatten();
+        match quick.clone().find(|size| !cell.sizes.contains(size)) {
+            Some(size) => Err(format!("quick size {size:?} is not among its sizes")),
+            None if cell.quick_sizes.is_some() && quick.count() == 0 => {
+                Err("quick_sizes is empty".to_owned())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn has_arm(&self, name: &str) -> bool {
+        self.arms.iter().any(|arm| arm.name == name)
+    }
+
+    fn check_claim(&self, claim: &Claim, catalogue: &Catalogue) -> Result<(), String> {
+        if claim.checks.is_empty() == claim.not_runnable.is_none() {
+            return Err("it needs either checks or not_runnable with the reason".to_owned());
+        }
+        claim.checks.iter().chain(&claim.flips).try_for_each(|check| self.check_one(check, catalogue))
+    }
+
+    fn check_one(&self, check: &Check, catalogue: &Catalogue) -> Result<(), String> {
+        let [lo, hi] = check.within();
+        if lo.is_nan() || hi.is_nan() || lo > hi {
+            return Err(format!("[{lo}, {hi}] is no range: the lower end comes first"));
+        }
+        match check {
+            Check::Ratio { arms, at, .. } => self.check_at(at, Some(at.load), arms, true),
+            Check::MeanRatio { arms, at, .. } => self.check_at(at, Some(at.load), arms, false),
+            Check::LoadRatio { arm, at, loads, .. } => {
+                let arms = std::slice::from_ref(arm);
+                loads.iter().try_for_each(|load| self.check_at(at, Some(*load), arms, true))
+            }
+            Check::Rows { arms, at, published, .. } => {
+                if published.is_empty() || published.values().any(|value| value.is_nan() || *value <= 0.0) {
+                    return Err("published needs ratios above 0, by size".to_owned());
+                }
+                published.keys().try_for_each(|size| {
+                    let at = At { size: Some(size.clone()), ..at.clone() };
+                    self.check_at(&at, Some(at.load), arms, true)
+                })
+            }
+            Check::Opposite { arms, cells, .. } | Check::Somewhere { arms, cells, .. } => {
+                if cells.is_empty() {
+                    return Err("cells is empty".to_owned());
+                }
+                cells.iter().try_for_each(|cell| {
+                    let at = At { cell: cell.clone(), size: None, load: Load::Idle };
+                    self.check_at(&at, None, arms, false)
+                })
+            }
+            Check::RankCorrelation { arms, places, second_arms, .. } => {
+                let second = second_arms.as_ref().unwrap_or(arms);
+                if arms.len() < 3 || second.len() != arms.len() {
+                    return Err("ranks need three arms or more, as many in both places".to_owned());
+                }
+                self.check_at(&places[0], Some(places[0].load), arms, true)?;
+                self.check_at(&places[1], Some(places[1].load), second, true)
+            }
+            Check::Probe { probe, .. } => match catalogue.probe(probe) {
+                Some(_) => Ok(()),
+                None => Err(unknown("probe", probe, catalogue.probes.iter().map(|p| p.name()))),
+            },
+        }
+    }
+
+    /// Whether the cell has the arms, the load and the size; one size if none is named and one is
+    /// needed.
+    fn check_at(
+        &self,
+        at: &At,
+        load: Option<Load>,
+        arms: &[String],
+        one_size: bool,
+    ) -> Result<(), String> {
+        let Some(cell) = self.cell(&at.cell) else {
+            return Err(unknown("cell", &at.cell, self.cells.iter().map(|c| c.name.as_str())));
+        };
+        let within = |reason: String| format!("cell {:?}: {reason}", cell.name);
+        if let Some(arm) = arms.iter().find(|arm| !cell.arms.contains(arm)) {
+            return Err(within(unknown("arm", arm, cell.arms.iter().map(String::as_str))));
+        }
+        if load.is_some_and(|load| !cell.loads.contains(&load)) {
+            return Err(within(format!("it is not run under the load {:?}", load.unwrap_or(at.load))));
+        }
+        match &at.size {
+            Some(size) if !cell.sizes.contains(size) => {
+                Err(within(unknown("size", size, cell.sizes.iter().map(String::as_str))))
+            }
+            None if one_size && cell.sizes.len() > 1 => {
+                Err(within("which size? it has several".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Check {
+    /// The range that is to hold.
+    pub fn within(&self) -> [f64; 2] {
+        match self {
+            Self::Ratio { within, .. }
+            | Self::MeanRatio { within, .. }
+            | Self::LoadRatio { within, .. }
+            | Self::Rows { within, .. }
+            | Self::Somewhere { within, .. }
+            | Self::RankCorrelation { within, .. }
+            | Self::Probe { within, .. } => *within,
+            Self::Opposite { around, .. } => *around,
+        }
+    }
+}
+
+fn unknown<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>) -> String {
+    let known: Vec<&str> = known.collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    format!("there is no {what} {name:?}; there is {known}")
+}
+
+fn distinct<'n>(what: &str, names: impl Iterator<Item = &'n str>) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if name.is_empty() || name.chars().any(char::is_control) {
+            return Err(format!("{what} {name:?}: a name is a line of text"));
+        }
+        if !seen.insert(name) {
+            return Err(format!("{what} {name:?} is there twice"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

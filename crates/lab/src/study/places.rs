@@ -1,0 +1,43 @@
+//! The places of a run: every cell, size and load that the settings leave in.
+
+use super::{
+    file::{Cell, Study},
+    preset::{Settings, Sizes},
+    result::Place,
+    size::bytes_of,
+};
+
+/// The places in the order of the study; what `only` or `sizes` name and the study has not is an
+/// error that says what it has.
+pub fn places(study: &Study, settings: &Settings) -> Result<Vec<Place>, String> {
+    let named = |name: &String| study.cells.iter().any(|cell| cell.name == *name);
+    if let Some(unknown) = settings.only.iter().find(|name| !named(name)) {
+        let all: Vec<&str> = study.cells.iter().map(|cell| cell.name.as_str()).collect();
+        return Err(format!("study {} has no cell {unknown:?}; it has {}", study.id, all.join(", ")));
+    }
+    let wanted = |cell: &&Cell| settings.only.is_empty() || settings.only.contains(&cell.name);
+    let mut places = Vec::new();
+    for cell in study.cells.iter().filter(wanted) {
+        for size in sizes(cell, &settings.sizes) {
+            let bytes = bytes_of(size)?;
+            places.extend(cell.loads.iter().map(|load| Place {
+                cell: cell.name.clone(),
+                size: size.clone(),
+                bytes,
+                load: *load,
+            }));
+        }
+    }
+    if places.is_empty() {
+        return Err(format!("study {} has none of these sizes", study.id));
+    }
+    Ok(places)
+}
+
+fn sizes<'c>(cell: &'c Cell, wanted: &Sizes) -> Vec<&'c String> {
+    match wanted {
+        Sizes::All => cell.sizes.iter().collect(),
+        Sizes::Quick => cell.quick_sizes.as_ref().unwrap_or(&cell.sizes).iter().collect(),
+        Sizes::These(sizes) => cell.sizes.iter().filter(|size| sizes.contains(size)).collect(),
+    }
+}
