@@ -439,6 +439,8 @@ int main(int argc, char **argv)
     spoil = worker_number("spoil", 0) != 0;
     if (!bytes || bytes > (uint64_t)1 << 60 || !piece || pipe_size > INT_MAX)
         worker_unfit("bytes (at most 2^60) and piece are to be above 0, pipe at most %d", INT_MAX);
+    if (alone() && side != BOTH)
+        worker_unfit("side=%s: %s is done by one process", sides[side], ways[way]);
     signal(SIGPIPE, SIG_IGN);
     make_control();
     if (way == SHM && ((shared_fd = memfd_create("thalweg", MFD_CLOEXEC)) < 0 || ftruncate(shared_fd, (off_t)bytes)))

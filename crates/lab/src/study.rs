@@ -6,3 +6,4 @@
 
 pub mod file;
 pub mod result;
+pub mod size;

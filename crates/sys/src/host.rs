@@ -1,9 +1,11 @@
 //! Facts about the machine, as the kernel tells them. What it does not tell is `None`, never a
 //! guess and never a panic: a container may hide any of these files.
 
+mod counter;
 mod filesystem;
 mod machine;
 
+pub use counter::cycle_counter;
 pub use filesystem::{FileSystem, filesystem};
 pub use machine::{
     affinity, capabilities, cores_online, cpu_model, hypervisor, io_uring_disabled, kernel_release,

@@ -5,9 +5,9 @@ use thalweg_core::{Guarantees, profile::Ratio};
 
 use super::file::{Load, Origin};
 use crate::{
-    works::Finding,
     sample::{Metric, Sample},
     stats::Verdict,
+    works::Finding,
 };
 
 /// A run of one study.

@@ -52,7 +52,8 @@ fn peak(job: &Job<'_>) -> Result<u64, Unfit> {
     let mut running = Running::start(job)?;
     running.warm_up()?;
     running.check()?;
-    let unknown = || Unfit::because("the worker does not know its memory (smaps_rollup unreadable)");
+    let unknown =
+        || Unfit::because("the worker does not know its memory (smaps_rollup unreadable)");
     running.memory()?.ok_or_else(unknown)
 }
 
@@ -66,7 +67,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let studies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
         let with = toml::toml! {
-            bytes = 16777216
+            bytes = 16_777_216
             first = { program = "programs/between.c", args = ["way=vmsplice"] }
             second = { program = "programs/between.c", args = ["way=shm"] }
         };

@@ -50,9 +50,7 @@ impl Compiler {
             given.as_deref().unwrap_or("cc").split_whitespace().map(str::to_owned).collect();
         let missing = |e: &dyn std::fmt::Display| {
             let (cc, name) = (&words[0], source.display());
-            format!(
-                "{cc}: {e}; {name} needs a C compiler: install gcc or clang, or set CC to one"
-            )
+            format!("{cc}: {e}; {name} needs a C compiler: install gcc or clang, or set CC to one")
         };
         let asked = Command::new(&words[0]).arg("--version").stdin(Stdio::null()).output();
         let answer = asked.map_err(|e| missing(&e))?;

@@ -45,8 +45,7 @@ struct Taken {
 /// The answer to `run`. `seen` is what we measured around it: the work cannot have taken longer, and
 /// what concerns the whole machine is taken from there.
 pub fn sample(line: &str, seen: Sample) -> Result<Sample, String> {
-    let taken: Taken =
-        serde_json::from_str(line).map_err(|e| format!("{}: {e}", shown(line)))?;
+    let taken: Taken = serde_json::from_str(line).map_err(|e| format!("{}: {e}", shown(line)))?;
     let wall = Duration::from_nanos(taken.wall_ns);
     if wall.is_zero() {
         return Err("it says that the work took no time".to_owned());

@@ -63,7 +63,7 @@ impl Talk {
 
     /// Sends a line and waits for the answer. `unfit REASON` comes back as the reason.
     pub fn ask(&mut self, order: &str) -> Result<String, Unfit> {
-        if !self.pending.is_empty() {
+        if self.has_spoken() {
             let early = String::from_utf8_lossy(&self.pending).into_owned();
             return Err(self.nonsense(order, &format!("it had spoken unasked: {}", shown(&early))));
         }
@@ -72,6 +72,18 @@ impl Talk {
             Some(reason) => Err(Unfit::because(format!("{}: {reason}", self.name))),
             None => Ok(line),
         }
+    }
+
+    /// Whether it has said something that nobody asked for.
+    fn has_spoken(&mut self) -> bool {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut it = [PollFd::new(&self.answers, PollFlags::IN)];
+        if poll(&mut it, Some(&at_once)) == Ok(1) && it[0].revents().contains(PollFlags::IN) {
+            let mut part = [0; 256];
+            let got = self.answers.read(&mut part).unwrap_or(0);
+            self.pending.extend_from_slice(&part[..got]);
+        }
+        !self.pending.is_empty()
     }
 
     fn send(&mut self, order: &str) -> Result<(), Unfit> {
@@ -176,13 +188,11 @@ impl Talk {
             }
             self.hear_complaints();
         }
-        match status {
-            Some(status) => format!("it ended ({status})"),
-            None => {
-                self.end();
-                "it closed its output and went on, it was ended".to_owned()
-            }
+        if let Some(status) = status {
+            return format!("it ended ({status})");
         }
+        self.end();
+        "it closed its output and went on, it was ended".to_owned()
     }
 
     /// Waits, within the grace, for it to end.
