@@ -23,7 +23,7 @@ const LONGEST_LINE: usize = 64 << 10;
 /// Of what it writes to standard error.
 const LAST_WORDS: usize = 2 << 10;
 /// To end by itself; then it is killed.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(2);
 
 /// A running program and the lines to it.
 pub struct Talk {
