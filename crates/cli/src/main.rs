@@ -29,8 +29,9 @@ fn main() -> ExitCode {
         }
     };
     // `pipe` puts back what it has read before it dies, and outlives the readers of --tee's FIFOs;
-    // `copy` is not to be cut off because nobody reads its messages any more.
-    if !matches!(&cli.command, Command::Pipe(_) | Command::Copy(_)) {
+    // `copy` is not to be cut off because nobody reads its messages any more; a helper measures what
+    // happens on pipes and sockets whose other end may go.
+    if !matches!(&cli.command, Command::Pipe(_) | Command::Copy(_) | Command::Helper(_)) {
         quiet_about_closed_pipes();
     }
     // Else a file size limit kills before anything could be said or put away.

@@ -18,6 +18,8 @@ pub struct Conditions {
     pub load_average: Option<String>,
     /// Share of the last ten seconds in which some task waited, in percent, by resource (PSI).
     pub pressure: BTreeMap<String, f64>,
+    /// What shapes writeback, networking and the price of a system call: name and value.
+    pub settings: BTreeMap<String, String>,
     /// File systems of the places that took part: path, name, mount options.
     pub file_systems: Vec<[String; 3]>,
 }
@@ -33,6 +35,7 @@ impl Conditions {
             governor: line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             load_average: load.map(first_three),
             pressure: pressure(),
+            settings: settings(),
             file_systems: places.iter().filter_map(|place| file_system(place)).collect(),
         }
     }
@@ -45,6 +48,31 @@ pub(crate) fn now() -> String {
 
 fn line_of(path: &str) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.lines().next()?.to_owned())
+}
+
+/// Files under `/proc/sys` that studies depend on; what is not there is left out.
+const SETTINGS: [&str; 9] = [
+    "vm/dirty_ratio",
+    "vm/dirty_background_ratio",
+    "vm/dirty_expire_centisecs",
+    "vm/overcommit_memory",
+    "vm/swappiness",
+    "net/ipv4/tcp_congestion_control",
+    "net/ipv4/tcp_rmem",
+    "net/ipv4/tcp_wmem",
+    "fs/pipe-user-pages-soft",
+];
+
+fn settings() -> BTreeMap<String, String> {
+    let values = SETTINGS.iter().filter_map(|name| {
+        let value = line_of(&format!("/proc/sys/{name}"))?.replace('\t', " ");
+        Some(((*name).to_owned(), value))
+    });
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let fields = memory.lines().filter_map(|line| line.split_once(':'));
+    let memory = fields.filter(|(name, _)| ["MemTotal", "SwapTotal"].contains(name));
+    let memory = memory.map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
+    values.chain(memory).collect()
 }
 
 fn pressure() -> BTreeMap<String, f64> {

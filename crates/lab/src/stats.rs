@@ -7,7 +7,7 @@ mod interval;
 mod random;
 mod verdict;
 
-pub use interval::{ratio_of_rounds, ratio_of_sessions};
+pub use interval::{Interval, interval_of_sessions, ratio_of_rounds, ratio_of_sessions};
 pub use random::Random;
 pub use verdict::{MOST_NOISE, Verdict, noise_floor, verdict};
 

@@ -4,6 +4,21 @@
 //! `run` starts fresh-process sessions, `session` is the inside of one, `claims` turns intervals
 //! into verdicts, [`result`] is the JSON that is saved.
 
+mod check;
+mod child;
+pub mod claims;
+mod eta;
+pub mod figures;
 pub mod file;
+pub mod group;
+pub(crate) mod load;
+pub mod pin;
+pub mod places;
+pub mod preset;
 pub mod result;
+pub mod run;
+pub(crate) mod session;
 pub mod size;
+pub mod store;
+pub mod sum;
+pub mod wire;

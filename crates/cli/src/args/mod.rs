@@ -6,21 +6,25 @@ mod choice;
 mod copy;
 mod doctor;
 mod generate;
+mod helper;
 mod list;
 mod pipe;
 mod plan;
 mod progress;
 mod size;
+mod study;
 
 pub use choice::Choice;
 pub use copy::{Backup, CopyArgs, Fsync, Reflink, Sparse, Verify};
 pub use doctor::DoctorArgs;
 pub use generate::{CompletionsArgs, ManArgs};
+pub use helper::HelperArgs;
 pub use list::ListArgs;
 pub use pipe::PipeArgs;
 pub use plan::PlanArgs;
 pub use progress::{ProgressArgs, When};
 pub use size::Bytes;
+pub use study::StudyArgs;
 
 /// Moves bytes on Linux by the way that is fastest on the machine it runs on.
 ///
@@ -46,8 +50,11 @@ pub enum Command {
     Plan(PlanArgs),
     Doctor(DoctorArgs),
     List(ListArgs),
+    Study(Box<StudyArgs>),
     Completions(CompletionsArgs),
     Man(ManArgs),
+    #[command(hide = true)]
+    Helper(HelperArgs),
 }
 
 /// When to colour.
@@ -73,6 +80,7 @@ Examples:
   thalweg pipe < dump.sql | gzip > d.gz    like pv: progress, larger pipes
   thalweg plan big.iso /mnt/usb/           what would be used, and why
   thalweg doctor                           what works on this machine, and what does not
+  thalweg study                            published experiments that can be run here
 
 Exit status: 0 done; 1 data differ; 2 usage; 3 partial, or the source changed; 4 not supported here.
 Long options can be set in the environment: THALWEG_LIMIT=10M, THALWEG_NO_METHOD=splice.";

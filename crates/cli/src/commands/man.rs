@@ -23,7 +23,7 @@ pub fn run(args: &ManArgs) -> Result<Exit, Failure> {
     let mut root = Cli::command();
     root.build();
     for command in root.get_subcommands() {
-        if command.get_name() != "help" {
+        if command.get_name() != "help" && !command.is_hide_set() {
             let name = format!("thalweg-{}", command.get_name());
             write_page(folder, &name, page(command.clone(), &Roff::new())?)?;
         }

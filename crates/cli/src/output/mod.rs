@@ -6,3 +6,4 @@ pub mod pairs;
 pub mod table;
 pub mod text;
 pub mod units;
+pub mod wrap;

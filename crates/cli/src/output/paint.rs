@@ -21,3 +21,19 @@ pub fn wanted(choice: Color) -> bool {
 pub fn strong(line: &str, color: bool) -> String {
     if color { format!("\x1b[1m{line}\x1b[0m") } else { line.to_owned() }
 }
+
+/// The words in green, yellow or red, if colour is wanted. The words must say it too.
+pub fn tinted(words: &str, tint: Tint, color: bool) -> String {
+    if color { format!("\x1b[{}m{words}\x1b[0m", tint as u8) } else { words.to_owned() }
+}
+
+/// What a colour says.
+#[derive(Clone, Copy, Debug)]
+pub enum Tint {
+    /// It does not hold.
+    Red = 31,
+    /// It holds.
+    Green = 32,
+    /// Nobody knows.
+    Yellow = 33,
+}

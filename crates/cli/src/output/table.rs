@@ -29,7 +29,8 @@ pub fn render(table: &Table) -> String {
     text
 }
 
-fn width() -> u16 {
+/// The columns of the terminal, or what the environment says.
+pub fn width() -> u16 {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let told = || tcgetwinsize(rustix::stdio::stdout()).ok().map(|size| size.ws_col);
     columns.or_else(told).filter(|columns| *columns >= 40).unwrap_or(COLUMNS)

@@ -36,8 +36,19 @@ pub fn ratio_of_rounds(rounds: &[f64], random: &mut Random) -> Option<Ratio> {
     interval(rounds, ((1.0 + rho) / (1.0 - rho)).sqrt(), random)
 }
 
-/// Median and interval in logarithms, the interval widened about the median, as a ratio.
-fn interval(values: &[f64], widen: f64, random: &mut Random) -> Option<Ratio> {
+/// A figure with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// The median.
+    pub middle: f64,
+    /// The lower end.
+    pub lo: f64,
+    /// The upper end.
+    pub hi: f64,
+}
+
+/// The median over sessions of a figure that each of them gives once; `None` of fewer than two.
+pub fn interval_of_sessions(values: &[f64], random: &mut Random) -> Option<Interval> {
     let middle = median(values).filter(|_| values.len() >= 2)?;
     let (lo, hi) = if values.len() < ENOUGH_FOR_BOOTSTRAP {
         let half = student(values);
@@ -45,7 +56,13 @@ fn interval(values: &[f64], widen: f64, random: &mut Random) -> Option<Ratio> {
     } else {
         bootstrap(values, random)
     };
-    let (below, above) = ((middle - lo).max(0.0) * widen, (hi - middle).max(0.0) * widen);
+    Some(Interval { middle, lo: lo.min(middle), hi: hi.max(middle) })
+}
+
+/// Median and interval in logarithms, the interval widened about the median, as a ratio.
+fn interval(values: &[f64], widen: f64, random: &mut Random) -> Option<Ratio> {
+    let Interval { middle, lo, hi } = interval_of_sessions(values, random)?;
+    let (below, above) = ((middle - lo) * widen, (hi - middle) * widen);
     // Ratios beyond e^±200 are not measurements; the clamp keeps them finite.
     let ratio = |log: f64| log.clamp(-200.0, 200.0).exp();
     Some(Ratio { ratio: ratio(middle), lo: ratio(middle - below), hi: ratio(middle + above) })

@@ -101,7 +101,11 @@ impl Study {
         if claim.checks.is_empty() == claim.not_runnable.is_none() {
             return Err("it needs either checks or not_runnable with the reason".to_owned());
         }
-        claim.checks.iter().chain(&claim.flips).try_for_each(|check| self.check_one(check, catalogue))
+        claim
+            .checks
+            .iter()
+            .chain(&claim.flips)
+            .try_for_each(|check| self.check_one(check, catalogue))
     }
 
     fn check_one(&self, check: &Check, catalogue: &Catalogue) -> Result<(), String> {
@@ -117,7 +121,9 @@ impl Study {
                 loads.iter().try_for_each(|load| self.check_at(at, Some(*load), arms, true))
             }
             Check::Rows { arms, at, published, .. } => {
-                if published.is_empty() || published.values().any(|value| value.is_nan() || *value <= 0.0) {
+                if published.is_empty()
+                    || published.values().any(|value| value.is_nan() || *value <= 0.0)
+                {
                     return Err("published needs ratios above 0, by size".to_owned());
                 }
                 published.keys().try_for_each(|size| {
@@ -166,7 +172,10 @@ impl Study {
             return Err(within(unknown("arm", arm, cell.arms.iter().map(String::as_str))));
         }
         if load.is_some_and(|load| !cell.loads.contains(&load)) {
-            return Err(within(format!("it is not run under the load {:?}", load.unwrap_or(at.load))));
+            return Err(within(format!(
+                "it is not run under the load {}",
+                load.unwrap_or(at.load).name()
+            )));
         }
         match &at.size {
             Some(size) if !cell.sizes.contains(size) => {

@@ -87,6 +87,18 @@ pub enum Load {
     Writeback,
 }
 
+impl Load {
+    /// Its name in study files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Busy => "busy",
+            Self::Quarter => "quarter",
+            Self::Writeback => "writeback",
+        }
+    }
+}
+
 fn idle_only() -> Vec<Load> {
     vec![Load::Idle]
 }

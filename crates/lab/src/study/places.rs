@@ -13,7 +13,11 @@ pub fn places(study: &Study, settings: &Settings) -> Result<Vec<Place>, String> 
     let named = |name: &String| study.cells.iter().any(|cell| cell.name == *name);
     if let Some(unknown) = settings.only.iter().find(|name| !named(name)) {
         let all: Vec<&str> = study.cells.iter().map(|cell| cell.name.as_str()).collect();
-        return Err(format!("study {} has no cell {unknown:?}; it has {}", study.id, all.join(", ")));
+        return Err(format!(
+            "study {} has no cell {unknown:?}; it has {}",
+            study.id,
+            all.join(", ")
+        ));
     }
     let wanted = |cell: &&Cell| settings.only.is_empty() || settings.only.contains(&cell.name);
     let mut places = Vec::new();

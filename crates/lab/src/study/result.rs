@@ -257,6 +257,18 @@ pub enum ClaimVerdict {
     NotRunnable,
 }
 
+impl ClaimVerdict {
+    /// Its words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reproduced => "reproduced",
+            Self::Contradicted => "contradicted",
+            Self::Undecided => "undecided",
+            Self::NotRunnable => "not runnable",
+        }
+    }
+}
+
 /// JSON has no infinity: an open end of a range is null.
 mod open_ends {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,0 +1,127 @@
+//! The list of studies, and the check of study files.
+
+use serde_json::{Value, json};
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+};
+use thalweg_lab::{
+    study::{
+        result::ClaimVerdict,
+        store::{self, Loaded, Saved, StoreError},
+    },
+    works::CATALOGUE,
+};
+
+use crate::{
+    args::StudyArgs,
+    exit::{Exit, Failure},
+    output::{
+        answer::SCHEMA,
+        paint,
+        text::{complain, print, print_json},
+        units, wrap,
+    },
+};
+
+/// Every study with a line, and the newest result of each.
+pub fn list(args: &StudyArgs, color: bool) -> Result<Exit, Failure> {
+    let usage = |reason: String| Failure::new(Exit::Usage, reason);
+    let folder = store::studies_folder().map_err(usage)?;
+    let all = Loaded::folder(&folder, &CATALOGUE).map_err(|e| usage(e.to_string()))?;
+    let kept: Vec<PathBuf> =
+        [args.save.clone(), store::results_folder(), Some(folder.join("results"))]
+            .into_iter()
+            .flatten()
+            .collect();
+    let mut saved: Vec<Saved> = kept.iter().flat_map(|folder| store::saved(folder)).collect();
+    saved.sort_by(|a, b| a.began.cmp(&b.began));
+    let results = |id: &str| saved.iter().filter(|one| one.study == id).collect::<Vec<_>>();
+    if args.json {
+        let studies: Vec<Value> = all.iter().map(|loaded| as_json(loaded, &results)).collect();
+        print_json(&json!({ "studies": studies, "schema": SCHEMA }))?;
+        return Ok(Exit::Done);
+    }
+    let mut text = String::new();
+    for loaded in &all {
+        match loaded {
+            Ok(Loaded { study, .. }) => {
+                let title = format!("{}  {}", study.id, study.title);
+                let _ = writeln!(text, "{}", paint::strong(&title, color));
+                text.push_str(&wrap::wrapped(&study.summary, 5));
+                text.push_str(&wrap::wrapped(&known(&results(&study.id)), 5));
+            }
+            Err(error) => complain(&error.to_string()),
+        }
+    }
+    if all.is_empty() {
+        let _ = writeln!(text, "no studies in {}", folder.display());
+    }
+    print(&text)?;
+    Ok(if all.iter().all(Result::is_ok) { Exit::Done } else { Exit::Usage })
+}
+
+/// `4 results; newest 2026-11-22, standard: 3 reproduced, 2 contradicted`.
+fn known(results: &[&Saved]) -> String {
+    let Some(newest) = results.last() else { return "no result yet".to_owned() };
+    let day = newest.began.split('T').next().unwrap_or_default();
+    let count = units::count(results.len() as u64, "result", "results");
+    format!("{count}; newest {day}, {}: {}", newest.preset, verdicts(&newest.verdicts))
+}
+
+/// `3 reproduced, 2 contradicted`.
+pub fn verdicts(all: &[ClaimVerdict]) -> String {
+    use ClaimVerdict::{Contradicted, NotRunnable, Reproduced, Undecided};
+    let counts =
+        [Reproduced, Contradicted, Undecided, NotRunnable].into_iter().filter_map(|verdict| {
+            let count = all.iter().filter(|one| **one == verdict).count();
+            (count > 0).then(|| format!("{count} {}", verdict.name()))
+        });
+    let counts: Vec<String> = counts.collect();
+    if counts.is_empty() { "no claims".to_owned() } else { counts.join(", ") }
+}
+
+fn as_json<'s>(
+    loaded: &Result<Loaded, StoreError>,
+    results: &dyn Fn(&str) -> Vec<&'s Saved>,
+) -> Value {
+    match loaded {
+        Ok(Loaded { study, path, .. }) => {
+            let results = results(&study.id).into_iter().map(|one| {
+                json!({ "path": one.path, "began": one.began, "preset": one.preset,
+                        "verdicts": one.verdicts })
+            });
+            json!({ "id": study.id, "title": study.title, "summary": study.summary, "path": path,
+                    "claims": study.claims.len(), "results": results.collect::<Vec<_>>() })
+        }
+        Err(error) => json!({ "path": error.path, "error": error.reason }),
+    }
+}
+
+/// Reads these study files, or all of the folder, and says what is wrong.
+pub fn check(files: &[String]) -> Result<Exit, Failure> {
+    let usage = |reason: String| Failure::new(Exit::Usage, reason);
+    let all: Vec<Result<Loaded, StoreError>> = if files.is_empty() {
+        let folder = store::studies_folder().map_err(usage)?;
+        Loaded::folder(&folder, &CATALOGUE).map_err(|e| usage(e.to_string()))?
+    } else {
+        files.iter().map(|file| Loaded::read(Path::new(file), &CATALOGUE)).collect()
+    };
+    let mut exit = Exit::Done;
+    for loaded in all {
+        match loaded {
+            Ok(Loaded { study, path, .. }) => print(&format!(
+                "{}: fine: {}, {}, {}\n",
+                path.display(),
+                units::count(study.cells.len() as u64, "cell", "cells"),
+                units::count(study.arms.len() as u64, "arm", "arms"),
+                units::count(study.claims.len() as u64, "claim", "claims"),
+            ))?,
+            Err(error) => {
+                complain(&error.to_string());
+                exit = Exit::Usage;
+            }
+        }
+    }
+    Ok(exit)
+}

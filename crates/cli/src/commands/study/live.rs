@@ -1,0 +1,120 @@
+//! What a run shows meanwhile, on standard error: a table that changes, or lines where nobody looks.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::{fmt::Write, io::IsTerminal, time::Duration};
+use thalweg_lab::{
+    stats::median,
+    study::{file::Load, result::Place, run::Progress},
+};
+
+use super::tables::{bar, gb_per_s};
+use crate::output::{table::width, text::note, units};
+
+/// Steps of the bar.
+const STEPS: u64 = 1000;
+/// Lines of the table, so that it fits a small terminal.
+const MOST_ARMS: usize = 16;
+
+/// The picture of a run.
+pub struct Live {
+    bar: Option<ProgressBar>,
+    place: Option<Place>,
+    /// 10^9 bytes a second of each arm in the rounds so far.
+    rates: Vec<(String, Vec<f64>)>,
+}
+
+impl Live {
+    /// An empty one.
+    pub fn new() -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{wide_bar} {percent:>3}%{msg}");
+            bar.set_style(
+                style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "),
+            );
+            bar.enable_steady_tick(Duration::from_millis(250));
+            bar
+        });
+        Self { bar, place: None, rates: Vec::new() }
+    }
+
+    /// Shows how far the run is.
+    pub fn show(&mut self, progress: &Progress<'_>) {
+        if self.place.as_ref() != progress.place || progress.round[0] == 0 {
+            self.place = progress.place.cloned();
+            self.rates.clear();
+        }
+        for (name, rate) in progress.rates {
+            match self.rates.iter_mut().find(|(known, _)| known == name) {
+                Some((_, rates)) => rates.push(*rate),
+                None => self.rates.push((name.clone(), vec![*rate])),
+            }
+        }
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position((progress.done * STEPS as f64) as u64);
+                bar.set_message(self.table(progress));
+            }
+            None if progress.round[0] == progress.round[1] && progress.place.is_some() => {
+                note(&self.line(progress));
+            }
+            None => {}
+        }
+    }
+
+    /// The picture goes.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn medians(&self) -> Vec<(&str, f64)> {
+        let mut medians: Vec<(&str, f64)> = self
+            .rates
+            .iter()
+            .filter_map(|(name, rates)| Some((name.as_str(), median(rates)?)))
+            .collect();
+        medians.sort_by(|a, b| a.0.cmp(b.0));
+        medians
+    }
+
+    fn table(&self, progress: &Progress<'_>) -> String {
+        let mut text = format!("\n{}", fit(&head(progress)));
+        let medians = self.medians();
+        let most = medians.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+        for (name, rate) in medians.iter().take(MOST_ARMS) {
+            let line =
+                format!("  {name:<32.32} {:>9} GB/s {}", gb_per_s(*rate), bar(*rate, most, 20));
+            let _ = write!(text, "\n{}", fit(&line));
+        }
+        text
+    }
+
+    fn line(&self, progress: &Progress<'_>) -> String {
+        let rates = self.medians().into_iter();
+        let rates = rates.map(|(name, rate)| format!("{name} {}", gb_per_s(rate)));
+        format!("{}: {} GB/s", head(progress), rates.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// `002, session 1 of 3, zero-null 16GiB, round 4 of 10, left 1:20`.
+fn head(progress: &Progress<'_>) -> String {
+    let [session, sessions] = progress.session;
+    let place = match progress.place {
+        Some(place) => {
+            let [round, rounds] = progress.round;
+            let load = if place.load == Load::Idle { "" } else { place.load.name() };
+            let gap = if load.is_empty() { "" } else { " " };
+            format!("{} {}{gap}{load}, round {round} of {rounds}", place.cell, place.size)
+        }
+        None => "pause".to_owned(),
+    };
+    let left = units::duration(Duration::from_secs(progress.left.as_secs().max(1)));
+    format!("{}, session {session} of {sessions}, {place}, left {left}", progress.study)
+}
+
+/// One line of the terminal: a longer one would tear the picture.
+fn fit(line: &str) -> String {
+    line.chars().take(usize::from(width()).saturating_sub(1)).collect()
+}

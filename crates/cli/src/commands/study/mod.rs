@@ -1,0 +1,234 @@
+//! `thalweg study`: the lab's runs, shown. Nothing is measured or decided here.
+
+mod csv;
+mod list;
+mod live;
+mod tables;
+
+use serde_json::json;
+use std::{
+    env,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use thalweg_core::Flow;
+use thalweg_lab::{
+    study::{
+        preset::{Preset, Settings, Sizes},
+        result::StudyResult,
+        run::{self, RunError, Stage},
+        size::bytes_of,
+        store::{self, Loaded},
+    },
+    works::CATALOGUE,
+};
+use thalweg_sys::signal;
+
+use crate::{
+    args::StudyArgs,
+    exit::{Exit, Failure},
+    output::{
+        answer::SCHEMA,
+        text::{complain, note, print, print_json},
+    },
+    patience,
+};
+
+/// Lists, checks or runs.
+pub fn run(args: &StudyArgs, color: bool) -> Result<Exit, Failure> {
+    if args.check {
+        return list::check(&args.studies);
+    }
+    if args.studies.is_empty() {
+        return list::list(args, color);
+    }
+    let studies = chosen(&args.studies)?;
+    let settings = settings(args)?;
+    let program = env::current_exe().map_err(|e| Failure::of_io("find", "this program", &e))?;
+    let at = args.at.clone().unwrap_or_else(scratch);
+    patience::catch_interrupts();
+    let mut live = live::Live::new();
+    let answers = run::run(
+        &studies,
+        &settings,
+        &mut Stage {
+            program: &program,
+            at: &at,
+            stop: &|| if signal::interrupted() { Flow::Stop } else { Flow::Continue },
+            watch: &mut |progress| live.show(progress),
+        },
+    );
+    live.finish();
+    let mut results = Vec::new();
+    let mut exit = Exit::Done;
+    for answer in answers {
+        match answer {
+            Ok(result) => results.push(result),
+            Err(error) => exit = worse(exit, tell(&error)),
+        }
+    }
+    for result in &results {
+        keep(args, result)?;
+    }
+    if let Some(path) = &args.csv {
+        csv::write(&results, path)?;
+    }
+    show(args, &results, color)?;
+    Ok(exit)
+}
+
+fn show(args: &StudyArgs, results: &[StudyResult], color: bool) -> Result<(), Failure> {
+    match results {
+        [one] if args.json => print_json(one),
+        all if args.json => print_json(&json!({ "studies": all, "schema": SCHEMA })),
+        all => {
+            let texts: Vec<String> = all.iter().map(|r| tables::result(r, color)).collect();
+            print(&texts.join("\n"))?;
+            if all.len() > 1 { print(&tables::summary(all, color)) } else { Ok(()) }
+        }
+    }
+}
+
+/// The studies that were named, each once.
+fn chosen(names: &[String]) -> Result<Vec<Loaded>, Failure> {
+    let usage = |reason: String| Failure::new(Exit::Usage, reason);
+    let is_path =
+        |name: &str| name.contains('/') || Path::new(name).extension().is_some_and(|e| e == "toml");
+    let mut studies: Vec<Loaded> = Vec::new();
+    for name in names {
+        let found = if is_path(name) {
+            vec![Loaded::read(Path::new(name), &CATALOGUE).map_err(|e| usage(e.to_string()))?]
+        } else {
+            in_folder(name)?
+        };
+        for loaded in found {
+            if !studies.iter().any(|known| known.study.id == loaded.study.id) {
+                studies.push(loaded);
+            }
+        }
+    }
+    Ok(studies)
+}
+
+fn in_folder(name: &str) -> Result<Vec<Loaded>, Failure> {
+    let usage = |reason: String| Failure::new(Exit::Usage, reason);
+    let folder = store::studies_folder().map_err(usage)?;
+    let all = Loaded::folder(&folder, &CATALOGUE).map_err(|e| usage(e.to_string()))?;
+    if name == "all" {
+        let all: Result<Vec<Loaded>, _> = all.into_iter().collect();
+        return all.map_err(|e| usage(e.to_string()));
+    }
+    let mut ids = Vec::new();
+    for loaded in all {
+        match loaded {
+            Ok(loaded) if loaded.study.id == name => return Ok(vec![loaded]),
+            Ok(loaded) => ids.push(loaded.study.id),
+            // The one that is wanted may be the one that cannot be read.
+            Err(error)
+                if error
+                    .path
+                    .file_stem()
+                    .is_some_and(|s| s.to_string_lossy().starts_with(name)) =>
+            {
+                return Err(usage(error.to_string()));
+            }
+            Err(error) => complain(&error.to_string()),
+        }
+    }
+    let (folder, ids) = (folder.display(), ids.join(", "));
+    Err(usage(format!("there is no study {name:?} in {folder}; there is {ids}")))
+}
+
+fn settings(args: &StudyArgs) -> Result<Settings, Failure> {
+    let preset = match (args.quick, args.strict) {
+        (true, _) => Preset::QUICK,
+        (_, true) => Preset::STRICT,
+        _ => Preset::STANDARD,
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seed = args.seed.unwrap_or(now.as_nanos() as u64 % 1_000_000);
+    let mut settings = Settings::of(preset, seed);
+    settings.sessions = args.sessions.map_or(settings.sessions, |n| n as usize);
+    settings.rounds = args.rounds.map_or(settings.rounds, |n| n as usize);
+    settings.pause = args.pause.unwrap_or(settings.pause);
+    settings.sample = args.sample.unwrap_or(settings.sample).max(Duration::from_micros(1));
+    settings.pinned.clone_from(&args.pin);
+    settings.only.clone_from(&args.only);
+    if !args.sizes.is_empty() {
+        for size in &args.sizes {
+            bytes_of(size).map_err(|e| Failure::new(Exit::Usage, format!("--sizes: {e}")))?;
+        }
+        settings.sizes = Sizes::These(args.sizes.clone());
+    }
+    let changed = args.sessions.is_some() || args.rounds.is_some() || args.sample.is_some();
+    if changed || args.pause.is_some() {
+        "custom".clone_into(&mut settings.preset);
+    }
+    settings.command = command(args, &settings, preset);
+    Ok(settings)
+}
+
+/// The command that repeats the run.
+fn command(args: &StudyArgs, settings: &Settings, preset: Preset) -> String {
+    let mut words = vec!["thalweg study".to_owned(), args.studies.join(" ")];
+    if preset != Preset::STANDARD {
+        words.push(format!("--{}", preset.name));
+    }
+    let mut option = |name: &str, value: Option<String>| {
+        words.extend(value.filter(|v| !v.is_empty()).map(|value| format!("--{name} {value}")));
+    };
+    option("sessions", args.sessions.map(|n| n.to_string()));
+    option("rounds", args.rounds.map(|n| n.to_string()));
+    let time = |time: Option<Duration>| {
+        time.map(|t| humantime::format_duration(t).to_string().replace(' ', ""))
+    };
+    option("pause", time(args.pause));
+    option("sample", time(args.sample));
+    option("pin", Some(args.pin.iter().map(usize::to_string).collect::<Vec<_>>().join(",")));
+    option("only", Some(args.only.join(",")));
+    option("sizes", Some(args.sizes.join(",")));
+    option("at", args.at.as_ref().map(|at| at.display().to_string()));
+    option("seed", Some(settings.seed.to_string()));
+    words.join(" ")
+}
+
+/// Files there outlive a restart, so they are on a disk where there is one.
+fn scratch() -> PathBuf {
+    let lasting = PathBuf::from("/var/tmp");
+    if lasting.is_dir() { lasting } else { env::temp_dir() }
+}
+
+/// Saves a result, and says where.
+fn keep(args: &StudyArgs, result: &StudyResult) -> Result<(), Failure> {
+    if args.no_save {
+        return Ok(());
+    }
+    let Some(folder) = args.save.clone().or_else(store::results_folder) else {
+        complain("the result is not kept: there is no home for it; --save DIR names a place");
+        return Ok(());
+    };
+    let path = store::save(result, &folder);
+    let path = path.map_err(|e| Failure::new(Exit::Partial, e.to_string()))?;
+    note(&format!("kept in {}", path.display()));
+    Ok(())
+}
+
+/// Prints an error and answers how the command ends for it.
+fn tell(error: &RunError) -> Exit {
+    complain(&error.to_string());
+    match error {
+        RunError::Wrong { .. } => Exit::Differ,
+        RunError::Settings(_) => Exit::Usage,
+        RunError::Session { .. } => Exit::Partial,
+        RunError::Stopped => signal::which().map_or(Exit::Partial, Exit::Signal),
+    }
+}
+
+/// Wrong bytes are worse than anything; else the first that went wrong counts.
+fn worse(so_far: Exit, now: Exit) -> Exit {
+    match (so_far, now) {
+        (Exit::Differ, _) | (_, Exit::Differ) => Exit::Differ,
+        (Exit::Done, now) => now,
+        (so_far, _) => so_far,
+    }
+}

@@ -1,0 +1,280 @@
+//! A result for people: claims first, then the arms, then what they are compared with.
+
+use std::fmt::Write;
+use thalweg_core::Guarantees;
+use thalweg_lab::{
+    sample::Metric,
+    study::{
+        file::{Load, Origin},
+        result::{ArmResult, ClaimResult, ClaimVerdict, Evidence, Place, RatioResult, StudyResult},
+    },
+};
+
+use super::list::verdicts;
+use crate::output::{
+    paint::{self, Tint},
+    table::{render, table},
+    units, wrap,
+};
+use std::time::Duration;
+
+/// Everything that is to be said of a result.
+pub fn result(result: &StudyResult, color: bool) -> String {
+    let title = format!("{}  {}", result.study, result.title);
+    let mut text = format!("{}\n", paint::strong(&title, color));
+    text.push_str(&wrap::wrapped(&how(result), 0));
+    for claim in &result.claims {
+        text.push('\n');
+        text.push_str(&claim_text(claim, color));
+    }
+    for place in places(result) {
+        text.push('\n');
+        text.push_str(&place_text(result, place, color));
+    }
+    text.push('\n');
+    text.push_str(&wrap::wrapped(&noise(result), 0));
+    if result.arms.iter().any(|arm| promises(arm.promises) == "shares") {
+        let legend = "promises: copy = a later change of the source never shows; shares = it may, \
+                      so such an arm does less and is not simply faster.";
+        text.push_str(&wrap::wrapped(legend, 0));
+    }
+    text
+}
+
+/// A line for each study.
+pub fn summary(results: &[StudyResult], color: bool) -> String {
+    let mut text = format!("\n{}\n", paint::strong("all studies", color));
+    let mut all = Vec::new();
+    for result in results {
+        let own: Vec<ClaimVerdict> = result.claims.iter().map(|claim| claim.verdict).collect();
+        let _ = writeln!(text, "{:<8} {}", result.study, verdicts(&own));
+        all.extend(own);
+    }
+    let _ = writeln!(
+        text,
+        "{:<8} {}: {}",
+        "together",
+        units::count(all.len() as u64, "claim", "claims"),
+        verdicts(&all)
+    );
+    text
+}
+
+/// How and under what it was measured.
+fn how(result: &StudyResult) -> String {
+    let protocol = &result.protocol;
+    let machine = |key: &str| result.conditions["machine"][key].as_str().unwrap_or("?").to_owned();
+    let pinned = if protocol.pinned.is_empty() { "not pinned" } else { "pinned" };
+    let load = result.conditions["load_average"].as_str().unwrap_or("?");
+    format!(
+        "{}, {} cores, Linux {}; load average {load} before; {pinned}. {}: {} sessions of {} rounds, \
+         samples of {}, {} in all, {}.",
+        machine("cpu"),
+        machine("cores"),
+        machine("kernel"),
+        protocol.preset,
+        protocol.sessions,
+        protocol.rounds,
+        units::duration(Duration::try_from_secs_f64(protocol.sample_seconds).unwrap_or_default()),
+        units::duration(Duration::try_from_secs_f64(protocol.took_seconds).unwrap_or_default()),
+        protocol.began,
+    )
+}
+
+fn claim_text(claim: &ClaimResult, color: bool) -> String {
+    let word = claim.verdict.name();
+    let word = match claim.verdict {
+        ClaimVerdict::Reproduced => paint::tinted(word, Tint::Green, color),
+        ClaimVerdict::Contradicted => paint::tinted(word, Tint::Red, color),
+        ClaimVerdict::Undecided => paint::tinted(word, Tint::Yellow, color),
+        ClaimVerdict::NotRunnable => word.to_owned(),
+    };
+    let mut text = format!("{} {word}\n", paint::strong(&claim.id, color));
+    text.push_str(&wrap::wrapped(&claim.text, 4));
+    let figures: Vec<String> = [
+        claim.published.as_ref().map(|published| format!("published {published}")),
+        claim.measured.map(|measured| match (claim.lo, claim.hi) {
+            (Some(lo), Some(hi)) => {
+                format!("measured {} [{}, {}]", number(measured), number(lo), number(hi))
+            }
+            _ => format!("measured {}", number(measured)),
+        }),
+        claim.source_check.as_ref().map(|check| format!("the article's own figures: {check}")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    text.push_str(&wrap::wrapped(&figures.join("; "), 4));
+    text.push_str(&wrap::wrapped(&format!("because: {}", claim.reason), 4));
+    for flip in &claim.flips {
+        text.push_str(&wrap::wrapped(&flip_text(flip), 4));
+    }
+    text
+}
+
+/// A parameter, and what becomes of the claim with it.
+fn flip_text(flip: &Evidence) -> String {
+    let word = match flip.verdict {
+        ClaimVerdict::Reproduced => "holds",
+        ClaimVerdict::Contradicted => "does not hold",
+        ClaimVerdict::Undecided => "undecided",
+        ClaimVerdict::NotRunnable => "not runnable",
+    };
+    format!("- {word} with {}", flip.text)
+}
+
+fn places(result: &StudyResult) -> Vec<&Place> {
+    let mut places: Vec<&Place> = Vec::new();
+    let missing = result.missing.iter().map(|missing| &missing.place);
+    for place in result.arms.iter().map(|arm| &arm.place).chain(missing) {
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    places
+}
+
+fn place_text(result: &StudyResult, place: &Place, color: bool) -> String {
+    let load =
+        if place.load == Load::Idle { String::new() } else { format!(", {}", place.load.name()) };
+    let title = format!("{} {}{load}", place.cell, place.size);
+    let mut text = format!("{}\n", paint::strong(&title, color));
+    let arms: Vec<&ArmResult> = result.arms.iter().filter(|arm| arm.place == *place).collect();
+    let most = arms.iter().map(|arm| arm.gb_per_s).fold(0.0, f64::max);
+    let mut rows =
+        table(&["arm", "promises", "GB/s", "", "CPU s/GB", "faults/GB", "calls/GB", "marked"]);
+    for arm in &arms {
+        let taken: usize = arm.sessions.iter().map(|session| session.samples.len()).sum();
+        let marked =
+            if arm.marked == 0 { String::new() } else { format!("{}/{taken}", arm.marked) };
+        rows.add_row([
+            name(arm),
+            promise_seen(arm),
+            gb_per_s(arm.gb_per_s),
+            bar(arm.gb_per_s, most, 8),
+            number(arm.cpu_s_per_gb),
+            number(arm.faults_per_gb.round()),
+            arm.calls_per_gb.map_or(String::new(), |calls| number(calls.round())),
+            marked,
+        ]);
+    }
+    if !arms.is_empty() {
+        text.push_str(&render(&rows));
+    }
+    for missing in result.missing.iter().filter(|missing| missing.place == *place) {
+        text.push_str(&wrap::wrapped(&format!("{} not run: {}", missing.arm, missing.reason), 1));
+    }
+    text.push_str(&ratios(result, place));
+    text
+}
+
+/// Every arm against the first: time on the clock, processor time, and whether they do the same.
+fn ratios(result: &StudyResult, place: &Place) -> String {
+    let own: Vec<&RatioResult> =
+        result.ratios.iter().filter(|ratio| ratio.place == *place).collect();
+    let Some(first) = own.first() else { return String::new() };
+    let mut rows = table(&["", "clock", "", "processor", "", ""]);
+    for clock in own.iter().filter(|ratio| ratio.metric == Metric::Wall) {
+        let cpu = own.iter().find(|ratio| ratio.metric == Metric::Cpu && ratio.a == clock.a);
+        let (figure, word) = cpu.map_or((String::new(), String::new()), |cpu| figure(cpu));
+        let (clock_figure, clock_word) = self::figure(clock);
+        let promises = if clock.same_promises { "" } else { "other promises" };
+        rows.add_row([
+            clock.a.clone(),
+            clock_figure,
+            clock_word,
+            figure,
+            word,
+            promises.to_owned(),
+        ]);
+    }
+    format!("{}{}", wrap::wrapped(&format!("time, {} = 1:", first.b), 0), render(&rows))
+}
+
+fn figure(ratio: &RatioResult) -> (String, String) {
+    let r = &ratio.ratio;
+    let interval = format!("{} [{}, {}]", number(r.ratio), number(r.lo), number(r.hi));
+    let word = match ratio.verdict {
+        thalweg_lab::stats::Verdict::NoDifferenceShown => "no diff.".to_owned(),
+        word => word.to_string(),
+    };
+    (interval, word)
+}
+
+fn name(arm: &ArmResult) -> String {
+    match arm.origin {
+        Origin::Published => arm.name.clone(),
+        Origin::Fair => format!("{} +", arm.name),
+        Origin::Baseline => format!("{} (baseline)", arm.name),
+    }
+}
+
+/// What it promises, and what was seen where that is something else.
+fn promise_seen(arm: &ArmResult) -> String {
+    let promised = promises(arm.promises);
+    match arm.alias.as_deref() {
+        Some("shared") if promised == "copy" => "copy, BROKEN".to_owned(),
+        Some("copied") if promised == "shares" => "shares (copied here)".to_owned(),
+        _ => promised.to_owned(),
+    }
+}
+
+fn promises(promises: Option<Guarantees>) -> &'static str {
+    match promises {
+        None => "-",
+        Some(Guarantees { stable: true, private: true, .. }) => "copy",
+        Some(Guarantees { stable: true, .. }) => "stable",
+        Some(Guarantees { private: true, .. }) => "private",
+        Some(_) => "shares",
+    }
+}
+
+fn noise(result: &StudyResult) -> String {
+    let aa = match &result.aa {
+        Some(aa) => format!(
+            "The same arm twice in a round: {:.3} [{:.3}, {:.3}]; less than {:.0} % is no difference shown.",
+            aa.ratio,
+            aa.lo,
+            aa.hi,
+            result.noise * 100.0
+        ),
+        None => "One session: no difference is shown by it.".to_owned(),
+    };
+    let marked: usize = result.arms.iter().map(|arm| arm.marked).sum();
+    let null = result.null_seconds.map_or(String::new(), |null| {
+        let share = null / result.protocol.sample_seconds.max(f64::MIN_POSITIVE) * 100.0;
+        format!(" The harness costs {:.2} us a sample ({share:.4} %).", null * 1e6)
+    });
+    format!(
+        "{aa} {} made; by chance alone one in twenty differs.{null} {}; none was left out. Arms with + \
+         were added for a fair comparison. Again: {}",
+        units::count(result.comparisons as u64, "comparison", "comparisons"),
+        units::count(marked as u64, "sample is marked", "samples are marked"),
+        result.protocol.command
+    )
+}
+
+/// Three digits that matter.
+fn number(value: f64) -> String {
+    let size = value.abs();
+    if size >= 100.0 || value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else if size >= 10.0 {
+        format!("{value:.1}")
+    } else if size >= 1.0 {
+        format!("{value:.2}")
+    } else {
+        format!("{value:.3}")
+    }
+}
+
+/// A rate, in three digits.
+pub fn gb_per_s(rate: f64) -> String {
+    if rate >= 1e6 { "-".to_owned() } else { number(rate) }
+}
+
+/// A bar as long as the value's share of the most.
+pub fn bar(value: f64, most: f64, columns: usize) -> String {
+    let share = if most > 0.0 { (value / most).clamp(0.0, 1.0) } else { 0.0 };
+    "=".repeat((share * columns as f64).round() as usize)
+}

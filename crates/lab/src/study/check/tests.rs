@@ -1,0 +1,1 @@
+//! Study files that are right, and each way of being wrong.

@@ -1,0 +1,125 @@
+//! What a run has to say on a place: arms that ran, arms that could not, probes.
+
+use std::collections::BTreeMap;
+use thalweg_core::profile::Ratio;
+
+use crate::{
+    sample::Metric,
+    study::{
+        figures,
+        file::{At, Load},
+        result::{ArmResult, ClaimVerdict, Place, ProbeResult, StudyResult},
+    },
+};
+
+/// Why there is no figure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Absent {
+    /// Not runnable if an arm cannot run; undecided if nobody ran it, or only once.
+    pub verdict: ClaimVerdict,
+    /// In words.
+    pub why: String,
+}
+
+impl Absent {
+    fn undecided(why: impl Into<String>) -> Self {
+        Self { verdict: ClaimVerdict::Undecided, why: why.into() }
+    }
+}
+
+/// What was measured for a study.
+pub struct Board<'b> {
+    pub result: &'b StudyResult,
+}
+
+impl<'b> Board<'b> {
+    /// How much a difference must exceed.
+    pub fn noise(&self) -> f64 {
+        self.result.noise
+    }
+
+    pub fn seed(&self) -> u64 {
+        self.result.protocol.seed
+    }
+
+    /// The places of a cell in which anything was run; under one load, or any.
+    pub fn places(&self, cell: &str, load: Option<Load>) -> Vec<&'b Place> {
+        let mut places: Vec<&Place> = Vec::new();
+        let arms = self.result.arms.iter().map(|arm| &arm.place);
+        for place in arms.chain(self.result.missing.iter().map(|missing| &missing.place)) {
+            let wanted = place.cell == cell && load.is_none_or(|load| place.load == load);
+            if wanted && !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        places
+    }
+
+    /// The one place that a check names.
+    pub fn place(&self, at: &At) -> Result<&'b Place, Absent> {
+        let mut places = self.places(&at.cell, Some(at.load)).into_iter();
+        let wanted = |place: &&Place| at.size.as_ref().is_none_or(|size| place.size == *size);
+        let found = places.find(wanted);
+        found.ok_or_else(|| Absent::undecided("this run left the place out"))
+    }
+
+    /// An arm in a place.
+    pub fn arm(&self, name: &str, place: &Place) -> Result<&'b ArmResult, Absent> {
+        let found = self.result.arms.iter().find(|arm| arm.name == name && arm.place == *place);
+        found.ok_or_else(|| {
+            let mut missing = self.result.missing.iter();
+            match missing.find(|missing| missing.arm == name && missing.place == *place) {
+                Some(missing) => Absent {
+                    verdict: ClaimVerdict::NotRunnable,
+                    why: format!("{name} cannot run here: {}", missing.reason),
+                },
+                None => Absent::undecided(format!("this run left {name} out")),
+            }
+        })
+    }
+
+    /// Log ratios of two arms in a place, session by session: two at least.
+    pub fn paired(
+        &self,
+        [a, b]: &[String; 2],
+        place: &Place,
+        metric: Metric,
+    ) -> Result<Vec<Vec<f64>>, Absent> {
+        let sessions = figures::paired(self.arm(a, place)?, self.arm(b, place)?, metric);
+        if sessions.len() < 2 { Err(too_few(sessions.len())) } else { Ok(sessions) }
+    }
+
+    /// The ratio of two arms in a place.
+    pub fn ratio(
+        &self,
+        arms: &[String; 2],
+        place: &Place,
+        metric: Metric,
+    ) -> Result<Ratio, Absent> {
+        let sessions = self.paired(arms, place, metric)?;
+        figures::over_sessions(&sessions, self.seed()).ok_or_else(|| too_few(sessions.len()))
+    }
+
+    /// Logarithms of an arm's costs by session.
+    pub fn costs(
+        &self,
+        arm: &str,
+        place: &Place,
+        metric: Metric,
+    ) -> Result<BTreeMap<usize, f64>, Absent> {
+        Ok(figures::costs(self.arm(arm, place)?, metric))
+    }
+
+    /// What a probe found for a check of a claim.
+    pub fn probe(&self, claim: &str, check: usize) -> Option<&'b ProbeResult> {
+        self.result.probes.iter().find(|probe| probe.claim == claim && probe.check == check)
+    }
+}
+
+/// One session says nothing of the next one.
+pub fn too_few(sessions: usize) -> Absent {
+    Absent::undecided(match sessions {
+        0 => "no session has both".to_owned(),
+        _ => "one session says nothing of the next one".to_owned(),
+    })
+}

@@ -1,0 +1,341 @@
+//! Every kind of check: the figure, its interval, and on which side of the line it lies.
+
+use std::collections::BTreeMap;
+use thalweg_core::profile::Ratio;
+
+use super::{
+    Judged,
+    board::{Absent, Board, too_few},
+    words,
+};
+use crate::{
+    sample::Metric,
+    stats::{Random, interval_of_sessions, median},
+    study::{
+        figures::over_sessions,
+        file::{At, Check, Load},
+        result::{ClaimVerdict, Evidence, Place},
+    },
+};
+
+use ClaimVerdict::{Contradicted, NotRunnable, Reproduced, Undecided};
+
+/// What one check of a claim came to; several where it has several rows.
+pub fn check(board: &Board<'_>, claim: &str, number: usize, check: &Check) -> Vec<Judged> {
+    match check {
+        Check::Ratio { arms, at, metric, within, note } => {
+            let text = of(note.as_ref(), &arms_text(arms, *metric), &words::named(at));
+            let figure = board.place(at).and_then(|place| board.ratio(arms, place, *metric));
+            vec![judged(text, figure, *within, board.noise())]
+        }
+        Check::MeanRatio { arms, at, metric, within, note } => {
+            let places = board.places(&at.cell, Some(at.load));
+            let where_ = format!("mean over {} sizes of {}", places.len(), at.cell);
+            let text = of(note.as_ref(), &arms_text(arms, *metric), &where_);
+            vec![judged(text, mean_ratio(board, arms, &places, *metric), *within, board.noise())]
+        }
+        Check::LoadRatio { arm, at, loads, metric, within, note } => {
+            let what = format!(
+                "{arm}, {} to {}, {}",
+                loads[0].name(),
+                loads[1].name(),
+                words::metric(*metric)
+            );
+            let where_ = words::named(&At { load: Load::Idle, ..at.clone() });
+            let text = of(note.as_ref(), &what, &where_);
+            vec![judged(
+                text,
+                load_ratio(board, arm, (at, *loads), *metric),
+                *within,
+                board.noise(),
+            )]
+        }
+        Check::Rows { arms, at, metric, published, within, note } => published
+            .iter()
+            .map(|(size, published)| {
+                let at = At { size: Some(size.clone()), ..at.clone() };
+                let where_ = format!(
+                    "{}, over the published {}",
+                    words::named(&at),
+                    words::number(*published)
+                );
+                let text = of(note.as_ref(), &arms_text(arms, *metric), &where_);
+                let figure = board.place(&at).and_then(|place| board.ratio(arms, place, *metric));
+                let scaled = |r: Ratio| Ratio {
+                    ratio: r.ratio / published,
+                    lo: r.lo / published,
+                    hi: r.hi / published,
+                };
+                judged(text, figure.map(scaled), *within, board.noise())
+            })
+            .collect(),
+        Check::Somewhere { arms, cells, metric, within, note } => {
+            vec![somewhere(board, (arms, cells, *metric), *within, note.as_ref())]
+        }
+        Check::Opposite { arms, cells, metric, around, note } => {
+            opposite(board, (arms, cells, *metric), *around, note.as_ref())
+        }
+        Check::RankCorrelation { arms, places, second_arms, metric, within, note } => {
+            let second = second_arms.as_ref().unwrap_or(arms);
+            let where_ =
+                format!("{} against {}", words::named(&places[0]), words::named(&places[1]));
+            let text =
+                of(note.as_ref(), &format!("rank correlation of {} arms", arms.len()), &where_);
+            let figure = rank_correlation(board, [arms, second], places, *metric);
+            vec![judged(text, figure, *within, 0.0)]
+        }
+        Check::Probe { probe, within, note, .. } => {
+            vec![probed(board, (claim, number), probe, *within, note.as_ref())]
+        }
+    }
+}
+
+fn arms_text([a, b]: &[String; 2], metric: Metric) -> String {
+    format!("{a} to {b}, {}", words::metric(metric))
+}
+
+fn of(note: Option<&String>, what: &str, where_: &str) -> String {
+    match note {
+        Some(note) => format!("{note}: {what}, {where_}"),
+        None => format!("{what}, {where_}"),
+    }
+}
+
+/// The verdict on one figure, which must differ from the edges of the range by more than the noise.
+fn judged(text: String, figure: Result<Ratio, Absent>, within: [f64; 2], noise: f64) -> Judged {
+    let range = words::range(within);
+    match figure {
+        Err(absent) => {
+            let evidence = Evidence {
+                text,
+                measured: None,
+                lo: None,
+                hi: None,
+                within: Some(within),
+                verdict: absent.verdict,
+            };
+            Judged { evidence, why: absent.why }
+        }
+        Ok(ratio) => {
+            let verdict = side(&ratio, within, noise);
+            let why = match verdict {
+                Reproduced => format!("all of it is {range}"),
+                Contradicted => format!("none of it is {range}"),
+                _ if side(&ratio, within, 0.0) == Undecided => {
+                    format!("part of it is {range}, part is not")
+                }
+                _ => format!("too near the edge of {range} for a noise of {:.0} %", noise * 100.0),
+            };
+            let text = format!("{text}: {}", words::interval(&ratio));
+            Judged { evidence: seen(text, &ratio, within, verdict), why }
+        }
+    }
+}
+
+fn seen(text: String, ratio: &Ratio, within: [f64; 2], verdict: ClaimVerdict) -> Evidence {
+    let (measured, lo, hi) = (Some(ratio.ratio), Some(ratio.lo), Some(ratio.hi));
+    Evidence { text, measured, lo, hi, within: Some(within), verdict }
+}
+
+/// Inside, outside, or neither. The interval reaches at least as far as the noise.
+pub(super) fn side(ratio: &Ratio, [least, most]: [f64; 2], noise: f64) -> ClaimVerdict {
+    let lo = ratio.lo.min(ratio.ratio / (1.0 + noise));
+    let hi = ratio.hi.max(ratio.ratio * (1.0 + noise));
+    if least <= lo && hi <= most {
+        Reproduced
+    } else if hi < least || most < lo {
+        Contradicted
+    } else {
+        Undecided
+    }
+}
+
+fn mean_ratio(
+    board: &Board<'_>,
+    arms: &[String; 2],
+    places: &[&Place],
+    metric: Metric,
+) -> Result<Ratio, Absent> {
+    let mut sums: Vec<Vec<f64>> = Vec::new();
+    for place in places {
+        let sessions = board.paired(arms, place, metric)?;
+        sums.push(sessions.iter().filter_map(|s| median(s)).map(f64::exp).collect());
+    }
+    let sessions = sums.iter().map(Vec::len).min().unwrap_or(0);
+    let mean = |n: usize| sums.iter().map(|of_size| of_size[n]).sum::<f64>() / sums.len() as f64;
+    let means: Vec<Vec<f64>> = (0..sessions).map(|n| vec![mean(n).ln()]).collect();
+    over_sessions(&means, board.seed()).ok_or_else(|| too_few(sessions))
+}
+
+fn load_ratio(
+    board: &Board<'_>,
+    arm: &str,
+    (at, loads): (&At, [Load; 2]),
+    metric: Metric,
+) -> Result<Ratio, Absent> {
+    let under = |load| {
+        let place = board.place(&At { load, ..at.clone() })?;
+        board.costs(arm, place, metric)
+    };
+    let (first, second) = (under(loads[0])?, under(loads[1])?);
+    let both = first.iter().filter_map(|(session, cost)| Some(vec![cost - second.get(session)?]));
+    let both: Vec<Vec<f64>> = both.collect();
+    over_sessions(&both, board.seed()).ok_or_else(|| too_few(both.len()))
+}
+
+type Across<'c> = (&'c [String; 2], &'c [String], Metric);
+
+/// Every ratio of two arms in some cells, and what kept others from being one.
+fn across<'b>(
+    board: &Board<'b>,
+    (arms, cells, metric): Across<'_>,
+) -> (Vec<(&'b Place, Ratio)>, Vec<Absent>) {
+    let (mut found, mut absent) = (Vec::new(), Vec::new());
+    for place in cells.iter().flat_map(|cell| board.places(cell, None)) {
+        match board.ratio(arms, place, metric) {
+            Ok(ratio) => found.push((place, ratio)),
+            Err(why) => absent.push(why),
+        }
+    }
+    (found, absent)
+}
+
+/// Without any figure: what kept them away.
+fn nowhere(text: String, absent: Vec<Absent>, within: [f64; 2]) -> Judged {
+    let left_out = || Absent { verdict: Undecided, why: "this run left the cells out".to_owned() };
+    let why = absent.into_iter().next().unwrap_or_else(left_out);
+    judged(text, Err(why), within, 0.0)
+}
+
+fn somewhere(
+    board: &Board<'_>,
+    of_arms: Across<'_>,
+    within: [f64; 2],
+    note: Option<&String>,
+) -> Judged {
+    let (found, absent) = across(board, of_arms);
+    let arms = arms_text(of_arms.0, of_arms.2);
+    let rank = |ratio: &Ratio| match side(ratio, within, board.noise()) {
+        Reproduced => 0,
+        Undecided | NotRunnable => 1,
+        Contradicted => 2,
+    };
+    let Some((place, ratio)) = found.iter().min_by_key(|(_, ratio)| rank(ratio)) else {
+        return nowhere(of(note, &arms, "nowhere"), absent, within);
+    };
+    let text = of(note, &arms, &words::place(place));
+    let mut best = judged(text, Ok(*ratio), within, board.noise());
+    let holds = found.iter().filter(|(_, ratio)| rank(ratio) == 0).count();
+    best.why = format!("it is {} in {holds} of {} places", words::range(within), found.len());
+    // What nobody could look at might have been the place.
+    if best.evidence.verdict == Contradicted && !absent.is_empty() {
+        best.evidence.verdict = Undecided;
+        best.why = format!("{}; {} more could not be looked at", best.why, absent.len());
+    }
+    best
+}
+
+/// The lowest ratio is to lie surely below the range, the highest surely above: two checks.
+fn opposite(
+    board: &Board<'_>,
+    of_arms: Across<'_>,
+    [least, most]: [f64; 2],
+    note: Option<&String>,
+) -> Vec<Judged> {
+    let (found, absent) = across(board, of_arms);
+    let arms = arms_text(of_arms.0, of_arms.2);
+    if found.is_empty() {
+        return vec![nowhere(of(note, &arms, "nowhere"), absent, [least, most])];
+    }
+    // An end of the range itself would be neither.
+    let (below, above) = ([f64::NEG_INFINITY, least.next_down()], [most.next_up(), f64::INFINITY]);
+    [below, above].into_iter().map(|range| somewhere(board, of_arms, range, note)).collect()
+}
+
+fn rank_correlation(
+    board: &Board<'_>,
+    arms: [&[String]; 2],
+    places: &[At; 2],
+    metric: Metric,
+) -> Result<Ratio, Absent> {
+    let mut sides: Vec<Vec<BTreeMap<usize, f64>>> = Vec::new();
+    for (names, at) in arms.iter().zip(places) {
+        let place = board.place(at)?;
+        let costs = names.iter().map(|name| board.costs(name, place, metric));
+        sides.push(costs.collect::<Result<_, _>>()?);
+    }
+    let sessions: Vec<usize> =
+        sides[0].first().into_iter().flat_map(|c| c.keys().copied()).collect();
+    let of_session = |session: &usize| {
+        let row = |side: &Vec<BTreeMap<usize, f64>>| {
+            side.iter().map(|costs| costs.get(session).copied()).collect::<Option<Vec<f64>>>()
+        };
+        Some(spearman(&row(&sides[0])?, &row(&sides[1])?))
+    };
+    let values: Vec<f64> = sessions.iter().filter_map(of_session).collect();
+    let found = interval_of_sessions(&values, &mut Random::new(board.seed()));
+    let found = found.ok_or_else(|| too_few(values.len()))?;
+    // The interval of a few sessions knows nothing of the bounds of a correlation.
+    let (lo, hi) = (found.lo.max(-1.0), found.hi.min(1.0));
+    Ok(Ratio { ratio: found.middle, lo, hi })
+}
+
+/// Spearman's rank correlation: Pearson's of the ranks, ties sharing theirs.
+pub(super) fn spearman(a: &[f64], b: &[f64]) -> f64 {
+    let (a, b) = (ranks(a), ranks(b));
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;
+    let (mean_a, mean_b) = (mean(&a), mean(&b));
+    let product = |x: &[f64], mx: f64, y: &[f64], my: f64| -> f64 {
+        x.iter().zip(y).map(|(x, y)| (x - mx) * (y - my)).sum()
+    };
+    let spread = product(&a, mean_a, &a, mean_a) * product(&b, mean_b, &b, mean_b);
+    if spread <= 0.0 { 0.0 } else { product(&a, mean_a, &b, mean_b) / spread.sqrt() }
+}
+
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let below = |value: &f64| values.iter().filter(|other| *other < value).count() as f64;
+    let equal = |value: &f64| values.iter().filter(|other| *other <= value).count() as f64;
+    values.iter().map(|value| f64::midpoint(below(value), equal(value))).collect()
+}
+
+/// A probe decides by what it saw, the same in every session.
+fn probed(
+    board: &Board<'_>,
+    (claim, number): (&str, usize),
+    probe: &str,
+    within: [f64; 2],
+    note: Option<&String>,
+) -> Judged {
+    let text =
+        note.map_or_else(|| format!("probe {probe}"), |note| format!("{note} (probe {probe})"));
+    let sessions = board.probe(claim, number).map(|found| found.sessions.as_slice());
+    let sessions = sessions.unwrap_or_default();
+    let findings: Vec<_> = sessions.iter().filter_map(|s| s.finding.as_ref()).collect();
+    let Some(first) = findings.first() else {
+        let absent = match sessions.iter().find_map(|session| session.missing.clone()) {
+            Some(why) => Absent { verdict: NotRunnable, why },
+            None => Absent { verdict: Undecided, why: "this run left it out".to_owned() },
+        };
+        return judged(text, Err(absent), within, 0.0);
+    };
+    let holds = |value: &f64| within[0] <= *value && *value <= within[1];
+    let good = findings.iter().filter(|f| !f.numbers.is_empty() && f.numbers.iter().all(holds));
+    let (good, all) = (good.count(), findings.len());
+    let (verdict, why) = match good {
+        _ if all < 2 => (Undecided, too_few(all).why),
+        _ if first.numbers.is_empty() => (Undecided, "it found no number".to_owned()),
+        0 => (Contradicted, format!("not {} in any of {all} sessions", words::range(within))),
+        _ if good == all => (Reproduced, format!("{} in all {all} sessions", words::range(within))),
+        _ => (Undecided, format!("{} in {good} of {all} sessions", words::range(within))),
+    };
+    let numbers = || findings.iter().flat_map(|f| f.numbers.iter().copied());
+    let evidence = Evidence {
+        text: format!("{text}: {}", first.text),
+        measured: first.numbers.first().copied(),
+        lo: numbers().min_by(f64::total_cmp),
+        hi: numbers().max_by(f64::total_cmp),
+        within: Some(within),
+        verdict,
+    };
+    Judged { evidence, why }
+}

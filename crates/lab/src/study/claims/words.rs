@@ -1,0 +1,87 @@
+//! Figures and ranges in words.
+
+use crate::{
+    sample::Metric,
+    study::{
+        file::{At, Load},
+        result::Place,
+    },
+};
+use thalweg_core::profile::Ratio;
+
+/// Three digits that matter.
+pub fn number(value: f64) -> String {
+    let size = value.abs();
+    if size >= 100.0 || (size >= 1.0 && value.fract() == 0.0) {
+        format!("{value:.0}")
+    } else if size >= 10.0 {
+        format!("{value:.1}")
+    } else if size >= 1.0 {
+        format!("{value:.2}")
+    } else if size == 0.0 {
+        "0".to_owned()
+    } else {
+        format!("{value:.3}")
+    }
+}
+
+/// `0.257 [0.254, 0.263]`.
+pub fn interval(ratio: &Ratio) -> String {
+    format!("{} [{}, {}]", number(ratio.ratio), number(ratio.lo), number(ratio.hi))
+}
+
+/// `at least 2`.
+pub fn range([lo, hi]: [f64; 2]) -> String {
+    match (lo.is_finite() && lo > 0.0, hi.is_finite()) {
+        _ if (lo - hi).abs() < f64::EPSILON => format!("exactly {}", number(lo)),
+        (true, true) => format!("{} to {}", number(lo), number(hi)),
+        (true, false) => format!("at least {}", number(lo)),
+        (false, true) => format!("at most {}", number(hi)),
+        (false, false) => "anything".to_owned(),
+    }
+}
+
+/// What a ratio is of: `on the clock`, `of processor time`.
+pub fn metric(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Wall => "clock",
+        Metric::Cpu => "processor",
+    }
+}
+
+/// `zero-null 16GiB`, with the load unless the machine was idle.
+pub fn place(place: &Place) -> String {
+    at(&place.cell, Some(&place.size), place.load)
+}
+
+/// The same of a place that a check names.
+pub fn named(place: &At) -> String {
+    at(&place.cell, place.size.as_deref(), place.load)
+}
+
+fn at(cell: &str, size: Option<&str>, load: Load) -> String {
+    let mut text = cell.to_owned();
+    if let Some(size) = size {
+        text.push(' ');
+        text.push_str(size);
+    }
+    if load != Load::Idle {
+        text.push_str(", ");
+        text.push_str(load.name());
+    }
+    text
+}
+
+/// A published figure as text.
+pub fn published(value: &toml::Value) -> String {
+    match value {
+        toml::Value::Float(value) => number_as_written(*value),
+        toml::Value::String(text) => text.clone(),
+        toml::Value::Array(values) => values.iter().map(published).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+fn number_as_written(value: f64) -> String {
+    format!("{value}")
+}

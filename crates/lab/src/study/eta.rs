@@ -1,0 +1,87 @@
+//! How long a run still takes, from what its places took so far.
+
+use std::time::{Duration, Instant};
+
+/// One study's sessions: seconds of each place, guessed until it has been run once.
+#[derive(Clone, Debug)]
+pub struct Eta {
+    places: Vec<f64>,
+    began: Option<(usize, Instant)>,
+    /// Places of the session under way that are not done.
+    left: Vec<bool>,
+    /// Sessions after the one under way.
+    sessions_left: usize,
+}
+
+impl Eta {
+    /// Before the first session: `guesses` are seconds, place by place.
+    pub fn new(guesses: Vec<f64>, sessions: usize) -> Self {
+        let left = vec![false; guesses.len()];
+        Self { places: guesses, began: None, left, sessions_left: sessions }
+    }
+
+    /// A session begins.
+    pub fn session(&mut self) {
+        self.left.fill(true);
+        self.sessions_left = self.sessions_left.saturating_sub(1);
+    }
+
+    /// A place of it begins; the one before is done.
+    pub fn place(&mut self, number: usize) {
+        self.settle();
+        self.began = Some((number, Instant::now()));
+    }
+
+    /// The session is over.
+    pub fn session_done(&mut self) {
+        self.settle();
+        self.left.fill(false);
+    }
+
+    fn settle(&mut self) {
+        let Some((number, began)) = self.began.take() else { return };
+        if let (Some(seconds), Some(left)) =
+            (self.places.get_mut(number), self.left.get_mut(number))
+        {
+            *seconds = began.elapsed().as_secs_f64();
+            *left = false;
+        }
+    }
+
+    /// What is left, without pauses.
+    pub fn left(&self) -> Duration {
+        let whole: f64 = self.places.iter().sum();
+        let session = self.places.iter().zip(&self.left).filter(|(_, left)| **left);
+        let session: f64 = session.map(|(seconds, _)| seconds).sum();
+        let spent = self.began.map_or(0.0, |(number, began)| {
+            let guess = self.places.get(number).copied().unwrap_or(0.0);
+            began.elapsed().as_secs_f64().min(guess)
+        });
+        let seconds = session - spent + whole * self.sessions_left as f64;
+        Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default()
+    }
+
+    /// Sessions that have not begun.
+    pub fn sessions_left(&self) -> usize {
+        self.sessions_left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guesses_give_way_to_what_was_seen() {
+        let mut eta = Eta::new(vec![100.0, 50.0], 3);
+        assert_eq!(eta.left().as_secs(), 450);
+        eta.session();
+        assert_eq!(eta.left().as_secs(), 450);
+        eta.place(1);
+        eta.place(0);
+        let left = eta.left().as_secs_f64();
+        assert!((295.0..=300.0).contains(&left), "{left}");
+        eta.session_done();
+        assert!(eta.left().as_secs_f64() < 1.0 && eta.sessions_left() == 2);
+    }
+}

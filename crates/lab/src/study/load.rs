@@ -1,0 +1,149 @@
+//! What else the machine does while arms are sampled: processes of our own, started before the arms
+//! are opened. Each ends when its stdin does, so none outlives a session, however that ends.
+
+use std::{
+    fs::File,
+    hint::black_box,
+    io::{BufRead, BufReader, Read, Seek, Write},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+use thalweg_core::Unfit;
+
+use super::{
+    file::Load,
+    pin::{self, Processors},
+};
+
+/// One cycle of the load that is busy a part of the time.
+const CYCLE: Duration = Duration::from_millis(40);
+/// The part: study 001's.
+const DUTY: f64 = 0.25;
+/// What is rewritten and written back again and again.
+const REWRITTEN: usize = 64 << 20;
+/// How long a load may take to end before it is killed.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The processes of one load; they end when it is dropped.
+#[derive(Debug, Default)]
+pub struct Running(Vec<Child>);
+
+impl Running {
+    /// Starts a load and waits until it works. It may use these processors, whatever the arms are
+    /// pinned to, and makes its files in `scratch`.
+    pub fn start(
+        load: Load,
+        program: &Path,
+        scratch: &Path,
+        processors: &Processors,
+    ) -> Result<Self, Unfit> {
+        let mut running = Self::default();
+        let (kind, count) = match load {
+            Load::Idle => return Ok(running),
+            Load::Busy => ("busy", processors.count().saturating_sub(1)),
+            Load::Quarter => ("quarter", 1),
+            Load::Writeback => ("writeback", 1),
+        };
+        if count == 0 {
+            return Err(Unfit::because("the load needs a processor besides the arms' one"));
+        }
+        for n in 0..count {
+            let path = scratch.join(format!("load-{n}"));
+            let mut command = Command::new(program);
+            command.args(["helper", "load", kind, &processors.list()]).arg(path);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            let failed = |e: &dyn std::fmt::Display| Unfit::because(format!("load {kind}: {e}"));
+            let mut child = command.spawn().map_err(|e| failed(&e))?;
+            let stdout = child.stdout.take();
+            running.0.push(child);
+            let mut line = String::new();
+            if let Some(stdout) = stdout {
+                BufReader::new(stdout).read_line(&mut line).map_err(|e| failed(&e))?;
+            }
+            if line.trim() != READY {
+                return Err(failed(&"it ended at once"));
+            }
+        }
+        Ok(running)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            drop(child.stdin.take());
+        }
+        let began = Instant::now();
+        for child in &mut self.0 {
+            while began.elapsed() < PATIENCE && matches!(child.try_wait(), Ok(None)) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            // Harmless if it has ended; else it is stuck and nobody waits for it any longer.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+const READY: &str = "ready";
+
+/// `thalweg helper load KIND PROCESSORS PATH`.
+pub fn main(arguments: &[String]) -> Result<(), String> {
+    let [kind, processors, path] = arguments else {
+        return Err("load wants: KIND PROCESSORS PATH".to_owned());
+    };
+    pin::to(&Processors::parse(processors)?)?;
+    let work: fn(&Path) -> Result<(), String> = match kind.as_str() {
+        "busy" => |_| be_busy(1.0),
+        "quarter" => |_| be_busy(DUTY),
+        "writeback" => rewrite,
+        _ => return Err(format!("there is no load {kind:?}")),
+    };
+    thread::spawn(|| {
+        let mut rest = Vec::new();
+        let _ = std::io::stdin().read_to_end(&mut rest);
+        std::process::exit(0);
+    });
+    work(Path::new(path))
+}
+
+fn ready() -> Result<(), String> {
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "{READY}").and_then(|()| stdout.flush()).map_err(|e| e.to_string())
+}
+
+/// Computes for this part of each cycle, until stdin ends.
+fn be_busy(part: f64) -> Result<(), String> {
+    ready()?;
+    loop {
+        let began = Instant::now();
+        while began.elapsed() < CYCLE.mul_f64(part) {
+            (0..1000_u32).for_each(|n| {
+                black_box(n);
+            });
+        }
+        thread::sleep(CYCLE.mul_f64(1.0 - part));
+    }
+}
+
+/// Writes a file over and syncs it, until stdin ends.
+fn rewrite(path: &Path) -> Result<(), String> {
+    let failed = |e: std::io::Error| format!("{}: {e}", path.display());
+    let mut file = File::create(path).map_err(failed)?;
+    let mut block = vec![1_u8; 1 << 20];
+    let mut told = false;
+    loop {
+        file.rewind().map_err(failed)?;
+        for _ in 0..REWRITTEN / block.len() {
+            file.write_all(&block).map_err(failed)?;
+        }
+        file.sync_data().map_err(failed)?;
+        block[0] = block[0].wrapping_add(1);
+        if !told {
+            ready()?;
+            told = true;
+        }
+    }
+}

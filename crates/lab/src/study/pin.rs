@@ -1,0 +1,71 @@
+//! The processors that a process may run on.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Numbers of processors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Processors(Vec<usize>);
+
+impl Processors {
+    /// Those that the calling thread may use now.
+    pub fn of_this_thread() -> Result<Self, String> {
+        let set = sched_getaffinity(None).map_err(|e| format!("sched_getaffinity: {e}"))?;
+        Ok(Self((0..CpuSet::MAX_CPU).filter(|n| set.is_set(*n)).collect()))
+    }
+
+    /// Reads a list like `0,2`.
+    pub fn parse(list: &str) -> Result<Self, String> {
+        let bad = || format!("{list:?} is not a list of processors like 0,2");
+        let numbers = list.split(',').map(|n| n.trim().parse().map_err(|_| bad()));
+        Self::new(numbers.collect::<Result<_, _>>()?)
+    }
+
+    /// Those with these numbers.
+    pub fn new(numbers: Vec<usize>) -> Result<Self, String> {
+        match numbers.iter().find(|n| **n >= CpuSet::MAX_CPU) {
+            Some(n) => Err(format!("there is no processor {n}")),
+            None if numbers.is_empty() => Err("no processor is named".to_owned()),
+            None => Ok(Self(numbers)),
+        }
+    }
+
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// As [`parse`](Self::parse) reads it.
+    pub fn list(&self) -> String {
+        self.0.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// Keeps the calling thread, and what it starts, on these processors.
+pub fn to(processors: &Processors) -> Result<(), String> {
+    let mut set = CpuSet::new();
+    processors.0.iter().for_each(|n| set.set(*n));
+    sched_setaffinity(None, &set)
+        .map_err(|e| format!("sched_setaffinity to {}: {e}", processors.list()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_processors_is_read_as_it_is_written() {
+        let read = Processors::parse("0, 2").unwrap();
+        assert_eq!((read.list().as_str(), read.count()), ("0,2", 2));
+        for bad in ["", "x", "0-3", "100000"] {
+            assert!(Processors::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_thread_can_be_kept_where_it_may_be_anyway() {
+        let here = Processors::of_this_thread().unwrap();
+        assert!(here.count() > 0);
+        to(&here).unwrap();
+        assert_eq!(Processors::of_this_thread().unwrap(), here);
+    }
+}

@@ -1,0 +1,307 @@
+//! Runs studies: sessions in turn, each a fresh process, spread in time; then the sums.
+
+use std::{
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+use thalweg_core::Flow;
+
+use super::{
+    child::{self, Failed},
+    eta::Eta,
+    places::places,
+    preset::Settings,
+    result::{Place, Protocol, StudyResult},
+    store::Loaded,
+    sum,
+    wire::{Event, SessionJob, SessionLog},
+};
+use crate::{
+    conditions::{self, Conditions},
+    scratch::Folder,
+    stats::Random,
+};
+
+/// What a run needs besides studies and settings.
+pub struct Stage<'s> {
+    /// Our own binary: `PROGRAM helper session` is a session.
+    pub program: &'s Path,
+    /// A folder on the file system that is to be measured; a hidden folder is made there and removed.
+    pub at: &'s Path,
+    /// Asked several times a second.
+    pub stop: &'s dyn Fn() -> Flow,
+    /// Told what happens.
+    pub watch: &'s mut dyn FnMut(&Progress<'_>),
+}
+
+/// How far a run is.
+#[derive(Clone, Debug)]
+pub struct Progress<'p> {
+    /// The study's id.
+    pub study: &'p str,
+    /// The number of the session, from 1, and of how many.
+    pub session: [usize; 2],
+    /// Where; `None` between sessions.
+    pub place: Option<&'p Place>,
+    /// Rounds done there, and of how many.
+    pub round: [usize; 2],
+    /// 10^9 bytes a second of each arm in that round.
+    pub rates: &'p [(String, f64)],
+    /// The share of the whole run that is done.
+    pub done: f64,
+    /// What is left, as far as anybody can tell.
+    pub left: Duration,
+}
+
+/// Why a study has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// An arm delivered wrong bytes.
+    #[error(
+        "study {study}, arm {arm}, {at}, session {session}: WRONG BYTES: {reason}; nothing of this run is a result"
+    )]
+    Wrong {
+        /// The study.
+        study: String,
+        /// The arm.
+        arm: String,
+        /// The place.
+        at: String,
+        /// The session, from 1.
+        session: usize,
+        /// What was seen.
+        reason: String,
+    },
+    /// A session broke.
+    #[error("study {study}, session {session}: {reason}")]
+    Session {
+        /// The study.
+        study: String,
+        /// The session, from 1.
+        session: usize,
+        /// What it said.
+        reason: String,
+    },
+    /// The settings name what the study has not.
+    #[error("{0}")]
+    Settings(String),
+    /// Somebody asked to stop. A run that was cut short decides nothing, so there is no result.
+    #[error("stopped: a run that was cut short has no result")]
+    Stopped,
+}
+
+/// Runs the studies, a session of each in turn. The answers are in the order of the studies; one
+/// that fails does not keep the others from going on.
+pub fn run(
+    studies: &[Loaded],
+    settings: &Settings,
+    stage: &mut Stage<'_>,
+) -> Vec<Result<StudyResult, RunError>> {
+    let mut courses: Vec<Course<'_>> =
+        studies.iter().map(|loaded| Course::new(loaded, settings, stage.at)).collect();
+    let began = Instant::now();
+    for session in 0..settings.sessions {
+        for number in 0..courses.len() {
+            if courses[number].failed.is_some() {
+                continue;
+            }
+            let done = wait(&mut courses, number, (settings, began), stage).and_then(|()| {
+                one_session(&mut courses, (number, session), (settings, began), stage)
+            });
+            if let Err(error) = done {
+                let stopped = matches!(error, RunError::Stopped);
+                courses[number].failed = Some(error);
+                if stopped {
+                    for course in &mut courses {
+                        course.failed.get_or_insert(RunError::Stopped);
+                    }
+                }
+            }
+        }
+    }
+    courses.into_iter().map(|course| course.result(settings)).collect()
+}
+
+/// One study on its way.
+struct Course<'c> {
+    loaded: &'c Loaded,
+    places: Vec<Place>,
+    eta: Eta,
+    random: Random,
+    began: String,
+    first: Option<Instant>,
+    /// When its last session ended.
+    ended: Option<Instant>,
+    conditions: Conditions,
+    logs: Vec<SessionLog>,
+    failed: Option<RunError>,
+}
+
+impl<'c> Course<'c> {
+    fn new(loaded: &'c Loaded, settings: &Settings, at: &Path) -> Self {
+        let (places, failed) = match places(&loaded.study, settings) {
+            Ok(places) => (places, None),
+            Err(reason) => (Vec::new(), Some(RunError::Settings(reason))),
+        };
+        let guess = |place: &Place| {
+            let arms = loaded.study.cell(&place.cell).map_or(0, |cell| cell.arms.len());
+            // Every arm, one twice, and about two rounds' worth of getting ready.
+            (arms + 1) as f64 * settings.sample.as_secs_f64() * (settings.rounds + 2) as f64
+        };
+        // Studies with the same seed need not have the same orders.
+        let name = loaded.study.id.bytes().fold(0_u64, |sum, b| sum * 31 + u64::from(b));
+        Self {
+            eta: Eta::new(places.iter().map(guess).collect(), settings.sessions),
+            places,
+            loaded,
+            random: Random::new(settings.seed ^ name),
+            began: conditions::now(),
+            first: None,
+            ended: None,
+            conditions: Conditions::now(&[at]),
+            logs: Vec::new(),
+            failed,
+        }
+    }
+
+    fn result(self, settings: &Settings) -> Result<StudyResult, RunError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        let took = match (self.first, self.ended) {
+            (Some(first), Some(ended)) => (ended - first).as_secs_f64(),
+            _ => 0.0,
+        };
+        let protocol = Protocol {
+            preset: settings.preset.clone(),
+            sessions: settings.sessions,
+            rounds: settings.rounds,
+            pause_seconds: settings.pause.as_secs_f64(),
+            sample_seconds: settings.sample.as_secs_f64(),
+            seed: settings.seed,
+            pinned: settings.pinned.clone(),
+            command: settings.command.clone(),
+            began: self.began,
+            took_seconds: took,
+        };
+        let conditions = serde_json::to_value(&self.conditions).unwrap_or_default();
+        Ok(sum::result_of(&self.loaded.study, self.logs, protocol, conditions))
+    }
+}
+
+/// Waits until the study's last session is long enough ago.
+fn wait(
+    courses: &mut [Course<'_>],
+    number: usize,
+    (settings, began): (&Settings, Instant),
+    stage: &mut Stage<'_>,
+) -> Result<(), RunError> {
+    let Some(ended) = courses[number].ended else { return Ok(()) };
+    while ended.elapsed() < settings.pause {
+        if (stage.stop)() == Flow::Stop {
+            return Err(RunError::Stopped);
+        }
+        report(courses, number, (settings, began), stage, &Event::Place { place: usize::MAX });
+        let rest = settings.pause.saturating_sub(ended.elapsed());
+        thread::sleep(rest.min(Duration::from_millis(200)));
+    }
+    Ok(())
+}
+
+fn one_session(
+    courses: &mut [Course<'_>],
+    (number, session): (usize, usize),
+    (settings, began): (&Settings, Instant),
+    stage: &mut Stage<'_>,
+) -> Result<(), RunError> {
+    let course = &mut courses[number];
+    let study = course.loaded.study.id.clone();
+    let broken =
+        |reason: String| RunError::Session { study: study.clone(), session: session + 1, reason };
+    let scratch = Folder::named(stage.at, "study");
+    let scratch = scratch.map_err(|e| broken(format!("{}: {e}", stage.at.display())))?;
+    if course.first.is_none() {
+        (course.began, course.first) = (conditions::now(), Some(Instant::now()));
+        course.conditions = Conditions::now(&[stage.at]);
+    }
+    let job = SessionJob {
+        session,
+        text: course.loaded.text.clone(),
+        folder: folder_of(&course.loaded.path),
+        scratch: scratch.path().to_owned(),
+        program: stage.program.to_owned(),
+        rounds: settings.rounds,
+        sample_seconds: settings.sample.as_secs_f64(),
+        seed: course.random.bits(),
+        pinned: settings.pinned.clone(),
+        places: course.places.clone(),
+    };
+    course.eta.session();
+    let stop = stage.stop;
+    let done = child::run(&job, stop, &mut |event| {
+        if let Event::Place { place } = event {
+            courses[number].eta.place(*place);
+        }
+        report(courses, number, (settings, began), stage, event);
+    });
+    let course = &mut courses[number];
+    course.eta.session_done();
+    course.ended = Some(Instant::now());
+    match done {
+        Ok(log) => course.logs.push(log),
+        Err(Failed::Stopped) => return Err(RunError::Stopped),
+        Err(Failed::Broken(reason)) => return Err(broken(reason)),
+        Err(Failed::Wrong { arm, place, reason }) => {
+            let at = format!("{} {} {}", place.cell, place.size, place.load.name());
+            return Err(RunError::Wrong { study, arm, at, session: session + 1, reason });
+        }
+    }
+    Ok(())
+}
+
+/// An absolute path, for a session may be anywhere.
+fn folder_of(study: &Path) -> PathBuf {
+    let folder = study.parent().unwrap_or(Path::new("."));
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
+}
+
+/// Tells how far the run is.
+fn report(
+    courses: &[Course<'_>],
+    number: usize,
+    (settings, began): (&Settings, Instant),
+    stage: &mut Stage<'_>,
+    event: &Event,
+) {
+    let course = &courses[number];
+    let left = left(courses, number, settings);
+    let spent = began.elapsed().as_secs_f64();
+    let (place, round, rates): (_, _, &[_]) = match event {
+        Event::Place { place } => (course.places.get(*place), 0, &[]),
+        Event::Round { place, done, rates } => (course.places.get(*place), *done, rates),
+        Event::Wrong { .. } | Event::Done { .. } => return,
+    };
+    let session = settings.sessions - course.eta.sessions_left();
+    (stage.watch)(&Progress {
+        study: &course.loaded.study.id,
+        session: [session, settings.sessions],
+        place,
+        round: [round, settings.rounds],
+        rates,
+        done: spent / (spent + left.as_secs_f64()).max(1e-9),
+        left,
+    });
+}
+
+/// Sessions, and the pauses that they do not fill.
+fn left(courses: &[Course<'_>], number: usize, settings: &Settings) -> Duration {
+    let going = || courses.iter().filter(|course| course.failed.is_none());
+    let work: Duration = going().map(|course| course.eta.left()).sum();
+    let ahead = courses[number].eta.sessions_left() as u32;
+    // The others' sessions lie in the pauses of this one.
+    let per_turn = work.checked_div(settings.sessions.max(1) as u32).unwrap_or_default();
+    let of_others = if going().count() > 1 { per_turn } else { Duration::ZERO };
+    work + settings.pause.saturating_sub(of_others) * ahead
+}

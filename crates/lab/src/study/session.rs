@@ -1,0 +1,191 @@
+//! The inside of a session: a fresh process that runs every place of a study once, in random order,
+//! and tells of it on stdout.
+
+use std::{
+    fs,
+    io::{BufRead, Write},
+    path::Path,
+    time::Duration,
+};
+use thalweg_core::{Flow, Unfit};
+
+use super::{
+    file::{Check, Study},
+    group::{self, Ended, Opened, Pace},
+    load::Running,
+    pin::{self, Processors},
+    result::{Place, ProbeResult, ProbeSession},
+    wire::{Event, PlaceLog, SessionJob, SessionLog},
+};
+use crate::{
+    stats::{Random, median},
+    works::{Catalogue, Job},
+};
+
+/// Reads the job, runs it, answers. An error is one of the session itself, never of an arm.
+pub fn main(catalogue: &Catalogue) -> Result<(), String> {
+    // What starts a session may be killed: then nobody is left to end it. No thread waits for that,
+    // for with a second thread every call on a descriptor is a little dearer.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .map_err(|e| format!("prctl: {e}"))?;
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).map_err(|e| format!("stdin: {e}"))?;
+    let job: SessionJob = serde_json::from_str(&line).map_err(|e| format!("the job: {e}"))?;
+    let study = Study::parse(&job.text, catalogue)?;
+    let everywhere = Processors::of_this_thread()?;
+    if !job.pinned.is_empty() {
+        pin::to(&Processors::new(job.pinned.clone())?)?;
+    }
+    let random = Random::new(job.seed);
+    Session { job: &job, study: &study, catalogue, everywhere, random }.run()
+}
+
+struct Session<'s> {
+    job: &'s SessionJob,
+    study: &'s Study,
+    catalogue: &'s Catalogue,
+    /// The processors before pinning.
+    everywhere: Processors,
+    random: Random,
+}
+
+impl Session<'_> {
+    fn run(mut self) -> Result<(), String> {
+        let null_seconds = self.null_seconds();
+        let mut order: Vec<usize> = (0..self.job.places.len()).collect();
+        self.random.shuffle(&mut order);
+        let mut logs: Vec<Option<PlaceLog>> = vec![None; order.len()];
+        for number in order {
+            tell(&Event::Place { place: number })?;
+            match self.place(number) {
+                Ok(log) => logs[number] = Some(log),
+                Err(Ended::Wrong { arm, reason }) => {
+                    let place = self.job.places[number].clone();
+                    return tell(&Event::Wrong { arm, place, reason });
+                }
+                Err(Ended::Stopped) => return Err("nobody listens".to_owned()),
+            }
+        }
+        let places = logs.into_iter().flatten().collect();
+        let probes = self.probes();
+        let log = SessionLog { session: self.job.session, null_seconds, places, probes };
+        tell(&Event::Done { log })
+    }
+
+    /// The meter round nothing, as often as the median needs.
+    fn null_seconds(&self) -> f64 {
+        let Some(null) = self.catalogue.work("null") else { return 0.0 };
+        let Ok(mut piece) = null.open(&self.job("null", &toml::Table::new(), 1, &self.job.scratch))
+        else {
+            return 0.0;
+        };
+        let samples = (0..33).filter_map(|_| piece.sample(1).ok());
+        median(&samples.map(|s| s.wall_seconds()).collect::<Vec<_>>()).unwrap_or(0.0)
+    }
+
+    fn job<'j>(
+        &'j self,
+        arm: &'j str,
+        with: &'j toml::Table,
+        bytes: u64,
+        scratch: &'j Path,
+    ) -> Job<'j> {
+        let (studies, program) = (self.job.folder.as_path(), self.job.program.as_path());
+        Job { arm, with, bytes, scratch, studies, program }
+    }
+
+    /// One place: its load, its arms, the rounds. Everything is gone when it returns.
+    fn place(&mut self, number: usize) -> Result<PlaceLog, Ended> {
+        let place = &self.job.places[number];
+        let scratch = self.job.scratch.join(format!("place-{number}"));
+        let names = self.study.cell(&place.cell).map(|cell| cell.arms.clone()).unwrap_or_default();
+        let nowhere = |reason: String| PlaceLog {
+            place: place.clone(),
+            arms: Vec::new(),
+            missing: names.iter().map(|name| (name.clone(), reason.clone())).collect(),
+        };
+        if let Err(error) = fs::create_dir(&scratch) {
+            return Ok(nowhere(format!("{}: {error}", scratch.display())));
+        }
+        let load = Running::start(place.load, &self.job.program, &scratch, &self.everywhere);
+        let load = match load {
+            Ok(load) => load,
+            Err(unfit) => return Ok(nowhere(unfit.to_string())),
+        };
+        let opened = names.iter().map(|name| self.open(name, place, &scratch)).collect();
+        let pace = Pace {
+            rounds: self.job.rounds,
+            sample: Duration::try_from_secs_f64(self.job.sample_seconds).unwrap_or_default(),
+        };
+        let mut on_round = |done, rates| {
+            let told = tell(&Event::Round { place: number, done, rates });
+            if told.is_ok() { Flow::Continue } else { Flow::Stop }
+        };
+        let log = group::perform(place, opened, (pace, &mut self.random), &mut on_round);
+        drop(load);
+        // What cannot be removed now goes with the session's folder.
+        let _ = fs::remove_dir_all(&scratch);
+        log
+    }
+
+    fn open(&self, name: &str, place: &Place, scratch: &Path) -> Opened {
+        let piece = (|| {
+            let arm = self.study.arms.iter().find(|arm| arm.name == name);
+            let arm = arm.ok_or_else(|| Unfit::because("the study does not describe it"))?;
+            let work = self.catalogue.work(&arm.work);
+            let work = work.ok_or_else(|| Unfit::because("there is no such work"))?;
+            // Two arms of one work must not share a file by its name.
+            let number = self.study.arms.iter().position(|arm| arm.name == name).unwrap_or(0);
+            let own = scratch.join(format!("arm-{number}"));
+            fs::create_dir(&own).map_err(|e| Unfit::because(format!("{}: {e}", own.display())))?;
+            work.open(&self.job(name, &arm.with, place.bytes, &own))
+        })();
+        Opened { name: name.to_owned(), piece }
+    }
+
+    /// Every probe that a claim asks.
+    fn probes(&self) -> Vec<ProbeResult> {
+        let mut found = Vec::new();
+        for claim in &self.study.claims {
+            for (check, asked) in claim.checks.iter().chain(&claim.flips).enumerate() {
+                let Check::Probe { probe, with, .. } = asked else { continue };
+                let scratch = self.job.scratch.join(format!("probe-{}", found.len()));
+                let seen = self.probe(probe, with, (&claim.id, &scratch));
+                let session = ProbeSession {
+                    session: self.job.session,
+                    missing: seen.as_ref().err().map(ToString::to_string),
+                    finding: seen.ok(),
+                };
+                found.push(ProbeResult {
+                    claim: claim.id.clone(),
+                    check,
+                    probe: probe.clone(),
+                    sessions: vec![session],
+                });
+                let _ = fs::remove_dir_all(&scratch);
+            }
+        }
+        found
+    }
+
+    fn probe(
+        &self,
+        name: &str,
+        with: &toml::Table,
+        (claim, scratch): (&str, &Path),
+    ) -> Result<crate::works::Finding, Unfit> {
+        let probe = self.catalogue.probe(name);
+        let probe = probe.ok_or_else(|| Unfit::because(format!("there is no probe {name}")))?;
+        fs::create_dir(scratch)
+            .map_err(|e| Unfit::because(format!("{}: {e}", scratch.display())))?;
+        probe.run(&self.job(claim, with, 0, scratch))
+    }
+}
+
+fn tell(event: &Event) -> Result<(), String> {
+    let mut line = serde_json::to_string(event).map_err(|e| e.to_string())?;
+    line.push('\n');
+    let mut stdout = std::io::stdout().lock();
+    let told = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush());
+    told.map_err(|e| format!("stdout: {e}"))
+}

@@ -1,0 +1,170 @@
+//! Puts the logs of all sessions together to a result.
+
+use serde_json::Value;
+
+use super::{
+    claims,
+    figures::{doubled, noise_of, over_sessions, ratio},
+    file::Study,
+    result::{
+        ArmResult, Missing, Place, ProbeResult, Protocol, RatioResult, SessionSamples, StudyResult,
+    },
+    wire::{ArmRun, PlaceLog, SessionLog},
+};
+use crate::{
+    sample::{Metric, Sample},
+    stats::{median, verdict},
+};
+
+/// The result of a study from its sessions, with every ratio and every claim's verdict.
+pub fn result_of(
+    study: &Study,
+    sessions: Vec<SessionLog>,
+    protocol: Protocol,
+    conditions: Value,
+) -> StudyResult {
+    let nulls: Vec<f64> = sessions.iter().map(|session| session.null_seconds).collect();
+    let places: Vec<Place> =
+        sessions.first().into_iter().flat_map(|s| &s.places).map(|p| p.place.clone()).collect();
+    let (mut arms, mut missing) = (Vec::new(), Vec::new());
+    for place in &places {
+        let logs: Vec<(usize, &PlaceLog)> = sessions
+            .iter()
+            .flat_map(|s| s.places.iter().map(|log| (s.session, log)))
+            .filter(|(_, log)| log.place == *place)
+            .collect();
+        let names = study.cell(&place.cell).map(|cell| cell.arms.as_slice()).unwrap_or_default();
+        for name in names {
+            arms.extend(arm_of(study, name, place, &logs));
+            missing.extend(missing_of(name, place, &logs));
+        }
+    }
+    let aa = over_sessions(&doubled(&arms, Metric::Wall), protocol.seed);
+    let noise = noise_of(aa.as_ref());
+    let ratios = ratios_of(study, &arms, noise, protocol.seed);
+    let mut result = StudyResult {
+        study: study.id.clone(),
+        schema: 1,
+        title: study.title.clone(),
+        conditions,
+        protocol,
+        comparisons: ratios.len(),
+        arms,
+        missing,
+        ratios,
+        aa,
+        noise,
+        null_seconds: median(&nulls),
+        probes: probes_of(sessions),
+        claims: Vec::new(),
+    };
+    result.claims = claims::judge(study, &result);
+    result
+}
+
+/// One arm in one place over all sessions; `None` if it never gave a sample.
+fn arm_of(
+    study: &Study,
+    name: &str,
+    place: &Place,
+    logs: &[(usize, &PlaceLog)],
+) -> Option<ArmResult> {
+    let runs: Vec<(usize, &ArmRun)> = logs
+        .iter()
+        .filter_map(|(n, log)| Some((*n, log.arms.iter().find(|run| run.name == name)?)))
+        .collect();
+    let (_, first) = runs.first()?;
+    let arm = study.arms.iter().find(|arm| arm.name == name)?;
+    // Session by session first: a median over all samples would weigh the sessions' levels oddly.
+    let figure = |of: &dyn Fn(&Sample) -> Option<f64>| -> Option<f64> {
+        let of_session = |run: &ArmRun| {
+            let values: Vec<f64> = run.samples.iter().filter_map(|s| of(&s.sample)).collect();
+            median(&values)
+        };
+        median(&runs.iter().filter_map(|(_, run)| of_session(run)).collect::<Vec<_>>())
+    };
+    let gb = |sample: &Sample| (sample.bytes.max(1)) as f64 / 1e9;
+    // Once shared is shared, whatever another session happened to see.
+    let aliases: Vec<&String> = runs.iter().filter_map(|(_, run)| run.alias.as_ref()).collect();
+    let shared = aliases.iter().find(|alias| **alias == "shared");
+    Some(ArmResult {
+        name: name.to_owned(),
+        place: place.clone(),
+        origin: arm.origin,
+        promises: first.promises,
+        alias: shared.or(aliases.first()).map(|alias| (*alias).clone()),
+        note: arm.note.clone(),
+        gb_per_s: figure(&|s| Some(gb(s) / s.wall_seconds())).unwrap_or(0.0),
+        cpu_s_per_gb: figure(&|s| Some((s.user + s.sys).as_secs_f64() / gb(s))).unwrap_or(0.0),
+        user_s_per_gb: figure(&|s| Some(s.user.as_secs_f64() / gb(s))).unwrap_or(0.0),
+        faults_per_gb: figure(&|s| Some(s.faults_per_gb())).unwrap_or(0.0),
+        calls_per_gb: figure(&|s| Some(s.calls? as f64 / gb(s))),
+        marked: runs.iter().map(|(_, run)| run.marked).sum(),
+        sessions: runs
+            .iter()
+            .map(|(session, run)| SessionSamples {
+                session: *session,
+                repeats: run.repeats,
+                samples: run.samples.clone(),
+                marks: run.marks.clone(),
+            })
+            .collect(),
+    })
+}
+
+/// Why an arm is missing in a place, if in any session it was.
+fn missing_of(name: &str, place: &Place, logs: &[(usize, &PlaceLog)]) -> Option<Missing> {
+    let found: Vec<(usize, &String)> = logs
+        .iter()
+        .flat_map(|(n, log)| log.missing.iter().map(move |missing| (*n, missing)))
+        .filter(|(_, (arm, _))| arm == name)
+        .map(|(n, (_, reason))| (n, reason))
+        .collect();
+    let (session, reason) = found.first()?;
+    let reason = if found.len() == logs.len() {
+        (*reason).clone()
+    } else {
+        let (some, all) = (found.len(), logs.len());
+        format!("in {some} of {all} sessions, first in session {}: {reason}", session + 1)
+    };
+    Some(Missing { arm: name.to_owned(), place: place.clone(), reason })
+}
+
+/// Every arm against the first one of its cell, on the clock and in processor time.
+fn ratios_of(study: &Study, arms: &[ArmResult], noise: f64, seed: u64) -> Vec<RatioResult> {
+    let mut ratios = Vec::new();
+    for arm in arms {
+        let Some(first) = study.cell(&arm.place.cell).and_then(|cell| cell.arms.first()) else {
+            continue;
+        };
+        let base = arms.iter().find(|base| base.name == *first && base.place == arm.place);
+        let Some(base) = base.filter(|base| base.name != arm.name) else { continue };
+        for metric in [Metric::Wall, Metric::Cpu] {
+            let Some(ratio) = ratio(arm, base, metric, seed) else { continue };
+            ratios.push(RatioResult {
+                a: arm.name.clone(),
+                b: base.name.clone(),
+                place: arm.place.clone(),
+                metric,
+                ratio,
+                verdict: verdict(&ratio, noise),
+                same_promises: arm.promises == base.promises,
+            });
+        }
+    }
+    ratios
+}
+
+/// The probes' findings, those of all sessions together.
+fn probes_of(sessions: Vec<SessionLog>) -> Vec<ProbeResult> {
+    let mut all: Vec<ProbeResult> = Vec::new();
+    for found in sessions.into_iter().flat_map(|session| session.probes) {
+        let same =
+            |other: &&mut ProbeResult| other.claim == found.claim && other.check == found.check;
+        match all.iter_mut().find(same) {
+            Some(known) => known.sessions.extend(found.sessions),
+            None => all.push(found),
+        }
+    }
+    all
+}
