@@ -1,7 +1,17 @@
 //! Processes that help a measurement: sessions, receivers, loads. The command line has one hidden
 //! command, `thalweg helper KIND`, that ends here; `thalweg-lab-helper` is the same for our tests.
 
-use std::process::ExitCode;
+use std::{
+    path::Path,
+    process::{Command, ExitCode},
+};
+use thalweg_sys::signal;
+
+mod feeder;
+mod line;
+mod receiver;
+
+pub(crate) use line::spent;
 
 use crate::{
     study::{load, session},
@@ -13,7 +23,19 @@ use crate::{
 pub type Helper = (&'static str, fn(&[String]) -> Result<(), String>);
 
 /// Every kind.
-pub static HELPERS: &[Helper] = &[("load", load::main), ("session", |_| session::main(&CATALOGUE))];
+pub static HELPERS: &[Helper] = &[
+    ("feeder", feeder::run),
+    ("load", load::main),
+    ("receiver", receiver::run),
+    ("session", |_| session::main(&CATALOGUE)),
+];
+
+/// The command that starts a helper of this kind: `program` is `thalweg`, or the one of our tests.
+pub fn command(program: &Path, kind: &str) -> Command {
+    let mut command = Command::new(program);
+    command.args(["helper", kind]);
+    command
+}
 
 /// Runs the helper that the first argument names.
 pub fn main(arguments: &[String]) -> ExitCode {
@@ -30,15 +52,25 @@ pub fn run(arguments: &[String]) -> i32 {
         eprintln!("thalweg helper: there is no kind {kind:?}");
         return 2;
     };
+    deaf_to_closed_pipes();
     end(kind, run(rest))
 }
 
 /// The same with sessions that know other works and probes: our own tests plant faults in some.
 pub fn main_with(catalogue: &Catalogue, arguments: &[String]) -> ExitCode {
     match arguments {
-        [kind] if kind == "session" => ExitCode::from(end(kind, session::main(catalogue)) as u8),
+        [kind] if kind == "session" => {
+            deaf_to_closed_pipes();
+            ExitCode::from(end(kind, session::main(catalogue)) as u8)
+        }
         arguments => main(arguments),
     }
+}
+
+/// A peer that went away is then an error that can be told.
+fn deaf_to_closed_pipes() {
+    // It fails for no signal that exists.
+    let _ = signal::ignore_sigpipe();
 }
 
 fn end(kind: &str, result: Result<(), String>) -> i32 {

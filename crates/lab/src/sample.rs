@@ -5,7 +5,10 @@ mod around;
 pub use around::Pressure;
 
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, Instant};
+use std::{
+    ops::AddAssign,
+    time::{Duration, Instant},
+};
 use thalweg_sys::usage::Usage;
 
 use around::Around;
@@ -40,6 +43,12 @@ pub struct Sample {
     /// System calls made, where somebody counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
+    /// The part of `user` that another process had: a receiver, a consumer.
+    #[serde(default, with = "seconds", skip_serializing_if = "Duration::is_zero")]
+    pub far_user: Duration,
+    /// The part of `sys` that another process had.
+    #[serde(default, with = "seconds", skip_serializing_if = "Duration::is_zero")]
+    pub far_sys: Duration,
     /// Clock ticks the hypervisor gave to others, over all processors.
     #[serde(default, skip_serializing_if = "is_none")]
     pub stolen_ticks: u64,
@@ -87,9 +96,43 @@ impl Sample {
         self.wall.as_secs_f64().max(1e-9)
     }
 
+    /// Adds what another process used meanwhile for the same work, and the calls it made.
+    pub fn add_far(&mut self, used: &Usage, calls: u64) {
+        self.user += used.user;
+        self.sys += used.sys;
+        self.far_user += used.user;
+        self.far_sys += used.sys;
+        self.minor_faults += used.minor_faults;
+        self.major_faults += used.major_faults;
+        self.voluntary_switches += used.voluntary_switches;
+        self.involuntary_switches += used.involuntary_switches;
+        self.calls = self.calls.map(|own| own + calls);
+    }
+
     /// Faults of both kinds per 10^9 bytes.
     pub fn faults_per_gb(&self) -> f64 {
         (self.minor_faults + self.major_faults) as f64 / (self.bytes.max(1) as f64 / 1e9)
+    }
+}
+
+/// Two pieces of work, one after the other. Calls nobody counted in one are not known of both.
+impl AddAssign for Sample {
+    fn add_assign(&mut self, other: Self) {
+        self.wall += other.wall;
+        self.user += other.user;
+        self.sys += other.sys;
+        self.minor_faults += other.minor_faults;
+        self.major_faults += other.major_faults;
+        self.voluntary_switches += other.voluntary_switches;
+        self.involuntary_switches += other.involuntary_switches;
+        self.bytes += other.bytes;
+        self.calls = self.calls.zip(other.calls).map(|(a, b)| a + b);
+        self.far_user += other.far_user;
+        self.far_sys += other.far_sys;
+        self.stolen_ticks += other.stolen_ticks;
+        self.dirtied_pages += other.dirtied_pages;
+        self.written_pages += other.written_pages;
+        self.pressure += other.pressure;
     }
 }
 
@@ -147,6 +190,8 @@ impl Meter {
             involuntary_switches: own.involuntary_switches + children.involuntary_switches,
             bytes,
             calls: None,
+            far_user: Duration::ZERO,
+            far_sys: Duration::ZERO,
             stolen_ticks: around.stolen,
             dirtied_pages: around.dirtied,
             written_pages: around.written,
@@ -167,6 +212,19 @@ mod tests {
         let sample = meter.stop(7);
         assert!(sample.minor_faults > 0 && sample.wall > Duration::ZERO, "{sample:?}");
         assert_eq!(sample.bytes, 7);
+    }
+
+    #[test]
+    fn samples_add_up_and_a_far_side_shows_apart_and_in_the_whole() {
+        let used = Usage { sys: Duration::from_millis(2), minor_faults: 3, ..Usage::default() };
+        let mut one = Sample { calls: Some(5), bytes: 10, ..Sample::default() };
+        one.add_far(&used, 2);
+        assert_eq!((one.sys, one.far_sys, one.minor_faults), (used.sys, used.sys, 3));
+        let mut both = one;
+        both += one;
+        assert_eq!((both.calls, both.bytes, both.far_sys), (Some(14), 20, used.sys * 2));
+        both += Sample::default();
+        assert_eq!(both.calls, None);
     }
 
     #[test]

@@ -2,17 +2,23 @@
 //!
 //! A work is one file and one line; a study chooses it by name and hands it a table of parameters.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::path::Path;
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 
 use crate::{rounds::Failure, sample::Sample};
 
+pub(crate) mod content;
+mod exactly;
+mod far;
 mod memory;
 mod null;
-mod rdtsc_small;
+mod place;
+mod probes;
+mod program;
+mod size;
+mod transfer;
 mod worker;
-mod worker_memory;
 
 /// Makes arms of one kind out of a study's parameters.
 pub trait Work: Sync {
@@ -104,10 +110,19 @@ pub struct Catalogue {
 pub static CATALOGUE: Catalogue = Catalogue { works: WORKS, probes: PROBES };
 
 /// Every work.
-pub static WORKS: &[&dyn Work] = &[&memory::Memory, &null::Null, &worker::Worker];
+pub static WORKS: &[&dyn Work] =
+    &[&memory::Memory, &null::Null, &program::Program, &transfer::Transfer, &worker::Worker];
 
 /// Every probe.
-pub static PROBES: &[&dyn Probe] = &[&rdtsc_small::RdtscSmall, &worker_memory::WorkerMemory];
+pub static PROBES: &[&dyn Probe] = &[
+    &probes::alias::AliasProbe,
+    &probes::calls::CallsPerBuffer,
+    &probes::rdtsc_small::RdtscSmall,
+    &probes::splice_returns::SpliceReturns,
+    &probes::vmsplice::Directions,
+    &probes::vmsplice::Limit,
+    &probes::worker_memory::WorkerMemory,
+];
 
 impl Catalogue {
     /// The work of this name.
@@ -128,6 +143,18 @@ pub fn known(with: &toml::Table, names: &[&str]) -> Result<(), Unfit> {
     };
     let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     Err(Unfit::because(format!("unknown parameter {unknown}; known: {known}")))
+}
+
+/// The parameters of a work or a probe as its own type; the error names the one that is wrong.
+pub(crate) fn parameters<With: DeserializeOwned>(
+    of: &str,
+    with: &toml::Table,
+) -> Result<With, Unfit> {
+    with.clone().try_into().map_err(|e: toml::de::Error| {
+        let words = e.to_string();
+        let words: Vec<&str> = words.split_whitespace().collect();
+        Unfit::because(format!("parameters of {of}: {}", words.join(" ")))
+    })
 }
 
 #[cfg(test)]

@@ -44,6 +44,7 @@ pub fn wait_writable(fd: impl AsFd, timeout: Option<Duration>) -> Result<bool, E
 fn wait(fd: impl AsFd, events: PollFlags, timeout: Option<Duration>) -> Result<bool, Errno> {
     // Longer than the kernel can count is for ever.
     let limit = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    crate::tally::one();
     let mut watched = [PollFd::new(&fd, events)];
     Ok(poll(&mut watched, limit.as_ref())? > 0)
 }

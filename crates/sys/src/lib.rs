@@ -15,6 +15,7 @@ pub mod map;
 pub mod net;
 pub mod pipe;
 pub mod signal;
+pub mod tally;
 pub mod uring;
 pub mod usage;
 

@@ -146,6 +146,23 @@ pub fn vmsplice(fd: impl AsFd, memory: &[u8], mode: SpliceMode) -> Result<usize,
     })
 }
 
+/// `vmsplice(2)` the other way: fills `memory` from a pipe. It copies, whatever the name says.
+///
+/// Two calls: given the *write* end the kernel would hand out `memory`, so the end is checked
+/// first by F_GETFL, and a wrong one is EBADF.
+pub fn vmsplice_out(fd: impl AsFd, memory: &mut [u8], mode: SpliceMode) -> Result<usize, Errno> {
+    counted(Call::Vmsplice, memory.len(), |len| {
+        let fd = fd.as_fd();
+        if (rustix::fs::fcntl_getfl(fd)? & OFlags::RWMODE) != OFlags::RDONLY {
+            return Err(Errno::BADF);
+        }
+        let slices = [IoSliceRaw::from_slice_mut(&mut memory[..len])];
+        // SAFETY: the fd can be read and not written (checked above), so the kernel fills memory
+        // that is borrowed mutably for as long as the call lasts, and keeps no page of it.
+        unsafe { rustix::pipe::vmsplice(fd, &slices, mode.flags()) }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -216,6 +233,18 @@ mod tests {
         write(&pipe.writer, b"enemy").unwrap();
         assert_eq!(vmsplice(&pipe.reader, MEMORY, SpliceMode::NonBlock), Err(Errno::BADF));
         assert_eq!(MEMORY, b"pages");
+    }
+
+    #[test]
+    fn vmsplice_out_empties_the_read_end_and_refuses_the_write_end() {
+        let pipe = Pipe::new(0).unwrap();
+        let mut memory = *b"........";
+        write(&pipe.writer, b"pages").unwrap();
+        let mode = SpliceMode::NonBlock;
+        assert_eq!(vmsplice_out(&pipe.writer, &mut memory, mode), Err(Errno::BADF));
+        assert_eq!(vmsplice_out(&pipe.reader, &mut memory, mode), Ok(5));
+        assert_eq!(&memory, b"pages...");
+        assert_eq!(vmsplice_out(&pipe.reader, &mut memory, mode), Err(Errno::AGAIN));
     }
 
     #[cfg(feature = "faults")]

@@ -72,6 +72,11 @@ pub fn reset_sigpipe() -> Result<(), Errno> {
     handle(libc::SIGPIPE, libc::SIG_DFL)
 }
 
+/// SIGPIPE no longer kills: a write to a closed pipe or socket answers EPIPE, which can be told.
+pub fn ignore_sigpipe() -> Result<(), Errno> {
+    handle(libc::SIGPIPE, libc::SIG_IGN)
+}
+
 /// SIGXFSZ no longer kills: a write past RLIMIT_FSIZE answers EFBIG, which can be told and undone.
 pub fn ignore_sigxfsz() -> Result<(), Errno> {
     handle(libc::SIGXFSZ, libc::SIG_IGN)
@@ -160,6 +165,14 @@ mod tests {
             let written = crate::io::write(&writer, b"x");
             panic!("still here: {written:?}");
         }
+        if what == "deaf" {
+            reset_sigpipe().unwrap();
+            ignore_sigpipe().unwrap();
+            let (reader, writer) = rustix::pipe::pipe().unwrap();
+            drop(reader);
+            assert_eq!(crate::io::write(&writer, b"x"), Err(Errno::PIPE));
+            return;
+        }
         if what == "ignored" {
             handle(libc::SIGINT, libc::SIG_IGN).unwrap();
             catch_interrupts().unwrap();
@@ -226,6 +239,11 @@ mod tests {
     #[test]
     fn an_ignored_interrupt_stays_ignored() {
         assert!(child("ignored").success());
+    }
+
+    #[test]
+    fn a_broken_pipe_that_is_ignored_is_an_error() {
+        assert!(child("deaf").success());
     }
 
     #[test]

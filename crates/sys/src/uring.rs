@@ -279,6 +279,7 @@ impl<'fd> Uring<'fd> {
         const GETEVENTS: u32 = 1;
         let flags = if want > 0 { GETEVENTS } else { 0 };
         let ring = self.ring.submitter();
+        crate::tally::one();
         // SAFETY: at most `submit` queued entries, whose fds and buffers outlive them (see
         // `push`); there is no argument.
         unsafe { ring.enter::<libc::sigset_t>(submit as u32, want as u32, flags, None) }

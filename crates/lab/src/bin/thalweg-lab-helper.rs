@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> =
+        std::env::args().skip(1).skip_while(|word| word == "helper").collect();
     thalweg_lab::helper::main(&arguments)
 }

@@ -2,7 +2,7 @@
 //! cannot be read here is 0 throughout, so that nothing is ever concluded from it.
 
 use serde::{Deserialize, Serialize};
-use std::fs::read_to_string;
+use std::{fs::read_to_string, ops::AddAssign};
 
 /// Microseconds in which some task waited for a resource (Documentation/accounting/psi.rst).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -19,6 +19,14 @@ impl Pressure {
     #[allow(clippy::trivially_copy_pass_by_ref)] // Serde hands a reference.
     pub(super) fn is_none(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+impl AddAssign for Pressure {
+    fn add_assign(&mut self, other: Self) {
+        self.cpu += other.cpu;
+        self.io += other.io;
+        self.memory += other.memory;
     }
 }
 

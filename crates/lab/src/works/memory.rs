@@ -9,7 +9,7 @@ use serde::Deserialize;
 use thalweg_core::{Guarantees, Unfit};
 use thalweg_kernels::{KERNELS, Ready, by_name};
 
-use super::{Job, Piece, Work};
+use super::{Job, Piece, Work, parameters};
 use crate::{
     rounds::Failure,
     sample::{Meter, Sample},
@@ -62,8 +62,7 @@ impl Work for Memory {
 
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
         let refuse = |reason: String| Unfit::because(format!("memory {}: {reason}", job.arm));
-        let with = job.with.clone().try_into::<Parameters>();
-        let with = with.map_err(|e| refuse(format!("its parameters: {}", e.message())))?;
+        let with: Parameters = parameters("memory", job.with)?;
         let kernel = ready(&with.kernel).map_err(refuse)?;
         if with.offset > MOST_OFFSET {
             return Err(refuse(format!("offset = {}: at most {MOST_OFFSET}", with.offset)));

@@ -15,7 +15,7 @@ use std::{
 };
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 
-use super::{Job, Piece, Work};
+use super::{Job, Piece, Work, parameters};
 use crate::{
     rounds::Failure,
     sample::{Meter, Sample},
@@ -80,8 +80,7 @@ pub(super) struct Running {
 impl Running {
     /// Builds and starts what the job's parameters name.
     pub fn start(job: &Job<'_>) -> Result<Self, Unfit> {
-        let with = job.with.clone().try_into::<Parameters>();
-        let with = with.map_err(|e| unfit(job, &format!("its parameters: {}", e.message())))?;
+        let with: Parameters = parameters("worker", job.with)?;
         let program = place(job, &with)?;
         let mut command = Command::new(&program);
         let mut scratch = OsString::from("scratch=");

@@ -7,11 +7,13 @@ use thalweg_core::Unfit;
 use thalweg_kernels::{Kernel, Ready, by_name};
 use thalweg_sys::host::cycle_counter;
 
-use super::{Finding, Job, Probe};
-use crate::stats::median;
+use crate::{
+    stats::median,
+    works::{Finding, Job, Probe, parameters},
+};
 
 /// The sum of readings to the time of the batch, size by size.
-pub struct RdtscSmall;
+pub(in crate::works) struct RdtscSmall;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,8 +46,7 @@ impl Probe for RdtscSmall {
 
     fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
         let refuse = |reason: String| Unfit::because(format!("rdtsc-small: {reason}"));
-        let with = job.with.clone().try_into::<Parameters>();
-        let with = with.map_err(|e| refuse(format!("its parameters: {}", e.message())))?;
+        let with: Parameters = parameters(self.name(), job.with)?;
         if with.sizes.is_empty() || with.sizes.iter().any(|size| !(1..=MOST_BYTES).contains(size)) {
             return Err(refuse(format!("sizes are to be 1 to {MOST_BYTES} bytes, one at least")));
         }

@@ -4,10 +4,10 @@
 use serde::Deserialize;
 use thalweg_core::Unfit;
 
-use super::{Finding, Job, Piece, Probe, worker::Running};
+use crate::works::{Finding, Job, Piece, Probe, parameters, worker::Running};
 
 /// The memory of one worker to that of another.
-pub struct WorkerMemory;
+pub(in crate::works) struct WorkerMemory;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,10 +29,7 @@ impl Probe for WorkerMemory {
     }
 
     fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
-        let with = job.with.clone().try_into::<Parameters>();
-        let with = with.map_err(|e| {
-            Unfit::because(format!("worker-memory {}: its parameters: {}", job.arm, e.message()))
-        })?;
+        let with: Parameters = parameters(self.name(), job.with)?;
         let job = Job { bytes: with.bytes, ..*job };
         let first = peak(&Job { with: &with.first, ..job })?;
         let second = peak(&Job { with: &with.second, ..job })?;

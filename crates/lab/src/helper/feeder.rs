@@ -1,0 +1,59 @@
+//! Helper `feeder`: fills a pipe at a steady rate, as a slow disk would. `feeder PATH RATE`; then
+//! `give BYTES`, answered by `go` and, when all is in the pipe, by what it cost.
+
+use rustix::fs::{Mode, OFlags, open};
+use std::{
+    os::fd::OwnedFd,
+    thread,
+    time::{Duration, Instant},
+};
+use thalweg_sys::{Errno, io};
+
+use super::line::{Ledger, hear, number, say};
+use crate::works::content::Content;
+
+/// What comes at once: as much as a pipe holds unless told otherwise, and half of what Linux reads
+/// ahead of a reader by default.
+const AT_ONCE: u64 = 64 << 10;
+
+/// Runs until stdin ends.
+pub(super) fn run(arguments: &[String]) -> Result<(), String> {
+    let [path, rate] = arguments else {
+        return Err(format!("arguments {arguments:?}: they are PATH RATE"));
+    };
+    let rate: u64 = rate.parse().ok().filter(|rate| *rate > 0).ok_or("RATE is no number")?;
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let into = open(path.as_str(), flags, Mode::empty()).map_err(|e| format!("{path}: {e}"))?;
+    let mut chunk = vec![0; AT_ONCE as usize];
+    let mut given = 0;
+    say("ready")?;
+    while let Some(words) = hear()? {
+        let bytes = number(&words, 1)?;
+        say("go")?;
+        let ledger = Ledger::open();
+        let began = Instant::now();
+        let mut put = 0;
+        while put < bytes {
+            let len = AT_ONCE.min(bytes - put);
+            Content::Pattern.fill(given + put, &mut chunk[..len as usize]);
+            let due = Duration::from_secs_f64((put + len) as f64 / rate as f64);
+            thread::sleep(due.saturating_sub(began.elapsed()));
+            write_all(&into, &chunk[..len as usize])?;
+            put += len;
+        }
+        given += bytes;
+        say(&ledger.close())?;
+    }
+    Ok(())
+}
+
+fn write_all(into: &OwnedFd, mut bytes: &[u8]) -> Result<(), String> {
+    while !bytes.is_empty() {
+        match io::write(into, bytes) {
+            Ok(put) => bytes = &bytes[put..],
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(format!("write: {errno}")),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! Helper `receiver`: the far side of a pipe or a socket. It reads everything into one buffer and
+//! says what that cost it; told to look, it compares every byte with what was to come.
+//!
+//! `receiver pipe PATH BUFFER`, `receiver unix BUFFER`, `receiver tcp BUFFER`; then, line by line,
+//! `take BYTES` or `look BYTES KIND AT`, each answered by `go` and, when all has come, by the cost.
+
+use rustix::{
+    fs::{Mode, OFlags, open},
+    net::sockopt::socket_peercred,
+    process::getppid,
+    rand::{GetRandomFlags, getrandom},
+};
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    os::{
+        fd::OwnedFd,
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener},
+    },
+};
+use thalweg_sys::{Errno, io};
+
+use super::line::{Ledger, hear, number, say};
+use crate::works::content::{Content, first_difference};
+
+/// Runs until stdin ends.
+pub(super) fn run(arguments: &[String]) -> Result<(), String> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (from, buffer) = match words[..] {
+        ["pipe", path, buffer] => (pipe(path)?, buffer),
+        ["unix", buffer] => (unix()?, buffer),
+        ["tcp", buffer] => (tcp()?, buffer),
+        _ => return Err(format!("arguments {arguments:?}: pipe PATH, unix or tcp, then BUFFER")),
+    };
+    let len: usize = buffer.parse().map_err(|_| format!("buffer {buffer:?} is no number"))?;
+    // Touched here, so that no sample pays for it.
+    let mut buffer = vec![1; len.max(1)];
+    say("ready")?;
+    while let Some(words) = hear()? {
+        let bytes = number(&words, 1)?;
+        match words[0].as_str() {
+            "take" => {
+                say("go")?;
+                let ledger = Ledger::open();
+                take(&from, &mut buffer, bytes, |_, _| {})?;
+                say(&ledger.close())?;
+            }
+            "look" => {
+                let content = Content::named(words.get(2).map_or("", String::as_str))?;
+                let at = number(&words, 3)?;
+                say("go")?;
+                say(&look(&from, &mut buffer, (content, at, bytes))?)?;
+            }
+            other => return Err(format!("told to {other:?}: it is take or look")),
+        }
+    }
+    Ok(())
+}
+
+/// Reads `bytes` bytes, a buffer at a time; shows each to `seen` with the place where it begins.
+fn take(
+    from: &OwnedFd,
+    buffer: &mut [u8],
+    bytes: u64,
+    mut seen: impl FnMut(u64, &[u8]),
+) -> Result<(), String> {
+    let mut taken = 0;
+    while taken < bytes {
+        let most = usize::try_from(bytes - taken).map_or(buffer.len(), |n| n.min(buffer.len()));
+        match io::read(from, &mut buffer[..most]) {
+            Ok(0) => return Err(format!("the stream ended after {taken} of {bytes} bytes")),
+            Ok(got) => {
+                seen(taken, &buffer[..got]);
+                taken += got as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(format!("read after {taken} of {bytes} bytes: {errno}")),
+        }
+    }
+    Ok(())
+}
+
+/// `same`, or `wrong PLACE` of the first byte that is not the one expected.
+fn look(
+    from: &OwnedFd,
+    buffer: &mut [u8],
+    (content, at, bytes): (Content, u64, u64),
+) -> Result<String, String> {
+    let mut wrong = None;
+    take(from, buffer, bytes, |place, arrived| {
+        if wrong.is_none() {
+            wrong = first_difference(content, at + place, arrived).map(|n| place + n as u64);
+        }
+    })?;
+    Ok(wrong.map_or("same".to_owned(), |place| format!("wrong {place}")))
+}
+
+/// The reading end of a FIFO. Whoever started us holds the other end open already.
+fn pipe(path: &str) -> Result<OwnedFd, String> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    open(path, flags, Mode::empty()).map_err(|e| format!("{path}: {e}"))
+}
+
+/// Tells where it listens, hears who will come, and takes nobody else.
+fn tcp() -> Result<OwnedFd, String> {
+    let failed = |e: std::io::Error| format!("loopback: {e}");
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+    say(&format!("at {}", listener.local_addr().map_err(failed)?))?;
+    let words = hear()?.ok_or("nobody said who comes")?;
+    let expected = words.get(1).map_or("", String::as_str);
+    loop {
+        let (stream, peer) = listener.accept().map_err(failed)?;
+        if peer.to_string() == expected {
+            return Ok(stream.into());
+        }
+    }
+}
+
+/// The same by a name in the abstract namespace; only the process that started us may come.
+fn unix() -> Result<OwnedFd, String> {
+    let failed = |e: std::io::Error| format!("unix socket: {e}");
+    let mut dice = [0; 8];
+    getrandom(&mut dice, GetRandomFlags::empty()).map_err(|e| format!("getrandom: {e}"))?;
+    let name = format!("thalweg-{:016x}", u64::from_ne_bytes(dice));
+    let address = SocketAddr::from_abstract_name(&name).map_err(failed)?;
+    let listener = UnixListener::bind_addr(&address).map_err(failed)?;
+    say(&format!("at {name}"))?;
+    hear()?.ok_or("nobody said who comes")?;
+    loop {
+        let (stream, _) = listener.accept().map_err(failed)?;
+        let peer = socket_peercred(&stream).map_err(|e| format!("SO_PEERCRED: {e}"))?;
+        if Some(peer.pid) == getppid() {
+            return Ok(stream.into());
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Where files of a work lie: in the session's scratch folder, or on a file system that the study
+//! names by its type.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
+use thalweg_core::Unfit;
+use thalweg_sys::host::filesystem;
+
+use crate::scratch::Folder;
+
+/// A folder for the files of one piece of work. One we made ourselves goes with it.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// The session's.
+    Scratch(PathBuf),
+    /// Our own, on another file system.
+    Own(Folder),
+}
+
+impl Place {
+    /// A folder on the file system that `name` asks for: `scratch` is the session's own folder
+    /// wherever it lies, `ext4`, `xfs`, `tmpfs` ... what `THALWEG_MOUNTS="xfs=/path:btrfs=/path"`
+    /// names so, or else scratch or `/dev/shm` if they are of that type.
+    pub fn find(name: &str, scratch: &Path) -> Result<Self, Unfit> {
+        let mounts = std::env::var("THALWEG_MOUNTS").unwrap_or_default();
+        Self::find_among(name, scratch, &mounts)
+    }
+
+    fn find_among(name: &str, scratch: &Path, mounts: &str) -> Result<Self, Unfit> {
+        let own = |folder: &Path| {
+            let made = Folder::inside(folder);
+            let failed = |e| Unfit::because(format!("{name}: {}: {e}", folder.display()));
+            made.map(Self::Own).map_err(failed)
+        };
+        let mut mounts = mounts.split(':').filter_map(|mount| mount.split_once('='));
+        if let Some((_, path)) = mounts.find(|(mount, _)| *mount == name) {
+            return own(Path::new(path));
+        }
+        if name == "scratch" || kind_of(scratch).as_deref() == Some(name) {
+            return Ok(Self::Scratch(scratch.to_owned()));
+        }
+        let memory = Path::new("/dev/shm");
+        if kind_of(memory).as_deref() == Some(name) {
+            return own(memory);
+        }
+        let scratch = kind_of(scratch).unwrap_or_else(|| "unknown".to_owned());
+        Err(Unfit::because(format!(
+            "no {name} here: scratch is {scratch}, and THALWEG_MOUNTS=\"{name}=/path\" names none"
+        )))
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Scratch(path) => path,
+            Self::Own(folder) => folder.path(),
+        }
+    }
+}
+
+/// The type of the file system a folder lies on.
+fn kind_of(folder: &Path) -> Option<String> {
+    let folder = File::open(folder).ok()?;
+    filesystem(&folder).ok().map(|found| found.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_scratch_or_a_named_mount_or_missing_with_a_reason() {
+        let (scratch, mount) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let find = |name, mounts: &str| Place::find_among(name, scratch.path(), mounts);
+        assert_eq!(find("scratch", "").unwrap().path(), scratch.path());
+        let kind = kind_of(scratch.path()).unwrap();
+        assert_eq!(find(&kind, "").unwrap().path(), scratch.path());
+        let mounts = format!("odd:nofs={}", mount.path().display());
+        let place = find("nofs", &mounts).unwrap();
+        assert!(place.path().starts_with(mount.path()) && place.path().is_dir());
+        drop(place);
+        assert_eq!(std::fs::read_dir(mount.path()).unwrap().count(), 0);
+        let reason = find("nofs", "").unwrap_err().reason;
+        assert!(reason.contains("no nofs here") && reason.contains("THALWEG_MOUNTS"), "{reason}");
+        assert!(find("gone", "gone=/no/such/folder").is_err());
+    }
+}
