@@ -220,6 +220,15 @@ static void *flush(void *unused)
     return NULL;
 }
 
+/* The kernel takes the advice without a word, also where it does not follow it. */
+static void see_huge_pages(void)
+{
+    uint64_t huge = worker_smaps((long)getpid(), "AnonHugePages:");
+    if (huge < bytes / 2)
+        worker_unfit("%" PRIu64 " of %" PRIu64 " MiB are in huge pages"
+                     " (/sys/kernel/mm/transparent_hugepage/enabled)", huge >> 20, bytes >> 20);
+}
+
 static void warm(void)
 {
     worker_needs(bytes);
@@ -227,6 +236,8 @@ static void warm(void)
     if (action == RANDOM || action == XORSHIFT || action == CLEAR)
         memset(region, 0, bytes);
     operate();
+    if (kind == ANON_HUGE)
+        see_huge_pages();
     if (fresh)
         unmap_region();
 }

@@ -152,8 +152,9 @@ static inline void worker_end(const struct worker_mark *from, struct cost *cost)
     cost->involuntary += (uint64_t)(to.usage.ru_nivcsw - from->usage.ru_nivcsw);
 }
 
-/* Proportional memory of a process (proc_pid_smaps(5), Pss of smaps_rollup); 0 where it does not show. */
-static inline uint64_t worker_pss(long pid)
+/* Bytes of a kind of memory of a process, `Pss:` or `AnonHugePages:` (proc_pid_smaps(5)); 0 where it
+ * does not show. */
+static inline uint64_t worker_smaps(long pid, const char *kind)
 {
     char path[64], line[256];
     unsigned long long kib = 0;
@@ -162,10 +163,16 @@ static inline uint64_t worker_pss(long pid)
     if (!file)
         return 0;
     while (fgets(line, sizeof line, file))
-        if (sscanf(line, "Pss: %llu kB", &kib) == 1)
+        if (!strncmp(line, kind, strlen(kind)) && sscanf(line + strlen(kind), "%llu kB", &kib) == 1)
             break;
     fclose(file);
     return (uint64_t)kib << 10;
+}
+
+/* Proportional memory: of a page that two share, each has half. */
+static inline uint64_t worker_pss(long pid)
+{
+    return worker_smaps(pid, "Pss:");
 }
 
 /* Ends, with the reason, where so many bytes are not to be had without driving others out. */

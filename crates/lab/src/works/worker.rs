@@ -81,11 +81,17 @@ impl Running {
     /// Builds and starts what the job's parameters name.
     pub fn start(job: &Job<'_>) -> Result<Self, Unfit> {
         let with: Parameters = parameters("worker", job.with)?;
-        let program = place(job, &with)?;
+        // It is started elsewhere: what is relative here is not relative there.
+        let absolute = |path: &Path| {
+            std::path::absolute(path).map_err(|e| unfit(job, &format!("{}: {e}", path.display())))
+        };
+        let (studies, folder) = (absolute(job.studies)?, absolute(job.scratch)?);
+        let program = place(&Job { studies: &studies, scratch: &folder, ..*job }, &with)?;
         let mut command = Command::new(&program);
         let mut scratch = OsString::from("scratch=");
-        scratch.push(job.scratch);
-        command.args(&with.args).arg(format!("bytes={}", job.bytes)).arg(scratch);
+        scratch.push(&folder);
+        command.current_dir(&studies).args(&with.args);
+        command.arg(format!("bytes={}", job.bytes)).arg(scratch);
         let patience = Duration::from_secs(u64::from(with.deadline_seconds));
         let name = with.program.display().to_string();
         let mut talk = Talk::start(command, name, patience)?;

@@ -278,9 +278,9 @@ fn a_lie_about_the_time_is_a_failure() {
 }
 
 #[test]
-fn other_programs_get_their_arguments_with_bytes_and_scratch() {
+fn other_programs_get_their_arguments_in_the_folder_of_the_study() {
     let scratch = tempfile::tempdir().unwrap();
-    let (_folder, mut with) = shell("read -r line; echo unfit \"$*\"");
+    let (_folder, mut with) = shell("read -r line; test -d programs && echo unfit \"$*\"");
     with.insert("args".to_owned(), toml::Value::Array(vec!["one two".into(), "three".into()]));
     let words = reason(open(&with, 77, scratch.path()));
     let expected = format!("one two three bytes=77 scratch={}", scratch.path().display());
