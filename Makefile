@@ -36,7 +36,8 @@ build: ## build the thalweg binary for release
 test: start-skips setup lint ## install what is missing (Debian, root), lint, run every test, count the skipped
 	@tests/setup/fuzz smoke $(SMOKE_SECONDS)
 	@# Whoever starts this in the background may have SIGINT ignored, and tests send it.
-	@status=0; env --default-signal=INT tests/setup/with-filesystems $(CARGO) test --locked --no-fail-fast $(TESTS) $(FEATURES) || status=$$?; \
+	@# Studies build programs into the user's cache; those of tests stay here.
+	@status=0; XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" env --default-signal=INT tests/setup/with-filesystems $(CARGO) test --locked --no-fail-fast $(TESTS) $(FEATURES) || status=$$?; \
 	tests/setup/skips summary; exit $$status
 
 lint: ## formatting, clippy, licences and sources, shell scripts
