@@ -33,7 +33,8 @@ pub struct Talk {
     /// A socket and not a pipe: a write to a dead reader must answer EPIPE, also where SIGPIPE kills.
     orders: UnixStream,
     answers: ChildStdout,
-    complaints: ChildStderr,
+    /// Until it closes it.
+    complaints: Option<ChildStderr>,
     /// Read from `answers` and not yet taken.
     pending: Vec<u8>,
     said: Vec<u8>,
@@ -53,6 +54,7 @@ impl Talk {
             return Err(Unfit::because(format!("{name}: it was started without its pipes")));
         };
         let (pending, said) = (Vec::new(), Vec::new());
+        let complaints = Some(complaints);
         Ok(Self { child, name, patience, orders, answers, complaints, pending, said })
     }
 
@@ -134,24 +136,18 @@ impl Talk {
         }
         let timeout =
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        let mut both = [
-            PollFd::new(&self.answers, PollFlags::IN),
-            PollFd::new(&self.complaints, PollFlags::IN),
-        ];
+        let mut both = vec![PollFd::new(&self.answers, PollFlags::IN)];
+        both.extend(self.complaints.iter().map(|end| PollFd::new(end, PollFlags::IN)));
         match poll(&mut both, Some(&timeout)) {
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(true),
             Err(e) => return Err(self.nonsense(order, &format!("it cannot be heard: {e}"))),
         }
-        let [answered, complained] = both.map(|one| !one.revents().is_empty());
-        if complained {
+        let answered = !both[0].revents().is_empty();
+        if both.get(1).is_some_and(|one| !one.revents().is_empty()) {
             self.hear_complaints();
         }
         if !answered {
-            // Its standard error may have ended alone: then poll would not wait at all.
-            if complained {
-                sleep(Duration::from_millis(1));
-            }
             return Ok(true);
         }
         let mut part = [0; 4096];
@@ -169,10 +165,16 @@ impl Talk {
     /// Keeps the end of what it complains of; called when there is some.
     fn hear_complaints(&mut self) {
         let mut part = [0; 4096];
-        if let Ok(got) = self.complaints.read(&mut part) {
-            self.said.extend_from_slice(&part[..got]);
-            let surplus = self.said.len().saturating_sub(LAST_WORDS);
-            self.said.drain(..surplus);
+        let Some(complaints) = &mut self.complaints else { return };
+        match complaints.read(&mut part) {
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            // Its end would make every poll return at once.
+            Ok(0) | Err(_) => self.complaints = None,
+            Ok(got) => {
+                self.said.extend_from_slice(&part[..got]);
+                let surplus = self.said.len().saturating_sub(LAST_WORDS);
+                self.said.drain(..surplus);
+            }
         }
     }
 
@@ -182,7 +184,8 @@ impl Talk {
         // A helper of its own may hold the other end: no waiting for more than there is.
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         for _ in 0..LAST_WORDS / 16 {
-            let mut it = [PollFd::new(&self.complaints, PollFlags::IN)];
+            let Some(complaints) = &self.complaints else { break };
+            let mut it = [PollFd::new(complaints, PollFlags::IN)];
             if poll(&mut it, Some(&at_once)) != Ok(1) || !it[0].revents().contains(PollFlags::IN) {
                 break;
             }

@@ -258,6 +258,16 @@ fn nonsense_is_called_so() {
 }
 
 #[test]
+fn a_worker_may_close_its_standard_error_and_chatter_there() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (_folder, with) =
+        after_hello("head -c 300000 /dev/zero >&2; exec 2>&-; sleep 0.1; echo ok");
+    let mut piece = open(&with, 1, scratch.path()).unwrap();
+    piece.warm_up().unwrap();
+    piece.check().unwrap();
+}
+
+#[test]
 fn a_lie_about_the_time_is_a_failure() {
     let scratch = tempfile::tempdir().unwrap();
     let taken = |wall: &str| {
