@@ -10,8 +10,10 @@ DESTDIR ?=
 # Seconds spent on each fuzz target by `make fuzz`, and by the short run inside `make test`.
 FUZZ_SECONDS ?= 60
 SMOKE_SECONDS ?= 5
-# What `make bench` passes to `thalweg study`; empty lists the studies.
+# What `make study` passes to `thalweg study`, as in STUDY='002 --quick'; empty lists the studies.
 STUDY ?=
+# Where its results are kept.
+RESULTS ?= studies/results
 # Extra arguments for cargo test, e.g. TESTS='-p thalweg-core planner'.
 TESTS ?= --workspace
 
@@ -25,10 +27,10 @@ FEATURES := --features thalweg-sys/faults
 BIN := $(CARGO_TARGET_DIR)/release/thalweg
 
 .NOTPARALLEL:
-.PHONY: help build test lint bench fuzz install clean setup start-skips
+.PHONY: help build test lint study bench fuzz install clean setup start-skips
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build the thalweg binary for release
 	$(CARGO) build --release --locked --package thalweg
@@ -48,13 +50,13 @@ lint: ## formatting, clippy, licences and sources, shell scripts
 	@tests/setup/cargo-deny
 	@tests/setup/shell
 
-bench: build ## measure: STUDY=name runs a study, none lists them
-	$(BIN) study $(STUDY)
+study bench: build ## measure: STUDY=name runs a study and keeps its result in RESULTS, none lists them
+	$(BIN) study $(STUDY) --save $(RESULTS)
 
 fuzz: ## run every fuzz target for FUZZ_SECONDS
 	@tests/setup/fuzz run $(FUZZ_SECONDS)
 
-install: build ## install the binary, man pages and completions under DESTDIR PREFIX
+install: build ## install the binary, studies, man pages and completions under DESTDIR PREFIX
 	@tests/setup/install $(BIN) "$(DESTDIR)$(PREFIX)"
 
 clean: ## remove target/ and .tools/

@@ -83,7 +83,7 @@ pub fn marks_of_study(log: &Log, warm: &[Option<u64>]) -> Vec<Mark> {
 
 /// Whether memory that should have been warm was not: a sixteenth of one operation's pages.
 fn cold(sample: &Sample, bytes: u64) -> Option<(Sign, String)> {
-    let count = sample.minor_faults + sample.major_faults;
+    let count = sample.faults();
     let touched = count as f64 > FEW_FAULTS && count as f64 > bytes as f64 / 1e9 * SOME_FAULTS;
     touched.then(|| (Sign::Faults, format!("{count} faults on memory that was warm")))
 }
@@ -107,7 +107,7 @@ impl Usual {
     fn signs(&self, sample: &Sample) -> Vec<(Sign, String)> {
         let mut signs = Vec::new();
         let (faults, usual) = (sample.faults_per_gb(), self.faults_per_gb.unwrap_or(0.0));
-        let count = (sample.minor_faults + sample.major_faults) as f64;
+        let count = sample.faults() as f64;
         if faults > 2.0 * usual + SOME_FAULTS && count > FEW_FAULTS {
             let text = format!("{faults:.0} faults per GB where {usual:.0} are usual");
             signs.push((Sign::Faults, text));

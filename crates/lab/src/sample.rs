@@ -88,7 +88,7 @@ const LEAST_CPU: f64 = 1e-6;
 impl Sample {
     /// User and system time together, in seconds.
     pub fn cpu_seconds(&self) -> f64 {
-        (self.user + self.sys).as_secs_f64().max(LEAST_CPU)
+        self.user.saturating_add(self.sys).as_secs_f64().max(LEAST_CPU)
     }
 
     /// Time on the clock in seconds.
@@ -109,9 +109,14 @@ impl Sample {
         self.calls = self.calls.map(|own| own + calls);
     }
 
+    /// Faults of both kinds.
+    pub fn faults(&self) -> u64 {
+        self.minor_faults.saturating_add(self.major_faults)
+    }
+
     /// Faults of both kinds per 10^9 bytes.
     pub fn faults_per_gb(&self) -> f64 {
-        (self.minor_faults + self.major_faults) as f64 / (self.bytes.max(1) as f64 / 1e9)
+        self.faults() as f64 / (self.bytes.max(1) as f64 / 1e9)
     }
 }
 

@@ -1,10 +1,15 @@
-//! `thalweg helper` for the tests of this crate, which cannot build the `thalweg` binary.
+//! `thalweg helper` for the tests of this crate, which cannot build the `thalweg` binary. It knows
+//! works with planted faults.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
+#[path = "../../tests/planted/works.rs"]
+mod works;
+
 fn main() -> ExitCode {
+    // The first argument is the command, as for the other binary; some leave it out.
     let arguments: Vec<String> =
         std::env::args().skip(1).skip_while(|word| word == "helper").collect();
-    thalweg_lab::helper::main(&arguments)
+    thalweg_lab::helper::main_with(&works::PLANTED, &arguments)
 }

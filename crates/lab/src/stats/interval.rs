@@ -54,7 +54,9 @@ pub fn interval_of_sessions(values: &[f64], random: &mut Random) -> Option<Inter
         let half = student(values);
         (middle - half, middle + half)
     } else {
-        bootstrap(values, random)
+        let (lo, hi) = bootstrap(values, random);
+        let wider = narrowness(values.len());
+        (middle - (middle - lo) * wider, middle + (hi - middle) * wider)
     };
     Some(Interval { middle, lo: lo.min(middle), hi: hi.max(middle) })
 }
@@ -66,6 +68,17 @@ fn interval(values: &[f64], widen: f64, random: &mut Random) -> Option<Ratio> {
     // Ratios beyond e^±200 are not measurements; the clamp keeps them finite.
     let ratio = |log: f64| log.clamp(-200.0, 200.0).exp();
     Some(Ratio { ratio: ratio(middle), lo: ratio(middle - below), hi: ratio(middle + above) })
+}
+
+/// How much too narrow the percentiles of a bootstrap of few values are (Hesterberg 2015): without
+/// it the interval over eight sessions held the truth 91 times in 100.
+fn narrowness(count: usize) -> f64 {
+    let free = count as f64 - 1.0;
+    // Student's quantile to that of the normal distribution, by Cornish and Fisher's expansion.
+    let z = 1.96_f64;
+    let first = (z.powi(3) + z) / (4.0 * free);
+    let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * free * free);
+    (1.0 + (first + second) / z) * (count as f64 / free).sqrt()
 }
 
 /// Half the width of the t-interval round a median of few values.

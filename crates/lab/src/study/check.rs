@@ -42,10 +42,10 @@ impl Study {
         distinct("arm", self.arms.iter().map(|arm| arm.name.as_str()))?;
         distinct("cell", self.cells.iter().map(|cell| cell.name.as_str()))?;
         distinct("claim", self.claims.iter().map(|claim| claim.id.as_str()))?;
-        self.check_arms(catalogue)?;
         for cell in &self.cells {
             self.check_cell(cell).map_err(|e| format!("cell {:?}: {e}", cell.name))?;
         }
+        self.check_arms(catalogue)?;
         for claim in &self.claims {
             self.check_claim(claim, catalogue).map_err(|e| format!("claim {}: {e}", claim.id))?;
         }

@@ -128,6 +128,10 @@ pub struct ArmResult {
     pub cpu_s_per_gb: f64,
     /// The same, user alone.
     pub user_s_per_gb: f64,
+    /// The part of the processor seconds that a process at the far end of a pipe or a socket had;
+    /// `None` where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far_cpu_s_per_gb: Option<f64>,
     /// Page faults per 10^9 bytes.
     pub faults_per_gb: f64,
     /// System calls per 10^9 bytes; `None` where nobody counted.

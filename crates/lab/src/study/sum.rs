@@ -95,8 +95,11 @@ fn arm_of(
         alias: shared.or(aliases.first()).map(|alias| (*alias).clone()),
         note: arm.note.clone(),
         gb_per_s: figure(&|s| Some(gb(s) / s.wall_seconds())).unwrap_or(0.0),
-        cpu_s_per_gb: figure(&|s| Some((s.user + s.sys).as_secs_f64() / gb(s))).unwrap_or(0.0),
+        cpu_s_per_gb: figure(&|s| Some(s.user.saturating_add(s.sys).as_secs_f64() / gb(s)))
+            .unwrap_or(0.0),
         user_s_per_gb: figure(&|s| Some(s.user.as_secs_f64() / gb(s))).unwrap_or(0.0),
+        far_cpu_s_per_gb: figure(&|s| Some((s.far_user + s.far_sys).as_secs_f64() / gb(s)))
+            .filter(|far| *far > 0.0),
         faults_per_gb: figure(&|s| Some(s.faults_per_gb())).unwrap_or(0.0),
         calls_per_gb: figure(&|s| Some(s.calls? as f64 / gb(s))),
         marked: runs.iter().map(|(_, run)| run.marked).sum(),

@@ -141,13 +141,19 @@ fn place_text(result: &StudyResult, place: &Place, color: bool) -> String {
     let mut text = format!("{}\n", paint::strong(&title, color));
     let arms: Vec<&ArmResult> = result.arms.iter().filter(|arm| arm.place == *place).collect();
     let most = arms.iter().map(|arm| arm.gb_per_s).fold(0.0, f64::max);
-    let mut rows =
-        table(&["arm", "promises", "GB/s", "", "CPU s/GB", "faults/GB", "calls/GB", "marked"]);
+    let mut head =
+        vec!["arm", "promises", "GB/s", "", "CPU s/GB", "faults/GB", "calls/GB", "marked"];
+    // Of the processor time, the part of whoever reads at the far end.
+    let has_far = arms.iter().any(|arm| arm.far_cpu_s_per_gb.is_some());
+    if has_far {
+        head.insert(5, "its reader");
+    }
+    let mut rows = table(&head);
     for arm in &arms {
         let taken: usize = arm.sessions.iter().map(|session| session.samples.len()).sum();
         let marked =
             if arm.marked == 0 { String::new() } else { format!("{}/{taken}", arm.marked) };
-        rows.add_row([
+        let mut row = vec![
             name(arm),
             promise_seen(arm),
             gb_per_s(arm.gb_per_s),
@@ -156,7 +162,11 @@ fn place_text(result: &StudyResult, place: &Place, color: bool) -> String {
             number(arm.faults_per_gb.round()),
             arm.calls_per_gb.map_or(String::new(), |calls| number(calls.round())),
             marked,
-        ]);
+        ];
+        if has_far {
+            row.insert(5, arm.far_cpu_s_per_gb.map_or(String::new(), number));
+        }
+        rows.add_row(row);
     }
     if !arms.is_empty() {
         text.push_str(&render(&rows));

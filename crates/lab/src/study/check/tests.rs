@@ -1,1 +1,129 @@
 //! Study files that are right, and each way of being wrong.
+
+use super::*;
+use crate::works::CATALOGUE;
+
+const GOOD: &str = r#"
+schema = 1
+id = "900"
+title = "harness"
+summary = "nothing against nothing"
+[source]
+title = "none"
+parameters = { buffer = "16 MiB", runs = 1 }
+[[source.table]]
+name = "seconds"
+columns = ["arm", "user", "system"]
+rows = [["a", 0.0, 8.4]]
+[[cell]]
+name = "c"
+sizes = ["64KiB", "1GiB"]
+quick_sizes = ["64KiB"]
+loads = ["idle", "busy"]
+arms = ["a", "b", "d"]
+[[arm]]
+name = "a"
+work = "null"
+[[arm]]
+name = "b"
+work = "null"
+origin = "fair"
+[[arm]]
+name = "d"
+work = "null"
+[[claim]]
+id = "900.1"
+kind = "ratio"
+text = "a is twice as fast as b"
+published = [0.5, 0.6]
+[[claim.check]]
+test = "ratio"
+arms = ["a", "b"]
+at = { cell = "c", size = "64KiB", load = "busy" }
+metric = "cpu"
+within = [-inf, 0.5]
+[[claim.check]]
+test = "rows"
+arms = ["a", "b"]
+at = { cell = "c" }
+published = { "64KiB" = 0.5, "1GiB" = 0.6 }
+within = [0.8, 1.25]
+[[claim.check]]
+test = "rank-correlation"
+arms = ["a", "b", "d"]
+places = [{ cell = "c", size = "64KiB" }, { cell = "c", size = "1GiB" }]
+within = [-1.0, 0.8]
+[[claim.flip]]
+test = "load-ratio"
+arm = "a"
+at = { cell = "c", size = "64KiB" }
+loads = ["busy", "idle"]
+within = [0.0, 1.0]
+[[claim]]
+id = "900.2"
+kind = "number"
+text = "it was fast"
+not_runnable = "no absolute figure can be checked"
+"#;
+
+#[test]
+fn a_right_file_is_read_whole() {
+    let study = Study::parse(GOOD, &CATALOGUE).unwrap();
+    assert_eq!((study.arms.len(), study.claims[0].checks.len()), (3, 3));
+    assert!(study.claims[0].checks[0].within()[0].is_infinite());
+}
+
+#[test]
+fn every_wrong_name_is_refused_with_what_there_is() {
+    for (right, wrong, words) in [
+        ("schema = 1", "schema = 2", "schema = 2"),
+        ("id = \"900\"", "id = \"all\"", "make an id"),
+        ("work = \"null\"\norigin", "work = \"nul\"\norigin", "there is null"),
+        (
+            "arms = [\"a\", \"b\", \"d\"]\n[[arm]]",
+            "arms = [\"a\", \"b\", \"x\"]\n[[arm]]",
+            "there is a, b, d",
+        ),
+        (
+            "arms = [\"a\", \"b\", \"d\"]\n[[arm]]",
+            "arms = [\"a\", \"b\"]\n[[arm]]",
+            "\"d\" is in no cell",
+        ),
+        ("sizes = [\"64KiB\", \"1GiB\"]", "sizes = [\"64k\", \"1GiB\"]", "64KiB, 7MB"),
+        ("quick_sizes = [\"64KiB\"]", "quick_sizes = [\"4KiB\"]", "not among its sizes"),
+        ("loads = [\"idle\", \"busy\"]", "loads = [\"lazy\"]", "line 17"),
+        ("loads = [\"idle\", \"busy\"]", "loads = []", "needs arms, sizes and loads"),
+        ("within = [-inf, 0.5]", "within = [2.0, 0.5]", "no range"),
+        ("within = [-inf, 0.5]", "within = [nan, 0.5]", "no range"),
+        (
+            "cell = \"c\", size = \"64KiB\", load = \"busy\"",
+            "cell = \"c\", load = \"busy\"",
+            "which size",
+        ),
+        (
+            "size = \"64KiB\", load = \"busy\"",
+            "size = \"64KiB\", load = \"quarter\"",
+            "the load quarter",
+        ),
+        (
+            "size = \"64KiB\", load = \"busy\"",
+            "size = \"5GiB\", load = \"busy\"",
+            "there is 64KiB, 1GiB",
+        ),
+        ("at = { cell = \"c\" }", "at = { cell = \"z\" }", "there is no cell \"z\""),
+        ("\"1GiB\" = 0.6", "\"1GiB\" = 0.0", "ratios above 0"),
+        ("arms = [\"a\", \"b\", \"d\"]\nplaces", "arms = [\"a\", \"b\"]\nplaces", "three arms"),
+        ("not_runnable = \"no absolute figure can be checked\"", "", "either checks or"),
+        ("rows = [[\"a\", 0.0, 8.4]]", "rows = [[\"a\", 8.4]]", "not as long"),
+        ("id = \"900.2\"", "id = \"900.1\"", "twice"),
+        ("summary =", "sumary =", "sumary"),
+        ("test = \"ratio\"", "test = \"probe\"\nprobe = \"none-such\"", "claim"),
+    ] {
+        assert!(GOOD.contains(right), "{right}");
+        let error = Study::parse(&GOOD.replacen(right, wrong, 1), &CATALOGUE).unwrap_err();
+        assert!(error.contains(words), "{wrong}: {error}");
+    }
+    let probe = "[[claim.check]]\ntest = \"probe\"\nprobe = \"none-such\"\nwithin = [0.0, 1.0]\n";
+    let text = GOOD.replace("not_runnable = \"no absolute figure can be checked\"", probe);
+    assert!(Study::parse(&text, &CATALOGUE).unwrap_err().contains("no probe \"none-such\""));
+}

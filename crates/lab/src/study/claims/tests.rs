@@ -1,1 +1,81 @@
+//! On which side of the line a figure lies.
 
+use super::decide::{side, spearman};
+use super::words;
+use crate::study::result::ClaimVerdict::{Contradicted, Reproduced, Undecided};
+use proptest::prelude::*;
+use thalweg_core::profile::Ratio;
+
+#[test]
+fn a_figure_is_inside_outside_or_across() {
+    let side = |ratio, lo, hi, within| side(&Ratio { ratio, lo, hi }, within, 0.03);
+    assert_eq!(side(0.25, 0.24, 0.26, [2.0, f64::INFINITY]), Contradicted);
+    assert_eq!(side(2.5, 2.4, 2.6, [2.0, f64::INFINITY]), Reproduced);
+    assert_eq!(side(2.1, 1.9, 2.3, [2.0, f64::INFINITY]), Undecided);
+    // Surely below 1, but by less than the noise.
+    assert_eq!(side(0.985, 0.98, 0.99, [0.0, 1.0]), Undecided);
+    assert_eq!(side(1.0, 0.99, 1.01, [0.95, 1.05]), Reproduced);
+}
+
+#[test]
+fn ranks_agree_disagree_and_tie() {
+    assert!((spearman(&[1.0, 2.0, 3.0], &[10.0, 20.0, 90.0]) - 1.0).abs() < 1e-12);
+    assert!((spearman(&[1.0, 2.0, 3.0], &[3.0, 2.0, 1.0]) + 1.0).abs() < 1e-12);
+    assert!((spearman(&[1.0, 1.0, 1.0], &[3.0, 2.0, 1.0])).abs() < 1e-12);
+}
+
+#[test]
+fn ranges_are_said_in_words() {
+    assert_eq!(words::range([2.0, f64::INFINITY]), "at least 2");
+    assert_eq!(words::range([0.0, 0.4]), "at most 0.400");
+    assert_eq!(words::range([f64::NEG_INFINITY, 4096.0]), "at most 4096");
+    assert_eq!(words::range([0.95, 1.05]), "0.950 to 1.05");
+    assert_eq!(words::range([1.0, 1.0]), "exactly 1");
+    let list = toml::Value::Array(vec![2.05.into(), toml::Value::String("x".into())]);
+    assert_eq!(words::published(&list), "2.05, x");
+}
+
+proptest! {
+    #[test]
+    fn more_noise_or_a_wider_interval_never_turns_a_verdict_round(
+        middle in 0.01..100.0_f64,
+        (below, above) in (1.0..3.0_f64, 1.0..3.0_f64),
+        (least, width) in (0.0..50.0_f64, 0.0..50.0_f64),
+        (wider, noise) in (1.0..3.0_f64, 0.0..1.0_f64),
+    ) {
+        let within = [least, least + width];
+        let ratio = Ratio { ratio: middle, lo: middle / below, hi: middle * above };
+        let wide = Ratio { lo: ratio.lo / wider, hi: ratio.hi * wider, ..ratio };
+        let sure = side(&ratio, within, 0.0);
+        for weaker in [side(&wide, within, 0.0), side(&ratio, within, noise)] {
+            prop_assert!(weaker == sure || weaker == Undecided, "{sure:?} {weaker:?}");
+        }
+        match sure {
+            Reproduced => prop_assert!(least <= middle && middle <= least + width),
+            Contradicted => prop_assert!(middle < least || middle > least + width),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn turning_a_ratio_over_turns_its_range_over(
+        (middle, spread) in (0.01..100.0_f64, 1.0..3.0_f64),
+        (least, factor) in (0.01..50.0_f64, 1.0..50.0_f64),
+    ) {
+        let ratio = Ratio { ratio: middle, lo: middle / spread, hi: middle * spread };
+        let back = Ratio { ratio: 1.0 / middle, lo: 1.0 / ratio.hi, hi: 1.0 / ratio.lo };
+        let most = least * factor;
+        let there = side(&ratio, [least, most], 0.05);
+        prop_assert_eq!(there, side(&back, [1.0 / most, 1.0 / least], 0.05));
+    }
+
+    #[test]
+    fn a_rank_correlation_lies_between_minus_one_and_one(
+        pairs in prop::collection::vec((-1e3..1e3_f64, -1e3..1e3_f64), 0..12),
+    ) {
+        let (a, b): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
+        let found = spearman(&a, &b);
+        prop_assert!((-1.0 - 1e-9..=1.0 + 1e-9).contains(&found), "{found}");
+        prop_assert!((found - spearman(&b, &a)).abs() < 1e-9);
+    }
+}

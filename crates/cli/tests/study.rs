@@ -1,0 +1,222 @@
+//! `thalweg study`: lists, checks, runs, keeps; and what it says of files that are wrong.
+
+use serde_json::Value;
+
+mod support;
+use support::{Ran, Scratch};
+
+const STUDY: &str = r#"
+schema = 1
+id = "900"
+title = "the harness against itself"
+summary = "Ways that do nothing."
+[source]
+title = "nothing was published"
+[[cell]]
+name = "nothing"
+sizes = ["64KiB", "1MiB"]
+quick_sizes = ["64KiB"]
+arms = ["a", "b"]
+[[arm]]
+name = "a"
+work = "null"
+[[arm]]
+name = "b"
+work = "null"
+origin = "fair"
+[[claim]]
+id = "900.1"
+kind = "ratio"
+text = "a takes a hundredth of b"
+published = 0.01
+[[claim.check]]
+test = "ratio"
+arms = ["a", "b"]
+at = { cell = "nothing", size = "64KiB" }
+within = [0.0, 0.01]
+[[claim]]
+id = "900.2"
+kind = "number"
+text = "it takes no time"
+not_runnable = "an absolute figure is of one machine"
+"#;
+
+fn scratch() -> Scratch {
+    let scratch = Scratch::new();
+    scratch.file("studies/900-null.toml", STUDY);
+    scratch
+}
+
+/// A run that is over soon and keeps nothing at home.
+fn short(scratch: &Scratch, more: &[&str]) -> Ran {
+    let few = ["--sessions", "3", "--rounds", "3", "--sample", "1ms", "--pause", "0s", "--at", "."];
+    let mut words = vec!["study", "900", "--quick"];
+    words.extend(few);
+    words.extend(more);
+    scratch.run(&words)
+}
+
+#[test]
+fn studies_are_listed_with_what_is_known_of_them() {
+    let scratch = scratch();
+    let text = scratch.run(&["study", "--save", "kept"]).ended(0).text();
+    assert!(text.contains("900  the harness against itself") && text.contains("no result yet"));
+    short(&scratch, &["--save", "kept"]).ended(0);
+    let text = scratch.run(&["study", "--save", "kept"]).ended(0).text();
+    assert!(text.contains("1 result; newest"), "{text}");
+    assert!(text.contains("1 not runnable"), "{text}");
+    let json = scratch.run(&["study", "--save", "kept", "--json"]).ended(0).json();
+    assert_eq!(json["studies"][0]["id"], "900");
+    assert_eq!(json["studies"][0]["results"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_run_tells_claims_arms_ratios_and_its_own_noise_in_eighty_columns() {
+    let scratch = scratch();
+    let mut command = scratch.thalweg(["study", "900", "--quick", "--no-save", "--at", "."]);
+    command.args(["--sessions", "3", "--rounds", "3", "--sample", "1ms", "--pause", "0s"]);
+    let output = command.env("COLUMNS", "80").output().expect("it starts");
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for words in [
+        "900.1 contradicted",
+        "published 0.01; measured",
+        "900.2 not runnable",
+        "an absolute figure is of one machine",
+        "nothing 64KiB",
+        "time, a = 1:",
+        "The same arm twice in a round:",
+        "2 comparisons made",
+        "The harness costs",
+        "--quick --sessions 3 --rounds 3",
+    ] {
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains(words), "{words}: {text}");
+    }
+    assert!(!text.contains('\x1b'), "nobody asked for colours");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(!text.contains("1MiB"), "a quick run has the quick sizes");
+    let progress = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(progress.contains("session 3 of 3") && progress.contains("left"), "{progress}");
+    assert_eq!(scratch.names(), ["studies"], "nothing is left behind");
+}
+
+#[test]
+fn json_and_csv_have_every_sample() {
+    let scratch = scratch();
+    let json = short(&scratch, &["--json", "--csv", "all.csv", "--save", "kept"]).ended(0).json();
+    assert_eq!((&json["study"], &json["schema"]), (&"900".into(), &1.into()));
+    assert_eq!(json["claims"][0]["verdict"], "contradicted");
+    assert_eq!(json["ratios"][0]["same_promises"], true);
+    let arms = json["arms"].as_array().expect("arms");
+    let samples = |arm: &Value| {
+        let sessions = arm["sessions"].as_array().expect("sessions").iter();
+        sessions.map(|s| s["samples"].as_array().map_or(0, Vec::len)).sum::<usize>()
+    };
+    // Three rounds of two arms, one of them twice, in three sessions.
+    assert_eq!(arms.iter().map(samples).sum::<usize>(), 27);
+    let csv = String::from_utf8(scratch.read("all.csv")).expect("text");
+    assert_eq!(csv.lines().count(), 28);
+    let columns = |line: &str| line.split(',').count();
+    assert!(csv.lines().all(|line| columns(line) == columns(csv.lines().next().expect("a head"))));
+}
+
+#[test]
+fn a_study_may_lie_anywhere_and_cells_and_sizes_can_be_chosen() {
+    let scratch = scratch();
+    scratch.file("mine.toml", STUDY.replace("\"900\"", "\"mine\""));
+    let few = ["--sessions", "2", "--rounds", "2", "--sample", "1ms", "--pause", "0s", "--at", "."];
+    let run = |words: &[&str]| {
+        let mut all = vec!["study", "./mine.toml", "--no-save", "--json"];
+        all.extend(few);
+        all.extend(words);
+        scratch.run(&all)
+    };
+    let json = run(&["--only", "nothing", "--sizes", "1MiB"]).ended(0).json();
+    assert_eq!((&json["study"], &json["arms"][0]["size"]), (&"mine".into(), &"1MiB".into()));
+    assert!(run(&["--only", "other"]).ended(2).err.contains("it has nothing"));
+    assert!(run(&["--sizes", "5GiB"]).ended(2).err.contains("none of these sizes"));
+    assert!(run(&["--sizes", "5 gigs"]).ended(2).err.contains("64KiB, 7MB"));
+    assert!(run(&["--pin", "99999"]).ended(3).err.contains("no processor 99999"));
+}
+
+#[test]
+fn several_studies_take_turns() {
+    let scratch = scratch();
+    scratch.file("studies/901.toml", STUDY.replace("900", "901"));
+    let few = ["--sessions", "2", "--rounds", "2", "--sample", "1ms", "--pause", "0s", "--at", "."];
+    let mut words = vec!["study", "all", "--quick", "--no-save"];
+    words.extend(few);
+    let ran = scratch.run(&words).ended(0);
+    assert!(ran.text().contains("together 4 claims"), "{}", ran.text());
+    let order: Vec<&str> = ran.err.lines().filter_map(|line| line.get(..3)).collect();
+    assert_eq!(order, ["900", "901", "900", "901"], "{}", ran.err);
+}
+
+#[test]
+fn wrong_files_and_names_are_told_with_what_would_be_right() {
+    let scratch = scratch();
+    assert!(
+        scratch
+            .run(&["study", "--check"])
+            .ended(0)
+            .text()
+            .contains("fine: 1 cell, 2 arms, 2 claims")
+    );
+    scratch.file("studies/901.toml", STUDY.replace("\"null\"\norigin", "\"nul\"\norigin"));
+    let ran = scratch.run(&["study", "--check"]).ended(2);
+    assert!(
+        ran.err.contains("901.toml: arm \"b\": there is no work \"nul\"; there is"),
+        "{}",
+        ran.err
+    );
+    let ran = scratch.run(&["study", "901", "--no-save"]).ended(2);
+    assert!(ran.err.contains("901.toml"), "{}", ran.err);
+    let ran = scratch.run(&["study", "xyz", "--no-save"]).ended(2);
+    assert!(
+        ran.err.contains("no study \"xyz\"") && ran.err.contains("there is 900"),
+        "{}",
+        ran.err
+    );
+    let ran = scratch.run(&["study", "none.toml"]).ended(2);
+    assert!(ran.err.contains("none.toml: No such file"), "{}", ran.err);
+    let ran = scratch.run(&["study", "--check", "studies"]).ended(2);
+    assert!(ran.err.contains("not a file"), "{}", ran.err);
+    scratch.file("syntax.toml", "schema = 1\nid = = 2\n");
+    let ran = scratch.run(&["study", "--check", "syntax.toml"]).ended(2);
+    assert!(ran.err.contains("line 2"), "{}", ran.err);
+    assert!(Scratch::new().run(&["study"]).ended(2).err.contains("no folder of studies"));
+}
+
+#[test]
+fn helpers_are_hidden_and_refuse_what_they_do_not_know() {
+    let scratch = Scratch::new();
+    assert!(!scratch.run(&["--help"]).ended(0).text().contains("helper"));
+    assert!(scratch.run(&["helper", "none"]).ended(2).err.contains("no kind \"none\""));
+    assert!(scratch.run(&["helper", "session"]).ended(1).err.contains("the job"));
+    assert!(scratch.run(&["helper", "load", "busy"]).ended(1).err.contains("load wants"));
+}
+
+#[test]
+fn an_interrupt_ends_the_run_and_leaves_nothing() {
+    let scratch = scratch();
+    let mut command = scratch.thalweg(["study", "900", "--save", "kept", "--at", "."]);
+    let child = command
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let started = || scratch.names().iter().any(|name| name.starts_with(".thalweg-study"));
+    for _ in 0..600 {
+        if started() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(started(), "{:?}", scratch.names());
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is ours");
+    let ran = Ran::of_child(child).ended(130);
+    assert!(ran.err.contains("has no result"), "{}", ran.err);
+    assert_eq!(scratch.names(), ["studies"]);
+}

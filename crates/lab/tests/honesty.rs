@@ -1,0 +1,223 @@
+//! Proof that the lab is honest: what is the same shows no difference, what is planted is found.
+#![allow(clippy::unwrap_used)]
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+use thalweg_lab::{
+    sample::Metric,
+    stats::Verdict,
+    study::{
+        result::{ClaimVerdict, StudyResult},
+        run::RunError,
+        store,
+    },
+};
+
+mod planted;
+use planted::{PROGRAM, really, really_by, settings, simulated, simulated::World, study, text};
+
+const TWINS: &[(&str, &str)] = &[("a", ""), ("b", "")];
+
+#[test]
+fn the_same_work_twice_shows_no_difference_in_nineteen_of_twenty_real_runs() {
+    let text = text(TWINS, "64KiB", "");
+    let quiet = |_: &usize| {
+        let result = really(&text, &settings(4, 8)).unwrap();
+        result.ratios.iter().all(|ratio| ratio.verdict == Verdict::NoDifferenceShown)
+    };
+    let quiet = (0..20).filter(quiet).count();
+    assert!(quiet >= 19, "{quiet} of 20");
+}
+
+#[test]
+fn the_same_cost_twice_shows_no_difference_in_95_of_100_simulated_runs() {
+    let study = study(&text(TWINS, "64KiB", ""));
+    let worlds = [
+        World { sigma: 0.05, ..World::default() },
+        World { sigma: 0.05, sessions: 0.05, ..World::default() },
+        World { sigma: 0.1, sessions: 0.02, memory: 0.7, drift: 0.5, outliers: 0.05 },
+    ];
+    for (shape, world) in worlds.into_iter().enumerate() {
+        for sessions in [3, 6, 12] {
+            let quiet = (0..200).filter(|seed| {
+                let result = simulated::run(&study, (sessions, 10), (world, *seed), &|_, _| 0.02);
+                let wall = result.ratios.iter().find(|ratio| ratio.metric == Metric::Wall);
+                wall.unwrap().verdict == Verdict::NoDifferenceShown
+            });
+            let quiet = quiet.count();
+            assert!(quiet >= 190, "world {shape}, {sessions} sessions: {quiet} of 200");
+        }
+    }
+}
+
+#[test]
+fn a_known_ratio_lies_in_its_interval_nine_times_in_ten() {
+    let study = study(&text(TWINS, "64KiB", ""));
+    let cost = |arm: &str, _: &_| if arm == "a" { 0.02 } else { 0.026 };
+    let worlds = [
+        ("plain", World { sigma: 0.05, ..World::default() }),
+        ("drift", World { sigma: 0.05, sessions: 0.03, drift: 1.0, ..World::default() }),
+        ("outliers", World { sigma: 0.05, sessions: 0.03, outliers: 0.05, ..World::default() }),
+        ("wandering", World { sigma: 0.1, sessions: 0.03, memory: 0.8, ..World::default() }),
+        ("all", World { sigma: 0.1, sessions: 0.1, memory: 0.6, drift: 0.5, outliers: 0.03 }),
+    ];
+    for (shape, world) in worlds {
+        for sessions in [3, 6, 12] {
+            let holds = (0..200).filter(|seed| {
+                let result = simulated::run(&study, (sessions, 10), (world, *seed), &cost);
+                let shown = result.ratios[0].ratio;
+                shown.lo <= 1.3 && 1.3 <= shown.hi
+            });
+            let share = holds.count() as f64 / 200.0;
+            assert!(share >= 0.9, "{shape}, {sessions} sessions: {share}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_byte_fails_the_run_and_names_the_arm() {
+    let text = text(&[("good", ""), ("bad", "with = { fault = \"byte\" }")], "64KiB", "");
+    match really(&text, &settings(2, 2)).unwrap_err() {
+        RunError::Wrong { arm, at, session, reason, .. } => {
+            assert_eq!((arm.as_str(), session), ("bad", 1));
+            assert!(at.contains("64KiB") && reason.contains("byte 32768"), "{at}: {reason}");
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn memory_that_became_cold_before_a_sample_is_marked_counted_and_kept() {
+    let text = text(&[("warm", ""), ("cold", "with = { fault = \"cold\" }")], "8MiB", "");
+    let result = really(&text, &settings(2, 8)).unwrap();
+    let arm = |name: &str| result.arms.iter().find(|arm| arm.name == name).unwrap();
+    assert_eq!(arm("warm").marked, 0, "{:?}", arm("warm").sessions[0].marks);
+    let cold = arm("cold");
+    assert!(cold.marked >= 2, "{:?}", cold.sessions);
+    let marks: Vec<&String> = cold.sessions.iter().flat_map(|s| &s.marks).collect();
+    assert!(marks.iter().any(|m| m.contains("faults on memory that was warm")), "{marks:?}");
+    assert!(cold.sessions.iter().all(|s| s.samples.len() >= 8), "none was left out");
+}
+
+const TEN_TIMES: &str = "[[claim]]\nid = \"1\"\nkind = \"ratio\"\ntext = \"it is 10x faster than itself\"\n\
+     [[claim.check]]\ntest = \"ratio\"\narms = [\"a\", \"b\"]\nat = { cell = \"cell\" }\nwithin = [0.0, 0.1]\n";
+
+#[test]
+fn a_made_up_claim_is_contradicted_and_one_session_decides_nothing() {
+    let text = text(TWINS, "1MiB", TEN_TIMES);
+    let claim = |sessions| really(&text, &settings(sessions, 8)).unwrap().claims.remove(0);
+    let claimed = claim(4);
+    assert_eq!(claimed.verdict, ClaimVerdict::Contradicted, "{}", claimed.reason);
+    assert!(claimed.lo.unwrap() > 0.1 && claimed.reason.contains("none of it"), "{claimed:?}");
+    let claimed = claim(1);
+    assert_eq!(claimed.verdict, ClaimVerdict::Undecided);
+    assert!(claimed.reason.contains("one session"), "{}", claimed.reason);
+}
+
+#[test]
+fn other_promises_are_said_beside_the_ratio_and_a_broken_promise_is_a_mark() {
+    let arms = [
+        ("copies", ""),
+        ("shares", "with = { fault = \"shares\" }"),
+        ("breaks", "with = { fault = \"breaks\" }"),
+    ];
+    let result = really(&text(&arms, "64KiB", ""), &settings(2, 2)).unwrap();
+    let same = |name: &str| result.ratios.iter().find(|r| r.a == name).unwrap().same_promises;
+    assert!(!same("shares") && same("breaks"));
+    let arm = |name: &str| result.arms.iter().find(|arm| arm.name == name).unwrap();
+    assert_eq!(arm("copies").alias.as_deref(), Some("copied"));
+    assert_eq!(arm("shares").alias.as_deref(), Some("shared"));
+    let marks = |name: &str| arm(name).sessions[0].marks.concat();
+    assert!(marks("breaks").contains("promises a copy") && !marks("shares").contains("promises"));
+}
+
+#[test]
+fn an_arm_that_fails_leaves_with_its_reason_and_the_others_go_on() {
+    let arms = [
+        ("absent", "with = { fault = \"absent\" }"),
+        ("good", ""),
+        ("fails", "with = { fault = \"fails\" }"),
+    ];
+    let claim = TEN_TIMES.replace("\"a\", \"b\"", "\"absent\", \"good\"");
+    let result = really(&text(&arms, "64KiB", &claim), &settings(2, 8)).unwrap();
+    let reasons: Vec<&str> = result.missing.iter().map(|m| m.reason.as_str()).collect();
+    assert!(reasons.iter().any(|r| r.contains("not installed")), "{reasons:?}");
+    assert!(reasons.iter().any(|r| r.contains("EIO")), "{reasons:?}");
+    let good = result.arms.iter().find(|arm| arm.name == "good").unwrap();
+    assert!(good.sessions.iter().all(|s| s.samples.len() >= 8));
+    assert_eq!(result.claims[0].verdict, ClaimVerdict::NotRunnable);
+    assert!(result.claims[0].reason.contains("not installed"), "{}", result.claims[0].reason);
+}
+
+#[test]
+fn a_session_that_dies_says_its_last_words_and_a_missing_program_is_named() {
+    let text = text(&[("dies", "with = { fault = \"dies\" }")], "64KiB", "");
+    let error = really(&text, &settings(2, 2)).unwrap_err().to_string();
+    assert!(error.contains("session 1") && error.contains("out of luck"), "{error}");
+    let error = really_by(Path::new("/no/such"), &text, &settings(2, 2)).unwrap_err();
+    assert!(error.to_string().contains("/no/such"), "{error}");
+}
+
+#[test]
+fn the_harness_costs_far_less_than_a_sample_and_says_how_much() {
+    let result = really(&text(TWINS, "64KiB", ""), &settings(2, 2)).unwrap();
+    let null = result.null_seconds.unwrap();
+    assert!(null > 0.0 && null < result.protocol.sample_seconds, "{null}");
+}
+
+#[test]
+fn a_result_survives_its_file_and_is_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let result = really(&text(TWINS, "64KiB", TEN_TIMES), &settings(2, 3)).unwrap();
+    let path = store::save(&result, folder.path()).unwrap();
+    let again = store::load(&path).unwrap();
+    let json = |result: &StudyResult| serde_json::to_value(result).unwrap();
+    assert_eq!(json(&again), json(&result));
+    assert!(store::save(&result, folder.path()).is_err(), "the same second, the same study");
+    let saved = store::saved(folder.path());
+    assert_eq!((saved.len(), saved[0].verdicts.len()), (1, 1));
+    assert_eq!(saved[0].path, path);
+    let text = fs::read_to_string(&path).unwrap();
+    let long = text.lines().map(str::len).max().unwrap();
+    assert!(text.lines().count() < 400 && long < 2000, "a line for each sample: {long}");
+}
+
+#[test]
+fn every_round_has_every_arm_and_one_of_them_twice() {
+    let result = really(&text(TWINS, "64KiB", ""), &settings(2, 5)).unwrap();
+    for session in 0..2 {
+        let samples = result.arms.iter().flat_map(|arm| &arm.sessions[session].samples);
+        let mut rounds = [0; 5];
+        samples.for_each(|sample| rounds[sample.round] += 1);
+        assert_eq!(rounds, [3; 5]);
+    }
+    assert!(result.aa.is_some() && result.noise >= 0.03);
+    assert_eq!(result.comparisons, 2);
+}
+
+#[test]
+fn nobody_can_run_a_study_too() {
+    if !rustix::process::geteuid().is_root() {
+        return; // Then every other test here shows it.
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("helper");
+    fs::copy(PROGRAM, &program).unwrap();
+    for path in [folder.path(), &program] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let nobody = folder.path().join("as-nobody");
+    let line = format!(
+        "#!/bin/sh\nexec setpriv --reuid=65534 --regid=65534 --clear-groups {} \"$@\"\n",
+        program.display()
+    );
+    fs::write(&nobody, line).unwrap();
+    fs::set_permissions(&nobody, fs::Permissions::from_mode(0o755)).unwrap();
+    if !Command::new(&nobody).arg("helper").status().is_ok_and(|s| s.code() == Some(2)) {
+        return planted::skip("nobody_can_run_a_study_too", "setpriv does not work here");
+    }
+    let result = planted::as_nobody(&nobody, &text(TWINS, "64KiB", TEN_TIMES), &settings(3, 4));
+    assert_eq!(result.claims[0].verdict, ClaimVerdict::Contradicted, "{}", result.claims[0].reason);
+    // Counters that nobody may read are not used: what getrusage counts is there for everybody.
+    let cpu = |result: &StudyResult| result.arms.iter().all(|arm| arm.cpu_s_per_gb > 0.0);
+    assert!(cpu(&result));
+}

@@ -1,0 +1,112 @@
+//! Sessions that never ran: costs by formula, so that the truth is known.
+
+use std::{f64::consts::TAU, time::Duration};
+use thalweg_core::Guarantees;
+use thalweg_lab::{
+    sample::Sample,
+    stats::Random,
+    study::{
+        file::Study,
+        places::places,
+        preset::{Preset, Settings},
+        result::{Place, Protocol, RoundSample, StudyResult},
+        sum::result_of,
+        wire::{ArmRun, PlaceLog, SessionLog},
+    },
+};
+
+/// What the simulated machine does to every sample.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct World {
+    /// Scatter of the samples.
+    pub sigma: f64,
+    /// Scatter of each arm's level between sessions.
+    pub sessions: f64,
+    /// How much of the last sample's deviation the next one has.
+    pub memory: f64,
+    /// Growth of all costs in a session.
+    pub drift: f64,
+    /// Share of samples that take eight times as long.
+    pub outliers: f64,
+}
+
+/// Seconds that an operation of an arm takes in a place, if nothing disturbs it.
+pub type Cost<'c> = dyn Fn(&str, &Place) -> f64 + 'c;
+
+/// A run of a study in this world.
+pub fn run(
+    study: &Study,
+    (sessions, rounds): (usize, usize),
+    (world, seed): (World, u64),
+    cost: &Cost<'_>,
+) -> StudyResult {
+    let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(1));
+    let settings = Settings { ..Settings::of(Preset::STANDARD, seed) };
+    let places = places(study, &settings).expect("places");
+    let logs = (0..sessions).map(|session| SessionLog {
+        session,
+        null_seconds: 1e-7,
+        places: places
+            .iter()
+            .map(|place| one_place(study, place, rounds, (world, &mut random), cost))
+            .collect(),
+        probes: Vec::new(),
+    });
+    let protocol = Protocol {
+        preset: "simulated".to_owned(),
+        sessions,
+        rounds,
+        pause_seconds: 0.0,
+        sample_seconds: 0.02,
+        seed,
+        pinned: Vec::new(),
+        command: String::new(),
+        began: "2026-11-22T00:00:00Z".to_owned(),
+        took_seconds: 1.0,
+    };
+    result_of(study, logs.collect(), protocol, serde_json::json!({ "simulated": true }))
+}
+
+fn one_place(
+    study: &Study,
+    place: &Place,
+    rounds: usize,
+    (world, random): (World, &mut Random),
+    cost: &Cost<'_>,
+) -> PlaceLog {
+    let names = &study.cell(&place.cell).expect("the cell").arms;
+    let mut runs: Vec<ArmRun> = names
+        .iter()
+        .map(|name| ArmRun {
+            name: name.clone(),
+            promises: Some(Guarantees::COPIED),
+            // Costs are of an operation, whatever a sample has of them.
+            repeats: 1 + random.below(5) as u32,
+            ..ArmRun::default()
+        })
+        .collect();
+    let levels: Vec<f64> = names.iter().map(|_| world.sessions * normal(random)).collect();
+    let mut last = 0.0;
+    for round in 0..rounds {
+        let mut order: Vec<usize> = (0..names.len()).collect();
+        order.push(random.below(names.len()));
+        random.shuffle(&mut order);
+        for arm in order {
+            last =
+                last * world.memory + (1.0 - world.memory * world.memory).sqrt() * normal(random);
+            let outlier = if random.unit() < world.outliers { 8.0 } else { 1.0 };
+            let drift = 1.0 + world.drift * round as f64 / rounds as f64;
+            let level = cost(&names[arm], place) * levels[arm].exp();
+            let seconds = level * (world.sigma * last).exp() * outlier * drift;
+            let wall = Duration::from_secs_f64(seconds * f64::from(runs[arm].repeats));
+            let sample = Sample { wall, user: wall, bytes: place.bytes, ..Sample::default() };
+            runs[arm].samples.push(RoundSample { round, sample });
+        }
+    }
+    PlaceLog { place: place.clone(), arms: runs, missing: Vec::new() }
+}
+
+fn normal(random: &mut Random) -> f64 {
+    let (u, v) = (random.unit().max(1e-12), random.unit());
+    (-2.0 * u.ln()).sqrt() * (TAU * v).cos()
+}

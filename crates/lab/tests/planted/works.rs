@@ -1,0 +1,130 @@
+//! Works that only tests know: an honest copy, and the ways of going wrong that the lab must notice.
+
+use std::hint::black_box;
+use thalweg_core::{Guarantees, Unfit, alias::Alias};
+use thalweg_lab::{
+    rounds::Failure,
+    sample::{Meter, Sample},
+    works::{CATALOGUE, Catalogue, Finding, Job, Piece, Probe, Work, known},
+};
+
+/// The works of tests, and `null`.
+pub static PLANTED: Catalogue = Catalogue { works: &[&Null, &Copy], probes: &[&Answer] };
+
+/// The product's own `null`.
+struct Null;
+
+impl Work for Null {
+    fn name(&self) -> &'static str {
+        "null"
+    }
+
+    fn summary(&self) -> &'static str {
+        "does nothing"
+    }
+
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
+        let null = CATALOGUE.work("null").ok_or_else(|| Unfit::because("no null"))?;
+        null.open(job)
+    }
+}
+
+/// A copy in memory. `fault` plants something: `byte`, `cold`, `fails`, `absent`, `dies`, `shares`
+/// (which is no fault but promises less), `breaks` (it promises a copy and shares).
+struct Copy;
+
+impl Work for Copy {
+    fn name(&self) -> &'static str {
+        "copy"
+    }
+
+    fn summary(&self) -> &'static str {
+        "copies in memory"
+    }
+
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
+        known(job.with, &["fault"])?;
+        let fault = job.with.get("fault").and_then(toml::Value::as_str).unwrap_or_default();
+        if fault == "absent" {
+            return Err(Unfit::because("it is not installed"));
+        }
+        let len = job.bytes as usize;
+        Ok(Box::new(CopyPiece { len, fault: fault.to_owned(), from: vec![], to: vec![], taken: 0 }))
+    }
+}
+
+struct CopyPiece {
+    len: usize,
+    fault: String,
+    from: Vec<u8>,
+    to: Vec<u8>,
+    taken: usize,
+}
+
+impl Piece for CopyPiece {
+    fn promises(&self) -> Option<Guarantees> {
+        Some(if self.fault == "shares" { Guarantees::SHARED } else { Guarantees::COPIED })
+    }
+
+    fn warm_up(&mut self) -> Result<(), Unfit> {
+        (self.from, self.to) = (vec![7; self.len], vec![1; self.len]);
+        Ok(())
+    }
+
+    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+        self.taken += 1;
+        match self.fault.as_str() {
+            // What a fork before a sample does to the memory of the next one: it is mapped anew.
+            "cold" if self.taken.is_multiple_of(4) => self.to = vec![0; self.len],
+            "fails" if self.taken > 6 => return Err(Failure::Unfit(Unfit::because("EIO"))),
+            "dies" => {
+                eprintln!("out of luck");
+                std::process::exit(7);
+            }
+            _ => {}
+        }
+        let meter = Meter::start();
+        for _ in 0..repeats {
+            self.to.copy_from_slice(black_box(&self.from));
+            black_box(&mut self.to);
+        }
+        Ok(meter.stop(self.len as u64 * u64::from(repeats)))
+    }
+
+    fn check(&mut self) -> Result<(), Unfit> {
+        if self.fault == "byte" {
+            self.to[self.len / 2] ^= 1;
+        }
+        match self.to.iter().zip(&self.from).position(|(to, from)| to != from) {
+            Some(at) => Err(Unfit::because(format!("byte {at} differs"))),
+            None => Ok(()),
+        }
+    }
+
+    fn alias(&mut self) -> Option<Result<Alias, Unfit>> {
+        let shares = ["shares", "breaks"].contains(&self.fault.as_str());
+        Some(Ok(if shares { Alias::Shared } else { Alias::Copied }))
+    }
+}
+
+/// Answers what it is told to: `numbers`, or the reason why it cannot look.
+struct Answer;
+
+impl Probe for Answer {
+    fn name(&self) -> &'static str {
+        "answer"
+    }
+
+    fn summary(&self) -> &'static str {
+        "answers what it is told to"
+    }
+
+    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
+        if let Some(reason) = job.with.get("unfit").and_then(toml::Value::as_str) {
+            return Err(Unfit::because(reason));
+        }
+        let numbers = job.with.get("numbers").and_then(toml::Value::as_array);
+        let numbers = numbers.into_iter().flatten().filter_map(toml::Value::as_float).collect();
+        Ok(Finding { numbers, text: "as told".to_owned() })
+    }
+}

@@ -1,0 +1,21 @@
+//! No text is a study file that crashes; the places of one that was read are a finite list.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use thalweg_lab::{
+    study::{
+        file::Study,
+        places::places,
+        preset::{Preset, Settings},
+    },
+    works::CATALOGUE,
+};
+
+fuzz_target!(|text: &str| {
+    let Ok(study) = Study::parse(text, &CATALOGUE) else { return };
+    for preset in [Preset::QUICK, Preset::STANDARD] {
+        if let Ok(places) = places(&study, &Settings::of(preset, 1)) {
+            assert!(places.iter().all(|place| place.bytes > 0 && study.cell(&place.cell).is_some()));
+        }
+    }
+});
