@@ -40,7 +40,8 @@ build: ## build the thalweg binary and the C library for release
 test: start-skips setup lint ## install what is missing (Debian, root), lint, run every test, count the skipped
 	@tests/setup/fuzz smoke $(SMOKE_SECONDS)
 	@# Whoever starts this in the background may have SIGINT ignored, and tests send it.
-	@status=0; env --default-signal=INT tests/setup/with-filesystems $(CARGO) test --locked --no-fail-fast $(TESTS) $(FEATURES) || status=$$?; \
+	@# Studies build programs into the user's cache; those of tests stay here.
+	@status=0; XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" env --default-signal=INT tests/setup/with-filesystems $(CARGO) test --locked --no-fail-fast $(TESTS) $(FEATURES) || status=$$?; \
 	tests/setup/skips summary; exit $$status
 
 campaign: ## the long campaign of kills against rings between processes: KILLS of them

@@ -2,10 +2,12 @@
 //! guess and never a panic: a container may hide any of these files.
 
 mod cache;
+mod counter;
 mod filesystem;
 mod machine;
 
 pub use cache::{Cache, caches};
+pub use counter::cycle_counter;
 pub use filesystem::{FileSystem, filesystem};
 pub use machine::{
     affinity, capabilities, cores_online, cpu_model, hypervisor, io_uring_disabled, kernel_release,

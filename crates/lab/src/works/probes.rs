@@ -3,5 +3,7 @@
 
 pub(super) mod alias;
 pub(super) mod calls;
+pub(super) mod rdtsc_small;
 pub(super) mod splice_returns;
 pub(super) mod vmsplice;
+pub(super) mod worker_memory;

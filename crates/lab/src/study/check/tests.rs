@@ -78,7 +78,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
     for (right, wrong, words) in [
         ("schema = 1", "schema = 2", "schema = 2"),
         ("id = \"900\"", "id = \"all\"", "make an id"),
-        ("work = \"null\"\norigin", "work = \"nul\"\norigin", "there is null"),
+        ("work = \"null\"\norigin", "work = \"nul\"\norigin", "there is no work \"nul\""),
         (
             "arms = [\"a\", \"b\", \"d\"]\n[[arm]]",
             "arms = [\"a\", \"b\", \"x\"]\n[[arm]]",

@@ -1,0 +1,94 @@
+//! Builds a C source once: the program is kept in the cache under everything it depends on.
+
+use std::{
+    env, fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+use thalweg_sys::host;
+
+use crate::scratch::Folder;
+
+/// The program of this source, built by `$CC` or `cc` with these flags. `Err` is the reason.
+pub fn built(source: &Path, flags: &[String], scratch: &Path) -> Result<PathBuf, String> {
+    let compiler = Compiler::find(source)?;
+    let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+    let name = format!("{stem}-{:016x}", compiler.key(source, flags)?);
+    let folder = cache().unwrap_or_else(|| scratch.to_owned());
+    let program = folder.join(&name);
+    if program.is_file() {
+        return Ok(program);
+    }
+    // Under another name first: somebody else may be starting it, or building it too.
+    let failed = |e: io::Error| format!("{}: {e}", folder.display());
+    let aside = Folder::inside(&folder).map_err(failed)?;
+    compiler.build(source, flags, &aside.file(&name))?;
+    fs::rename(aside.file(&name), &program).map_err(failed)?;
+    Ok(program)
+}
+
+/// `$XDG_CACHE_HOME/thalweg/programs`, or below `~/.cache`; `None` where it cannot be made.
+fn cache() -> Option<PathBuf> {
+    let base = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    let folder = base.or_else(home).filter(|path| path.is_absolute())?.join("thalweg/programs");
+    fs::create_dir_all(&folder).ok()?;
+    Some(folder)
+}
+
+struct Compiler {
+    words: Vec<String>,
+    version: String,
+}
+
+impl Compiler {
+    fn find(source: &Path) -> Result<Self, String> {
+        let given = env::var("CC").ok().filter(|words| !words.trim().is_empty());
+        let words: Vec<String> =
+            given.as_deref().unwrap_or("cc").split_whitespace().map(str::to_owned).collect();
+        let missing = |e: &dyn std::fmt::Display| {
+            let (cc, name) = (&words[0], source.display());
+            format!("{cc}: {e}; {name} needs a C compiler: install gcc or clang, or set CC to one")
+        };
+        let asked = Command::new(&words[0]).arg("--version").stdin(Stdio::null()).output();
+        let answer = asked.map_err(|e| missing(&e))?;
+        if !answer.status.success() {
+            return Err(missing(&answer.status));
+        }
+        let version = String::from_utf8_lossy(&answer.stdout).into_owned();
+        Ok(Self { words, version })
+    }
+
+    /// Differs where the program would: compiler, flags, source, the headers beside it, and the
+    /// processor, for which `-march=native` builds.
+    fn key(&self, source: &Path, flags: &[String]) -> Result<u64, String> {
+        let mut hasher = DefaultHasher::new();
+        (&self.words, &self.version, flags, host::cpu_model()).hash(&mut hasher);
+        let mut files = vec![source.to_owned()];
+        let beside = source.parent().map(fs::read_dir).and_then(Result::ok);
+        let beside = beside.into_iter().flatten().flatten().map(|entry| entry.path());
+        files.extend(beside.filter(|path| path.extension().is_some_and(|e| e == "h")));
+        files.sort();
+        for file in files {
+            let bytes = fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+            (file.file_name(), bytes).hash(&mut hasher);
+        }
+        Ok(hasher.finish())
+    }
+
+    fn build(&self, source: &Path, flags: &[String], program: &Path) -> Result<(), String> {
+        let mut command = Command::new(&self.words[0]);
+        command.args(&self.words[1..]).args(flags).args(["-pthread", "-o"]).arg(program);
+        let output = command.arg(source).stdin(Stdio::null()).output();
+        let name = source.display();
+        let output = output.map_err(|e| format!("{}: {e}", self.words[0]))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let words = String::from_utf8_lossy(&output.stderr);
+        let first: Vec<&str> = words.lines().take(6).collect();
+        Err(format!("{} cannot build {name}: {}", self.words.join(" "), first.join(" | ")))
+    }
+}
