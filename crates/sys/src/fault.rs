@@ -51,11 +51,15 @@ pub enum Call {
     Rename,
     /// `linkat(2)`
     Link,
+    /// `process_vm_readv(2)`
+    ProcessVmReadv,
+    /// `process_vm_writev(2)`
+    ProcessVmWritev,
 }
 
 impl Call {
     /// Every call, in the order of the enum.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Read,
         Self::Pread,
         Self::Write,
@@ -75,6 +79,8 @@ impl Call {
         Self::Ftruncate,
         Self::Rename,
         Self::Link,
+        Self::ProcessVmReadv,
+        Self::ProcessVmWritev,
     ];
 
     /// The name a kernel manual uses.
@@ -99,6 +105,8 @@ impl Call {
             Self::Ftruncate => "ftruncate",
             Self::Rename => "renameat2",
             Self::Link => "linkat",
+            Self::ProcessVmReadv => "process_vm_readv",
+            Self::ProcessVmWritev => "process_vm_writev",
         }
     }
 

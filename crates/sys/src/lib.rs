@@ -14,6 +14,8 @@ pub mod io;
 pub mod map;
 pub mod net;
 pub mod pipe;
+pub mod region;
+pub mod remote;
 pub mod signal;
 pub mod uring;
 pub mod usage;

@@ -146,6 +146,23 @@ pub fn vmsplice(fd: impl AsFd, memory: &[u8], mode: SpliceMode) -> Result<usize,
     })
 }
 
+/// `vmsplice(2)` from the *read* end of a pipe: copies what is in it to `into`. The kernel's manual
+/// speaks of mapping, but this direction copies. 0 is the end.
+///
+/// Two calls: given the write end the kernel would read `into`, so the end is checked first by
+/// F_GETFL, and a wrong one is EBADF.
+pub fn vmsplice_from(fd: impl AsFd, into: &mut [u8], mode: SpliceMode) -> Result<usize, Errno> {
+    counted(Call::Vmsplice, into.len(), |len| {
+        let fd = fd.as_fd();
+        if (rustix::fs::fcntl_getfl(fd)? & OFlags::RWMODE) != OFlags::RDONLY {
+            return Err(Errno::BADF);
+        }
+        let slices = [IoSliceRaw::from_slice_mut(&mut into[..len])];
+        // SAFETY: the kernel writes into memory that is ours alone for as long as the call runs.
+        unsafe { rustix::pipe::vmsplice(fd, &slices, mode.flags()) }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -216,6 +233,18 @@ mod tests {
         write(&pipe.writer, b"enemy").unwrap();
         assert_eq!(vmsplice(&pipe.reader, MEMORY, SpliceMode::NonBlock), Err(Errno::BADF));
         assert_eq!(MEMORY, b"pages");
+    }
+
+    #[test]
+    fn vmsplice_from_takes_what_is_in_the_pipe_and_refuses_the_write_end() {
+        let pipe = Pipe::new(0).unwrap();
+        write(&pipe.writer, b"pages").unwrap();
+        let mut bytes = [0; 8];
+        let mode = SpliceMode::NonBlock;
+        assert_eq!(vmsplice_from(&pipe.writer, &mut bytes, mode), Err(Errno::BADF));
+        assert_eq!(vmsplice_from(&pipe.reader, &mut bytes, mode), Ok(5));
+        assert_eq!(&bytes[..5], b"pages");
+        assert_eq!(vmsplice_from(&pipe.reader, &mut bytes, mode), Err(Errno::AGAIN));
     }
 
     #[cfg(feature = "faults")]
