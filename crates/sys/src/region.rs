@@ -8,6 +8,8 @@ use crate::Errno;
 use crate::fault::{Call, uncounted};
 use crate::io::last_errno;
 use rustix::fd::{AsFd, FromRawFd, OwnedFd};
+pub use rustix::fs::SealFlags;
+use rustix::fs::MemfdFlags;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::param::page_size;
 use std::ptr::NonNull;
@@ -262,6 +264,37 @@ pub fn posix(len: usize) -> Result<OwnedFd, Errno> {
     Err(Errno::EXIST)
 }
 
+/// A memfd of `len` zero bytes that can be sealed, closed on exec. Two calls. With `huge` it is made
+/// of the administrator's huge pages and its length is rounded up to whole ones; ENOSPC, ENOMEM when
+/// there are none. ENOSYS, EPERM: refused here.
+pub fn memory_file(len: usize, huge: bool) -> Result<OwnedFd, Errno> {
+    check_len(len)?;
+    let (len, more) = if huge {
+        let whole = len.checked_next_multiple_of(huge_page_size()).ok_or(Errno::NOMEM)?;
+        (whole, MemfdFlags::HUGETLB)
+    } else {
+        (len, MemfdFlags::empty())
+    };
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | more;
+    let fd = rustix::fs::memfd_create(c"thalweg", flags)?;
+    rustix::fs::ftruncate(&fd, len as u64)?;
+    Ok(fd)
+}
+
+/// `F_ADD_SEALS` (fcntl(2)). EBUSY: `WRITE` while somebody can write through a mapping; EPERM:
+/// sealed against sealing.
+pub fn seal(fd: impl AsFd, seals: SealFlags) -> Result<(), Errno> {
+    rustix::fs::fcntl_add_seals(fd, seals)
+}
+
+/// Whether a memfd has these seals and at least `len` bytes: with [`SealFlags::SHRINK`] no load from
+/// its first `len` bytes can fault any more. False for what is no memfd.
+pub fn is_sealed(fd: impl AsFd, seals: SealFlags, len: u64) -> bool {
+    let sealed = rustix::fs::fcntl_get_seals(&fd).is_ok_and(|found| found.contains(seals));
+    let long = rustix::fs::fstat(&fd).is_ok_and(|s| u64::try_from(s.st_size).unwrap_or(0) >= len);
+    sealed && long
+}
+
 /// Bytes of a huge page; a guess of 2 MiB where the kernel does not tell.
 pub fn huge_page_size() -> usize {
     let told = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
@@ -335,6 +368,31 @@ mod tests {
         let segment = Segment::create(4096).unwrap();
         assert_eq!(Region::of_segment(segment, 4097).unwrap_err(), Errno::INVAL);
         segment.remove().unwrap();
+    }
+
+    #[test]
+    fn a_sealed_memfd_keeps_its_size_and_says_so() {
+        let fd = match memory_file(8192, false) {
+            Ok(fd) => fd,
+            Err(errno) => return assert!(matches!(errno, Errno::NOSYS | Errno::PERM)),
+        };
+        let size = SealFlags::SHRINK | SealFlags::GROW;
+        assert!(!is_sealed(&fd, size, 1));
+        let region = Region::of_file(&fd, 8192, Sharing::Write).unwrap();
+        assert_eq!(seal(&fd, SealFlags::WRITE), Err(Errno::BUSY));
+        seal(&fd, size).unwrap();
+        assert!(is_sealed(&fd, size, 8192) && !is_sealed(&fd, size, 8193));
+        assert_eq!(crate::io::ftruncate(&fd, 0), Err(Errno::PERM));
+        works(&region);
+        let (pipe, _writer) = rustix::pipe::pipe().unwrap();
+        assert!(!is_sealed(&pipe, size, 0));
+        match memory_file(1, true) {
+            Ok(fd) => assert!(is_sealed(&fd, SealFlags::empty(), huge_page_size() as u64)),
+            Err(errno) => assert!(
+                matches!(errno, Errno::NOMEM | Errno::NOSPC | Errno::NODEV | Errno::INVAL),
+                "{errno}"
+            ),
+        }
     }
 
     #[test]
