@@ -13,6 +13,7 @@ pub mod host;
 pub mod io;
 pub mod map;
 pub mod net;
+pub mod peer;
 pub mod pipe;
 pub mod region;
 pub mod remote;

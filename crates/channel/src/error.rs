@@ -1,0 +1,106 @@
+//! What can go wrong between two processes, and how far they had come.
+
+use thalweg_sys::Errno;
+
+/// An error of a link, a ring or a bulk transfer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The other process ended without a goodbye. Everything it had committed was delivered first.
+    #[error(
+        "the peer died: {delivered} delivered, {partial} bytes of an unfinished one left out; \
+         connect again for a new channel"
+    )]
+    PeerDied {
+        /// What arrived whole: messages on a ring, bytes of a bulk transfer.
+        delivered: u64,
+        /// Bytes that had arrived of a message that will never be whole; they were not delivered.
+        partial: u64,
+    },
+    /// The other side said goodbye and everything it had sent was delivered.
+    #[error("the peer closed the channel: {delivered} delivered")]
+    Closed {
+        /// As in [`Error::PeerDied`].
+        delivered: u64,
+    },
+    /// The peer wrote something that the format does not allow. The channel is not used any more.
+    #[error("corrupt: {what}; the channel is given up")]
+    Corrupt {
+        /// What was found where, and what is allowed there.
+        what: String,
+    },
+    /// Somebody may not do this: another user, a second consumer, memory without its seals.
+    #[error("not permitted: {why}")]
+    NotPermitted {
+        /// Who, what, and the rule.
+        why: String,
+    },
+    /// The deadline passed. Nothing is lost: the call can be made again.
+    #[error("timed out")]
+    Timeout,
+    /// More than fits.
+    #[error("{len} bytes are too large: at most {most}{}", .instead.map(|way| format!("; {way}")).unwrap_or_default())]
+    TooLarge {
+        /// Bytes asked for.
+        len: u64,
+        /// The most that would do.
+        most: u64,
+        /// What to use instead, if there is something.
+        instead: Option<&'static str>,
+    },
+    /// The process forked, and this is the child: the channel belongs to the parent.
+    #[error(
+        "not permitted: this end belongs to process {owner}, which forked; open one in the child"
+    )]
+    Forked {
+        /// The process that opened the channel.
+        owner: u32,
+    },
+    /// A system call failed.
+    #[error("{call}: {}", errno_text(*.errno))]
+    System {
+        /// The call, by its own name.
+        call: &'static str,
+        /// What the kernel answered.
+        errno: Errno,
+    },
+}
+
+/// What the operations of this crate answer.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// For `map_err`: a failed call by its name.
+    pub fn system(call: &'static str) -> impl Fn(Errno) -> Self {
+        move |errno| Self::System { call, errno }
+    }
+
+    /// For reports of what the peer did wrong.
+    pub fn corrupt(what: impl Into<String>) -> Self {
+        Self::Corrupt { what: what.into() }
+    }
+
+    /// For refusals.
+    pub fn not_permitted(why: impl Into<String>) -> Self {
+        Self::NotPermitted { why: why.into() }
+    }
+}
+
+fn errno_text(errno: Errno) -> String {
+    std::io::Error::from(errno).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_how_far_and_what_next() {
+        let died = Error::PeerDied { delivered: 3, partial: 7 }.to_string();
+        assert!(died.contains("3 delivered") && died.contains("7 bytes"), "{died}");
+        let large = Error::TooLarge { len: 9, most: 8, instead: Some("use bulk") };
+        assert_eq!(large.to_string(), "9 bytes are too large: at most 8; use bulk");
+        let call = Error::system("memfd_create")(Errno::NOSYS).to_string();
+        assert!(call.starts_with("memfd_create: ") && call.contains("os error 38"), "{call}");
+    }
+}

@@ -1,0 +1,214 @@
+//! A link: two processes joined by a unix SEQPACKET socket that carries small messages and file
+//! descriptors. It introduces them; the bytes themselves go through shared memory, by other rooms.
+
+use crate::error::{Error, Result};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+use thalweg_sys::{Errno, io, peer};
+
+mod address;
+mod listener;
+pub use address::Address;
+pub use listener::Listener;
+
+/// Who may be at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Admit {
+    /// Only processes of our own effective user.
+    #[default]
+    SameUser,
+    /// Only processes of this user id.
+    User(u32),
+    /// Anybody who can reach the socket.
+    Anyone,
+}
+
+/// The process at the other end, as the kernel knew it when the two were joined.
+#[derive(Debug)]
+pub struct Peer {
+    /// Process id; 0 if it lives in a pid namespace we do not see. For the side that connected it
+    /// is the process that listens, for [`Link::pair`] the one that made the pair.
+    pub pid: u32,
+    /// Effective user id.
+    pub uid: u32,
+    /// Effective group id.
+    pub gid: u32,
+    /// Names the process for good, where a pid may be used again. `None` where the kernel gives
+    /// none (seccomp, a foreign pid namespace, Linux before 5.3).
+    pub pidfd: Option<OwnedFd>,
+}
+
+impl Peer {
+    fn of(socket: &OwnedFd) -> Result<Self> {
+        let told = peer::credentials(socket).map_err(Error::system("getsockopt(SO_PEERCRED)"))?;
+        let pidfd = peer::pidfd(socket).ok();
+        Ok(Self { pid: told.pid, uid: told.uid, gid: told.gid, pidfd })
+    }
+}
+
+/// One end of a link. Closed when dropped, which the other end sees. A child made by `fork` has
+/// the same end: it should drop it, for a message goes to whichever of the two reads first.
+#[derive(Debug)]
+pub struct Link {
+    socket: OwnedFd,
+    peer: Peer,
+}
+
+impl Link {
+    /// The most descriptors one message may carry.
+    pub const MOST_FDS: usize = peer::MOST_FDS;
+
+    /// Two ends in this process; one is usually handed to a child. Both name this process as their
+    /// peer, since it made them.
+    pub fn pair() -> std::io::Result<(Self, Self)> {
+        let (near, far) = peer::pair()?;
+        let ends = (Self::over(near, Admit::Anyone), Self::over(far, Admit::Anyone));
+        match ends {
+            (Ok(near), Ok(far)) => Ok((near, far)),
+            (Err(error), _) | (_, Err(error)) => Err(std::io::Error::other(error)),
+        }
+    }
+
+    /// Joins the process that listens at `address`, which must be of our own user, waiting while
+    /// its queue is full. [`Error::System`] with ENOENT or ECONNREFUSED if nobody listens.
+    pub fn connect(address: &Address) -> Result<Self> {
+        Self::connect_with(address, Admit::SameUser, None)
+    }
+
+    /// As [`Link::connect`], for peers of other users and with a deadline.
+    pub fn connect_with(
+        address: &Address,
+        admit: Admit,
+        deadline: Option<Instant>,
+    ) -> Result<Self> {
+        let socket = peer::connect(address.path(), left(deadline));
+        let socket = socket.map_err(|errno| match errno {
+            Errno::AGAIN => Error::Timeout,
+            errno => Error::System { call: "connect", errno },
+        })?;
+        Self::over(socket, admit)
+    }
+
+    /// A link over a connected SEQPACKET socket: one that was inherited, or received as a
+    /// descriptor. ENOTCONN or EINVAL in [`Error::System`] if it is something else.
+    pub fn over(socket: OwnedFd, admit: Admit) -> Result<Self> {
+        let kind = rustix::net::sockopt::socket_type(&socket);
+        let kind = kind.map_err(Error::system("getsockopt(SO_TYPE)"))?;
+        if kind != rustix::net::SocketType::SEQPACKET {
+            return Err(Error::System { call: "a link needs SOCK_SEQPACKET", errno: Errno::INVAL });
+        }
+        let peer = Peer::of(&socket)?;
+        let wanted = match admit {
+            Admit::SameUser => rustix::process::geteuid().as_raw(),
+            Admit::User(uid) => uid,
+            Admit::Anyone => peer.uid,
+        };
+        if peer.uid != wanted {
+            let why = format!(
+                "process {} is of user {}, and only user {wanted} is admitted",
+                peer.pid, peer.uid
+            );
+            return Err(Error::NotPermitted { why });
+        }
+        Ok(Self { socket, peer })
+    }
+
+    /// Sends one message of at least one byte, whole or not at all, with at most
+    /// [`Link::MOST_FDS`] descriptors; waits while the other's queue is full.
+    pub fn send(&self, message: &[u8], fds: &[BorrowedFd<'_>]) -> Result<()> {
+        self.send_until(message, fds, None)
+    }
+
+    /// As [`Link::send`], for no longer than `deadline`; `None` is for ever.
+    pub fn send_until(
+        &self,
+        message: &[u8],
+        fds: &[BorrowedFd<'_>],
+        deadline: Option<Instant>,
+    ) -> Result<()> {
+        loop {
+            match peer::send(&self.socket, message, fds) {
+                Ok(()) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => wait(io::wait_writable(&self.socket, left(deadline)))?,
+                Err(Errno::PIPE | Errno::CONNRESET) => return Err(Error::Closed { delivered: 0 }),
+                Err(errno) => return Err(Error::System { call: "sendmsg", errno }),
+            }
+        }
+    }
+
+    /// Receives one message: its length and descriptors (closed on exec). [`Error::Closed`] when
+    /// the other end is gone, however it went; [`Error::Corrupt`] for a message larger than `into`
+    /// or with too many descriptors, which is lost.
+    pub fn receive(&self, into: &mut [u8]) -> Result<(usize, Vec<OwnedFd>)> {
+        self.receive_until(into, None)
+    }
+
+    /// As [`Link::receive`], for no longer than `deadline`; `None` is for ever.
+    pub fn receive_until(
+        &self,
+        into: &mut [u8],
+        deadline: Option<Instant>,
+    ) -> Result<(usize, Vec<OwnedFd>)> {
+        loop {
+            match peer::receive(&self.socket, into) {
+                Ok(got) if got.truncated => {
+                    let what = format!(
+                        "a message over {} bytes or with over {} descriptors",
+                        into.len(),
+                        Self::MOST_FDS
+                    );
+                    return Err(Error::Corrupt { what });
+                }
+                Ok(got) if got.len == 0 => return Err(Error::Closed { delivered: 0 }),
+                Ok(got) => return Ok((got.len, got.fds)),
+                // Told once, ahead of messages that are still there: see `peer::receive`.
+                Err(Errno::INTR | Errno::CONNRESET) => {}
+                Err(Errno::AGAIN) => wait(io::wait_readable(&self.socket, left(deadline)))?,
+                Err(errno) => return Err(Error::System { call: "recvmsg", errno }),
+            }
+        }
+    }
+
+    /// Who is at the other end.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Whether the other process lives and its end is open. A stopped process lives. Without a
+    /// pidfd only the end is looked at, and a child of the peer may be what keeps it open.
+    pub fn peer_is_alive(&self) -> bool {
+        let ended = self.peer.pidfd.as_ref().is_some_and(|fd| peer::has_ended(fd) == Ok(true));
+        !ended && !self.is_hung_up()
+    }
+
+    fn is_hung_up(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut watched = [PollFd::new(&self.socket, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut watched, Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Time left until a deadline; `None` is for ever.
+fn left(deadline: Option<Instant>) -> Option<Duration> {
+    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+}
+
+/// What a poll that ended means: [`Error::Timeout`] at the deadline; a signal is no reason to stop.
+fn wait(polled: std::result::Result<bool, Errno>) -> Result<()> {
+    match polled {
+        Ok(true) | Err(Errno::INTR) => Ok(()),
+        Ok(false) => Err(Error::Timeout),
+        Err(errno) => Err(Error::System { call: "poll", errno }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! Unix SEQPACKET sockets that carry messages with file descriptors, and who is at the other end.
+//!
+//! Nothing here blocks but [`connect`]: the rest answers EAGAIN, and the caller polls with the
+//! patience it has. A message that does not fit is told, never cut in silence.
+
+use crate::Errno;
+use crate::io::last_errno;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::path::Path;
+use std::time::Duration;
+
+/// The most descriptors one message may carry here; the kernel's own limit is 253.
+pub const MOST_FDS: usize = 8;
+
+const SPACE: usize = rustix::cmsg_space!(ScmRights(MOST_FDS));
+const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
+
+/// Who is at the other end of a unix socket, as the kernel saw it when the two were connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// Process id, in our pid namespace; 0 if the process is not visible in it.
+    pub pid: u32,
+    /// Effective user id.
+    pub uid: u32,
+    /// Effective group id.
+    pub gid: u32,
+}
+
+/// One message.
+#[derive(Debug)]
+pub struct Received {
+    /// Bytes of it; 0 means that the other end is closed, for empty messages are never sent.
+    pub len: usize,
+    /// The descriptors that came with it, closed on exec.
+    pub fds: Vec<OwnedFd>,
+    /// Whether bytes or descriptors did not fit and are lost.
+    pub truncated: bool,
+}
+
+/// `socketpair(2)`: two connected ends in this process.
+pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+    rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)
+}
+
+/// A socket bound to `path` that listens. EADDRINUSE if the name is taken, by whatever;
+/// ENAMETOOLONG beyond 107 bytes. Three calls.
+pub fn listen(path: &Path) -> Result<OwnedFd, Errno> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket = socket()?;
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, 64)?;
+    Ok(socket)
+}
+
+/// `accept4(2)`: EAGAIN while nobody asks.
+pub fn accept(listener: impl AsFd) -> Result<OwnedFd, Errno> {
+    rustix::net::accept_with(listener, FLAGS)
+}
+
+/// Connects to `path`. A full queue of the listener is waited for, EAGAIN after `timeout`; `None`
+/// waits for ever. ECONNREFUSED if nobody listens, ENOENT if there is no such name. Four calls.
+pub fn connect(path: &Path, timeout: Option<Duration>) -> Result<OwnedFd, Errno> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC;
+    let kind = SocketType::SEQPACKET;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
+    // The kernel takes a send timeout of zero for "none" and rustix refuses it.
+    let timeout = timeout.map(|timeout| timeout.max(Duration::from_micros(1)));
+    set_socket_timeout(&socket, Timeout::Send, timeout)?;
+    rustix::net::connect(&socket, &address)?;
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    Ok(socket)
+}
+
+/// Whether the socket file at `path` belongs to a socket that exists. Asks with another type of
+/// socket, which is refused either way, so that a listener is not disturbed.
+pub fn is_bound(path: &Path) -> Result<bool, Errno> {
+    let address = SocketAddrUnix::new(path)?;
+    let asking = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, FLAGS, None)?;
+    match rustix::net::connect(&asking, &address) {
+        Ok(()) | Err(Errno::PROTOTYPE) => Ok(true),
+        Err(Errno::CONNREFUSED) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn socket() -> Result<OwnedFd, Errno> {
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)
+}
+
+/// `sendmsg(2)` with SCM_RIGHTS: one message, whole or not at all. EINVAL for an empty one or more
+/// than [`MOST_FDS`] descriptors, EMSGSIZE if it is larger than the socket's buffer, EPIPE (no
+/// signal) if the other end is closed, EAGAIN if its queue is full.
+pub fn send(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    if message.is_empty() || fds.len() > MOST_FDS {
+        return Err(Errno::INVAL);
+    }
+    let mut space = [MaybeUninit::uninit(); SPACE];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(Errno::INVAL);
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    rustix::net::sendmsg(socket, &[IoSlice::new(message)], &mut control, flags).map(|_| ())
+}
+
+/// `recvmsg(2)`: one message and its descriptors. EAGAIN while there is none. ECONNRESET, once, if
+/// the other end closed without reading all we sent: what it sent before can still be received.
+pub fn receive(socket: impl AsFd, into: &mut [u8]) -> Result<Received, Errno> {
+    let mut space = [MaybeUninit::uninit(); SPACE];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let got = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(into)], &mut control, flags)?;
+    let mut fds = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            fds.extend(rights);
+        }
+    }
+    let truncated = got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
+    Ok(Received { len: got.bytes, fds, truncated })
+}
+
+/// `SO_PEERCRED` (unix(7)): fixed when the two were connected. For the end that connected, the
+/// process that called listen; for a pair, the process that made it.
+pub fn credentials(socket: impl AsFd) -> Result<Credentials, Errno> {
+    let socket = socket.as_fd().as_raw_fd();
+    let mut told = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    let into = (&raw mut told).cast();
+    // SAFETY: the kernel writes at most `len` bytes, the size of `told`. libc, because rustix's
+    // type cannot say pid 0, which a peer of another pid namespace has.
+    let answer = unsafe {
+        libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &raw mut len)
+    };
+    if answer != 0 {
+        return Err(last_errno());
+    }
+    Ok(Credentials { pid: told.pid.max(0) as u32, uid: told.uid, gid: told.gid })
+}
+
+/// A pidfd of the peer. `SO_PEERPIDFD` (Linux 6.5), which cannot name another process that got the
+/// same number later; on older kernels `pidfd_open(2)`, which could. ESRCH if it is gone.
+pub fn pidfd(socket: impl AsFd) -> Result<OwnedFd, Errno> {
+    let raw = socket.as_fd().as_raw_fd();
+    let mut fd: libc::c_int = -1;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    let into = (&raw mut fd).cast();
+    // SAFETY: the kernel writes at most `len` bytes, the size of `fd`.
+    let answer =
+        unsafe { libc::getsockopt(raw, libc::SOL_SOCKET, libc::SO_PEERPIDFD, into, &raw mut len) };
+    if answer == 0 && fd >= 0 {
+        // SAFETY: a descriptor the kernel has just made for us; nobody else knows it.
+        return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
+    match last_errno() {
+        Errno::NOPROTOOPT => {
+            let pid = credentials(socket)?.pid;
+            let pid = Pid::from_raw(pid as i32).ok_or(Errno::SRCH)?;
+            pidfd_open(pid, PidfdFlags::empty())
+        }
+        errno => Err(errno),
+    }
+}
+
+/// Whether the process of a pidfd has ended: a zombie has, one that is stopped has not.
+pub fn has_ended(pidfd: impl AsFd) -> Result<bool, Errno> {
+    crate::io::wait_readable(pidfd, Some(Duration::ZERO))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_message_arrives_whole_with_its_descriptors() {
+        let (near, far) = pair().unwrap();
+        let file = tempfile::tempfile().unwrap();
+        crate::io::write(&file, b"inside").unwrap();
+        let mut buffer = [0; 16];
+        assert_eq!(receive(&far, &mut buffer).err(), Some(Errno::AGAIN));
+        send(&near, b"hello", &[file.as_fd()]).unwrap();
+        let got = receive(&far, &mut buffer).unwrap();
+        assert_eq!((got.len, got.fds.len(), got.truncated), (5, 1, false));
+        assert_eq!(crate::io::pread(&got.fds[0], &mut buffer, 0), Ok(6));
+        let flags = rustix::io::fcntl_getfd(&got.fds[0]).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told() {
+        let (near, far) = pair().unwrap();
+        send(&near, b"hello", &[]).unwrap();
+        assert!(receive(&far, &mut [0; 4]).unwrap().truncated);
+        assert_eq!(send(&near, b"", &[]).err(), Some(Errno::INVAL));
+        let many = [near.as_fd(); MOST_FDS + 1];
+        assert_eq!(send(&near, b"x", &many).err(), Some(Errno::INVAL));
+    }
+
+    #[test]
+    fn a_closed_end_is_an_errno_or_a_zero_and_no_signal() {
+        let (near, far) = pair().unwrap();
+        send(&near, b"unread", &[]).unwrap();
+        send(&far, b"last words", &[]).unwrap();
+        drop(far);
+        let mut buffer = [0; 16];
+        assert_eq!(receive(&near, &mut buffer).err(), Some(Errno::CONNRESET));
+        assert_eq!(receive(&near, &mut buffer).unwrap().len, 10);
+        assert_eq!(receive(&near, &mut buffer).unwrap().len, 0);
+        assert_eq!(send(&near, b"x", &[]).err(), Some(Errno::PIPE));
+    }
+
+    #[test]
+    fn the_peer_of_a_pair_is_this_process() {
+        let (near, _far) = pair().unwrap();
+        let told = credentials(&near).unwrap();
+        assert_eq!(told.pid, std::process::id());
+        assert_eq!(told.uid, rustix::process::geteuid().as_raw());
+        if let Ok(pidfd) = pidfd(&near) {
+            assert_eq!(has_ended(&pidfd), Ok(false));
+        }
+    }
+}
