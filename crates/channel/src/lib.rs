@@ -3,6 +3,7 @@
 //! Reading order: [`link`] joins two processes and carries descriptors, [`error`] is what can go
 //! wrong.
 
+pub mod bulk;
 pub mod error;
 pub mod link;
 

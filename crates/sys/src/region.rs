@@ -8,8 +8,8 @@ use crate::Errno;
 use crate::fault::{Call, uncounted};
 use crate::io::last_errno;
 use rustix::fd::{AsFd, FromRawFd, OwnedFd};
-pub use rustix::fs::SealFlags;
 use rustix::fs::MemfdFlags;
+pub use rustix::fs::SealFlags;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::param::page_size;
 use std::ptr::NonNull;
@@ -86,9 +86,7 @@ impl Region {
         let (mapped, flags) = match pages {
             Pages::Small => (len, MapFlags::PRIVATE),
             // Room to move the start up to where a huge page can begin.
-            Pages::Transparent => {
-                (len.checked_add(huge).ok_or(Errno::NOMEM)?, MapFlags::PRIVATE)
-            }
+            Pages::Transparent => (len.checked_add(huge).ok_or(Errno::NOMEM)?, MapFlags::PRIVATE),
             Pages::Pool => {
                 let whole = len.checked_next_multiple_of(huge).ok_or(Errno::NOMEM)?;
                 (whole, MapFlags::PRIVATE | MapFlags::HUGETLB)
@@ -99,13 +97,13 @@ impl Region {
         let base =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), mapped, protection, flags) }?;
         let mut region = Self::new(base.cast(), mapped, true, Form::Mapped)?;
+        region.len = len;
         if pages == Pages::Transparent {
             let lead = region.start.as_ptr().align_offset(huge).min(huge);
             // SAFETY: lead <= huge and mapped = len + huge, so base + len stays inside.
             region.base = unsafe { region.start.add(lead) };
             region.advise(Advice::LinuxHugepage).or_else(refused)?;
         }
-        region.len = len;
         Ok(region)
     }
 
@@ -264,19 +262,11 @@ pub fn posix(len: usize) -> Result<OwnedFd, Errno> {
     Err(Errno::EXIST)
 }
 
-/// A memfd of `len` zero bytes that can be sealed, closed on exec. Two calls. With `huge` it is made
-/// of the administrator's huge pages and its length is rounded up to whole ones; ENOSPC, ENOMEM when
-/// there are none. ENOSYS, EPERM: refused here.
-pub fn memory_file(len: usize, huge: bool) -> Result<OwnedFd, Errno> {
+/// A memfd of `len` zero bytes that can be sealed, closed on exec. Two calls. ENOSYS, EPERM: refused
+/// here.
+pub fn memory_file(len: usize) -> Result<OwnedFd, Errno> {
     check_len(len)?;
-    let (len, more) = if huge {
-        let whole = len.checked_next_multiple_of(huge_page_size()).ok_or(Errno::NOMEM)?;
-        (whole, MemfdFlags::HUGETLB)
-    } else {
-        (len, MemfdFlags::empty())
-    };
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | more;
-    let fd = rustix::fs::memfd_create(c"thalweg", flags)?;
+    let fd = rustix::fs::memfd_create(c"thalweg", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&fd, len as u64)?;
     Ok(fd)
 }
@@ -372,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_sealed_memfd_keeps_its_size_and_says_so() {
-        let fd = match memory_file(8192, false) {
+        let fd = match memory_file(8192) {
             Ok(fd) => fd,
             Err(errno) => return assert!(matches!(errno, Errno::NOSYS | Errno::PERM)),
         };
@@ -386,13 +376,6 @@ mod tests {
         works(&region);
         let (pipe, _writer) = rustix::pipe::pipe().unwrap();
         assert!(!is_sealed(&pipe, size, 0));
-        match memory_file(1, true) {
-            Ok(fd) => assert!(is_sealed(&fd, SealFlags::empty(), huge_page_size() as u64)),
-            Err(errno) => assert!(
-                matches!(errno, Errno::NOMEM | Errno::NOSPC | Errno::NODEV | Errno::INVAL),
-                "{errno}"
-            ),
-        }
     }
 
     #[test]
