@@ -10,6 +10,8 @@ DESTDIR ?=
 # Seconds spent on each fuzz target by `make fuzz`, and by the short run inside `make test`.
 FUZZ_SECONDS ?= 60
 SMOKE_SECONDS ?= 5
+# Processes killed by `make campaign`.
+KILLS ?= 1000
 # What `make bench` passes to `thalweg study`; empty lists the studies.
 STUDY ?=
 # Extra arguments for cargo test, e.g. TESTS='-p thalweg-core planner'.
@@ -25,7 +27,7 @@ FEATURES := --features thalweg-sys/faults
 BIN := $(CARGO_TARGET_DIR)/release/thalweg
 
 .NOTPARALLEL:
-.PHONY: help build test lint bench fuzz install clean setup start-skips
+.PHONY: help build test campaign lint bench fuzz install clean setup start-skips
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +40,9 @@ test: start-skips setup lint ## install what is missing (Debian, root), lint, ru
 	@# Whoever starts this in the background may have SIGINT ignored, and tests send it.
 	@status=0; env --default-signal=INT tests/setup/with-filesystems $(CARGO) test --locked --no-fail-fast $(TESTS) $(FEATURES) || status=$$?; \
 	tests/setup/skips summary; exit $$status
+
+campaign: ## the long campaign of kills against rings between processes: KILLS of them
+	THALWEG_KILLS=$(KILLS) env --default-signal=INT $(CARGO) test --locked --package thalweg-channel --test kills -- --nocapture
 
 lint: ## formatting, clippy, licences and sources, shell scripts
 	$(CARGO) fmt --all --check

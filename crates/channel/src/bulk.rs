@@ -14,6 +14,7 @@ mod packet;
 mod page;
 mod receiver;
 mod sender;
+mod stream;
 mod talk;
 mod vmsplice_memcpy;
 

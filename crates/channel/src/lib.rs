@@ -1,11 +1,22 @@
 //! Bytes between processes on one machine.
 //!
 //! Reading order: [`link`] joins two processes and carries descriptors, [`error`] is what can go
-//! wrong.
+//! wrong, [`ring`] carries messages, [`layout`] is every byte that a ring shares, [`wait`] how one
+//! end waits for the other. [`broadcast`] and [`mpsc`] put several rings together. [`bulk`] moves large
+//! buffers.
 
+pub mod broadcast;
 pub mod bulk;
 pub mod error;
+pub mod layout;
 pub mod link;
+pub mod mpsc;
+pub mod ring;
+pub mod wait;
 
+pub use broadcast::{Broadcast, Slow, Subscription};
 pub use error::Error;
 pub use link::{Address, Admit, Link, Listener, Peer};
+pub use mpsc::{Arrival, Mpsc};
+pub use ring::{Batch, Consumer, Loan, Options, Producer, Sample, Samples, pair};
+pub use wait::Wait;

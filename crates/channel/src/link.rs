@@ -2,6 +2,7 @@
 //! descriptors. It introduces them; the bytes themselves go through shared memory, by other rooms.
 
 use crate::error::{Error, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use thalweg_sys::{Errno, io, peer};
@@ -178,15 +179,49 @@ impl Link {
     /// Whether the other process lives and its end is open. A stopped process lives. Without a
     /// pidfd only the end is looked at, and a child of the peer may be what keeps it open.
     pub fn peer_is_alive(&self) -> bool {
-        let ended = self.peer.pidfd.as_ref().is_some_and(|fd| peer::has_ended(fd) == Ok(true));
-        !ended && !self.is_hung_up()
+        !self.peer_has_ended() && !self.is_hung_up()
+    }
+
+    /// Whether the other process is known to have ended; without a pidfd it never is.
+    pub fn peer_has_ended(&self) -> bool {
+        self.peer.pidfd.as_ref().is_some_and(|fd| peer::has_ended(fd) == Ok(true))
+    }
+
+    /// Waits for a message or for the peer's end; a signal ends it too.
+    pub(crate) fn await_news(&self, timeout: Option<Duration>) -> Result<()> {
+        match self.poll(PollFlags::IN, timeout) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(Error::System { call: "poll", errno }),
+        }
+    }
+
+    /// Waits for the peer's end, for as long as told at most.
+    pub(crate) fn await_end(&self, timeout: Duration) {
+        let _ = self.poll(PollFlags::empty(), Some(timeout));
     }
 
     fn is_hung_up(&self) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut watched = [PollFd::new(&self.socket, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut watched, Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Polls the socket, and the process where there is a pidfd.
+    fn poll(
+        &self,
+        socket: PollFlags,
+        timeout: Option<Duration>,
+    ) -> std::result::Result<usize, Errno> {
+        // Longer than the kernel can count is for ever.
+        let limit = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let socket = PollFd::new(&self.socket, socket);
+        match &self.peer.pidfd {
+            Some(process) => {
+                let process = PollFd::new(process, PollFlags::IN);
+                poll(&mut [socket, process], limit.as_ref())
+            }
+            None => poll(&mut [socket], limit.as_ref()),
+        }
     }
 }
 

@@ -55,11 +55,15 @@ pub enum Call {
     ProcessVmReadv,
     /// `process_vm_writev(2)`
     ProcessVmWritev,
+    /// `memfd_create(2)`
+    MemfdCreate,
+    /// `futex_waitv(2)`
+    FutexWaitv,
 }
 
 impl Call {
     /// Every call, in the order of the enum.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::Read,
         Self::Pread,
         Self::Write,
@@ -81,6 +85,8 @@ impl Call {
         Self::Link,
         Self::ProcessVmReadv,
         Self::ProcessVmWritev,
+        Self::MemfdCreate,
+        Self::FutexWaitv,
     ];
 
     /// The name a kernel manual uses.
@@ -107,6 +113,8 @@ impl Call {
             Self::Link => "linkat",
             Self::ProcessVmReadv => "process_vm_readv",
             Self::ProcessVmWritev => "process_vm_writev",
+            Self::MemfdCreate => "memfd_create",
+            Self::FutexWaitv => "futex_waitv",
         }
     }
 
@@ -122,6 +130,8 @@ impl Call {
                 | Self::Ftruncate
                 | Self::Rename
                 | Self::Link
+                | Self::MemfdCreate
+                | Self::FutexWaitv
         )
     }
 }

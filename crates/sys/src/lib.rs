@@ -9,14 +9,19 @@
 
 pub mod copy;
 pub mod fault;
+pub mod fork;
+pub mod futex;
 pub mod host;
 pub mod io;
 pub mod map;
+pub mod memfd;
+pub mod mirror;
 pub mod net;
 pub mod peer;
 pub mod pipe;
 pub mod region;
 pub mod remote;
+pub mod robust;
 pub mod signal;
 pub mod uring;
 pub mod usage;

@@ -7,8 +7,8 @@
 use crate::Errno;
 use crate::fault::{Call, uncounted};
 use crate::io::last_errno;
+use crate::memfd;
 use rustix::fd::{AsFd, FromRawFd, OwnedFd};
-use rustix::fs::MemfdFlags;
 pub use rustix::fs::SealFlags;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::param::page_size;
@@ -262,27 +262,18 @@ pub fn posix(len: usize) -> Result<OwnedFd, Errno> {
     Err(Errno::EXIST)
 }
 
-/// A memfd of `len` zero bytes that can be sealed, closed on exec. Two calls. ENOSYS, EPERM: refused
-/// here.
-pub fn memory_file(len: usize) -> Result<OwnedFd, Errno> {
-    check_len(len)?;
-    let fd = rustix::fs::memfd_create(c"thalweg", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    rustix::fs::ftruncate(&fd, len as u64)?;
-    Ok(fd)
-}
-
 /// `F_ADD_SEALS` (fcntl(2)). EBUSY: `WRITE` while somebody can write through a mapping; EPERM:
 /// sealed against sealing.
 pub fn seal(fd: impl AsFd, seals: SealFlags) -> Result<(), Errno> {
     rustix::fs::fcntl_add_seals(fd, seals)
 }
 
-/// Whether a memfd has these seals and at least `len` bytes: with [`SealFlags::SHRINK`] no load from
-/// its first `len` bytes can fault any more. False for what is no memfd.
+/// Whether a memfd of ordinary pages has these seals and at least `len` bytes: with
+/// [`SealFlags::SHRINK`] no load from its first `len` bytes can fault any more. False for what is no
+/// memfd.
 pub fn is_sealed(fd: impl AsFd, seals: SealFlags, len: u64) -> bool {
     let sealed = rustix::fs::fcntl_get_seals(&fd).is_ok_and(|found| found.contains(seals));
-    let long = rustix::fs::fstat(&fd).is_ok_and(|s| u64::try_from(s.st_size).unwrap_or(0) >= len);
-    sealed && long
+    sealed && memfd::facts(&fd).is_ok_and(|facts| facts.ordinary && facts.len >= len)
 }
 
 /// Bytes of a huge page; a guess of 2 MiB where the kernel does not tell.
@@ -362,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_sealed_memfd_keeps_its_size_and_says_so() {
-        let fd = match memory_file(8192) {
+        let fd = match memfd::create("test", 8192) {
             Ok(fd) => fd,
             Err(errno) => return assert!(matches!(errno, Errno::NOSYS | Errno::PERM)),
         };

@@ -4,6 +4,7 @@
 
 use super::arm::{Arm, Source};
 use super::arms::{ARMS, by_name};
+use crate::wait::Wait;
 use std::fmt;
 use std::sync::Arc;
 use thalweg_core::{Guarantees, Tuning, Unfit};
@@ -72,8 +73,8 @@ pub struct Options {
     pub size: Option<u64>,
     /// Let the peer, if it is of the same user, read and write this process's memory.
     pub trust: bool,
-    /// How often to look before sleeping; `None`: not at all on one core, a little on more.
-    pub spins: Option<u32>,
+    /// How to wait for the other side.
+    pub wait: Wait,
     /// Asked now and then: whether to give up, for interrupts.
     pub stop: Option<fn() -> bool>,
     /// Measurements of this machine.
@@ -91,7 +92,7 @@ impl Default for Options {
             will_loan: false,
             size: None,
             trust: true,
-            spins: None,
+            wait: Wait::default(),
             stop: None,
             measured: None,
         }

@@ -27,10 +27,6 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// Times to look before sleeping where there is a core to spare: about as long as going to sleep
-/// and being woken costs, so that neither choice can lose much.
-const SPINS: u32 = 4096;
-
 /// What both kinds of end have.
 pub(crate) struct Meeting {
     pub talk: Talk,
@@ -42,9 +38,7 @@ pub(crate) struct Meeting {
 impl Meeting {
     /// Introduces this side, reads how the other one does. `makes_page` is true for one side.
     pub fn begin(link: Link, options: &Options, makes_page: bool) -> Result<Self, Stop> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let spins = options.spins.unwrap_or(if cores > 1 { SPINS } else { 0 });
-        let mut talk = Talk::new(link, spins, options.stop);
+        let mut talk = Talk::new(link, options.wait, options.stop);
         let mut skipped = Vec::new();
         let page = if makes_page { Some(Page::create(PAGE)) } else { None };
         let own = token();
@@ -85,7 +79,7 @@ impl Meeting {
             will_loan: options.will_loan,
             trusted: trusted.err().map(|why| why.reason),
             size: options.size,
-            free_core: cores > 1,
+            free_core: talk.has_free_core(),
         };
         Ok(Self { talk, ends, facts, skipped })
     }

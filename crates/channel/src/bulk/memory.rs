@@ -7,10 +7,11 @@ use std::sync::OnceLock;
 use thalweg_core::Unfit;
 use thalweg_kernels::{Kernel, Ready, by_name};
 use thalweg_sys::{
-    Errno,
-    region::{Pages, Region, SealFlags, Sharing, memory_file, seal},
+    Errno, memfd,
+    region::{Pages, Region, SealFlags, Sharing, seal},
 };
 
+use super::page::NAME;
 use super::talk::unfit;
 
 /// How to store what is copied out of shared memory.
@@ -162,7 +163,7 @@ pub(crate) struct Lent {
 impl Lent {
     /// A memfd that only this process can write: others can neither resize it nor map it to write.
     pub fn shared(len: usize, id: u64) -> Result<Self, Unfit> {
-        let fd = memory_file(len).map_err(|e| unfit("memfd_create", e))?;
+        let fd = memfd::create(NAME, len as u64).map_err(|e| unfit("memfd_create", e))?;
         let region = Region::of_file(&fd, len, Sharing::Write).map_err(|e| unfit("mmap", e))?;
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE;
         seal(&fd, seals).map_err(|e| unfit("F_ADD_SEALS", e))?;
@@ -171,7 +172,7 @@ impl Lent {
 
     /// A memfd that is sealed for good once it is sent.
     pub fn sealable(len: usize) -> Result<Self, Unfit> {
-        let fd = memory_file(len).map_err(|e| unfit("memfd_create", e))?;
+        let fd = memfd::create(NAME, len as u64).map_err(|e| unfit("memfd_create", e))?;
         let region = Region::of_file(&fd, len, Sharing::Write).map_err(|e| unfit("mmap", e))?;
         Ok(Self { region: Some(region), handing: Handing::Sealable(fd), len })
     }

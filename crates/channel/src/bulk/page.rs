@@ -7,9 +7,12 @@ use rustix::fd::AsFd;
 use rustix::thread::futex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use thalweg_sys::{
-    Errno,
-    region::{Region, SealFlags, Sharing, is_sealed, memory_file, seal},
+    Errno, memfd,
+    region::{Region, SealFlags, Sharing, is_sealed, seal},
 };
+
+/// What the memory of a bulk transfer is called in `/proc/PID/maps`.
+pub(crate) const NAME: &str = "thalweg-bulk";
 
 /// Bytes of a page of words.
 pub(crate) const PAGE: usize = 4096;
@@ -21,7 +24,7 @@ pub(crate) struct Page(Region);
 impl Page {
     /// Fresh memory of `len` bytes, sealed to keep its size, and the descriptor to hand over.
     pub fn create(len: usize) -> Result<(Self, rustix::fd::OwnedFd), Errno> {
-        let fd = memory_file(len)?;
+        let fd = memfd::create(NAME, len as u64)?;
         seal(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
         let region = Region::of_file(&fd, len, Sharing::Write)?;
         Ok((Self(region), fd))
@@ -143,7 +146,7 @@ mod tests {
 
     #[test]
     fn memory_that_may_shrink_or_is_short_is_not_adopted() {
-        let fd = memory_file(PAGE).unwrap();
+        let fd = memfd::create(NAME, PAGE as u64).unwrap();
         assert_eq!(Page::adopt(&fd, PAGE).unwrap_err(), Errno::ACCESS);
         let (_page, fd) = Page::create(PAGE).unwrap();
         assert_eq!(Page::adopt(&fd, 2 * PAGE).unwrap_err(), Errno::ACCESS);

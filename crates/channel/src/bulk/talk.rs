@@ -5,6 +5,8 @@ use super::packet::{Kind, LONGEST, Packet};
 use super::page::{Event, PAGE, Page};
 use crate::error::Error;
 use crate::link::Link;
+use crate::wait::Wait;
+use crate::wait::spin::{Spinner, Turn};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -115,13 +117,16 @@ pub(crate) struct Talk {
     door: Door,
     /// Notes that came while something else was waited for, with descriptors.
     waiting: VecDeque<(Packet, Vec<OwnedFd>)>,
-    spins: u32,
+    wait: Wait,
+    /// Only one processor may be used.
+    alone: bool,
     stop: Option<fn() -> bool>,
 }
 
 impl Talk {
-    pub fn new(link: Link, spins: u32, stop: Option<fn() -> bool>) -> Self {
-        Self { link, door: Door::Link, waiting: VecDeque::new(), spins, stop }
+    pub fn new(link: Link, wait: Wait, stop: Option<fn() -> bool>) -> Self {
+        let alone = std::thread::available_parallelism().map_or(1, usize::from) < 2;
+        Self { link, door: Door::Link, waiting: VecDeque::new(), wait, alone, stop }
     }
 
     /// From now on notes go through this page. `side` 0 made it, 1 adopted it.
@@ -252,11 +257,20 @@ impl Talk {
         deadline: Option<Instant>,
         mut ready: impl FnMut() -> Option<T>,
     ) -> Result<Option<T>, Stop> {
-        for _ in 0..self.spins {
+        let mut spinner = Spinner::new(self.wait, self.alone);
+        loop {
             if let Some(answer) = ready() {
                 return Ok(Some(answer));
             }
-            std::hint::spin_loop();
+            match spinner.turn() {
+                // A short look needs no look around: it costs more than the word.
+                Turn::LookAround if self.wait == Wait::Spin => {}
+                Turn::Look | Turn::LookAround => continue,
+                Turn::Sleep => break,
+            }
+            if let Some(end) = self.look_around(deadline, &mut ready) {
+                return end;
+            }
         }
         loop {
             let seen = event.prepare();
@@ -267,14 +281,28 @@ impl Talk {
             if let Some(answer) = ready() {
                 return Ok(Some(answer));
             }
-            if let Err(stop) = self.check() {
-                // It may have spoken last and died then.
-                return ready().map(Some).ok_or(stop);
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(None);
+            if let Some(end) = self.look_around(deadline, &mut ready) {
+                return end;
             }
         }
+    }
+
+    /// Whether a wait has to end without what it waits for.
+    fn look_around<T>(
+        &self,
+        deadline: Option<Instant>,
+        ready: &mut impl FnMut() -> Option<T>,
+    ) -> Option<Result<Option<T>, Stop>> {
+        if let Err(stop) = self.check() {
+            // It may have spoken last and died then.
+            return Some(ready().map(Some).ok_or(stop));
+        }
+        deadline.is_some_and(|deadline| Instant::now() >= deadline).then_some(Ok(None))
+    }
+
+    /// Whether there is a core for each side.
+    pub fn has_free_core(&self) -> bool {
+        !self.alone
     }
 
     /// Whether there is a reason to go on: the peer lives, nobody says stop.

@@ -25,7 +25,7 @@ fn buffers(tuning: &Tuning, arm: &dyn Arm) -> Vec<(usize, usize)> {
     let mut all = vec![(0, 0), (1, 0), (4095, 1), (4097, 3), (65536, 0), (65537, 63)];
     for knob in arm.info().knobs {
         let value = arm.info().knob(tuning, knob.name) as usize;
-        if (2..=1 << 20).contains(&value) {
+        if (2..=256 << 10).contains(&value) {
             all.extend([(value - 1, 5), (value, 0), (value + 1, 1), (value * 3 + 7, 4095)]);
         }
     }

@@ -167,15 +167,15 @@ fn a_stopped_sender_is_waited_for() {
             sends: true,
             arm: Some(arm.info().name.to_owned()),
             tuning: Tuning::default(),
-            buffers: vec![(LEN, 0); 20],
+            buffers: vec![(LEN, 0); 6],
             ..Script::default()
         };
         let (peer, link) = Peer::start(&script);
         let pid = Pid::from_child(&peer.child);
         let mut receiver = Receiver::over(link, &script.options()).expect("an arm");
         let mut memory = vec![0; LEN];
-        for seed in 0..20 {
-            if seed == 5 {
+        for seed in 0..6 {
+            if seed == 2 {
                 kill_process(pid, Signal::STOP).unwrap();
                 std::thread::scope(|scope| {
                     scope.spawn(|| {

@@ -32,7 +32,6 @@ pub struct Script {
     pub forever: bool,
 }
 
-
 /// Fills a buffer with the bytes of this number.
 pub fn fill(seed: u64, into: &mut [u8]) {
     for (n, chunk) in into.chunks_mut(8).enumerate() {

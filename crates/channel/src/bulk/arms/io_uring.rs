@@ -9,8 +9,9 @@ use thalweg_sys::{
     uring::{CURRENT, Uring},
 };
 
-use super::{stream, unix_stream};
+use super::unix_stream;
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::stream;
 use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
 
 /// Reads and writes of a socket on a ring.

@@ -13,7 +13,6 @@ mod pull;
 mod ring;
 mod shm_locked;
 mod snapshot;
-mod stream;
 mod unix_seqpacket;
 mod unix_stream;
 mod vmsplice_both;

@@ -5,8 +5,8 @@ use rustix::fd::{AsFd, OwnedFd};
 use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
 use thalweg_sys::{io, pipe};
 
-use super::stream;
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::stream;
 use crate::bulk::talk::{Note, Stop, Talk, unfit};
 
 /// `write` and `read` through a pipe.

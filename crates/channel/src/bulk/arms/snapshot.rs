@@ -3,11 +3,13 @@
 
 use rustix::fd::AsFd;
 use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
-use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed, memory_file, seal};
+use thalweg_sys::memfd;
+use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed, seal};
 
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
 use crate::bulk::memory::{Handing, Lent, Memory, Stores, copy_out};
 use crate::bulk::packet::{Kind, Packet};
+use crate::bulk::page::NAME;
 use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
 use thalweg_sys::io;
 
@@ -42,7 +44,7 @@ impl Arm for Snapshot {
     }
 
     fn probe(&self) -> Result<(), Unfit> {
-        let fd = memory_file(1).map_err(|errno| unfit("memfd_create", errno))?;
+        let fd = memfd::create(NAME, 1).map_err(|errno| unfit("memfd_create", errno))?;
         seal(&fd, FOR_GOOD).map_err(|errno| unfit("F_ADD_SEALS", errno))?;
         Region::of_file(&fd, 1, Sharing::Private).map(drop).map_err(|errno| unfit("mmap", errno))
     }
@@ -73,7 +75,8 @@ fn give(fd: impl AsFd, len: usize, talk: &mut Talk) -> Result<(), Stop> {
 
 impl Outgoing for Sender {
     fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
-        let fd = memory_file(bytes.len()).map_err(|e| Stop::refused("memfd_create", e))?;
+        let fd = memfd::create(NAME, bytes.len() as u64)
+            .map_err(|e| Stop::refused("memfd_create", e))?;
         let mut at = 0;
         while at < bytes.len() {
             match io::pwrite(&fd, &bytes[at..], at as u64) {

@@ -4,8 +4,9 @@ use rustix::fd::{AsFd, OwnedFd};
 use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
 use thalweg_sys::{Errno, io, net};
 
-use super::{stream, unix_stream};
+use super::unix_stream;
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::stream;
 use crate::bulk::talk::{Note, Stop, Talk, unfit};
 
 /// `send` and `read` of packets.

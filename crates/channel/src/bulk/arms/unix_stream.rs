@@ -5,8 +5,8 @@ use rustix::fd::{AsFd, OwnedFd};
 use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
 use thalweg_sys::{io, net};
 
-use super::stream;
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::stream;
 use crate::bulk::talk::{Note, Stop, Talk, unfit};
 
 /// `send` and `read` through a unix stream.

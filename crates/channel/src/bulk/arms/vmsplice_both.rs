@@ -6,8 +6,9 @@ use rustix::fd::{AsFd, OwnedFd};
 use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
 use thalweg_sys::pipe::{Pipe, SpliceMode, vmsplice, vmsplice_from};
 
-use super::{pipe, stream};
+use super::pipe;
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::stream;
 use crate::bulk::talk::{Note, Stop, Talk, unfit};
 
 /// `vmsplice` on both ends.

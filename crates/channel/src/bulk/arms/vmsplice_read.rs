@@ -5,8 +5,9 @@ use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
 use thalweg_sys::io;
 use thalweg_sys::pipe::{Pipe, SpliceMode, vmsplice};
 
-use super::{pipe, stream};
+use super::pipe;
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::stream;
 use crate::bulk::talk::{Note, Stop, Talk, unfit};
 
 /// `vmsplice` in, `read` out.

@@ -1,5 +1,5 @@
 //! What the arms through a pipe or a socket have in common: everything in, everything out, and what
-//! an end that closes means. Not an arm.
+//! an end that closes means.
 
 use thalweg_sys::Errno;
 
@@ -7,7 +7,7 @@ use crate::bulk::arm::Broken;
 use crate::bulk::talk::{Note, Say, Stop, Talk};
 
 /// Announces the buffer, puts all of it in by pieces of at most `piece` bytes, waits for the answer.
-pub(super) fn push(
+pub(crate) fn push(
     bytes: &[u8],
     piece: usize,
     talk: &mut Talk,
@@ -28,7 +28,7 @@ pub(super) fn push(
 }
 
 /// The receiver closed its end: it is gone, or it refused and says so.
-pub(super) fn deserted(talk: &mut Talk) -> Stop {
+pub(crate) fn deserted(talk: &mut Talk) -> Stop {
     match talk.expect(Say::Done) {
         Err(stop) => stop,
         Ok(_) => Stop::Corrupt("done before the end".to_owned()),
@@ -36,7 +36,7 @@ pub(super) fn deserted(talk: &mut Talk) -> Stop {
 }
 
 /// Takes as many bytes as fill `into`.
-pub(super) fn pull(
+pub(crate) fn pull(
     into: &mut [u8],
     piece: usize,
     talk: &Talk,

@@ -1,0 +1,254 @@
+//! One producer, any number of subscribers: a ring for each, and a copy into each. One shared ring
+//! would copy once, but its slowest or most hostile reader would be everybody's.
+
+use crate::error::{Error, Result};
+use crate::link::Link;
+use crate::ring::{Consumer, Options, Producer, Sample};
+use std::collections::VecDeque;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Bytes before each message: its number.
+const NUMBER: usize = 8;
+
+/// What happens when a subscriber's ring is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slow {
+    /// Everybody waits for it. A subscriber that is stopped stops all.
+    Wait,
+    /// Messages for it queue up here, and move on with the next call. When there are more than so
+    /// many, the oldest of them is dropped and counted, here and by the subscriber. What is in its
+    /// ring already stays.
+    DropOldest {
+        /// Messages kept for each subscriber; at least 1.
+        backlog: usize,
+    },
+}
+
+/// A subscriber that is gone, and how it went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// As [`Broadcast::add`] gave it.
+    pub subscriber: u64,
+    /// [`Error::Closed`], [`Error::PeerDied`], or what was wrong with it.
+    pub error: Error,
+    /// Messages dropped for it, those in the backlog included.
+    pub dropped: u64,
+}
+
+/// The sending side.
+#[derive(Debug)]
+pub struct Broadcast {
+    slow: Slow,
+    seats: Vec<Seat>,
+    added: u64,
+    published: u64,
+    departed: Vec<Departure>,
+}
+
+#[derive(Debug)]
+struct Seat {
+    id: u64,
+    producer: Producer,
+    backlog: VecDeque<(u64, Arc<[u8]>)>,
+    dropped: u64,
+}
+
+impl Broadcast {
+    /// Without subscribers yet.
+    pub fn new(slow: Slow) -> Self {
+        Self { slow, seats: Vec::new(), added: 0, published: 0, departed: Vec::new() }
+    }
+
+    /// Takes in whoever opens a [`Subscription`] at the other end of the link; it receives what is
+    /// published from now on. Returns its number.
+    pub fn add(&mut self, link: Link, options: &Options, deadline: Option<Instant>) -> Result<u64> {
+        let producer = Producer::open_until(link, options, deadline)?;
+        let id = self.added;
+        self.added += 1;
+        self.seats.push(Seat { id, producer, backlog: VecDeque::new(), dropped: 0 });
+        Ok(id)
+    }
+
+    /// Subscribers at present, as far as known.
+    pub fn subscribers(&self) -> usize {
+        self.seats.len()
+    }
+
+    /// Messages published.
+    pub fn published(&self) -> u64 {
+        self.published
+    }
+
+    /// Messages dropped for a subscriber; `None` if it is gone.
+    pub fn dropped(&self, subscriber: u64) -> Option<u64> {
+        self.seats.iter().find(|seat| seat.id == subscriber).map(|seat| seat.dropped)
+    }
+
+    /// Those who have gone since the last call.
+    pub fn take_departed(&mut self) -> Vec<Departure> {
+        std::mem::take(&mut self.departed)
+    }
+
+    /// Sends a message to every subscriber. With nobody there it is published all the same.
+    pub fn publish(&mut self, message: &[u8]) -> Result<()> {
+        self.publish_until(message, None)
+    }
+
+    /// As [`Broadcast::publish`]; after [`Error::Timeout`] nobody has it. Only [`Slow::Wait`] waits.
+    /// [`Error::TooLarge`] if a subscriber's ring could never take it; then nobody has it either.
+    pub fn publish_until(&mut self, message: &[u8], deadline: Option<Instant>) -> Result<()> {
+        let largest = self.seats.iter().map(|seat| seat.producer.largest()).min();
+        if let Some(most) = largest
+            && message.len() + NUMBER > most
+        {
+            let (len, most) = (message.len() as u64, most.saturating_sub(NUMBER) as u64);
+            return Err(Error::TooLarge { len, most, instead: None });
+        }
+        if self.slow == Slow::Wait {
+            // First room everywhere, then the message: room that was there stays, for nobody else
+            // sends, and a deadline leaves nobody with half of it.
+            let len = message.len() + NUMBER;
+            self.each(|seat| seat.producer.loan_until(len, deadline).map(drop))?;
+        }
+        let (number, slow) = (self.published, self.slow);
+        self.published += 1;
+        let mut kept = None;
+        self.each(|seat| match slow {
+            Slow::Wait => seat.try_send(number, message).map(drop),
+            Slow::DropOldest { backlog } => {
+                seat.push_backlog()?;
+                if !seat.backlog.is_empty() || !seat.try_send(number, message)? {
+                    let kept = kept.get_or_insert_with(|| Arc::from(message));
+                    seat.keep(number, kept, backlog.max(1));
+                }
+                Ok(())
+            }
+        })
+    }
+
+    /// Moves what is queued here on, as far as there is room; returns how many are left.
+    pub fn push_backlog(&mut self) -> Result<usize> {
+        self.each(Seat::push_backlog)?;
+        Ok(self.seats.iter().map(|seat| seat.backlog.len()).sum())
+    }
+
+    /// Does something for every seat. Who turns out to be gone or broken departs, and the others go
+    /// on; a deadline or a fork is the caller's affair.
+    fn each(&mut self, mut act: impl FnMut(&mut Seat) -> Result<()>) -> Result<()> {
+        let mut at = 0;
+        while let Some(seat) = self.seats.get_mut(at) {
+            match act(seat) {
+                Ok(()) => at += 1,
+                Err(error @ (Error::Timeout | Error::Forked { .. })) => return Err(error),
+                Err(error) => {
+                    let seat = self.seats.remove(at);
+                    let dropped = seat.dropped + seat.backlog.len() as u64;
+                    self.departed.push(Departure { subscriber: seat.id, error, dropped });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Seat {
+    fn try_send(&mut self, number: u64, message: &[u8]) -> Result<bool> {
+        let Some(mut loan) = self.producer.try_loan(message.len() + NUMBER)? else {
+            return Ok(false);
+        };
+        loan[..NUMBER].copy_from_slice(&number.to_le_bytes());
+        loan[NUMBER..].copy_from_slice(message);
+        loan.commit()?;
+        Ok(true)
+    }
+
+    fn push_backlog(&mut self) -> Result<()> {
+        while let Some((number, message)) = self.backlog.pop_front() {
+            if !self.try_send(number, &message)? {
+                self.backlog.push_front((number, message));
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, number: u64, message: &Arc<[u8]>, most: usize) {
+        self.backlog.push_back((number, message.clone()));
+        while self.backlog.len() > most {
+            self.backlog.pop_front();
+            self.dropped += 1;
+        }
+    }
+}
+
+/// The receiving side: one of the subscribers.
+#[derive(Debug)]
+pub struct Subscription {
+    consumer: Consumer,
+    /// The number that should come next; unknown before the first.
+    next: Option<u64>,
+    missed: u64,
+}
+
+impl Subscription {
+    /// Subscribes to the [`Broadcast`] at the other end of the link.
+    pub fn open(link: Link, options: &Options) -> Result<Self> {
+        Ok(Self { consumer: Consumer::open(link, options)?, next: None, missed: 0 })
+    }
+
+    /// Messages that were dropped between those received.
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// The next message; waits for it. Errors as of [`Consumer::receive`].
+    pub fn receive(&mut self) -> Result<Notice<'_>> {
+        self.receive_until(None)
+    }
+
+    /// As [`Subscription::receive`], for no longer than `deadline`; `None` is for ever.
+    pub fn receive_until(&mut self, deadline: Option<Instant>) -> Result<Notice<'_>> {
+        let sample = self.consumer.receive_until(deadline)?;
+        let Some((number, _)) = sample.split_first_chunk::<NUMBER>() else {
+            return Err(Error::corrupt("a message without its number in a broadcast"));
+        };
+        let number = u64::from_le_bytes(*number);
+        let missed = number.checked_sub(self.next.unwrap_or(number));
+        let Some(missed) = missed else {
+            return Err(Error::corrupt(format!("message {number} of a broadcast comes late")));
+        };
+        self.missed += missed;
+        self.next = Some(number.saturating_add(1));
+        Ok(Notice { sample, number, missed })
+    }
+}
+
+/// A message of a broadcast. Dropping it releases it.
+#[derive(Debug)]
+pub struct Notice<'s> {
+    sample: Sample<'s>,
+    number: u64,
+    missed: u64,
+}
+
+impl Notice<'_> {
+    /// Its number among all that were published.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Messages that were dropped just before it.
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+}
+
+impl Deref for Notice<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.sample[NUMBER..]
+    }
+}

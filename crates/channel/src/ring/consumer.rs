@@ -1,0 +1,249 @@
+//! The end that reads messages.
+
+use super::Options;
+use super::end::{End, Gone, Patience, Stop};
+use super::handshake;
+use super::samples::Samples;
+use crate::error::{Error, Result};
+use crate::layout::{ALIGN, Frame, occupied};
+use crate::link::Link;
+use crate::wait::steps;
+use rustix::fd::{AsFd, BorrowedFd};
+use std::ops::Deref;
+use std::time::Instant;
+
+/// The reading end of a ring. Dropping it is the goodbye: the producer gets [`Error::Closed`].
+#[derive(Debug)]
+pub struct Consumer {
+    pub(super) end: End,
+    /// As in our page: bytes released since the beginning.
+    pub(super) tail: u64,
+    /// The producer's, when last looked at: never more than it is.
+    pub(super) head: u64,
+    /// Messages released.
+    pub(super) received: u64,
+    trusted: bool,
+    /// Where messages of a producer that is not trusted are copied to.
+    scratch: Vec<u8>,
+    broken: Option<Error>,
+}
+
+impl Consumer {
+    /// Takes the ring that the producer at the other end of the link offers.
+    pub fn open(link: Link, options: &Options) -> Result<Self> {
+        Self::open_until(link, options, None)
+    }
+
+    /// As [`Consumer::open`], for no longer than `deadline`; `None` is for ever.
+    pub fn open_until(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Self> {
+        let accepted = handshake::ask(link)?.accept(deadline)?;
+        Ok(Self::over(accepted.finish(deadline, options)?, options))
+    }
+
+    pub(super) fn over(end: End, options: &Options) -> Self {
+        let trusted = options.trusted;
+        let scratch = Vec::new();
+        Self { end, tail: 0, head: 0, received: 0, trusted, scratch, broken: None }
+    }
+
+    /// The random number that this channel alone has.
+    pub fn epoch(&self) -> u64 {
+        self.end.own.geometry.epoch
+    }
+
+    /// Messages received and released.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// The next message; waits for it.
+    ///
+    /// When everything committed has been received and the producer is gone: [`Error::Closed`] after
+    /// its goodbye, else [`Error::PeerDied`].
+    pub fn receive(&mut self) -> Result<Sample<'_>> {
+        self.receive_until(None)
+    }
+
+    /// As [`Consumer::receive`], for no longer than `deadline`; `None` is for ever.
+    pub fn receive_until(&mut self, deadline: Option<Instant>) -> Result<Sample<'_>> {
+        self.data(Patience::Until(deadline))?;
+        let len = self.open_frame(self.tail, self.received)?;
+        Ok(Sample { consumer: self, len })
+    }
+
+    /// As [`Consumer::receive`]; `None` if there is no message now.
+    pub fn try_receive(&mut self) -> Result<Option<Sample<'_>>> {
+        if !self.data(Patience::None)? {
+            return Ok(None);
+        }
+        let len = self.open_frame(self.tail, self.received)?;
+        Ok(Some(Sample { consumer: self, len }))
+    }
+
+    /// Everything that is committed, at least one message; waits for it. Released at once when
+    /// dropped, for the price of one.
+    pub fn receive_all(&mut self) -> Result<Samples<'_>> {
+        self.receive_all_until(None)
+    }
+
+    /// As [`Consumer::receive_all`], for no longer than `deadline`; `None` is for ever.
+    pub fn receive_all_until(&mut self, deadline: Option<Instant>) -> Result<Samples<'_>> {
+        self.data(Patience::Until(deadline))?;
+        // What came since the last look belongs to it.
+        self.head = head_of(&self.end, self.head, self.tail).map_err(|error| self.broke(error))?;
+        Ok(Samples::new(self))
+    }
+
+    /// For an event loop: after `Ok(true)`, poll its descriptor for reading; once it is ready,
+    /// [`Consumer::try_receive`], which disarms it. `Ok(false)`: there is a message already, or the
+    /// producer is gone; receive at once.
+    pub fn arm(&mut self) -> Result<bool> {
+        self.check()?;
+        let (head, tail) = (self.head, self.tail);
+        let armed =
+            self.end.arm(&mut |end| Ok(Some(head_of(end, head, tail)?).filter(|h| *h > tail)));
+        armed.map_err(|error| self.broke(error))
+    }
+
+    /// Who writes.
+    pub fn peer(&self) -> &crate::link::Peer {
+        self.end.link.peer()
+    }
+
+    /// Whether a message is there now.
+    pub(crate) fn is_ready(&mut self) -> Result<bool> {
+        self.data(Patience::None)
+    }
+
+    /// Whether a message is there. `false` only without patience.
+    fn data(&mut self, patience: Patience) -> Result<bool> {
+        self.check()?;
+        if self.head > self.tail {
+            return Ok(true);
+        }
+        let (head, tail) = (self.head, self.tail);
+        let look = &mut |end: &End| Ok(Some(head_of(end, head, tail)?).filter(|h| *h > tail));
+        let found = self.end.find(patience, look);
+        match found {
+            Ok(Some(head)) => {
+                self.head = head;
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            Err(Stop::Gone(Gone::Died)) => {
+                Err(Error::PeerDied { delivered: self.received, partial: 0 })
+            }
+            Err(Stop::Gone(Gone::Closed)) => Err(Error::Closed { delivered: self.received }),
+            Err(Stop::Failed(error)) => Err(self.broke(error)),
+        }
+    }
+
+    /// Checks the frame at `at`; the length of its payload, which is copied if need be.
+    pub(super) fn open_frame(&mut self, at: u64, seq: u64) -> Result<usize> {
+        let checked = self.check_frame(at, seq);
+        checked.map_err(|error| self.broke(error))
+    }
+
+    fn check_frame(&mut self, at: u64, seq: u64) -> Result<usize> {
+        let header = self.end.peer.frame_header(at);
+        let frame = Frame::parse(&header, self.head - at, seq).map_err(Error::corrupt)?;
+        let len = frame.len as usize;
+        if !self.trusted {
+            // Grows to the largest message that came, which the ring bounds.
+            if self.scratch.len() < len {
+                self.scratch.resize(len, 0);
+            }
+            self.end.peer.copy_payload(at, &mut self.scratch[..len]);
+        }
+        match frame.crc {
+            Some(told) => {
+                let found = Frame::sum(frame.len, seq, self.payload(at, len));
+                if found == told {
+                    return Ok(len);
+                }
+                let what = format!("frame {seq}: CRC {told:#010x} told, {found:#010x} found");
+                Err(Error::Corrupt { what })
+            }
+            None if self.end.peer.geometry.checksums => {
+                Err(Error::corrupt(format!("frame {seq}: no CRC, in a ring with checksums")))
+            }
+            None => Ok(len),
+        }
+    }
+
+    /// The payload of a frame that `open_frame` has checked last.
+    pub(super) fn payload(&self, at: u64, len: usize) -> &[u8] {
+        if self.trusted {
+            // SAFETY: open_frame found len within the committed bytes. A trusted producer does not
+            // write there before the tail has passed, which takes &mut self.
+            unsafe { self.end.peer.payload(at, len) }
+        } else {
+            &self.scratch[..len]
+        }
+    }
+
+    /// Gives `messages` back to the producer, up to position `tail`.
+    pub(super) fn release(&mut self, tail: u64, messages: u64) {
+        // A child that inherited a sample must not release it for its parent.
+        if self.end.check_here().is_ok() && tail > self.tail {
+            self.tail = tail;
+            self.received += messages;
+            self.end.publish(tail);
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        self.end.check_here()?;
+        self.broken.clone().map_or(Ok(()), Err)
+    }
+
+    fn broke(&mut self, error: Error) -> Error {
+        if matches!(error, Error::Corrupt { .. }) {
+            self.broken = Some(error.clone());
+        }
+        error
+    }
+}
+
+impl AsFd for Consumer {
+    /// What to poll: readable when there may be a message, or when the producer is gone. It is the
+    /// link, on which the producer sends a byte: an eventfd would not tell of a death, and its
+    /// flags, which the peer shares, could make our writes block.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.end.link.as_fd()
+    }
+}
+
+/// The producer's head, if it can be true.
+fn head_of(end: &End, before: u64, tail: u64) -> Result<u64> {
+    let head = steps::seen(&end.peer.page().cursor.0);
+    // In this order nothing overflows: before >= tail.
+    if head < before || head - tail > end.capacity() || !head.is_multiple_of(ALIGN) {
+        let most = tail.saturating_add(end.capacity());
+        let what = format!("head {head}: not a multiple of {ALIGN} between {before} and {most}");
+        return Err(Error::Corrupt { what });
+    }
+    Ok(head)
+}
+
+/// One message, where it lies. Dropping it gives its room back to the producer.
+#[derive(Debug)]
+pub struct Sample<'c> {
+    consumer: &'c mut Consumer,
+    len: usize,
+}
+
+impl Deref for Sample<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.consumer.payload(self.consumer.tail, self.len)
+    }
+}
+
+impl Drop for Sample<'_> {
+    fn drop(&mut self) {
+        let tail = self.consumer.tail + occupied(self.len as u64);
+        self.consumer.release(tail, 1);
+    }
+}

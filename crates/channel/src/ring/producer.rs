@@ -1,0 +1,261 @@
+//! The end that writes messages.
+
+use super::Options;
+use super::end::{End, Gone, Patience, Stop};
+use super::handshake;
+use super::write::{Batch, Loan};
+use crate::error::{Error, Result};
+use crate::layout::{ALIGN, FRAME_HEADER, Frame, Refusal, occupied};
+use crate::link::{Link, Listener};
+use crate::wait::steps;
+use rustix::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
+
+/// The writing end of a ring. Dropping it is the goodbye: the consumer receives what was committed,
+/// then [`Error::Closed`].
+#[derive(Debug)]
+pub struct Producer {
+    pub(super) end: End,
+    /// As in our page: bytes committed since the beginning.
+    pub(super) head: u64,
+    /// The consumer's, when last looked at: never more than it is.
+    tail: u64,
+    /// Messages committed.
+    pub(super) sent: u64,
+    broken: Option<Error>,
+}
+
+impl Producer {
+    /// Offers a ring to whoever is at the other end of the link, and waits for its consumer.
+    pub fn open(link: Link, options: &Options) -> Result<Self> {
+        Self::open_until(link, options, None)
+    }
+
+    /// As [`Producer::open`], for no longer than `deadline`; `None` is for ever.
+    pub fn open_until(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Self> {
+        Ok(Self::over(handshake::offer(link, options)?.finish(deadline, options)?))
+    }
+
+    /// Waits for the first consumer that comes, and closes the listener: whoever else waits is told
+    /// that the ring has its consumer. One who fails in the handshake is not the first.
+    #[allow(clippy::needless_pass_by_value, reason = "it is closed when the consumer has come")]
+    pub fn accept(
+        listener: Listener,
+        options: &Options,
+        deadline: Option<Instant>,
+    ) -> Result<Self> {
+        let producer = loop {
+            let opened = listener.accept_until(deadline);
+            match opened.and_then(|link| Self::open_until(link, options, deadline)) {
+                Ok(producer) => break producer,
+                Err(error @ (Error::Timeout | Error::System { .. })) => return Err(error),
+                Err(_) => {}
+            }
+        };
+        // Those in the queue of the listener; later ones find nobody.
+        while let Ok(link) = listener.accept_until(Some(Instant::now())) {
+            handshake::refuse(&link, Refusal::Taken);
+        }
+        Ok(producer)
+    }
+
+    pub(super) fn over(end: End) -> Self {
+        Self { end, head: 0, tail: 0, sent: 0, broken: None }
+    }
+
+    /// The largest message: the ring without one header.
+    pub fn largest(&self) -> usize {
+        self.end.capacity() as usize - FRAME_HEADER
+    }
+
+    /// The random number that this channel alone has.
+    pub fn epoch(&self) -> u64 {
+        self.end.own.geometry.epoch
+    }
+
+    /// Messages committed.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Room for a message of `len` bytes, to be written in place; waits until there is room. The
+    /// bytes begin at a multiple of 32 and hold whatever was there before.
+    ///
+    /// [`Error::PeerDied`] or [`Error::Closed`] if the consumer is gone, with the messages that it
+    /// had released; [`Error::TooLarge`] beyond [`Producer::largest`].
+    pub fn loan(&mut self, len: usize) -> Result<Loan<'_>> {
+        self.loan_until(len, None)
+    }
+
+    /// As [`Producer::loan`], for no longer than `deadline`; `None` is for ever.
+    pub fn loan_until(&mut self, len: usize, deadline: Option<Instant>) -> Result<Loan<'_>> {
+        self.room(self.head, len, Patience::Until(deadline))?;
+        Ok(Loan::new(self, len))
+    }
+
+    /// As [`Producer::loan`]; `None` if there is no room now.
+    pub fn try_loan(&mut self, len: usize) -> Result<Option<Loan<'_>>> {
+        let room = self.room(self.head, len, Patience::None)?;
+        Ok(room.then(|| Loan::new(self, len)))
+    }
+
+    /// Sends a copy of `message`; waits until there is room.
+    pub fn send(&mut self, message: &[u8]) -> Result<()> {
+        self.send_until(message, None)
+    }
+
+    /// As [`Producer::send`], for no longer than `deadline`; `None` is for ever.
+    pub fn send_until(&mut self, message: &[u8], deadline: Option<Instant>) -> Result<()> {
+        let mut loan = self.loan_until(message.len(), deadline)?;
+        loan.copy_from_slice(message);
+        loan.commit()
+    }
+
+    /// As [`Producer::send`]; false if there is no room now.
+    pub fn try_send(&mut self, message: &[u8]) -> Result<bool> {
+        let Some(mut loan) = self.try_loan(message.len())? else { return Ok(false) };
+        loan.copy_from_slice(message);
+        loan.commit()?;
+        Ok(true)
+    }
+
+    /// Several messages that become visible at once, for the price of one.
+    pub fn batch(&mut self) -> Batch<'_> {
+        Batch::new(self)
+    }
+
+    /// Waits until the consumer has released every message.
+    pub fn drained_until(&mut self, deadline: Option<Instant>) -> Result<()> {
+        self.check()?;
+        let head = self.head;
+        let before = self.tail;
+        let look = &mut |end: &End| Ok(Some(tail_of(end, before, head)?).filter(|t| *t == head));
+        match self.end.wait_for(deadline, look) {
+            Ok(tail) => self.tail = tail,
+            Err(stop) => return Err(self.stopped(stop)),
+        }
+        Ok(())
+    }
+
+    /// Room for `len` bytes of payload at `head`, which is ours or that of a batch. `false` only
+    /// without patience.
+    pub(super) fn room(&mut self, head: u64, len: usize, patience: Patience) -> Result<bool> {
+        self.check()?;
+        if len > self.largest() {
+            let instead = Some("for larger buffers use bulk transfer (thalweg_channel::bulk)");
+            let (len, most) = (len as u64, self.largest() as u64);
+            return Err(Error::TooLarge { len, most, instead });
+        }
+        if let Some(gone) = self.end.gone(false) {
+            return Err(self.stopped(Stop::Gone(gone)));
+        }
+        let needed = occupied(len as u64);
+        let capacity = self.end.capacity();
+        if capacity - (head - self.tail) >= needed {
+            return Ok(true);
+        }
+        let (before, committed) = (self.tail, self.head);
+        let look = &mut |end: &End| {
+            let tail = tail_of(end, before, committed)?;
+            Ok((capacity - (head - tail) >= needed).then_some(tail))
+        };
+        let found = self.end.find(patience, look);
+        match found {
+            Ok(Some(tail)) => {
+                self.tail = tail;
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            Err(stop) => Err(self.stopped(stop)),
+        }
+    }
+
+    /// Publishes everything before `head`.
+    pub(super) fn commit(&mut self, head: u64, messages: u64) -> Result<()> {
+        self.end.check_here()?;
+        self.head = head;
+        self.sent += messages;
+        self.end.publish(head);
+        Ok(())
+    }
+
+    /// For an event loop: after `Ok(true)`, poll its descriptor for reading; once it is ready,
+    /// try again, which disarms it. `Ok(false)`: there is room for `len` bytes already.
+    pub fn arm(&mut self, len: usize) -> Result<bool> {
+        self.check()?;
+        let (head, before) = (self.head, self.tail);
+        let free = self.end.capacity() - occupied(len as u64).min(self.end.capacity());
+        let look = &mut |end: &End| {
+            Ok(Some(tail_of(end, before, head)?).filter(|tail| head - tail <= free))
+        };
+        let armed = self.end.arm(look);
+        armed.map_err(|error| self.stopped(Stop::Failed(error)))
+    }
+
+    /// Who reads.
+    pub fn peer(&self) -> &crate::link::Peer {
+        self.end.link.peer()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.end.check_here()?;
+        self.broken.clone().map_or(Ok(()), Err)
+    }
+
+    fn stopped(&mut self, stop: Stop) -> Error {
+        let error = match stop {
+            Stop::Gone(gone) => {
+                let delivered = self.sent - self.outstanding();
+                match gone {
+                    Gone::Died => Error::PeerDied { delivered, partial: 0 },
+                    Gone::Closed => Error::Closed { delivered },
+                }
+            }
+            Stop::Failed(error) => error,
+        };
+        if matches!(error, Error::Corrupt { .. }) {
+            self.broken = Some(error.clone());
+        }
+        error
+    }
+
+    /// Messages committed and not released, counted in our own memory, which nobody else writes.
+    fn outstanding(&self) -> u64 {
+        let mut at = tail_of(&self.end, self.tail, self.head).unwrap_or(self.tail);
+        let mut count = 0;
+        while at < self.head {
+            let header = self.end.own.frame_header(at);
+            let len = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+            at += occupied(u64::from(len));
+            count += 1;
+        }
+        count.min(self.sent)
+    }
+
+    pub(super) fn frame(&self, len: usize, seq: u64, at: u64) -> Frame {
+        let len = len as u32;
+        let crc = self.end.own.geometry.checksums.then(|| {
+            // SAFETY: our own memory, which only we write, and `room` was asked for `len`.
+            let payload = unsafe { self.end.own.payload(at, len as usize) };
+            Frame::sum(len, seq, payload)
+        });
+        Frame { len, seq, crc }
+    }
+}
+
+impl AsFd for Producer {
+    /// What to poll: readable when there may be room, or when the consumer is gone.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.end.link.as_fd()
+    }
+}
+
+/// The consumer's tail, if it can be true.
+fn tail_of(end: &End, before: u64, head: u64) -> Result<u64> {
+    let tail = steps::seen(&end.peer.page().cursor.0);
+    if tail < before || tail > head || !tail.is_multiple_of(ALIGN) {
+        let what = format!("tail {tail}: not a multiple of {ALIGN} between {before} and {head}");
+        return Err(Error::Corrupt { what });
+    }
+    Ok(tail)
+}

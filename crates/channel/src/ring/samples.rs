@@ -1,0 +1,44 @@
+//! Several messages received at once.
+
+use super::Consumer;
+use crate::error::Result;
+use crate::layout::occupied;
+
+/// The messages that were there, one after the other. Dropping it releases those that
+/// [`Samples::next`] has shown; the others stay.
+#[derive(Debug)]
+pub struct Samples<'c> {
+    consumer: &'c mut Consumer,
+    /// Where the next one begins, and how many have been shown.
+    at: u64,
+    shown: u64,
+}
+
+impl<'c> Samples<'c> {
+    pub(super) fn new(consumer: &'c mut Consumer) -> Self {
+        let at = consumer.tail;
+        Self { consumer, at, shown: 0 }
+    }
+
+    /// The next message; `None` after the last.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "an iterator's items could not borrow from it"
+    )]
+    pub fn next(&mut self) -> Result<Option<&[u8]>> {
+        if self.at >= self.consumer.head {
+            return Ok(None);
+        }
+        let (at, seq) = (self.at, self.consumer.received + self.shown);
+        let len = self.consumer.open_frame(at, seq)?;
+        self.at += occupied(len as u64);
+        self.shown += 1;
+        Ok(Some(self.consumer.payload(at, len)))
+    }
+}
+
+impl Drop for Samples<'_> {
+    fn drop(&mut self) {
+        self.consumer.release(self.at, self.shown);
+    }
+}

@@ -1,0 +1,112 @@
+//! Messages being written: one in place, or several that are committed together.
+
+use super::Producer;
+use super::end::Patience;
+use crate::error::Result;
+use crate::layout::occupied;
+use std::ops::{Deref, DerefMut};
+
+/// Room for one message. The consumer sees it after [`Loan::commit`]; dropped, it never was.
+#[derive(Debug)]
+pub struct Loan<'p> {
+    producer: &'p mut Producer,
+    len: usize,
+}
+
+impl<'p> Loan<'p> {
+    /// `producer.room` must have said yes to `len`.
+    pub(super) fn new(producer: &'p mut Producer, len: usize) -> Self {
+        Self { producer, len }
+    }
+
+    /// Makes the message visible. [`crate::Error::Forked`] in a child made by fork meanwhile.
+    pub fn commit(self) -> Result<()> {
+        let (at, seq) = (self.producer.head, self.producer.sent);
+        let frame = self.producer.frame(self.len, seq, at);
+        self.producer.end.check_here()?;
+        self.producer.end.own.write_header(at, &frame.to_bytes());
+        self.producer.commit(at + occupied(self.len as u64), 1)
+    }
+}
+
+impl Deref for Loan<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `room` was asked for len; not committed, so nobody else looks at it.
+        unsafe { self.producer.end.own.payload(self.producer.head, self.len) }
+    }
+}
+
+impl DerefMut for Loan<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and &mut self is the only way to it.
+        unsafe { self.producer.end.own.payload_mut(self.producer.head, self.len) }
+    }
+}
+
+/// Messages that become visible together. Dropped without [`Batch::commit`], none of them ever was.
+#[derive(Debug)]
+pub struct Batch<'p> {
+    producer: &'p mut Producer,
+    /// Where the next one begins, and how many there are.
+    head: u64,
+    messages: u64,
+}
+
+impl<'p> Batch<'p> {
+    pub(super) fn new(producer: &'p mut Producer) -> Self {
+        let head = producer.head;
+        Self { producer, head, messages: 0 }
+    }
+
+    /// Room for one more message of `len` bytes, to be written before the next call. `None` if the
+    /// ring has no room for it now: commit, and it will come.
+    pub fn loan(&mut self, len: usize) -> Result<Option<&mut [u8]>> {
+        if !self.producer.room(self.head, len, Patience::None)? {
+            return Ok(None);
+        }
+        let at = self.head;
+        // The checksum is not known yet: `commit` writes the header once more if there is one.
+        let frame = crate::layout::Frame {
+            len: len as u32,
+            seq: self.producer.sent + self.messages,
+            crc: None,
+        };
+        self.producer.end.own.write_header(at, &frame.to_bytes());
+        self.head += occupied(len as u64);
+        self.messages += 1;
+        // SAFETY: `room` said yes to len; not committed, and borrowed from &mut self.
+        Ok(Some(unsafe { self.producer.end.own.payload_mut(at, len) }))
+    }
+
+    /// Messages in it.
+    pub fn len(&self) -> u64 {
+        self.messages
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.messages == 0
+    }
+
+    /// Makes all of them visible at once; returns how many.
+    pub fn commit(self) -> Result<u64> {
+        if self.messages == 0 {
+            return Ok(0);
+        }
+        self.producer.end.check_here()?;
+        if self.producer.end.own.geometry.checksums {
+            let mut at = self.producer.head;
+            for seq in self.producer.sent..self.producer.sent + self.messages {
+                let header = self.producer.end.own.frame_header(at);
+                let len = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+                let frame = self.producer.frame(len as usize, seq, at);
+                self.producer.end.own.write_header(at, &frame.to_bytes());
+                at += occupied(u64::from(len));
+            }
+        }
+        self.producer.commit(self.head, self.messages)?;
+        Ok(self.messages)
+    }
+}

@@ -1,0 +1,32 @@
+//! How an end waits for the other, and the steps of sleeping and waking that lose no wake-up.
+
+use std::time::Duration;
+
+pub(crate) mod spin;
+pub(crate) mod steps;
+
+/// How an end waits for the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Looks again and again: the shortest delay, and a processor for itself.
+    Spin,
+    /// Looks for so long, then sleeps.
+    Hybrid {
+        /// How long to look.
+        spin: Duration,
+    },
+    /// Sleeps at once.
+    Block,
+}
+
+impl Wait {
+    /// As long as a sleep and a wake-up take, roughly: then looking first costs at most twice what
+    /// the better choice would have cost. Where only one processor may be used, nobody spins.
+    pub const HYBRID: Self = Self::Hybrid { spin: Duration::from_micros(50) };
+}
+
+impl Default for Wait {
+    fn default() -> Self {
+        Self::HYBRID
+    }
+}

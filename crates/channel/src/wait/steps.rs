@@ -1,0 +1,131 @@
+//! The steps of publishing, going to sleep and waking, over any kind of atomics: the ring runs
+//! them over the words in shared memory, the tests under loom, which tries every order.
+//!
+//! Two words decide, each written by one side: the cursor by whoever publishes, `waiting` by
+//! whoever sleeps. Each side writes its own, passes a full fence, and reads the other's: at least
+//! one of them then sees what the other wrote, so either the sleeper finds the news or the
+//! publisher finds the sleeper.
+
+use std::sync::atomic::Ordering;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Low bits of the word `waiting`: the owner is awake.
+pub(crate) const AWAKE: u32 = 0;
+/// The owner sleeps, or is about to, on the other's `wake` word.
+pub(crate) const ON_FUTEX: u32 = 1;
+/// The owner polls the link and wants a message there.
+pub(crate) const ON_LINK: u32 = 2;
+const HOW: u32 = 3;
+/// The other bits count the owner's sleeps, so that each is ended by one call only.
+const ONE_SLEEP: u32 = 4;
+
+/// A 32-bit word shared by two processes.
+pub(crate) trait Word {
+    fn load(&self, order: Ordering) -> u32;
+    fn store(&self, value: u32, order: Ordering);
+}
+
+/// A position in bytes.
+pub(crate) trait Cursor {
+    fn load(&self, order: Ordering) -> u64;
+    fn store(&self, value: u64, order: Ordering);
+    fn fence(order: Ordering);
+}
+
+impl Word for AtomicU32 {
+    #[inline]
+    fn load(&self, order: Ordering) -> u32 {
+        self.load(order)
+    }
+    #[inline]
+    fn store(&self, value: u32, order: Ordering) {
+        self.store(value, order);
+    }
+}
+
+impl Cursor for AtomicU64 {
+    #[inline]
+    fn load(&self, order: Ordering) -> u64 {
+        self.load(order)
+    }
+    #[inline]
+    fn store(&self, value: u64, order: Ordering) {
+        self.store(value, order);
+    }
+    #[inline]
+    fn fence(order: Ordering) {
+        std::sync::atomic::fence(order);
+    }
+}
+
+/// Moves the owner's cursor: everything written before it is visible to whoever sees it. Returns
+/// the other side's `waiting`, for [`Sleeper::due`].
+#[inline]
+pub(crate) fn publish<C: Cursor>(own: &C, to: u64, others_waiting: &impl Word) -> u32 {
+    // PAIRS WITH: `seen` (Acquire): the bytes are visible before the cursor.
+    own.store(to, Release);
+    // PAIRS WITH: the fence in `lie_down`.
+    C::fence(SeqCst);
+    others_waiting.load(Relaxed)
+}
+
+/// The other side's cursor, and with it everything written before it was moved there.
+#[inline]
+pub(crate) fn seen(others: &impl Cursor) -> u64 {
+    others.load(Acquire)
+}
+
+/// What a publisher remembers of the other side's sleeps.
+#[derive(Debug, Default)]
+pub(crate) struct Sleeper {
+    ended: u32,
+}
+
+impl Sleeper {
+    /// How the other side is to be woken, [`AWAKE`] if not at all. A sleep is ended once: whoever
+    /// has said that it sleeps has read the `wake` word before, so one change of that word, and one
+    /// call after it, end the sleep wherever it is. Further ones would be calls for nothing.
+    #[inline]
+    pub(crate) fn due(&mut self, waiting: u32, own_wake: &impl Word) -> u32 {
+        if waiting & HOW == AWAKE || waiting == self.ended {
+            return AWAKE;
+        }
+        self.ended = waiting;
+        // Only the owner writes it, so this is no race. PAIRS WITH: `lie_down` (Acquire).
+        own_wake.store(own_wake.load(Relaxed).wrapping_add(1), Release);
+        waiting & HOW
+    }
+}
+
+/// First half of going to sleep: says so, and returns the value of the other's `wake` word to
+/// sleep on. The caller looks once more for news before it sleeps.
+pub(crate) fn lie_down<C: Cursor>(
+    own_waiting: &impl Word,
+    how: u32,
+    others_wake: &impl Word,
+) -> u32 {
+    // Read first: a wake-up after this moment changes the word, and the sleep does not begin.
+    let value = others_wake.load(Acquire);
+    let sleeps = (own_waiting.load(Relaxed) & !HOW).wrapping_add(ONE_SLEEP);
+    own_waiting.store(sleeps | how, Relaxed);
+    // PAIRS WITH: the fence in `publish`.
+    C::fence(SeqCst);
+    value
+}
+
+/// The end of a sleep, or of the wish for one.
+pub(crate) fn get_up(own_waiting: &impl Word) {
+    own_waiting.store((own_waiting.load(Relaxed) & !HOW) | AWAKE, Relaxed);
+}
+
+/// The owner's goodbye: everything it published is visible to whoever sees it. The answer is as
+/// for [`publish`].
+pub(crate) fn say_goodbye<C: Cursor>(own_closed: &impl Word, others_waiting: &impl Word) -> u32 {
+    own_closed.store(1, Release);
+    C::fence(SeqCst);
+    others_waiting.load(Relaxed)
+}
+
+#[cfg(test)]
+mod models;

@@ -1,0 +1,82 @@
+//! Whether this is still the process it was: a load, where getpid(2) would be a system call.
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Remembers the process it was made in.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    page: Option<&'static AtomicU32>,
+    process: u32,
+}
+
+impl Mark {
+    /// A mark of this process.
+    pub fn here() -> Self {
+        let (page, process) = (page(), std::process::id());
+        if let Some(page) = page {
+            page.store(process, Ordering::Relaxed);
+        }
+        Self { page, process }
+    }
+
+    /// Whether this is the process it was made in, and not a child made by fork.
+    #[inline]
+    pub fn is_here(&self) -> bool {
+        match self.page {
+            Some(page) => page.load(Ordering::Relaxed) == self.process,
+            None => std::process::id() == self.process,
+        }
+    }
+
+    /// The process it was made in.
+    pub fn process(&self) -> u32 {
+        self.process
+    }
+}
+
+/// A page that the kernel empties in every child (MADV_WIPEONFORK, Linux 4.14), whatever call made
+/// it. A child that makes a mark writes its own id there, which differs from its parent's.
+fn page() -> Option<&'static AtomicU32> {
+    static PAGE: OnceLock<Option<usize>> = OnceLock::new();
+    let address = (*PAGE.get_or_init(|| {
+        let len = rustix::param::page_size();
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let none = std::ptr::null_mut();
+        // SAFETY: a null hint lets the kernel choose unused addresses.
+        let page =
+            unsafe { rustix::mm::mmap_anonymous(none, len, protection, MapFlags::PRIVATE) }.ok()?;
+        // SAFETY: the page just mapped; the advice changes nothing in this process.
+        unsafe { rustix::mm::madvise(page, len, Advice::LinuxWipeOnFork) }.ok()?;
+        Some(page.expose_provenance())
+    }))?;
+    // SAFETY: mapped above, zeroed, aligned to a page, never unmapped, used as an atomic only.
+    Some(unsafe { AtomicU32::from_ptr(std::ptr::with_exposed_provenance_mut(address)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_somewhere_else() {
+        let mark = Mark::here();
+        assert!(mark.is_here());
+        assert_eq!(mark.process(), std::process::id());
+        // SAFETY: the child makes no allocation and takes no lock: a load, a store and _exit.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let inherited = mark.is_here();
+            let fresh = Mark::here();
+            let fine = !inherited && fresh.is_here() && !mark.is_here();
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(i32::from(!fine)) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is written by the kernel.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
+        assert!(mark.is_here());
+    }
+}

@@ -1,0 +1,98 @@
+//! Futexes between processes: to sleep until a word in shared memory changes, and to wake.
+//!
+//! The words may lie in read-only mappings: waiting and waking only look at them.
+
+use crate::Errno;
+use crate::fault::{Call, uncounted};
+use rustix::thread::futex::{self, Flags, WaitFlags, WaitPtr, WaitvFlags};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+/// Set by the kernel in a word of a thread's robust list when the thread ends.
+pub const OWNER_DIED: u32 = futex::OWNER_DIED;
+/// Must be set in such a word, or the kernel wakes nobody.
+pub const WAITERS: u32 = futex::WAITERS;
+
+/// `futex_waitv(2)` (Linux 5.16): sleeps while every word has the value given beside it. Returns
+/// when woken on any, at once if one differs, and also for a signal: look again. ETIMEDOUT after
+/// `timeout`, `None` is for ever. ENOSYS on older kernels, EPERM from some seccomp filters.
+pub fn wait_any<const N: usize>(
+    words: [(&AtomicU32, u32); N],
+    timeout: Option<Duration>,
+) -> Result<(), Errno> {
+    let waits = words.map(|(word, value)| {
+        let mut wait = futex::Wait::new();
+        wait.val = u64::from(value);
+        wait.uaddr = WaitPtr::new(word.as_ptr().cast());
+        wait.flags = WaitFlags::SIZE_U32;
+        wait
+    });
+    let until = timeout.and_then(deadline);
+    let answer = uncounted(Call::FutexWaitv, || {
+        futex::waitv(&waits, WaitvFlags::empty(), until.as_ref(), ClockId::Monotonic)
+    });
+    match answer {
+        Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Whether this kernel, and the seccomp filter we may be under, allow [`wait_any`].
+pub fn can_wait_any() -> bool {
+    let word = AtomicU32::new(0);
+    // The value differs, so this does not sleep.
+    wait_any([(&word, 1)], None).is_ok()
+}
+
+/// `FUTEX_WAKE` of at most one sleeper in any process. The number woken.
+pub fn wake_one(word: &AtomicU32) -> Result<usize, Errno> {
+    futex::wake(word, Flags::empty(), 1)
+}
+
+/// The moment so far ahead on the monotonic clock; `None` if the clock cannot count that far.
+fn deadline(ahead: Duration) -> Option<Timespec> {
+    let ahead = Timespec::try_from(ahead).ok()?;
+    clock_gettime(ClockId::Monotonic).checked_add(ahead)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn a_sleeper_wakes_on_either_word_and_on_the_clock() {
+        let words = [AtomicU32::new(5), AtomicU32::new(6)];
+        let both = [(&words[0], 5), (&words[1], 6)];
+        match wait_any(both, Some(Duration::from_millis(1))) {
+            // Older than 5.16, or not allowed: there is nothing to test.
+            Err(Errno::NOSYS | Errno::PERM) => return,
+            answer => assert_eq!(answer, Err(Errno::TIMEDOUT)),
+        }
+        assert!(can_wait_any());
+        assert_eq!(wait_any([(&words[0], 5), (&words[1], 7)], None), Ok(()));
+        for word in &words {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let before = word.load(Ordering::Relaxed);
+                    word.store(before + 1, Ordering::Release);
+                    // Too early finds no sleeper, and needs none: the value has changed.
+                    wake_one(word).unwrap();
+                });
+                assert_eq!(wait_any(both, None), Ok(()));
+            });
+            word.fetch_sub(1, Ordering::Relaxed);
+        }
+        assert_eq!(wait_any(both, Some(Duration::ZERO)), Err(Errno::TIMEDOUT));
+    }
+
+    #[cfg(feature = "faults")]
+    #[test]
+    fn a_refusal_can_be_scripted() {
+        use crate::fault::{Effect, Rule, Script};
+        let rules = vec![Rule::always(Call::FutexWaitv, Effect::Errno(Errno::NOSYS))];
+        assert!(!Script::new(rules).run(can_wait_any).value);
+    }
+}

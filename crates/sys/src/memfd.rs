@@ -1,0 +1,92 @@
+//! Nameless shared memory (`memfd_create(2)`) and its seals: what two processes may rely on when
+//! one hands memory to the other.
+
+use crate::Errno;
+use crate::fault::{Call, uncounted};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+
+/// `linux/magic.h`: memory files lie on a tmpfs of the kernel's own.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// What a descriptor says about the memory behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Bytes.
+    pub len: u64,
+    /// It can neither shrink (a mapping would fault) nor grow.
+    pub fixed_size: bool,
+    /// Nobody but whoever had mapped it before can write it.
+    pub one_writer: bool,
+    /// Ordinary pages. Huge pages may run out when they are touched, which is SIGBUS.
+    pub ordinary: bool,
+}
+
+/// Memory of `len` zero bytes, all allocated now, so that too little of it is an error here and
+/// not a signal later. Not executable where the kernel can promise that. Up to four calls.
+pub fn create(name: &str, len: u64) -> Result<OwnedFd, Errno> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let fd = uncounted(Call::MemfdCreate, || {
+        // With vm.memfd_noexec = 2 it must be asked for; before Linux 6.3 it cannot be.
+        match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+            Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
+            answer => answer,
+        }
+    })?;
+    rustix::fs::ftruncate(&fd, len)?;
+    rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, len)?;
+    Ok(fd)
+}
+
+/// Seals memory that its maker has mapped for writing: from now on the size is fixed and nobody
+/// else gets a writable mapping. EINVAL before Linux 5.1 (F_SEAL_FUTURE_WRITE).
+pub fn seal_for_one_writer(fd: impl AsFd) -> Result<(), Errno> {
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(fd, seals)
+}
+
+/// Asks. EINVAL for what cannot be sealed at all: ordinary files, pipes, sockets. Three calls.
+pub fn facts(fd: impl AsFd) -> Result<Facts, Errno> {
+    let fd = fd.as_fd();
+    let seals = rustix::fs::fcntl_get_seals(fd)?;
+    let known = rustix::fs::fstat(fd)?;
+    let system = rustix::fs::fstatfs(fd)?;
+    Ok(Facts {
+        len: u64::try_from(known.st_size).map_err(|_| Errno::INVAL)?,
+        fixed_size: seals.contains(SealFlags::SHRINK | SealFlags::GROW),
+        one_writer: seals.intersects(SealFlags::FUTURE_WRITE | SealFlags::WRITE),
+        ordinary: system.f_type as u64 == TMPFS_MAGIC,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::map::{Access, Map};
+
+    #[test]
+    fn sealed_memory_keeps_its_size_and_its_one_writer() {
+        let fd = create("test", 8192).unwrap();
+        let open = Facts { len: 8192, fixed_size: false, one_writer: false, ordinary: true };
+        assert_eq!(facts(&fd), Ok(open));
+        let mut writer = Map::of_file(&fd, 0, 8192, Access::Write).unwrap();
+        seal_for_one_writer(&fd).unwrap();
+        assert_eq!(facts(&fd), Ok(Facts { fixed_size: true, one_writer: true, ..open }));
+        assert_eq!(Map::of_file(&fd, 0, 8192, Access::Write).err(), Some(Errno::PERM));
+        assert_eq!(crate::io::ftruncate(&fd, 0), Err(Errno::PERM));
+        assert_eq!(crate::io::pwrite(&fd, b"x", 0), Err(Errno::PERM));
+        let other = create("other", 4096).unwrap();
+        assert_eq!(crate::io::pwrite(&other, b"still", 0), Ok(5));
+        assert_eq!(writer.read_from(0..5, &other, Some(0)), Ok(5));
+        let mut got = [0; 5];
+        crate::io::pread(&fd, &mut got, 0).unwrap();
+        assert_eq!(&got, b"still");
+    }
+
+    #[test]
+    fn what_cannot_be_sealed_is_told() {
+        let (reader, _writer) = rustix::pipe::pipe().unwrap();
+        assert_eq!(facts(&reader), Err(Errno::INVAL));
+    }
+}

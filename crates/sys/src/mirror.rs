@@ -1,0 +1,151 @@
+//! A mapping of shared memory with a header and a data area that follows itself: the data is
+//! mapped twice, one copy behind the other, so that what wraps round its end is contiguous.
+//!
+//! Only addresses are given out: what other processes may write when is the caller's protocol.
+
+use crate::Errno;
+use crate::fault::{Call, uncounted};
+use crate::map::Access;
+use rustix::fd::AsFd;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::param::page_size;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+/// The mapping, unmapped when dropped.
+#[derive(Debug)]
+pub struct Mirror {
+    base: NonNull<u8>,
+    header: usize,
+    data: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread; Mirror is its only owner.
+unsafe impl Send for Mirror {}
+// SAFETY: through &Mirror only addresses can be had.
+unsafe impl Sync for Mirror {}
+
+impl Mirror {
+    /// Maps the first `header` bytes of a file, and the `data` bytes behind them twice. Both must
+    /// be multiples of the page size, `header` not 0: else EINVAL. `data` 0 maps the header only.
+    pub fn map(fd: impl AsFd, header: usize, data: usize, access: Access) -> Result<Self, Errno> {
+        let whole = data.checked_mul(2).and_then(|twice| twice.checked_add(header));
+        let whole = whole.filter(|whole| isize::try_from(*whole).is_ok()).ok_or(Errno::INVAL)?;
+        if header == 0 || !(header | data).is_multiple_of(page_size()) {
+            return Err(Errno::INVAL);
+        }
+        let none = std::ptr::null_mut();
+        // SAFETY: a null hint lets the kernel choose unused addresses.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(none, whole, ProtFlags::empty(), MapFlags::PRIVATE)
+        }?;
+        // From here on dropping it unmaps all, whatever of it has been replaced.
+        let mirror = Self { base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, header, data };
+        mirror.place(&fd, 0, header + data, access)?;
+        if data > 0 {
+            mirror.place(&fd, header + data, data, access)?;
+        }
+        Ok(mirror)
+    }
+
+    /// Maps part of the file over part of the reserved addresses: from the start at 0, the data
+    /// again behind that.
+    fn place(&self, fd: impl AsFd, at: usize, len: usize, access: Access) -> Result<(), Errno> {
+        let protection = match access {
+            Access::Read => ProtFlags::READ,
+            Access::Write => ProtFlags::READ | ProtFlags::WRITE,
+        };
+        let from = if at == 0 { 0 } else { self.header };
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        uncounted(Call::Mmap, || {
+            // SAFETY: at + len <= header + 2 * data, the reserved length.
+            let address = unsafe { self.base.add(at) }.as_ptr().cast();
+            // SAFETY: the addresses replaced are those reserved for this Mirror, unused so far.
+            unsafe { rustix::mm::mmap(address, len, protection, flags, fd, from as u64) }
+        })?;
+        Ok(())
+    }
+
+    /// First byte of the header. Valid for [`Mirror::header_len`] bytes as long as self lives.
+    pub fn header(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Bytes of the header.
+    pub fn header_len(&self) -> usize {
+        self.header
+    }
+
+    /// First byte of the data. Valid for twice [`Mirror::data_len`] bytes as long as self lives;
+    /// byte `n` and byte `n + data_len` are the same memory.
+    pub fn data(&self) -> NonNull<u8> {
+        // SAFETY: header is within the mapping, or at its end when there is no data.
+        unsafe { self.base.add(self.header) }
+    }
+
+    /// Bytes of the data, counted once.
+    pub fn data_len(&self) -> usize {
+        self.data
+    }
+
+    /// Maps every page now (MADV_POPULATE_READ or _WRITE, Linux 5.14): EINVAL on older kernels.
+    pub fn populate(&self, access: Access) -> Result<(), Errno> {
+        let advice = match access {
+            Access::Read => Advice::LinuxPopulateRead,
+            Access::Write => Advice::LinuxPopulateWrite,
+        };
+        let (base, len) = (self.start(), self.header + 2 * self.data);
+        // SAFETY: the range is this mapping's, and populating changes no bytes.
+        unsafe { rustix::mm::madvise(base, len, advice) }
+    }
+
+    fn start(&self) -> *mut c_void {
+        self.base.as_ptr().cast()
+    }
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        // SAFETY: the range is this mapping's, and whoever uses its addresses borrows self.
+        let answer = unsafe { rustix::mm::munmap(self.start(), self.header + 2 * self.data) };
+        debug_assert!(answer.is_ok(), "munmap of our own mapping: {answer:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_is_written_past_the_end_is_at_the_beginning() {
+        let page = page_size();
+        let fd = crate::memfd::create("mirror", 2 * page as u64).unwrap();
+        let writer = Mirror::map(&fd, page, page, Access::Write).unwrap();
+        let reader = Mirror::map(&fd, page, page, Access::Read).unwrap();
+        assert_eq!((reader.header_len(), reader.data_len()), (page, page));
+        let _ = writer.populate(Access::Write);
+        // SAFETY: the second half of the doubled data area.
+        let last = unsafe { writer.data().add(page + 3) };
+        // SAFETY: mapped for writing, and nothing else refers to it.
+        unsafe { last.write(7) };
+        // SAFETY: within the data area.
+        let first = unsafe { reader.data().add(3) };
+        // SAFETY: mapped for reading.
+        assert_eq!(unsafe { first.read() }, 7);
+        let mut byte = [0];
+        crate::io::pread(&fd, &mut byte, page as u64 + 3).unwrap();
+        assert_eq!(byte, [7]);
+    }
+
+    #[test]
+    fn odd_sizes_are_refused() {
+        let page = page_size();
+        let fd = crate::memfd::create("mirror", 2 * page as u64).unwrap();
+        for (header, data) in [(0, page), (page, 1), (1, page), (page, usize::MAX - page + 1)] {
+            let refused = Mirror::map(&fd, header, data, Access::Read).err();
+            assert_eq!(refused, Some(Errno::INVAL), "{header} {data}");
+        }
+        Mirror::map(&fd, page, 0, Access::Read).unwrap();
+    }
+}

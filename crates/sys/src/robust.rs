@@ -1,0 +1,245 @@
+//! Words in shared memory that the kernel marks when this process ends, however it ends.
+//!
+//! The kernel keeps a *robust list* per thread (get_robust_list(2)) and, when the thread ends, sets
+//! `FUTEX_OWNER_DIED` in every word on it and wakes a sleeper. Threads end before their process
+//! does, so the words go on the list of a thread of our own that does nothing but live. It has a
+//! list head of its own: the C library's, which serves robust mutexes, is left alone.
+
+use crate::Errno;
+use crate::futex::WAITERS;
+use crate::io::last_errno;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
+
+/// The kernel stops after 2048 entries (ROBUST_LIST_LIMIT); then another thread is needed.
+const MOST_NODES: usize = 1024;
+
+/// A word with its place in the list, as it lies in shared memory: 16 bytes.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Node {
+    /// The thread's id and `FUTEX_WAITERS` while it lives, `FUTEX_OWNER_DIED` afterwards; 0 when
+    /// not enlisted.
+    pub word: AtomicU32,
+    spare: AtomicU32,
+    /// An address of this process; of no use to another one.
+    next: AtomicPtr<Node>,
+}
+
+const _: () = assert!(size_of::<Node>() == 16, "the format says so; a 64-bit target is needed");
+
+/// `struct robust_list_head`; entries point to `next` of a node.
+#[repr(C)]
+struct Head {
+    next: AtomicPtr<Node>,
+    offset: libc::c_long,
+    pending: AtomicPtr<Node>,
+}
+
+struct Thread {
+    head: &'static Head,
+    tid: u32,
+    /// In the order they were added: the reverse of the list's.
+    nodes: Vec<NonNull<Node>>,
+}
+
+// SAFETY: the addresses are used under the lock of the pool only.
+unsafe impl Send for Thread {}
+
+/// The threads of one process. A child made by fork has none of them and starts its own pool.
+struct Pool {
+    process: u32,
+    threads: Mutex<Vec<Thread>>,
+}
+
+static POOL: AtomicPtr<Pool> = AtomicPtr::new(ptr::null_mut());
+
+/// A node on the list; taken off when dropped, by the process that put it there.
+#[derive(Debug)]
+pub struct Enlisted {
+    node: NonNull<Node>,
+    process: u32,
+}
+
+// SAFETY: the node is atomics, and the list is changed under a lock only.
+unsafe impl Send for Enlisted {}
+// SAFETY: there is nothing to do through &Enlisted.
+unsafe impl Sync for Enlisted {}
+
+/// Puts a node on the list of a thread that lives as long as this process, and stores the thread's
+/// id in the word. EAGAIN or EPERM if no thread can be started.
+///
+/// # Safety
+///
+/// The node must stay mapped for writing until [`Enlisted`] is dropped, must not be enlisted
+/// already, and no other process may be able to write it.
+pub unsafe fn enlist(node: NonNull<Node>) -> Result<Enlisted, Errno> {
+    let pool = pool();
+    let mut threads = pool.threads.lock().unwrap_or_else(PoisonError::into_inner);
+    if threads.last().is_none_or(|thread| thread.nodes.len() >= MOST_NODES) {
+        threads.push(Thread::start()?);
+    }
+    let thread = threads.last_mut().expect("one was pushed if there was none");
+    // SAFETY: the caller's promise.
+    let entry = unsafe { node.as_ref() };
+    entry.next.store(thread.head.next.load(Ordering::Relaxed), Ordering::Relaxed);
+    entry.word.store(thread.tid | WAITERS, Ordering::Release);
+    // The list must be whole at every moment, for a kill may come at any: the node is finished
+    // before it is reachable.
+    thread.head.next.store(entry_of(node), Ordering::Release);
+    thread.nodes.push(node);
+    Ok(Enlisted { node, process: pool.process })
+}
+
+impl Drop for Enlisted {
+    fn drop(&mut self) {
+        let pool = pool();
+        if self.process != pool.process {
+            return;
+        }
+        let mut threads = pool.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in &mut *threads {
+            let Some(at) = thread.nodes.iter().position(|node| *node == self.node) else {
+                continue;
+            };
+            let before = match thread.nodes.get(at + 1) {
+                // SAFETY: nodes on the list are mapped: `enlist`'s contract.
+                Some(node) => &unsafe { node.as_ref() }.next,
+                None => &thread.head.next,
+            };
+            // SAFETY: as above.
+            let entry = unsafe { self.node.as_ref() };
+            before.store(entry.next.load(Ordering::Relaxed), Ordering::Release);
+            entry.word.store(0, Ordering::Release);
+            thread.nodes.remove(at);
+            return;
+        }
+    }
+}
+
+/// What the kernel calls the entry: the address of the node's `next`.
+fn entry_of(node: NonNull<Node>) -> *mut Node {
+    node.as_ptr().wrapping_byte_add(std::mem::offset_of!(Node, next))
+}
+
+/// This process's pool. No lock that a fork could have left locked is touched to find it.
+fn pool() -> &'static Pool {
+    let process = std::process::id();
+    let mut now = POOL.load(Ordering::Acquire);
+    loop {
+        // SAFETY: what POOL points to was leaked, and is never changed but under its lock.
+        if let Some(pool) = unsafe { now.as_ref() }
+            && pool.process == process
+        {
+            return pool;
+        }
+        let threads = Mutex::new(Vec::new());
+        let fresh = Box::into_raw(Box::new(Pool { process, threads }));
+        match POOL.compare_exchange(now, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: just made, and leaked from here on.
+            Ok(_) => return unsafe { &*fresh },
+            Err(other) => {
+                // SAFETY: nobody else has seen it.
+                drop(unsafe { Box::from_raw(fresh) });
+                now = other;
+            }
+        }
+    }
+}
+
+impl Thread {
+    fn start() -> Result<Self, Errno> {
+        let head: &'static Head = Box::leak(Box::new(Head {
+            next: AtomicPtr::new(ptr::null_mut()),
+            offset: std::mem::offset_of!(Node, word) as libc::c_long
+                - std::mem::offset_of!(Node, next) as libc::c_long,
+            pending: AtomicPtr::new(ptr::null_mut()),
+        }));
+        // An empty list points to its own head.
+        head.next.store(ptr::from_ref(head).cast_mut().cast(), Ordering::Relaxed);
+        let (tell, told) = mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new().name("thalweg-alive".into());
+        let started = thread.spawn(move || {
+            block_signals();
+            let registered = register(head);
+            let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+            if tell.send(registered.map(|()| tid)).is_err() || registered.is_err() {
+                return;
+            }
+            loop {
+                // SAFETY: no pointers.
+                unsafe { libc::pause() };
+            }
+        });
+        started.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
+        let tid = told.recv().map_err(|_| Errno::AGAIN)??;
+        Ok(Self { head, tid, nodes: Vec::new() })
+    }
+}
+
+/// Signals are for the program's own threads.
+fn block_signals() {
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigfillset fills the set it is given.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: the set was filled; the old one is not asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut()) };
+}
+
+fn register(head: &'static Head) -> Result<(), Errno> {
+    let len = size_of::<Head>();
+    // SAFETY: the head lives for ever. The C library's own list of this thread is replaced; the
+    // thread never locks a mutex that would need it.
+    let answer = unsafe { libc::syscall(libc::SYS_set_robust_list, ptr::from_ref(head), len) };
+    if answer == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn node() -> NonNull<Node> {
+        let node = Node {
+            word: AtomicU32::new(0),
+            spare: AtomicU32::new(0),
+            next: AtomicPtr::new(ptr::null_mut()),
+        };
+        NonNull::from(Box::leak(Box::new(node)))
+    }
+
+    fn word(node: NonNull<Node>) -> u32 {
+        // SAFETY: leaked by `node`.
+        unsafe { node.as_ref() }.word.load(Ordering::Acquire)
+    }
+
+    #[test]
+    fn nodes_come_and_go_in_any_order() {
+        let nodes: Vec<_> = (0..5).map(|_| node()).collect();
+        // SAFETY: leaked, distinct, private.
+        let mut enlisted: Vec<_> = nodes.iter().map(|n| unsafe { enlist(*n) }.unwrap()).collect();
+        assert!(nodes.iter().all(|n| word(*n) & WAITERS != 0 && word(*n) & !WAITERS != 0));
+        for at in [2, 0, 2, 0, 0] {
+            let gone = enlisted.remove(at);
+            let its = gone.node;
+            drop(gone);
+            assert_eq!(word(its), 0);
+            assert!(enlisted.iter().all(|e| word(e.node) != 0));
+        }
+    }
+
+    #[test]
+    fn the_word_outlives_the_thread_that_asked() {
+        let node = node();
+        let address = node.as_ptr() as usize;
+        let enlisted = std::thread::spawn(move || {
+            let node = NonNull::new(ptr::with_exposed_provenance_mut(address)).unwrap();
+            // SAFETY: leaked, not enlisted yet.
+            unsafe { enlist(node) }.unwrap()
+        });
+        let enlisted = enlisted.join().unwrap();
+        assert_eq!(word(node) & crate::futex::OWNER_DIED, 0);
+        drop(enlisted);
+    }
+}
