@@ -5,6 +5,20 @@
 //! The consumer reads the producer's memory through a read-only mapping, the producer the
 //! consumer's; neither can write, shrink or grow the other's. A position that cannot be is
 //! [`Error::Corrupt`], and nothing is read by it.
+//!
+//! ```
+//! use thalweg_channel::{Error, Options, pair};
+//!
+//! // Between processes: `Producer::open` and `Consumer::open`, each over its end of a `Link`.
+//! let (mut producer, mut consumer) = pair(&Options::default())?;
+//! let mut loan = producer.loan(5)?;
+//! loan.copy_from_slice(b"hello");
+//! loan.commit()?;
+//! assert_eq!(&*consumer.receive()?, b"hello");
+//! drop(producer);
+//! assert_eq!(consumer.receive().err(), Some(Error::Closed { delivered: 1 }));
+//! # Ok::<(), Error>(())
+//! ```
 
 use crate::error::{Error, Result};
 use crate::link::Link;
@@ -27,7 +41,7 @@ pub use write::{Batch, Loan};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Bytes of messages that may be under way, with 32 bytes for each and rounded up to 64;
-    /// rounded up to a power of two and a page. The producer decides.
+    /// rounded up to a power of two and a page. The memory is taken at once. The producer decides.
     pub capacity: u64,
     /// How to wait for the other end.
     pub wait: Wait,

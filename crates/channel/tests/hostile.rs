@@ -5,7 +5,7 @@
 use rustix::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 use thalweg_channel::layout::{Frame, Geometry, Hello, Kind, Refusal, Role};
-use thalweg_channel::{Consumer, Error, Link, Options, Producer};
+use thalweg_channel::{Consumer, Error, Link, Options, Producer, Wait};
 use thalweg_sys::map::{Access, Map};
 use thalweg_sys::{io, memfd};
 
@@ -280,4 +280,25 @@ fn a_silent_peer_is_left_at_the_deadline() {
     let (near, _far) = Link::pair().unwrap();
     let error = Producer::open_until(near, &Options::default(), Some(soon())).unwrap_err();
     assert_eq!(error, Error::Timeout);
+}
+
+#[test]
+fn a_peer_whose_memory_tells_nothing_is_watched_through_the_link() {
+    for wait in [Wait::Block, Wait::Spin] {
+        let mut side = Side::producer();
+        let (near, far) = Link::pair().unwrap();
+        say(&far, Kind::Offer, &[&side.fd]);
+        say(&far, Kind::Ready, &[]);
+        let mut consumer = Consumer::open(near, &Options { wait, ..Options::default() }).unwrap();
+        assert_eq!(consumer.receive_until(Some(soon())).err(), Some(Error::Timeout));
+        side.frame(0, &Frame { len: 5, seq: 0, crc: None }.to_bytes(), 64);
+        let leaving = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            drop(far);
+        });
+        assert_eq!(consumer.receive().unwrap().len(), 5);
+        let died = Error::PeerDied { delivered: 1, partial: 0 };
+        assert_eq!(consumer.receive().err(), Some(died));
+        leaving.join().unwrap();
+    }
 }

@@ -108,7 +108,9 @@ fn to_hex(bytes: &[u8]) -> String {
     for (at, line) in bytes.chunks(16).enumerate() {
         if line.iter().any(|byte| *byte != 0) {
             write!(text, "{:06x} ", at * 16).unwrap();
-            line.iter().for_each(|byte| write!(text, " {byte:02x}").unwrap());
+            for byte in line {
+                write!(text, " {byte:02x}").unwrap();
+            }
             text.push('\n');
         }
     }
