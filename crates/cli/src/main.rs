@@ -29,8 +29,10 @@ fn main() -> ExitCode {
         }
     };
     // `pipe` puts back what it has read before it dies, and outlives the readers of --tee's FIFOs;
-    // `copy` is not to be cut off because nobody reads its messages any more.
-    if !matches!(&cli.command, Command::Pipe(_) | Command::Copy(_)) {
+    // `copy` is not to be cut off because nobody reads its messages any more; to `send` and
+    // `receive` a pipe that closes is the other process's death, which they tell of.
+    let tells = matches!(&cli.command, Command::Send(_) | Command::Receive(_));
+    if !tells && !matches!(&cli.command, Command::Pipe(_) | Command::Copy(_)) {
         quiet_about_closed_pipes();
     }
     // Else a file size limit kills before anything could be said or put away.

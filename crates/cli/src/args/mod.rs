@@ -10,7 +10,10 @@ mod list;
 mod pipe;
 mod plan;
 mod progress;
+mod receive;
+mod send;
 mod size;
+mod wait;
 
 pub use choice::Choice;
 pub use copy::{Backup, CopyArgs, Fsync, Reflink, Sparse, Verify};
@@ -20,7 +23,10 @@ pub use list::ListArgs;
 pub use pipe::PipeArgs;
 pub use plan::PlanArgs;
 pub use progress::{ProgressArgs, When};
+pub use receive::ReceiveArgs;
+pub use send::SendArgs;
 pub use size::Bytes;
+pub use wait::Span;
 
 /// Moves bytes on Linux by the way that is fastest on the machine it runs on.
 ///
@@ -42,6 +48,8 @@ pub struct Cli {
 pub enum Command {
     Copy(Box<CopyArgs>),
     Pipe(PipeArgs),
+    Send(SendArgs),
+    Receive(ReceiveArgs),
     #[command(alias = "explain")]
     Plan(PlanArgs),
     Doctor(DoctorArgs),
@@ -71,6 +79,7 @@ Examples:
   thalweg copy --tune big.iso /mnt/usb/    measure for three seconds, then move by the winner
   thalweg copy -a photos/ /backup/         a tree, with everything that can be kept
   thalweg pipe < dump.sql | gzip > d.gz    like pv: progress, larger pipes
+  thalweg send --to job big.iso            to `thalweg receive --from job`, memory to memory
   thalweg plan big.iso /mnt/usb/           what would be used, and why
   thalweg doctor                           what works on this machine, and what does not
 
