@@ -2,6 +2,7 @@
 //! outside the ring is read by it. The liar writes the format with its own hands.
 #![allow(clippy::unwrap_used)]
 
+use proptest::prelude::*;
 use rustix::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 use thalweg_channel::layout::{Frame, Geometry, Hello, Kind, Refusal, Role};
@@ -300,5 +301,39 @@ fn a_peer_whose_memory_tells_nothing_is_watched_through_the_link() {
         let died = Error::PeerDied { delivered: 1, partial: 0 };
         assert_eq!(consumer.receive().err(), Some(died));
         leaving.join().unwrap();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+    /// Frames as a liar would write them: mostly true, so that the lie comes late.
+    #[test]
+    fn no_frames_crash_a_consumer_or_show_it_more_than_the_ring(
+        trusted: bool,
+        frames in prop::collection::vec((0u32..5000, 0u64..40, any::<Option<u32>>()), 1..20),
+        head in prop_oneof![(0u64..300).prop_map(|frames| frames * 64), any::<u64>()],
+        noise in prop::collection::vec((0u64..DATA, any::<u64>()), 0..4),
+    ) {
+        let mut side = Side::producer();
+        let (mut consumer, _far) = consumer_of(&side, trusted);
+        let mut at = 0;
+        for (seq, (len, wrong, crc)) in (0..).zip(frames) {
+            let seq = if wrong == 0 { seq + 1 } else { seq };
+            let crc = crc.filter(|_| wrong == 1);
+            side.frame(at % (DATA - 64), &Frame { len, seq, crc }.to_bytes(), 0);
+            at += thalweg_channel::layout::occupied(u64::from(len));
+        }
+        for (at, word) in noise {
+            side.frame(at & !7, &word.to_le_bytes(), 0);
+        }
+        side.frame(0, &[], head);
+        let mut shown = 0;
+        while let Ok(Some(sample)) = consumer.try_receive() {
+            prop_assert!(sample.len() <= DATA as usize - 32);
+            // Reads all of it: a mapping too short would be a signal.
+            prop_assert!(sample.iter().map(|byte| u64::from(*byte)).sum::<u64>() < u64::MAX);
+            shown += 1;
+        }
+        prop_assert!(shown <= DATA / 64);
     }
 }
