@@ -238,3 +238,69 @@ fn a_peer_that_talks_nonsense_is_an_error() {
         }
     }
 }
+
+/// A message as the protocol has it: magic, version, kind, counts, words, one knob at most, text.
+fn message(kind: u16, words: &[u64], knob: Option<(&str, u64)>, text: &str) -> Vec<u8> {
+    let mut bytes = b"TWBK\x01\x00".to_vec();
+    bytes.extend(kind.to_le_bytes());
+    bytes.extend((words.len() as u16).to_le_bytes());
+    bytes.extend(u16::from(knob.is_some()).to_le_bytes());
+    bytes.extend((text.len() as u32).to_le_bytes());
+    bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    if let Some((name, value)) = knob {
+        bytes.push(name.len() as u8);
+        bytes.extend(name.as_bytes());
+        bytes.extend(value.to_le_bytes());
+    }
+    bytes.extend(text.as_bytes());
+    bytes
+}
+
+const HELLO: u16 = 1;
+const OFFER: u16 = 2;
+const REFUSE: u16 = 4;
+
+/// Memory that its owner could shrink would kill whoever reads it.
+#[test]
+fn memory_that_can_shrink_is_refused() {
+    let fd = match thalweg_sys::memfd::create("test", 4096) {
+        Ok(fd) => fd,
+        Err(errno) => return skip("memory_that_can_shrink_is_refused", &errno.to_string()),
+    };
+    let (near, far) = Link::pair().unwrap();
+    std::thread::scope(|scope| {
+        let end = scope.spawn(|| Receiver::over(far, &Options::default()).map(drop));
+        near.send(&message(HELLO, &[0; 4], None, ""), &[std::os::fd::AsFd::as_fd(&fd)]).unwrap();
+        let error = end.join().unwrap().unwrap_err();
+        assert!(matches!(error, Error::NotPermitted { .. }), "{error}");
+    });
+}
+
+/// A sender that offers every arm with absurd knobs and nothing to go with it: refused one by one.
+#[test]
+fn offers_that_make_no_sense_are_refused_and_the_next_is_heard() {
+    let (near, far) = Link::pair().unwrap();
+    std::thread::scope(|scope| {
+        let end = scope.spawn(|| Receiver::over(far, &Options::default()).map(drop));
+        near.send(&message(HELLO, &[1, 2, 1, 0], None, ""), &[]).unwrap();
+        let mut answer = [0; 16 << 10];
+        near.receive(&mut answer).unwrap();
+        let needs_memory = |name: &&str| {
+            ["slot", "pipe", "sndbuf"].iter().any(|knob| {
+                let arm = ARMS.iter().find(|arm| arm.info().name == *name).unwrap();
+                arm.info().knobs.iter().any(|own| own.name == *knob)
+            })
+        };
+        let names = ARMS.iter().map(|arm| arm.info().name).filter(needs_memory);
+        for name in names.chain(["carrier-pigeon"]) {
+            let offer = message(OFFER, &[u64::MAX; 4], Some(("slot", u64::MAX)), name);
+            near.send(&offer, &[]).unwrap();
+            let (len, _) = near.receive(&mut answer).unwrap();
+            assert!(len >= 16);
+            assert_eq!(answer[6..8], REFUSE.to_le_bytes(), "{name}");
+        }
+        drop(near);
+        let error = end.join().unwrap().unwrap_err();
+        assert!(matches!(error, Error::PeerDied { .. }), "{error}");
+    });
+}

@@ -112,7 +112,8 @@ fn streams_and_small_files_arrive_too() {
         assert_eq!(received.json_on_stderr()["bytes"], len);
         assert!(received.stdout == bytes::of(1, len as usize), "other bytes came out");
         let (received, sent) = both(&mut place.receive(&[]), &mut place.send(&[]));
-        (received.expect(0), sent.expect(0));
+        received.expect(0);
+        sent.expect(0);
         bytes::expect(&place.copy, 1, len);
         place.expect_only(&["copy"]);
     }
