@@ -2,9 +2,11 @@
 //!
 //! Reading order: [`link`] joins two processes and carries descriptors, [`error`] is what can go
 //! wrong, [`ring`] carries messages, [`layout`] is every byte that a ring shares, [`wait`] how one
-//! end waits for the other. [`broadcast`] and [`mpsc`] put several rings together.
+//! end waits for the other. [`broadcast`] and [`mpsc`] put several rings together. [`bulk`] moves large
+//! buffers.
 
 pub mod broadcast;
+pub mod bulk;
 pub mod error;
 pub mod layout;
 pub mod link;

@@ -30,7 +30,8 @@ fn main() -> ExitCode {
     };
     // `pipe` puts back what it has read before it dies, and outlives the readers of --tee's FIFOs;
     // `copy` is not to be cut off because nobody reads its messages any more. `tune`, the sentinel of
-    // `doctor` and helpers write into pipes and sockets of their own, whose readers may leave first.
+    // `doctor` and helpers write into pipes and sockets of their own, whose readers may leave first; to
+    // `send` and `receive` a pipe that closes is the other process's death, which they tell of.
     let keeps = matches!(
         &cli.command,
         Command::Pipe(_)
@@ -38,6 +39,8 @@ fn main() -> ExitCode {
             | Command::Tune(_)
             | Command::Doctor(_)
             | Command::Helper(_)
+            | Command::Send(_)
+            | Command::Receive(_)
     );
     if !keeps {
         quiet_about_closed_pipes();

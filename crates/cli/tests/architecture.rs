@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+use thalweg_channel::bulk::ARMS;
 use thalweg_core::mechanisms::MECHANISMS;
 
 mod support;
@@ -58,16 +59,27 @@ fn arrows_between_crates_point_one_way() {
 
 #[test]
 fn every_mechanism_is_one_file_and_one_line() {
-    let files: BTreeSet<String> = fs::read_dir(root().join("crates/core/src/mechanisms"))
-        .expect("the mechanisms directory")
+    let listed = MECHANISMS.iter().map(|m| m.info().name);
+    one_file_each("crates/core/src/mechanisms", listed);
+}
+
+#[test]
+fn every_arm_is_one_file_and_one_line() {
+    one_file_each("crates/channel/src/bulk/arms", ARMS.iter().map(|arm| arm.info().name));
+}
+
+/// The names in a list are those of the files in a folder.
+fn one_file_each(folder: &str, listed: impl Iterator<Item = &'static str>) {
+    let files: BTreeSet<String> = fs::read_dir(root().join(folder))
+        .expect("the folder of the list")
         .map(|entry| entry.expect("an entry").path())
         .filter(|path| has_extension(path, &["rs"]) && !path.ends_with("mod.rs"))
         .map(|path| path.file_stem().expect("a stem").to_string_lossy().replace('_', "-"))
         .collect();
-    let listed: Vec<String> = MECHANISMS.iter().map(|m| m.info().name.to_owned()).collect();
+    let listed: Vec<String> = listed.map(str::to_owned).collect();
     let distinct: BTreeSet<String> = listed.iter().cloned().collect();
-    assert_eq!(distinct.len(), listed.len(), "a mechanism is listed twice: {listed:?}");
-    assert_eq!(files, distinct, "left: files in mechanisms/; right: names in MECHANISMS");
+    assert_eq!(distinct.len(), listed.len(), "something is listed twice: {listed:?}");
+    assert_eq!(files, distinct, "left: files in {folder}; right: names in its list");
 }
 
 #[test]

@@ -154,7 +154,21 @@ fn completions_and_manual_pages_come_out_for_every_command() {
         let name = mechanism.info().name.replace('-', "\\-");
         assert!(page.contains(&format!("\\fB{name}\\fR")), "{name} is missing");
     }
-    for command in ["copy", "pipe", "plan", "tune", "doctor", "list", "completions", "man"] {
+    for command in [
+        "copy",
+        "pipe",
+        "send",
+        "receive",
+        "plan",
+        "tune",
+        "doctor",
+        "report",
+        "list",
+        "trial",
+        "study",
+        "completions",
+        "man",
+    ] {
         let page = scratch.read(&format!("deep/man1/thalweg-{command}.1"));
         assert!(String::from_utf8_lossy(&page).contains(".SH SYNOPSIS"), "{command}");
     }
@@ -163,7 +177,21 @@ fn completions_and_manual_pages_come_out_for_every_command() {
 #[test]
 fn every_command_shows_examples_and_nonsense_is_a_usage_error() {
     let scratch = Scratch::new();
-    for command in ["copy", "pipe", "plan", "tune", "doctor", "list", "completions", "man"] {
+    for command in [
+        "copy",
+        "pipe",
+        "send",
+        "receive",
+        "plan",
+        "tune",
+        "doctor",
+        "report",
+        "list",
+        "trial",
+        "study",
+        "completions",
+        "man",
+    ] {
         let help = scratch.run(&[command, "--help"]).ended(0).text();
         assert!(help.contains("Examples:"), "{command}: {help}");
     }

@@ -120,6 +120,14 @@ pub struct Knob {
     pub values: &'static [u64],
 }
 
+impl Knob {
+    /// All facts, as in [`Info::to_json`].
+    pub fn to_json(&self) -> Value {
+        json!({ "name": self.name, "summary": self.summary, "values": self.values,
+                "unit": format!("{:?}", self.unit).to_lowercase() })
+    }
+}
+
 /// What a knob's values count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -139,10 +147,7 @@ impl Info {
     pub fn to_json(&self) -> Value {
         let pairs = self.pairs.iter();
         let pairs = pairs.map(|p| json!({ "source": p.source, "sink": p.sink, "gives": p.gives }));
-        let knobs = self.knobs.iter().map(|knob| {
-            json!({ "name": knob.name, "summary": knob.summary, "values": knob.values,
-                    "unit": format!("{:?}", knob.unit).to_lowercase() })
-        });
+        let knobs = self.knobs.iter().map(Knob::to_json);
         let (role, on_request) = match self.role {
             Role::Mover => ("mover", None),
             Role::OnRequest(text) => ("on-request", Some(text)),

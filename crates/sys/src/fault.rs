@@ -53,6 +53,10 @@ pub enum Call {
     Rename,
     /// `linkat(2)`
     Link,
+    /// `process_vm_readv(2)`
+    ProcessVmReadv,
+    /// `process_vm_writev(2)`
+    ProcessVmWritev,
     /// `memfd_create(2)`
     MemfdCreate,
     /// `futex_waitv(2)`
@@ -61,7 +65,7 @@ pub enum Call {
 
 impl Call {
     /// Every call, in the order of the enum.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::Read,
         Self::Pread,
         Self::Write,
@@ -81,6 +85,8 @@ impl Call {
         Self::Ftruncate,
         Self::Rename,
         Self::Link,
+        Self::ProcessVmReadv,
+        Self::ProcessVmWritev,
         Self::MemfdCreate,
         Self::FutexWaitv,
     ];
@@ -107,6 +113,8 @@ impl Call {
             Self::Ftruncate => "ftruncate",
             Self::Rename => "renameat2",
             Self::Link => "linkat",
+            Self::ProcessVmReadv => "process_vm_readv",
+            Self::ProcessVmWritev => "process_vm_writev",
             Self::MemfdCreate => "memfd_create",
             Self::FutexWaitv => "futex_waitv",
         }

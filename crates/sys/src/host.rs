@@ -11,5 +11,6 @@ pub use counter::cycle_counter;
 pub use filesystem::{FileSystem, filesystem};
 pub use machine::{
     affinity, capabilities, cores_online, cpu_model, hypervisor, io_uring_disabled, kernel_release,
-    libc_version, memlock_limit, pipe_max_size, pipe_user_pages_soft, seccomp_mode, thp_enabled,
+    libc_version, memlock_limit, memory_available, pipe_max_size, pipe_user_pages_soft,
+    seccomp_mode, thp_enabled,
 };

@@ -20,6 +20,8 @@ pub mod net;
 pub mod peer;
 pub mod pipe;
 pub mod process;
+pub mod region;
+pub mod remote;
 pub mod robust;
 pub mod signal;
 pub mod tally;

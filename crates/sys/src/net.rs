@@ -3,8 +3,8 @@
 use crate::Errno;
 use crate::fault::{Call, counted};
 use crate::io::last_errno;
-use rustix::fd::{AsFd, AsRawFd};
-use rustix::net::SendFlags;
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
 mod zerocopy;
 pub use zerocopy::ZerocopySends;
@@ -44,6 +44,19 @@ pub fn send_zerocopy(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
     })
 }
 
+/// `socketpair(2)`: two connected unix sockets that wait, closed on exec; `packets` for SEQPACKET
+/// instead of a stream.
+pub fn unix_pair(packets: bool) -> Result<(OwnedFd, OwnedFd), Errno> {
+    let kind = if packets { SocketType::SEQPACKET } else { SocketType::STREAM };
+    rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
+}
+
+/// `SO_SNDBUF` (socket(7)): asks for a send buffer; the kernel doubles it and cuts it at
+/// `net.core.wmem_max` without a word.
+pub fn set_send_buffer(fd: impl AsFd, wanted: usize) -> Result<(), Errno> {
+    rustix::net::sockopt::set_socket_send_buffer_size(fd, wanted)
+}
+
 /// `TCP_CONGESTION` (tcp(7)): the congestion control of this connection, by name. ENOENT if the
 /// kernel does not have it, EPERM if it is not in tcp_allowed_congestion_control.
 pub fn congestion(fd: impl AsFd, name: &str) -> Result<(), Errno> {
@@ -63,6 +76,17 @@ mod tests {
         assert_eq!(send(&near, b"hello"), Ok(5));
         drop(far);
         assert_eq!(send(&near, b"hello"), Err(Errno::PIPE));
+    }
+
+    #[test]
+    fn a_unix_pair_is_joined_and_packets_stay_apart() {
+        for (packets, expected) in [(false, 4), (true, 2)] {
+            let (near, far) = unix_pair(packets).unwrap();
+            set_send_buffer(&near, 1 << 16).unwrap();
+            send(&near, b"ab").unwrap();
+            send(&near, b"cd").unwrap();
+            assert_eq!(crate::io::read(&far, &mut [0; 8]), Ok(expected));
+        }
     }
 
     #[test]

@@ -11,11 +11,14 @@ mod list;
 mod pipe;
 mod plan;
 mod progress;
+mod receive;
 mod report;
+mod send;
 mod size;
 mod study;
 mod trial;
 mod tune;
+mod wait;
 
 pub use choice::{Choice, Preference};
 pub use copy::{Backup, CopyArgs, Fsync, Reflink, Sparse, Verify};
@@ -26,11 +29,14 @@ pub use list::ListArgs;
 pub use pipe::PipeArgs;
 pub use plan::PlanArgs;
 pub use progress::{ProgressArgs, When};
+pub use receive::ReceiveArgs;
 pub use report::ReportArgs;
+pub use send::SendArgs;
 pub use size::Bytes;
 pub use study::StudyArgs;
 pub use trial::{Better, TrialArgs};
 pub use tune::TuneArgs;
+pub use wait::Span;
 
 /// Moves bytes on Linux by the way that is fastest on the machine it runs on.
 ///
@@ -52,6 +58,8 @@ pub struct Cli {
 pub enum Command {
     Copy(Box<CopyArgs>),
     Pipe(PipeArgs),
+    Send(SendArgs),
+    Receive(ReceiveArgs),
     #[command(alias = "explain")]
     Plan(PlanArgs),
     Tune(TuneArgs),
@@ -87,6 +95,7 @@ Examples:
   thalweg copy --tune big.iso /mnt/usb/    measure for three seconds, then move by the winner
   thalweg copy -a photos/ /backup/         a tree, with everything that can be kept
   thalweg pipe < dump.sql | gzip > d.gz    like pv: progress, larger pipes
+  thalweg send --to job big.iso            to `thalweg receive --from job`, memory to memory
   thalweg plan big.iso /mnt/usb/           what would be used, and why
   thalweg report -o report.html            saved results of studies as one page
   thalweg tune --quick                     measure this machine once; plans rest on it from then on

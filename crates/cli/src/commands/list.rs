@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use std::fmt::Write;
-use thalweg_core::{Info, Kind, MECHANISMS, Role, tuning::Size};
+use thalweg_channel::bulk::{self, ARMS};
+use thalweg_core::{Info, Kind, Knob, MECHANISMS, Role, tuning::Size};
 
 use crate::{
     args::ListArgs,
@@ -20,7 +21,8 @@ pub fn run(args: &ListArgs, color: bool) -> Result<Exit, Failure> {
     let infos = MECHANISMS.iter().map(|m| m.info());
     if args.json {
         let mechanisms: Vec<Value> = infos.map(Info::to_json).collect();
-        print_json(&json!({ "mechanisms": mechanisms, "schema": SCHEMA }))?;
+        let arms: Vec<Value> = ARMS.iter().map(|arm| arm_as_json(*arm)).collect();
+        print_json(&json!({ "mechanisms": mechanisms, "bulk": arms, "schema": SCHEMA }))?;
         return Ok(Exit::Done);
     }
     let mut text = String::new();
@@ -37,8 +39,58 @@ pub fn run(args: &ListArgs, color: bool) -> Result<Exit, Failure> {
     text.push_str(
         "Safest first. Without measurements the first that keeps the promises is used.\n",
     );
+    text.push_str("\nBetween two processes (`thalweg send`, `thalweg receive`):\n\n");
+    for arm in ARMS {
+        let info = arm.info();
+        text.push_str(&paint::strong(info.name, color));
+        let _ = writeln!(text, ": {}", info.summary);
+        let mut facts = table(&[]);
+        for (name, value) in arm_facts(*arm) {
+            facts.add_row([format!("   {name}"), value]);
+        }
+        text.push_str(&render(&facts));
+        text.push('\n');
+    }
     print(&text)?;
     Ok(Exit::Done)
+}
+
+/// What there is to say about one arm, tried here and now.
+fn arm_facts(arm: &dyn bulk::Arm) -> Vec<(&'static str, String)> {
+    let info = arm.info();
+    let works = arm.probe().map_or_else(|why| format!("no: {why}"), |()| "yes".to_owned());
+    let needs = match info.source {
+        bulk::Source::Anywhere => "",
+        bulk::Source::Lent => "memory lent to the source; anything else is copied there first",
+    };
+    let trust = if info.trusting { "only between processes of one user" } else { "" };
+    let facts = [
+        ("works here", works),
+        ("calls", info.calls.join(", ")),
+        ("knobs", knobs(info.knobs)),
+        ("wants", needs.to_owned()),
+        ("trust", trust.to_owned()),
+    ];
+    facts.into_iter().filter(|(_, value)| !value.is_empty()).collect()
+}
+
+fn arm_as_json(arm: &dyn bulk::Arm) -> Value {
+    let info = arm.info();
+    json!({
+        "name": info.name, "summary": info.summary, "calls": info.calls, "gives": info.gives,
+        "wants_loan": info.source == bulk::Source::Lent, "trusting": info.trusting,
+        "knobs": info.knobs.iter().map(Knob::to_json).collect::<Vec<_>>(),
+        "unavailable": arm.probe().err().map(|why| why.reason),
+    })
+}
+
+/// `slot: 256K, 16K (bytes of a slot); ...`
+fn knobs(knobs: &[Knob]) -> String {
+    let knobs = knobs.iter().map(|knob| {
+        let values: Vec<String> = knob.values.iter().map(|v| Size(*v).to_string()).collect();
+        format!("{}: {} ({})", knob.name, values.join(", "), knob.summary)
+    });
+    knobs.collect::<Vec<_>>().join("; ")
 }
 
 /// What there is to say about one mechanism, name by name.
@@ -49,10 +101,6 @@ pub fn facts_of(info: &Info) -> Vec<(&'static str, String)> {
         let kept: Vec<(Kind, Kind)> = kept.map(|p| (p.source, p.sink)).collect();
         pairs::brief(&kept)
     };
-    let knobs = info.knobs.iter().map(|knob| {
-        let values: Vec<String> = knob.values.iter().map(|v| Size(*v).to_string()).collect();
-        format!("{}: {} ({})", knob.name, values.join(", "), knob.summary)
-    });
     let only = match info.role {
         Role::Mover => String::new(),
         Role::OnRequest(text) => text.to_owned(),
@@ -64,7 +112,7 @@ pub fn facts_of(info: &Info) -> Vec<(&'static str, String)> {
         ("stable, shares pages", with_promise(true, false)),
         ("shares pages", with_promise(false, false)),
         ("private, not stable", with_promise(false, true)),
-        ("knobs", knobs.collect::<Vec<_>>().join("; ")),
+        ("knobs", knobs(info.knobs)),
         ("only", only),
     ];
     facts.into_iter().filter(|(_, value)| !value.is_empty()).collect()

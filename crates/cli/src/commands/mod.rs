@@ -3,11 +3,15 @@
 mod completions;
 mod copy;
 mod doctor;
+mod handover;
+mod landing;
 mod list;
 mod man;
 mod pipe;
 mod plan;
+mod receive;
 mod report;
+mod send;
 mod stream;
 mod study;
 mod trial;
@@ -25,6 +29,8 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
         Command::Copy(args) => copy::run(&args, color()),
         Command::Pipe(args) => pipe::run(&args),
+        Command::Send(args) => send::run(&args),
+        Command::Receive(args) => receive::run(&args),
         Command::Plan(args) => plan::run(&args, color()),
         Command::Tune(args) => tune::run(&args, color()),
         Command::Doctor(args) => doctor::run(&args, color()),

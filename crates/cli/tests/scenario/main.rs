@@ -8,6 +8,7 @@ mod crowds;
 mod denied_calls;
 mod file_systems;
 mod full_disk;
+mod handovers;
 mod kills;
 mod limits;
 mod random_trees;

@@ -155,6 +155,15 @@ fn value_in(text: &str, name: &str) -> Option<String> {
     Some(value.trim()).filter(|value| !value.is_empty()).map(str::to_owned)
 }
 
+/// Bytes of memory that a new program could use without swapping (`MemAvailable`). A cgroup's limit
+/// may be lower.
+pub fn memory_available() -> Option<u64> {
+    let told = read_to_string("/proc/meminfo").ok()?;
+    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,6 +202,7 @@ mod tests {
             [pipe_max_size(), pipe_user_pages_soft(), io_uring_disabled(), seccomp_mode()];
         eprintln!("{told:?} {numbers:?} {:?} {:?}", hypervisor(), memlock_limit());
         assert_ne!(cores_online(), Some(0));
+        assert_ne!(memory_available(), Some(0));
         assert_eq!((number_of("/no/such/file"), line_of("/dev/null")), (None, None));
     }
 }

@@ -36,6 +36,13 @@ pub const FAST: [Call; 11] = [
     call("io_uring_register", libc::SYS_io_uring_register),
 ];
 
+/// The calls by which two processes share or use memory.
+pub const SHARED: [Call; 3] = [
+    call("memfd_create", libc::SYS_memfd_create),
+    call("process_vm_readv", libc::SYS_process_vm_readv),
+    call("process_vm_writev", libc::SYS_process_vm_writev),
+];
+
 const fn call(name: &'static str, number: i64) -> Call {
     Call { name, listed: name, number, request: None }
 }

@@ -1,0 +1,28 @@
+//! Bulk transfer: a large buffer of one process becomes another process's own.
+//!
+//! A [`Sender`] and a [`Receiver`] meet over a [`Link`](crate::Link), agree on one of the [`ARMS`]
+//! that works between them, and move buffer after buffer. Either all of a buffer arrives, or
+//! [`Error::PeerDied`](crate::Error::PeerDied) says how long the part is that is true. An arm that is
+//! refused is replaced by another, and the reason kept.
+
+mod arm;
+mod arms;
+mod choose;
+mod meet;
+mod memory;
+mod packet;
+mod page;
+mod receiver;
+mod sender;
+mod stream;
+mod talk;
+mod vmsplice_memcpy;
+
+pub use arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+pub use arms::{ARMS, by_name};
+pub use choose::{Destination, Facts, Measured, Options, Verdict, choose};
+pub use meet::Skipped;
+pub use memory::{Buffer, Loan, buffer};
+pub use receiver::Receiver;
+pub use sender::Sender;
+pub use vmsplice_memcpy::{PIPE_BUF, vmsplice_memcpy};

@@ -1,0 +1,205 @@
+//! What an arm is: one way for a buffer to get from one process's memory into another's.
+
+use super::memory::{Lent, Memory};
+use super::talk::{Note, Stop, Talk};
+use rustix::fd::OwnedFd;
+use std::fmt;
+use thalweg_core::{Guarantees, Knob, Tuning, Unfit};
+
+/// One way to move a buffer between two processes. Add one by writing a file in `arms/` and a line
+/// in its list.
+pub trait Arm: Sync {
+    /// Static facts, the same in the manual, the command line and the studies.
+    fn info(&self) -> &'static Info;
+
+    /// Tries the real calls on something tiny, in this process alone. Whether they work between
+    /// two certain processes shows when the arm is agreed upon.
+    fn probe(&self) -> Result<(), Unfit>;
+
+    /// The sender's end: makes what both will share.
+    #[doc(hidden)]
+    fn offer(&self, tuning: &Tuning, ends: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit>;
+
+    /// The receiver's end, from what the sender handed over. The peer may have handed over
+    /// anything: what is used is checked.
+    #[doc(hidden)]
+    fn accept(
+        &self,
+        tuning: &Tuning,
+        parcel: Parcel,
+        ends: &Ends,
+    ) -> Result<(Box<dyn Incoming>, Parcel), Unfit>;
+}
+
+/// The static facts of an arm.
+#[derive(Debug)]
+pub struct Info {
+    /// Key of studies, reports and flags; the file's name with `-` for `_`.
+    pub name: &'static str,
+    /// One line for `thalweg list` and the manual.
+    pub summary: &'static str,
+    /// System calls on the way of the bytes.
+    pub calls: &'static [&'static str],
+    /// What holds once the transfer has returned.
+    pub gives: Guarantees,
+    /// What a study may sweep; the first value is the default.
+    pub knobs: &'static [Knob],
+    /// What the source has to do for it.
+    pub source: Source,
+    /// It reads or writes the other process's memory: only between processes that trust each other.
+    pub trusting: bool,
+}
+
+/// What an arm wants of the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Any memory will do.
+    Anywhere,
+    /// Memory lent by [`Sender::alloc`](super::Sender::alloc); anything else is copied there first.
+    Lent,
+}
+
+impl Info {
+    /// The value of a knob, or its default.
+    pub fn knob(&self, tuning: &Tuning, name: &str) -> u64 {
+        let set = tuning.iter().find(|(knob, _)| *knob == name).map(|(_, value)| value);
+        let default = || self.knobs.iter().find(|knob| knob.name == name).map(|k| k.values[0]);
+        set.or_else(default).unwrap_or(0)
+    }
+
+    /// A knob that is a length: `None` for 0, which stands for "all of it".
+    #[doc(hidden)]
+    pub fn length(&self, tuning: &Tuning, name: &str) -> Option<usize> {
+        usize::try_from(self.knob(tuning, name)).ok().filter(|len| *len > 0)
+    }
+
+    /// Every combination of the knobs' values, the defaults first.
+    pub fn tunings(&self) -> Vec<Tuning> {
+        let mut all = vec![Tuning::default()];
+        for knob in self.knobs {
+            let more = knob.values[1..]
+                .iter()
+                .flat_map(|value| all.iter().map(|t| t.clone().with(knob.name, *value)));
+            let more: Vec<_> = more.collect();
+            all.extend(more);
+        }
+        all
+    }
+
+    /// The knobs of a tuning that this arm does not have.
+    pub fn unknown<'t>(&self, tuning: &'t Tuning) -> Vec<&'t str> {
+        let known = |name: &str| self.knobs.iter().any(|knob| knob.name == name);
+        tuning.iter().map(|(name, _)| name).filter(|name| !known(name)).collect()
+    }
+}
+
+impl fmt::Debug for dyn Arm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.info().name)
+    }
+}
+
+/// What the ends know of each other when an arm is set up.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Ends {
+    /// The peer runs for the same user, and the caller trusts it with this process's memory.
+    pub trusted: Result<(), Unfit>,
+    /// The peer's process number, and its pidfd by which its life is known.
+    pub pid: i32,
+    /// Where the peer keeps a word of its own choosing, and the word: whoever reads the one from
+    /// the other process has the right process.
+    pub token: (u64, u64),
+    /// Where ours is.
+    pub own_token: &'static Token,
+}
+
+/// A word at a known place.
+pub(crate) type Token = std::sync::atomic::AtomicU64;
+
+/// What is handed over when an arm is set up.
+#[doc(hidden)]
+#[derive(Debug, Default)]
+pub struct Parcel {
+    pub(crate) words: Vec<u64>,
+    pub(crate) fds: Vec<OwnedFd>,
+}
+
+impl Parcel {
+    pub(crate) fn of(words: &[u64], fds: Vec<OwnedFd>) -> Self {
+        Self { words: words.to_vec(), fds }
+    }
+
+    pub(crate) fn word(&self, n: usize) -> u64 {
+        self.words.get(n).copied().unwrap_or(0)
+    }
+
+    /// The one descriptor that was promised.
+    pub(crate) fn fd(&mut self) -> Result<OwnedFd, Unfit> {
+        self.fds.pop().ok_or_else(|| Unfit::because("the peer handed over no descriptor"))
+    }
+}
+
+/// The sender's end of an arm in use.
+#[doc(hidden)]
+pub trait Outgoing: Send {
+    /// The receiver is ready, and hands something back.
+    fn agreed(&mut self, parcel: Parcel, ends: &Ends) -> Result<(), Unfit> {
+        let _ = (parcel, ends);
+        Ok(())
+    }
+
+    /// Sends a buffer that is not empty; returns when all of it has arrived.
+    #[allow(private_interfaces)]
+    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop>;
+
+    /// Memory that this arm can send without copying it first; `None` if it has no such thing.
+    #[allow(private_interfaces)]
+    fn lend(&mut self, len: usize) -> Option<Result<Lent, Unfit>> {
+        let _ = len;
+        None
+    }
+
+    /// Sends what was lent. The memory comes back, unless it is the receiver's now; after a failure
+    /// it always does, for another arm.
+    #[allow(private_interfaces)]
+    fn send_lent(&mut self, lent: Lent, talk: &mut Talk) -> (Option<Lent>, Result<(), Stop>) {
+        let outcome = self.send(lent.bytes(), talk);
+        (Some(lent), outcome)
+    }
+}
+
+/// A buffer that did not arrive whole.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Broken {
+    /// Bytes from the start that are true.
+    pub(crate) delivered: u64,
+    pub(crate) stop: Stop,
+}
+
+impl From<Stop> for Broken {
+    fn from(stop: Stop) -> Self {
+        Self { delivered: 0, stop }
+    }
+}
+
+/// The receiver's end of an arm in use.
+#[doc(hidden)]
+pub trait Incoming: Send {
+    /// Fills `into` with the buffer that `begin` announced, which has its length and is not empty,
+    /// up to where the sender can be told that it is done.
+    #[allow(private_interfaces)]
+    fn receive(&mut self, begin: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken>;
+
+    /// The buffer as memory of its own, for arms that can do better than to fill fresh memory.
+    #[allow(private_interfaces)]
+    fn receive_as_memory(
+        &mut self,
+        begin: Note,
+        talk: &mut Talk,
+    ) -> Option<Result<Memory, Broken>> {
+        let _ = (begin, talk);
+        None
+    }
+}

@@ -1,0 +1,238 @@
+//! Both sides copy at once through the kernel: the receiver reads pieces from the front, the sender
+//! writes pieces from the back, until they meet. Shares the page faults of a fresh destination
+//! between two cores. Only between processes that trust each other.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_sys::{Errno, remote};
+
+use super::process_vm::{callable, read_all, readable};
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source, Token};
+use crate::bulk::page::{PAGE, Page};
+use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
+
+/// `process_vm_readv` and `process_vm_writev` towards each other.
+pub struct Coop;
+
+static INFO: Info = Info {
+    name: "coop",
+    summary: "each side copies a part through the kernel, from either end until they meet",
+    calls: &["process_vm_readv", "process_vm_writev"],
+    gives: Guarantees::COPIED,
+    knobs: &[Knob {
+        name: "piece",
+        summary: "bytes taken at a time",
+        unit: Unit::Bytes,
+        values: &[4 << 20, 256 << 10, 1 << 20, 64 << 20],
+    }],
+    source: Source::Anywhere,
+    trusting: true,
+};
+
+/// Where the pieces taken are counted: those from the front in the low half, those from the back in
+/// the high half.
+const TAKEN: usize = 0;
+
+struct Sender {
+    page: Page,
+    pid: i32,
+    piece: usize,
+}
+
+struct Receiver {
+    page: Page,
+    pid: i32,
+    piece: usize,
+}
+
+enum From {
+    Front,
+    Back,
+}
+
+/// Takes a piece from one end; `None` when they have met. Its number counts from that end.
+fn take(taken: &AtomicU64, pieces: u64, from: &From) -> Option<u64> {
+    let mut now = taken.load(Ordering::Acquire);
+    loop {
+        let (front, back) = (now & 0xffff_ffff, now >> 32);
+        if front + back >= pieces {
+            return None;
+        }
+        let (mine, next) = match from {
+            From::Front => (front, now + 1),
+            From::Back => (back, now + (1 << 32)),
+        };
+        match taken.compare_exchange_weak(now, next, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return Some(mine),
+            Err(other) => now = other,
+        }
+    }
+}
+
+/// The length of a piece for this many bytes: as asked, but the pieces must be countable.
+fn piece_for(asked: usize, len: usize) -> (usize, u64) {
+    let piece = asked.max(len / (1 << 30) + 1);
+    (piece, len.div_ceil(piece) as u64)
+}
+
+impl Arm for Coop {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn probe(&self) -> Result<(), Unfit> {
+        callable()?;
+        let (mut place, word) = (0_u64, 7_u64.to_ne_bytes());
+        let (pid, at) = (std::process::id() as i32, (&raw mut place) as u64);
+        // SAFETY: `place` is ours and nothing refers to it until the call is over.
+        let answer = unsafe { remote::write(pid, at, &word) };
+        answer.map_err(|errno| unfit("process_vm_writev", errno))?;
+        Page::create(PAGE).map(drop).map_err(|errno| unfit("memfd_create", errno))
+    }
+
+    fn offer(&self, tuning: &Tuning, ends: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+        ends.trusted.clone()?;
+        let (page, fd) = Page::create(PAGE).map_err(|errno| unfit("memfd_create", errno))?;
+        let piece = INFO.length(tuning, "piece").unwrap_or(usize::MAX);
+        Ok((Box::new(Sender { page, pid: ends.pid, piece }), Parcel::of(&[], vec![fd])))
+    }
+
+    fn accept(
+        &self,
+        tuning: &Tuning,
+        mut parcel: Parcel,
+        ends: &Ends,
+    ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
+        readable(ends)?;
+        let page = Page::adopt(parcel.fd()?, PAGE).map_err(|errno| unfit("mmap", errno))?;
+        let piece = INFO.length(tuning, "piece").unwrap_or(usize::MAX);
+        let place: &'static Token = ends.own_token;
+        let word = place.load(Ordering::Relaxed);
+        let parcel = Parcel::of(&[place.as_ptr() as u64, word], Vec::new());
+        Ok((Box::new(Receiver { page, pid: ends.pid, piece }), parcel))
+    }
+}
+
+impl Outgoing for Sender {
+    fn agreed(&mut self, parcel: Parcel, ends: &Ends) -> Result<(), Unfit> {
+        readable(ends)?;
+        // The word that is there already: writing it changes nothing, and shows that we may.
+        let (at, word) = (parcel.word(0), parcel.word(1));
+        // SAFETY: a word that the peer keeps for this and reads as an atomic only.
+        let answer = unsafe { remote::write(self.pid, at, &word.to_ne_bytes()) };
+        answer.map(drop).map_err(|errno| unfit("process_vm_writev", errno))
+    }
+
+    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
+        let (piece, pieces) = piece_for(self.piece, bytes.len());
+        let taken = self.page.u64(TAKEN);
+        taken.store(0, Ordering::Release);
+        talk.tell(Note::new(Say::Begin, &[bytes.len() as u64, bytes.as_ptr() as u64]))?;
+        let to = talk.expect(Say::Ready)?.words[0];
+        let mut failed = 0;
+        while let Some(n) = take(taken, pieces, &From::Back) {
+            let at = (pieces - 1 - n) as usize * piece;
+            let part = &bytes[at..bytes.len().min(at + piece)];
+            if let Err(errno) = write_all(self.pid, to.wrapping_add(at as u64), part, talk) {
+                failed = errno.raw_os_error();
+                break;
+            }
+        }
+        // Also after a failure: the receiver waits until nobody writes to its memory any more.
+        talk.tell(Note::new(Say::Finished, &[failed as u64]))?;
+        talk.expect(Say::Done).map(drop)
+    }
+}
+
+/// Writes a piece to where the receiver wants it.
+fn write_all(pid: i32, at: u64, part: &[u8], talk: &Talk) -> Result<(), Errno> {
+    let mut put = 0;
+    while put < part.len() {
+        // A number can be another process's once the peer is gone: look before every call.
+        talk.link.peer_is_alive().then_some(()).ok_or(Errno::SRCH)?;
+        // SAFETY: the receiver has set aside as many bytes as we announced, and touches none of the
+        // pieces that it has not taken until we say that we have finished.
+        match unsafe { remote::write(pid, at.wrapping_add(put as u64), &part[put..]) } {
+            Ok(0) => return Err(Errno::FAULT),
+            Ok(count) => put += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+impl Receiver {
+    /// Reads pieces from the front until the two meet, or something stops it.
+    fn read(&self, at: u64, into: &mut [u8], talk: &Talk) -> Result<(), (u64, Stop)> {
+        let (piece, pieces) = piece_for(self.piece, into.len());
+        let mut delivered = 0;
+        while let Some(n) = take(self.page.u64(TAKEN), pieces, &From::Front) {
+            let start = n as usize * piece;
+            let end = into.len().min(start + piece);
+            let part = into.get_mut(start..end);
+            let part = part.ok_or_else(|| (delivered, Stop::Corrupt("a bad count".into())))?;
+            read_all(self.pid, at.wrapping_add(start as u64), part, talk)
+                .map_err(|(more, stop)| (delivered + more, stop))?;
+            delivered = end as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Incoming for Receiver {
+    fn receive(&mut self, begin: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
+        talk.check()?;
+        talk.tell(Note::new(Say::Ready, &[into.as_mut_ptr() as u64]))?;
+        let outcome = self.read(begin.words[1], into, talk);
+        if outcome.is_err() {
+            // The sender shall find nothing more to take.
+            self.page.u64(TAKEN).fetch_or(0xffff_ffff, Ordering::AcqRel);
+        }
+        let own = match &outcome {
+            Ok(()) => self.page.u64(TAKEN).load(Ordering::Acquire) & 0xffff_ffff,
+            Err(_) => 0,
+        };
+        // Until the sender has finished or is gone it may write to `into`: nothing may come back
+        // from here before, whatever else happens.
+        let finished = loop {
+            match talk.hear() {
+                Err(Stop::Interrupted) if talk.link.peer_is_alive() => {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                other => break other,
+            }
+        };
+        if !matches!(&finished, Ok(note) if note.say == Say::Finished) {
+            talk.outlive();
+        }
+        let (piece, _) = piece_for(self.piece, into.len());
+        let front = (own.min(1 << 31) as usize).saturating_mul(piece).min(into.len()) as u64;
+        outcome.map_err(|(delivered, stop)| Broken { delivered, stop })?;
+        let note = finished.map_err(|stop| Broken { delivered: front, stop })?;
+        match (note.say, note.words[0]) {
+            (Say::Finished, 0) => Ok(()),
+            (Say::Finished, errno) => {
+                let errno = Errno::from_raw_os_error(errno as i32 & 0xfff);
+                Err(Stop::refused("process_vm_writev", errno).into())
+            }
+            (other, _) => Err(Stop::Corrupt(format!("{other:?} in the middle")).into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_piece_is_taken_once() {
+        let taken = AtomicU64::new(0);
+        let fronts: Vec<_> = (0..3).map_while(|_| take(&taken, 5, &From::Front)).collect();
+        let backs: Vec<_> = (0..9).map_while(|_| take(&taken, 5, &From::Back)).collect();
+        assert_eq!((fronts, backs), (vec![0, 1, 2], vec![0, 1]));
+        assert_eq!(take(&taken, 5, &From::Front), None);
+        let (piece, pieces) = piece_for(1, 1 << 40);
+        assert!(pieces < 1 << 31 && piece as u64 * pieces >= 1 << 40);
+    }
+}

@@ -1,0 +1,200 @@
+//! A unix stream socket by io_uring, through buffers registered with the ring: one buffer is under
+//! way while the next is filled. Two more copies than a plain send; here to be measured.
+
+use rustix::fd::OwnedFd;
+use std::sync::Arc;
+use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_sys::{
+    Errno,
+    uring::{CURRENT, Uring},
+};
+
+use super::unix_stream;
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::stream;
+use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
+
+/// Reads and writes of a socket on a ring.
+pub struct IoUring;
+
+static INFO: Info = Info {
+    name: "io-uring",
+    summary: "a unix stream socket by io_uring with registered buffers",
+    calls: &["io_uring_enter", "IORING_OP_READ", "IORING_OP_WRITE"],
+    gives: Guarantees::COPIED,
+    knobs: &[
+        unix_stream::SEND_BUFFER,
+        Knob {
+            name: "piece",
+            summary: "bytes of one operation",
+            unit: Unit::Bytes,
+            values: &[256 << 10, 1 << 20],
+        },
+    ],
+    source: Source::Anywhere,
+    trusting: false,
+};
+
+/// Two buffers: one under way, one in our hands.
+const SLOTS: u32 = 2;
+const ALIGN: usize = 4096;
+
+struct End {
+    ring: Uring<'static>,
+    socket: Arc<OwnedFd>,
+    piece: usize,
+}
+
+impl End {
+    fn new(socket: OwnedFd, tuning: &Tuning) -> Result<Self, Unfit> {
+        let piece = INFO.length(tuning, "piece").unwrap_or(ALIGN);
+        let ring = Uring::new(SLOTS, piece, ALIGN).map_err(|e| unfit("io_uring_setup", e))?;
+        Ok(Self { ring, socket: Arc::new(socket), piece })
+    }
+
+    /// The count of the operation under way.
+    fn finish(&mut self, talk: &Talk) -> Result<usize, Stop> {
+        loop {
+            match self.ring.wait() {
+                Ok(done) => {
+                    return done
+                        .result
+                        .map(|count| count as usize)
+                        .map_err(|errno| Stop::refused("io_uring", errno));
+                }
+                Err(Errno::INTR) => talk.after_signal()?,
+                Err(errno) => return Err(Stop::refused("io_uring_enter", errno)),
+            }
+        }
+    }
+
+    /// Starts what was queued.
+    fn submit(&mut self) -> Result<(), Stop> {
+        loop {
+            match self.ring.submit() {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(Stop::refused("io_uring_enter", errno)),
+            }
+        }
+    }
+
+    fn write(&mut self, slot: u32, from: usize, to: usize) -> Result<(), Stop> {
+        let socket = Arc::clone(&self.socket);
+        let queued = self.ring.write(slot, socket, CURRENT, from..to);
+        queued.map_err(|errno| Stop::refused("IORING_OP_WRITE", errno))?;
+        self.submit()
+    }
+
+    /// Waits until all of a slot is written.
+    fn settle(&mut self, slot: u32, len: usize, talk: &Talk) -> Result<(), Stop> {
+        let mut put = 0;
+        loop {
+            match self.finish(talk)? {
+                0 => return Err(Stop::refused("IORING_OP_WRITE", Errno::PIPE)),
+                count => put += count,
+            }
+            if put >= len {
+                return Ok(());
+            }
+            self.write(slot, put, len)?;
+        }
+    }
+
+    fn read(&mut self, slot: u32, len: usize) -> Result<(), Stop> {
+        let socket = Arc::clone(&self.socket);
+        let queued = self.ring.read(slot, socket, CURRENT, len);
+        queued.map_err(|errno| Stop::refused("IORING_OP_READ", errno))?;
+        self.submit()
+    }
+}
+
+impl Arm for IoUring {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn probe(&self) -> Result<(), Unfit> {
+        Uring::new(1, ALIGN, ALIGN).map(drop).map_err(|errno| unfit("io_uring_setup", errno))
+    }
+
+    fn offer(&self, tuning: &Tuning, _: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+        let (near, parcel) = unix_stream::made(&INFO, tuning, false)?;
+        Ok((Box::new(Sender(End::new(near, tuning)?)), parcel))
+    }
+
+    fn accept(
+        &self,
+        tuning: &Tuning,
+        mut parcel: Parcel,
+        _: &Ends,
+    ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
+        let end = End::new(parcel.fd()?, tuning)?;
+        Ok((Box::new(Receiver(end)), Parcel::default()))
+    }
+}
+
+struct Sender(End);
+
+struct Receiver(End);
+
+impl Outgoing for Sender {
+    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
+        talk.tell(Note::new(Say::Begin, &[bytes.len() as u64]))?;
+        let end = &mut self.0;
+        match end.write_all(bytes, talk) {
+            Err(Stop::Refused(why))
+                if matches!(why.errno, Some(Errno::PIPE | Errno::CONNRESET)) =>
+            {
+                Err(stream::deserted(talk))
+            }
+            Err(stop) => Err(stop),
+            Ok(()) => talk.expect(Say::Done).map(drop),
+        }
+    }
+}
+
+impl End {
+    fn write_all(&mut self, bytes: &[u8], talk: &Talk) -> Result<(), Stop> {
+        let mut under_way = None;
+        for (n, piece) in bytes.chunks(self.piece).enumerate() {
+            let slot = n as u32 % SLOTS;
+            let busy = || Stop::refused("io_uring", Errno::BUSY);
+            let buffer = self.ring.buffer_mut(slot).ok_or_else(busy)?;
+            buffer[..piece.len()].copy_from_slice(piece);
+            // One at a time: two writes to one stream may overtake each other.
+            if let Some((slot, len)) = under_way.take() {
+                self.settle(slot, len, talk)?;
+            }
+            self.write(slot, 0, piece.len())?;
+            under_way = Some((slot, piece.len()));
+        }
+        under_way.map_or(Ok(()), |(slot, len)| self.settle(slot, len, talk))
+    }
+}
+
+impl Incoming for Receiver {
+    fn receive(&mut self, _: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
+        let end = &mut self.0;
+        let (mut filled, mut slot) = (0, 0);
+        end.read(slot, end.piece.min(into.len()))?;
+        while filled < into.len() {
+            let broken = |stop| Broken { delivered: filled as u64, stop };
+            let count = end.finish(talk).map_err(broken)?.min(into.len() - filled);
+            if count == 0 {
+                return Err(broken(Stop::Died));
+            }
+            let rest = into.len() - filled - count;
+            if rest > 0 {
+                end.read(1 - slot, end.piece.min(rest)).map_err(broken)?;
+            }
+            let buffer = end.ring.buffer(slot).unwrap_or_default();
+            let got = buffer.get(..count);
+            let got = got.ok_or_else(|| broken(Stop::refused("io_uring", Errno::BUSY)))?;
+            into[filled..filled + count].copy_from_slice(got);
+            filled += count;
+            slot = 1 - slot;
+        }
+        Ok(())
+    }
+}

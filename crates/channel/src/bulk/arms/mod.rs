@@ -1,0 +1,61 @@
+//! The list of arms: one file each, one line each.
+//!
+//! Written by hand, the order in which they are tried where nothing was measured; the earlier wins
+//! a tie. The manual, `thalweg list`, the choice, the studies and the conformance tests read it.
+
+use super::Arm;
+
+mod coop;
+mod io_uring;
+mod pipe;
+mod process_vm;
+mod pull;
+mod ring;
+mod shm_locked;
+mod snapshot;
+mod unix_seqpacket;
+mod unix_stream;
+mod vmsplice_both;
+mod vmsplice_read;
+
+/// Every arm this build knows.
+pub static ARMS: &[&dyn Arm] = &[
+    &ring::Ring,
+    &pull::Pull,
+    &coop::Coop,
+    &snapshot::Snapshot,
+    &unix_stream::UnixStream,
+    &pipe::ThroughPipe,
+    &unix_seqpacket::UnixSeqpacket,
+    &process_vm::ProcessVm,
+    &shm_locked::ShmLocked,
+    &io_uring::IoUring,
+    &vmsplice_read::VmspliceRead,
+    &vmsplice_both::VmspliceBoth,
+];
+
+/// The arm of this name.
+pub fn by_name(name: &str) -> Option<&'static dyn Arm> {
+    ARMS.iter().find(|arm| arm.info().name == name).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_knobs_have_a_choice() {
+        for (n, arm) in ARMS.iter().enumerate() {
+            let info = arm.info();
+            assert!(ARMS[..n].iter().all(|other| other.info().name != info.name), "{}", info.name);
+            assert!(!info.summary.is_empty() && !info.summary.ends_with('.'));
+            assert!(!info.calls.is_empty() || !info.knobs.is_empty(), "{}", info.name);
+            for knob in info.knobs {
+                assert!(knob.values.len() >= 2, "{}: {}", info.name, knob.name);
+            }
+            let tunings = info.tunings();
+            let count: usize = info.knobs.iter().map(|knob| knob.values.len()).product();
+            assert!(tunings[0].is_default() && tunings.len() == count, "{}", info.name);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The receiver reads the sender's memory by process_vm_readv: one copy, by the kernel, page by page.
+//! What MPI libraries call CMA. Only between processes that trust each other.
+
+use std::sync::atomic::Ordering;
+use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_sys::{Errno, remote};
+
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
+
+/// `process_vm_readv`.
+pub struct ProcessVm;
+
+static INFO: Info = Info {
+    name: "process-vm",
+    summary: "the receiver reads the sender's memory through the kernel",
+    calls: &["process_vm_readv"],
+    gives: Guarantees::COPIED,
+    knobs: &[Knob {
+        name: "chunk",
+        summary: "bytes of one call",
+        unit: Unit::Bytes,
+        values: &[16 << 20, 1 << 20, 1 << 30],
+    }],
+    source: Source::Anywhere,
+    trusting: true,
+};
+
+struct Sender;
+
+struct Receiver {
+    pid: i32,
+    chunk: usize,
+}
+
+/// Whether the peer's memory can be read, and is the peer's: it has to hold the word that the peer
+/// said is there.
+pub(super) fn readable(ends: &Ends) -> Result<(), Unfit> {
+    ends.trusted.clone()?;
+    let (at, word) = ends.token;
+    let mut found = [0; 8];
+    match remote::read(ends.pid, at, &mut found) {
+        Ok(8) if u64::from_ne_bytes(found) == word => Ok(()),
+        Ok(_) => Err(Unfit::because(format!("process {} is not the peer", ends.pid))),
+        Err(errno) => Err(unfit("process_vm_readv", errno)),
+    }
+}
+
+/// The calls on our own memory: a filter that refuses them refuses this too.
+pub(super) fn callable() -> Result<(), Unfit> {
+    let (word, mut found) = (7_u64, [0; 8]);
+    let pid = std::process::id() as i32;
+    let answer = remote::read(pid, (&raw const word) as u64, &mut found);
+    answer.map(drop).map_err(|errno| unfit("process_vm_readv", errno))
+}
+
+/// Reads the sender's memory piece by piece. What was read is true if the sender still lived after:
+/// its number cannot have been another's.
+pub(super) fn read_all(pid: i32, at: u64, into: &mut [u8], talk: &Talk) -> Result<(), (u64, Stop)> {
+    let mut filled = 0;
+    while filled < into.len() {
+        let outcome = remote::read(pid, at.wrapping_add(filled as u64), &mut into[filled..]);
+        talk.check().map_err(|stop| (filled as u64, stop))?;
+        match outcome {
+            Ok(0) => return Err((filled as u64, Stop::refused("process_vm_readv", Errno::FAULT))),
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err((filled as u64, Stop::refused("process_vm_readv", errno))),
+        }
+    }
+    Ok(())
+}
+
+impl Arm for ProcessVm {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn probe(&self) -> Result<(), Unfit> {
+        callable()
+    }
+
+    fn offer(&self, _: &Tuning, ends: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+        ends.trusted.clone()?;
+        // Relaxed: nothing else depends on it; the receiver compares it with what we said.
+        let word = ends.own_token.load(Ordering::Relaxed);
+        Ok((Box::new(Sender), Parcel::of(&[word], Vec::new())))
+    }
+
+    fn accept(
+        &self,
+        tuning: &Tuning,
+        _: Parcel,
+        ends: &Ends,
+    ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
+        readable(ends)?;
+        let chunk = INFO.length(tuning, "chunk").unwrap_or(usize::MAX);
+        Ok((Box::new(Receiver { pid: ends.pid, chunk }), Parcel::default()))
+    }
+}
+
+impl Outgoing for Sender {
+    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
+        talk.tell(Note::new(Say::Begin, &[bytes.len() as u64, bytes.as_ptr() as u64]))?;
+        talk.expect(Say::Done).map(drop)
+    }
+}
+
+impl Incoming for Receiver {
+    fn receive(&mut self, begin: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
+        talk.check()?;
+        let mut delivered = 0;
+        for piece in into.chunks_mut(self.chunk) {
+            let at = begin.words[1].wrapping_add(delivered);
+            read_all(self.pid, at, piece, talk)
+                .map_err(|(more, stop)| Broken { delivered: delivered + more, stop })?;
+            delivered += piece.len() as u64;
+        }
+        Ok(())
+    }
+}

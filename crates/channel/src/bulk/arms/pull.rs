@@ -1,0 +1,161 @@
+//! The source is born in memory that can be handed over; the receiver maps it and copies once. Half
+//! the processor time of two copies. What was not born there is copied there first.
+
+use rustix::fd::AsFd;
+use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed};
+
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::memory::{Handing, Lent, Stores, copy_out};
+use crate::bulk::packet::{Kind, Packet};
+use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
+
+/// One copy out of lent memory.
+pub struct Pull;
+
+static INFO: Info = Info {
+    name: "pull",
+    summary: "one copy, out of memory that the source was written into",
+    calls: &["memfd_create", "mmap"],
+    gives: Guarantees::COPIED,
+    knobs: &[Knob {
+        name: "stream",
+        summary: "whether to store past the caches",
+        unit: Unit::Count,
+        values: &[1, 0],
+    }],
+    source: Source::Lent,
+    trusting: false,
+};
+
+#[derive(Default)]
+struct Sender {
+    made: u64,
+    /// Memories the receiver knows.
+    told: Vec<u64>,
+    /// For sources that were not lent.
+    own: Option<Lent>,
+}
+
+struct Receiver {
+    stores: Stores,
+    known: Vec<(u64, Region)>,
+}
+
+/// Mappings a receiver keeps, the oldest goes first; a sender must not count on more.
+const KEPT: usize = 8;
+
+impl Arm for Pull {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn probe(&self) -> Result<(), Unfit> {
+        let lent = Lent::shared(1, 0)?;
+        let Handing::Shared(fd, _) = &lent.handing else { return Ok(()) };
+        Region::of_file(fd, 1, Sharing::Read).map(drop).map_err(|errno| unfit("mmap", errno))
+    }
+
+    fn offer(&self, _: &Tuning, _: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+        self.probe()?;
+        Ok((Box::new(Sender::default()), Parcel::default()))
+    }
+
+    fn accept(
+        &self,
+        tuning: &Tuning,
+        _: Parcel,
+        _: &Ends,
+    ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
+        let stores = Stores::of(INFO.knob(tuning, "stream"));
+        Ok((Box::new(Receiver { stores, known: Vec::new() }), Parcel::default()))
+    }
+}
+
+impl Sender {
+    fn fresh(&mut self, len: usize) -> Result<Lent, Unfit> {
+        self.made += 1;
+        Lent::shared(len, self.made)
+    }
+
+    /// Tells of lent memory, once, and of the buffer that begins in it.
+    fn push(&mut self, lent: &Lent, len: usize, talk: &mut Talk) -> Result<(), Stop> {
+        let Handing::Shared(fd, id) = &lent.handing else {
+            return Err(Stop::Refused(Unfit::because("this memory cannot be shared")));
+        };
+        if !self.told.contains(id) {
+            let packet = Packet::new(Kind::Memory).words(&[*id, lent.len() as u64]);
+            talk.send(&packet, &[fd.as_fd()])?;
+            self.told.push(*id);
+            if self.told.len() > KEPT {
+                self.told.remove(0);
+            }
+        }
+        talk.tell(Note::new(Say::Begin, &[len as u64, *id]))?;
+        talk.expect(Say::Done).map(drop)
+    }
+}
+
+impl Outgoing for Sender {
+    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
+        let mut lent = match self.own.take().filter(|own| own.len() >= bytes.len()) {
+            Some(own) => own,
+            None => self.fresh(bytes.len()).map_err(Stop::Refused)?,
+        };
+        lent.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        let outcome = self.push(&lent, bytes.len(), talk);
+        self.own = Some(lent);
+        outcome
+    }
+
+    fn lend(&mut self, len: usize) -> Option<Result<Lent, Unfit>> {
+        Some(self.fresh(len))
+    }
+
+    fn send_lent(&mut self, lent: Lent, talk: &mut Talk) -> (Option<Lent>, Result<(), Stop>) {
+        let outcome = match lent.handing {
+            Handing::Shared(..) => self.push(&lent, lent.len(), talk),
+            _ => self.send(lent.bytes(), talk),
+        };
+        (Some(lent), outcome)
+    }
+}
+
+impl Receiver {
+    /// Maps what the sender told of.
+    fn learn(&mut self, talk: &mut Talk) -> Result<u64, Stop> {
+        let (packet, mut fds) = talk.packet()?;
+        let (id, len) = (packet.word(0), packet.word(1));
+        let fd = fds.pop().filter(|_| packet.kind == Kind::Memory);
+        let fd = fd.ok_or_else(|| Stop::Corrupt("no memory where some was promised".into()))?;
+        if len == 0 || !is_sealed(&fd, SealFlags::SHRINK, len) {
+            return Err(Stop::Corrupt("memory that may shrink was handed over".into()));
+        }
+        let len = usize::try_from(len).map_err(|_| Stop::Corrupt("too much memory".into()))?;
+        let region = Region::of_file(&fd, len, Sharing::Read);
+        let region = region.map_err(|errno| Stop::refused("mmap", errno))?;
+        // It only saves faults.
+        let _ = region.populate();
+        if self.known.len() >= KEPT {
+            self.known.remove(0);
+        }
+        self.known.push((id, region));
+        Ok(id)
+    }
+}
+
+impl Incoming for Receiver {
+    fn receive(&mut self, begin: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
+        let wanted = begin.words[1];
+        if !self.known.iter().any(|(id, _)| *id == wanted) && self.learn(talk)? != wanted {
+            return Err(Stop::Corrupt("another memory than was announced".into()).into());
+        }
+        let region = self.known.iter().find(|(id, _)| *id == wanted).map(|(_, region)| region);
+        let region = region.filter(|region| region.len() >= into.len());
+        let region = region.ok_or_else(|| Stop::Corrupt("a buffer outside its memory".into()))?;
+        // SAFETY: mapped for at least that long, sealed against shrinking. Only the sender can
+        // write there, which waits for our answer.
+        unsafe { copy_out(into, region.as_ptr(), self.stores) };
+        Ok(())
+    }
+}

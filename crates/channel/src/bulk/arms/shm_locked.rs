@@ -1,0 +1,259 @@
+//! The way most programs do it: copy the buffer into shared memory under a lock, unlock, and let the
+//! other process copy it out under the same lock. One side waits while the other copies, and the
+//! shared memory is as large as the buffer unless it is cut into chunks.
+//!
+//! The lock is robust: a side that finds the owner dead takes it over. It holds no pointers, so a
+//! hostile peer can spoil the bytes, not this process.
+
+use rustix::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_sys::region::{Region, Segment};
+
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::memory::{Stores, copy_in, copy_out};
+use crate::bulk::packet::{Kind, Packet};
+use crate::bulk::page::{PAGE, Page};
+use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
+
+/// Whole buffers under a lock.
+pub struct ShmLocked;
+
+static INFO: Info = Info {
+    name: "shm-locked",
+    summary: "copy into shared memory under a lock, and out of it under the same lock",
+    calls: &["memfd_create", "shmget", "shmat", "futex"],
+    gives: Guarantees::COPIED,
+    knobs: &[
+        Knob {
+            name: "chunk",
+            summary: "bytes that change hands at a time, 0 for all of them",
+            unit: Unit::Bytes,
+            values: &[0, 256 << 10, 16 << 20],
+        },
+        Knob {
+            name: "sysv",
+            summary: "a System V segment instead of a memfd",
+            unit: Unit::Count,
+            values: &[0, 1],
+        },
+        Knob {
+            name: "fresh",
+            summary: "new shared memory for every buffer, as a program pays that sends one",
+            unit: Unit::Count,
+            values: &[0, 1],
+        },
+    ],
+    source: Source::Anywhere,
+    trusting: false,
+};
+
+const LOCK: usize = 0;
+const ON_LOCK: usize = 128;
+const TURN: usize = 256;
+const ON_TURN: usize = 384;
+/// Whose turn it is: the values of TURN, and who holds LOCK.
+const SENDER: u32 = 1;
+const RECEIVER: u32 = 2;
+const NOBODY: u32 = 0;
+
+/// Shared memory with its words in front.
+struct Shared {
+    page: Page,
+    room: usize,
+}
+
+struct Sender {
+    chunk: Option<usize>,
+    sysv: bool,
+    fresh: bool,
+    shared: Option<Shared>,
+}
+
+struct Receiver {
+    chunk: Option<usize>,
+    sysv: bool,
+    shared: Option<Shared>,
+}
+
+impl Arm for ShmLocked {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn probe(&self) -> Result<(), Unfit> {
+        Page::create(PAGE).map(drop).map_err(|errno| unfit("memfd_create", errno))
+    }
+
+    fn offer(&self, tuning: &Tuning, ends: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+        let chunk = INFO.length(tuning, "chunk");
+        let (sysv, fresh) = (has_segment(tuning, ends)?, INFO.knob(tuning, "fresh") > 0);
+        made(sysv, PAGE)?.1.discard();
+        let sender = Sender { chunk, sysv, fresh, shared: None };
+        Ok((Box::new(sender), Parcel::default()))
+    }
+
+    fn accept(
+        &self,
+        tuning: &Tuning,
+        _: Parcel,
+        ends: &Ends,
+    ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
+        let (chunk, sysv) = (INFO.length(tuning, "chunk"), has_segment(tuning, ends)?);
+        let receiver = Receiver { chunk, sysv, shared: None };
+        Ok((Box::new(receiver), Parcel::default()))
+    }
+}
+
+/// Whether segments are used: only with a peer that is trusted, since any number can be told and the
+/// words in front are written to.
+fn has_segment(tuning: &Tuning, ends: &Ends) -> Result<bool, Unfit> {
+    let wanted = INFO.knob(tuning, "sysv") > 0;
+    if wanted { ends.trusted.clone().map(|()| true) } else { Ok(false) }
+}
+
+/// How the other side gets at the memory.
+enum Handle {
+    File(OwnedFd),
+    Segment(Segment),
+}
+
+impl Handle {
+    /// A segment has a name that outlives us; this makes it go with the last who has it.
+    fn discard(self) {
+        if let Self::Segment(segment) = self {
+            // It may be gone already: then this is what was wanted.
+            let _ = segment.remove();
+        }
+    }
+}
+
+fn made(sysv: bool, len: usize) -> Result<(Page, Handle), Unfit> {
+    if !sysv {
+        let made = Page::create(len).map_err(|errno| unfit("memfd_create", errno));
+        return made.map(|(page, fd)| (page, Handle::File(fd)));
+    }
+    let segment = Segment::create(len).map_err(|errno| unfit("shmget", errno))?;
+    let region = Region::of_segment(segment, len);
+    // Removed at once: it stays for as long as somebody is attached, and Linux lets others attach
+    // by its number until then (shmctl(2)). So a kill leaves nothing behind.
+    let removed = segment.remove();
+    let region = region.map_err(|errno| unfit("shmat", errno))?;
+    removed.map_err(|errno| unfit("shmctl", errno))?;
+    Ok((Page::over(region), Handle::Segment(segment)))
+}
+
+impl Shared {
+    fn data(&self) -> *mut u8 {
+        // SAFETY: the page has PAGE + room bytes.
+        unsafe { self.page.as_ptr().add(PAGE) }
+    }
+
+    /// Waits for our turn and takes the lock. An owner that died does not keep it.
+    fn enter(&self, me: u32, talk: &Talk) -> Result<(), Stop> {
+        let turn = self.page.u32(TURN);
+        // PAIRS WITH: `leave`: what was copied before the turn changed is there.
+        let is_ours = || (turn.load(Ordering::Acquire) == me).then_some(());
+        talk.wait(self.page.event(ON_TURN), is_ours)?;
+        let lock = self.page.u32(LOCK);
+        let taken = || {
+            let free = lock.compare_exchange(NOBODY, me, Ordering::AcqRel, Ordering::Acquire);
+            free.is_ok().then_some(())
+        };
+        match talk.wait(self.page.event(ON_LOCK), taken) {
+            // It died between the turn and the lock: it had finished, for the turn comes last.
+            Err(Stop::Died) => {
+                lock.store(me, Ordering::Release);
+                Ok(())
+            }
+            answer => answer,
+        }
+    }
+
+    fn leave(&self, next: u32) {
+        self.page.u32(TURN).store(next, Ordering::Release);
+        self.page.u32(LOCK).store(NOBODY, Ordering::Release);
+        self.page.event(ON_LOCK).notify();
+        self.page.event(ON_TURN).notify();
+    }
+}
+
+impl Sender {
+    /// Shared memory of `room` bytes, told to the receiver if it is new, and whether it is.
+    fn prepare(&mut self, room: usize, talk: &Talk) -> Result<(Shared, bool), Stop> {
+        let old = self.shared.take().filter(|shared| shared.room >= room && !self.fresh);
+        if let Some(shared) = old {
+            return Ok((shared, false));
+        }
+        let len =
+            PAGE.checked_add(room).ok_or_else(|| Stop::Refused(Unfit::because("too long")))?;
+        let (page, handle) = made(self.sysv, len).map_err(Stop::Refused)?;
+        page.u32(TURN).store(SENDER, Ordering::Release);
+        let packet = Packet::new(Kind::Memory);
+        match &handle {
+            Handle::File(fd) => talk.send(&packet.words(&[len as u64]), &[fd.as_fd()])?,
+            Handle::Segment(segment) => {
+                talk.send(&packet.words(&[len as u64, 1, segment.id() as u64]), &[])?;
+            }
+        }
+        Ok((Shared { page, room }, true))
+    }
+}
+
+impl Outgoing for Sender {
+    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
+        let room = self.chunk.unwrap_or(bytes.len()).min(bytes.len());
+        let (shared, is_new) = self.prepare(room, talk)?;
+        let shared = self.shared.insert(shared);
+        talk.tell(Note::new(Say::Begin, &[bytes.len() as u64, u64::from(is_new)]))?;
+        for piece in bytes.chunks(self.chunk.unwrap_or(bytes.len())) {
+            shared.enter(SENDER, talk)?;
+            // SAFETY: there is room for a chunk, and it is our turn.
+            unsafe { copy_in(shared.data(), piece) };
+            shared.leave(RECEIVER);
+        }
+        talk.expect(Say::Done).map(drop)
+    }
+}
+
+impl Receiver {
+    fn learn(&self, talk: &mut Talk) -> Result<Shared, Stop> {
+        let (packet, mut fds) = talk.packet()?;
+        let len = usize::try_from(packet.word(0)).unwrap_or(0);
+        if packet.kind != Kind::Memory || len <= PAGE {
+            return Err(Stop::Corrupt("no memory where some was promised".into()));
+        }
+        let page = if self.sysv {
+            let segment = Segment::of_id(packet.word(2) as i32);
+            let region = Region::of_segment(segment, len);
+            region.map(Page::over).map_err(|errno| Stop::refused("shmat", errno))?
+        } else {
+            let fd = fds.pop().ok_or_else(|| Stop::Corrupt("no descriptor".into()))?;
+            Page::adopt(fd, len).map_err(|errno| Stop::refused("mmap", errno))?
+        };
+        Ok(Shared { page, room: len - PAGE })
+    }
+}
+
+impl Incoming for Receiver {
+    fn receive(&mut self, begin: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
+        if begin.words[1] != 0 || self.shared.is_none() {
+            self.shared = None;
+            self.shared = Some(self.learn(talk)?);
+        }
+        let chunk = self.chunk.unwrap_or(into.len());
+        let shared = self.shared.as_ref().filter(|shared| shared.room >= chunk.min(into.len()));
+        let Some(shared) = shared else {
+            return Err(Stop::Corrupt("a buffer outside its memory".into()).into());
+        };
+        let mut delivered = 0;
+        for piece in into.chunks_mut(chunk) {
+            shared.enter(RECEIVER, talk).map_err(|stop| Broken { delivered, stop })?;
+            // SAFETY: mapped for a chunk, which cannot shrink, and it is our turn.
+            unsafe { copy_out(piece, shared.data(), Stores::Plain) };
+            shared.leave(SENDER);
+            delivered += piece.len() as u64;
+        }
+        Ok(())
+    }
+}

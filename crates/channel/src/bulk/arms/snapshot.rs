@@ -1,0 +1,148 @@
+//! A memfd sealed against every write and mapped copy-on-write by the receiver: independent of the
+//! sender at once, and only what is written later is copied. Gains where fresh memory is wanted.
+
+use rustix::fd::AsFd;
+use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_sys::memfd;
+use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed, seal};
+
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::memory::{Handing, Lent, Memory, Stores, copy_out};
+use crate::bulk::packet::{Kind, Packet};
+use crate::bulk::page::NAME;
+use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
+use thalweg_sys::io;
+
+/// A sealed memfd that changes hands.
+pub struct Snapshot;
+
+static INFO: Info = Info {
+    name: "snapshot",
+    summary: "seal the memory for good and map it copy-on-write at the other side",
+    calls: &["memfd_create", "F_ADD_SEALS", "mmap"],
+    gives: Guarantees::COPIED,
+    knobs: &[Knob {
+        name: "stream",
+        summary: "whether to store past the caches where a copy is wanted after all",
+        unit: Unit::Count,
+        values: &[1, 0],
+    }],
+    source: Source::Lent,
+    trusting: false,
+};
+
+const FOR_GOOD: SealFlags =
+    SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
+
+struct Sender;
+
+struct Receiver(Stores);
+
+impl Arm for Snapshot {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn probe(&self) -> Result<(), Unfit> {
+        let fd = memfd::create(NAME, 1).map_err(|errno| unfit("memfd_create", errno))?;
+        seal(&fd, FOR_GOOD).map_err(|errno| unfit("F_ADD_SEALS", errno))?;
+        Region::of_file(&fd, 1, Sharing::Private).map(drop).map_err(|errno| unfit("mmap", errno))
+    }
+
+    fn offer(&self, _: &Tuning, _: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+        self.probe()?;
+        Ok((Box::new(Sender), Parcel::default()))
+    }
+
+    fn accept(
+        &self,
+        tuning: &Tuning,
+        _: Parcel,
+        _: &Ends,
+    ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
+        let stores = Stores::of(INFO.knob(tuning, "stream"));
+        Ok((Box::new(Receiver(stores)), Parcel::default()))
+    }
+}
+
+/// Seals and hands over.
+fn give(fd: impl AsFd, len: usize, talk: &mut Talk) -> Result<(), Stop> {
+    seal(&fd, FOR_GOOD).map_err(|errno| Stop::refused("F_ADD_SEALS", errno))?;
+    talk.send(&Packet::new(Kind::Memory).words(&[len as u64]), &[fd.as_fd()])?;
+    talk.tell(Note::new(Say::Begin, &[len as u64]))?;
+    talk.expect(Say::Done).map(drop)
+}
+
+impl Outgoing for Sender {
+    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
+        let fd = memfd::create(NAME, bytes.len() as u64)
+            .map_err(|e| Stop::refused("memfd_create", e))?;
+        let mut at = 0;
+        while at < bytes.len() {
+            match io::pwrite(&fd, &bytes[at..], at as u64) {
+                Ok(0) => return Err(Stop::refused("pwrite", thalweg_sys::Errno::NOSPC)),
+                Ok(count) => at += count,
+                Err(thalweg_sys::Errno::INTR) => talk.after_signal()?,
+                Err(errno) => return Err(Stop::refused("pwrite", errno)),
+            }
+        }
+        give(&fd, bytes.len(), talk)
+    }
+
+    fn lend(&mut self, len: usize) -> Option<Result<Lent, Unfit>> {
+        Some(Lent::sealable(len))
+    }
+
+    fn send_lent(&mut self, lent: Lent, talk: &mut Talk) -> (Option<Lent>, Result<(), Stop>) {
+        let len = lent.len();
+        let Handing::Sealable(fd) = lent.handing else {
+            let outcome = self.send(lent.bytes(), talk);
+            return (Some(lent), outcome);
+        };
+        // Our own mapping goes with it: from here on nobody can write.
+        drop(lent.region);
+        let outcome = give(&fd, len, talk);
+        let again = outcome.is_err().then(|| Lent::of_sealed(&fd, len)).flatten();
+        (again, outcome)
+    }
+}
+
+/// The memfd of the buffer that began, if nobody can write to it or shrink it any more.
+fn taken(len: u64, talk: &mut Talk) -> Result<(rustix::fd::OwnedFd, usize), Stop> {
+    let (packet, mut fds) = talk.packet()?;
+    let fd = fds.pop().filter(|_| packet.kind == Kind::Memory && packet.word(0) == len);
+    let fd = fd.ok_or_else(|| Stop::Corrupt("no memory where some was promised".into()))?;
+    if !is_sealed(&fd, SealFlags::WRITE | SealFlags::SHRINK, len) {
+        return Err(Stop::Corrupt("memory that may still change was handed over".into()));
+    }
+    let len = usize::try_from(len).map_err(|_| Stop::Corrupt("too much memory".into()))?;
+    Ok((fd, len))
+}
+
+impl Incoming for Receiver {
+    fn receive(&mut self, begin: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
+        let (fd, len) = taken(begin.words[0], talk)?;
+        let region = Region::of_file(&fd, len, Sharing::Read);
+        let region = region.map_err(|errno| Stop::refused("mmap", errno))?;
+        // It only saves faults.
+        let _ = region.populate();
+        // SAFETY: mapped for `len` bytes, which is `into`'s length, and sealed: nobody can write
+        // to it or make it shorter.
+        unsafe { copy_out(into, region.as_ptr(), self.0) };
+        Ok(())
+    }
+
+    fn receive_as_memory(
+        &mut self,
+        begin: Note,
+        talk: &mut Talk,
+    ) -> Option<Result<Memory, Broken>> {
+        let memory = taken(begin.words[0], talk).and_then(|(fd, len)| {
+            let region = Region::of_file(&fd, len, Sharing::Private);
+            let region = region.map_err(|errno| Stop::refused("mmap", errno))?;
+            // Private pages of a file that is sealed: whoever holds this has it for himself.
+            Ok(Memory::over(region, len))
+        });
+        Some(memory.map_err(Broken::from))
+    }
+}

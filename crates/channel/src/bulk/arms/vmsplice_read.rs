@@ -1,0 +1,81 @@
+//! vmsplice into a pipe, plain read out of it: one copy, by the kernel, at the receiver.
+
+use rustix::fd::{AsFd, OwnedFd};
+use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_sys::io;
+use thalweg_sys::pipe::{Pipe, SpliceMode, vmsplice};
+
+use super::pipe;
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::stream;
+use crate::bulk::talk::{Note, Stop, Talk, unfit};
+
+/// `vmsplice` in, `read` out.
+pub struct VmspliceRead;
+
+static INFO: Info = Info {
+    name: "vmsplice-read",
+    summary: "vmsplice the source's pages into a pipe and read them out of it",
+    calls: &["vmsplice", "read"],
+    // As in `vmsplice-both`: copied before the sender is told.
+    gives: Guarantees::COPIED,
+    knobs: &[
+        pipe::PIPE,
+        Knob {
+            name: "piece",
+            summary: "most bytes of one call",
+            unit: Unit::Bytes,
+            values: &[1 << 20, 4096, 64 << 10],
+        },
+    ],
+    source: Source::Anywhere,
+    trusting: false,
+};
+
+struct Sender(OwnedFd, usize);
+
+struct Receiver(OwnedFd, usize);
+
+impl Arm for VmspliceRead {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn probe(&self) -> Result<(), Unfit> {
+        let pipe = Pipe::new(0).map_err(|errno| unfit("pipe2", errno))?;
+        let answer = vmsplice(&pipe.writer, b"x", SpliceMode::NonBlock);
+        answer.map(drop).map_err(|errno| unfit("vmsplice", errno))
+    }
+
+    fn offer(&self, tuning: &Tuning, _: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+        self.probe()?;
+        let (writer, parcel) = pipe::made(&INFO, tuning)?;
+        let piece = INFO.length(tuning, "piece").unwrap_or(usize::MAX);
+        Ok((Box::new(Sender(writer, piece)), parcel))
+    }
+
+    fn accept(
+        &self,
+        tuning: &Tuning,
+        mut parcel: Parcel,
+        _: &Ends,
+    ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
+        let piece = INFO.length(tuning, "piece").unwrap_or(usize::MAX);
+        Ok((Box::new(Receiver(parcel.fd()?, piece)), Parcel::default()))
+    }
+}
+
+impl Outgoing for Sender {
+    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
+        let writer = self.0.as_fd();
+        let put = |part: &[u8]| vmsplice(writer, part, SpliceMode::Block);
+        stream::push(bytes, self.1, talk, ("vmsplice", put))
+    }
+}
+
+impl Incoming for Receiver {
+    fn receive(&mut self, _: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
+        let reader = self.0.as_fd();
+        stream::pull(into, self.1, talk, ("read", |part: &mut [u8]| io::read(reader, part)))
+    }
+}

@@ -1,0 +1,216 @@
+//! Which arm to use. The facts that matter, in the order of their effect: whether the destination is
+//! resident, huge pages, whether the source is lent, whether process_vm is allowed, the size, a free
+//! core. What they are worth is measured elsewhere and handed in; without that the list decides.
+
+use super::arm::{Arm, Source};
+use super::arms::{ARMS, by_name};
+use crate::wait::Wait;
+use std::fmt;
+use std::sync::Arc;
+use thalweg_core::{Guarantees, Tuning, Unfit};
+
+/// Where the bytes are to land.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Destination {
+    /// Not told.
+    #[default]
+    Unknown,
+    /// Memory that was written to before.
+    Resident,
+    /// Memory whose pages are not there yet, of the ordinary size.
+    Fresh,
+    /// The same, on huge pages.
+    FreshHuge,
+}
+
+impl Destination {
+    const ALL: [Self; 4] = [Self::Unknown, Self::Resident, Self::Fresh, Self::FreshHuge];
+
+    pub(crate) fn from_word(word: u64) -> Self {
+        Self::ALL.get(word as usize).copied().unwrap_or_default()
+    }
+}
+
+/// What is known when an arm is chosen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Where the bytes land, as the receiver says.
+    pub destination: Destination,
+    /// The sender will write its data into [`Loan`](super::Loan)s.
+    pub will_loan: bool,
+    /// The two may use each other's memory; else why not.
+    pub trusted: Option<String>,
+    /// The size of most buffers.
+    pub size: Option<u64>,
+    /// There is a core for each side.
+    pub free_core: bool,
+}
+
+/// What was measured on this machine.
+pub trait Measured: Send + Sync + fmt::Debug {
+    /// The cost of an arm under these facts, in any unit that is the same for all arms; less is
+    /// better. `None`: not measured.
+    fn cost(&self, facts: &Facts, arm: &str) -> Option<f64>;
+}
+
+/// What the caller of either side wants. The promises and the arm are the sender's to name, the
+/// destination is the receiver's; both sides must trust.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// This arm and no other; without it the choice is free.
+    pub only: Option<String>,
+    /// Never these arms.
+    pub without: Vec<String>,
+    /// Knobs of the arm in `only`.
+    pub tuning: Tuning,
+    /// Promises that are not given up.
+    pub needs: Guarantees,
+    /// Where the bytes land.
+    pub destination: Destination,
+    /// The sender will use [`Sender::alloc`](super::Sender::alloc).
+    pub will_loan: bool,
+    /// The size of most buffers.
+    pub size: Option<u64>,
+    /// Let the peer, if it is of the same user, read and write this process's memory.
+    pub trust: bool,
+    /// How to wait for the other side.
+    pub wait: Wait,
+    /// Asked now and then: whether to give up, for interrupts.
+    pub stop: Option<fn() -> bool>,
+    /// Measurements of this machine.
+    pub measured: Option<Arc<dyn Measured>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            only: None,
+            without: Vec::new(),
+            tuning: Tuning::default(),
+            needs: Guarantees::default(),
+            destination: Destination::Unknown,
+            will_loan: false,
+            size: None,
+            trust: true,
+            wait: Wait::default(),
+            stop: None,
+            measured: None,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults, with one arm and its knobs.
+    pub fn only(arm: &str, tuning: Tuning) -> Self {
+        Self { only: Some(arm.to_owned()), tuning, ..Self::default() }
+    }
+}
+
+/// An arm and what is said about it.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// The arm.
+    pub arm: &'static dyn Arm,
+    /// Why it is not used, if it is not.
+    pub unfit: Option<Unfit>,
+}
+
+/// Every arm, the best first, those that cannot be used last. None is tried here: that is for
+/// [`Arm::probe`] and for the two ends when they agree.
+pub fn choose(facts: &Facts, options: &Options) -> Vec<Verdict> {
+    if let Some(name) = &options.only {
+        let arm = by_name(name).into_iter();
+        return arm.map(|arm| Verdict { arm, unfit: refusal(arm, facts, options) }).collect();
+    }
+    let cost = |arm: &dyn Arm| {
+        let measured = options.measured.as_ref();
+        measured.and_then(|measured| measured.cost(facts, arm.info().name))
+    };
+    let mut verdicts: Vec<Verdict> = ARMS
+        .iter()
+        .map(|arm| Verdict { arm: *arm, unfit: refusal(*arm, facts, options) })
+        .collect();
+    // Stable: where nothing was measured the list decides.
+    verdicts.sort_by(|a, b| {
+        let of = |v: &Verdict| {
+            let wants_loan = v.arm.info().source == Source::Lent;
+            let cost = cost(v.arm);
+            // A loan saves a copy, and without one the arm pays for it: known without measuring.
+            let guess = if wants_loan == facts.will_loan { 0 } else { u8::from(wants_loan) + 1 };
+            let guess = if cost.is_some() { 0 } else { guess };
+            (v.unfit.is_some(), cost.is_none(), cost.unwrap_or(0.0), guess)
+        };
+        of(a).partial_cmp(&of(b)).unwrap_or(std::cmp::Ordering::Equal)
+    });
+    verdicts
+}
+
+fn refusal(arm: &dyn Arm, facts: &Facts, options: &Options) -> Option<Unfit> {
+    let info = arm.info();
+    if options.without.iter().any(|name| name == info.name) {
+        return Some(Unfit::because("left out by the caller"));
+    }
+    if !info.gives.cover(options.needs) {
+        return Some(Unfit::because("does not keep the promises that are needed"));
+    }
+    match &facts.trusted {
+        Some(why) if info.trusting => Some(Unfit::because(why.clone())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(facts: &Facts, options: &Options) -> &'static str {
+        choose(facts, options)[0].arm.info().name
+    }
+
+    #[test]
+    fn without_measurements_the_list_decides_and_a_loan_goes_first() {
+        let (facts, options) = (Facts::default(), Options::default());
+        assert_eq!(first(&facts, &options), ARMS[0].info().name);
+        let lent = Facts { will_loan: true, ..facts.clone() };
+        let best = choose(&lent, &options)[0].arm.info();
+        assert_eq!(best.source, Source::Lent);
+        let last = choose(&facts, &options);
+        let last = last.iter().rev().find(|verdict| verdict.unfit.is_none());
+        assert_eq!(last.map(|verdict| verdict.arm.info().source), Some(Source::Lent));
+    }
+
+    #[derive(Debug)]
+    struct Backwards;
+
+    impl Measured for Backwards {
+        fn cost(&self, _: &Facts, arm: &str) -> Option<f64> {
+            let place = ARMS.iter().position(|other| other.info().name == arm)?;
+            Some(-(place as f64))
+        }
+    }
+
+    #[test]
+    fn what_was_measured_wins_and_what_is_not_allowed_is_named() {
+        let mut options = Options { measured: Some(Arc::new(Backwards)), ..Options::default() };
+        let last = ARMS[ARMS.len() - 1].info();
+        let facts = Facts { trusted: Some("another user".to_owned()), ..Facts::default() };
+        assert_eq!(first(&facts, &options), last.name);
+        options.without.push(last.name.to_owned());
+        assert_ne!(first(&facts, &options), last.name);
+        for verdict in choose(&facts, &options) {
+            let info = verdict.arm.info();
+            let out = info.trusting || info.name == last.name;
+            assert_eq!(verdict.unfit.is_some(), out, "{}", info.name);
+        }
+    }
+
+    #[test]
+    fn one_arm_alone_is_one_arm_or_none() {
+        let only = |name: &str| Options::only(name, Tuning::default());
+        for arm in ARMS {
+            let chosen = choose(&Facts::default(), &only(arm.info().name));
+            assert_eq!(chosen.len(), 1);
+        }
+        assert!(choose(&Facts::default(), &only("carrier-pigeon")).is_empty());
+    }
+}

@@ -1,0 +1,250 @@
+//! How two ends agree: they introduce themselves, then the sender offers arm after arm until both
+//! have one that works between them. Every arm that was passed over is recorded with the reason.
+
+use super::arm::{Arm, Ends, Incoming, Info, Outgoing, Parcel, Token};
+use super::arms::by_name;
+use super::choose::{Destination, Facts, Options, choose};
+use super::packet::{Kind, Packet};
+use super::page::{PAGE, Page};
+use super::talk::{Stop, Talk, unfit};
+use crate::error::Error;
+use crate::link::Link;
+use rustix::fd::AsFd;
+use std::collections::hash_map::RandomState;
+use std::fmt::Write;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+use thalweg_core::{Tuning, Unfit};
+use thalweg_sys::Errno;
+
+/// An arm that is not used, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Its name.
+    pub arm: String,
+    /// The reason, in words.
+    pub reason: String,
+}
+
+/// What both kinds of end have.
+pub(crate) struct Meeting {
+    pub talk: Talk,
+    pub ends: Ends,
+    pub facts: Facts,
+    pub skipped: Vec<Skipped>,
+}
+
+impl Meeting {
+    /// Introduces this side, reads how the other one does. `makes_page` is true for one side.
+    pub fn begin(link: Link, options: &Options, makes_page: bool) -> Result<Self, Stop> {
+        let mut talk = Talk::new(link, options.wait, options.stop);
+        let mut skipped = Vec::new();
+        let page = if makes_page { Some(Page::create(PAGE)) } else { None };
+        let own = token();
+        let hello = Packet::new(Kind::Hello).words(&[
+            own.as_ptr() as u64,
+            own.load(Ordering::Relaxed),
+            u64::from(options.trust),
+            options.destination as u64,
+        ]);
+        let handed = match &page {
+            Some(Ok((_, fd))) => vec![fd.as_fd()],
+            _ => Vec::new(),
+        };
+        talk.send(&hello, &handed)?;
+        let (theirs, mut fds) = talk.packet()?;
+        if theirs.kind != Kind::Hello {
+            return Err(Stop::Corrupt("the peer does not introduce itself".to_owned()));
+        }
+        match page {
+            Some(Ok((page, _))) => talk.through(page, 0),
+            Some(Err(errno)) => skipped.push(no_page(&unfit("memfd_create", errno))),
+            None => match fds.pop().map(|fd| Page::adopt(fd, PAGE)) {
+                Some(Ok(page)) => talk.through(page, 1),
+                // The other side already speaks through a page that we cannot see.
+                Some(Err(errno)) => return Err(Stop::refused("mapping the peer's page", errno)),
+                None => skipped.push(no_page(&Unfit::because("the sender has none"))),
+            },
+        }
+        let trusted = trusted(&talk.link, options.trust, theirs.word(2) == 1);
+        let ends = Ends {
+            pid: talk.link.peer().pid as i32,
+            token: (theirs.word(0), theirs.word(1)),
+            own_token: own,
+            trusted: trusted.clone(),
+        };
+        let facts = Facts {
+            destination: Destination::from_word(theirs.word(3)),
+            will_loan: options.will_loan,
+            trusted: trusted.err().map(|why| why.reason),
+            size: options.size,
+            free_core: talk.has_free_core(),
+        };
+        Ok(Self { talk, ends, facts, skipped })
+    }
+
+    fn skip(&mut self, arm: &str, reason: impl Into<String>) {
+        let (arm, reason) = (arm.to_owned(), reason.into());
+        self.skipped.push(Skipped { arm, reason });
+    }
+
+    /// The sender's part: offers until one is taken.
+    pub fn offer(&mut self, options: &Options) -> Result<(Chosen, Box<dyn Outgoing>), Stop> {
+        for verdict in choose(&self.facts, options) {
+            let (arm, info) = (verdict.arm, verdict.arm.info());
+            if self.skipped.iter().any(|skipped| skipped.arm == info.name) {
+                continue;
+            }
+            let tuning = if options.only.is_some() { &options.tuning } else { &Tuning::default() };
+            match verdict.unfit.map_or_else(|| self.offer_one(arm, tuning), |why| Ok(Err(why)))? {
+                Ok(outgoing) => return Ok((Chosen { info, tuning: tuning.clone() }, outgoing)),
+                Err(why) => self.skip(info.name, why.reason),
+            }
+        }
+        let why = self.nothing_left(options);
+        self.talk.send(&Packet::new(Kind::GiveUp).text(&*why), &[])?;
+        Err(Stop::Refused(Unfit::because(why)))
+    }
+
+    fn offer_one(
+        &mut self,
+        arm: &'static dyn Arm,
+        tuning: &Tuning,
+    ) -> Result<Result<Box<dyn Outgoing>, Unfit>, Stop> {
+        let (mut outgoing, parcel) = match arm.offer(tuning, &self.ends) {
+            Ok(made) => made,
+            Err(why) => return Ok(Err(why)),
+        };
+        let offer = Packet::new(Kind::Offer).text(arm.info().name).tuning(tuning);
+        let fds: Vec<_> = parcel.fds.iter().map(AsFd::as_fd).collect();
+        self.talk.send(&offer.words(&parcel.words), &fds)?;
+        drop(parcel);
+        let (answer, fds) = self.talk.packet()?;
+        match answer.kind {
+            Kind::Accept => {}
+            Kind::Refuse => {
+                return Ok(Err(Unfit::because(format!("the receiver: {}", answer.text))));
+            }
+            other => return Err(Stop::Corrupt(format!("{other:?} for an answer to an offer"))),
+        }
+        let parcel = Parcel { words: answer.words, fds };
+        match outgoing.agreed(parcel, &self.ends) {
+            Ok(()) => {
+                self.talk.send(&Packet::new(Kind::Agreed), &[])?;
+                Ok(Ok(outgoing))
+            }
+            Err(why) => {
+                self.talk.send(&Packet::new(Kind::Withdraw).text(&*why.reason), &[])?;
+                Ok(Err(why))
+            }
+        }
+    }
+
+    fn nothing_left(&self, options: &Options) -> String {
+        let mut why = match &options.only {
+            Some(name) if by_name(name).is_none() => format!("there is no arm named {name}"),
+            Some(name) => format!("{name} cannot be used between these two processes"),
+            None => "no arm works between these two processes".to_owned(),
+        };
+        for skipped in &self.skipped {
+            let _ = write!(why, "; {}: {}", skipped.arm, skipped.reason);
+        }
+        why
+    }
+
+    /// The receiver's part: takes offers until one is agreed upon.
+    pub fn accept(&mut self) -> Result<Accepted, Stop> {
+        loop {
+            let (offer, fds) = self.talk.packet()?;
+            match offer.kind {
+                Kind::Offer => {}
+                // Of a buffer that did not arrive by the arm before.
+                Kind::Memory => continue,
+                Kind::GiveUp => return Err(Stop::Refused(Unfit::because(offer.text))),
+                other => return Err(Stop::Corrupt(format!("{other:?} instead of an offer"))),
+            }
+            let parcel = Parcel { words: offer.words, fds };
+            match self.accept_one(&offer.text, &offer.tuning, parcel)? {
+                Ok(agreed) => return Ok(agreed),
+                Err(why) => self.skip(&offer.text, why.reason),
+            }
+        }
+    }
+
+    fn accept_one(
+        &mut self,
+        name: &str,
+        tuning: &Tuning,
+        parcel: Parcel,
+    ) -> Result<Result<Accepted, Unfit>, Stop> {
+        let arm = by_name(name).ok_or_else(|| Unfit::because("not in this build"));
+        let accepted = arm.and_then(|arm| {
+            let (incoming, parcel) = arm.accept(tuning, parcel, &self.ends)?;
+            Ok((arm.info(), incoming, parcel))
+        });
+        let (info, incoming, parcel) = match accepted {
+            Ok(accepted) => accepted,
+            Err(why) => {
+                self.talk.send(&Packet::new(Kind::Refuse).text(&*why.reason), &[])?;
+                return Ok(Err(why));
+            }
+        };
+        let fds: Vec<_> = parcel.fds.iter().map(AsFd::as_fd).collect();
+        self.talk.send(&Packet::new(Kind::Accept).words(&parcel.words), &fds)?;
+        let (answer, _) = self.talk.packet()?;
+        match answer.kind {
+            Kind::Agreed => Ok(Ok((Chosen { info, tuning: tuning.clone() }, incoming))),
+            Kind::Withdraw => {
+                Ok(Err(Unfit::because(format!("withdrawn by the sender: {}", answer.text))))
+            }
+            other => Err(Stop::Corrupt(format!("{other:?} after an answer to an offer"))),
+        }
+    }
+}
+
+/// The arm in use.
+pub(crate) struct Chosen {
+    pub info: &'static Info,
+    pub tuning: Tuning,
+}
+
+/// An arm in use at the receiver.
+type Accepted = (Chosen, Box<dyn Incoming>);
+
+/// Whether the two may use each other's memory.
+fn trusted(link: &Link, we: bool, they: bool) -> Result<(), Unfit> {
+    let peer = link.peer();
+    let us = rustix::process::geteuid().as_raw();
+    let why = match () {
+        () if !we => "this side does not trust its peer".to_owned(),
+        () if !they => "the peer does not trust this side".to_owned(),
+        () if peer.uid != us => format!("the peer is of user {}, this process of {us}", peer.uid),
+        () if peer.pid == 0 => "the peer lives in another pid namespace".to_owned(),
+        () if peer.pidfd.is_none() => "no pidfd to know the peer by".to_owned(),
+        () => return Ok(()),
+    };
+    Err(Unfit::because(why))
+}
+
+fn no_page(why: &Unfit) -> Skipped {
+    let reason = format!("{}; notes go over the link", why.reason);
+    Skipped { arm: "shared page".to_owned(), reason }
+}
+
+/// A word nobody could guess, at a place that does not move: who reads it from this process has the
+/// right process.
+fn token() -> &'static Token {
+    static TOKEN: OnceLock<Token> = OnceLock::new();
+    TOKEN.get_or_init(|| Token::new(RandomState::new().build_hasher().finish()))
+}
+
+/// What a stop means to the caller.
+pub(crate) fn error_of(stop: Stop, delivered: u64) -> Error {
+    match stop {
+        Stop::Died => Error::PeerDied { delivered, partial: 0 },
+        Stop::Interrupted => Error::System { call: "bulk transfer", errno: Errno::INTR },
+        Stop::Refused(why) => Error::not_permitted(why.reason),
+        Stop::Corrupt(what) => Error::corrupt(what),
+    }
+}

@@ -1,0 +1,265 @@
+//! The buffers of a bulk transfer: memory lent to the sender, memory made for the receiver, and
+//! the copies between private memory and what is shared.
+
+use rustix::fd::OwnedFd;
+use std::ops::{Deref, DerefMut};
+use std::sync::OnceLock;
+use thalweg_core::Unfit;
+use thalweg_kernels::{Kernel, Ready, by_name};
+use thalweg_sys::{
+    Errno, memfd,
+    region::{Pages, Region, SealFlags, Sharing, seal},
+};
+
+use super::page::NAME;
+use super::talk::unfit;
+
+/// How to store what is copied out of shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stores {
+    /// As the C library does.
+    Plain,
+    /// Past the caches: the sink is not read first, and what is in the caches stays there.
+    Streaming,
+}
+
+impl Stores {
+    /// From a knob's value.
+    pub fn of(knob: u64) -> Self {
+        if knob == 0 { Self::Plain } else { Self::Streaming }
+    }
+}
+
+fn kernel(stores: Stores) -> Ready {
+    static PLAIN: OnceLock<Ready> = OnceLock::new();
+    static STREAMING: OnceLock<Ready> = OnceLock::new();
+    let plain = || {
+        let row = by_name("libc").and_then(Kernel::ready);
+        *PLAIN.get_or_init(|| row.expect("the C library copies on every machine"))
+    };
+    match stores {
+        Stores::Plain => plain(),
+        Stores::Streaming => *STREAMING
+            .get_or_init(|| by_name("stream").and_then(Kernel::ready).unwrap_or_else(plain)),
+    }
+}
+
+/// Copies shared memory over `into`.
+///
+/// # Safety
+/// `from` is readable for `into.len()` bytes. Others may write there meanwhile: then the bytes are
+/// any bytes, which the caller must be ready for.
+pub(crate) unsafe fn copy_out(into: &mut [u8], from: *const u8, stores: Stores) {
+    // SAFETY: the caller's contract; `into` is ours alone, so the two do not overlap.
+    unsafe { kernel(stores).copy_raw(into.as_mut_ptr(), from, into.len()) };
+}
+
+/// Copies `from` into shared memory.
+///
+/// # Safety
+/// `to` is writable for `from.len()` bytes and is not part of `from`.
+pub(crate) unsafe fn copy_in(to: *mut u8, from: &[u8]) {
+    // SAFETY: the caller's contract.
+    unsafe { kernel(Stores::Plain).copy_raw(to, from.as_ptr(), from.len()) };
+}
+
+/// Memory of this process alone, behind a mapping.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    region: Option<Region>,
+    len: usize,
+}
+
+impl Memory {
+    /// `len` bytes of fresh zeroed memory, on huge pages where the kernel has them, and resident
+    /// already. ENOMEM: the machine or the process has no more.
+    pub fn fresh(len: usize, pages: Pages) -> Result<Self, Errno> {
+        if len == 0 {
+            return Ok(Self { region: None, len });
+        }
+        let region = Region::anonymous(len, pages)?;
+        match region.populate() {
+            // An older kernel: the pages come one by one when they are written.
+            Ok(()) | Err(Errno::INVAL) => Ok(Self { region: Some(region), len }),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// The first `len` bytes of a private mapping whose file nobody can write any more.
+    pub fn over(region: Region, len: usize) -> Self {
+        assert!(region.is_writable() && region.len() >= len, "a mapping too short for its bytes");
+        Self { region: Some(region), len }
+    }
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.region {
+            None => &[],
+            // SAFETY: mapped for self.len bytes, initialised by the kernel, and private: only
+            // &mut self writes there.
+            Some(region) => unsafe { std::slice::from_raw_parts(region.as_ptr(), self.len) },
+        }
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &self.region {
+            None => &mut [],
+            // SAFETY: as above, and &mut self excludes every other reference.
+            Some(region) => unsafe { std::slice::from_raw_parts_mut(region.as_ptr(), self.len) },
+        }
+    }
+}
+
+/// A buffer that came by [`Receiver::recv_new`](super::Receiver::recv_new): memory of this process
+/// alone.
+#[derive(Debug)]
+pub struct Buffer(pub(crate) Memory);
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+/// `len` bytes of zeroed memory to receive into again and again: on huge pages where the kernel has
+/// them, and resident already, because a page fault costs more than the copy of its page.
+pub fn buffer(len: usize) -> Result<Buffer, Errno> {
+    Memory::fresh(len, Pages::Transparent).map(Buffer)
+}
+
+/// How lent memory can be handed over.
+#[derive(Debug)]
+pub(crate) enum Handing {
+    /// Again and again, with a number that tells it from others of the same sender.
+    Shared(OwnedFd, u64),
+    /// Once.
+    Sealable(OwnedFd),
+    /// Not at all.
+    None,
+}
+
+/// Memory whose pages can be handed over; only this process writes to it.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    /// `None` for no bytes.
+    pub region: Option<Region>,
+    pub handing: Handing,
+    len: usize,
+}
+
+impl Lent {
+    /// A memfd that only this process can write: others can neither resize it nor map it to write.
+    pub fn shared(len: usize, id: u64) -> Result<Self, Unfit> {
+        let fd = memfd::create(NAME, len as u64).map_err(|e| unfit("memfd_create", e))?;
+        let region = Region::of_file(&fd, len, Sharing::Write).map_err(|e| unfit("mmap", e))?;
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE;
+        seal(&fd, seals).map_err(|e| unfit("F_ADD_SEALS", e))?;
+        Ok(Self { region: Some(region), handing: Handing::Shared(fd, id), len })
+    }
+
+    /// A memfd that is sealed for good once it is sent.
+    pub fn sealable(len: usize) -> Result<Self, Unfit> {
+        let fd = memfd::create(NAME, len as u64).map_err(|e| unfit("memfd_create", e))?;
+        let region = Region::of_file(&fd, len, Sharing::Write).map_err(|e| unfit("mmap", e))?;
+        Ok(Self { region: Some(region), handing: Handing::Sealable(fd), len })
+    }
+
+    /// Ordinary memory, for arms that have no use for more.
+    pub fn ordinary(len: usize) -> Result<Self, Unfit> {
+        let region = match len {
+            0 => None,
+            _ => Some(Region::anonymous(len, Pages::Transparent).map_err(|e| unfit("mmap", e))?),
+        };
+        Ok(Self { region, handing: Handing::None, len })
+    }
+
+    /// What was sealed and not handed over in the end, as memory of our own again.
+    pub fn of_sealed(fd: &OwnedFd, len: usize) -> Option<Self> {
+        let region = Region::of_file(fd, len, Sharing::Private).ok()?;
+        Some(Self { region: Some(region), handing: Handing::None, len })
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        match &self.region {
+            None => &[],
+            // SAFETY: mapped for len bytes. Nobody else can write to them: before it is handed over
+            // nobody knows of it, and then its seals forbid it. We write only through &mut self.
+            Some(region) => unsafe { std::slice::from_raw_parts(region.as_ptr(), self.len) },
+        }
+    }
+
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        match &self.region {
+            None => &mut [],
+            // SAFETY: as above, and &mut self excludes every other reference.
+            Some(region) => unsafe { std::slice::from_raw_parts_mut(region.as_ptr(), self.len) },
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+}
+
+/// Memory to write a message into before [`Sender::send_loan`](super::Sender::send_loan): arms that
+/// can hand it over save the copy into shared memory.
+#[derive(Debug)]
+pub struct Loan(pub(crate) Lent);
+
+impl Deref for Loan {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+impl DerefMut for Loan {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0.bytes_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn buffers_are_zeroed_writable_and_may_be_empty() {
+        for len in [0, 1, 4097, 3 << 20] {
+            let mut made = buffer(len).unwrap();
+            assert_eq!(made.len(), len);
+            assert!(made.iter().all(|byte| *byte == 0));
+            made.fill(7);
+            assert!(made.iter().all(|byte| *byte == 7));
+        }
+    }
+
+    #[test]
+    fn a_loan_is_written_by_nobody_else() {
+        let Ok(mut lent) = Lent::shared(8192, 1) else { return };
+        lent.bytes_mut()[8191] = 9;
+        let Handing::Shared(fd, _) = &lent.handing else { panic!("{lent:?}") };
+        assert!(Region::of_file(fd, 8192, Sharing::Write).is_err());
+        let region = Region::of_file(fd, 8192, Sharing::Read).unwrap();
+        let mut seen = vec![0; 8192];
+        // SAFETY: mapped for 8192 bytes, which nobody writes now.
+        unsafe { copy_out(&mut seen, region.as_ptr(), Stores::Streaming) };
+        assert_eq!(seen, lent.bytes());
+        assert_eq!(thalweg_sys::io::write(fd, b"x"), Err(Errno::PERM));
+    }
+}

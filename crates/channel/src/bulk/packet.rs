@@ -1,0 +1,221 @@
+//! What the two ends of a bulk transfer say over their link: one shape for every kind of message,
+//! read with every length checked.
+//!
+//! ```text
+//! 0 u32 magic | 4 u16 version | 6 u16 kind | 8 u16 words | 10 u16 knobs | 12 u32 text length
+//! 16 words, u64 each | knobs: u8 name length, name, u64 value | text, UTF-8
+//! ```
+//! All little endian.
+
+use crate::error::{Error, Result};
+use thalweg_core::Tuning;
+
+/// Bytes of the longest message.
+pub(crate) const LONGEST: usize = 16 << 10;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"TWBK");
+const VERSION: u16 = 1;
+const HEADER: usize = 16;
+/// The words of a message are few: addresses, lengths, numbers of things.
+const MOST_WORDS: usize = 32;
+const MOST_KNOBS: usize = 32;
+
+/// What a message is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(crate) enum Kind {
+    /// Who speaks, and what it knows about itself. The first message of either side.
+    Hello = 1,
+    /// The sender proposes an arm, named by the text.
+    Offer = 2,
+    /// The receiver is ready to use it.
+    Accept = 3,
+    /// The receiver cannot use it: the text says why.
+    Refuse = 4,
+    /// The sender is ready too; the arm is in use.
+    Agreed = 5,
+    /// The sender cannot go on with the arm it offered: another offer follows.
+    Withdraw = 6,
+    /// No arm is left: the text says why.
+    GiveUp = 7,
+    /// A note of the conversation, where there is no shared page.
+    Note = 8,
+    /// Memory that a note to come will speak of.
+    Memory = 9,
+}
+
+impl Kind {
+    const ALL: [Self; 9] = [
+        Self::Hello,
+        Self::Offer,
+        Self::Accept,
+        Self::Refuse,
+        Self::Agreed,
+        Self::Withdraw,
+        Self::GiveUp,
+        Self::Note,
+        Self::Memory,
+    ];
+}
+
+/// One message, without its descriptors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Packet {
+    pub kind: Kind,
+    pub words: Vec<u64>,
+    pub tuning: Tuning,
+    pub text: String,
+}
+
+impl Packet {
+    pub fn new(kind: Kind) -> Self {
+        Self { kind, words: Vec::new(), tuning: Tuning::default(), text: String::new() }
+    }
+
+    pub fn words(self, words: &[u64]) -> Self {
+        Self { words: words.to_vec(), ..self }
+    }
+
+    pub fn text(self, text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..self }
+    }
+
+    pub fn tuning(self, tuning: &Tuning) -> Self {
+        Self { tuning: tuning.clone(), ..self }
+    }
+
+    /// Word `n`, 0 if there is none.
+    pub fn word(&self, n: usize) -> u64 {
+        self.words.get(n).copied().unwrap_or(0)
+    }
+
+    /// The bytes to send; a text that would make it too long is cut.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let words = &self.words[..self.words.len().min(MOST_WORDS)];
+        let fit = |(name, _): &(&str, u64)| u8::try_from(name.len()).is_ok();
+        let knobs: Vec<(&str, u64)> = self.tuning.iter().filter(fit).take(MOST_KNOBS).collect();
+        let knob_bytes: usize = knobs.iter().map(|(name, _)| name.len() + 9).sum();
+        let room = LONGEST - HEADER - words.len() * 8 - knob_bytes;
+        let text = &self.text[..floor_of_char(&self.text, room)];
+        let mut bytes = Vec::with_capacity(LONGEST);
+        bytes.extend(MAGIC.to_le_bytes());
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend((self.kind as u16).to_le_bytes());
+        bytes.extend((words.len() as u16).to_le_bytes());
+        bytes.extend((knobs.len() as u16).to_le_bytes());
+        bytes.extend((text.len() as u32).to_le_bytes());
+        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        for (name, value) in knobs {
+            bytes.push(name.len() as u8);
+            bytes.extend(name.as_bytes());
+            bytes.extend(value.to_le_bytes());
+        }
+        bytes.extend(text.as_bytes());
+        bytes
+    }
+
+    /// Reads what the other side sent.
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        let mut left = Reader(bytes);
+        let magic = left.u32()?;
+        let version = left.u16()?;
+        if magic != MAGIC {
+            return Err(Error::corrupt("the peer does not speak of bulk transfers"));
+        }
+        if version != VERSION {
+            let what = format!("version {version} of bulk transfers; this side knows {VERSION}");
+            return Err(Error::corrupt(what));
+        }
+        let kind = left.u16()?;
+        let kind = Kind::ALL.into_iter().find(|known| *known as u16 == kind);
+        let kind = kind.ok_or_else(|| Error::corrupt("an unknown kind of message"))?;
+        let (words, knobs) = (left.u16()? as usize, left.u16()? as usize);
+        let text = left.u32()? as usize;
+        if words > MOST_WORDS || knobs > MOST_KNOBS {
+            return Err(Error::corrupt("a message of too many parts"));
+        }
+        let words = (0..words).map(|_| left.u64()).collect::<Result<_>>()?;
+        let mut tuning = Tuning::default();
+        for _ in 0..knobs {
+            let len = left.bytes(1)?[0] as usize;
+            let name = utf8(left.bytes(len)?)?;
+            tuning = tuning.with(&name, left.u64()?);
+        }
+        let text = utf8(left.bytes(text)?)?;
+        if !left.0.is_empty() {
+            return Err(Error::corrupt("bytes behind the end of a message"));
+        }
+        Ok(Self { kind, words, tuning, text })
+    }
+}
+
+fn floor_of_char(text: &str, most: usize) -> usize {
+    let most = most.min(text.len());
+    (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+fn utf8(bytes: &[u8]) -> Result<String> {
+    String::from_utf8(bytes.to_vec()).map_err(|_| Error::corrupt("a text that is no UTF-8"))
+}
+
+struct Reader<'b>(&'b [u8]);
+
+impl<'b> Reader<'b> {
+    fn bytes(&mut self, len: usize) -> Result<&'b [u8]> {
+        let (head, rest) =
+            self.0.split_at_checked(len).ok_or_else(|| Error::corrupt("a message cut short"))?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let bytes = self.bytes(N)?;
+        bytes.try_into().map_err(|_| Error::corrupt("a message cut short"))
+    }
+
+    fn u16(&mut self) -> Result<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_said_is_what_is_heard() {
+        let tuning = Tuning::of("slot", 4096).with("slots", 4);
+        let packet = Packet::new(Kind::Offer).words(&[1, u64::MAX]).tuning(&tuning).text("ring");
+        assert_eq!(Packet::parse(&packet.to_bytes()).unwrap(), packet);
+        let long = Packet::new(Kind::Refuse).text("\u{e9}".repeat(LONGEST));
+        let bytes = long.to_bytes();
+        assert!(bytes.len() <= LONGEST);
+        assert!(Packet::parse(&bytes).unwrap().text.len() > LONGEST / 2);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Packet::parse(&bytes);
+        }
+
+        #[test]
+        fn a_damaged_message_is_a_message_or_an_error(at in 0_usize..64, byte in any::<u8>(), cut in 0_usize..64) {
+            let packet = Packet::new(Kind::Offer).words(&[7]).tuning(&Tuning::of("slot", 1)).text("ring");
+            let mut bytes = packet.to_bytes();
+            let last = bytes.len() - 1;
+            bytes[at.min(last)] = byte;
+            bytes.truncate(bytes.len() - cut.min(bytes.len()));
+            let _ = Packet::parse(&bytes);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The end that receives.
+
+use super::arm::{Broken, Incoming, Info};
+use super::choose::Options;
+use super::meet::{Chosen, Meeting, Skipped, error_of};
+use super::memory::{Buffer, Memory};
+use super::talk::{Note, Say, Stop, Talk};
+use crate::error::{Error, Result};
+use crate::link::Link;
+use thalweg_core::{Tuning, Unfit};
+use thalweg_sys::{host, region::Pages};
+
+/// Receives the buffers of one [`Sender`](super::Sender), one after the other.
+pub struct Receiver {
+    meeting: Meeting,
+    chosen: Chosen,
+    incoming: Box<dyn Incoming>,
+    /// A buffer that was announced and not taken yet.
+    pending: Option<Note>,
+    end: Option<End>,
+}
+
+/// Nothing more comes.
+#[derive(Clone, Copy)]
+enum End {
+    Goodbye,
+    Broken,
+}
+
+impl Receiver {
+    /// Meets the sender at the other end of the link and agrees on an arm with it.
+    ///
+    /// [`Error::NotPermitted`] with every reason if there is none; [`Error::PeerDied`].
+    pub fn over(link: Link, options: &Options) -> Result<Self> {
+        let meet = || {
+            let mut meeting = Meeting::begin(link, options, false)?;
+            let agreed = meeting.accept()?;
+            Ok((meeting, agreed))
+        };
+        let (meeting, (chosen, incoming)) = meet().map_err(|stop| error_of(stop, 0))?;
+        Ok(Self { meeting, chosen, incoming, pending: None, end: None })
+    }
+
+    /// The arm in use.
+    pub fn arm(&self) -> &'static Info {
+        self.chosen.info
+    }
+
+    /// Its knobs, as far as they were set.
+    pub fn tuning(&self) -> &Tuning {
+        &self.chosen.tuning
+    }
+
+    /// What is not used, as far as this side has heard of it, and why.
+    pub fn skipped(&self) -> &[Skipped] {
+        &self.meeting.skipped
+    }
+
+    /// Waits for the next buffer and says how long it is; `None` after the sender's goodbye.
+    pub fn next_len(&mut self) -> Result<Option<u64>> {
+        match self.end {
+            Some(End::Goodbye) => return Ok(None),
+            Some(End::Broken) => return Err(Error::Closed { delivered: 0 }),
+            None => {}
+        }
+        let note = self.begin().map_err(|stop| self.broken(stop, 0))?;
+        Ok(note.map(|note| note.words[0]))
+    }
+
+    /// Receives the next buffer into the start of `into` and says how long it was. All of it is
+    /// there, or an error says how much.
+    ///
+    /// [`Error::Closed`] after the goodbye; [`Error::TooLarge`], which takes nothing: call again
+    /// with more room; [`Error::PeerDied`] with the count of bytes, from the start, that are true.
+    /// After another error the bytes of `into` are any bytes.
+    pub fn recv_into(&mut self, into: &mut [u8]) -> Result<usize> {
+        loop {
+            let len = self.next_len()?.ok_or(Error::Closed { delivered: 0 })?;
+            let most = into.len() as u64;
+            if len > most {
+                return Err(Error::TooLarge { len, most, instead: Some("recv_new") });
+            }
+            let Some(begin) = self.pending.take() else { continue };
+            let into = &mut into[..len as usize];
+            let outcome = match into {
+                [] => Ok(()),
+                _ => self.incoming.receive(begin, into, &mut self.meeting.talk),
+            };
+            if self.settle(outcome)? {
+                return Ok(len as usize);
+            }
+        }
+    }
+
+    /// Receives the next buffer into memory of its own: on huge pages where the kernel has them and
+    /// resident before the copy, or as the arm can do better.
+    ///
+    /// Errors as [`recv_into`](Self::recv_into); [`Error::TooLarge`] for a buffer larger than the
+    /// memory this machine has left.
+    pub fn recv_new(&mut self) -> Result<Buffer> {
+        loop {
+            let len = self.next_len()?.ok_or(Error::Closed { delivered: 0 })?;
+            if let Some(begin) = self.pending.filter(|_| len > 0) {
+                let talk = &mut self.meeting.talk;
+                if let Some(outcome) = self.incoming.receive_as_memory(begin, talk) {
+                    self.pending = None;
+                    let (memory, outcome) = match outcome {
+                        Ok(memory) => (Some(memory), Ok(())),
+                        Err(broken) => (None, Err(broken)),
+                    };
+                    match (self.settle(outcome)?, memory) {
+                        (true, Some(memory)) => return Ok(Buffer(memory)),
+                        _ => continue,
+                    }
+                }
+            }
+            // A length is easily claimed; memory that is not there kills.
+            let most = host::memory_available().unwrap_or(u64::MAX);
+            let whole = usize::try_from(len).ok().filter(|_| len <= most);
+            let whole = whole.ok_or(Error::TooLarge { len, most, instead: None })?;
+            let memory = Memory::fresh(whole, Pages::Transparent);
+            let mut memory = memory.map_err(Error::system("mmap"))?;
+            let got = self.recv_into(&mut memory)?;
+            if got == whole {
+                return Ok(Buffer(memory));
+            }
+            // After a step down the sender may only repeat the same buffer.
+            let what = "another buffer than was announced".to_owned();
+            return Err(self.broken(Stop::Corrupt(what), 0));
+        }
+    }
+
+    /// The next buffer's announcement.
+    fn begin(&mut self) -> std::result::Result<Option<Note>, Stop> {
+        while self.pending.is_none() {
+            let note = self.meeting.talk.hear()?;
+            match note.say {
+                Say::Begin => self.pending = Some(note),
+                Say::StepDown => self.step_down()?,
+                Say::Bye => {
+                    self.end = Some(End::Goodbye);
+                    return Ok(None);
+                }
+                other => return Err(Stop::Corrupt(format!("{other:?} between two buffers"))),
+            }
+        }
+        Ok(self.pending)
+    }
+
+    /// Answers the sender. Whether the buffer is there; if not, it comes again by another arm.
+    fn settle(&mut self, outcome: std::result::Result<(), Broken>) -> Result<bool> {
+        let talk = &mut self.meeting.talk;
+        let Err(Broken { delivered, stop }) = outcome else {
+            // A sender that died now has lost nothing; the next call will notice.
+            let _ = talk.tell(Note::new(Say::Done, &[]));
+            return Ok(true);
+        };
+        let next = match stop {
+            Stop::Refused(why) => {
+                // Closed first: the sender may be waiting on what the arm holds.
+                self.incoming = Box::new(Gone);
+                let errno = why.errno.map_or(0, |errno| errno.raw_os_error() as u64);
+                let arm = self.chosen.info.name.to_owned();
+                self.meeting.skipped.push(Skipped { arm, reason: why.reason });
+                self.refuse(errno)
+            }
+            // Its pipe has ended. If it lives, it has something to say.
+            Stop::Died => self.hear_step_down(),
+            other => Err(other),
+        };
+        match next {
+            Ok(()) => Ok(false),
+            Err(stop) => Err(self.broken(stop, delivered)),
+        }
+    }
+
+    fn refuse(&mut self, errno: u64) -> std::result::Result<(), Stop> {
+        self.meeting.talk.tell(Note::new(Say::Refused, &[errno]))?;
+        self.hear_step_down()
+    }
+
+    fn hear_step_down(&mut self) -> std::result::Result<(), Stop> {
+        match self.meeting.talk.hear()?.say {
+            Say::StepDown => self.step_down(),
+            // It gave up in the middle of a buffer.
+            Say::Bye => Err(Stop::Died),
+            other => Err(Stop::Corrupt(format!("{other:?} in the middle of a buffer"))),
+        }
+    }
+
+    /// Agrees on another arm.
+    fn step_down(&mut self) -> std::result::Result<(), Stop> {
+        self.incoming = Box::new(Gone);
+        let (arm, known) = (self.chosen.info.name, &self.meeting.skipped);
+        if !known.iter().any(|skipped| skipped.arm == arm) {
+            let reason = "given up by the sender".to_owned();
+            self.meeting.skipped.push(Skipped { arm: arm.to_owned(), reason });
+        }
+        (self.chosen, self.incoming) = self.meeting.accept()?;
+        Ok(())
+    }
+
+    fn broken(&mut self, stop: Stop, delivered: u64) -> Error {
+        self.end = Some(End::Broken);
+        error_of(stop, delivered)
+    }
+}
+
+/// Between two arms.
+struct Gone;
+
+impl Incoming for Gone {
+    #[allow(private_interfaces)]
+    fn receive(&mut self, _: Note, _: &mut [u8], _: &mut Talk) -> std::result::Result<(), Broken> {
+        Err(Stop::Refused(Unfit::because("no arm is in use")).into())
+    }
+}

@@ -1,0 +1,152 @@
+//! The end that sends.
+
+use super::arm::{Info, Outgoing};
+use super::choose::Options;
+use super::meet::{Chosen, Meeting, Skipped, error_of};
+use super::memory::{Lent, Loan};
+use super::talk::{Note, Say, Stop, Talk};
+use crate::error::{Error, Result};
+use crate::link::Link;
+use thalweg_core::{Tuning, Unfit};
+
+/// Sends buffers to one [`Receiver`](super::Receiver). A call returns when the whole buffer has
+/// arrived: nothing that is done to it afterwards shows at the other side.
+pub struct Sender {
+    meeting: Meeting,
+    options: Options,
+    chosen: Chosen,
+    outgoing: Box<dyn Outgoing>,
+    /// A transfer went wrong: the other side may be in the middle of it.
+    broken: bool,
+}
+
+impl Sender {
+    /// Meets the receiver at the other end of the link and agrees on an arm with it.
+    ///
+    /// [`Error::NotPermitted`] with every reason if there is none; [`Error::PeerDied`].
+    pub fn over(link: Link, options: Options) -> Result<Self> {
+        let meet = || {
+            let mut meeting = Meeting::begin(link, &options, true)?;
+            let agreed = meeting.offer(&options)?;
+            Ok((meeting, agreed))
+        };
+        let (meeting, (chosen, outgoing)) = meet().map_err(|stop| error_of(stop, 0))?;
+        Ok(Self { meeting, options, chosen, outgoing, broken: false })
+    }
+
+    /// The arm in use.
+    pub fn arm(&self) -> &'static Info {
+        self.chosen.info
+    }
+
+    /// Its knobs, as far as they were set.
+    pub fn tuning(&self) -> &Tuning {
+        &self.chosen.tuning
+    }
+
+    /// What is not used, and why: arms that were passed over, or that failed under way.
+    pub fn skipped(&self) -> &[Skipped] {
+        &self.meeting.skipped
+    }
+
+    /// Sends a buffer and waits until all of it is the receiver's. An arm that refuses is replaced
+    /// by the next, from the buffer's first byte on, and the step is recorded in
+    /// [`skipped`](Self::skipped).
+    ///
+    /// [`Error::PeerDied`]: what arrived is not known.
+    pub fn send_from(&mut self, bytes: &[u8]) -> Result<()> {
+        self.transfer(|outgoing, talk| outgoing.send(bytes, talk), bytes.is_empty())
+    }
+
+    /// Memory to write the data into before [`send_loan`](Self::send_loan). Arms that can hand it
+    /// over save a copy; for others it is ordinary memory.
+    pub fn alloc(&mut self, len: usize) -> Result<Loan> {
+        let lent = match self.outgoing.lend(len).filter(|_| len > 0) {
+            Some(lent) => lent,
+            None => Lent::ordinary(len),
+        };
+        lent.map(Loan).map_err(|why| Error::not_permitted(why.reason))
+    }
+
+    /// Sends a loan. The memory comes back to be used again, unless the receiver has it now.
+    pub fn send_loan(&mut self, loan: Loan) -> Result<Option<Loan>> {
+        let is_empty = loan.is_empty();
+        let mut lent = Some(loan.0);
+        self.transfer(
+            |outgoing, talk| {
+                let Some(own) = lent.take() else {
+                    return Err(Stop::Refused(Unfit::because("the loan could not be had back")));
+                };
+                let outcome;
+                (lent, outcome) = outgoing.send_lent(own, talk);
+                outcome
+            },
+            is_empty,
+        )?;
+        Ok(lent.map(Loan))
+    }
+
+    /// Says goodbye: the receiver knows that nothing is missing. Dropping a sender does the same.
+    pub fn finish(self) {
+        drop(self);
+    }
+
+    fn transfer(
+        &mut self,
+        mut attempt: impl FnMut(&mut dyn Outgoing, &mut Talk) -> std::result::Result<(), Stop>,
+        empty: bool,
+    ) -> Result<()> {
+        if self.broken {
+            return Err(Error::Closed { delivered: 0 });
+        }
+        loop {
+            let talk = &mut self.meeting.talk;
+            let outcome = if empty {
+                let begin = talk.tell(Note::new(Say::Begin, &[0]));
+                begin.and_then(|()| talk.expect(Say::Done).map(drop))
+            } else {
+                attempt(&mut *self.outgoing, talk)
+            };
+            let stop = match outcome {
+                Ok(()) => return Ok(()),
+                Err(Stop::Refused(why)) => match self.step_down(why) {
+                    Ok(()) => continue,
+                    Err(stop) => stop,
+                },
+                Err(stop) => stop,
+            };
+            self.broken = true;
+            return Err(error_of(stop, 0));
+        }
+    }
+
+    /// Agrees on another arm.
+    fn step_down(&mut self, why: Unfit) -> std::result::Result<(), Stop> {
+        // What the old arm held is closed first: the receiver may be waiting on it.
+        self.outgoing = Box::new(Gone);
+        let arm = self.chosen.info.name.to_owned();
+        self.meeting.skipped.push(Skipped { arm, reason: why.reason });
+        self.meeting.talk.tell(Note::new(Say::StepDown, &[]))?;
+        (self.chosen, self.outgoing) = self.meeting.offer(&self.options)?;
+        Ok(())
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if !self.broken {
+            // A receiver that is gone needs no goodbye.
+            let _ = self.meeting.talk.tell(Note::new(Say::Bye, &[]));
+        }
+    }
+}
+
+/// Between two arms.
+struct Gone;
+
+impl Outgoing for Gone {
+    #[allow(private_interfaces)]
+    fn send(&mut self, _: &[u8], _: &mut Talk) -> std::result::Result<(), Stop> {
+        Err(Stop::Refused(Unfit::because("no arm is in use")))
+    }
+}

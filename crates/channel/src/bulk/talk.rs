@@ -1,0 +1,353 @@
+//! The conversation of two ends about their transfers: short notes through a shared page, or over
+//! the link where there is no shared memory; and every wait, which ends when the peer does.
+
+use super::packet::{Kind, LONGEST, Packet};
+use super::page::{Event, PAGE, Page};
+use crate::error::Error;
+use crate::link::Link;
+use crate::wait::Wait;
+use crate::wait::spin::{Spinner, Turn};
+use rustix::fd::{BorrowedFd, OwnedFd};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use thalweg_core::Unfit;
+use thalweg_sys::Errno;
+
+/// How long a wait may last before the peer is looked at. It bounds how late a death is noticed.
+const LOOK: Duration = Duration::from_millis(4);
+
+/// Words of a note: its kind and five more.
+pub(crate) const NOTE: usize = 6;
+/// Notes that may lie unread in one direction. A transfer needs three at the most.
+const UNREAD: u32 = 8;
+/// Bytes between the notes of a page, and where the first lies behind the words of its side.
+const APART: usize = 64;
+const FIRST: usize = 256;
+/// Where each side's part of the page begins.
+const SIDES: [usize; 2] = [0, PAGE / 2];
+
+/// What a note says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum Say {
+    /// Sender: a buffer begins; word 1 is its length, the rest is the arm's.
+    Begin = 1,
+    /// Receiver: here is where it goes, for arms that need to know.
+    Ready = 2,
+    /// Sender: my part is done.
+    Finished = 3,
+    /// Receiver: all of it is here.
+    Done = 4,
+    /// Receiver: I cannot take it this way; word 1 is the errno.
+    Refused = 5,
+    /// Sender: another arm follows over the link.
+    StepDown = 6,
+    /// Sender: no more buffers.
+    Bye = 7,
+}
+
+impl Say {
+    const ALL: [Self; 7] = [
+        Self::Begin,
+        Self::Ready,
+        Self::Finished,
+        Self::Done,
+        Self::Refused,
+        Self::StepDown,
+        Self::Bye,
+    ];
+}
+
+/// A note, with its words behind the kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    pub say: Say,
+    pub words: [u64; NOTE - 1],
+}
+
+impl Note {
+    pub fn new(say: Say, words: &[u64]) -> Self {
+        let mut all = [0; NOTE - 1];
+        all[..words.len()].copy_from_slice(words);
+        Self { say, words: all }
+    }
+
+    fn parse(words: &[u64]) -> Result<Self, Stop> {
+        let say = Say::ALL.into_iter().find(|say| words.first() == Some(&(*say as u64)));
+        let say = say.ok_or_else(|| Stop::Corrupt("an unknown note".to_owned()))?;
+        Ok(Self::new(say, words.get(1..NOTE).unwrap_or_default()))
+    }
+}
+
+/// Why a step of a transfer did not happen.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The peer is gone.
+    Died,
+    /// The caller wants no more of it.
+    Interrupted,
+    /// This way does not work here, or for this buffer; another may.
+    Refused(Unfit),
+    /// The peer does not keep to the protocol.
+    Corrupt(String),
+}
+
+impl Stop {
+    /// A refused call.
+    pub fn refused(call: &'static str, errno: Errno) -> Self {
+        Self::Refused(unfit(call, errno))
+    }
+}
+
+/// A refused call as an answer.
+pub(crate) fn unfit(call: &str, errno: Errno) -> Unfit {
+    let reason = format!("{call}: {}", thalweg_core::error::errno_name(errno));
+    Unfit { reason, errno: Some(errno) }
+}
+
+enum Door {
+    Page { page: Page, near: usize, far: usize, told: u32, heard: u32 },
+    Link,
+}
+
+/// One side's end of the conversation.
+pub(crate) struct Talk {
+    pub link: Link,
+    door: Door,
+    /// Notes that came while something else was waited for, with descriptors.
+    waiting: VecDeque<(Packet, Vec<OwnedFd>)>,
+    wait: Wait,
+    /// Only one processor may be used.
+    alone: bool,
+    stop: Option<fn() -> bool>,
+}
+
+impl Talk {
+    pub fn new(link: Link, wait: Wait, stop: Option<fn() -> bool>) -> Self {
+        let alone = std::thread::available_parallelism().map_or(1, usize::from) < 2;
+        Self { link, door: Door::Link, waiting: VecDeque::new(), wait, alone, stop }
+    }
+
+    /// From now on notes go through this page. `side` 0 made it, 1 adopted it.
+    pub fn through(&mut self, page: Page, side: usize) {
+        let (near, far) = (SIDES[side & 1], SIDES[1 - (side & 1)]);
+        self.door = Door::Page { page, near, far, told: 0, heard: 0 };
+    }
+
+    /// Tells the other side.
+    pub fn tell(&mut self, note: Note) -> Result<(), Stop> {
+        let mut words = [note.say as u64; NOTE];
+        words[1..].copy_from_slice(&note.words);
+        let Door::Page { page, near, told, .. } = &mut self.door else {
+            return self.send(&Packet::new(Kind::Note).words(&words), &[]);
+        };
+        let at = *near + FIRST + (*told % UNREAD) as usize * APART;
+        for (n, word) in words.into_iter().enumerate() {
+            page.u64(at + n * 8).store(word, Ordering::Relaxed);
+        }
+        *told = told.wrapping_add(1);
+        // PAIRS WITH: the load in `note_in`: the words are there before the count says so.
+        page.u32(*near + 128).store(*told, Ordering::Release);
+        page.event(*near).notify();
+        Ok(())
+    }
+
+    /// Waits for the next note of the other side.
+    pub fn hear(&mut self) -> Result<Note, Stop> {
+        self.hear_until(None).and_then(|note| note.ok_or(Stop::Interrupted))
+    }
+
+    /// The same; `None` when `deadline` came first.
+    pub fn hear_until(&mut self, deadline: Option<Instant>) -> Result<Option<Note>, Stop> {
+        if let Door::Page { page, far, heard, .. } = &self.door {
+            let (page, far, heard) = (page, *far, *heard);
+            let ready = || note_in(page, far, heard);
+            let note = match self.wait_until(page.event(far), deadline, ready)? {
+                None => return Ok(None),
+                Some(note) => note?,
+            };
+            if let Door::Page { heard, .. } = &mut self.door {
+                *heard = heard.wrapping_add(1);
+            }
+            return Ok(Some(note));
+        }
+        loop {
+            let Some((packet, fds)) = self.receive(deadline)? else { return Ok(None) };
+            if packet.kind == Kind::Note {
+                return Note::parse(&packet.words).map(Some);
+            }
+            if self.waiting.len() > UNREAD as usize {
+                return Err(Stop::Corrupt("packets that nobody asked for".to_owned()));
+            }
+            self.waiting.push_back((packet, fds));
+        }
+    }
+
+    /// Hears a note that must be `say`; a refusal by the other side is an answer.
+    pub fn expect(&mut self, say: Say) -> Result<Note, Stop> {
+        let note = self.hear()?;
+        match note.say {
+            heard if heard == say => Ok(note),
+            Say::Refused => {
+                let errno = Errno::from_raw_os_error(note.words[0] as i32 & 0xfff);
+                Err(Stop::refused("refused by the receiver", errno))
+            }
+            other => Err(Stop::Corrupt(format!("{other:?} where {say:?} was due"))),
+        }
+    }
+
+    /// Sends a packet over the link.
+    pub fn send(&self, packet: &Packet, fds: &[BorrowedFd<'_>]) -> Result<(), Stop> {
+        let bytes = packet.to_bytes();
+        loop {
+            let soon = Instant::now() + LOOK;
+            match self.link.send_until(&bytes, fds, Some(soon)) {
+                Ok(()) => return Ok(()),
+                Err(Error::Timeout) => self.check()?,
+                Err(error) => return Err(stop_of(error)),
+            }
+        }
+    }
+
+    /// The next packet that is not a note.
+    pub fn packet(&mut self) -> Result<(Packet, Vec<OwnedFd>), Stop> {
+        if let Some(first) = self.waiting.pop_front() {
+            return Ok(first);
+        }
+        loop {
+            match self.receive(None)? {
+                Some((packet, _)) if packet.kind == Kind::Note => {}
+                Some(got) => return Ok(got),
+                None => return Err(Stop::Interrupted),
+            }
+        }
+    }
+
+    fn receive(&self, deadline: Option<Instant>) -> Result<Option<(Packet, Vec<OwnedFd>)>, Stop> {
+        let mut bytes = vec![0; LONGEST];
+        loop {
+            let soon = Instant::now() + LOOK;
+            let until = deadline.map_or(soon, |deadline| deadline.min(soon));
+            match self.link.receive_until(&mut bytes, Some(until)) {
+                Ok((len, fds)) => {
+                    let packet = Packet::parse(&bytes[..len]).map_err(stop_of)?;
+                    return Ok(Some((packet, fds)));
+                }
+                Err(Error::Timeout) => {
+                    self.check()?;
+                    if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                        return Ok(None);
+                    }
+                }
+                Err(error) => return Err(stop_of(error)),
+            }
+        }
+    }
+
+    /// Waits until `ready` has an answer: spins, then sleeps on `event`, and looks at the peer now
+    /// and then. What the peer left behind before it died is still found.
+    pub fn wait<T>(&self, event: Event<'_>, ready: impl FnMut() -> Option<T>) -> Result<T, Stop> {
+        self.wait_until(event, None, ready).and_then(|answer| answer.ok_or(Stop::Interrupted))
+    }
+
+    fn wait_until<T>(
+        &self,
+        event: Event<'_>,
+        deadline: Option<Instant>,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Result<Option<T>, Stop> {
+        let mut spinner = Spinner::new(self.wait, self.alone);
+        loop {
+            if let Some(answer) = ready() {
+                return Ok(Some(answer));
+            }
+            match spinner.turn() {
+                // A short look needs no look around: it costs more than the word.
+                Turn::LookAround if self.wait == Wait::Spin => {}
+                Turn::Look | Turn::LookAround => continue,
+                Turn::Sleep => break,
+            }
+            if let Some(end) = self.look_around(deadline, &mut ready) {
+                return end;
+            }
+        }
+        loop {
+            let seen = event.prepare();
+            if let Some(answer) = ready() {
+                return Ok(Some(answer));
+            }
+            event.sleep_from(seen, LOOK);
+            if let Some(answer) = ready() {
+                return Ok(Some(answer));
+            }
+            if let Some(end) = self.look_around(deadline, &mut ready) {
+                return end;
+            }
+        }
+    }
+
+    /// Whether a wait has to end without what it waits for.
+    fn look_around<T>(
+        &self,
+        deadline: Option<Instant>,
+        ready: &mut impl FnMut() -> Option<T>,
+    ) -> Option<Result<Option<T>, Stop>> {
+        if let Err(stop) = self.check() {
+            // It may have spoken last and died then.
+            return Some(ready().map(Some).ok_or(stop));
+        }
+        deadline.is_some_and(|deadline| Instant::now() >= deadline).then_some(Ok(None))
+    }
+
+    /// Whether there is a core for each side.
+    pub fn has_free_core(&self) -> bool {
+        !self.alone
+    }
+
+    /// Whether there is a reason to go on: the peer lives, nobody says stop.
+    pub fn check(&self) -> Result<(), Stop> {
+        if self.stop.is_some_and(|stop| stop()) {
+            return Err(Stop::Interrupted);
+        }
+        if self.link.peer_is_alive() { Ok(()) } else { Err(Stop::Died) }
+    }
+
+    /// Waits, without an event, until the peer is gone: then it writes nothing any more.
+    pub fn outlive(&self) {
+        while self.link.peer_is_alive() {
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// What an interrupted blocking call on a pipe or socket means.
+    pub fn after_signal(&self) -> Result<(), Stop> {
+        if self.stop.is_some_and(|stop| stop()) { Err(Stop::Interrupted) } else { Ok(()) }
+    }
+}
+
+/// The note with this number, if it is there.
+fn note_in(page: &Page, far: usize, heard: u32) -> Option<Result<Note, Stop>> {
+    // PAIRS WITH: the store in `tell`.
+    let told = page.u32(far + 128).load(Ordering::Acquire);
+    match told.wrapping_sub(heard) {
+        0 => None,
+        1..=UNREAD => {
+            let at = far + FIRST + (heard % UNREAD) as usize * APART;
+            let word = |n: usize| page.u64(at + n * 8).load(Ordering::Relaxed);
+            Some(Note::parse(&std::array::from_fn::<u64, NOTE, _>(word)))
+        }
+        _ => Some(Err(Stop::Corrupt("more notes than there is room for".to_owned()))),
+    }
+}
+
+/// What a failed link means for a transfer.
+pub(crate) fn stop_of(error: Error) -> Stop {
+    match error {
+        Error::Closed { .. } | Error::PeerDied { .. } => Stop::Died,
+        Error::Corrupt { what } => Stop::Corrupt(what),
+        Error::Timeout => Stop::Interrupted,
+        Error::System { call, errno } => Stop::refused(call, errno),
+        other => Stop::Refused(Unfit::because(other.to_string())),
+    }
+}

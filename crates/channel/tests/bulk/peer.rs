@@ -1,0 +1,203 @@
+//! The other process: this test program again, told by its environment what to send or to receive.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+use thalweg_channel::{
+    Address, Link, Listener,
+    bulk::{Options, Receiver, Sender},
+};
+use thalweg_core::Tuning;
+
+/// Not a promise of speed: whoever is still there after this long hangs.
+pub const GUARD: Duration = Duration::from_secs(120);
+
+const ROLE: &str = "THALWEG_BULK_PEER";
+
+/// What the other process does.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    /// It sends; else it receives.
+    pub sends: bool,
+    pub arm: Option<String>,
+    pub tuning: Tuning,
+    /// Length of each buffer, and where in its memory it starts.
+    pub buffers: Vec<(usize, usize)>,
+    /// Sends loans.
+    pub loans: bool,
+    /// Goes on with the last buffer until it is killed.
+    pub forever: bool,
+}
+
+/// Fills a buffer with the bytes of this number.
+pub fn fill(seed: u64, into: &mut [u8]) {
+    for (n, chunk) in into.chunks_mut(8).enumerate() {
+        let word = (n as u64).wrapping_add(seed << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let high = (word >> 56) as u8;
+        for (byte, own) in chunk.iter_mut().zip(word.to_le_bytes()) {
+            *byte = own ^ high;
+        }
+    }
+}
+
+/// The first place where a buffer differs from what it should hold.
+pub fn difference(seed: u64, bytes: &[u8]) -> Option<usize> {
+    let mut own = vec![0; bytes.len()];
+    fill(seed, &mut own);
+    if own == bytes { None } else { own.iter().zip(bytes).position(|(a, b)| a != b) }
+}
+
+impl Script {
+    fn words(&self) -> String {
+        let arm = self.arm.as_deref().unwrap_or("-");
+        let knobs: Vec<String> = self.tuning.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        let buffers: Vec<String> =
+            self.buffers.iter().map(|(len, at)| format!("{len}@{at}")).collect();
+        let flags = [("sends", self.sends), ("loans", self.loans), ("forever", self.forever)];
+        let flags: Vec<&str> = flags.iter().filter(|f| f.1).map(|f| f.0).collect();
+        format!("{arm};{};{};{}", knobs.join(","), buffers.join(","), flags.join(","))
+    }
+
+    fn parse(words: &str) -> Self {
+        let parts: Vec<&str> = words.split(';').collect();
+        let list = |n: usize| parts[n].split(',').filter(|part| !part.is_empty());
+        let number = |text: &str| text.parse::<u64>().unwrap();
+        let tuning = list(1).fold(Tuning::default(), |tuning, knob| {
+            let (name, value) = knob.split_once('=').unwrap();
+            tuning.with(name, number(value))
+        });
+        let buffers = list(2).map(|buffer| {
+            let (len, at) = buffer.split_once('@').unwrap();
+            (number(len) as usize, number(at) as usize)
+        });
+        let has = |flag: &str| list(3).any(|word| word == flag);
+        Self {
+            sends: has("sends"),
+            arm: Some(parts[0].to_owned()).filter(|arm| arm != "-"),
+            tuning,
+            buffers: buffers.collect(),
+            loans: has("loans"),
+            forever: has("forever"),
+        }
+    }
+
+    /// How an end is opened for this script.
+    pub fn options(&self) -> Options {
+        Options {
+            only: self.arm.clone(),
+            tuning: self.tuning.clone(),
+            will_loan: self.loans,
+            ..Options::default()
+        }
+    }
+
+    fn play(&self, link: Link) {
+        if self.sends { self.send(link) } else { self.receive(link) }
+    }
+
+    fn send(&self, link: Link) {
+        let mut sender = Sender::over(link, self.options()).expect("an arm");
+        for (seed, (len, at)) in self.all_buffers().enumerate() {
+            if self.loans {
+                let mut loan = sender.alloc(len).expect("a loan");
+                fill(seed as u64, &mut loan);
+                if let Some(mut again) = sender.send_loan(loan).expect("a transfer") {
+                    again.fill(0xee);
+                }
+                continue;
+            }
+            let mut memory = vec![0; at + len];
+            fill(seed as u64, &mut memory[at..]);
+            sender.send_from(&memory[at..]).expect("a transfer");
+            // What is written now must not show at the other side.
+            memory.fill(0xee);
+            std::hint::black_box(&memory);
+        }
+    }
+
+    fn receive(&self, link: Link) {
+        let mut receiver = Receiver::over(link, &self.options()).expect("an arm");
+        for (seed, (len, at)) in self.all_buffers().enumerate() {
+            let mut memory = vec![0xdd; at + len];
+            let got = receiver.recv_into(&mut memory[at..]).expect("a buffer");
+            assert_eq!(got, len);
+            assert_eq!(difference(seed as u64, &memory[at..]), None, "buffer {seed} of {len}");
+        }
+        assert_eq!(receiver.next_len().expect("a goodbye"), None);
+    }
+
+    fn all_buffers(&self) -> impl Iterator<Item = (usize, usize)> {
+        let last = self.buffers[self.buffers.len() - 1];
+        let rest = if self.forever { usize::MAX } else { 0 };
+        self.buffers.clone().into_iter().chain(std::iter::repeat_n(last, rest))
+    }
+}
+
+/// The other process starts here; in an ordinary run there is nothing to do.
+#[test]
+fn the_other_process() {
+    let Ok(role) = env::var(ROLE) else { return };
+    let (path, script) = role.split_once('|').unwrap();
+    let link = Link::connect(&Address::at(path)).expect("a link");
+    Script::parse(script).play(link);
+}
+
+/// The other process, and a link to it. It does not outlive the test.
+pub struct Peer {
+    pub child: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Peer {
+    /// Starts it and waits until it has called.
+    pub fn start(script: &Script) -> (Self, Link) {
+        let (folder, path, listener) = listening();
+        let child = Self::command(&path, script).spawn().unwrap();
+        let link = listener.accept_until(Some(Instant::now() + GUARD)).unwrap();
+        (Self { child, _folder: folder }, link)
+    }
+
+    fn command(path: &Path, script: &Script) -> Command {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(["peer::the_other_process", "--exact", "--nocapture", "--test-threads=1"]);
+        command.env(ROLE, format!("{}|{}", path.display(), script.words()));
+        command.stdout(Stdio::null());
+        command
+    }
+
+    /// Waits for a good end.
+    #[track_caller]
+    pub fn finish(mut self) {
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(began.elapsed() < GUARD, "the other process hangs");
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        assert!(status.success(), "the other process failed: {status}");
+    }
+
+    /// SIGKILL, and its end.
+    pub fn kill(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn listening() -> (tempfile::TempDir, PathBuf, Listener) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = Listener::bind(&Address::at(&path)).unwrap();
+    (folder, path, listener)
+}

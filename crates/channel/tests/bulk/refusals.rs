@@ -1,0 +1,306 @@
+//! Calls that are refused, as containers do: the same bytes by another arm, and the reason kept.
+
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use std::collections::BTreeMap;
+use thalweg_channel::{
+    Error, Link,
+    bulk::{ARMS, Options, Receiver, Sender, Skipped},
+};
+use thalweg_core::Tuning;
+use thalweg_sys::{
+    Errno,
+    fault::{self, Call, Effect, Rule},
+};
+
+use crate::conformance::working;
+use crate::peer::{Peer, Script, difference, fill};
+use crate::skips::skip;
+
+/// What a container's filter may refuse.
+const REFUSED: [(&str, i64); 8] = [
+    ("memfd_create", libc::SYS_memfd_create),
+    ("process_vm_readv", libc::SYS_process_vm_readv),
+    ("process_vm_writev", libc::SYS_process_vm_writev),
+    ("vmsplice", libc::SYS_vmsplice),
+    ("io_uring_setup", libc::SYS_io_uring_setup),
+    ("shmget", libc::SYS_shmget),
+    ("pidfd_open", libc::SYS_pidfd_open),
+    ("futex_waitv", libc::SYS_futex_waitv),
+];
+
+/// Runs `body` on a thread whose calls of these are refused, and those of all it starts.
+fn without<T: Send>(
+    calls: &[i64],
+    errno: i32,
+    body: impl FnOnce() -> T + Send,
+) -> Result<T, String> {
+    let rules: BTreeMap<i64, Vec<_>> = calls.iter().map(|call| (*call, Vec::new())).collect();
+    let here = std::env::consts::ARCH.try_into().expect("an architecture seccompiler knows");
+    let refuse = SeccompAction::Errno(errno as u32);
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, here).unwrap();
+    let filter: BpfProgram = filter.try_into().unwrap();
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| {
+            seccompiler::apply_filter(&filter).map_err(|error| error.to_string())?;
+            Ok(body())
+        });
+        run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+const LEN: usize = 200_001;
+
+/// The other process sends; answers the arm and what was passed over, or the error.
+fn receive(link: Link, options: &Options) -> Result<(&'static str, Vec<Skipped>), Error> {
+    let mut receiver = Receiver::over(link, options)?;
+    let mut memory = vec![0; LEN];
+    for seed in 0..2 {
+        assert_eq!(receiver.recv_into(&mut memory)?, LEN);
+        assert_eq!(difference(seed, &memory), None);
+    }
+    Ok((receiver.arm().name, receiver.skipped().to_vec()))
+}
+
+fn script() -> Script {
+    Script { sends: true, buffers: vec![(LEN, 1); 2], ..Script::default() }
+}
+
+#[test]
+fn a_sender_without_the_refused_calls_sends_the_same_bytes() {
+    let all: Vec<i64> = REFUSED.iter().map(|call| call.1).collect();
+    let ones = REFUSED.iter().map(|call| vec![call.1]);
+    for calls in ones.chain([all]) {
+        for errno in [libc::EPERM, libc::ENOSYS] {
+            let script = script();
+            // Only the other process is under the filter: it starts on the filtered thread.
+            let started = match without(&calls, errno, || Peer::start(&script)) {
+                Ok(started) => started,
+                Err(why) => return skip("refused calls", &format!("no seccomp: {why}")),
+            };
+            let (peer, link) = started;
+            receive(link, &script.options()).unwrap_or_else(|e| panic!("{calls:?}: {e}"));
+            peer.finish();
+        }
+    }
+}
+
+#[test]
+fn a_receiver_without_the_refused_calls_gets_the_same_bytes_and_says_why() {
+    for (name, call) in REFUSED {
+        let script = script();
+        let outcome = without(&[call], libc::EPERM, || {
+            let (peer, link) = Peer::start(&script);
+            let got = receive(link, &script.options());
+            peer.finish();
+            got
+        });
+        match outcome {
+            Err(why) => return skip("refused calls", &format!("no seccomp: {why}")),
+            Ok(Err(error)) => panic!("without {name}: {error}"),
+            Ok(Ok((_, skipped))) => {
+                assert!(skipped.iter().all(|skipped| !skipped.reason.is_empty()), "{skipped:?}");
+            }
+        }
+    }
+}
+
+/// An arm that was asked for by name is used or refused, never replaced.
+#[test]
+fn an_arm_asked_for_by_name_is_refused_with_the_reason() {
+    for arm in working() {
+        for (name, call) in REFUSED {
+            let script = Script { arm: Some(arm.info().name.to_owned()), ..script() };
+            let outcome = without(&[call], libc::EPERM, || {
+                let (near, far) = Link::pair().unwrap();
+                std::thread::scope(|scope| {
+                    let receiving = scope.spawn(|| receive(far, &script.options()));
+                    let sender = Sender::over(near, script.options());
+                    let sent = sender.and_then(|mut sender| {
+                        let mut memory = vec![0; LEN];
+                        for seed in 0..2 {
+                            fill(seed, &mut memory);
+                            sender.send_from(&memory)?;
+                        }
+                        Ok(sender.arm().name)
+                    });
+                    (sent, receiving.join().unwrap())
+                })
+            });
+            let (sent, received) = match outcome {
+                Ok(both) => both,
+                Err(why) => return skip("refused calls", &format!("no seccomp: {why}")),
+            };
+            match (sent, received) {
+                (Ok(used), Ok((also, _))) => assert_eq!((used, also), (arm.info().name, used)),
+                (Err(Error::NotPermitted { why }), Err(_)) => {
+                    assert!(why.contains(arm.info().name), "{name}: {why}");
+                }
+                other => panic!("{} without {name}: {other:?}", arm.info().name),
+            }
+        }
+    }
+}
+
+/// A call that begins to fail under way: the buffer comes by another arm, from its first byte.
+#[test]
+fn a_refusal_under_way_is_stepped_over_and_recorded() {
+    let last_resort = ARMS.iter().rev().find(|arm| arm.probe().is_ok()).unwrap().info();
+    let mut stepped = 0;
+    for arm in working() {
+        let info = arm.info();
+        let calls = Call::ALL.into_iter().filter(|call| info.calls.contains(&call.name()));
+        for (call, sender_fails) in calls.flat_map(|call| [(call, true), (call, false)]) {
+            if last_resort.calls.contains(&call.name()) {
+                continue;
+            }
+            // Of the two arms that are left the first gets into trouble.
+            let others = ARMS.iter().map(|arm| arm.info().name);
+            let others = others.filter(|name| ![info.name, last_resort.name].contains(name));
+            let options =
+                Options { without: others.map(str::to_owned).collect(), ..Options::default() };
+            let inject = |fails: bool| {
+                let rules = if fails {
+                    vec![Rule { nth: 2, ..Rule::always(call, Effect::Errno(Errno::PERM)) }]
+                } else {
+                    Vec::new()
+                };
+                fault::Script::new(rules)
+            };
+            let (near, far) = Link::pair().unwrap();
+            let skipped = std::thread::scope(|scope| {
+                let receiving = scope.spawn(|| {
+                    let mut end = None;
+                    inject(!sender_fails).run(|| end = Some(receive(far, &options)));
+                    end.unwrap()
+                });
+                let mut skipped = Vec::new();
+                inject(sender_fails).run(|| {
+                    let mut sender = Sender::over(near, options.clone()).expect("an arm");
+                    let mut memory = vec![0; LEN];
+                    for seed in 0..2 {
+                        fill(seed, &mut memory);
+                        sender.send_from(&memory).unwrap_or_else(|error| {
+                            panic!("{} without {}: {error}", info.name, call.name())
+                        });
+                    }
+                    skipped = sender.skipped().to_vec();
+                });
+                let received = receiving.join().unwrap();
+                received.unwrap_or_else(|e| panic!("{} {}: {e}", info.name, call.name()));
+                skipped
+            });
+            if let Some(step) = skipped.iter().find(|skipped| skipped.arm == info.name) {
+                assert!(!step.reason.is_empty());
+                stepped += 1;
+            }
+        }
+    }
+    assert!(stepped >= 4, "only {stepped} refusals led to another arm");
+}
+
+#[test]
+fn a_peer_that_is_not_trusted_keeps_its_memory_to_itself() {
+    for trust in [(true, false), (false, true), (false, false)] {
+        for arm in working().into_iter().filter(|arm| arm.info().trusting) {
+            let options =
+                |trust| Options { trust, ..Options::only(arm.info().name, Tuning::default()) };
+            let (near, far) = Link::pair().unwrap();
+            std::thread::scope(|scope| {
+                let receiving = scope.spawn(|| Receiver::over(far, &options(trust.1)).map(drop));
+                let sent = Sender::over(near, options(trust.0)).map(drop);
+                assert!(matches!(sent, Err(Error::NotPermitted { .. })), "{sent:?}");
+                assert!(receiving.join().unwrap().is_err());
+            });
+        }
+    }
+}
+
+/// Whoever connects may say anything: an error, in time, and no panic.
+#[test]
+fn a_peer_that_talks_nonsense_is_an_error() {
+    let nonsense: [&[u8]; 4] =
+        [b"hello", &[0; 16], b"TWBK\x01\x00\x01\x00\xff\xff\x00\x00", &[7; 9000]];
+    for words in nonsense {
+        for to_sender in [true, false] {
+            let (near, far) = Link::pair().unwrap();
+            std::thread::scope(|scope| {
+                let end = scope.spawn(|| {
+                    if to_sender {
+                        Sender::over(near, Options::default()).map(drop)
+                    } else {
+                        Receiver::over(near, &Options::default()).map(drop)
+                    }
+                });
+                far.send(words, &[]).unwrap();
+                let error = end.join().unwrap().unwrap_err();
+                assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+            });
+        }
+    }
+}
+
+/// A message as the protocol has it: magic, version, kind, counts, words, one knob at most, text.
+fn message(kind: u16, words: &[u64], knob: Option<(&str, u64)>, text: &str) -> Vec<u8> {
+    let mut bytes = b"TWBK\x01\x00".to_vec();
+    bytes.extend(kind.to_le_bytes());
+    bytes.extend((words.len() as u16).to_le_bytes());
+    bytes.extend(u16::from(knob.is_some()).to_le_bytes());
+    bytes.extend((text.len() as u32).to_le_bytes());
+    bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    if let Some((name, value)) = knob {
+        bytes.push(name.len() as u8);
+        bytes.extend(name.as_bytes());
+        bytes.extend(value.to_le_bytes());
+    }
+    bytes.extend(text.as_bytes());
+    bytes
+}
+
+const HELLO: u16 = 1;
+const OFFER: u16 = 2;
+const REFUSE: u16 = 4;
+
+/// Memory that its owner could shrink would kill whoever reads it.
+#[test]
+fn memory_that_can_shrink_is_refused() {
+    let fd = match thalweg_sys::memfd::create("test", 4096) {
+        Ok(fd) => fd,
+        Err(errno) => return skip("memory_that_can_shrink_is_refused", &errno.to_string()),
+    };
+    let (near, far) = Link::pair().unwrap();
+    std::thread::scope(|scope| {
+        let end = scope.spawn(|| Receiver::over(far, &Options::default()).map(drop));
+        near.send(&message(HELLO, &[0; 4], None, ""), &[std::os::fd::AsFd::as_fd(&fd)]).unwrap();
+        let error = end.join().unwrap().unwrap_err();
+        assert!(matches!(error, Error::NotPermitted { .. }), "{error}");
+    });
+}
+
+/// A sender that offers every arm with absurd knobs and nothing to go with it: refused one by one.
+#[test]
+fn offers_that_make_no_sense_are_refused_and_the_next_is_heard() {
+    let (near, far) = Link::pair().unwrap();
+    std::thread::scope(|scope| {
+        let end = scope.spawn(|| Receiver::over(far, &Options::default()).map(drop));
+        near.send(&message(HELLO, &[1, 2, 1, 0], None, ""), &[]).unwrap();
+        let mut answer = [0; 16 << 10];
+        near.receive(&mut answer).unwrap();
+        let needs_memory = |name: &&str| {
+            ["slot", "pipe", "sndbuf"].iter().any(|knob| {
+                let arm = ARMS.iter().find(|arm| arm.info().name == *name).unwrap();
+                arm.info().knobs.iter().any(|own| own.name == *knob)
+            })
+        };
+        let names = ARMS.iter().map(|arm| arm.info().name).filter(needs_memory);
+        for name in names.chain(["carrier-pigeon"]) {
+            let offer = message(OFFER, &[u64::MAX; 4], Some(("slot", u64::MAX)), name);
+            near.send(&offer, &[]).unwrap();
+            let (len, _) = near.receive(&mut answer).unwrap();
+            assert!(len >= 16);
+            assert_eq!(answer[6..8], REFUSE.to_le_bytes(), "{name}");
+        }
+        drop(near);
+        let error = end.join().unwrap().unwrap_err();
+        assert!(matches!(error, Error::PeerDied { .. }), "{error}");
+    });
+}

@@ -1,0 +1,43 @@
+//! Arguments of `thalweg receive`.
+
+use clap::Args;
+use std::path::PathBuf;
+
+use super::{ProgressArgs, Span, flag};
+
+/// Takes a file, or a stream, from another process on this machine
+///
+/// Waits for `thalweg send --to NAME` of the same user. A file gets its name only when all of it is
+/// there and its checksum is the sender's; an existing one is replaced in that moment. Standard
+/// output and devices get the bytes as they come.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ReceiveArgs {
+    /// The name to listen at, or the path of a socket to make, with a slash in it
+    #[arg(long, value_name = "NAME")]
+    pub from: String,
+    /// Where to put it; `-` is standard output
+    #[arg(value_name = "DST")]
+    pub destination: PathBuf,
+    /// How long to wait for the other side
+    #[arg(long, value_name = "TIME", default_value = "30s", env = "THALWEG_WAIT", hide_env = true)]
+    pub wait: Span,
+    /// Do not let the sender read or write this process's memory, although it is of the same user
+    #[arg(long)]
+    pub no_trust: bool,
+    /// Say at the end what was received, and by what
+    #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub shown: ProgressArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg receive --from job copy.img
+  thalweg receive --from job - | gzip > copy.gz
+  thalweg receive --from job --wait 1h copy.img
+  thalweg receive --from job --json copy.img | jq .mechanism
+
+Exit status: 0 all is there; 1 the checksum differs; 2 usage; 3 not all of it came; 4 no way between
+these two works.";

@@ -1,0 +1,67 @@
+//! Arguments of `thalweg send`.
+
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use std::path::PathBuf;
+use thalweg_channel::bulk::ARMS;
+
+use super::{Bytes, ProgressArgs, Span, flag};
+
+/// Hands a file, or a stream, to another process on this machine: memory to memory
+///
+/// The other process is `thalweg receive --from NAME`, started before or after. The two agree on a
+/// way that works between them (`thalweg list` shows all); one that was asked for by --method is used
+/// or refused, never replaced. A checksum of everything is compared at the other side.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct SendArgs {
+    /// The name the other side listens at, or the path of its socket, with a slash in it
+    #[arg(long, value_name = "NAME")]
+    pub to: String,
+    /// What to send; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// How long to wait for the other side
+    #[arg(long, value_name = "TIME", default_value = "30s", env = "THALWEG_WAIT", hide_env = true)]
+    pub wait: Span,
+    /// Use this way and no other (see `thalweg list`)
+    #[arg(long, value_name = "NAME", env = "THALWEG_BULK_METHOD", hide_env = true)]
+    #[arg(value_parser = arm_names(), hide_possible_values = true)]
+    pub method: Option<String>,
+    /// Never use this way; may be given several times
+    #[arg(long, value_name = "NAME", env = "THALWEG_NO_BULK_METHOD", hide_env = true)]
+    #[arg(value_parser = arm_names(), hide_possible_values = true, value_delimiter = ',')]
+    pub no_method: Vec<String>,
+    /// Set a knob of the way in --method: `slot=64K`; may be given several times
+    #[arg(long, value_name = "KNOB=VALUE", requires = "method", value_parser = knob)]
+    pub knob: Vec<(String, u64)>,
+    /// Bytes to hand over at a time
+    #[arg(long, value_name = "BYTES", default_value = "8M")]
+    pub buffer: Bytes,
+    /// Say at the end what was sent, by what, and what was not used and why
+    #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub shown: ProgressArgs,
+}
+
+fn arm_names() -> impl TypedValueParser<Value = String> {
+    PossibleValuesParser::new(ARMS.iter().map(|arm| arm.info().name))
+}
+
+fn knob(text: &str) -> Result<(String, u64), String> {
+    let (name, value) = text.split_once('=').ok_or("write it as KNOB=VALUE, as in slot=64K")?;
+    Ok((name.to_owned(), value.parse::<Bytes>()?.0))
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg receive --from job copy.img &          one process waits
+  thalweg send --to job disk.img                 the other sends
+  generate | thalweg send --to job -             a stream
+  thalweg send --to job --method ring --knob slot=64K disk.img
+  thalweg send --to /run/job.socket disk.img     a socket at a place of your own
+
+Exit status: 0 all was handed over; 2 usage; 3 not all of it; 4 no way between these two works.";

@@ -1,0 +1,281 @@
+//! `thalweg send` and `thalweg receive`: two processes, one file. It is there whole or not at all, whoever dies,
+//! whatever is refused.
+
+use rustix::process::Signal;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+use thalweg_channel::bulk::ARMS;
+
+use crate::support::{
+    Running, Scratch, bytes,
+    deny::{Call, FAST, SHARED, run_without},
+    dice::{Dice, from_env},
+    names,
+    run::{Ran, ended_by},
+    scratch::unfinished,
+    skip, thalweg,
+};
+
+const LEN: u64 = (20 << 20) + 17;
+
+/// One test's place: a source, a socket to meet at, a destination.
+struct Place {
+    scratch: Scratch,
+    source: PathBuf,
+    socket: PathBuf,
+    copy: PathBuf,
+}
+
+impl Place {
+    fn new(len: u64) -> Self {
+        // The path of a socket must be short, and that of the build output may not be.
+        let scratch = Scratch::public();
+        let at = |name: &str| scratch.join(name);
+        let (source, socket, copy) = (at("source"), at("socket"), at("copy"));
+        bytes::write(&source, 1, len);
+        Self { scratch, source, socket, copy }
+    }
+
+    fn send(&self, options: &[&str]) -> Command {
+        let mut command = thalweg();
+        command.arg("send").arg("--to").arg(&self.socket).args(options).arg(&self.source);
+        command
+    }
+
+    fn receive(&self, options: &[&str]) -> Command {
+        let mut command = thalweg();
+        command.arg("receive").arg("--from").arg(&self.socket).args(options).arg(&self.copy);
+        command
+    }
+
+    /// Nothing but the source and what the test names.
+    #[track_caller]
+    fn expect_only(&self, more: &[&str]) {
+        let mut expected = [&["source"], more].concat();
+        expected.sort_unstable();
+        assert_eq!(names(self.scratch.path()), expected);
+        assert_eq!(unfinished(self.scratch.path()), Vec::<PathBuf>::new());
+    }
+}
+
+/// Runs both to their ends.
+fn both(receive: &mut Command, send: &mut Command) -> (Ran, Ran) {
+    let receiving = Running::start(receive);
+    let sent = Running::start(send).finish();
+    (receiving.finish(), sent)
+}
+
+#[test]
+fn a_file_is_handed_over_by_every_method_and_the_checksums_are_equal() {
+    let place = Place::new(LEN);
+    for arm in ARMS {
+        let name = arm.info().name;
+        if let Err(why) = arm.probe() {
+            skip("a_file_is_handed_over_by_every_method", &format!("{name}: {why}"));
+            continue;
+        }
+        let send = &mut place.send(&["--json", "--method", name, "--buffer=3M"]);
+        let (received, sent) = both(&mut place.receive(&["--json"]), send);
+        let (received, sent) = (received.expect(0).json(), sent.expect(0).json());
+        for account in [&received, &sent] {
+            assert_eq!(account["mechanism"], name);
+            assert_eq!(account["bytes"], LEN);
+        }
+        assert_eq!(received["verified"], true);
+        bytes::expect(&place.copy, 1, LEN);
+        place.expect_only(&["copy"]);
+        fs::remove_file(&place.copy).unwrap();
+    }
+}
+
+#[test]
+fn streams_and_small_files_arrive_too() {
+    for len in [0, 1, 4097, 1 << 20] {
+        let place = Place::new(len);
+        let mut send = thalweg();
+        send.arg("send").arg("--to").arg(&place.socket).arg("-");
+        // A pipe: nobody knows how much will come.
+        let mut cat = Command::new("cat");
+        let mut cat = cat.arg(&place.source).stdout(Stdio::piped()).spawn().unwrap();
+        send.stdin(cat.stdout.take().unwrap());
+        let mut receive = thalweg();
+        receive.arg("receive").arg("--from").arg(&place.socket).args(["--json", "-"]);
+        let (received, sent) = both(&mut receive, &mut send);
+        sent.expect(0);
+        cat.wait().unwrap();
+        let received = received.expect(0);
+        assert_eq!(received.json_on_stderr()["bytes"], len);
+        assert!(received.stdout == bytes::of(1, len as usize), "other bytes came out");
+        let (received, sent) = both(&mut place.receive(&[]), &mut place.send(&[]));
+        received.expect(0);
+        sent.expect(0);
+        bytes::expect(&place.copy, 1, len);
+        place.expect_only(&["copy"]);
+    }
+}
+
+#[test]
+fn the_sender_may_come_first_and_an_existing_file_is_replaced() {
+    let place = Place::new(5000);
+    fs::write(&place.copy, "old").unwrap();
+    let sending = Running::start(&mut place.send(&[]));
+    thread::sleep(Duration::from_millis(50));
+    Running::start(&mut place.receive(&[])).finish().expect(0);
+    sending.finish().expect(0);
+    bytes::expect(&place.copy, 1, 5000);
+    place.expect_only(&["copy"]);
+}
+
+/// Kills one side after a while; the other has to end by itself, with 3.
+fn one_dies(place: &Place, receiver_dies: bool, after: u64) -> bool {
+    fs::write(&place.copy, "old").unwrap();
+    let mut receiving = Running::start(&mut place.receive(&[]));
+    let mut sending = Running::start(&mut place.send(&["--buffer=1M", "--wait=5s"]));
+    thread::sleep(Duration::from_micros(after));
+    let dying = if receiver_dies { &mut receiving } else { &mut sending };
+    drop(dying.child().kill());
+    let (received, sent) = (receiving.finish(), sending.finish());
+    let (died, survivor) = if receiver_dies { (received, sent) } else { (sent, received) };
+    let landed = died.status.code().is_none();
+    let text = fs::read(&place.copy).unwrap();
+    assert!(text == b"old" || bytes::is(&place.copy, 1, LEN), "a torn file");
+    match survivor.status.code() {
+        Some(0) => {}
+        Some(3) => assert!(landed, "{}", survivor.said()),
+        code => panic!("{code:?}: {}", survivor.said()),
+    }
+    survivor.expect_no_panic();
+    // A killed listener cannot take its socket away; the next one does.
+    let _ = fs::remove_file(&place.socket);
+    place.expect_only(&["copy"]);
+    landed
+}
+
+#[test]
+fn a_kill_of_either_side_leaves_the_old_file_and_tells_the_other() {
+    let mut dice = Dice::new("a_kill_of_either_side_leaves_the_old_file_and_tells_the_other");
+    let place = Place::new(LEN);
+    let kills = from_env("THALWEG_KILLS", 12);
+    let mut landed = 0;
+    for n in 0..kills {
+        // The sender gives up waiting for a receiver that was killed before it could listen.
+        let after = 20_000 + dice.within(0..60_000);
+        landed += u64::from(one_dies(&place, n % 2 == 0, after));
+    }
+    assert!(landed > 0, "no kill landed");
+}
+
+#[test]
+fn who_waits_in_vain_says_so() {
+    let place = Place::new(10);
+    let ran = Running::start(&mut place.receive(&["--wait=100ms"])).finish().expect(3);
+    ran.expect_said("nobody has called");
+    let ran = Running::start(&mut place.send(&["--wait=100ms"])).finish().expect(3);
+    ran.expect_said("nobody listens");
+    place.expect_only(&[]);
+}
+
+#[test]
+fn an_interrupt_while_waiting_ends_it_and_leaves_nothing() {
+    let place = Place::new(10);
+    for mut command in [place.receive(&[]), place.send(&[])] {
+        let running = Running::start(&mut command);
+        thread::sleep(Duration::from_millis(300));
+        running.signal(Signal::INT);
+        let ran = running.finish();
+        assert!(ended_by(ran.status, libc::SIGINT), "{}", ran.said());
+        place.expect_only(&[]);
+    }
+}
+
+#[test]
+fn a_destination_that_fails_is_named_and_the_sender_told() {
+    let mut place = Place::new(LEN);
+    place.copy = PathBuf::from("/dev/full");
+    let (received, sent) = both(&mut place.receive(&["--json"]), &mut place.send(&[]));
+    let received = received.expect(3);
+    received.expect_said("/dev/full: write: ENOSPC");
+    assert!(received.json()["error"].is_string());
+    sent.expect(3).expect_said("the other side is gone");
+    place.expect_only(&[]);
+}
+
+#[test]
+fn what_makes_no_sense_is_usage() {
+    let place = Place::new(10);
+    let usage = |words: &[&str]| {
+        let mut command = thalweg();
+        command.args(words).arg(&place.source);
+        Running::start(&mut command).finish().expect(2);
+    };
+    usage(&["send", "--to", "bad name"]);
+    usage(&["send", "--to", ".hidden"]);
+    usage(&["send", "--to", "x", "--method", "carrier-pigeon"]);
+    usage(&["send", "--to", "x", "--method", ARMS[0].info().name, "--knob", "wings=2"]);
+    usage(&["send", "--to", "x", "--knob", "slot=64K"]);
+    usage(&["send", "--to", "x", "--buffer=0"]);
+    usage(&["receive", "--from", "x", "--wait=soon"]);
+    let mut command = thalweg();
+    command.args(["receive", "--from", "x"]).arg(place.scratch.path());
+    Running::start(&mut command).finish().expect(2).expect_said("a directory");
+}
+
+/// Two that may not touch each other's memory, asked for a way that does.
+#[test]
+fn a_method_that_is_not_allowed_is_exit_4_on_both_sides() {
+    let place = Place::new(10);
+    for arm in ARMS.iter().filter(|arm| arm.info().trusting && arm.probe().is_ok()) {
+        let name = arm.info().name;
+        let send = &mut place.send(&["--method", name]);
+        let (received, sent) = both(&mut place.receive(&["--no-trust"]), send);
+        for ran in [received, sent] {
+            ran.expect(4).expect_said(name);
+        }
+        place.expect_only(&[]);
+    }
+}
+
+#[test]
+fn the_same_bytes_arrive_where_calls_are_refused_and_the_reason_is_told() {
+    let test = "the_same_bytes_arrive_where_calls_are_refused";
+    let place = Place::new(LEN);
+    let every: Vec<&Call> = FAST.iter().chain(&SHARED).collect();
+    let ones = SHARED.iter().map(|call| vec![call]);
+    for calls in ones.chain([every]) {
+        for errno in [libc::EPERM, libc::ENOSYS] {
+            let receiving = Running::start(&mut place.receive(&[]));
+            let sent = match run_without(&calls, errno, &mut place.send(&["--json"])) {
+                Ok(sent) => sent.expect(0).json(),
+                Err(why) => return skip(test, &format!("no seccomp: {why}")),
+            };
+            receiving.finish().expect(0);
+            expect_whole(&place.copy);
+            let sending = Running::start(&mut place.send(&[]));
+            let received = run_without(&calls, errno, &mut place.receive(&["--json"]));
+            received.unwrap().expect(0);
+            sending.finish().expect(0);
+            expect_whole(&place.copy);
+            let used = sent["mechanism"].as_str().unwrap();
+            let uses = |name: &&str| {
+                ARMS.iter().any(|a| a.info().name == used && a.info().calls.contains(name))
+            };
+            let refused = calls.iter().map(|call| call.name).find(uses);
+            assert_eq!(refused, None, "{used} was used");
+            if calls.iter().any(|call| call.name == "memfd_create") {
+                let told = sent["unavailable"].to_string();
+                assert!(told.contains("memfd_create"), "{sent}");
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn expect_whole(copy: &Path) {
+    bytes::expect(copy, 1, LEN);
+    fs::remove_file(copy).unwrap();
+}
