@@ -4,5 +4,8 @@
  * {@code --enable-native-access=dev.thalweg}, or {@code ALL-UNNAMED} on the class path.
  */
 module dev.thalweg {
+    requires static java.instrument;
+
     exports dev.thalweg;
+    exports dev.thalweg.afl;
 }

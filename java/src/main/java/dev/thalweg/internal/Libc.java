@@ -147,6 +147,17 @@ public final class Libc {
     public static final Call SENDFILE =
             new Call("sendfile", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, JAVA_INT, ADDRESS, JAVA_LONG));
 
+    /** {@code int poll(struct pollfd *descriptors, nfds_t count, int milliseconds)}. */
+    public static final Call POLL =
+            new Call("poll", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_LONG, JAVA_INT));
+    /** {@code int prctl(int option, ...)}, with one argument. */
+    public static final Call PRCTL = new Call(
+            "prctl", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_LONG), Linker.Option.firstVariadicArg(1));
+    /** {@code int kill(pid_t pid, int signal)}. */
+    public static final Call KILL = new Call("kill", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
+    /** {@code pid_t getppid(void)}. */
+    public static final Call GETPPID = new Call("getppid", FunctionDescriptor.of(JAVA_INT));
+
     private Libc() {}
 
     /**
