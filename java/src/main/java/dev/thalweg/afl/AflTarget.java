@@ -1,0 +1,129 @@
+package dev.thalweg.afl;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.function.Predicate;
+
+import dev.thalweg.internal.Libc;
+
+/**
+ * A program that an unmodified AFL++ fuzzes: a persistent fork-server target in pure Java.
+ *
+ * <pre>{@code
+ * public static void main(String[] arguments) {
+ *     AflTarget.run(arguments, input -> MyParser.parse(input));
+ * }
+ * }</pre>
+ *
+ * <p>Under {@code afl-fuzz}, {@code afl-showmap}, {@code afl-cmin} or {@code afl-tmin} the input runs once for each
+ * case the fuzzer sends; an exception that leaves it is a crash, and no answer in time is a hang. Two processes work
+ * together: this one keeps the fuzzer's pipes and starts a second JVM with the same command line, which runs the
+ * input; when the fuzzer kills that one for a hang, it is replaced. Without a fuzzer the input runs once, on the file
+ * that the last argument names, or on standard input, and what it throws is printed.
+ *
+ * <p>The fuzzer is told {@code AFL_SKIP_BIN_CHECK=1}, for its program is {@code java}.
+ */
+public final class AflTarget {
+    /** What is fuzzed. */
+    @FunctionalInterface
+    public interface Input {
+        /**
+         * Runs it once. It begins in the state in which the last run left the class: a target whose state grows should
+         * reset it.
+         *
+         * @param bytes the test case, 0 bytes or more; the array is this run's own
+         * @throws Throwable what the options call a crash, or what is expected of wrong input
+         */
+        void run(byte[] bytes) throws Throwable;
+    }
+
+    /**
+     * What counts as a crash.
+     *
+     * @param isCrash which of the things that the input throws are crashes
+     */
+    public record Options(Predicate<Throwable> isCrash) {
+        /** Everything that is thrown is a crash, a stack that overflowed and a memory that ran out among them. */
+        public static final Options USUAL = new Options(thrown -> true);
+
+        /**
+         * The same, but what is of these classes is expected.
+         *
+         * @param expected classes of exceptions that a parser throws at wrong input
+         * @return the options
+         */
+        @SafeVarargs
+        public final Options expecting(Class<? extends Throwable>... expected) {
+            Class<? extends Throwable>[] classes = expected.clone();
+            return new Options(thrown -> {
+                for (var expectedClass : classes) {
+                    if (expectedClass.isInstance(thrown)) {
+                        return false;
+                    }
+                }
+                return isCrash.test(thrown);
+            });
+        }
+    }
+
+    private AflTarget() {}
+
+    /**
+     * Runs the input as the fuzzer wants it, until the fuzzer ends; or once.
+     *
+     * @param arguments those of {@code main}; the last one is the file of the test case ({@code @@}), if there is one
+     * @param input     what is fuzzed
+     */
+    public static void run(String[] arguments, Input input) {
+        run(arguments, input, Options.USUAL);
+    }
+
+    /**
+     * Runs the input as the fuzzer wants it, until the fuzzer ends; or once.
+     *
+     * @param arguments those of {@code main}; the last one is the file of the test case ({@code @@}), if there is one
+     * @param input     what is fuzzed
+     * @param options   what counts as a crash
+     */
+    public static void run(String[] arguments, Input input, Options options) {
+        Path file = arguments.length == 0 ? null : Path.of(arguments[arguments.length - 1]);
+        try {
+            if (Worker.isOne()) {
+                new Worker(input, options, file).serve();
+            } else if (Supervisor.hasFuzzer()) {
+                new Supervisor().serve();
+            } else {
+                once(file, input, options);
+            }
+        } catch (IOException failure) {
+            System.err.println("thalweg: the target cannot work with the fuzzer: " + failure.getMessage());
+            Runtime.getRuntime().halt(2);
+        }
+    }
+
+    /** Without a fuzzer: prints what is thrown, and ends with 1 if that is a crash. */
+    private static void once(Path file, Input input, Options options) throws IOException {
+        byte[] bytes = file == null ? System.in.readAllBytes() : Files.readAllBytes(file);
+        Coverage.begin();
+        try {
+            input.run(bytes);
+        } catch (Throwable thrown) {
+            boolean crash = options.isCrash().test(thrown);
+            System.err.println(crash ? "crash:" : "expected:");
+            thrown.printStackTrace();
+            if (crash) {
+                end();
+            }
+        }
+    }
+
+    /** Ends as what watches us understands it: by a signal where only the wait status is looked at. */
+    private static void end() {
+        int sigAbort = 6;
+        if (System.getenv("__AFL_SHM_ID") != null) {
+            Libc.KILL.attempt((int) ProcessHandle.current().pid(), sigAbort);
+        }
+        System.exit(1);
+    }
+}

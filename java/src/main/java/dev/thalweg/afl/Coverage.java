@@ -1,0 +1,85 @@
+package dev.thalweg.afl;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+
+import dev.thalweg.SharedMemory;
+
+/**
+ * The map of edges that were taken: AFL++'s shared memory under the fuzzer, private memory elsewhere.
+ *
+ * <p>Counters wrap and are not atomic, as in AFL++'s own instrumentation. The map is cleared by the fuzzer.
+ */
+public final class Coverage {
+    /** The size unless the system property {@code thalweg.afl.map} says otherwise: 2^16, as in AFL++. */
+    static final int USUAL_SIZE = 1 << 16;
+    /** The most that the fork server's greeting can tell (config.h, FS_OPT_MAX_MAPSIZE). */
+    private static final int LARGEST = 1 << 23;
+
+    private static final int MASK = size() - 1;
+    // Static and final, never unmapped: the compiler folds base, bounds and liveness into the access.
+    private static final MemorySegment MAP = map();
+    private static int previous;
+
+    private Coverage() {}
+
+    /**
+     * Counts the edge from the place that was hit before to this one.
+     *
+     * @param place a number of the place, the same in every run; spread over all bits
+     */
+    public static void hit(int place) {
+        long at = (place ^ previous) & MASK;
+        MAP.set(ValueLayout.JAVA_BYTE, at, (byte) (MAP.get(ValueLayout.JAVA_BYTE, at) + 1));
+        previous = place >>> 1;
+    }
+
+    /** Begins a run: the first edge comes from nowhere. */
+    static void begin() {
+        previous = 0;
+    }
+
+    /**
+     * Counters in the map.
+     *
+     * @return a power of two
+     */
+    public static int size() {
+        int size = Integer.getInteger("thalweg.afl.map", USUAL_SIZE);
+        if (size < 64 || size > LARGEST || Integer.bitCount(size) != 1) {
+            throw new IllegalArgumentException(
+                    "thalweg.afl.map=" + size + " is not a power of two from 64 to " + LARGEST);
+        }
+        return size;
+    }
+
+    /**
+     * How often an edge was counted, modulo 256.
+     *
+     * @param at its place in the map
+     * @return the counter
+     */
+    static int count(int at) {
+        return MAP.get(ValueLayout.JAVA_BYTE, at) & 0xff;
+    }
+
+    private static MemorySegment map() {
+        String id = System.getenv("__AFL_SHM_ID");
+        if (id == null) {
+            return Arena.global().allocate(size());
+        }
+        try {
+            // Stays attached as long as the process lives.
+            var memory = SharedMemory.open(SharedMemory.Kind.SYSV, id);
+            if (memory.size() < size()) {
+                throw new IllegalStateException("the fuzzer's map has " + memory.size() + " counters and "
+                        + size() + " are wanted: set AFL_MAP_SIZE=" + size() + " for it");
+            }
+            return MemorySegment.ofAddress(memory.segment().address()).reinterpret(size());
+        } catch (IOException failure) {
+            throw new IllegalStateException("attaching the fuzzer's map, __AFL_SHM_ID=" + id, failure);
+        }
+    }
+}

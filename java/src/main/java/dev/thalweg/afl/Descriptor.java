@@ -1,0 +1,97 @@
+package dev.thalweg.afl;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+import static java.lang.foreign.ValueLayout.JAVA_SHORT;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemoryLayout;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.StructLayout;
+import java.lang.invoke.MethodHandle;
+import java.lang.invoke.VarHandle;
+
+import dev.thalweg.internal.Libc;
+
+/** A descriptor that 4-byte words go through, with nothing allocated on the way. For one thread. */
+final class Descriptor {
+    private static final FunctionDescriptor TRANSFER = FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_LONG);
+    private static final StructLayout STATE = Linker.Option.captureStateLayout();
+    private static final VarHandle ERRNO = STATE.varHandle(MemoryLayout.PathElement.groupElement("errno"));
+    // Libc's calls box and allocate; two words and a read per run of the target are worth handles of their own.
+    private static final MethodHandle READ = handle("read");
+    private static final MethodHandle WRITE = handle("write");
+    private static final int O_WRONLY = 1;
+    private static final int O_CLOEXEC = 02000000;
+    private static final int F_GETFD = 1;
+    private static final short POLLIN = 1;
+
+    private final int fd;
+    private final MemorySegment word = Arena.global().allocate(JAVA_INT);
+    private final MemorySegment state = Arena.global().allocate(STATE);
+
+    /** The descriptor of this number. */
+    Descriptor(int fd) {
+        this.fd = fd;
+    }
+
+    /** Opens, for itself, an end of a pipe that another process holds. */
+    static Descriptor ofProcess(long pid, int fd, boolean reads) throws IOException {
+        String path = "/proc/" + pid + "/fd/" + fd;
+        try (Arena scratch = Arena.ofConfined()) {
+            int flags = (reads ? 0 : O_WRONLY) | O_CLOEXEC;
+            return new Descriptor((int) Libc.OPEN.on(path, scratch.allocateFrom(path), flags, 0));
+        }
+    }
+
+    /** Whether the descriptor is open. */
+    boolean isOpen() {
+        return Libc.FCNTL.attempt(fd, F_GETFD, 0) >= 0;
+    }
+
+    /** The next word; null at the end. */
+    Integer read() {
+        return transfer(READ) ? word.get(JAVA_INT, 0) : null;
+    }
+
+    /** Writes a word; false if nobody reads it any more. */
+    boolean write(int value) {
+        word.set(JAVA_INT, 0, value);
+        return transfer(WRITE);
+    }
+
+    // Words are far below PIPE_BUF: the kernel moves all of one or nothing (pipe(7)).
+    private boolean transfer(MethodHandle handle) {
+        try {
+            while (true) {
+                long moved = (long) handle.invokeExact(state, fd, word, 4L);
+                if (moved >= 0 || (int) ERRNO.get(state, 0L) != Libc.EINTR) {
+                    return moved == 4;
+                }
+            }
+        } catch (Throwable defect) {
+            throw new AssertionError("a word through descriptor " + fd, defect);
+        }
+    }
+
+    /** Whether there is something to read within so many milliseconds. */
+    boolean isReadableWithin(int milliseconds) {
+        try (Arena scratch = Arena.ofConfined()) {
+            // struct pollfd: int fd, short events, short revents.
+            MemorySegment asked = scratch.allocate(8, 4);
+            asked.set(JAVA_INT, 0, fd);
+            asked.set(JAVA_SHORT, 4, POLLIN);
+            return Libc.POLL.attempt(asked, 1L, milliseconds) > 0;
+        }
+    }
+
+    private static MethodHandle handle(String name) {
+        var linker = Linker.nativeLinker();
+        var symbol = linker.defaultLookup().find(name).orElseThrow();
+        return linker.downcallHandle(symbol, TRANSFER, Linker.Option.captureCallState("errno"));
+    }
+}

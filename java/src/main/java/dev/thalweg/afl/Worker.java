@@ -1,0 +1,109 @@
+package dev.thalweg.afl;
+
+import java.io.FileInputStream;
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+
+import dev.thalweg.SharedMemory;
+import dev.thalweg.internal.Libc;
+
+/** Runs the input, as often as the fuzzer asks. What it says to the fuzzer it says itself. */
+final class Worker {
+    private static final int SIGABRT = 6;
+    private static final int PR_SET_PDEATHSIG = 1;
+    private static final long SIGKILL = 9;
+
+    private final AflTarget.Input input;
+    private final AflTarget.Options options;
+    private final Path file;
+    private final int pid = (int) ProcessHandle.current().pid();
+
+    Worker(AflTarget.Input input, AflTarget.Options options, Path file) {
+        this.input = input;
+        this.options = options;
+        this.file = file;
+    }
+
+    /** Whether a supervisor started this process. */
+    static boolean isOne() {
+        return System.getenv(Supervisor.SUPERVISOR) != null;
+    }
+
+    /** Serves until the fuzzer closes its pipe. */
+    void serve() throws IOException {
+        long supervisor = Long.parseLong(System.getenv(Supervisor.SUPERVISOR));
+        // Whoever kills the supervisor ends this process too, also in the middle of a run.
+        Libc.PRCTL.on("the supervisor's death", PR_SET_PDEATHSIG, SIGKILL);
+        if (Libc.GETPPID.attempt() != supervisor) {
+            return;
+        }
+        var control = Descriptor.ofProcess(supervisor, Supervisor.CONTROL, true);
+        var status = Descriptor.ofProcess(supervisor, Supervisor.STATUS, false);
+        var phase = Phase.open(System.getenv(Supervisor.PHASE));
+        var cases = cases();
+        while (control.read() != null) {
+            phase.set(Phase.OWES_PID);
+            if (!status.write(pid)) {
+                break;
+            }
+            phase.set(Phase.OWES_STATUS);
+            int result = runOn(cases.next());
+            phase.set(Phase.SAYS_STATUS);
+            if (!status.write(result)) {
+                break;
+            }
+            phase.set(Phase.IDLE);
+        }
+        phase.set(Phase.IDLE);
+        // Threads that the input started must not keep the process.
+        Runtime.getRuntime().halt(0);
+    }
+
+    private int runOn(byte[] bytes) {
+        Coverage.begin();
+        try {
+            input.run(bytes);
+            return 0;
+        } catch (Throwable thrown) {
+            return options.isCrash().test(thrown) ? SIGABRT : 0;
+        }
+    }
+
+    /** Where test cases come from. */
+    private interface Cases {
+        byte[] next() throws IOException;
+    }
+
+    private Cases cases() throws IOException {
+        if (Boolean.parseBoolean(System.getenv(Supervisor.SHARED_INPUT))) {
+            var memory = SharedMemory.open(SharedMemory.Kind.SYSV, System.getenv("__AFL_SHM_FUZZ_ID"));
+            return () -> shared(memory.segment());
+        }
+        if (file != null) {
+            return () -> Files.readAllBytes(file);
+        }
+        // Each case is a new content of the same open file, which the fuzzer has rewound.
+        FileChannel standardInput = new FileInputStream(java.io.FileDescriptor.in).getChannel();
+        return () -> whole(standardInput);
+    }
+
+    /** A length of four bytes, then the test case. */
+    private static byte[] shared(MemorySegment region) {
+        int told = region.get(ValueLayout.JAVA_INT, 0);
+        long length = Math.clamp(told, 0, region.byteSize() - Integer.BYTES);
+        return region.asSlice(Integer.BYTES, length).toArray(ValueLayout.JAVA_BYTE);
+    }
+
+    private static byte[] whole(FileChannel file) throws IOException {
+        file.position(0);
+        var bytes = java.nio.ByteBuffer.allocate((int) file.size());
+        while (bytes.hasRemaining() && file.read(bytes) >= 0) {
+            // Until it is full or the file ends.
+        }
+        return java.util.Arrays.copyOf(bytes.array(), bytes.position());
+    }
+}

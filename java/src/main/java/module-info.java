@@ -1,0 +1,11 @@
+/**
+ * Shared memory of every kind that Linux has, moves between descriptors by the fastest way, and targets for an
+ * unmodified AFL++. System calls are made through the foreign function interface: run with
+ * {@code --enable-native-access=dev.thalweg}, or {@code ALL-UNNAMED} on the class path.
+ */
+module dev.thalweg {
+    requires static java.instrument;
+
+    exports dev.thalweg;
+    exports dev.thalweg.afl;
+}
