@@ -42,6 +42,7 @@ test: start-skips setup lint ## install what is missing (Debian, root), lint, ru
 	@# Whoever starts this in the background may have SIGINT ignored, and tests send it.
 	@# Studies build programs into the user's cache; those of tests stay here.
 	@status=0; XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" env --default-signal=INT tests/setup/with-filesystems $(CARGO) test --locked --no-fail-fast $(TESTS) $(FEATURES) || status=$$?; \
+	tests/setup/java verify || status=$$?; \
 	tests/setup/skips summary; exit $$status
 
 campaign: ## the long campaign of kills against rings between processes: KILLS of them

@@ -273,8 +273,10 @@ fn number(value: f64) -> String {
         format!("{value:.1}")
     } else if size >= 1.0 {
         format!("{value:.2}")
-    } else {
+    } else if value >= 0.01 || value == 0.0 {
         format!("{value:.3}")
+    } else {
+        format!("{value:.1e}")
     }
 }
 
