@@ -7,6 +7,7 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::{Command, Output},
+    sync::OnceLock,
 };
 
 const SYSTEM: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
@@ -15,13 +16,20 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where cargo put libthalweg.a: beside this test, or a folder above.
+/// libthalweg.a, built by cargo: for a test of the whole workspace cargo makes the rlib alone.
 fn archive() -> PathBuf {
-    let name = "libthalweg.a";
-    let own = env::current_exe().expect("this test's own path");
-    let folders = own.ancestors().skip(1).take(2);
-    let found = folders.map(|folder| folder.join(name)).find(|path| path.exists());
-    found.unwrap_or_else(|| panic!("{name} was not built"))
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let build = || {
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        run(Command::new(cargo)
+            .args(["build", "--locked", "--quiet", "--package", env!("CARGO_PKG_NAME")])
+            .arg("--manifest-path")
+            .arg(root().join("Cargo.toml"))
+            .arg("--target-dir")
+            .arg(Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder")));
+        Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("debug").join("libthalweg.a")
+    };
+    BUILT.get_or_init(build).clone()
 }
 
 fn run(command: &mut Command) -> Output {
