@@ -83,6 +83,9 @@ impl Study {
         for size in &cell.sizes {
             bytes_of(size)?;
         }
+        if let Some(size) = cell.strict_sizes.iter().find(|size| !cell.sizes.contains(size)) {
+            return Err(format!("strict size {size:?} is not among its sizes"));
+        }
         let quick = cell.quick_sizes.iter().flatten();
         match quick.clone().find(|size| !cell.sizes.contains(size)) {
             Some(size) => Err(format!("quick size {size:?} is not among its sizes")),

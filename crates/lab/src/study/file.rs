@@ -66,6 +66,9 @@ pub struct Cell {
     pub sizes: Vec<String>,
     /// The sizes of a quick run, if not all of them.
     pub quick_sizes: Option<Vec<String>>,
+    /// The sizes that only a strict run takes: dear ones, whose verdict others give too.
+    #[serde(default)]
+    pub strict_sizes: Vec<String>,
     /// What else the machine does.
     #[serde(default = "idle_only")]
     pub loads: Vec<Load>,

@@ -41,6 +41,9 @@ pub fn places(study: &Study, settings: &Settings) -> Result<Vec<Place>, String> 
 fn sizes<'c>(cell: &'c Cell, wanted: &Sizes) -> Vec<&'c String> {
     match wanted {
         Sizes::All => cell.sizes.iter().collect(),
+        Sizes::Standard => {
+            cell.sizes.iter().filter(|size| !cell.strict_sizes.contains(size)).collect()
+        }
         Sizes::Quick => cell.quick_sizes.as_ref().unwrap_or(&cell.sizes).iter().collect(),
         Sizes::These(sizes) => cell.sizes.iter().filter(|size| sizes.contains(size)).collect(),
     }

@@ -57,6 +57,8 @@ pub struct Settings {
 pub enum Sizes {
     /// All of them.
     All,
+    /// All but those that the study keeps for a strict run.
+    Standard,
     /// The study's choice for a quick run.
     Quick,
     /// Those among these, written as the study writes them.
@@ -78,7 +80,11 @@ impl Settings {
             seed,
             pinned: Vec::new(),
             only: Vec::new(),
-            sizes: if preset == Preset::QUICK { Sizes::Quick } else { Sizes::All },
+            sizes: match preset {
+                Preset::QUICK => Sizes::Quick,
+                Preset::STANDARD => Sizes::Standard,
+                _ => Sizes::All,
+            },
             command: String::new(),
         }
     }

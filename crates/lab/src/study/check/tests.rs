@@ -91,6 +91,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         ),
         ("sizes = [\"64KiB\", \"1GiB\"]", "sizes = [\"64k\", \"1GiB\"]", "64KiB, 7MB"),
         ("quick_sizes = [\"64KiB\"]", "quick_sizes = [\"4KiB\"]", "not among its sizes"),
+        ("quick_sizes = [\"64KiB\"]", "strict_sizes = [\"4KiB\"]", "not among its sizes"),
         ("loads = [\"idle\", \"busy\"]", "loads = [\"lazy\"]", "line 17"),
         ("loads = [\"idle\", \"busy\"]", "loads = []", "needs arms, sizes and loads"),
         ("within = [-inf, 0.5]", "within = [2.0, 0.5]", "no range"),
