@@ -1,7 +1,12 @@
 /* The ring of thalweg-packets (crates/packets), step for step, around DPDK's rte_memcpy, which is a
- * header and can only be compiled in. It speaks the worker protocol; peers/dpdk/run puts it beside
- * ours. Built with copy=libc it is the same program as ours with the kernel `libc`: what the two
- * differ by is the price of the language. One core only. */
+ * header and can only be compiled in. It speaks the worker protocol (docs/formats.md). Run with copy=libc
+ * it is the same program as ours with the kernel `libc`: what the two differ by is the price of the
+ * language. One core only. With Debian's libdpdk-dev, for the AVX-512 build (others: -march=haswell,
+ * -march=corei7, both without the second flag of the third line):
+ *   cc -O3 -DWITH_DPDK -Istudies/programs -include rte_config.h -I/usr/include/dpdk \
+ *      -I/usr/include/x86_64-linux-gnu/dpdk \
+ *      -march=skylake-avx512 -DRTE_MEMCPY_AVX512 peers/dpdk/packets.c -o packets
+ *   printf 'hello\nwarm\ncheck\nrun 10\nquit\n' | ./packets copy=rte */
 #include "worker.h"
 
 #include <stdatomic.h>

@@ -9,7 +9,8 @@
  * - Strings are UTF-8 and end with NUL. A `char *` that is handed out is freed with tw_string_free; a
  *   `const char *` lives as long as the library or as the error it is in.
  * - Everything may be called from several threads at once, unless it says otherwise. Nothing here
- *   prints, ends the process, or installs a signal handler.
+ *   prints, ends the process, or installs a signal handler. So SIGPIPE is the caller's to ignore:
+ *   otherwise a pipe or socket that nobody reads any more ends the program, as with write(2).
  */
 #ifndef THALWEG_H
 #define THALWEG_H
