@@ -17,6 +17,9 @@ pub struct Study {
     pub title: String,
     /// One line for the list of studies.
     pub summary: String,
+    /// Whether it runs only when it is named, not with `all`: a long one of our own.
+    #[serde(default)]
+    pub only_by_name: bool,
     /// Where the experiment was published, its parameters and its tables.
     pub source: Article,
     /// What is compared with what, and at which sizes and loads.
@@ -64,7 +67,7 @@ pub struct Cell {
     pub name: String,
     /// Bytes of one operation, as `64KiB`, `7MB` or `16GiB`.
     pub sizes: Vec<String>,
-    /// The sizes of a quick run, if not all of them.
+    /// The sizes of a quick run, if not all of them; none leaves the cell out of it.
     pub quick_sizes: Option<Vec<String>>,
     /// The sizes that only a strict run takes: dear ones, whose verdict others give too.
     #[serde(default)]

@@ -116,7 +116,9 @@ fn in_folder(name: &str) -> Result<Vec<Loaded>, Failure> {
     let all = Loaded::folder(&folder, &CATALOGUE).map_err(|e| usage(e.to_string()))?;
     if name == "all" {
         let all: Result<Vec<Loaded>, _> = all.into_iter().collect();
-        return all.map_err(|e| usage(e.to_string()));
+        let mut all = all.map_err(|e| usage(e.to_string()))?;
+        all.retain(|loaded| !loaded.study.only_by_name);
+        return Ok(all);
     }
     let mut ids = Vec::new();
     for loaded in all {
