@@ -16,9 +16,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 mod area;
+mod enter;
 mod entry;
 use area::Area;
-use entry::{Leg, leg};
+use enter::Nudges;
+use entry::{Leg, NUDGE, leg};
 
 /// `at` for an fd without offsets (pipe, socket), or for its own offset.
 pub const CURRENT: u64 = u64::MAX;
@@ -92,6 +94,7 @@ pub struct Uring<'fd> {
     /// The kernel took only part of what was queued: a pair may be torn apart, so nothing more
     /// is submitted.
     torn: bool,
+    nudges: Nudges,
     /// Shared fds some operation has named.
     kept: Vec<Arc<OwnedFd>>,
     fds: PhantomData<BorrowedFd<'fd>>,
@@ -129,6 +132,7 @@ impl<'fd> Uring<'fd> {
             pushed: 0,
             registered,
             torn: false,
+            nudges: Nudges::default(),
             kept: Vec::new(),
             fds: PhantomData,
         })
@@ -250,8 +254,8 @@ impl<'fd> Uring<'fd> {
         self.enter(0)
     }
 
-    /// The next completion. At most one call, which also submits what is queued: EINTR when a
-    /// signal came first. EINVAL: nothing is in flight.
+    /// The next completion. A call that waits also submits what is queued. EINTR: a signal came
+    /// first, or nothing for a while; ask again. EINVAL: nothing is in flight.
     pub fn wait(&mut self) -> Result<Completion, Errno> {
         if let Some(done) = self.next_ready() {
             return Ok(done);
@@ -264,37 +268,8 @@ impl<'fd> Uring<'fd> {
         self.next_ready().ok_or(Errno::INTR)
     }
 
-    fn enter(&mut self, want: usize) -> Result<usize, Errno> {
-        let queued = self.ring.submission().len();
-        if self.torn && (want == 0 || queued == self.pushed) {
-            return Err(Errno::IO);
-        }
-        let submit = if self.torn { 0 } else { queued };
-        let taken = self.raw_enter(submit, want)?;
-        self.torn |= taken < submit;
-        Ok(taken)
-    }
-
-    fn raw_enter(&self, submit: usize, want: usize) -> Result<usize, Errno> {
-        const GETEVENTS: u32 = 1;
-        let flags = if want > 0 { GETEVENTS } else { 0 };
-        let ring = self.ring.submitter();
-        crate::tally::one();
-        // SAFETY: at most `submit` queued entries, whose fds and buffers outlive them (see
-        // `push`); there is no argument.
-        unsafe { ring.enter::<libc::sigset_t>(submit as u32, want as u32, flags, None) }
-            .map_err(|error| errno(&error))
-    }
-
-    fn cancel_all(&self) -> Result<(), Errno> {
-        let ring = self.ring.submitter();
-        ring.register_sync_cancel(None, CancelBuilder::any()).map_err(|error| errno(&error))
-    }
-
     fn next_ready(&mut self) -> Option<Completion> {
-        if self.ready.is_empty() {
-            self.reap();
-        }
+        while self.ready.is_empty() && self.reap() {}
         let done = self.ready.pop_front()?;
         self.slots[done.slot as usize].busy -= 1;
         Some(done)
@@ -304,6 +279,11 @@ impl<'fd> Uring<'fd> {
     fn reap(&mut self) -> bool {
         let Some(entry) = self.ring.completion().next() else { return false };
         self.pushed -= 1;
+        if entry.user_data() == NUDGE {
+            self.nudges.under_way = false;
+            return true;
+        }
+        self.nudges.restart();
         let slot = (entry.user_data() / 2) as u32;
         let op = if entry.user_data() % 2 == 0 { Op::Read } else { Op::Write };
         let result =
@@ -369,7 +349,7 @@ impl Drop for Uring<'_> {
         }
         while self.pushed > queued {
             match self.raw_enter(0, 1) {
-                Ok(_) | Err(Errno::INTR) => while self.reap() {},
+                Ok(_) | Err(Errno::INTR | Errno::TIME) => while self.reap() {},
                 Err(_) => return self.area.leak(),
             }
         }

@@ -4,7 +4,7 @@ use super::Uring;
 use crate::Errno;
 use crate::fault::{Call, gate};
 use io_uring::opcode;
-use io_uring::squeue::Entry;
+use io_uring::squeue::{Entry, Flags};
 use io_uring::types::Fd;
 use rustix::fd::RawFd;
 
@@ -12,6 +12,14 @@ use rustix::fd::RawFd;
 pub(super) enum Leg {
     Real(u32),
     Made(Result<u32, Errno>),
+}
+
+/// The user data of a nudge, which is no slot's.
+pub(super) const NUDGE: u64 = u64::MAX;
+
+/// Does nothing, and has a worker of the kernel do it.
+pub(super) fn nudge() -> Entry {
+    opcode::Nop::new().build().flags(Flags::ASYNC).user_data(NUDGE)
 }
 
 /// Asks the seam. Lengths fit in 32 bits: no buffer is longer than 1 GiB.

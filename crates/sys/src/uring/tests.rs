@@ -117,6 +117,30 @@ fn dropping_a_ring_with_a_read_that_never_ends_returns() {
 }
 
 #[test]
+fn a_ring_that_is_silent_is_nudged_and_nothing_is_invented() {
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let Some(mut ring) = ring(1, 64) else { return };
+    if !ring.ring.params().is_feature_ext_arg() {
+        eprintln!("skipped: waits of io_uring have no time limit before Linux 5.11");
+        return;
+    }
+    ring.nudges.first = std::time::Duration::from_millis(1);
+    ring.nudges.restart();
+    ring.read(0, reader.as_fd(), CURRENT, 64).unwrap();
+    // The first call only submits, and some of these are nudges that come back.
+    for _ in 0..6 {
+        assert_eq!(ring.wait(), Err(Errno::INTR));
+        assert_eq!(ring.in_flight(), 1);
+    }
+    assert!(ring.nudges.patience > ring.nudges.first);
+    write(&writer, b"late").unwrap();
+    let done = std::iter::repeat_with(|| ring.wait()).find(|done| *done != Err(Errno::INTR));
+    assert_eq!(done, Some(Ok(Completion { slot: 0, op: Op::Read, result: Ok(4) })));
+    assert_eq!(ring.nudges.patience, ring.nudges.first);
+    assert_eq!((ring.in_flight(), ring.wait()), (0, Err(Errno::INVAL)));
+}
+
+#[test]
 fn a_ring_keeps_a_shared_fd_open() {
     let file = Arc::new(OwnedFd::from(file_with(b"river")));
     let Some(mut ring) = ring(1, 64) else { return };
