@@ -8,7 +8,6 @@ use crate::Errno;
 use crate::fault::Call;
 use io_uring::IoUring;
 use io_uring::squeue::{Entry, Flags};
-use io_uring::types::CancelBuilder;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::collections::VecDeque;
 use std::marker::PhantomData;

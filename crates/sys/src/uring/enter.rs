@@ -107,7 +107,6 @@ impl Uring<'_> {
 
     pub(super) fn cancel_all(&self) -> Result<(), Errno> {
         let ring = self.ring.submitter();
-        ring.register_sync_cancel(None, CancelBuilder::any())
-            .map_err(|error| super::errno(&error))
+        ring.register_sync_cancel(None, CancelBuilder::any()).map_err(|error| super::errno(&error))
     }
 }
