@@ -34,8 +34,8 @@ BIN := $(CARGO_TARGET_DIR)/release/thalweg
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build the thalweg binary and the C library for release
-	$(CARGO) build --release --locked --package thalweg --package thalweg-capi
+build: ## build thalweg, thalweg-packets and the C library for release
+	$(CARGO) build --release --locked --package thalweg --package thalweg-packets --package thalweg-capi
 
 test: start-skips setup lint ## install what is missing (Debian, root), lint, run every test, count the skipped
 	@tests/setup/fuzz smoke $(SMOKE_SECONDS)
@@ -62,7 +62,7 @@ study bench: build ## measure: STUDY=name runs a study and keeps its result in R
 fuzz: ## run every fuzz target for FUZZ_SECONDS
 	@tests/setup/fuzz run $(FUZZ_SECONDS)
 
-install: build ## install the binary, the C library, studies, man pages and completions under DESTDIR PREFIX
+install: build ## install the binaries, the C library, studies, man pages and completions under DESTDIR PREFIX
 	@tests/setup/install $(BIN) $(dir $(BIN))libthalweg.a "$(DESTDIR)" "$(PREFIX)"
 
 clean: ## remove target/ and .tools/
@@ -71,6 +71,7 @@ clean: ## remove target/ and .tools/
 
 setup:
 	@tests/setup/packages
+	@tests/setup/nginx
 
 start-skips:
 	@mkdir -p "$(CARGO_TARGET_DIR)" && : >"$(THALWEG_SKIPS)"

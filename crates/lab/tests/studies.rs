@@ -78,9 +78,11 @@ fn the_parameters_of_every_arm_and_probe_are_taken() {
     let studies = folder();
     let job = Job { arm: "arm", with: &none, bytes: 4096, scratch, studies: &studies, program };
     for study in &self::studies() {
-        for arm in &study.arms {
+        let places =
+            study.cells.iter().flat_map(|cell| cell.arms.iter().map(move |arm| (cell, arm)));
+        for (cell, name) in places {
+            let arm = study.arms.iter().find(|arm| arm.name == *name).unwrap();
             let work = CATALOGUE.work(&arm.work).unwrap();
-            let cell = study.cells.iter().find(|cell| cell.arms.contains(&arm.name)).unwrap();
             // Nothing is allocated yet; a program may have been built for some sizes alone.
             let bytes = match arm.work.as_str() {
                 "worker" | "memory" => bytes_of(&cell.sizes[0]).unwrap(),
@@ -88,8 +90,8 @@ fn the_parameters_of_every_arm_and_probe_are_taken() {
             };
             let job = Job { bytes, ..job };
             // A file system or a congestion control that is not here is none of the file's faults.
-            if let Err(unfit) = work.open(&Job { with: &arm.with, ..job }) {
-                is_no_mistake(&format!("{} {}", study.id, arm.name), &unfit.reason);
+            if let Err(unfit) = work.open(&Job { with: &cell.parameters(arm), ..job }) {
+                is_no_mistake(&format!("{} {} {name}", study.id, cell.name), &unfit.reason);
             }
         }
         for claim in &study.claims {

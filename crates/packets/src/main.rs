@@ -17,7 +17,12 @@ mod switch;
 mod worker;
 
 use clap::Parser;
-use std::process::ExitCode;
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use crate::bench::{Setting, table};
 use crate::sizes::{Order, Sizes};
@@ -34,9 +39,9 @@ struct Arguments {
     /// Kernels, the first being what the others are compared with [default: all this CPU runs]
     #[arg(long, value_delimiter = ',')]
     kernels: Vec<String>,
-    /// Bytes of a packet, 60 to 1518, or imix: 7 of 64, 4 of 594, 1 of 1518
-    #[arg(long, default_value = "imix")]
-    sizes: Sizes,
+    /// Bytes of a packet, 60 to 1518, or imix: 7 of 64, 4 of 594, 1 of 1518 [default: imix]
+    #[arg(long)]
+    sizes: Option<Sizes>,
     /// Order of the sizes of imix: iid draws, rotating repeats the same twelve
     #[arg(long, default_value = "iid")]
     order: Order,
@@ -52,26 +57,61 @@ struct Arguments {
     /// Rounds; in each, every kernel takes one sample, in an order drawn anew
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Serve a study: speak the worker protocol with the one kernel given
-    #[arg(long, hide = true)]
+    /// Serve a study: speak the worker protocol with the one kernel given. A packet is an operation,
+    /// so --packets and --rounds are the study's to say
+    #[arg(long, hide = true, conflicts_with_all = ["packets", "rounds"])]
     worker: bool,
+    /// From the study: bytes of an operation, so of a packet unless --sizes says otherwise
+    #[arg(long, hide = true, requires = "worker")]
+    bytes: Option<String>,
+    /// From the study: a folder for files, of which there are none
+    #[arg(long, hide = true, requires = "worker")]
+    scratch: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn setting(&self) -> Result<Setting, String> {
+        let of_bytes =
+            |text: &String| text.parse::<Sizes>().map_err(|e| format!("bytes={text}: {e}"));
+        let sizes = match (self.sizes, &self.bytes) {
+            (Some(sizes), _) => sizes,
+            (None, Some(bytes)) => of_bytes(bytes)?,
+            (None, None) => Sizes::Imix,
+        };
+        let Self { order, mbufs, cores, packets, .. } = *self;
+        Ok(Setting { sizes, order, mbufs, cores, packets })
+    }
+
+    fn run(&self) -> Result<(), String> {
+        let setting = self.setting()?;
+        match (self.worker, &self.kernels[..]) {
+            (true, [kernel]) => worker::serve(kernel, &setting),
+            (true, _) => Err("--worker serves exactly one kernel".to_owned()),
+            (false, kernels) => table(kernels, &setting, self.rounds),
+        }
+    }
+}
+
+/// A study writes `key=value`, the same words for this program and for its counterpart in C.
+fn as_options(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.collect();
+    if words.iter().any(|word| word == "--worker") {
+        for word in words.iter_mut().skip(1).filter(|word| is_setting(word)) {
+            let mut option = OsString::from("--");
+            option.push(&*word);
+            *word = option;
+        }
+    }
+    words
+}
+
+fn is_setting(word: &OsStr) -> bool {
+    let bytes = word.as_encoded_bytes();
+    !bytes.starts_with(b"-") && bytes.contains(&b'=')
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let setting = Setting {
-        sizes: arguments.sizes,
-        order: arguments.order,
-        mbufs: arguments.mbufs,
-        cores: arguments.cores,
-        packets: arguments.packets,
-    };
-    let done = match (arguments.worker, &arguments.kernels[..]) {
-        (true, [kernel]) => worker::serve(kernel, &setting),
-        (true, _) => Err("--worker serves exactly one kernel".to_owned()),
-        (false, kernels) => table(kernels, &setting, arguments.rounds),
-    };
-    match done {
+    match Arguments::parse_from(as_options(env::args_os())).run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             eprintln!("thalweg-packets: {reason}");

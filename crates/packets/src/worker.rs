@@ -1,60 +1,86 @@
-//! Serves a study: the worker protocol (docs/formats.md) over stdin and stdout, with one kernel.
+//! Serves a study: the worker protocol (docs/formats.md) over stdin and stdout, with one kernel. One
+//! operation is one packet.
 
 use std::io::{BufRead, Write, stdin, stdout};
+use std::thread::available_parallelism;
 
-use crate::bench::{Ports, Setting, Took};
+use crate::bench::{Ports, Setting};
 use crate::copier::Choice;
 
-/// Answers until `quit` or the end of stdin.
+/// Answers until `quit` or the end of stdin. What cannot be done here is the first answer, and the end.
 pub fn serve(kernel: &str, setting: &Setting) -> Result<(), String> {
-    let choice = match Choice::named(kernel) {
-        Ok(choice) => choice,
-        Err(reason) => {
-            println!("unfit {reason}");
-            return Err(reason);
-        }
-    };
-    let mut ports = Ports::new(setting);
+    let mut served = Served::new(kernel, setting);
     for line in stdin().lock().lines() {
         let line = line.map_err(|e| format!("reading stdin: {e}"))?;
+        if line == "quit" {
+            break;
+        }
+        let answer = match &mut served {
+            Ok(served) => served.answer(&line)?,
+            Err(reason) => format!("unfit {reason}"),
+        };
+        let mut out = stdout().lock();
+        writeln!(out, "{answer}").and_then(|()| out.flush()).map_err(|e| format!("stdout: {e}"))?;
+        if let Err(reason) = served {
+            return Err(reason);
+        }
+    }
+    Ok(())
+}
+
+struct Served {
+    choice: Choice,
+    /// Every buffer is used three times: enough to warm them up, and to look at all of them.
+    thrice: Setting,
+    ports: Ports,
+}
+
+impl Served {
+    fn new(kernel: &str, setting: &Setting) -> Result<Self, String> {
+        let choice = Choice::named(kernel)?;
+        let processors = available_parallelism().map_or(1, usize::from);
+        if usize::from(setting.cores) > processors {
+            return Err(format!("cores={}: it may use {processors}", setting.cores));
+        }
+        let thrice = Setting { packets: 3 * u64::from(setting.mbufs), ..*setting };
+        Ok(Self { choice, thrice, ports: Ports::new(setting) })
+    }
+
+    fn answer(&mut self, line: &str) -> Result<String, String> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let answer = match words[..] {
+        Ok(match words[..] {
             ["hello"] => "thalweg-worker 1".to_owned(),
-            ["warm"] => ports.run(choice, setting, false).map(|_| "ok".to_owned())?,
-            ["check"] => match ports.run(choice, setting, true) {
+            ["warm"] => {
+                self.ports.run(self.choice, &self.thrice, false).map(|_| "ok".to_owned())?
+            }
+            ["check"] => match self.ports.run(self.choice, &self.thrice, true) {
                 Ok(_) => "ok".to_owned(),
                 Err(what) => format!("wrong {what}"),
             },
             // Guests never see the switch's buffers: two copies lie between source and sink.
             ["alias"] => "copied".to_owned(),
+            ["memory"] => "0".to_owned(),
             ["run", times] => {
-                let times = times.parse().map_err(|_| format!("run {times}: not a number"))?;
-                run(&mut ports, choice, setting, times)?
+                let times: u32 = times.parse().map_err(|e| format!("run {times}: {e}"))?;
+                self.run(times.into())?
             }
-            ["quit"] => return Ok(()),
-            _ => return Err(format!("{line:?} is not a request of the worker protocol")),
-        };
-        let mut out = stdout().lock();
-        writeln!(out, "{answer}").and_then(|()| out.flush()).map_err(|e| format!("stdout: {e}"))?;
+            _ => format!("unfit no such command: {line}"),
+        })
     }
-    Ok(())
-}
 
-fn run(ports: &mut Ports, choice: Choice, setting: &Setting, times: u32) -> Result<String, String> {
-    let taken: Result<Vec<Took>, String> =
-        (0..times).map(|_| ports.run(choice, setting, false)).collect();
-    let taken = taken?;
-    let sum = |of: &dyn Fn(&Took) -> u64| taken.iter().map(of).sum::<u64>();
-    let answer = serde_json::json!({
-        "wall_ns": sum(&|t| t.wall.as_nanos() as u64),
-        "user_us": sum(&|t| t.usage.user.as_micros() as u64),
-        "sys_us": sum(&|t| t.usage.sys.as_micros() as u64),
-        "minor_faults": sum(&|t| t.usage.minor_faults),
-        "major_faults": sum(&|t| t.usage.major_faults),
-        "voluntary": sum(&|t| t.usage.voluntary_switches),
-        "involuntary": sum(&|t| t.usage.involuntary_switches),
-        "bytes": sum(&|t| t.bytes),
-        "calls": 0,
-    });
-    Ok(answer.to_string())
+    fn run(&mut self, packets: u64) -> Result<String, String> {
+        let took = self.ports.run(self.choice, &Setting { packets, ..self.thrice }, false)?;
+        let usage = took.usage;
+        let answer = serde_json::json!({
+            "wall_ns": took.wall.as_nanos() as u64,
+            "user_us": usage.user.as_micros() as u64,
+            "sys_us": usage.sys.as_micros() as u64,
+            "minor_faults": usage.minor_faults,
+            "major_faults": usage.major_faults,
+            "voluntary": usage.voluntary_switches,
+            "involuntary": usage.involuntary_switches,
+            "bytes": took.bytes,
+        });
+        Ok(answer.to_string())
+    }
 }

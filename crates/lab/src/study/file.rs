@@ -77,6 +77,27 @@ pub struct Cell {
     pub loads: Vec<Load>,
     /// Names of the arms; the first one is what the others are compared with.
     pub arms: Vec<String>,
+    /// Parameters that all arms have here: a list goes behind the arm's own, anything else replaces it.
+    #[serde(default)]
+    pub with: toml::Table,
+}
+
+impl Cell {
+    /// The parameters of an arm in this cell.
+    pub fn parameters(&self, arm: &Arm) -> toml::Table {
+        let mut both = arm.with.clone();
+        for (key, value) in &self.with {
+            match (both.get_mut(key), value) {
+                (Some(toml::Value::Array(own)), toml::Value::Array(more)) => {
+                    own.extend_from_slice(more);
+                }
+                _ => {
+                    both.insert(key.clone(), value.clone());
+                }
+            }
+        }
+        both
+    }
 }
 
 /// What else the machine does while an arm is sampled.
@@ -146,7 +167,7 @@ pub enum Origin {
 pub struct Claim {
     /// Its number: `002.1`.
     pub id: String,
-    /// number, ratio, conclusion, mechanism or method.
+    /// number, ratio, conclusion, mechanism or method; goal for one that is ours.
     pub kind: String,
     /// What was said.
     pub text: String,

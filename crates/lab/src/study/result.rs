@@ -203,7 +203,7 @@ pub struct RatioResult {
 pub struct ClaimResult {
     /// Its number.
     pub id: String,
-    /// number, ratio, conclusion, mechanism or method.
+    /// number, ratio, conclusion, mechanism, method or goal.
     pub kind: String,
     /// What was said.
     pub text: String,

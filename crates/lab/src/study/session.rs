@@ -131,14 +131,17 @@ impl Session<'_> {
     fn open(&self, name: &str, place: &Place, scratch: &Path) -> Opened {
         let piece = (|| {
             let arm = self.study.arms.iter().find(|arm| arm.name == name);
-            let arm = arm.ok_or_else(|| Unfit::because("the study does not describe it"))?;
+            let cell = self.study.cell(&place.cell);
+            let (Some(arm), Some(cell)) = (arm, cell) else {
+                return Err(Unfit::because("the study does not describe it"));
+            };
             let work = self.catalogue.work(&arm.work);
             let work = work.ok_or_else(|| Unfit::because("there is no such work"))?;
             // Two arms of one work must not share a file by its name.
             let number = self.study.arms.iter().position(|arm| arm.name == name).unwrap_or(0);
             let own = scratch.join(format!("arm-{number}"));
             fs::create_dir(&own).map_err(|e| Unfit::because(format!("{}: {e}", own.display())))?;
-            work.open(&self.job(name, &arm.with, place.bytes, &own))
+            work.open(&self.job(name, &cell.parameters(arm), place.bytes, &own))
         })();
         Opened { name: name.to_owned(), piece }
     }

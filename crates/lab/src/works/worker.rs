@@ -1,13 +1,16 @@
 //! An external program that does and times the work itself, in any language: the worker protocol of
-//! docs/formats.md. A C source is built first. What the program says of itself is not believed where
-//! it can be checked: its time lies within ours, its bytes are looked at by its own `check`.
+//! docs/formats.md. A C source is built first, one of ours lies beside our own binary. What the program
+//! says of itself is not believed where it can be checked: its time lies within ours, its bytes are
+//! looked at by its own `check`.
 
 mod build;
+mod packages;
 mod reply;
 mod talk;
 
 use serde::Deserialize;
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     path::{Path, PathBuf},
     process::Command,
@@ -20,6 +23,8 @@ use crate::{
     rounds::Failure,
     sample::{Meter, Sample},
 };
+use build::Flags;
+use packages::Packages;
 use talk::Talk;
 
 /// An external program.
@@ -29,11 +34,16 @@ pub struct Worker;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// A C source below the studies, any other program below them (with a slash), or a command.
+    /// A C source below the studies, any other program below them (with a slash), one of ours
+    /// (`thalweg-NAME`, beside our own binary), or a command.
     program: PathBuf,
     /// For the compiler.
     #[serde(default)]
     cflags: Vec<String>,
+    /// Packages whose flags the compiler gets too: the name for pkg-config, and the one under which
+    /// Debian installs it.
+    #[serde(default)]
+    pkg_config: BTreeMap<String, String>,
     /// For the program, before `bytes=N` and `scratch=DIR`.
     #[serde(default)]
     args: Vec<String>,
@@ -112,18 +122,43 @@ impl Running {
     }
 }
 
+/// What the name of a program of ours begins with.
+const OURS: &str = "thalweg-";
+
 /// Where the program lies; a C source is built.
 fn place(job: &Job<'_>, with: &Parameters) -> Result<PathBuf, Unfit> {
     let program = &with.program;
     if program.extension().is_some_and(|extension| extension == "c") {
-        return build::built(&job.studies.join(program), &with.cflags, job.scratch)
-            .map_err(|reason| unfit(job, &reason));
+        let built = Packages::find(&with.pkg_config).and_then(|packages| {
+            let flags = Flags { own: &with.cflags, packages };
+            build::built(&job.studies.join(program), &flags, job.scratch)
+        });
+        return built.map_err(|reason| unfit(job, &reason));
     }
-    if !with.cflags.is_empty() {
-        return Err(unfit(job, "cflags are for a C source, and it is none"));
+    if !with.cflags.is_empty() || !with.pkg_config.is_empty() {
+        return Err(unfit(job, "cflags and pkg_config are for a C source, and it is none"));
     }
     let is_path = program.parent().is_some_and(|parent| parent != Path::new(""));
-    Ok(if is_path { job.studies.join(program) } else { program.clone() })
+    match program.to_str() {
+        _ if is_path => Ok(job.studies.join(program)),
+        Some(name) if name.starts_with(OURS) => {
+            beside(job.program, name).map_err(|reason| unfit(job, &reason))
+        }
+        _ => Ok(program.clone()),
+    }
+}
+
+/// A program of ours, of the same build as our own binary.
+fn beside(own: &Path, name: &str) -> Result<PathBuf, String> {
+    let path = own.with_file_name(name);
+    if path.is_file() {
+        return Ok(path);
+    }
+    let path = path.display();
+    Err(format!(
+        "{path} is not there: `make build` builds it for release, `cargo build --package {name}` \
+         for a debug build; or copy it there"
+    ))
 }
 
 fn unfit(job: &Job<'_>, reason: &str) -> Unfit {

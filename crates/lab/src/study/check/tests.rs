@@ -74,6 +74,20 @@ fn a_right_file_is_read_whole() {
 }
 
 #[test]
+fn a_cell_adds_to_the_parameters_of_its_arms() {
+    let with = "with = { args = [\"b=2\"], speed = 2 }\n";
+    let text = GOOD.replacen("sizes = [", &format!("{with}sizes = ["), 1).replacen(
+        "work = \"null\"",
+        "work = \"null\"\nwith = { args = [\"a=1\"], speed = 1, more = true }",
+        1,
+    );
+    let study = Study::parse(&text, &CATALOGUE).unwrap();
+    let both = |arm: usize| study.cells[0].parameters(&study.arms[arm]).to_string();
+    assert_eq!(both(0), "args = [\"a=1\", \"b=2\"]\nmore = true\nspeed = 2\n");
+    assert_eq!(both(1), "args = [\"b=2\"]\nspeed = 2\n");
+}
+
+#[test]
 fn every_wrong_name_is_refused_with_what_there_is() {
     for (right, wrong, words) in [
         ("schema = 1", "schema = 2", "schema = 2"),

@@ -9,10 +9,18 @@ use std::{
 };
 use thalweg_sys::host;
 
+use super::packages::Packages;
 use crate::scratch::Folder;
 
+/// What a source is built with.
+#[derive(Debug, Hash)]
+pub struct Flags<'f> {
+    pub own: &'f [String],
+    pub packages: Packages,
+}
+
 /// The program of this source, built by `$CC` or `cc` with these flags. `Err` is the reason.
-pub fn built(source: &Path, flags: &[String], scratch: &Path) -> Result<PathBuf, String> {
+pub fn built(source: &Path, flags: &Flags<'_>, scratch: &Path) -> Result<PathBuf, String> {
     let compiler = Compiler::find(source)?;
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
     let name = format!("{stem}-{:016x}", compiler.key(source, flags)?);
@@ -61,9 +69,9 @@ impl Compiler {
         Ok(Self { words, version })
     }
 
-    /// Differs where the program would: compiler, flags, source, the headers beside it, and the
-    /// processor, for which `-march=native` builds.
-    fn key(&self, source: &Path, flags: &[String]) -> Result<u64, String> {
+    /// Differs where the program would: compiler, flags, packages, source, the headers beside it, and
+    /// the processor, for which `-march=native` builds.
+    fn key(&self, source: &Path, flags: &Flags<'_>) -> Result<u64, String> {
         let mut hasher = DefaultHasher::new();
         (&self.words, &self.version, flags, host::cpu_model()).hash(&mut hasher);
         let mut files = vec![source.to_owned()];
@@ -78,10 +86,12 @@ impl Compiler {
         Ok(hasher.finish())
     }
 
-    fn build(&self, source: &Path, flags: &[String], program: &Path) -> Result<(), String> {
+    fn build(&self, source: &Path, flags: &Flags<'_>, program: &Path) -> Result<(), String> {
+        let Flags { own, packages } = flags;
         let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]).args(flags).args(["-pthread", "-o"]).arg(program);
-        let output = command.arg(source).stdin(Stdio::null()).output();
+        command.args(&self.words[1..]).args(&packages.cflags).args(*own);
+        command.args(["-pthread", "-o"]).arg(program).arg(source).args(&packages.libs);
+        let output = command.stdin(Stdio::null()).output();
         let name = source.display();
         let output = output.map_err(|e| format!("{}: {e}", self.words[0]))?;
         if output.status.success() {

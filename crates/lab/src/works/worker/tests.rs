@@ -183,6 +183,49 @@ fn a_source_that_does_not_compile_is_a_reason_with_the_compilers_words() {
 }
 
 #[test]
+fn packages_give_flags_that_the_studys_own_override() {
+    let folder = tempfile::tempdir().unwrap();
+    let text =
+        "Name: it\nDescription: a package\nVersion: 1\nCflags: -DPACKED=4 -DOWN=1\nLibs: -lm\n";
+    let package = folder.path().join("it.pc");
+    fs::write(&package, text).unwrap();
+    // A number that is not known when it is compiled, so that libm is needed.
+    let source = folder.path().join("packed.c");
+    let worker = "#include <math.h>\n#include <stdio.h>\nint main(int argc, char **argv) {\n\
+        getchar(); printf(\"unfit %d %d\\n\", (int)cbrt(7 * argc + PACKED), OWN); }\n";
+    fs::write(&source, worker).unwrap();
+    let with = program(&format!(
+        "program = '{}'\ncflags = ['-UOWN', '-DOWN=7']\npkg_config = {{ '{}' = 'libit-dev' }}",
+        source.display(),
+        package.display()
+    ));
+    let words = reason(open(&with, 1, folder.path()));
+    if words.contains("needs a C compiler") || words.contains("pkg-config: No such file") {
+        return skip("packages", &words);
+    }
+    // With bytes and scratch it has three words: the third root of 25.
+    assert!(words.ends_with("2 7"), "{words}");
+    let none = program("program = 'programs/loops.c'\npkg_config = { no-such = 'libnothing-dev' }");
+    let words = reason(open(&none, 1, folder.path()));
+    assert!(words.contains("needs libnothing-dev: apt-get install") && words.contains("no-such"));
+}
+
+#[test]
+fn a_program_of_ours_lies_beside_our_binary_or_is_said_to_be_built_how() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (folder, _) = after_hello("echo ok");
+    let own = folder.path().join("thalweg");
+    let (with, studies) = (program("program = 'thalweg-ring'"), studies());
+    let scratch = scratch.path();
+    let job = Job { arm: "w", with: &with, bytes: 1, scratch, studies: &studies, program: &own };
+    let words = reason(Worker.open(&job));
+    assert!(words.contains("thalweg-ring is not there: `make build`"), "{words}");
+    assert!(words.contains("cargo build --package thalweg-ring"), "{words}");
+    fs::rename(folder.path().join("worker.sh"), folder.path().join("thalweg-ring")).unwrap();
+    Worker.open(&job).unwrap().warm_up().unwrap();
+}
+
+#[test]
 fn parameters_that_are_not_known_are_refused() {
     let scratch = tempfile::tempdir().unwrap();
     let refused = |text: &str| reason(open(&program(text), 1, scratch.path()));
@@ -190,6 +233,7 @@ fn parameters_that_are_not_known_are_refused() {
     assert!(refused("program = 'x'\nspeed = 1").contains("speed"));
     assert!(refused("program = 'x'\npromises = { stable = true }").contains("private"));
     assert!(refused("program = 'sh'\ncflags = ['-O3']").contains("cflags"));
+    assert!(refused("program = 'sh'\npkg_config = { x = 'y' }").contains("pkg_config"));
     assert!(refused("program = 'no-such-program-anywhere'").contains("cannot be started"));
     assert!(refused("program = 'programs/none'").contains("cannot be started"));
 }

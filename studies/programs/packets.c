@@ -1,14 +1,17 @@
-/* The ring of thalweg-packets (crates/packets), step for step, around DPDK's rte_memcpy, which is a
- * header and can only be compiled in. It speaks the worker protocol (docs/formats.md). Run with copy=libc
- * it is the same program as ours with the kernel `libc`: what the two differ by is the price of the
- * language. One core only. With Debian's libdpdk-dev, for the AVX-512 build (others: -march=haswell,
- * -march=corei7, both without the second flag of the third line):
- *   cc -O3 -DWITH_DPDK -Istudies/programs -include rte_config.h -I/usr/include/dpdk \
- *      -I/usr/include/x86_64-linux-gnu/dpdk \
- *      -march=skylake-avx512 -DRTE_MEMCPY_AVX512 peers/dpdk/packets.c -o packets
- *   printf 'hello\nwarm\ncheck\nrun 10\nquit\n' | ./packets copy=rte */
+/* The ring of thalweg-packets (crates/packets), step for step, round DPDK's rte_memcpy, which is a
+ * header and can only be compiled in. It speaks the worker protocol (docs/formats.md), a packet being an
+ * operation. Run with copy=libc it is the same program as ours with the kernel `libc`: what the two
+ * differ by is the price of the language. Study 004 builds it. By hand, with Debian's libdpdk-dev (whose
+ * own flags ask for SSE; the later -march wins):
+ *   cc $(pkg-config --cflags libdpdk) -O3 -DWITH_DPDK -march=skylake-avx512 -DRTE_MEMCPY_AVX512 \
+ *      -pthread studies/programs/packets.c -o packets
+ *   printf 'hello\nwarm\nrun 1000000\ncheck\nquit\n' | ./packets copy=rte sizes=imix
+ * For its other paths: -march=haswell (AVX2) or -march=corei7 (SSE), without RTE_MEMCPY_AVX512. */
+#define _GNU_SOURCE
 #include "worker.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 #ifdef WITH_DPDK
@@ -28,7 +31,7 @@ struct queue {
 
 struct guest {
     struct queue *sends, *receives;
-    uint64_t sent, received, end, came, bytes, sum;
+    uint64_t sent, received, end, due, bytes, sum;
     size_t next_size;
 };
 
@@ -37,7 +40,7 @@ static uint8_t *mbufs;
 static uint32_t *ring, ring_mask, ring_head, ring_tail, count_mbufs;
 static uint16_t sizes[DRAWN];
 static size_t count_sizes;
-static uint64_t packets;
+static int cores;
 static const char *wrong;
 static char wrong_text[96];
 static volatile uint64_t seen;
@@ -57,6 +60,13 @@ static uint8_t pattern(uint16_t number, size_t at)
     return (uint8_t)(number * 31u + at * 7 + (at >> 8));
 }
 
+static void relax(void)
+{
+#ifdef __x86_64__
+    __builtin_ia32_pause();
+#endif
+}
+
 /* ---- the switch ---- */
 
 static inline __attribute__((always_inline)) void swap_addresses(uint8_t *packet)
@@ -70,7 +80,7 @@ static inline __attribute__((always_inline)) void swap_addresses(uint8_t *packet
 
 /* `COPY(to, from, n)` is compiled into it. */
 #define FORWARD(NAME, COPY)                                                                      \
-    static void NAME(struct queue *from, struct queue *to)                                       \
+    static uint64_t NAME(struct queue *from, struct queue *to)                                   \
     {                                                                                            \
         uint64_t first = atomic_load_explicit(&from->done, memory_order_acquire);                \
         uint64_t target = atomic_load_explicit(&to->done, memory_order_acquire);                 \
@@ -98,13 +108,29 @@ static inline __attribute__((always_inline)) void swap_addresses(uint8_t *packet
             ring[ring_tail++ & ring_mask] = taken[n];                                            \
         }                                                                                        \
         atomic_store_explicit(&to->done, target + count, memory_order_release);                  \
+        return count;                                                                            \
     }
 
 FORWARD(forward_libc, memcpy)
 #ifdef WITH_DPDK
 FORWARD(forward_rte, rte_memcpy)
 #endif
-static void (*forward)(struct queue *from, struct queue *to);
+static uint64_t (*forward)(struct queue *from, struct queue *to);
+
+/* Both ways once; how many packets. */
+static uint64_t forward_both(void)
+{
+    return forward(&queues[0][0], &queues[1][1]) + forward(&queues[1][0], &queues[0][1]);
+}
+
+/* A second core has the switch alone. */
+static void *switch_alone(void *packets)
+{
+    for (uint64_t left = *(uint64_t *)packets, moved; left; left -= moved)
+        if (!(moved = forward_both()))
+            relax();
+    return NULL;
+}
 
 /* ---- the guests ---- */
 
@@ -135,18 +161,20 @@ static void look(const uint8_t *bytes, size_t len, uint64_t number)
     }
 }
 
-static void guest_start(struct guest *guest, struct queue *sends, struct queue *receives)
+/* It is to send so many packets, and to receive `due`. */
+static void guest_start(struct guest *guest, int port, uint64_t sends, uint64_t due)
 {
-    *guest = (struct guest){ .sends = sends, .receives = receives };
-    guest->sent = atomic_load(&sends->posted);
-    guest->received = atomic_load(&receives->done);
-    guest->end = guest->sent + packets / 2;
+    struct queue *sending = &queues[port][0], *receiving = &queues[port][1];
+    *guest = (struct guest){ .sends = sending, .receives = receiving, .due = due };
+    guest->sent = atomic_load(&sending->posted);
+    guest->received = atomic_load(&receiving->done);
+    guest->end = guest->sent + sends;
     for (uint64_t number = 0; number < ENTRIES; number++) {
         for (size_t at = 0; at < STRIDE - HEADER; at++)
-            buffer(sends, number)[HEADER + at] = pattern((uint16_t)number, at);
-        memset(buffer(receives, number), FILLER, STRIDE);
+            buffer(sending, number)[HEADER + at] = pattern((uint16_t)number, at);
+        memset(buffer(receiving, number), FILLER, STRIDE);
     }
-    atomic_store(&receives->posted, guest->received + ENTRIES);
+    atomic_store(&receiving->posted, guest->received + ENTRIES);
 }
 
 static void guest_write(struct guest *guest, uint64_t number)
@@ -179,7 +207,8 @@ static void guest_read(struct guest *guest, uint64_t number, int looks)
     }
 }
 
-static void guest_step(struct guest *guest, int looks)
+/* Sends up to a batch, takes in what came; how many came. */
+static uint64_t guest_step(struct guest *guest, int looks)
 {
     uint64_t room = atomic_load_explicit(&guest->sends->done, memory_order_acquire) + ENTRIES - guest->sent;
     uint64_t left = guest->end - guest->sent, count = room < BATCH ? room : BATCH;
@@ -190,25 +219,34 @@ static void guest_step(struct guest *guest, int looks)
     guest->sent += count;
     atomic_store_explicit(&guest->sends->posted, guest->sent, memory_order_release);
     uint64_t end = atomic_load_explicit(&guest->receives->done, memory_order_acquire);
+    uint64_t came = end - guest->received;
     for (uint64_t number = guest->received; number < end; number++)
         guest_read(guest, number, looks);
-    guest->came += end - guest->received;
+    guest->due -= came;
     guest->received = end;
     atomic_store_explicit(&guest->receives->posted, end + ENTRIES, memory_order_release);
+    return came;
 }
 
-static void once(int looks, struct cost *cost)
+static void once(uint64_t packets, int looks, struct cost *cost)
 {
     struct guest guests[2];
-    guest_start(&guests[0], &queues[0][0], &queues[0][1]);
-    guest_start(&guests[1], &queues[1][0], &queues[1][1]);
+    pthread_t thread;
+    uint64_t other = packets / 2, one = packets - other;
+    guest_start(&guests[0], 0, one, other);
+    guest_start(&guests[1], 1, other, one);
     struct worker_mark mark = worker_begin();
-    while (guests[0].came < packets / 2 || guests[1].came < packets / 2) {
-        guest_step(&guests[0], looks);
-        guest_step(&guests[1], looks);
-        forward(&queues[0][0], &queues[1][1]);
-        forward(&queues[1][0], &queues[0][1]);
+    if (cores == 2 && (errno = pthread_create(&thread, NULL, switch_alone, &packets)))
+        worker_unfit("cores=2: a second thread: %s", strerror(errno));
+    while (guests[0].due || guests[1].due) {
+        uint64_t came = guest_step(&guests[0], looks) + guest_step(&guests[1], looks);
+        if (cores == 1)
+            forward_both();
+        else if (!came)
+            relax();
     }
+    if (cores == 2)
+        pthread_join(thread, NULL);
     worker_end(&mark, cost);
     cost->bytes += guests[0].bytes + guests[1].bytes;
     seen = guests[0].sum ^ guests[1].sum;
@@ -216,23 +254,27 @@ static void once(int looks, struct cost *cost)
 
 /* ---- the worker ---- */
 
-static void warm(void)
+/* Every buffer three times: enough to warm them up, and to look at all of them. */
+static void thrice(int looks)
 {
     struct cost unused = { 0 };
-    once(0, &unused);
+    once(3 * (uint64_t)count_mbufs, looks, &unused);
+}
+
+static void warm(void)
+{
+    thrice(0);
 }
 
 static void run(uint32_t times, struct cost *cost)
 {
-    for (uint32_t n = 0; n < times; n++)
-        once(0, cost);
+    once(times, 0, cost);
 }
 
 static const char *check(void)
 {
-    struct cost unused = { 0 };
     wrong = NULL;
-    once(1, &unused);
+    thrice(1);
     return wrong;
 }
 
@@ -248,10 +290,11 @@ static void draw_sizes(void)
     static const char *const orders[] = { "iid", "rotating", NULL };
     int rotating = worker_choice("order", orders);
     uint64_t state = 0x2545f4914f6cdd1d;
-    if (strcmp(worker_text("sizes", "imix"), "imix")) {
-        uint64_t size = worker_number("sizes", 0);
+    if (strcmp(worker_text("sizes", ""), "imix")) {
+        /* An operation is a packet. */
+        uint64_t size = worker_number("sizes", worker_number("bytes", 0));
         if (size < LEAST || size > MOST)
-            worker_unfit("sizes=%" PRIu64 ": neither imix nor from %d to %d", size, LEAST, MOST);
+            worker_unfit("packets of %" PRIu64 " bytes: neither imix nor from %d to %d", size, LEAST, MOST);
         sizes[0] = (uint16_t)size;
         count_sizes = 1;
         return;
@@ -274,10 +317,30 @@ static void *pages(size_t len)
     return memory;
 }
 
+/* What it was compiled for beyond the architecture's first processor. */
+static void needs_processor(void)
+{
+#ifdef __AVX512F__
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl"))
+        worker_unfit("this processor has no AVX-512");
+#elif defined __AVX2__
+    if (!__builtin_cpu_supports("avx2"))
+        worker_unfit("this processor has no AVX2");
+#endif
+}
+
+static void needs_cores(void)
+{
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) < cores)
+        worker_unfit("cores=%d: it may use %d", cores, CPU_COUNT(&allowed));
+}
+
 int main(int argc, char **argv)
 {
-    static const char *const copies[] = { "libc", "rte", NULL };
-    worker_parameters(argc, argv, "copy sizes order mbufs packets bytes scratch ");
+    static const char *const copies[] = { "libc", "rte", NULL }, *const counts[] = { "1", "2", NULL };
+    needs_processor();
+    worker_parameters(argc, argv, "copy sizes order mbufs cores bytes scratch ");
     forward = forward_libc;
     if (worker_choice("copy", copies)) {
 #ifdef WITH_DPDK
@@ -286,8 +349,9 @@ int main(int argc, char **argv)
         worker_unfit("copy=rte: built without the headers of libdpdk-dev");
 #endif
     }
+    cores = worker_choice("cores", counts) + 1;
+    needs_cores();
     draw_sizes();
-    packets = (worker_number("packets", 200000) + 1) / 2 * 2;
     count_mbufs = (uint32_t)worker_number("mbufs", 512);
     if (count_mbufs < 64 || count_mbufs > 65536)
         worker_unfit("mbufs=%u: not from 64 to 65536", count_mbufs);

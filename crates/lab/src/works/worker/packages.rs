@@ -1,0 +1,53 @@
+//! What pkg-config says of the packages that a C source needs.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    process::{Command, Stdio},
+};
+
+/// What the compiler is given for them.
+#[derive(Debug, Default, Hash, PartialEq, Eq)]
+pub struct Packages {
+    /// Before the study's own flags, so that those win.
+    pub cflags: Vec<String>,
+    /// Behind the source.
+    pub libs: Vec<String>,
+    versions: Vec<String>,
+}
+
+impl Packages {
+    /// Asks for all of them. They are named as pkg-config does, each with the name under which Debian
+    /// installs it. `Err` is the reason.
+    pub fn find(wanted: &BTreeMap<String, String>) -> Result<Self, String> {
+        let mut found = Self::default();
+        for (name, package) in wanted {
+            let ask = |what: &str| ask(what, name).map_err(|why| missing(package, &why));
+            found.cflags.extend(ask("--cflags")?);
+            found.libs.extend(ask("--libs")?);
+            found.versions.extend(ask("--modversion")?);
+        }
+        Ok(found)
+    }
+}
+
+fn missing(package: &str, why: &str) -> String {
+    format!(
+        "it needs {package}: apt-get install pkgconf {package}, or what your system calls them \
+         ({why})"
+    )
+}
+
+/// The words of its answer, or its complaint.
+fn ask(what: &str, name: &str) -> Result<Vec<String>, String> {
+    let program = env::var("PKG_CONFIG").unwrap_or_else(|_| "pkg-config".to_owned());
+    let asked = Command::new(&program).args([what, name]).stdin(Stdio::null()).output();
+    let answer = asked.map_err(|e| format!("{program}: {e}"))?;
+    let complaint = String::from_utf8_lossy(&answer.stderr);
+    if !answer.status.success() {
+        let first = complaint.lines().next().unwrap_or("no reason given");
+        return Err(format!("{program} {what} {name}: {first}"));
+    }
+    let words = String::from_utf8_lossy(&answer.stdout);
+    Ok(words.split_whitespace().map(str::to_owned).collect())
+}
