@@ -1,10 +1,15 @@
 //! An external program that does and times the work itself, in any language: the worker protocol of
-//! docs/formats.md. A C source is built first. What the program says of itself is not believed where
-//! it can be checked: its time lies within ours, its bytes are looked at by its own `check`.
+//! docs/formats.md. A C or Java source is built first. What the program says of itself is not
+//! believed where it can be checked: its time lies within ours, its bytes are looked at by its own
+//! `check`.
 
 mod build;
+mod cold;
+mod java;
 mod reply;
 mod talk;
+
+pub(crate) use java::jdks;
 
 use serde::Deserialize;
 use std::{
@@ -29,11 +34,23 @@ pub struct Worker;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// A C source below the studies, any other program below them (with a slash), or a command.
+    /// A C or Java source below the studies, any other program below them (with a slash), or a
+    /// command.
     program: PathBuf,
     /// For the compiler.
     #[serde(default)]
     cflags: Vec<String>,
+    /// The feature release of the JDK that builds and runs a Java source.
+    jdk: Option<u32>,
+    /// For the Java virtual machine.
+    #[serde(default)]
+    java_args: Vec<String>,
+    /// Folders of Java sources, from that of the studies, which are built with a Java source.
+    #[serde(default)]
+    java_sources: Vec<PathBuf>,
+    /// Every operation in a process of its own, so that nothing in it has run before.
+    #[serde(default)]
+    cold: bool,
     /// For the program, before `bytes=N` and `scratch=DIR`.
     #[serde(default)]
     args: Vec<String>,
@@ -62,11 +79,62 @@ impl Work for Worker {
     }
 
     fn summary(&self) -> &'static str {
-        "an external program, a C source or any other, that speaks the worker protocol"
+        "an external program, a C or Java source or any other, that speaks the worker protocol"
     }
 
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
-        Ok(Box::new(Running::start(job)?))
+        let launch = Launch::prepare(job)?;
+        let running = launch.start()?;
+        // A cold one has now shown that it starts; each of its operations starts another.
+        Ok(if launch.cold { Box::new(cold::Cold::of(launch)) } else { Box::new(running) })
+    }
+}
+
+/// A built program and how it is started, as often as one likes.
+struct Launch {
+    program: PathBuf,
+    /// Before the words of the protocol: options of a virtual machine, the study's own.
+    words: Vec<OsString>,
+    studies: PathBuf,
+    name: String,
+    patience: Duration,
+    promises: Option<Guarantees>,
+    cold: bool,
+}
+
+impl Launch {
+    /// Builds what the job's parameters name.
+    fn prepare(job: &Job<'_>) -> Result<Self, Unfit> {
+        let with: Parameters = parameters("worker", job.with)?;
+        // It is started elsewhere: what is relative here is not relative there.
+        let absolute = |path: &Path| {
+            std::path::absolute(path).map_err(|e| unfit(job, &format!("{}: {e}", path.display())))
+        };
+        let (studies, folder) = (absolute(job.studies)?, absolute(job.scratch)?);
+        let (program, mut words) =
+            place(&Job { studies: &studies, scratch: &folder, ..*job }, &with)?;
+        let mut scratch = OsString::from("scratch=");
+        scratch.push(&folder);
+        words.extend(with.args.iter().map(OsString::from));
+        words.extend([format!("bytes={}", job.bytes).into(), scratch]);
+        let promises = with.promises.map(|p| Guarantees {
+            stable: p.stable,
+            private: p.private,
+            durable: false,
+        });
+        let patience = Duration::from_secs(u64::from(with.deadline_seconds));
+        let name = with.program.display().to_string();
+        Ok(Self { program, words, studies, name, patience, promises, cold: with.cold })
+    }
+
+    /// Starts it and hears its hello.
+    fn start(&self) -> Result<Running, Unfit> {
+        let mut command = Command::new(&self.program);
+        command.current_dir(&self.studies).args(&self.words);
+        let mut talk = Talk::start(command, self.name.clone(), self.patience)?;
+        let hello = talk.ask("hello")?;
+        let faults = reply::hello(&hello).map_err(|words| talk.nonsense("hello", &words))?;
+        Ok(Running { talk, promises: self.promises, faults })
     }
 }
 
@@ -80,29 +148,7 @@ pub(super) struct Running {
 impl Running {
     /// Builds and starts what the job's parameters name.
     pub fn start(job: &Job<'_>) -> Result<Self, Unfit> {
-        let with: Parameters = parameters("worker", job.with)?;
-        // It is started elsewhere: what is relative here is not relative there.
-        let absolute = |path: &Path| {
-            std::path::absolute(path).map_err(|e| unfit(job, &format!("{}: {e}", path.display())))
-        };
-        let (studies, folder) = (absolute(job.studies)?, absolute(job.scratch)?);
-        let program = place(&Job { studies: &studies, scratch: &folder, ..*job }, &with)?;
-        let mut command = Command::new(&program);
-        let mut scratch = OsString::from("scratch=");
-        scratch.push(&folder);
-        command.current_dir(&studies).args(&with.args);
-        command.arg(format!("bytes={}", job.bytes)).arg(scratch);
-        let patience = Duration::from_secs(u64::from(with.deadline_seconds));
-        let name = with.program.display().to_string();
-        let mut talk = Talk::start(command, name, patience)?;
-        let hello = talk.ask("hello")?;
-        let faults = reply::hello(&hello).map_err(|words| talk.nonsense("hello", &words))?;
-        let promises = with.promises.map(|p| Guarantees {
-            stable: p.stable,
-            private: p.private,
-            durable: false,
-        });
-        Ok(Self { talk, promises, faults })
+        Launch::prepare(job)?.start()
     }
 
     /// Bytes of memory of all its processes; `None` where it does not know.
@@ -112,18 +158,28 @@ impl Running {
     }
 }
 
-/// Where the program lies; a C source is built.
-fn place(job: &Job<'_>, with: &Parameters) -> Result<PathBuf, Unfit> {
+/// Where the program lies, and the words it needs first; a source is built.
+fn place(job: &Job<'_>, with: &Parameters) -> Result<(PathBuf, Vec<OsString>), Unfit> {
     let program = &with.program;
-    if program.extension().is_some_and(|extension| extension == "c") {
-        return build::built(&job.studies.join(program), &with.cflags, job.scratch)
-            .map_err(|reason| unfit(job, &reason));
-    }
-    if !with.cflags.is_empty() {
+    let kind = program.extension().and_then(|extension| extension.to_str());
+    if kind != Some("c") && !with.cflags.is_empty() {
         return Err(unfit(job, "cflags are for a C source, and it is none"));
     }
-    let is_path = program.parent().is_some_and(|parent| parent != Path::new(""));
-    Ok(if is_path { job.studies.join(program) } else { program.clone() })
+    let for_java = with.jdk.is_some() || !with.java_args.is_empty();
+    if kind != Some("java") && (for_java || !with.java_sources.is_empty()) {
+        return Err(unfit(job, "jdk, java_args and java_sources are for a Java source"));
+    }
+    match kind {
+        Some("c") => build::built(&job.studies.join(program), &with.cflags, job.scratch)
+            .map(|built| (built, Vec::new()))
+            .map_err(|reason| unfit(job, &reason)),
+        Some("java") => java::built(job, with).map_err(|reason| unfit(job, &reason)),
+        _ => {
+            let is_path = program.parent().is_some_and(|parent| parent != Path::new(""));
+            let program = if is_path { job.studies.join(program) } else { program.clone() };
+            Ok((program, Vec::new()))
+        }
+    }
 }
 
 fn unfit(job: &Job<'_>, reason: &str) -> Unfit {
