@@ -59,7 +59,7 @@ final class Pipes extends Worker {
         readerSplices = with.choice("reader", List.of("splice", "read")).equals("splice");
         pipe = Transfers.small("pipe", with.number("pipe", 1 << 20));
         bytes = with.number("bytes", 1 << 20);
-        warmup = with.number("warmup", 300);
+        warmup = with.number("warmup", 150);
         spoil = with.number("spoil", 0) != 0;
         Path scratch = Path.of(with.text("scratch", "."));
         long pid = ProcessHandle.current().pid();

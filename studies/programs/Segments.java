@@ -37,7 +37,7 @@ final class Segments extends Worker {
         action = with.choice("action", List.of("set", "opaque", "release", "clear", "fill"));
         writes = (int) Math.max(1, Math.min(with.number("writes", 100_000), 1_000_000_000));
         bytes = with.number("bytes", 1 << 16);
-        warmup = with.number("warmup", 400);
+        warmup = with.number("warmup", 150);
         spoil = with.number("spoil", 0) != 0;
         if (bytes < 8 || bytes > 1L << 40 || Long.bitCount(bytes) != 1) {
             throw new Unfit("bytes=" + bytes + ": it is to be a power of two, 8 to 2^40");
@@ -165,8 +165,8 @@ final class Segments extends Worker {
     }
 
     private String lookAtAll() {
-        for (long at = 0; at < bytes; at++) {
-            if (memory.segment().get(ValueLayout.JAVA_BYTE, at) != 0) {
+        for (long at = 0; at < bytes; at += 8) {
+            if (memory.segment().get(ValueLayout.JAVA_LONG, at) != 0) {
                 return "the cleared memory holds bytes other than 0";
             }
         }

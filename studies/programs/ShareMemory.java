@@ -40,7 +40,7 @@ final class ShareMemory extends Worker {
         action = with.choice("action", ACTIONS);
         writes = small("writes", with.number("writes", 100_000));
         clears = small("clears", with.number("clears", 1));
-        warmup = with.number("warmup", 400);
+        warmup = with.number("warmup", 150);
         spoil = with.number("spoil", 0) != 0;
         if (bytes < 8 || bytes > 1 << 30 || Long.bitCount(bytes) != 1) {
             throw new Unfit("bytes=" + bytes + ": it is to be a power of two, 8 to 2^30");

@@ -41,7 +41,7 @@ final class Transfers extends Worker {
         buffer = small("buffer", with.number("buffer", 4096));
         reader = small("reader", with.number("reader", 4096));
         congestion = with.text("congestion", "");
-        warmup = with.number("warmup", 500);
+        warmup = with.number("warmup", 250);
         bytes = with.number("bytes", 1 << 20);
         spoil = with.number("spoil", 0) != 0;
         Path scratch = Path.of(with.text("scratch", "."));
