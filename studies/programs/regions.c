@@ -1,6 +1,6 @@
 /* Study 001: writes to a region of memory, shared or not, by the article's own loops.
  *
- * One operation is `writes` writes of one byte each at random places, or one clearing of the region.
+ * One operation is `writes` writes of one byte each at random places, or `clears` clearings of the region.
  * The generator alone can be run as well: it is most of the loop. Or nothing is done to the region, to
  * see what it takes by itself. */
 #define _GNU_SOURCE
@@ -24,7 +24,7 @@ static const char *const actions[] = { "random", "generator", "xorshift", "xorsh
 
 static enum kind kind;
 static enum action action;
-static uint64_t bytes, writes;
+static uint64_t bytes, writes, clears;
 /* Every operation on a new region; the file written before it is mapped; its pages written back all
  * the time meanwhile; a byte spoiled before it is checked, for tests of the check. */
 static int fresh, prewritten, flushed, spoil;
@@ -197,9 +197,11 @@ static void operate(void)
     case GENERATOR: generator_alone(); break;
     case XORSHIFT_ALONE: xorshift_alone(); break;
     case CLEAR:
-        memset(region, 0, bytes);
-        /* Else nobody reads what is cleared twice, and the compiler may leave one out. */
-        __asm__ volatile("" : : "r"(region) : "memory");
+        for (uint64_t n = 0; n < clears; n++) {
+            memset(region, 0, bytes);
+            /* Else nobody reads what is cleared twice, and the compiler may leave one out. */
+            __asm__ volatile("" : : "r"(region) : "memory");
+        }
         break;
     case NONE:
         break;
@@ -244,7 +246,7 @@ static void warm(void)
 
 static uint64_t moved(uint32_t times)
 {
-    return (action == CLEAR ? bytes : writes) * times;
+    return (action == CLEAR ? bytes * clears : writes) * times;
 }
 
 static void run_fresh(uint32_t times, struct cost *cost)
@@ -369,17 +371,18 @@ static uint64_t memory(void)
 
 int main(int argc, char **argv)
 {
-    worker_parameters(argc, argv, "kind action writes fresh prewrite flush spoil bytes scratch ");
+    worker_parameters(argc, argv, "kind action writes clears fresh prewrite flush spoil bytes scratch ");
     kind = (enum kind)worker_choice("kind", kinds);
     action = (enum action)worker_choice("action", actions);
     bytes = worker_number("bytes", 1 << 16);
     writes = worker_number("writes", 100000);
+    clears = worker_number("clears", 1);
     fresh = worker_number("fresh", 0) != 0;
     prewritten = worker_number("prewrite", 0) != 0;
     flushed = worker_number("flush", 0) != 0;
     spoil = worker_number("spoil", 0) != 0;
-    if (!bytes || bytes > (uint64_t)INT64_MAX || !writes)
-        worker_unfit("bytes and writes are to be above 0");
+    if (!bytes || bytes > (uint64_t)INT64_MAX || !writes || !clears)
+        worker_unfit("bytes, writes and clears are to be above 0");
     if (flushed && (kind == SYSV || kind == ANON || kind == ANON_HUGE || fresh))
         worker_unfit("flush=1: %s has no file to be written back", fresh ? "a fresh region" : kinds[kind]);
     if (prewritten && kind != FILE_MAP)

@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, fs, path::Path, time::SystemTime};
 use thalweg_core::profile::Machine;
 use thalweg_sys::host::filesystem;
 
+use crate::works::jdks;
+
 /// The machine and what it was doing.
 #[derive(Clone, Debug, Serialize)]
 pub struct Conditions {
@@ -18,7 +20,8 @@ pub struct Conditions {
     pub load_average: Option<String>,
     /// Share of the last ten seconds in which some task waited, in percent, by resource (PSI).
     pub pressure: BTreeMap<String, f64>,
-    /// What shapes writeback, networking and the price of a system call: name and value.
+    /// What shapes writeback, networking and the price of a system call: name and value. Also the
+    /// JDKs that arms in Java would run on.
     pub settings: BTreeMap<String, String>,
     /// File systems of the places that took part: path, name, mount options.
     pub file_systems: Vec<[String; 3]>,
@@ -72,7 +75,7 @@ fn settings() -> BTreeMap<String, String> {
     let fields = memory.lines().filter_map(|line| line.split_once(':'));
     let memory = fields.filter(|(name, _)| ["MemTotal", "SwapTotal"].contains(name));
     let memory = memory.map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
-    values.chain(memory).collect()
+    values.chain(memory).chain(jdks()).collect()
 }
 
 fn pressure() -> BTreeMap<String, f64> {

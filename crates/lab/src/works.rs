@@ -20,6 +20,8 @@ mod size;
 mod transfer;
 mod worker;
 
+pub(crate) use worker::jdks;
+
 /// Makes arms of one kind out of a study's parameters.
 pub trait Work: Sync {
     /// Its name in study files; the file's name with `-` for `_`.

@@ -63,6 +63,10 @@ const MISTAKES: &[&str] = &[
     "one process",
     "compiled for",
     "no file to",
+    "for a C source",
+    "for a Java source",
+    "needs jdk",
+    "power of two",
 ];
 
 fn is_no_mistake(what: &str, reason: &str) {

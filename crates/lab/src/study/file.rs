@@ -75,6 +75,9 @@ pub struct Cell {
     /// What else the machine does.
     #[serde(default = "idle_only")]
     pub loads: Vec<Load>,
+    /// Keeps the arms on one processor, so that where a process wakes up is not what is compared.
+    #[serde(default)]
+    pub pinned: bool,
     /// Names of the arms; the first one is what the others are compared with.
     pub arms: Vec<String>,
     /// Parameters that all arms have here: a list goes behind the arm's own, anything else replaces it.

@@ -29,6 +29,12 @@ impl Processors {
         }
     }
 
+    /// The last of them alone: the first one is where most of the machine's own work is done.
+    #[must_use]
+    pub fn last(&self) -> Self {
+        Self(self.0.last().copied().into_iter().collect())
+    }
+
     /// How many.
     pub fn count(&self) -> usize {
         self.0.len()
@@ -56,6 +62,7 @@ mod tests {
     fn a_list_of_processors_is_read_as_it_is_written() {
         let read = Processors::parse("0, 2").unwrap();
         assert_eq!((read.list().as_str(), read.count()), ("0,2", 2));
+        assert_eq!(read.last().list(), "2");
         for bad in ["", "x", "0-3", "100000"] {
             assert!(Processors::parse(bad).is_err(), "{bad}");
         }

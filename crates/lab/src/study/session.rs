@@ -94,16 +94,41 @@ impl Session<'_> {
         Job { arm, with, bytes, scratch, studies, program }
     }
 
-    /// One place: its load, its arms, the rounds. Everything is gone when it returns.
+    /// One place, on one processor where its cell wants that.
     fn place(&mut self, number: usize) -> Result<PlaceLog, Ended> {
+        let place = &self.job.places[number];
+        if !self.study.cell(&place.cell).is_some_and(|cell| cell.pinned) {
+            return self.one_place(number);
+        }
+        let here = Processors::of_this_thread();
+        match here.and_then(|here| pin::to(&here.last()).map(|()| here)) {
+            Err(reason) => Ok(self.nothing_of(place, &reason)),
+            Ok(here) => {
+                let log = self.one_place(number);
+                // Where it was before, it may be again; else the other places would be pinned too.
+                pin::to(&here).map_err(|_| Ended::Stopped)?;
+                log
+            }
+        }
+    }
+
+    /// A place in which no arm could run.
+    fn nothing_of(&self, place: &Place, reason: &str) -> PlaceLog {
+        let names = self.study.cell(&place.cell).map(|cell| cell.arms.as_slice());
+        let missing = names.unwrap_or_default().iter();
+        PlaceLog {
+            place: place.clone(),
+            arms: Vec::new(),
+            missing: missing.map(|name| (name.clone(), reason.to_owned())).collect(),
+        }
+    }
+
+    /// One place: its load, its arms, the rounds. Everything is gone when it returns.
+    fn one_place(&mut self, number: usize) -> Result<PlaceLog, Ended> {
         let place = &self.job.places[number];
         let scratch = self.job.scratch.join(format!("place-{number}"));
         let names = self.study.cell(&place.cell).map(|cell| cell.arms.clone()).unwrap_or_default();
-        let nowhere = |reason: String| PlaceLog {
-            place: place.clone(),
-            arms: Vec::new(),
-            missing: names.iter().map(|name| (name.clone(), reason.clone())).collect(),
-        };
+        let nowhere = |reason: String| self.nothing_of(place, &reason);
         if let Err(error) = fs::create_dir(&scratch) {
             return Ok(nowhere(format!("{}: {error}", scratch.display())));
         }

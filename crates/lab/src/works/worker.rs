@@ -1,12 +1,16 @@
 //! An external program that does and times the work itself, in any language: the worker protocol of
-//! docs/formats.md. A C source is built first, one of ours lies beside our own binary. What the program
-//! says of itself is not believed where it can be checked: its time lies within ours, its bytes are
-//! looked at by its own `check`.
+//! docs/formats.md. A C or Java source is built first, one of ours lies beside our own binary. What
+//! the program says of itself is not believed where it can be checked: its time lies within ours, its
+//! bytes are looked at by its own `check`.
 
 mod build;
+mod cold;
+mod java;
 mod packages;
 mod reply;
 mod talk;
+
+pub(crate) use java::jdks;
 
 use serde::Deserialize;
 use std::{
@@ -34,7 +38,7 @@ pub struct Worker;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// A C source below the studies, any other program below them (with a slash), one of ours
+    /// A C or Java source below the studies, any other program below them (with a slash), one of ours
     /// (`thalweg-NAME`, beside our own binary), or a command.
     program: PathBuf,
     /// For the compiler.
@@ -44,6 +48,17 @@ struct Parameters {
     /// Debian installs it.
     #[serde(default)]
     pkg_config: BTreeMap<String, String>,
+    /// The feature release of the JDK that builds and runs a Java source.
+    jdk: Option<u32>,
+    /// For the Java virtual machine.
+    #[serde(default)]
+    java_args: Vec<String>,
+    /// Folders of Java sources, from that of the studies, which are built with a Java source.
+    #[serde(default)]
+    java_sources: Vec<PathBuf>,
+    /// Every operation in a process of its own, so that nothing in it has run before.
+    #[serde(default)]
+    cold: bool,
     /// For the program, before `bytes=N` and `scratch=DIR`.
     #[serde(default)]
     args: Vec<String>,
@@ -72,11 +87,62 @@ impl Work for Worker {
     }
 
     fn summary(&self) -> &'static str {
-        "an external program, a C source or any other, that speaks the worker protocol"
+        "an external program, a C or Java source or any other, that speaks the worker protocol"
     }
 
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
-        Ok(Box::new(Running::start(job)?))
+        let launch = Launch::prepare(job)?;
+        let running = launch.start()?;
+        // A cold one has now shown that it starts; each of its operations starts another.
+        Ok(if launch.cold { Box::new(cold::Cold::of(launch)) } else { Box::new(running) })
+    }
+}
+
+/// A built program and how it is started, as often as one likes.
+struct Launch {
+    program: PathBuf,
+    /// Before the words of the protocol: options of a virtual machine, the study's own.
+    words: Vec<OsString>,
+    studies: PathBuf,
+    name: String,
+    patience: Duration,
+    promises: Option<Guarantees>,
+    cold: bool,
+}
+
+impl Launch {
+    /// Builds what the job's parameters name.
+    fn prepare(job: &Job<'_>) -> Result<Self, Unfit> {
+        let with: Parameters = parameters("worker", job.with)?;
+        // It is started elsewhere: what is relative here is not relative there.
+        let absolute = |path: &Path| {
+            std::path::absolute(path).map_err(|e| unfit(job, &format!("{}: {e}", path.display())))
+        };
+        let (studies, folder) = (absolute(job.studies)?, absolute(job.scratch)?);
+        let (program, mut words) =
+            place(&Job { studies: &studies, scratch: &folder, ..*job }, &with)?;
+        let mut scratch = OsString::from("scratch=");
+        scratch.push(&folder);
+        words.extend(with.args.iter().map(OsString::from));
+        words.extend([format!("bytes={}", job.bytes).into(), scratch]);
+        let promises = with.promises.map(|p| Guarantees {
+            stable: p.stable,
+            private: p.private,
+            durable: false,
+        });
+        let patience = Duration::from_secs(u64::from(with.deadline_seconds));
+        let name = with.program.display().to_string();
+        Ok(Self { program, words, studies, name, patience, promises, cold: with.cold })
+    }
+
+    /// Starts it and hears its hello.
+    fn start(&self) -> Result<Running, Unfit> {
+        let mut command = Command::new(&self.program);
+        command.current_dir(&self.studies).args(&self.words);
+        let mut talk = Talk::start(command, self.name.clone(), self.patience)?;
+        let hello = talk.ask("hello")?;
+        let faults = reply::hello(&hello).map_err(|words| talk.nonsense("hello", &words))?;
+        Ok(Running { talk, promises: self.promises, faults })
     }
 }
 
@@ -90,29 +156,7 @@ pub(super) struct Running {
 impl Running {
     /// Builds and starts what the job's parameters name.
     pub fn start(job: &Job<'_>) -> Result<Self, Unfit> {
-        let with: Parameters = parameters("worker", job.with)?;
-        // It is started elsewhere: what is relative here is not relative there.
-        let absolute = |path: &Path| {
-            std::path::absolute(path).map_err(|e| unfit(job, &format!("{}: {e}", path.display())))
-        };
-        let (studies, folder) = (absolute(job.studies)?, absolute(job.scratch)?);
-        let program = place(&Job { studies: &studies, scratch: &folder, ..*job }, &with)?;
-        let mut command = Command::new(&program);
-        let mut scratch = OsString::from("scratch=");
-        scratch.push(&folder);
-        command.current_dir(&studies).args(&with.args);
-        command.arg(format!("bytes={}", job.bytes)).arg(scratch);
-        let patience = Duration::from_secs(u64::from(with.deadline_seconds));
-        let name = with.program.display().to_string();
-        let mut talk = Talk::start(command, name, patience)?;
-        let hello = talk.ask("hello")?;
-        let faults = reply::hello(&hello).map_err(|words| talk.nonsense("hello", &words))?;
-        let promises = with.promises.map(|p| Guarantees {
-            stable: p.stable,
-            private: p.private,
-            durable: false,
-        });
-        Ok(Self { talk, promises, faults })
+        Launch::prepare(job)?.start()
     }
 
     /// Bytes of memory of all its processes; `None` where it does not know.
@@ -125,27 +169,31 @@ impl Running {
 /// What the name of a program of ours begins with.
 const OURS: &str = "thalweg-";
 
-/// Where the program lies; a C source is built.
-fn place(job: &Job<'_>, with: &Parameters) -> Result<PathBuf, Unfit> {
+/// Where the program lies, and the words it needs first; a source is built.
+fn place(job: &Job<'_>, with: &Parameters) -> Result<(PathBuf, Vec<OsString>), Unfit> {
     let program = &with.program;
-    if program.extension().is_some_and(|extension| extension == "c") {
-        let built = Packages::find(&with.pkg_config).and_then(|packages| {
-            let flags = Flags { own: &with.cflags, packages };
-            build::built(&job.studies.join(program), &flags, job.scratch)
-        });
-        return built.map_err(|reason| unfit(job, &reason));
-    }
-    if !with.cflags.is_empty() || !with.pkg_config.is_empty() {
+    let kind = program.extension().and_then(|extension| extension.to_str());
+    if kind != Some("c") && !(with.cflags.is_empty() && with.pkg_config.is_empty()) {
         return Err(unfit(job, "cflags and pkg_config are for a C source, and it is none"));
     }
-    let is_path = program.parent().is_some_and(|parent| parent != Path::new(""));
-    match program.to_str() {
-        _ if is_path => Ok(job.studies.join(program)),
-        Some(name) if name.starts_with(OURS) => {
-            beside(job.program, name).map_err(|reason| unfit(job, &reason))
-        }
-        _ => Ok(program.clone()),
+    let for_java = with.jdk.is_some() || !with.java_args.is_empty();
+    if kind != Some("java") && (for_java || !with.java_sources.is_empty()) {
+        return Err(unfit(job, "jdk, java_args and java_sources are for a Java source"));
     }
+    let is_path = program.parent().is_some_and(|parent| parent != Path::new(""));
+    let found = match (kind, program.to_str()) {
+        (Some("java"), _) => {
+            return java::built(job, with).map_err(|reason| unfit(job, &reason));
+        }
+        (Some("c"), _) => Packages::find(&with.pkg_config).and_then(|packages| {
+            let flags = Flags { own: &with.cflags, packages };
+            build::built(&job.studies.join(program), &flags, job.scratch)
+        }),
+        _ if is_path => Ok(job.studies.join(program)),
+        (_, Some(name)) if name.starts_with(OURS) => beside(job.program, name),
+        _ => Ok(program.clone()),
+    };
+    found.map(|program| (program, Vec::new())).map_err(|reason| unfit(job, &reason))
 }
 
 /// A program of ours, of the same build as our own binary.

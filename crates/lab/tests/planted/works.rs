@@ -8,24 +8,25 @@ use thalweg_lab::{
     works::{CATALOGUE, Catalogue, Finding, Job, Piece, Probe, Work, known},
 };
 
-/// The works of tests, and `null`.
-pub static PLANTED: Catalogue = Catalogue { works: &[&Null, &Copy], probes: &[&Answer] };
+/// The works of tests, and two of the product's.
+pub static PLANTED: Catalogue =
+    Catalogue { works: &[&Own("null"), &Own("worker"), &Copy], probes: &[&Answer] };
 
-/// The product's own `null`.
-struct Null;
+/// One of the product's own works, by its name.
+struct Own(&'static str);
 
-impl Work for Null {
+impl Work for Own {
     fn name(&self) -> &'static str {
-        "null"
+        self.0
     }
 
     fn summary(&self) -> &'static str {
-        "does nothing"
+        "the product's own"
     }
 
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
-        let null = CATALOGUE.work("null").ok_or_else(|| Unfit::because("no null"))?;
-        null.open(job)
+        let own = CATALOGUE.work(self.0).ok_or_else(|| Unfit::because("it has no such work"))?;
+        own.open(job)
     }
 }
 

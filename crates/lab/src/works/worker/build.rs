@@ -38,7 +38,7 @@ pub fn built(source: &Path, flags: &Flags<'_>, scratch: &Path) -> Result<PathBuf
 }
 
 /// `$XDG_CACHE_HOME/thalweg/programs`, or below `~/.cache`; `None` where it cannot be made.
-fn cache() -> Option<PathBuf> {
+pub fn cache() -> Option<PathBuf> {
     let base = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
     let folder = base.or_else(home).filter(|path| path.is_absolute())?.join("thalweg/programs");
@@ -91,14 +91,18 @@ impl Compiler {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]).args(&packages.cflags).args(*own);
         command.args(["-pthread", "-o"]).arg(program).arg(source).args(&packages.libs);
-        let output = command.stdin(Stdio::null()).output();
-        let name = source.display();
-        let output = output.map_err(|e| format!("{}: {e}", self.words[0]))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let words = String::from_utf8_lossy(&output.stderr);
-        let first: Vec<&str> = words.lines().take(6).collect();
-        Err(format!("{} cannot build {name}: {}", self.words.join(" "), first.join(" | ")))
+        compiled(&mut command, &self.words.join(" "), source)
     }
+}
+
+/// Runs a compiler; the reason has the first of its own words.
+pub fn compiled(command: &mut Command, compiler: &str, source: &Path) -> Result<(), String> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|e| format!("{compiler}: {e}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    let first: Vec<&str> = words.lines().take(6).collect();
+    Err(format!("{compiler} cannot build {}: {}", source.display(), first.join(" | ")))
 }

@@ -40,6 +40,10 @@ struct Taken {
     involuntary: u64,
     bytes: u64,
     calls: Option<u64>,
+    #[serde(default)]
+    far_user_us: u64,
+    #[serde(default)]
+    far_sys_us: u64,
 }
 
 /// The answer to `run`. `seen` is what we measured around it: the work cannot have taken longer, and
@@ -57,6 +61,9 @@ pub fn sample(line: &str, seen: Sample) -> Result<Sample, String> {
     if taken.bytes == 0 {
         return Err("it says that it moved nothing".to_owned());
     }
+    if taken.far_user_us > taken.user_us || taken.far_sys_us > taken.sys_us {
+        return Err("it says that a part of its processor time was more than all of it".to_owned());
+    }
     Ok(Sample {
         wall,
         user: Duration::from_micros(taken.user_us),
@@ -67,6 +74,8 @@ pub fn sample(line: &str, seen: Sample) -> Result<Sample, String> {
         involuntary_switches: taken.involuntary,
         bytes: taken.bytes,
         calls: taken.calls,
+        far_user: Duration::from_micros(taken.far_user_us),
+        far_sys: Duration::from_micros(taken.far_sys_us),
         ..seen
     })
 }
@@ -130,6 +139,12 @@ mod tests {
         assert_eq!((taken.bytes, taken.calls, taken.stolen_ticks), (8, None, 3));
         let counted = line(1000, 8).replace('}', r#","calls":9}"#);
         assert_eq!(sample(&counted, long()).unwrap().calls, Some(9));
+        let parted = line(1000, 8).replace('}', r#","far_user_us":2,"far_sys_us":1}"#);
+        let far = sample(&parted, long()).unwrap();
+        assert_eq!((far.user, far.far_user), (Duration::from_micros(2), Duration::from_micros(2)));
+        assert_eq!((far.sys, far.far_sys), (Duration::from_micros(3), Duration::from_micros(1)));
+        let more = line(1000, 8).replace('}', r#","far_user_us":3}"#);
+        assert!(sample(&more, long()).unwrap_err().contains("more than all"));
     }
 
     #[test]
