@@ -77,6 +77,9 @@ pub struct Cell {
     pub loads: Vec<Load>,
     /// Names of the arms; the first one is what the others are compared with.
     pub arms: Vec<String>,
+    /// Parameters that all of these arms have here, unless they say otherwise themselves.
+    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    pub with: toml::Table,
 }
 
 /// What else the machine does while an arm is sampled.
@@ -125,6 +128,15 @@ pub struct Arm {
     /// The parameters of the work.
     #[serde(default)]
     pub with: toml::Table,
+}
+
+impl Arm {
+    /// The parameters of the work in a cell.
+    pub fn with_in(&self, cell: &Cell) -> toml::Table {
+        let mut with = cell.with.clone();
+        with.extend(self.with.clone());
+        with
+    }
 }
 
 /// Where an arm comes from.
@@ -252,6 +264,23 @@ pub enum Check {
     Somewhere {
         /// The two arms.
         arms: [String; 2],
+        /// The cells.
+        cells: Vec<String>,
+        /// What is compared.
+        #[serde(default)]
+        metric: Metric,
+        /// The range that holds.
+        within: [f64; 2],
+        /// In words.
+        note: Option<String>,
+    },
+    /// In every place of these cells the arm's cost to that of each of the others lies within; the one
+    /// that the arm is furthest behind is shown.
+    AgainstBest {
+        /// The arm.
+        arm: String,
+        /// The others. One that cannot run in a place is not the best there.
+        rivals: Vec<String>,
         /// The cells.
         cells: Vec<String>,
         /// What is compared.

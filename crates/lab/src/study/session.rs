@@ -138,7 +138,9 @@ impl Session<'_> {
             let number = self.study.arms.iter().position(|arm| arm.name == name).unwrap_or(0);
             let own = scratch.join(format!("arm-{number}"));
             fs::create_dir(&own).map_err(|e| Unfit::because(format!("{}: {e}", own.display())))?;
-            work.open(&self.job(name, &arm.with, place.bytes, &own))
+            let cell = self.study.cell(&place.cell);
+            let with = cell.map_or_else(|| arm.with.clone(), |cell| arm.with_in(cell));
+            work.open(&self.job(name, &with, place.bytes, &own))
         })();
         Opened { name: name.to_owned(), piece }
     }
