@@ -51,6 +51,7 @@ const MISTAKES: &[&str] = &[
     "unknown parameter",
     "no mechanism",
     "no knob",
+    "there is no arm",
     "serves no",
     "100MB/s",
     "no such parameter",
@@ -80,16 +81,18 @@ fn the_parameters_of_every_arm_and_probe_are_taken() {
     for study in &self::studies() {
         for arm in &study.arms {
             let work = CATALOGUE.work(&arm.work).unwrap();
-            let cell = study.cells.iter().find(|cell| cell.arms.contains(&arm.name)).unwrap();
-            // Nothing is allocated yet; a program may have been built for some sizes alone.
-            let bytes = match arm.work.as_str() {
-                "worker" | "memory" => bytes_of(&cell.sizes[0]).unwrap(),
-                _ => job.bytes,
-            };
-            let job = Job { bytes, ..job };
-            // A file system or a congestion control that is not here is none of the file's faults.
-            if let Err(unfit) = work.open(&Job { with: &arm.with, ..job }) {
-                is_no_mistake(&format!("{} {}", study.id, arm.name), &unfit.reason);
+            for cell in study.cells.iter().filter(|cell| cell.arms.contains(&arm.name)) {
+                // Nothing is allocated yet; a program may have been built for some sizes alone.
+                let bytes = match arm.work.as_str() {
+                    "worker" | "memory" => bytes_of(&cell.sizes[0]).unwrap(),
+                    _ => job.bytes,
+                };
+                let with = arm.with_in(cell);
+                // A file system or a congestion control that is not here is none of the file's
+                // faults.
+                if let Err(unfit) = work.open(&Job { with: &with, bytes, ..job }) {
+                    is_no_mistake(&format!("{} {}", study.id, arm.name), &unfit.reason);
+                }
             }
         }
         for claim in &study.claims {

@@ -8,24 +8,25 @@ use thalweg_lab::{
     works::{CATALOGUE, Catalogue, Finding, Job, Piece, Probe, Work, known},
 };
 
-/// The works of tests, and `null`.
-pub static PLANTED: Catalogue = Catalogue { works: &[&Null, &Copy], probes: &[&Answer] };
+/// The works of tests, and some of the product's own.
+pub static PLANTED: Catalogue =
+    Catalogue { works: &[&Own("null"), &Own("bulk"), &Copy], probes: &[&Answer] };
 
-/// The product's own `null`.
-struct Null;
+/// The product's own work of this name.
+struct Own(&'static str);
 
-impl Work for Null {
+impl Work for Own {
     fn name(&self) -> &'static str {
-        "null"
+        self.0
     }
 
     fn summary(&self) -> &'static str {
-        "does nothing"
+        "as in the product"
     }
 
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
-        let null = CATALOGUE.work("null").ok_or_else(|| Unfit::because("no null"))?;
-        null.open(job)
+        let work = CATALOGUE.work(self.0);
+        work.ok_or_else(|| Unfit::because("the product has it no more"))?.open(job)
     }
 }
 
