@@ -147,6 +147,6 @@ fn an_arm_has_the_parameters_of_its_cell_unless_it_has_its_own() {
         .replacen("origin = \"fair\"", "with = { read = false }", 1);
     let study = Study::parse(&text, &CATALOGUE).unwrap();
     let with = |arm: usize| study.arms[arm].with_in(&study.cells[0]).to_string();
-    assert_eq!(with(0), "residency = \"fresh\"\nread = true\n");
-    assert_eq!(with(1), "residency = \"fresh\"\nread = false\n");
+    assert_eq!(with(0), "read = true\nresidency = \"fresh\"\n");
+    assert_eq!(with(1), "read = false\nresidency = \"fresh\"\n");
 }
