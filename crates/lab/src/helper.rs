@@ -7,6 +7,7 @@ use std::{
 };
 use thalweg_sys::signal;
 
+mod bulk;
 mod feeder;
 mod line;
 mod receiver;
@@ -24,6 +25,7 @@ pub type Helper = (&'static str, fn(&[String]) -> Result<(), String>);
 
 /// Every kind.
 pub static HELPERS: &[Helper] = &[
+    ("bulk", bulk::run),
     ("feeder", feeder::run),
     ("load", load::main),
     ("receiver", receiver::run),

@@ -8,6 +8,7 @@ use thalweg_core::{Guarantees, Unfit, alias::Alias};
 
 use crate::{rounds::Failure, sample::Sample};
 
+pub(crate) mod bulk;
 pub(crate) mod content;
 mod exactly;
 mod far;
@@ -112,12 +113,19 @@ pub struct Catalogue {
 pub static CATALOGUE: Catalogue = Catalogue { works: WORKS, probes: PROBES };
 
 /// Every work.
-pub static WORKS: &[&dyn Work] =
-    &[&memory::Memory, &null::Null, &program::Program, &transfer::Transfer, &worker::Worker];
+pub static WORKS: &[&dyn Work] = &[
+    &bulk::Bulk,
+    &memory::Memory,
+    &null::Null,
+    &program::Program,
+    &transfer::Transfer,
+    &worker::Worker,
+];
 
 /// Every probe.
 pub static PROBES: &[&dyn Probe] = &[
     &probes::alias::AliasProbe,
+    &probes::bulk_memory::BulkMemory,
     &probes::calls::CallsPerBuffer,
     &probes::rdtsc_small::RdtscSmall,
     &probes::splice_returns::SpliceReturns,

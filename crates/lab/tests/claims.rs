@@ -5,9 +5,9 @@ use thalweg_lab::study::{
     claims,
     file::{Load, Study},
     result::{
-        ClaimResult,
+        ArmResult, ClaimResult,
         ClaimVerdict::{self, Contradicted, NotRunnable, Reproduced, Undecided},
-        Place, ProbeResult, ProbeSession, StudyResult,
+        Missing, Place, ProbeResult, ProbeSession, StudyResult,
     },
 };
 use thalweg_lab::works::Finding;
@@ -125,6 +125,43 @@ fn existence() {
         "test = \"opposite\"\narms = [\"c\", \"a\"]\ncells = [\"c\"]\naround = [0.97, 1.03]",
         Contradicted,
     );
+}
+
+#[test]
+fn the_best_of_others() {
+    let best = |arm: &str, rivals: &str, within: &str| {
+        format!(
+            "test = \"against-best\"\narm = {arm:?}\nrivals = {rivals}\ncells = [\"c\"]\n\
+             within = {within}\n"
+        )
+    };
+    let claim = says(&best("a", "[\"c\"]", "[0.0, 1.1]"), Reproduced);
+    assert_eq!(claim.evidence.len(), 4, "two sizes under two loads");
+    // At 1 MiB b takes half of what a does, whoever else there is.
+    let claim = says(&best("a", "[\"c\", \"b\"]", "[0.0, 1.1]"), Contradicted);
+    assert!(claim.reason.contains("a to b, clock, c 1MiB"), "{}", claim.reason);
+    assert!((claim.measured.unwrap() - 2.0).abs() < 0.1, "{:?}", claim.measured);
+    let small = claim.evidence.iter().find(|one| one.text.contains("1KiB")).unwrap();
+    assert_eq!((small.verdict, small.text.contains("a to b")), (Reproduced, true));
+    says(&best("b", "[\"a\", \"c\"]", "[0.0, 2.0]"), Undecided);
+    // Who cannot run is not the best.
+    let (study, mut result) = simulate(&best("a", "[\"b\", \"c\"]", "[0.0, 1.1]"));
+    let absent = |result: &mut StudyResult, name: &str| {
+        let (gone, rest): (Vec<ArmResult>, _) =
+            result.arms.drain(..).partition(|arm| arm.name == name);
+        result.arms = rest;
+        result.missing.extend(gone.into_iter().map(|arm| Missing {
+            arm: arm.name,
+            place: arm.place,
+            reason: "EPERM".to_owned(),
+        }));
+    };
+    absent(&mut result, "b");
+    assert_eq!(claims::judge(&study, &result)[0].verdict, Reproduced);
+    absent(&mut result, "a");
+    let claim = claims::judge(&study, &result).remove(0);
+    assert_eq!(claim.verdict, NotRunnable);
+    assert!(claim.reason.contains("EPERM"), "{}", claim.reason);
 }
 
 #[test]

@@ -51,6 +51,7 @@ const MISTAKES: &[&str] = &[
     "unknown parameter",
     "no mechanism",
     "no knob",
+    "there is no arm",
     "serves no",
     "100MB/s",
     "no such parameter",

@@ -146,6 +146,12 @@ impl Map {
         self.advise(Advice::LinuxHugepage)
     }
 
+    /// Asks for ordinary pages, also where the kernel gives everybody huge ones (MADV_NOHUGEPAGE).
+    /// EINVAL where the kernel has no others.
+    pub fn advise_small(&self) -> Result<(), Errno> {
+        self.advise(Advice::LinuxNoHugepage)
+    }
+
     /// Tells the kernel that the map is read once, from front to back (MADV_SEQUENTIAL).
     pub fn advise_sequential(&self) -> Result<(), Errno> {
         self.advise(Advice::Sequential)

@@ -139,6 +139,16 @@ impl Study {
                     self.check_at(&at, None, arms, false)
                 })
             }
+            Check::AgainstBest { arm, rivals, cells, .. } => {
+                if cells.is_empty() || rivals.is_empty() || rivals.contains(arm) {
+                    return Err("it needs cells, and rivals that are not the arm".to_owned());
+                }
+                let arms: Vec<String> = rivals.iter().chain([arm]).cloned().collect();
+                cells.iter().try_for_each(|cell| {
+                    let at = At { cell: cell.clone(), size: None, load: Load::Idle };
+                    self.check_at(&at, None, &arms, false)
+                })
+            }
             Check::RankCorrelation { arms, places, second_arms, .. } => {
                 let second = second_arms.as_ref().unwrap_or(arms);
                 if arms.len() < 3 || second.len() != arms.len() {
@@ -197,6 +207,7 @@ impl Check {
             | Self::LoadRatio { within, .. }
             | Self::Rows { within, .. }
             | Self::Somewhere { within, .. }
+            | Self::AgainstBest { within, .. }
             | Self::RankCorrelation { within, .. }
             | Self::Probe { within, .. } => *within,
             Self::Opposite { around, .. } => *around,

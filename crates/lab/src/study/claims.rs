@@ -3,6 +3,7 @@
 //! All checks of a claim must hold. One that is contradicted contradicts the claim; one that could
 //! not be run leaves it open. Nothing is decided by one session, nor by less than the run's noise.
 
+mod best;
 mod board;
 mod decide;
 mod words;

@@ -80,8 +80,9 @@ pub struct Cell {
     pub pinned: bool,
     /// Names of the arms; the first one is what the others are compared with.
     pub arms: Vec<String>,
-    /// Parameters that all arms have here: a list goes behind the arm's own, anything else replaces it.
-    #[serde(default)]
+    /// Parameters that all arms have here: a list goes behind the arm's own, anything else is for arms
+    /// that do not say it themselves.
+    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     pub with: toml::Table,
 }
 
@@ -94,7 +95,8 @@ impl Cell {
                 (Some(toml::Value::Array(own)), toml::Value::Array(more)) => {
                     own.extend_from_slice(more);
                 }
-                _ => {
+                (Some(_), _) => {}
+                (None, _) => {
                     both.insert(key.clone(), value.clone());
                 }
             }
@@ -276,6 +278,23 @@ pub enum Check {
     Somewhere {
         /// The two arms.
         arms: [String; 2],
+        /// The cells.
+        cells: Vec<String>,
+        /// What is compared.
+        #[serde(default)]
+        metric: Metric,
+        /// The range that holds.
+        within: [f64; 2],
+        /// In words.
+        note: Option<String>,
+    },
+    /// In every place of these cells the arm's cost to that of each of the others lies within; the one
+    /// that the arm is furthest behind is shown.
+    AgainstBest {
+        /// The arm.
+        arm: String,
+        /// The others. One that cannot run in a place is not the best there.
+        rivals: Vec<String>,
         /// The cells.
         cells: Vec<String>,
         /// What is compared.

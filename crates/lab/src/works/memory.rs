@@ -15,6 +15,7 @@ use crate::{
     sample::{Meter, Sample},
 };
 use span::Span;
+pub(super) use span::room_for;
 
 /// Copies in memory by the kernels of `thalweg-kernels`.
 pub struct Memory;

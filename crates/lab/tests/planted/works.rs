@@ -8,9 +8,9 @@ use thalweg_lab::{
     works::{CATALOGUE, Catalogue, Finding, Job, Piece, Probe, Work, known},
 };
 
-/// The works of tests, and two of the product's.
+/// The works of tests, and some of the product's.
 pub static PLANTED: Catalogue =
-    Catalogue { works: &[&Own("null"), &Own("worker"), &Copy], probes: &[&Answer] };
+    Catalogue { works: &[&Own("null"), &Own("worker"), &Own("bulk"), &Copy], probes: &[&Answer] };
 
 /// One of the product's own works, by its name.
 struct Own(&'static str);

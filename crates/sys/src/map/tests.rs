@@ -42,6 +42,7 @@ fn anonymous_memory_is_zeroed_ours_and_written_by_hand() {
         map.bytes_mut().unwrap()[9] = 4;
         assert_eq!(map.bytes().unwrap()[9], 4);
         assert!(matches!(map.populate(), Ok(()) | Err(Errno::INVAL)));
+        assert!(matches!(map.advise_small(), Ok(()) | Err(Errno::INVAL)));
     }
     assert_eq!(Map::anonymous(0, false).err(), Some(Errno::INVAL));
 }

@@ -141,4 +141,26 @@ fn every_wrong_name_is_refused_with_what_there_is() {
     let probe = "[[claim.check]]\ntest = \"probe\"\nprobe = \"none-such\"\nwithin = [0.0, 1.0]\n";
     let text = GOOD.replace("not_runnable = \"no absolute figure can be checked\"", probe);
     assert!(Study::parse(&text, &CATALOGUE).unwrap_err().contains("no probe \"none-such\""));
+    for (rivals, words) in
+        [("[]", "rivals"), ("[\"a\"]", "not the arm"), ("[\"x\"]", "no arm \"x\"")]
+    {
+        let best = format!(
+            "[[claim.check]]\ntest = \"against-best\"\narm = \"a\"\nrivals = {rivals}\n\
+             cells = [\"c\"]\nwithin = [0.0, 1.1]\n"
+        );
+        let text = GOOD.replace("not_runnable = \"no absolute figure can be checked\"", &best);
+        let error = Study::parse(&text, &CATALOGUE).unwrap_err();
+        assert!(error.contains(words), "{rivals}: {error}");
+    }
+}
+
+#[test]
+fn an_arm_has_the_parameters_of_its_cell_unless_it_has_its_own() {
+    let text = GOOD
+        .replacen("loads =", "with = { residency = \"fresh\", read = true }\nloads =", 1)
+        .replacen("origin = \"fair\"", "with = { read = false }", 1);
+    let study = Study::parse(&text, &CATALOGUE).unwrap();
+    let with = |arm: usize| study.cells[0].parameters(&study.arms[arm]).to_string();
+    assert_eq!(with(0), "read = true\nresidency = \"fresh\"\n");
+    assert_eq!(with(1), "read = false\nresidency = \"fresh\"\n");
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use thalweg_core::profile::Ratio;
 
 use super::{
-    Judged,
+    Judged, best,
     board::{Absent, Board, too_few},
     words,
 };
@@ -75,6 +75,9 @@ pub fn check(board: &Board<'_>, claim: &str, number: usize, check: &Check) -> Ve
         Check::Opposite { arms, cells, metric, around, note } => {
             opposite(board, (arms, cells, *metric), *around, note.as_ref())
         }
+        Check::AgainstBest { arm, rivals, cells, metric, within, note } => {
+            best::against(board, (arm, rivals, cells, *metric), *within, note.as_ref())
+        }
         Check::RankCorrelation { arms, places, second_arms, metric, within, note } => {
             let second = second_arms.as_ref().unwrap_or(arms);
             let where_ =
@@ -90,11 +93,11 @@ pub fn check(board: &Board<'_>, claim: &str, number: usize, check: &Check) -> Ve
     }
 }
 
-fn arms_text([a, b]: &[String; 2], metric: Metric) -> String {
+pub(super) fn arms_text([a, b]: &[String; 2], metric: Metric) -> String {
     format!("{a} to {b}, {}", words::metric(metric))
 }
 
-fn of(note: Option<&String>, what: &str, where_: &str) -> String {
+pub(super) fn of(note: Option<&String>, what: &str, where_: &str) -> String {
     match note {
         Some(note) => format!("{note}: {what}, {where_}"),
         None => format!("{what}, {where_}"),
@@ -102,7 +105,12 @@ fn of(note: Option<&String>, what: &str, where_: &str) -> String {
 }
 
 /// The verdict on one figure, which must differ from the edges of the range by more than the noise.
-fn judged(text: String, figure: Result<Ratio, Absent>, within: [f64; 2], noise: f64) -> Judged {
+pub(super) fn judged(
+    text: String,
+    figure: Result<Ratio, Absent>,
+    within: [f64; 2],
+    noise: f64,
+) -> Judged {
     let range = words::range(within);
     match figure {
         Err(absent) => {
@@ -201,7 +209,7 @@ fn across<'b>(
 }
 
 /// Without any figure: what kept them away.
-fn nowhere(text: String, absent: Vec<Absent>, within: [f64; 2]) -> Judged {
+pub(super) fn nowhere(text: String, absent: Vec<Absent>, within: [f64; 2]) -> Judged {
     let left_out = || Absent { verdict: Undecided, why: "this run left the cells out".to_owned() };
     let why = absent.into_iter().next().unwrap_or_else(left_out);
     judged(text, Err(why), within, 0.0)

@@ -1,0 +1,169 @@
+//! Helper `bulk`: the process that bulk transfers go to. `bulk PATH BYTES`: who sends listens at PATH,
+//! every buffer has BYTES bytes. Then, line by line:
+//!
+//! `join RESIDENCY READS`: meets another sender, answered by `called` once it has called, and by
+//! `ready`; senders are numbered from 0. `take NUMBER COUNT`: receives so many buffers, answered by
+//! `go`, by `read` when it has read them all if it does that, and by the cost. `look NUMBER AT`: receives
+//! one and compares it with the pattern from AT on, answered by `go` and `same` or `wrong PLACE`;
+//! `again AT` compares it once more. `no REASON` answers what failed.
+
+use std::hint::black_box;
+use thalweg_channel::{
+    Address, Link,
+    bulk::{Options, Receiver},
+};
+
+use super::line::{Ledger, hear, number, say};
+use crate::works::{
+    bulk::landing::{Landing, Residency, read_through},
+    content::{Content, first_difference},
+};
+
+/// Runs until stdin ends.
+pub(super) fn run(arguments: &[String]) -> Result<(), String> {
+    let [path, bytes] = arguments else {
+        return Err(format!("arguments {arguments:?}: they are PATH BYTES"));
+    };
+    let bytes = bytes.parse().map_err(|_| format!("BYTES {bytes:?} is no number"))?;
+    let landings = Residency::ALL.map(|residency| Landing::new(residency, bytes));
+    let address = Address::at(path);
+    let mut bench = Bench { address, bytes, landings, seats: Vec::new(), looked: None };
+    say("ready")?;
+    while let Some(words) = hear()? {
+        if let Err(reason) = bench.obey(&words)? {
+            say(&format!("no {}", reason.replace('\n', " ")))?;
+        }
+    }
+    Ok(())
+}
+
+/// What can be told to whoever asked; the sender may try another way.
+type Answer = Result<(), String>;
+
+struct Bench {
+    address: Address,
+    bytes: usize,
+    /// In the order of [`Residency::ALL`], each for all senders.
+    landings: [Landing; 3],
+    seats: Vec<Seat>,
+    /// The landing that holds the buffer that was looked at.
+    looked: Option<usize>,
+}
+
+/// One sender's other end; `None` where the two did not agree.
+struct Seat {
+    receiver: Option<Receiver>,
+    landing: usize,
+    reads: bool,
+}
+
+impl Bench {
+    /// Does what was said. The outer error ends this process: nobody can be told any more.
+    fn obey(&mut self, words: &[String]) -> Result<Answer, String> {
+        match words.first().map_or("", String::as_str) {
+            "join" => self.join(words),
+            "take" => {
+                let (seat, count) = (number(words, 1)? as usize, number(words, 2)? as u32);
+                self.take(seat, count)
+            }
+            "look" => self.look(number(words, 1)? as usize, number(words, 2)?),
+            "again" => {
+                let landing = self.looked.take().ok_or("nothing was looked at before")?;
+                self.compare(landing, number(words, 1)?)?;
+                self.landings[landing].clear();
+                Ok(Ok(()))
+            }
+            other => Err(format!("told to {other:?}: it is join, take, look or again")),
+        }
+    }
+
+    fn join(&mut self, words: &[String]) -> Result<Answer, String> {
+        let name = words.get(1).map_or("", String::as_str);
+        let landing = Residency::ALL.iter().position(|residency| residency.name() == name);
+        let landing = landing.ok_or_else(|| format!("there is no residency {name:?}"))?;
+        let reads = number(words, 2)? != 0;
+        let link = match Link::connect(&self.address) {
+            Ok(link) => link,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        say("called")?;
+        let destination = Residency::ALL[landing].destination();
+        let options = Options { destination, size: Some(self.bytes as u64), ..Options::default() };
+        let met = Receiver::over(link, &options).map_err(|error| error.to_string());
+        let (receiver, answer) = match met {
+            Ok(receiver) => (Some(receiver), say("ready").map(Ok)),
+            Err(reason) => (None, Ok(Err(reason))),
+        };
+        self.seats.push(Seat { receiver, landing, reads });
+        answer
+    }
+
+    fn take(&mut self, seat: usize, count: u32) -> Result<Answer, String> {
+        let landing = self.landing_of(seat)?;
+        if let Err(reason) = self.landings[landing].prepare(count) {
+            return Ok(Err(reason));
+        }
+        say("go")?;
+        let ledger = Ledger::open();
+        let received = self.receive(seat, count);
+        let reads = received.is_ok() && self.seats[seat].reads;
+        if reads {
+            say("read")?;
+        }
+        let cost = ledger.close();
+        // Before it answers: what is done to new memory here must not fall into the next sample.
+        self.landings[landing].clear();
+        Ok(match received {
+            Ok(()) => say(&cost).map(Ok)?,
+            Err(reason) => Err(reason),
+        })
+    }
+
+    fn look(&mut self, seat: usize, at: u64) -> Result<Answer, String> {
+        let landing = self.landing_of(seat)?;
+        if let Err(reason) = self.landings[landing].prepare(1) {
+            return Ok(Err(reason));
+        }
+        say("go")?;
+        if let Err(reason) = self.receive(seat, 1) {
+            self.landings[landing].clear();
+            return Ok(Err(reason));
+        }
+        self.looked = Some(landing);
+        self.compare(landing, at).map(Ok)
+    }
+
+    fn compare(&self, landing: usize, at: u64) -> Result<(), String> {
+        let landed = self.landings[landing].landed(0);
+        let found = first_difference(Content::Pattern, at, landed);
+        say(&found.map_or("same".to_owned(), |place| format!("wrong {place}")))
+    }
+
+    fn receive(&mut self, seat: usize, count: u32) -> Answer {
+        let Seat { receiver, landing, reads } = &mut self.seats[seat];
+        let receiver = receiver.as_mut().ok_or("it never met its sender")?;
+        let landing = &mut self.landings[*landing];
+        for number in 0..count {
+            let got = if let Some(place) = landing.place(number) {
+                receiver.recv_into(place).map_err(|error| error.to_string())?
+            } else {
+                let made = receiver.recv_new().map_err(|error| error.to_string())?;
+                let len = made.len();
+                landing.keep(made);
+                len
+            };
+            if got != self.bytes {
+                return Err(format!("a buffer of {got} bytes where {} were to come", self.bytes));
+            }
+            if *reads {
+                black_box(read_through(landing.landed(number)));
+            }
+        }
+        Ok(())
+    }
+
+    fn landing_of(&self, seat: usize) -> Result<usize, String> {
+        let seat = self.seats.get(seat).ok_or_else(|| format!("there is no sender {seat}"))?;
+        Ok(seat.landing)
+    }
+}

@@ -1,0 +1,68 @@
+//! One arm against the best of others, place by place.
+
+use super::{
+    Judged,
+    board::Board,
+    decide::{arms_text, judged, nowhere, of, side},
+    words,
+};
+use crate::{
+    sample::Metric,
+    study::result::{ClaimVerdict, Place},
+};
+
+/// The arm, its rivals, the cells, and what is compared.
+pub(super) type Contest<'c> = (&'c str, &'c [String], &'c [String], Metric);
+
+/// What every place came to.
+pub(super) fn against(
+    board: &Board<'_>,
+    contest: Contest<'_>,
+    within: [f64; 2],
+    note: Option<&String>,
+) -> Vec<Judged> {
+    let (arm, _, cells, metric) = contest;
+    let places = cells.iter().flat_map(|cell| board.places(cell, None));
+    let judged: Vec<Judged> =
+        places.map(|place| in_place(board, contest, place, (within, note))).collect();
+    if !judged.is_empty() {
+        return judged;
+    }
+    let text = of(note, &arms_text(&[arm.to_owned(), "the best".to_owned()], metric), "nowhere");
+    vec![nowhere(text, Vec::new(), within)]
+}
+
+/// Nobody need be chosen as the best, which of several that are alike would be a matter of chance:
+/// each ratio has to hold.
+fn in_place(
+    board: &Board<'_>,
+    (arm, rivals, _, metric): Contest<'_>,
+    place: &Place,
+    (within, note): ([f64; 2], Option<&String>),
+) -> Judged {
+    let (mut found, mut absent) = (Vec::new(), Vec::new());
+    for rival in rivals {
+        let arms = [arm.to_owned(), rival.clone()];
+        match board.ratio(&arms, place, metric) {
+            Ok(ratio) => found.push((arms, ratio)),
+            Err(why) => absent.push(why),
+        }
+    }
+    let holds = |verdict| match verdict {
+        ClaimVerdict::Contradicted => 0,
+        ClaimVerdict::Undecided | ClaimVerdict::NotRunnable => 1,
+        ClaimVerdict::Reproduced => 2,
+    };
+    let rank = |ratio: &_| holds(side(ratio, within, board.noise()));
+    let worst = found
+        .iter()
+        .min_by(|(_, a), (_, b)| rank(a).cmp(&rank(b)).then_with(|| b.ratio.total_cmp(&a.ratio)));
+    let where_ = words::place(place);
+    match worst {
+        Some((arms, ratio)) => {
+            let text = of(note, &arms_text(arms, metric), &where_);
+            judged(text, Ok(*ratio), within, board.noise())
+        }
+        None => nowhere(of(note, &format!("{arm} to the best"), &where_), absent, within),
+    }
+}

@@ -1,0 +1,191 @@
+//! The memory that buffers land in: used before, or new to every operation.
+
+use serde::Deserialize;
+use thalweg_channel::bulk::{Buffer, Destination, buffer};
+use thalweg_sys::{Errno, map::Map};
+
+/// What is there before a buffer comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Residency {
+    /// Memory on ordinary pages that was written before.
+    #[default]
+    Resident,
+    /// A mapping of ordinary pages that nobody has touched: their faults are part of an operation,
+    /// mapping and unmapping are not.
+    Fresh,
+    /// Nothing. Making memory on huge pages is part of an operation, giving it back is not.
+    Huge,
+}
+
+/// Operations follow one another over as much new memory, at least one whatever its size.
+const STRETCH: usize = 64 << 20;
+/// Each may have a mapping and a descriptor, of which a process has a thousand.
+const MOST: usize = 256;
+
+impl Residency {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Resident, Self::Fresh, Self::Huge];
+
+    /// The name in the talk with the helper.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Resident => "resident",
+            Self::Fresh => "fresh",
+            Self::Huge => "huge",
+        }
+    }
+
+    /// What a receiver says of it.
+    pub fn destination(self) -> Destination {
+        match self {
+            Self::Resident => Destination::Resident,
+            Self::Fresh => Destination::Fresh,
+            Self::Huge => Destination::FreshHuge,
+        }
+    }
+}
+
+/// So many operations of `bytes` bytes fit into new memory at once.
+pub(crate) fn at_once(bytes: usize) -> u32 {
+    (STRETCH / bytes.max(1)).clamp(1, MOST) as u32
+}
+
+/// Memory for some operations, one after the other.
+pub(crate) struct Landing {
+    residency: Residency,
+    /// Of one operation.
+    bytes: usize,
+    /// Resident, or fresh for some operations.
+    mapped: Option<Map>,
+    /// Huge: a buffer of each operation.
+    made: Vec<Buffer>,
+}
+
+impl Landing {
+    /// Nothing is allocated yet.
+    pub fn new(residency: Residency, bytes: usize) -> Self {
+        Self { residency, bytes, mapped: None, made: Vec::new() }
+    }
+
+    /// What must be there before so many operations; outside the timed part.
+    pub fn prepare(&mut self, count: u32) -> Result<(), String> {
+        let len = match self.residency {
+            Residency::Resident if self.mapped.is_some() => return Ok(()),
+            Residency::Resident => Some(self.bytes),
+            Residency::Fresh => self.bytes.checked_mul(count as usize),
+            Residency::Huge => {
+                self.made = Vec::with_capacity(count as usize);
+                return Ok(());
+            }
+        };
+        let mut map = len
+            .ok_or(Errno::NOMEM)
+            .and_then(ordinary)
+            .map_err(|errno| format!("memory of {} bytes, {count} times: {errno}", self.bytes))?;
+        if self.residency == Residency::Resident {
+            map.bytes_mut().unwrap_or_default().fill(1);
+        }
+        self.mapped = Some(map);
+        Ok(())
+    }
+
+    /// Where the operation of this number puts its bytes; `None` where it makes memory for them.
+    pub fn place(&mut self, number: u32) -> Option<&mut [u8]> {
+        let at = self.start(number);
+        self.mapped.as_mut()?.bytes_mut()?.get_mut(at..at + self.bytes)
+    }
+
+    /// Memory as an operation makes it.
+    pub fn make(&self) -> Result<Buffer, String> {
+        buffer(self.bytes).map_err(|errno| format!("memory of {} bytes: {errno}", self.bytes))
+    }
+
+    /// Keeps what an operation made.
+    pub fn keep(&mut self, buffer: Buffer) {
+        self.made.push(buffer);
+    }
+
+    /// What the operation of this number has put there.
+    pub fn landed(&self, number: u32) -> &[u8] {
+        if let Some(buffer) = self.made.get(number as usize) {
+            return buffer;
+        }
+        let at = self.start(number);
+        let mapped = self.mapped.as_ref().and_then(Map::bytes);
+        mapped.and_then(|bytes| bytes.get(at..at + self.bytes)).unwrap_or_default()
+    }
+
+    /// Gives new memory back; outside the timed part.
+    pub fn clear(&mut self) {
+        self.made.clear();
+        if self.residency != Residency::Resident {
+            self.mapped = None;
+        }
+    }
+
+    fn start(&self, number: u32) -> usize {
+        match self.residency {
+            Residency::Fresh => self.bytes.saturating_mul(number as usize),
+            Residency::Resident | Residency::Huge => 0,
+        }
+    }
+}
+
+/// Memory on ordinary pages, also where everybody is given huge ones.
+pub(crate) fn ordinary(len: usize) -> Result<Map, Errno> {
+    let map = Map::anonymous(len, false)?;
+    // A kernel without huge pages refuses, and has no others.
+    let _ = map.advise_small();
+    Ok(map)
+}
+
+/// Reads all of it; the answer depends on every word.
+pub(crate) fn read_through(bytes: &[u8]) -> u64 {
+    let words = bytes.chunks_exact(8);
+    let rest = words.remainder().iter().fold(0, |sum, byte| sum + u64::from(*byte));
+    let word = |word: &[u8]| word.try_into().map_or(0, u64::from_le_bytes);
+    words.fold(rest, |sum: u64, eight| sum.wrapping_add(word(eight)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_has_its_place_and_new_memory_is_new() {
+        for residency in Residency::ALL {
+            let mut landing = Landing::new(residency, 5000);
+            for round in 0..2 {
+                landing.prepare(3).unwrap();
+                for number in 0..3 {
+                    let byte = number as u8 + 7;
+                    if let Some(place) = landing.place(number) {
+                        let old = if residency == Residency::Fresh { 0 } else { place[0] };
+                        assert_eq!((place.len(), place[4999]), (5000, old), "{round}");
+                        place.fill(byte);
+                    } else {
+                        let mut made = landing.make().unwrap();
+                        made.fill(byte);
+                        landing.keep(made);
+                    }
+                    assert_eq!(landing.landed(number), [byte; 5000]);
+                }
+                landing.clear();
+                let kept = residency == Residency::Resident;
+                assert_eq!(landing.landed(0).len(), if kept { 5000 } else { 0 });
+            }
+            assert!(Residency::ALL.iter().any(|r| r.name() == residency.name()));
+        }
+        assert_eq!((at_once(1 << 30), at_once(1 << 20), at_once(1)), (1, 64, 256));
+    }
+
+    #[test]
+    fn all_bytes_are_read() {
+        assert_eq!(read_through(&[1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3]), 5);
+        assert_eq!(read_through(&[]), 0);
+        let huge = Landing::new(Residency::Huge, usize::MAX);
+        assert!(huge.make().is_err());
+        assert!(Landing::new(Residency::Fresh, usize::MAX).prepare(2).is_err());
+    }
+}
