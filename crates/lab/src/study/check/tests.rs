@@ -83,7 +83,7 @@ fn a_cell_adds_to_the_parameters_of_its_arms() {
     );
     let study = Study::parse(&text, &CATALOGUE).unwrap();
     let both = |arm: usize| study.cells[0].parameters(&study.arms[arm]).to_string();
-    assert_eq!(both(0), "args = [\"a=1\", \"b=2\"]\nmore = true\nspeed = 2\n");
+    assert_eq!(both(0), "args = [\"a=1\", \"b=2\"]\nmore = true\nspeed = 1\n");
     assert_eq!(both(1), "args = [\"b=2\"]\nspeed = 2\n");
 }
 
