@@ -10,7 +10,7 @@ DESTDIR ?=
 # Seconds spent on each fuzz target by `make fuzz`, and by the short run inside `make test`.
 FUZZ_SECONDS ?= 60
 SMOKE_SECONDS ?= 5
-# Processes killed by `make campaign`.
+# Processes killed by each part of `make campaign`.
 KILLS ?= 1000
 # What `make study` passes to `thalweg study`, as in STUDY='002 --quick'; empty lists the studies.
 STUDY ?=
@@ -45,8 +45,8 @@ test: start-skips setup lint ## install what is missing (Debian, root), lint, ru
 	tests/setup/java verify || status=$$?; \
 	tests/setup/skips summary; exit $$status
 
-campaign: ## the long campaign of kills against rings between processes: KILLS of them
-	THALWEG_KILLS=$(KILLS) env --default-signal=INT $(CARGO) test --locked --package thalweg-channel --test kills -- --nocapture
+campaign: ## the long campaigns of kills against rings and bulk transfers between processes: KILLS of each
+	THALWEG_KILLS=$(KILLS) env --default-signal=INT $(CARGO) test --locked --package thalweg-channel --test kills --test bulk_kills -- --nocapture
 
 lint: ## formatting, clippy, licences and sources, shell scripts
 	$(CARGO) fmt --all --check

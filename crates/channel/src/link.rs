@@ -196,6 +196,14 @@ impl Link {
         }
     }
 
+    /// Waits for room for a message or for the peer's end; a signal ends it too.
+    pub(crate) fn await_room(&self, timeout: Option<Duration>) -> Result<()> {
+        match self.poll(PollFlags::OUT, timeout) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(Error::System { call: "poll", errno }),
+        }
+    }
+
     /// Waits for the peer's end, for as long as told at most.
     pub(crate) fn await_end(&self, timeout: Duration) {
         let _ = self.poll(PollFlags::empty(), Some(timeout));

@@ -5,6 +5,11 @@ use std::time::Duration;
 pub(crate) mod spin;
 pub(crate) mod steps;
 
+/// How long to believe a peer's word that it lives, before the kernel is asked as well. It bounds
+/// nothing for an honest peer, whose word the kernel marks; one that lies, or whose list the kernel
+/// could not read because it had run out of memory, is found out.
+pub(crate) const DOUBT: Duration = Duration::from_secs(1);
+
 /// How an end waits for the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {

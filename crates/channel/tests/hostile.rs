@@ -304,6 +304,27 @@ fn a_peer_whose_memory_tells_nothing_is_watched_through_the_link() {
     }
 }
 
+/// A word that says "alive" and is on no list: the kernel never marks it, and is asked after a while.
+#[test]
+fn a_peer_that_lies_about_its_life_is_found_out() {
+    for wait in [Wait::Block, Wait::Spin] {
+        let mut side = Side::producer();
+        poke(&mut side.map, 512, &0x8000_1234_u32.to_le_bytes());
+        let (near, far) = Link::pair().unwrap();
+        say(&far, Kind::Offer, &[&side.fd]);
+        say(&far, Kind::Ready, &[]);
+        let mut consumer = Consumer::open(near, &Options { wait, ..Options::default() }).unwrap();
+        assert_eq!(consumer.receive_until(Some(soon())).err(), Some(Error::Timeout));
+        let leaving = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            drop(far);
+        });
+        let died = Error::PeerDied { delivered: 0, partial: 0 };
+        assert_eq!(consumer.receive().err(), Some(died));
+        leaving.join().unwrap();
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
     /// Frames as a liar would write them: mostly true, so that the lie comes late.

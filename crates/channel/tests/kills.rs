@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use support::{Dice, again, from_env, message};
+use support::{Dice, again, from_env, message, open_files};
 use thalweg_channel::{Address, Consumer, Error, Link, Listener, Options, Producer, Wait};
 use thalweg_sys::fault::{Call, Effect, Rule, Script};
 use thalweg_sys::{Errno, io};
@@ -203,17 +203,6 @@ fn fill(link: Link, options: &Options) -> (Error, Option<u64>) {
 fn early(error: Error) -> Error {
     assert!(matches!(error, Error::PeerDied { .. } | Error::Closed { .. }), "{error:?}");
     error
-}
-
-/// What this process has open, by kind.
-fn open_files() -> Vec<String> {
-    let mut open: Vec<String> = fs::read_dir("/proc/self/fd")
-        .unwrap()
-        .filter_map(|entry| fs::read_link(entry.unwrap().path()).ok())
-        .map(|target| target.to_string_lossy().split(['[', '(']).next().unwrap().to_owned())
-        .collect();
-    open.sort();
-    open
 }
 
 #[test]

@@ -204,6 +204,24 @@ fn sequence(messages: u64, wait: Wait) {
     });
 }
 
+/// Both ends on the same processor: whoever waits lets the other run.
+#[test]
+fn one_processor_is_enough() {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let pinned = std::thread::spawn(|| {
+        let allowed = sched_getaffinity(None).unwrap();
+        let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap();
+        let mut one = CpuSet::new();
+        one.set(first);
+        // This thread's alone, and of what it starts.
+        sched_setaffinity(None, &one).unwrap();
+        for (wait, messages) in [(Wait::Block, 20_000), (Wait::HYBRID, 20_000), (Wait::Spin, 500)] {
+            sequence(messages, wait);
+        }
+    });
+    pinned.join().unwrap();
+}
+
 #[test]
 fn a_long_sequence_arrives_in_order() {
     let messages = from_env("THALWEG_MESSAGES", 1_000_000);

@@ -2,6 +2,7 @@
 //! guess and never a panic: a container may hide any of these files.
 
 mod cache;
+mod cgroup;
 mod counter;
 mod filesystem;
 mod machine;

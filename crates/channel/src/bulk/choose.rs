@@ -51,6 +51,12 @@ pub trait Measured: Send + Sync + fmt::Debug {
     /// The cost of an arm under these facts, in any unit that is the same for all arms; less is
     /// better. `None`: not measured.
     fn cost(&self, facts: &Facts, arm: &str) -> Option<f64>;
+
+    /// The knobs that this cost is of. `None`: the defaults.
+    fn tuning(&self, facts: &Facts, arm: &str) -> Option<Tuning> {
+        let _ = (facts, arm);
+        None
+    }
 }
 
 /// What the caller of either side wants. The promises and the arm are the sender's to name, the
@@ -111,6 +117,10 @@ impl Options {
 pub struct Verdict {
     /// The arm.
     pub arm: &'static dyn Arm,
+    /// The knobs to use it with.
+    pub tuning: Tuning,
+    /// What a buffer costs this way, if it was measured.
+    pub cost: Option<f64>,
     /// Why it is not used, if it is not.
     pub unfit: Option<Unfit>,
 }
@@ -118,23 +128,25 @@ pub struct Verdict {
 /// Every arm, the best first, those that cannot be used last. None is tried here: that is for
 /// [`Arm::probe`] and for the two ends when they agree.
 pub fn choose(facts: &Facts, options: &Options) -> Vec<Verdict> {
-    if let Some(name) = &options.only {
-        let arm = by_name(name).into_iter();
-        return arm.map(|arm| Verdict { arm, unfit: refusal(arm, facts, options) }).collect();
-    }
-    let cost = |arm: &dyn Arm| {
+    let verdict = |arm: &'static dyn Arm| {
         let measured = options.measured.as_ref();
-        measured.and_then(|measured| measured.cost(facts, arm.info().name))
+        let cost = measured.and_then(|measured| measured.cost(facts, arm.info().name));
+        let tuning = match &options.only {
+            Some(_) => Some(options.tuning.clone()),
+            None => measured.and_then(|measured| measured.tuning(facts, arm.info().name)),
+        };
+        let tuning = tuning.unwrap_or_default();
+        Verdict { arm, tuning, cost, unfit: refusal(arm, facts, options) }
     };
-    let mut verdicts: Vec<Verdict> = ARMS
-        .iter()
-        .map(|arm| Verdict { arm: *arm, unfit: refusal(*arm, facts, options) })
-        .collect();
+    if let Some(name) = &options.only {
+        return by_name(name).map(verdict).into_iter().collect();
+    }
+    let mut verdicts: Vec<Verdict> = ARMS.iter().map(|arm| verdict(*arm)).collect();
     // Stable: where nothing was measured the list decides.
     verdicts.sort_by(|a, b| {
         let of = |v: &Verdict| {
             let wants_loan = v.arm.info().source == Source::Lent;
-            let cost = cost(v.arm);
+            let cost = v.cost;
             // A loan saves a copy, and without one the arm pays for it: known without measuring.
             let guess = if wants_loan == facts.will_loan { 0 } else { u8::from(wants_loan) + 1 };
             let guess = if cost.is_some() { 0 } else { guess };

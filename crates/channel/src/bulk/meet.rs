@@ -4,12 +4,13 @@
 use super::arm::{Arm, Ends, Incoming, Info, Outgoing, Parcel, Token};
 use super::arms::by_name;
 use super::choose::{Destination, Facts, Options, choose};
+use super::life::Sign;
 use super::packet::{Kind, Packet};
 use super::page::{PAGE, Page};
 use super::talk::{Stop, Talk, unfit};
 use crate::error::Error;
 use crate::link::Link;
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, OwnedFd};
 use std::collections::hash_map::RandomState;
 use std::fmt::Write;
 use std::hash::{BuildHasher, Hasher};
@@ -36,37 +37,52 @@ pub(crate) struct Meeting {
 }
 
 impl Meeting {
-    /// Introduces this side, reads how the other one does. `makes_page` is true for one side.
+    /// Introduces this side, reads how the other one does. `makes_page` is true for the sender, which
+    /// speaks first.
     pub fn begin(link: Link, options: &Options, makes_page: bool) -> Result<Self, Stop> {
         let mut talk = Talk::new(link, options.wait, options.stop);
         let mut skipped = Vec::new();
-        let page = if makes_page { Some(Page::create(PAGE)) } else { None };
+        let sign = Sign::make().ok();
         let own = token();
-        let hello = Packet::new(Kind::Hello).words(&[
-            own.as_ptr() as u64,
-            own.load(Ordering::Relaxed),
-            u64::from(options.trust),
-            options.destination as u64,
-        ]);
-        let handed = match &page {
-            Some(Ok((_, fd))) => vec![fd.as_fd()],
-            _ => Vec::new(),
-        };
-        talk.send(&hello, &handed)?;
-        let (theirs, mut fds) = talk.packet()?;
-        if theirs.kind != Kind::Hello {
-            return Err(Stop::Corrupt("the peer does not introduce itself".to_owned()));
+        let (theirs, page);
+        if makes_page {
+            let made = Page::create(PAGE).map_err(|errno| unfit("memfd_create", errno));
+            let handed = made.as_ref().ok().map(|(_, fd)| fd);
+            introduce(&talk, options, (sign.as_ref(), handed), false)?;
+            theirs = Introduced::hear(&mut talk)?;
+            page = match made {
+                Ok((page, _)) if theirs.has_page => Ok(page),
+                Ok(_) => Err(Unfit::because("the receiver cannot use it")),
+                Err(why) => Err(why),
+            };
+        } else {
+            let mut heard = Introduced::hear(&mut talk)?;
+            page = match heard.fds.pop().map(|fd| Page::adopt(fd, PAGE)) {
+                // Whoever hands over what may shrink is up to something.
+                Some(Err(errno @ Errno::ACCESS)) => {
+                    return Err(Stop::refused("mapping the peer's page", errno));
+                }
+                Some(page) => page.map_err(|errno| unfit("mapping the peer's page", errno)),
+                None => Err(Unfit::because("the sender has none")),
+            };
+            introduce(&talk, options, (sign.as_ref(), None), page.is_ok())?;
+            theirs = heard;
+        }
+        if let Some((sign, _)) = sign {
+            talk.show(sign);
+        }
+        if let Err(why) = talk.watch(theirs.sign) {
+            let reason = format!("{}; the peer is looked at now and then instead", why.reason);
+            skipped.push(Skipped { arm: "sign of life".to_owned(), reason });
         }
         match page {
-            Some(Ok((page, _))) => talk.through(page, 0),
-            Some(Err(errno)) => skipped.push(no_page(&unfit("memfd_create", errno))),
-            None => match fds.pop().map(|fd| Page::adopt(fd, PAGE)) {
-                Some(Ok(page)) => talk.through(page, 1),
-                // The other side already speaks through a page that we cannot see.
-                Some(Err(errno)) => return Err(Stop::refused("mapping the peer's page", errno)),
-                None => skipped.push(no_page(&Unfit::because("the sender has none"))),
-            },
+            Ok(page) => talk.through(page, usize::from(!makes_page)),
+            Err(why) => {
+                let reason = format!("{}; notes go over the link", why.reason);
+                skipped.push(Skipped { arm: "shared page".to_owned(), reason });
+            }
         }
+        let theirs = theirs.packet;
         let trusted = trusted(&talk.link, options.trust, theirs.word(2) == 1);
         let ends = Ends {
             pid: talk.link.peer().pid as i32,
@@ -96,9 +112,9 @@ impl Meeting {
             if self.skipped.iter().any(|skipped| skipped.arm == info.name) {
                 continue;
             }
-            let tuning = if options.only.is_some() { &options.tuning } else { &Tuning::default() };
-            match verdict.unfit.map_or_else(|| self.offer_one(arm, tuning), |why| Ok(Err(why)))? {
-                Ok(outgoing) => return Ok((Chosen { info, tuning: tuning.clone() }, outgoing)),
+            let tuning = verdict.tuning;
+            match verdict.unfit.map_or_else(|| self.offer_one(arm, &tuning), |why| Ok(Err(why)))? {
+                Ok(outgoing) => return Ok((Chosen { info, tuning }, outgoing)),
                 Err(why) => self.skip(info.name, why.reason),
             }
         }
@@ -227,9 +243,47 @@ fn trusted(link: &Link, we: bool, they: bool) -> Result<(), Unfit> {
     Err(Unfit::because(why))
 }
 
-fn no_page(why: &Unfit) -> Skipped {
-    let reason = format!("{}; notes go over the link", why.reason);
-    Skipped { arm: "shared page".to_owned(), reason }
+/// What the peer said of itself, and what it handed over.
+struct Introduced {
+    packet: Packet,
+    /// Memory with its sign of life.
+    sign: Option<OwnedFd>,
+    /// What else came: the sender's page.
+    fds: Vec<OwnedFd>,
+    /// The receiver will speak through the sender's page.
+    has_page: bool,
+}
+
+impl Introduced {
+    fn hear(talk: &mut Talk) -> Result<Self, Stop> {
+        let (packet, mut fds) = talk.packet()?;
+        if packet.kind != Kind::Hello {
+            return Err(Stop::Corrupt("the peer does not introduce itself".to_owned()));
+        }
+        let sign = (packet.word(4) == 1 && !fds.is_empty()).then(|| fds.remove(0));
+        let has_page = packet.word(5) == 1;
+        Ok(Self { packet, sign, fds, has_page })
+    }
+}
+
+/// Says who we are, and hands over our sign of life and the page, where there are such.
+fn introduce(
+    talk: &Talk,
+    options: &Options,
+    (sign, page): (Option<&(Sign, OwnedFd)>, Option<&OwnedFd>),
+    has_page: bool,
+) -> Result<(), Stop> {
+    let own = token();
+    let hello = Packet::new(Kind::Hello).words(&[
+        own.as_ptr() as u64,
+        own.load(Ordering::Relaxed),
+        u64::from(options.trust),
+        options.destination as u64,
+        u64::from(sign.is_some()),
+        u64::from(has_page),
+    ]);
+    let fds = sign.map(|(_, fd)| fd.as_fd()).into_iter().chain(page.map(AsFd::as_fd));
+    talk.send(&hello, &fds.collect::<Vec<_>>())
 }
 
 /// A word nobody could guess, at a place that does not move: who reads it from this process has the

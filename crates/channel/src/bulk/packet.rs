@@ -14,7 +14,7 @@ use thalweg_core::Tuning;
 pub(crate) const LONGEST: usize = 16 << 10;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"TWBK");
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const HEADER: usize = 16;
 /// The words of a message are few: addresses, lengths, numbers of things.
 const MOST_WORDS: usize = 32;
@@ -42,10 +42,12 @@ pub(crate) enum Kind {
     Note = 8,
     /// Memory that a note to come will speak of.
     Memory = 9,
+    /// The receiver's, to the head or the tail of a file; the text is the reason if it is not well.
+    Answer = 10,
 }
 
 impl Kind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Hello,
         Self::Offer,
         Self::Accept,
@@ -55,6 +57,7 @@ impl Kind {
         Self::GiveUp,
         Self::Note,
         Self::Memory,
+        Self::Answer,
     ];
 }
 

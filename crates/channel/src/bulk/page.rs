@@ -6,6 +6,7 @@
 use rustix::fd::AsFd;
 use rustix::thread::futex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 use thalweg_sys::{
     Errno, memfd,
     region::{Region, SealFlags, Sharing, is_sealed, seal},
@@ -108,10 +109,20 @@ impl Event<'_> {
     }
 
     /// Sleeps unless something changed since [`prepare`](Self::prepare), at most for `limit`.
-    pub fn sleep_from(self, count: u32, limit: std::time::Duration) {
+    pub fn sleep_from(self, count: u32, limit: Duration) {
         let limit = futex::Timespec::try_from(limit).ok();
         // Woken, changed already, a signal, the time is over: the caller looks again in any case.
         let _ = futex::wait(self.count, futex::Flags::empty(), count, limit.as_ref());
+    }
+
+    /// The same, and another word that ends the sleep. ENOSYS, EPERM: not possible here.
+    pub fn sleep_beside(
+        self,
+        count: u32,
+        other: (&AtomicU32, u32),
+        limit: Duration,
+    ) -> Result<(), Errno> {
+        thalweg_sys::futex::wait_any([(self.count, count), other], Some(limit))
     }
 }
 
@@ -119,7 +130,6 @@ impl Event<'_> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn a_sleeper_is_woken_and_a_change_before_the_sleep_is_not_missed() {

@@ -58,6 +58,7 @@ impl Receiver {
 
     /// Waits for the next buffer and says how long it is; `None` after the sender's goodbye.
     pub fn next_len(&mut self) -> Result<Option<u64>> {
+        self.meeting.talk.check_here()?;
         match self.end {
             Some(End::Goodbye) => return Ok(None),
             Some(End::Broken) => return Err(Error::Closed { delivered: 0 }),
@@ -71,7 +72,7 @@ impl Receiver {
     /// there, or an error says how much.
     ///
     /// [`Error::Closed`] after the goodbye; [`Error::TooLarge`], which takes nothing: call again
-    /// with more room; [`Error::PeerDied`] with the count of bytes, from the start, that are true.
+    /// with more room; [`Error::Forked`] in a child; [`Error::PeerDied`] with the count of bytes, from the start, that are true.
     /// After another error the bytes of `into` are any bytes.
     pub fn recv_into(&mut self, into: &mut [u8]) -> Result<usize> {
         loop {
@@ -200,9 +201,18 @@ impl Receiver {
         Ok(())
     }
 
-    fn broken(&mut self, stop: Stop, delivered: u64) -> Error {
-        self.end = Some(End::Broken);
+    pub(super) fn broken(&mut self, stop: Stop, delivered: u64) -> Error {
+        self.give_up();
         error_of(stop, delivered)
+    }
+
+    /// Nothing more is received.
+    pub(super) fn give_up(&mut self) {
+        self.end = Some(End::Broken);
+    }
+
+    pub(super) fn talk(&mut self) -> &mut Talk {
+        &mut self.meeting.talk
     }
 }
 

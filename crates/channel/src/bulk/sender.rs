@@ -53,7 +53,8 @@ impl Sender {
     /// by the next, from the buffer's first byte on, and the step is recorded in
     /// [`skipped`](Self::skipped).
     ///
-    /// [`Error::PeerDied`]: what arrived is not known.
+    /// [`Error::PeerDied`]: what arrived is not known. [`Error::Forked`] in a child, whose parent
+    /// goes on.
     pub fn send_from(&mut self, bytes: &[u8]) -> Result<()> {
         self.transfer(|outgoing, talk| outgoing.send(bytes, talk), bytes.is_empty())
     }
@@ -86,6 +87,15 @@ impl Sender {
         Ok(lent.map(Loan))
     }
 
+    pub(super) fn talk(&mut self) -> &mut Talk {
+        &mut self.meeting.talk
+    }
+
+    /// Nothing more is sent, no goodbye either.
+    pub(super) fn give_up(&mut self) {
+        self.broken = true;
+    }
+
     /// Says goodbye: the receiver knows that nothing is missing. Dropping a sender does the same.
     pub fn finish(self) {
         drop(self);
@@ -96,6 +106,7 @@ impl Sender {
         mut attempt: impl FnMut(&mut dyn Outgoing, &mut Talk) -> std::result::Result<(), Stop>,
         empty: bool,
     ) -> Result<()> {
+        self.meeting.talk.check_here()?;
         if self.broken {
             return Err(Error::Closed { delivered: 0 });
         }
@@ -134,7 +145,7 @@ impl Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        if !self.broken {
+        if !self.broken && self.meeting.talk.check_here().is_ok() {
             // A receiver that is gone needs no goodbye.
             let _ = self.meeting.talk.tell(Note::new(Say::Bye, &[]));
         }

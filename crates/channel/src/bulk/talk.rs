@@ -1,21 +1,26 @@
 //! The conversation of two ends about their transfers: short notes through a shared page, or over
 //! the link where there is no shared memory; and every wait, which ends when the peer does.
 
+use super::life::{Life, PeersSign, Sign};
 use super::packet::{Kind, LONGEST, Packet};
 use super::page::{Event, PAGE, Page};
 use crate::error::Error;
 use crate::link::Link;
-use crate::wait::Wait;
 use crate::wait::spin::{Spinner, Turn};
+use crate::wait::{DOUBT, Wait};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use thalweg_core::Unfit;
-use thalweg_sys::Errno;
+use thalweg_sys::fork::Mark;
+use thalweg_sys::{Errno, futex};
 
-/// How long a wait may last before the peer is looked at. It bounds how late a death is noticed.
+/// How long a sleep may last where the peer's death does not end it: on a kernel without
+/// `futex_waitv`, under a filter, with a peer that has no sign of life.
 const LOOK: Duration = Duration::from_millis(4);
+/// How long, where the caller has to be asked now and then.
+const ASK: Duration = Duration::from_millis(50);
 
 /// Words of a note: its kind and five more.
 pub(crate) const NOTE: usize = 6;
@@ -121,12 +126,51 @@ pub(crate) struct Talk {
     /// Only one processor may be used.
     alone: bool,
     stop: Option<fn() -> bool>,
+    /// Ours, which the peer sleeps on.
+    sign: Option<Sign>,
+    peers_sign: Option<PeersSign>,
+    mark: Mark,
 }
 
 impl Talk {
     pub fn new(link: Link, wait: Wait, stop: Option<fn() -> bool>) -> Self {
         let alone = std::thread::available_parallelism().map_or(1, usize::from) < 2;
-        Self { link, door: Door::Link, waiting: VecDeque::new(), wait, alone, stop }
+        Self {
+            link,
+            door: Door::Link,
+            waiting: VecDeque::new(),
+            wait,
+            alone,
+            stop,
+            sign: None,
+            peers_sign: None,
+            mark: Mark::here(),
+        }
+    }
+
+    /// Keeps the sign of life that the peer was shown.
+    pub fn show(&mut self, sign: Sign) {
+        self.sign = Some(sign);
+    }
+
+    /// From now on sleeps end with the peer's life. [`Unfit`] where they cannot: then the peer is
+    /// looked at every few milliseconds.
+    pub fn watch(&mut self, sign: Option<OwnedFd>) -> Result<(), Unfit> {
+        if !futex::can_wait_any() {
+            return Err(Unfit::because("futex_waitv is not to be had"));
+        }
+        let sign = sign.ok_or_else(|| Unfit::because("the peer shows none"))?;
+        self.peers_sign = Some(PeersSign::adopt(sign)?);
+        Ok(())
+    }
+
+    /// Whether this is still the process that opened it: a child shares the memory, and what it
+    /// says there would be taken for its parent's.
+    pub fn check_here(&self) -> Result<(), Error> {
+        if self.mark.is_here() {
+            return Ok(());
+        }
+        Err(Error::Forked { owner: self.mark.process() })
     }
 
     /// From now on notes go through this page. `side` 0 made it, 1 adopted it.
@@ -201,12 +245,13 @@ impl Talk {
     pub fn send(&self, packet: &Packet, fds: &[BorrowedFd<'_>]) -> Result<(), Stop> {
         let bytes = packet.to_bytes();
         loop {
-            let soon = Instant::now() + LOOK;
-            match self.link.send_until(&bytes, fds, Some(soon)) {
+            match self.link.send_until(&bytes, fds, Some(Instant::now())) {
                 Ok(()) => return Ok(()),
-                Err(Error::Timeout) => self.check()?,
+                Err(Error::Timeout) => {}
                 Err(error) => return Err(stop_of(error)),
             }
+            self.check()?;
+            self.link.await_room(Some(self.longest(DOUBT, None))).map_err(stop_of)?;
         }
     }
 
@@ -226,27 +271,36 @@ impl Talk {
 
     fn receive(&self, deadline: Option<Instant>) -> Result<Option<(Packet, Vec<OwnedFd>)>, Stop> {
         let mut bytes = vec![0; LONGEST];
+        let mut ended = None;
         loop {
-            let soon = Instant::now() + LOOK;
-            let until = deadline.map_or(soon, |deadline| deadline.min(soon));
-            match self.link.receive_until(&mut bytes, Some(until)) {
+            match self.link.receive_until(&mut bytes, Some(Instant::now())) {
                 Ok((len, fds)) => {
                     let packet = Packet::parse(&bytes[..len]).map_err(stop_of)?;
                     return Ok(Some((packet, fds)));
                 }
-                Err(Error::Timeout) => {
-                    self.check()?;
-                    if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                        return Ok(None);
-                    }
-                }
+                Err(Error::Timeout) => {}
                 Err(error) => return Err(stop_of(error)),
+            }
+            if let Some(stop) = ended {
+                return Err(stop);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(None);
+            }
+            match self.check() {
+                // The poll tells of a death too; the limit is for a caller who has to be asked.
+                Ok(()) => {
+                    let longest = self.longest(DOUBT, deadline);
+                    self.link.await_news(Some(longest)).map_err(stop_of)?;
+                }
+                // It may have spoken last and died then: one more look.
+                Err(stop) => ended = Some(stop),
             }
         }
     }
 
-    /// Waits until `ready` has an answer: spins, then sleeps on `event`, and looks at the peer now
-    /// and then. What the peer left behind before it died is still found.
+    /// Waits until `ready` has an answer: spins, then sleeps on `event` and on the peer's sign of
+    /// life. What the peer left behind before it died is still found.
     pub fn wait<T>(&self, event: Event<'_>, ready: impl FnMut() -> Option<T>) -> Result<T, Stop> {
         self.wait_until(event, None, ready).and_then(|answer| answer.ok_or(Stop::Interrupted))
     }
@@ -277,14 +331,41 @@ impl Talk {
             if let Some(answer) = ready() {
                 return Ok(Some(answer));
             }
-            event.sleep_from(seen, LOOK);
+            let woken = self.sleep(event, seen, deadline);
             if let Some(answer) = ready() {
                 return Ok(Some(answer));
             }
-            if let Some(end) = self.look_around(deadline, &mut ready) {
+            if !woken && let Some(end) = self.look_around(deadline, &mut ready) {
                 return end;
             }
         }
+    }
+
+    /// Sleeps until there is news, or the peer's life is over. Whether it was woken: then there is
+    /// no reason to doubt the peer.
+    fn sleep(&self, event: Event<'_>, seen: u32, deadline: Option<Instant>) -> bool {
+        match self.peers_sign.as_ref().map(PeersSign::now) {
+            Some(Life::Over) => return false,
+            Some(Life::Goes(word, value)) => {
+                let most = self.longest(DOUBT, deadline);
+                match event.sleep_beside(seen, (word, value), most) {
+                    Ok(()) => return true,
+                    Err(Errno::TIMEDOUT) => return false,
+                    // Refused from now on: as without a sign.
+                    Err(_) => {}
+                }
+            }
+            None => {}
+        }
+        event.sleep_from(seen, self.longest(LOOK, deadline));
+        false
+    }
+
+    /// How long to sleep at most: so long, but not beyond the deadline, and no longer than the
+    /// caller may have to be asked.
+    fn longest(&self, most: Duration, deadline: Option<Instant>) -> Duration {
+        let most = if self.stop.is_some() { most.min(ASK) } else { most };
+        deadline.map_or(most, |at| most.min(at.saturating_duration_since(Instant::now())))
     }
 
     /// Whether a wait has to end without what it waits for.
@@ -310,13 +391,15 @@ impl Talk {
         if self.stop.is_some_and(|stop| stop()) {
             return Err(Stop::Interrupted);
         }
-        if self.link.peer_is_alive() { Ok(()) } else { Err(Stop::Died) }
+        let over = matches!(self.peers_sign.as_ref().map(PeersSign::now), Some(Life::Over));
+        if over || !self.link.peer_is_alive() { Err(Stop::Died) } else { Ok(()) }
     }
 
-    /// Waits, without an event, until the peer is gone: then it writes nothing any more.
+    /// Waits until the peer is gone with all its threads: then it writes nothing any more. The sign
+    /// of life comes before that.
     pub fn outlive(&self) {
         while self.link.peer_is_alive() {
-            std::thread::sleep(LOOK);
+            self.link.await_end(DOUBT);
         }
     }
 

@@ -3,9 +3,9 @@
 use super::memory::Memory;
 use crate::error::{Error, Result};
 use crate::link::Link;
-use crate::wait::Wait;
 use crate::wait::spin::{Spinner, Turn};
 use crate::wait::steps::{self, ON_FUTEX, ON_LINK, Sleeper};
+use crate::wait::{DOUBT, Wait};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
@@ -16,6 +16,9 @@ use thalweg_sys::{Errno, futex, peer};
 /// stopped: another could still commit in that moment. Bounded, because unmapping much memory can
 /// keep a dead process for long. It is no part of finding out that it died.
 const LAST_BREATH: Duration = Duration::from_millis(5);
+
+/// How often one who spins believes the peer's word before the kernel is asked as well; see [`DOUBT`].
+const LOOKS_BEFORE_DOUBT: u32 = 1 << 16;
 
 /// How the other end went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,10 +189,15 @@ impl End {
             return Ok(found);
         }
         let mut spinner = Spinner::new(self.wait, self.alone);
+        let mut doubt = 0_u32;
         loop {
             let found = match spinner.turn() {
                 Turn::Look => look(self)?,
                 Turn::LookAround => {
+                    doubt = doubt.wrapping_add(1);
+                    if doubt.is_multiple_of(LOOKS_BEFORE_DOUBT) {
+                        self.gone(true);
+                    }
                     let found = self.look(look)?;
                     if found.is_none() && deadline.is_some_and(|at| Instant::now() >= at) {
                         return Err(Error::Timeout.into());
@@ -241,8 +249,11 @@ impl End {
         } else if how == ON_FUTEX {
             let words =
                 [(&self.peer.page().wake.0, wake), (&self.peer.page().alive.0.node.word, alive)];
-            match futex::wait_any(words, left) {
-                Err(Errno::TIMEDOUT) => Ok(()),
+            match futex::wait_any(words, Some(left.map_or(DOUBT, |left| left.min(DOUBT)))) {
+                Err(Errno::TIMEDOUT) => {
+                    self.gone(true);
+                    Ok(())
+                }
                 answer => answer.map_err(Error::system("futex_waitv")),
             }
         } else {

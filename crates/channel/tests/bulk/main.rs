@@ -1,10 +1,11 @@
-//! Bulk transfer between real processes: what arrives, what is promised, who dies, what is refused.
+//! Bulk transfer between real processes: what arrives, what is promised, who lives, what is refused.
 //! Written against the list of arms, with no arm's name inside.
 
 #![allow(clippy::unwrap_used)]
 
 mod conformance;
-mod kills;
+mod files;
+mod lives;
 mod peer;
 mod refusals;
 mod skips;

@@ -1,5 +1,6 @@
 //! The other process: this test program again, told by its environment what to send or to receive.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
     env,
     path::{Path, PathBuf},
@@ -30,6 +31,16 @@ pub struct Script {
     pub loans: bool,
     /// Goes on with the last buffer until it is killed.
     pub forever: bool,
+    /// Stays after the last buffer, and does nothing.
+    pub lingers: bool,
+    /// May open so many files more than it has.
+    pub files: Option<u64>,
+    /// May map so many bytes more than it has.
+    pub memory: Option<u64>,
+    /// Receives into new memory.
+    pub fresh: bool,
+    /// The control group it joins.
+    pub group: Option<PathBuf>,
 }
 
 /// Fills a buffer with the bytes of this number.
@@ -56,9 +67,18 @@ impl Script {
         let knobs: Vec<String> = self.tuning.iter().map(|(k, v)| format!("{k}={v}")).collect();
         let buffers: Vec<String> =
             self.buffers.iter().map(|(len, at)| format!("{len}@{at}")).collect();
-        let flags = [("sends", self.sends), ("loans", self.loans), ("forever", self.forever)];
+        let flags = [
+            ("sends", self.sends),
+            ("loans", self.loans),
+            ("forever", self.forever),
+            ("lingers", self.lingers),
+            ("fresh", self.fresh),
+        ];
         let flags: Vec<&str> = flags.iter().filter(|f| f.1).map(|f| f.0).collect();
-        format!("{arm};{};{};{}", knobs.join(","), buffers.join(","), flags.join(","))
+        let limit = |limit: Option<u64>| limit.map_or(String::new(), |limit| limit.to_string());
+        let group = self.group.as_ref().map_or(String::new(), |path| path.display().to_string());
+        let limits = format!("{};{};{group}", limit(self.files), limit(self.memory));
+        format!("{arm};{};{};{};{limits}", knobs.join(","), buffers.join(","), flags.join(","))
     }
 
     fn parse(words: &str) -> Self {
@@ -81,6 +101,11 @@ impl Script {
             buffers: buffers.collect(),
             loans: has("loans"),
             forever: has("forever"),
+            lingers: has("lingers"),
+            files: list(4).next().map(number),
+            memory: list(5).next().map(number),
+            fresh: has("fresh"),
+            group: list(6).next().map(PathBuf::from),
         }
     }
 
@@ -94,7 +119,31 @@ impl Script {
         }
     }
 
+    /// Limits of this process alone, from what it has now.
+    fn limit(&self) {
+        if let Some(group) = &self.group {
+            std::fs::write(group.join("cgroup.procs"), "0").unwrap();
+        }
+        let limit = |resource, current| {
+            let maximum = getrlimit(resource).maximum;
+            setrlimit(resource, Rlimit { current: Some(current), maximum }).unwrap();
+        };
+        if let Some(more) = self.files {
+            let open = std::fs::read_dir("/proc/self/fd").unwrap();
+            let numbers = open.filter_map(|fd| fd.ok()?.file_name().to_str()?.parse::<u64>().ok());
+            // The listing has one of its own, which is free again.
+            let used = numbers.count() as u64 - 1;
+            limit(Resource::Nofile, used + more);
+        }
+        if let Some(more) = self.memory {
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+            let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+            limit(Resource::As, pages * rustix::param::page_size() as u64 + more);
+        }
+    }
+
     fn play(&self, link: Link) {
+        self.limit();
         if self.sends { self.send(link) } else { self.receive(link) }
     }
 
@@ -116,21 +165,36 @@ impl Script {
             memory.fill(0xee);
             std::hint::black_box(&memory);
         }
+        self.linger();
+    }
+
+    fn linger(&self) {
+        if self.lingers {
+            loop {
+                std::thread::park();
+            }
+        }
     }
 
     fn receive(&self, link: Link) {
         let mut receiver = Receiver::over(link, &self.options()).expect("an arm");
         for (seed, (len, at)) in self.all_buffers().enumerate() {
+            if self.fresh {
+                let memory = receiver.recv_new().expect("a buffer");
+                assert_eq!(difference(seed as u64, &memory), None, "buffer {seed} of {len}");
+                continue;
+            }
             let mut memory = vec![0xdd; at + len];
             let got = receiver.recv_into(&mut memory[at..]).expect("a buffer");
             assert_eq!(got, len);
             assert_eq!(difference(seed as u64, &memory[at..]), None, "buffer {seed} of {len}");
         }
+        self.linger();
         assert_eq!(receiver.next_len().expect("a goodbye"), None);
     }
 
     fn all_buffers(&self) -> impl Iterator<Item = (usize, usize)> {
-        let last = self.buffers[self.buffers.len() - 1];
+        let last = self.buffers.last().copied().unwrap_or_default();
         let rest = if self.forever { usize::MAX } else { 0 };
         self.buffers.clone().into_iter().chain(std::iter::repeat_n(last, rest))
     }
@@ -169,6 +233,7 @@ impl Peer {
     }
 
     /// Waits for a good end.
+    #[allow(dead_code, reason = "each test binary uses its part")]
     #[track_caller]
     pub fn finish(mut self) {
         let began = Instant::now();
@@ -180,6 +245,12 @@ impl Peer {
             std::thread::sleep(Duration::from_millis(1));
         };
         assert!(status.success(), "the other process failed: {status}");
+    }
+
+    /// Waits for its end, good or not.
+    #[allow(dead_code, reason = "each test binary uses its part")]
+    pub fn end(&mut self) -> std::process::ExitStatus {
+        self.child.wait().unwrap()
     }
 
     /// SIGKILL, and its end.

@@ -1,10 +1,13 @@
 //! Calls that are refused, as containers do: the same bytes by another arm, and the reason kept.
 
+use proptest::prelude::*;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::time::Instant;
 use thalweg_channel::{
     Error, Link,
-    bulk::{ARMS, Options, Receiver, Sender, Skipped},
+    bulk::{ARMS, Options, Receiver, Sender, Skipped, Source},
 };
 use thalweg_core::Tuning;
 use thalweg_sys::{
@@ -219,7 +222,7 @@ fn a_peer_that_is_not_trusted_keeps_its_memory_to_itself() {
 #[test]
 fn a_peer_that_talks_nonsense_is_an_error() {
     let nonsense: [&[u8]; 4] =
-        [b"hello", &[0; 16], b"TWBK\x01\x00\x01\x00\xff\xff\x00\x00", &[7; 9000]];
+        [b"hello", &[0; 16], b"TWBK\x02\x00\x01\x00\xff\xff\x00\x00", &[7; 9000]];
     for words in nonsense {
         for to_sender in [true, false] {
             let (near, far) = Link::pair().unwrap();
@@ -241,7 +244,7 @@ fn a_peer_that_talks_nonsense_is_an_error() {
 
 /// A message as the protocol has it: magic, version, kind, counts, words, one knob at most, text.
 fn message(kind: u16, words: &[u64], knob: Option<(&str, u64)>, text: &str) -> Vec<u8> {
-    let mut bytes = b"TWBK\x01\x00".to_vec();
+    let mut bytes = b"TWBK\x02\x00".to_vec();
     bytes.extend(kind.to_le_bytes());
     bytes.extend((words.len() as u16).to_le_bytes());
     bytes.extend(u16::from(knob.is_some()).to_le_bytes());
@@ -258,7 +261,13 @@ fn message(kind: u16, words: &[u64], knob: Option<(&str, u64)>, text: &str) -> V
 
 const HELLO: u16 = 1;
 const OFFER: u16 = 2;
+const ACCEPT: u16 = 3;
 const REFUSE: u16 = 4;
+const AGREED: u16 = 5;
+const NOTE: u16 = 8;
+const MEMORY: u16 = 9;
+/// The first word of a note: a buffer begins.
+const BEGIN: u64 = 1;
 
 /// Memory that its owner could shrink would kill whoever reads it.
 #[test]
@@ -270,10 +279,83 @@ fn memory_that_can_shrink_is_refused() {
     let (near, far) = Link::pair().unwrap();
     std::thread::scope(|scope| {
         let end = scope.spawn(|| Receiver::over(far, &Options::default()).map(drop));
-        near.send(&message(HELLO, &[0; 4], None, ""), &[std::os::fd::AsFd::as_fd(&fd)]).unwrap();
+        near.send(&message(HELLO, &[0; 4], None, ""), &[fd.as_fd()]).unwrap();
         let error = end.join().unwrap().unwrap_err();
         assert!(matches!(error, Error::NotPermitted { .. }), "{error}");
     });
+}
+
+/// The same of memory that a buffer lies in.
+#[test]
+fn a_buffer_in_memory_that_can_shrink_is_refused() {
+    let len = 4096;
+    for arm in working().into_iter().filter(|arm| arm.info().source == Source::Lent) {
+        let fd = thalweg_sys::memfd::create("test", len).unwrap();
+        let (near, far) = Link::pair().unwrap();
+        std::thread::scope(|scope| {
+            let end = scope.spawn(|| {
+                let mut receiver = Receiver::over(far, &Options::default())?;
+                receiver.recv_into(&mut vec![0; len as usize])
+            });
+            let say = |kind, words: &[u64], text, fds: &[_]| {
+                near.send(&message(kind, words, None, text), fds).unwrap();
+            };
+            let mut answer = [0; 16 << 10];
+            say(HELLO, &[0; 5], "", &[]);
+            near.receive(&mut answer).unwrap();
+            say(OFFER, &[], arm.info().name, &[]);
+            near.receive(&mut answer).unwrap();
+            assert_eq!(answer[6..8], ACCEPT.to_le_bytes(), "{}", arm.info().name);
+            say(AGREED, &[], "", &[]);
+            // Its number, where the arm numbers its memories, is the same as its length.
+            say(MEMORY, &[len, len], "", &[fd.as_fd()]);
+            say(NOTE, &[BEGIN, len, len, 0, 0, 0], "", &[]);
+            let error = end.join().unwrap().unwrap_err();
+            assert!(matches!(error, Error::Corrupt { .. }), "{}: {error}", arm.info().name);
+        });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    /// What a peer may say: mostly true, so that the lie comes late. Without trust, for the peer
+    /// would be this process, and would be believed about its own memory.
+    #[test]
+    fn no_conversation_crashes_an_end_or_keeps_it(
+        to_sender: bool,
+        begins_well: bool,
+        said in prop::collection::vec(
+            (0_u16..12, prop::collection::vec(prop_oneof![0_u64..8, any::<u64>()], 0..7), 0_usize..14, any::<bool>()),
+            0..7,
+        ),
+    ) {
+        let (near, far) = Link::pair().unwrap();
+        let fd = thalweg_sys::memfd::create("test", 8192).unwrap();
+        if begins_well {
+            far.send(&message(HELLO, &[1, 2, 1, 0, 0], None, ""), &[]).unwrap();
+        }
+        for (kind, words, name, hands_over) in said {
+            let name = ARMS.get(name).map_or("nonsense", |arm| arm.info().name);
+            let fds: Vec<_> = hands_over.then(|| fd.as_fd()).into_iter().collect();
+            // A full queue is as good an end as any.
+            let _ = far.send_until(&message(kind, &words, None, name), &fds, Some(Instant::now()));
+        }
+        drop(far);
+        let options = Options { trust: false, ..Options::default() };
+        let ended = if to_sender {
+            Sender::over(near, options).and_then(|mut sender| sender.send_from(&[7; 5000])).is_err()
+        } else {
+            let receiver = Receiver::over(near, &options);
+            let received: Result<(), Error> = receiver.and_then(|mut receiver| {
+                let mut few = [0; 64];
+                loop {
+                    receiver.recv_into(&mut few)?;
+                }
+            });
+            received.is_err()
+        };
+        prop_assert!(ended);
+    }
 }
 
 /// A sender that offers every arm with absurd knobs and nothing to go with it: refused one by one.

@@ -53,6 +53,17 @@ pub fn again(test: &str, variable: &str, value: &str) -> Child {
         .expect("this binary again")
 }
 
+/// What this process has open, by kind.
+pub fn open_files() -> Vec<String> {
+    let open = std::fs::read_dir("/proc/self/fd").expect("proc");
+    let mut open: Vec<String> = open
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+        .map(|target| target.to_string_lossy().split(['[', '(']).next().unwrap_or("").to_owned())
+        .collect();
+    open.sort();
+    open
+}
+
 /// A number from the environment, for longer campaigns.
 pub fn from_env(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)

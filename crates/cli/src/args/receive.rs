@@ -5,18 +5,20 @@ use std::path::PathBuf;
 
 use super::{ProgressArgs, Span, flag};
 
-/// Takes a file, or a stream, from another process on this machine
+/// Takes files, or a stream, from another process on this machine
 ///
 /// Waits for `thalweg send --to NAME` of the same user. A file gets its name only when all of it is
-/// there and its checksum is the sender's; an existing one is replaced in that moment. Standard
-/// output and devices get the bytes as they come.
+/// there and its checksum is the sender's; one that DST names is replaced in that moment. Into a
+/// folder go any number of files under the names the sender gives them: names of one part, and only
+/// with --force those that are there already. What goes wrong with one does not keep back the
+/// others. Standard output and devices get the bytes as they come.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ReceiveArgs {
     /// The name to listen at, or the path of a socket to make, with a slash in it
     #[arg(long, value_name = "NAME")]
     pub from: String,
-    /// Where to put it; `-` is standard output
+    /// Where to put it: a file, a folder that is there, or `-` for standard output
     #[arg(value_name = "DST")]
     pub destination: PathBuf,
     /// How long to wait for the other side
@@ -25,7 +27,10 @@ pub struct ReceiveArgs {
     /// Do not let the sender read or write this process's memory, although it is of the same user
     #[arg(long)]
     pub no_trust: bool,
-    /// Say at the end what was received, and by what
+    /// Replace files in the folder that have the name of one that comes
+    #[arg(short, long)]
+    pub force: bool,
+    /// Say at the end also what was not used and why, and the processor time
     #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
     pub verbose: bool,
     #[command(flatten)]
@@ -35,6 +40,7 @@ pub struct ReceiveArgs {
 const EXAMPLES: &str = "\
 Examples:
   thalweg receive --from job copy.img
+  thalweg receive --from job copies/
   thalweg receive --from job - | gzip > copy.gz
   thalweg receive --from job --wait 1h copy.img
   thalweg receive --from job --json copy.img | jq .mechanism

@@ -9,20 +9,21 @@ use thalweg_channel::bulk::ARMS;
 
 use super::{Bytes, ProgressArgs, Span, flag};
 
-/// Hands a file, or a stream, to another process on this machine: memory to memory
+/// Hands files, or a stream, to another process on this machine: memory to memory
 ///
 /// The other process is `thalweg receive --from NAME`, started before or after. The two agree on a
 /// way that works between them (`thalweg list` shows all); one that was asked for by --method is used
-/// or refused, never replaced. A checksum of everything is compared at the other side.
+/// or refused, never replaced; the line at the end names it. A checksum of every file is compared at the
+/// other side.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct SendArgs {
     /// The name the other side listens at, or the path of its socket, with a slash in it
     #[arg(long, value_name = "NAME")]
     pub to: String,
-    /// What to send; `-` is standard input
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+    /// What to send: several files go into a folder of the other side; `-` is standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
     /// How long to wait for the other side
     #[arg(long, value_name = "TIME", default_value = "30s", env = "THALWEG_WAIT", hide_env = true)]
     pub wait: Span,
@@ -40,7 +41,10 @@ pub struct SendArgs {
     /// Bytes to hand over at a time
     #[arg(long, value_name = "BYTES", default_value = "8M")]
     pub buffer: Bytes,
-    /// Say at the end what was sent, by what, and what was not used and why
+    /// Do not look into the profile of this machine
+    #[arg(long, env = "THALWEG_NO_PROFILE", hide_env = true, value_parser = flag())]
+    pub no_profile: bool,
+    /// Say at the end also what was not used and why, and the processor time
     #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
     pub verbose: bool,
     #[command(flatten)]
@@ -60,6 +64,7 @@ const EXAMPLES: &str = "\
 Examples:
   thalweg receive --from job copy.img &          one process waits
   thalweg send --to job disk.img                 the other sends
+  thalweg send --to job *.img                    several, to a `receive --from job FOLDER`
   generate | thalweg send --to job -             a stream
   thalweg send --to job --method ring --knob slot=64K disk.img
   thalweg send --to /run/job.socket disk.img     a socket at a place of your own

@@ -1,55 +1,27 @@
-//! What `send` and `receive` say to each other in the buffers of a bulk transfer: a head, the data, an
-//! empty buffer, a tail. Also the errors and the account they share.
+//! What `send` and `receive` share: the place to meet, the errors, the account at the end.
 
-use serde::{Deserialize, Serialize};
-use std::time::{Duration, Instant};
+use std::{
+    ffi::OsStr,
+    fmt::Write,
+    path::Path,
+    time::{Duration, Instant},
+};
 use thalweg_channel::{
     Address, Error,
-    bulk::{Info, Skipped},
+    bulk::{Handed, Info, Problem, Skipped},
 };
 use thalweg_core::{Tuning, error::errno_name};
 use thalweg_sys::{Errno, signal, usage::Usage};
-use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
     args::ProgressArgs,
     exit::{Exit, Failure},
     output::{
         answer::{Answer, SCHEMA, Unavailable},
-        text::{note, print},
+        text::{complain, note, print},
         units,
     },
 };
-
-/// The version of head and tail.
-pub const VERSION: u32 = 1;
-
-/// The first buffer.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Head {
-    /// [`VERSION`].
-    pub thalweg: u32,
-    /// Bytes to come, if that is known.
-    pub size: Option<u64>,
-    /// Bytes of the longest buffer of data.
-    pub buffer: u64,
-}
-
-/// The last buffer.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tail {
-    /// Bytes that came.
-    pub bytes: u64,
-    /// Their XXH3, 128 bits, in hexadecimal.
-    pub xxh3: String,
-}
-
-impl Tail {
-    /// Of everything that went through the hasher.
-    pub fn of(bytes: u64, hasher: &Xxh3) -> Self {
-        Self { bytes, xxh3: format!("{:032x}", hasher.digest128()) }
-    }
-}
 
 /// The address a person named.
 pub fn address(name: &str) -> Result<Address, Failure> {
@@ -108,11 +80,97 @@ impl Clock {
     }
 }
 
+/// What was handed over, and what was not.
+pub struct Counts {
+    /// Files that are whole at the other side.
+    pub files: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// What went wrong, in the order it did.
+    failures: Vec<Failure>,
+    /// The last of them ended all.
+    ended: bool,
+}
+
+impl Counts {
+    /// Of the library's answer; `name` is where the two met, `missing` what did not come so far.
+    pub fn of(
+        handed: Result<Handed, Error>,
+        moved: u64,
+        name: &str,
+        missing: Vec<Failure>,
+    ) -> Self {
+        let mut counts = Self { files: 0, bytes: moved, failures: missing, ended: false };
+        match handed {
+            Ok(handed) => {
+                counts.files = handed.files;
+                let problems = handed.problems.into_iter();
+                counts.failures.extend(problems.map(|(file, why)| of_problem(&file, &why, name)));
+            }
+            Err(error) => {
+                counts.failures.push(failure(&error, name, moved));
+                counts.ended = true;
+            }
+        }
+        counts
+    }
+
+    /// Files that were there to be handed over, as far as this side knows.
+    pub fn seen(&self) -> usize {
+        self.files as usize + self.failures.len()
+    }
+
+    /// Whether all checksums that were compared were equal; `None` if none was.
+    pub fn verified(&self) -> Option<bool> {
+        if self.failures.iter().any(|failure| failure.exit == Exit::Differ) {
+            return Some(false);
+        }
+        (self.files > 0 && self.failures.is_empty()).then_some(true)
+    }
+
+    /// Something else went wrong.
+    pub fn fail(&mut self, failure: Failure) {
+        self.failures.push(failure);
+    }
+
+    /// How the command ends, of so many files in all. What went wrong is said, but for the last
+    /// words.
+    pub fn exit(mut self, of: usize) -> Result<Exit, Failure> {
+        let failed = self.failures.len();
+        let differ = self.failures.iter().any(|failure| failure.exit == Exit::Differ);
+        let last = if of == 1 || self.ended { self.failures.pop() } else { None };
+        for failure in &self.failures {
+            complain(&failure.message);
+        }
+        match (last, failed) {
+            (Some(last), _) => Err(last),
+            (None, 0) => Ok(Exit::Done),
+            (None, _) => {
+                let exit = if differ { Exit::Differ } else { Exit::Partial };
+                Err(Failure::new(exit, format!("{failed} of {of} files were not handed over")))
+            }
+        }
+    }
+}
+
+/// One file's problem, in the words of the side that met it.
+fn of_problem(file: &OsStr, problem: &Problem, name: &str) -> Failure {
+    let file = if file.is_empty() { name.into() } else { Path::new(file).display().to_string() };
+    let exit = match problem {
+        Problem::Differs { .. } => Exit::Differ,
+        _ => Exit::Partial,
+    };
+    let nothing = if exit == Exit::Differ { "; nothing was published" } else { "" };
+    Failure::new(exit, format!("{file}: {problem}{nothing}"))
+}
+
 /// One side's account.
 pub struct Account<'a> {
+    /// `sent`, `received`.
+    pub did: &'static str,
     /// What to show.
     pub shown: ProgressArgs,
-    /// Say it in words too.
+    /// Say more.
     pub verbose: bool,
     /// Standard output carries the data.
     pub on_stderr: bool,
@@ -122,20 +180,20 @@ pub struct Account<'a> {
     pub tuning: &'a Tuning,
     /// What was passed over.
     pub skipped: &'a [Skipped],
-    /// Bytes moved.
-    pub bytes: u64,
+    /// What was moved and what was not.
+    pub counts: &'a Counts,
     /// Whether the checksums were compared and equal.
     pub verified: Option<bool>,
-    /// What went wrong.
-    pub error: Option<&'a str>,
     /// Time and processor time.
     pub took: (Duration, Duration),
 }
 
 impl Account<'_> {
-    /// Prints what was asked for.
+    /// Prints the line at the end, on standard error, or the JSON object.
     pub fn tell(&self) -> Result<(), Failure> {
-        if self.verbose && !self.shown.quiet {
+        let counts = self.counts;
+        let said = self.verbose || counts.files > 0;
+        if said && !self.shown.quiet && (self.verbose || !self.shown.json) {
             note(&self.words());
         }
         if !self.shown.json {
@@ -146,15 +204,15 @@ impl Account<'_> {
             reason: skipped.reason.clone(),
         });
         let answer = Answer {
-            bytes: self.bytes,
-            files: 1,
+            bytes: counts.bytes,
+            files: counts.files,
             seconds: self.took.0.as_secs_f64(),
             cpu_seconds: self.took.1.as_secs_f64(),
             mechanism: Some(self.arm.name.to_owned()),
             tuning: self.tuning.clone(),
             verified: self.verified,
             unavailable: unavailable.collect(),
-            error: self.error.map(str::to_owned),
+            error: counts.failures.first().map(|failure| failure.message.clone()),
             schema: SCHEMA,
             ..Answer::default()
         };
@@ -165,22 +223,29 @@ impl Account<'_> {
         print(&(answer.line() + "\n"))
     }
 
+    /// `sent 3 files, 1.2 GiB in 0.6 s: 2.0 GiB/s by ring`, as of a copy.
     fn words(&self) -> String {
+        let (counts, took) = (self.counts, self.took.0);
         let tuning = self.tuning.to_string();
         let tuning = if tuning.is_empty() { tuning } else { format!(" ({tuning})") };
         let mut text = format!(
-            "{} in {}, {}, by {}{tuning}, {} of processor time",
-            units::exact(self.bytes),
-            units::duration(self.took.0),
-            units::rate(self.bytes, self.took.0),
+            "{} {}, {} in {}: {} by {}{tuning}",
+            self.did,
+            units::count(counts.files, "file", "files"),
+            units::bytes(counts.bytes),
+            units::duration(took),
+            units::rate(counts.bytes, took),
             self.arm.name,
-            units::duration(self.took.1),
         );
-        for skipped in self.skipped {
-            text.push_str("\n  not used: ");
-            text.push_str(&skipped.arm);
-            text.push_str(": ");
-            text.push_str(&skipped.reason);
+        let failed = counts.failures.len();
+        if failed > 0 {
+            let _ = write!(text, "; {failed} with problems");
+        }
+        if self.verbose {
+            let _ = write!(text, "; {} of processor time", units::duration(self.took.1));
+            for skipped in self.skipped {
+                let _ = write!(text, "\n  not used: {}: {}", skipped.arm, skipped.reason);
+            }
         }
         text
     }

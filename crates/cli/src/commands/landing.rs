@@ -1,7 +1,10 @@
 //! Where received bytes land: a file that gets its name when it is whole, or a stream.
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fchmod, fstat, openat, stat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, fchmod, fstat, openat, stat, statat, unlinkat,
+};
 use std::{
+    ffi::OsStr,
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
 };
@@ -15,6 +18,8 @@ pub struct Landing {
     name: String,
     fd: OwnedFd,
     form: Form,
+    /// Whether a file of its name goes, if there is one.
+    replace: bool,
 }
 
 enum Form {
@@ -29,6 +34,7 @@ enum Form {
 }
 
 const TRIES: u32 = 100;
+const EXISTS: &str = "there already; --force replaces it";
 
 impl Landing {
     /// Opens it. Nothing can be seen of a file until it is published.
@@ -37,7 +43,7 @@ impl Landing {
             let name = "standard output".to_owned();
             let fd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3);
             let fd = fd.map_err(|e| Failure::of_call("fcntl", &name, e))?;
-            return Ok(Self { name, fd, form: Form::Output });
+            return Ok(Self { name, fd, form: Form::Output, replace: true });
         }
         let name = path.display().to_string();
         let failed = |call: &str, errno| Failure::of_call(call, &name, errno);
@@ -46,24 +52,44 @@ impl Landing {
             Err(errno) => return Err(failed("stat", errno)),
             Ok(found) => match FileType::from_raw_mode(found.st_mode) {
                 FileType::RegularFile => Some(Mode::from_raw_mode(found.st_mode & 0o777)),
-                FileType::Directory => {
-                    let message = format!("{name}: a directory; name the file in it");
-                    return Err(Failure::new(Exit::Usage, message));
-                }
                 _ => {
                     let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
                     let fd = openat(CWD, path, flags, Mode::empty());
                     let fd = fd.map_err(|errno| failed("open", errno))?;
-                    return Ok(Self { name, fd, form: Form::Direct });
+                    return Ok(Self { name, fd, form: Form::Direct, replace: true });
                 }
             },
         };
         // A link is followed: the file it names is replaced, not the link.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let (fd, form) = staged(&path).map_err(|errno| failed("open", errno))?;
-        let landing = Self { name, fd, form };
+        let landing = Self { name, fd, form, replace: true };
         if let Some(mode) = mode {
             // A file that is replaced keeps its mode where that is allowed.
+            let _ = fchmod(&landing.fd, mode);
+        }
+        Ok(landing)
+    }
+
+    /// A file in a folder, under a name that somebody else gave it: of one part. No link of that
+    /// name is followed, and nothing but a file or a link is replaced, with `force`.
+    pub fn in_folder(folder: &Path, name: &OsStr, force: bool) -> Result<Self, Failure> {
+        let path = folder.join(name);
+        let name = path.display().to_string();
+        let refused = |why: &str| Err(Failure::new(Exit::Partial, format!("{name}: {why}")));
+        let mode = match statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => None,
+            Err(errno) => return Err(Failure::of_call("stat", &name, errno)),
+            Ok(_) if !force => return refused(EXISTS),
+            Ok(found) => match FileType::from_raw_mode(found.st_mode) {
+                FileType::RegularFile => Some(Mode::from_raw_mode(found.st_mode & 0o777)),
+                FileType::Symlink => None,
+                _ => return refused("there already, and no file"),
+            },
+        };
+        let (fd, form) = staged(&path).map_err(|errno| Failure::of_call("open", &name, errno))?;
+        let landing = Self { name, fd, form, replace: force };
+        if let Some(mode) = mode {
             let _ = fchmod(&landing.fd, mode);
         }
         Ok(landing)
@@ -103,6 +129,7 @@ impl Landing {
         match &self.form {
             Form::Output | Form::Direct => Ok(()),
             Form::Nameless { path } => match io::link_tmpfile(&self.fd, CWD, path) {
+                Err(Errno::EXIST) if !self.replace => Err(self.exists()),
                 Err(Errno::EXIST) => {
                     let part = link_beside(&self.fd, path).map_err(|e| failed("linkat", e))?;
                     let renamed = io::rename(CWD, &part, CWD, path, false);
@@ -114,12 +141,31 @@ impl Landing {
                 answer => answer.map_err(|errno| failed("linkat", errno)),
             },
             Form::Named { path, part } => {
-                let renamed = io::rename(CWD, part, CWD, path, false);
-                renamed.map_err(|errno| failed("renameat2", errno))?;
+                let renamed = match io::rename(CWD, part, CWD, path, !self.replace) {
+                    // A file system that cannot promise it: it was not there when it began.
+                    Err(Errno::INVAL)
+                        if !self.replace
+                            && stat(path).is_err_and(|errno| errno == Errno::NOENT) =>
+                    {
+                        io::rename(CWD, part, CWD, path, false)
+                    }
+                    answer => answer,
+                };
+                match renamed {
+                    Ok(()) => {}
+                    Err(Errno::EXIST) if !self.replace => return Err(self.exists()),
+                    Err(errno) => return Err(failed("renameat2", errno)),
+                }
                 self.form = Form::Direct;
                 Ok(())
             }
         }
+    }
+}
+
+impl Landing {
+    fn exists(&self) -> Failure {
+        Failure::new(Exit::Partial, format!("{}: {EXISTS}", self.name))
     }
 }
 

@@ -1,15 +1,15 @@
-//! `thalweg receive`: what another process sends, into a file or a stream.
+//! `thalweg receive`: what another process sends, into a file, a folder or a stream.
 
-use serde::de::DeserializeOwned;
-use std::time::{Duration, Instant};
+use std::{
+    cell::RefCell,
+    time::{Duration, Instant},
+};
 use thalweg_channel::{
     Address, Error, Link, Listener,
-    bulk::{Options, Receiver, buffer},
+    bulk::{Announced, Destination, Options, Receiver, Sink},
 };
-use thalweg_sys::signal;
-use xxhash_rust::xxh3::Xxh3;
 
-use super::handover::{self, Account, Clock, Head, Tail, VERSION, failure, is_interrupted};
+use super::handover::{self, Account, Clock, Counts, failure, is_interrupted};
 use super::landing::Landing;
 use crate::{
     args::ReceiveArgs,
@@ -20,47 +20,57 @@ use crate::{
 
 /// How often to look whether an interrupt came while nobody has called.
 const LOOK: Duration = Duration::from_millis(100);
-/// The most bytes of a head or a tail, and of a buffer: a sender can claim anything.
-const MOST_WORDS: usize = 4096;
 
 /// Receives it.
 pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let address = handover::address(&args.from)?;
-    let mut landing = Landing::open(&args.destination)?;
+    let mut landings = Landings::of(args)?;
     patience::catch_interrupts();
     let link = accept(args, &address)?;
     let clock = Clock::start();
-    let options =
-        Options { trust: !args.no_trust, stop: Some(is_interrupted), ..Options::default() };
+    let options = Options {
+        trust: !args.no_trust,
+        stop: Some(is_interrupted),
+        // One buffer, received into again and again.
+        destination: Destination::Resident,
+        ..Options::default()
+    };
     let receiver = Receiver::over(link, &options);
     let mut receiver = receiver.map_err(|error| failure(&error, &args.from, 0))?;
+    let meter = RefCell::new(None);
     let mut moved = 0;
-    let mut meter = None;
-    let outcome = receive(&mut receiver, &mut landing, args, (&mut meter, &mut moved));
-    if let Some(meter) = &mut meter {
+    let handed = receiver.recv_all(&mut landings, &mut |file, now| {
+        moved = now;
+        let mut meter = meter.borrow_mut();
+        let meter = meter.get_or_insert_with(|| {
+            // The sizes of further files are not known before they come.
+            Meter::new(args.shown, None, file.size.filter(|_| file.total == Some(1)))
+        });
+        meter.show(now);
+    });
+    if let Some(meter) = meter.borrow_mut().as_mut() {
         meter.finish(moved, true);
     }
-    let outcome = outcome.and_then(|()| landing.publish());
-    let error = outcome.as_ref().err().map(|failure| failure.message.clone());
-    let verified = match &outcome {
-        Ok(()) => Some(true),
-        Err(failure) if failure.exit == Exit::Differ => Some(false),
-        Err(_) => None,
-    };
+    let mut counts = Counts::of(handed, moved, &args.from, Vec::new());
+    if counts.seen() == 0 {
+        let message = format!("{}: the sender had nothing to send", args.from);
+        counts.fail(Failure::new(Exit::Partial, message));
+    }
     let account = Account {
+        did: "received",
         shown: args.shown,
         verbose: args.verbose,
-        on_stderr: landing.is_output(),
+        on_stderr: landings.is_output,
         arm: receiver.arm(),
         tuning: receiver.tuning(),
         skipped: receiver.skipped(),
-        bytes: moved,
-        verified,
-        error: error.as_deref(),
+        counts: &counts,
+        verified: counts.verified(),
         took: clock.read(),
     };
     let told = account.tell();
-    outcome.and(told).map(|()| Exit::Done)
+    let seen = counts.seen();
+    counts.exit(seen).and_then(|exit| told.map(|()| exit))
 }
 
 /// Waits for a caller of our own user; others are turned away.
@@ -90,81 +100,56 @@ fn accept(args: &ReceiveArgs, address: &Address) -> Result<Link, Failure> {
     }
 }
 
-fn receive(
-    receiver: &mut Receiver,
-    landing: &mut Landing,
-    args: &ReceiveArgs,
-    (meter, moved): (&mut Option<Meter>, &mut u64),
-) -> Result<(), Failure> {
-    let lost = |error: &Error, moved: u64| failure(error, &args.from, moved);
-    let head: Head = words(receiver, args)?;
-    if head.thalweg != VERSION {
-        let message =
-            format!("{}: the sender speaks version {}, not {VERSION}", args.from, head.thalweg);
-        return Err(Failure::new(Exit::Unsupported, message));
-    }
-    let meter = meter.insert(Meter::new(args.shown, None, head.size));
-    let mut hasher = Xxh3::new();
-    let mut memory = None;
-    loop {
-        let len = receiver.next_len().map_err(|e| lost(&e, *moved))?;
-        let len = len.ok_or_else(|| lost(&Error::Closed { delivered: 0 }, *moved))?;
-        if len > head.buffer {
-            let message = format!("{}: a buffer longer than the sender had said", args.from);
-            return Err(Failure::new(Exit::Partial, message));
-        }
-        let into = match &mut memory {
-            Some(memory) => memory,
-            // Made once: received into again and again it is resident.
-            None => memory.insert(room(head.buffer, args)?),
-        };
-        let count = receiver.recv_into(into).map_err(|e| lost(&e, *moved))?;
-        if count == 0 {
-            break;
-        }
-        hasher.update(&into[..count]);
-        landing.write(&into[..count])?;
-        *moved += count as u64;
-        meter.show(*moved);
-        if let Some(signal) = signal::which() {
-            let message = format!("{}: interrupted after {moved} bytes", args.from);
-            return Err(Failure::new(Exit::Signal(signal), message));
-        }
-    }
-    let tail: Tail = words(receiver, args)?;
-    let own = Tail::of(*moved, &hasher);
-    if tail == own {
-        return Ok(());
-    }
-    let message = format!(
-        "{}: the data differ: {} bytes with XXH3 {} were sent, {} bytes with {} came; nothing was \
-         published",
-        args.from, tail.bytes, tail.xxh3, own.bytes, own.xxh3
-    );
-    Err(Failure::new(Exit::Differ, message))
+/// Where the files go, one after the other.
+struct Landings<'a> {
+    args: &'a ReceiveArgs,
+    /// Opened before anybody has called, unless it is a folder.
+    single: Option<Landing>,
+    under_way: Option<Landing>,
+    in_folder: bool,
+    is_output: bool,
 }
 
-/// Memory for a buffer of the sender's size, if there is that much.
-fn room(len: u64, args: &ReceiveArgs) -> Result<thalweg_channel::bulk::Buffer, Failure> {
-    let most = thalweg_sys::host::memory_available().unwrap_or(u64::MAX);
-    let whole = usize::try_from(len).ok().filter(|_| len <= most);
-    let whole = whole.ok_or_else(|| {
-        let message = format!(
-            "{}: the sender's buffers have {len} bytes, and {most} are free; send with a smaller \
-             --buffer",
-            args.from
-        );
-        Failure::new(Exit::Partial, message)
-    })?;
-    buffer(whole).map_err(|errno| Failure::of_call("mmap", "a buffer", errno))
+impl<'a> Landings<'a> {
+    fn of(args: &'a ReceiveArgs) -> Result<Self, Failure> {
+        let in_folder = args.destination.is_dir();
+        let single = if in_folder { None } else { Some(Landing::open(&args.destination)?) };
+        let is_output = single.as_ref().is_some_and(Landing::is_output);
+        Ok(Self { args, single, under_way: None, in_folder, is_output })
+    }
+
+    fn open(&mut self, file: &Announced) -> Result<Landing, String> {
+        let place = self.args.destination.display();
+        if !self.in_folder {
+            if file.total.is_some_and(|total| total > 1) {
+                return Err(format!("{place}: not a folder, and several files are coming"));
+            }
+            return self.single.take().ok_or_else(|| format!("{place}: one file is there already"));
+        }
+        let name = file.name.as_ref();
+        let name = name.ok_or_else(|| format!("{place}: a folder, and a stream has no name"))?;
+        Landing::in_folder(&self.args.destination, name, self.args.force).map_err(|f| f.message)
+    }
 }
 
-/// A head or a tail.
-fn words<T: DeserializeOwned>(receiver: &mut Receiver, args: &ReceiveArgs) -> Result<T, Failure> {
-    let mut bytes = [0; MOST_WORDS];
-    let len = receiver.recv_into(&mut bytes).map_err(|error| failure(&error, &args.from, 0))?;
-    serde_json::from_slice(&bytes[..len]).map_err(|error| {
-        let message = format!("{}: the sender is no `thalweg send`: {error}", args.from);
-        Failure::new(Exit::Partial, message)
-    })
+impl Sink for Landings<'_> {
+    fn begin(&mut self, file: &Announced) -> Result<(), String> {
+        let landing = self.open(file)?;
+        self.under_way = Some(landing);
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let landing = self.under_way.as_mut();
+        landing.map_or(Ok(()), |landing| landing.write(bytes)).map_err(|failure| failure.message)
+    }
+
+    fn publish(&mut self) -> Result<(), String> {
+        let landing = self.under_way.take();
+        landing.map_or(Ok(()), |mut landing| landing.publish()).map_err(|failure| failure.message)
+    }
+
+    fn abandon(&mut self) {
+        self.under_way = None;
+    }
 }

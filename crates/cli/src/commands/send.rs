@@ -1,25 +1,28 @@
-//! `thalweg send`: a file or a stream into another process's memory.
+//! `thalweg send`: files or a stream into another process's memory.
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    io::{self as std_io, Read},
     os::fd::{AsFd, OwnedFd},
+    path::Path,
+    sync::Arc,
     time::{Duration, Instant},
 };
 use thalweg_channel::{
-    Error, Link,
-    bulk::{Loan, Options, Sender, by_name},
+    Address, Link,
+    bulk::{Figures, Item, Measured, Options, Pace, Sender, by_name},
 };
 use thalweg_core::Tuning;
-use thalweg_sys::{Errno, io, signal};
-use xxhash_rust::xxh3::Xxh3;
+use thalweg_sys::{Errno, io};
 
-use super::handover::{
-    self, Account, Clock, Head, Tail, VERSION, failure, is_absent, is_interrupted,
-};
+use super::handover::{self, Account, Clock, Counts, failure, is_absent, is_interrupted};
 use crate::{
     args::SendArgs,
     exit::{Exit, Failure},
     patience,
+    profile::Saved,
     progress::Meter,
 };
 
@@ -39,32 +42,52 @@ struct Source {
 pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     let options = options(args)?;
     let address = handover::address(&args.to)?;
-    let source = Source::open(args)?;
+    let names = names(args)?;
+    // One that is alone is opened first: where it is not to be had nobody need be called.
+    let mut first = match &args.files[..] {
+        [only] => Some(Source::open(only)?),
+        _ => None,
+    };
+    let expected = expected(args, first.as_ref());
     patience::catch_interrupts();
     let link = connect(args, &address)?;
     let clock = Clock::start();
     let mut sender = Sender::over(link, options).map_err(|error| failure(&error, &args.to, 0))?;
-    let mut meter = Meter::new(args.shown, None, source.size);
+    let mut meter = Meter::new(args.shown, None, expected);
     let mut moved = 0;
-    let outcome = send(&mut sender, &source, args, (&mut meter, &mut moved));
+    // What could not even be opened.
+    let mut missing = Vec::new();
+    let items = args.files.iter().zip(names).filter_map(|(path, name)| {
+        let source = first.take().map_or_else(|| Source::open(path), Ok);
+        let source = source.map_err(|failure| missing.push(failure)).ok()?;
+        Some(Item { name, size: source.size, source })
+    });
+    let mut pace = Pace {
+        buffer: args.buffer.0 as usize,
+        total: Some(args.files.len() as u64),
+        watch: &mut |now| {
+            moved = now;
+            meter.show(now);
+        },
+    };
+    let handed = sender.send_all(items, &mut pace);
     meter.finish(moved, true);
-    let error = outcome.as_ref().err().map(|failure| failure.message.clone());
+    let counts = Counts::of(handed, moved, &args.to, missing);
     let account = Account {
+        did: "sent",
         shown: args.shown,
         verbose: args.verbose,
         on_stderr: false,
         arm: sender.arm(),
         tuning: sender.tuning(),
         skipped: sender.skipped(),
-        bytes: moved,
+        counts: &counts,
         verified: None,
-        error: error.as_deref(),
         took: clock.read(),
     };
     let told = account.tell();
-    outcome.and(told)?;
     sender.finish();
-    Ok(Exit::Done)
+    counts.exit(args.files.len()).and_then(|exit| told.map(|()| exit))
 }
 
 fn options(args: &SendArgs) -> Result<Options, Failure> {
@@ -87,12 +110,57 @@ fn options(args: &SendArgs) -> Result<Options, Failure> {
         will_loan: true,
         size: Some(args.buffer.0),
         stop: Some(is_interrupted),
+        measured: measured(args),
         ..Options::default()
     })
 }
 
+/// What the profile knows of ways between processes, if it knows of any.
+fn measured(args: &SendArgs) -> Option<Arc<dyn Measured>> {
+    let profile = Saved::use_if_current(!args.no_profile).current?;
+    let figures = Figures::of_cells(&profile.cells);
+    (!figures.is_empty()).then(|| Arc::new(figures) as Arc<dyn Measured>)
+}
+
+/// The names the files get at the other side; standard input has none.
+fn names(args: &SendArgs) -> Result<Vec<Option<OsString>>, Failure> {
+    let usage = |message: String| Err(Failure::new(Exit::Usage, message));
+    let mut seen = BTreeSet::new();
+    let mut names = Vec::new();
+    for path in &args.files {
+        let Some(name) = path.file_name() else {
+            return usage(format!("{}: not the name of a file", path.display()));
+        };
+        if path.as_os_str() == "-" {
+            if args.files.len() > 1 {
+                return usage(format!("{INPUT} has no name: send it alone"));
+            }
+            names.push(None);
+            continue;
+        }
+        if !seen.insert(name) {
+            let name = Path::new(name).display();
+            return usage(format!("{name}: two files of this name; send them one by one"));
+        }
+        names.push(Some(name.to_owned()));
+    }
+    Ok(names)
+}
+
+/// Bytes in all, where they can be known beforehand.
+fn expected(args: &SendArgs, first: Option<&Source>) -> Option<u64> {
+    if let Some(first) = first {
+        return first.size;
+    }
+    let sizes = args.files.iter().map(|path| {
+        let meta = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+        meta.map(|meta| meta.len())
+    });
+    sizes.sum()
+}
+
 /// Calls until somebody listens.
-fn connect(args: &SendArgs, address: &thalweg_channel::Address) -> Result<Link, Failure> {
+fn connect(args: &SendArgs, address: &Address) -> Result<Link, Failure> {
     let deadline = Instant::now().checked_add(args.wait.0);
     loop {
         match Link::connect(address) {
@@ -116,13 +184,13 @@ fn connect(args: &SendArgs, address: &thalweg_channel::Address) -> Result<Link, 
 }
 
 impl Source {
-    fn open(args: &SendArgs) -> Result<Self, Failure> {
-        let (name, fd) = if args.file.as_os_str() == "-" {
+    fn open(path: &Path) -> Result<Self, Failure> {
+        let (name, fd) = if path.as_os_str() == "-" {
             let fd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3);
             (INPUT.to_owned(), fd.map_err(|e| Failure::of_call("fcntl", INPUT, e))?)
         } else {
-            let name = args.file.display().to_string();
-            let fd = openat(CWD, &args.file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+            let name = path.display().to_string();
+            let fd = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
             let fd = fd.map_err(|e| Failure::of_call("open", &name, e))?;
             (name, fd)
         };
@@ -139,72 +207,24 @@ impl Source {
         Ok(Self { name, fd, size: size.map(|size| size.saturating_sub(here)) })
     }
 
-    /// Fills the buffer from a file; from a stream takes what there is.
-    fn read(&self, into: &mut [u8]) -> Result<usize, Failure> {
-        let mut filled = 0;
-        while filled < into.len() {
-            match io::read(self.fd.as_fd(), &mut into[filled..]) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(Errno::INTR) if is_interrupted() => break,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
-                    io::wait_readable(self.fd.as_fd(), None)
-                        .or_else(|e| if e == Errno::INTR { Ok(false) } else { Err(e) })
-                        .map_err(|e| Failure::of_call("poll", &self.name, e))?;
-                    if is_interrupted() {
-                        break;
-                    }
-                }
-                Err(errno) => return Err(Failure::of_call("read", &self.name, errno)),
-            }
-            if self.size.is_none() && filled > 0 {
-                break;
-            }
-        }
-        Ok(filled)
+    fn failed(&self, call: &str, errno: Errno) -> std_io::Error {
+        std_io::Error::other(Failure::of_call(call, &self.name, errno).message)
     }
 }
 
-fn send(
-    sender: &mut Sender,
-    source: &Source,
-    args: &SendArgs,
-    (meter, moved): (&mut Meter, &mut u64),
-) -> Result<(), Failure> {
-    let lost = |error: &Error, moved: u64| failure(error, &args.to, moved);
-    let size = source.size.map_or(args.buffer.0, |size| size.clamp(1, args.buffer.0));
-    let head = Head { thalweg: VERSION, size: source.size, buffer: size };
-    sender.send_from(&words(&head)).map_err(|e| lost(&e, 0))?;
-    let mut hasher = Xxh3::new();
-    let mut loan: Option<Loan> = None;
-    loop {
-        let mut own = match loan.take() {
-            Some(own) => own,
-            None => sender.alloc(size as usize).map_err(|e| lost(&e, *moved))?,
-        };
-        let count = source.read(&mut own)?;
-        if let Some(signal) = signal::which() {
-            let message = format!("{}: interrupted after {moved} bytes", args.to);
-            return Err(Failure::new(Exit::Signal(signal), message));
+impl Read for Source {
+    /// Takes what there is, and waits for something.
+    fn read(&mut self, into: &mut [u8]) -> std_io::Result<usize> {
+        loop {
+            match io::read(self.fd.as_fd(), into) {
+                Err(Errno::AGAIN) => match io::wait_readable(self.fd.as_fd(), None) {
+                    Ok(_) => {}
+                    Err(Errno::INTR) => return Err(Errno::INTR.into()),
+                    Err(errno) => return Err(self.failed("poll", errno)),
+                },
+                Err(Errno::INTR) => return Err(Errno::INTR.into()),
+                answer => return answer.map_err(|errno| self.failed("read", errno)),
+            }
         }
-        if count == 0 {
-            break;
-        }
-        hasher.update(&own[..count]);
-        if count == own.len() {
-            loan = sender.send_loan(own).map_err(|e| lost(&e, *moved))?;
-        } else {
-            sender.send_from(&own[..count]).map_err(|e| lost(&e, *moved))?;
-            loan = Some(own);
-        }
-        *moved += count as u64;
-        meter.show(*moved);
     }
-    sender.send_from(&[]).map_err(|e| lost(&e, *moved))?;
-    sender.send_from(&words(&Tail::of(*moved, &hasher))).map_err(|e| lost(&e, *moved))
-}
-
-fn words(value: &impl serde::Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).unwrap_or_default()
 }

@@ -53,6 +53,28 @@ impl Place {
         command
     }
 
+    /// Further files beside the source, each of its length, with the seed its place gives.
+    fn more(&self, names: &[&str]) -> Vec<PathBuf> {
+        let make = |(seed, name): (u8, &&str)| {
+            let path = self.scratch.join(name);
+            bytes::write(&path, seed.into(), LEN);
+            path
+        };
+        (2..).zip(names).map(make).collect()
+    }
+
+    fn send_many(&self, options: &[&str], files: &[PathBuf]) -> Command {
+        let mut command = thalweg();
+        command.arg("send").arg("--to").arg(&self.socket).args(options).args(files);
+        command
+    }
+
+    /// The copy is a folder.
+    fn with_folder(self) -> Self {
+        fs::create_dir(&self.copy).unwrap();
+        self
+    }
+
     /// Nothing but the source and what the test names.
     #[track_caller]
     fn expect_only(&self, more: &[&str]) {
@@ -220,9 +242,167 @@ fn what_makes_no_sense_is_usage() {
     usage(&["send", "--to", "x", "--knob", "slot=64K"]);
     usage(&["send", "--to", "x", "--buffer=0"]);
     usage(&["receive", "--from", "x", "--wait=soon"]);
-    let mut command = thalweg();
-    command.args(["receive", "--from", "x"]).arg(place.scratch.path());
-    Running::start(&mut command).finish().expect(2).expect_said("a directory");
+    usage(&["send", "--to", "x", "-"]);
+    let twice = [place.source.clone(), place.scratch.join("elsewhere/source")];
+    let ran = Running::start(&mut place.send_many(&[], &twice)).finish().expect(2);
+    ran.expect_said("two files of this name");
+    let folder = place.scratch.path().to_owned();
+    let ran = Running::start(&mut place.send_many(&[], &[folder])).finish().expect(2);
+    ran.expect_said("a directory");
+}
+
+/// One plain line at the end, as of a copy, on both sides; a word for it not to be there.
+#[test]
+fn the_way_is_named_at_the_end() {
+    let place = Place::new(LEN);
+    let (received, sent) = both(&mut place.receive(&[]), &mut place.send(&["--method=pipe"]));
+    for (ran, did) in [(received, "received 1 file"), (sent, "sent 1 file")] {
+        let ran = ran.expect(0);
+        assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+        ran.expect_said(did);
+        ran.expect_said(" by pipe");
+        assert!(ran.stdout.is_empty());
+    }
+    let (received, sent) = both(&mut place.receive(&["--quiet"]), &mut place.send(&["-q"]));
+    assert_eq!((received.expect(0).stderr, sent.expect(0).stderr), <(String, String)>::default());
+}
+
+#[test]
+fn several_files_arrive_in_a_folder_by_every_method() {
+    let place = Place::new(LEN).with_folder();
+    let mut files = place.more(&["b", "empty", "with space"]);
+    fs::write(&files[1], "").unwrap();
+    files.push(place.source.clone());
+    for arm in ARMS.iter().filter(|arm| arm.probe().is_ok()) {
+        let options = ["--json", "--buffer=3M", "--method", arm.info().name];
+        let (received, sent) =
+            both(&mut place.receive(&["--json"]), &mut place.send_many(&options, &files));
+        for account in [received.expect(0).json(), sent.expect(0).json()] {
+            assert_eq!((&account["files"], &account["bytes"]), (&4.into(), &(3 * LEN).into()));
+            assert_eq!(account["mechanism"], arm.info().name);
+        }
+        assert_eq!(names(&place.copy), ["b", "empty", "source", "with space"]);
+        bytes::expect(&place.copy.join("b"), 2, LEN);
+        bytes::expect(&place.copy.join("with space"), 4, LEN);
+        bytes::expect(&place.copy.join("source"), 1, LEN);
+        assert_eq!(fs::read(place.copy.join("empty")).unwrap(), b"");
+        fs::remove_dir_all(&place.copy).unwrap();
+        fs::create_dir(&place.copy).unwrap();
+    }
+}
+
+#[test]
+fn what_is_there_already_stays_unless_forced_and_no_link_is_followed() {
+    let place = Place::new(LEN).with_folder();
+    let files = place.more(&["old", "link", "folder"]);
+    let outside = place.scratch.join("outside");
+    fs::write(&outside, "mine").unwrap();
+    fs::write(place.copy.join("old"), "old").unwrap();
+    std::os::unix::fs::symlink(&outside, place.copy.join("link")).unwrap();
+    fs::create_dir(place.copy.join("folder")).unwrap();
+    let mut all = files.clone();
+    all.push(place.source.clone());
+    let (received, sent) = both(&mut place.receive(&[]), &mut place.send_many(&[], &all));
+    for ran in [received.expect(3), sent.expect(3)] {
+        ran.expect_said("old: not taken");
+        ran.expect_said("--force");
+        ran.expect_said("3 of 4 files were not handed over");
+        ran.expect_said("1 file");
+    }
+    bytes::expect(&place.copy.join("source"), 1, LEN);
+    assert_eq!(fs::read(place.copy.join("old")).unwrap(), b"old");
+    let (received, sent) = both(&mut place.receive(&["--force"]), &mut place.send_many(&[], &all));
+    for ran in [received.expect(3), sent.expect(3)] {
+        ran.expect_said("folder: not taken");
+        ran.expect_said("1 of 4 files were not handed over");
+    }
+    bytes::expect(&place.copy.join("old"), 2, LEN);
+    bytes::expect(&place.copy.join("link"), 3, LEN);
+    assert_eq!(fs::read(&outside).unwrap(), b"mine");
+    assert_eq!(names(&place.copy), ["folder", "link", "old", "source"]);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_does_not_keep_back_the_others() {
+    let place = Place::new(LEN).with_folder();
+    let mut files = place.more(&["b"]);
+    files.insert(0, place.scratch.join("missing"));
+    // Opens, and fails when it is read.
+    files.push(PathBuf::from("/proc/self/mem"));
+    files.push(place.source.clone());
+    let (received, sent) = both(&mut place.receive(&[]), &mut place.send_many(&[], &files));
+    let sent = sent.expect(3);
+    sent.expect_said("missing: open: ENOENT");
+    sent.expect_said("mem: given up by the sender");
+    sent.expect_said("2 of 4 files were not handed over");
+    received.expect(3).expect_said("mem: given up by the sender");
+    assert_eq!(names(&place.copy), ["b", "source"]);
+    bytes::expect(&place.copy.join("source"), 1, LEN);
+}
+
+#[test]
+fn several_files_want_a_folder_and_a_folder_wants_names() {
+    let place = Place::new(10);
+    let files = place.more(&["b", "c"]);
+    let (received, sent) = both(&mut place.receive(&[]), &mut place.send_many(&[], &files));
+    received.expect(3).expect_said("not a folder");
+    sent.expect(3).expect_said("not a folder");
+    assert!(!place.copy.exists());
+    let place = place.with_folder();
+    let mut stream = thalweg();
+    stream.arg("send").arg("--to").arg(&place.socket).arg("-").stdin(Stdio::null());
+    let (received, sent) = both(&mut place.receive(&[]), &mut stream);
+    received.expect(3).expect_said("a stream has no name");
+    sent.expect(3).expect_said("a stream has no name");
+    assert_eq!(names(&place.copy), <[&str; 0]>::default());
+}
+
+/// What was measured decides, and where nothing was the list does.
+#[test]
+fn a_profile_that_knows_the_ways_between_processes_chooses_the_way() {
+    use thalweg_core::{
+        Profile, Tuning,
+        profile::{Cell, Load, Ratio, SinkState},
+    };
+    let place = Place::new(LEN);
+    let measured = |arm: &str, tuning: Tuning, ratio: f64| Cell {
+        source: "process:loan".into(),
+        sink: "process".into(),
+        options: Default::default(),
+        mechanism: arm.into(),
+        tuning,
+        size: 8 << 20,
+        load: Load::Idle,
+        sink_state: SinkState::Resident,
+        wall: Ratio { ratio, ..Ratio::ONE },
+        cpu: Ratio::ONE,
+        noise: 0.03,
+        ns_per_byte: 0.1,
+        memory: None,
+        sessions: 3,
+        rounds: 10,
+        at: "2026-11-22T00:00:00Z".into(),
+    };
+    let mut profile = Profile::new();
+    profile.merge(vec![
+        measured("ring", Tuning::default(), 1.0),
+        measured("pipe", Tuning::default(), 0.9),
+        measured("unix-stream", Tuning::of("piece", 64 << 10), 0.5),
+    ]);
+    let path = place.scratch.join("profile.json");
+    profile.save(&path).unwrap();
+    let mut send = place.send(&["--json"]);
+    let (received, sent) = both(&mut place.receive(&[]), send.env("THALWEG_PROFILE", &path));
+    received.expect(0);
+    let sent = sent.expect(0).json();
+    assert_eq!(
+        (&sent["mechanism"], &sent["tuning"]["piece"]),
+        (&"unix-stream".into(), &65536.into())
+    );
+    let mut send = place.send(&["--json", "--no-profile"]);
+    let (received, sent) = both(&mut place.receive(&[]), send.env("THALWEG_PROFILE", &path));
+    received.expect(0);
+    assert_ne!(sent.expect(0).json()["mechanism"], "unix-stream");
 }
 
 /// Two that may not touch each other's memory, asked for a way that does.

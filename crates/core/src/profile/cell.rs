@@ -68,7 +68,7 @@ pub struct Cell {
     /// Mount options of both file systems, empty where there is none.
     #[serde(default)]
     pub options: [String; 2],
-    /// The mechanism; from memory to memory the copy kernel.
+    /// The mechanism; from memory to memory the copy kernel, between processes the arm.
     pub mechanism: String,
     /// Its tuning.
     #[serde(default)]

@@ -155,9 +155,14 @@ fn value_in(text: &str, name: &str) -> Option<String> {
     Some(value.trim()).filter(|value| !value.is_empty()).map(str::to_owned)
 }
 
-/// Bytes of memory that a new program could use without swapping (`MemAvailable`). A cgroup's limit
-/// may be lower.
+/// Bytes of memory that this process could take without swapping: of the machine's (`MemAvailable`),
+/// as far as its control groups let it.
 pub fn memory_available() -> Option<u64> {
+    let machine = memory_of_machine();
+    machine.into_iter().chain(super::cgroup::memory_left()).min()
+}
+
+fn memory_of_machine() -> Option<u64> {
     let told = read_to_string("/proc/meminfo").ok()?;
     let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

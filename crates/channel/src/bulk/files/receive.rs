@@ -1,0 +1,205 @@
+//! The receiver's side of a handover of files.
+
+use super::{Announced, DIFFERS, Handed, Head, LONGEST, NOT_TAKEN, Problem, TAKEN, Tail};
+use crate::bulk::memory::{Buffer, buffer};
+use crate::bulk::packet::{Kind, Packet};
+use crate::bulk::receiver::Receiver;
+use crate::bulk::talk::Stop;
+use crate::error::{Error, Result};
+use thalweg_sys::host;
+use xxhash_rust::xxh3::Xxh3;
+
+/// Where files go. The error of a call is said to the sender in these words, and that file is passed
+/// over.
+pub trait Sink {
+    /// A file begins.
+    fn begin(&mut self, file: &Announced) -> std::result::Result<(), String>;
+
+    /// More of it.
+    fn write(&mut self, bytes: &[u8]) -> std::result::Result<(), String>;
+
+    /// All of it is there, and is what was sent: it may be seen now.
+    fn publish(&mut self) -> std::result::Result<(), String>;
+
+    /// It is not to be: what there is of it goes. Not called after an error of
+    /// [`publish`](Self::publish) or [`begin`](Self::begin).
+    fn abandon(&mut self);
+}
+
+/// Told of every file that begins, and of the bytes moved so far.
+pub type Watch<'w> = dyn FnMut(&Announced, u64) + 'w;
+
+/// What became of a file's data.
+enum Data {
+    Whole(Tail, Tail),
+    Failed(Problem),
+    /// Nothing that comes now is of use: the last file failed, or a stream did.
+    Enough(Problem),
+}
+
+impl Receiver {
+    /// Takes what a sender [sends](crate::bulk::Sender::send_all), until its goodbye. A problem with one
+    /// file does not keep the others from coming; when the last of them, or a stream, cannot be
+    /// taken any more, this returns without waiting for the rest of it.
+    ///
+    /// `watch` is told of every file that begins and of the bytes moved so far. Errors as
+    /// [`recv_into`](Self::recv_into); then the file under way was abandoned.
+    pub fn recv_all(&mut self, sink: &mut dyn Sink, watch: &mut Watch<'_>) -> Result<Handed> {
+        let mut handed = Handed::default();
+        let mut memory = None;
+        while self.next_len()?.is_some() {
+            let words = self.recv_words()?;
+            let head = Head::parse(&words).map_err(|what| self.lost(Error::corrupt(what)))?;
+            let file = &head.announced;
+            let name = file.name.clone().unwrap_or_default();
+            watch(file, handed.bytes);
+            if let Err(why) = sink.begin(file) {
+                let problem = Problem::NotTaken { why };
+                self.reply(Some(&problem))?;
+                handed.problems.push((name, problem));
+                continue;
+            }
+            let room = room(&mut memory, head.buffer).map_err(|error| self.lost(error));
+            let data = room.and_then(|()| self.reply(None)).and_then(|()| {
+                self.recv_data(&head, sink, &mut memory, &mut handed.bytes, &mut *watch)
+            });
+            let problem = match data {
+                Ok(Data::Whole(sent, came)) if sent == came => sink.publish().err().map(|why| {
+                    // Published or not, it is the sink's no more.
+                    Problem::NotTaken { why }
+                }),
+                Ok(Data::Whole(sent, came)) => {
+                    sink.abandon();
+                    Some(Problem::Differs {
+                        why: format!("{} were sent, {} came", sent.words(), came.words()),
+                    })
+                }
+                Ok(Data::Failed(problem)) => {
+                    sink.abandon();
+                    Some(problem)
+                }
+                Ok(Data::Enough(problem)) => {
+                    sink.abandon();
+                    handed.problems.push((name, problem));
+                    return Ok(handed);
+                }
+                Err(error) => {
+                    sink.abandon();
+                    return Err(error);
+                }
+            };
+            self.reply(problem.as_ref())?;
+            match problem {
+                None => handed.files += 1,
+                Some(problem) => handed.problems.push((name, problem)),
+            }
+        }
+        Ok(handed)
+    }
+
+    /// The data of one file, and its tail.
+    fn recv_data(
+        &mut self,
+        head: &Head,
+        sink: &mut dyn Sink,
+        memory: &mut Option<Buffer>,
+        moved: &mut u64,
+        watch: &mut Watch<'_>,
+    ) -> Result<Data> {
+        let into = memory.as_mut().map(|memory| &mut memory[..]).unwrap_or_default();
+        let (mut hasher, mut bytes, mut failed) = (Xxh3::new(), 0, None);
+        loop {
+            let count = match self.recv_into(into) {
+                Err(Error::TooLarge { .. }) => {
+                    let what = "a buffer longer than the sender had said";
+                    return Err(self.lost(Error::corrupt(what)));
+                }
+                count => count?,
+            };
+            if count == 0 {
+                break;
+            }
+            self.talk().after_signal().map_err(|stop| self.stopped(stop))?;
+            bytes += count as u64;
+            *moved += count as u64;
+            if failed.is_none() {
+                hasher.update(&into[..count]);
+                if let Err(why) = sink.write(&into[..count]) {
+                    let problem = Problem::NotTaken { why };
+                    if head.announced.is_last() || head.announced.size.is_none() {
+                        return Ok(Data::Enough(problem));
+                    }
+                    failed = Some(problem);
+                }
+            }
+            watch(&head.announced, *moved);
+        }
+        let tail = Tail::parse(&self.recv_words()?);
+        let tail = tail.ok_or_else(|| self.lost(Error::corrupt("a tail that is none")))?;
+        Ok(match (failed, tail) {
+            (Some(problem), _) => Data::Failed(problem),
+            (None, Tail::GivenUp { why }) => Data::Failed(Problem::GivenUp { why }),
+            (None, tail) => Data::Whole(tail, Tail::of(bytes, &hasher)),
+        })
+    }
+
+    /// A head or a tail.
+    fn recv_words(&mut self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; LONGEST];
+        let len = match self.recv_into(&mut bytes) {
+            Err(Error::TooLarge { .. }) => {
+                return Err(self.lost(Error::corrupt("the sender does not announce files")));
+            }
+            len => len?,
+        };
+        bytes.truncate(len);
+        Ok(bytes)
+    }
+
+    /// The answer to a head or a tail.
+    fn reply(&mut self, problem: Option<&Problem>) -> Result<()> {
+        let (code, why) = match problem {
+            None => (TAKEN, ""),
+            Some(Problem::Differs { why }) => (DIFFERS, why.as_str()),
+            Some(Problem::NotTaken { why } | Problem::GivenUp { why }) => (NOT_TAKEN, why.as_str()),
+        };
+        let packet = Packet::new(Kind::Answer).words(&[code]).text(why);
+        let sent = self.talk().send(&packet, &[]);
+        sent.map_err(|stop| self.stopped(stop))
+    }
+
+    fn stopped(&mut self, stop: Stop) -> Error {
+        self.broken(stop, 0)
+    }
+
+    /// Nothing more is to be had from this sender.
+    fn lost(&mut self, error: Error) -> Error {
+        self.give_up();
+        error
+    }
+}
+
+impl Tail {
+    fn words(&self) -> String {
+        match self {
+            Self::Whole { bytes, xxh3 } => format!("{bytes} bytes with XXH3 {xxh3:032x}"),
+            Self::GivenUp { why } => why.clone(),
+        }
+    }
+}
+
+/// Memory for buffers of the sender's size, if there is that much.
+fn room(memory: &mut Option<Buffer>, len: u64) -> Result<()> {
+    if memory.as_ref().is_some_and(|memory| memory.len() as u64 >= len) {
+        return Ok(());
+    }
+    *memory = None;
+    // A length is easily claimed; memory that is not there kills.
+    let most = host::memory_available().unwrap_or(u64::MAX);
+    let whole = usize::try_from(len).ok().filter(|_| len <= most);
+    let instead = Some("send with a smaller buffer");
+    let whole = whole.ok_or(Error::TooLarge { len, most, instead })?;
+    // Made once: received into again and again it is resident.
+    *memory = Some(buffer(whole).map_err(Error::system("mmap"))?);
+    Ok(())
+}

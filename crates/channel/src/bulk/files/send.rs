@@ -1,0 +1,161 @@
+//! The sender's side of a handover of files.
+
+use super::checked;
+use super::{Announced, DIFFERS, Handed, Head, LONGEST_NAME, NOT_TAKEN, Problem, TAKEN, Tail};
+use crate::bulk::meet::error_of;
+use crate::bulk::memory::Loan;
+use crate::bulk::packet::Kind;
+use crate::bulk::sender::Sender;
+use crate::bulk::talk::{Stop, Talk};
+use crate::error::{Error, Result};
+use std::ffi::OsString;
+use std::io::{ErrorKind, Read};
+use std::os::unix::ffi::OsStrExt;
+use xxhash_rust::xxh3::Xxh3;
+
+/// Something to send.
+#[derive(Debug)]
+pub struct Item<R> {
+    /// The name it gets at the receiver, without a folder; `None` for a stream.
+    pub name: Option<OsString>,
+    /// Its bytes, if that is known: then buffers are filled before they are sent.
+    pub size: Option<u64>,
+    /// Where they come from.
+    pub source: R,
+}
+
+/// How to send them.
+pub struct Pace<'w> {
+    /// Bytes to hand over at a time.
+    pub buffer: usize,
+    /// How many there are, if that is known.
+    pub total: Option<u64>,
+    /// Told of the bytes moved so far.
+    pub watch: &'w mut dyn FnMut(u64),
+}
+
+impl Sender {
+    /// Sends several files or streams, one after the other, to a receiver that
+    /// [takes them](crate::bulk::Receiver::recv_all). One that cannot be read, or is not taken, is a
+    /// [`Problem`] of that one; the others follow.
+    ///
+    /// Errors as [`send_from`](Self::send_from); then nothing more can be sent.
+    pub fn send_all<R: Read>(
+        &mut self,
+        items: impl IntoIterator<Item = Item<R>>,
+        pace: &mut Pace<'_>,
+    ) -> Result<Handed> {
+        let mut handed = Handed::default();
+        let mut loan = None;
+        for (number, item) in (0..).zip(items) {
+            let name = item.name.clone().unwrap_or_default();
+            let announced =
+                Announced { name: item.name, size: item.size, number, total: pace.total };
+            match self.send_item(announced, item.source, pace, (&mut handed.bytes, &mut loan))? {
+                None => handed.files += 1,
+                Some(problem) => handed.problems.push((name, problem)),
+            }
+        }
+        Ok(handed)
+    }
+
+    fn send_item(
+        &mut self,
+        announced: Announced,
+        mut source: impl Read,
+        pace: &mut Pace<'_>,
+        (moved, loan): (&mut u64, &mut Option<Loan>),
+    ) -> Result<Option<Problem>> {
+        if announced.name.as_ref().is_some_and(|name| checked(name.as_bytes()).is_none()) {
+            let why = format!("a name has one part, of {LONGEST_NAME} bytes at most");
+            return Ok(Some(Problem::GivenUp { why }));
+        }
+        let most = pace.buffer.max(1);
+        let room = announced.size.map_or(most as u64, |size| size.clamp(1, most as u64));
+        let (whole, room) = (announced.size.is_some(), room as usize);
+        let head = Head { announced, buffer: room as u64 };
+        self.send_from(&head.to_bytes())?;
+        if let Some(problem) = self.answer()? {
+            return Ok(Some(problem));
+        }
+        let (mut hasher, mut bytes) = (Xxh3::new(), 0);
+        let failed = loop {
+            self.talk().after_signal().map_err(|stop| error_of(stop, 0))?;
+            let mut own = match loan.take().filter(|own| own.len() >= room) {
+                Some(own) => own,
+                None => self.alloc(room)?,
+            };
+            let (count, failed) = fill(&mut source, &mut own[..room], whole, self.talk());
+            if failed.as_ref().is_some_and(|error| error.kind() == ErrorKind::Interrupted) {
+                return Err(error_of(Stop::Interrupted, 0));
+            }
+            if count == 0 || failed.is_some() {
+                *loan = Some(own);
+                break failed;
+            }
+            hasher.update(&own[..count]);
+            if count == own.len() {
+                *loan = self.send_loan(own)?;
+            } else {
+                self.send_from(&own[..count])?;
+                *loan = Some(own);
+            }
+            bytes += count as u64;
+            *moved += count as u64;
+            (pace.watch)(*moved);
+        };
+        self.send_from(&[])?;
+        let why = failed.map(|error| error.to_string());
+        let tail = match &why {
+            None => Tail::of(bytes, &hasher),
+            Some(why) => Tail::GivenUp { why: why.clone() },
+        };
+        self.send_from(&tail.to_bytes())?;
+        let answer = self.answer()?;
+        Ok(why.map(|why| Problem::GivenUp { why }).or(answer))
+    }
+
+    /// What the receiver says of the head or the tail; `None` if all is well.
+    fn answer(&mut self) -> Result<Option<Problem>> {
+        let heard = self.talk().packet();
+        let packet = heard.map_err(|stop| self.break_off(stop))?.0;
+        let why = packet.text.clone();
+        match (packet.kind, packet.word(0)) {
+            (Kind::Answer, TAKEN) => Ok(None),
+            (Kind::Answer, NOT_TAKEN) => Ok(Some(Problem::NotTaken { why })),
+            (Kind::Answer, DIFFERS) => Ok(Some(Problem::Differs { why })),
+            _ => Err(self.break_off(Stop::Corrupt("no answer where one was due".to_owned()))),
+        }
+    }
+
+    /// After this nothing more is sent.
+    fn break_off(&mut self, stop: Stop) -> Error {
+        self.give_up();
+        error_of(stop, 0)
+    }
+}
+
+/// Fills the buffer, if all of it is wanted, or takes what there is. The count of bytes, and what
+/// went wrong; `Interrupted` only if the caller wants no more.
+fn fill(
+    source: &mut impl Read,
+    into: &mut [u8],
+    whole: bool,
+    talk: &Talk,
+) -> (usize, Option<std::io::Error>) {
+    let mut filled = 0;
+    while filled < into.len() {
+        match source.read(&mut into[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count.min(into.len() - filled),
+            Err(error) if error.kind() == ErrorKind::Interrupted && talk.after_signal().is_ok() => {
+                continue;
+            }
+            Err(error) => return (filled, Some(error)),
+        }
+        if !whole {
+            break;
+        }
+    }
+    (filled, None)
+}

@@ -1,0 +1,299 @@
+//! What is a death and what is not, and machines that give less: one processor, few descriptors,
+//! little memory.
+
+use std::thread;
+use std::time::Duration;
+use thalweg_channel::{
+    Error, Link,
+    bulk::{Options, Receiver, Sender},
+};
+use thalweg_core::Tuning;
+
+use crate::conformance::working;
+use crate::peer::{Peer, Script, difference, fill};
+use crate::skips::skip;
+
+const LEN: usize = 3 << 20;
+
+/// A process that is stopped is not dead: nothing is given up, and nothing is lost.
+#[test]
+fn a_stopped_sender_is_waited_for() {
+    use rustix::process::{Pid, Signal, kill_process};
+    for arm in working() {
+        let script = Script {
+            sends: true,
+            arm: Some(arm.info().name.to_owned()),
+            tuning: Tuning::default(),
+            buffers: vec![(LEN, 0); 6],
+            ..Script::default()
+        };
+        let (peer, link) = Peer::start(&script);
+        let pid = Pid::from_child(&peer.child);
+        let mut receiver = Receiver::over(link, &script.options()).expect("an arm");
+        let mut memory = vec![0; LEN];
+        for seed in 0..6 {
+            if seed == 2 {
+                kill_process(pid, Signal::STOP).unwrap();
+                thread::scope(|scope| {
+                    scope.spawn(|| {
+                        thread::sleep(Duration::from_millis(40));
+                        kill_process(pid, Signal::CONT).unwrap();
+                    });
+                    receiver.recv_into(&mut memory).expect("a buffer");
+                });
+            } else {
+                receiver.recv_into(&mut memory).expect("a buffer");
+            }
+            assert_eq!(difference(seed, &memory), None, "{}: buffer {seed}", arm.info().name);
+        }
+        peer.finish();
+    }
+}
+
+fn ends() -> (Sender, Receiver) {
+    let (near, far) = Link::pair().unwrap();
+    thread::scope(|scope| {
+        let opening = scope.spawn(|| Sender::over(near, Options::default()).expect("an arm"));
+        let receiver = Receiver::over(far, &Options::default()).expect("an arm");
+        (opening.join().unwrap(), receiver)
+    })
+}
+
+#[track_caller]
+fn expect_whole(sender: &mut Sender, receiver: &mut Receiver) {
+    let mut memory = vec![0; 100_000];
+    fill(7, &mut memory);
+    thread::scope(|scope| {
+        scope.spawn(|| sender.send_from(&memory).expect("a transfer"));
+        let mut got = vec![0; memory.len()];
+        assert_eq!(receiver.recv_into(&mut got).expect("a buffer"), got.len());
+        assert_eq!(difference(7, &got), None);
+    });
+}
+
+#[test]
+fn the_threads_that_opened_the_ends_may_end() {
+    let (mut sender, mut receiver) = thread::spawn(ends).join().unwrap();
+    thread::sleep(Duration::from_millis(20));
+    expect_whole(&mut sender, &mut receiver);
+}
+
+/// One who sleeps is woken by the other's end, with no process dying.
+#[test]
+fn an_end_that_is_dropped_is_a_goodbye_or_a_death() {
+    let (sender, mut receiver) = ends();
+    let waiting = thread::spawn(move || receiver.next_len());
+    thread::sleep(Duration::from_millis(20));
+    drop(sender);
+    assert_eq!(waiting.join().unwrap(), Ok(None));
+    let (mut sender, receiver) = ends();
+    let waiting = thread::spawn(move || sender.send_from(&vec![1; LEN]));
+    thread::sleep(Duration::from_millis(20));
+    drop(receiver);
+    let died = waiting.join().unwrap();
+    assert!(matches!(died, Err(Error::PeerDied { .. })), "{died:?}");
+}
+
+#[test]
+fn a_forked_child_owns_nothing_and_disturbs_nothing() {
+    let (mut sender, mut receiver) = ends();
+    let mut few = [0; 8];
+    // SAFETY: the child returns through _exit, and takes locks of its own only.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let owner = std::os::unix::process::parent_id();
+        let refused = sender.send_from(&[1]) == Err(Error::Forked { owner })
+            && receiver.next_len() == Err(Error::Forked { owner })
+            && receiver.recv_into(&mut few) == Err(Error::Forked { owner });
+        // No goodbye for the parent.
+        drop(sender);
+        drop(receiver);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(!refused)) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is written by the kernel.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+    expect_whole(&mut sender, &mut receiver);
+    drop(sender);
+    assert_eq!(receiver.next_len(), Ok(None));
+}
+
+/// Both on the same processor: whoever waits lets the other run.
+#[test]
+fn one_processor_is_enough_for_every_arm() {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let pinned = thread::spawn(|| {
+        let allowed = sched_getaffinity(None).unwrap();
+        let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap();
+        let mut one = CpuSet::new();
+        one.set(first);
+        // This thread's alone, and of what it starts.
+        sched_setaffinity(None, &one).unwrap();
+        for arm in working() {
+            let name = arm.info().name;
+            let script = Script {
+                sends: true,
+                arm: Some(name.to_owned()),
+                buffers: vec![(LEN, 0), (1, 0), (70_001, 3)],
+                ..Script::default()
+            };
+            let (peer, link) = Peer::start(&script);
+            let mut receiver = Receiver::over(link, &script.options()).expect("an arm");
+            let mut memory = vec![0; LEN];
+            for (seed, (len, _)) in (0..).zip(&script.buffers) {
+                assert_eq!(receiver.recv_into(&mut memory), Ok(*len), "{name}");
+                assert_eq!(difference(seed, &memory[..*len]), None, "{name}");
+            }
+            peer.finish();
+        }
+    });
+    pinned.join().unwrap();
+}
+
+/// Every number of free descriptors, from none on: the same bytes, or an error on both sides.
+#[test]
+fn too_few_descriptors_are_an_error_and_a_few_are_enough() {
+    let mut whole = 0;
+    for sends in [true, false] {
+        for files in 0..12 {
+            let script = Script {
+                sends,
+                files: Some(files),
+                buffers: vec![(100_000, 1); 2],
+                ..Script::default()
+            };
+            let (peer, link) = Peer::start(&script);
+            let outcome = if sends {
+                Receiver::over(link, &script.options()).and_then(|mut receiver| {
+                    let mut memory = vec![0; 100_000];
+                    for seed in 0..2 {
+                        receiver.recv_into(&mut memory)?;
+                        assert_eq!(difference(seed, &memory), None, "{script:?}");
+                    }
+                    Ok(())
+                })
+            } else {
+                Sender::over(link, script.options()).and_then(|mut sender| {
+                    let mut memory = vec![0; 100_000];
+                    for seed in 0..2 {
+                        fill(seed, &mut memory);
+                        sender.send_from(&memory)?;
+                    }
+                    Ok(())
+                })
+            };
+            match outcome {
+                Ok(()) => {
+                    peer.finish();
+                    whole += 1;
+                }
+                Err(error) => {
+                    let told = matches!(error, Error::PeerDied { .. } | Error::NotPermitted { .. });
+                    assert!(told, "{script:?}: {error}");
+                    assert!(files < 10, "{script:?}: {error}");
+                }
+            }
+        }
+    }
+    assert!(whole >= 4, "only {whole} were enough");
+}
+
+/// A limit on memory, from almost nothing on: the same bytes, by another arm where the first needs
+/// too much and with the reason, or an error on both sides.
+#[test]
+fn too_little_memory_for_one_arm_may_be_enough_for_another() {
+    let mut stepped = 0;
+    for memory in [256, 768, 1024, 1536, 2048, 3072, 4096, 64 << 10].map(|kib| kib << 10) {
+        let buffers = vec![(100_000, 1); 2];
+        let script = Script { memory: Some(memory), buffers, ..Script::default() };
+        let (peer, link) = Peer::start(&script);
+        let sent = Sender::over(link, script.options()).and_then(|mut sender| {
+            let mut bytes = vec![0; 100_000];
+            for seed in 0..2 {
+                fill(seed, &mut bytes);
+                sender.send_from(&bytes)?;
+            }
+            Ok(sender)
+        });
+        match sent {
+            Ok(sender) => {
+                let no_memory = |reason: &str| reason.contains("ENOMEM");
+                stepped += usize::from(sender.skipped().iter().any(|s| no_memory(&s.reason)));
+                drop(sender);
+                peer.finish();
+            }
+            Err(error) => {
+                let told = matches!(error, Error::PeerDied { .. } | Error::NotPermitted { .. });
+                assert!(told && memory < 64 << 20, "{memory} bytes more: {error}");
+            }
+        }
+    }
+    assert!(stepped > 0, "no limit led to another arm");
+}
+
+/// A memory control group that goes when the test does; `Err` says why there is none.
+struct Group(std::path::PathBuf);
+
+impl Group {
+    fn of(bytes: u64) -> Result<Self, String> {
+        let told = std::fs::read_to_string("/proc/self/cgroup").map_err(|e| e.to_string())?;
+        let below = |line: &str| {
+            let path = line.split(':').nth(2)?.trim_start_matches('/');
+            let one = line.split(':').nth(1)? == "memory";
+            let mount = if one { "/sys/fs/cgroup/memory" } else { "/sys/fs/cgroup" };
+            Some((std::path::Path::new(mount).join(path), one))
+        };
+        let memory = |line: &&str| line.contains(":memory:") || line.starts_with("0::");
+        let mut lines: Vec<&str> = told.lines().filter(memory).collect();
+        lines.sort_by_key(|line| line.starts_with("0::"));
+        let (parent, one) = lines.first().copied().and_then(below).ok_or("no memory groups")?;
+        let group = Self(parent.join(format!("thalweg-test-{}", std::process::id())));
+        let failed = |what: &str, e: &std::io::Error| format!("{}: {what}: {e}", group.0.display());
+        std::fs::create_dir(&group.0).map_err(|e| failed("mkdir", &e))?;
+        let name = if one { "memory.limit_in_bytes" } else { "memory.max" };
+        std::fs::write(group.0.join(name), bytes.to_string()).map_err(|e| failed(name, &e))?;
+        Ok(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir(&self.0));
+    }
+}
+
+/// In a group that allows 48 MiB: buffers of any number pass, and one that would not fit is an error
+/// of the receiver and not its death.
+#[test]
+fn a_control_group_limits_what_is_taken() {
+    let test = "a_control_group_limits_what_is_taken";
+    let group = match Group::of(48 << 20) {
+        Ok(group) => group,
+        Err(why) => return skip(test, &why),
+    };
+    let small = vec![(LEN, 0); 10];
+    for buffers in [small, vec![(64 << 20, 0)]] {
+        let len = buffers[0].0;
+        let group = Some(group.0.clone());
+        let script = Script { fresh: true, group, buffers: buffers.clone(), ..Script::default() };
+        let (mut peer, link) = Peer::start(&script);
+        let sent = Sender::over(link, script.options()).and_then(|mut sender| {
+            let mut bytes = vec![0; len];
+            for seed in 0..buffers.len() as u64 {
+                fill(seed, &mut bytes);
+                sender.send_from(&bytes)?;
+            }
+            Ok(())
+        });
+        let ended = peer.end();
+        if len == LEN {
+            assert_eq!((sent, ended.success()), (Ok(()), true));
+        } else {
+            assert!(matches!(sent, Err(Error::PeerDied { .. })), "{sent:?}");
+            // It said why and ended; the kernel did not end it.
+            assert!(ended.code().is_some(), "{ended}");
+        }
+    }
+}

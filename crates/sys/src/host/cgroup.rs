@@ -1,0 +1,121 @@
+//! What the memory control groups of this process leave of the machine's memory.
+
+use std::fs::read_to_string;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// Where the groups of one version are mounted, and the names of their files.
+struct Version {
+    mounts: &'static [&'static str],
+    limit: &'static str,
+    usage: &'static str,
+    reclaimable: &'static str,
+}
+
+const ONE: Version = Version {
+    mounts: &["/sys/fs/cgroup/memory"],
+    limit: "memory.limit_in_bytes",
+    usage: "memory.usage_in_bytes",
+    reclaimable: "total_inactive_file",
+};
+const TWO: Version = Version {
+    mounts: &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"],
+    limit: "memory.max",
+    usage: "memory.current",
+    reclaimable: "inactive_file",
+};
+
+/// Bytes that the limits of this process's groups leave it, page cache that can go counted as free.
+/// `None` where no limit shows. Which groups have one is found out the first time.
+pub(super) fn memory_left() -> Option<u64> {
+    static LIMITED: OnceLock<Vec<(PathBuf, &'static Version)>> = OnceLock::new();
+    let limited = LIMITED.get_or_init(|| {
+        let told = read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let mut limited = Vec::new();
+        for (version, path) in groups(&told) {
+            for mount in version.mounts {
+                let folders = chain(Path::new(mount), path).into_iter();
+                let folders = folders.filter(|folder| left_in(folder, version).is_some());
+                limited.extend(folders.map(|folder| (folder, version)));
+            }
+        }
+        limited
+    });
+    limited.iter().filter_map(|(folder, version)| left_in(folder, version)).min()
+}
+
+/// The groups that may limit memory, of either version, with their paths.
+fn groups(told: &str) -> impl Iterator<Item = (&'static Version, &str)> {
+    told.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        match controllers {
+            "" => Some((&TWO, path)),
+            some if some.split(',').any(|name| name == "memory") => Some((&ONE, path)),
+            _ => None,
+        }
+    })
+}
+
+/// A group's folder and those above it. In a container its path may be the host's and not to be
+/// seen: then those above are there.
+fn chain(mount: &Path, path: &str) -> Vec<PathBuf> {
+    let group = mount.join(path.trim_start_matches('/'));
+    let above = group.ancestors().take_while(|folder| folder.starts_with(mount));
+    above.map(Path::to_owned).collect()
+}
+
+fn left_in(folder: &Path, version: &Version) -> Option<u64> {
+    let number = |name| read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
+    // "max" is no number, and a limit beyond every memory is none.
+    let limit = number(version.limit).filter(|limit| *limit < 1 << 62)?;
+    let usage = number(version.usage)?;
+    let told = read_to_string(folder.join("memory.stat")).unwrap_or_default();
+    let reclaimable = field(&told, version.reclaimable).unwrap_or(0);
+    Some(limit.saturating_sub(usage.saturating_sub(reclaimable)))
+}
+
+fn field(told: &str, name: &str) -> Option<u64> {
+    told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn groups_of_both_versions_are_found() {
+        let told = "9:name=systemd:/x\n4:memory,hugetlb:/a/b\n0::/c\n3:cpuset:/\nnoise\n";
+        let found: Vec<_> = groups(told).map(|(version, path)| (version.limit, path)).collect();
+        assert_eq!(found, [(ONE.limit, "/a/b"), (TWO.limit, "/c")]);
+        assert_eq!(field("cache 5\ninactive_file 7\n", "inactive_file"), Some(7));
+        assert_eq!(field("total_inactive_file 7\n", "inactive_file"), None);
+    }
+
+    #[test]
+    fn the_tightest_of_the_groups_above_counts() {
+        let mount = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = mount.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let left = |path| {
+            let folders = chain(mount.path(), path);
+            folders.iter().filter_map(|folder| left_in(folder, &TWO)).min()
+        };
+        assert_eq!(left("/a/b"), None);
+        write("a/memory.max", "1000\n");
+        write("a/memory.current", "700\n");
+        write("a/memory.stat", "anon 1\ninactive_file 100\n");
+        write("a/b/memory.max", "max\n");
+        write("a/b/memory.current", "5\n");
+        assert_eq!(left("/a/b"), Some(400));
+        write("a/b/memory.max", "200\n");
+        assert_eq!(left("/a/b"), Some(195));
+        assert_eq!(left("/a/b/hidden"), Some(195));
+        assert_eq!(left("/"), None);
+    }
+}
