@@ -1,7 +1,10 @@
 //! `tw_status` and `tw_error`.
 
+use std::borrow::Cow;
 use std::ffi::c_char;
 use std::mem::offset_of;
+use thalweg_core::error::errno_name;
+use thalweg_sys::Errno;
 
 /// `tw_status`.
 #[repr(C)]
@@ -21,9 +24,23 @@ pub enum Status {
     Stopped = 5,
     /// `TW_INTERNAL`
     Internal = 6,
+    /// `TW_CLOSED`
+    Closed = 7,
+    /// `TW_PEER_DIED`
+    PeerDied = 8,
+    /// `TW_TIMEOUT`
+    Timeout = 9,
+    /// `TW_TOO_LARGE`
+    TooLarge = 10,
+    /// `TW_CORRUPT`
+    Corrupt = 11,
+    /// `TW_NOT_PERMITTED`
+    NotPermitted = 12,
+    /// `TW_SYSTEM`
+    System = 13,
 }
 
-const MESSAGE: usize = 488;
+const MESSAGE: usize = 480;
 
 /// `tw_error`.
 #[repr(C)]
@@ -33,6 +50,7 @@ pub struct TwError {
     os_error: i32,
     moved: u64,
     message: [c_char; MESSAGE],
+    partial: u64,
 }
 
 /// Why a call failed, before it is written into the caller's `tw_error`.
@@ -41,21 +59,66 @@ pub(crate) struct Failure {
     pub status: Status,
     pub os_error: i32,
     pub moved: u64,
-    pub message: String,
+    pub partial: u64,
+    /// Often nobody reads it, so a failure that is met in every other call owns nothing.
+    pub message: Cow<'static, str>,
 }
 
 impl Failure {
-    pub fn new(status: Status, message: impl Into<String>) -> Self {
-        Self { status, os_error: 0, moved: 0, message: message.into() }
+    pub fn new(status: Status, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, os_error: 0, moved: 0, partial: 0, message: message.into() }
     }
 
-    pub fn usage(message: impl Into<String>) -> Self {
+    pub fn usage(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Status::Usage, message)
+    }
+
+    pub fn timeout() -> Self {
+        Self::new(Status::Timeout, "timed out: nothing is lost, call again")
+    }
+
+    /// A refused call that moves no bytes.
+    pub fn system(call: &str, errno: Errno) -> Self {
+        let message = format!("{call}: {}", errno_name(errno));
+        Self { os_error: errno.raw_os_error(), ..Self::new(Status::System, message) }
     }
 
     pub fn of_call(status: Status, error: &thalweg_core::Error) -> Self {
         let os_error = error.errno.raw_os_error();
-        Self { status, os_error, moved: error.moved, message: error.to_string() }
+        Self { os_error, moved: error.moved, ..Self::new(status, error.to_string()) }
+    }
+
+    /// The same with a sentence about what to do.
+    pub fn hint(mut self, what: &str) -> Self {
+        self.message.to_mut().push_str(what);
+        self
+    }
+}
+
+impl From<thalweg_channel::Error> for Failure {
+    fn from(error: thalweg_channel::Error) -> Self {
+        use thalweg_channel::Error;
+        match error {
+            Error::Timeout => Self::timeout(),
+            Error::System { call, errno } => Self::system(call, errno),
+            Error::PeerDied { delivered, partial } => {
+                let failure = Self::new(Status::PeerDied, error.to_string());
+                Self { moved: delivered, partial, ..failure }
+            }
+            Error::Closed { delivered } => {
+                Self { moved: delivered, ..Self::new(Status::Closed, error.to_string()) }
+            }
+            // What to use instead has another name in C.
+            Error::TooLarge { len, most, .. } => {
+                let message = format!("{len} bytes are too large: at most {most}");
+                Self::new(Status::TooLarge, message)
+            }
+            Error::Corrupt { .. } => Self::new(Status::Corrupt, error.to_string()),
+            Error::NotPermitted { .. } | Error::Forked { .. } => {
+                Self::new(Status::NotPermitted, error.to_string())
+            }
+            other => Self::new(Status::Internal, other.to_string()),
+        }
     }
 }
 
@@ -63,13 +126,19 @@ impl TwError {
     /// The failure as C reads it; a message that is too long ends at a character.
     pub(crate) fn of(failure: &Failure) -> Self {
         let mut message = [0; MESSAGE];
-        let text = failure.message.replace('\0', " ");
+        let text = &failure.message;
         let fits = |end: &usize| text.is_char_boundary(*end);
         let end = (0..=text.len().min(MESSAGE - 1)).rev().find(fits).unwrap_or(0);
         for (to, from) in message.iter_mut().zip(text[..end].bytes()) {
-            *to = from as c_char;
+            *to = if from == 0 { b' ' } else { from } as c_char;
         }
-        Self { status: failure.status, os_error: failure.os_error, moved: failure.moved, message }
+        Self {
+            status: failure.status,
+            os_error: failure.os_error,
+            moved: failure.moved,
+            message,
+            partial: failure.partial,
+        }
     }
 }
 
@@ -78,6 +147,7 @@ pub(crate) fn layout() -> Vec<(&'static str, usize)> {
         ("tw_error", size_of::<TwError>()),
         ("tw_error.moved", offset_of!(TwError, moved)),
         ("tw_error.message", offset_of!(TwError, message)),
+        ("tw_error.partial", offset_of!(TwError, partial)),
     ]
 }
 
@@ -92,5 +162,22 @@ mod tests {
         let end = bytes.iter().position(|byte| *byte == 0).unwrap();
         assert_eq!(end, MESSAGE - 2);
         assert!(std::str::from_utf8(&bytes[..end]).is_ok());
+    }
+
+    #[test]
+    fn a_program_built_before_there_was_a_partial_count_reads_the_rest_where_it_was() {
+        assert_eq!(size_of::<TwError>(), 504);
+        assert_eq!(offset_of!(TwError, message), 16);
+    }
+
+    #[test]
+    fn errors_of_a_channel_keep_their_counts() {
+        let died = thalweg_channel::Error::PeerDied { delivered: 3, partial: 7 };
+        let failure = Failure::from(died);
+        assert_eq!((failure.status, failure.moved, failure.partial), (Status::PeerDied, 3, 7));
+        let call = thalweg_channel::Error::System { call: "connect", errno: Errno::NOENT };
+        let failure = Failure::from(call);
+        assert_eq!(failure.os_error, Errno::NOENT.raw_os_error());
+        assert!(failure.message.starts_with("connect: ENOENT"), "{}", failure.message);
     }
 }

@@ -5,22 +5,47 @@
 //!
 //! No panic crosses the border: [`guard::run`] turns one into `TW_INTERNAL`.
 
+mod broadcast;
+mod buffer;
+mod bulk;
+mod channel;
+mod consumer;
 mod error;
 mod guard;
+mod handle;
 mod json;
 mod kernel;
+mod link;
 mod mechanism;
 mod moving;
+mod mpsc;
+mod options;
+mod producer;
 mod profile;
+mod receiver;
+mod region;
+mod sender;
+mod sigpipe;
 mod text;
 
+pub use broadcast::{TwBroadcast, TwSubscription};
+pub use buffer::TwBuffer;
+pub use bulk::TwBulkOptions;
+pub use channel::TwChannelOptions;
+pub use consumer::TwConsumer;
 pub use error::{Status, TwError};
+pub use link::{TwLink, TwListener, TwPeer};
 pub use moving::{TwReport, TwTransferOptions};
+pub use mpsc::TwMpsc;
+pub use producer::TwProducer;
 pub use profile::TwProfile;
+pub use receiver::TwReceiver;
+pub use region::TwRegion;
+pub use sender::TwSender;
 
 /// Sizes of the structs and offsets of some fields, in the words of C: for the test that compares them
 /// with the header's.
 #[doc(hidden)]
 pub fn layout() -> Vec<(&'static str, usize)> {
-    [error::layout(), moving::layout()].concat()
+    [error::layout(), moving::layout(), link::layout(), channel::layout(), bulk::layout()].concat()
 }

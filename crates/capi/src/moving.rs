@@ -2,7 +2,6 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
-use std::os::fd::BorrowedFd;
 use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicBool, Ordering::Relaxed},
@@ -16,7 +15,7 @@ use thalweg_tree::{CopyOptions, Ending, Events, Fsync, Progress, TreeReport};
 
 use crate::error::{Failure, Status, TwError};
 use crate::profile::TwProfile;
-use crate::{guard, json, mechanism, text};
+use crate::{guard, json, mechanism, options, text};
 
 type ProgressFn = unsafe extern "C" fn(u64, *mut c_void) -> c_int;
 
@@ -49,9 +48,6 @@ pub struct TwReport {
 }
 
 const ALL: u64 = u64::MAX;
-const STABLE: u32 = 1;
-const PRIVATE: u32 = 2;
-const DURABLE: u32 = 4;
 
 /// The options, checked and made ours.
 struct Wishes {
@@ -90,24 +86,11 @@ impl Wishes {
             limit: None,
             watcher: Watcher { progress: None, user: std::ptr::null_mut() },
         };
-        if options.is_null() {
+        // SAFETY: the caller's promise.
+        let Some(given) = (unsafe { options::read(options, "TW_TRANSFER_OPTIONS_INIT") })? else {
             return Ok(wishes);
-        }
-        // SAFETY: not null, and every version of the struct begins with its size.
-        let size = unsafe { options.cast::<usize>().read() };
-        // The first version: a smaller one was never handed out, a larger one only adds.
-        if size < size_of::<TwTransferOptions>() {
-            let message = format!("options.size is {size}: begin with TW_TRANSFER_OPTIONS_INIT");
-            return Err(Failure::usage(message));
-        }
-        // SAFETY: as large as it has to be, by the test.
-        let given = unsafe { options.read() };
-        if given.needs & !(STABLE | PRIVATE | DURABLE) != 0 {
-            return Err(Failure::usage(format!("options.needs has unknown bits: {}", given.needs)));
-        }
-        let has = |bit| given.needs & bit != 0;
-        wishes.needs =
-            Guarantees { stable: has(STABLE), private: has(PRIVATE), durable: has(DURABLE) };
+        };
+        wishes.needs = options::guarantees(given.needs)?;
         wishes.request.prefer = match given.prefer {
             0 => Prefer::Wall,
             1 => Prefer::Cpu,
@@ -138,12 +121,8 @@ unsafe fn job<'t>(
     needs: Guarantees,
 ) -> Result<Transfer<'t>, Failure> {
     let end = |fd: c_int, what: &str| {
-        if fd < 0 {
-            return Err(Failure::usage(format!("{what}: {fd} is no descriptor")));
-        }
-        // SAFETY: not -1; the caller keeps it open. One that is not open at all is refused by the
-        // first call.
-        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        // SAFETY: the caller's promise.
+        let fd = unsafe { text::descriptor(fd, what) }?;
         End::of(fd).map_err(|errno| Failure {
             os_error: errno.raw_os_error(),
             ..Failure::usage(format!("{what}: {}", thalweg_core::error::errno_name(errno)))

@@ -1,9 +1,12 @@
-//! Strings over the border.
+//! Strings and descriptors over the border.
 
 use std::borrow::Cow;
-use std::ffi::{CStr, CString, OsStr, c_char};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use thalweg_core::error::errno_name;
+use thalweg_sys::Errno;
 
 use crate::error::Failure;
 
@@ -42,6 +45,32 @@ pub(crate) unsafe fn path(text: *const c_char, what: &str) -> Result<PathBuf, Fa
     // SAFETY: not null; the caller vouches for the rest.
     let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
     Ok(PathBuf::from(OsStr::from_bytes(bytes)))
+}
+
+/// A descriptor of the caller's. One that is not open at all is refused by the first call.
+///
+/// # Safety
+/// It stays open while the result lives.
+pub(crate) unsafe fn descriptor<'f>(fd: c_int, what: &str) -> Result<BorrowedFd<'f>, Failure> {
+    if fd < 0 {
+        return Err(Failure::usage(format!("{what}: {fd} is no descriptor")));
+    }
+    // SAFETY: not -1; the caller keeps it open.
+    Ok(unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+/// A descriptor of our own for what is behind one of the caller's, closed on exec.
+///
+/// # Safety
+/// It stays open during the call.
+pub(crate) unsafe fn own_descriptor(fd: c_int, what: &str) -> Result<OwnedFd, Failure> {
+    // SAFETY: the caller's promise.
+    let lent = unsafe { descriptor(fd, what) }?;
+    lent.try_clone_to_owned().map_err(|error| {
+        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        let os_error = errno.raw_os_error();
+        Failure { os_error, ..Failure::usage(format!("{what}: {}", errno_name(errno))) }
+    })
 }
 
 /// The version of the library.

@@ -2,77 +2,35 @@
 //! The C ABI from C: programs built with every warning an error, under valgrind where it is
 //! installed, and the header against the library's symbols and layout.
 
+mod support;
+
 use std::{
     collections::BTreeSet,
-    env, fs,
-    path::{Path, PathBuf},
-    process::{Command, Output},
-    sync::OnceLock,
+    fs,
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
 };
+use support::{archive, compile, is_installed, root, run, skip};
 
-const SYSTEM: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
+/// The programs in `c/`: each gets a folder, leaves it as it was, and prints what it could not try,
+/// a name and the reason behind a tab.
+const PROGRAMS: [&str; 6] = ["transfer", "kernels", "channel", "many", "bulk", "regions"];
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// libthalweg.a, built by cargo: for a test of the whole workspace cargo makes the rlib alone.
-fn archive() -> PathBuf {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let build = || {
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        run(Command::new(cargo)
-            .args(["build", "--locked", "--quiet", "--package", env!("CARGO_PKG_NAME")])
-            .arg("--manifest-path")
-            .arg(root().join("Cargo.toml"))
-            .arg("--target-dir")
-            .arg(Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder")));
-        Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("debug").join("libthalweg.a")
-    };
-    BUILT.get_or_init(build).clone()
-}
-
-fn run(command: &mut Command) -> Output {
-    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}: {text}", output.status);
-    output
-}
-
-fn compile(source: &Path, to: &Path, flags: &[&str]) {
-    let include = root().join("include");
-    run(Command::new("cc")
-        .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"])
-        .arg(include)
-        .arg(source)
-        .arg(archive())
-        .args(SYSTEM)
-        .args(flags)
-        .arg("-o")
-        .arg(to));
-}
-
-fn is_installed(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
-}
-
-fn skip(test: &str, reason: &str) {
-    eprintln!("skipped: {test}: {reason}");
-    if let Some(list) = env::var_os("THALWEG_SKIPS") {
-        use std::io::Write;
-        let file = fs::File::options().append(true).create(true).open(list);
-        let written = file.and_then(|mut file| writeln!(file, "{test}\t{reason}"));
-        written.expect("the list of what was skipped");
+fn count_skips(program: &str, printed: &[u8]) {
+    for line in String::from_utf8_lossy(printed).lines() {
+        let (what, reason) = line.split_once('\t').expect("a name, a tab, a reason");
+        skip(&format!("capi/{program} {what}"), reason);
     }
 }
 
 #[test]
 fn c_programs_do_what_the_header_says() {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["transfer", "kernels"] {
+    for name in PROGRAMS {
         let program = folder.path().join(name);
-        compile(&root().join(format!("tests/c/{name}.c")), &program, &[]);
-        run(Command::new(&program).arg(folder.path()));
+        compile(&root().join(format!("tests/c/{name}.c")), &program);
+        count_skips(name, &run(Command::new(&program).arg(folder.path())).stdout);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{name} left something");
         fs::remove_file(program).unwrap();
     }
@@ -84,20 +42,26 @@ fn valgrind_finds_nothing() {
         return skip("capi/valgrind", "valgrind is not installed");
     }
     let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("transfer");
-    compile(&root().join("tests/c/transfer.c"), &program, &[]);
-    run(Command::new("valgrind")
-        .args(["--quiet", "--error-exitcode=9", "--leak-check=full"])
-        .args(["--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"])
-        .arg(&program)
-        .arg(folder.path()));
+    for name in PROGRAMS.into_iter().filter(|name| *name != "kernels") {
+        let program = folder.path().join(name);
+        compile(&root().join(format!("tests/c/{name}.c")), &program);
+        let printed = run(Command::new("valgrind")
+            .args(["--quiet", "--error-exitcode=9", "--leak-check=full"])
+            .args(["--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"])
+            .arg(format!("--suppressions={}", root().join("tests/c/valgrind.supp").display()))
+            .arg(&program)
+            .arg(folder.path())
+            // Every byte costs more here.
+            .args((name == "bulk").then_some("200001")));
+        count_skips(&format!("valgrind {name}"), &printed.stdout);
+    }
 }
 
 #[test]
 fn the_examples_build_and_run() {
     let folder = tempfile::tempdir().unwrap();
     let transfer = folder.path().join("transfer");
-    compile(&root().join("examples/transfer.c"), &transfer, &[]);
+    compile(&root().join("examples/transfer.c"), &transfer);
     let input = folder.path().join("input");
     fs::write(&input, vec![7; 100_000]).unwrap();
     let output = folder.path().join("output");
@@ -107,9 +71,44 @@ fn the_examples_build_and_run() {
         .stdout(fs::File::create(&output).unwrap()));
     assert_eq!(fs::read(output).unwrap(), fs::read(input).unwrap());
     let kernels = folder.path().join("kernels");
-    compile(&root().join("examples/kernels.c"), &kernels, &[]);
+    compile(&root().join("examples/kernels.c"), &kernels);
     let printed = String::from_utf8(run(&mut Command::new(&kernels)).stdout).unwrap();
     assert!(printed.contains("libc") && printed.contains("crc32c"), "{printed}");
+}
+
+#[test]
+fn the_channel_example_passes_lines_and_tells_of_a_death() {
+    let folder = tempfile::tempdir().unwrap();
+    let channel = folder.path().join("channel");
+    compile(&root().join("examples/channel.c"), &channel);
+    let name = folder.path().join("lines");
+    let receiver = Command::new(&channel)
+        .arg("receive")
+        .arg(&name)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let text = (0..5000).fold(String::new(), |text, n| text + &format!("line {n}\n"));
+    let input = folder.path().join("input");
+    fs::write(&input, &text).unwrap();
+    let send = || {
+        let input = fs::File::open(&input).unwrap();
+        Command::new(&channel).arg("send").arg(&name).stdin(input).output().unwrap()
+    };
+    // Until it listens, there is no such name, or nobody behind it.
+    let tries = (0..2000).map(|_| send()).find(|sent| {
+        thread::sleep(Duration::from_millis(2));
+        sent.status.code() != Some(13)
+    });
+    let sent = tries.expect("a receiver that listens");
+    assert!(sent.status.success(), "{sent:?}");
+    let output = receiver.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), text);
+    let failed = send();
+    let told = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert!(failed.status.code() == Some(13) && told.contains("connect: ENOENT"), "{told}");
 }
 
 #[test]
@@ -120,7 +119,9 @@ fn the_header_is_cpp_too() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("header.cpp");
     let text = "#include <thalweg.h>\nint main() { tw_transfer_options o = TW_TRANSFER_OPTIONS_INIT; \
-                return o.needs == TW_DEFAULT_NEEDS ? 0 : 1; }\n";
+                tw_channel_options c = TW_CHANNEL_OPTIONS_INIT; tw_bulk_options b = TW_BULK_OPTIONS_INIT; \
+                return o.needs == TW_DEFAULT_NEEDS && b.needs == o.needs && c.wait == TW_WAIT_HYBRID && \
+                TW_FOREVER < TW_NOW ? 0 : 1; }\n";
     fs::write(&source, text).unwrap();
     let program = folder.path().join("header");
     run(Command::new("c++")
@@ -141,6 +142,20 @@ fn declared() -> BTreeSet<String> {
     calls.filter(|name| name.starts_with("tw_")).map(str::to_owned).collect()
 }
 
+/// What the symbol map gives to each version, as `nm` writes it.
+fn versioned() -> BTreeSet<String> {
+    let map = fs::read_to_string(root().join("thalweg.map")).unwrap();
+    let (mut node, mut all) = ("", BTreeSet::new());
+    for line in map.lines().map(str::trim) {
+        match line.strip_suffix(" {").or(line.strip_suffix(';')) {
+            Some(name) if name.starts_with("THALWEG_") => node = name,
+            Some(name) if name.starts_with("tw_") => drop(all.insert(format!("{name}@@{node}"))),
+            _ => {}
+        }
+    }
+    all
+}
+
 #[test]
 fn the_library_exports_what_the_header_declares_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
@@ -149,11 +164,13 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
     let listed = run(Command::new("nm").args(["-D", "--defined-only"]).arg(&library));
     let listed = String::from_utf8(listed.stdout).unwrap();
     let names = listed.lines().filter_map(|line| line.split_whitespace().last());
-    // The version itself is listed as an absolute symbol.
+    // The versions themselves are listed as absolute symbols.
     let functions = names.filter(|name| !name.starts_with("THALWEG_"));
     let exported: BTreeSet<String> = functions.map(str::to_owned).collect();
-    let versioned = declared().into_iter().map(|name| name + "@@THALWEG_0.1").collect();
-    assert_eq!(exported, versioned, "left: the library; right: the header");
+    let names: BTreeSet<String> =
+        exported.iter().filter_map(|name| Some(name.split_once("@@")?.0.to_owned())).collect();
+    assert_eq!(names, declared(), "left: the library; right: the header");
+    assert_eq!(exported, versioned(), "left: the library; right: its map");
     let program = folder.path().join("kernels");
     run(Command::new("cc")
         .arg("-I")
@@ -168,9 +185,31 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
 fn c_and_rust_agree_about_every_field() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("layout");
-    compile(&root().join("tests/c/layout.c"), &program, &[]);
+    compile(&root().join("tests/c/layout.c"), &program);
     let printed = String::from_utf8(run(&mut Command::new(program)).stdout).unwrap();
     let rust: Vec<String> =
         thalweg::layout().iter().map(|(name, number)| format!("{name} {number}")).collect();
     assert_eq!(printed.lines().collect::<Vec<_>>(), rust);
+}
+
+/// docs/c.md promises that its programs compile and run.
+#[test]
+fn the_programs_in_the_guide_compile_and_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let guide = fs::read_to_string(root().join("../../docs/c.md")).unwrap();
+    let programs =
+        guide.split("```c\n").skip(1).filter_map(|rest| Some(rest.split_once("\n```")?.0));
+    let mut count = 0;
+    for text in programs {
+        let source = folder.path().join(format!("guide-{count}.c"));
+        fs::write(&source, format!("{text}\n")).unwrap();
+        let program = source.with_extension("");
+        compile(&source, &program);
+        run(Command::new(&program)
+            .current_dir(folder.path())
+            .env("XDG_RUNTIME_DIR", folder.path())
+            .env("THALWEG_PROFILE", folder.path().join("none")));
+        count += 1;
+    }
+    assert!(count >= 4, "{count} programs in docs/c.md");
 }

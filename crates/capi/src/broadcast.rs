@@ -1,0 +1,271 @@
+//! `tw_broadcast` and `tw_subscription`: one producer, any number of consumers.
+
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::ptr::null;
+use thalweg_channel::broadcast::{Departure, Notice};
+use thalweg_channel::{Broadcast, Slow, Subscription};
+
+use crate::channel::{self, Lender, TwChannelOptions};
+use crate::error::{Failure, Status, TwError};
+use crate::handle::{self, Handle};
+use crate::link::TwLink;
+use crate::{guard, options};
+
+/// A broadcast, and who left it and was not asked for yet.
+#[derive(Debug)]
+pub struct Stage {
+    broadcast: Broadcast,
+    departed: VecDeque<Departure>,
+}
+
+/// `tw_broadcast`, opaque to C.
+pub type TwBroadcast = Handle<Stage>;
+
+/// `tw_subscription`, opaque to C.
+pub type TwSubscription = Handle<Lender<Subscription, Notice<'static>>>;
+
+/// A broadcast without subscribers.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_broadcast_new(
+    backlog: usize,
+    broadcast: *mut *mut TwBroadcast,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let broadcast = unsafe { handle::place(broadcast, "broadcast") }?;
+        let slow = if backlog == 0 { Slow::Wait } else { Slow::DropOldest { backlog } };
+        let stage = Stage { broadcast: Broadcast::new(slow), departed: VecDeque::new() };
+        *broadcast = handle::hand_out(stage);
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Takes a subscriber in.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_broadcast_add(
+    broadcast: *mut TwBroadcast,
+    link: *mut *mut TwLink,
+    given: *const TwChannelOptions,
+    timeout_ns: i64,
+    subscriber: *mut u64,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let link = unsafe { handle::take(link, "link") }?;
+        // SAFETY: the caller's promise.
+        let subscriber = unsafe { handle::result(subscriber, "subscriber", u64::MAX) }?;
+        // SAFETY: the caller's promise.
+        let given = unsafe { channel::options(given) }?;
+        let add = |stage: &mut Stage| {
+            Ok(stage.broadcast.add(link, &given, options::deadline(timeout_ns))?)
+        };
+        // SAFETY: the caller's promise.
+        *subscriber = unsafe { handle::with(broadcast, "broadcast", add) }?;
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Sends a message to every subscriber.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_broadcast_publish(
+    broadcast: *mut TwBroadcast,
+    message: *const c_void,
+    length: usize,
+    timeout_ns: i64,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let message = unsafe { handle::bytes(message, length, "message") }?;
+        let publish = |stage: &mut Stage| {
+            Ok(stage.broadcast.publish_until(message, options::deadline(timeout_ns))?)
+        };
+        // SAFETY: the caller's promise.
+        unsafe { handle::with(broadcast, "broadcast", publish) }
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Moves on what is kept for slow subscribers.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_broadcast_push(
+    broadcast: *mut TwBroadcast,
+    left: *mut usize,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let left = unsafe { handle::result(left, "count", 0) }?;
+        let push = |stage: &mut Stage| Ok(stage.broadcast.push_backlog()?);
+        // SAFETY: the caller's promise.
+        *left = unsafe { handle::with(broadcast, "broadcast", push) }?;
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Who has gone, one a call, with why as the status.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_broadcast_departed(
+    broadcast: *mut TwBroadcast,
+    subscriber: *mut u64,
+    dropped: *mut u64,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let subscriber = unsafe { handle::result(subscriber, "subscriber", u64::MAX) }?;
+        // SAFETY: the caller's promise.
+        let dropped = unsafe { handle::result(dropped, "count", 0) }?;
+        let next = |stage: &mut Stage| {
+            stage.departed.extend(stage.broadcast.take_departed());
+            Ok(stage.departed.pop_front())
+        };
+        // SAFETY: the caller's promise.
+        let Some(gone) = (unsafe { handle::with(broadcast, "broadcast", next) })? else {
+            return Ok(());
+        };
+        (*subscriber, *dropped) = (gone.subscriber, gone.dropped);
+        Err(Failure::from(gone.error))
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Subscribers as far as known; 0 for null.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_broadcast_subscribers(broadcast: *const TwBroadcast) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { handle::with(broadcast, "", |stage| Ok(stage.broadcast.subscribers())) }.unwrap_or(0)
+}
+
+/// Closes a broadcast: the goodbye to all.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_broadcast_close(broadcast: *mut TwBroadcast) {
+    // SAFETY: the caller's promise.
+    unsafe { handle::close(broadcast) };
+}
+
+/// Subscribes.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_subscription_open(
+    link: *mut *mut TwLink,
+    given: *const TwChannelOptions,
+    subscription: *mut *mut TwSubscription,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let link = unsafe { handle::take(link, "link") }?;
+        // SAFETY: the caller's promise.
+        let subscription = unsafe { handle::place(subscription, "subscription") }?;
+        // SAFETY: the caller's promise.
+        let given = unsafe { channel::options(given) }?;
+        *subscription = handle::hand_out(Lender::new(Subscription::open(link, &given)?));
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// The next message, its number, and how many were dropped before it.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_subscription_receive(
+    subscription: *mut TwSubscription,
+    timeout_ns: i64,
+    message: *mut *const c_void,
+    length: *mut usize,
+    number: *mut u64,
+    missed: *mut u64,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let message = unsafe { handle::result(message, "message", null()) }?;
+        // SAFETY: the caller's promise.
+        let length = unsafe { handle::result(length, "length", 0) }?;
+        // SAFETY: null or good, as the caller promises.
+        let number = unsafe { number.as_mut() };
+        // SAFETY: as above.
+        let missed = unsafe { missed.as_mut() };
+        let receive = |lender: &mut Lender<Subscription, Notice<'static>>| {
+            // SAFETY: the message goes to the lender.
+            let reader = unsafe { lender.idle() }?;
+            let notice = reader.receive_until(options::deadline(timeout_ns))?;
+            (*message, *length) = (notice.as_ptr().cast(), notice.len());
+            if let Some(number) = number {
+                *number = notice.number();
+            }
+            if let Some(missed) = missed {
+                *missed = notice.missed();
+            }
+            lender.lend(notice);
+            Ok(())
+        };
+        // SAFETY: the caller's promise.
+        unsafe { handle::with(subscription, "subscription", receive) }
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Gives the room of the message that is held back.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_subscription_release(
+    subscription: *mut TwSubscription,
+    error: *mut TwError,
+) -> Status {
+    // SAFETY: the caller's promise.
+    let body = || unsafe { handle::with(subscription, "subscription", Lender::take_back) };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Closes a subscription: the goodbye.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_subscription_close(subscription: *mut TwSubscription) {
+    // SAFETY: the caller's promise.
+    unsafe { handle::close(subscription) };
+}

@@ -1,0 +1,173 @@
+//! `tw_bulk_options`, the list of arms, and what both ends of a bulk transfer tell about theirs.
+
+use serde_json::json;
+use std::ffi::{CStr, c_char};
+use std::mem::offset_of;
+use thalweg_channel::bulk::{ARMS, Destination, Info, Options, Skipped, by_name};
+use thalweg_core::Tuning;
+use thalweg_sys::Errno;
+
+use crate::error::{Failure, Status, TwError};
+use crate::{guard, mechanism, options, text};
+
+/// `tw_bulk_options`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct TwBulkOptions {
+    size: usize,
+    arm: *const c_char,
+    knobs: *const c_char,
+    length: u64,
+    spin_ns: u64,
+    wait: u32,
+    needs: u32,
+    destination: u32,
+    flags: u32,
+}
+
+/// `TW_WILL_LOAN`, `TW_UNTRUSTED`
+const WILL_LOAN: u32 = 1;
+const UNTRUSTED: u32 = 2;
+
+/// # Safety
+/// `given` is null or points to as many bytes as its first field says; its pointers hold what the
+/// header says.
+pub(crate) unsafe fn options(given: *const TwBulkOptions) -> Result<Options, Failure> {
+    // SAFETY: the caller's promise.
+    let Some(given) = (unsafe { options::read(given, "TW_BULK_OPTIONS_INIT") })? else {
+        return Ok(Options::default());
+    };
+    options::known_bits("flags", given.flags, WILL_LOAN | UNTRUSTED)?;
+    let mut wishes = Options {
+        needs: options::guarantees(given.needs)?,
+        will_loan: given.flags & WILL_LOAN != 0,
+        trust: given.flags & UNTRUSTED == 0,
+        size: Some(given.length).filter(|length| *length > 0),
+        wait: options::wait(given.wait, given.spin_ns)?,
+        destination: match given.destination {
+            0 => Destination::Unknown,
+            1 => Destination::Resident,
+            2 => Destination::Fresh,
+            3 => Destination::FreshHuge,
+            other => return Err(Failure::usage(format!("options.destination is {other}"))),
+        },
+        ..Options::default()
+    };
+    // SAFETY: the caller's promise.
+    if let Some(name) = unsafe { text::optional(given.arm) } {
+        let arm = by_name(&name).ok_or_else(|| no_such(&name))?;
+        // SAFETY: the caller's promise.
+        if let Some(knobs) = unsafe { text::optional(given.knobs) } {
+            wishes.tuning = tuning(arm.info(), &knobs)?;
+        }
+        wishes.only = Some(name.into_owned());
+    } else if !given.knobs.is_null() {
+        return Err(Failure::usage("options.knobs without options.arm: whose knobs?"));
+    }
+    Ok(wishes)
+}
+
+/// The settings in a text like `slot=65536,slots=8`.
+fn tuning(arm: &Info, text: &str) -> Result<Tuning, Failure> {
+    let mut tuning = Tuning::default();
+    for setting in text.split(',').filter(|setting| !setting.is_empty()) {
+        let value =
+            setting.split_once('=').and_then(|(knob, value)| Some((knob, value.parse().ok()?)));
+        let (knob, value) = value.ok_or_else(|| {
+            Failure::usage(format!("options.knobs: {setting:?} is not KNOB=NUMBER"))
+        })?;
+        tuning = tuning.with(knob, value);
+    }
+    match arm.unknown(&tuning).first() {
+        None => Ok(tuning),
+        Some(knob) => {
+            let known: Vec<&str> = arm.knobs.iter().map(|knob| knob.name).collect();
+            let message =
+                format!("{} has no knob {knob:?}; it has: {}", arm.name, known.join(", "));
+            Err(Failure::usage(message))
+        }
+    }
+}
+
+fn no_such(name: &str) -> Failure {
+    let names: Vec<&str> = ARMS.iter().map(|arm| arm.info().name).collect();
+    Failure::usage(format!("there is no arm {name:?}; there are: {}", names.join(", ")))
+}
+
+/// What an end uses, and what it does not and why.
+pub(crate) fn explain(arm: &Info, tuning: &Tuning, skipped: &[Skipped]) -> String {
+    let skipped: Vec<_> = skipped
+        .iter()
+        .map(|skipped| json!({ "arm": skipped.arm, "reason": skipped.reason }))
+        .collect();
+    json!({ "arm": arm.name, "tuning": tuning, "skipped": skipped }).to_string()
+}
+
+fn text_of(index: usize, field: fn(&'static Info) -> &'static str) -> *const c_char {
+    let text = ARMS.get(index).map(|arm| mechanism::forever(field(arm.info())));
+    text.map_or(std::ptr::null(), CStr::as_ptr)
+}
+
+/// How many arms there are.
+#[unsafe(no_mangle)]
+pub extern "C" fn tw_arm_count() -> usize {
+    ARMS.len()
+}
+
+/// The name of an arm, or null.
+#[unsafe(no_mangle)]
+pub extern "C" fn tw_arm_name(index: usize) -> *const c_char {
+    text_of(index, |info| info.name)
+}
+
+/// The summary of an arm, or null.
+#[unsafe(no_mangle)]
+pub extern "C" fn tw_arm_summary(index: usize) -> *const c_char {
+    text_of(index, |info| info.summary)
+}
+
+/// Tries an arm's calls in this process.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_arm_probe(index: usize, error: *mut TwError) -> Status {
+    let body = || {
+        let arm = ARMS.get(index).ok_or_else(|| {
+            Failure::usage(format!("there is no arm number {index}: there are {}", ARMS.len()))
+        })?;
+        arm.probe().map_err(|why| {
+            let os_error = why.errno.map_or(0, Errno::raw_os_error);
+            Failure { os_error, ..Failure::new(Status::Unsupported, why.reason) }
+        })
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+pub(crate) fn layout() -> Vec<(&'static str, usize)> {
+    vec![
+        ("tw_bulk_options", size_of::<TwBulkOptions>()),
+        ("tw_bulk_options.knobs", offset_of!(TwBulkOptions, knobs)),
+        ("tw_bulk_options.length", offset_of!(TwBulkOptions, length)),
+        ("tw_bulk_options.wait", offset_of!(TwBulkOptions, wait)),
+        ("tw_bulk_options.flags", offset_of!(TwBulkOptions, flags)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knobs_are_those_of_the_arm_and_others_are_named() {
+        let arm = ARMS.iter().map(|arm| arm.info()).find(|info| !info.knobs.is_empty()).unwrap();
+        let knob = arm.knobs[0].name;
+        let set = tuning(arm, &format!("{knob}=4096,")).unwrap();
+        assert_eq!(set.iter().collect::<Vec<_>>(), [(knob, 4096)]);
+        for wrong in ["feathers=1".to_owned(), knob.to_owned(), format!("{knob}=many")] {
+            let refused = tuning(arm, &wrong).unwrap_err();
+            assert_eq!(refused.status, Status::Usage, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! `tw_channel_options`, and what both ends of a message channel share.
+
+use std::mem::offset_of;
+use std::ptr::NonNull;
+use thalweg_channel::Options;
+
+use crate::error::Failure;
+use crate::options;
+
+/// `tw_channel_options`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct TwChannelOptions {
+    size: usize,
+    capacity: u64,
+    spin_ns: u64,
+    wait: u32,
+    flags: u32,
+}
+
+/// `TW_CHECKSUMS`, `TW_UNTRUSTED`
+const CHECKSUMS: u32 = 1;
+const UNTRUSTED: u32 = 2;
+
+/// # Safety
+/// `given` is null or points to as many bytes as its first field says.
+pub(crate) unsafe fn options(given: *const TwChannelOptions) -> Result<Options, Failure> {
+    // SAFETY: the caller's promise.
+    let Some(given) = (unsafe { options::read(given, "TW_CHANNEL_OPTIONS_INIT") })? else {
+        return Ok(Options::default());
+    };
+    options::known_bits("flags", given.flags, CHECKSUMS | UNTRUSTED)?;
+    let capacity = Some(given.capacity).filter(|capacity| *capacity > 0);
+    Ok(Options {
+        capacity: capacity.unwrap_or(Options::default().capacity),
+        wait: options::wait(given.wait, given.spin_ns)?,
+        trusted: given.flags & UNTRUSTED == 0,
+        checksums: given.flags & CHECKSUMS != 0,
+    })
+}
+
+/// A reader, and the message that it has lent to C until C gives it back. In Rust the message would
+/// borrow from the reader; here it does so by hand.
+#[derive(Debug)]
+pub struct Lender<R, M> {
+    /// Dropped first.
+    lent: Option<M>,
+    /// Made by `Box`; used by nobody while something is lent.
+    reader: NonNull<R>,
+}
+
+impl<R: 'static, M> Lender<R, M> {
+    pub(crate) fn new(reader: R) -> Self {
+        Self { lent: None, reader: NonNull::from(Box::leak(Box::new(reader))) }
+    }
+
+    /// The reader, when nothing is lent.
+    ///
+    /// # Safety
+    /// The result, and what borrows from it, is gone before the next call of anything here, but for
+    /// what goes to [`lend`](Self::lend).
+    pub(crate) unsafe fn idle(&mut self) -> Result<&'static mut R, Failure> {
+        if self.lent.is_some() {
+            return Err(Failure::usage("a message is still held: release it first"));
+        }
+        // SAFETY: alive until self is dropped, and the caller vouches for the rest.
+        Ok(unsafe { self.reader.as_mut() })
+    }
+
+    /// Keeps a message that borrows from the reader.
+    pub(crate) fn lend(&mut self, message: M) {
+        self.lent = Some(message);
+    }
+
+    /// Takes the message back.
+    pub(crate) fn take_back(&mut self) -> Result<(), Failure> {
+        let lent = self.lent.take();
+        lent.map(drop).ok_or(Failure::usage("no message is held: there is nothing to release"))
+    }
+}
+
+impl<R, M> Drop for Lender<R, M> {
+    fn drop(&mut self) {
+        self.lent = None;
+        // SAFETY: made by `Box` in `new`; the only other use of it was the message, which is gone.
+        drop(unsafe { Box::from_raw(self.reader.as_ptr()) });
+    }
+}
+
+pub(crate) fn layout() -> Vec<(&'static str, usize)> {
+    vec![
+        ("tw_channel_options", size_of::<TwChannelOptions>()),
+        ("tw_channel_options.capacity", offset_of!(TwChannelOptions, capacity)),
+        ("tw_channel_options.wait", offset_of!(TwChannelOptions, wait)),
+        ("tw_channel_options.flags", offset_of!(TwChannelOptions, flags)),
+    ]
+}
+
+// Handles go from thread to thread.
+const _: () = {
+    const fn may_be_sent<T: Send>() {}
+    may_be_sent::<thalweg_channel::Listener>();
+    may_be_sent::<thalweg_channel::Link>();
+    may_be_sent::<thalweg_channel::Producer>();
+    may_be_sent::<thalweg_channel::Consumer>();
+    may_be_sent::<thalweg_channel::bulk::Sender>();
+    may_be_sent::<thalweg_channel::bulk::Receiver>();
+    may_be_sent::<thalweg_channel::bulk::Buffer>();
+    may_be_sent::<thalweg_channel::bulk::Loan>();
+};

@@ -1,0 +1,246 @@
+//! Handles: what C holds of ours, and the pointers it gives us besides. Every one of them is checked
+//! here as far as that can be done.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use thalweg_sys::fork::Mark;
+
+use crate::error::Failure;
+use crate::guard;
+
+/// A value that C points to and cannot look into. The header says that one thread at a time uses it.
+#[derive(Debug)]
+pub struct Handle<T> {
+    /// A call is under way. It is a plain load and store: it finds the second thread while the first
+    /// one waits, which is when it happens, and costs the right use of the handle nothing.
+    busy: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+/// Ends a call, also when it panics.
+struct Busy<'h>(&'h AtomicBool);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Relaxed);
+    }
+}
+
+/// A new handle, for C to close.
+pub(crate) fn hand_out<T>(value: T) -> *mut Handle<T> {
+    Box::into_raw(Box::new(Handle { busy: AtomicBool::new(false), value: UnsafeCell::new(value) }))
+}
+
+/// Does something with what a handle holds.
+///
+/// # Safety
+/// `handle` is null, or came out of [`hand_out`] and was not closed; no other thread uses it.
+pub(crate) unsafe fn with<T, R>(
+    handle: *const Handle<T>,
+    what: &str,
+    body: impl FnOnce(&mut T) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    // SAFETY: null or alive, as the caller promises.
+    let handle = unsafe { handle.as_ref() }.ok_or_else(|| is_null(what))?;
+    let _busy = enter(handle, what)?;
+    // SAFETY: the caller promises that nobody else uses it, and calls within calls were refused.
+    body(unsafe { &mut *handle.value.get() })
+}
+
+fn enter<'h, T>(handle: &'h Handle<T>, what: &str) -> Result<Busy<'h>, Failure> {
+    if handle.busy.load(Relaxed) {
+        let message =
+            format!("{what}: another thread is in a call with it; use it from one at a time");
+        return Err(Failure::usage(message));
+    }
+    handle.busy.store(true, Relaxed);
+    Ok(Busy(&handle.busy))
+}
+
+/// Takes the value out of the handle at `place`, which is null afterwards.
+///
+/// # Safety
+/// `place` is null, or may be read and written and holds what [`with`] wants.
+pub(crate) unsafe fn take<T>(place: *mut *mut Handle<T>, what: &str) -> Result<T, Failure> {
+    // SAFETY: null or good, as the caller promises.
+    let place = unsafe { place.as_mut() }.ok_or_else(|| is_null(what))?;
+    // SAFETY: as above.
+    let handle = unsafe { place.as_ref() }.ok_or_else(|| is_null(what))?;
+    drop(enter(handle, what)?);
+    let handle = std::mem::replace(place, null_mut());
+    // SAFETY: it came from `hand_out`, and nobody can reach it any more.
+    Ok(unsafe { Box::from_raw(handle) }.value.into_inner())
+}
+
+/// Drops what a handle holds. Null is allowed. Nothing happens while another thread is in a call with
+/// it: to free what it uses would be worse than to leave it.
+///
+/// # Safety
+/// As for [`with`]; the handle is not used again.
+pub(crate) unsafe fn close<T>(handle: *mut Handle<T>) {
+    let body = || {
+        // SAFETY: null or alive, as the caller promises.
+        let Some(still) = (unsafe { handle.as_ref() }) else { return Ok(()) };
+        drop(enter(still, "")?);
+        // SAFETY: it came from `hand_out`, and is not used again.
+        drop(unsafe { Box::from_raw(handle) });
+        Ok(())
+    };
+    // SAFETY: null is allowed.
+    unsafe { guard::run(null_mut(), body) };
+}
+
+/// The place for a handle that is to be handed out, with null in it.
+///
+/// # Safety
+/// `place` is null, or may be written while the result lives.
+pub(crate) unsafe fn place<'p, T>(
+    place: *mut *mut T,
+    what: &str,
+) -> Result<&'p mut *mut T, Failure> {
+    // SAFETY: the caller's promise.
+    unsafe { result(place, what, null_mut()) }
+}
+
+/// The place for a result, with a value in it for the case that there will be none.
+///
+/// # Safety
+/// As for [`place`].
+pub(crate) unsafe fn result<'p, T: Copy>(
+    place: *mut T,
+    what: &str,
+    none: T,
+) -> Result<&'p mut T, Failure> {
+    if place.is_null() {
+        let message = format!("there is no place for the {what}: the pointer is NULL");
+        return Err(Failure::usage(message));
+    }
+    // Written before it is borrowed: C need not have.
+    // SAFETY: not null; the caller vouches for the rest.
+    unsafe { place.write(none) };
+    // SAFETY: as above.
+    Ok(unsafe { &mut *place })
+}
+
+/// Bytes that C lends us.
+///
+/// # Safety
+/// `length` is 0 or `from` is null, or the bytes can be read and stay as they are while the result
+/// lives.
+pub(crate) unsafe fn bytes<'b>(
+    from: *const c_void,
+    length: usize,
+    what: &str,
+) -> Result<&'b [u8], Failure> {
+    if !check_length(from, length, what)? {
+        return Ok(&[]);
+    }
+    // SAFETY: neither null nor too long; the caller vouches for the rest.
+    Ok(unsafe { std::slice::from_raw_parts(from.cast(), length) })
+}
+
+/// Room that C lends us.
+///
+/// # Safety
+/// `length` is 0 or `into` is null, or the bytes can be written and are used by nobody else while the
+/// result lives.
+pub(crate) unsafe fn room<'b>(
+    into: *mut c_void,
+    length: usize,
+    what: &str,
+) -> Result<&'b mut [u8], Failure> {
+    if !check_length(into, length, what)? {
+        return Ok(&mut []);
+    }
+    // SAFETY: neither null nor too long; the caller vouches for the rest.
+    Ok(unsafe { std::slice::from_raw_parts_mut(into.cast(), length) })
+}
+
+/// Whether there is anything behind the pointer.
+fn check_length(start: *const c_void, length: usize, what: &str) -> Result<bool, Failure> {
+    match length {
+        0 => Ok(false),
+        _ if start.is_null() => Err(is_null(what)),
+        _ if isize::try_from(length).is_err() => {
+            Err(Failure::usage(format!("{what}: {length} bytes are more than there can be")))
+        }
+        _ => Ok(true),
+    }
+}
+
+pub(crate) fn is_null(what: &str) -> Failure {
+    Failure::usage(format!("{what}: the pointer is NULL"))
+}
+
+/// A value of the process that made it. A child made by fork shares what the value writes to, so
+/// it gets an error, and leaves the value where it is when it closes the handle.
+#[derive(Debug)]
+pub struct Here<T> {
+    value: Option<T>,
+    mark: Mark,
+}
+
+impl<T> Here<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { value: Some(value), mark: Mark::here() }
+    }
+
+    pub(crate) fn get(&mut self) -> Result<&mut T, Failure> {
+        let forked = thalweg_channel::Error::Forked { owner: self.mark.process() };
+        self.value.as_mut().filter(|_| self.mark.is_here()).ok_or_else(|| forked.into())
+    }
+}
+
+impl<T> Drop for Here<T> {
+    fn drop(&mut self) {
+        if !self.mark.is_here() {
+            std::mem::forget(self.value.take());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Status;
+
+    #[test]
+    fn a_call_within_a_call_is_refused_and_the_next_one_is_not() {
+        let handle = hand_out(1);
+        // SAFETY: alive, and this thread's alone.
+        let within = || unsafe { with(handle, "number", |_| Ok(())) };
+        // SAFETY: as above.
+        let refused = unsafe { with(handle, "number", |_| Ok(within().map_err(|f| f.status))) };
+        assert!(matches!(refused, Ok(Err(Status::Usage))), "{refused:?}");
+        assert!(within().is_ok());
+        // SAFETY: as above, and not used again.
+        unsafe { close(handle) };
+    }
+
+    #[test]
+    fn null_is_an_error_and_what_was_taken_is_null() {
+        // SAFETY: null is allowed.
+        let refused = unsafe { with(std::ptr::null::<Handle<u8>>(), "number", |_| Ok(())) };
+        assert_eq!(refused.unwrap_err().message, "number: the pointer is NULL");
+        let mut handle = hand_out(7);
+        // SAFETY: a place with a handle in it.
+        assert_eq!(unsafe { take(&raw mut handle, "number") }.unwrap(), 7);
+        assert!(handle.is_null());
+        // SAFETY: a place with null in it.
+        assert!(unsafe { take(&raw mut handle, "number") }.is_err());
+        // SAFETY: null is allowed.
+        unsafe { close(handle) };
+    }
+
+    #[test]
+    fn no_bytes_need_no_pointer() {
+        // SAFETY: no bytes.
+        assert!(unsafe { bytes(std::ptr::null(), 0, "message") }.unwrap().is_empty());
+        // SAFETY: null is refused.
+        assert!(unsafe { bytes(std::ptr::null(), 1, "message") }.is_err());
+        // SAFETY: no bytes.
+        assert!(unsafe { room(null_mut(), 0, "room") }.unwrap().is_empty());
+    }
+}

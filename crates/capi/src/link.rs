@@ -1,0 +1,342 @@
+//! `tw_listener` and `tw_link`: how two processes find each other, and pass descriptors.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::offset_of;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
+use thalweg_channel::{Address, Admit, Link, Listener};
+use thalweg_sys::Errno;
+
+use crate::error::{Failure, Status, TwError};
+use crate::handle::{self, Handle};
+use crate::{guard, options, text};
+
+/// `tw_listener`, opaque to C.
+pub type TwListener = Handle<Listener>;
+
+/// `tw_link`, opaque to C.
+pub type TwLink = Handle<Link>;
+
+/// `tw_peer`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct TwPeer {
+    pid: u32,
+    uid: u32,
+    gid: u32,
+    is_alive: i32,
+}
+
+/// `TW_SAME_USER` and `TW_ANYONE`; what is not negative is a user.
+fn admit(who: i64) -> Result<Admit, Failure> {
+    match who {
+        -1 => Ok(Admit::SameUser),
+        -2 => Ok(Admit::Anyone),
+        user => u32::try_from(user).map(Admit::User).map_err(|_| {
+            Failure::usage(format!("admit is {user}: a user id, TW_SAME_USER or TW_ANYONE"))
+        }),
+    }
+}
+
+/// # Safety
+/// `text` is null or a string.
+unsafe fn address(text: *const c_char) -> Result<Address, Failure> {
+    // SAFETY: the caller's promise.
+    let path = unsafe { text::path(text, "address") }?;
+    match path.to_str() {
+        Some(text) => Ok(Address::parse(text)?),
+        None => Ok(Address::at(path)),
+    }
+}
+
+/// Listens at an address.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_listener_bind(
+    at: *const c_char,
+    who: i64,
+    listener: *mut *mut TwListener,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let listener = unsafe { handle::place(listener, "listener") }?;
+        // SAFETY: the caller's promise.
+        let address = unsafe { address(at) }?;
+        *listener = handle::hand_out(Listener::bind_with(&address, admit(who)?)?);
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Waits for the next process.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_listener_accept(
+    listener: *mut TwListener,
+    timeout_ns: i64,
+    link: *mut *mut TwLink,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let link = unsafe { handle::place(link, "link") }?;
+        let accept =
+            |listener: &mut Listener| Ok(listener.accept_until(options::deadline(timeout_ns))?);
+        // SAFETY: the caller's promise.
+        *link = handle::hand_out(unsafe { handle::with(listener, "listener", accept) }?);
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// What to poll for somebody who waits; -1 for null.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_listener_fd(listener: *const TwListener) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { descriptor(listener) }
+}
+
+/// # Safety
+/// As for [`handle::with`].
+pub(crate) unsafe fn descriptor<T: AsFd>(end: *const Handle<T>) -> c_int {
+    // SAFETY: the caller's promise.
+    let fd = unsafe { handle::with(end, "", |end| Ok(end.as_fd().as_raw_fd())) };
+    fd.unwrap_or(-1)
+}
+
+/// Closes a listener.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_listener_close(listener: *mut TwListener) {
+    // SAFETY: the caller's promise.
+    unsafe { handle::close(listener) };
+}
+
+/// Joins the process that listens at an address.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_link_connect(
+    to: *const c_char,
+    who: i64,
+    timeout_ns: i64,
+    link: *mut *mut TwLink,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let link = unsafe { handle::place(link, "link") }?;
+        // SAFETY: the caller's promise.
+        let address = unsafe { address(to) }?;
+        let joined = Link::connect_with(&address, admit(who)?, options::deadline(timeout_ns))?;
+        *link = handle::hand_out(joined);
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Two joined ends in this process.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_link_pair(
+    near: *mut *mut TwLink,
+    far: *mut *mut TwLink,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let near = unsafe { handle::place(near, "near end") }?;
+        // SAFETY: the caller's promise.
+        let far = unsafe { handle::place(far, "far end") }?;
+        let ends = Link::pair().map_err(|error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            Failure::system("socketpair", errno)
+        })?;
+        (*near, *far) = (handle::hand_out(ends.0), handle::hand_out(ends.1));
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// A link over a socket of the caller's.
+///
+/// # Safety
+/// What the header says of its pointers; the descriptor stays open during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_link_of_fd(
+    socket: c_int,
+    who: i64,
+    link: *mut *mut TwLink,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let link = unsafe { handle::place(link, "link") }?;
+        // SAFETY: the caller's promise.
+        let own = unsafe { text::own_descriptor(socket, "socket") }?;
+        *link = handle::hand_out(Link::over(own, admit(who)?)?);
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Who is at the other end.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_link_peer(
+    link: *mut TwLink,
+    peer: *mut TwPeer,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        let nobody = TwPeer { pid: 0, uid: u32::MAX, gid: u32::MAX, is_alive: 0 };
+        // SAFETY: the caller's promise.
+        let peer = unsafe { handle::result(peer, "peer", nobody) }?;
+        let ask = |link: &mut Link| {
+            let (told, is_alive) = (link.peer(), link.peer_is_alive());
+            Ok(TwPeer { pid: told.pid, uid: told.uid, gid: told.gid, is_alive: is_alive.into() })
+        };
+        // SAFETY: the caller's promise.
+        *peer = unsafe { handle::with(link, "link", ask) }?;
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Sends a message and descriptors.
+///
+/// # Safety
+/// What the header says of its pointers; the descriptors stay open during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_link_send(
+    link: *mut TwLink,
+    message: *const c_void,
+    length: usize,
+    fds: *const c_int,
+    count: usize,
+    timeout_ns: i64,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let message = unsafe { handle::bytes(message, length, "message") }?;
+        if message.is_empty() || count > Link::MOST_FDS {
+            let most = Link::MOST_FDS;
+            let message = format!("a message has at least 1 byte and at most {most} descriptors");
+            return Err(Failure::usage(message));
+        }
+        let fds: &[c_int] = match count {
+            0 => &[],
+            _ if fds.is_null() => return Err(handle::is_null("descriptors")),
+            // SAFETY: not null; the caller vouches for the rest.
+            _ => unsafe { std::slice::from_raw_parts(fds, count) },
+        };
+        // SAFETY: the caller's promise.
+        let lend = |fd: &c_int| unsafe { text::descriptor(*fd, "descriptor") };
+        let fds = fds.iter().map(lend).collect::<Result<Vec<BorrowedFd<'_>>, Failure>>()?;
+        let send =
+            |link: &mut Link| Ok(link.send_until(message, &fds, options::deadline(timeout_ns))?);
+        // SAFETY: the caller's promise.
+        unsafe { handle::with(link, "link", send) }
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Receives a message and descriptors.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments, reason = "as recvmsg, without its struct")]
+pub unsafe extern "C" fn tw_link_receive(
+    link: *mut TwLink,
+    into: *mut c_void,
+    room: usize,
+    length: *mut usize,
+    fds: *mut c_int,
+    count: *mut usize,
+    timeout_ns: i64,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let into = unsafe { handle::room(into, room, "room for a message") }?;
+        // SAFETY: the caller's promise.
+        let length = unsafe { handle::result(length, "length", 0) }?;
+        // SAFETY: null or good, as the caller promises.
+        let mut count = unsafe { count.as_mut() };
+        let places = count.as_deref_mut().map_or(0, std::mem::take);
+        if places > 0 && fds.is_null() {
+            return Err(handle::is_null("room for descriptors"));
+        }
+        let receive =
+            |link: &mut Link| Ok(link.receive_until(into, options::deadline(timeout_ns))?);
+        // SAFETY: the caller's promise.
+        let (len, came) = unsafe { handle::with(link, "link", receive) }?;
+        if came.len() > places {
+            let message = format!(
+                "a message with {} descriptors where {places} were expected; it is lost",
+                came.len()
+            );
+            return Err(Failure::new(Status::Corrupt, message));
+        }
+        *length = len;
+        if let Some(count) = count {
+            *count = came.len();
+        }
+        for (at, fd) in came.into_iter().enumerate() {
+            // SAFETY: at < places, for which the caller vouches.
+            let to = unsafe { fds.add(at) };
+            // SAFETY: as above.
+            unsafe { to.write(fd.into_raw_fd()) };
+        }
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// What to poll for a message; -1 for null.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_link_fd(link: *const TwLink) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { descriptor(link) }
+}
+
+/// Closes a link.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_link_close(link: *mut TwLink) {
+    // SAFETY: the caller's promise.
+    unsafe { handle::close(link) };
+}
+
+pub(crate) fn layout() -> Vec<(&'static str, usize)> {
+    vec![("tw_peer", size_of::<TwPeer>()), ("tw_peer.is_alive", offset_of!(TwPeer, is_alive))]
+}

@@ -1,0 +1,392 @@
+//! `tw_region`: memory shared with other processes, mapped and unmapped.
+
+use std::ffi::{c_int, c_void};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::null_mut;
+use thalweg_sys::Errno;
+use thalweg_sys::memfd;
+use thalweg_sys::region::{self, Region, SealFlags, Segment, Sharing};
+
+use crate::error::{Failure, Status, TwError};
+use crate::handle::{self, Handle};
+use crate::{guard, options, text};
+
+/// `TW_MEMFD`, `TW_POSIX`, `TW_SYSV`
+const MEMFD: u32 = 0;
+const POSIX: u32 = 1;
+const SYSV: u32 = 2;
+
+/// `TW_SEAL_SIZE`, `TW_SEAL_WRITE`, `TW_SEAL_WRITERS`, `TW_SEAL_SEALS`
+const SEALS: [(u32, SealFlags); 4] = [
+    (1, SealFlags::SHRINK.union(SealFlags::GROW)),
+    (2, SealFlags::WRITE),
+    (4, SealFlags::FUTURE_WRITE),
+    (8, SealFlags::SEAL),
+];
+
+/// Where the memory lives.
+#[derive(Debug)]
+enum Home {
+    File(File),
+    Segment(Segment),
+}
+
+/// Shared memory, and our view of it while it is mapped.
+#[derive(Debug)]
+pub struct Memory {
+    home: Home,
+    length: usize,
+    map: Option<Region>,
+}
+
+/// `tw_region`, opaque to C.
+pub type TwRegion = Handle<Memory>;
+
+impl Memory {
+    fn create(kind: u32, length: usize) -> Result<Self, Failure> {
+        if length == 0 {
+            return Err(Failure::usage("length is 0: a region has at least 1 byte"));
+        }
+        let home = match kind {
+            MEMFD => memfd::create("thalweg", length as u64)
+                .map(|fd| Home::File(fd.into()))
+                .map_err(|errno| Failure::system("memfd_create", errno))?,
+            POSIX => region::posix(length)
+                .map(|fd| Home::File(fd.into()))
+                .map_err(|errno| Failure::system("shm_open", errno))?,
+            SYSV => Segment::create(length).map(Home::Segment).map_err(|errno| {
+                let limits = "; the limits are kernel.shmmax, shmall and shmmni";
+                Failure::system("shmget", errno).hint(limits)
+            })?,
+            other => {
+                return Err(Failure::usage(format!("kind is {other}, which is no tw_region_kind")));
+            }
+        };
+        let mut memory = Self { home, length, map: None };
+        let mapped = memory.map(Sharing::Write);
+        if let (Err(_), Home::Segment(segment)) = (&mapped, &memory.home) {
+            // Nobody will ever know of it.
+            let _ = segment.remove();
+        }
+        mapped.map(|()| memory)
+    }
+
+    /// What is behind a descriptor; length 0 is all of it.
+    fn of_file(file: File, length: usize, sharing: Sharing) -> Result<Self, Failure> {
+        let known = file.metadata().map_err(|error| {
+            Failure::system("fstat", Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        })?;
+        let length = within(length, usize::try_from(known.len()).unwrap_or(usize::MAX))?;
+        let mut memory = Self { home: Home::File(file), length, map: None };
+        memory.map(sharing).map(|()| memory)
+    }
+
+    /// A segment by its number; length 0 is all of it.
+    fn of_segment(id: c_int, length: usize, sharing: Sharing) -> Result<Self, Failure> {
+        let segment = Segment::of_id(id);
+        let known = segment.len().map_err(|errno| Failure::system("shmctl", errno))?;
+        let length = within(length, known)?;
+        let mut memory = Self { home: Home::Segment(segment), length, map: None };
+        memory.map(sharing).map(|()| memory)
+    }
+
+    fn map(&mut self, sharing: Sharing) -> Result<(), Failure> {
+        if self.map.is_some() {
+            return Err(Failure::usage("the region is mapped: unmap it first"));
+        }
+        let mapped = match &self.home {
+            Home::File(file) => Region::of_file(file, self.length, sharing)
+                .map_err(|errno| Failure::system("mmap", errno)),
+            Home::Segment(segment) if sharing == Sharing::Write => {
+                Region::of_segment(*segment, self.length)
+                    .map_err(|errno| Failure::system("shmat", errno))
+            }
+            Home::Segment(_) => {
+                let message = "a System V segment is mapped with TW_WRITE only";
+                return Err(Failure::new(Status::Unsupported, message));
+            }
+        };
+        self.map = Some(mapped?);
+        Ok(())
+    }
+
+    fn file(&self, what: &str) -> Result<&File, Failure> {
+        match &self.home {
+            Home::File(file) => Ok(file),
+            Home::Segment(_) => {
+                let message = format!("a System V segment cannot {what}");
+                Err(Failure::new(Status::Unsupported, message))
+            }
+        }
+    }
+
+    fn mapped(&self) -> Result<&Region, Failure> {
+        self.map.as_ref().ok_or(Failure::usage("the region is not mapped"))
+    }
+}
+
+/// A length that the memory has; a load behind its end would raise SIGBUS.
+fn within(length: usize, most: usize) -> Result<usize, Failure> {
+    match length {
+        _ if most == 0 => Err(Failure::usage("there is nothing to map: it has 0 bytes")),
+        0 => Ok(most),
+        _ if length > most => {
+            let message = format!("{length} bytes are more than it has: {most}");
+            Err(Failure::new(Status::TooLarge, message))
+        }
+        _ => Ok(length),
+    }
+}
+
+fn sharing(of: u32) -> Result<Sharing, Failure> {
+    match of {
+        0 => Ok(Sharing::Read),
+        1 => Ok(Sharing::Write),
+        2 => Ok(Sharing::Private),
+        other => Err(Failure::usage(format!("sharing is {other}, which is no tw_sharing"))),
+    }
+}
+
+fn seals(bits: u32) -> Result<SealFlags, Failure> {
+    options::known_bits("seals", bits, SEALS.iter().fold(0, |all, (bit, _)| all | bit))?;
+    let asked = SEALS.iter().filter(|(bit, _)| bits & bit != 0);
+    Ok(asked.fold(SealFlags::empty(), |all, (_, flags)| all | *flags))
+}
+
+/// Makes shared memory and maps it.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_region_create(
+    kind: u32,
+    length: usize,
+    region: *mut *mut TwRegion,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let region = unsafe { handle::place(region, "region") }?;
+        *region = handle::hand_out(Memory::create(kind, length)?);
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Maps what is behind a descriptor.
+///
+/// # Safety
+/// What the header says of its pointers; the descriptor stays open during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_region_of_fd(
+    fd: c_int,
+    length: usize,
+    share: u32,
+    region: *mut *mut TwRegion,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let region = unsafe { handle::place(region, "region") }?;
+        // SAFETY: the caller's promise.
+        let file = unsafe { text::own_descriptor(fd, "fd") }?;
+        *region = handle::hand_out(Memory::of_file(file.into(), length, sharing(share)?)?);
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Maps a System V segment.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_region_of_segment(
+    id: c_int,
+    length: usize,
+    share: u32,
+    region: *mut *mut TwRegion,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let region = unsafe { handle::place(region, "region") }?;
+        *region = handle::hand_out(Memory::of_segment(id, length, sharing(share)?)?);
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Maps a region again.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_region_map(
+    region: *mut TwRegion,
+    share: u32,
+    error: *mut TwError,
+) -> Status {
+    let map = |memory: &mut Memory| memory.map(sharing(share)?);
+    // SAFETY: the caller's promise.
+    let body = || unsafe { handle::with(region, "region", map) };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Unmaps a region.
+///
+/// # Safety
+/// What the header says of its pointers; nobody uses the memory any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_region_unmap(region: *mut TwRegion, error: *mut TwError) -> Status {
+    let unmap = |memory: &mut Memory| {
+        memory.mapped()?;
+        memory.map = None;
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    let body = || unsafe { handle::with(region, "region", unmap) };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Seals a memory file.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_region_seal(
+    region: *mut TwRegion,
+    bits: u32,
+    error: *mut TwError,
+) -> Status {
+    let seal = |memory: &mut Memory| {
+        let flags = seals(bits)?;
+        region::seal(memory.file("be sealed")?, flags).map_err(|errno| {
+            let hint = match errno {
+                Errno::BUSY => "; unmap every mapping that may write before TW_SEAL_WRITE",
+                Errno::INVAL => "; only a TW_MEMFD can be sealed",
+                _ => "",
+            };
+            Failure::system("fcntl(F_ADD_SEALS)", errno).hint(hint)
+        })
+    };
+    // SAFETY: the caller's promise.
+    let body = || unsafe { handle::with(region, "region", seal) };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Whether a region has all of these seals.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_region_is_sealed(region: *const TwRegion, bits: u32) -> c_int {
+    let ask = |memory: &mut Memory| {
+        let file = memory.file("be sealed")?;
+        Ok(region::is_sealed(file, seals(bits)?, memory.length as u64))
+    };
+    // SAFETY: the caller's promise.
+    unsafe { handle::with(region, "", ask) }.unwrap_or(false).into()
+}
+
+/// Makes every page resident.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_region_populate(region: *mut TwRegion, error: *mut TwError) -> Status {
+    let populate = |memory: &mut Memory| match memory.mapped()?.populate() {
+        Ok(()) => Ok(()),
+        Err(Errno::INVAL) => {
+            let message = "madvise(MADV_POPULATE_*): EINVAL: it needs Linux 5.14";
+            let os_error = Errno::INVAL.raw_os_error();
+            Err(Failure { os_error, ..Failure::new(Status::Unsupported, message) })
+        }
+        Err(errno) => Err(Failure::system("madvise(MADV_POPULATE_*)", errno)),
+    };
+    // SAFETY: the caller's promise.
+    let body = || unsafe { handle::with(region, "region", populate) };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Lets a System V segment go with the last process that has it.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_region_remove(region: *mut TwRegion, error: *mut TwError) -> Status {
+    let remove = |memory: &mut Memory| match &memory.home {
+        Home::Segment(segment) => {
+            segment.remove().map_err(|errno| Failure::system("shmctl(IPC_RMID)", errno))
+        }
+        Home::File(_) => Err(Failure::usage("only a TW_SYSV has to be removed")),
+    };
+    // SAFETY: the caller's promise.
+    let body = || unsafe { handle::with(region, "region", remove) };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// The first byte of the mapping; null while there is none.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_region_data(region: *const TwRegion) -> *mut c_void {
+    let start = |memory: &mut Memory| Ok(memory.mapped()?.as_ptr().cast());
+    // SAFETY: the caller's promise.
+    unsafe { handle::with(region, "", start) }.unwrap_or(null_mut())
+}
+
+/// Bytes of the region; 0 for null.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_region_length(region: *const TwRegion) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { handle::with(region, "", |memory| Ok(memory.length)) }.unwrap_or(0)
+}
+
+/// The descriptor, or -1.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_region_fd(region: *const TwRegion) -> c_int {
+    let fd = |memory: &mut Memory| Ok(memory.file("have one")?.as_fd().as_raw_fd());
+    // SAFETY: the caller's promise.
+    unsafe { handle::with(region, "", fd) }.unwrap_or(-1)
+}
+
+/// The number of the System V segment, or -1.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_region_segment(region: *const TwRegion) -> c_int {
+    let id = |memory: &mut Memory| match &memory.home {
+        Home::Segment(segment) => Ok(segment.id()),
+        Home::File(_) => Ok(-1),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { handle::with(region, "", id) }.unwrap_or(-1)
+}
+
+/// Unmaps and closes a region.
+///
+/// # Safety
+/// What the header says of its pointers; nobody uses the memory any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_region_close(region: *mut TwRegion) {
+    // SAFETY: the caller's promise.
+    unsafe { handle::close(region) };
+}
