@@ -45,8 +45,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn ping(place: &Path, options: &Options, told: &Told) -> Result<(), Box<dyn Error>> {
-    let mut there = Producer::open(Link::connect(&Address::at(place.join("there")))?, options)?;
-    let mut back = Consumer::open(Link::connect(&Address::at(place.join("back")))?, options)?;
+    let mut there = Producer::open(join(&place.join("there"))?, options)?;
+    let mut back = Consumer::open(join(&place.join("back"))?, options)?;
     let message = vec![7; told.bytes];
     let mut batch = || -> thalweg_channel::error::Result<f64> {
         let begin = Instant::now();
@@ -64,6 +64,19 @@ fn ping(place: &Path, options: &Options, told: &Told) -> Result<(), Box<dyn Erro
     let median = times[times.len() / 2];
     println!("{median:.1} ns [{:.1}-{:.1}]", times[0], times[times.len() - 1]);
     Ok(())
+}
+
+/// Tries again while the other process does not listen yet.
+fn join(path: &Path) -> thalweg_channel::error::Result<Link> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match Link::connect(&Address::at(path)) {
+            Err(thalweg_channel::Error::System { .. }) if Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            answer => return answer,
+        }
+    }
 }
 
 fn pong(place: &Path, options: &Options) -> Result<(), Box<dyn Error>> {

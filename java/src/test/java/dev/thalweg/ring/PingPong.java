@@ -6,6 +6,8 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Arrays;
 
+import dev.thalweg.SystemCallException;
+
 /**
  * A message to another process and one back, over two rings: for measuring, on a quiet machine. The other process may be
  * the example {@code pingpong} of crates/channel, whose words are the same:
@@ -46,8 +48,8 @@ final class PingPong {
 
     private static void ping(Path place, Options options, int rounds, double[] times, int bytes) throws IOException {
         var message = MemorySegment.ofArray(new byte[bytes]);
-        try (var there = Producer.connect(place.resolve("there"), options, PATIENCE);
-                var back = Consumer.connect(place.resolve("back"), options, PATIENCE)) {
+        try (var there = patiently(() -> Producer.connect(place.resolve("there"), options, PATIENCE));
+                var back = patiently(() -> Consumer.connect(place.resolve("back"), options, PATIENCE))) {
             // The first few are for the compilers.
             for (int batch = 0; batch < 5; batch++) {
                 batch(there, back, message, rounds);
@@ -58,6 +60,25 @@ final class PingPong {
         }
         Arrays.sort(times);
         System.out.printf("%.1f ns [%.1f-%.1f]%n", times[times.length / 2], times[0], times[times.length - 1]);
+    }
+
+    private interface Opening<T> {
+        T open() throws IOException;
+    }
+
+    /** Tries again while the other process does not listen yet. */
+    private static <T> T patiently(Opening<T> opening) throws IOException {
+        Deadline end = Deadline.in(PATIENCE);
+        while (true) {
+            try {
+                return opening.open();
+            } catch (SystemCallException nobody) {
+                if (end.isOver()) {
+                    throw nobody;
+                }
+                Link.pause(20);
+            }
+        }
     }
 
     private static double batch(Producer there, Consumer back, MemorySegment message, int rounds) throws IOException {
