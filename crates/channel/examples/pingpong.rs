@@ -1,0 +1,95 @@
+//! A message to another process and one back, over two rings: for measuring, on a quiet machine.
+//! The other process may be `PingPong` of `java/src/test` (docs/java.md).
+//!
+//! `cargo run --release -p thalweg-channel --example pingpong ping|pong DIR [spin|hybrid|block] [ROUNDS] [BATCHES] [BYTES]`
+//!
+//! `pong` listens and answers until `ping`, which prints the nanoseconds of a round trip: the
+//! median over the batches, the smallest and the largest.
+
+use std::error::Error;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use thalweg_channel::{Address, Consumer, Link, Listener, Options, Producer, Wait};
+
+/// How long the other process may take to come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Told {
+    rounds: u64,
+    batches: usize,
+    bytes: usize,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let word = |at: usize, default: &'static str| words.get(at).map_or(default, String::as_str);
+    let wait = match word(2, "hybrid") {
+        "spin" => Wait::Spin,
+        "block" => Wait::Block,
+        _ => Wait::HYBRID,
+    };
+    let options = Options { wait, ..Options::default() };
+    let told = Told {
+        rounds: word(3, "100000").parse()?,
+        batches: word(4, "21").parse()?,
+        bytes: word(5, "64").parse()?,
+    };
+    match (word(0, ""), words.get(1)) {
+        ("ping", Some(place)) => ping(Path::new(place), &options, &told),
+        ("pong", Some(place)) => pong(Path::new(place), &options),
+        _ => {
+            Err("usage: pingpong ping|pong DIR [spin|hybrid|block] [ROUNDS] [BATCHES] [BYTES]"
+                .into())
+        }
+    }
+}
+
+fn ping(place: &Path, options: &Options, told: &Told) -> Result<(), Box<dyn Error>> {
+    let mut there = Producer::open(join(&place.join("there"))?, options)?;
+    let mut back = Consumer::open(join(&place.join("back"))?, options)?;
+    let message = vec![7; told.bytes];
+    let mut batch = || -> thalweg_channel::error::Result<f64> {
+        let begin = Instant::now();
+        for _ in 0..told.rounds {
+            there.send(&message)?;
+            let answer = back.receive()?;
+            assert_eq!(answer.len(), message.len());
+        }
+        Ok(begin.elapsed().as_nanos() as f64 / told.rounds as f64)
+    };
+    // The first warms both sides up; a JVM compiles meanwhile.
+    batch()?;
+    let mut times = (0..told.batches).map(|_| batch()).collect::<Result<Vec<_>, _>>()?;
+    times.sort_by(f64::total_cmp);
+    let median = times[times.len() / 2];
+    println!("{median:.1} ns [{:.1}-{:.1}]", times[0], times[times.len() - 1]);
+    Ok(())
+}
+
+/// Tries again while the other process does not listen yet.
+fn join(path: &Path) -> thalweg_channel::error::Result<Link> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match Link::connect(&Address::at(path)) {
+            Err(thalweg_channel::Error::System { .. }) if Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            answer => return answer,
+        }
+    }
+}
+
+fn pong(place: &Path, options: &Options) -> Result<(), Box<dyn Error>> {
+    let there = Listener::bind(&Address::at(place.join("there")))?;
+    let back = Listener::bind(&Address::at(place.join("back")))?;
+    let until = Some(Instant::now() + PATIENCE);
+    let mut there = Consumer::open(there.accept_until(until)?, options)?;
+    let mut back = Producer::open(back.accept_until(until)?, options)?;
+    loop {
+        match there.receive() {
+            Ok(message) => back.send(&message)?,
+            Err(thalweg_channel::Error::Closed { .. }) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

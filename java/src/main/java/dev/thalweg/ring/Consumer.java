@@ -1,0 +1,266 @@
+package dev.thalweg.ring;
+
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.lang.ref.Cleaner;
+import java.lang.ref.Reference;
+import java.nio.file.Path;
+import java.time.Duration;
+
+/**
+ * The end that reads messages. Closing it is the goodbye: the producer gets {@link RingException.Closed}. For one thread
+ * at a time; {@link #close()} from any.
+ *
+ * <p>When everything committed has been received and the producer is gone, receiving throws {@link RingException.Closed}
+ * after its goodbye, else {@link RingException.PeerDied}. {@link RingException.Corrupt} if the producer writes what
+ * cannot be.
+ */
+public final class Consumer implements AutoCloseable {
+    private final End end;
+    private final Cleaner.Cleanable cleanable;
+    private final long capacity;
+    private final boolean trusted;
+    private final boolean checksums;
+    private final End.Look news = this::lookForNews;
+
+    /** As in our page: bytes released since the beginning. */
+    private long tail;
+    /** The producer's, when last looked at: never more than it is. */
+    private long head;
+    private long received;
+    /** Where messages of a producer that is not trusted are copied to. */
+    private MemorySegment scratch = MemorySegment.NULL;
+    private Sample sample;
+    private RingException.Corrupt broken;
+
+    Consumer(End end, Options options) {
+        this.end = end;
+        this.cleanable = Listener.CLEANER.register(this, end);
+        this.capacity = end.capacity();
+        this.trusted = options.trusted();
+        this.checksums = end.peer.geometry.checksums();
+    }
+
+    /**
+     * Joins a producer that listens at a path, and waits for ever for its answer.
+     *
+     * @param path    of the socket
+     * @param options how the ring is read
+     * @return the consumer
+     * @throws IOException as {@link #connect(Path, Options, Duration)}
+     */
+    public static Consumer connect(Path path, Options options) throws IOException {
+        return connect(path, options, Deadline.NEVER);
+    }
+
+    /**
+     * Joins a producer that listens at a path.
+     *
+     * @param path     of the socket
+     * @param options  how the ring is read
+     * @param patience how long to wait at the most
+     * @return the consumer
+     * @throws dev.thalweg.SystemCallException nobody listens there, or the kernel refuses, and why
+     * @throws RingException                   the producer refuses, or is not what it should be, or takes too long
+     * @throws IOException                     the path is too long for a socket
+     */
+    public static Consumer connect(Path path, Options options, Duration patience) throws IOException {
+        return connect(path, options, Deadline.in(patience));
+    }
+
+    private static Consumer connect(Path path, Options options, Deadline deadline) throws IOException {
+        return new Consumer(Handshake.accept(Link.connect(path, deadline), options, deadline), options);
+    }
+
+    /**
+     * Waits for the next that comes to a listener, which must be a producer. If its handshake fails, that is told, and
+     * the next can be waited for.
+     *
+     * @param listener where it comes; it stays open
+     * @param options  how the ring is read
+     * @param patience how long to wait at the most
+     * @return the consumer
+     * @throws IOException as {@link #connect(Path, Options, Duration)}
+     */
+    public static Consumer accept(Listener listener, Options options, Duration patience) throws IOException {
+        Deadline deadline = Deadline.in(patience);
+        return new Consumer(Handshake.accept(listener.accept(deadline), options, deadline), options);
+    }
+
+    /**
+     * The random number that this ring alone has.
+     *
+     * @return any number
+     */
+    public long epoch() {
+        return end.own.geometry.epoch();
+    }
+
+    /**
+     * Messages received and released.
+     *
+     * @return how many
+     */
+    public long received() {
+        return received;
+    }
+
+    /**
+     * The process that writes.
+     *
+     * @return its id when the two were joined, 0 if it lives in a pid namespace that we do not see
+     */
+    public long peer() {
+        return end.link.pid();
+    }
+
+    /**
+     * The next message; waits for ever.
+     *
+     * @return the message, to be closed before the next
+     * @throws IOException           as the class says
+     * @throws IllegalStateException there is a sample already, or this end is closed
+     */
+    public Sample receive() throws IOException {
+        find(Deadline.NEVER);
+        return next();
+    }
+
+    /**
+     * The next message.
+     *
+     * @param patience how long to wait at the most
+     * @return the message, to be closed before the next
+     * @throws IOException as {@link #receive()}, and {@link RingException.TimedOut}
+     */
+    public Sample receive(Duration patience) throws IOException {
+        find(Deadline.in(patience));
+        return next();
+    }
+
+    /**
+     * The next message if there is one now.
+     *
+     * @return the message, to be closed before the next; null if there is none
+     * @throws IOException as {@link #receive()}
+     */
+    public Sample tryReceive() throws IOException {
+        return find(null) ? next() : null;
+    }
+
+    /** Says goodbye and gives everything back. Once is enough; more does no harm. */
+    @Override
+    public void close() {
+        end.close();
+        cleanable.clean();
+    }
+
+    /** The payload of the message that was checked last. */
+    MemorySegment payload(int length) {
+        end.check();
+        return trusted
+                ? end.peer.bytes.asSlice(end.peer.at(tail) + Frame.HEADER, length)
+                : scratch.asSlice(0, length).asReadOnly();
+    }
+
+    /** Gives the message back to the producer. */
+    void release(Sample given, int length) {
+        if (given != sample) {
+            return;
+        }
+        sample = null;
+        if (end.isClosing()) {
+            return;
+        }
+        tail += Frame.occupied(length);
+        received++;
+        end.publish(tail);
+        Reference.reachabilityFence(this);
+    }
+
+    private Sample next() throws RingException.Corrupt {
+        try {
+            sample = new Sample(this, checkedFrame());
+            return sample;
+        } catch (RingException.Corrupt corrupt) {
+            broken = corrupt;
+            throw corrupt;
+        }
+    }
+
+    /** Whether a message is there; false only without patience. */
+    private boolean find(Deadline deadline) throws IOException {
+        end.check();
+        if (broken != null) {
+            throw broken.again();
+        }
+        if (sample != null) {
+            throw new IllegalStateException("close the last sample first");
+        }
+        if (head > tail) {
+            return true;
+        }
+        long found;
+        try {
+            found = deadline == null ? end.look(news) : end.waitFor(news, deadline);
+        } catch (RingException.Corrupt corrupt) {
+            broken = corrupt;
+            throw corrupt;
+        }
+        if (found == End.GONE) {
+            throw end.gone(false) == End.Gone.DIED
+                    ? new RingException.PeerDied(received, 0)
+                    : new RingException.Closed(received);
+        }
+        head = Math.max(found, head);
+        return found != End.NOTHING;
+    }
+
+    /** The producer's head, if it can be true and is new. */
+    private long lookForNews() throws RingException.Corrupt {
+        long seen = end.seen();
+        // In this order nothing overflows: head >= tail >= 0.
+        if (seen < head || seen - tail > capacity || seen % Geometry.ALIGN != 0) {
+            throw new RingException.Corrupt("head " + Long.toUnsignedString(seen) + ": not a multiple of "
+                    + Geometry.ALIGN + " between " + head + " and " + (tail + capacity));
+        }
+        return seen > tail ? seen : End.NOTHING;
+    }
+
+    /** Checks the next frame; the length of its payload, which is copied if need be. */
+    private int checkedFrame() throws RingException.Corrupt {
+        MemorySegment ring = end.peer.bytes;
+        long at = end.peer.at(tail);
+        // Each word is read once, then judged: the producer could change it meanwhile.
+        long first = (long) Page.LONG.getOpaque(ring, at);
+        long number = (long) Page.LONG.getOpaque(ring, at + 8);
+        int told = (int) (long) Page.LONG.getOpaque(ring, at + 16);
+        int length = Frame.parse(first, number, head - tail, received);
+        if (Frame.isSummed(first) != checksums) {
+            throw new RingException.Corrupt("frame " + received + (checksums
+                    ? ": no CRC, in a ring with checksums" : ": a CRC, in a ring without checksums"));
+        }
+        if (!trusted) {
+            copy(ring, at + Frame.HEADER, length);
+        }
+        if (checksums) {
+            int sum = Frame.sum(length, number, payload(length));
+            if (sum != told) {
+                throw new RingException.Corrupt("frame " + received + ": CRC " + Integer.toHexString(told)
+                        + " told, " + Integer.toHexString(sum) + " found");
+            }
+        }
+        return length;
+    }
+
+    private void copy(MemorySegment ring, long at, int length) {
+        if (scratch.byteSize() < length) {
+            // Doubles, so that all of them together stay below twice the ring.
+            long size = Math.min(capacity, Math.max(length, 2 * scratch.byteSize()));
+            scratch = end.link.arena.allocate(size, Geometry.ALIGN);
+        }
+        MemorySegment.copy(ring, JAVA_BYTE, at, scratch, JAVA_BYTE, 0, length);
+    }
+}

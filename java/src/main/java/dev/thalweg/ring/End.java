@@ -1,0 +1,238 @@
+package dev.thalweg.ring;
+
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.VarHandle;
+import java.time.Duration;
+
+/**
+ * What both ends of a ring share: the two memories, the link, and waiting for the other. The steps are those of
+ * {@code docs/formats.md}, "Sleeping and waking"; they were tried in every order under loom, in Rust.
+ */
+final class End implements Runnable {
+    /** How the other end went. */
+    enum Gone {
+        DIED,
+        CLOSED
+    }
+
+    /** A look for news: what was found, or {@link #NOTHING}. */
+    interface Look {
+        long at() throws RingException.Corrupt;
+    }
+
+    /** Nothing new. */
+    static final long NOTHING = -1;
+    /** Nothing new, and nothing more will come. */
+    static final long GONE = -2;
+
+    /** Low bits of the word {@code waiting}: how the owner sleeps, 0 for not at all. */
+    private static final int HOW = 3;
+    private static final int ON_FUTEX = 1;
+    private static final int ON_LINK = 2;
+    /** The other bits count the sleeps. */
+    private static final int ONE_SLEEP = 4;
+
+    /**
+     * How long to wait, after the kernel has said that a peer died, until the last of its threads has stopped: another
+     * could still commit in that moment (docs/decisions/005).
+     */
+    private static final Duration LAST_BREATH = Duration.ofMillis(5);
+
+    final Memory own;
+    final Memory peer;
+    final Link link;
+
+    private final Wait wait;
+    private final Futex futex;
+    /** A futex word of ours alone: changed to end our own sleep. */
+    private final MemorySegment stop;
+    private int endedSleep;
+    private Gone gone;
+    private volatile boolean closing;
+    private boolean closed;
+
+    End(Memory own, Memory peer, Link link, Wait wait) {
+        this.own = own;
+        this.peer = peer;
+        this.link = link;
+        this.wait = wait;
+        this.stop = link.arena.allocate(JAVA_INT);
+        this.futex = new Futex(
+                link.arena, peer.bytes.asSlice(Page.WAKE, 4), peer.bytes.asSlice(Page.ALIVE, 4), stop);
+    }
+
+    long capacity() {
+        return own.geometry.capacity();
+    }
+
+    /** Whether it may be used. */
+    void check() {
+        if (closing) {
+            throw new IllegalStateException("this end of the ring is closed");
+        }
+    }
+
+    boolean isClosing() {
+        return closing;
+    }
+
+    /** The other side's cursor, and with it everything written before it was moved there. */
+    long seen() {
+        return (long) Page.LONG.getAcquire(peer.bytes, Page.CURSOR);
+    }
+
+    /** Moves our cursor and wakes the other end if it sleeps. */
+    void publish(long to) {
+        // Pairs with seen(): the bytes are visible before the cursor.
+        Page.LONG.setRelease(own.bytes, Page.CURSOR, to);
+        // Pairs with the fence in lieDown: either the sleeper finds the news or we find the sleeper.
+        VarHandle.fullFence();
+        int waiting = (int) Page.INT.getOpaque(peer.bytes, Page.WAITING);
+        // A sleep is ended once: further calls would be for nothing.
+        if ((waiting & HOW) != 0 && waiting != endedSleep) {
+            endedSleep = waiting;
+            rouse(waiting, false);
+        }
+    }
+
+    private void rouse(int waiting, boolean last) {
+        int wake = (int) Page.INT.getOpaque(own.bytes, Page.WAKE);
+        Page.INT.setRelease(own.bytes, Page.WAKE, wake + 1);
+        switch (waiting & HOW) {
+            case ON_FUTEX -> Futex.wake(own.bytes.asSlice(Page.WAKE, 4));
+            case ON_LINK -> link.ring(last);
+            default -> {}
+        }
+    }
+
+    /**
+     * How the other end went, null while it is there. Thoroughly: the kernel is asked about a peer whose memory cannot
+     * tell, which costs system calls.
+     */
+    Gone gone(boolean thorough) {
+        if (gone == null) {
+            int word = (int) Page.INT.getAcquire(peer.bytes, Page.ALIVE);
+            if (saidGoodbye()) {
+                gone = Gone.CLOSED;
+            } else if ((word & Futex.OWNER_DIED) != 0) {
+                link.awaitEnd(Deadline.in(LAST_BREATH));
+                gone = Gone.DIED;
+            } else if (thorough && !link.peerIsAlive()) {
+                // Its goodbye comes before its end of the link closes.
+                gone = saidGoodbye() ? Gone.CLOSED : Gone.DIED;
+            }
+        }
+        return gone;
+    }
+
+    private boolean saidGoodbye() {
+        return (int) Page.INT.getAcquire(peer.bytes, Page.CLOSED) != 0;
+    }
+
+    /** One look without waiting; what is there comes before the news that nothing more will come. */
+    long look(Look look) throws RingException.Corrupt {
+        long found = look.at();
+        if (found >= 0) {
+            return found;
+        }
+        boolean marked = (int) Page.INT.getAcquire(peer.bytes, Page.ALIVE) != 0;
+        if (gone(!marked) == null) {
+            return NOTHING;
+        }
+        // It may have committed between the look and its end.
+        found = look.at();
+        return found >= 0 ? found : GONE;
+    }
+
+    /** What a look finds before the deadline; never {@link #NOTHING}. */
+    long waitFor(Look look, Deadline deadline) throws IOException {
+        long found = look(look);
+        if (found != NOTHING) {
+            return found;
+        }
+        var spinner = new Spinner(wait);
+        while (true) {
+            switch (spinner.turn()) {
+                case LOOK -> found = look.at();
+                case LOOK_AROUND -> {
+                    check();
+                    found = look(look);
+                    if (found == NOTHING && deadline.isOver()) {
+                        throw new RingException.TimedOut();
+                    }
+                }
+                case SLEEP -> {
+                    sleep(look, deadline);
+                    check();
+                    found = look(look);
+                }
+            }
+            if (found != NOTHING) {
+                return found;
+            }
+        }
+    }
+
+    /** Sleeps once, for whatever reason it ends. */
+    private void sleep(Look look, Deadline deadline) throws IOException {
+        if (deadline.isOver()) {
+            throw new RingException.TimedOut();
+        }
+        int marked = (int) Page.INT.getAcquire(peer.bytes, Page.ALIVE);
+        // A peer whose memory will not tell of its death is watched through the link.
+        int how = Futex.allowed && marked != 0 ? ON_FUTEX : ON_LINK;
+        futex.expect(1, marked);
+        futex.expect(2, (int) Page.INT.getAcquire(stop, 0L));
+        lieDown(how);
+        // Anything new since the last look, and the sleep does not begin.
+        boolean quiet = !closing && look.at() == NOTHING && gone(how == ON_LINK) == null;
+        if (quiet && how == ON_FUTEX) {
+            futex.sleep(deadline);
+        } else if (quiet) {
+            link.awaitNews(deadline);
+        }
+        int waiting = (int) Page.INT.getOpaque(own.bytes, Page.WAITING);
+        Page.INT.setOpaque(own.bytes, Page.WAITING, waiting & ~HOW);
+        if (how == ON_LINK) {
+            link.drain();
+        }
+    }
+
+    private void lieDown(int how) {
+        // Read first: a wake-up after this moment changes the word, and the sleep does not begin.
+        futex.expect(0, (int) Page.INT.getAcquire(peer.bytes, Page.WAKE));
+        int waiting = (int) Page.INT.getOpaque(own.bytes, Page.WAITING);
+        Page.INT.setOpaque(own.bytes, Page.WAITING, (waiting & ~HOW) + ONE_SLEEP | how);
+        // Pairs with the fence in publish.
+        VarHandle.fullFence();
+    }
+
+    /** As {@link #close()}, for a cleaner. */
+    @Override
+    public void run() {
+        close();
+    }
+
+    /** Says goodbye, ends our own wait if there is one, and gives everything back. From any thread. */
+    synchronized void close() {
+        if (closed) {
+            return;
+        }
+        if (!closing) {
+            closing = true;
+            // Pairs with saidGoodbye(): everything published is visible before it.
+            Page.INT.setRelease(own.bytes, Page.CLOSED, 1);
+            VarHandle.fullFence();
+            rouse((int) Page.INT.getOpaque(peer.bytes, Page.WAITING), true);
+            own.retire();
+            Page.INT.setRelease(stop, 0L, (int) Page.INT.getAcquire(stop, 0L) + 1);
+            Futex.wake(stop);
+            link.shutDown();
+        }
+        link.close();
+        closed = true;
+    }
+}

@@ -1,0 +1,111 @@
+package dev.thalweg.ring;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.Arrays;
+
+import dev.thalweg.internal.Libc;
+
+/**
+ * The fixed fields of a page, as {@code docs/formats.md} lays them down. What is parsed was copied to private memory.
+ *
+ * @param header    bytes before the data
+ * @param capacity  bytes of data: a power of two
+ * @param checksums whether the producer writes checksums
+ * @param epoch     a random number that this ring alone has
+ * @param process   the owner's, for people who look at a dump
+ */
+record Geometry(int header, long capacity, boolean checksums, long epoch, int process) {
+    /** Of the formats in this package; another is refused. */
+    static final int VERSION = 1;
+    /** Frames begin at multiples of this. */
+    static final int ALIGN = 64;
+    static final long MOST_CAPACITY = 1 << 30;
+    /** Bytes of the fixed fields in use. */
+    static final int LENGTH = 44;
+
+    private static final int SC_PAGESIZE = 30;
+    private static final int PAGE = (int) Libc.SYSCONF.attempt(SC_PAGESIZE);
+
+    /** For a new ring. */
+    static Geometry of(Options options, long epoch) throws RingException.TooLarge {
+        long least = Math.max(options.capacity(), PAGE);
+        if (least > MOST_CAPACITY) {
+            throw new RingException.TooLarge(options.capacity(), MOST_CAPACITY);
+        }
+        long capacity = Long.highestOneBit(2 * least - 1);
+        return new Geometry(PAGE, capacity, options.checksums(), epoch, self());
+    }
+
+    /** The same of our own process. */
+    Geometry ours() {
+        return new Geometry(header, capacity, checksums, epoch, self());
+    }
+
+    /** Whether it is about the same ring. */
+    boolean agreesWith(Geometry other) {
+        return header == other.header
+                && capacity == other.capacity
+                && checksums == other.checksums
+                && epoch == other.epoch;
+    }
+
+    /** Bytes of the data: the consumer has none. */
+    long dataOf(Role role) {
+        return role == Role.PRODUCER ? capacity : 0;
+    }
+
+    byte[] toBytes(Role role) {
+        return ByteBuffer.allocate(LENGTH)
+                .order(ByteOrder.LITTLE_ENDIAN)
+                .put(role.magic())
+                .putInt(VERSION)
+                .putInt(header)
+                .putLong(capacity)
+                .putInt(ALIGN)
+                .putInt(checksums ? 1 : 0)
+                .putLong(epoch)
+                .putInt(process)
+                .array();
+    }
+
+    static Geometry parse(byte[] page, Role role) throws RingException.Corrupt {
+        if (page.length < LENGTH) {
+            throw new RingException.Corrupt("a page of " + page.length + " bytes: at least " + LENGTH + " wanted");
+        }
+        byte[] magic = Arrays.copyOf(page, 8);
+        if (!Arrays.equals(magic, role.magic())) {
+            throw new RingException.Corrupt("magic " + Arrays.toString(magic) + " is not that of a " + role);
+        }
+        var fields = ByteBuffer.wrap(page).order(ByteOrder.LITTLE_ENDIAN).position(8);
+        int version = fields.getInt();
+        if (version != VERSION) {
+            throw new RingException.Corrupt("version " + version + ": only " + VERSION + " is known");
+        }
+        int header = fields.getInt();
+        long capacity = fields.getLong();
+        int align = fields.getInt();
+        int flags = fields.getInt();
+        if (align != ALIGN || (flags & ~1) != 0) {
+            throw new RingException.Corrupt("align " + align + ", flags " + flags);
+        }
+        var geometry = new Geometry(header, capacity, flags == 1, fields.getLong(), fields.getInt());
+        geometry.check();
+        return geometry;
+    }
+
+    private void check() throws RingException.Corrupt {
+        if (header < PAGE || header < Page.LENGTH || Integer.bitCount(header) != 1) {
+            throw new RingException.Corrupt("header_len " + Integer.toUnsignedString(header)
+                    + " is no power of two and multiple of " + PAGE);
+        }
+        if (capacity < PAGE || capacity > MOST_CAPACITY || Long.bitCount(capacity) != 1) {
+            throw new RingException.Corrupt("capacity " + Long.toUnsignedString(capacity)
+                    + " is no power of two between " + PAGE + " and " + MOST_CAPACITY);
+        }
+    }
+
+    private static int self() {
+        return (int) ProcessHandle.current().pid();
+    }
+}

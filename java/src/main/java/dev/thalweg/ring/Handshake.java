@@ -1,0 +1,168 @@
+package dev.thalweg.ring;
+
+import java.io.IOException;
+import java.security.SecureRandom;
+
+import dev.thalweg.internal.Libc;
+
+/**
+ * How two ends come to share memory: Offer with the producer's, Ask, Accept with the consumer's, Ready. Each checks what
+ * it was given before it agrees; a refusal says why and ends it.
+ */
+final class Handshake {
+    private static final SecureRandom RANDOM = new SecureRandom();
+
+    private Handshake() {}
+
+    /** A producer's part; closes the link if it fails. */
+    static End offer(Link link, Options options, Deadline deadline) throws IOException {
+        return orClose(link, () -> {
+            Geometry geometry = Geometry.of(options, RANDOM.nextLong());
+            Memory.Made made = Memory.make(Role.PRODUCER, geometry, link.arena);
+            Memory own = hand(link, Hello.Kind.OFFER, made);
+            hear(link, Hello.Kind.ASK, deadline).drop();
+            Heard accept = hear(link, Hello.Kind.ACCEPT, deadline);
+            Memory peer = orRefuse(link, geometry.epoch(), () -> {
+                Memory theirs = Memory.ofPeer(accept.only(), Role.CONSUMER, link.arena);
+                if (!theirs.geometry.agreesWith(geometry) || accept.hello.epoch() != geometry.epoch()) {
+                    throw new RingException.Corrupt("we offered " + geometry + " and they took " + theirs.geometry);
+                }
+                return theirs;
+            });
+            say(link, new Hello(Hello.Kind.READY, geometry.epoch()), -1);
+            return new End(own, peer, link, options.waiting());
+        });
+    }
+
+    /** A consumer's part; closes the link if it fails. */
+    static End accept(Link link, Options options, Deadline deadline) throws IOException {
+        return orClose(link, () -> {
+            greet(link, new Hello(Hello.Kind.ASK, 0), -1);
+            Heard offer = hear(link, Hello.Kind.OFFER, deadline);
+            long epoch = offer.hello.epoch();
+            Memory peer = orRefuse(link, epoch, () -> {
+                Memory theirs = Memory.ofPeer(offer.only(), Role.PRODUCER, link.arena);
+                if (theirs.geometry.epoch() != epoch) {
+                    throw new RingException.Corrupt("the offer and its memory have different epochs");
+                }
+                return theirs;
+            });
+            Memory.Made made = Memory.make(Role.CONSUMER, peer.geometry.ours(), link.arena);
+            Memory own = hand(link, Hello.Kind.ACCEPT, made);
+            Heard ready = hear(link, Hello.Kind.READY, deadline);
+            ready.drop();
+            if (ready.hello.epoch() != epoch) {
+                throw new RingException.Corrupt("the last word is about another epoch");
+            }
+            return new End(own, peer, link, options.waiting());
+        });
+    }
+
+    /** Ends a handshake with a reason; a peer that is gone need not hear it. */
+    static void refuse(Link link, int reason, long epoch) {
+        try {
+            say(link, new Hello(Hello.Kind.REFUSE, epoch, reason), -1);
+        } catch (IOException gone) {
+            // Then it knows.
+        }
+    }
+
+    /** A message of the handshake with the descriptors that came with it. */
+    private record Heard(Hello hello, int[] descriptors) {
+        int only() throws RingException.Corrupt {
+            if (descriptors.length == 1) {
+                return descriptors[0];
+            }
+            drop();
+            throw new RingException.Corrupt(descriptors.length + " descriptors where one was due");
+        }
+
+        void drop() {
+            for (int descriptor : descriptors) {
+                Libc.CLOSE.attempt(descriptor);
+            }
+        }
+    }
+
+    /** What may fail. */
+    private interface Step<T> {
+        T take() throws IOException;
+    }
+
+    private static <T> T orClose(Link link, Step<T> step) throws IOException {
+        try {
+            return step.take();
+        } catch (IOException | RuntimeException | Error failure) {
+            link.close();
+            throw failure;
+        }
+    }
+
+    /** Tells the peer before we give up on it. */
+    private static <T> T orRefuse(Link link, long epoch, Step<T> step) throws IOException {
+        try {
+            return step.take();
+        } catch (IOException failure) {
+            refuse(link, failure instanceof RingException.NotPermitted ? Hello.MEMORY : Hello.OTHER, epoch);
+            throw failure;
+        }
+    }
+
+    private static Memory hand(Link link, Hello.Kind kind, Memory.Made made) throws IOException {
+        try {
+            Hello hello = new Hello(kind, made.memory().geometry.epoch());
+            if (kind == Hello.Kind.OFFER) {
+                greet(link, hello, made.descriptor());
+            } else {
+                say(link, hello, made.descriptor());
+            }
+            return made.memory();
+        } finally {
+            Libc.CLOSE.attempt(made.descriptor());
+        }
+    }
+
+    /** The queue of a link holds a whole handshake, so it need not wait. */
+    private static void say(Link link, Hello hello, int descriptor) throws IOException {
+        link.send(hello.toBytes(), descriptor, Deadline.NOW);
+    }
+
+    /** Says the first word. If the peer has hung up, it may have left the reason in the link. */
+    private static void greet(Link link, Hello hello, int descriptor) throws IOException {
+        try {
+            say(link, hello, descriptor);
+        } catch (RingException.Closed hungUp) {
+            // What it left is read next.
+        }
+    }
+
+    /** Receives a message that must be of one kind. */
+    private static Heard hear(Link link, Hello.Kind due, Deadline deadline) throws IOException {
+        Packet.Received got;
+        try {
+            got = link.receive(deadline);
+        } catch (RingException.Closed gone) {
+            throw link.peerHasEnded() ? new RingException.PeerDied(0, 0) : gone;
+        }
+        boolean kept = false;
+        try {
+            Hello hello = orRefuse(link, 0, () -> Hello.parse(got.bytes()));
+            if (hello.kind() == due) {
+                kept = true;
+                return new Heard(hello, got.descriptors());
+            }
+            switch (hello.kind()) {
+                case REFUSE -> throw new RingException.NotPermitted(hello.refusal());
+                case OFFER, ASK -> {
+                    refuse(link, Hello.SAME_ROLE, 0);
+                    throw new RingException.NotPermitted(new Hello(due, 0, Hello.SAME_ROLE).refusal());
+                }
+                default -> throw new RingException.Corrupt(hello.kind() + " where " + due + " was due");
+            }
+        } finally {
+            if (!kept) {
+                got.drop();
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+package dev.thalweg.ring;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+
+/**
+ * A message of the handshake.
+ *
+ * @param kind   what it says
+ * @param epoch  of the ring; 0 in an Ask and where none is known
+ * @param reason of a Refuse; else 0
+ */
+record Hello(Kind kind, long epoch, int reason) {
+    /** What a message says, in the order of the numbers from 1. */
+    enum Kind {
+        OFFER,
+        ASK,
+        ACCEPT,
+        READY,
+        REFUSE
+    }
+
+    /** Bytes of a message. */
+    static final int LENGTH = 64;
+
+    /** Reasons of a refusal. */
+    static final int OTHER = 0;
+    static final int TAKEN = 1;
+    static final int SAME_ROLE = 2;
+    static final int MEMORY = 3;
+
+    private static final byte[] MAGIC = "THALWEGH".getBytes(StandardCharsets.US_ASCII);
+
+    Hello(Kind kind, long epoch) {
+        this(kind, epoch, 0);
+    }
+
+    byte[] toBytes() {
+        return ByteBuffer.allocate(LENGTH)
+                .order(ByteOrder.LITTLE_ENDIAN)
+                .put(MAGIC)
+                .putInt(Geometry.VERSION)
+                .putInt(kind.ordinal() + 1)
+                .putLong(epoch)
+                .putInt(reason)
+                .array();
+    }
+
+    static Hello parse(byte[] bytes) throws RingException.Corrupt {
+        if (bytes.length != LENGTH || !Arrays.equals(Arrays.copyOf(bytes, 8), MAGIC)) {
+            throw new RingException.Corrupt(bytes.length + " bytes that are no handshake of ours");
+        }
+        var fields = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).position(8);
+        int version = fields.getInt();
+        if (version != Geometry.VERSION) {
+            throw new RingException.Corrupt("version " + version + ": only " + Geometry.VERSION + " is known");
+        }
+        int kind = fields.getInt();
+        if (kind < 1 || kind > Kind.values().length) {
+            throw new RingException.Corrupt("handshake message of kind " + kind);
+        }
+        return new Hello(Kind.values()[kind - 1], fields.getLong(), fields.getInt());
+    }
+
+    /** Why the peer refused, for people. */
+    String refusal() {
+        return switch (reason) {
+            case TAKEN -> "the peer's ring has a consumer already";
+            case SAME_ROLE -> "both ends have the same role; one must produce and one consume";
+            case MEMORY -> "the peer found our memory not sealed as agreed";
+            default -> "the peer refused";
+        };
+    }
+}

@@ -1,0 +1,278 @@
+package dev.thalweg.ring;
+
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_SHORT;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.file.Path;
+
+import dev.thalweg.SystemCallException;
+import dev.thalweg.internal.Libc;
+
+/**
+ * Two processes of one user joined by a unix SEQPACKET socket that carries small messages and descriptors. Its arena
+ * is that of everything the two share: once that is closed, no call is made on a descriptor that may be another's.
+ */
+final class Link {
+    private static final int SOL_SOCKET = 1;
+    private static final int SO_TYPE = 3;
+    private static final int SO_PEERCRED = 17;
+    private static final int SO_PEERPIDFD = 77;
+    private static final int SEQPACKET = 5;
+    private static final int SHUT_RDWR = 2;
+    private static final int EPIPE = 32;
+    private static final int ENOPROTOOPT = 92;
+    private static final int ECONNRESET = 104;
+    private static final int ENOTCONN = 107;
+    private static final short POLLIN = 1;
+    private static final short POLLOUT = 4;
+    /** Of struct pollfd: int descriptor, short events, short revents. */
+    private static final int POLLED = 8;
+    /** How often, a millisecond apart, closing waits for a thread that is inside. */
+    private static final int CLOSE_TRIES = 2000;
+
+    /** Its value is of no meaning. */
+    private static final byte[] WAKE_UP = {'!'};
+
+    /** What the two share lives in it. */
+    final Arena arena = Arena.ofShared();
+
+    private final int socket;
+    private final MemorySegment polled = arena.allocate(2 * POLLED, 4);
+    private final Packet out = new Packet(arena);
+    private final Packet in = new Packet(arena);
+    private final Packet last = new Packet(arena);
+    private int pidfd = -1;
+    private int pid;
+    private boolean closed;
+
+    /** Takes a connected socket over, whose peer must be of our own user; closes it if not. */
+    Link(int socket) throws IOException {
+        this.socket = socket;
+        try {
+            long type = option(SO_TYPE, "SO_TYPE", 4).get(JAVA_INT, 0);
+            if (type != SEQPACKET) {
+                throw new RingException.NotPermitted("a link needs a socket of type SOCK_SEQPACKET, this is " + type);
+            }
+            // struct ucred: pid, uid, gid.
+            MemorySegment peer = option(SO_PEERCRED, "SO_PEERCRED", 12);
+            pid = peer.get(JAVA_INT, 0);
+            int user = peer.get(JAVA_INT, 4);
+            int us = (int) Libc.GETEUID.attempt();
+            if (user != us) {
+                throw new RingException.NotPermitted("process " + pid + " is of user " + Integer.toUnsignedString(user)
+                        + ", and only user " + Integer.toUnsignedString(us) + " is admitted");
+            }
+            pidfd = peerPidfd();
+        } catch (IOException | RuntimeException failure) {
+            close();
+            throw failure;
+        }
+        polled.set(JAVA_INT, 0, socket);
+        polled.set(JAVA_INT, POLLED, pidfd);
+        polled.set(JAVA_SHORT, POLLED + 4, POLLIN);
+    }
+
+    /** Joins the process that listens at a path, waiting while its queue is full. */
+    static Link connect(Path path, Deadline deadline) throws IOException {
+        return new Link(Sockets.connect(path, deadline));
+    }
+
+    /** Two ends in this process. */
+    static Link[] pair() throws IOException {
+        int[] ends = Sockets.pair();
+        return new Link[] {new Link(ends[0]), new Link(ends[1])};
+    }
+
+    /** The peer's process id, 0 if we do not see its pid namespace. */
+    int pid() {
+        return pid;
+    }
+
+    /** Sends one message, whole or not at all, with at most one descriptor (-1 for none). */
+    void send(byte[] message, int descriptor, Deadline deadline) throws IOException {
+        while (true) {
+            int errno = out.send(socket, message, descriptor);
+            switch (errno) {
+                case 0 -> {
+                    return;
+                }
+                case Libc.EAGAIN -> await(POLLOUT, deadline);
+                case EPIPE, ECONNRESET -> throw new RingException.Closed(0);
+                default -> throw Libc.failure("sendmsg", toString(), errno);
+            }
+        }
+    }
+
+    /** A message that wakes the peer. A full queue wakes as well as one more, a closed one has no sleeper. */
+    void ring(boolean goodbye) {
+        // The goodbye has room of its own: it comes from any thread.
+        (goodbye ? last : out).send(socket, WAKE_UP, -1);
+    }
+
+    /** Receives one message; the descriptors that came with it are the caller's to close. */
+    Packet.Received receive(Deadline deadline) throws IOException {
+        while (true) {
+            int errno = in.receive(socket);
+            switch (errno) {
+                case 0 -> {
+                    Packet.Received got = in.received();
+                    if (got.truncated()) {
+                        got.drop();
+                        throw new RingException.Corrupt("a message over " + Packet.LONGEST + " bytes or with over "
+                                + Packet.MOST_DESCRIPTORS + " descriptors, or no room for them among our open files"
+                                + " (RLIMIT_NOFILE)");
+                    }
+                    if (got.bytes().length == 0) {
+                        got.drop();
+                        throw new RingException.Closed(0);
+                    }
+                    return got;
+                }
+                // Told once, ahead of messages that are still there.
+                case ECONNRESET -> {}
+                case Libc.EAGAIN -> await(POLLIN, deadline);
+                default -> throw Libc.failure("recvmsg", toString(), errno);
+            }
+        }
+    }
+
+    /**
+     * Takes the wake-up messages from the link, as many as an honest peer can have sent and then some: a dishonest one
+     * only keeps itself busy.
+     */
+    void drain() {
+        for (int message = 0; message < 64; message++) {
+            if (in.receive(socket) != 0) {
+                return;
+            }
+            Packet.Received got = in.received();
+            got.drop();
+            if (got.bytes().length == 0) {
+                return;
+            }
+        }
+    }
+
+    /** Whether the other process lives and its end is open. A stopped process lives. */
+    boolean peerIsAlive() {
+        return !peerHasEnded() && poll(socket, (short) 0, -1, Deadline.NOW) == 0;
+    }
+
+    /** Whether the other process is known to have ended; without a pidfd it never is. */
+    boolean peerHasEnded() {
+        return pidfd >= 0 && poll(-1, (short) 0, pidfd, Deadline.NOW) > 0;
+    }
+
+    /** Waits for a message or for the peer's end; a signal and the deadline end it too. */
+    void awaitNews(Deadline deadline) throws SystemCallException {
+        long got = poll(socket, POLLIN, pidfd, deadline);
+        if (got < 0 && got != -Libc.EINTR) {
+            throw Libc.failure("poll", toString(), (int) -got);
+        }
+    }
+
+    /** Waits for the peer's end. */
+    void awaitEnd(Deadline deadline) {
+        poll(socket, (short) 0, pidfd, deadline);
+    }
+
+    /** Ends every wait on it, here and at the other side. */
+    void shutDown() {
+        Libc.SHUTDOWN.attempt(socket, SHUT_RDWR);
+    }
+
+    /**
+     * Closes it and everything in its arena, once no thread is inside.
+     *
+     * @throws IllegalStateException a thread stays inside: it hands memory of the ring to a call of its own
+     */
+    synchronized void close() {
+        if (closed) {
+            return;
+        }
+        boolean interrupted = false;
+        try {
+            for (int attempt = 1; !closed; attempt++) {
+                try {
+                    arena.close();
+                    closed = true;
+                } catch (IllegalStateException inside) {
+                    if (attempt == CLOSE_TRIES) {
+                        throw inside;
+                    }
+                    interrupted |= pause(1);
+                }
+            }
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+        Libc.CLOSE.attempt(socket);
+        if (pidfd >= 0) {
+            Libc.CLOSE.attempt(pidfd);
+        }
+    }
+
+    @Override
+    public String toString() {
+        return "the link to process " + pid;
+    }
+
+    /** Sleeps for some milliseconds; whether that was interrupted, which is for later. */
+    static boolean pause(int milliseconds) {
+        try {
+            Thread.sleep(milliseconds);
+            return false;
+        } catch (InterruptedException later) {
+            return true;
+        }
+    }
+
+    private void await(short events, Deadline deadline) throws IOException {
+        if (deadline.isOver()) {
+            throw new RingException.TimedOut();
+        }
+        long got = poll(socket, events, -1, deadline);
+        if (got < 0 && got != -Libc.EINTR) {
+            throw Libc.failure("poll", toString(), (int) -got);
+        }
+    }
+
+    /** {@code poll(2)} of a socket and a process; a negative descriptor is left out. */
+    private long poll(int watched, short events, int process, Deadline deadline) {
+        polled.set(JAVA_INT, 0, watched);
+        polled.set(JAVA_SHORT, 4, events);
+        polled.set(JAVA_INT, POLLED, process);
+        // Rounded up, or a wait of less than a millisecond would be none.
+        long left = deadline.left() / 1_000_000 + (deadline.left() % 1_000_000 == 0 ? 0 : 1);
+        int timeout = deadline.isForEver() ? -1 : (int) Math.min(left, Integer.MAX_VALUE);
+        return Libc.POLL.once(polled, 2L, timeout);
+    }
+
+    private MemorySegment option(int name, String called, int size) throws SystemCallException {
+        MemorySegment value = arena.allocate(size, 4);
+        MemorySegment length = arena.allocateFrom(JAVA_INT, size);
+        Libc.GETSOCKOPT.on(called, socket, SOL_SOCKET, name, value, length);
+        return value;
+    }
+
+    /**
+     * {@code SO_PEERPIDFD} (Linux 6.5) cannot name another process that got the same number later; on older kernels
+     * {@code pidfd_open(2)} could. -1 where the kernel gives none.
+     */
+    private int peerPidfd() {
+        MemorySegment value = arena.allocate(4, 4);
+        MemorySegment length = arena.allocateFrom(JAVA_INT, 4);
+        long refused = Libc.GETSOCKOPT.attempt(socket, SOL_SOCKET, SO_PEERPIDFD, value, length);
+        if (refused == 0) {
+            return value.get(JAVA_INT, 0);
+        }
+        return refused == -ENOPROTOOPT && pid > 0
+                ? (int) Math.max(Libc.SYSCALL.attempt(Numbers.PIDFD_OPEN, (long) pid, 0L), -1)
+                : -1;
+    }
+}

@@ -1,0 +1,176 @@
+package dev.thalweg.ring;
+
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+
+import dev.thalweg.internal.Libc;
+
+/**
+ * One side's memory: made, sealed and mapped for writing by its owner, checked and mapped for reading by the other. The
+ * data is mapped twice, one copy behind the other, so that what wraps round its end is contiguous. Unmapped with its
+ * arena.
+ */
+final class Memory {
+    private static final int MFD_CLOEXEC_ALLOW_SEALING = 3;
+    private static final int MFD_NOEXEC_SEAL = 8;
+    private static final int F_ADD_SEALS = 1033;
+    private static final int F_GET_SEALS = 1034;
+    private static final int SEAL_SEAL = 1;
+    private static final int SEAL_SHRINK_GROW = 6;
+    private static final int SEAL_WRITE = 8;
+    private static final int SEAL_FUTURE_WRITE = 16;
+    private static final int PROT_NONE = 0;
+    private static final int PROT_READ = 1;
+    private static final int PROT_READ_WRITE = 3;
+    private static final int MAP_SHARED_FIXED = 0x11;
+    private static final int MAP_PRIVATE_ANONYMOUS = 0x22;
+    private static final int MADV_POPULATE_READ = 22;
+    private static final int MADV_POPULATE_WRITE = 23;
+    private static final int SEEK_END = 2;
+    /** Memory files lie on a tmpfs of the kernel's own (linux/magic.h). */
+    private static final long TMPFS_MAGIC = 0x0102_1994;
+    /** Of struct statfs, which begins with the kind of file system. */
+    private static final int STATFS = 120;
+
+    /** Page and data, and the data again. */
+    final MemorySegment bytes;
+    /** A private copy, checked before anything was mapped. */
+    final Geometry geometry;
+
+    private final Alive alive;
+    private final long mask;
+
+    private Memory(MemorySegment bytes, Geometry geometry, Alive alive) {
+        this.bytes = bytes;
+        this.geometry = geometry;
+        this.alive = alive;
+        this.mask = geometry.capacity() - 1;
+    }
+
+    /**
+     * Ours, and the descriptor for the peer.
+     *
+     * @param memory     mapped
+     * @param descriptor the caller's to close
+     */
+    record Made(Memory memory, int descriptor) {}
+
+    /** Makes our side. */
+    static Made make(Role role, Geometry geometry, Arena arena) throws IOException {
+        int fd = create();
+        try {
+            long size = geometry.header() + geometry.dataOf(role);
+            Libc.FTRUNCATE.on("a memory file", fd, size);
+            // All of it now, so that too little memory is an error here and not one later.
+            Libc.FALLOCATE.on("a memory file of " + size + " bytes", fd, 0, 0L, size);
+            write(fd, geometry.toBytes(role));
+            Memory memory = map(fd, role, geometry, PROT_READ_WRITE, arena);
+            memory.alive.begin(memory.bytes);
+            Libc.FCNTL.on("a memory file", fd, F_ADD_SEALS, SEAL_SHRINK_GROW | SEAL_FUTURE_WRITE | SEAL_SEAL);
+            return new Made(memory, fd);
+        } catch (IOException | RuntimeException failure) {
+            Libc.CLOSE.attempt(fd);
+            throw failure;
+        }
+    }
+
+    /**
+     * Checks and maps the peer's side, and closes the descriptor. Everything is asked of the kernel or copied before it
+     * is judged: nothing that the peer could still change decides.
+     */
+    static Memory ofPeer(int fd, Role role, Arena arena) throws IOException {
+        try {
+            checkSeals(fd);
+            Geometry geometry = Geometry.parse(read(fd), role);
+            long told = geometry.header() + geometry.dataOf(role);
+            long size = Libc.LSEEK.on("the peer's memory", fd, 0L, SEEK_END);
+            if (size != told) {
+                throw new RingException.Corrupt("memory of " + size + " bytes, told as " + told);
+            }
+            return map(fd, role, geometry, PROT_READ, arena);
+        } finally {
+            Libc.CLOSE.attempt(fd);
+        }
+    }
+
+    /** Where a position lies. The next {@code capacity} bytes from there are mapped. */
+    long at(long position) {
+        return geometry.header() + (position & mask);
+    }
+
+    /** From now on the kernel does not tell of our end. */
+    void retire() {
+        alive.end();
+    }
+
+    private static int create() throws IOException {
+        try (Arena scratch = Arena.ofConfined()) {
+            MemorySegment label = scratch.allocateFrom("thalweg-ring");
+            // With vm.memfd_noexec = 2 it must be asked for; before Linux 6.3 it cannot be.
+            long fd = Libc.MEMFD_CREATE.attempt(label, MFD_CLOEXEC_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+            return (int) (fd >= 0 ? fd : Libc.MEMFD_CREATE.on("a ring", label, MFD_CLOEXEC_ALLOW_SEALING));
+        }
+    }
+
+    private static void checkSeals(int fd) throws IOException {
+        try (Arena scratch = Arena.ofConfined()) {
+            MemorySegment system = scratch.allocate(STATFS, 8);
+            long seals = Libc.FCNTL.attempt(fd, F_GET_SEALS, 0);
+            if (seals < 0) {
+                throw new RingException.NotPermitted("the peer's memory cannot be sealed: errno " + -seals);
+            }
+            Libc.FSTATFS.on("the peer's memory", fd, system);
+            boolean fixed = (seals & SEAL_SHRINK_GROW) == SEAL_SHRINK_GROW;
+            boolean alone = (seals & (SEAL_WRITE | SEAL_FUTURE_WRITE)) != 0;
+            // Huge pages may run out when they are touched.
+            boolean ordinary = system.get(JAVA_LONG, 0) == TMPFS_MAGIC;
+            if (!(fixed && alone && ordinary)) {
+                throw new RingException.NotPermitted("the peer's memory must be of fixed size (" + fixed
+                        + "), written by the peer alone (" + alone + ") and of ordinary pages (" + ordinary + ")");
+            }
+        }
+    }
+
+    private static void write(int fd, byte[] fixed) throws IOException {
+        try (Arena scratch = Arena.ofConfined()) {
+            MemorySegment from = scratch.allocateFrom(JAVA_BYTE, fixed);
+            long got = Libc.PWRITE.on("a memory file", fd, from, from.byteSize(), 0L);
+            if (got != fixed.length) {
+                throw new IOException("a memory file took " + got + " bytes of " + fixed.length);
+            }
+        }
+    }
+
+    private static byte[] read(int fd) throws IOException {
+        try (Arena scratch = Arena.ofConfined()) {
+            MemorySegment fixed = scratch.allocate(Geometry.LENGTH);
+            long got = Libc.PREAD.on("the peer's memory", fd, fixed, fixed.byteSize(), 0L);
+            return fixed.asSlice(0, got).toArray(JAVA_BYTE);
+        }
+    }
+
+    private static Memory map(int fd, Role role, Geometry geometry, int protection, Arena arena) throws IOException {
+        long header = geometry.header();
+        long data = geometry.dataOf(role);
+        long whole = header + 2 * data;
+        long base = Libc.MMAP.on(whole + " bytes", 0L, whole, PROT_NONE, MAP_PRIVATE_ANONYMOUS, -1, 0L);
+        // From here on closing the arena unmaps all, whatever of it has been replaced.
+        var alive = new Alive();
+        MemorySegment bytes = MemorySegment.ofAddress(base).reinterpret(whole, arena, gone -> {
+            alive.end();
+            Libc.MUNMAP.attempt(gone.address(), gone.byteSize());
+        });
+        Libc.MMAP.on("a memory file", base, header + data, protection, MAP_SHARED_FIXED, fd, 0L);
+        if (data > 0) {
+            Libc.MMAP.on("a memory file", base + header + data, data, protection, MAP_SHARED_FIXED, fd, header);
+        }
+        // Only spares the first round its page faults: older kernels cannot.
+        boolean ours = protection == PROT_READ_WRITE;
+        Libc.MADVISE.attempt(base, whole, ours ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+        return new Memory(ours ? bytes : bytes.asReadOnly(), geometry, alive);
+    }
+}

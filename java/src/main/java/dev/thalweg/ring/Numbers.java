@@ -1,0 +1,23 @@
+package dev.thalweg.ring;
+
+/** Numbers of the system calls that the C library has no function for (asm/unistd.h). */
+final class Numbers {
+    static final long FUTEX = of(202, 98);
+    static final long SET_ROBUST_LIST = of(273, 99);
+    static final long GETTID = of(186, 178);
+    // Since Linux 5 new calls have one number everywhere.
+    static final long PIDFD_OPEN = 434;
+    static final long FUTEX_WAITV = 449;
+
+    private Numbers() {}
+
+    private static long of(long amd64, long aarch64) {
+        String machine = System.getProperty("os.arch");
+        return switch (machine) {
+            case "amd64" -> amd64;
+            case "aarch64" -> aarch64;
+            default -> throw new UnsupportedOperationException(
+                    "a ring needs system calls whose numbers are known for amd64 and aarch64, not for " + machine);
+        };
+    }
+}

@@ -1,0 +1,389 @@
+package dev.thalweg.ring;
+
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.lang.ref.Cleaner;
+import java.lang.ref.Reference;
+import java.nio.file.Path;
+import java.time.Duration;
+
+/**
+ * The end that writes messages. Closing it is the goodbye: the consumer receives what was committed, then
+ * {@link RingException.Closed}. For one thread at a time; {@link #close()} from any.
+ *
+ * <p>What waits throws {@link RingException.PeerDied} or {@link RingException.Closed} if the consumer is gone, with the
+ * messages that it had released, and {@link RingException.Corrupt} if the consumer writes what cannot be.
+ */
+public final class Producer implements AutoCloseable {
+    private final End end;
+    private final Cleaner.Cleanable cleanable;
+    private final long capacity;
+    private final boolean checksums;
+    private final End.Look roomFor = this::lookForRoom;
+    private final End.Look drained = this::lookForTheEnd;
+
+    /** As in our page: bytes committed since the beginning. */
+    private long head;
+    /** The consumer's, when last looked at: never more than it is. */
+    private long tail;
+    private long sent;
+    /** What {@link #lookForRoom} looks for. */
+    private long needed;
+    private Loan loan;
+    private RingException.Corrupt broken;
+
+    Producer(End end) {
+        this.end = end;
+        this.cleanable = Listener.CLEANER.register(this, end);
+        this.capacity = end.capacity();
+        this.checksums = end.own.geometry.checksums();
+    }
+
+    /**
+     * Joins a consumer that listens at a path, and waits for ever for its answer.
+     *
+     * @param path    of the socket
+     * @param options how the ring is made
+     * @return the producer
+     * @throws IOException as {@link #connect(Path, Options, Duration)}
+     */
+    public static Producer connect(Path path, Options options) throws IOException {
+        return connect(path, options, Deadline.NEVER);
+    }
+
+    /**
+     * Joins a consumer that listens at a path.
+     *
+     * @param path     of the socket
+     * @param options  how the ring is made
+     * @param patience how long to wait at the most
+     * @return the producer
+     * @throws dev.thalweg.SystemCallException nobody listens there, or the kernel refuses, and why
+     * @throws RingException                   the consumer refuses, or is not what it should be, or takes too long
+     * @throws IOException                     the path is too long for a socket
+     */
+    public static Producer connect(Path path, Options options, Duration patience) throws IOException {
+        return connect(path, options, Deadline.in(patience));
+    }
+
+    private static Producer connect(Path path, Options options, Deadline deadline) throws IOException {
+        return new Producer(Handshake.offer(Link.connect(path, deadline), options, deadline));
+    }
+
+    /**
+     * Waits for the next that comes to a listener, which must be a consumer. If its handshake fails, that is told, and
+     * the next can be waited for.
+     *
+     * @param listener where it comes; it stays open
+     * @param options  how the ring is made
+     * @param patience how long to wait at the most
+     * @return the producer
+     * @throws IOException as {@link #connect(Path, Options, Duration)}
+     */
+    public static Producer accept(Listener listener, Options options, Duration patience) throws IOException {
+        Deadline deadline = Deadline.in(patience);
+        return new Producer(Handshake.offer(listener.accept(deadline), options, deadline));
+    }
+
+    /**
+     * Listens at a path for the first consumer that comes, and no longer: whoever else waits is told that the ring has
+     * its consumer. One who fails in the handshake is not the first.
+     *
+     * @param path     of the socket, which is made and removed
+     * @param options  how the ring is made
+     * @param patience how long to wait at the most
+     * @return the producer
+     * @throws IOException as {@link Listener#bind}, and {@link RingException.TimedOut} if nobody came
+     */
+    public static Producer host(Path path, Options options, Duration patience) throws IOException {
+        Deadline deadline = Deadline.in(patience);
+        try (var listener = Listener.bind(path)) {
+            while (true) {
+                try {
+                    var producer = new Producer(Handshake.offer(listener.accept(deadline), options, deadline));
+                    listener.refuseTheRest();
+                    return producer;
+                } catch (RingException.TimedOut | RingException.TooLarge ours) {
+                    throw ours;
+                } catch (RingException notHim) {
+                    // The next one, then.
+                }
+            }
+        }
+    }
+
+    /**
+     * The largest message: the ring without one header.
+     *
+     * @return bytes
+     */
+    public long largest() {
+        return capacity - Frame.HEADER;
+    }
+
+    /**
+     * The random number that this ring alone has.
+     *
+     * @return any number
+     */
+    public long epoch() {
+        return end.own.geometry.epoch();
+    }
+
+    /**
+     * Messages committed.
+     *
+     * @return how many
+     */
+    public long sent() {
+        return sent;
+    }
+
+    /**
+     * The process that reads.
+     *
+     * @return its id when the two were joined, 0 if it lives in a pid namespace that we do not see
+     */
+    public long peer() {
+        return end.link.pid();
+    }
+
+    /**
+     * Room for a message, to be written in place; waits for ever until there is some.
+     *
+     * @param length bytes
+     * @return the room, to be committed or closed before the next
+     * @throws IOException           as the class says, and {@link RingException.TooLarge} beyond {@link #largest()}
+     * @throws IllegalStateException there is a loan already, or this end is closed
+     */
+    public Loan loan(long length) throws IOException {
+        room(length, Deadline.NEVER);
+        return new Loan(this, length);
+    }
+
+    /**
+     * Room for a message, to be written in place.
+     *
+     * @param length   bytes
+     * @param patience how long to wait at the most
+     * @return the room, to be committed or closed before the next
+     * @throws IOException as {@link #loan(long)}, and {@link RingException.TimedOut}
+     */
+    public Loan loan(long length, Duration patience) throws IOException {
+        room(length, Deadline.in(patience));
+        return new Loan(this, length);
+    }
+
+    /**
+     * Room for a message if there is some now.
+     *
+     * @param length bytes
+     * @return the room, to be committed or closed before the next; null if there is none
+     * @throws IOException as {@link #loan(long)}
+     */
+    public Loan tryLoan(long length) throws IOException {
+        return room(length, null) ? new Loan(this, length) : null;
+    }
+
+    /**
+     * Sends a copy of a message; waits for ever until there is room.
+     *
+     * @param message the bytes
+     * @throws IOException as {@link #loan(long)}
+     */
+    public void send(MemorySegment message) throws IOException {
+        room(message.byteSize(), Deadline.NEVER);
+        copyAndCommit(message);
+    }
+
+    /**
+     * Sends a copy of a message; waits for ever until there is room.
+     *
+     * @param message the bytes
+     * @throws IOException as {@link #loan(long)}
+     */
+    public void send(byte[] message) throws IOException {
+        send(MemorySegment.ofArray(message));
+    }
+
+    /**
+     * Sends a copy of a message.
+     *
+     * @param message  the bytes
+     * @param patience how long to wait at the most
+     * @throws IOException as {@link #loan(long, Duration)}
+     */
+    public void send(byte[] message, Duration patience) throws IOException {
+        room(message.length, Deadline.in(patience));
+        copyAndCommit(MemorySegment.ofArray(message));
+    }
+
+    /**
+     * Sends a copy of a message if there is room now.
+     *
+     * @param message the bytes
+     * @return whether there was
+     * @throws IOException as {@link #loan(long)}
+     */
+    public boolean trySend(byte[] message) throws IOException {
+        boolean room = room(message.length, null);
+        if (room) {
+            copyAndCommit(MemorySegment.ofArray(message));
+        }
+        return room;
+    }
+
+    /**
+     * Waits until the consumer has released every message.
+     *
+     * @param patience how long at the most
+     * @throws IOException as the class says, and {@link RingException.TimedOut}
+     */
+    public void drain(Duration patience) throws IOException {
+        check();
+        tail = found(drained, Deadline.in(patience));
+    }
+
+    /** Says goodbye and gives everything back. Once is enough; more does no harm. */
+    @Override
+    public void close() {
+        end.close();
+        cleanable.clean();
+    }
+
+    /** Where the payload of the next message lies. */
+    MemorySegment payload(long length) {
+        end.check();
+        return end.own.bytes.asSlice(end.own.at(head) + Frame.HEADER, length);
+    }
+
+    /** Makes the next message visible. */
+    void commit(Loan given, long length) {
+        if (given != loan) {
+            throw new IllegalStateException("committed or given back already");
+        }
+        loan = null;
+        end.check();
+        MemorySegment ring = end.own.bytes;
+        long at = end.own.at(head);
+        int sum = checksums ? Frame.sum((int) length, sent, payload(length)) : 0;
+        ring.set(JAVA_LONG, at, Frame.firstWord((int) length, checksums));
+        ring.set(JAVA_LONG, at + 8, sent);
+        ring.set(JAVA_LONG, at + 16, Integer.toUnsignedLong(sum));
+        ring.set(JAVA_LONG, at + 24, 0);
+        head += Frame.occupied(length);
+        sent++;
+        end.publish(head);
+        Reference.reachabilityFence(this);
+    }
+
+    /** Notes the loan that is open. */
+    void lent(Loan given) {
+        loan = given;
+    }
+
+    /** Forgets it. */
+    void givenBack(Loan given) {
+        if (loan == given) {
+            loan = null;
+        }
+    }
+
+    private void copyAndCommit(MemorySegment message) {
+        long length = message.byteSize();
+        MemorySegment.copy(message, JAVA_BYTE, 0, end.own.bytes, JAVA_BYTE, end.own.at(head) + Frame.HEADER, length);
+        commit(null, length);
+    }
+
+    /** Room for a payload; false only without patience. */
+    private boolean room(long length, Deadline deadline) throws IOException {
+        check();
+        if (loan != null) {
+            throw new IllegalStateException("commit or close the last loan first");
+        }
+        if (length < 0 || length > largest()) {
+            throw new RingException.TooLarge(length, largest());
+        }
+        if (end.gone(false) != null) {
+            throw gone();
+        }
+        needed = Frame.occupied(length);
+        if (capacity - (head - tail) >= needed) {
+            return true;
+        }
+        long found = found(roomFor, deadline);
+        if (found == End.NOTHING) {
+            return false;
+        }
+        tail = found;
+        return true;
+    }
+
+    private long found(End.Look look, Deadline deadline) throws IOException {
+        long found;
+        try {
+            found = deadline == null ? end.look(look) : end.waitFor(look, deadline);
+        } catch (RingException.Corrupt corrupt) {
+            broken = corrupt;
+            throw corrupt;
+        }
+        if (found == End.GONE) {
+            throw gone();
+        }
+        return found;
+    }
+
+    private long lookForRoom() throws RingException.Corrupt {
+        long seen = seenTail();
+        return capacity - (head - seen) >= needed ? seen : End.NOTHING;
+    }
+
+    private long lookForTheEnd() throws RingException.Corrupt {
+        long seen = seenTail();
+        return seen == head ? seen : End.NOTHING;
+    }
+
+    /** The consumer's tail, if it can be true. */
+    private long seenTail() throws RingException.Corrupt {
+        long seen = end.seen();
+        if (seen < tail || seen > head || seen % Geometry.ALIGN != 0) {
+            throw new RingException.Corrupt("tail " + Long.toUnsignedString(seen) + ": not a multiple of "
+                    + Geometry.ALIGN + " between " + tail + " and " + head);
+        }
+        return seen;
+    }
+
+    private void check() throws RingException.Corrupt {
+        end.check();
+        if (broken != null) {
+            throw broken.again();
+        }
+    }
+
+    private RingException gone() {
+        long delivered = sent - outstanding();
+        return end.gone(false) == End.Gone.DIED
+                ? new RingException.PeerDied(delivered, 0)
+                : new RingException.Closed(delivered);
+    }
+
+    /** Messages committed and not released, counted in our own memory, which nobody else writes. */
+    private long outstanding() {
+        long at = tail;
+        try {
+            at = seenTail();
+        } catch (RingException.Corrupt lie) {
+            // Then what was seen last.
+        }
+        long count = 0;
+        while (at < head) {
+            int length = (int) end.own.bytes.get(JAVA_LONG, end.own.at(at));
+            at += Frame.occupied(length);
+            count++;
+        }
+        return Math.min(count, sent);
+    }
+}

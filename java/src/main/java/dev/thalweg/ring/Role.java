@@ -1,0 +1,22 @@
+package dev.thalweg.ring;
+
+import java.nio.charset.StandardCharsets;
+
+/** Whose memory it is. */
+enum Role {
+    /** Head and data. */
+    PRODUCER("THALWEGR"),
+    /** Tail. */
+    CONSUMER("THALWEGC");
+
+    private final byte[] magic;
+
+    Role(String magic) {
+        this.magic = magic.getBytes(StandardCharsets.US_ASCII);
+    }
+
+    /** The first bytes of the memory. */
+    byte[] magic() {
+        return magic.clone();
+    }
+}

@@ -1,0 +1,135 @@
+package dev.thalweg.ring;
+
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+import static java.lang.foreign.ValueLayout.JAVA_SHORT;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.charset.Charset;
+import java.nio.file.Path;
+
+import dev.thalweg.SystemCallException;
+import dev.thalweg.internal.Libc;
+
+/** Unix SEQPACKET sockets: the JDK has only those of streams. */
+final class Sockets {
+    static final int EADDRINUSE = 98;
+
+    private static final int AF_UNIX = 1;
+    private static final int SOCK_DGRAM = 2;
+    private static final int SOCK_SEQPACKET = 5;
+    private static final int SOCK_NONBLOCK = 04000;
+    private static final int SOCK_CLOEXEC = 02000000;
+    private static final int READY = SOCK_CLOEXEC | SOCK_NONBLOCK;
+    private static final int SOL_SOCKET = 1;
+    private static final int SO_SNDTIMEO = 21;
+    private static final int F_GETFL = 3;
+    private static final int F_SETFL = 4;
+    private static final int EPROTOTYPE = 91;
+    private static final int ECONNREFUSED = 111;
+    private static final int BACKLOG = 64;
+    /** Of struct sockaddr_un: short family, then the path and its zero. */
+    private static final int ADDRESS_LENGTH = 110;
+
+    private Sockets() {}
+
+    /** A socket that listens at a path. */
+    static int listen(Path path) throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment address = address(path, arena);
+            int socket = socket(SOCK_SEQPACKET | READY);
+            try {
+                Libc.BIND.on(path.toString(), socket, address, ADDRESS_LENGTH);
+                Libc.LISTEN.on(path.toString(), socket, BACKLOG);
+                return socket;
+            } catch (IOException failure) {
+                Libc.CLOSE.attempt(socket);
+                throw failure;
+            }
+        }
+    }
+
+    /** {@code accept4(2)}, never waiting: the socket, or the negative errno. */
+    static int accept(int listener) {
+        return (int) Libc.ACCEPT4.attempt(listener, MemorySegment.NULL, MemorySegment.NULL, READY);
+    }
+
+    /** Joins the process that listens at a path; a full queue is waited for. */
+    static int connect(Path path, Deadline deadline) throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment address = address(path, arena);
+            int socket = socket(SOCK_SEQPACKET | SOCK_CLOEXEC);
+            try {
+                if (!deadline.isForEver()) {
+                    // struct timeval; zero would be for ever.
+                    MemorySegment patience = arena.allocate(16, 8);
+                    long micros = Math.max(deadline.left() / 1000, 1);
+                    patience.set(JAVA_LONG, 0, micros / 1_000_000);
+                    patience.set(JAVA_LONG, 8, micros % 1_000_000);
+                    Libc.SETSOCKOPT.on("SO_SNDTIMEO", socket, SOL_SOCKET, SO_SNDTIMEO, patience, 16);
+                }
+                long refused = Libc.CONNECT.attempt(socket, address, ADDRESS_LENGTH);
+                if (refused == -Libc.EAGAIN) {
+                    throw new RingException.TimedOut();
+                }
+                if (refused < 0) {
+                    throw Libc.failure("connect", path.toString(), (int) -refused);
+                }
+                int flags = (int) Libc.FCNTL.on(path.toString(), socket, F_GETFL, 0);
+                Libc.FCNTL.on(path.toString(), socket, F_SETFL, flags | SOCK_NONBLOCK);
+                return socket;
+            } catch (IOException failure) {
+                Libc.CLOSE.attempt(socket);
+                throw failure;
+            }
+        }
+    }
+
+    /** Two connected ends. */
+    static int[] pair() throws SystemCallException {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment ends = arena.allocate(JAVA_INT, 2);
+            Libc.SOCKETPAIR.on("a link", AF_UNIX, SOCK_SEQPACKET | READY, 0, ends);
+            return ends.toArray(JAVA_INT);
+        }
+    }
+
+    /**
+     * Whether the socket file at a path belongs to a socket that exists. Asks with another type of socket, which is
+     * refused either way, so that a listener is not disturbed.
+     */
+    static boolean isBound(Path path) throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            int asking = socket(SOCK_DGRAM | READY);
+            long answer = Libc.CONNECT.attempt(asking, address(path, arena), ADDRESS_LENGTH);
+            Libc.CLOSE.attempt(asking);
+            if (answer == 0 || answer == -EPROTOTYPE) {
+                return true;
+            }
+            if (answer == -ECONNREFUSED) {
+                return false;
+            }
+            throw Libc.failure("connect", path.toString(), (int) -answer);
+        }
+    }
+
+    private static int socket(int type) throws SystemCallException {
+        return (int) Libc.SOCKET.on("a link", AF_UNIX, type, 0);
+    }
+
+    private static MemorySegment address(Path path, Arena arena) throws IOException {
+        // As the JDK writes paths for the kernel.
+        byte[] bytes = path.toString().getBytes(Charset.forName(System.getProperty("sun.jnu.encoding", "UTF-8")));
+        if (bytes.length == 0 || bytes.length >= ADDRESS_LENGTH - 2) {
+            throw new IOException("the socket's path has " + bytes.length + " bytes; 1 to " + (ADDRESS_LENGTH - 3)
+                    + " are possible: " + path);
+        }
+        MemorySegment address = arena.allocate(ADDRESS_LENGTH, 2);
+        address.set(JAVA_SHORT, 0, (short) AF_UNIX);
+        MemorySegment.copy(bytes, 0, address, JAVA_BYTE, 2, bytes.length);
+        return address;
+    }
+}

@@ -1,0 +1,48 @@
+package dev.thalweg.ring;
+
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HexFormat;
+import java.util.List;
+
+/** Dumps of memory files: "offset  bytes" lines, lines of zeros left out, the last line the length alone. */
+final class Dump {
+    /** Where the golden vectors lie; the tests run in {@code java/}. */
+    static final Path VECTORS = Path.of("../tests/vectors");
+
+    private Dump() {}
+
+    static byte[] read(String name) throws IOException {
+        List<String> lines = Files.readAllLines(VECTORS.resolve(name));
+        byte[] bytes = new byte[Integer.parseInt(lines.getLast(), 16)];
+        for (String line : lines.subList(0, lines.size() - 1)) {
+            String[] parts = line.split(" +", 2);
+            byte[] part = HexFormat.ofDelimiter(" ").parseHex(parts[1]);
+            System.arraycopy(part, 0, bytes, Integer.parseInt(parts[0], 16), part.length);
+        }
+        return bytes;
+    }
+
+    /** A memory file as it is now: what is mapped twice, once. */
+    static byte[] of(Memory memory, Role role) {
+        long size = memory.geometry.header() + memory.geometry.dataOf(role);
+        return memory.bytes.asSlice(0, size).toArray(JAVA_BYTE);
+    }
+
+    /** The same without what differs from run to run. */
+    static byte[] golden(Memory memory, Role role, long epoch) {
+        byte[] bytes = of(memory, role);
+        ByteBuffer.wrap(bytes)
+                .order(ByteOrder.LITTLE_ENDIAN)
+                .putLong(32, epoch)
+                .putInt(40, 0)
+                .putLong(512, 0)
+                .putLong(520, 0);
+        return bytes;
+    }
+}

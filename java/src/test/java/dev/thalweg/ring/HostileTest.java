@@ -1,0 +1,241 @@
+package dev.thalweg.ring;
+
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.concurrent.CompletableFuture;
+import org.junit.jupiter.api.Test;
+
+import dev.thalweg.internal.Libc;
+
+/** A peer that does not keep to the protocol: every lie is an exception, none ends the JVM. */
+class HostileTest {
+    private static final long DATA = 8192;
+    private static final int EPOCH = 7;
+    private static final int F_ADD_SEALS = 1033;
+    private static final int ALL_BUT_WRITE = 7;
+    private static final int FOR_ONE_WRITER = 0x17;
+    private static final Deadline SOON = Deadline.in(Duration.ofSeconds(60));
+
+    private static Geometry geometry() {
+        return new Geometry(4096, DATA, false, EPOCH, 1);
+    }
+
+    /** A memory file that says what it is told to say. */
+    private static int file(byte[] page, long size, int seals) throws IOException {
+        try (Arena scratch = Arena.ofConfined()) {
+            int fd = (int) Libc.MEMFD_CREATE.on("liar", scratch.allocateFrom("liar"), 3);
+            Libc.FTRUNCATE.on("liar", fd, size);
+            MemorySegment bytes = scratch.allocateFrom(JAVA_BYTE, page);
+            Libc.PWRITE.on("liar", fd, bytes, bytes.byteSize(), 0L);
+            if (seals != 0) {
+                Libc.FCNTL.on("liar", fd, F_ADD_SEALS, seals);
+            }
+            return fd;
+        }
+    }
+
+    /** What a consumer throws at this offer, and what it tells the liar. */
+    private static RingException offered(int fd) throws IOException {
+        Link[] links = Link.pair();
+        links[1].send(new Hello(Hello.Kind.OFFER, EPOCH).toBytes(), fd, Deadline.NOW);
+        if (fd >= 0) {
+            Libc.CLOSE.attempt(fd);
+        }
+        var thrown = assertThrows(
+                RingException.class, () -> Handshake.accept(links[0], Options.USUAL, SOON));
+        links[1].receive(SOON);
+        if (fd >= 0) {
+            Hello told = Hello.parse(links[1].receive(SOON).bytes());
+            assertEquals(Hello.Kind.REFUSE, told.kind());
+        }
+        links[1].close();
+        return thrown;
+    }
+
+    @Test
+    void memoryThatIsNotWhatWasAgreedIsRefused() throws IOException {
+        Geometry good = geometry();
+        byte[] page = good.toBytes(Role.PRODUCER);
+        long whole = good.header() + DATA;
+        for (int seals : new int[] {0, 2, 4, ALL_BUT_WRITE}) {
+            var refused = offered(file(page, whole, seals));
+            assertTrue(refused instanceof RingException.NotPermitted, refused.toString());
+        }
+        Geometry[] lies = {
+            new Geometry(4096, DATA * 2, false, EPOCH, 1),
+            new Geometry(4096, DATA / 2, false, EPOCH, 1),
+            new Geometry(4096, 12288, false, EPOCH, 1),
+            new Geometry(4096, 1L << 63, false, EPOCH, 1),
+            new Geometry(0, DATA, false, EPOCH, 1),
+            new Geometry(8192, DATA, false, EPOCH, 1),
+            new Geometry(Integer.MIN_VALUE, DATA, false, EPOCH, 1),
+            new Geometry(4096, DATA, false, EPOCH + 1, 1),
+        };
+        for (Geometry lie : lies) {
+            var corrupt = offered(file(lie.toBytes(Role.PRODUCER), whole, FOR_ONE_WRITER));
+            assertTrue(corrupt instanceof RingException.Corrupt, lie + ": " + corrupt);
+        }
+        assertTrue(offered(file(page, whole + 4096, FOR_ONE_WRITER)) instanceof RingException.Corrupt);
+        assertTrue(offered(file(page, 10, FOR_ONE_WRITER)) instanceof RingException.Corrupt);
+        byte[] other = good.toBytes(Role.CONSUMER);
+        assertTrue(offered(file(other, whole, FOR_ONE_WRITER)) instanceof RingException.Corrupt);
+        page[8] = 2;
+        var version = offered(file(page, whole, FOR_ONE_WRITER));
+        assertTrue(version.getMessage().contains("version 2"), version.toString());
+        assertTrue(offered(-1) instanceof RingException.Corrupt);
+    }
+
+    @Test
+    void noiseInTheHandshakeIsRefused() throws IOException {
+        byte[][] noise = {{1}, new byte[64], "GET / HTTP/1.1".getBytes(StandardCharsets.US_ASCII)};
+        for (byte[] bytes : noise) {
+            Link[] links = Link.pair();
+            links[1].send(bytes, -1, Deadline.NOW);
+            assertThrows(RingException.Corrupt.class, () -> Handshake.accept(links[0], Options.USUAL, SOON));
+            links[1].close();
+        }
+        Link[] links = Link.pair();
+        links[1].send(new Hello(Hello.Kind.REFUSE, 0, 99).toBytes(), -1, Deadline.NOW);
+        assertThrows(RingException.NotPermitted.class, () -> Handshake.accept(links[0], Options.USUAL, SOON));
+        links[1].close();
+        Link[] silent = Link.pair();
+        var soon = Deadline.in(Duration.ofMillis(20));
+        assertThrows(RingException.TimedOut.class, () -> Handshake.offer(silent[0], Options.USUAL, soon));
+        silent[1].close();
+    }
+
+    /** A consumer that took the liar's ring, and the memory that the liar writes. */
+    private record Taken(Consumer consumer, MemorySegment lies, Link liar) implements AutoCloseable {
+        static Taken of(Options options) throws IOException {
+            Link[] links = Link.pair();
+            Memory.Made made = Memory.make(Role.PRODUCER, geometry(), links[1].arena);
+            links[1].send(new Hello(Hello.Kind.OFFER, EPOCH).toBytes(), made.descriptor(), Deadline.NOW);
+            links[1].send(new Hello(Hello.Kind.READY, EPOCH).toBytes(), -1, Deadline.NOW);
+            Libc.CLOSE.attempt(made.descriptor());
+            var consumer = new Consumer(Handshake.accept(links[0], options, SOON), options);
+            return new Taken(consumer, made.memory().bytes, links[1]);
+        }
+
+        void frame(long first, long number, long head) {
+            lies.set(JAVA_LONG, 4096, first);
+            lies.set(JAVA_LONG, 4096 + 8, number);
+            lies.set(JAVA_LONG, Page.CURSOR, head);
+        }
+
+        @Override
+        public void close() {
+            consumer.close();
+            liar.close();
+        }
+    }
+
+    @Test
+    void aHeadThatCannotBeIsCorruptForGood() throws IOException {
+        for (long head : new long[] {1, 63, DATA + 64, DATA * 2, -1, Long.MIN_VALUE, Long.MAX_VALUE - 63}) {
+            try (var taken = Taken.of(Options.USUAL)) {
+                assertNull(taken.consumer.tryReceive());
+                taken.frame(Frame.firstWord(5, false), 0, head);
+                assertThrows(RingException.Corrupt.class, () -> taken.consumer.receive());
+                taken.frame(Frame.firstWord(5, false), 0, 64);
+                assertThrows(RingException.Corrupt.class, () -> taken.consumer.tryReceive());
+            }
+        }
+        try (var taken = Taken.of(Options.USUAL)) {
+            taken.frame(Frame.firstWord(5, false), 0, 64);
+            taken.consumer.receive().close();
+            taken.frame(Frame.firstWord(5, false), 0, 0);
+            assertThrows(RingException.Corrupt.class, () -> taken.consumer.tryReceive());
+        }
+    }
+
+    @Test
+    void aFrameThatLiesIsCorrupt() throws IOException {
+        long[][] lies = {
+            {Frame.firstWord(33, false), 0},
+            {0xffff_ffffL | 1L << 32, 0},
+            {Frame.firstWord(8192, false), 0},
+            {Frame.firstWord(5, false), 1},
+            {Frame.firstWord(5, true), 0},
+            {5 | 1L << 49 | 1L << 32, 0},
+            {5, 0},
+            {-1, -1},
+        };
+        for (long[] lie : lies) {
+            for (Options options : new Options[] {Options.USUAL, Options.USUAL.untrusted()}) {
+                try (var taken = Taken.of(options)) {
+                    taken.frame(lie[0], lie[1], 64);
+                    assertThrows(RingException.Corrupt.class, () -> taken.consumer.receive());
+                    assertEquals(0, taken.consumer.received());
+                }
+            }
+        }
+    }
+
+    @Test
+    void anUntrustedMessageDoesNotChangeWhileItIsRead() throws IOException {
+        try (var taken = Taken.of(Options.USUAL.untrusted())) {
+            taken.lies.set(JAVA_BYTE, 4096 + 32, (byte) 1);
+            taken.frame(Frame.firstWord(1, false), 0, 64);
+            try (var sample = taken.consumer.receive()) {
+                taken.lies.set(JAVA_BYTE, 4096 + 32, (byte) 2);
+                assertArrayEquals(new byte[] {1}, sample.segment().toArray(JAVA_BYTE));
+            }
+        }
+    }
+
+    @Test
+    void aFloodOfWakeUpsOnlyKeepsTheSenderBusy() throws IOException {
+        try (var taken = Taken.of(Options.USUAL.withWait(Wait.BLOCK))) {
+            // Its memory tells nothing, so it is watched through the link.
+            Page.INT.setRelease(taken.lies, Page.ALIVE, 0);
+            boolean full = false;
+            while (!full) {
+                try {
+                    taken.liar.send(new byte[] {'!'}, -1, Deadline.NOW);
+                } catch (RingException.TimedOut queueIsFull) {
+                    full = true;
+                }
+            }
+            var patience = Duration.ofMillis(100);
+            assertThrows(RingException.TimedOut.class, () -> taken.consumer.receive(patience));
+            taken.liar.shutDown();
+            assertThrows(RingException.PeerDied.class, () -> taken.consumer.receive());
+        }
+    }
+
+    @Test
+    void aTailThatCannotBeIsCorrupt() throws Exception {
+        for (long tail : new long[] {1, 64 * 3, -1, Long.MIN_VALUE}) {
+            Link[] links = Link.pair();
+            var lying = CompletableFuture.supplyAsync(() -> {
+                try {
+                    return Handshake.accept(links[1], Options.USUAL, SOON);
+                } catch (IOException failure) {
+                    throw new AssertionError(failure);
+                }
+            });
+            Options options = Options.USUAL.withCapacity(DATA);
+            try (var producer = new Producer(Handshake.offer(links[0], options, SOON))) {
+                End liar = lying.get();
+                producer.send(new byte[5]);
+                producer.send(new byte[6]);
+                liar.own.bytes.set(JAVA_LONG, Page.CURSOR, tail);
+                byte[] large = new byte[(int) producer.largest()];
+                assertThrows(RingException.Corrupt.class, () -> producer.send(large));
+                assertThrows(RingException.Corrupt.class, () -> producer.send(new byte[1]));
+                liar.close();
+            }
+        }
+    }
+}
