@@ -8,4 +8,5 @@ module dev.thalweg {
 
     exports dev.thalweg;
     exports dev.thalweg.afl;
+    exports dev.thalweg.transfer;
 }

@@ -72,21 +72,31 @@ public final class Libc {
          *
          * @param arguments as the function takes them
          * @return what it returned, or the negative errno
+         * @throws IllegalStateException memory among the arguments is closed
          */
         public long attempt(Object... arguments) {
+            long got;
+            do {
+                got = once(arguments);
+            } while (got == -EINTR);
+            return got;
+        }
+
+        /**
+         * Makes the call once, for calls with a timeout that must not begin anew after a signal.
+         *
+         * @param arguments as the function takes them
+         * @return what it returned, or the negative errno, {@code -EINTR} among them
+         * @throws IllegalStateException memory among the arguments is closed
+         */
+        public long once(Object... arguments) {
             try (Arena arena = Arena.ofConfined()) {
                 MemorySegment state = arena.allocate(STATE);
-                while (true) {
-                    Object got = handle.invoke(state, arguments);
-                    long number = got instanceof MemorySegment place ? place.address() : ((Number) got).longValue();
-                    if (number != -1) {
-                        return number;
-                    }
-                    int errno = (int) ERRNO.get(state, 0L);
-                    if (errno != EINTR) {
-                        return -errno;
-                    }
-                }
+                Object got = handle.invoke(state, arguments);
+                long number = got instanceof MemorySegment place ? place.address() : ((Number) got).longValue();
+                return number != -1 ? number : -(int) ERRNO.get(state, 0L);
+            } catch (IllegalStateException closed) {
+                throw closed;
             } catch (Throwable defect) {
                 throw new AssertionError(name, defect);
             }
@@ -157,6 +167,63 @@ public final class Libc {
     public static final Call KILL = new Call("kill", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
     /** {@code pid_t getppid(void)}. */
     public static final Call GETPPID = new Call("getppid", FunctionDescriptor.of(JAVA_INT));
+
+    /** {@code ssize_t pread(int fd, void *buffer, size_t count, off_t offset)}. */
+    public static final Call PREAD =
+            new Call("pread", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_LONG, JAVA_LONG));
+    /** {@code ssize_t pwrite(int fd, const void *buffer, size_t count, off_t offset)}. */
+    public static final Call PWRITE =
+            new Call("pwrite", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_LONG, JAVA_LONG));
+    /** {@code int fallocate(int fd, int mode, off_t offset, off_t length)}. */
+    public static final Call FALLOCATE =
+            new Call("fallocate", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_LONG, JAVA_LONG));
+    /** {@code int fstatfs(int fd, struct statfs *buffer)}. */
+    public static final Call FSTATFS = new Call("fstatfs", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS));
+    /** {@code int flock(int fd, int operation)}. */
+    public static final Call FLOCK = new Call("flock", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
+
+    private static final FunctionDescriptor NAMED = FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT);
+    private static final FunctionDescriptor MESSAGE = FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_INT);
+
+    /** {@code int socket(int domain, int type, int protocol)}. */
+    public static final Call SOCKET =
+            new Call("socket", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT));
+    /** {@code int socketpair(int domain, int type, int protocol, int ends[2])}. */
+    public static final Call SOCKETPAIR =
+            new Call("socketpair", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS));
+    /** {@code int bind(int fd, const struct sockaddr *address, socklen_t length)}. */
+    public static final Call BIND = new Call("bind", NAMED);
+    /** {@code int connect(int fd, const struct sockaddr *address, socklen_t length)}. */
+    public static final Call CONNECT = new Call("connect", NAMED);
+    /** {@code int getsockname(int fd, struct sockaddr *address, socklen_t *length)}. */
+    public static final Call GETSOCKNAME =
+            new Call("getsockname", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, ADDRESS));
+    /** {@code int listen(int fd, int backlog)}. */
+    public static final Call LISTEN = new Call("listen", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
+    /** {@code int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)}. */
+    public static final Call ACCEPT4 =
+            new Call("accept4", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, ADDRESS, JAVA_INT));
+    /** {@code ssize_t sendmsg(int fd, const struct msghdr *message, int flags)}. */
+    public static final Call SENDMSG = new Call("sendmsg", MESSAGE);
+    /** {@code ssize_t recvmsg(int fd, struct msghdr *message, int flags)}. */
+    public static final Call RECVMSG = new Call("recvmsg", MESSAGE);
+    /** {@code int getsockopt(int fd, int level, int name, void *value, socklen_t *length)}. */
+    public static final Call GETSOCKOPT =
+            new Call("getsockopt", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS, ADDRESS));
+    /** {@code int setsockopt(int fd, int level, int name, const void *value, socklen_t length)}. */
+    public static final Call SETSOCKOPT =
+            new Call("setsockopt", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT));
+    /** {@code int shutdown(int fd, int how)}. */
+    public static final Call SHUTDOWN = new Call("shutdown", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
+    /** {@code uid_t geteuid(void)}. */
+    public static final Call GETEUID = new Call("geteuid", FunctionDescriptor.of(JAVA_INT));
+    /** {@code long sysconf(int name)}. */
+    public static final Call SYSCONF = new Call("sysconf", FunctionDescriptor.of(JAVA_LONG, JAVA_INT));
+    /** {@code long syscall(long number, ...)}, with two arguments: for calls that the C library has no function for. */
+    public static final Call SYSCALL = new Call(
+            "syscall",
+            FunctionDescriptor.of(JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG),
+            Linker.Option.firstVariadicArg(1));
 
     private Libc() {}
 
