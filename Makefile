@@ -29,7 +29,7 @@ FEATURES := --features thalweg-sys/faults
 BIN := $(CARGO_TARGET_DIR)/release/thalweg
 
 .NOTPARALLEL:
-.PHONY: help build test campaign lint study bench fuzz install clean setup start-skips
+.PHONY: help build test campaign lint study bench jars fuzz install clean setup start-skips
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ lint: ## formatting, clippy, licences and sources, shell scripts
 
 study bench: build ## measure: STUDY=name runs a study and keeps its result in RESULTS, none lists them
 	$(BIN) study $(STUDY) --save $(RESULTS)
+
+jars: build ## build the Java module and the jar that carries the C library for it
+	THALWEG_ARCHIVE=$(dir $(BIN))libthalweg.a tests/setup/java package -DskipTests
 
 fuzz: ## run every fuzz target for FUZZ_SECONDS
 	@tests/setup/fuzz run $(FUZZ_SECONDS)

@@ -9,4 +9,5 @@ module dev.thalweg {
     exports dev.thalweg;
     exports dev.thalweg.afl;
     exports dev.thalweg.ring;
+    exports dev.thalweg.transfer;
 }

@@ -195,6 +195,9 @@ public final class Libc {
     public static final Call BIND = new Call("bind", NAMED);
     /** {@code int connect(int fd, const struct sockaddr *address, socklen_t length)}. */
     public static final Call CONNECT = new Call("connect", NAMED);
+    /** {@code int getsockname(int fd, struct sockaddr *address, socklen_t *length)}. */
+    public static final Call GETSOCKNAME =
+            new Call("getsockname", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, ADDRESS));
     /** {@code int listen(int fd, int backlog)}. */
     public static final Call LISTEN = new Call("listen", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
     /** {@code int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)}. */

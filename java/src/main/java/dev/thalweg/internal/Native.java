@@ -1,0 +1,212 @@
+package dev.thalweg.internal;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.SymbolLookup;
+import java.lang.invoke.MethodHandle;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+
+/**
+ * The functions of {@code libthalweg.so} that this module calls, as {@code thalweg.h} has them.
+ *
+ * <p>It is looked for in the file that {@code -Dthalweg.library} names, then as a resource, which the jar with the
+ * classifier of this platform carries, then where the loader looks.
+ */
+public final class Native {
+    /** The library's major and minor version, which the layouts here are written for. */
+    private static final String VERSION = "0.1";
+    private static final String SONAME = "libthalweg.so.0";
+    private static final Linker LINKER = Linker.nativeLinker();
+
+    /** What was found, or why nothing was. */
+    private record Found(Native library, String why) {}
+
+    private static final class Holder {
+        static final Found FOUND = look();
+    }
+
+    private final MethodHandle transfer;
+    private final MethodHandle plan;
+    private final MethodHandle loadProfile;
+    private final MethodHandle freeString;
+    private final String from;
+
+    private Native(SymbolLookup library, String from) {
+        this.from = from;
+        var moving = FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS);
+        this.transfer = handle(library, "tw_transfer", moving);
+        this.plan = handle(library, "tw_plan_json", moving);
+        this.loadProfile = handle(library, "tw_profile_load", FunctionDescriptor.of(JAVA_INT, ADDRESS, ADDRESS, ADDRESS));
+        this.freeString = handle(library, "tw_string_free", FunctionDescriptor.ofVoid(ADDRESS));
+    }
+
+    /**
+     * The library, if it is there.
+     *
+     * @return it, or null
+     */
+    public static Native orNull() {
+        return Holder.FOUND.library();
+    }
+
+    /**
+     * The library.
+     *
+     * @return it
+     * @throws UnsupportedOperationException it is not there; the message says what to do
+     */
+    public static Native get() {
+        Found found = Holder.FOUND;
+        if (found.library() == null) {
+            throw new UnsupportedOperationException(found.why());
+        }
+        return found.library();
+    }
+
+    /**
+     * Where it was found.
+     *
+     * @return a path or a name
+     */
+    public String from() {
+        return from;
+    }
+
+    /**
+     * {@code tw_transfer}.
+     *
+     * @param source  a descriptor
+     * @param sink    a descriptor
+     * @param length  bytes, or -1 for all
+     * @param options a {@code tw_transfer_options}
+     * @param report  a {@code tw_report}, to be filled
+     * @param error   a {@code tw_error}, to be filled
+     * @return a {@code tw_status}
+     */
+    public int transfer(
+            int source, int sink, long length, MemorySegment options, MemorySegment report, MemorySegment error) {
+        try {
+            return (int) transfer.invokeExact(source, sink, length, options, report, error);
+        } catch (Throwable defect) {
+            throw new AssertionError("tw_transfer", defect);
+        }
+    }
+
+    /**
+     * {@code tw_plan_json}.
+     *
+     * @param source  a descriptor
+     * @param sink    a descriptor
+     * @param length  bytes, or -1 for all
+     * @param options a {@code tw_transfer_options}
+     * @param text    room for a pointer, which {@link #take} frees
+     * @param error   a {@code tw_error}, to be filled
+     * @return a {@code tw_status}
+     */
+    public int plan(int source, int sink, long length, MemorySegment options, MemorySegment text, MemorySegment error) {
+        try {
+            return (int) plan.invokeExact(source, sink, length, options, text, error);
+        } catch (Throwable defect) {
+            throw new AssertionError("tw_plan_json", defect);
+        }
+    }
+
+    /**
+     * {@code tw_profile_load}.
+     *
+     * @param path    the file, or NULL for the usual place
+     * @param profile room for a pointer
+     * @param error   a {@code tw_error}, to be filled
+     * @return a {@code tw_status}
+     */
+    public int loadProfile(MemorySegment path, MemorySegment profile, MemorySegment error) {
+        try {
+            return (int) loadProfile.invokeExact(path, profile, error);
+        } catch (Throwable defect) {
+            throw new AssertionError("tw_profile_load", defect);
+        }
+    }
+
+    /**
+     * Takes over a string that the library handed out.
+     *
+     * @param text where its pointer is
+     * @return the string
+     */
+    public String take(MemorySegment text) {
+        MemorySegment string = text.get(ADDRESS, 0);
+        try {
+            String copied = string.reinterpret(Long.MAX_VALUE).getString(0);
+            freeString.invokeExact(string);
+            return copied;
+        } catch (Throwable defect) {
+            throw new AssertionError("tw_string_free", defect);
+        }
+    }
+
+    private static Found look() {
+        String named = System.getProperty("thalweg.library");
+        try {
+            if (named != null) {
+                return loaded(SymbolLookup.libraryLookup(Path.of(named), Arena.global()), named);
+            }
+            String resource = "META-INF/native/linux-" + architecture() + "/libthalweg.so";
+            try (InputStream carried = Native.class.getClassLoader().getResourceAsStream(resource)) {
+                if (carried != null) {
+                    return loaded(unpacked(carried), resource);
+                }
+            }
+            return loaded(SymbolLookup.libraryLookup(SONAME, Arena.global()), SONAME);
+        } catch (IOException | RuntimeException | LinkageError failure) {
+            String where = named == null ? "neither in a jar on the class path nor as " + SONAME : "not in " + named;
+            return new Found(null, "the native library is " + where + " (" + failure.getMessage()
+                    + "): add the jar with the classifier linux-" + architecture()
+                    + ", or give -Dthalweg.library=PATH to libthalweg.so");
+        }
+    }
+
+    private static Found loaded(SymbolLookup library, String from) throws IOException {
+        var version = handle(library, "tw_version", FunctionDescriptor.of(ADDRESS));
+        String found;
+        try {
+            found = ((MemorySegment) version.invokeExact()).reinterpret(Long.MAX_VALUE).getString(0);
+        } catch (Throwable defect) {
+            throw new AssertionError("tw_version", defect);
+        }
+        if (!found.startsWith(VERSION + ".")) {
+            throw new IOException(from + " is version " + found + ", and this jar is for " + VERSION);
+        }
+        return new Found(new Native(library, from), null);
+    }
+
+    /** Once loaded, the file is no longer needed by its name. */
+    private static SymbolLookup unpacked(InputStream carried) throws IOException {
+        Path file = Files.createTempFile("libthalweg", ".so");
+        try {
+            Files.copy(carried, file, StandardCopyOption.REPLACE_EXISTING);
+            return SymbolLookup.libraryLookup(file, Arena.global());
+        } finally {
+            Files.deleteIfExists(file);
+        }
+    }
+
+    private static String architecture() {
+        String name = System.getProperty("os.arch");
+        return name.equals("amd64") ? "x86_64" : name;
+    }
+
+    private static MethodHandle handle(SymbolLookup library, String name, FunctionDescriptor descriptor) {
+        var symbol = library.find(name).orElseThrow(() -> new UnsatisfiedLinkError("it has no " + name));
+        return LINKER.downcallHandle(symbol, descriptor);
+    }
+}

@@ -1,0 +1,152 @@
+package dev.thalweg.transfer;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.channels.ClosedChannelException;
+import java.nio.file.Path;
+
+import dev.thalweg.internal.Libc;
+
+/**
+ * One end of a transfer: an open file, an end of a pipe, a socket. It owns its descriptor.
+ *
+ * <p>Any thread may close it. A call that is under way ends first, and only then is the descriptor given back, so that
+ * no call ever meets a descriptor that has become somebody else's. A socket's calls are woken by its close; a read from
+ * a pipe ends when its other end is closed.
+ */
+public sealed class Endpoint implements AutoCloseable permits Socket {
+    private static final int O_WRONLY = 1;
+    private static final int O_CREAT = 0100;
+    private static final int O_EXCL = 0200;
+    private static final int O_CLOEXEC = 02000000;
+    private static final int USUAL_MODE = 0666;
+
+    private final int fd;
+    private final String name;
+    private int users;
+    private boolean closed;
+
+    Endpoint(int fd, String name) {
+        this.fd = fd;
+        this.name = name;
+    }
+
+    /**
+     * A file to be read, from its first byte on.
+     *
+     * @param path the file
+     * @return its end
+     * @throws IOException it cannot be opened
+     */
+    public static Endpoint reading(Path path) throws IOException {
+        return opened(path, 0);
+    }
+
+    /**
+     * A new file to be written.
+     *
+     * @param path where nothing may be yet
+     * @return its end
+     * @throws IOException something is there, or it cannot be made
+     */
+    public static Endpoint creating(Path path) throws IOException {
+        return opened(path, O_WRONLY | O_CREAT | O_EXCL);
+    }
+
+    /**
+     * What is there already, to be written from its first byte on: a file whose bytes are replaced one by one, a FIFO,
+     * a device.
+     *
+     * @param path what to write to
+     * @return its end
+     * @throws IOException it cannot be opened
+     */
+    public static Endpoint writing(Path path) throws IOException {
+        return opened(path, O_WRONLY);
+    }
+
+    private static Endpoint opened(Path path, int flags) throws IOException {
+        String name = path.toString();
+        try (Arena arena = Arena.ofConfined()) {
+            int fd = (int) Libc.OPEN.on(name, arena.allocateFrom(name), O_CLOEXEC | flags, USUAL_MODE);
+            return new Endpoint(fd, name);
+        }
+    }
+
+    /**
+     * Reads what is there, at most as much as fits; waits for the first byte.
+     *
+     * @param into native memory
+     * @return bytes read; 0 at the end
+     * @throws IOException the read failed
+     */
+    public long read(MemorySegment into) throws IOException {
+        return using(fd -> Libc.READ.on(name, fd, into, into.byteSize()));
+    }
+
+    /**
+     * Writes all of it.
+     *
+     * @param bytes native memory
+     * @throws IOException the write failed; a part may have been written
+     */
+    public void write(MemorySegment bytes) throws IOException {
+        using(fd -> {
+            for (long at = 0; at < bytes.byteSize(); ) {
+                at += Libc.WRITE.on(name, fd, bytes.asSlice(at), bytes.byteSize() - at);
+            }
+            return 0L;
+        });
+    }
+
+    @Override
+    public void close() {
+        synchronized (this) {
+            if (closed) {
+                return;
+            }
+            closed = true;
+            if (users > 0) {
+                wake(fd);
+                return;
+            }
+        }
+        Libc.CLOSE.attempt(fd);
+    }
+
+    @Override
+    public String toString() {
+        return name;
+    }
+
+    /** Ends the calls that wait, if that can be done. */
+    void wake(int fd) {}
+
+    /** What is done with a descriptor. */
+    interface Use<T> {
+        T with(int fd) throws IOException;
+    }
+
+    /** Does something with the descriptor, which stays open meanwhile. */
+    <T> T using(Use<T> use) throws IOException {
+        synchronized (this) {
+            if (closed) {
+                throw new ClosedChannelException();
+            }
+            users++;
+        }
+        try {
+            return use.with(fd);
+        } finally {
+            boolean last;
+            synchronized (this) {
+                users--;
+                last = closed && users == 0;
+            }
+            if (last) {
+                Libc.CLOSE.attempt(fd);
+            }
+        }
+    }
+}

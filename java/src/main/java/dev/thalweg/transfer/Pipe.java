@@ -1,0 +1,64 @@
+package dev.thalweg.transfer;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.ValueLayout;
+
+import dev.thalweg.internal.Libc;
+
+/**
+ * A pipe with both its ends.
+ *
+ * @param source where its bytes come out; at the end of file once {@code sink} is closed
+ * @param sink   where they go in
+ */
+public record Pipe(Endpoint source, Endpoint sink) implements AutoCloseable {
+    private static final int O_CLOEXEC = 02000000;
+    private static final int F_SETPIPE_SZ = 1031;
+    private static final int F_GETPIPE_SZ = 1032;
+
+    /**
+     * A new pipe, of the kernel's usual capacity.
+     *
+     * @return both its ends
+     * @throws IOException there are too many open files
+     */
+    public static Pipe open() throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            var ends = arena.allocate(ValueLayout.JAVA_INT, 2);
+            Libc.PIPE2.on("a new pipe", ends, O_CLOEXEC);
+            int source = ends.getAtIndex(ValueLayout.JAVA_INT, 0);
+            int sink = ends.getAtIndex(ValueLayout.JAVA_INT, 1);
+            return new Pipe(new Endpoint(source, "pipe (source)"), new Endpoint(sink, "pipe (sink)"));
+        }
+    }
+
+    /**
+     * Bytes that it holds when full.
+     *
+     * @return its capacity
+     * @throws IOException both ends are closed
+     */
+    public int capacity() throws IOException {
+        return sink.using(fd -> (int) Libc.FCNTL.on("the pipe", fd, F_GETPIPE_SZ, 0));
+    }
+
+    /**
+     * Asks for another capacity.
+     *
+     * @param bytes how much it shall hold; the kernel rounds up
+     * @return what it holds now
+     * @throws IOException beyond {@code /proc/sys/fs/pipe-max-size} only root may go (EPERM); less than is in it just now
+     *                     is refused (EBUSY)
+     */
+    public int capacity(int bytes) throws IOException {
+        return sink.using(fd -> (int) Libc.FCNTL.on("the pipe, for " + bytes + " bytes", fd, F_SETPIPE_SZ, bytes));
+    }
+
+    /** Closes both ends. */
+    @Override
+    public void close() {
+        sink.close();
+        source.close();
+    }
+}

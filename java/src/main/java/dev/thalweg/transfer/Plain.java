@@ -1,0 +1,125 @@
+package dev.thalweg.transfer;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+
+import dev.thalweg.internal.Libc;
+
+/**
+ * Moves without the native library, and so without a profile: by {@code splice} or {@code sendfile} where no guarantee
+ * forbids that pages are handed over and the kernel takes the ends, else by {@code read} and {@code write}.
+ */
+final class Plain implements Transfer.Mover {
+    private static final int EINVAL = 22;
+    private static final int ENOSYS = 38;
+    private static final int EPERM = 1;
+    private static final int SPLICE_F_MORE = 4;
+    private static final int SEEK_CUR = 1;
+    /** So little that an interrupt is seen soon, so much that the calls do not count. */
+    private static final long PIECE = 1 << 20;
+    private static final long BUFFER = 256 << 10;
+
+    /** Moves some bytes: how many, 0 at the end, or the negative errno. */
+    private interface Step {
+        long move(long most);
+    }
+
+    @Override
+    public boolean moves() {
+        return true;
+    }
+
+    @Override
+    public Report move(int source, int sink, Transfer.Options options) throws IOException {
+        var run = new Run(options);
+        boolean moved = options.needs().isEmpty()
+                && (run.by("splice", most -> Libc.SPLICE.attempt(
+                                source, MemorySegment.NULL, sink, MemorySegment.NULL, Math.min(most, PIECE), SPLICE_F_MORE))
+                        || run.by("sendfile", most -> Libc.SENDFILE.attempt(
+                                sink, source, MemorySegment.NULL, Math.min(most, PIECE))));
+        if (!moved) {
+            run.readAndWrite(source, sink);
+        }
+        return run.report();
+    }
+
+    /** One transfer. */
+    private static final class Run {
+        private final Transfer.Options options;
+        private final long began = System.nanoTime();
+        private String mechanism = "read-write";
+        private long moved;
+
+        Run(Transfer.Options options) {
+            this.options = options;
+        }
+
+        /** False: the kernel does not do this between these ends, and nothing was moved. */
+        boolean by(String name, Step step) throws TransferException {
+            while (left() > 0) {
+                long got = step.move(left());
+                if (moved == 0 && (got == -EINVAL || got == -ENOSYS || got == -EPERM)) {
+                    return false;
+                }
+                mechanism = name;
+                if (got < 0) {
+                    throw failed(name, got);
+                }
+                if (got == 0) {
+                    break;
+                }
+                went(got);
+            }
+            return true;
+        }
+
+        void readAndWrite(int source, int sink) throws TransferException {
+            try (Arena arena = Arena.ofConfined()) {
+                var buffer = arena.allocate(BUFFER, Long.BYTES);
+                while (left() > 0) {
+                    long got = Libc.READ.attempt(source, buffer, Math.min(left(), BUFFER));
+                    if (got < 0) {
+                        throw failed("read", got);
+                    }
+                    if (got == 0) {
+                        break;
+                    }
+                    for (long at = 0; at < got; ) {
+                        long wrote = Libc.WRITE.attempt(sink, buffer.asSlice(at), got - at);
+                        if (wrote < 0) {
+                            // A file takes back what was read and not written; a pipe has lost it.
+                            Libc.LSEEK.attempt(source, at - got, SEEK_CUR);
+                            throw failed("write", wrote);
+                        }
+                        at += wrote;
+                        moved += wrote;
+                    }
+                    went(0);
+                }
+            }
+        }
+
+        Report report() {
+            return new Report(moved, 0, Duration.ofNanos(System.nanoTime() - began), mechanism);
+        }
+
+        private long left() {
+            return options.length() == Transfer.ALL ? Long.MAX_VALUE : options.length() - moved;
+        }
+
+        private void went(long bytes) throws TransferException {
+            moved += bytes;
+            if (!options.watcher().test(moved) || Thread.currentThread().isInterrupted()) {
+                throw new TransferException("stopped after " + moved + " bytes", moved, 0);
+            }
+        }
+
+        private TransferException failed(String call, long negative) {
+            int errno = (int) -negative;
+            String why = Libc.failure(call, "a transfer, after " + moved + " bytes", errno).getMessage();
+            return new TransferException(why, moved, errno);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+package dev.thalweg.transfer;
+
+import java.io.IOException;
+
+/** A transfer ended before its source did. What had arrived by then is a true prefix of the source. */
+public final class TransferException extends IOException {
+    private static final long serialVersionUID = 1;
+
+    /** Bytes that reached the sink. */
+    private final long moved;
+    /** What the kernel answered, or 0. */
+    private final int errno;
+
+    TransferException(String message, long moved, int errno) {
+        super(message);
+        this.moved = moved;
+        this.errno = errno;
+    }
+
+    /**
+     * How far it came.
+     *
+     * @return bytes that reached the sink
+     */
+    public long moved() {
+        return moved;
+    }
+
+    /**
+     * What the kernel answered.
+     *
+     * @return an errno, as in {@code <errno.h>}, or 0 where no call failed
+     */
+    public int errno() {
+        return errno;
+    }
+}

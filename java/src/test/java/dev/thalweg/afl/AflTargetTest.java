@@ -1,0 +1,192 @@
+package dev.thalweg.afl;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.TreeMap;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+import org.example.fuzzed.Flawed;
+import org.example.fuzzed.Json;
+import org.example.fuzzed.Maze;
+
+@Timeout(300)
+class AflTargetTest {
+    /** What afl-showmap prints of a run. */
+    private static final String HUNG = "+++ Program timed off +++";
+
+    private static final String CRASHED = "+++ Program killed by signal 6 +++";
+
+    @TempDir
+    Path folder;
+
+    @ParameterizedTest
+    @ValueSource(ints = {65536, 262144})
+    void mapsAreThoseOfTheSameProgramInC(int size) throws Exception {
+        var fuzzer = new Fuzzer(folder);
+        // An empty one is left out by afl-showmap itself.
+        cases(Map.of("one", new byte[1], "text", "a line of text\n".getBytes(StandardCharsets.UTF_8),
+                "random", random(4000), "large", random(100_000)));
+        var flags = List.of("-Dthalweg.afl.map=" + size);
+        var java = maps(fuzzer, fuzzer.java(Maze.class, flags), "java", size);
+        var c = maps(fuzzer, fuzzer.c(), "c", size);
+        assertEquals(4, c.size());
+        assertEquals(c, java);
+        assertNotEquals(c.get("text"), c.get("random"));
+    }
+
+    @Test
+    void whatLeavesTheTargetIsACrashAndWhatIsExpectedIsNone() throws Exception {
+        var fuzzer = new Fuzzer(folder);
+        var target = fuzzer.java(Maze.class, List.of());
+        for (String harm : List.of("throw", "deep", "memory")) {
+            assertTrue(shown(fuzzer, target, harm).contains(CRASHED), harm);
+        }
+        for (String fine : List.of("expected", "nothing", "")) {
+            assertFalse(shown(fuzzer, target, fine).contains("+++"), fine);
+        }
+        assertTrue(shown(fuzzer, target, "busy").contains(HUNG));
+        nobodyIsLeft();
+    }
+
+    @Test
+    void hangsAndCrashesInARowAreToldAndWhatComesAfterThemRuns() throws Exception {
+        var fuzzer = new Fuzzer(folder);
+        cases(Map.of("1", bytes("busy"), "2", bytes("throw"), "3", bytes("asleep"), "4", bytes("busy"),
+                "5", bytes("harmless")));
+        var maps = maps(fuzzer, fuzzer.java(Maze.class, List.of()), "java", Coverage.USUAL_SIZE);
+        var harmless = maps(fuzzer, fuzzer.c(), "c", Coverage.USUAL_SIZE).get("5");
+        assertEquals(harmless, maps.get("5"));
+        nobodyIsLeft();
+    }
+
+    @Test
+    void aFuzzerFindsThePlantedBugAndItsOtherToolsWork() throws Exception {
+        var fuzzer = new Fuzzer(folder);
+        var target = fuzzer.java(Flawed.class, List.of(fuzzer.agent(Flawed.class.getName())));
+        cases(Map.of("seed", bytes("(12 (3))")));
+        var ran = fuzzer.run(
+                List.of("afl-fuzz", "-D", "-s", "1", "-V", "60", "-t", "2000", "-i", "in", "-o", "out"),
+                target,
+                Map.of("AFL_BENCH_UNTIL_CRASH", "1"));
+        assertEquals(0, ran.status(), ran.said());
+        var crashes = inside(folder.resolve("out/default/crashes"), "id:");
+        assertFalse(crashes.isEmpty(), ran.said());
+        assertTrue(inside(folder.resolve("out/default/queue"), "id:").size() > 1, ran.said());
+        Files.copy(crashes.getFirst(), folder.resolve("crash"));
+        var shrunk = fuzzer.run(
+                List.of("afl-tmin", "-t", "5000", "-i", "crash", "-o", "small"), target, Map.of());
+        assertEquals(0, shrunk.status(), shrunk.said());
+        assertTrue(Files.readString(folder.resolve("small")).matches("(?s)\\(.*\\(.*\\(.*#"), Files.readString(folder.resolve("small")));
+        var chosen = fuzzer.run(
+                List.of("afl-cmin", "-t", "5000", "-i", "out/default/queue", "-o", "fewer"), target, Map.of());
+        assertEquals(0, chosen.status(), chosen.said());
+        assertFalse(inside(folder.resolve("fewer"), "").isEmpty(), chosen.said());
+        nobodyIsLeft();
+    }
+
+    @Test
+    void aParserFromMavenCentralIsFuzzed() throws Exception {
+        var fuzzer = new Fuzzer(folder);
+        var target = fuzzer.java(Json.class, List.of(fuzzer.agent("org.json")));
+        cases(Map.of("seed", bytes("{\"a\": [1, 2.5e3, true, null]}")));
+        var ran = fuzzer.run(
+                List.of("afl-fuzz", "-s", "1", "-V", "6", "-t", "5000", "-i", "in", "-o", "out"), target, Map.of());
+        assertEquals(0, ran.status(), ran.said());
+        assertTrue(inside(folder.resolve("out/default/queue"), "id:").size() > 3, ran.said());
+        assertTrue(Files.readString(folder.resolve("out/default/fuzzer_stats")).contains("execs_done"));
+        nobodyIsLeft();
+    }
+
+    @Test
+    void nobodyIsLeftWhenTheFuzzerIsKilled() throws Exception {
+        var fuzzer = new Fuzzer(folder);
+        cases(Map.of("seed", bytes("x")));
+        var command = new ArrayList<>(List.of("afl-fuzz", "-t", "2000", "-i", "in", "-o", "out", "--"));
+        command.addAll(fuzzer.java(Maze.class, List.of()));
+        Process process = fuzzer.start(command, Map.of());
+        Path statistics = folder.resolve("out/default/fuzzer_stats");
+        for (int turn = 0; turn < 600 && process.isAlive() && !Files.exists(statistics); turn++) {
+            Thread.sleep(100);
+        }
+        assertTrue(process.isAlive() && Files.exists(statistics), Files.readString(folder.resolve("said")));
+        process.destroyForcibly().waitFor();
+        nobodyIsLeft();
+    }
+
+    private String shown(Fuzzer fuzzer, List<String> target, String input) throws IOException, InterruptedException {
+        Files.writeString(folder.resolve("input"), input);
+        var all = new ArrayList<>(target);
+        all.add("input");
+        var tool = List.of("afl-showmap", "-e", "-t", "4000", "-o", "shown");
+        return fuzzer.run(tool, all, Map.of()).said();
+    }
+
+    /** The raw counters of every case. */
+    private Map<String, String> maps(Fuzzer fuzzer, List<String> target, String to, int size)
+            throws IOException, InterruptedException {
+        var tool = List.of("afl-showmap", "-r", "-t", "3000", "-i", "in", "-o", to);
+        var ran = fuzzer.run(tool, target, Map.of("AFL_MAP_SIZE", Integer.toString(size)));
+        var maps = new TreeMap<String, String>();
+        for (Path each : inside(folder.resolve(to), "")) {
+            maps.put(each.getFileName().toString(), Files.readString(each));
+        }
+        assertFalse(maps.isEmpty(), ran.said());
+        return maps;
+    }
+
+    private void cases(Map<String, byte[]> cases) throws IOException {
+        Files.createDirectories(folder.resolve("in"));
+        for (var each : cases.entrySet()) {
+            Files.write(folder.resolve("in").resolve(each.getKey()), each.getValue());
+        }
+    }
+
+    private static List<Path> inside(Path folder, String prefix) throws IOException {
+        try (Stream<Path> all = Files.list(folder)) {
+            return all.filter(path -> path.getFileName().toString().startsWith(prefix)).sorted().toList();
+        }
+    }
+
+    /** The kernel ends them when the fuzzer does, which may take a moment. */
+    private void nobodyIsLeft() throws InterruptedException {
+        for (int turn = 0; turn < 100 && left() > 0; turn++) {
+            Thread.sleep(100);
+        }
+        assertEquals(0, left());
+    }
+
+    /** Processes other than this one that run a target. */
+    private static long left() {
+        return ProcessHandle.allProcesses()
+                .filter(process -> process.pid() != ProcessHandle.current().pid())
+                .filter(process -> process.info().commandLine().orElse("").contains(Maze.class.getPackageName()))
+                .filter(process -> process.info().command().orElse("").endsWith("/java"))
+                .count();
+    }
+
+    private static byte[] bytes(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    private static byte[] random(int size) {
+        byte[] bytes = new byte[size];
+        new Random(size).nextBytes(bytes);
+        return bytes;
+    }
+}

@@ -1,0 +1,122 @@
+package dev.thalweg.afl;
+
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.io.IOException;
+import java.net.URISyntaxException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.jar.Attributes;
+import java.util.jar.JarOutputStream;
+import java.util.jar.Manifest;
+
+/** Debian's AFL++, unmodified, in a folder of its own. */
+final class Fuzzer {
+    private static final int MOST_SECONDS = 120;
+
+    /** How a tool ended, and what it said. */
+    record Ran(int status, String said) {}
+
+    private final Path folder;
+
+    Fuzzer(Path folder) {
+        assumeTrue(isInstalled("afl-fuzz"), "afl++ is not installed");
+        this.folder = folder;
+    }
+
+    private static boolean isInstalled(String program) {
+        for (String place : System.getenv("PATH").split(":")) {
+            if (Files.isExecutable(Path.of(place, program))) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** The command line of a target. */
+    List<String> java(Class<?> target, List<String> flags) throws IOException {
+        var command = new ArrayList<String>();
+        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+        command.addAll(List.of("-XX:+UseSerialGC", "-Xmx64m", "--enable-native-access=ALL-UNNAMED"));
+        command.addAll(flags);
+        command.addAll(List.of("-cp", classPath(), target.getName()));
+        return command;
+    }
+
+    /** The flag that counts the edges of what begins so; its jar has a manifest only. */
+    String agent(String prefix) throws IOException {
+        Path jar = folder.resolve("agent.jar");
+        var manifest = new Manifest();
+        manifest.getMainAttributes().put(Attributes.Name.MANIFEST_VERSION, "1.0");
+        manifest.getMainAttributes().put(new Attributes.Name("Premain-Class"), CoverageAgent.class.getName());
+        new JarOutputStream(Files.newOutputStream(jar), manifest).close();
+        return "-javaagent:" + jar + "=" + prefix;
+    }
+
+    /** The target in C. */
+    List<String> c() throws IOException, InterruptedException {
+        assumeTrue(isInstalled("cc"), "there is no C compiler");
+        Path program = folder.resolve("maze");
+        if (!Files.exists(program)) {
+            var built = run(List.of("cc", "-O1", "-Wall", "-Werror", "-o", program.toString(), source().toString()), Map.of());
+            assertTrue(built.status() == 0, built.said());
+        }
+        return List.of(program.toString());
+    }
+
+    private static Path source() {
+        try {
+            return Path.of(Fuzzer.class.getResource("maze.c").toURI());
+        } catch (URISyntaxException defect) {
+            throw new AssertionError(defect);
+        }
+    }
+
+    private static String classPath() {
+        var places = new ArrayList<String>();
+        for (Class<?> each : List.of(AflTarget.class, Fuzzer.class, org.json.JSONObject.class)) {
+            places.add(each.getProtectionDomain().getCodeSource().getLocation().getPath());
+        }
+        return String.join(":", places);
+    }
+
+    /** Runs a tool of AFL++'s on a target. */
+    Ran run(List<String> tool, List<String> target, Map<String, String> more) throws IOException, InterruptedException {
+        var command = new ArrayList<>(tool);
+        command.add("--");
+        command.addAll(target);
+        return run(command, more);
+    }
+
+    private Ran run(List<String> command, Map<String, String> more) throws IOException, InterruptedException {
+        Process process = start(command, more);
+        try {
+            assertTrue(process.waitFor(MOST_SECONDS, TimeUnit.SECONDS), () -> "still running: " + command);
+        } finally {
+            process.destroyForcibly();
+        }
+        return new Ran(process.exitValue(), Files.readString(folder.resolve("said"), StandardCharsets.ISO_8859_1));
+    }
+
+    Process start(List<String> command, Map<String, String> more) throws IOException {
+        var builder = new ProcessBuilder(command).directory(folder.toFile()).redirectErrorStream(true);
+        builder.redirectInput(Path.of("/dev/null").toFile()).redirectOutput(folder.resolve("said").toFile());
+        var environment = builder.environment();
+        // The program is java, and a JVM takes its time on a busy machine.
+        environment.put("AFL_SKIP_BIN_CHECK", "1");
+        environment.put("AFL_FORKSRV_INIT_TMOUT", "60000");
+        environment.put("AFL_NO_UI", "1");
+        environment.put("AFL_ALLOW_TMP", "1");
+        environment.put("AFL_NO_AFFINITY", "1");
+        environment.put("AFL_SKIP_CPUFREQ", "1");
+        environment.put("AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES", "1");
+        environment.putAll(more);
+        return builder.start();
+    }
+}

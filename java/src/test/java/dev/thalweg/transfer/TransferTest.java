@@ -1,0 +1,272 @@
+package dev.thalweg.transfer;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.ValueLayout;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.nio.channels.ClosedChannelException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Random;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.MethodSource;
+
+import dev.thalweg.internal.Native;
+
+@Timeout(60)
+class TransferTest {
+    private static final int EPIPE = 32;
+    private static final int[] SIZES = {0, 1, 4095, 65537, 3 << 20};
+
+    /** The two ways a transfer may go. */
+    enum Way {
+        PLAIN,
+        PLANNED;
+
+        Transfer.Mover mover() {
+            if (this == PLAIN) {
+                return new Plain();
+            }
+            assumeTrue(Native.orNull() != null, "the native library is not there");
+            return new Planned(Native.orNull());
+        }
+    }
+
+    /** What carries the bytes from a file to a file. */
+    enum Through {
+        NOTHING,
+        PIPE,
+        SOCKET,
+        TCP
+    }
+
+    @TempDir
+    Path folder;
+
+    private final ExecutorService others = Executors.newCachedThreadPool();
+
+    @AfterEach
+    void stop() throws InterruptedException {
+        others.shutdownNow();
+        assertTrue(others.awaitTermination(10, TimeUnit.SECONDS));
+    }
+
+    static List<Arguments> cases() {
+        var cases = new ArrayList<Arguments>();
+        for (Way way : Way.values()) {
+            for (Through through : Through.values()) {
+                for (int size : SIZES) {
+                    cases.add(Arguments.of(way, through, size, true));
+                    cases.add(Arguments.of(way, through, size, false));
+                }
+            }
+        }
+        return cases;
+    }
+
+    @ParameterizedTest
+    @MethodSource("cases")
+    void everyByteArrives(Way way, Through through, int size, boolean copied) throws Exception {
+        byte[] bytes = content(size);
+        Path from = Files.write(folder.resolve("from"), bytes);
+        Path to = folder.resolve("to");
+        try (var source = Endpoint.reading(from);
+                var sink = Endpoint.creating(to)) {
+            switch (through) {
+                case NOTHING -> assertEquals(size, moved(way, source, sink, copied));
+                case PIPE -> {
+                    var pipe = Pipe.open();
+                    relay(way, List.of(source, pipe.sink(), pipe.source(), sink), size, copied);
+                }
+                case SOCKET -> {
+                    var pair = Socket.pair();
+                    relay(way, List.of(source, pair[0], pair[1], sink), size, copied);
+                }
+                case TCP -> {
+                    try (var listener = Socket.Listener.open(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0))) {
+                        var there = new InetSocketAddress(InetAddress.getLoopbackAddress(), listener.port());
+                        var near = Socket.connect(there);
+                        relay(way, List.of(source, near, listener.accept(), sink), size, copied);
+                    }
+                }
+            }
+        }
+        assertArrayEquals(bytes, Files.readAllBytes(to));
+    }
+
+    /** From the first to the second, and meanwhile from the third to the fourth. */
+    private void relay(Way way, List<Endpoint> ends, int size, boolean copied) throws Exception {
+        Future<Long> drained = others.submit(() -> moved(way, ends.get(2), ends.get(3), copied));
+        assertEquals(size, moved(way, ends.get(0), ends.get(1), copied));
+        ends.get(1).close();
+        assertEquals(size, drained.get());
+        ends.get(2).close();
+    }
+
+    private static long moved(Way way, Endpoint source, Endpoint sink, boolean copied) throws IOException {
+        var transfer = Transfer.between(source, sink);
+        var report = (copied ? transfer : transfer.needing()).runBy(way.mover());
+        assertEquals(0, report.lost());
+        return report.bytes();
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void positionsMoveWithTheBytes(Way way) throws IOException {
+        byte[] bytes = content(10_000);
+        Path from = Files.write(folder.resolve("from"), bytes);
+        Path to = folder.resolve("to");
+        try (var source = Endpoint.reading(from);
+                var sink = Endpoint.creating(to)) {
+            for (int part = 0; part < 4; part++) {
+                var report = Transfer.between(source, sink).withLength(3000).runBy(way.mover());
+                assertEquals(part < 3 ? 3000 : 1000, report.bytes());
+            }
+        }
+        assertArrayEquals(bytes, Files.readAllBytes(to));
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void aReaderThatLeavesIsAnExceptionWithWhatHadArrived(Way way) throws Exception {
+        Path from = Files.write(folder.resolve("from"), content(3 << 20));
+        try (var source = Endpoint.reading(from);
+                var pipe = Pipe.open()) {
+            Future<byte[]> few = others.submit(() -> {
+                try {
+                    return readSome(pipe.source(), 1000);
+                } finally {
+                    pipe.source().close();
+                }
+            });
+            var failure = assertThrows(
+                    TransferException.class, () -> Transfer.between(source, pipe.sink()).runBy(way.mover()));
+            assertEquals(EPIPE, failure.errno(), failure.getMessage());
+            assertTrue(failure.moved() >= few.get().length, failure.getMessage());
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void anInterruptOrAWatcherStopsItAndSaysHowFarItCame(Way way) throws Exception {
+        var mover = way.mover();
+        Callable<TransferException> stopped = () -> {
+            try (var zeros = Endpoint.reading(Path.of("/dev/zero"));
+                    var nowhere = Endpoint.writing(Path.of("/dev/null"))) {
+                return assertThrows(TransferException.class, () -> Transfer.between(zeros, nowhere)
+                        .watchedBy(moved -> {
+                            Thread.currentThread().interrupt();
+                            return true;
+                        })
+                        .runBy(mover));
+            }
+        };
+        assertTrue(others.submit(stopped).get().moved() > 0);
+        try (var zeros = Endpoint.reading(Path.of("/dev/zero"));
+                var nowhere = Endpoint.writing(Path.of("/dev/null"))) {
+            var refused = Transfer.between(zeros, nowhere).watchedBy(moved -> false);
+            assertTrue(assertThrows(TransferException.class, () -> refused.runBy(mover)).moved() > 0);
+        }
+    }
+
+    @Test
+    void aClosedEndIsAnExceptionAndNeverSomebodyElsesFile() throws Exception {
+        var pipe = Pipe.open();
+        Future<Long> waiting = others.submit(() -> moved(Way.PLAIN, pipe.source(), Endpoint.writing(Path.of("/dev/null")), true));
+        pipe.sink().close();
+        assertEquals(0, waiting.get());
+        pipe.close();
+        pipe.close();
+        assertThrows(ClosedChannelException.class, () -> Transfer.between(pipe.source(), pipe.sink()).run());
+        var pair = Socket.pair();
+        Future<Long> reading = others.submit(() -> moved(Way.PLAIN, pair[0], Endpoint.writing(Path.of("/dev/null")), true));
+        pair[0].close();
+        if (!reading.isDone()) {
+            // Woken by the close, or never begun.
+            try {
+                assertEquals(0, reading.get());
+            } catch (java.util.concurrent.ExecutionException closed) {
+                assertTrue(closed.getCause() instanceof ClosedChannelException, closed.toString());
+            }
+        }
+        pair[1].close();
+    }
+
+    @Test
+    void aPipeIsAsLargeAsItIsToldToBe() throws IOException {
+        try (var pipe = Pipe.open()) {
+            assertEquals(1 << 18, pipe.capacity(1 << 18));
+            assertEquals(1 << 18, pipe.capacity());
+        }
+    }
+
+    @Test
+    void thePlanExplainsItselfOrSaysWhatIsMissing() throws IOException {
+        Path from = Files.write(folder.resolve("from"), content(100));
+        try (var source = Endpoint.reading(from);
+                var pipe = Pipe.open()) {
+            var transfer = Transfer.between(source, pipe.sink());
+            if (Native.orNull() == null) {
+                var missing = assertThrows(UnsupportedOperationException.class, transfer::plan);
+                assertTrue(missing.getMessage().contains("linux-"), missing.getMessage());
+                return;
+            }
+            assertTrue(transfer.plan().contains("\"read-write\""), transfer.plan());
+            assertEquals("read-write", transfer.by("read-write").run().mechanism());
+            assertThrows(RuntimeException.class, () -> transfer.by("teleport").run());
+        }
+    }
+
+    @Test
+    void whatMakesNoSenseIsRefusedBeforeAnythingMoves() throws IOException {
+        assertThrows(IOException.class, () -> Endpoint.reading(folder.resolve("nothing")));
+        Files.write(folder.resolve("there"), content(1));
+        assertThrows(IOException.class, () -> Endpoint.creating(folder.resolve("there")));
+        try (var pipe = Pipe.open()) {
+            var transfer = Transfer.between(pipe.source(), pipe.sink());
+            assertThrows(IllegalArgumentException.class, () -> transfer.withLength(-1));
+        }
+        assertThrows(
+                java.net.UnknownHostException.class,
+                () -> Socket.connect(InetSocketAddress.createUnresolved("nowhere.invalid", 1)));
+    }
+
+    private static byte[] readSome(Endpoint source, int least) throws IOException {
+        var got = new ByteArrayOutputStream();
+        try (Arena arena = Arena.ofConfined()) {
+            var buffer = arena.allocate(512);
+            while (got.size() < least) {
+                long count = source.read(buffer);
+                got.write(buffer.asSlice(0, count).toArray(ValueLayout.JAVA_BYTE));
+            }
+        }
+        return got.toByteArray();
+    }
+
+    private static byte[] content(int size) {
+        byte[] bytes = new byte[size];
+        new Random(size).nextBytes(bytes);
+        return bytes;
+    }
+}

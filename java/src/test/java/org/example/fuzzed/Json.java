@@ -1,0 +1,20 @@
+package org.example.fuzzed;
+
+import java.nio.charset.StandardCharsets;
+import org.json.JSONException;
+import org.json.JSONTokener;
+
+import dev.thalweg.afl.AflTarget;
+
+/** A JSON parser from Maven Central, as a person who fuzzes it would write it. */
+public final class Json {
+    private Json() {}
+
+    /** The program. */
+    public static void main(String[] arguments) {
+        AflTarget.run(
+                arguments,
+                bytes -> new JSONTokener(new String(bytes, StandardCharsets.UTF_8)).nextValue(),
+                AflTarget.Options.USUAL.expecting(JSONException.class));
+    }
+}

@@ -1,0 +1,64 @@
+package org.example.fuzzed;
+
+import dev.thalweg.afl.AflTarget;
+import dev.thalweg.afl.Coverage;
+
+/** A target whose places are numbered by hand, as those of {@code maze.c} are, and whose inputs can do it harm. */
+public final class Maze {
+    private Maze() {}
+
+    /** Thrown at input that is wrong in an expected way. */
+    public static final class Expected extends RuntimeException {
+        private static final long serialVersionUID = 1;
+    }
+
+    /** The program. */
+    public static void main(String[] arguments) {
+        AflTarget.run(arguments, Maze::enter, AflTarget.Options.USUAL.expecting(Expected.class));
+    }
+
+    private static void enter(byte[] bytes) throws InterruptedException {
+        switch (bytes.length > 9 ? "" : new String(bytes, java.nio.charset.StandardCharsets.ISO_8859_1)) {
+            case "throw" -> throw new IllegalStateException("thrown");
+            case "expected" -> throw new Expected();
+            case "deep" -> deeper(1);
+            case "memory" -> {
+                byte[][] all = new byte[1 << 20][];
+                for (int at = 0; at < all.length; at++) {
+                    all[at] = new byte[1 << 24];
+                }
+            }
+            case "busy" -> {
+                for (long turns = 0; turns >= 0; turns++) {
+                    Thread.onSpinWait();
+                }
+            }
+            case "asleep" -> Thread.sleep(Long.MAX_VALUE);
+            default -> walk(bytes);
+        }
+    }
+
+    private static int deeper(int depth) {
+        return deeper(depth + 1) + depth;
+    }
+
+    private static void walk(byte[] bytes) {
+        Coverage.hit(0x1b873593);
+        int sum = 0;
+        for (byte each : bytes) {
+            int value = Byte.toUnsignedInt(each);
+            sum = sum * 31 + value;
+            if (value < 64) {
+                Coverage.hit(0x2545f491);
+            } else if (value < 128) {
+                Coverage.hit(0x3c6ef372);
+            } else {
+                Coverage.hit(0x52dce729);
+            }
+            if (Integer.remainderUnsigned(sum, 7) == 0) {
+                Coverage.hit(0x6ed9eba1);
+            }
+        }
+        Coverage.hit(bytes.length > 65536 ? 0x71374491 : 0x7b5bdb1f);
+    }
+}

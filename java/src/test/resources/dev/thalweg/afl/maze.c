@@ -1,0 +1,65 @@
+/* The same walk as Maze.java, with the same places, as a persistent fork-server target of AFL++ in C.
+ * Its map must be byte-identical. The protocol is that of AFL++ up to 4.21. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/shm.h>
+#include <unistd.h>
+
+#define CONTROL 198
+#define STATUS 199
+
+static uint8_t *map;
+static uint32_t mask, previous;
+
+static void hit(uint32_t place)
+{
+    map[(place ^ previous) & mask]++;
+    previous = place >> 1;
+}
+
+static void walk(const uint8_t *bytes, uint32_t length)
+{
+    hit(0x1b873593);
+    uint32_t sum = 0;
+    for (uint32_t at = 0; at < length; at++) {
+        sum = sum * 31 + bytes[at];
+        if (bytes[at] < 64)
+            hit(0x2545f491);
+        else if (bytes[at] < 128)
+            hit(0x3c6ef372);
+        else
+            hit(0x52dce729);
+        if (sum % 7 == 0)
+            hit(0x6ed9eba1);
+    }
+    hit(length > 65536 ? 0x71374491 : 0x7b5bdb1f);
+}
+
+int main(void)
+{
+    const char *id = getenv("__AFL_SHM_ID"), *cases = getenv("__AFL_SHM_FUZZ_ID");
+    const char *size = getenv("AFL_MAP_SIZE");
+    mask = (size ? (uint32_t)atoi(size) : 65536u) - 1;
+    if (!id || !cases)
+        return 3;
+    map = shmat(atoi(id), NULL, 0);
+    const uint8_t *input = shmat(atoi(cases), NULL, 0);
+    if (map == (void *)-1 || input == (void *)-1)
+        return 4;
+    uint32_t word = 0x80000001u | 0x40000000u | mask << 1 | 0x01000000u, length;
+    if (write(STATUS, &word, 4) != 4 || read(CONTROL, &word, 4) != 4)
+        return 5;
+    while (read(CONTROL, &word, 4) == 4) {
+        word = (uint32_t)getpid();
+        if (write(STATUS, &word, 4) != 4)
+            break;
+        memcpy(&length, input, 4);
+        previous = 0;
+        walk(input + 4, length);
+        word = 0;
+        if (write(STATUS, &word, 4) != 4)
+            break;
+    }
+    return 0;
+}
