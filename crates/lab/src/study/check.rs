@@ -130,7 +130,9 @@ impl Study {
                     self.check_at(&at, Some(at.load), arms, true)
                 })
             }
-            Check::Opposite { arms, cells, .. } | Check::Somewhere { arms, cells, .. } => {
+            Check::Everywhere { arms, cells, .. }
+            | Check::Opposite { arms, cells, .. }
+            | Check::Somewhere { arms, cells, .. } => {
                 if cells.is_empty() {
                     return Err("cells is empty".to_owned());
                 }
@@ -196,6 +198,7 @@ impl Check {
             | Self::MeanRatio { within, .. }
             | Self::LoadRatio { within, .. }
             | Self::Rows { within, .. }
+            | Self::Everywhere { within, .. }
             | Self::Somewhere { within, .. }
             | Self::RankCorrelation { within, .. }
             | Self::Probe { within, .. } => *within,
