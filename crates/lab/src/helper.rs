@@ -15,6 +15,7 @@ pub(crate) use line::spent;
 
 use crate::{
     study::{load, session},
+    thresholds,
     works::{CATALOGUE, Catalogue},
 };
 
@@ -26,6 +27,7 @@ pub type Helper = (&'static str, fn(&[String]) -> Result<(), String>);
 pub static HELPERS: &[Helper] = &[
     ("feeder", feeder::run),
     ("load", load::main),
+    ("memcpy", thresholds::child::main),
     ("receiver", receiver::run),
     ("session", |_| session::main(&CATALOGUE)),
 ];
