@@ -123,6 +123,74 @@ fn doctor_tries_everything_and_leaves_nothing_behind() {
     scratch.run(&["doctor", "--at", "nowhere"]).ended(2);
 }
 
+/// The sizes at which the effect of a threshold is shown: 3, 24 and 256 KiB, 8 and 64 MiB.
+const SHOWN: [u64; 5] = [3 << 10, 24 << 10, 256 << 10, 8 << 20, 64 << 20];
+
+#[test]
+fn doctor_advises_thresholds_only_with_their_effect_at_every_size() {
+    let scratch = Scratch::new();
+    let text = scratch.run(&["doctor"]).ended(0).text();
+    let ran = scratch.run(&["doctor", "--memcpy", "--json"]);
+    if ran.code == 4 {
+        assert!(text.contains("its thresholds are not known"), "{text}");
+        support::skip(
+            "doctor_advises_thresholds_only_with_their_effect_at_every_size",
+            ran.err.trim(),
+        );
+        return;
+    }
+    assert!(text.contains("_threshold") && text.contains("thalweg doctor --memcpy"), "{text}");
+    let json = ran.ended(0).json();
+    let memcpy = &json["memcpy"];
+    let thresholds = memcpy["thresholds"].as_array().expect("a list");
+    assert!(thresholds.iter().any(|one| one["bytes"].as_u64() > Some(0)), "{memcpy}");
+    let measured = &memcpy["measured"];
+    let effects = |one: &Value| -> Vec<Value> { one["effects"].as_array().unwrap().clone() };
+    for tried in ["tried", "confirmed"].iter().flat_map(|key| measured[key].as_array().unwrap()) {
+        let sizes: Vec<u64> =
+            effects(tried).iter().map(|effect| effect["size"].as_u64().unwrap()).collect();
+        assert_eq!(sizes, SHOWN, "{tried}");
+        let slower = effects(tried).iter().any(|effect| effect["verdict"] == "slower");
+        assert!(!(slower && tried["harmless"] == true), "{tried}");
+    }
+    let advice = &measured["advice"];
+    assert_eq!(advice.is_null(), measured["no_advice"].is_string(), "{measured}");
+    if !advice.is_null() {
+        assert!(advice["line"].as_str().unwrap().starts_with("GLIBC_TUNABLES=glibc.cpu."));
+        let words: Vec<Value> = effects(advice).iter().map(|e| e["verdict"].clone()).collect();
+        assert!(words.len() == SHOWN.len() && !words.contains(&"slower".into()), "{advice}");
+        assert!(words.contains(&"faster".into()), "it helps somewhere: {advice}");
+    }
+    assert_eq!(scratch.names(), [""; 0]);
+}
+
+#[test]
+fn a_threshold_set_from_outside_is_the_one_that_doctor_shows() {
+    let scratch = Scratch::new();
+    let shown = |value: Option<&str>| {
+        let mut command = scratch.thalweg(["doctor", "--json"]);
+        command.env_remove("GLIBC_TUNABLES");
+        if let Some(value) = value {
+            command.env("GLIBC_TUNABLES", format!("glibc.cpu.x86_non_temporal_threshold={value}"));
+        }
+        let json: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+        let list = json["memcpy"]["thresholds"].as_array().cloned().unwrap_or_default();
+        let one = list.iter().find(|one| {
+            one["name"].as_str().is_some_and(|name| name.ends_with("non_temporal_threshold"))
+        });
+        one.map(|one| one["bytes"].as_u64().unwrap())
+    };
+    if shown(None).is_none() {
+        support::skip(
+            "a_threshold_set_from_outside_is_the_one_that_doctor_shows",
+            "this libc has no such threshold",
+        );
+        return;
+    }
+    assert_eq!(shown(Some("1234567")), Some(1_234_567));
+    assert_ne!(shown(None), Some(1_234_567));
+}
+
 #[test]
 fn a_stale_or_broken_profile_is_named_and_not_used() {
     let scratch = Scratch::new();

@@ -85,6 +85,26 @@ fn what_was_measured_is_cited_by_the_plan_and_can_be_checked() {
 }
 
 #[test]
+fn kernels_are_checked_on_distributions_of_sizes_that_tuning_did_not_use() {
+    let scratch = Scratch::new();
+    let of_memory = ["--quick", "--budget", "6s", "--pair", "memory:memory"];
+    let (code, text, err) = ran(tune(&scratch, &of_memory));
+    assert_eq!(code, 0, "{text}{err}");
+    assert!(text.contains("copies in memory from now on"), "{text}");
+    let (code, text, err) = ran(tune(&scratch, &[&of_memory[..], &["--check", "--json"]].concat()));
+    assert_eq!(code, 0, "{text}{err}");
+    let checked = json(&text);
+    let held = checked["held_out"].as_array().unwrap();
+    for name in ["memcpy-fleet", "memcpy-0", "memcpy-1", "memcpy-3", "memcpy-8"] {
+        let one = held.iter().find(|one| one["distribution"] == name);
+        let one = one.unwrap_or_else(|| panic!("{name} is missing: {text}"));
+        assert!(one["regret"].is_number() && one["floor"].is_number(), "{one}");
+        assert!(one["always"]["libc"].is_number() && one["always"]["tuned"].is_number(), "{one}");
+        assert_eq!(one["chosen"]["name"], "tuned");
+    }
+}
+
+#[test]
 fn a_pair_that_is_none_is_a_usage_error_that_says_what_there_is() {
     let scratch = with_files();
     for (pair, reason) in [
@@ -255,6 +275,32 @@ fn the_plan_for_memory_names_the_measured_kernels() {
     for word in ["pipe:", "unix:", "tcp:"] {
         let (code, text, _) = plan(&["--size", "64K", "memory:", word]);
         assert!(code == 0 && text.contains("chosen"), "{text}");
+    }
+}
+
+#[test]
+fn a_plan_beyond_the_largest_measured_size_says_that_it_is_extrapolated() {
+    let scratch = Scratch::new();
+    if thalweg_sys::host::caches().is_empty() {
+        let test = "a_plan_beyond_the_largest_measured_size_says_that_it_is_extrapolated";
+        skip(test, "the sizes of the caches do not show here");
+        return;
+    }
+    for (largest, beyond) in [(1 << 36, true), (64, false)] {
+        let mut profile = Profile::new();
+        for (kernel, ratio) in [("libc", 1.0), ("simple", 0.5)] {
+            let mut cell = cell((kernel, None), largest, ratio);
+            (cell.source, cell.sink) = ("memory".into(), "memory".into());
+            cell.options = Default::default();
+            profile.merge(vec![cell]);
+        }
+        profile.save(&scratch.path("profile.json")).expect("a profile");
+        let mut plan = scratch.thalweg(["plan", "--size", "1T", "memory:", "memory:"]);
+        plan.env("THALWEG_PROFILE", scratch.path("profile.json"));
+        let (code, text, _) = ran(plan);
+        assert_eq!(code, 0);
+        let said = (text.contains("simple (here)"), text.contains("larger extrapolated"));
+        assert_eq!(said, (beyond, beyond), "{text}");
     }
 }
 

@@ -16,6 +16,7 @@ pub(crate) use line::spent;
 
 use crate::{
     study::{load, session},
+    thresholds,
     works::{CATALOGUE, Catalogue},
 };
 
@@ -28,6 +29,7 @@ pub static HELPERS: &[Helper] = &[
     ("bulk", bulk::run),
     ("feeder", feeder::run),
     ("load", load::main),
+    ("memcpy", thresholds::child::main),
     ("receiver", receiver::run),
     ("session", |_| session::main(&CATALOGUE)),
 ];

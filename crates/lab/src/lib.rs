@@ -3,8 +3,8 @@
 //! Reading order: [`sample`] is one timed piece of work, [`rounds`] interleaves the arms, [`stats`]
 //! makes ratios with intervals of them, [`contamination`] says which samples to doubt. Put together:
 //! [`tune`] for a copy that is about to be made, [`survey`] for the profile of the machine, [`trial`]
-//! for an unmodified program under each copy kernel, [`study`] for a published experiment, whose
-//! [`report`] people read.
+//! for an unmodified program under each copy kernel, [`thresholds`] for libc's own settings, [`study`]
+//! for a published experiment, whose [`report`] people read.
 //!
 //! ```no_run
 //! use std::{path::Path, time::Duration};
@@ -44,6 +44,7 @@ mod scratch;
 pub mod stats;
 pub mod study;
 pub mod survey;
+pub mod thresholds;
 pub mod trial;
 pub mod tune;
 pub mod works;

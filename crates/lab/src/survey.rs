@@ -182,7 +182,7 @@ impl<'r> Run<'r> {
         let left = self.plan.budget.saturating_sub(self.began.elapsed());
         let budget = left / self.of.saturating_sub(self.done).max(1) as u32;
         let (ends, rounds, seed) = (ends.clone(), self.plan.depth.rounds(), self.random.bits());
-        SessionJob { ends, load, sink_state, sizes, ways, rounds, budget, seed }
+        SessionJob { ends, load, sink_state, sizes, ways, rounds, budget, seed, exact: false }
     }
 
     pub fn session(&mut self, job: &SessionJob, scouting: bool) -> Result<SessionLog, Stopped> {

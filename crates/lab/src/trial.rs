@@ -13,7 +13,7 @@ mod reached;
 mod run;
 mod server;
 mod stage;
-mod tunables;
+pub(crate) mod tunables;
 
 pub use arms::{Bands, Kind, LeftOut, OBJECT_ALONE, Setting, bands_given, kernel_names};
 pub use judge::{Effect, Row};

@@ -134,6 +134,11 @@ pub static PROBES: &[&dyn Probe] = &[
     &probes::worker_memory::WorkerMemory,
 ];
 
+/// The distributions of sizes that the work `memory` can draw from.
+pub fn size_distributions() -> impl Iterator<Item = &'static str> {
+    memory::Distribution::names()
+}
+
 impl Catalogue {
     /// The work of this name.
     pub fn work(&self, name: &str) -> Option<&'static dyn Work> {

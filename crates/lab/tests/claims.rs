@@ -165,6 +165,18 @@ fn the_best_of_others() {
 }
 
 #[test]
+fn everywhere() {
+    let all = "test = \"everywhere\"\narms = [\"b\", \"a\"]\ncells = [\"c\"]\n";
+    let claim = says(&format!("{all}within = [0.4, inf]"), Reproduced);
+    assert!(claim.reason.contains("in 4 of 4 places") && claim.reason.contains("1MiB"));
+    let claim = says(&format!("{all}within = [0.95, inf]"), Contradicted);
+    assert!((claim.measured.unwrap() - 0.5).abs() < 0.05, "the worst place: {}", claim.reason);
+    says(&format!("{all}within = [0.5, inf]"), Undecided);
+    let claim = says(&format!("{all}within = [0.0, 1.0]"), Contradicted);
+    assert!((claim.measured.unwrap() - 2.0).abs() < 0.1, "{}", claim.reason);
+}
+
+#[test]
 fn ranks() {
     let ranks = "test = \"rank-correlation\"\narms = [\"a\", \"b\", \"c\"]\n\
                  places = [{ cell = \"c\", size = \"1KiB\" }, { cell = \"c\", size = \"1MiB\" }]\n";

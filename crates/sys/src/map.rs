@@ -6,7 +6,7 @@
 use crate::Errno;
 use crate::fault::{Call, counted, uncounted};
 use rustix::fd::{AsFd, AsRawFd};
-use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, MsyncFlags, ProtFlags};
 use rustix::param::page_size;
 use std::ffi::c_void;
 use std::ops::Range;
@@ -97,6 +97,41 @@ impl Map {
             let _ = map.advise_huge();
         }
         Ok(map)
+    }
+
+    /// `len` bytes of zeroed private memory that end where a page begins which nobody may touch, and
+    /// begin behind another such page or in the page after it.
+    pub fn fenced(len: usize) -> Result<Self, Errno> {
+        let page = page_size();
+        let whole = len.checked_next_multiple_of(page).ok_or(Errno::OVERFLOW)?;
+        let mapped = whole.checked_add(2 * page).ok_or(Errno::OVERFLOW)?;
+        if len == 0 || isize::try_from(mapped).is_err() {
+            return Err(Errno::INVAL);
+        }
+        let (none, flags) = (ProtFlags::empty(), MapFlags::PRIVATE);
+        // SAFETY: a null hint lets the kernel choose unused addresses.
+        let base =
+            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), mapped, none, flags) }?;
+        let base = NonNull::new(base).ok_or(Errno::NOMEM)?;
+        let lead = page + whole - len;
+        // Dropped, and so unmapped, if the next call fails.
+        let map = Self { base, mapped, lead, len, kind: Kind::Anonymous };
+        // SAFETY: the first page is followed by `whole` bytes and another page.
+        let inner = unsafe { base.as_ptr().cast::<u8>().add(page) };
+        let protection = MprotectFlags::READ | MprotectFlags::WRITE;
+        // SAFETY: `inner` and `whole` lie inside the new mapping, to which there is no reference.
+        unsafe { rustix::mm::mprotect(inner.cast(), whole, protection) }?;
+        Ok(map)
+    }
+
+    /// Gives the pages of an anonymous map back: its bytes are zero again, and the next write to each
+    /// page faults. EINVAL for a file's.
+    pub fn forget(&mut self) -> Result<(), Errno> {
+        match self.kind {
+            // &mut self excludes references to the bytes that change.
+            Kind::Anonymous => self.advise(Advice::LinuxDontNeed),
+            Kind::File(_) => Err(Errno::INVAL),
+        }
     }
 
     /// Bytes in the map.
@@ -213,7 +248,8 @@ impl Map {
     }
 
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
-        // SAFETY: base and mapped are what mmap gave, and no advice used here changes bytes.
+        // SAFETY: base and mapped are what mmap gave, and no advice used here changes bytes, except in
+        // `forget`, which says why it may.
         unsafe { rustix::mm::madvise(self.base.as_ptr(), self.mapped, advice) }
     }
 

@@ -15,6 +15,9 @@ pub struct DoctorArgs {
     /// Try files in this folder instead of the current one
     #[arg(long, value_name = "DIR")]
     pub at: Option<PathBuf>,
+    /// Measure whether other thresholds of libc's memcpy would help, in fresh processes; some 20 s
+    #[arg(long)]
+    pub memcpy: bool,
     /// Print JSON
     #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
     pub json: bool,
@@ -24,6 +27,7 @@ const EXAMPLES: &str = "\
 Examples:
   thalweg doctor
   thalweg doctor --at /mnt/data
+  thalweg doctor --memcpy
   thalweg doctor --json | jq '.mechanisms[] | {name, fails}'
 
-\"shared\" in the last part: after such a move the source's later changes still show in the sink.";
+\"shared\" for a mechanism: after such a move the source's later changes still show in the sink.";

@@ -69,12 +69,13 @@ fn kernels(facts: &Facts, request: &Request, saved: &Saved) -> Vec<Band> {
 
 fn kernels_text(bands: &[Band], size: Option<u64>) -> String {
     let mut rows = table(&["COPY KERNEL", "UP TO", "MEASURED"]);
+    let here = size.and_then(|size| Band::of(bands, size));
     for band in bands {
-        let here = size.is_some_and(|size| size <= band.upto)
-            && !bands.iter().any(|b| b.upto < band.upto && size.is_some_and(|s| s <= b.upto));
+        let is_here = here.is_some_and(|here| here.upto == band.upto);
+        let beyond = if band.extrapolated { ", larger extrapolated" } else { "" };
         rows.add_row([
-            format!("{}{}", band.kernel, if here { " (here)" } else { "" }),
-            Size(band.upto).to_string(),
+            format!("{}{}", band.kernel, if is_here { " (here)" } else { "" }),
+            format!("{}{beyond}", Size(band.upto)),
             format!(
                 "measured {}: {:.2}x libc [{:.2}, {:.2}] or less, {}",
                 day(&band.at),

@@ -1,9 +1,11 @@
 //! Copy kernels by size, from memory to memory: from measured cells to the bands of `tuned`.
 //!
-//! A kernel has to beat the C library by more than the noise; else the C library stands.
+//! A kernel has to beat the C library by more than the noise; else the C library stands. Above the
+//! caches a copy does not change its character, so the last band goes on where it got there.
 
 use serde::Serialize;
 use thalweg_kernels::{Bands, by_name, tuned};
+use thalweg_sys::host::caches;
 
 use super::{Cell, LEAST_NOISE, Load, Profile, Ratio};
 use crate::Prefer;
@@ -15,8 +17,11 @@ const MEMORY: &str = "memory";
 /// The kernel for the sizes up to one that was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Band {
-    /// The largest size, in bytes.
+    /// The largest measured size, in bytes.
     pub upto: u64,
+    /// Whether it serves larger sizes too, which nobody measured: only the last one, and only if its
+    /// source and sink together did not fit the caches.
+    pub extrapolated: bool,
     /// The kernel.
     pub kernel: String,
     /// Its times against the C library's: the smallest of its gains among the measured sizes of
@@ -40,9 +45,14 @@ pub enum BandsError {
 }
 
 impl Profile {
-    /// What was measured of copy kernels, as bands of rising sizes; empty if nothing was. Beyond
-    /// the last band nobody measured.
+    /// What was measured of copy kernels, as bands of rising sizes; empty if nothing was.
     pub fn kernel_bands(&self, load: Load, prefer: Prefer) -> Vec<Band> {
+        let largest = caches().into_iter().map(|cache| cache.bytes).max();
+        self.bands_beside(largest, load, prefer)
+    }
+
+    /// The same on a machine whose largest cache is known.
+    fn bands_beside(&self, cache: Option<u64>, load: Load, prefer: Prefer) -> Vec<Band> {
         let of_memory = |cell: &&Cell| cell.source == MEMORY && cell.sink == MEMORY;
         let any = self.cells.iter().filter(of_memory).any(|cell| cell.load == load);
         let wanted = |cell: &&Cell| of_memory(cell) && (cell.load == load || !any);
@@ -58,6 +68,7 @@ impl Profile {
                 Some(last) => last.take_in(best, ratio),
                 None => bands.push(Band {
                     upto: best.size,
+                    extrapolated: false,
                     kernel: best.mechanism.clone(),
                     ratio,
                     sessions: best.sessions,
@@ -67,6 +78,9 @@ impl Profile {
         }
         while bands.len() > tuned::MOST {
             give_up_least(&mut bands);
+        }
+        if let (Some(last), Some(cache)) = (bands.last_mut(), cache) {
+            last.extrapolated = last.upto.saturating_mul(2) > cache;
         }
         bands
     }
@@ -78,13 +92,23 @@ impl Profile {
         for band in &bands {
             let row = by_name(&band.kernel);
             let row = row.ok_or_else(|| BandsError::Unknown(band.kernel.clone()))?;
-            rows.push((usize::try_from(band.upto).unwrap_or(usize::MAX), row));
+            rows.push((usize::try_from(band.end()).unwrap_or(usize::MAX), row));
         }
         Bands::of(&rows).map_err(BandsError::Unfit)
     }
 }
 
 impl Band {
+    /// The largest size it serves.
+    pub fn end(&self) -> u64 {
+        if self.extrapolated { u64::MAX } else { self.upto }
+    }
+
+    /// The band of a size among rising ones; `None` where the C library serves it unmeasured.
+    pub fn of(bands: &[Self], size: u64) -> Option<&Self> {
+        bands.iter().find(|band| size <= band.end())
+    }
+
     fn take_in(&mut self, cell: &Cell, ratio: Ratio) {
         self.upto = cell.size;
         self.sessions = self.sessions.min(cell.sessions);
@@ -189,6 +213,21 @@ mod tests {
             at("inline", 256, 0.5),
         ]);
         assert_eq!(found, named(&[(128, "simple"), (256, "inline")]));
+    }
+
+    #[test]
+    fn the_last_band_goes_on_if_it_was_measured_above_the_caches() {
+        let mut profile = Profile::new();
+        profile.merge(vec![at(LIBC, 1 << 20, 1.0), at("simple", 1 << 20, 0.5)]);
+        let beyond = |cache| {
+            let bands = profile.bands_beside(cache, Load::Idle, Prefer::Wall);
+            let served = Band::of(&bands, u64::MAX).map(|band| band.kernel.clone());
+            assert_eq!(bands[0].upto, 1 << 20, "what was measured stays as it is");
+            served
+        };
+        assert_eq!(beyond(Some(1 << 20)).as_deref(), Some("simple"));
+        assert_eq!(beyond(Some(2 << 20)), None, "the copies may have fitted the cache");
+        assert_eq!(beyond(None), None, "nobody knows");
     }
 
     #[test]

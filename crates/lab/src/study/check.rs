@@ -130,7 +130,9 @@ impl Study {
                     self.check_at(&at, Some(at.load), arms, true)
                 })
             }
-            Check::Opposite { arms, cells, .. } | Check::Somewhere { arms, cells, .. } => {
+            Check::Everywhere { arms, cells, .. }
+            | Check::Opposite { arms, cells, .. }
+            | Check::Somewhere { arms, cells, .. } => {
                 if cells.is_empty() {
                     return Err("cells is empty".to_owned());
                 }
@@ -206,6 +208,7 @@ impl Check {
             | Self::MeanRatio { within, .. }
             | Self::LoadRatio { within, .. }
             | Self::Rows { within, .. }
+            | Self::Everywhere { within, .. }
             | Self::Somewhere { within, .. }
             | Self::AgainstBest { within, .. }
             | Self::RankCorrelation { within, .. }

@@ -274,6 +274,20 @@ pub enum Check {
         /// In words.
         note: Option<String>,
     },
+    /// In every size of these cells the ratio lies surely within.
+    Everywhere {
+        /// The two arms.
+        arms: [String; 2],
+        /// The cells.
+        cells: Vec<String>,
+        /// What is compared.
+        #[serde(default)]
+        metric: Metric,
+        /// The range that holds.
+        within: [f64; 2],
+        /// In words.
+        note: Option<String>,
+    },
     /// In at least one size of these cells the ratio lies surely within.
     Somewhere {
         /// The two arms.

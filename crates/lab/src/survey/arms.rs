@@ -8,6 +8,7 @@ use super::{bench::Bench, job::Way, pattern::Pattern};
 use crate::{
     rounds::{Arm, Failure},
     sample::{Meter, Sample},
+    stats::Random,
 };
 
 /// Where all arms of a session do their work, one after the other.
@@ -17,12 +18,19 @@ pub(super) enum Place<'s> {
 }
 
 /// Two buffers of the largest size so far, of which the first bytes are copied.
+///
+/// Half of a sample's copies have exactly the size, as in a loop that always copies as much; half have
+/// drawn ones up to it, which no branch predictor knows. A kernel is worth its band only if the sum
+/// is less.
 #[derive(Default)]
 pub(super) struct Buffers {
     source: Vec<u8>,
     sink: Vec<u8>,
     size: usize,
     transfers: u64,
+    /// Every copy has exactly the size.
+    exact: bool,
+    drawn: Vec<usize>,
 }
 
 /// What does the work of a way.
@@ -82,6 +90,10 @@ impl Place<'_> {
 // Files of one sample: more would measure the folder.
 const MOST_TRANSFERS: u64 = 256;
 const MOST_CALLS: u64 = 1 << 24;
+/// More drawn sizes than a branch predictor can learn by heart.
+const DRAWN: usize = 1 << 14;
+/// They lie between the size and this part of it: a step of the grid.
+const SMALLEST_PART: f64 = 0.25;
 
 impl<'p, 's> SurveyArm<'p, 's> {
     pub fn new(way: Way, means: Means, place: &'p Place<'s>) -> Self {
@@ -168,6 +180,11 @@ fn misplaced() -> Failure {
 }
 
 impl Buffers {
+    /// With drawn sizes, or all exact.
+    pub fn new(exact: bool) -> Self {
+        Self { exact, ..Self::default() }
+    }
+
     fn resize(&mut self, size: usize) {
         if self.source.len() < size {
             self.source = vec![0; size];
@@ -175,6 +192,10 @@ impl Buffers {
             self.sink = vec![1; size];
         }
         (self.size, self.transfers) = (size, 1);
+        // The same for every kernel and every session.
+        let mut random = Random::new(size as u64);
+        let draw = || (size as f64 * SMALLEST_PART.powf(random.unit())).ceil() as usize;
+        self.drawn = std::iter::repeat_with(draw).take(DRAWN).collect();
     }
 
     fn check(&mut self, kernel: Ready) -> Result<(), Failure> {
@@ -189,11 +210,18 @@ impl Buffers {
 
     fn sample(&mut self, kernel: Ready) -> Sample {
         let (source, sink) = (&self.source[..self.size], &mut self.sink[..self.size]);
+        let drawn = if self.exact { 0 } else { self.transfers / 2 };
+        let exact = self.transfers - drawn;
+        let mut bytes = self.size as u64 * exact;
         let meter = Meter::start();
-        for _ in 0..self.transfers {
+        for _ in 0..exact {
             kernel.copy(black_box(&mut *sink), black_box(source));
         }
-        meter.stop(self.size as u64 * self.transfers)
+        for len in self.drawn.iter().cycle().take(drawn as usize) {
+            kernel.copy(black_box(&mut sink[..*len]), black_box(&source[..*len]));
+            bytes += *len as u64;
+        }
+        meter.stop(bytes)
     }
 }
 

@@ -1,5 +1,9 @@
 //! `tune --check`: later sessions on sizes that the profile has not seen, to be scored by regret.
 
+mod fleet;
+
+pub use fleet::{Held, held_out};
+
 use thalweg_core::{
     Facts, Profile,
     profile::{Load, SinkState},

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use thalweg_core::{
     Guarantees, Prefer, Profile,
-    profile::{LIBC, Load, SinkState},
+    profile::{Load, SinkState},
 };
 
 mod languages;
@@ -133,13 +133,13 @@ fn bands(profile: &Profile, keys: &EndKeys, asked: Asked) -> Vec<(u64, Way)> {
             None => bands.push((*size, way)),
         }
     }
-    let measured_only = keys.source == "memory" && keys.sink == "memory";
-    match bands.last_mut() {
-        Some((_, way)) if measured_only && way.name != LIBC => {
-            bands.push((u64::MAX, Way::plain(LIBC)));
-        }
-        Some((upto, _)) => *upto = u64::MAX,
-        None => {}
+    // Between other ends what was measured last goes on; of memory the profile says whether.
+    let of_memory = keys.source == "memory" && keys.sink == "memory";
+    let beyond = if of_memory { at(u64::MAX) } else { None };
+    match (bands.last_mut(), beyond) {
+        (Some((_, way)), Some(beyond)) if *way != beyond => bands.push((u64::MAX, beyond)),
+        (Some((upto, _)), _) => *upto = u64::MAX,
+        (None, _) => {}
     }
     bands
 }

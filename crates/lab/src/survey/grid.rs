@@ -42,8 +42,9 @@ impl Depth {
     /// Bytes per transfer between these ends, evenly spaced in logarithms.
     pub fn sizes(self, ends: &Ends) -> Vec<u64> {
         let (least, most, step) = match (ends.are_memory(), self) {
-            (true, Self::Quick) => (6, 26, 4),
-            (true, Self::Standard) => (6, 28, 2),
+            // Most calls are for a few bytes; and a step of two octaves is what a band is drawn from.
+            (true, Self::Quick) => (4, 26, 2),
+            (true, Self::Standard) => (4, 28, 2),
             (false, Self::Quick) => (12, 27, 3),
             (false, Self::Standard) => (12, 30, 2),
         };
@@ -80,9 +81,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grids_rise_from_a_page_or_a_line_of_cache() {
+    fn grids_rise_from_a_page_or_a_vector() {
         for depth in [Depth::Quick, Depth::Standard] {
-            for (ends, least) in [("file:pipe", 4096), ("memory:memory", 64)] {
+            for (ends, least) in [("file:pipe", 4096), ("memory:memory", 16)] {
                 let sizes = depth.sizes(&ends.parse().unwrap());
                 assert!(sizes.len() >= 6 && sizes[0] == least && sizes.is_sorted());
             }

@@ -40,6 +40,10 @@ pub struct SessionJob {
     pub budget: Duration,
     /// Draws the orders.
     pub seed: u64,
+    /// From memory to memory: whether all copies have exactly the size. Else half of them have fewer
+    /// bytes, drawn.
+    #[serde(default)]
+    pub exact: bool,
 }
 
 /// Who takes part in a session, besides the reference.
@@ -185,6 +189,7 @@ mod tests {
             rounds: 5,
             budget: Duration::from_millis(1500),
             seed: u64::MAX,
+            exact: true,
         };
         let line = serde_json::to_string(&Task::Measure(job.clone())).unwrap();
         assert!(!line.contains('\n'));

@@ -152,7 +152,7 @@ fn halves(survey: &Survey, size: u64, way: &Way, prefer: Prefer) -> Option<[f64;
 }
 
 /// The arithmetic: costs are logarithms, one for each half.
-fn hindsight(costs: &[(Way, [f64; 2])], chosen: &Way) -> Option<Point> {
+pub(super) fn hindsight(costs: &[(Way, [f64; 2])], chosen: &Way) -> Option<Point> {
     let of = |way: &Way| costs.iter().find(|(known, _)| known == way).map(|(_, cost)| *cost);
     let chosen_cost = of(chosen)?;
     let best = |half: usize| {

@@ -107,6 +107,7 @@ fn look_again(cell: &Cell, ends: &Ends, stop: &Stop<'_>) -> Option<Look> {
         rounds: ROUNDS,
         budget: FOR_EACH,
         seed: 1,
+        exact: false,
     };
     let session = InProcess.run(&job, stop);
     let size = session.sizes.first()?;

@@ -53,7 +53,7 @@ impl Session<'_> {
             let memory = || "memory".to_owned();
             let keys = EndKeys { source: memory(), sink: memory(), options: Default::default() };
             answer(Line::Ends(keys));
-            (Place::Memory(RefCell::new(Buffers::default())), self.kernels(answer))
+            (Place::Memory(RefCell::new(Buffers::new(job.exact))), self.kernels(answer))
         } else {
             let mut bench = Bench::new(&job.ends, job.sink_state, self.stop).map_err(failed)?;
             bench.resize(first).map_err(failed)?;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use thalweg_core::{
     EndFacts, Facts, Guarantees, MECHANISMS, Plan, Prefer, Profile, Request, Unfit,
-    profile::{LIBC, Load, Ratio, SinkState},
+    profile::{Band, LIBC, Load, Ratio, SinkState},
 };
 
 use super::{
@@ -84,7 +84,7 @@ pub fn verdict_on(profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Pl
 pub fn choice(profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Way> {
     if keys.source == "memory" && keys.sink == "memory" {
         let bands = profile.kernel_bands(asked.load, asked.prefer);
-        let band = bands.iter().find(|band| asked.size <= band.upto);
+        let band = Band::of(&bands, asked.size);
         return Some(Way::plain(band.map_or(LIBC, |band| &band.kernel)));
     }
     let plan = verdict_on(profile, keys, asked)?;

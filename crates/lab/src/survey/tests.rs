@@ -197,6 +197,7 @@ fn a_way_that_was_wrong_once_is_out() {
             rounds: 5,
             budget: Duration::ZERO,
             seed: 1,
+            exact: false,
         };
         let sessions = (0..3).map(|_| runner.run(&job, &go_on)).collect();
         let (load, sink_state) = (Load::Idle, SinkState::Fresh);
@@ -225,6 +226,7 @@ fn a_true_profile_has_little_regret_and_a_false_one_much() {
                 rounds: 20,
                 budget: Duration::ZERO,
                 seed: 1,
+                exact: false,
             };
             let sessions = (0..3).map(|_| runner.run(&job, &go_on)).collect();
             let (ends, sink_state) = (job.ends, job.sink_state);
@@ -259,6 +261,7 @@ fn a_choice_that_failed_in_the_check_is_not_passed_over_in_silence() {
         rounds: 6,
         budget: Duration::ZERO,
         seed: 1,
+        exact: false,
     };
     runner.broken = Some(Way { name: "splice".into(), tuning: GOOD.clone() });
     let sessions = vec![runner.run(&job, &go_on)];

@@ -156,7 +156,7 @@ pub fn bands_given(text: &str) -> Result<Bands, String> {
 
 impl Setting {
     /// Puts the setting into the environment of a command about to be started.
-    pub(super) fn put(&self, command: &mut Command, object: &Path, counts: Option<&Path>) {
+    pub(crate) fn put(&self, command: &mut Command, object: &Path, counts: Option<&Path>) {
         // What a trial inside a trial left behind would count in the wrong file.
         for name in [layout::KERNEL, layout::FILL, layout::COUNTS] {
             command.env_remove(name);

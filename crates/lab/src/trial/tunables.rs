@@ -11,16 +11,17 @@ use thalweg_sys::host::{Cache, caches};
 
 use super::arms::{Kind, Setting};
 
-const MOVSB: &str = "glibc.cpu.x86_rep_movsb_threshold";
-const STREAM: &str = "glibc.cpu.x86_non_temporal_threshold";
+pub(crate) const MOVSB: &str = "glibc.cpu.x86_rep_movsb_threshold";
+pub(crate) const STREAM: &str = "glibc.cpu.x86_non_temporal_threshold";
 
 /// A tunable as its loader lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Tunable {
-    name: String,
-    now: u64,
-    least: u64,
-    most: u64,
+pub(crate) struct Tunable {
+    pub name: String,
+    /// What a process started now gets.
+    pub now: u64,
+    pub least: u64,
+    pub most: u64,
 }
 
 /// Arms that set the thresholds to cache sizes; or why there are none.
@@ -56,7 +57,7 @@ fn at_caches(listed: &[Tunable], caches: &[Cache]) -> Vec<Setting> {
 }
 
 /// Asks a loader for its tunables.
-fn listed(loader: &Path) -> Result<Vec<Tunable>, String> {
+pub(crate) fn listed(loader: &Path) -> Result<Vec<Tunable>, String> {
     let name = loader.display();
     let output = Command::new(loader)
         .arg("--list-tunables")

@@ -1,20 +1,30 @@
-//! A copy kernel in this process, and what is done with the copy: nothing, a checksum, or a packet
-//! ring's header. The buffers are warm; how much memory they cycle over is the arm's.
+//! A copy kernel in this process: on one size or on drawn ones, with what is done with the copy, where
+//! its memory lies, and in how many threads. docs/kernels.md has the parameters.
 
+mod crowd;
+mod deed;
+mod drawn;
+mod fleet;
 mod ring;
 mod span;
 mod stretch;
 
 use serde::Deserialize;
 use thalweg_core::{Guarantees, Unfit};
-use thalweg_kernels::{KERNELS, Ready, by_name};
+use thalweg_sys::{Errno, map::Map};
 
 use super::{Job, Piece, Work, parameters};
 use crate::{
     rounds::Failure,
     sample::{Meter, Sample},
 };
+use crowd::Crowd;
+use deed::{Deed, Usage};
+use drawn::{Draw, Drawn, Order};
 use span::Span;
+use stretch::Stretch;
+
+pub use fleet::Distribution;
 pub(super) use span::room_for;
 
 /// Copies in memory by the kernels of `thalweg-kernels`.
@@ -23,34 +33,53 @@ pub struct Memory;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Parameters {
-    /// A row of the table of kernels.
-    kernel: String,
-    /// What is done with the copy.
+    /// A row of the table of kernels, of fills or of checksums.
+    kernel: Option<String>,
+    /// What is done.
     #[serde(default, rename = "use")]
     usage: Usage,
     /// How much memory the copies cycle over.
     #[serde(default)]
     residency: Span,
-    /// Bytes that the sink lies past a cache line's beginning.
+    /// Where the sink lies.
+    #[serde(default)]
+    sink: Sink,
+    /// Bytes that the sink lies past its place.
     #[serde(default)]
     offset: usize,
+    /// The distribution that sizes are drawn from; an operation is then a batch.
+    sizes: Option<String>,
+    /// In which order drawn sizes come.
+    order: Option<Order>,
+    /// Threads that do it at once, each on memory of its own.
+    #[serde(default = "one")]
+    threads: usize,
 }
 
-/// What is done with the copy.
+fn one() -> usize {
+    1
+}
+
+/// Where a sink lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Usage {
-    /// Nothing: what a micro-benchmark does.
+pub(crate) enum Sink {
+    /// At the beginning of a cache line, away from the source's place in a page of 4 KiB.
     #[default]
-    Copy,
-    /// Its CRC32C is taken at once.
-    CopyThenChecksum,
-    /// It is a packet: a header goes before it, and both are looked at some packets later.
-    Ring,
+    Line,
+    /// At the source's place in a page of 4 KiB: addresses that differ in nothing a load looks at
+    /// first.
+    #[serde(rename = "4k-alias")]
+    Alias,
+    /// It ends, as the source does, where a page begins that may not be touched.
+    PageEdge,
+    /// In pages nobody has touched: each faults.
+    Fresh,
 }
 
 /// As many bytes as a sink may lie past its line; more would be another line's.
 const MOST_OFFSET: usize = 63;
+const MOST_THREADS: usize = 64;
 
 impl Work for Memory {
     fn name(&self) -> &'static str {
@@ -64,29 +93,76 @@ impl Work for Memory {
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
         let refuse = |reason: String| Unfit::because(format!("memory {}: {reason}", job.arm));
         let with: Parameters = parameters("memory", job.with)?;
-        let kernel = ready(&with.kernel).map_err(refuse)?;
-        if with.offset > MOST_OFFSET {
-            return Err(refuse(format!("offset = {}: at most {MOST_OFFSET}", with.offset)));
-        }
         let bytes = usize::try_from(job.bytes).ok().filter(|bytes| *bytes > 0 && *bytes < 1 << 40);
         let bytes = bytes.ok_or_else(|| refuse(format!("it cannot copy {} bytes", job.bytes)))?;
-        let span = with.residency.bytes().map_err(refuse)?;
-        let stretch = || stretch::Stretch::new(kernel, bytes, span, with.offset);
-        Ok(match with.usage {
-            Usage::Copy => Box::new(stretch()),
-            Usage::CopyThenChecksum => Box::new(stretch().with_checksum()),
-            Usage::Ring => Box::new(ring::Ring::new(kernel, bytes, span)),
-        })
+        with.open(bytes).map_err(refuse)
     }
 }
 
-/// The kernel of this name, if this processor can run it.
-fn ready(name: &str) -> Result<Ready, String> {
-    let kernel = by_name(name).ok_or_else(|| {
-        let all: Vec<&str> = KERNELS.iter().map(|kernel| kernel.name).collect();
-        format!("there is no kernel {name:?} on this architecture; there is {}", all.join(", "))
-    })?;
-    kernel.ready().ok_or_else(|| format!("this processor cannot run the kernel {name}"))
+impl Parameters {
+    fn open(&self, bytes: usize) -> Result<Box<dyn Piece>, String> {
+        self.check()?;
+        let span = self.residency.bytes()?;
+        if self.usage == Usage::Ring {
+            let kernel = deed::copier(self.kernel.as_deref().unwrap_or_default())?;
+            return Ok(self.in_threads(|| ring::Ring::new(kernel, bytes, span)));
+        }
+        let deed = Deed::of(self.usage, self.kernel.as_deref())?;
+        let Some(name) = &self.sizes else {
+            let place = (self.sink, self.offset);
+            return Ok(self.in_threads(|| Stretch::new(deed, bytes, span, place)));
+        };
+        let draw = Draw {
+            sizes: Distribution::named(name)?,
+            order: self.order.unwrap_or_default(),
+            kind: self.sink,
+            fresh_lines: self.residency == Span::Dram,
+        };
+        let drawn = Drawn::new(deed, bytes, span, draw)?;
+        Ok(self.in_threads(|| drawn.clone()))
+    }
+
+    /// Refuses what does not go together.
+    fn check(&self) -> Result<(), String> {
+        if self.offset > MOST_OFFSET {
+            return Err(format!("offset = {}: at most {MOST_OFFSET}", self.offset));
+        }
+        if !(1..=MOST_THREADS).contains(&self.threads) {
+            return Err(format!("threads = {}: 1 to {MOST_THREADS}", self.threads));
+        }
+        let edge_or_fresh = matches!(self.sink, Sink::PageEdge | Sink::Fresh);
+        if self.offset > 0 && edge_or_fresh {
+            return Err("an offset goes with the sinks line and 4k-alias".to_owned());
+        }
+        if self.usage == Usage::Ring && (self.sink != Sink::Line || self.sizes.is_some()) {
+            return Err("a ring has its own places, and one size".to_owned());
+        }
+        if self.sizes.is_none() {
+            return match self.order {
+                Some(_) => Err("an order is of drawn sizes: name a distribution".to_owned()),
+                None if edge_or_fresh && self.residency != Span::Hot => {
+                    Err("a residency goes with the sinks line and 4k-alias".to_owned())
+                }
+                None => Ok(()),
+            };
+        }
+        if self.residency == Span::Hot {
+            return Err("drawn sizes need a residency".to_owned());
+        }
+        if self.offset > 0 || matches!(self.sink, Sink::Fresh | Sink::Alias) {
+            return Err("drawn sizes come with alignments: sink is line or page-edge".to_owned());
+        }
+        Ok(())
+    }
+
+    fn in_threads<C: Copies + Send + 'static>(&self, make: impl Fn() -> C) -> Box<dyn Piece> {
+        Box::new(Crowd((0..self.threads).map(|_| make()).collect()))
+    }
+}
+
+/// Memory that begins with a page.
+fn memory(len: usize) -> Result<Map, Errno> {
+    Map::anonymous(len, false)
 }
 
 /// Memory that cycles over buffers and can do one copy after another.
@@ -97,16 +173,35 @@ trait Copies {
     /// So many copies; answers something that depends on the bytes that were looked at.
     fn copy(&mut self, times: u32) -> u64;
 
+    /// So many may be done before it must be renewed.
+    fn at_a_stretch(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// Makes it as it was; not timed.
+    fn renew(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Copies with every sink spoiled before, and looks at all bytes of some sinks.
     fn verify(&mut self) -> Result<(), String>;
 
-    /// Bytes of one copy.
+    /// Bytes of one operation.
     fn bytes(&self) -> usize;
+
+    /// Whether page faults are part of it.
+    fn is_fresh(&self) -> bool {
+        false
+    }
 }
 
 impl<C: Copies> Piece for C {
     fn promises(&self) -> Option<Guarantees> {
         Some(Guarantees::COPIED)
+    }
+
+    fn is_fresh(&self) -> bool {
+        Copies::is_fresh(self)
     }
 
     fn warm_up(&mut self) -> Result<(), Unfit> {
@@ -116,9 +211,16 @@ impl<C: Copies> Piece for C {
     }
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
-        let meter = Meter::start();
-        std::hint::black_box(self.copy(repeats));
-        Ok(meter.stop(self.bytes() as u64 * u64::from(repeats)))
+        let (mut left, mut sample) = (repeats, Sample::default());
+        while left > 0 {
+            let now = left.min(self.at_a_stretch().max(1));
+            self.renew().map_err(|reason| Failure::Unfit(Unfit::because(reason)))?;
+            let meter = Meter::start();
+            std::hint::black_box(self.copy(now));
+            sample += meter.stop(self.bytes() as u64 * u64::from(now));
+            left -= now;
+        }
+        Ok(sample)
     }
 
     fn check(&mut self) -> Result<(), Unfit> {

@@ -48,6 +48,27 @@ fn anonymous_memory_is_zeroed_ours_and_written_by_hand() {
 }
 
 #[test]
+fn fenced_memory_ends_where_a_page_begins_and_forgets_what_it_held() {
+    for len in [1, 100, page_size(), page_size() + 1] {
+        let mut map = Map::fenced(len).unwrap();
+        let bytes = map.bytes_mut().unwrap();
+        assert_eq!((bytes.len(), bytes.as_ptr_range().end.addr() % page_size()), (len, 0));
+        bytes.fill(7);
+        let pipe = rustix::pipe::pipe().unwrap();
+        let end = map.bytes().unwrap().as_ptr_range().end;
+        // SAFETY: the kernel answers EFAULT for a byte that nobody may read.
+        let wrote = unsafe { libc::write(pipe.1.as_raw_fd(), end.cast(), 1) };
+        assert_eq!((wrote, crate::io::last_errno()), (-1, Errno::FAULT));
+        assert_eq!(map.forget(), Ok(()));
+        assert!(map.bytes().unwrap().iter().all(|byte| *byte == 0));
+    }
+    assert_eq!(Map::fenced(0).err(), Some(Errno::INVAL));
+    assert!(Map::fenced(usize::MAX).is_err());
+    let file = file_with(&pattern(10));
+    assert_eq!(Map::of_file(&file, 0, 10, Access::Read).unwrap().forget(), Err(Errno::INVAL));
+}
+
+#[test]
 fn a_map_for_writing_changes_the_file_and_one_for_reading_cannot() {
     let (source, sink) = (file_with(b"0123456789"), file_with(&[0; 10]));
     let mut map = Map::of_file(&sink, 2, 8, Access::Write).unwrap();

@@ -20,6 +20,7 @@ use super::tune::screen;
 use thalweg_core::Flow;
 use thalweg_lab::survey::sentinel;
 
+mod copies;
 mod machine;
 mod mechanisms;
 mod places;
@@ -36,10 +37,11 @@ pub fn run(args: &DoctorArgs, color: bool) -> Result<Exit, Failure> {
     let saved = Saved::find(true);
     let looks = saved.current.as_ref().map(|profile| sentinel::look(profile, &here, &go_on));
     let looks = looks.unwrap_or_default();
+    let copies = copies::look(args)?;
     if args.json {
         print_json(&json!({
             "machine": machine::as_json(&facts), "places": places, "mechanisms": tried,
-            "profile": saved.status(), "sentinel": looks, "schema": SCHEMA,
+            "profile": saved.status(), "sentinel": looks, "memcpy": copies, "schema": SCHEMA,
         }))?;
         return Ok(Exit::Done);
     }
@@ -66,6 +68,7 @@ pub fn run(args: &DoctorArgs, color: bool) -> Result<Exit, Failure> {
         "Does a later change of the source show in the sink?",
         &mechanisms::aliases_printed(&tried),
     );
+    section("libc's memcpy", &copies::printed(&copies));
     print(&text)?;
     Ok(Exit::Done)
 }

@@ -70,7 +70,7 @@ pub fn run(args: &TrialArgs, color: bool) -> Result<Exit, Failure> {
 fn measured_bands() -> Bands {
     let profile = Saved::find(true).current;
     let bands = profile.map_or_else(Vec::new, |found| found.kernel_bands(Load::Idle, Prefer::Wall));
-    bands.into_iter().map(|band| (band.upto, band.kernel)).collect()
+    bands.into_iter().map(|band| (band.end(), band.kernel)).collect()
 }
 
 #[derive(Serialize)]

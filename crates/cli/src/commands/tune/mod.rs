@@ -10,7 +10,7 @@ use std::{
 use thalweg_core::{Flow, Profile};
 use thalweg_lab::survey::{
     self, Depth, Ends, Found, Plan, Progress, Spawned, Stopped,
-    check::{check, look_at},
+    check::{check, held_out, look_at},
     emit::emit,
     loads, rows, sentinel, serve,
 };
@@ -127,19 +127,27 @@ fn regret(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved) -> Result<Exit, Failu
     let told = &mut |progress: &Progress<'_>| shown.session(progress);
     let checked = check(plan, (profile, prefer), &mut sessions(), told);
     shown.end();
-    let checked = checked.map_err(|stopped| interrupted(stopped, "nothing was changed"))?;
+    let unchanged = |stopped| interrupted(stopped, "nothing was changed");
+    let mut checked = checked.map_err(unchanged)?;
+    let mut held = Vec::new();
+    if plan.pairs.iter().any(Ends::are_memory) {
+        let found = held_out(plan, Path::new("/proc/self/exe"), prefer).map_err(unchanged)?;
+        let failed = |why: String| checked.troubles.push(format!("distributions of sizes: {why}"));
+        held = found.map_err(failed).unwrap_or_default();
+    }
     for trouble in &checked.troubles {
         complain(trouble);
     }
     if args.json {
         print_json(&json!({
-            "regret": checked.regrets, "sentinel": looks, "objective": prefer,
+            "regret": checked.regrets, "held_out": held, "sentinel": looks, "objective": prefer,
             "profile": saved.status(), "seconds": checked.seconds,
             "troubles": checked.troubles, "schema": SCHEMA,
         }))?;
     } else {
         print(&screen::sentinel(&looks))?;
         print(&screen::regret(&checked))?;
+        print(&screen::held_out(&held))?;
     }
     let done = checked.troubles.is_empty() && !checked.regrets.is_empty();
     Ok(if done { Exit::Done } else { Exit::Partial })

@@ -12,7 +12,12 @@ use thalweg_core::{
 };
 use thalweg_lab::{
     stats::Verdict,
-    survey::{Found, Row, check::Checked, regret::Spread, sentinel::Look},
+    survey::{
+        Found, Row,
+        check::{Checked, Held},
+        regret::Spread,
+        sentinel::Look,
+    },
 };
 
 use crate::output::{
@@ -89,17 +94,19 @@ fn word(verdict: Verdict, noise: f64) -> String {
 
 /// What `tuned` is from now on.
 fn kernels(profile: &Profile) -> String {
-    let bands = profile.kernel_bands(thalweg_core::profile::Load::Idle, Prefer::Wall);
-    let bands: Vec<String> = bands
+    let found = profile.kernel_bands(thalweg_core::profile::Load::Idle, Prefer::Wall);
+    let bands: Vec<String> = found
         .iter()
         .map(|band| {
             format!("up to {} {} ({:.2}x libc)", Size(band.upto), band.kernel, band.ratio.ratio)
         })
         .collect();
-    if bands.is_empty() {
-        return String::new();
-    }
-    format!("copies in memory from now on: {}, libc beyond\n", bands.join(", "))
+    let beyond = match found.last() {
+        None => return String::new(),
+        Some(last) if last.extrapolated => format!("{} beyond (extrapolated)", last.kernel),
+        Some(_) => "libc beyond".to_owned(),
+    };
+    format!("copies in memory from now on: {}, {beyond}\n", bands.join(", "))
 }
 
 /// Pair -> way -> why it could not take part.
@@ -191,5 +198,31 @@ pub fn regret(checked: &Checked) -> String {
          {}{unscored}{}\n",
         render(&rows),
         units::duration(took)
+    )
+}
+
+/// The same for distributions of sizes, on which nothing was tuned.
+pub fn held_out(held: &[Held]) -> String {
+    if held.is_empty() {
+        return String::new();
+    }
+    let mut rows =
+        table(&["  SIZES OF", "IN", "REGRET", "HINDSIGHT ITSELF", "ALWAYS LIBC", "BEST"]);
+    let percent = |x: f64| format!("{:+.1} %", x * 100.0);
+    for one in held {
+        let point = &one.point;
+        let libc = point.always.get(thalweg_core::profile::LIBC).copied();
+        rows.add_row([
+            format!("  {}", one.distribution),
+            one.residency.clone(),
+            percent(point.regret),
+            percent(point.floor),
+            libc.map_or(String::new(), percent),
+            point.best[0].to_string(),
+        ]);
+    }
+    format!(
+        "regret of `tuned` on distributions of sizes that tuning did not use (google/fleetbench)\n{}",
+        render(&rows)
     )
 }

@@ -69,6 +69,9 @@ pub fn check(board: &Board<'_>, claim: &str, number: usize, check: &Check) -> Ve
                 judged(text, figure.map(scaled), *within, board.noise())
             })
             .collect(),
+        Check::Everywhere { arms, cells, metric, within, note } => {
+            vec![everywhere(board, (arms, cells, *metric), *within, note.as_ref())]
+        }
         Check::Somewhere { arms, cells, metric, within, note } => {
             vec![somewhere(board, (arms, cells, *metric), *within, note.as_ref())]
         }
@@ -213,6 +216,46 @@ pub(super) fn nowhere(text: String, absent: Vec<Absent>, within: [f64; 2]) -> Ju
     let left_out = || Absent { verdict: Undecided, why: "this run left the cells out".to_owned() };
     let why = absent.into_iter().next().unwrap_or_else(left_out);
     judged(text, Err(why), within, 0.0)
+}
+
+/// The place where it holds least decides; one that nobody could look at leaves it open.
+fn everywhere(
+    board: &Board<'_>,
+    of_arms: Across<'_>,
+    within: [f64; 2],
+    note: Option<&String>,
+) -> Judged {
+    let (found, absent) = across(board, of_arms);
+    let arms = arms_text(of_arms.0, of_arms.2);
+    let side = |ratio: &Ratio| side(ratio, within, board.noise());
+    // Among places alike, the one whose ratio lies farthest to the wrong side.
+    let badness = |ratio: &Ratio| {
+        let class = match side(ratio) {
+            Contradicted => 2,
+            Undecided | NotRunnable => 1,
+            Reproduced => 0,
+        };
+        let out = f64::max(within[0] / ratio.ratio, ratio.ratio / within[1]);
+        (class, out)
+    };
+    let worse = |a: &Ratio, b: &Ratio| {
+        let (a, b) = (badness(a), badness(b));
+        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+    };
+    let Some((place, ratio)) = found.iter().max_by(|(_, a), (_, b)| worse(a, b)) else {
+        return nowhere(of(note, &arms, "everywhere"), absent, within);
+    };
+    let text = of(note, &arms, &words::place(place));
+    let mut worst = judged(text, Ok(*ratio), within, board.noise());
+    let holds = found.iter().filter(|(_, ratio)| side(ratio) == Reproduced).count();
+    worst.why = format!("it is {} in {holds} of {} places", words::range(within), found.len());
+    if worst.evidence.verdict == Reproduced
+        && let Some(one) = absent.first()
+    {
+        worst.evidence.verdict = one.verdict;
+        worst.why = format!("{}; {} could not be looked at: {}", worst.why, absent.len(), one.why);
+    }
+    worst
 }
 
 fn somewhere(

@@ -13,6 +13,7 @@ fn job(ends: &str, sizes: &[u64]) -> SessionJob {
         rounds: 2,
         budget: Duration::from_secs(1),
         seed: 1,
+        exact: false,
     }
 }
 

@@ -1,141 +1,214 @@
-//! Copies between pairs of buffers that follow one another over a stretch of memory.
+//! One size: pairs of sources and sinks that follow one another over a stretch of memory.
 
-use thalweg_kernels::{Ready, crc32c};
+use thalweg_sys::{Errno, map::Map};
 
-use super::{Copies, pattern, span::room_for};
+use super::{Copies, Sink, deed::Deed, memory, pattern, span::room_for};
 
 /// The longest line a processor has, and the reach of its neighbour prefetcher.
 const LINE: usize = 128;
+/// Loads compare only so many bits of an address with the stores before them.
+const PAGE: usize = 4096;
 /// What a sink holds before a copy is verified.
 const SPOILT: u8 = 0xee;
 /// So many sinks are looked at byte by byte; every one is as good as another.
 const MOST_VERIFIED: usize = 64;
+/// Fresh sinks are made so many bytes at a time: giving pages back is not timed, and costs.
+const FRESH: usize = 32 << 20;
 
 /// Sources one after another, and sinks.
 pub struct Stretch {
-    kernel: Ready,
+    deed: Deed,
     bytes: usize,
-    /// From one buffer to the next; whole lines.
+    kind: Sink,
+    /// From one sink to the next.
     stride: usize,
     pairs: usize,
-    /// Of the sink, from its line.
-    offset: usize,
-    /// From the beginning of `sinks` to the first line.
+    /// From the beginning of the sinks to the first.
     lead: usize,
-    sources: Vec<u8>,
-    sinks: Vec<u8>,
+    sources: Option<Map>,
+    sinks: Option<Map>,
     at: usize,
-    /// Whether the copy's checksum is taken.
-    checksum: bool,
 }
 
 impl Stretch {
-    /// Pairs of `bytes` over `span` bytes in all, at least one; nothing is allocated yet.
-    pub fn new(kernel: Ready, bytes: usize, span: usize, offset: usize) -> Self {
-        let stride = (bytes + offset).next_multiple_of(LINE);
+    /// Pairs of `bytes` over `span` bytes in all, at least one; nothing is allocated yet. `offset` is
+    /// the sink's, from where its kind has it begin.
+    pub fn new(deed: Deed, bytes: usize, span: usize, (kind, offset): (Sink, usize)) -> Self {
+        let (stride, span) = match kind {
+            Sink::Fresh => (bytes.next_multiple_of(PAGE), 2 * FRESH),
+            Sink::PageEdge => (bytes, 0),
+            Sink::Line | Sink::Alias => ((bytes + offset).next_multiple_of(LINE), span),
+        };
+        let lead = match kind {
+            // Half a page away from where a load would seem to need a store just made.
+            Sink::Line => PAGE / 2 + offset,
+            Sink::Alias => offset,
+            Sink::Fresh | Sink::PageEdge => 0,
+        };
         let pairs = (span / 2 / stride).max(1);
-        let (sources, sinks) = (Vec::new(), Vec::new());
-        Self {
-            kernel,
-            bytes,
-            stride,
-            pairs,
-            offset,
-            lead: 0,
-            sources,
-            sinks,
-            at: 0,
-            checksum: false,
-        }
+        Self { deed, bytes, kind, stride, pairs, lead, sources: None, sinks: None, at: 0 }
     }
 
-    /// The same, and every copy's checksum is taken.
-    pub fn with_checksum(self) -> Self {
-        Self { checksum: true, ..self }
+    /// Where the source of a pair begins: fresh sinks have one, which stays warm.
+    fn source(&self, pair: usize) -> usize {
+        if self.kind == Sink::Fresh { 0 } else { pair * self.stride }
     }
 
-    fn sink(&self, pair: usize) -> std::ops::Range<usize> {
-        let start = self.lead + pair * self.stride + self.offset;
-        start..start + self.bytes
+    /// Does it with the pair whose turn it is; answers the pair, and what the deed answered.
+    #[inline]
+    fn turn(&mut self, sources: &mut [u8], sinks: &mut [u8]) -> (usize, u64) {
+        let pair = self.at;
+        self.at = if pair + 1 == self.pairs { 0 } else { pair + 1 };
+        let (from, to) = (self.source(pair), self.lead + pair * self.stride);
+        let answer =
+            self.deed.once(&mut sinks[to..to + self.bytes], &mut sources[from..from + self.bytes]);
+        (pair, answer)
     }
 
-    fn source(&self, pair: usize) -> std::ops::Range<usize> {
-        pair * self.stride..pair * self.stride + self.bytes
-    }
-
-    /// Whether the pair's sink holds what its source does, and nothing beside it was written.
-    fn look(&self, pair: usize) -> Result<(), String> {
-        let name = self.kernel.kernel().name;
-        let (from, to) = (self.source(pair), self.sink(pair));
-        if self.sinks[to.clone()] != self.sources[from] {
-            return Err(format!("kernel {name}: the sink does not hold what the source holds"));
-        }
-        let before = self.lead + pair * self.stride..to.start;
-        let after = to.end..self.lead + (pair + 1) * self.stride;
-        if self.sinks[before].iter().chain(&self.sinks[after]).any(|byte| *byte != SPOILT) {
-            return Err(format!("kernel {name}: bytes beside the sink were written"));
+    /// Whether the pair's sink holds what it should, and nothing beside it was written.
+    fn look(
+        &self,
+        (pair, answer): (usize, u64),
+        sources: &[u8],
+        sinks: &[u8],
+    ) -> Result<(), String> {
+        let (from, to) = (self.source(pair), self.lead + pair * self.stride);
+        let end = to + self.bytes;
+        self.deed.look(&sinks[to..end], &sources[from..from + self.bytes], answer)?;
+        let before = if pair == 0 { 0 } else { to - (self.stride - self.bytes) };
+        let after = if pair + 1 == self.pairs { sinks.len() } else { to + self.stride };
+        if sinks[before..to].iter().chain(&sinks[end..after]).any(|byte| *byte != SPOILT) {
+            return Err(format!("kernel {}: bytes beside the sink were written", self.deed.name()));
         }
         Ok(())
     }
 
-    /// One copy; answers something of what was written.
-    #[inline]
-    fn once(&mut self) -> u64 {
-        let (from, to) = (self.source(self.at), self.sink(self.at));
-        self.at = if self.at + 1 == self.pairs { 0 } else { self.at + 1 };
-        let sink = &mut self.sinks[to];
-        self.kernel.copy(sink, &self.sources[from]);
-        if self.checksum { u64::from(crc32c(sink, 0)) } else { u64::from(sink[0]) }
+    fn with_memory<T>(
+        &mut self,
+        act: impl FnOnce(&mut Self, &mut [u8], &mut [u8]) -> T,
+    ) -> Option<T> {
+        let (mut sources, mut sinks) = (self.sources.take()?, self.sinks.take()?);
+        let done = sources.bytes_mut().zip(sinks.bytes_mut());
+        let done = done.map(|(sources, sinks)| act(self, sources, sinks));
+        (self.sources, self.sinks) = (Some(sources), Some(sinks));
+        done
     }
 }
 
 impl Copies for Stretch {
     fn allocate(&mut self) -> Result<(), String> {
-        let len = self.pairs * self.stride;
-        room_for(2 * len)?;
-        self.sources = pattern(len);
-        self.sinks = vec![1; len + LINE];
-        self.lead = self.sinks.as_ptr().align_offset(LINE).min(LINE);
+        let sources = self.source(self.pairs - 1) + self.bytes;
+        let sinks = self.lead + self.pairs * self.stride;
+        room_for(sources.saturating_add(sinks))?;
+        let make: fn(usize) -> Result<Map, Errno> =
+            if self.kind == Sink::PageEdge { Map::fenced } else { memory };
+        let made = |map: Result<Map, Errno>| map.map_err(|e| format!("mmap: {e}"));
+        let (mut from, mut to) = (made(make(sources))?, made(make(sinks))?);
+        from.bytes_mut().unwrap_or_default().copy_from_slice(&pattern(sources));
+        to.bytes_mut().unwrap_or_default().fill(1);
+        (self.sources, self.sinks) = (Some(from), Some(to));
         Ok(())
     }
 
     fn copy(&mut self, times: u32) -> u64 {
-        (0..times).fold(0, |sum, _| sum.wrapping_add(self.once()))
+        let all = |own: &mut Self, sources: &mut [u8], sinks: &mut [u8]| {
+            (0..times).fold(0_u64, |sum, _| sum.wrapping_add(own.turn(sources, sinks).1))
+        };
+        self.with_memory(all).unwrap_or_default()
+    }
+
+    fn at_a_stretch(&self) -> u32 {
+        match self.kind {
+            Sink::Fresh => u32::try_from(self.pairs).unwrap_or(u32::MAX),
+            _ => u32::MAX,
+        }
+    }
+
+    fn renew(&mut self) -> Result<(), String> {
+        if self.kind != Sink::Fresh {
+            return Ok(());
+        }
+        self.at = 0;
+        let sinks = self.sinks.as_mut().map_or(Ok(()), Map::forget);
+        sinks.map_err(|e| format!("madvise: {e}"))
     }
 
     fn verify(&mut self) -> Result<(), String> {
-        self.sinks.fill(SPOILT);
         self.at = 0;
-        (0..self.pairs.min(MOST_VERIFIED)).try_for_each(|pair| {
-            self.once();
-            self.look(pair)
-        })
+        let all = |own: &mut Self, sources: &mut [u8], sinks: &mut [u8]| {
+            sinks.fill(SPOILT);
+            (0..own.pairs.min(MOST_VERIFIED)).try_for_each(|_| {
+                let done = own.turn(sources, sinks);
+                own.look(done, sources, sinks)
+            })
+        };
+        self.with_memory(all).unwrap_or_else(|| Err("it has no memory yet".to_owned()))
     }
 
     fn bytes(&self) -> usize {
         self.bytes
     }
+
+    fn is_fresh(&self) -> bool {
+        self.kind == Sink::Fresh
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::deed::Usage, *};
 
     #[test]
     fn a_wrong_byte_in_the_sink_or_beside_it_is_found() {
-        let kernel =
-            thalweg_kernels::by_name("libc").and_then(thalweg_kernels::Kernel::ready).unwrap();
-        let mut stretch = Stretch::new(kernel, 100, 4096, 5);
+        let deed = Deed::of(Usage::Copy, Some("libc")).unwrap();
+        let mut stretch = Stretch::new(deed, 100, 4096, (Sink::Line, 5));
         stretch.allocate().unwrap();
         stretch.verify().unwrap();
-        let sink = stretch.sink(1);
+        let start = stretch.lead + stretch.stride;
         for (at, what) in
-            [(sink.start + 50, "does not hold"), (sink.start - 1, "beside"), (sink.end, "beside")]
+            [(start + 50, "does not hold"), (start - 1, "beside"), (start + 100, "beside")]
         {
-            stretch.sinks[at] ^= 1;
-            assert!(stretch.look(1).unwrap_err().contains(what));
-            stretch.sinks[at] ^= 1;
-            stretch.look(1).unwrap();
+            let looked = |own: &mut Stretch, sources: &mut [u8], sinks: &mut [u8]| {
+                sinks[at] ^= 1;
+                let wrong = own.look((1, 0), sources, sinks);
+                sinks[at] ^= 1;
+                own.look((1, 0), sources, sinks).unwrap();
+                wrong
+            };
+            assert!(stretch.with_memory(looked).unwrap().unwrap_err().contains(what));
         }
+    }
+
+    #[test]
+    fn sinks_lie_where_their_kind_says() {
+        let deed = Deed::of(Usage::Copy, Some("libc")).unwrap();
+        for (kind, offset, apart) in
+            [(Sink::Line, 0, 2048), (Sink::Line, 1, 2049), (Sink::Alias, 1, 1), (Sink::Fresh, 0, 0)]
+        {
+            let mut stretch = Stretch::new(deed, 300, 8192, (kind, offset));
+            stretch.allocate().unwrap();
+            let place = |own: &mut Stretch, sources: &mut [u8], sinks: &mut [u8]| {
+                (sinks.as_ptr().addr() + own.lead).wrapping_sub(sources.as_ptr().addr()) % PAGE
+            };
+            assert_eq!(stretch.with_memory(place), Some(apart), "{kind:?}");
+        }
+        let mut edge = Stretch::new(deed, 300, 0, (Sink::PageEdge, 0));
+        edge.allocate().unwrap();
+        let ends = |_: &mut Stretch, sources: &mut [u8], sinks: &mut [u8]| {
+            [sources, sinks].map(|bytes| bytes.as_ptr_range().end.addr() % PAGE)
+        };
+        assert_eq!(edge.with_memory(ends), Some([0, 0]));
+    }
+
+    #[test]
+    fn fresh_sinks_are_used_once_between_two_renewals() {
+        let deed = Deed::of(Usage::Copy, Some("libc")).unwrap();
+        let mut fresh = Stretch::new(deed, 16 << 20, 0, (Sink::Fresh, 0));
+        fresh.allocate().unwrap();
+        assert_eq!((fresh.at_a_stretch(), fresh.is_fresh()), (2, true));
+        fresh.renew().unwrap();
+        let untouched = |_: &mut Stretch, _: &mut [u8], sinks: &mut [u8]| sinks[0] == 0;
+        assert_eq!(fresh.with_memory(untouched), Some(true));
+        fresh.verify().unwrap();
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use std::path::Path;
+use thalweg_kernels::{CHECKSUMS, FILLS, KERNELS, tuned};
 
 fn open(with: &toml::Table, bytes: u64) -> Result<Box<dyn Piece>, Unfit> {
     let nowhere = Path::new("/nowhere");
@@ -11,25 +12,78 @@ fn table(text: &str) -> toml::Table {
     text.parse().unwrap()
 }
 
+fn done(text: &str, bytes: u64) -> Sample {
+    let mut piece = open(&table(text), bytes).unwrap_or_else(|e| panic!("{text}: {e}"));
+    piece.warm_up().unwrap();
+    let sample = piece.sample(77).unwrap();
+    assert!(sample.wall > std::time::Duration::ZERO);
+    piece.check().unwrap_or_else(|e| panic!("{text} {bytes}: {e}"));
+    sample
+}
+
+/// Those that run here and need no profile.
+fn kernels() -> impl Iterator<Item = &'static str> {
+    let ready = KERNELS.iter().filter(|kernel| kernel.ready().is_some());
+    ready.map(|kernel| kernel.name).filter(|name| *name != tuned::COPY.name)
+}
+
 #[test]
 fn every_kernel_copies_odd_sizes_for_every_use() {
-    for kernel in KERNELS.iter().filter(|kernel| kernel.ready().is_some()) {
-        for usage in ["copy", "copy-then-checksum", "ring"] {
+    for kernel in kernels() {
+        for usage in ["copy", "copy-then-checksum", "read-after", "reload", "ring"] {
             for (bytes, offset) in [(1, 0), (7, 1), (64, 63), (255, 3), (1518, 0), (70_001, 17)] {
-                let with = table(&format!(
-                    "kernel = '{}'\nuse = '{usage}'\nresidency = '300KiB'\noffset = {offset}",
-                    kernel.name
-                ));
-                let mut piece = open(&with, bytes).unwrap();
-                piece.warm_up().unwrap();
-                let sample = piece.sample(77).unwrap();
-                assert_eq!(sample.bytes, bytes * 77);
-                assert!(sample.wall > std::time::Duration::ZERO);
-                piece.check().unwrap_or_else(|e| panic!("{} {usage} {bytes}: {e}", kernel.name));
-                assert_eq!(piece.promises(), Some(Guarantees::COPIED));
+                let with = format!(
+                    "kernel = '{kernel}'\nuse = '{usage}'\nresidency = '300KiB'\noffset = {offset}"
+                );
+                assert_eq!(done(&with, bytes).bytes, bytes * 77);
+            }
+        }
+        for sink in ["4k-alias", "page-edge", "fresh"] {
+            for bytes in [1, 63, 5000] {
+                done(&format!("kernel = '{kernel}'\nsink = '{sink}'"), bytes);
+            }
+        }
+        for order in ["iid", "predictable"] {
+            for sink in ["line", "page-edge"] {
+                done(
+                    &format!(
+                        "kernel = '{kernel}'\nsizes = 'memcpy-fleet'\norder = '{order}'\n\
+                         sink = '{sink}'\nresidency = '64KiB'"
+                    ),
+                    4000,
+                );
             }
         }
     }
+}
+
+#[test]
+fn fills_checksums_and_reads_are_works_too() {
+    for row in FILLS.iter().filter(|row| row.ready().is_some()) {
+        for sink in ["line", "fresh", "page-edge"] {
+            done(&format!("kernel = '{}'\nuse = 'fill'\nsink = '{sink}'", row.name), 3001);
+        }
+    }
+    for row in CHECKSUMS.iter().filter(|row| row.ready().is_some()) {
+        done(&format!("kernel = '{}'\nuse = 'fused-checksum'\noffset = 1", row.name), 3001);
+    }
+    done("kernel = 'widest'\nuse = 'fused-checksum'", 70_000);
+    done("use = 'read'", 70_000);
+}
+
+#[test]
+fn two_threads_move_twice_the_bytes() {
+    assert_eq!(done("kernel = 'libc'\nthreads = 2", 1000).bytes, 2 * 77_000);
+    let drawn = "kernel = 'libc'\nthreads = 2\nsizes = 'memmove-fleet'\nresidency = '64KiB'";
+    assert_eq!(done(drawn, 1000).bytes, 2 * 77_000);
+    let fresh = open(&table("kernel = 'libc'\nthreads = 2\nsink = 'fresh'"), 5000).unwrap();
+    assert!(fresh.is_fresh());
+}
+
+#[test]
+fn a_fresh_sink_faults_at_every_page() {
+    let sample = done("kernel = 'libc'\nsink = 'fresh'", 1 << 20);
+    assert!(sample.faults() >= 77 * (1 << 20) / 4096, "{sample:?}");
 }
 
 #[test]
@@ -38,11 +92,24 @@ fn what_cannot_be_done_is_refused_with_the_choice_there_is() {
         Ok(_) => panic!("{text} was taken"),
         Err(unfit) => unfit.reason,
     };
+    let libc = |more: &str| reason(&format!("kernel = 'libc'\n{more}"), 64);
     assert!(reason("kernel = 'magic'", 1).contains("libc"));
-    assert!(reason("kernel = 'libc'\nuse = 'magic'", 1).contains("ring"));
-    assert!(reason("kernel = 'libc'\noffset = 64", 1).contains("63"));
-    assert!(reason("kernel = 'libc'\nresidency = 'l9'", 1).contains("l9"));
-    assert!(reason("kernel = 'libc'\nspeed = 1", 1).contains("speed"));
+    assert!(libc("use = 'magic'").contains("ring"));
+    assert!(reason("kernel = 'magic'\nuse = 'fill'", 1).contains("libc"));
+    assert!(reason("kernel = 'magic'\nuse = 'fused-checksum'", 1).contains("widest"));
+    assert!(libc("use = 'read'").contains("takes no kernel"));
+    assert!(libc("offset = 64").contains("63"));
+    assert!(libc("residency = 'l9'").contains("l9"));
+    assert!(libc("speed = 1").contains("speed"));
+    assert!(libc("threads = 0").contains("64"));
+    assert!(libc("sink = 'nowhere'").contains("page-edge"));
+    assert!(libc("sizes = 'mine'\nresidency = 'l1'").contains("memcpy-fleet"));
+    assert!(libc("sizes = 'memcpy-fleet'").contains("residency"));
+    assert!(libc("sizes = 'memcpy-fleet'\nresidency = 'l1'\noffset = 1").contains("alignments"));
+    assert!(libc("order = 'iid'").contains("distribution"));
+    assert!(libc("sink = 'fresh'\noffset = 1").contains("offset"));
+    assert!(libc("sink = 'page-edge'\nresidency = 'l2'").contains("residency"));
+    assert!(libc("use = 'ring'\nsink = 'fresh'").contains("ring"));
     assert!(reason("", 1).contains("kernel"));
     assert!(reason("kernel = 'libc'", 0).contains("0 bytes"));
     assert!(reason("kernel = 'libc'", u64::MAX).contains("bytes"));

@@ -1,0 +1,152 @@
+//! libc's own thresholds, and, for who asks, what other ones would do to memcpy here.
+
+use serde::Serialize;
+use std::{
+    fmt::Write,
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
+use thalweg_core::{Flow, tuning::Size};
+use thalweg_lab::thresholds::{Crossover, Effect, Effective, Found, Measuring, Tried, measure};
+use thalweg_sys::signal;
+
+use crate::{
+    args::DoctorArgs,
+    exit::{Exit, Failure},
+    output::{
+        table::{render, table},
+        text::note,
+    },
+    patience,
+};
+
+/// What was read, and what was measured.
+#[derive(Debug, Serialize)]
+pub struct Copies {
+    #[serde(flatten)]
+    effective: Option<Effective>,
+    unknown: Option<String>,
+    measured: Option<Found>,
+}
+
+/// This very program, whatever its file is called by now.
+const OURSELVES: &str = "/proc/self/exe";
+
+/// Reads them; measures where that was asked for.
+pub fn look(args: &DoctorArgs) -> Result<Copies, Failure> {
+    let (effective, unknown) = match Effective::now(Path::new(OURSELVES)) {
+        Ok(effective) => (Some(effective), None),
+        Err(why) => (None, Some(why)),
+    };
+    let mut copies = Copies { effective, unknown, measured: None };
+    if !args.memcpy {
+        return Ok(copies);
+    }
+    let Some(effective) = &copies.effective else {
+        let why = copies.unknown.unwrap_or_default();
+        return Err(Failure::new(Exit::Unsupported, format!("--memcpy: {why}")));
+    };
+    if !args.json {
+        note("copying under other thresholds, in fresh processes: some 20 s");
+    }
+    patience::catch_interrupts();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let how = Measuring {
+        program: Path::new(OURSELVES),
+        seed: since.as_nanos() as u64,
+        stop: &|| if signal::interrupted() { Flow::Stop } else { Flow::Continue },
+    };
+    let found = measure(effective, &how).map_err(|why| Failure::new(Exit::Partial, why))?;
+    copies.measured = Some(found);
+    Ok(copies)
+}
+
+/// For people.
+pub fn printed(copies: &Copies) -> String {
+    let mut text = String::new();
+    let Some(effective) = &copies.effective else {
+        let why = copies.unknown.as_deref().unwrap_or_default();
+        let _ = writeln!(text, "  its thresholds are not known: {why}");
+        return text;
+    };
+    let mut rows = table(&[]);
+    for threshold in &effective.thresholds {
+        let from = format!("from {}", Size(threshold.bytes));
+        rows.add_row([format!("  {}", threshold.name), from, threshold.what.to_owned()]);
+    }
+    text.push_str(&render(&rows));
+    match &copies.measured {
+        None => text.push_str("  whether others would help here: thalweg doctor --memcpy\n"),
+        Some(found) => measured(&mut text, found),
+    }
+    text
+}
+
+fn measured(text: &mut String, found: &Found) {
+    for crossover in &found.crossovers {
+        let _ = writeln!(text, "  {}", crossed(crossover));
+    }
+    if !found.tried.is_empty() {
+        let _ = writeln!(text, "  time of libc's memcpy under each setting, over that without it:");
+        let all = found.tried.iter().chain(&found.confirmed);
+        text.push_str(&effects(all.collect()));
+    }
+    match (&found.advice, &found.no_advice) {
+        (Some(advice), _) => {
+            let _ = writeln!(
+                text,
+                "  helps, and was seen to hurt at none of these sizes:\n    {}",
+                advice.line
+            );
+            for effect in &advice.effects {
+                let _ = writeln!(text, "    {}: {}", Size(effect.size), in_full(effect));
+            }
+        }
+        (None, why) => {
+            let _ = writeln!(text, "  no line to advise: {}", why.as_deref().unwrap_or_default());
+        }
+    }
+}
+
+fn crossed(crossover: &Crossover) -> String {
+    let Crossover { way, from, among: [least, most], bytes, .. } = crossover;
+    let range = format!("of {} to {}", Size(*least), Size(*most));
+    match bytes {
+        Some(bytes) => format!("measured: {way} overtakes {from} at {} ({range})", Size(*bytes)),
+        None => format!("measured: {way} does not overtake {from} for good ({range})"),
+    }
+}
+
+/// A row for each setting; those measured once more come last.
+fn effects(tried: Vec<&Tried>) -> String {
+    let sizes: Vec<String> = tried.first().map_or_else(Vec::new, |one| {
+        one.effects.iter().map(|effect| Size(effect.size).to_string()).collect()
+    });
+    let mut head = vec!["  SETTING"];
+    head.extend(sizes.iter().map(String::as_str));
+    let mut rows = table(&head);
+    for one in tried {
+        let mut row =
+            vec![format!("  {}", one.tunables.replace("glibc.cpu.", "").replace(':', " "))];
+        row.extend(one.effects.iter().map(|effect| {
+            format!("{:.2}{}", effect.ratio.ratio, if shows(effect) { "" } else { " (tie)" })
+        }));
+        rows.add_row(row);
+    }
+    render(&rows)
+}
+
+fn shows(effect: &Effect) -> bool {
+    effect.verdict != thalweg_lab::stats::Verdict::NoDifferenceShown
+}
+
+fn in_full(effect: &Effect) -> String {
+    let Effect { ratio, verdict, noise, .. } = effect;
+    format!(
+        "{:.2}x the time [{:.2}, {:.2}], {verdict} (noise {:.0} %)",
+        ratio.ratio,
+        ratio.lo,
+        ratio.hi,
+        noise * 100.0
+    )
+}

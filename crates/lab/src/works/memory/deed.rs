@@ -1,0 +1,273 @@
+//! What is done once: a loop of the tables of kernels on one source and one sink, and what is done
+//! with the result at once.
+
+use serde::Deserialize;
+use thalweg_core::{Prefer, Profile, profile::Load};
+use thalweg_kernels::{
+    CHECKSUMS, FILLS, KERNELS, Ready, ReadyChecksum, ReadyFill, by_name, crc32c, tuned,
+};
+
+/// What is done with memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Usage {
+    /// A copy and nothing else: what a micro-benchmark does.
+    #[default]
+    Copy,
+    /// A copy whose CRC32C is taken at once.
+    CopyThenChecksum,
+    /// A copy that takes the CRC32C while it copies, by a row of the checksums.
+    FusedChecksum,
+    /// A copy of which every byte is read at once.
+    ReadAfter,
+    /// A word is written into the source, copied, read from the sink, and written into the next one.
+    Reload,
+    /// Packets in a ring: a header goes before each, and both are looked at some packets later.
+    Ring,
+    /// The sink is set to a byte, by a row of the fills.
+    Fill,
+    /// The source is read, by vectors, and nothing is written: what a copy cannot beat.
+    Read,
+}
+
+/// A deed, ready to be done again and again.
+#[derive(Clone, Copy, Debug)]
+pub struct Deed {
+    row: Row,
+    after: After,
+    /// What the last reload read.
+    word: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Row {
+    Copy(Ready),
+    Fused(ReadyChecksum),
+    Fill(ReadyFill),
+    Read,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum After {
+    Nothing,
+    Checksum,
+    Read,
+    Reload,
+}
+
+/// The byte that fills write.
+const FILLED: u8 = 0x5a;
+
+impl Deed {
+    /// The deed of these names; the error says which there are.
+    pub fn of(usage: Usage, kernel: Option<&str>) -> Result<Self, String> {
+        let row = match (usage, kernel) {
+            (Usage::Read, None) => Row::Read,
+            (Usage::Read, Some(_)) => return Err("use = \"read\" takes no kernel".to_owned()),
+            (_, None) => return Err("it needs a kernel".to_owned()),
+            (Usage::Fill, Some(name)) => Row::Fill(fill(name)?),
+            (Usage::FusedChecksum, Some(name)) => Row::Fused(checksum(name)?),
+            (_, Some(name)) => Row::Copy(copier(name)?),
+        };
+        let after = match usage {
+            Usage::CopyThenChecksum => After::Checksum,
+            Usage::ReadAfter => After::Read,
+            Usage::Reload => After::Reload,
+            _ => After::Nothing,
+        };
+        Ok(Self { row, after, word: 1 })
+    }
+
+    /// Does it; answers something that depends on what was read.
+    #[inline]
+    pub fn once(&mut self, sink: &mut [u8], source: &mut [u8]) -> u64 {
+        if matches!(self.after, After::Reload) {
+            put_word(source, self.word);
+        }
+        match self.row {
+            Row::Copy(kernel) => kernel.copy(sink, source),
+            Row::Fused(row) => return u64::from(row.copy(sink, source, 0)),
+            Row::Fill(row) => row.fill(sink, FILLED),
+            Row::Read => return sum_of(source),
+        }
+        match self.after {
+            After::Nothing => sink.first().copied().map_or(0, u64::from),
+            After::Checksum => u64::from(crc32c(sink, 0)),
+            After::Read => sum_of(sink),
+            After::Reload => {
+                self.word = word_of(sink).wrapping_add(1);
+                self.word
+            }
+        }
+    }
+
+    /// Whether the sink holds what it should after it was done; `answer` is what that answered.
+    pub fn look(&self, sink: &[u8], source: &[u8], answer: u64) -> Result<(), String> {
+        let name = self.name();
+        let right = match self.row {
+            Row::Copy(_) | Row::Fused(_) => sink == source,
+            Row::Fill(_) => sink.iter().all(|byte| *byte == FILLED),
+            Row::Read => true,
+        };
+        if !right {
+            return Err(format!("kernel {name}: the sink does not hold what it should"));
+        }
+        let sum = match (self.row, self.after) {
+            (Row::Fused(_), _) | (_, After::Checksum) => Some(u64::from(crc32c(source, 0))),
+            (Row::Read, _) | (_, After::Read) => Some(sum_of(source)),
+            _ => None,
+        };
+        match sum {
+            Some(sum) if sum != answer => {
+                Err(format!("kernel {name}: the sum is not the source's"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The name of the row.
+    pub fn name(&self) -> &'static str {
+        match self.row {
+            Row::Copy(kernel) => kernel.kernel().name,
+            Row::Fused(row) => row.row().name,
+            Row::Fill(row) => row.row().name,
+            Row::Read => "read",
+        }
+    }
+}
+
+/// The copy kernel of this name, if this processor can run it; `tuned` as this machine's profile says.
+pub fn copier(name: &str) -> Result<Ready, String> {
+    let kernel =
+        by_name(name).ok_or_else(|| none("kernel", name, KERNELS.iter().map(|k| k.name)))?;
+    if kernel.name == tuned::COPY.name {
+        install_measured()?;
+    }
+    kernel.ready().ok_or_else(|| cannot_run(name))
+}
+
+fn fill(name: &str) -> Result<ReadyFill, String> {
+    let row = FILLS.iter().find(|row| row.name == name);
+    let row = row.ok_or_else(|| none("kernel that fills", name, FILLS.iter().map(|f| f.name)))?;
+    row.ready().ok_or_else(|| cannot_run(name))
+}
+
+fn checksum(name: &str) -> Result<ReadyChecksum, String> {
+    if name == "widest" {
+        let row = CHECKSUMS.iter().find_map(thalweg_kernels::Checksum::ready);
+        return row.ok_or_else(|| cannot_run(name));
+    }
+    let row = CHECKSUMS.iter().find(|row| row.name == name);
+    let all = CHECKSUMS.iter().map(|row| row.name).chain(["widest"]);
+    row.ok_or_else(|| none("kernel with a checksum", name, all))?
+        .ready()
+        .ok_or_else(|| cannot_run(name))
+}
+
+fn none<'n>(what: &str, name: &str, all: impl Iterator<Item = &'n str>) -> String {
+    let all: Vec<&str> = all.collect();
+    format!("there is no {what} {name:?} on this architecture; there is {}", all.join(", "))
+}
+
+fn cannot_run(name: &str) -> String {
+    format!("this processor cannot run the kernel {name}")
+}
+
+/// Makes `tuned` what the profile of this machine says, for this process.
+fn install_measured() -> Result<(), String> {
+    let nothing = || {
+        "nothing was measured from memory to memory on this machine: `thalweg tune --pair memory:memory`"
+            .to_owned()
+    };
+    let path = Profile::default_path().ok_or_else(nothing)?;
+    let profile = Profile::load(&path).map_err(|e| e.to_string())?.ok_or_else(nothing)?;
+    if let Some(stale) = profile.stale().first() {
+        return Err(format!("the profile is stale: {stale}; `thalweg tune --pair memory:memory`"));
+    }
+    if profile.kernel_bands(Load::Idle, Prefer::Wall).is_empty() {
+        return Err(nothing());
+    }
+    let bands = profile.kernels(Load::Idle, Prefer::Wall).map_err(|e| e.to_string())?;
+    match bands.install() {
+        // An earlier arm of this process, from the same profile.
+        Ok(()) | Err(tuned::Unfit::Installed) => Ok(()),
+        Err(unfit) => Err(unfit.to_string()),
+    }
+}
+
+/// The sum of all words, in which the order of loads is the compiler's: it makes vectors of it.
+fn sum_of(bytes: &[u8]) -> u64 {
+    let words = bytes.chunks_exact(8);
+    let rest =
+        words.remainder().iter().fold(0, |sum: u64, byte| sum.wrapping_add(u64::from(*byte)));
+    words.fold(rest, |sum, word| {
+        let word = word.try_into().map_or(0, u64::from_ne_bytes);
+        sum.wrapping_add(word)
+    })
+}
+
+/// The first word, or the first byte of fewer.
+#[inline]
+fn word_of(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk() {
+        Some(word) => u64::from_ne_bytes(*word),
+        None => bytes.first().copied().map_or(0, u64::from),
+    }
+}
+
+#[inline]
+fn put_word(bytes: &mut [u8], word: u64) {
+    if let Some(first) = bytes.first_chunk_mut() {
+        *first = word.to_ne_bytes();
+    } else if let Some(first) = bytes.first_mut() {
+        *first = word as u8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_and_words_are_those_of_the_bytes() {
+        let bytes: Vec<u8> = (1..=19).collect();
+        let word = |from: usize| u64::from_ne_bytes(bytes[from..from + 8].try_into().unwrap());
+        assert_eq!(sum_of(&bytes), word(0).wrapping_add(word(8)).wrapping_add(17 + 18 + 19));
+        assert_eq!((sum_of(&[]), word_of(&[]), word_of(&bytes)), (0, 0, word(0)));
+        let mut short = [9, 9];
+        put_word(&mut short, 0x0107);
+        assert_eq!((short, word_of(&short)), ([7, 9], 7));
+    }
+
+    #[test]
+    fn a_wrong_sink_or_sum_is_seen() {
+        for (usage, kernel, sums) in [
+            (Usage::Copy, Some("libc"), false),
+            (Usage::CopyThenChecksum, Some("libc"), true),
+            (Usage::FusedChecksum, Some("widest"), true),
+            (Usage::ReadAfter, Some("libc"), true),
+            (Usage::Reload, Some("libc"), false),
+            (Usage::Fill, Some("libc"), false),
+            (Usage::Read, None, true),
+        ] {
+            let mut deed = Deed::of(usage, kernel).unwrap();
+            let (mut source, mut sink) = ([3; 100], [0; 100]);
+            let answer = deed.once(&mut sink, &mut source);
+            deed.look(&sink, &source, answer).unwrap();
+            assert_eq!(deed.look(&sink, &source, answer + 1).is_err(), sums, "{usage:?}");
+            sink[50] ^= 1;
+            let seen = deed.look(&sink, &source, answer).is_err();
+            assert_eq!(seen, usage != Usage::Read, "{usage:?}");
+        }
+    }
+
+    #[test]
+    fn a_reload_carries_its_word_through_the_copy() {
+        let mut deed = Deed::of(Usage::Reload, Some("libc")).unwrap();
+        let (mut source, mut sink) = ([0; 64], [0; 64]);
+        for n in 1..5_u64 {
+            assert_eq!(deed.once(&mut sink, &mut source), n + 1);
+            assert_eq!(word_of(&sink), n);
+        }
+    }
+}

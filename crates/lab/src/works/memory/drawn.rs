@@ -1,0 +1,309 @@
+//! Sizes drawn from a distribution, in batches of exactly so many bytes in all.
+//!
+//! Sizes and places are drawn before anything is timed, from one seed: every arm does the same copies
+//! in the same order.
+
+use serde::Deserialize;
+use thalweg_sys::{Errno, map::Map};
+
+use super::{Copies, Sink, deed::Deed, fleet::Distribution, memory, pattern, span::room_for};
+use crate::stats::Random;
+
+/// In which order sizes come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// Each drawn anew: no predictor can know the next one.
+    #[default]
+    Iid,
+    /// A few that were drawn once, again and again.
+    Predictable,
+}
+
+/// How the copies of a batch are drawn.
+#[derive(Clone, Debug)]
+pub struct Draw {
+    pub sizes: Distribution,
+    pub order: Order,
+    /// Where sinks lie: on lines as the distribution aligns them, or before a page's end.
+    pub kind: Sink,
+    /// Whether every copy goes to lines that were not used for long, one after the other.
+    pub fresh_lines: bool,
+}
+
+/// More than the branch predictor of any processor can learn by heart.
+const LEAST_DRAWS: usize = 1 << 14;
+const MOST_DRAWS: usize = 1 << 20;
+const MOST_BATCH: usize = 64 << 20;
+/// Sizes of a predictable order.
+const FEW: usize = 8;
+const SEED: u64 = 1;
+const SPOILT: u8 = 0xee;
+const MOST_VERIFIED: usize = 256;
+/// Looked at on both sides of a sink.
+const BESIDE: usize = 64;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct One {
+    from: u32,
+    to: u32,
+    len: u32,
+}
+
+/// Copies that are known beforehand.
+pub struct Drawn {
+    deed: Deed,
+    batch: usize,
+    /// Bytes of the sources, and of the sinks.
+    half: usize,
+    kind: Sink,
+    copies: Vec<One>,
+    /// Where each batch begins in `copies`, and the end of the last.
+    starts: Vec<usize>,
+    at: usize,
+    sources: Option<Map>,
+    sinks: Option<Map>,
+}
+
+impl Clone for Drawn {
+    /// The same copies, on memory that is yet to be allocated.
+    fn clone(&self) -> Self {
+        let (copies, starts) = (self.copies.clone(), self.starts.clone());
+        Self { copies, starts, sources: None, sinks: None, ..*self }
+    }
+}
+
+impl Drawn {
+    /// Batches of `batch` bytes over `span` bytes in all; nothing is allocated yet.
+    pub fn new(deed: Deed, batch: usize, span: usize, draw: Draw) -> Result<Self, String> {
+        let half = span / 2;
+        if u32::try_from(half).is_err() || batch > MOST_BATCH {
+            return Err(
+                "drawn sizes go with batches up to 64 MiB and residencies below 4 GiB".to_owned()
+            );
+        }
+        let Draw { sizes, order, kind, fresh_lines } = draw;
+        let sizes = sizes.upto(half);
+        let mut random = Random::new(SEED);
+        let mut next = || sizes.size(&mut random);
+        let few: Option<Vec<usize>> = (0..FEW).map(|_| next()).collect();
+        let few = few.filter(|few| order == Order::Iid || few.iter().any(|size| *size > 0));
+        let few = few.ok_or_else(|| format!("of its sizes none fits {half} bytes of sources"))?;
+        let mut places =
+            Places { half, kind, fresh_lines, next: [0; 2], random: Random::new(SEED + 1) };
+        let (mut copies, mut starts) = (Vec::new(), vec![0]);
+        let mut sum = 0;
+        let enough = |copies: usize, sum: usize| {
+            copies >= MOST_DRAWS || (copies >= LEAST_DRAWS && (!fresh_lines || sum >= half))
+        };
+        while !enough(copies.len(), sum) {
+            let mut left = batch;
+            while left > 0 {
+                let size = match order {
+                    Order::Iid => next().unwrap_or(left),
+                    Order::Predictable => few[copies.len() % FEW],
+                };
+                // The last copy of a batch is what is left, so that every batch is as large.
+                let size = size.min(left);
+                let [from, to] = places.of(size, &sizes);
+                copies.push(One { from: from as u32, to: to as u32, len: size as u32 });
+                left -= size;
+            }
+            sum += batch;
+            starts.push(copies.len());
+        }
+        let (sources, sinks) = (None, None);
+        Ok(Self { deed, batch, half, kind, copies, starts, at: 0, sources, sinks })
+    }
+
+    fn next_batch(&mut self) -> std::ops::Range<usize> {
+        let batch = self.at;
+        self.at = if batch + 2 == self.starts.len() { 0 } else { batch + 1 };
+        self.starts[batch]..self.starts[batch + 1]
+    }
+
+    fn look(&self, one: One, (sources, sinks): (&[u8], &[u8]), answer: u64) -> Result<(), String> {
+        let (from, to, len) = (one.from as usize, one.to as usize, one.len as usize);
+        self.deed.look(&sinks[to..to + len], &sources[from..from + len], answer)?;
+        let (before, after) = around(one, sinks.len());
+        if sinks[before..to].iter().chain(&sinks[to + len..after]).any(|byte| *byte != SPOILT) {
+            return Err(format!("kernel {}: bytes beside the sink were written", self.deed.name()));
+        }
+        Ok(())
+    }
+
+    fn with_memory<T>(
+        &mut self,
+        act: impl FnOnce(&mut Self, &mut [u8], &mut [u8]) -> T,
+    ) -> Option<T> {
+        let (mut sources, mut sinks) = (self.sources.take()?, self.sinks.take()?);
+        let done = sources.bytes_mut().zip(sinks.bytes_mut());
+        let done = done.map(|(sources, sinks)| act(self, sources, sinks));
+        (self.sources, self.sinks) = (Some(sources), Some(sinks));
+        done
+    }
+}
+
+fn around(one: One, len: usize) -> (usize, usize) {
+    let (to, end) = (one.to as usize, one.to as usize + one.len as usize);
+    (to.saturating_sub(BESIDE), (end + BESIDE).min(len))
+}
+
+#[inline]
+fn once(deed: &mut Deed, one: One, sources: &mut [u8], sinks: &mut [u8]) -> u64 {
+    let (from, to, len) = (one.from as usize, one.to as usize, one.len as usize);
+    deed.once(&mut sinks[to..to + len], &mut sources[from..from + len])
+}
+
+/// Where sources and sinks lie.
+struct Places {
+    half: usize,
+    kind: Sink,
+    fresh_lines: bool,
+    next: [usize; 2],
+    random: Random,
+}
+
+impl Places {
+    fn of(&mut self, len: usize, sizes: &Distribution) -> [usize; 2] {
+        let last = self.half - len;
+        if self.kind == Sink::PageEdge {
+            return [last; 2];
+        }
+        [0, 1].map(|end| {
+            let alignment = sizes.alignment(&mut self.random);
+            let at = if self.fresh_lines {
+                let at = self.next[end].next_multiple_of(alignment);
+                let at = if at > last { 0 } else { at };
+                self.next[end] = at + len;
+                at
+            } else {
+                self.random.below(last + 1)
+            };
+            at - at % alignment
+        })
+    }
+}
+
+impl Copies for Drawn {
+    fn allocate(&mut self) -> Result<(), String> {
+        room_for(2 * self.half + self.copies.len() * size_of::<One>())?;
+        let make: fn(usize) -> Result<Map, Errno> =
+            if self.kind == Sink::PageEdge { Map::fenced } else { memory };
+        let made = || make(self.half).map_err(|e| format!("mmap: {e}"));
+        let (mut sources, mut sinks) = (made()?, made()?);
+        sources.bytes_mut().unwrap_or_default().copy_from_slice(&pattern(self.half));
+        sinks.bytes_mut().unwrap_or_default().fill(1);
+        (self.sources, self.sinks) = (Some(sources), Some(sinks));
+        Ok(())
+    }
+
+    fn copy(&mut self, times: u32) -> u64 {
+        let all = |own: &mut Self, sources: &mut [u8], sinks: &mut [u8]| {
+            let mut sum = 0_u64;
+            for _ in 0..times {
+                let batch = own.next_batch();
+                for one in &own.copies[batch] {
+                    sum = sum.wrapping_add(once(&mut own.deed, *one, sources, sinks));
+                }
+            }
+            sum
+        };
+        self.with_memory(all).unwrap_or_default()
+    }
+
+    fn verify(&mut self) -> Result<(), String> {
+        let all = |own: &mut Self, sources: &mut [u8], sinks: &mut [u8]| {
+            for n in 0..own.copies.len().min(MOST_VERIFIED) {
+                let one = own.copies[n];
+                let (before, after) = around(one, sinks.len());
+                sinks[before..after].fill(SPOILT);
+                let answer = once(&mut own.deed, one, sources, sinks);
+                own.look(one, (sources, sinks), answer)?;
+            }
+            Ok(())
+        };
+        self.with_memory(all).unwrap_or_else(|| Err("it has no memory yet".to_owned()))
+    }
+
+    fn bytes(&self) -> usize {
+        self.batch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::deed::Usage, *};
+
+    fn drawn(order: Order, kind: Sink, fresh_lines: bool) -> Drawn {
+        let deed = Deed::of(Usage::Copy, Some("libc")).unwrap();
+        let sizes = Distribution::named("memcpy-fleet").unwrap();
+        Drawn::new(deed, 10_000, 64 << 10, Draw { sizes, order, kind, fresh_lines }).unwrap()
+    }
+
+    #[test]
+    fn every_batch_is_as_large_and_every_copy_inside() {
+        for (order, kind, fresh) in [
+            (Order::Iid, Sink::Line, false),
+            (Order::Predictable, Sink::Line, false),
+            (Order::Iid, Sink::PageEdge, false),
+            (Order::Iid, Sink::Line, true),
+        ] {
+            let mut made = drawn(order, kind, fresh);
+            assert!(made.copies.len() >= LEAST_DRAWS);
+            for batch in made.starts.windows(2) {
+                let sum: u32 = made.copies[batch[0]..batch[1]].iter().map(|one| one.len).sum();
+                assert_eq!(sum, 10_000);
+            }
+            for one in &made.copies {
+                assert!((one.from.max(one.to) + one.len) as usize <= made.half, "{one:?}");
+                if kind == Sink::PageEdge {
+                    assert_eq!((one.to + one.len) as usize, made.half);
+                }
+            }
+            made.allocate().unwrap();
+            made.verify().unwrap();
+            made.copy(3);
+        }
+    }
+
+    #[test]
+    fn the_predictable_order_has_few_sizes_and_both_are_the_same_for_every_arm() {
+        let sizes = |made: &Drawn| made.copies.iter().map(|one| one.len).collect::<Vec<_>>();
+        let made = sizes(&drawn(Order::Predictable, Sink::Line, false));
+        assert_eq!(made[..FEW], made[FEW..2 * FEW]);
+        let iid = || sizes(&drawn(Order::Iid, Sink::Line, false));
+        assert!(iid() == iid() && iid()[..FEW] != iid()[FEW..2 * FEW]);
+    }
+
+    #[test]
+    fn a_wrong_byte_in_a_sink_or_beside_it_is_found() {
+        let mut made = drawn(Order::Iid, Sink::Line, false);
+        made.allocate().unwrap();
+        let one = *made.copies.iter().find(|one| one.len > 8 && one.to > 64).unwrap();
+        let (to, end) = (one.to as usize, (one.to + one.len) as usize);
+        for (at, what) in [(to + 3, "does not hold"), (to - 1, "beside"), (end, "beside")] {
+            let looked = |own: &mut Drawn, sources: &mut [u8], sinks: &mut [u8]| {
+                sinks.fill(SPOILT);
+                let answer = once(&mut own.deed, one, sources, sinks);
+                own.look(one, (sources, sinks), answer).unwrap();
+                sinks[at] ^= 1;
+                own.look(one, (sources, sinks), answer)
+            };
+            assert!(made.with_memory(looked).unwrap().unwrap_err().contains(what));
+        }
+    }
+
+    #[test]
+    fn sizes_that_do_not_fit_are_refused() {
+        let deed = Deed::of(Usage::Copy, Some("libc")).unwrap();
+        let draw = || Draw {
+            sizes: Distribution::named("memset-4").unwrap(),
+            order: Order::Iid,
+            kind: Sink::Line,
+            fresh_lines: false,
+        };
+        assert!(Drawn::new(deed, 100, 0, draw()).is_err());
+        assert!(Drawn::new(deed, usize::MAX, 1 << 20, draw()).is_err());
+    }
+}
