@@ -71,6 +71,7 @@ clean: ## remove target/ and .tools/
 
 setup:
 	@tests/setup/packages
+	@tests/setup/nginx
 
 start-skips:
 	@mkdir -p "$(CARGO_TARGET_DIR)" && : >"$(THALWEG_SKIPS)"

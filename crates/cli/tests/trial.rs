@@ -1,10 +1,13 @@
-//! `thalweg trial` on programs whose copies are known, on real ones, and on those it cannot serve.
+//! `thalweg trial` on programs whose copies are known, and on those it cannot serve.
 
 use serde_json::Value;
-use std::{net::TcpListener, path::PathBuf, process::Command};
+use std::{path::PathBuf, process::Command};
 
 mod support;
-use support::{Scratch, skip};
+use support::{
+    Scratch, skip,
+    trial::{reaches, row},
+};
 
 /// A program of calls that are known: COUNT times SIZE bytes by memcpy, and one line that says so.
 const COPIES: &str = r#"
@@ -43,23 +46,6 @@ fn compiled(scratch: &Scratch, test: &str, source: &str, flags: &[&str]) -> Opti
 
 fn last(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).lines().last().unwrap_or_default().to_owned()
-}
-
-/// Whether this build can reach programs at all; counted where it cannot.
-fn reaches(scratch: &Scratch, test: &str) -> bool {
-    let ran =
-        scratch.run(&["trial", "-n", "2", "-k", "simple", "--tunables", "none", "--", "true"]);
-    if ran.code == 4 && ran.err.contains("no object to preload") {
-        skip(test, ran.err.trim());
-        return false;
-    }
-    assert_eq!(ran.code, 0, "{}", ran.err);
-    true
-}
-
-fn row<'j>(json: &'j Value, name: &str) -> &'j Value {
-    let rows = json["rows"].as_array().expect("rows");
-    rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("no {name}: {json}"))
 }
 
 #[test]
@@ -320,74 +306,4 @@ fn a_server_is_asked_to_end_and_can_hear_it() {
     let ran = scratch.run(&[&args[..], &["--ready", "test -e up", "--", "true"]].concat()).ended(0);
     assert!(ran.text().contains("object-alone"), "{}", ran.text());
     assert!(!scratch.path("up").exists());
-}
-
-#[test]
-fn real_programs_give_a_table() {
-    let test = "real_programs_give_a_table";
-    let scratch = Scratch::new();
-    if !reaches(&scratch, test) {
-        return;
-    }
-    let numbers = "with recursive t(n) as (values(1) union all select n + 1 from t where n < 20000) \
-                   select count(*), sum(length(zeroblob(500) || n)) from t";
-    let copy = "b = bytearray(300000)\nfor i in range(300): c = bytes(b)";
-    scratch.shell("git init -q r && cd r && seq 20000 > f && git add f").ended(0);
-    for (command, tunables) in [
-        (&["sqlite3", ":memory:", numbers][..], "usual"),
-        (&["python3", "-c", copy], "none"),
-        (&["git", "-C", "r", "diff", "--cached", "--stat"], "none"),
-    ] {
-        if Command::new(command[0]).arg("--version").output().is_err() {
-            skip(test, &format!("{} is not installed", command[0]));
-            continue;
-        }
-        let args = ["trial", "-n", "2", "-k", "simple,vector-inline", "--json", "--tunables"];
-        let json = scratch.run(&[&args[..], &[tunables, "--"], command].concat()).ended(0).json();
-        assert!(json["reached"]["calls"].as_u64().unwrap() > 0, "{command:?}: {json}");
-        for name in ["libc", "simple", "vector-inline"] {
-            assert!(row(&json, name)["value"]["median"].as_f64().unwrap() > 0.0, "{command:?}");
-        }
-    }
-}
-
-/// Debian's server is the checker of its dumps under another name, and the package of the tools has
-/// that without a service that starts by itself.
-fn redis_server(scratch: &Scratch) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let find =
-        |name: &str| std::env::split_paths(&path).map(|f| f.join(name)).find(|p| p.is_file());
-    find("redis-server").or_else(|| {
-        let link = scratch.path("redis-server");
-        std::os::unix::fs::symlink(find("redis-check-rdb")?, &link).ok()?;
-        Some(link)
-    })
-}
-
-#[test]
-fn a_server_is_tried_by_what_its_client_prints() {
-    let test = "a_server_is_tried_by_what_its_client_prints";
-    let scratch = Scratch::new();
-    if !reaches(&scratch, test) {
-        return;
-    }
-    let benchmark = Command::new("redis-benchmark").arg("--version").output();
-    let (Some(server), Ok(_)) = (redis_server(&scratch), benchmark) else {
-        return skip(test, "redis-server and redis-benchmark are not installed");
-    };
-    // Free a moment ago; the server says if it no longer is.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
-    let server = format!("{} --bind 127.0.0.1 --port {port} --save ''", server.display());
-    let args = ["trial", "-n", "2", "-k", "simple", "--tunables", "none", "--json"];
-    let server =
-        ["--server", &server, "--port", &port, "-m", "regex:([0-9.]+) requests per second"];
-    let client =
-        ["--", "redis-benchmark", "-h", "127.0.0.1", "-p", &port, "-t", "set", "-n", "2000"];
-    let all = [&args[..], &server, &client, &["-d", "16384", "-q"]].concat();
-    let json = scratch.run(&all).ended(0).json();
-    let bytes = json["reached"]["bytes"].as_u64().unwrap();
-    assert!(bytes > 2000 * 16384, "the values were not copied by the server: {json}");
-    assert!(row(&json, "simple")["value"]["median"].as_f64().unwrap() > 0.0);
-    assert!(json["metric"].as_str().unwrap().ends_with("higher is better"));
-    assert!(json["program"]["files"][0].as_str().unwrap().ends_with("redis-server"));
 }

@@ -10,6 +10,7 @@ use std::{
 use tempfile::TempDir;
 
 mod skip;
+pub mod trial;
 #[allow(unused_imports)] // Not every test binary has something to leave out.
 pub use skip::skip;
 

@@ -1,0 +1,23 @@
+//! What tests of `thalweg trial` ask first, and where they look.
+
+use serde_json::Value;
+
+use super::{Scratch, skip};
+
+/// Whether this build can reach programs at all; counted where it cannot.
+pub fn reaches(scratch: &Scratch, test: &str) -> bool {
+    let ran =
+        scratch.run(&["trial", "-n", "2", "-k", "simple", "--tunables", "none", "--", "true"]);
+    if ran.code == 4 && ran.err.contains("no object to preload") {
+        skip(test, ran.err.trim());
+        return false;
+    }
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    true
+}
+
+/// The row of an arm.
+pub fn row<'j>(json: &'j Value, name: &str) -> &'j Value {
+    let rows = json["rows"].as_array().expect("rows");
+    rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("no {name}: {json}"))
+}
