@@ -95,7 +95,7 @@ fn a_real_program_that_copies_is_seen_to_be_hurt_by_the_byte_loop() {
     assert!(json["reached"]["bytes"].as_u64().unwrap() >= 4000 << 18, "{json}");
 }
 
-/// Its copies into memory outside of the heap go through the C library where they are long.
+/// Its own copies are made at run time and not reached; those of the machine that runs it are.
 const COPIES: &str = "
 public class Copies {
     public static void main(String[] arguments) {
