@@ -50,15 +50,15 @@ impl Landing {
         let mode = match stat(path) {
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(failed("stat", errno)),
-            Ok(found) => match FileType::from_raw_mode(found.st_mode) {
-                FileType::RegularFile => Some(Mode::from_raw_mode(found.st_mode & 0o777)),
-                _ => {
-                    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
-                    let fd = openat(CWD, path, flags, Mode::empty());
-                    let fd = fd.map_err(|errno| failed("open", errno))?;
-                    return Ok(Self { name, fd, form: Form::Direct, replace: true });
-                }
-            },
+            Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::RegularFile => {
+                Some(Mode::from_raw_mode(found.st_mode & 0o777))
+            }
+            Ok(_) => {
+                let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+                let fd = openat(CWD, path, flags, Mode::empty());
+                let fd = fd.map_err(|errno| failed("open", errno))?;
+                return Ok(Self { name, fd, form: Form::Direct, replace: true });
+            }
         };
         // A link is followed: the file it names is replaced, not the link.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
