@@ -6,7 +6,7 @@ use super::page::{Event, PAGE, Page};
 use crate::error::Error;
 use crate::link::Link;
 use crate::wait::Wait;
-use crate::wait::spin::{Spinner, Turn};
+use crate::wait::spin::{Spinner, Turn, is_alone_with};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -118,14 +118,14 @@ pub(crate) struct Talk {
     /// Notes that came while something else was waited for, with descriptors.
     waiting: VecDeque<(Packet, Vec<OwnedFd>)>,
     wait: Wait,
-    /// Only one processor may be used.
+    /// We and the peer have one processor between us.
     alone: bool,
     stop: Option<fn() -> bool>,
 }
 
 impl Talk {
     pub fn new(link: Link, wait: Wait, stop: Option<fn() -> bool>) -> Self {
-        let alone = std::thread::available_parallelism().map_or(1, usize::from) < 2;
+        let alone = is_alone_with(link.peer());
         Self { link, door: Door::Link, waiting: VecDeque::new(), wait, alone, stop }
     }
 

@@ -4,7 +4,7 @@ use super::memory::Memory;
 use crate::error::{Error, Result};
 use crate::link::Link;
 use crate::wait::Wait;
-use crate::wait::spin::{Spinner, Turn};
+use crate::wait::spin::{Spinner, Turn, is_alone_with};
 use crate::wait::steps::{self, ON_FUTEX, ON_LINK, Sleeper};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Acquire;
@@ -57,7 +57,7 @@ pub(crate) struct End {
     sleeper: Sleeper,
     /// `futex_waitv` works here.
     futex: bool,
-    /// Only one processor may be used.
+    /// We and the peer have one processor between us.
     alone: bool,
     /// The caller polls the link for us.
     armed: bool,
@@ -66,7 +66,7 @@ pub(crate) struct End {
 
 impl End {
     pub(crate) fn new(own: Memory, peer: Memory, link: Link, wait: Wait) -> Self {
-        let alone = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
+        let alone = is_alone_with(link.peer());
         Self {
             own,
             peer,
