@@ -4,7 +4,7 @@
 use crate::error::{Error, Result};
 use crate::link::Link;
 use crate::ring::{Consumer, Options, Sample};
-use crate::wait::spin::{Spinner, Turn};
+use crate::wait::spin::{Spinner, Turn, is_alone_with};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::Instant;
 use thalweg_sys::Errno;
@@ -18,6 +18,7 @@ pub struct Mpsc {
     /// Whose turn it is.
     next: usize,
     received: u64,
+    /// We and every producer have one processor between us.
     alone: bool,
 }
 
@@ -49,15 +50,16 @@ pub enum Arrival<'m> {
 impl Mpsc {
     /// Without producers yet. The options are for each ring.
     pub fn new(options: &Options) -> Self {
-        let alone = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
         let options = *options;
-        Self { options, sources: Vec::new(), added: 0, next: 0, received: 0, alone }
+        Self { options, sources: Vec::new(), added: 0, next: 0, received: 0, alone: true }
     }
 
     /// Takes in whoever opens a [`crate::Producer`] at the other end of the link. Returns its
     /// number.
     pub fn add(&mut self, link: Link, deadline: Option<Instant>) -> Result<u64> {
         let consumer = Consumer::open_until(link, &self.options, deadline)?;
+        // One that runs beside us is enough to look for.
+        self.alone &= is_alone_with(consumer.peer());
         let id = self.added;
         self.added += 1;
         self.sources.push(Source { id, consumer });

@@ -26,7 +26,8 @@ pub enum Wait {
 
 impl Wait {
     /// As long as a sleep and a wake-up take, roughly: then looking first costs at most twice what
-    /// the better choice would have cost. Where only one processor may be used, nobody spins.
+    /// the better choice would have cost. Where both ends have one processor between them, nobody
+    /// spins.
     pub const HYBRID: Self = Self::Hybrid { spin: Duration::from_micros(50) };
 }
 

@@ -6,7 +6,7 @@ use super::packet::{Kind, LONGEST, Packet};
 use super::page::{Event, PAGE, Page};
 use crate::error::Error;
 use crate::link::Link;
-use crate::wait::spin::{Spinner, Turn};
+use crate::wait::spin::{Spinner, Turn, is_alone_with};
 use crate::wait::{DOUBT, Wait};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
@@ -123,7 +123,7 @@ pub(crate) struct Talk {
     /// Notes that came while something else was waited for, with descriptors.
     waiting: VecDeque<(Packet, Vec<OwnedFd>)>,
     wait: Wait,
-    /// Only one processor may be used.
+    /// We and the peer have one processor between us.
     alone: bool,
     stop: Option<fn() -> bool>,
     /// Ours, which the peer sleeps on.
@@ -134,7 +134,7 @@ pub(crate) struct Talk {
 
 impl Talk {
     pub fn new(link: Link, wait: Wait, stop: Option<fn() -> bool>) -> Self {
-        let alone = std::thread::available_parallelism().map_or(1, usize::from) < 2;
+        let alone = is_alone_with(link.peer());
         Self {
             link,
             door: Door::Link,

@@ -3,7 +3,7 @@
 use super::memory::Memory;
 use crate::error::{Error, Result};
 use crate::link::Link;
-use crate::wait::spin::{Spinner, Turn};
+use crate::wait::spin::{Spinner, Turn, is_alone_with};
 use crate::wait::steps::{self, ON_FUTEX, ON_LINK, Sleeper};
 use crate::wait::{DOUBT, Wait};
 use std::sync::atomic::AtomicU64;
@@ -60,7 +60,7 @@ pub(crate) struct End {
     sleeper: Sleeper,
     /// `futex_waitv` works here.
     futex: bool,
-    /// Only one processor may be used.
+    /// We and the peer have one processor between us.
     alone: bool,
     /// The caller polls the link for us.
     armed: bool,
@@ -69,7 +69,7 @@ pub(crate) struct End {
 
 impl End {
     pub(crate) fn new(own: Memory, peer: Memory, link: Link, wait: Wait) -> Self {
-        let alone = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
+        let alone = is_alone_with(link.peer());
         Self {
             own,
             peer,

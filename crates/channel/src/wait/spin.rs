@@ -1,10 +1,34 @@
 //! Looking again and again, and when to stop doing it.
 
 use super::Wait;
+use crate::link::Peer;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity};
 use std::time::Instant;
 
 /// How often the clock and the peer's health are looked at: they cost more than the data word.
 const STRIDE: u32 = 64;
+
+/// Whether we and the peer have one processor between us: then it runs only when we do not. Two that
+/// are kept on a processor each have two, although either of them sees only its own.
+pub(crate) fn is_alone_with(peer: &Peer) -> bool {
+    if std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1) {
+        return false;
+    }
+    let theirs = i32::try_from(peer.pid).ok().and_then(Pid::from_raw);
+    let theirs = theirs.and_then(|pid| sched_getaffinity(Some(pid)).ok());
+    match (sched_getaffinity(None), theirs) {
+        // With a quota of one processor (cgroup) looking takes from the peer, wherever it runs.
+        (Ok(ours), Some(theirs)) => ours.count() > 1 || is_one(&ours, &theirs),
+        _ => true,
+    }
+}
+
+/// Whether both sets together are one processor.
+fn is_one(ours: &CpuSet, theirs: &CpuSet) -> bool {
+    let either = |n: &usize| ours.is_set(*n) || theirs.is_set(*n);
+    (0..CpuSet::MAX_CPU).filter(either).count() <= 1
+}
 
 /// What to do after a look that found nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +94,21 @@ mod tests {
                 decision => return decision,
             }
         }
+    }
+
+    fn set(numbers: &[usize]) -> CpuSet {
+        let mut set = CpuSet::new();
+        for n in numbers {
+            set.set(*n);
+        }
+        set
+    }
+
+    #[test]
+    fn two_that_are_kept_on_a_processor_each_are_not_alone() {
+        assert!(!is_one(&set(&[0]), &set(&[1])));
+        assert!(!is_one(&set(&[1]), &set(&[0, 1])));
+        assert!(is_one(&set(&[1]), &set(&[1])));
     }
 
     #[test]
