@@ -48,7 +48,12 @@ fn every_kind_of_pair_is_measured_and_leaves_nothing_behind() {
         for size in &log.sizes {
             assert!(size.transfers >= 1 && !size.log.rounds.is_empty(), "{pair}");
             let bytes = size.size * size.transfers;
-            assert!(size.log.samples(0).all(|sample| sample.bytes == bytes), "{pair}");
+            // Copies of memory are of several lengths, up to the size.
+            let right = |moved: u64| match pair.as_str() {
+                "memory:memory" => moved > bytes / 2 && moved <= bytes,
+                _ => moved == bytes,
+            };
+            assert!(size.log.samples(0).all(|sample| right(sample.bytes)), "{pair}");
         }
         let wrong = log.unfit.iter().find(|(_, reason)| reason.contains("wrong byte"));
         assert!(wrong.is_none(), "{pair}: {wrong:?}");
