@@ -1,7 +1,9 @@
 //! Copy kernels by size, from memory to memory: from measured cells to the bands of `tuned`.
 //!
-//! A kernel has to beat the C library by more than the noise; else the C library stands. Above the
-//! caches a copy does not change its character, so the last band goes on where it got there.
+//! A kernel has to beat the C library by more than the noise to begin a band; else the C library
+//! stands. The band goes on while the kernel does not lose by more than that: fewer bands are fewer
+//! branches to mispredict. Above the caches a copy does not change its character, so the last band
+//! goes on where it got there.
 
 use serde::Serialize;
 use thalweg_kernels::{Bands, by_name, tuned};
@@ -124,7 +126,8 @@ fn counted(cell: &Cell, prefer: Prefer) -> &Ratio {
 }
 
 /// The best of those that are surely faster than the C library; the kernel of the band before
-/// where the best is not shown to be better than it; the C library if there is none.
+/// where the best is not shown to be better than it, or where none is surely faster and it is not
+/// slower; the C library if there is none.
 fn best_of<'c>(
     at_size: &[&'c Cell],
     libc: &'c Cell,
@@ -140,7 +143,8 @@ fn best_of<'c>(
         .filter(|cell| ratio(cell) * margin(cell) < 1.0 && counted(cell, prefer).hi < 1.0)
         .collect();
     let Some(best) = faster.iter().copied().min_by(|a, b| ratio(a).total_cmp(&ratio(b))) else {
-        return libc;
+        let same = at_size.iter().copied().find(|cell| before == Some(cell.mechanism.as_str()));
+        return same.filter(|cell| ratio(cell) <= margin(cell)).unwrap_or(libc);
     };
     let same = faster.iter().copied().find(|cell| before == Some(cell.mechanism.as_str()));
     same.filter(|cell| ratio(cell) <= ratio(best) * margin(best)).unwrap_or(best)
@@ -213,6 +217,23 @@ mod tests {
             at("inline", 256, 0.5),
         ]);
         assert_eq!(found, named(&[(128, "simple"), (256, "inline")]));
+    }
+
+    #[test]
+    fn a_band_goes_on_through_ties_with_libc_and_ends_where_it_loses() {
+        let found = bands(vec![
+            at(LIBC, 64, 1.0),
+            at("simple", 64, 0.7),
+            at(LIBC, 128, 1.0),
+            at("simple", 128, 1.01),
+            at(LIBC, 256, 1.0),
+            at("simple", 256, 0.8),
+            at(LIBC, 512, 1.0),
+            at("simple", 512, 1.1),
+            at(LIBC, 1024, 1.0),
+            at("simple", 1024, 0.99),
+        ]);
+        assert_eq!(found, named(&[(256, "simple"), (1024, LIBC)]));
     }
 
     #[test]

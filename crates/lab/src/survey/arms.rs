@@ -17,7 +17,9 @@ pub(super) enum Place<'s> {
     Memory(RefCell<Buffers>),
 }
 
-/// Two buffers of the largest size so far, of which the first bytes are copied.
+/// Two buffers of the largest size so far and a page more, in which each copy has drawn places: how
+/// two buffers lie to each other can make one kernel slow and not another, and must not be the luck
+/// of a session.
 ///
 /// Half of a sample's copies have exactly the size, as in a loop that always copies as much; half have
 /// drawn ones up to it, which no branch predictor knows. A kernel is worth its band only if the sum
@@ -30,7 +32,15 @@ pub(super) struct Buffers {
     transfers: u64,
     /// Every copy has exactly the size.
     exact: bool,
-    drawn: Vec<usize>,
+    drawn: Vec<Drawn>,
+}
+
+/// A copy: where it begins in either buffer, and a length up to the size.
+#[derive(Clone, Copy)]
+struct Drawn {
+    from: usize,
+    to: usize,
+    len: usize,
 }
 
 /// What does the work of a way.
@@ -94,6 +104,9 @@ const MOST_CALLS: u64 = 1 << 24;
 const DRAWN: usize = 1 << 14;
 /// They lie between the size and this part of it: a step of the grid.
 const SMALLEST_PART: f64 = 0.25;
+/// Copies begin within a page, as far apart as malloc aligns.
+const PLACES: usize = 4096;
+const ALIGNED: usize = 16;
 
 impl<'p, 's> SurveyArm<'p, 's> {
     pub fn new(way: Way, means: Means, place: &'p Place<'s>) -> Self {
@@ -186,15 +199,20 @@ impl Buffers {
     }
 
     fn resize(&mut self, size: usize) {
-        if self.source.len() < size {
-            self.source = vec![0; size];
+        if self.source.len() < size + PLACES {
+            self.source = vec![0; size + PLACES];
             Pattern::new().fill(0, &mut self.source);
-            self.sink = vec![1; size];
+            self.sink = vec![1; size + PLACES];
         }
         (self.size, self.transfers) = (size, 1);
         // The same for every kernel and every session.
         let mut random = Random::new(size as u64);
-        let draw = || (size as f64 * SMALLEST_PART.powf(random.unit())).ceil() as usize;
+        let draw = || {
+            let mut place = || (random.unit() * (PLACES / ALIGNED) as f64) as usize * ALIGNED;
+            let (from, to) = (place(), place());
+            let len = (size as f64 * SMALLEST_PART.powf(random.unit())).ceil() as usize;
+            Drawn { from, to, len }
+        };
         self.drawn = std::iter::repeat_with(draw).take(DRAWN).collect();
     }
 
@@ -209,16 +227,18 @@ impl Buffers {
     }
 
     fn sample(&mut self, kernel: Ready) -> Sample {
-        let (source, sink) = (&self.source[..self.size], &mut self.sink[..self.size]);
+        let (source, sink) = (&self.source[..], &mut self.sink[..]);
         let drawn = if self.exact { 0 } else { self.transfers / 2 };
         let exact = self.transfers - drawn;
         let mut bytes = self.size as u64 * exact;
         let meter = Meter::start();
-        for _ in 0..exact {
-            kernel.copy(black_box(&mut *sink), black_box(source));
+        for Drawn { from, to, .. } in self.drawn.iter().cycle().take(exact as usize) {
+            let (from, to) = (*from..*from + self.size, *to..*to + self.size);
+            kernel.copy(black_box(&mut sink[to]), black_box(&source[from]));
         }
-        for len in self.drawn.iter().cycle().take(drawn as usize) {
-            kernel.copy(black_box(&mut sink[..*len]), black_box(&source[..*len]));
+        for Drawn { from, to, len } in self.drawn.iter().cycle().take(drawn as usize) {
+            let (from, to) = (*from..*from + len, *to..*to + len);
+            kernel.copy(black_box(&mut sink[to]), black_box(&source[from]));
             bytes += *len as u64;
         }
         meter.stop(bytes)
