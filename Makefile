@@ -16,6 +16,8 @@ KILLS ?= 1000
 STUDY ?=
 # Where its results are kept.
 RESULTS ?= studies/results
+# What `make jmh` tells JMH: patterns and options, e.g. JMH='-f 1 Clears'; empty runs all.
+JMH ?=
 # Extra arguments for cargo test, e.g. TESTS='-p thalweg-core planner'.
 TESTS ?= --workspace
 
@@ -29,7 +31,7 @@ FEATURES := --features thalweg-sys/faults
 BIN := $(CARGO_TARGET_DIR)/release/thalweg
 
 .NOTPARALLEL:
-.PHONY: help build test campaign lint study bench jars fuzz install clean setup start-skips
+.PHONY: help build test campaign lint study bench jars jmh fuzz tsan install clean setup start-skips
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,11 +40,18 @@ build: ## build thalweg, thalweg-packets and the C library for release
 	$(CARGO) build --release --locked --package thalweg --package thalweg-packets --package thalweg-capi
 
 test: start-skips setup lint ## install what is missing (Debian, root), lint, run every test, count the skipped
-	@tests/setup/fuzz smoke $(SMOKE_SECONDS)
+	@# The fuzz targets keep one processor busy, crate by crate, so they are compiled beside the tests.
+	@status=0; tests/setup/fuzz build & fuzz=$$!; \
+	$(CARGO) test --locked --no-run $(TESTS) $(FEATURES) || status=$$?; \
+	wait $$fuzz || status=$$?; exit $$status
+	@# Beside the fuzzers, one at a time, Java's tests: they mostly wait, and neither measures.
 	@# Whoever starts this in the background may have SIGINT ignored, and tests send it.
 	@# Studies build programs into the user's cache; those of tests stay here.
-	@status=0; XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" env --default-signal=INT tests/setup/with-filesystems $(CARGO) test --locked --no-fail-fast $(TESTS) $(FEATURES) || status=$$?; \
-	tests/setup/java verify || status=$$?; \
+	@status=0; said="$$CARGO_TARGET_DIR/java.log"; \
+	env --default-signal=INT tests/setup/java verify >"$$said" 2>&1 & java=$$!; \
+	tests/setup/fuzz smoke $(SMOKE_SECONDS) || status=$$?; \
+	wait $$java || status=$$?; cat "$$said"; \
+	XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" env --default-signal=INT tests/setup/with-filesystems $(CARGO) test --locked --no-fail-fast $(TESTS) $(FEATURES) || status=$$?; \
 	tests/setup/skips summary; exit $$status
 
 campaign: ## the long campaigns of kills against rings and bulk transfers between processes: KILLS of each
@@ -62,8 +71,14 @@ study bench: build ## measure: STUDY=name runs a study and keeps its result in R
 jars: build ## build the Java module and the jar that carries the C library for it
 	THALWEG_ARCHIVE=$(dir $(BIN))libthalweg.a tests/setup/java package -DskipTests
 
+jmh: build ## run the micro-benchmarks of the Java module, those that JMH names
+	THALWEG_ARCHIVE=$(dir $(BIN))libthalweg.a tests/setup/java -Pjmh test-compile exec:exec "-Djmh=$(JMH)"
+
 fuzz: ## run every fuzz target for FUZZ_SECONDS
 	@tests/setup/fuzz run $(FUZZ_SECONDS)
+
+tsan: ## the ring's tests under ThreadSanitizer (nightly compiler with rust-src)
+	@tests/setup/tsan
 
 install: build ## install the binaries, the C library, studies, man pages and completions under DESTDIR PREFIX
 	@tests/setup/install $(BIN) $(dir $(BIN))libthalweg.a "$(DESTDIR)" "$(PREFIX)"

@@ -35,12 +35,19 @@ def load(path):
     return bytes(memory)
 
 
+def remainder(crc):
+    for _ in range(8):
+        crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    return crc
+
+
+REMAINDERS = [remainder(byte) for byte in range(256)]
+
+
 def crc32c(data):
     crc = 0xFFFFFFFF
     for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+        crc = REMAINDERS[crc & 255 ^ byte] ^ crc >> 8
     return crc ^ 0xFFFFFFFF
 
 
@@ -60,6 +67,25 @@ def page(memory, magic):
     return found
 
 
+def bytes_at(memory, ring, position, length):
+    """What lies at a position: what begins before the end of the data goes on at its beginning."""
+    start, first = ring["header_len"], position % ring["capacity"]
+    piece = memory[start + first:start + min(first + length, ring["capacity"])]
+    return piece + memory[start:start + length - len(piece)]
+
+
+def frame(memory, ring, at, end):
+    """The frame at a position before `end`: its number, its payload, and the bytes it takes."""
+    header = bytes_at(memory, ring, at, 32)
+    length, kind, flags, seq, crc = struct.unpack_from("<IHHQI", header)
+    size = (32 + length + 63) // 64 * 64
+    expect(kind == 1 and flags == ring["flags"], f"frame at {at}: kind or flags")
+    expect(at + size <= end, f"frame at {at}: {length} bytes are not committed")
+    payload = bytes_at(memory, ring, at + 32, length)
+    expect(not flags or crc == crc32c(header[:16] + payload), f"frame at {at}: checksum")
+    return seq, payload, size
+
+
 def read(producer, consumer):
     head, tail = page(producer, b"THALWEGR"), page(consumer, b"THALWEGC")
     for name in ("header_len", "capacity", "flags", "epoch"):
@@ -69,22 +95,10 @@ def read(producer, consumer):
     expect(len(consumer) == start, "size of the consumer's file")
     end, at = head["cursor"], tail["cursor"]
     expect(at <= end <= at + capacity and at % 64 == 0 and end % 64 == 0, "cursors")
-
-    def data(position, length):
-        first = position % capacity
-        piece = producer[start + first:start + min(first + length, capacity)]
-        return piece + producer[start:start + length - len(piece)]
-
     messages, number = [], None
     while at < end:
-        frame = data(at, 32)
-        length, kind, flags, seq, crc = struct.unpack_from("<IHHQI", frame)
-        size = (32 + length + 63) // 64 * 64
-        expect(kind == 1 and flags <= 1 and flags == head["flags"], f"frame at {at}: kind or flags")
-        expect(at + size <= end, f"frame at {at}: {length} bytes are not committed")
+        seq, payload, size = frame(producer, head, at, end)
         expect(number is None or seq == number + 1, f"frame at {at}: number {seq}")
-        payload = data(at + 32, length)
-        expect(not flags or crc == crc32c(frame[:16] + payload), f"frame at {at}: checksum")
         messages.append({"seq": seq, "payload": payload.hex()})
         at, number = at + size, seq
     return {

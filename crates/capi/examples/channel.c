@@ -1,6 +1,7 @@
 /* Passes the lines of standard input to another process through shared memory, where it prints them:
  *   cc channel.c $(pkg-config --cflags --libs thalweg) -o channel
- *   ./channel receive lines & ./channel send lines <text
+ *   ./channel receive lines &
+ *   sleep 1; ./channel send lines <text      (who sends finds nobody until the other listens)
  * Kill one of the two: the other says so, and how far it came. */
 #include <stdio.h>
 #include <string.h>

@@ -4,6 +4,7 @@
  * - It returns a tw_status: TW_OK, or a failure; then `*error`, if not NULL, says what, where and how
  *   far it came. Functions that cannot fail say so by their type. A newer library may return a status
  *   that this header does not know: it is a failure.
+ * - What is handed out through a pointer is NULL or 0 after a failure, unless the function says otherwise.
  * - Sizes and offsets are in bytes. Descriptors stay the caller's: none is closed.
  * - A tw_*_options begins with its own size, so that a program built with an older header keeps
  *   working with a newer library. Start from its _INIT.
@@ -84,7 +85,8 @@ typedef struct tw_profile tw_profile;
 
 /* Loads a profile; NULL is the place where `thalweg tune` saves it. `*profile` is NULL, with TW_OK,
  * where there is none. TW_UNSUPPORTED: it was measured on another machine or kernel; the message
- * names the key. */
+ * names the key. The first that knows copy kernels or fills decides what tw_memcpy, tw_memmove and
+ * tw_memset are for the rest of the process. */
 tw_status tw_profile_load(const char *path, tw_profile **profile, tw_error *error);
 void tw_profile_free(tw_profile *profile);
 
@@ -130,7 +132,7 @@ typedef struct tw_report {
 
 /* Moves `length` bytes, or all, from one descriptor to the other. A file is read and written from its
  * descriptor's offset on; the offset itself is not moved. A source that ends early is no failure: see
- * `report->bytes`. `options` and `report` may be NULL. */
+ * `report->bytes`, which a failure fills too. `options` and `report` may be NULL. */
 tw_status tw_transfer(int source, int sink, uint64_t length, const tw_transfer_options *options,
                       tw_report *report, tw_error *error);
 
@@ -139,14 +141,14 @@ tw_status tw_plan_json(int source, int sink, uint64_t length, const tw_transfer_
                        char **json, tw_error *error);
 
 /* Copies one file with its mode, as `thalweg copy` does: the destination has its name only when it is
- * whole. `options` and `report` may be NULL. */
+ * whole. `options` and `report` may be NULL. TW_SYSTEM: a call failed before anything was begun. */
 tw_status tw_copy(const char *source, const char *destination, const tw_transfer_options *options,
                   tw_report *report, tw_error *error);
 
 /* ---- memory to memory ---- */
 
-/* memcpy, memmove and memset by the kernel chosen for this process: that of the C library until
- * somebody measured better. Sizes of 0 are allowed; NULL is not. */
+/* memcpy, memmove and memset by the kernels that were measured best for each size: those of the C
+ * library until a profile is loaded (tw_profile_load). Sizes of 0 are allowed; NULL is not. */
 void *tw_memcpy(void *destination, const void *source, size_t length);
 void *tw_memmove(void *destination, const void *source, size_t length);
 void *tw_memset(void *destination, int byte, size_t length);
@@ -183,8 +185,7 @@ tw_status tw_memcpy_by(size_t index, void *destination, const void *source, size
  * A `tw_X **` that goes in is used up: `*x` is NULL afterwards, however the call ended, except where
  * the pointer itself was refused. NULL may be closed and freed.
  *
- * What is handed out through a pointer is NULL or 0 after a failure, unless it says otherwise. Memory that
- * is pointed to stays valid until the call that takes it back; closing the handle takes it back too.
+ * Memory that is pointed to stays valid until the call that takes it back; closing the handle takes it back too.
  */
 
 /* Timeouts are in nanoseconds from now. TW_NOW: only what needs no waiting, else TW_TIMEOUT. */
@@ -284,7 +285,8 @@ typedef struct tw_channel_options {
 tw_status tw_producer_open(tw_link **link, const tw_channel_options *options, int64_t timeout_ns,
                            tw_producer **producer, tw_error *error);
 
-/* The same with the first consumer that comes; later ones are told that the channel has its consumer. */
+/* The same with the first consumer that comes; later ones are told that the channel has its consumer. One that
+ * says nothing for five seconds is hung up on, and the next is met. */
 tw_status tw_producer_accept(tw_listener **listener, const tw_channel_options *options, int64_t timeout_ns,
                              tw_producer **producer, tw_error *error);
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::ptr::null;
+use std::ptr::{null, null_mut};
 use thalweg_channel::broadcast::{Departure, Notice};
 use thalweg_channel::{Broadcast, Slow, Subscription};
 
@@ -61,10 +61,10 @@ pub unsafe extern "C" fn tw_broadcast_add(
     error: *mut TwError,
 ) -> Status {
     let body = || {
+        let names = ["link", "subscriber"];
         // SAFETY: the caller's promise.
-        let link = unsafe { handle::take(link, "link") }?;
-        // SAFETY: the caller's promise.
-        let subscriber = unsafe { handle::result(subscriber, "subscriber", u64::MAX) }?;
+        let exchanged = unsafe { handle::exchange(link, subscriber, names, u64::MAX) };
+        let (link, subscriber) = exchanged?;
         // SAFETY: the caller's promise.
         let given = unsafe { channel::options(given) }?;
         let add = |stage: &mut Stage| {
@@ -188,10 +188,10 @@ pub unsafe extern "C" fn tw_subscription_open(
     error: *mut TwError,
 ) -> Status {
     let body = || {
+        let names = ["link", "subscription"];
         // SAFETY: the caller's promise.
-        let link = unsafe { handle::take(link, "link") }?;
-        // SAFETY: the caller's promise.
-        let subscription = unsafe { handle::place(subscription, "subscription") }?;
+        let exchanged = unsafe { handle::exchange(link, subscription, names, null_mut()) };
+        let (link, subscription) = exchanged?;
         // SAFETY: the caller's promise.
         let given = unsafe { channel::options(given) }?;
         *subscription = handle::hand_out(Lender::new(Subscription::open(link, &given)?));

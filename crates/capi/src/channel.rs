@@ -103,8 +103,15 @@ const _: () = {
     may_be_sent::<thalweg_channel::Link>();
     may_be_sent::<thalweg_channel::Producer>();
     may_be_sent::<thalweg_channel::Consumer>();
+    may_be_sent::<thalweg_channel::Sample<'static>>();
+    may_be_sent::<thalweg_channel::Broadcast>();
+    may_be_sent::<thalweg_channel::broadcast::Departure>();
+    may_be_sent::<thalweg_channel::Subscription>();
+    may_be_sent::<thalweg_channel::broadcast::Notice<'static>>();
+    may_be_sent::<thalweg_channel::Mpsc>();
     may_be_sent::<thalweg_channel::bulk::Sender>();
     may_be_sent::<thalweg_channel::bulk::Receiver>();
     may_be_sent::<thalweg_channel::bulk::Buffer>();
     may_be_sent::<thalweg_channel::bulk::Loan>();
+    may_be_sent::<thalweg_sys::region::Region>();
 };

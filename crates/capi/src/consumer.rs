@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::ptr::null;
+use std::ptr::{null, null_mut};
 use thalweg_channel::{Consumer, Sample};
 
 use crate::channel::{self, Lender, TwChannelOptions};
@@ -53,10 +53,10 @@ pub unsafe extern "C" fn tw_consumer_open(
     error: *mut TwError,
 ) -> Status {
     let body = || {
+        let names = ["link", "consumer"];
         // SAFETY: the caller's promise.
-        let link = unsafe { handle::take(link, "link") }?;
-        // SAFETY: the caller's promise.
-        let consumer = unsafe { handle::place(consumer, "consumer") }?;
+        let exchanged = unsafe { handle::exchange(link, consumer, names, null_mut()) };
+        let (link, consumer) = exchanged?;
         // SAFETY: the caller's promise.
         let options = unsafe { channel::options(options) }?;
         let opened = Consumer::open_until(link, &options, options::deadline(timeout_ns));
@@ -128,9 +128,9 @@ pub unsafe extern "C" fn tw_consumer_receive_into(
 ) -> Status {
     let body = || {
         // SAFETY: the caller's promise.
-        let into = unsafe { handle::room(into, room, "room for a message") }?;
-        // SAFETY: the caller's promise.
         let length = unsafe { handle::result(length, "length", 0) }?;
+        // SAFETY: the caller's promise.
+        let into = unsafe { handle::room(into, room, "room for a message") }?;
         let receive = |inbox: &mut Inbox| {
             let sample = inbox.next(timeout_ns)?;
             *length = sample.len();

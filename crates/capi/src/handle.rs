@@ -74,6 +74,24 @@ pub(crate) unsafe fn take<T>(place: *mut *mut Handle<T>, what: &str) -> Result<T
     Ok(unsafe { Box::from_raw(handle) }.value.into_inner())
 }
 
+/// Takes the value out of the handle at `from`, for a result at `to`: whichever of the two pointers is
+/// refused, the other's place is as after any failure. `names` are what they are called.
+///
+/// # Safety
+/// As for [`take`] and [`result`].
+pub(crate) unsafe fn exchange<'p, T, U: Copy>(
+    from: *mut *mut Handle<T>,
+    to: *mut U,
+    names: [&str; 2],
+    none: U,
+) -> Result<(T, &'p mut U), Failure> {
+    // SAFETY: the caller's promise.
+    let to = unsafe { result(to, names[1], none) };
+    // SAFETY: the caller's promise.
+    let value = unsafe { take(from, names[0]) }?;
+    Ok((value, to?))
+}
+
 /// Drops what a handle holds. Null is allowed. Nothing happens while another thread is in a call with
 /// it: to free what it uses would be worse than to leave it.
 ///
@@ -232,6 +250,22 @@ mod tests {
         assert!(unsafe { take(&raw mut handle, "number") }.is_err());
         // SAFETY: null is allowed.
         unsafe { close(handle) };
+    }
+
+    #[test]
+    fn an_exchange_that_fails_leaves_null_in_both_places() {
+        let (mut from, mut to) = (hand_out(7), hand_out(8));
+        let not_there = null_mut::<*mut Handle<i32>>();
+        let names = ["number", "result"];
+        // SAFETY: a place with a handle in it, and null.
+        assert!(unsafe { exchange(&raw mut from, not_there, names, null_mut()) }.is_err());
+        assert!(from.is_null());
+        let old = to;
+        // SAFETY: two places.
+        assert!(unsafe { exchange(&raw mut from, &raw mut to, names, null_mut()) }.is_err());
+        assert!(to.is_null());
+        // SAFETY: alive, and not used again.
+        unsafe { close(old) };
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! Memory to memory: `tw_memcpy` and its family.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::LazyLock;
-use thalweg_kernels::{FILLS, Fill, KERNELS, Kernel, by_name};
+use thalweg_kernels::{KERNELS, Kernel, tuned};
 
 use crate::error::Status;
 
@@ -14,8 +13,8 @@ pub unsafe extern "C" fn tw_memcpy(
     source: *const c_void,
     length: usize,
 ) -> *mut c_void {
-    // SAFETY: the caller's promise; `tuned` is always available.
-    unsafe { (tuned().copy)(destination.cast(), source.cast(), length) };
+    // SAFETY: the caller's promise.
+    unsafe { tuned::copy(destination.cast(), source.cast(), length) };
     destination
 }
 
@@ -27,9 +26,8 @@ pub unsafe extern "C" fn tw_memmove(
     source: *const c_void,
     length: usize,
 ) -> *mut c_void {
-    let move_ = tuned().move_.expect("tuned can move");
     // SAFETY: the caller's promise.
-    unsafe { move_(destination.cast(), source.cast(), length) };
+    unsafe { tuned::move_(destination.cast(), source.cast(), length) };
     destination
 }
 
@@ -41,17 +39,10 @@ pub unsafe extern "C" fn tw_memset(
     byte: c_int,
     length: usize,
 ) -> *mut c_void {
-    static TUNED: LazyLock<&Fill> =
-        LazyLock::new(|| FILLS.iter().find(|row| row.name == "tuned").expect("the table has it"));
     // memset takes the byte from an int's low bits (C11 7.24.6.1).
-    // SAFETY: the caller's promise; `tuned` is always available.
-    unsafe { (TUNED.fill)(destination.cast(), byte as u8, length) };
+    // SAFETY: the caller's promise.
+    unsafe { tuned::fill(destination.cast(), byte as u8, length) };
     destination
-}
-
-fn tuned() -> &'static Kernel {
-    static TUNED: LazyLock<&Kernel> = LazyLock::new(|| by_name("tuned").expect("the table has it"));
-    *TUNED
 }
 
 /// # Safety

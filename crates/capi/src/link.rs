@@ -281,9 +281,9 @@ pub unsafe extern "C" fn tw_link_receive(
 ) -> Status {
     let body = || {
         // SAFETY: the caller's promise.
-        let into = unsafe { handle::room(into, room, "room for a message") }?;
-        // SAFETY: the caller's promise.
         let length = unsafe { handle::result(length, "length", 0) }?;
+        // SAFETY: the caller's promise.
+        let into = unsafe { handle::room(into, room, "room for a message") }?;
         // SAFETY: null or good, as the caller promises.
         let mut count = unsafe { count.as_mut() };
         let places = count.as_deref_mut().map_or(0, std::mem::take);

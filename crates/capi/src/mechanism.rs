@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char};
-use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use thalweg_core::{MECHANISMS, mechanisms::by_name, probe, scratch::Site};
 
 use crate::error::{Failure, Status, TwError};
-use crate::{guard, json, text};
+use crate::{guard, handle, json, text};
 
 /// A static text with a NUL behind it, made once and kept.
 pub(crate) fn forever(text: &'static str) -> &'static CStr {
@@ -47,9 +46,13 @@ pub extern "C" fn tw_mechanism_summary(index: usize) -> *const c_char {
 /// `json` may be written, `error` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_mechanisms_json(json: *mut *mut c_char, error: *mut TwError) -> Status {
-    // SAFETY: the caller's promise, twice.
-    let body = || unsafe { text::hand_out(&json::mechanisms(), json) };
-    // SAFETY: as above.
+    let body = || {
+        // SAFETY: the caller's promise.
+        let json = unsafe { handle::place(json, "result") }?;
+        *json = text::handed_out(&json::mechanisms());
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
     unsafe { guard::run(error, body) }
 }
 
@@ -67,15 +70,17 @@ pub unsafe extern "C" fn tw_probe_json(
 ) -> Status {
     let body = || {
         // SAFETY: the caller's promise.
+        let json = unsafe { handle::place(json, "result") }?;
+        // SAFETY: the caller's promise.
         let name = unsafe { text::optional(mechanism) };
         let name = name.ok_or(Failure::usage("mechanism: the pointer is NULL"))?;
         // SAFETY: the caller's promise.
-        let folder = unsafe { text::optional(folder) };
-        let folder = folder.map_or_else(std::env::temp_dir, |folder| PathBuf::from(&*folder));
+        let named = unsafe { folder.as_ref() }.map(|at| unsafe { text::path(at, "folder") });
+        let folder = named.transpose()?.unwrap_or_else(std::env::temp_dir);
         let found = by_name(&name).ok_or_else(|| no_such(&name))?;
         let answers = probe::all(found, &Site::at(folder));
-        // SAFETY: the caller's promise.
-        unsafe { text::hand_out(&json::probes(&answers), json) }
+        *json = text::handed_out(&json::probes(&answers));
+        Ok(())
     };
     // SAFETY: the caller's promise.
     unsafe { guard::run(error, body) }

@@ -11,11 +11,12 @@ use thalweg_core::{
     Driver, End, Facts, Flow, Guarantees, Plan, Prefer, Profile, Request, Sink, Source, Transfer,
     mechanisms::by_name,
 };
-use thalweg_tree::{CopyOptions, Ending, Events, Fsync, Progress, TreeReport};
+use thalweg_sys::Errno;
+use thalweg_tree::{CopyOptions, Ending, Error, Events, Fsync, Progress, Refusal, TreeReport};
 
 use crate::error::{Failure, Status, TwError};
 use crate::profile::TwProfile;
-use crate::{guard, json, mechanism, options, text};
+use crate::{guard, handle, json, mechanism, options, text};
 
 type ProgressFn = unsafe extern "C" fn(u64, *mut c_void) -> c_int;
 
@@ -147,6 +148,8 @@ pub unsafe extern "C" fn tw_transfer(
 ) -> Status {
     let body = || {
         // SAFETY: the caller's promise.
+        unsafe { Account::NOTHING.write(report) };
+        // SAFETY: the caller's promise.
         let wishes = unsafe { Wishes::of(options) }?;
         // SAFETY: the caller's promise.
         let mut transfer = unsafe { job(source, sink, length, wishes.needs) }?;
@@ -195,13 +198,15 @@ pub unsafe extern "C" fn tw_plan_json(
 ) -> Status {
     let body = || {
         // SAFETY: the caller's promise.
+        let json = unsafe { handle::place(json, "result") }?;
+        // SAFETY: the caller's promise.
         let wishes = unsafe { Wishes::of(options) }?;
         // SAFETY: the caller's promise.
         let transfer = unsafe { job(source, sink, length, wishes.needs) }?;
         let profile = wishes.profile.as_deref();
         let plan = Plan::make(&Facts::of(&transfer), &wishes.request, profile);
-        // SAFETY: the caller's promise.
-        unsafe { text::hand_out(&json::plan(&plan), json) }
+        *json = text::handed_out(&json::plan(&plan));
+        Ok(())
     };
     // SAFETY: the caller's promise.
     unsafe { guard::run(error, body) }
@@ -221,6 +226,8 @@ pub unsafe extern "C" fn tw_copy(
 ) -> Status {
     let body = || {
         // SAFETY: the caller's promise.
+        unsafe { Account::NOTHING.write(report) };
+        // SAFETY: the caller's promise.
         let wishes = unsafe { Wishes::of(options) }?;
         // SAFETY: the caller's promise.
         let source = unsafe { text::path(source, "source") }?;
@@ -238,7 +245,7 @@ pub unsafe extern "C" fn tw_copy(
             ..CopyOptions::default()
         };
         let done = thalweg_tree::copy(&[source], &destination, &options, &listener);
-        let done = done.map_err(|e| Failure::usage(e.to_string()))?;
+        let done = done.map_err(|error| of_tree(&error, Status::System))?;
         let account = Account {
             bytes: done.bytes,
             lost: 0,
@@ -269,13 +276,18 @@ fn ended(done: &TreeReport) -> Result<(), Failure> {
         }
         return Err(stopped(done.bytes));
     };
-    let (os_error, status) = match first {
-        thalweg_tree::Error::Call { errno, .. } => (errno.raw_os_error(), status),
-        thalweg_tree::Error::Move { error, .. } => (error.errno.raw_os_error(), status),
-        thalweg_tree::Error::Refused { .. } | thalweg_tree::Error::Usage(_) => (0, Status::Usage),
-        thalweg_tree::Error::DataDiffer { .. } => (0, status),
+    Err(Failure { moved: done.bytes, ..of_tree(first, status) })
+}
+
+/// An error of the tree copier; `status` is for a call that failed, and for data that differ.
+fn of_tree(error: &Error, status: Status) -> Failure {
+    let status = match error {
+        Error::Refused { reason: Refusal::NoMechanism(_), .. } => Status::Unsupported,
+        Error::Refused { .. } | Error::Usage(_) => Status::Usage,
+        Error::Call { .. } | Error::Move { .. } | Error::DataDiffer { .. } => status,
     };
-    Err(Failure { os_error, moved: done.bytes, ..Failure::new(status, first.to_string()) })
+    let os_error = error.errno().map_or(0, Errno::raw_os_error);
+    Failure { os_error, ..Failure::new(status, error.to_string()) }
 }
 
 fn stopped(moved: u64) -> Failure {
@@ -317,6 +329,16 @@ struct Account {
 }
 
 impl Account {
+    /// For a call that fails before it moves anything: C may not have cleared its report.
+    const NOTHING: Self = Self {
+        bytes: 0,
+        lost: 0,
+        wall: Duration::ZERO,
+        cpu: Duration::ZERO,
+        steps_down: 0,
+        mechanism: "",
+    };
+
     /// # Safety
     /// `report` is null or may be written.
     unsafe fn write(&self, report: *mut TwReport) {

@@ -54,10 +54,10 @@ pub unsafe extern "C" fn tw_mpsc_add(
     error: *mut TwError,
 ) -> Status {
     let body = || {
+        let names = ["link", "producer"];
         // SAFETY: the caller's promise.
-        let link = unsafe { handle::take(link, "link") }?;
-        // SAFETY: the caller's promise.
-        let producer = unsafe { handle::result(producer, "producer", NOBODY) }?;
+        let exchanged = unsafe { handle::exchange(link, producer, names, NOBODY) };
+        let (link, producer) = exchanged?;
         let add = |inlet: &mut Inlet| {
             // SAFETY: the reader is not kept.
             Ok(unsafe { inlet.idle() }?.add(link, options::deadline(timeout_ns))?)

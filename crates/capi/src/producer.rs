@@ -99,10 +99,10 @@ pub unsafe extern "C" fn tw_producer_open(
     error: *mut TwError,
 ) -> Status {
     let body = || {
+        let names = ["link", "producer"];
         // SAFETY: the caller's promise.
-        let link = unsafe { handle::take(link, "link") }?;
-        // SAFETY: the caller's promise.
-        let producer = unsafe { handle::place(producer, "producer") }?;
+        let exchanged = unsafe { handle::exchange(link, producer, names, null_mut()) };
+        let (link, producer) = exchanged?;
         // SAFETY: the caller's promise.
         let options = unsafe { channel::options(options) }?;
         let opened = Producer::open_until(link, &options, options::deadline(timeout_ns));
@@ -126,10 +126,10 @@ pub unsafe extern "C" fn tw_producer_accept(
     error: *mut TwError,
 ) -> Status {
     let body = || {
+        let names = ["listener", "producer"];
         // SAFETY: the caller's promise.
-        let listener = unsafe { handle::take(listener, "listener") }?;
-        // SAFETY: the caller's promise.
-        let producer = unsafe { handle::place(producer, "producer") }?;
+        let exchanged = unsafe { handle::exchange(listener, producer, names, null_mut()) };
+        let (listener, producer) = exchanged?;
         // SAFETY: the caller's promise.
         let options = unsafe { channel::options(options) }?;
         let opened = Producer::accept(listener, &options, options::deadline(timeout_ns));

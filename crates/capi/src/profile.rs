@@ -2,10 +2,11 @@
 
 use std::ffi::c_char;
 use std::sync::Arc;
-use thalweg_core::Profile;
+use thalweg_core::{Profile, profile::ProfileError};
+use thalweg_sys::Errno;
 
 use crate::error::{Failure, Status, TwError};
-use crate::{guard, text};
+use crate::{guard, handle, text};
 
 /// `tw_profile`, opaque to C.
 #[derive(Debug)]
@@ -22,17 +23,13 @@ pub unsafe extern "C" fn tw_profile_load(
     error: *mut TwError,
 ) -> Status {
     let body = || {
-        if profile.is_null() {
-            return Err(Failure::usage("there is no place for the profile: the pointer is NULL"));
-        }
+        // SAFETY: the caller's promise.
+        let profile = unsafe { handle::place(profile, "profile") }?;
         // SAFETY: the caller's promise.
         let named = unsafe { path.as_ref() }.map(|path| unsafe { text::path(path, "path") });
-        let found = load(named.transpose()?)?;
-        let handle = found.map_or(std::ptr::null_mut(), |found| {
-            Box::into_raw(Box::new(TwProfile(Arc::new(found))))
-        });
-        // SAFETY: not null; the caller vouches for the rest.
-        unsafe { profile.write(handle) };
+        if let Some(found) = load(named.transpose()?)? {
+            *profile = Box::into_raw(Box::new(TwProfile(Arc::new(found))));
+        }
         Ok(())
     };
     // SAFETY: the caller's promise.
@@ -41,14 +38,27 @@ pub unsafe extern "C" fn tw_profile_load(
 
 fn load(named: Option<std::path::PathBuf>) -> Result<Option<Profile>, Failure> {
     let Some(path) = named.or_else(Profile::default_path) else { return Ok(None) };
-    let loaded = Profile::load(&path).map_err(|e| Failure::usage(e.to_string()))?;
+    let loaded = Profile::load(&path).map_err(|error| unusable(&error))?;
     let Some(profile) = loaded else { return Ok(None) };
     match profile.stale().first() {
-        None => Ok(Some(profile)),
+        None => {
+            profile.install_kernels();
+            Ok(Some(profile))
+        }
         Some(stale) => {
             let message = format!("{}: it does not hold here: {stale}", path.display());
             Err(Failure::new(Status::Unsupported, message))
         }
+    }
+}
+
+fn unusable(error: &ProfileError) -> Failure {
+    match error {
+        ProfileError::Io { source, .. } => {
+            let os_error = Errno::from_io_error(source).map_or(0, Errno::raw_os_error);
+            Failure { os_error, ..Failure::new(Status::System, error.to_string()) }
+        }
+        ProfileError::Invalid { .. } => Failure::usage(error.to_string()),
     }
 }
 
@@ -61,5 +71,37 @@ pub unsafe extern "C" fn tw_profile_free(profile: *mut TwProfile) {
     if !profile.is_null() {
         // SAFETY: it came from `Box::into_raw` in `tw_profile_load`.
         drop(unsafe { Box::from_raw(profile) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_kernels::{Bands, tuned::Unfit};
+
+    #[test]
+    fn a_profile_that_is_loaded_decides_by_which_kernels_memory_is_copied() {
+        let cell = |kernel: &str, ratio: f64| {
+            let ratio = serde_json::json!({ "ratio": ratio, "lo": ratio, "hi": ratio });
+            serde_json::json!({
+                "source": "memory", "sink": "memory", "mechanism": kernel, "size": 64,
+                "wall": ratio, "cpu": ratio, "noise": 0.01, "ns_per_byte": 1.0,
+                "sessions": 3, "rounds": 9, "at": "2026-11-21T00:00:00Z",
+            })
+        };
+        let cells = serde_json::json!([cell("libc", 1.0), cell("simple", 0.5)]);
+        let profile = Profile { cells: serde_json::from_value(cells).unwrap(), ..Profile::new() };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("profile.json");
+        profile.save(&path).unwrap();
+        assert!(load(Some(path)).is_ok_and(|found| found.is_some()));
+        let again = Bands::of(&[]).and_then(Bands::install);
+        assert_eq!(again, Err(Unfit::Installed), "the profile's bands are there");
+        let mut sink = [0_u8; 100];
+        // SAFETY: two buffers of that length.
+        unsafe {
+            crate::kernel::tw_memcpy(sink.as_mut_ptr().cast(), [7_u8; 100].as_ptr().cast(), 100)
+        };
+        assert_eq!(sink, [7; 100]);
     }
 }

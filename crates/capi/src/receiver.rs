@@ -1,7 +1,7 @@
 //! `tw_receiver`: the end of a bulk transfer that receives.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::ptr::null;
+use std::ptr::{null, null_mut};
 use thalweg_channel::{Error, bulk::Receiver};
 
 use crate::buffer::{Memory, TwBuffer};
@@ -39,10 +39,10 @@ pub unsafe extern "C" fn tw_receiver_open(
     error: *mut TwError,
 ) -> Status {
     let body = || {
+        let names = ["link", "receiver"];
         // SAFETY: the caller's promise.
-        let link = unsafe { handle::take(link, "link") }?;
-        // SAFETY: the caller's promise.
-        let receiver = unsafe { handle::place(receiver, "receiver") }?;
+        let exchanged = unsafe { handle::exchange(link, receiver, names, null_mut()) };
+        let (link, receiver) = exchanged?;
         // SAFETY: the caller's promise.
         let options = unsafe { bulk::options(options) }?;
         let opened = Inflow { receiver: Receiver::over(link, &options)?, buffers: 0 };
@@ -89,9 +89,9 @@ pub unsafe extern "C" fn tw_receiver_receive_into(
 ) -> Status {
     let body = || {
         // SAFETY: the caller's promise.
-        let into = unsafe { handle::room(into, room, "room for a buffer") }?;
-        // SAFETY: the caller's promise.
         let length = unsafe { handle::result(length, "length", 0) }?;
+        // SAFETY: the caller's promise.
+        let into = unsafe { handle::room(into, room, "room for a buffer") }?;
         let receive = |inflow: &mut Here<Inflow>| {
             let inflow = inflow.get()?;
             // For the goodbye: the receiver itself says it with no count.
@@ -167,15 +167,14 @@ pub unsafe extern "C" fn tw_receiver_explain_json(
 ) -> Status {
     let explain = |inflow: &mut Here<Inflow>| {
         let receiver = &inflow.get()?.receiver;
-        let text = bulk::explain(receiver.arm(), receiver.tuning(), receiver.skipped());
-        // SAFETY: the caller's promise.
-        unsafe { text::hand_out(&text, json) }
+        Ok(bulk::explain(receiver.arm(), receiver.tuning(), receiver.skipped()))
     };
     let body = || {
         // SAFETY: the caller's promise.
-        unsafe { handle::place(json, "result") }?;
+        let json = unsafe { handle::place(json, "result") }?;
         // SAFETY: the caller's promise.
-        unsafe { handle::with(receiver, "receiver", explain) }
+        *json = text::handed_out(&unsafe { handle::with(receiver, "receiver", explain) }?);
+        Ok(())
     };
     // SAFETY: the caller's promise.
     unsafe { guard::run(error, body) }

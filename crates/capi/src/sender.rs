@@ -1,7 +1,7 @@
 //! `tw_sender`: the end of a bulk transfer that sends.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::ptr::null;
+use std::ptr::{null, null_mut};
 use thalweg_channel::bulk::Sender;
 
 use crate::buffer::{Memory, TwBuffer};
@@ -26,10 +26,10 @@ pub unsafe extern "C" fn tw_sender_open(
     error: *mut TwError,
 ) -> Status {
     let body = || {
+        let names = ["link", "sender"];
         // SAFETY: the caller's promise.
-        let link = unsafe { handle::take(link, "link") }?;
-        // SAFETY: the caller's promise.
-        let sender = unsafe { handle::place(sender, "sender") }?;
+        let exchanged = unsafe { handle::exchange(link, sender, names, null_mut()) };
+        let (link, sender) = exchanged?;
         // SAFETY: the caller's promise.
         let options = unsafe { bulk::options(options) }?;
         *sender = handle::hand_out(Here::new(Sender::over(link, options)?));
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn tw_sender_send_loan(
 ) -> Status {
     let body = || {
         let send = |sender: &mut Here<Sender>| {
-            let sender = sender.get()?;
+            // Before anything else can fail: after a failure there is no loan.
             // SAFETY: the caller's promise.
             let taken = match unsafe { handle::take(loan, "loan") }? {
                 Memory::Lent(taken) => taken,
@@ -112,6 +112,7 @@ pub unsafe extern "C" fn tw_sender_send_loan(
                     return Err(Failure::usage(message));
                 }
             };
+            let sender = sender.get()?;
             Ok(sigpipe::without(|| sender.send_loan(taken))?)
         };
         // SAFETY: the caller's promise.
@@ -149,15 +150,14 @@ pub unsafe extern "C" fn tw_sender_explain_json(
 ) -> Status {
     let explain = |sender: &mut Here<Sender>| {
         let sender = sender.get()?;
-        let text = bulk::explain(sender.arm(), sender.tuning(), sender.skipped());
-        // SAFETY: the caller's promise.
-        unsafe { text::hand_out(&text, json) }
+        Ok(bulk::explain(sender.arm(), sender.tuning(), sender.skipped()))
     };
     let body = || {
         // SAFETY: the caller's promise.
-        unsafe { handle::place(json, "result") }?;
+        let json = unsafe { handle::place(json, "result") }?;
         // SAFETY: the caller's promise.
-        unsafe { handle::with(sender, "sender", explain) }
+        *json = text::handed_out(&unsafe { handle::with(sender, "sender", explain) }?);
+        Ok(())
     };
     // SAFETY: the caller's promise.
     unsafe { guard::run(error, body) }

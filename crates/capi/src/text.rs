@@ -10,19 +10,10 @@ use thalweg_sys::Errno;
 
 use crate::error::Failure;
 
-/// Hands a string out; the caller frees it with `tw_string_free`.
-///
-/// # Safety
-/// `out` is null, which is refused, or may be written.
-pub(crate) unsafe fn hand_out(text: &str, out: *mut *mut c_char) -> Result<(), Failure> {
-    if out.is_null() {
-        return Err(Failure::usage("there is no place for the result: the pointer is NULL"));
-    }
+/// A string to be handed out; the caller frees it with `tw_string_free`.
+pub(crate) fn handed_out(text: &str) -> *mut c_char {
     // JSON escapes it; nothing else is handed out.
-    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
-    // SAFETY: not null, and the caller vouches for the rest.
-    unsafe { out.write(text.into_raw()) };
-    Ok(())
+    CString::new(text.replace('\0', " ")).unwrap_or_default().into_raw()
 }
 
 /// A string that may be missing.
@@ -87,7 +78,7 @@ pub extern "C" fn tw_version() -> *const c_char {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_string_free(text: *mut c_char) {
     if !text.is_null() {
-        // SAFETY: it came from `CString::into_raw` in `hand_out`.
+        // SAFETY: it came from `CString::into_raw` in `handed_out`.
         drop(unsafe { CString::from_raw(text) });
     }
 }

@@ -41,8 +41,8 @@ fn valgrind_finds_nothing() {
     if !is_installed("valgrind") {
         return skip("capi/valgrind", "valgrind is not installed");
     }
-    let folder = tempfile::tempdir().unwrap();
-    for name in PROGRAMS.into_iter().filter(|name| *name != "kernels") {
+    let look = |name: &str| {
+        let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join(name);
         compile(&root().join(format!("tests/c/{name}.c")), &program);
         let printed = run(Command::new("valgrind")
@@ -54,7 +54,13 @@ fn valgrind_finds_nothing() {
             // Every byte costs more here.
             .args((name == "bulk").then_some("200001")));
         count_skips(&format!("valgrind {name}"), &printed.stdout);
-    }
+    };
+    // Side by side, for valgrind runs on one processor.
+    thread::scope(|scope| {
+        for name in PROGRAMS.into_iter().filter(|name| *name != "kernels") {
+            scope.spawn(move || look(name));
+        }
+    });
 }
 
 #[test]
@@ -109,6 +115,27 @@ fn the_channel_example_passes_lines_and_tells_of_a_death() {
     let failed = send();
     let told = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert!(failed.status.code() == Some(13) && told.contains("connect: ENOENT"), "{told}");
+}
+
+#[test]
+fn the_measuring_examples_measure() {
+    let folder = tempfile::tempdir().unwrap();
+    let memset = folder.path().join("memset");
+    compile(&root().join("examples/memset.c"), &memset);
+    let printed = run(Command::new(&memset).arg("4096")).stdout;
+    let printed = String::from_utf8(printed).unwrap();
+    assert!(printed.contains("tw_memset / memset: "), "{printed}");
+    let program = folder.path().join("pingpong");
+    compile(&root().join("examples/pingpong.c"), &program);
+    let pingpong = |role: &str| {
+        let mut command = Command::new(&program);
+        command.arg(role).arg(folder.path()).args(["hybrid", "100", "3", "100"]);
+        command
+    };
+    let mut pong = pingpong("pong").spawn().unwrap();
+    let printed = String::from_utf8(run(&mut pingpong("ping")).stdout).unwrap();
+    assert!(printed.contains(" ns ["), "{printed}");
+    assert!(pong.wait().unwrap().success());
 }
 
 #[test]

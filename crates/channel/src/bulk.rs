@@ -24,7 +24,7 @@ mod vmsplice_memcpy;
 pub use arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
 pub use arms::{ARMS, by_name};
 pub use choose::{Destination, Facts, Measured, Options, Verdict, choose};
-pub use figures::{Figure, Figures, HUGE, LOAN, PROCESS};
+pub use figures::{Figures, HUGE, LOAN, PROCESS};
 pub use files::{Announced, Handed, Item, Pace, Problem, Sink, Watch};
 pub use meet::Skipped;
 pub use memory::{Buffer, Loan, buffer};

@@ -1,8 +1,10 @@
 //! What can go wrong between two processes, and how far they had come.
 
+use thalweg_core::shown;
 use thalweg_sys::Errno;
 
-/// An error of a link, a ring or a bulk transfer.
+/// An error of a link, a ring or a bulk transfer. Printed, it holds no character that steers a
+/// terminal, whatever the peer said; its fields are as they came.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -24,18 +26,19 @@ pub enum Error {
         delivered: u64,
     },
     /// The peer wrote something that the format does not allow. The channel is not used any more.
-    #[error("corrupt: {what}; the channel is given up")]
+    #[error("corrupt: {}; the channel is given up", shown(.what))]
     Corrupt {
         /// What was found where, and what is allowed there.
         what: String,
     },
     /// Somebody may not do this: another user, a second consumer, memory without its seals.
-    #[error("not permitted: {why}")]
+    #[error("not permitted: {}", shown(.why))]
     NotPermitted {
         /// Who, what, and the rule.
         why: String,
     },
-    /// The deadline passed. Nothing is lost: the call can be made again.
+    /// The deadline passed. Nothing is lost: the call can be made again. Only a bulk transfer in the
+    /// middle of a buffer is given up.
     #[error("timed out")]
     Timeout,
     /// More than fits.

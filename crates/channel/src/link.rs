@@ -204,9 +204,39 @@ impl Link {
         }
     }
 
+    /// Waits for something of another descriptor, or for the peer's end; a signal ends it too.
+    pub(crate) fn await_beside(
+        &self,
+        other: BorrowedFd<'_>,
+        events: PollFlags,
+        timeout: Duration,
+    ) -> Result<()> {
+        let limit = Timespec::try_from(timeout).ok();
+        let other = PollFd::from_borrowed_fd(other, events);
+        let socket = PollFd::new(&self.socket, PollFlags::empty());
+        let polled = match &self.peer.pidfd {
+            Some(process) => {
+                let process = PollFd::new(process, PollFlags::IN);
+                poll(&mut [other, socket, process], limit.as_ref())
+            }
+            None => poll(&mut [other, socket], limit.as_ref()),
+        };
+        match polled {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(Error::System { call: "poll", errno }),
+        }
+    }
+
     /// Waits for the peer's end, for as long as told at most.
     pub(crate) fn await_end(&self, timeout: Duration) {
         let _ = self.poll(PollFlags::empty(), Some(timeout));
+    }
+
+    /// Ends the link for both sides: messages under way still arrive, and the other side sees that
+    /// nothing follows. Not for a forked child, whose parent has the same end.
+    pub(crate) fn hang_up(&self) {
+        // It fails only where the other side has hung up before.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 
     fn is_hung_up(&self) -> bool {

@@ -74,4 +74,6 @@ pub fn pair(options: &Options) -> Result<(Producer, Consumer)> {
 }
 
 #[cfg(test)]
+mod races;
+#[cfg(test)]
 mod tests;

@@ -16,6 +16,8 @@ use thalweg_sys::{Errno, io};
 
 const CHILD: &str = "THALWEG_KILL_CHILD";
 const CAPACITY: u64 = 16384;
+/// Not a promise of speed: whoever is still there after this long hangs.
+const GUARD: Duration = Duration::from_secs(120);
 
 fn options(wait: Wait, round: u64) -> Options {
     let (trusted, checksums) = (round & 1 == 0, round & 2 == 0);
@@ -117,15 +119,18 @@ fn round(number: u64, dice: &mut Dice, place: &Path) -> Outcome {
     let role = if victim_produces { "producer" } else { "consumer" };
     let listener = Listener::bind(&Address::at(place.join("ring"))).unwrap();
     let mut victim = again("victim", CHILD, &format!("{role} {number} {}", place.display()));
-    let link = listener.accept_until(Some(Instant::now() + Duration::from_secs(60))).unwrap();
+    let link = listener.accept_until(Some(Instant::now() + GUARD)).unwrap();
     let wait = [Wait::Block, Wait::HYBRID, Wait::Spin][(number / 2 % 3) as usize];
-    let delay = Duration::from_micros(match dice.below(8) {
-        // Within the handshake, or a few messages later.
-        0 => dice.below(3000),
-        _ => 3000 + dice.below(9000),
-    });
+    // Within the handshake now and then, else a few messages after the first, however slow the machine is.
+    let in_handshake = number > 0 && dice.below(8) == 0;
+    let delay = Duration::from_micros(dice.below(if in_handshake { 3000 } else { 9000 }));
     let pid = rustix::process::Pid::from_raw(victim.id() as i32).unwrap();
+    let seen = Record::at(place);
     let killer = std::thread::spawn(move || {
+        let began = Instant::now();
+        while !in_handshake && seen.read() == 0 && began.elapsed() < GUARD {
+            std::thread::sleep(Duration::from_micros(200));
+        }
         std::thread::sleep(delay);
         let at = Instant::now();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();

@@ -1,5 +1,5 @@
-//! The golden vectors in `tests/vectors/`: Rust writes them, byte for byte, and reads them; so does
-//! a reader in Python that was written from docs/formats.md alone. `THALWEG_BLESS=1` writes the
+//! The golden vectors in `tests/vectors/`: Rust writes them, byte for byte, and reads them; so do
+//! programs in Python that were written from docs/formats.md alone. `THALWEG_BLESS=1` writes the
 //! files anew.
 #![allow(clippy::unwrap_used)]
 
@@ -217,27 +217,38 @@ fn the_golden_vectors_are_read_frame_by_frame() {
     }
 }
 
-/// Runs the reader; `None`, counted as a skip, without Python 3.10.
-fn python(test: &str, arguments: &[&str]) -> Option<Value> {
+/// Runs a program there; `None`, counted as a skip, without Python 3.10.
+fn python(test: &str, program: &str, arguments: &[&str]) -> Option<Value> {
     let probe = ["-c", "import sys; sys.exit(sys.version_info < (3, 10))"];
     if !Command::new("python3").args(probe).status().is_ok_and(|status| status.success()) {
         skip::skip(test, "no python3, or one before 3.10");
         return None;
     }
-    let output = Command::new("python3")
-        .arg(directory().join("reader.py"))
-        .args(arguments)
-        .output()
-        .unwrap();
+    let output =
+        Command::new("python3").arg(directory().join(program)).args(arguments).output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {told}");
+    assert!(output.status.success(), "{program} {arguments:?}: {told}");
     Some(serde_json::from_slice(&output.stdout).unwrap())
 }
 
 #[test]
 fn another_language_reads_the_golden_vectors() {
     let test = "another_language_reads_the_golden_vectors";
-    let Some(found) = python(test, &["vectors", directory().to_str().unwrap()]) else { return };
+    let directory = directory();
+    let arguments = ["vectors", directory.to_str().unwrap()];
+    let Some(found) = python(test, "reader.py", &arguments) else { return };
+    assert_eq!(found, json!({"rings": 2, "handshake": 5}));
+}
+
+#[test]
+fn another_language_writes_the_golden_vectors() {
+    let test = "another_language_writes_the_golden_vectors";
+    if !cfg!(target_arch = "x86_64") {
+        return skip::skip(test, "the ends in Python need x86-64: tests/vectors/ring.py says why");
+    }
+    let directory = directory();
+    let arguments = ["vectors", directory.to_str().unwrap()];
+    let Some(found) = python(test, "partner.py", &arguments) else { return };
     assert_eq!(found, json!({"rings": 2, "handshake": 5}));
 }
 
@@ -251,9 +262,8 @@ fn another_language_reads_a_living_ring() {
         fs::write(&files[0], producer).unwrap();
         fs::write(&files[1], consumer).unwrap();
         let arguments = ["ring", files[0].to_str().unwrap(), files[1].to_str().unwrap()];
-        let Some(found) = python("another_language_reads_a_living_ring", &arguments) else {
-            return;
-        };
+        let test = "another_language_reads_a_living_ring";
+        let Some(found) = python(test, "reader.py", &arguments) else { return };
         let mut expected = describe(&mut ring);
         expected["epoch"] = json!(ring.producer.epoch());
         assert_eq!(found, expected, "{name}");

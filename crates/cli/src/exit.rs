@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 use thalweg_core::{Error, Side, error::errno_name};
-use thalweg_sys::Errno;
+use thalweg_sys::{Errno, signal};
 
 use crate::output::units;
 
@@ -19,8 +19,20 @@ pub enum Exit {
     Partial,
     /// This machine cannot do what was asked for.
     Unsupported,
-    /// Stopped by this signal, said the way shells say it.
+    /// Stopped by this signal, said the way shells say it. Commands say [`Exit::Partial`] when they
+    /// are interrupted: [`Exit::as_interrupted`] makes it this.
     Signal(i32),
+}
+
+impl Exit {
+    /// The one rule for interrupts, whatever the command: one that came before everything was done
+    /// ends it with its own status. Wrong bytes and wrong words are told all the same.
+    pub fn as_interrupted(self) -> Self {
+        match (self, signal::which()) {
+            (Self::Partial, Some(signal)) => Self::Signal(signal),
+            (exit, _) => exit,
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {

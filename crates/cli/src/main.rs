@@ -47,15 +47,13 @@ fn main() -> ExitCode {
     }
     // Else a file size limit kills before anything could be said or put away.
     let _ = signal::ignore_sigxfsz();
-    match commands::run(cli) {
-        Ok(exit) => exit.into(),
-        Err(Failure { exit, message }) => {
-            if !message.is_empty() {
-                complain(&message);
-            }
-            exit.into()
+    let exit = commands::run(cli).unwrap_or_else(|Failure { exit, message }| {
+        if !message.is_empty() {
+            complain(&message);
         }
-    }
+        exit
+    });
+    exit.as_interrupted().into()
 }
 
 /// Dies of SIGPIPE as other tools do, where Rust's start-up code has it ignored.

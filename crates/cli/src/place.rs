@@ -9,7 +9,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
 };
-use thalweg_core::{End, EndFacts, Kind};
+use thalweg_core::{End, EndFacts, Kind, shown};
 use thalweg_sys::host::filesystem;
 
 use crate::{exit::Failure, output::units, stdio};
@@ -135,7 +135,7 @@ impl Place {
         for more in size.as_deref().into_iter().chain(self.assumed) {
             let _ = write!(about, ", {more}");
         }
-        format!("{} ({about})", self.name)
+        format!("{} ({about})", shown(&self.name))
     }
 }
 

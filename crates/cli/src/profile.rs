@@ -2,10 +2,7 @@
 
 use serde::Serialize;
 use std::path::PathBuf;
-use thalweg_core::{
-    Prefer, Profile,
-    profile::{Load, Stale},
-};
+use thalweg_core::{Profile, profile::Stale};
 
 use crate::output::text::complain;
 
@@ -49,18 +46,10 @@ impl Saved {
         if let Some(broken) = &saved.broken {
             complain(&format!("{broken}; going on without it"));
         }
-        saved.install_kernels();
-        saved
-    }
-
-    /// Has copies in memory made by the kernels that were measured best.
-    fn install_kernels(&self) {
-        let Some(profile) = &self.current else { return };
-        let bands = profile.kernels(Load::Idle, Prefer::Wall);
-        // A second profile in one process changes nothing: the first one's bands stay.
-        if let Ok(bands) = bands {
-            let _ = bands.install();
+        if let Some(profile) = &saved.current {
+            profile.install_kernels();
         }
+        saved
     }
 
     /// One line for people.

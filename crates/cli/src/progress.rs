@@ -13,7 +13,10 @@ use thalweg_sys::signal;
 
 use crate::{
     args::{ProgressArgs, When},
-    output::{text::note, units},
+    output::{
+        text::{note, note_json},
+        units,
+    },
 };
 
 const TICK: Duration = Duration::from_millis(250);
@@ -100,7 +103,7 @@ impl Meter {
             "progress": { "bytes": moved, "total": self.total, "seconds": seconds,
                           "bytes_per_second": rate, "eta_seconds": eta, "done": done }
         });
-        note(&line.to_string());
+        note_json(&line.to_string());
     }
 }
 

@@ -33,6 +33,9 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "thalweg-packets",
 ];
 
+/// Lock files of workspaces of their own that depend on crates of this one.
+const APART: &[&str] = &["peers/channel/Cargo.lock", "fuzz/Cargo.lock"];
+
 const LONGEST_FILE: usize = 500;
 const LONG_FILES: &str = "tests/long-files.txt";
 const COUNTED: &[&str] = &["rs", "sh", "py", "c", "h", "java"];
@@ -66,6 +69,81 @@ fn every_mechanism_is_one_file_and_one_line() {
 #[test]
 fn every_arm_is_one_file_and_one_line() {
     one_file_each("crates/channel/src/bulk/arms", ARMS.iter().map(|arm| arm.info().name));
+}
+
+/// Nothing builds these with the rest, so their lock files would fall behind unseen: the next build of them would stop
+/// at `--locked`, or measure and fuzz with other versions than are shipped.
+#[test]
+fn lock_files_beside_the_workspace_have_what_its_crates_depend_on_now() {
+    let locked = |path: &str| -> Vec<toml::Table> {
+        let lock: toml::Table = toml::from_str(&read(&root().join(path))).expect("a lock file");
+        let packages = lock["package"].as_array().expect("packages").iter();
+        packages.map(|package| package.as_table().expect("a package").clone()).collect()
+    };
+    let ours = locked("Cargo.lock");
+    let packages = packages();
+    let mut wrong = Vec::new();
+    for path in APART {
+        let theirs = locked(path);
+        for member in theirs.iter().filter(|package| !package.contains_key("source")) {
+            let Some(package) = packages.iter().find(|p| p["name"] == named(member)) else {
+                continue;
+            };
+            let of = named(member);
+            if versions(&theirs, of) != versions(&ours, of) {
+                wrong.push(format!("{path}: {of} has another version"));
+            }
+            let has = depends_on(member);
+            let shipped = array(&package["dependencies"]).iter().filter(|d| d["kind"] != "dev");
+            let (optional, needed): (Vec<&Value>, Vec<&Value>) =
+                shipped.partition(|dependency| dependency["optional"] == true);
+            for name in needed.iter().map(|dependency| text(&dependency["name"])) {
+                if !has.contains(name) {
+                    wrong.push(format!("{path}: {of} lacks {name}"));
+                } else if !versions(&theirs, name).is_superset(&versions_of(&ours, of, name)) {
+                    wrong.push(format!("{path}: {of} has {name} in another version"));
+                }
+            }
+            let known: BTreeSet<&str> = optional
+                .iter()
+                .chain(&needed)
+                .map(|dependency| text(&dependency["name"]))
+                .collect();
+            wrong.extend(
+                has.difference(&known).map(|name| format!("{path}: {of} still has {name}")),
+            );
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "renew these with cargo update, --precise where it goes too far: {wrong:?}"
+    );
+}
+
+fn named(package: &toml::Table) -> &str {
+    package["name"].as_str().expect("a name")
+}
+
+/// The names in `NAME` or `NAME VERSION`, as a lock file has them.
+fn depends_on(package: &toml::Table) -> BTreeSet<&str> {
+    let listed = package.get("dependencies").and_then(toml::Value::as_array).into_iter().flatten();
+    listed.filter_map(|line| line.as_str()?.split(' ').next()).collect()
+}
+
+fn versions<'l>(lock: &'l [toml::Table], name: &str) -> BTreeSet<&'l str> {
+    let named = lock.iter().filter(|package| named(package) == name);
+    named.filter_map(|package| package["version"].as_str()).collect()
+}
+
+/// The one a package depends on, where there are several of a name.
+fn versions_of<'l>(lock: &'l [toml::Table], package: &str, name: &str) -> BTreeSet<&'l str> {
+    let member = lock.iter().find(|found| named(found) == package);
+    let listed = member.and_then(|member| member.get("dependencies")?.as_array());
+    let mut lines = listed.into_iter().flatten().filter_map(toml::Value::as_str);
+    match lines.find_map(|line| line.split_once(' ').filter(|(found, _)| *found == name)) {
+        Some((_, version)) => [version].into(),
+        None => versions(lock, name),
+    }
 }
 
 /// The names in a list are those of the files in a folder.

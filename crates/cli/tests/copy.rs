@@ -1,6 +1,7 @@
 //! `thalweg copy` with the real command: flags, streams, messages, exit codes.
 
 use std::{
+    io::Read,
     os::unix::fs::{MetadataExt, PermissionsExt},
     process::Stdio,
     time::Duration,
@@ -155,6 +156,29 @@ fn tuning_measures_moves_and_shows_why() {
 }
 
 #[test]
+fn a_folder_without_r_is_refused_before_anything_is_measured() {
+    let scratch = Scratch::new();
+    scratch.file("folder/from", bytes(1 << 20));
+    scratch.file("from", bytes(1 << 20));
+    let tune = |args: &[&str]| {
+        let mut command = scratch.thalweg([&["copy", "--tune", "--json"], args].concat());
+        command.env("THALWEG_PROFILE", scratch.path("profile.json"));
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        Ran::of_child(child.expect("it starts"))
+    };
+    let refused = tune(&["folder", "to"]).ended(2).json();
+    assert!(refused["error"].as_str().unwrap().contains("not asked to be recursive"), "{refused}");
+    assert!(refused["tune"].is_null(), "{refused}");
+    assert_eq!(scratch.names(), ["folder", "from"], "no profile: nothing was measured");
+    // Beside a file, the file alone is measured and copied.
+    std::fs::create_dir(scratch.path("into")).unwrap();
+    let both = tune(&["folder", "from", "into"]).ended(3);
+    assert!(both.json()["tune"]["arms"].is_array(), "{}", both.err);
+    assert!(scratch.read("into/from") == scratch.read("from"));
+    assert_eq!(scratch.names(), ["folder", "from", "into", "profile.json"]);
+}
+
+#[test]
 fn problems_are_said_once_with_what_to_do_next() {
     let scratch = Scratch::new();
     scratch.file("from", bytes(1000));
@@ -176,18 +200,44 @@ fn an_interrupt_leaves_no_half_file_and_a_resume_finishes() {
     let scratch = Scratch::new();
     let data = bytes(3 << 20);
     scratch.file("from", &data);
-    let mut command = scratch.thalweg(["copy", "--resume", "--limit", "1M", "from", "to"]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(900));
+    // So slow that it is far from its end when it is interrupted, and that is once it has noted what it did.
+    let mut command = scratch.thalweg(["copy", "--resume", "--limit", "64K", "from", "to"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let journal = scratch.path(".to.thalweg-journal");
+    while std::fs::metadata(&journal).map_or(0, |found| found.len()) == 0 {
+        assert!(child.try_wait().unwrap().is_none(), "over before there was a journal");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let pid = child.id().to_string();
     std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap();
-    let ran = Ran::of_child(child).ended(3);
+    let ran = Ran::of_child(child).ended(130);
     assert!(ran.err.contains("interrupted"), "{}", ran.err);
     assert!(!scratch.path("to").exists());
     let resumed = scratch.run(&["copy", "--resume", "from", "to"]).ended(0);
     assert!(scratch.read("to") == data);
     assert!(resumed.text().contains("moved by an earlier run"), "{}", resumed.text());
     assert_eq!(scratch.names(), ["from", "to"]);
+}
+
+#[test]
+fn an_interrupt_at_the_question_is_an_answer() {
+    let scratch = Scratch::new();
+    scratch.file("new", "new");
+    scratch.file("old", "old");
+    let mut command = scratch.thalweg(["copy", "-i", "new", "old"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // Neither an answer nor its end comes.
+    let silent = child.stdin.take();
+    let mut asked = [0];
+    while asked != *b"?" {
+        child.stderr.as_mut().unwrap().read_exact(&mut asked).unwrap();
+    }
+    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let ran = Ran::of_child(child).ended(130);
+    assert!(ran.err.contains("interrupted") && !ran.err.contains("come back"), "{}", ran.err);
+    assert_eq!(scratch.read("old"), b"old");
+    drop(silent);
 }
 
 #[test]

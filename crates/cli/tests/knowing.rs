@@ -1,6 +1,7 @@
 //! The commands that look and explain: list, plan, doctor, completions, man, and the usage.
 
 use serde_json::Value;
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 use thalweg_core::MECHANISMS;
 
 mod support;
@@ -123,6 +124,25 @@ fn doctor_tries_everything_and_leaves_nothing_behind() {
     scratch.run(&["doctor", "--at", "nowhere"]).ended(2);
 }
 
+#[test]
+fn names_that_are_no_text_are_shown_in_json_all_the_same() {
+    let scratch = Scratch::new();
+    let folder = scratch.path(OsStr::from_bytes(b"caf\xe9"));
+    std::fs::create_dir(&folder).unwrap();
+    let json = |command: &mut std::process::Command| -> Value {
+        let ran = command.output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        serde_json::from_slice(&ran.stdout).unwrap_or_else(|e| panic!("{e}: {said}"))
+    };
+    let doctor = json(scratch.thalweg(["doctor", "--json", "--at"]).arg(&folder));
+    assert!(doctor["places"][0]["path"].as_str().unwrap().ends_with("caf\u{fffd}"), "{doctor}");
+    std::fs::write(folder.join("900.toml"), "id =").unwrap();
+    let studies = json(scratch.thalweg(["study", "--json"]).env("THALWEG_STUDIES", &folder));
+    let path = studies["studies"][0]["path"].as_str().unwrap();
+    assert!(path.ends_with("caf\u{fffd}/900.toml"), "{studies}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 /// The sizes at which the effect of a threshold is shown: 3, 24 and 256 KiB, 8 and 64 MiB.
 const SHOWN: [u64; 5] = [3 << 10, 24 << 10, 256 << 10, 8 << 20, 64 << 20];
 
@@ -240,6 +260,8 @@ fn completions_and_manual_pages_come_out_for_every_command() {
         let page = scratch.read(&format!("deep/man1/thalweg-{command}.1"));
         assert!(String::from_utf8_lossy(&page).contains(".SH SYNOPSIS"), "{command}");
     }
+    let page = String::from_utf8(scratch.read("deep/man1/thalweg-send.1")).unwrap();
+    assert!(page.contains("\\fBTHALWEG_BULK_METHOD\\fR\nsets \\-\\-method"), "{page}");
 }
 
 #[test]

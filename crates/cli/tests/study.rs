@@ -108,6 +108,8 @@ fn json_and_csv_have_every_sample() {
     assert_eq!((&json["study"], &json["schema"]), (&"900".into(), &1.into()));
     assert_eq!(json["claims"][0]["verdict"], "contradicted");
     assert_eq!(json["ratios"][0]["same_promises"], true);
+    let cost = &json["costs"][0];
+    assert!(cost["cell"] == "nothing" && cost["seconds"].as_f64() > Some(0.0), "{cost}");
     let arms = json["arms"].as_array().expect("arms");
     let samples = |arm: &Value| {
         let sessions = arm["sessions"].as_array().expect("sessions").iter();
@@ -119,6 +121,33 @@ fn json_and_csv_have_every_sample() {
     assert_eq!(csv.lines().count(), 28);
     let columns = |line: &str| line.split(',').count();
     assert!(csv.lines().all(|line| columns(line) == columns(csv.lines().next().expect("a head"))));
+}
+
+#[test]
+fn what_cannot_be_kept_is_shown_all_the_same() {
+    let scratch = scratch();
+    scratch.file("taken", "a file, where a folder would have to be");
+    let ran = short(&scratch, &["--save", "taken", "--csv", "no/such.csv", "--json"]).ended(3);
+    assert_eq!(ran.json()["claims"][0]["verdict"], "contradicted");
+    assert!(ran.err.contains("taken") && ran.err.contains("no/such.csv: write:"), "{}", ran.err);
+    let ran = short(&scratch, &["--save", "taken", "--csv", "all.csv"]).ended(3);
+    assert!(ran.text().contains("900.1 contradicted"), "{}", ran.text());
+    assert_eq!(String::from_utf8(scratch.read("all.csv")).expect("text").lines().count(), 28);
+}
+
+#[test]
+fn the_command_that_repeats_a_run_is_one_that_a_shell_reads() {
+    let scratch = scratch();
+    std::fs::create_dir(scratch.path("a b")).expect("a folder");
+    let args =
+        ["study", "./studies/900-null.toml", "--quick", "--no-save", "--at", "a b", "--json"];
+    let few = ["--sessions", "2", "--rounds", "2", "--sample", "1ms", "--pause", "0s"];
+    let json = scratch.run(&[&args[..], &few].concat()).ended(0).json();
+    let command = json["protocol"]["command"].as_str().expect("a command").to_owned();
+    assert!(command.starts_with("thalweg study ./studies/900-null.toml --quick"), "{command}");
+    let again = command.replacen("thalweg", "$T", 1);
+    let repeated = scratch.shell(&format!("{again} --no-save --json")).ended(0).json();
+    assert_eq!(repeated["protocol"]["command"], command.as_str());
 }
 
 #[test]
@@ -149,8 +178,11 @@ fn several_studies_take_turns() {
     words.extend(few);
     let ran = scratch.run(&words).ended(0);
     assert!(ran.text().contains("together 4 claims"), "{}", ran.text());
-    let order: Vec<&str> = ran.err.lines().filter_map(|line| line.get(..3)).collect();
+    let (costs, rounds): (Vec<&str>, Vec<&str>) =
+        ran.err.lines().partition(|line| line.starts_with("slowest of "));
+    let order: Vec<&str> = rounds.iter().filter_map(|line| line.get(..3)).collect();
     assert_eq!(order, ["900", "901", "900", "901"], "{}", ran.err);
+    assert!(costs.len() == 1 && costs[0].starts_with("slowest of 2 places: 90"), "{costs:?}");
 }
 
 #[test]
@@ -200,14 +232,16 @@ fn helpers_are_hidden_and_refuse_what_they_do_not_know() {
 #[test]
 fn an_interrupt_ends_the_run_and_leaves_nothing() {
     let scratch = scratch();
-    let mut command = scratch.thalweg(["study", "900", "--save", "kept", "--at", "."]);
+    // A pause that nobody waits for: it is not over when it is interrupted.
+    let words = ["study", "900", "--save", "kept", "--at", ".", "--sessions", "2", "--pause", "1h"];
+    let mut command = scratch.thalweg(words);
     let child = command
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
         .spawn()
         .expect("it starts");
     let started = || scratch.names().iter().any(|name| name.starts_with(".thalweg-study"));
-    for _ in 0..600 {
+    for _ in 0..2400 {
         if started() {
             break;
         }

@@ -3,8 +3,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+use rustix::net;
 use serde_json::Value;
-use std::{env, net::TcpListener, path::PathBuf, process::Command};
+use std::{
+    env,
+    net::{Ipv4Addr, SocketAddrV4},
+    os::fd::OwnedFd,
+    path::PathBuf,
+    process::Command,
+};
 
 mod support;
 use support::{
@@ -33,9 +40,21 @@ fn all_installed(test: &str, names: &[&str]) -> Option<Vec<PathBuf>> {
     names.iter().map(|name| installed(name)).collect()
 }
 
-/// A port that was free a moment ago; the server says if it no longer is.
-fn free_port() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+/// A port of 127.0.0.1 that nobody else is given. A socket is bound to it and never listens: the kernel lets a server
+/// that asks for it by its number in beside it, as both allow it (SO_REUSEADDR).
+struct Port {
+    _held: OwnedFd,
+    number: String,
+}
+
+impl Port {
+    fn new() -> Self {
+        let held = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None).unwrap();
+        net::sockopt::set_socket_reuseaddr(&held, true).unwrap();
+        net::bind(&held, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let bound = SocketAddrV4::try_from(net::getsockname(&held).unwrap()).unwrap();
+        Self { _held: held, number: bound.port().to_string() }
+    }
 }
 
 /// A short trial: it ends well, calls were reached, and every arm has a number.
@@ -155,11 +174,12 @@ fn a_server_is_tried_by_what_its_client_prints() {
     let (Some(server), Some(_)) = (redis_server(&scratch), installed("redis-benchmark")) else {
         return skip(test, "redis-server and redis-benchmark are not installed");
     };
-    let port = free_port();
+    let held = Port::new();
+    let port = &held.number;
     let server = format!("{} --bind 127.0.0.1 --port {port} --save ''", server.display());
     let metric = "regex:([0-9.]+) requests per second";
-    let options = ["--server", &server, "--port", &port, "-m", metric, "--tunables", "none"];
-    let client = ["redis-benchmark", "-h", "127.0.0.1", "-p", &port, "-t", "set", "-n", "2000"];
+    let options = ["--server", &server, "--port", port, "-m", metric, "--tunables", "none"];
+    let client = ["redis-benchmark", "-h", "127.0.0.1", "-p", port, "-t", "set", "-n", "2000"];
     let json = table(&scratch, &options, &[&client[..], &["-d", "16384", "-q"]].concat());
     let bytes = json["reached"]["bytes"].as_u64().unwrap();
     assert!(bytes > 2000 * 16384, "the values were not copied by the server: {json}");
@@ -198,13 +218,14 @@ fn a_web_server_is_tried_by_the_requests_it_answers() {
     if !reaches(&scratch, test) {
         return;
     }
-    let (port, folder) = (free_port(), scratch.path("."));
-    scratch.file("web.conf", WEB.replace("PORT", &port));
+    let held = Port::new();
+    let (port, folder) = (&held.number, scratch.path("."));
+    scratch.file("web.conf", WEB.replace("PORT", port));
     scratch.file("page", support::bytes(1 << 16));
     let (nginx, folder) = (programs[0].display(), folder.display());
     let server = format!("{nginx} -e stderr -p {folder} -c web.conf");
     let metric = "regex:Requests/sec: +([0-9.]+)";
-    let options = ["--server", &server, "--port", &port, "-m", metric, "--tunables", "none"];
+    let options = ["--server", &server, "--port", port, "-m", metric, "--tunables", "none"];
     let page = format!("http://127.0.0.1:{port}/page");
     let json = table(&scratch, &options, &["wrk", "-t", "1", "-c", "8", "-d", "1s", &page]);
     assert!(json["program"]["files"][0].as_str().unwrap().ends_with("nginx"), "{json}");

@@ -13,7 +13,7 @@ use thalweg_core::{
 };
 
 mod support;
-use support::{Ran, Scratch, skip};
+use support::{Ran, Scratch, executable, skip};
 
 fn tune(scratch: &Scratch, args: &[&str]) -> Command {
     let mut command = scratch.thalweg([&["tune"], args].concat());
@@ -33,8 +33,27 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
-fn here() -> [&'static str; 5] {
-    ["--quick", "--budget", "5s", "--pair", "file:file@files"]
+/// What it says when it measures quickly, within so many seconds, or within as many more as that takes on a busy
+/// machine.
+fn tuned(command: impl Fn() -> Command, seconds: u32, is_enough: impl Fn(&str) -> bool) -> String {
+    let mut last = String::new();
+    for factor in [1, 4, 16, 64] {
+        let mut command = command();
+        command.args(["--quick", "--budget", &format!("{}s", seconds * factor)]);
+        let (code, text, err) = ran(command);
+        if code == 0 && is_enough(&text) {
+            return text;
+        }
+        last = format!("{code}: {text}{err}");
+    }
+    panic!("not enough in {} seconds: {last}", seconds * 64);
+}
+
+const FILES: [&str; 3] = ["--json", "--pair", "file:file@files"];
+
+/// Whether a list in the JSON that was printed has something in it.
+fn has_some(text: &str, list: &str) -> bool {
+    json(text)[list].as_array().is_some_and(|list| !list.is_empty())
 }
 
 fn with_files() -> Scratch {
@@ -44,12 +63,38 @@ fn with_files() -> Scratch {
 }
 
 #[test]
+fn what_cannot_be_kept_is_shown_all_the_same() {
+    let scratch = with_files();
+    scratch.file("taken", "a file, where a folder would have to be");
+    let mut command = tune(&scratch, &[&["--quick", "--budget", "2s"], &FILES[..]].concat());
+    command.env("THALWEG_PROFILE", scratch.path("taken/profile.json"));
+    let (code, text, err) = ran(command);
+    assert!(code == 3 && err.contains("taken"), "{code} {err}");
+    let found = json(&text);
+    assert!(!found["rows"].as_array().unwrap().is_empty() && found["profile"].is_null(), "{text}");
+}
+
+#[test]
+fn options_set_in_the_environment_do_not_stop_the_sessions() {
+    let scratch = Scratch::new();
+    let in_environment = |args: &[&str], text: &str| {
+        let mut command = tune(&scratch, args);
+        command.env("THALWEG_JSON", text).env("THALWEG_COLOR", "never");
+        ran(command)
+    };
+    for text in ["1", "0"] {
+        let (code, _, err) = in_environment(&["--session"], text);
+        assert!(code == 3 && err.contains("session: EOF"), "it looks for its task: {err}");
+        let (code, _, err) = in_environment(&["--emit", "c"], text);
+        assert!(code == 4 && err.contains("first measure"), "{err}");
+    }
+}
+
+#[test]
 fn what_was_measured_is_cited_by_the_plan_and_can_be_checked() {
     let scratch = with_files();
-    let (code, text, err) = ran(tune(&scratch, &[&here()[..], &["--json"]].concat()));
-    assert_eq!(code, 0, "{text}{err}");
-    let found = json(&text);
-    assert!(!found["rows"].as_array().unwrap().is_empty() && found["schema"] == 1);
+    let found = json(&tuned(|| tune(&scratch, &FILES), 2, |text| has_some(text, "rows")));
+    assert_eq!(found["schema"], 1);
     assert_eq!(std::fs::read_dir(scratch.path("files")).unwrap().count(), 1, "nothing is left");
 
     let mut plan = scratch.thalweg(["plan", "--json", "files/from", "files/to"]);
@@ -70,11 +115,9 @@ fn what_was_measured_is_cited_by_the_plan_and_can_be_checked() {
     let (_, text, _) = ran(plan);
     assert!(text.contains("measured 20") && text.contains("read-write ["), "{text}");
 
-    let check = ["--check", "--quick", "--budget", "3s", "--pair", "file:file@files", "--json"];
     let before = scratch.read("profile.json");
-    let (code, text, err) = ran(tune(&scratch, &check));
-    assert_eq!(code, 0, "{text}{err}");
-    let checked = json(&text);
+    let check = || tune(&scratch, &[&["--check"], &FILES[..]].concat());
+    let checked = json(&tuned(check, 5, |text| has_some(text, "regret")));
     let regret = &checked["regret"][0];
     assert!(regret["planner"]["mean"].is_number() && regret["floor"]["worst"].is_number());
     assert!(regret["always"]["read-write"]["mean"].is_number(), "{regret}");
@@ -85,19 +128,67 @@ fn what_was_measured_is_cited_by_the_plan_and_can_be_checked() {
 }
 
 #[test]
+fn ways_between_processes_are_measured_cited_and_checked() {
+    let scratch = Scratch::new();
+    let pair = ["--pair", "loan:process"];
+    let states = ["resident", "fresh"];
+    // As large as what is planned below, and more than the reference.
+    let compared = |text: &str| {
+        let found = json(text);
+        let large = |cell: &&Value| cell["size"].as_u64() >= Some(64 << 10);
+        let large: Vec<&Value> = found["cells"].as_array().unwrap().iter().filter(large).collect();
+        states.iter().all(|state| large.iter().filter(|c| c["sink_state"] == *state).count() > 1)
+    };
+    let measure = |what: &str| tune(&scratch, &[what, pair[0], pair[1]]);
+    let found = json(&tuned(|| measure("--json"), 3, compared));
+    for state in states {
+        for cell in found["cells"].as_array().unwrap() {
+            let ends = (&cell["source"], &cell["sink"], &cell["load"]);
+            assert_eq!(ends, (&"process:loan".into(), &"process".into(), &"idle".into()));
+        }
+        let rows = found["rows"].as_array().unwrap().iter();
+        assert!(rows.clone().any(|row| row["sink_state"] == state), "{found}");
+        assert!(rows.clone().all(|row| row["pair"] == "loan:process"), "{found}");
+    }
+
+    let planned = |sink: &str| {
+        let mut plan = scratch.thalweg(["plan", "--json", "--size", "64K", "loan:", sink]);
+        plan.env("THALWEG_PROFILE", scratch.path("profile.json"));
+        let (code, text, err) = ran(plan);
+        assert_eq!(code, 0, "{text}{err}");
+        json(&text)["verdicts"].as_array().unwrap().clone()
+    };
+    for (sink, words) in [("process:", "into memory used before"), ("fresh:", "into new memory")] {
+        let verdicts = planned(sink);
+        let best = &verdicts[0];
+        assert_eq!(
+            (&best["verdict"], &best["why"]),
+            (&"chosen".into(), &"fastest measured".into())
+        );
+        let cited = best["cited"].as_str().unwrap();
+        assert!(cited.starts_with("measured 20") && cited.ends_with(words), "{cited}");
+    }
+    let verdicts = planned("huge:");
+    assert!(verdicts[0]["why"].as_str().unwrap().contains("not measured"), "{verdicts:?}");
+    assert!(verdicts.iter().all(|verdict| verdict["evidence"].is_null()), "{verdicts:?}");
+
+    let words = ["loan:process, idle, into memory used before", "always ring", "hindsight"];
+    let has_all = |text: &str| words.iter().all(|words| text.contains(words));
+    tuned(|| measure("--check"), 3, has_all);
+}
+
+#[test]
 fn kernels_are_checked_on_distributions_of_sizes_that_tuning_did_not_use() {
     let scratch = Scratch::new();
-    let of_memory = ["--quick", "--budget", "6s", "--pair", "memory:memory"];
-    let (code, text, err) = ran(tune(&scratch, &of_memory));
-    assert_eq!(code, 0, "{text}{err}");
-    assert!(text.contains("copies in memory from now on"), "{text}");
-    let (code, text, err) = ran(tune(&scratch, &[&of_memory[..], &["--check", "--json"]].concat()));
-    assert_eq!(code, 0, "{text}{err}");
-    let checked = json(&text);
+    let measure = |more: &[&str]| tune(&scratch, &[&["--pair", "memory:memory"], more].concat());
+    let told = ["copies in memory from now on", "fills of memory from now on"];
+    tuned(|| measure(&[]), 6, |text| told.iter().all(|words| text.contains(words)));
+    let checked = tuned(|| measure(&["--check", "--json"]), 6, |text| has_some(text, "held_out"));
+    let checked = json(&checked);
     let held = checked["held_out"].as_array().unwrap();
     for name in ["memcpy-fleet", "memcpy-0", "memcpy-1", "memcpy-3", "memcpy-8"] {
         let one = held.iter().find(|one| one["distribution"] == name);
-        let one = one.unwrap_or_else(|| panic!("{name} is missing: {text}"));
+        let one = one.unwrap_or_else(|| panic!("{name} is missing: {checked}"));
         assert!(one["regret"].is_number() && one["floor"].is_number(), "{one}");
         assert!(one["always"]["libc"].is_number() && one["always"]["tuned"].is_number(), "{one}");
         assert_eq!(one["chosen"]["name"], "tuned");
@@ -112,6 +203,7 @@ fn a_pair_that_is_none_is_a_usage_error_that_says_what_there_is() {
         ("file", "no pair of ends"),
         ("file:file@nowhere", "nowhere: not a folder"),
         ("pipe:tcp@files", "no file to lie in it"),
+        ("process:pipe", "at both ends or at none"),
     ] {
         let (code, _, err) = ran(tune(&scratch, &["--quick", "--pair", pair]));
         assert!(code == 2 && err.contains(reason), "{pair}: {code} {err}");
@@ -136,12 +228,12 @@ fn an_interrupt_leaves_the_old_profile_and_no_files() {
     let child = command.spawn().expect("the command starts");
     let busy = || std::fs::read_dir(scratch.path("files")).unwrap().count() > 1;
     let began = Instant::now();
-    while !busy() && began.elapsed() < Duration::from_secs(60) {
+    while !busy() && began.elapsed() < Duration::from_secs(300) {
         std::thread::sleep(Duration::from_millis(20));
     }
     let group = rustix::process::Pid::from_raw(child.id().cast_signed()).expect("a process");
     rustix::process::kill_process_group(group, rustix::process::Signal::INT).unwrap();
-    let ran = Ran::of_child(child).ended(3);
+    let ran = Ran::of_child(child).ended(130);
     assert!(ran.err.contains("interrupted; the profile is as it was"), "{}", ran.err);
     assert_eq!(scratch.read("profile.json"), before);
     assert_eq!(std::fs::read_dir(scratch.path("files")).unwrap().count(), 1);
@@ -160,15 +252,14 @@ fn an_ordinary_user_can_measure() {
     }
     // The command may lie where only root can look.
     let binary = scratch.path("thalweg");
-    std::fs::write(&binary, std::fs::read(env!("CARGO_BIN_EXE_thalweg")).unwrap()).unwrap();
-    std::fs::set_permissions(&binary, all).unwrap();
-    let mut command = Command::new(binary);
-    command.args(["tune", "--quick", "--budget", "2s", "--pair", "file:pipe@files", "--json"]);
-    command.current_dir(scratch.path("")).env("THALWEG_PROFILE", scratch.path("files/p.json"));
-    command.uid(65534).gid(65534);
-    let (code, text, err) = ran(command);
-    assert_eq!(code, 0, "{text}{err}");
-    assert!(!json(&text)["cells"].as_array().unwrap().is_empty());
+    executable(Path::new(env!("CARGO_BIN_EXE_thalweg")), &binary);
+    let command = || {
+        let mut command = Command::new(&binary);
+        command.args(["tune", "--pair", "file:pipe@files", "--json"]).uid(65534).gid(65534);
+        command.current_dir(scratch.path("")).env("THALWEG_PROFILE", scratch.path("files/p.json"));
+        command
+    };
+    tuned(command, 2, |text| has_some(text, "cells"));
 }
 
 fn cell(way: (&str, Option<(&str, u64)>), size: u64, ratio: f64) -> Cell {
@@ -203,6 +294,8 @@ fn saved(scratch: &Scratch) {
             (cell.source, cell.sink) = ("memory".into(), "memory".into());
             cell.options = Default::default();
         }
+        let fill = |cell: &Cell| Cell { source: "fill".into(), ..cell.clone() };
+        profile.merge(vec![fill(&kernel), fill(&libc)]);
         profile.merge(vec![
             cell(("read-write", Some(("buffer", 65536))), size, 0.9),
             cell(("read-write", None), size, 1.0),
@@ -252,7 +345,10 @@ fn constants_are_accepted_by_the_compilers_of_their_languages() {
     assert_eq!(bands[0]["knobs"]["buffer"].as_integer(), Some(65536));
     assert!(bands[0]["upto"].as_integer().unwrap() > 65536);
     assert!(table.contains_key("file_ext4_to_pipe_zero_copy"), "{text}");
-    assert!(table.contains_key("memory_to_memory"), "{text}");
+    assert!(
+        table.contains_key("memory_to_memory") && table.contains_key("fill_to_memory"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -268,10 +364,13 @@ fn the_plan_for_memory_names_the_measured_kernels() {
     let found = json(&text);
     assert_eq!((code, &found["bytes"]), (0, &(1 << 20).into()));
     let kernels = found["kernels"].as_array().unwrap();
+    let fills = found["fills"].as_array().unwrap();
+    assert_eq!(fills.last().unwrap()["kernel"], "simple");
     let last = kernels.last().unwrap();
     assert_eq!((&last["kernel"], &last["upto"]), (&"simple".into(), &(1 << 20).into()));
     let (_, text, _) = plan(&["--size", "1M", "memory:", "memory:"]);
     assert!(text.contains("simple (here)") && text.contains("6 sessions"), "{text}");
+    assert!(text.contains("COPY KERNEL") && text.contains("FILL"), "{text}");
     for word in ["pipe:", "unix:", "tcp:"] {
         let (code, text, _) = plan(&["--size", "64K", "memory:", word]);
         assert!(code == 0 && text.contains("chosen"), "{text}");
@@ -321,8 +420,7 @@ fn a_profile_of_another_kernel_is_stale_for_checks_and_constants() {
 #[test]
 fn doctor_looks_whether_the_profile_still_holds() {
     let scratch = with_files();
-    let (code, _, err) = ran(tune(&scratch, &here()));
-    assert_eq!(code, 0, "{err}");
+    tuned(|| tune(&scratch, &FILES), 2, |text| has_some(text, "rows"));
     let mut doctor = scratch.thalweg(["doctor", "--json", "--at", "files"]);
     doctor.env("THALWEG_PROFILE", scratch.path("profile.json"));
     let (code, text, _) = ran(doctor);

@@ -21,6 +21,7 @@ pub mod probe;
 pub mod profile;
 pub mod reopen;
 pub mod scratch;
+pub mod shown;
 pub mod tuning;
 
 pub use driver::{Driver, Flow, Outcome, Report, StepDown, Watch};
@@ -32,4 +33,5 @@ pub use mechanism::{Info, Knob, Mechanism, Mover, Pair, Role, Unit, advance_by_s
 pub use mechanisms::MECHANISMS;
 pub use planner::{Judgement, Plan, Request, Verdict};
 pub use profile::Profile;
+pub use shown::{Shown, shown, shown_lines};
 pub use tuning::Tuning;

@@ -5,7 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -16,7 +17,7 @@ mod machine;
 
 pub use cell::{Cell, Load, Ratio, SinkState};
 pub use evidence::{Evidence, Known};
-pub use kernels::{Band, BandsError, LIBC};
+pub use kernels::{Band, BandsError, FILL, LIBC, SHORT};
 pub use machine::{Machine, Stale};
 
 /// The version of the file's layout.
@@ -79,14 +80,16 @@ impl Profile {
     pub fn load(path: &Path) -> Result<Option<Self>, ProfileError> {
         let io_error = |source| ProfileError::Io { path: path.to_owned(), source };
         let invalid = |reason| ProfileError::Invalid { path: path.to_owned(), reason };
-        let text = match fs::metadata(path) {
+        let file = match fs::File::open(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(io_error(e)),
-            Ok(meta) if meta.len() > LARGEST_FILE => {
-                return Err(invalid(format!("{} bytes are too many", meta.len())));
-            }
-            Ok(_) => fs::read(path).map_err(io_error)?,
+            file => file.map_err(io_error)?,
         };
+        // Bounded by what is read: a device has no length, and no end either.
+        let mut text = Vec::new();
+        file.take(LARGEST_FILE + 1).read_to_end(&mut text).map_err(io_error)?;
+        if text.len() as u64 > LARGEST_FILE {
+            return Err(invalid(format!("it has more than {LARGEST_FILE} bytes")));
+        }
         Self::parse(&text).map(Some).map_err(invalid)
     }
 
@@ -189,6 +192,14 @@ mod tests {
         let stale = profile.stale();
         assert_eq!(stale.len(), 1);
         assert!(stale[0].to_string().contains("2.6.17"), "{}", stale[0]);
+    }
+
+    #[test]
+    fn a_file_without_an_end_is_no_profile() {
+        let endless = Profile::load(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(endless.contains("/dev/zero") && endless.contains("more than"), "{endless}");
+        assert!(matches!(Profile::load(Path::new("/no/such/profile")), Ok(None)));
+        assert!(matches!(Profile::load(Path::new("/")), Err(ProfileError::Io { .. })));
     }
 
     #[test]

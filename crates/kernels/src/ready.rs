@@ -2,23 +2,30 @@
 
 use core::ops::{Bound, RangeBounds};
 
-use crate::table::{Checksum, Fill, Kernel};
+use crate::table::{Checksum, CopyFn, Fill, FillFn, Kernel};
+use crate::tuned;
 
-/// A copy kernel this machine can run.
+/// A copy kernel this machine can run, as the pointer that it was when it was asked for: a `Ready` of
+/// `tuned` from before its bands were installed takes one jump more to reach them.
 #[derive(Debug, Clone, Copy)]
-pub struct Ready(&'static Kernel);
+pub struct Ready {
+    row: &'static Kernel,
+    copy: CopyFn,
+    move_: Option<CopyFn>,
+}
 
 impl Kernel {
     /// The row as safe code can call it, if this machine can run it.
     pub fn ready(&'static self) -> Option<Ready> {
-        (self.is_available)().then_some(Ready(self))
+        let (copy, move_) = tuned::resolved(self);
+        (self.is_available)().then_some(Ready { row: self, copy, move_ })
     }
 }
 
 impl Ready {
     /// Its row.
     pub fn kernel(self) -> &'static Kernel {
-        self.0
+        self.row
     }
 
     /// Copies `src` over `dst`.
@@ -29,7 +36,7 @@ impl Ready {
     pub fn copy(self, dst: &mut [u8], src: &[u8]) {
         assert_eq!(dst.len(), src.len(), "source and sink differ in length");
         // SAFETY: two slices of that length, one of them exclusive; `ready` checked the CPU.
-        unsafe { (self.0.copy)(dst.as_mut_ptr(), src.as_ptr(), src.len()) };
+        unsafe { (self.copy)(dst.as_mut_ptr(), src.as_ptr(), src.len()) };
     }
 
     /// Copies a part of `bytes` to another place in it, as `slice::copy_within` does. `false` if
@@ -41,7 +48,7 @@ impl Ready {
     #[must_use = "the row may have no such copy"]
     pub fn copy_within(self, bytes: &mut [u8], src: impl RangeBounds<usize>, to: usize) -> bool {
         let (start, n) = part(bytes.len(), &src, to);
-        let Some(move_) = self.0.move_ else { return false };
+        let Some(move_) = self.move_ else { return false };
         let base = bytes.as_mut_ptr();
         // SAFETY: both parts lie inside the exclusive slice; `ready` checked the CPU.
         unsafe { move_(base.wrapping_add(to), base.wrapping_add(start), n) };
@@ -55,7 +62,7 @@ impl Ready {
     #[inline]
     pub unsafe fn copy_raw(self, dst: *mut u8, src: *const u8, n: usize) {
         // SAFETY: the same contract; `ready` checked the CPU.
-        unsafe { (self.0.copy)(dst, src, n) };
+        unsafe { (self.copy)(dst, src, n) };
     }
 }
 
@@ -79,27 +86,31 @@ pub fn part(len: usize, src: &impl RangeBounds<usize>, to: usize) -> (usize, usi
     (start, n)
 }
 
-/// A fill this machine can run.
+/// A fill this machine can run; of `tuned` as of a [`Ready`].
 #[derive(Debug, Clone, Copy)]
-pub struct ReadyFill(&'static Fill);
+pub struct ReadyFill {
+    row: &'static Fill,
+    fill: FillFn,
+}
 
 impl Fill {
     /// The row as safe code can call it, if this machine can run it.
     pub fn ready(&'static self) -> Option<ReadyFill> {
-        (self.is_available)().then_some(ReadyFill(self))
+        let fill = tuned::resolved_fill(self);
+        (self.is_available)().then_some(ReadyFill { row: self, fill })
     }
 }
 
 impl ReadyFill {
     /// Its row.
     pub fn row(self) -> &'static Fill {
-        self.0
+        self.row
     }
 
     /// Sets every byte of `dst`.
     pub fn fill(self, dst: &mut [u8], byte: u8) {
         // SAFETY: an exclusive slice of that length; `ready` checked the CPU.
-        unsafe { (self.0.fill)(dst.as_mut_ptr(), byte, dst.len()) };
+        unsafe { (self.fill)(dst.as_mut_ptr(), byte, dst.len()) };
     }
 }
 

@@ -30,7 +30,39 @@ pub struct Kernel {
     pub copy: CopyFn,
     /// The same for regions that may overlap, where the loop can do that.
     pub move_: Option<CopyFn>,
+    /// How `tuned` enters it as its first band, if it has a shorter way than a pointer.
+    pub(crate) head: Option<Head>,
 }
+
+/// A loop with a way out: sizes above the first band of [`tuned`](crate::tuned) go to the bands beyond,
+/// all others are its own and cost no look at any band.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Head {
+    /// The shortest first band that it may stand for: sizes up to here are not compared with its end.
+    pub least: usize,
+    /// As [`Kernel::copy`].
+    pub copy: CopyFn,
+    /// As [`Kernel::move_`].
+    pub move_: Option<CopyFn>,
+}
+
+/// A function of a [`Head`]: the first band by the loop, what is larger by the way out.
+macro_rules! first {
+    ($name:ident, $loop:path, $beyond:ident $(, $features:literal)?) => {
+        /// # Safety
+        /// The contract of `Head::copy` or `Head::move_`; the bands are installed.
+        $(#[target_feature(enable = $features)])?
+        unsafe fn $name(dst: *mut u8, src: *const u8, n: usize) {
+            if n > $crate::tuned::first_ends() {
+                // SAFETY: the same contract.
+                return unsafe { $crate::tuned::$beyond(dst, src, n) };
+            }
+            // SAFETY: the same contract.
+            unsafe { $loop(dst, src, n) };
+        }
+    };
+}
+pub(crate) use first;
 
 /// One way to set memory to a byte.
 // A row made elsewhere could claim what its functions do not keep: see `Kernel::new`.
@@ -138,7 +170,8 @@ impl Kernel {
         copy: CopyFn,
         move_: Option<CopyFn>,
     ) -> Kernel {
-        Kernel { name, summary: "from outside the table", is_available, copy, move_ }
+        let summary = "from outside the table";
+        Kernel { name, summary, is_available, copy, move_, head: None }
     }
 }
 

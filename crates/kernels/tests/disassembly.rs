@@ -101,3 +101,33 @@ fn the_simple_loop_is_left_simple() {
         }
     }
 }
+
+#[test]
+fn tuned_is_a_jump_and_its_first_band_calls_nothing() {
+    let all = match functions("heads.o") {
+        Ok(all) => all,
+        Err(why) => return support::skip("tuned_is_a_jump_and_its_first_band_calls_nothing", &why),
+    };
+    let named = |path: &str| -> Vec<&Function> {
+        let found: Vec<_> = all.iter().filter(|function| function.name.ends_with(path)).collect();
+        assert!(!found.is_empty(), "no function {path}");
+        found
+    };
+    for path in ["::tuned::copy", "::tuned::move_", "::tuned::fill"] {
+        for function in named(path) {
+            assert!(function.text.contains("jmp"), "{path} is left by no jump");
+            assert!(!function.text.contains("\tcall"), "{path} calls, and comes back");
+        }
+    }
+    for path in ["::first_copy", "::first_move"] {
+        for Function { name, text } in named(path) {
+            assert!(!text.contains("\tcall"), "{name} calls, and comes back");
+            assert!(text.contains("_beyond"), "{name} has no way out to the next band");
+        }
+    }
+    for path in ["::tuned::copy_beyond", "::tuned::move_beyond", "::tuned::fill_by_size"] {
+        for function in named(path) {
+            assert!(!function.text.contains("\tcall"), "{path} calls, and comes back");
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use std::{collections::BTreeMap, fs, path::Path, time::SystemTime};
+use thalweg_channel::bulk::Figures;
 use thalweg_core::profile::Machine;
 use thalweg_sys::host::filesystem;
 
@@ -21,7 +22,7 @@ pub struct Conditions {
     /// Share of the last ten seconds in which some task waited, in percent, by resource (PSI).
     pub pressure: BTreeMap<String, f64>,
     /// What shapes writeback, networking and the price of a system call: name and value. Also the
-    /// JDKs that arms in Java would run on.
+    /// JDKs that arms in Java would run on, and what `auto` between processes goes by.
     pub settings: BTreeMap<String, String>,
     /// File systems of the places that took part: path, name, mount options.
     pub file_systems: Vec<[String; 3]>,
@@ -75,7 +76,15 @@ fn settings() -> BTreeMap<String, String> {
     let fields = memory.lines().filter_map(|line| line.split_once(':'));
     let memory = fields.filter(|(name, _)| ["MemTotal", "SwapTotal"].contains(name));
     let memory = memory.map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
-    values.chain(memory).chain(jdks()).collect()
+    values.chain(memory).chain(jdks()).chain([bulk_profile()]).collect()
+}
+
+/// When the ways between two processes were measured for the profile, if they were.
+fn bulk_profile() -> (String, String) {
+    let figures = Figures::saved().ok();
+    let newest = figures.as_ref().and_then(Figures::newest);
+    let value = newest.map_or("not measured".to_owned(), |at| format!("measured {at}"));
+    ("profile between processes".to_owned(), value)
 }
 
 fn pressure() -> BTreeMap<String, f64> {

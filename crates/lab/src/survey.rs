@@ -6,6 +6,7 @@
 
 mod arms;
 mod bench;
+mod buffers;
 pub mod check;
 pub mod emit;
 mod grid;
@@ -13,6 +14,7 @@ mod job;
 mod pair;
 mod pattern;
 mod peer;
+mod processes;
 pub mod regret;
 mod runner;
 mod scout;
@@ -21,10 +23,11 @@ mod session;
 mod share;
 mod sum;
 mod table;
+mod ways;
 
 pub use grid::{Depth, between, loads};
 pub use job::{EndKeys, Line, SessionJob, SessionLog, SizeLog, Task, Way, Ways};
-pub use pair::{EndKind, Ends};
+pub use pair::{EndKind, Ends, Held};
 pub use runner::{InProcess, Runner, Spawned, busy_cores, serve};
 pub use sum::Survey;
 pub use table::{Row, facts_between, rows, verdict_on};
@@ -111,8 +114,8 @@ pub fn survey(
     let mut surveys = Vec::new();
     for ends in &plan.pairs {
         for sink_state in plan.depth.sink_states(ends) {
-            for load in &plan.loads {
-                let (ends, load, sink_state) = (ends.clone(), *load, *sink_state);
+            for load in grid::loads_of(ends, &plan.loads) {
+                let (ends, sink_state) = (ends.clone(), *sink_state);
                 surveys.push(Survey { ends, load, sink_state, sessions: Vec::new() });
             }
             picked.insert((ends.clone(), *sink_state), Vec::new());

@@ -13,6 +13,7 @@ mod reached;
 mod run;
 mod server;
 mod stage;
+mod started;
 pub(crate) mod tunables;
 
 pub use arms::{Bands, Kind, LeftOut, OBJECT_ALONE, Setting, bands_given, kernel_names};
@@ -164,7 +165,11 @@ pub fn run(trial: &Trial<'_>) -> Result<Found, TrialError> {
     settings.extend(tunables(trial, &program, &mut left_out));
     if settings.len() < 2 {
         let why = left_out.iter().map(|out| format!("{}: {}", out.name, out.reason));
-        return Err(TrialError::NothingToTry(why.collect::<Vec<_>>().join("; ")));
+        let mut why: Vec<String> = why.collect();
+        if why.is_empty() {
+            why.push("no other kernel and no threshold was named".to_owned());
+        }
+        return Err(TrialError::NothingToTry(why.join("; ")));
     }
     let stage = Stage::set_up(object)?;
     let runner = Runner {

@@ -92,6 +92,27 @@ fn means_over_sizes() {
 }
 
 #[test]
+fn a_mean_over_sizes_is_of_one_session_and_never_of_two() {
+    let mean = "test = \"mean-ratio\"\narms = [\"b\", \"a\"]\nat = { cell = \"c\" }\n\
+                within = [1.1, 1.4]\n";
+    let (study, mut result) = simulate(mean);
+    // The first session has no b at 1 KiB, and one that lies far out at 1 MiB.
+    for arm in result.arms.iter_mut().filter(|arm| arm.name == "b") {
+        if arm.place.size == "1KiB" {
+            arm.sessions.remove(0);
+        } else {
+            arm.sessions[0].samples.iter_mut().for_each(|taken| taken.sample.wall *= 100);
+        }
+    }
+    let claim = claims::judge(&study, &result).remove(0);
+    assert_eq!(claim.verdict, Reproduced, "{}", claim.reason);
+    result.arms.iter_mut().filter(|arm| arm.place.size == "1KiB").for_each(|arm| {
+        arm.sessions.retain(|session| session.session == 1);
+    });
+    assert_eq!(claims::judge(&study, &result)[0].verdict, Undecided, "of one session");
+}
+
+#[test]
 fn loads() {
     let load = "test = \"load-ratio\"\narm = \"a\"\nat = { cell = \"c\", size = \"1KiB\" }\n\
                 loads = [\"busy\", \"idle\"]\n";
@@ -156,8 +177,16 @@ fn the_best_of_others() {
             reason: "EPERM".to_owned(),
         }));
     };
+    // One that ran in a single session may be.
+    let mut once = result.clone();
+    let of_b = once.arms.iter_mut().filter(|arm| arm.name == "b");
+    of_b.for_each(|arm| arm.sessions.truncate(1));
+    let claim = claims::judge(&study, &once).remove(0);
+    assert_eq!(claim.verdict, Undecided, "{}", claim.reason);
     absent(&mut result, "b");
-    assert_eq!(claims::judge(&study, &result)[0].verdict, Reproduced);
+    let claim = claims::judge(&study, &result).remove(0);
+    assert_eq!(claim.verdict, Reproduced);
+    assert!(claim.reason.contains("1 of 2 not compared: b cannot run here: EPERM"), "{claim:?}");
     absent(&mut result, "a");
     let claim = claims::judge(&study, &result).remove(0);
     assert_eq!(claim.verdict, NotRunnable);
@@ -174,6 +203,23 @@ fn everywhere() {
     says(&format!("{all}within = [0.5, inf]"), Undecided);
     let claim = says(&format!("{all}within = [0.0, 1.0]"), Contradicted);
     assert!((claim.measured.unwrap() - 2.0).abs() < 0.1, "{}", claim.reason);
+}
+
+#[test]
+fn a_verdict_over_several_places_says_how_many_the_run_left_out() {
+    for check in ["everywhere", "somewhere", "mean-ratio"] {
+        let places =
+            if check == "mean-ratio" { "at = { cell = \"c\" }" } else { "cells = [\"c\"]" };
+        let text =
+            format!("test = {check:?}\narms = [\"b\", \"a\"]\n{places}\nwithin = [1.8, 2.2]\n");
+        let (study, mut result) = simulate(&text);
+        assert!(!result.claims[0].reason.contains("not in this run"), "{:?}", result.claims[0]);
+        result.arms.retain(|arm| arm.place.size == "1KiB");
+        let claim = claims::judge(&study, &result).remove(0);
+        let left_out = if check == "mean-ratio" { "(1 more of" } else { "(2 more of" };
+        assert_eq!(claim.verdict, Reproduced, "{check}: {}", claim.reason);
+        assert!(claim.reason.contains(left_out), "{check}: {}", claim.reason);
+    }
 }
 
 #[test]

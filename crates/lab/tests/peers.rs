@@ -49,3 +49,34 @@ fn a_peer_that_is_not_built_is_left_out_by_its_name() {
     }
     assert!(seen.len() >= 6, "{seen:?}");
 }
+
+/// What is compared is what `thalweg send` chooses here, with what was measured and without.
+#[test]
+fn every_arm_that_chooses_stands_beside_one_without_a_profile() {
+    let text = fs::read_to_string(root().join("studies/103-channel-peers.toml")).unwrap();
+    let study = Study::parse(&text, &CATALOGUE).unwrap();
+    let words = |name: &str| -> Vec<String> {
+        let arm = study.arms.iter().find(|arm| arm.name == name).unwrap();
+        let args = arm.with["args"].as_array().unwrap();
+        args.iter().map(|word| word.as_str().unwrap().to_owned()).collect()
+    };
+    let mut pairs = 0;
+    for arm in &study.arms {
+        let tuned = words(&arm.name);
+        if !tuned.contains(&"arm=auto".to_owned()) || tuned.contains(&"profile=0".to_owned()) {
+            continue;
+        }
+        let other = arm.name.replace("thalweg auto", "thalweg auto-untuned");
+        let without: Vec<String> =
+            words(&other).into_iter().filter(|word| word != "profile=0").collect();
+        assert_ne!(words(&other), without, "{other} uses the profile");
+        assert_eq!(without, tuned, "{other}");
+        let has = |cell: &thalweg_lab::study::file::Cell, name: &str| {
+            cell.arms.iter().any(|arm| arm == name)
+        };
+        let together = |cell| has(cell, &arm.name) && has(cell, &other);
+        assert!(study.cells.iter().any(together), "{other} is in no cell of {}", arm.name);
+        pairs += 1;
+    }
+    assert!(pairs >= 3, "{pairs}");
+}

@@ -24,6 +24,8 @@ use std::{
     process::ExitCode,
 };
 
+use thalweg_sys::signal;
+
 use crate::bench::{Setting, table};
 use crate::sizes::{Order, Sizes};
 
@@ -111,7 +113,12 @@ fn is_setting(word: &OsStr) -> bool {
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse_from(as_options(env::args_os())).run() {
+    let arguments = Arguments::parse_from(as_options(env::args_os()));
+    if !arguments.worker {
+        // Ends as other tools do when nobody reads the table; it fails for no signal that exists.
+        let _ = signal::reset_sigpipe();
+    }
+    match arguments.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             eprintln!("thalweg-packets: {reason}");

@@ -77,7 +77,8 @@ pub fn forward_of(choice: Choice) -> Forward {
         Choice::InlineAvx512 => |_, from, to, pool| unsafe { forward_avx512(from, to, pool) },
         #[cfg(not(target_arch = "x86_64"))]
         Choice::InlineAvx2 | Choice::InlineAvx512 => {
-            |_, from, to, pool| forward(&Inlined::<inline::Widest>::new(), from, to, pool)
+            use thalweg_kernels::inline::Widest;
+            |_, from, to, pool| forward(&Inlined::<Widest>::new(), from, to, pool)
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::{
     io::Write,
+    os::unix::process::ExitStatusExt,
     process::{Command, Output, Stdio},
 };
 
@@ -49,6 +50,18 @@ fn what_cannot_be_done_is_said_once_and_ends_it() {
     assert!(said[0].starts_with("unfit no kernel \"memcpy2\"") && said[0].contains("libc"));
     let output = told(&["--kernels=libc", "bytes=64"], "dance\nquit\n");
     assert_eq!(lines(&output), ["unfit no such command: dance"]);
+}
+
+#[test]
+fn a_table_that_nobody_reads_ends_without_a_word() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg-packets"));
+    command.args(["--kernels=simple", "--packets=64", "--rounds=1"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.signal(), Some(13), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
 }
 
 #[test]

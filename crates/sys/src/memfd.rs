@@ -59,11 +59,32 @@ pub fn facts(fd: impl AsFd) -> Result<Facts, Errno> {
     })
 }
 
+/// Whether every page of it is there, here or in swap. A page that is not is taken from whoever
+/// touches it first: from the reader of memory that another has handed over. One call.
+pub fn is_whole(fd: impl AsFd) -> bool {
+    // In units of 512 bytes, whatever st_blksize says (stat(2)).
+    let whole = |known: rustix::fs::Stat| {
+        let taken = u64::try_from(known.st_blocks).unwrap_or(0).saturating_mul(512);
+        u64::try_from(known.st_size).is_ok_and(|len| taken >= len)
+    };
+    rustix::fs::fstat(fd).is_ok_and(whole)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::map::{Access, Map};
+
+    #[test]
+    fn memory_with_holes_is_told_from_memory_that_is_there() {
+        for len in [1, 4096, 3 << 20] {
+            let fd = create("test", len).unwrap();
+            assert!(is_whole(&fd), "{len}");
+            rustix::fs::ftruncate(&fd, len + (64 << 20)).unwrap();
+            assert!(!is_whole(&fd), "{len}");
+        }
+    }
 
     #[test]
     fn sealed_memory_keeps_its_size_and_its_one_writer() {

@@ -18,6 +18,8 @@ pub struct Mirror {
     base: NonNull<u8>,
     header: usize,
     data: usize,
+    /// It is this one's to unmap.
+    owned: bool,
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread; Mirror is its only owner.
@@ -40,12 +42,25 @@ impl Mirror {
             rustix::mm::mmap_anonymous(none, whole, ProtFlags::empty(), MapFlags::PRIVATE)
         }?;
         // From here on dropping it unmaps all, whatever of it has been replaced.
-        let mirror = Self { base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, header, data };
+        let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
+        let mirror = Self { base, header, data, owned: true };
         mirror.place(&fd, 0, header + data, access)?;
         if data > 0 {
             mirror.place(&fd, header + data, data, access)?;
         }
         Ok(mirror)
+    }
+
+    /// The same mapping at the same addresses, for a checker that knows memory by its address, as
+    /// ThreadSanitizer does: it does not see that two mappings are one memory.
+    ///
+    /// # Safety
+    ///
+    /// `self` must outlive it.
+    #[doc(hidden)]
+    #[must_use]
+    pub unsafe fn same(&self) -> Self {
+        Self { base: self.base, header: self.header, data: self.data, owned: false }
     }
 
     /// Maps part of the file over part of the reserved addresses: from the start at 0, the data
@@ -106,6 +121,9 @@ impl Mirror {
 
 impl Drop for Mirror {
     fn drop(&mut self) {
+        if !self.owned {
+            return;
+        }
         // SAFETY: the range is this mapping's, and whoever uses its addresses borrows self.
         let answer = unsafe { rustix::mm::munmap(self.start(), self.header + 2 * self.data) };
         debug_assert!(answer.is_ok(), "munmap of our own mapping: {answer:?}");

@@ -8,7 +8,7 @@ use crate::Errno;
 use crate::fault::Call;
 use io_uring::IoUring;
 use io_uring::squeue::{Entry, Flags};
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -97,6 +97,14 @@ pub struct Uring<'fd> {
     /// Shared fds some operation has named.
     kept: Vec<Arc<OwnedFd>>,
     fds: PhantomData<BorrowedFd<'fd>>,
+}
+
+impl AsFd for Uring<'_> {
+    /// What to poll: readable when there is a completion.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring owns this descriptor and closes it when it is dropped.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
+    }
 }
 
 impl<'fd> Uring<'fd> {

@@ -4,7 +4,7 @@ use std::{
     fmt,
     path::{Path, PathBuf},
 };
-use thalweg_core::{Side, error::errno_name};
+use thalweg_core::{Side, error::errno_name, shown};
 use thalweg_sys::Errno;
 
 /// A file or a whole run that could not be copied.
@@ -96,7 +96,7 @@ struct Quoted<'a>(&'a Path);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}'", self.0.display())
+        write!(f, "'{}'", shown(self.0))
     }
 }
 

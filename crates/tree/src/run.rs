@@ -155,7 +155,9 @@ impl<'r> Run<'r> {
     /// Asks whether an existing file may be replaced; one question at a time.
     pub fn may_replace(&self, path: &Path) -> bool {
         let _one = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        !self.stops() && self.events.ask(path)
+        let answer = !self.stops() && self.events.ask(path);
+        // What came instead of an answer may be the wish to stop, and this file the last one.
+        !self.stops() && answer
     }
 
     /// Adds what a worker has done since it last said so, and returns how far the whole run is.

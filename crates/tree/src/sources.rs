@@ -7,6 +7,7 @@ use std::{
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
 };
+use thalweg_core::shown;
 use thalweg_sys::Errno;
 
 use crate::{
@@ -44,7 +45,7 @@ fn cut(path: &Path) -> (&Path, &OsStr) {
 
 fn c_string(text: &OsStr) -> Result<CString, Error> {
     CString::new(text.as_bytes())
-        .map_err(|_| Error::Usage(format!("'{}': a name with a NUL in it", text.display())))
+        .map_err(|_| Error::Usage(format!("'{}': a name with a NUL in it", shown(text))))
 }
 
 fn call(path: &Path, call: &'static str) -> impl FnOnce(Errno) -> Error {
@@ -66,7 +67,7 @@ pub(crate) fn resolve(
             return Err(Error::Usage("an empty name is no file".to_owned()));
         }
     }
-    let shown = destination.display();
+    let shown = shown(destination);
     let there = stat(destination);
     let is_directory = there.is_ok_and(|stat| kind(&stat) == FileType::Directory);
     let into = match options.target {

@@ -318,10 +318,14 @@ fn files_that_lie_about_their_size_are_copied_to_their_end() {
             let report = copy(Path::new(path), &at.join("copy"), &options);
             assert_eq!(report.error_count, 0, "{}", problems(&report));
             let copied = fs::read(at.join("copy")).unwrap();
+            let lines = |bytes: &[u8]| bytes.split(|byte| *byte == b'\n').count();
             if path.contains("self") {
                 assert!(!copied.is_empty());
+            } else if path.contains("cpuinfo") {
+                // A clock speed changes from one read to the next, and so may the number of its digits.
+                assert_eq!(lines(&copied), lines(&truth), "{path}");
             } else {
-                assert_eq!(copied.len(), truth.len(), "{path}");
+                assert!(copied == truth, "{path}");
             }
         }
     }

@@ -199,9 +199,12 @@ static void choices_are_told_and_nonsense_is_refused(const char *folder)
     CHECK(tw_sender_send(sender, "x", SIZE_MAX, &error) == TW_USAGE);
     CHECK(tw_sender_loan(sender, 5, NULL, &error) == TW_USAGE);
     CHECK(!tw_sender_arm(NULL) && !tw_receiver_arm(NULL) && !tw_buffer_data(NULL) && !tw_buffer_length(NULL));
+    tw_buffer *loan;
+    OK(tw_sender_loan(sender, 5, &loan, &error));
     pid_t forked = fork();
     if (!forked) {
         CHECK(tw_sender_send(sender, "child", 5, &error) == TW_NOT_PERMITTED && strstr(error.message, "fork"));
+        CHECK(tw_sender_send_loan(sender, &loan, &error) == TW_NOT_PERMITTED && !loan);
         tw_sender_close(sender);
         /* What a child leaves where it is, valgrind would count as lost. */
         execlp("true", "true", (char *)NULL);
@@ -210,6 +213,7 @@ static void choices_are_told_and_nonsense_is_refused(const char *folder)
     ended_well(forked);
     OK(tw_sender_send(sender, tw_buffer_data(buffer), tw_buffer_length(buffer), &error));
     tw_buffer_free(buffer);
+    tw_buffer_free(loan);
     tw_buffer_free(NULL);
     tw_sender_close(sender);
     tw_sender_close(NULL);

@@ -402,8 +402,11 @@ static void links_carry_descriptors_and_refuse_nonsense(void)
     CHECK(!peer.is_alive && tw_link_peer(near, NULL, &error) == TW_USAGE && tw_link_peer(NULL, &peer, &error) == TW_USAGE);
     CHECK(tw_link_receive(near, text, sizeof text, &length, NULL, NULL, GUARD, &error) == TW_CLOSED);
     CHECK(tw_producer_open(&near, NULL, GUARD, &producer, &error) == TW_CLOSED && !near && !producer);
+    producer = (tw_producer *)text;
     CHECK(tw_producer_open(&none, NULL, GUARD, &producer, &error) == TW_USAGE && strstr(error.message, "link"));
-    CHECK(tw_consumer_open(NULL, NULL, GUARD, &consumer, &error) == TW_USAGE);
+    CHECK(!producer);
+    consumer = (tw_consumer *)text;
+    CHECK(tw_consumer_open(NULL, NULL, GUARD, &consumer, &error) == TW_USAGE && !consumer);
     CHECK(tw_link_connect("no such name", TW_SAME_USER, GUARD, &near, &error) == TW_NOT_PERMITTED && !near);
     CHECK(tw_link_connect(NULL, TW_SAME_USER, GUARD, &near, &error) == TW_USAGE);
     CHECK(tw_link_connect("/no/such/socket", TW_SAME_USER, GUARD, &near, &error) == TW_SYSTEM);

@@ -8,7 +8,7 @@
  *                   other side says goodbye; COUNT is not looked at
  * ADDRESS  where the other side listens, as tw_link_connect takes it
  * COUNT    0: send without end
- * OPTION   listen             listens at ADDRESS itself, and says "ready" on standard output when it does
+ * OPTION   listen             listens at ADDRESS itself
  *          wait=spin, wait=block    how to wait; hybrid without it
  *          capacity=BYTES     of the ring, if it produces; 65536 without it
  *          checksums          every message has one, if it produces
@@ -20,18 +20,20 @@
  * has, with k = draw() % 20, a length of {0, 1, 4095, 4097, 32, 33}[k] if k < 6, else of draw() % 2000; its
  * byte I is the low 8 bits of N * 31 ^ I * 7 ^ I >> 8.
  *
- * The last line on standard output: ROLE END MESSAGES CRC PARTIAL
+ * Lines on standard output: "ready" when it listens, "open" when the channel is open, and the last one:
+ * ROLE END MESSAGES CRC PARTIAL
  *   END       done: all was sent; closed: the other side said goodbye; died: it did not. Gone before
  *             the channel was open is either of these two, with 0 messages
  *   MESSAGES  sent (after died and closed: released by the other side), or received
  *   CRC       CRC-32C of all bytes sent or received so far, one message behind the other, 8 hex digits
  *   PARTIAL   tw_error.partial
- * It exits with 0 then, and with 1 and the reason on standard error for a wrong byte or another error. */
+ * It exits with 0 then, and with 1 and the reason on standard error for a wrong byte or another error.
+ * It ends itself if it takes far too long. */
 #include <inttypes.h>
 
 #include "check.h"
 
-enum { LONGEST = 4097 };
+enum { LONGEST = 4097, FAR_TOO_LONG = 600 /* seconds */ };
 
 struct side {
     const char *role, *address;
@@ -50,6 +52,12 @@ static void must(tw_status status, const char *what)
         return;
     fprintf(stderr, "partner: %s: %d: %s\n", what, (int)status, error.message);
     exit(1);
+}
+
+static void say(const char *line)
+{
+    puts(line);
+    fflush(stdout);
 }
 
 static uint64_t draw(uint64_t *x)
@@ -106,6 +114,7 @@ static int send_all(struct side *side)
     leave(side);
     if ((status = tw_producer_open(&link, &side->options, TW_FOREVER, &producer, &error)) != TW_OK)
         return end(side, status, 0);
+    say("open");
     for (uint64_t n = 0; status == TW_OK && (n < side->count || !side->count); n++) {
         size_t length = message(n, bytes);
         void *room;
@@ -142,6 +151,7 @@ static int receive_all(struct side *side, int echoes)
         return end(side, status, 0);
     if (echoes)
         must(tw_producer_open(&back, &side->options, TW_FOREVER, &producer, &error), "open the way back");
+    say("open");
     for (; (status = tw_consumer_receive(consumer, TW_FOREVER, &bytes, &length, &error)) == TW_OK; n++) {
         if (length != message(n, expected) || memcmp(bytes, expected, length)) {
             fprintf(stderr, "partner: message %" PRIu64 " is wrong\n", n);
@@ -195,10 +205,10 @@ int main(int argc, char **argv)
     side.role = argv[1];
     side.address = argv[2];
     side.count = strtoull(argv[3], NULL, 10);
+    alarm(FAR_TOO_LONG);
     if (side.listens) {
         must(tw_listener_bind(side.address, TW_SAME_USER, &side.listener, &error), "bind");
-        printf("ready\n");
-        fflush(stdout);
+        say("ready");
     }
     int code = 1;
     if (!strcmp(side.role, "send"))

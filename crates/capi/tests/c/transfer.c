@@ -88,12 +88,21 @@ static void nonsense_is_refused(int source)
     options.needs = TW_DEFAULT_NEEDS;
     options.size = 8;
     CHECK(tw_transfer(source, source, 1, &options, NULL, NULL) == TW_USAGE);
-    CHECK(tw_copy(NULL, "x", NULL, NULL, &error) == TW_USAGE && strstr(error.message, "NULL"));
+    tw_report report;
+    memset(&report, 0xee, sizeof report);
+    CHECK(tw_copy(NULL, "x", NULL, &report, &error) == TW_USAGE && strstr(error.message, "NULL"));
+    CHECK(report.bytes == 0 && report.wall_ns == 0 && !*report.mechanism);
+    memset(&report, 0xee, sizeof report);
+    CHECK(tw_transfer(-1, source, 1, NULL, &report, NULL) == TW_USAGE && report.bytes == 0 && !*report.mechanism);
     CHECK(tw_mechanisms_json(NULL, &error) == TW_USAGE);
+    /* What is handed out is NULL after a failure, whatever was there. */
+    json = (char *)&report;
     CHECK(tw_probe_json("teleport", NULL, &json, &error) == TW_USAGE && !json);
+    json = (char *)&report;
+    CHECK(tw_plan_json(-1, source, 1, NULL, &json, &error) == TW_USAGE && !json);
 }
 
-static void plans_and_probes_are_json(int source)
+static void plans_and_probes_are_json(const char *folder, int source)
 {
     char *json = NULL;
     FILE *file = tmpfile();
@@ -105,6 +114,13 @@ static void plans_and_probes_are_json(int source)
     CHECK(tw_probe_json("read-write", NULL, &json, NULL) == TW_OK);
     CHECK(json[0] == '[' && strstr(json, "\"works\":true"));
     tw_string_free(json);
+    /* A path is bytes, in UTF-8 or not. */
+    char path[4096];
+    snprintf(path, sizeof path, "%s/\377", folder);
+    CHECK(mkdir(path, 0700) == 0);
+    CHECK(tw_probe_json("copy-file-range", path, &json, NULL) == TW_OK && !strstr(json, "ENOENT"));
+    tw_string_free(json);
+    CHECK(rmdir(path) == 0);
     tw_string_free(NULL);
     fclose(file);
 }
@@ -126,6 +142,12 @@ static void files_are_copied_whole(const char *folder, int source, size_t length
     CHECK(unlink(to) == 0);
     CHECK(tw_copy("/no/such/file", to, NULL, NULL, &error) != TW_OK && strstr(error.message, "/no/such/file"));
     CHECK(access(to, F_OK) != 0);
+    options.method = "null";
+    CHECK(tw_copy(from, to, &options, NULL, &error) == TW_UNSUPPORTED && access(to, F_OK) != 0);
+    char nowhere[4200];
+    snprintf(nowhere, sizeof nowhere, "%s/no/such", to);
+    CHECK(tw_copy(from, nowhere, NULL, &report, &error) == TW_SYSTEM && error.os_error == ENOENT);
+    CHECK(report.bytes == 0);
 }
 
 static void who_watches_may_stop(size_t length)
@@ -152,7 +174,10 @@ static void profiles(const char *folder)
     CHECK(tw_profile_load(path, &profile, &error) == TW_OK && !profile);
     FILE *file = fopen(path, "w");
     CHECK(file && fputs("{", file) >= 0 && fclose(file) == 0);
+    profile = (tw_profile *)path;
     CHECK(tw_profile_load(path, &profile, &error) == TW_USAGE && !profile && strstr(error.message, "none.json"));
+    profile = (tw_profile *)path;
+    CHECK(tw_profile_load(folder, &profile, &error) == TW_SYSTEM && !profile && error.os_error == EISDIR);
     tw_profile_free(NULL);
     CHECK(unlink(path) == 0);
 }
@@ -168,7 +193,7 @@ int main(int argc, char **argv)
     every_mechanism_that_can(source, length);
     a_pipe_and_a_length(source);
     nonsense_is_refused(source);
-    plans_and_probes_are_json(source);
+    plans_and_probes_are_json(argv[1], source);
     files_are_copied_whole(argv[1], source, length);
     who_watches_may_stop(length);
     profiles(argv[1]);

@@ -16,6 +16,19 @@ pub trait Arm: Sync {
     /// two certain processes shows when the arm is agreed upon.
     fn probe(&self) -> Result<(), Unfit>;
 
+    /// Whether both processes take the page faults of a destination that is new, if buffers have this
+    /// size.
+    fn shares_faults(&self, size: Option<u64>) -> bool {
+        let _ = size;
+        false
+    }
+
+    /// Whether a loan that was sent is the receiver's for good: the next one is new memory, which the
+    /// sender pays for when it writes there.
+    fn keeps_loans(&self) -> bool {
+        false
+    }
+
     /// The sender's end: makes what both will share.
     #[doc(hidden)]
     fn offer(&self, tuning: &Tuning, ends: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit>;

@@ -7,7 +7,7 @@ use super::arms::{ARMS, by_name};
 use crate::wait::Wait;
 use std::fmt;
 use std::sync::Arc;
-use thalweg_core::{Guarantees, Tuning, Unfit};
+use thalweg_core::{Guarantees, Tuning, Unfit, planner::GIVEN_UP_FOR_SAFETY};
 
 /// Where the bytes are to land.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +51,12 @@ pub trait Measured: Send + Sync + fmt::Debug {
     /// The cost of an arm under these facts, in any unit that is the same for all arms; less is
     /// better. `None`: not measured.
     fn cost(&self, facts: &Facts, arm: &str) -> Option<f64>;
+
+    /// The share of a cost below which a difference shows nothing.
+    fn noise(&self, facts: &Facts, arm: &str) -> f64 {
+        let _ = (facts, arm);
+        0.0
+    }
 
     /// The knobs that this cost is of. `None`: the defaults.
     fn tuning(&self, facts: &Facts, arm: &str) -> Option<Tuning> {
@@ -121,6 +127,8 @@ pub struct Verdict {
     pub tuning: Tuning,
     /// What a buffer costs this way, if it was measured.
     pub cost: Option<f64>,
+    /// The share of it below which a difference shows nothing.
+    pub noise: f64,
     /// Why it is not used, if it is not.
     pub unfit: Option<Unfit>,
 }
@@ -131,30 +139,53 @@ pub fn choose(facts: &Facts, options: &Options) -> Vec<Verdict> {
     let verdict = |arm: &'static dyn Arm| {
         let measured = options.measured.as_ref();
         let cost = measured.and_then(|measured| measured.cost(facts, arm.info().name));
+        let noise = measured.map_or(0.0, |measured| measured.noise(facts, arm.info().name));
         let tuning = match &options.only {
             Some(_) => Some(options.tuning.clone()),
             None => measured.and_then(|measured| measured.tuning(facts, arm.info().name)),
         };
         let tuning = tuning.unwrap_or_default();
-        Verdict { arm, tuning, cost, unfit: refusal(arm, facts, options) }
+        Verdict { arm, tuning, cost, noise, unfit: refusal(arm, facts, options) }
     };
     if let Some(name) = &options.only {
         return by_name(name).map(verdict).into_iter().collect();
     }
     let mut verdicts: Vec<Verdict> = ARMS.iter().map(|arm| verdict(*arm)).collect();
-    // Stable: where nothing was measured the list decides.
+    let usable = verdicts.iter().filter(|verdict| verdict.unfit.is_none());
+    let least = usable.filter_map(|verdict| verdict.cost).min_by(f64::total_cmp);
+    // Stable: where nothing else decides the list does.
     verdicts.sort_by(|a, b| {
         let of = |v: &Verdict| {
-            let wants_loan = v.arm.info().source == Source::Lent;
-            let cost = v.cost;
-            // A loan saves a copy, and without one the arm pays for it: known without measuring.
-            let guess = if wants_loan == facts.will_loan { 0 } else { u8::from(wants_loan) + 1 };
-            let guess = if cost.is_some() { 0 } else { guess };
-            (v.unfit.is_some(), cost.is_none(), cost.unwrap_or(0.0), guess)
+            // Who is shown to be slower goes by its cost, all others by what is known without it.
+            let slower = v.cost.filter(|_| !v.ties_with(least, GIVEN_UP_FOR_SAFETY));
+            let guess = if slower.is_some() { 0 } else { guess(v.arm, facts) };
+            let (unfit, unmeasured) = (v.unfit.is_some(), v.cost.is_none());
+            (unfit, unmeasured, slower.is_some(), slower.unwrap_or(0.0), guess)
         };
         of(a).partial_cmp(&of(b)).unwrap_or(std::cmp::Ordering::Equal)
     });
     verdicts
+}
+
+impl Verdict {
+    /// Whether it is not shown to cost more than the least, within this share of that.
+    pub fn ties_with(&self, least: Option<f64>, most: f64) -> bool {
+        let within = |cost: f64, least: f64| cost <= least * (1.0 + self.noise.min(most));
+        self.cost.zip(least).is_some_and(|(cost, least)| within(cost, least))
+    }
+}
+
+/// What is known without measuring; less is better.
+fn guess(arm: &dyn Arm, facts: &Facts) -> u8 {
+    let wants_loan = arm.info().source == Source::Lent;
+    let is_new = facts.destination == Destination::Fresh;
+    match () {
+        // The faults of a new destination cost more than a copy, and two cores have them sooner.
+        () if is_new && facts.free_core && arm.shares_faults(facts.size) => 0,
+        // A loan saves a copy, and without one the arm pays for it.
+        () if wants_loan == facts.will_loan => 1,
+        () => u8::from(wants_loan) + 2,
+    }
 }
 
 fn refusal(arm: &dyn Arm, facts: &Facts, options: &Options) -> Option<Unfit> {
@@ -191,6 +222,28 @@ mod tests {
         assert_eq!(last.map(|verdict| verdict.arm.info().source), Some(Source::Lent));
     }
 
+    #[test]
+    fn a_new_destination_is_for_arms_in_which_both_sides_take_its_faults() {
+        let options = Options::default();
+        let fresh = Facts {
+            destination: Destination::Fresh,
+            free_core: true,
+            size: Some(1 << 30),
+            ..Facts::default()
+        };
+        let shares = |facts: &Facts| choose(facts, &options)[0].arm.shares_faults(facts.size);
+        assert!(shares(&fresh));
+        assert!(shares(&Facts { will_loan: true, size: None, ..fresh.clone() }));
+        // What is moved in one piece is moved by one side.
+        assert!(!shares(&Facts { size: Some(1), ..fresh.clone() }));
+        assert!(!shares(&Facts { free_core: false, ..fresh.clone() }));
+        assert!(!shares(&Facts { trusted: Some("another user".to_owned()), ..fresh.clone() }));
+        for destination in [Destination::Unknown, Destination::Resident, Destination::FreshHuge] {
+            let facts = Facts { destination, ..fresh.clone() };
+            assert_eq!(first(&facts, &options), ARMS[0].info().name, "{destination:?}");
+        }
+    }
+
     #[derive(Debug)]
     struct Backwards;
 
@@ -213,6 +266,28 @@ mod tests {
             let info = verdict.arm.info();
             let out = info.trusting || info.name == last.name;
             assert_eq!(verdict.unfit.is_some(), out, "{}", info.name);
+        }
+    }
+
+    #[derive(Debug)]
+    struct Noisy(f64);
+
+    impl Measured for Noisy {
+        fn cost(&self, _: &Facts, arm: &str) -> Option<f64> {
+            Some(if arm == ARMS[0].info().name { self.0 } else { 1.0 })
+        }
+
+        fn noise(&self, _: &Facts, _: &str) -> f64 {
+            0.2
+        }
+    }
+
+    #[test]
+    fn of_arms_that_cannot_be_told_apart_the_earlier_is_taken_if_little_is_lost() {
+        for (cost, is_first) in [(1.04, true), (0.5, true), (1.1, false)] {
+            let options = Options { measured: Some(Arc::new(Noisy(cost))), ..Options::default() };
+            let took = first(&Facts::default(), &options);
+            assert_eq!(took == ARMS[0].info().name, is_first, "{cost}: {took}");
         }
     }
 

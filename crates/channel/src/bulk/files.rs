@@ -6,6 +6,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use thalweg_core::shown;
 use xxhash_rust::xxh3::Xxh3;
 
 mod receive;
@@ -23,26 +24,28 @@ pub struct Handed {
     pub bytes: u64,
     /// What went wrong, with the name of the file.
     pub problems: Vec<(OsString, Problem)>,
+    /// Files that were announced and never begun: only the sender can say why.
+    pub missing: u64,
 }
 
-/// Why one file is not there, though others may be.
+/// Why one file is not there, though others may be. Printed as [`crate::Error`] is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
     /// The sender could not read it.
-    #[error("given up by the sender: {why}")]
+    #[error("given up by the sender: {}", shown(.why))]
     GivenUp {
         /// What it said.
         why: String,
     },
     /// The receiver would not or could not take it.
-    #[error("not taken: {why}")]
+    #[error("not taken: {}", shown(.why))]
     NotTaken {
         /// What it said.
         why: String,
     },
     /// Other bytes came than were sent.
-    #[error("the data differ: {why}")]
+    #[error("the data differ: {}", shown(.why))]
     Differs {
         /// Both checksums.
         why: String,
@@ -66,6 +69,12 @@ impl Announced {
     /// Whether nothing comes after it.
     fn is_last(&self) -> bool {
         self.total.is_some_and(|total| self.number.saturating_add(1) >= total)
+    }
+
+    /// Files that were announced and are not among the `begun`, of which this is the last.
+    fn missing(&self, begun: u64) -> u64 {
+        let announced = self.total.unwrap_or(0).max(self.number.saturating_add(1));
+        announced.saturating_sub(begun)
     }
 }
 
@@ -140,7 +149,7 @@ impl Head {
         let name = match rest {
             [] => None,
             name => Some(checked(name).ok_or_else(|| {
-                format!("a name that leads elsewhere: {}", OsStr::from_bytes(name).display())
+                format!("a name that leads elsewhere: {}", shown(OsStr::from_bytes(name)))
             })?),
         };
         let known = |word: u64| Some(word).filter(|word| *word != UNKNOWN);

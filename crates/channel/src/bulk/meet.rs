@@ -14,10 +14,13 @@ use rustix::fd::{AsFd, OwnedFd};
 use std::collections::hash_map::RandomState;
 use std::fmt::Write;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 use thalweg_core::{Tuning, Unfit};
 use thalweg_sys::Errno;
+
+/// What a receiver keeps of arms that are not used, at most: more than any build has arms.
+const MOST_SKIPPED: usize = 64;
 
 /// An arm that is not used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +42,14 @@ pub(crate) struct Meeting {
 impl Meeting {
     /// Introduces this side, reads how the other one does. `makes_page` is true for the sender, which
     /// speaks first.
-    pub fn begin(link: Link, options: &Options, makes_page: bool) -> Result<Self, Stop> {
+    pub fn begin(
+        link: Link,
+        options: &Options,
+        deadline: Option<Instant>,
+        makes_page: bool,
+    ) -> Result<Self, Stop> {
         let mut talk = Talk::new(link, options.wait, options.stop);
+        talk.until(deadline);
         let mut skipped = Vec::new();
         let sign = Sign::make().ok();
         let own = token();
@@ -172,6 +181,11 @@ impl Meeting {
     /// The receiver's part: takes offers until one is agreed upon.
     pub fn accept(&mut self) -> Result<Accepted, Stop> {
         loop {
+            // A sender that never runs out of offers keeps us from nothing.
+            self.talk.wanted()?;
+            if self.skipped.len() > MOST_SKIPPED {
+                return Err(Stop::Corrupt("offers without end".to_owned()));
+            }
             let (offer, fds) = self.talk.packet()?;
             match offer.kind {
                 Kind::Offer => {}
@@ -287,10 +301,20 @@ fn introduce(
 }
 
 /// A word nobody could guess, at a place that does not move: who reads it from this process has the
-/// right process.
+/// right process. It carries the process number, because a child made by fork inherits the word at
+/// the same place, and must not pass for its parent.
 fn token() -> &'static Token {
-    static TOKEN: OnceLock<Token> = OnceLock::new();
-    TOKEN.get_or_init(|| Token::new(RandomState::new().build_hasher().finish()))
+    static TOKEN: Token = Token::new(0);
+    /// Process numbers are below 2^22 (proc(5), pid_max).
+    const PROCESS: u64 = (1 << 22) - 1;
+    let now = TOKEN.load(Ordering::Relaxed);
+    let us = u64::from(std::process::id()) & PROCESS;
+    if now & PROCESS != us {
+        let fresh = RandomState::new().build_hasher().finish() & !PROCESS | us;
+        // Relaxed: nothing else depends on it. Another thread that was first is as good.
+        let _ = TOKEN.compare_exchange(now, fresh, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    &TOKEN
 }
 
 /// What a stop means to the caller.
@@ -298,6 +322,7 @@ pub(crate) fn error_of(stop: Stop, delivered: u64) -> Error {
     match stop {
         Stop::Died => Error::PeerDied { delivered, partial: 0 },
         Stop::Interrupted => Error::System { call: "bulk transfer", errno: Errno::INTR },
+        Stop::Late => Error::Timeout,
         Stop::Refused(why) => Error::not_permitted(why.reason),
         Stop::Corrupt(what) => Error::corrupt(what),
     }

@@ -74,15 +74,18 @@ impl Memory {
     /// `len` bytes of fresh zeroed memory, on huge pages where the kernel has them, and resident
     /// already. ENOMEM: the machine or the process has no more.
     pub fn fresh(len: usize, pages: Pages) -> Result<Self, Errno> {
-        if len == 0 {
-            return Ok(Self { region: None, len });
-        }
-        let region = Region::anonymous(len, pages)?;
-        match region.populate() {
+        let memory = Self::untouched(len, pages)?;
+        match memory.region.as_ref().map_or(Ok(()), Region::populate) {
             // An older kernel: the pages come one by one when they are written.
-            Ok(()) | Err(Errno::INVAL) => Ok(Self { region: Some(region), len }),
+            Ok(()) | Err(Errno::INVAL) => Ok(memory),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// The same with no page there yet, for a length that somebody else claims.
+    pub fn untouched(len: usize, pages: Pages) -> Result<Self, Errno> {
+        let region = if len == 0 { None } else { Some(Region::anonymous(len, pages)?) };
+        Ok(Self { region, len })
     }
 
     /// The first `len` bytes of a private mapping whose file nobody can write any more.

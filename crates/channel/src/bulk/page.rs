@@ -31,9 +31,10 @@ impl Page {
         Ok((Self(region), fd))
     }
 
-    /// Memory that the other side made. EACCES if it could be shrunk below us.
+    /// Memory that the other side made. EACCES if it could be shrunk below us, or if its pages would
+    /// be ours to pay for.
     pub fn adopt(fd: impl AsFd, len: usize) -> Result<Self, Errno> {
-        if !is_sealed(&fd, SealFlags::SHRINK, len as u64) {
+        if !is_sealed(&fd, SealFlags::SHRINK, len as u64) || !memfd::is_whole(&fd) {
             return Err(Errno::ACCESS);
         }
         Region::of_file(&fd, len, Sharing::Write).map(Self)

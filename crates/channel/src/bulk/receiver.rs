@@ -7,6 +7,7 @@ use super::memory::{Buffer, Memory};
 use super::talk::{Note, Say, Stop, Talk};
 use crate::error::{Error, Result};
 use crate::link::Link;
+use std::time::Instant;
 use thalweg_core::{Tuning, Unfit};
 use thalweg_sys::{host, region::Pages};
 
@@ -32,9 +33,15 @@ impl Receiver {
     ///
     /// [`Error::NotPermitted`] with every reason if there is none; [`Error::PeerDied`].
     pub fn over(link: Link, options: &Options) -> Result<Self> {
+        Self::over_until(link, options, None)
+    }
+
+    /// As [`Receiver::over`], for no longer than `deadline`; `None` is for ever.
+    pub fn over_until(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Self> {
         let meet = || {
-            let mut meeting = Meeting::begin(link, options, false)?;
+            let mut meeting = Meeting::begin(link, options, deadline, false)?;
             let agreed = meeting.accept()?;
+            meeting.talk.until(None);
             Ok((meeting, agreed))
         };
         let (meeting, (chosen, incoming)) = meet().map_err(|stop| error_of(stop, 0))?;
@@ -58,14 +65,20 @@ impl Receiver {
 
     /// Waits for the next buffer and says how long it is; `None` after the sender's goodbye.
     pub fn next_len(&mut self) -> Result<Option<u64>> {
+        self.next_len_until(None)
+    }
+
+    /// As [`Receiver::next_len`], for no longer than `deadline`; `None` is for ever. After
+    /// [`Error::Timeout`] nothing is lost: the call can be made again.
+    pub fn next_len_until(&mut self, deadline: Option<Instant>) -> Result<Option<u64>> {
         self.meeting.talk.check_here()?;
+        self.meeting.talk.until(deadline);
         match self.end {
             Some(End::Goodbye) => return Ok(None),
             Some(End::Broken) => return Err(Error::Closed { delivered: 0 }),
             None => {}
         }
-        let note = self.begin().map_err(|stop| self.broken(stop, 0))?;
-        Ok(note.map(|note| note.words[0]))
+        Ok(self.begin()?.map(|note| note.words[0]))
     }
 
     /// Receives the next buffer into the start of `into` and says how long it was. All of it is
@@ -75,8 +88,17 @@ impl Receiver {
     /// with more room; [`Error::Forked`] in a child; [`Error::PeerDied`] with the count of bytes, from the start, that are true.
     /// After another error the bytes of `into` are any bytes.
     pub fn recv_into(&mut self, into: &mut [u8]) -> Result<usize> {
+        self.recv_into_until(into, None)
+    }
+
+    /// As [`Receiver::recv_into`], for no longer than `deadline`; `None` is for ever.
+    /// [`Error::Timeout`] before a buffer has begun loses nothing. One that is under way is given up:
+    /// the sender is told, and the next call is [`Error::Closed`]. While the sender itself writes
+    /// into `into` (the arm `coop`) this returns only when it has stopped or ended. The deadline is
+    /// the caller's wish and says nothing about the sender, which may be slow, or stopped.
+    pub fn recv_into_until(&mut self, into: &mut [u8], deadline: Option<Instant>) -> Result<usize> {
         loop {
-            let len = self.next_len()?.ok_or(Error::Closed { delivered: 0 })?;
+            let len = self.next_len_until(deadline)?.ok_or(Error::Closed { delivered: 0 })?;
             let most = into.len() as u64;
             if len > most {
                 return Err(Error::TooLarge { len, most, instead: Some("recv_new") });
@@ -99,8 +121,13 @@ impl Receiver {
     /// Errors as [`recv_into`](Self::recv_into); [`Error::TooLarge`] for a buffer larger than the
     /// memory this machine has left.
     pub fn recv_new(&mut self) -> Result<Buffer> {
+        self.recv_new_until(None)
+    }
+
+    /// As [`Receiver::recv_new`], within the time of [`Receiver::recv_into_until`].
+    pub fn recv_new_until(&mut self, deadline: Option<Instant>) -> Result<Buffer> {
         loop {
-            let len = self.next_len()?.ok_or(Error::Closed { delivered: 0 })?;
+            let len = self.next_len_until(deadline)?.ok_or(Error::Closed { delivered: 0 })?;
             if let Some(begin) = self.pending.filter(|_| len > 0) {
                 let talk = &mut self.meeting.talk;
                 if let Some(outcome) = self.incoming.receive_as_memory(begin, talk) {
@@ -121,7 +148,7 @@ impl Receiver {
             let whole = whole.ok_or(Error::TooLarge { len, most, instead: None })?;
             let memory = Memory::fresh(whole, Pages::Transparent);
             let mut memory = memory.map_err(Error::system("mmap"))?;
-            let got = self.recv_into(&mut memory)?;
+            let got = self.recv_into_until(&mut memory, deadline)?;
             if got == whole {
                 return Ok(Buffer(memory));
             }
@@ -132,17 +159,24 @@ impl Receiver {
     }
 
     /// The next buffer's announcement.
-    fn begin(&mut self) -> std::result::Result<Option<Note>, Stop> {
+    fn begin(&mut self) -> Result<Option<Note>> {
         while self.pending.is_none() {
-            let note = self.meeting.talk.hear()?;
+            let note = match self.meeting.talk.hear() {
+                // Nothing has begun.
+                Err(Stop::Late) => return Err(Error::Timeout),
+                note => note.map_err(|stop| self.broken(stop, 0))?,
+            };
             match note.say {
                 Say::Begin => self.pending = Some(note),
-                Say::StepDown => self.step_down()?,
+                Say::StepDown => self.step_down().map_err(|stop| self.broken(stop, 0))?,
                 Say::Bye => {
                     self.end = Some(End::Goodbye);
                     return Ok(None);
                 }
-                other => return Err(Stop::Corrupt(format!("{other:?} between two buffers"))),
+                other => {
+                    let what = format!("{other:?} between two buffers");
+                    return Err(self.broken(Stop::Corrupt(what), 0));
+                }
             }
         }
         Ok(self.pending)
@@ -209,6 +243,7 @@ impl Receiver {
     /// Nothing more is received.
     pub(super) fn give_up(&mut self) {
         self.end = Some(End::Broken);
+        self.meeting.talk.give_up();
     }
 
     pub(super) fn talk(&mut self) -> &mut Talk {

@@ -1,12 +1,13 @@
 //! The end that sends.
 
 use super::arm::{Info, Outgoing};
-use super::choose::Options;
+use super::choose::{Facts, Options};
 use super::meet::{Chosen, Meeting, Skipped, error_of};
 use super::memory::{Lent, Loan};
 use super::talk::{Note, Say, Stop, Talk};
 use crate::error::{Error, Result};
 use crate::link::Link;
+use std::time::Instant;
 use thalweg_core::{Tuning, Unfit};
 
 /// Sends buffers to one [`Receiver`](super::Receiver). A call returns when the whole buffer has
@@ -25,9 +26,15 @@ impl Sender {
     ///
     /// [`Error::NotPermitted`] with every reason if there is none; [`Error::PeerDied`].
     pub fn over(link: Link, options: Options) -> Result<Self> {
+        Self::over_until(link, options, None)
+    }
+
+    /// As [`Sender::over`], for no longer than `deadline`; `None` is for ever.
+    pub fn over_until(link: Link, options: Options, deadline: Option<Instant>) -> Result<Self> {
         let meet = || {
-            let mut meeting = Meeting::begin(link, &options, true)?;
+            let mut meeting = Meeting::begin(link, &options, deadline, true)?;
             let agreed = meeting.offer(&options)?;
+            meeting.talk.until(None);
             Ok((meeting, agreed))
         };
         let (meeting, (chosen, outgoing)) = meet().map_err(|stop| error_of(stop, 0))?;
@@ -44,6 +51,11 @@ impl Sender {
         &self.chosen.tuning
     }
 
+    /// What the arm was chosen by.
+    pub fn facts(&self) -> &Facts {
+        &self.meeting.facts
+    }
+
     /// What is not used, and why: arms that were passed over, or that failed under way.
     pub fn skipped(&self) -> &[Skipped] {
         &self.meeting.skipped
@@ -53,10 +65,19 @@ impl Sender {
     /// by the next, from the buffer's first byte on, and the step is recorded in
     /// [`skipped`](Self::skipped).
     ///
-    /// [`Error::PeerDied`]: what arrived is not known. [`Error::Forked`] in a child, whose parent
-    /// goes on.
+    /// After another error than [`Error::Forked`] nothing more can be sent, and the receiver, which
+    /// may be in the middle of the buffer, is told: it does not take what is done to the buffer from
+    /// then on for what was sent. [`Error::PeerDied`]: what arrived is not known. [`Error::Forked`]
+    /// in a child, whose parent goes on.
     pub fn send_from(&mut self, bytes: &[u8]) -> Result<()> {
-        self.transfer(|outgoing, talk| outgoing.send(bytes, talk), bytes.is_empty())
+        self.send_from_until(bytes, None)
+    }
+
+    /// As [`Sender::send_from`], for no longer than `deadline`; `None` is for ever. After
+    /// [`Error::Timeout`] what arrived is not known and nothing more can be sent. The deadline is the
+    /// caller's wish and says nothing about the receiver, which may be slow, or stopped.
+    pub fn send_from_until(&mut self, bytes: &[u8], deadline: Option<Instant>) -> Result<()> {
+        self.transfer(|outgoing, talk| outgoing.send(bytes, talk), (bytes.is_empty(), deadline))
     }
 
     /// Memory to write the data into before [`send_loan`](Self::send_loan). Arms that can hand it
@@ -71,6 +92,15 @@ impl Sender {
 
     /// Sends a loan. The memory comes back to be used again, unless the receiver has it now.
     pub fn send_loan(&mut self, loan: Loan) -> Result<Option<Loan>> {
+        self.send_loan_until(loan, None)
+    }
+
+    /// As [`Sender::send_loan`], within the time of [`Sender::send_from_until`].
+    pub fn send_loan_until(
+        &mut self,
+        loan: Loan,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Loan>> {
         let is_empty = loan.is_empty();
         let mut lent = Some(loan.0);
         self.transfer(
@@ -82,7 +112,7 @@ impl Sender {
                 (lent, outcome) = outgoing.send_lent(own, talk);
                 outcome
             },
-            is_empty,
+            (is_empty, deadline),
         )?;
         Ok(lent.map(Loan))
     }
@@ -94,6 +124,7 @@ impl Sender {
     /// Nothing more is sent, no goodbye either.
     pub(super) fn give_up(&mut self) {
         self.broken = true;
+        self.meeting.talk.give_up();
     }
 
     /// Says goodbye: the receiver knows that nothing is missing. Dropping a sender does the same.
@@ -104,12 +135,13 @@ impl Sender {
     fn transfer(
         &mut self,
         mut attempt: impl FnMut(&mut dyn Outgoing, &mut Talk) -> std::result::Result<(), Stop>,
-        empty: bool,
+        (empty, deadline): (bool, Option<Instant>),
     ) -> Result<()> {
         self.meeting.talk.check_here()?;
         if self.broken {
             return Err(Error::Closed { delivered: 0 });
         }
+        self.meeting.talk.until(deadline);
         loop {
             let talk = &mut self.meeting.talk;
             let outcome = if empty {
@@ -126,7 +158,7 @@ impl Sender {
                 },
                 Err(stop) => stop,
             };
-            self.broken = true;
+            self.give_up();
             return Err(error_of(stop, 0));
         }
     }
@@ -146,6 +178,7 @@ impl Sender {
 impl Drop for Sender {
     fn drop(&mut self) {
         if !self.broken && self.meeting.talk.check_here().is_ok() {
+            self.meeting.talk.until(None);
             // A receiver that is gone needs no goodbye.
             let _ = self.meeting.talk.tell(Note::new(Say::Bye, &[]));
         }

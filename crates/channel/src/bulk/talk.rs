@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::link::Link;
 use crate::wait::spin::{Spinner, Turn, is_alone_with};
 use crate::wait::{DOUBT, Wait};
+use rustix::event::PollFlags;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -20,7 +21,7 @@ use thalweg_sys::{Errno, futex};
 /// `futex_waitv`, under a filter, with a peer that has no sign of life.
 const LOOK: Duration = Duration::from_millis(4);
 /// How long, where the caller has to be asked now and then.
-const ASK: Duration = Duration::from_millis(50);
+pub(crate) const ASK: Duration = Duration::from_millis(50);
 
 /// Words of a note: its kind and five more.
 pub(crate) const NOTE: usize = 6;
@@ -92,6 +93,8 @@ pub(crate) enum Stop {
     Died,
     /// The caller wants no more of it.
     Interrupted,
+    /// The caller's deadline passed.
+    Late,
     /// This way does not work here, or for this buffer; another may.
     Refused(Unfit),
     /// The peer does not keep to the protocol.
@@ -102,6 +105,14 @@ impl Stop {
     /// A refused call.
     pub fn refused(call: &'static str, errno: Errno) -> Self {
         Self::Refused(unfit(call, errno))
+    }
+
+    /// A refusal that the peer tells of. Its errno may be any number, and not all are one.
+    pub fn told(what: &'static str, errno: u64) -> Self {
+        match i32::try_from(errno) {
+            Ok(errno @ 1..4096) => Self::refused(what, Errno::from_raw_os_error(errno)),
+            _ => Self::Refused(Unfit::because(what)),
+        }
     }
 }
 
@@ -126,6 +137,8 @@ pub(crate) struct Talk {
     /// We and the peer have one processor between us.
     alone: bool,
     stop: Option<fn() -> bool>,
+    /// When the call under way is to end.
+    deadline: Option<Instant>,
     /// Ours, which the peer sleeps on.
     sign: Option<Sign>,
     peers_sign: Option<PeersSign>,
@@ -142,10 +155,21 @@ impl Talk {
             wait,
             alone,
             stop,
+            deadline: None,
             sign: None,
             peers_sign: None,
             mark: Mark::here(),
         }
+    }
+
+    /// From now on everything ends at this moment; `None` is never.
+    pub fn until(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
+    /// Whether the call under way has an end.
+    pub fn is_timed(&self) -> bool {
+        self.deadline.is_some()
     }
 
     /// Keeps the sign of life that the peer was shown.
@@ -199,27 +223,18 @@ impl Talk {
 
     /// Waits for the next note of the other side.
     pub fn hear(&mut self) -> Result<Note, Stop> {
-        self.hear_until(None).and_then(|note| note.ok_or(Stop::Interrupted))
-    }
-
-    /// The same; `None` when `deadline` came first.
-    pub fn hear_until(&mut self, deadline: Option<Instant>) -> Result<Option<Note>, Stop> {
         if let Door::Page { page, far, heard, .. } = &self.door {
             let (page, far, heard) = (page, *far, *heard);
-            let ready = || note_in(page, far, heard);
-            let note = match self.wait_until(page.event(far), deadline, ready)? {
-                None => return Ok(None),
-                Some(note) => note?,
-            };
+            let note = self.wait(page.event(far), || note_in(page, far, heard))??;
             if let Door::Page { heard, .. } = &mut self.door {
                 *heard = heard.wrapping_add(1);
             }
-            return Ok(Some(note));
+            return Ok(note);
         }
         loop {
-            let Some((packet, fds)) = self.receive(deadline)? else { return Ok(None) };
+            let (packet, fds) = self.receive()?;
             if packet.kind == Kind::Note {
-                return Note::parse(&packet.words).map(Some);
+                return Note::parse(&packet.words);
             }
             if self.waiting.len() > UNREAD as usize {
                 return Err(Stop::Corrupt("packets that nobody asked for".to_owned()));
@@ -233,10 +248,7 @@ impl Talk {
         let note = self.hear()?;
         match note.say {
             heard if heard == say => Ok(note),
-            Say::Refused => {
-                let errno = Errno::from_raw_os_error(note.words[0] as i32 & 0xfff);
-                Err(Stop::refused("refused by the receiver", errno))
-            }
+            Say::Refused => Err(Stop::told("refused by the receiver", note.words[0])),
             other => Err(Stop::Corrupt(format!("{other:?} where {say:?} was due"))),
         }
     }
@@ -251,7 +263,7 @@ impl Talk {
                 Err(error) => return Err(stop_of(error)),
             }
             self.check()?;
-            self.link.await_room(Some(self.longest(DOUBT, None))).map_err(stop_of)?;
+            self.link.await_room(Some(self.longest(DOUBT))).map_err(stop_of)?;
         }
     }
 
@@ -261,22 +273,23 @@ impl Talk {
             return Ok(first);
         }
         loop {
-            match self.receive(None)? {
-                Some((packet, _)) if packet.kind == Kind::Note => {}
-                Some(got) => return Ok(got),
-                None => return Err(Stop::Interrupted),
+            let got = self.receive()?;
+            if got.0.kind != Kind::Note {
+                return Ok(got);
             }
+            // A peer that never stops talking does not keep us from ending.
+            self.wanted()?;
         }
     }
 
-    fn receive(&self, deadline: Option<Instant>) -> Result<Option<(Packet, Vec<OwnedFd>)>, Stop> {
+    fn receive(&self) -> Result<(Packet, Vec<OwnedFd>), Stop> {
         let mut bytes = vec![0; LONGEST];
         let mut ended = None;
         loop {
             match self.link.receive_until(&mut bytes, Some(Instant::now())) {
                 Ok((len, fds)) => {
                     let packet = Packet::parse(&bytes[..len]).map_err(stop_of)?;
-                    return Ok(Some((packet, fds)));
+                    return Ok((packet, fds));
                 }
                 Err(Error::Timeout) => {}
                 Err(error) => return Err(stop_of(error)),
@@ -284,37 +297,32 @@ impl Talk {
             if let Some(stop) = ended {
                 return Err(stop);
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(None);
-            }
             match self.check() {
                 // The poll tells of a death too; the limit is for a caller who has to be asked.
-                Ok(()) => {
-                    let longest = self.longest(DOUBT, deadline);
-                    self.link.await_news(Some(longest)).map_err(stop_of)?;
-                }
+                Ok(()) => self.link.await_news(Some(self.longest(DOUBT))).map_err(stop_of)?,
                 // It may have spoken last and died then: one more look.
                 Err(stop) => ended = Some(stop),
             }
         }
     }
 
-    /// Waits until `ready` has an answer: spins, then sleeps on `event` and on the peer's sign of
-    /// life. What the peer left behind before it died is still found.
-    pub fn wait<T>(&self, event: Event<'_>, ready: impl FnMut() -> Option<T>) -> Result<T, Stop> {
-        self.wait_until(event, None, ready).and_then(|answer| answer.ok_or(Stop::Interrupted))
+    /// Waits until a descriptor of an arm is ready, or there is a reason to look around. The arm's
+    /// own descriptors do not tell of the peer's death while a child of the peer has them open.
+    pub fn await_ready(&self, fd: BorrowedFd<'_>, events: PollFlags) -> Result<(), Stop> {
+        self.link.await_beside(fd, events, self.longest(DOUBT)).map_err(stop_of)
     }
 
-    fn wait_until<T>(
+    /// Waits until `ready` has an answer: spins, then sleeps on `event` and on the peer's sign of
+    /// life. What the peer left behind before it died is still found.
+    pub fn wait<T>(
         &self,
         event: Event<'_>,
-        deadline: Option<Instant>,
         mut ready: impl FnMut() -> Option<T>,
-    ) -> Result<Option<T>, Stop> {
+    ) -> Result<T, Stop> {
         let mut spinner = Spinner::new(self.wait, self.alone);
         loop {
             if let Some(answer) = ready() {
-                return Ok(Some(answer));
+                return Ok(answer);
             }
             match spinner.turn() {
                 // A short look needs no look around: it costs more than the word.
@@ -322,20 +330,23 @@ impl Talk {
                 Turn::Look | Turn::LookAround => continue,
                 Turn::Sleep => break,
             }
-            if let Some(end) = self.look_around(deadline, &mut ready) {
+            if let Some(end) = self.look_around(&mut ready) {
                 return end;
             }
         }
         loop {
             let seen = event.prepare();
             if let Some(answer) = ready() {
-                return Ok(Some(answer));
+                return Ok(answer);
             }
-            let woken = self.sleep(event, seen, deadline);
+            let woken = self.sleep(event, seen);
             if let Some(answer) = ready() {
-                return Ok(Some(answer));
+                return Ok(answer);
             }
-            if !woken && let Some(end) = self.look_around(deadline, &mut ready) {
+            // Who is woken for nothing again and again ends in time all the same.
+            if (!woken || self.is_timed())
+                && let Some(end) = self.look_around(&mut ready)
+            {
                 return end;
             }
         }
@@ -343,11 +354,11 @@ impl Talk {
 
     /// Sleeps until there is news, or the peer's life is over. Whether it was woken: then there is
     /// no reason to doubt the peer.
-    fn sleep(&self, event: Event<'_>, seen: u32, deadline: Option<Instant>) -> bool {
+    fn sleep(&self, event: Event<'_>, seen: u32) -> bool {
         match self.peers_sign.as_ref().map(PeersSign::now) {
             Some(Life::Over) => return false,
             Some(Life::Goes(word, value)) => {
-                let most = self.longest(DOUBT, deadline);
+                let most = self.longest(DOUBT);
                 match event.sleep_beside(seen, (word, value), most) {
                     Ok(()) => return true,
                     Err(Errno::TIMEDOUT) => return false,
@@ -357,28 +368,21 @@ impl Talk {
             }
             None => {}
         }
-        event.sleep_from(seen, self.longest(LOOK, deadline));
+        event.sleep_from(seen, self.longest(LOOK));
         false
     }
 
     /// How long to sleep at most: so long, but not beyond the deadline, and no longer than the
     /// caller may have to be asked.
-    fn longest(&self, most: Duration, deadline: Option<Instant>) -> Duration {
+    fn longest(&self, most: Duration) -> Duration {
         let most = if self.stop.is_some() { most.min(ASK) } else { most };
-        deadline.map_or(most, |at| most.min(at.saturating_duration_since(Instant::now())))
+        self.deadline.map_or(most, |at| most.min(at.saturating_duration_since(Instant::now())))
     }
 
     /// Whether a wait has to end without what it waits for.
-    fn look_around<T>(
-        &self,
-        deadline: Option<Instant>,
-        ready: &mut impl FnMut() -> Option<T>,
-    ) -> Option<Result<Option<T>, Stop>> {
-        if let Err(stop) = self.check() {
-            // It may have spoken last and died then.
-            return Some(ready().map(Some).ok_or(stop));
-        }
-        deadline.is_some_and(|deadline| Instant::now() >= deadline).then_some(Ok(None))
+    fn look_around<T>(&self, ready: &mut impl FnMut() -> Option<T>) -> Option<Result<T, Stop>> {
+        // It may have spoken last and died then.
+        self.check().err().map(|stop| ready().ok_or(stop))
     }
 
     /// Whether there is a core for each side.
@@ -386,13 +390,29 @@ impl Talk {
         !self.alone
     }
 
-    /// Whether there is a reason to go on: the peer lives, nobody says stop.
+    /// Whether there is a reason to go on: the peer lives, nobody says stop, there is time.
     pub fn check(&self) -> Result<(), Stop> {
-        if self.stop.is_some_and(|stop| stop()) {
-            return Err(Stop::Interrupted);
+        match self.wanted() {
+            // A peer that is gone is the better news.
+            Err(Stop::Late) => self.check_peer().and(Err(Stop::Late)),
+            Err(stop) => Err(stop),
+            Ok(()) => self.check_peer(),
         }
+    }
+
+    /// Whether the peer lives and has not given up. What was read of its memory before this answers
+    /// is what it was: a sender gives up before its caller may touch that memory again.
+    pub fn check_peer(&self) -> Result<(), Stop> {
         let over = matches!(self.peers_sign.as_ref().map(PeersSign::now), Some(Life::Over));
         if over || !self.link.peer_is_alive() { Err(Stop::Died) } else { Ok(()) }
+    }
+
+    /// Nothing more is said or heard: the peer, which may be in the middle of a buffer, is told at
+    /// once, and not when this end is dropped.
+    pub fn give_up(&self) {
+        if self.mark.is_here() {
+            self.link.hang_up();
+        }
     }
 
     /// Waits until the peer is gone with all its threads: then it writes nothing any more. The sign
@@ -403,9 +423,15 @@ impl Talk {
         }
     }
 
-    /// What an interrupted blocking call on a pipe or socket means.
-    pub fn after_signal(&self) -> Result<(), Stop> {
-        if self.stop.is_some_and(|stop| stop()) { Err(Stop::Interrupted) } else { Ok(()) }
+    /// Whether the caller still wants it.
+    pub fn wanted(&self) -> Result<(), Stop> {
+        if self.stop.is_some_and(|stop| stop()) {
+            return Err(Stop::Interrupted);
+        }
+        match self.deadline {
+            Some(deadline) if Instant::now() >= deadline => Err(Stop::Late),
+            _ => Ok(()),
+        }
     }
 }
 

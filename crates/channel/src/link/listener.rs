@@ -23,6 +23,10 @@ pub struct Listener {
 }
 
 impl Listener {
+    /// How long one caller may take over its first words while others may be waiting behind it. Who
+    /// takes longer is hung up on and not declared dead: it can call again.
+    pub const PATIENCE: Duration = Duration::from_secs(5);
+
     /// Listens at `address` for processes of our own user. EADDRINUSE in [`Error::System`] if
     /// somebody listens there already, or if something else than a socket has the name.
     pub fn bind(address: &Address) -> Result<Self> {

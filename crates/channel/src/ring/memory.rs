@@ -87,6 +87,19 @@ impl Memory {
         Ok(Self { enlisted: None, mirror, geometry })
     }
 
+    /// The same memory at the same addresses, for tests under ThreadSanitizer: whose end the other
+    /// side sees there is `self`'s.
+    ///
+    /// # Safety
+    ///
+    /// `self` must outlive it.
+    #[cfg(test)]
+    pub(super) unsafe fn same(&self) -> Self {
+        // SAFETY: the caller's promise.
+        let mirror = unsafe { self.mirror.same() };
+        Self { enlisted: None, mirror, geometry: self.geometry }
+    }
+
     /// The shared words.
     #[inline]
     pub(crate) fn page(&self) -> &Page {

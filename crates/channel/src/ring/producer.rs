@@ -9,7 +9,7 @@ use crate::layout::{ALIGN, FRAME_HEADER, Frame, Refusal, occupied};
 use crate::link::{Link, Listener};
 use crate::wait::steps;
 use rustix::fd::{AsFd, BorrowedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The writing end of a ring. Dropping it is the goodbye: the consumer receives what was committed,
 /// then [`Error::Closed`].
@@ -37,17 +37,35 @@ impl Producer {
     }
 
     /// Waits for the first consumer that comes, and closes the listener: whoever else waits is told
-    /// that the ring has its consumer. One who fails in the handshake is not the first.
+    /// that the ring has its consumer. One who fails in the handshake, or takes longer over it than
+    /// [`Listener::PATIENCE`], is not the first.
     #[allow(clippy::needless_pass_by_value, reason = "it is closed when the consumer has come")]
     pub fn accept(
         listener: Listener,
         options: &Options,
         deadline: Option<Instant>,
     ) -> Result<Self> {
+        Self::accept_each(&listener, options, (deadline, Listener::PATIENCE))
+    }
+
+    /// The same, with so much patience for each that comes.
+    pub(super) fn accept_each(
+        listener: &Listener,
+        options: &Options,
+        (deadline, patience): (Option<Instant>, Duration),
+    ) -> Result<Self> {
+        let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let producer = loop {
-            let opened = listener.accept_until(deadline);
-            match opened.and_then(|link| Self::open_until(link, options, deadline)) {
+            let link = match listener.accept_until(deadline) {
+                Ok(link) => link,
+                Err(error @ (Error::Timeout | Error::System { .. })) => return Err(error),
+                Err(_) => continue,
+            };
+            let patient = Instant::now() + patience;
+            let until = deadline.map_or(patient, |deadline| deadline.min(patient));
+            match Self::open_until(link, options, Some(until)) {
                 Ok(producer) => break producer,
+                Err(Error::Timeout) if !is_over() => {}
                 Err(error @ (Error::Timeout | Error::System { .. })) => return Err(error),
                 Err(_) => {}
             }
@@ -141,11 +159,7 @@ impl Producer {
     /// without patience.
     pub(super) fn room(&mut self, head: u64, len: usize, patience: Patience) -> Result<bool> {
         self.check()?;
-        if len > self.largest() {
-            let instead = Some("for larger buffers use bulk transfer (thalweg_channel::bulk)");
-            let (len, most) = (len as u64, self.largest() as u64);
-            return Err(Error::TooLarge { len, most, instead });
-        }
+        self.check_len(len)?;
         if let Some(gone) = self.end.gone(false) {
             return Err(self.stopped(Stop::Gone(gone)));
         }
@@ -181,10 +195,12 @@ impl Producer {
 
     /// For an event loop: after `Ok(true)`, poll its descriptor for reading; once it is ready,
     /// try again, which disarms it. `Ok(false)`: there is room for `len` bytes already.
+    /// [`Error::TooLarge`] beyond [`Producer::largest`], for which there never is.
     pub fn arm(&mut self, len: usize) -> Result<bool> {
         self.check()?;
+        self.check_len(len)?;
         let (head, before) = (self.head, self.tail);
-        let free = self.end.capacity() - occupied(len as u64).min(self.end.capacity());
+        let free = self.end.capacity() - occupied(len as u64);
         let look = &mut |end: &End| {
             Ok(Some(tail_of(end, before, head)?).filter(|tail| head - tail <= free))
         };
@@ -200,6 +216,15 @@ impl Producer {
     fn check(&self) -> Result<()> {
         self.end.check_here()?;
         self.broken.clone().map_or(Ok(()), Err)
+    }
+
+    fn check_len(&self, len: usize) -> Result<()> {
+        if len <= self.largest() {
+            return Ok(());
+        }
+        let instead = Some("for larger buffers use bulk transfer (thalweg_channel::bulk)");
+        let (len, most) = (len as u64, self.largest() as u64);
+        Err(Error::TooLarge { len, most, instead })
     }
 
     fn stopped(&mut self, stop: Stop) -> Error {

@@ -48,6 +48,9 @@ fn what_is_too_large_is_refused_with_the_way_out() {
     let refused = producer.send(&[0; 4065]).unwrap_err();
     assert!(matches!(refused, Error::TooLarge { len: 4065, most: 4064, .. }), "{refused:?}");
     assert!(refused.to_string().contains("bulk"), "{refused}");
+    for len in [4065, usize::MAX - 31, usize::MAX] {
+        assert!(matches!(producer.arm(len), Err(Error::TooLarge { .. })), "{len}");
+    }
     let refused = pair(&small(u64::MAX)).unwrap_err();
     assert!(matches!(refused, Error::TooLarge { .. }), "{refused}");
 }
@@ -230,6 +233,34 @@ fn one_who_leaves_in_the_handshake_is_not_the_first() {
     let mut producer = Producer::accept(listener, &Options::default(), None).unwrap();
     producer.send(b"hello").unwrap();
     assert_eq!(&*consumer.join().unwrap().receive().unwrap(), b"hello");
+}
+
+#[test]
+fn one_who_is_silent_in_the_handshake_does_not_keep_the_next_out() {
+    use crate::link::{Address, Listener};
+    let place = tempfile::tempdir().unwrap();
+    let address = Address::at(place.path().join("ring"));
+    let listener = Listener::bind(&address).unwrap();
+    let options = Options::default();
+    let silent = Link::connect(&address).unwrap();
+    // This one says its first word and no other.
+    let rude = Link::connect(&address).unwrap();
+    let rude = handshake::ask(rude).unwrap();
+    let link = Link::connect(&address).unwrap();
+    let consumer = std::thread::spawn(move || Consumer::open(link, &options).unwrap());
+    let patience = Duration::from_secs(1);
+    let mut producer = Producer::accept_each(&listener, &options, (None, patience)).unwrap();
+    producer.send(b"hello").unwrap();
+    assert_eq!(&*consumer.join().unwrap().receive().unwrap(), b"hello");
+    drop(rude);
+    // It was hung up on, and the caller's own deadline is kept all the same.
+    let mut offer = [0; 64];
+    assert_eq!(silent.receive(&mut offer).unwrap().0, 64);
+    assert_eq!(silent.receive(&mut offer).unwrap_err(), Error::Closed { delivered: 0 });
+    let _mute = Link::connect(&address).unwrap();
+    let soon = Some(Instant::now() + Duration::from_millis(100));
+    let late = Producer::accept_each(&listener, &options, (soon, Duration::from_secs(600)));
+    assert_eq!(late.unwrap_err(), Error::Timeout);
 }
 
 /// What the model does to both the ring and a queue.

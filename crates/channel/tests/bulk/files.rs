@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Cursor, Read};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thalweg_channel::{
     Error, Link,
@@ -176,6 +177,109 @@ fn a_name_with_a_way_in_it_is_not_sent_and_not_taken() {
             sending.join().unwrap();
         });
     }
+}
+
+#[test]
+fn another_number_of_bytes_or_files_than_announced_is_told_on_both_sides() {
+    let files = [("whole", 9000, 9000), ("shrunk", 9000, 8999), ("grown", 9000, 9001)];
+    let (near, far) = Link::pair().unwrap();
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            let mut sender = Sender::over(near, Options::default()).expect("an arm");
+            let items = (0..).zip(files).map(|(seed, (name, told, len))| Item {
+                name: Some(OsString::from(name)),
+                size: Some(told),
+                source: Cursor::new(data(seed, len)),
+            });
+            let mut pace = Pace { buffer: BUFFER, total: Some(5), watch: &mut |_| {} };
+            sender.send_all(items, &mut pace).expect("a handover")
+        });
+        let mut folder = Folder::default();
+        let mut receiver = Receiver::over(far, &Options::default()).expect("an arm");
+        let received = receiver.recv_all(&mut folder, &mut |_, _| {}).expect("a handover");
+        assert_eq!(received, sending.join().unwrap());
+        assert_eq!((received.files, received.missing), (1, 2));
+        assert_eq!(folder.files.keys().collect::<Vec<_>>(), ["whole"]);
+        let [(_, shrunk), (_, grown)] = &received.problems[..] else { panic!("{received:?}") };
+        for problem in [shrunk, grown] {
+            let told = matches!(problem, Problem::GivenUp { why } if why.contains("9000 bytes"));
+            assert!(told, "{problem:?}");
+        }
+    });
+}
+
+/// A sender of another make, which does not look at what it announced.
+#[test]
+fn a_sender_that_announces_something_else_is_found_out() {
+    let head = |size: u64, number: u64| {
+        let mut head = b"THALWEGF\x01\0\0\0\x01\0\0\0".to_vec();
+        head.extend([size, 2, number, 3].iter().flat_map(|word| word.to_le_bytes()));
+        [&head[..], b"a"].concat()
+    };
+    let mut tail = 2_u64.to_le_bytes().to_vec();
+    tail.extend(xxhash_rust::xxh3::xxh3_128(b"xy").to_le_bytes());
+    tail.extend(0_u64.to_le_bytes());
+    for again in [true, false] {
+        let (near, far) = Link::pair().unwrap();
+        // It hears no answer, and its end must not be gone before the last is given.
+        let _open = near.as_fd().try_clone_to_owned().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut sender = Sender::over(near, Options::default()).expect("an arm");
+                for words in [&head(3, 0)[..], b"xy", b"", &tail] {
+                    sender.send_from(words).expect("it is only bytes so far");
+                }
+                if again {
+                    sender.send_from(&head(2, 0)).expect("it is only bytes so far");
+                }
+            });
+            let mut folder = Folder::default();
+            let mut receiver = Receiver::over(far, &Options::default()).expect("an arm");
+            let received = receiver.recv_all(&mut folder, &mut |_, _| {});
+            assert_eq!((folder.files.len(), folder.abandoned), (0, 1));
+            if again {
+                let backwards =
+                    matches!(&received, Err(Error::Corrupt { what }) if what.contains("number 0"));
+                assert!(backwards, "{received:?}");
+                return;
+            }
+            let received = received.expect("a handover");
+            assert_eq!((received.files, received.missing), (0, 2));
+            let why = "2 bytes came and 3 were announced".to_owned();
+            assert_eq!(received.problems, [("a".into(), Problem::NotTaken { why })]);
+        });
+    }
+}
+
+/// A sender says how long its buffers are, and need not send one.
+#[test]
+fn a_buffer_that_is_only_claimed_takes_no_memory() {
+    let resident = || {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * rustix::param::page_size() as u64
+    };
+    // So much that it is seen, and not so much that others on this machine could take it away meanwhile.
+    let claimed = thalweg_sys::host::memory_available().unwrap_or(4 << 30).min(8 << 30) / 4;
+    let mut head = b"THALWEGF\x01\0\0\0\x01\0\0\0".to_vec();
+    head.extend([u64::MAX, claimed, 0, 1].iter().flat_map(|word| word.to_le_bytes()));
+    head.push(b'a');
+    let (near, far) = Link::pair().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut sender = Sender::over(near, Options::default()).expect("an arm");
+            for words in [&head[..], b"few"] {
+                sender.send_from(words).expect("it is only bytes so far");
+            }
+        });
+        let (before, mut most) = (resident(), 0);
+        let mut receiver = Receiver::over(far, &Options::default()).expect("an arm");
+        let received = receiver.recv_all(&mut Folder::default(), &mut |_, moved| {
+            most = if moved > 0 { resident() } else { 0 };
+        });
+        assert!(matches!(received, Err(Error::Closed { .. })), "{received:?}");
+        // Other tests take memory too, but not so much.
+        assert!(most > 0 && most < before + claimed / 2, "{before}, {claimed} claimed: {most}");
+    });
 }
 
 /// Interrupted in the middle of a file: both sides end, and nothing of it is kept.

@@ -1,8 +1,9 @@
 //! What is a death and what is not, and machines that give less: one processor, few descriptors,
 //! little memory.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thalweg_channel::{
     Error, Link,
     bulk::{Options, Receiver, Sender},
@@ -78,6 +79,52 @@ fn the_threads_that_opened_the_ends_may_end() {
     expect_whole(&mut sender, &mut receiver);
 }
 
+/// A child that the dead process had forked keeps its ends of pipes and sockets open, so that no end of file tells.
+#[test]
+fn a_death_is_noticed_although_a_child_keeps_the_ends_open() {
+    for (arm, sends) in working().into_iter().flat_map(|arm| [(arm, true), (arm, false)]) {
+        let name = arm.info().name;
+        let script = Script {
+            sends,
+            arm: Some(name.to_owned()),
+            // A receiver that takes nothing.
+            buffers: if sends { vec![(LEN, 0)] } else { Vec::new() },
+            lingers: true,
+            forks: true,
+            ..Script::default()
+        };
+        let (mut peer, link) = Peer::start(&script);
+        if link.peer().pidfd.is_none() {
+            return skip("a_death_is_noticed_although_a_child_keeps_the_ends_open", "no pidfd");
+        }
+        let died = if sends {
+            let mut receiver = Receiver::over(link, &script.options()).expect("an arm");
+            assert_eq!(receiver.next_len(), Ok(Some(LEN as u64)), "{name}");
+            peer.kill();
+            let mut memory = vec![0; LEN];
+            let outcome = receiver.recv_into(&mut memory);
+            if let Err(Error::PeerDied { delivered, .. }) = outcome {
+                assert_eq!(difference(0, &memory[..delivered as usize]), None, "{name}");
+            } else if outcome.is_ok() {
+                // All of it was in the pipe already.
+                assert_eq!(difference(0, &memory), None, "{name}");
+            }
+            outcome.map(drop).and_then(|()| receiver.next_len().map(drop))
+        } else {
+            let mut sender = Sender::over(link, script.options()).expect("an arm");
+            thread::scope(|scope| {
+                let sending = scope.spawn(|| sender.send_from(&vec![1; LEN]));
+                peer.await_fork();
+                thread::sleep(Duration::from_millis(20));
+                peer.kill();
+                sending.join().unwrap()
+            })
+        };
+        assert!(matches!(died, Err(Error::PeerDied { .. })), "{name} {sends}: {died:?}");
+        assert!(peer.child_waits(), "{name} {sends}: only when the child had gone");
+    }
+}
+
 /// One who sleeps is woken by the other's end, with no process dying.
 #[test]
 fn an_end_that_is_dropped_is_a_goodbye_or_a_death() {
@@ -92,6 +139,121 @@ fn an_end_that_is_dropped_is_a_goodbye_or_a_death() {
     drop(receiver);
     let died = waiting.join().unwrap();
     assert!(matches!(died, Err(Error::PeerDied { .. })), "{died:?}");
+}
+
+/// Who gives up in the middle of a buffer says so at once, although it keeps its end; what it does to its memory then is
+/// not taken for what it sent.
+#[test]
+fn a_sender_that_gave_up_is_not_believed() {
+    static ENOUGH: AtomicBool = AtomicBool::new(false);
+    for arm in working() {
+        let name = arm.info().name;
+        ENOUGH.store(false, Ordering::Relaxed);
+        let (near, far) = Link::pair().unwrap();
+        thread::scope(|scope| {
+            let sending = scope.spawn(|| {
+                let stop: Option<fn() -> bool> = Some(|| ENOUGH.load(Ordering::Relaxed));
+                let options = Options { stop, ..Options::only(name, Tuning::default()) };
+                let mut sender = Sender::over(near, options).expect("an arm");
+                let mut memory = vec![0; LEN];
+                fill(7, &mut memory);
+                let outcome = sender.send_from(&memory);
+                memory.fill(0xee);
+                (sender, memory, outcome)
+            });
+            let options = Options::only(name, Tuning::default());
+            let mut receiver = Receiver::over(far, &options).expect("an arm");
+            assert_eq!(receiver.next_len(), Ok(Some(LEN as u64)));
+            ENOUGH.store(true, Ordering::Relaxed);
+            let (_sender, _memory, outcome) = sending.join().unwrap();
+            assert!(matches!(outcome, Err(Error::System { .. })), "{name}: {outcome:?}");
+            let mut got = vec![0; LEN];
+            let (told, true_bytes) = match receiver.recv_into(&mut got) {
+                Ok(len) => (None, len),
+                Err(Error::PeerDied { delivered, .. }) => (Some(delivered), delivered as usize),
+                Err(error) => panic!("{name}: {error}"),
+            };
+            assert_eq!(difference(7, &got[..true_bytes]), None, "{name}: {told:?}");
+        });
+    }
+}
+
+fn soon() -> Option<Instant> {
+    Instant::now().checked_add(Duration::from_millis(30))
+}
+
+#[test]
+fn a_deadline_before_a_buffer_has_begun_loses_nothing() {
+    let (mut sender, mut receiver) = ends();
+    let mut few = [0; 8];
+    for _ in 0..2 {
+        assert_eq!(receiver.next_len_until(soon()), Err(Error::Timeout));
+        assert_eq!(receiver.recv_into_until(&mut few, soon()), Err(Error::Timeout));
+        assert_eq!(receiver.recv_new_until(soon()).map(drop), Err(Error::Timeout));
+    }
+    expect_whole(&mut sender, &mut receiver);
+    for sends in [true, false] {
+        let (near, _far) = Link::pair().unwrap();
+        let alone = if sends {
+            Sender::over_until(near, Options::default(), soon()).map(drop)
+        } else {
+            Receiver::over_until(near, &Options::default(), soon()).map(drop)
+        };
+        assert_eq!(alone, Err(Error::Timeout));
+    }
+}
+
+#[test]
+fn a_buffer_that_nobody_takes_in_time_is_given_up_and_the_receiver_told() {
+    for arm in working() {
+        let name = arm.info().name;
+        let options = Options::only(name, Tuning::default());
+        let (near, far) = Link::pair().unwrap();
+        let mut receiver = thread::scope(|scope| {
+            let opening = scope.spawn(|| Receiver::over(far, &options).expect("an arm"));
+            let mut sender = Sender::over(near, options.clone()).expect("an arm");
+            let receiver = opening.join().unwrap();
+            let bytes = vec![7; LEN];
+            assert_eq!(sender.send_from_until(&bytes, soon()), Err(Error::Timeout), "{name}");
+            assert_eq!(sender.send_from(&bytes), Err(Error::Closed { delivered: 0 }), "{name}");
+            receiver
+        });
+        let mut memory = vec![0; LEN];
+        // By some arms all of it was there before.
+        let outcome = receiver.recv_into(&mut memory).map(|len| assert_eq!(len, LEN));
+        let told = outcome.and_then(|()| receiver.next_len().map(drop));
+        assert!(matches!(told, Err(Error::PeerDied { .. })), "{name}: {told:?}");
+    }
+}
+
+/// A stopped process is not dead, and nobody has to wait for it.
+#[test]
+fn a_stopped_sender_need_not_be_waited_for() {
+    use rustix::process::{Pid, Signal, kill_process};
+    // One that may be writing here itself has to be waited for.
+    for arm in working().into_iter().filter(|arm| !arm.info().trusting) {
+        let name = arm.info().name;
+        let script = Script {
+            sends: true,
+            arm: Some(name.to_owned()),
+            buffers: vec![(LEN, 0)],
+            lingers: true,
+            ..Script::default()
+        };
+        let (peer, link) = Peer::start(&script);
+        let mut receiver = Receiver::over(link, &script.options()).expect("an arm");
+        assert_eq!(receiver.next_len(), Ok(Some(LEN as u64)), "{name}");
+        kill_process(Pid::from_child(&peer.child), Signal::STOP).unwrap();
+        let mut memory = vec![0; LEN];
+        match receiver.recv_into_until(&mut memory, soon()) {
+            // All of it was there before.
+            Ok(len) => assert_eq!((len, difference(0, &memory)), (LEN, None), "{name}"),
+            Err(Error::Timeout) => {
+                assert_eq!(receiver.next_len(), Err(Error::Closed { delivered: 0 }), "{name}");
+            }
+            Err(error) => panic!("{name}: {error}"),
+        }
+    }
 }
 
 #[test]
@@ -118,6 +280,35 @@ fn a_forked_child_owns_nothing_and_disturbs_nothing() {
     expect_whole(&mut sender, &mut receiver);
     drop(sender);
     assert_eq!(receiver.next_len(), Ok(None));
+}
+
+/// A child made by fork has what its parent has, at the same addresses. The kernel names the parent as the peer of an
+/// end that the child inherited: the parent's memory must not be taken for the child's.
+#[test]
+fn a_forked_peer_is_not_taken_for_its_parent() {
+    // This process has introduced itself before, so its child inherits what it said.
+    drop(ends());
+    for arm in working().into_iter().filter(|arm| arm.info().trusting) {
+        let options = Options::only(arm.info().name, Tuning::default());
+        let (near, far) = Link::pair().unwrap();
+        // SAFETY: the child returns through _exit, and takes locks of its own only.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            drop(near);
+            drop(Sender::over(far, options));
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(0) };
+        }
+        drop(far);
+        let met = Receiver::over(near, &options).map(drop);
+        let refused =
+            matches!(&met, Err(Error::NotPermitted { why }) if why.contains("is not the peer"));
+        assert!(refused, "{}: {met:?}", arm.info().name);
+        let mut status = 0;
+        // SAFETY: `status` is written by the kernel.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
+    }
 }
 
 /// Both on the same processor: whoever waits lets the other run.

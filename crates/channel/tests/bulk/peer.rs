@@ -17,6 +17,10 @@ use thalweg_core::Tuning;
 pub const GUARD: Duration = Duration::from_secs(120);
 
 const ROLE: &str = "THALWEG_BULK_PEER";
+/// What a forked child leaves that waited in vain.
+const TIRED: &str = "tired";
+/// What is there once it has forked.
+const FORKED: &str = "forked";
 
 /// What the other process does.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +37,8 @@ pub struct Script {
     pub forever: bool,
     /// Stays after the last buffer, and does nothing.
     pub lingers: bool,
+    /// Has a child that has all it has, and outlives it.
+    pub forks: bool,
     /// May open so many files more than it has.
     pub files: Option<u64>,
     /// May map so many bytes more than it has.
@@ -72,6 +78,7 @@ impl Script {
             ("loans", self.loans),
             ("forever", self.forever),
             ("lingers", self.lingers),
+            ("forks", self.forks),
             ("fresh", self.fresh),
         ];
         let flags: Vec<&str> = flags.iter().filter(|f| f.1).map(|f| f.0).collect();
@@ -102,6 +109,7 @@ impl Script {
             loans: has("loans"),
             forever: has("forever"),
             lingers: has("lingers"),
+            forks: has("forks"),
             files: list(4).next().map(number),
             memory: list(5).next().map(number),
             fresh: has("fresh"),
@@ -142,13 +150,14 @@ impl Script {
         }
     }
 
-    fn play(&self, link: Link) {
+    fn play(&self, link: Link, folder: &Path) {
         self.limit();
-        if self.sends { self.send(link) } else { self.receive(link) }
+        if self.sends { self.send(link, folder) } else { self.receive(link, folder) }
     }
 
-    fn send(&self, link: Link) {
+    fn send(&self, link: Link, folder: &Path) {
         let mut sender = Sender::over(link, self.options()).expect("an arm");
+        self.fork(folder);
         for (seed, (len, at)) in self.all_buffers().enumerate() {
             if self.loans {
                 let mut loan = sender.alloc(len).expect("a loan");
@@ -176,8 +185,37 @@ impl Script {
         }
     }
 
-    fn receive(&self, link: Link) {
+    /// Leaves a child until the folder is gone; one that has waited in vain says so there.
+    fn fork(&self, folder: &Path) {
+        use std::{ffi::CString, os::unix::ffi::OsStrExt};
+        let name = |path: &Path| CString::new(path.as_os_str().as_bytes()).unwrap();
+        let (place, tired) = (name(folder), name(&folder.join(TIRED)));
+        if !self.forks {
+            return;
+        }
+        // SAFETY: the child makes system calls only.
+        if unsafe { libc::fork() } != 0 {
+            std::fs::write(folder.join(FORKED), "").unwrap();
+            return;
+        }
+        for _ in 0..GUARD.as_secs() * 20 {
+            // SAFETY: a C string made before the fork.
+            if unsafe { libc::access(place.as_ptr(), libc::F_OK) } != 0 {
+                // SAFETY: ends the child at once.
+                unsafe { libc::_exit(0) };
+            }
+            // SAFETY: no pointers.
+            unsafe { libc::usleep(50_000) };
+        }
+        // SAFETY: a C string made before the fork.
+        unsafe { libc::open(tired.as_ptr(), libc::O_CREAT | libc::O_WRONLY, 0o600) };
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(1) };
+    }
+
+    fn receive(&self, link: Link, folder: &Path) {
         let mut receiver = Receiver::over(link, &self.options()).expect("an arm");
+        self.fork(folder);
         for (seed, (len, at)) in self.all_buffers().enumerate() {
             if self.fresh {
                 let memory = receiver.recv_new().expect("a buffer");
@@ -206,13 +244,13 @@ fn the_other_process() {
     let Ok(role) = env::var(ROLE) else { return };
     let (path, script) = role.split_once('|').unwrap();
     let link = Link::connect(&Address::at(path)).expect("a link");
-    Script::parse(script).play(link);
+    Script::parse(script).play(link, Path::new(path).parent().unwrap());
 }
 
 /// The other process, and a link to it. It does not outlive the test.
 pub struct Peer {
     pub child: Child,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Peer {
@@ -221,7 +259,7 @@ impl Peer {
         let (folder, path, listener) = listening();
         let child = Self::command(&path, script).spawn().unwrap();
         let link = listener.accept_until(Some(Instant::now() + GUARD)).unwrap();
-        (Self { child, _folder: folder }, link)
+        (Self { child, folder }, link)
     }
 
     fn command(path: &Path, script: &Script) -> Command {
@@ -251,6 +289,22 @@ impl Peer {
     #[allow(dead_code, reason = "each test binary uses its part")]
     pub fn end(&mut self) -> std::process::ExitStatus {
         self.child.wait().unwrap()
+    }
+
+    /// Waits until it has forked.
+    #[allow(dead_code, reason = "each test binary uses its part")]
+    pub fn await_fork(&self) {
+        let (began, sign) = (Instant::now(), self.folder.path().join(FORKED));
+        while !sign.exists() {
+            assert!(began.elapsed() < GUARD, "the other process does not fork");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Whether the child it forked has not given up waiting.
+    #[allow(dead_code, reason = "each test binary uses its part")]
+    pub fn child_waits(&self) -> bool {
+        !self.folder.path().join(TIRED).exists()
     }
 
     /// SIGKILL, and its end.

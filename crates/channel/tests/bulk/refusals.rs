@@ -266,8 +266,9 @@ const REFUSE: u16 = 4;
 const AGREED: u16 = 5;
 const NOTE: u16 = 8;
 const MEMORY: u16 = 9;
-/// The first word of a note: a buffer begins.
+/// The first word of a note: a buffer begins; the receiver cannot take it.
 const BEGIN: u64 = 1;
+const CANNOT: u64 = 5;
 
 /// Memory that its owner could shrink would kill whoever reads it.
 #[test]
@@ -285,12 +286,18 @@ fn memory_that_can_shrink_is_refused() {
     });
 }
 
-/// The same of memory that a buffer lies in.
+/// The same of memory that a buffer lies in, and of memory that is not there: whoever reads it would pay for it.
 #[test]
-fn a_buffer_in_memory_that_can_shrink_is_refused() {
+fn a_buffer_in_memory_that_can_shrink_or_is_not_there_is_refused() {
+    use thalweg_sys::region::{SealFlags, seal};
     let len = 4096;
-    for arm in working().into_iter().filter(|arm| arm.info().source == Source::Lent) {
+    let lent = working().into_iter().filter(|arm| arm.info().source == Source::Lent);
+    for (arm, has_holes) in lent.flat_map(|arm| [(arm, false), (arm, true)]) {
         let fd = thalweg_sys::memfd::create("test", len).unwrap();
+        if has_holes {
+            rustix::fs::ftruncate(&fd, 1 << 40).unwrap();
+            seal(&fd, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW).unwrap();
+        }
         let (near, far) = Link::pair().unwrap();
         std::thread::scope(|scope| {
             let end = scope.spawn(|| {
@@ -312,6 +319,79 @@ fn a_buffer_in_memory_that_can_shrink_is_refused() {
             say(NOTE, &[BEGIN, len, len, 0, 0, 0], "", &[]);
             let error = end.join().unwrap().unwrap_err();
             assert!(matches!(error, Error::Corrupt { .. }), "{}: {error}", arm.info().name);
+        });
+    }
+}
+
+/// What the sender names a receiver does not lock in its memory, however much it is.
+#[test]
+fn an_offer_of_very_large_pieces_is_refused() {
+    let Some(arm) = working().into_iter().find(|arm| arm.info().name == "io-uring") else {
+        return;
+    };
+    let (near, far) = Link::pair().unwrap();
+    std::thread::scope(|scope| {
+        let end = scope.spawn(|| Receiver::over(far, &Options::default()).map(drop));
+        near.send(&message(HELLO, &[1, 2, 1, 0], None, ""), &[]).unwrap();
+        let mut answer = [0; 16 << 10];
+        near.receive(&mut answer).unwrap();
+        let (socket, _other) = thalweg_sys::net::unix_pair(false).unwrap();
+        for (piece, expected) in [(1 << 30, REFUSE), (256 << 10, ACCEPT)] {
+            let offer = message(OFFER, &[], Some(("piece", piece)), arm.info().name);
+            near.send(&offer, &[socket.as_fd()]).unwrap();
+            near.receive(&mut answer).unwrap();
+            assert_eq!(answer[6..8], expected.to_le_bytes(), "{piece}");
+        }
+        drop(near);
+        assert!(end.join().unwrap().is_err());
+    });
+}
+
+/// What is kept of refused offers has an end, however many come.
+#[test]
+fn offers_without_end_are_an_error() {
+    let (near, far) = Link::pair().unwrap();
+    std::thread::scope(|scope| {
+        let end = scope.spawn(|| Receiver::over(far, &Options::default()).map(drop));
+        near.send(&message(HELLO, &[1, 2, 1, 0], None, ""), &[]).unwrap();
+        let mut answer = [0; 16 << 10];
+        near.receive(&mut answer).unwrap();
+        for n in 0..1000 {
+            if near.send(&message(OFFER, &[], None, &format!("pigeon-{n}")), &[]).is_err() {
+                break;
+            }
+            if near.receive(&mut answer).is_err() {
+                break;
+            }
+        }
+        drop(near);
+        let error = end.join().unwrap().unwrap_err();
+        assert!(matches!(&error, Error::Corrupt { what } if what.contains("offers")), "{error}");
+    });
+}
+
+/// A receiver may say any number where an errno is due.
+#[test]
+fn a_refusal_with_a_number_that_is_no_errno_is_a_refusal() {
+    for number in [0, 4096, 4097, 1 << 32, u64::MAX] {
+        let (near, far) = Link::pair().unwrap();
+        std::thread::scope(|scope| {
+            let end = scope.spawn(|| {
+                let mut sender = Sender::over(near, Options::only("pipe", Tuning::default()))?;
+                sender.send_from(b"some")
+            });
+            let mut heard = [0; 16 << 10];
+            let mut hear = || far.receive(&mut heard).unwrap();
+            let say = |kind, words: &[u64]| far.send(&message(kind, words, None, ""), &[]).unwrap();
+            hear();
+            say(HELLO, &[0; 6]);
+            hear();
+            say(ACCEPT, &[]);
+            hear();
+            say(NOTE, &[CANNOT, number, 0, 0, 0, 0]);
+            let error = end.join().unwrap().unwrap_err();
+            let refused = matches!(&error, Error::NotPermitted { why } if why.contains("refused"));
+            assert!(refused, "{number}: {error}");
         });
     }
 }

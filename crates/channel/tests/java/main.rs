@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod deaths;
+mod jdk;
 mod jvm;
 mod mapped;
 mod messages;

@@ -1,7 +1,8 @@
 //! A JVM without native code at one end: JDK 17 maps the files by the paths under `/proc` that this
 //! process offers, which does the handshake in its place.
 
-use crate::jvm::{Jvm, jdk, sources};
+use crate::jdk::{jdk, sources};
+use crate::jvm::Jvm;
 use crate::messages::{in_a_while, options};
 use crate::support::{from_env, message};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};

@@ -9,7 +9,8 @@ use super::{Bytes, Choice, flag};
 ///
 /// Every mechanism gets a verdict. Nothing is written to DST: mechanisms are tried on files without
 /// a name in the two folders. `memory:`, `pipe:`, `unix:` and `tcp:` stand for ends that are not
-/// there yet; a file of such a name is `./pipe:`.
+/// there yet; a file of such a name is `./pipe:`. From `process:` or `loan:` (memory lent to the sender)
+/// to `process:` (memory used before), `fresh:` or `huge:` the ways of `thalweg send` are judged.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct PlanArgs {
@@ -33,4 +34,5 @@ Examples:
   thalweg plan --zero-copy - - < file | cat
   thalweg plan --size 64K --load loaded disk.img tcp:
   thalweg plan --size 1M memory: memory:
+  thalweg plan --size 8M loan: process:
   thalweg plan --json /dev/zero /dev/null";

@@ -10,8 +10,8 @@ use super::{Preference, flag};
 ///
 /// Every mechanism between several kinds of ends, from small to large, on the idle and on the busy
 /// machine, in fresh processes spread over the time, in random order. Without --pair: files in the
-/// current folder and in /dev/shm, file to pipe, file to socket, and copies in memory. Files are
-/// made in hidden folders and removed.
+/// current folder and in /dev/shm, file to pipe, file to socket, copies and fills in memory, and the
+/// ways of `thalweg send` between two processes. Files are made in hidden folders and removed.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TuneArgs {
@@ -19,7 +19,9 @@ pub struct TuneArgs {
     #[arg(long)]
     pub quick: bool,
     /// Measure this pair only: SOURCE:SINK[@DIR], of memory, file, pipe, unix, tcp; may be given
-    /// several times. file:file@FROM,TO lies in two folders
+    /// several times. file:file@FROM,TO lies in two folders; with memory:memory comes fill:memory.
+    /// process:process: from own and from lent memory (loan:) of one process into used, new and
+    /// huge-page memory (:huge) of another
     #[arg(long, value_name = "PAIR")]
     pub pair: Vec<Ends>,
     /// What to save: decides what is shown, checked and written as constants. All of it is measured
@@ -33,13 +35,14 @@ pub struct TuneArgs {
     pub check: bool,
     /// Change nothing: print what was measured as constants for another program
     #[arg(long, value_name = "LANGUAGE", value_enum)]
-    #[arg(conflicts_with_all = ["check", "quick", "pair", "budget", "json"])]
+    #[arg(conflicts_with_all = ["check", "quick", "pair", "budget"])]
     pub emit: Option<Emit>,
     /// Print JSON
     #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
     pub json: bool,
     /// One session: a task on standard input, answers on standard output
-    #[arg(long, hide = true, exclusive = true)]
+    // Not `exclusive`: an option set in the environment would count as one beside it.
+    #[arg(long, hide = true)]
     pub session: bool,
 }
 
@@ -82,10 +85,11 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 const EXAMPLES: &str = "\
 Examples:
-  thalweg tune --quick                            a minute and a half; then see `thalweg plan`
-  thalweg tune                                    seven minutes
+  thalweg tune --quick                            two minutes; then see `thalweg plan`
+  thalweg tune                                    ten minutes
   thalweg tune --pair file:file@/mnt/data --budget 3m
   thalweg tune --pair file:tcp@/srv --pair file:unix@/srv
+  thalweg tune --pair process:process             for `thalweg send` and the channel's bulk transfers
   thalweg tune --check                            is the planner right on sizes it has not seen?
   thalweg tune --emit c > thalweg_measured.h      this machine's thresholds, for another program";
 

@@ -3,22 +3,21 @@
 use std::{
     ffi::OsStr,
     fmt::Write,
-    path::Path,
     time::{Duration, Instant},
 };
 use thalweg_channel::{
     Address, Error,
     bulk::{Handed, Info, Problem, Skipped},
 };
-use thalweg_core::{Tuning, error::errno_name};
+use thalweg_core::{Tuning, error::errno_name, shown};
 use thalweg_sys::{Errno, signal, usage::Usage};
 
 use crate::{
     args::ProgressArgs,
     exit::{Exit, Failure},
     output::{
-        answer::{Answer, SCHEMA, Unavailable},
-        text::{complain, note, print},
+        answer::{Answer, Choice, SCHEMA, Unavailable},
+        text::{complain, note, note_json, print},
         units,
     },
 };
@@ -27,7 +26,7 @@ use crate::{
 pub fn address(name: &str) -> Result<Address, Failure> {
     Address::parse(name).map_err(|error| match error {
         Error::NotPermitted { why } => Failure::new(Exit::Usage, why),
-        other => failure(&other, name, 0),
+        other => failure(&other, name),
     })
 }
 
@@ -36,19 +35,24 @@ pub fn is_interrupted() -> bool {
     signal::interrupted()
 }
 
-/// What went wrong between the two, and how far they were.
-pub fn failure(error: &Error, name: &str, moved: u64) -> Failure {
-    if let Some(signal) = signal::which() {
-        let message = format!("{name}: interrupted after {}", units::exact(moved));
-        return Failure::new(Exit::Signal(signal), message);
+/// What went wrong between the two before anything was moved.
+pub fn failure(error: &Error, name: &str) -> Failure {
+    failure_after(error, name, &units::exact(0))
+}
+
+/// What went wrong between the two, and how far they were, in words.
+fn failure_after(error: &Error, name: &str, how_far: &str) -> Failure {
+    if is_interrupted() {
+        return Failure::new(Exit::Partial, format!("{name}: interrupted after {how_far}"));
     }
-    let how_far = units::exact(moved);
     match error {
         Error::PeerDied { .. } | Error::Closed { .. } => Failure::new(
             Exit::Partial,
             format!("{name}: the other side is gone after {how_far}; start both again"),
         ),
-        Error::NotPermitted { why } => Failure::new(Exit::Unsupported, format!("{name}: {why}")),
+        Error::NotPermitted { why } => {
+            Failure::new(Exit::Unsupported, format!("{name}: {}", shown(why)))
+        }
         Error::System { call, errno } => Failure::new(
             Exit::Partial,
             format!("{name}: {call}: {} after {how_far}", errno_name(*errno)),
@@ -80,6 +84,32 @@ impl Clock {
     }
 }
 
+/// How far a handover was when it ended too early, and what had been announced.
+#[derive(Debug, Default)]
+pub struct SoFar {
+    /// Files that are whole at the other side, as far as this one knows.
+    pub files: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Files that were announced.
+    pub total: Option<u64>,
+    /// Bytes that were announced of a file that comes alone.
+    pub size: Option<u64>,
+}
+
+impl SoFar {
+    fn words(&self) -> String {
+        let bytes = units::exact(self.bytes);
+        match (self.total, self.size) {
+            (Some(1), Some(size)) => format!("{bytes} of {} announced", units::exact(size)),
+            (Some(total), _) if total > 1 => {
+                format!("{bytes}, with {} of {total} announced files there", self.files)
+            }
+            _ => bytes,
+        }
+    }
+}
+
 /// What was handed over, and what was not.
 pub struct Counts {
     /// Files that are whole at the other side.
@@ -96,21 +126,19 @@ impl Counts {
     /// Of the library's answer; `name` is where the two met, `missing` what did not come so far.
     pub fn of(
         handed: Result<Handed, Error>,
-        moved: u64,
+        so_far: &SoFar,
         name: &str,
         missing: Vec<Failure>,
     ) -> Self {
-        let mut counts = Self { files: 0, bytes: moved, failures: missing, ended: false };
+        let SoFar { files, bytes, .. } = *so_far;
+        let mut counts = Self { files, bytes, failures: missing, ended: false };
         match handed {
             Ok(handed) => {
                 counts.files = handed.files;
                 let problems = handed.problems.into_iter();
                 counts.failures.extend(problems.map(|(file, why)| of_problem(&file, &why, name)));
             }
-            Err(error) => {
-                counts.failures.push(failure(&error, name, moved));
-                counts.ended = true;
-            }
+            Err(error) => counts.end(failure_after(&error, name, &so_far.words())),
         }
         counts
     }
@@ -128,9 +156,10 @@ impl Counts {
         (self.files > 0 && self.failures.is_empty()).then_some(true)
     }
 
-    /// Something else went wrong.
-    pub fn fail(&mut self, failure: Failure) {
+    /// Something went wrong with all of it, and is to be said last.
+    pub fn end(&mut self, failure: Failure) {
         self.failures.push(failure);
+        self.ended = true;
     }
 
     /// How the command ends, of so many files in all. What went wrong is said, but for the last
@@ -155,7 +184,7 @@ impl Counts {
 
 /// One file's problem, in the words of the side that met it.
 fn of_problem(file: &OsStr, problem: &Problem, name: &str) -> Failure {
-    let file = if file.is_empty() { name.into() } else { Path::new(file).display().to_string() };
+    let file = if file.is_empty() { name.into() } else { shown(file).to_string() };
     let exit = match problem {
         Problem::Differs { .. } => Exit::Differ,
         _ => Exit::Partial,
@@ -178,6 +207,8 @@ pub struct Account<'a> {
     pub arm: &'static Info,
     /// Its knobs.
     pub tuning: &'a Tuning,
+    /// What its choice rests on; the receiver does not choose.
+    pub choice: Option<Choice>,
     /// What was passed over.
     pub skipped: &'a [Skipped],
     /// What was moved and what was not.
@@ -210,6 +241,7 @@ impl Account<'_> {
             cpu_seconds: self.took.1.as_secs_f64(),
             mechanism: Some(self.arm.name.to_owned()),
             tuning: self.tuning.clone(),
+            choice: self.choice.clone(),
             verified: self.verified,
             unavailable: unavailable.collect(),
             error: counts.failures.first().map(|failure| failure.message.clone()),
@@ -217,7 +249,7 @@ impl Account<'_> {
             ..Answer::default()
         };
         if self.on_stderr {
-            note(&answer.line());
+            note_json(&answer.line());
             return Ok(());
         }
         print(&(answer.line() + "\n"))
@@ -226,7 +258,8 @@ impl Account<'_> {
     /// `sent 3 files, 1.2 GiB in 0.6 s: 2.0 GiB/s by ring`, as of a copy.
     fn words(&self) -> String {
         let (counts, took) = (self.counts, self.took.0);
-        let tuning = self.tuning.to_string();
+        // A receiver has the words from the other side.
+        let tuning = shown(&self.tuning.to_string()).to_string();
         let tuning = if tuning.is_empty() { tuning } else { format!(" ({tuning})") };
         let mut text = format!(
             "{} {}, {} in {}: {} by {}{tuning}",
@@ -243,8 +276,12 @@ impl Account<'_> {
         }
         if self.verbose {
             let _ = write!(text, "; {} of processor time", units::duration(self.took.1));
+            if let Some(choice) = &self.choice {
+                let _ = write!(text, "\n  {}: {}", self.arm.name, choice.why);
+            }
             for skipped in self.skipped {
-                let _ = write!(text, "\n  not used: {}: {}", skipped.arm, skipped.reason);
+                let (arm, reason) = (shown(&skipped.arm), shown(&skipped.reason));
+                let _ = write!(text, "\n  not used: {arm}: {reason}");
             }
         }
         text

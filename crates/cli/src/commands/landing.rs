@@ -5,9 +5,13 @@ use rustix::fs::{
 };
 use std::{
     ffi::OsStr,
-    os::fd::{AsFd, OwnedFd},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
 };
+use thalweg_core::shown;
 use thalweg_sys::{Errno, io};
 
 use super::handover::is_interrupted;
@@ -45,9 +49,19 @@ impl Landing {
             let fd = fd.map_err(|e| Failure::of_call("fcntl", &name, e))?;
             return Ok(Self { name, fd, form: Form::Output, replace: true });
         }
-        let name = path.display().to_string();
+        let name = shown(path).to_string();
         let failed = |call: &str, errno| Failure::of_call(call, &name, errno);
         let mode = match stat(path) {
+            // Else this would only show when everything has come.
+            Err(Errno::NOENT) if path.as_os_str().as_bytes().ends_with(b"/") => {
+                let message = format!("{name}: no such folder; make it, or name a file");
+                return Err(Failure::new(Exit::Usage, message));
+            }
+            // A link is followed, and this one cannot be; to replace it is what nobody asked for.
+            Err(Errno::NOENT) if statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).is_ok() => {
+                let message = format!("{name}: a symbolic link to nothing; remove it first");
+                return Err(Failure::new(Exit::Partial, message));
+            }
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(failed("stat", errno)),
             Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::RegularFile => {
@@ -75,7 +89,7 @@ impl Landing {
     /// name is followed, and nothing but a file or a link is replaced, with `force`.
     pub fn in_folder(folder: &Path, name: &OsStr, force: bool) -> Result<Self, Failure> {
         let path = folder.join(name);
-        let name = path.display().to_string();
+        let name = shown(&path).to_string();
         let refused = |why: &str| Err(Failure::new(Exit::Partial, format!("{name}: {why}")));
         let mode = match statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => None,

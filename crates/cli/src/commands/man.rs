@@ -1,7 +1,7 @@
 //! `thalweg man`: one page for the command and one for each subcommand; the part about mechanisms
 //! is the registry, printed.
 
-use clap::CommandFactory;
+use clap::{Arg, Command, CommandFactory};
 use clap_mangen::{
     Man,
     roff::{Roff, bold, roman},
@@ -25,14 +25,14 @@ pub fn run(args: &ManArgs) -> Result<Exit, Failure> {
     for command in root.get_subcommands() {
         if command.get_name() != "help" && !command.is_hide_set() {
             let name = format!("thalweg-{}", command.get_name());
-            write_page(folder, &name, page(command.clone(), &Roff::new())?)?;
+            write_page(folder, &name, page(command.clone(), &environment(command))?)?;
         }
     }
     write_page(folder, "thalweg", page(root, &mechanisms())?)?;
     Ok(Exit::Done)
 }
 
-fn page(command: clap::Command, more: &Roff) -> Result<Vec<u8>, Failure> {
+fn page(command: Command, more: &Roff) -> Result<Vec<u8>, Failure> {
     let mut page = Vec::new();
     Man::new(command)
         .render(&mut page)
@@ -67,8 +67,27 @@ fn mechanisms() -> Roff {
     )]);
     roff.control("SH", ["ENVIRONMENT"]);
     roff.text([roman(
-        "Long options can be set by variables of the same name: THALWEG_LIMIT for --limit. \
-         THALWEG_PROFILE names the file of the measured profile. NO_COLOR is respected.",
+        "Many long options can be set by variables, which the page of each command names; the \
+         command line comes first. THALWEG_PROFILE names the file of the measured profile, \
+         THALWEG_STUDIES the folder of studies. NO_COLOR is respected.",
     )]);
+    roff
+}
+
+/// The variables that set options of a command.
+fn environment(command: &Command) -> Roff {
+    let mut roff = Roff::new();
+    let variable = |arg: &Arg| {
+        Some((arg.get_env()?.to_string_lossy().into_owned(), arg.get_long()?.to_owned()))
+    };
+    let variables: Vec<(String, String)> = command.get_arguments().filter_map(variable).collect();
+    if !variables.is_empty() {
+        roff.control("SH", ["ENVIRONMENT"]);
+    }
+    for (name, option) in variables {
+        roff.control("TP", []);
+        roff.text([bold(name)]);
+        roff.text([roman(format!("sets --{option}"))]);
+    }
     roff
 }

@@ -11,6 +11,7 @@ use std::{
 use thalweg_core::{
     End,
     fan::{Branch, Fan},
+    shown,
 };
 
 use super::stream::{Finished, Stream, is_deserted, not_kept};
@@ -51,7 +52,7 @@ fn fan_out(args: &PipeArgs, stream: &Stream<'_>) -> Result<Exit, Failure> {
     let mut files = Vec::new();
     for path in &args.tee {
         match open(path, args.append, stream) {
-            Ok(file) => files.push((path.display().to_string(), file)),
+            Ok(file) => files.push((shown(path).to_string(), file)),
             Err(failure) if failure.exit == Exit::Usage => return Err(failure),
             Err(failure) => problems.push(failure.message),
         }
@@ -84,7 +85,7 @@ fn fan_out(args: &PipeArgs, stream: &Stream<'_>) -> Result<Exit, Failure> {
 
 /// Opens a file of `--tee`. It is emptied only once it is known not to be an end of this pipe.
 fn open(path: &Path, append: bool, stream: &Stream<'_>) -> Result<OwnedFd, Failure> {
-    let name = path.display().to_string();
+    let name = shown(path).to_string();
     let appending = if append { OFlags::APPEND } else { OFlags::empty() };
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | appending;
     let file = openat(CWD, path, flags, Mode::from_raw_mode(0o666));

@@ -1,5 +1,6 @@
 //! `thalweg receive`: what another process sends, into a file, a folder or a stream.
 
+use rustix::io::ioctl_fionread;
 use std::{
     cell::RefCell,
     time::{Duration, Instant},
@@ -8,12 +9,15 @@ use thalweg_channel::{
     Address, Error, Link, Listener,
     bulk::{Announced, Destination, Options, Receiver, Sink},
 };
+use thalweg_core::shown;
+use thalweg_sys::{Errno, io};
 
-use super::handover::{self, Account, Clock, Counts, failure, is_interrupted};
+use super::handover::{self, Account, Clock, Counts, SoFar, failure, is_interrupted};
 use super::landing::Landing;
 use crate::{
     args::ReceiveArgs,
     exit::{Exit, Failure},
+    output::text::complain,
     patience,
     progress::Meter,
 };
@@ -36,7 +40,7 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
         ..Options::default()
     };
     let receiver = Receiver::over(link, &options);
-    let mut receiver = receiver.map_err(|error| failure(&error, &args.from, 0))?;
+    let mut receiver = receiver.map_err(|error| failure(&error, &args.from))?;
     let meter = RefCell::new(None);
     let mut moved = 0;
     let handed = receiver.recv_all(&mut landings, &mut |file, now| {
@@ -51,10 +55,20 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
     if let Some(meter) = meter.borrow_mut().as_mut() {
         meter.finish(moved, true);
     }
-    let mut counts = Counts::of(handed, moved, &args.from, Vec::new());
-    if counts.seen() == 0 {
-        let message = format!("{}: the sender had nothing to send", args.from);
-        counts.fail(Failure::new(Exit::Partial, message));
+    let missing = handed.as_ref().map_or(0, |handed| handed.missing);
+    let so_far = SoFar { bytes: moved, ..landings.so_far };
+    let mut counts = Counts::of(handed, &so_far, &args.from, Vec::new());
+    let seen = counts.seen();
+    let lacking = match (seen, missing) {
+        (0, _) => Some("the sender had nothing to send".to_owned()),
+        (_, 0) => None,
+        _ => Some(format!(
+            "{seen} of {} announced files came; the sender left the others out and says why",
+            seen as u64 + missing
+        )),
+    };
+    if let Some(lacking) = lacking {
+        counts.end(Failure::new(Exit::Partial, format!("{}: {lacking}", args.from)));
     }
     let account = Account {
         did: "received",
@@ -63,39 +77,55 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
         on_stderr: landings.is_output,
         arm: receiver.arm(),
         tuning: receiver.tuning(),
+        choice: None,
         skipped: receiver.skipped(),
         counts: &counts,
         verified: counts.verified(),
         took: clock.read(),
     };
     let told = account.tell();
-    let seen = counts.seen();
     counts.exit(seen).and_then(|exit| told.map(|()| exit))
 }
 
-/// Waits for a caller of our own user; others are turned away.
+/// Waits for a caller of our own user that wants to send; others are turned away.
 fn accept(args: &ReceiveArgs, address: &Address) -> Result<Link, Failure> {
-    let listener = Listener::bind(address).map_err(|error| failure(&error, &args.from, 0))?;
+    let listener = Listener::bind(address).map_err(|error| failure(&error, &args.from))?;
     let deadline = Instant::now().checked_add(args.wait.0);
     loop {
         let soon = Instant::now() + LOOK;
         match listener.accept_until(Some(deadline.map_or(soon, |deadline| deadline.min(soon)))) {
-            Ok(link) => return Ok(link),
-            Err(Error::NotPermitted { .. }) => {}
-            Err(error @ Error::Timeout) => {
-                if is_interrupted() {
-                    return Err(failure(&error, &args.from, 0));
-                }
-                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                    let message = format!(
-                        "{}: nobody has called; start `thalweg send --to {}`, or wait longer \
-                         with --wait",
-                        args.from, args.from
-                    );
-                    return Err(Failure::new(Exit::Partial, message));
-                }
+            Ok(link) if speaks(&link) => return Ok(link),
+            Ok(link) if !is_interrupted() => {
+                let pid = link.peer().pid;
+                let what = "called and said nothing; waiting for the next";
+                complain(&format!("{}: process {pid} {what}", args.from));
             }
-            Err(error) => return Err(failure(&error, &args.from, 0)),
+            Ok(_) | Err(Error::NotPermitted { .. } | Error::Timeout) => {}
+            Err(error) => return Err(failure(&error, &args.from)),
+        }
+        if is_interrupted() {
+            return Err(failure(&Error::Timeout, &args.from));
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            let message = format!(
+                "{}: nobody has called; start `thalweg send --to {}`, or wait longer with --wait",
+                args.from, args.from
+            );
+            return Err(Failure::new(Exit::Partial, message));
+        }
+    }
+}
+
+/// Whether a caller says its first word, as a sender does at once. Who is silent must not keep the next
+/// one out.
+fn speaks(link: &Link) -> bool {
+    let until = Instant::now() + Listener::PATIENCE;
+    loop {
+        match io::wait_readable(link, Some(LOOK)) {
+            // One that has hung up can be read too, and has nothing in it.
+            Ok(true) => return ioctl_fionread(link).is_ok_and(|bytes| bytes > 0),
+            Ok(false) | Err(Errno::INTR) if Instant::now() < until && !is_interrupted() => {}
+            _ => return false,
         }
     }
 }
@@ -108,6 +138,7 @@ struct Landings<'a> {
     under_way: Option<Landing>,
     in_folder: bool,
     is_output: bool,
+    so_far: SoFar,
 }
 
 impl<'a> Landings<'a> {
@@ -115,11 +146,12 @@ impl<'a> Landings<'a> {
         let in_folder = args.destination.is_dir();
         let single = if in_folder { None } else { Some(Landing::open(&args.destination)?) };
         let is_output = single.as_ref().is_some_and(Landing::is_output);
-        Ok(Self { args, single, under_way: None, in_folder, is_output })
+        let so_far = SoFar::default();
+        Ok(Self { args, single, under_way: None, in_folder, is_output, so_far })
     }
 
     fn open(&mut self, file: &Announced) -> Result<Landing, String> {
-        let place = self.args.destination.display();
+        let place = shown(&self.args.destination);
         if !self.in_folder {
             if file.total.is_some_and(|total| total > 1) {
                 return Err(format!("{place}: not a folder, and several files are coming"));
@@ -134,6 +166,7 @@ impl<'a> Landings<'a> {
 
 impl Sink for Landings<'_> {
     fn begin(&mut self, file: &Announced) -> Result<(), String> {
+        (self.so_far.total, self.so_far.size) = (file.total, file.size);
         let landing = self.open(file)?;
         self.under_way = Some(landing);
         Ok(())
@@ -146,7 +179,10 @@ impl Sink for Landings<'_> {
 
     fn publish(&mut self) -> Result<(), String> {
         let landing = self.under_way.take();
-        landing.map_or(Ok(()), |mut landing| landing.publish()).map_err(|failure| failure.message)
+        let published = landing.map_or(Ok(()), |mut landing| landing.publish());
+        published.map_err(|failure| failure.message)?;
+        self.so_far.files += 1;
+        Ok(())
     }
 
     fn abandon(&mut self) {

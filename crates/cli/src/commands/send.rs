@@ -1,6 +1,7 @@
 //! `thalweg send`: files or a stream into another process's memory.
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, fstatfs, openat};
+use serde_json::json;
 use std::{
     collections::BTreeSet,
     ffi::OsString,
@@ -14,13 +15,14 @@ use thalweg_channel::{
     Address, Link,
     bulk::{Figures, Item, Measured, Options, Pace, Sender, by_name},
 };
-use thalweg_core::Tuning;
+use thalweg_core::{Tuning, shown};
 use thalweg_sys::{Errno, io};
 
-use super::handover::{self, Account, Clock, Counts, failure, is_absent, is_interrupted};
+use super::handover::{self, Account, Clock, Counts, SoFar, failure, is_absent, is_interrupted};
 use crate::{
     args::SendArgs,
     exit::{Exit, Failure},
+    output::{answer::Choice, evidence::cited_between},
     patience,
     profile::Saved,
     progress::Meter,
@@ -29,6 +31,8 @@ use crate::{
 const INPUT: &str = "standard input";
 /// How often to look whether somebody listens by now.
 const AGAIN: Duration = Duration::from_millis(20);
+/// `linux/magic.h`: files that say a page and have fewer bytes.
+const SYSFS_MAGIC: u64 = 0x6265_6572;
 
 /// What is sent.
 struct Source {
@@ -40,7 +44,10 @@ struct Source {
 
 /// Sends it.
 pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
-    let options = options(args)?;
+    let mut options = options(args)?;
+    let saved = Saved::use_if_current(!args.no_profile);
+    let figures = figures(&saved);
+    options.measured = figures.clone().map(|figures| figures as Arc<dyn Measured>);
     let address = handover::address(&args.to)?;
     let names = names(args)?;
     // One that is alone is opened first: where it is not to be had nobody need be called.
@@ -49,10 +56,14 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
         _ => None,
     };
     let expected = expected(args, first.as_ref());
+    // What is smaller than a buffer is moved as one of its size.
+    if let Some(size) = first.as_ref().and_then(|source| source.size) {
+        options.size = Some(size.clamp(1, args.buffer.0));
+    }
     patience::catch_interrupts();
     let link = connect(args, &address)?;
     let clock = Clock::start();
-    let mut sender = Sender::over(link, options).map_err(|error| failure(&error, &args.to, 0))?;
+    let mut sender = Sender::over(link, options).map_err(|error| failure(&error, &args.to))?;
     let mut meter = Meter::new(args.shown, None, expected);
     let mut moved = 0;
     // What could not even be opened.
@@ -72,7 +83,8 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     };
     let handed = sender.send_all(items, &mut pace);
     meter.finish(moved, true);
-    let counts = Counts::of(handed, moved, &args.to, missing);
+    let so_far = SoFar { bytes: moved, ..SoFar::default() };
+    let counts = Counts::of(handed, &so_far, &args.to, missing);
     let account = Account {
         did: "sent",
         shown: args.shown,
@@ -80,6 +92,7 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
         on_stderr: false,
         arm: sender.arm(),
         tuning: sender.tuning(),
+        choice: Some(choice(args, &saved, figures.as_deref(), &sender)),
         skipped: sender.skipped(),
         counts: &counts,
         verified: None,
@@ -110,16 +123,32 @@ fn options(args: &SendArgs) -> Result<Options, Failure> {
         will_loan: true,
         size: Some(args.buffer.0),
         stop: Some(is_interrupted),
-        measured: measured(args),
         ..Options::default()
     })
 }
 
 /// What the profile knows of ways between processes, if it knows of any.
-fn measured(args: &SendArgs) -> Option<Arc<dyn Measured>> {
-    let profile = Saved::use_if_current(!args.no_profile).current?;
-    let figures = Figures::of_cells(&profile.cells);
-    (!figures.is_empty()).then(|| Arc::new(figures) as Arc<dyn Measured>)
+fn figures(saved: &Saved) -> Option<Arc<Figures>> {
+    let figures = Figures::of_cells(&saved.current.as_ref()?.cells);
+    (!figures.is_empty()).then(|| Arc::new(figures))
+}
+
+/// What the way that is in use was chosen by.
+fn choice(args: &SendArgs, saved: &Saved, figures: Option<&Figures>, sender: &Sender) -> Choice {
+    let figures = figures.filter(|_| args.method.is_none());
+    let facts = sender.facts();
+    let evidence = figures.and_then(|figures| figures.evidence(facts, sender.arm().name));
+    let why = match (&args.method, figures.zip(evidence.as_ref())) {
+        (Some(_), _) => "asked for".to_owned(),
+        (None, Some((figures, evidence))) => {
+            let cited = cited_between(evidence, figures, facts);
+            format!("fastest measured of those that work; {cited}")
+        }
+        (None, None) => {
+            format!("not measured: first by what is known of it; profile: {}", saved.describe())
+        }
+    };
+    Choice { why, evidence, profile: json!(saved.status()) }
 }
 
 /// The names the files get at the other side; standard input has none.
@@ -129,7 +158,7 @@ fn names(args: &SendArgs) -> Result<Vec<Option<OsString>>, Failure> {
     let mut names = Vec::new();
     for path in &args.files {
         let Some(name) = path.file_name() else {
-            return usage(format!("{}: not the name of a file", path.display()));
+            return usage(format!("{}: not the name of a file", shown(path)));
         };
         if path.as_os_str() == "-" {
             if args.files.len() > 1 {
@@ -139,7 +168,7 @@ fn names(args: &SendArgs) -> Result<Vec<Option<OsString>>, Failure> {
             continue;
         }
         if !seen.insert(name) {
-            let name = Path::new(name).display();
+            let name = shown(name);
             return usage(format!("{name}: two files of this name; send them one by one"));
         }
         names.push(Some(name.to_owned()));
@@ -166,7 +195,7 @@ fn connect(args: &SendArgs, address: &Address) -> Result<Link, Failure> {
         match Link::connect(address) {
             Err(error) if is_absent(&error) => {
                 if is_interrupted() {
-                    return Err(failure(&error, &args.to, 0));
+                    return Err(failure(&error, &args.to));
                 }
                 if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                     let message = format!(
@@ -178,7 +207,7 @@ fn connect(args: &SendArgs, address: &Address) -> Result<Link, Failure> {
                 }
                 std::thread::sleep(AGAIN);
             }
-            answer => return answer.map_err(|error| failure(&error, &args.to, 0)),
+            answer => return answer.map_err(|error| failure(&error, &args.to)),
         }
     }
 }
@@ -189,7 +218,7 @@ impl Source {
             let fd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3);
             (INPUT.to_owned(), fd.map_err(|e| Failure::of_call("fcntl", INPUT, e))?)
         } else {
-            let name = path.display().to_string();
+            let name = shown(path).to_string();
             let fd = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
             let fd = fd.map_err(|e| Failure::of_call("open", &name, e))?;
             (name, fd)
@@ -203,7 +232,8 @@ impl Source {
         let here = rustix::fs::tell(&fd).unwrap_or(0);
         // Files of /proc have a size of 0 and bytes all the same.
         let size = u64::try_from(stat.st_size).ok().filter(|size| *size > 0);
-        let size = size.filter(|_| kind == FileType::RegularFile);
+        let is_sysfs = fstatfs(&fd).is_ok_and(|system| system.f_type as u64 == SYSFS_MAGIC);
+        let size = size.filter(|_| kind == FileType::RegularFile && !is_sysfs);
         Ok(Self { name, fd, size: size.map(|size| size.saturating_sub(here)) })
     }
 

@@ -10,7 +10,7 @@ use crate::{
     exit::{Exit, Failure, transfer_error},
     output::{
         answer::{Answer, Unavailable, unavailable},
-        text::note,
+        text::{note, note_json},
         units,
     },
     profile::Saved,
@@ -124,25 +124,22 @@ impl Stream<'_> {
                 self.source_name
             ));
         }
-        let interrupted = signal::which().filter(|_| end.stopped);
         if self.verbose && !self.shown.quiet {
             note(&summary(&report));
         }
         if self.shown.json {
-            let stopped = interrupted.map(|_| "interrupted".to_owned());
+            let stopped = end.stopped.then(|| "interrupted".to_owned());
             let error = if problems.is_empty() { stopped } else { Some(problems.join("; ")) };
             let answer = Answer { unavailable: end.unavailable, error, ..Answer::of(&report) };
-            note(&answer.line());
+            note_json(&answer.line());
         }
         if end.deserted {
             die_of_sigpipe();
         }
-        let exit = interrupted.map_or(Exit::Partial, Exit::Signal);
-        if problems.is_empty() {
-            Ok(interrupted.map_or(Exit::Done, Exit::Signal))
-        } else {
-            Err(Failure::new(exit, problems.join("\nthalweg: ")))
+        if !problems.is_empty() {
+            return Err(Failure::new(Exit::Partial, problems.join("\nthalweg: ")));
         }
+        Ok(if end.stopped { Exit::Partial } else { Exit::Done })
     }
 }
 

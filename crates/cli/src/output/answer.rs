@@ -1,7 +1,8 @@
 //! The one JSON object that `copy` and `pipe` print last.
 
 use serde::Serialize;
-use thalweg_core::{Judgement, Plan, Report, StepDown, Tuning};
+use serde_json::Value;
+use thalweg_core::{Judgement, Plan, Report, StepDown, Tuning, profile::Evidence};
 
 /// The version of this object.
 pub const SCHEMA: u32 = 1;
@@ -21,6 +22,9 @@ pub struct Answer {
     pub mechanism: Option<String>,
     /// Its tuning.
     pub tuning: Tuning,
+    /// What its choice rests on, where the command chose between processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub choice: Option<Choice>,
     /// Every change of mechanism under way.
     pub steps_down: Vec<Step>,
     /// Whether the copy was read again and found equal; null if nobody asked.
@@ -33,6 +37,17 @@ pub struct Answer {
     pub error: Option<String>,
     /// [`SCHEMA`].
     pub schema: u32,
+}
+
+/// What a choice rests on.
+#[derive(Clone, Debug, Serialize)]
+pub struct Choice {
+    /// In words: what was measured, or why that does not count.
+    pub why: String,
+    /// What was measured of the way here.
+    pub evidence: Option<Evidence>,
+    /// The profile, and why it is not used if it is not.
+    pub profile: Value,
 }
 
 /// A change of mechanism.

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
+use thalweg_core::shown_lines;
 
 use crate::exit::{Exit, Failure};
 
@@ -20,12 +21,20 @@ pub fn print(text: &str) -> Result<(), Failure> {
 
 /// Prints one JSON document on standard output.
 pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    let text = serde_json::to_string_pretty(value);
+    let text =
+        text.map_err(|e| Failure::new(Exit::Partial, format!("no JSON of the answer: {e}")))?;
     print(&(text + "\n"))
 }
 
-/// One line on standard error; if that is gone there is nobody to tell.
-pub fn note(line: &str) {
+/// A line, or several, on standard error; if that is gone there is nobody to tell. Whatever of it came
+/// from elsewhere steers no terminal; where it may hold lines of its own it is [`thalweg_core::shown`] before.
+pub fn note(text: &str) {
+    note_json(&shown_lines(text).to_string());
+}
+
+/// The same for what programs read, and nobody may change.
+pub fn note_json(line: &str) {
     let mut stderr = std::io::stderr().lock();
     let _ = writeln!(stderr, "{line}");
 }

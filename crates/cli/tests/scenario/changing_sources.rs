@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     path::Path,
+    process::Command,
     thread,
     time::Duration,
 };
@@ -12,8 +13,8 @@ use crate::support::{
 };
 
 const LEN: u64 = 16 << 20;
-/// Slow enough that a change lands inside: a third of a second.
-const LIMIT: &str = "--limit=48M";
+/// Slow enough that a change lands inside: a third of a second, and where that is not enough three, and thirty.
+const LIMITS: [&str; 3] = ["--limit=48M", "--limit=5M", "--limit=512K"];
 
 /// A change of a file that is being read.
 type Change = fn(&Path);
@@ -30,11 +31,10 @@ const CHANGES: [(&str, Change); 5] = [
     }),
 ];
 
-/// Starts a slow copy and changes the source under it. `None` if the copy was over before.
-fn copy_while(source: &Path, copy: &Path, options: &[&str], change: Change) -> Option<Ran> {
-    let mut command = thalweg();
-    command.arg("copy").arg(LIMIT).args(options).args([source, copy]);
-    let mut running = Running::start(&mut command);
+/// Starts a slow copy, of the source or of what it lies in, and changes the source under it. `None` if the copy was
+/// over before.
+fn copy_while(source: &Path, copy: &mut Command, change: Change) -> Option<Ran> {
+    let mut running = Running::start(copy);
     if !running.wait_until_open(|path| path == source) {
         return Some(running.finish());
     }
@@ -50,16 +50,18 @@ fn copy_while(source: &Path, copy: &Path, options: &[&str], change: Change) -> O
 fn expect_said(what: &str, change: Change, options: &[&str]) -> bool {
     let scratch = Scratch::new();
     let (source, copy) = (scratch.join("source"), scratch.join("copy"));
-    for _ in 0..5 {
+    for limit in LIMITS {
         bytes::write(&source, 20, LEN);
-        let Some(ran) = copy_while(&source, &copy, options, change) else { continue };
+        let mut command = thalweg();
+        command.arg("copy").arg(limit).args(options).args([&source, &copy]);
+        let Some(ran) = copy_while(&source, &mut command, change) else { continue };
         let ran = ran.expect_no_panic();
         if ran.code() == 4 {
             // Not a mechanism for these ends.
             return false;
         }
         if ran.code() == 0 && bytes::is(&copy, 20, LEN) {
-            // On a busy disk the change may wait until the copy has looked for the last time. Not five times.
+            // On a busy disk the change may wait until the copy has looked for the last time. Not for so long.
             continue;
         }
         assert_eq!(ran.code(), 3, "{what} {options:?}: {}", ran.said());
@@ -110,22 +112,24 @@ fn a_source_replaced_under_the_copy_is_reported() {
 fn a_change_is_reported_for_a_file_in_a_tree_and_with_verification() {
     for (what, change) in CHANGES {
         expect_said(what, change, &["--verify"]);
+        expect_said_in_a_tree(what, change);
+    }
+}
+
+/// The change is made to the file; the copy is asked for the folder around it.
+#[track_caller]
+fn expect_said_in_a_tree(what: &str, change: Change) {
+    for limit in LIMITS {
         let scratch = Scratch::new();
         let tree = scratch.folder("tree");
         bytes::write(&tree.join("other-file"), 24, 100_000);
-        let source = tree.join("source");
+        let (source, copy) = (tree.join("source"), scratch.join("copy"));
         bytes::write(&source, 20, LEN);
-        // The change is made to the file; the copy is asked for the folder around it.
         let mut command = thalweg();
-        let copy = scratch.join("copy");
-        command.args(["copy", "-a", "--jobs=2", LIMIT]).args([&tree, &copy]);
-        let running = Running::start(&mut command);
-        thread::sleep(Duration::from_millis(120));
-        change(&source);
-        let ran = running.finish().expect_no_panic();
-        if ran.code() == 0 {
-            // It was changed before it was opened: then the copy is that of the new file.
-            assert_eq!(fs::read(copy.join("source")).unwrap(), fs::read(&source).unwrap());
+        command.args(["copy", "-a", "--jobs=2", limit]).args([&tree, &copy]);
+        let Some(ran) = copy_while(&source, &mut command, change) else { continue };
+        let ran = ran.expect_no_panic();
+        if ran.code() == 0 && bytes::is(&copy.join("source"), 20, LEN) {
             continue;
         }
         assert_eq!(ran.code(), 3, "{what}: {}", ran.said());
@@ -133,5 +137,7 @@ fn a_change_is_reported_for_a_file_in_a_tree_and_with_verification() {
         bytes::expect(&copy.join("other-file"), 24, 100_000);
         assert_eq!(unfinished(scratch.path()), Vec::<std::path::PathBuf>::new());
         assert_eq!(names(scratch.path()), ["copy", "tree"]);
+        return;
     }
+    panic!("{what}: no change landed inside a copy of a tree");
 }

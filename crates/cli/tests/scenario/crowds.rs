@@ -1,6 +1,6 @@
 //! Many at once, as a user without rights: the kernel takes pipe memory away from him, and the bytes still arrive.
 
-use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+use std::{fs, process::Command};
 
 use crate::support::{
     Scratch, bytes, run,
@@ -28,9 +28,7 @@ fn two_hundred_pipes_of_an_ordinary_user_all_deliver() {
     }
     for way in ["", "--zero-copy"] {
         let scratch = Scratch::public();
-        let binary = scratch.join("thalweg");
-        fs::write(&binary, fs::read(env!("CARGO_BIN_EXE_thalweg")).unwrap()).unwrap();
-        fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
+        scratch.binary();
         bytes::write(&scratch.join("source"), 1, LEN);
         let mut crowd = Command::new("setpriv");
         crowd.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", "sh", "-c", CROWD]);

@@ -1,29 +1,48 @@
 //! A destination that runs full: the true errno, the right name, nothing left behind, the space given back.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 use crate::support::{
     Scratch, bytes, file_methods, mounts,
     mounts::free,
     names, run,
-    run::Ran,
+    run::{GUARD, Ran},
     scratch::{open_to_all, unfinished},
     thalweg,
 };
 
 const TOO_BIG: u64 = 20 << 20;
 
+/// What is on a disk: its names and its free bytes.
+type Left = (Vec<String>, u64);
+
+fn left(disk: &Path) -> Left {
+    (names(disk), free(disk))
+}
+
+/// Waits until a disk is as it was before. The kernel lets go of what a process had open when the process has ended,
+/// or soon after.
+#[track_caller]
+fn expect_left(disk: &Path, before: &Left, what: &str) {
+    let began = Instant::now();
+    while left(disk) != *before && began.elapsed() < GUARD {
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(&left(disk), before, "{what}: names and free bytes, now and before");
+}
+
 /// Copies what does not fit, and looks at what is left of the disk.
 #[track_caller]
 fn copy_too_much(source: &Path, disk: &Path, options: &[&str]) -> Ran {
-    let before = (names(disk), free(disk));
+    let before = left(disk);
     let copy = disk.join("copy");
     let ran = run(thalweg().arg("copy").args(options).args([source, &copy])).expect_no_panic();
-    assert_eq!(
-        (names(disk), free(disk)),
-        before,
-        "{options:?}: names and free bytes, before and now"
-    );
+    expect_left(disk, &before, &format!("{options:?}"));
     ran
 }
 
@@ -62,9 +81,9 @@ fn an_old_copy_survives_a_new_one_that_does_not_fit() {
     bytes::write(&source, 1, TOO_BIG);
     let old = disk.join("copy");
     bytes::write(&old, 2, 1 << 20);
-    let before = (names(disk), free(disk));
+    let before = left(disk);
     run(thalweg().arg("copy").args([&source, &old])).expect(3).expect_said("ENOSPC");
-    assert_eq!((names(disk), free(disk)), before);
+    expect_left(disk, &before, test);
     bytes::expect(&old, 2, 1 << 20);
     fs::remove_file(&old).unwrap();
 }
@@ -76,13 +95,13 @@ fn a_stream_that_does_not_fit_leaves_nothing() {
     let scratch = Scratch::new();
     let source = scratch.join("source");
     bytes::write(&source, 1, TOO_BIG);
-    let before = (names(disk), free(disk));
+    let before = left(disk);
     let mut copy = thalweg();
     copy.args(["copy", "-"]).arg(disk.join("copy")).stdin(fs::File::open(&source).unwrap());
     let ran = run(&mut copy).expect(3);
     ran.expect_said("ENOSPC");
     ran.expect_said("small8/copy");
-    assert_eq!((names(disk), free(disk)), before);
+    expect_left(disk, &before, test);
 }
 
 #[test]
@@ -98,7 +117,7 @@ fn a_tree_that_does_not_fit_keeps_its_whole_files_and_no_others() {
     bytes::write(&tree.join("big"), 99, TOO_BIG);
     for (already_there, jobs) in [(false, "1"), (false, "4"), (true, "1"), (true, "4")] {
         let copy = disk.join("tree");
-        let before = free(disk);
+        let before = left(disk);
         if already_there {
             fs::create_dir(&copy).unwrap();
         }
@@ -111,7 +130,7 @@ fn a_tree_that_does_not_fit_keeps_its_whole_files_and_no_others() {
             bytes::expect(&copy.join(&name), n as u64, sizes[n]);
         }
         drop(fs::remove_dir_all(&copy));
-        assert_eq!(free(disk), before, "space is missing after the tree has been removed");
+        expect_left(disk, &before, "after the tree has been removed");
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
     thread,
     time::Duration,
 };
-use thalweg_channel::bulk::ARMS;
+use thalweg_channel::{Address, Link, bulk::ARMS};
 
 use crate::support::{
     Running, Scratch, bytes,
@@ -21,18 +21,18 @@ use crate::support::{
     skip, thalweg,
 };
 
-const LEN: u64 = (20 << 20) + 17;
+pub const LEN: u64 = (20 << 20) + 17;
 
 /// One test's place: a source, a socket to meet at, a destination.
-struct Place {
-    scratch: Scratch,
-    source: PathBuf,
-    socket: PathBuf,
-    copy: PathBuf,
+pub struct Place {
+    pub scratch: Scratch,
+    pub source: PathBuf,
+    pub socket: PathBuf,
+    pub copy: PathBuf,
 }
 
 impl Place {
-    fn new(len: u64) -> Self {
+    pub fn new(len: u64) -> Self {
         // The path of a socket must be short, and that of the build output may not be.
         let scratch = Scratch::public();
         let at = |name: &str| scratch.join(name);
@@ -41,20 +41,20 @@ impl Place {
         Self { scratch, source, socket, copy }
     }
 
-    fn send(&self, options: &[&str]) -> Command {
+    pub fn send(&self, options: &[&str]) -> Command {
         let mut command = thalweg();
         command.arg("send").arg("--to").arg(&self.socket).args(options).arg(&self.source);
         command
     }
 
-    fn receive(&self, options: &[&str]) -> Command {
+    pub fn receive(&self, options: &[&str]) -> Command {
         let mut command = thalweg();
         command.arg("receive").arg("--from").arg(&self.socket).args(options).arg(&self.copy);
         command
     }
 
     /// Further files beside the source, each of its length, with the seed its place gives.
-    fn more(&self, names: &[&str]) -> Vec<PathBuf> {
+    pub fn more(&self, names: &[&str]) -> Vec<PathBuf> {
         let make = |(seed, name): (u8, &&str)| {
             let path = self.scratch.join(name);
             bytes::write(&path, seed.into(), LEN);
@@ -63,21 +63,21 @@ impl Place {
         (2..).zip(names).map(make).collect()
     }
 
-    fn send_many(&self, options: &[&str], files: &[PathBuf]) -> Command {
+    pub fn send_many(&self, options: &[&str], files: &[PathBuf]) -> Command {
         let mut command = thalweg();
         command.arg("send").arg("--to").arg(&self.socket).args(options).args(files);
         command
     }
 
     /// The copy is a folder.
-    fn with_folder(self) -> Self {
+    pub fn with_folder(self) -> Self {
         fs::create_dir(&self.copy).unwrap();
         self
     }
 
     /// Nothing but the source and what the test names.
     #[track_caller]
-    fn expect_only(&self, more: &[&str]) {
+    pub fn expect_only(&self, more: &[&str]) {
         let mut expected = [&["source"], more].concat();
         expected.sort_unstable();
         assert_eq!(names(self.scratch.path()), expected);
@@ -86,7 +86,7 @@ impl Place {
 }
 
 /// Runs both to their ends.
-fn both(receive: &mut Command, send: &mut Command) -> (Ran, Ran) {
+pub fn both(receive: &mut Command, send: &mut Command) -> (Ran, Ran) {
     let receiving = Running::start(receive);
     let sent = Running::start(send).finish();
     (receiving.finish(), sent)
@@ -203,6 +203,27 @@ fn who_waits_in_vain_says_so() {
 }
 
 #[test]
+fn who_calls_and_says_nothing_does_not_keep_the_sender_out() {
+    let place = Place::new(LEN);
+    let receiving = Running::start(&mut place.receive(&[]));
+    let address = Address::at(&place.socket);
+    let call = || loop {
+        match Link::connect(&address) {
+            Ok(link) => break link,
+            Err(_) => thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let silent = call();
+    drop(call());
+    Running::start(&mut place.send(&[])).finish().expect(0);
+    let received = receiving.finish().expect(0);
+    assert_eq!(received.stderr.matches("said nothing").count(), 2, "{}", received.stderr);
+    assert!(!silent.peer_is_alive());
+    bytes::expect(&place.copy, 1, LEN);
+    place.expect_only(&["copy"]);
+}
+
+#[test]
 fn an_interrupt_while_waiting_ends_it_and_leaves_nothing() {
     let place = Place::new(10);
     for mut command in [place.receive(&[]), place.send(&[])] {
@@ -243,12 +264,27 @@ fn what_makes_no_sense_is_usage() {
     usage(&["send", "--to", "x", "--buffer=0"]);
     usage(&["receive", "--from", "x", "--wait=soon"]);
     usage(&["send", "--to", "x", "-"]);
+    // A folder that is not there is found out before anybody is waited for.
+    let mut nowhere = thalweg();
+    nowhere.args(["receive", "--wait=0", "--from"]).arg(&place.socket);
+    nowhere.arg(place.scratch.join("folder/"));
+    Running::start(&mut nowhere).finish().expect(2).expect_said("no such folder");
     let twice = [place.source.clone(), place.scratch.join("elsewhere/source")];
     let ran = Running::start(&mut place.send_many(&[], &twice)).finish().expect(2);
     ran.expect_said("two files of this name");
     let folder = place.scratch.path().to_owned();
     let ran = Running::start(&mut place.send_many(&[], &[folder])).finish().expect(2);
     ran.expect_said("a directory");
+}
+
+#[test]
+fn a_link_to_nothing_is_left_alone() {
+    let place = Place::new(10);
+    std::os::unix::fs::symlink("nowhere", &place.copy).unwrap();
+    let ran = Running::start(&mut place.receive(&["--wait=0"])).finish().expect(3);
+    ran.expect_said("a symbolic link to nothing");
+    assert!(place.copy.is_symlink());
+    place.expect_only(&["copy"]);
 }
 
 /// One plain line at the end, as of a copy, on both sides; a word for it not to be there.
@@ -355,54 +391,6 @@ fn several_files_want_a_folder_and_a_folder_wants_names() {
     received.expect(3).expect_said("a stream has no name");
     sent.expect(3).expect_said("a stream has no name");
     assert_eq!(names(&place.copy), <[&str; 0]>::default());
-}
-
-/// What was measured decides, and where nothing was the list does.
-#[test]
-fn a_profile_that_knows_the_ways_between_processes_chooses_the_way() {
-    use thalweg_core::{
-        Profile, Tuning,
-        profile::{Cell, Load, Ratio, SinkState},
-    };
-    let place = Place::new(LEN);
-    let measured = |arm: &str, tuning: Tuning, ratio: f64| Cell {
-        source: "process:loan".into(),
-        sink: "process".into(),
-        options: Default::default(),
-        mechanism: arm.into(),
-        tuning,
-        size: 8 << 20,
-        load: Load::Idle,
-        sink_state: SinkState::Resident,
-        wall: Ratio { ratio, ..Ratio::ONE },
-        cpu: Ratio::ONE,
-        noise: 0.03,
-        ns_per_byte: 0.1,
-        memory: None,
-        sessions: 3,
-        rounds: 10,
-        at: "2026-11-22T00:00:00Z".into(),
-    };
-    let mut profile = Profile::new();
-    profile.merge(vec![
-        measured("ring", Tuning::default(), 1.0),
-        measured("pipe", Tuning::default(), 0.9),
-        measured("unix-stream", Tuning::of("piece", 64 << 10), 0.5),
-    ]);
-    let path = place.scratch.join("profile.json");
-    profile.save(&path).unwrap();
-    let mut send = place.send(&["--json"]);
-    let (received, sent) = both(&mut place.receive(&[]), send.env("THALWEG_PROFILE", &path));
-    received.expect(0);
-    let sent = sent.expect(0).json();
-    assert_eq!(
-        (&sent["mechanism"], &sent["tuning"]["piece"]),
-        (&"unix-stream".into(), &65536.into())
-    );
-    let mut send = place.send(&["--json", "--no-profile"]);
-    let (received, sent) = both(&mut place.receive(&[]), send.env("THALWEG_PROFILE", &path));
-    received.expect(0);
-    assert_ne!(sent.expect(0).json()["mechanism"], "unix-stream");
 }
 
 /// Two that may not touch each other's memory, asked for a way that does.

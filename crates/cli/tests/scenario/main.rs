@@ -3,14 +3,17 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod announced;
 mod changing_sources;
 mod crowds;
 mod denied_calls;
 mod file_systems;
+mod foreign_words;
 mod full_disk;
 mod handovers;
 mod kills;
 mod limits;
+mod measured_ways;
 mod random_trees;
 mod resumes;
 mod rivals;

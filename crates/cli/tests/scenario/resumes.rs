@@ -12,6 +12,10 @@ use std::{
 use crate::support::{Running, Scratch, bytes, names, run, thalweg};
 
 const LEN: u64 = 16 << 20;
+/// With this limit a copy is far from its end whenever the kill comes.
+const LIMIT: &str = "--limit=512K";
+/// More than the tests spoil or cut off of what was done.
+const DONE: u64 = 100_000;
 
 /// A folder with a source and a copy that was killed on the way.
 struct Killed {
@@ -29,9 +33,9 @@ impl Killed {
             ["source", "copy", ".copy.thalweg-part", ".copy.thalweg-journal"]
                 .map(|name| scratch.join(name));
         bytes::write(&source, 1, LEN);
-        let mut running = Running::start(resume(&source, &copy).arg("--limit=32M"));
+        let mut running = Running::start(resume(&source, &copy).arg(LIMIT));
         // The journal is written now and then: with it there is something to spoil.
-        while fs::metadata(&journal).map_or(0, |found| found.len()) == 0 {
+        while done(&journal) < DONE {
             assert!(!running.has_ended(), "over before there was a journal");
             thread::sleep(Duration::from_millis(2));
         }
@@ -49,6 +53,16 @@ impl Killed {
         assert_eq!(names(self.scratch.path()), ["copy", "source"]);
         account["bytes"].as_u64().expect("bytes")
     }
+}
+
+/// What a journal says is done; 0 while there is none, or half of one.
+fn done(journal: &Path) -> u64 {
+    let journal = fs::read_to_string(journal).ok().and_then(|text| json(&text));
+    journal.and_then(|journal| journal["done"].as_u64()).unwrap_or(0)
+}
+
+fn json(text: &str) -> Option<serde_json::Value> {
+    serde_json::from_str(text).ok()
 }
 
 fn resume(source: &Path, copy: &Path) -> Command {
@@ -87,7 +101,7 @@ fn a_part_is_compared_where_the_journal_may_have_outlived_it() {
     // As after a power cut: the journal is of another start of the machine, and some of the part never reached the disk.
     let killed = Killed::midway();
     let text = fs::read_to_string(&killed.journal).unwrap();
-    let mut journal: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut journal = json(&text).unwrap();
     journal["boot_id"] = "00000000-0000-0000-0000-000000000000".into();
     fs::write(&killed.journal, journal.to_string()).unwrap();
     bytes::write_at(&killed.part, 4, 70_000, 4096);

@@ -9,9 +9,12 @@ use std::{
 };
 use tempfile::TempDir;
 
+mod executable;
 mod skip;
 pub mod trial;
-#[allow(unused_imports)] // Not every test binary has something to leave out.
+#[allow(unused_imports)] // Not every test binary has something to copy,
+pub use executable::executable;
+#[allow(unused_imports)] // or something to leave out.
 pub use skip::skip;
 
 /// A folder of one test, removed at its end.

@@ -67,12 +67,19 @@ impl Profile {
         let away = |cell: &Cell| (cell.load != load, cell.sink_state != state);
         let nearest = cells.iter().map(|cell| away(cell)).min();
         cells.retain(|cell| Some(away(cell)) == nearest);
-        cells.sort_by(|a, b| a.order().cmp(&b.order()));
-        Known { cells, size: facts.len }
+        Known::among(cells, facts.len)
     }
 }
 
 impl<'p> Known<'p> {
+    /// Of these cells, which are of one pair of ends and of the same conditions, for a job of this
+    /// size.
+    pub fn among(cells: impl IntoIterator<Item = &'p Cell>, size: Option<u64>) -> Self {
+        let mut cells: Vec<&Cell> = cells.into_iter().collect();
+        cells.sort_by(|a, b| a.order().cmp(&b.order()));
+        Self { cells, size }
+    }
+
     /// What is known about a mechanism: its best tuning and its ratios at the job's size. The
     /// default where no other tuning is better by more than [`LEAST_NOISE`]: of many alike one
     /// always looks best. `None` if it was never measured on such ends.

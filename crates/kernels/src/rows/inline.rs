@@ -16,7 +16,7 @@
 //! A wider type than that is split by the compiler: right, and slower. No alignment, no masks (the
 //! header is read back at once, and a load behind a masked store waits), no test for overlap.
 
-use crate::table::{ALWAYS, Kernel};
+use crate::table::{ALWAYS, Head, Kernel, first};
 use crate::word::{Vector, ends, load, opaque, store};
 
 /// The widest vector this crate was compiled for.
@@ -41,6 +41,7 @@ pub(crate) const COPY: Kernel = Kernel {
     is_available: ALWAYS,
     copy: called,
     move_: None,
+    head: Some(Head { least: 0, copy: first_copy, move_: None }),
 };
 
 /// Copies `n` bytes between regions that do not overlap; best for whole vectors and up to a few
@@ -85,3 +86,5 @@ unsafe fn called(dst: *mut u8, src: *const u8, n: usize) {
     // SAFETY: the same contract.
     unsafe { copy::<Widest>(dst, src, n) };
 }
+
+first!(first_copy, copy::<Widest>, copy_beyond);

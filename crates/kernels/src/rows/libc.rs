@@ -1,6 +1,6 @@
 //! What every program uses: the C library. The row every other one has to beat.
 
-use crate::table::{ALWAYS, Fill, Kernel};
+use crate::table::{ALWAYS, Fill, Head, Kernel, first};
 
 pub const COPY: Kernel = Kernel {
     name: "libc",
@@ -8,6 +8,7 @@ pub const COPY: Kernel = Kernel {
     is_available: ALWAYS,
     copy,
     move_: Some(move_),
+    head: Some(Head { least: 0, copy: first_copy, move_: Some(first_move) }),
 };
 
 pub const FILL: Fill =
@@ -48,6 +49,9 @@ pub unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) {
         c::memmove(dst.cast(), src.cast(), n);
     }
 }
+
+first!(first_copy, copy, copy_beyond);
+first!(first_move, move_, move_beyond);
 
 /// # Safety
 /// The contract of [`Fill::fill`].

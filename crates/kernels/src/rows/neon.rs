@@ -3,7 +3,7 @@
 use core::arch::aarch64::uint8x16_t;
 
 use super::vector;
-use crate::table::{ALWAYS, Fill, Kernel};
+use crate::table::{ALWAYS, Fill, Head, Kernel, first};
 
 pub const COPY: Kernel = Kernel {
     name: "neon",
@@ -11,6 +11,7 @@ pub const COPY: Kernel = Kernel {
     is_available: ALWAYS,
     copy,
     move_: Some(move_),
+    head: Some(Head { least: 0, copy: first_copy, move_: Some(first_move) }),
 };
 
 pub const FILL: Fill = Fill {
@@ -33,6 +34,9 @@ unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) {
     // SAFETY: the same contract.
     unsafe { vector::move_::<uint8x16_t>(dst, src, n) };
 }
+
+first!(first_copy, vector::copy::<uint8x16_t>, copy_beyond);
+first!(first_move, vector::move_::<uint8x16_t>, move_beyond);
 
 /// # Safety
 /// The contract of [`Fill::fill`].

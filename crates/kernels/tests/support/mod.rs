@@ -2,6 +2,9 @@
 // Each test binary uses its part.
 #![allow(dead_code)]
 
+#[cfg(not(miri))]
+pub mod guarded;
+
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::Write;

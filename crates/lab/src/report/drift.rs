@@ -205,7 +205,7 @@ fn row(arm: &ArmResult, session: &SessionSamples) -> Vec<Cell> {
     vec![
         arm.name.as_str().into(),
         arm.place.size.as_str().into(),
-        Cell::figure((session.session + 1).to_string()),
+        Cell::figure(session.session.saturating_add(1).to_string()),
         Cell::figure(session.samples.len().to_string()),
         Cell::figure(number(f64::from(session.repeats))),
         Cell::figure(middle),

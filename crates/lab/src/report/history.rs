@@ -3,6 +3,7 @@
 use super::{
     claims::Badge,
     load::Input,
+    page::machine,
     table::{Cell, Table},
     words,
 };
@@ -24,15 +25,21 @@ pub fn by_study(inputs: &[Input]) -> Vec<Vec<&Input>> {
     all.chunk_by(|a, b| a.result.study == b.result.study).map(<[&Input]>::to_vec).collect()
 }
 
-/// The verdicts of all runs side by side; `None` for a single run.
+/// The verdicts of all runs side by side; `None` for a single run. Another machine may well have
+/// another verdict: whether one is stable is said of the newest run's.
 pub fn table(runs: &[&Input]) -> Option<Table> {
     if runs.len() < 2 {
         return None;
     }
-    let heads: Vec<String> = runs.iter().map(|run| head(run)).collect();
+    let machines: Vec<String> = runs.iter().map(|run| machine(&run.result)).collect();
+    let several = machines.iter().any(|other| *other != machines[0]);
+    let heads = runs.iter().zip(&machines).map(|(run, machine)| {
+        if several { format!("{}, {machine}", head(run)) } else { head(run) }
+    });
+    let heads: Vec<String> = heads.collect();
     let mut columns = vec!["Claim"];
     columns.extend(heads.iter().map(String::as_str));
-    columns.push("Over all runs");
+    columns.push(if several { "On the newest run's machine" } else { "Over all runs" });
     let mut table = Table::new("Verdicts of this study's runs, the newest first", &columns);
     for claim in &runs[0].result.claims {
         let verdicts: Vec<Option<ClaimVerdict>> = runs
@@ -50,7 +57,8 @@ pub fn table(runs: &[&Input]) -> Option<Table> {
             None => Cell::styled("not asked", "void"),
         });
         let cells: Vec<Cell> = cells.collect();
-        let known: Vec<ClaimVerdict> = verdicts.into_iter().flatten().collect();
+        let here = verdicts.iter().zip(&machines).filter(|(_, machine)| **machine == machines[0]);
+        let known: Vec<ClaimVerdict> = here.filter_map(|(verdict, _)| *verdict).collect();
         table.row(
             [Cell::from(claim.id.as_str())].into_iter().chain(cells).chain([stability(&known)]),
         );

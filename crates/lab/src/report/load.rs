@@ -148,7 +148,8 @@ fn read_folder(folder: &Path, found: &mut Found) -> Result<(), ReportError> {
     Ok(())
 }
 
-/// Every `.json` below a folder, in the order of names; links to folders are not followed.
+/// Every file `*.json` below a folder, in the order of names; links to folders are not followed, and
+/// pipes, whose end may never come, are not read.
 fn json_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![(folder.to_owned(), 0)];
@@ -159,7 +160,7 @@ fn json_files(folder: &Path) -> Vec<PathBuf> {
             let path = entry.path();
             if kind.is_dir() && depth < DEEPEST {
                 folders.push((path, depth + 1));
-            } else if !kind.is_dir() && path.extension().is_some_and(|end| end == "json") {
+            } else if path.extension().is_some_and(|end| end == "json") && path.is_file() {
                 files.push(path);
             }
             if files.len() >= MOST_FILES {
@@ -186,7 +187,8 @@ fn study_of(path: &Path, id: &str) -> Option<Study> {
 
 fn study_in(folder: &Path, id: &str) -> Option<Study> {
     let files = fs::read_dir(folder).ok()?.flatten().take(MOST_FILES).map(|entry| entry.path());
-    let files = files.filter(|path| path.extension().is_some_and(|end| end == "toml"));
+    let is_toml = |path: &PathBuf| path.extension().is_some_and(|end| end == "toml");
+    let files = files.filter(|path| is_toml(path) && path.is_file());
     files
         .filter_map(|path| toml::from_str(&fs::read_to_string(path).ok()?).ok())
         .find(|study: &Study| study.id == id)

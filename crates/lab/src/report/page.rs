@@ -230,7 +230,7 @@ fn probes(result: &StudyResult) -> Option<Table> {
             table.row([
                 Cell::from(probe.claim.as_str()),
                 probe.probe.as_str().into(),
-                Cell::figure((session.session + 1).to_string()),
+                Cell::figure(session.session.saturating_add(1).to_string()),
                 found.or(session.missing.as_deref()).unwrap_or("-").into(),
             ]);
         }

@@ -1,5 +1,5 @@
 //! Who wins where: one map for each metric, cells and loads by sizes. Ties are hatched, promises
-//! are said. Worked out from the samples, round by round, by the statistics of a run.
+//! are said. Worked out from the samples by the statistics of a run, so one session has no winner.
 
 use super::{
     figures::{Scope, metric_name},
@@ -11,10 +11,11 @@ use super::{
 };
 use crate::{
     sample::Metric,
-    stats::{Random, Verdict, ratio_of_sessions, verdict},
+    stats::{Verdict, verdict},
     study::{
+        figures::ratio,
         file::Origin,
-        result::{ArmResult, Place, SessionSamples},
+        result::{ArmResult, Place},
     },
 };
 
@@ -64,13 +65,13 @@ fn map(
 fn winner(scope: &Scope<'_>, group: &Group<'_>, (place, metric): (&Place, Metric)) -> Option<Cell> {
     let arms: Vec<&ArmResult> =
         group.in_place(place).filter(|arm| arm.origin != Origin::Baseline).collect();
-    let ranked = ranked(&arms, metric)?;
+    let (noise, seed) = (scope.result.noise, scope.result.protocol.seed);
+    let ranked = ranked(&arms, (metric, seed))?;
     let best = ranked[0];
-    let noise = scope.result.noise;
     let rivals: Vec<(&ArmResult, Option<f64>, Verdict)> = ranked[1..]
         .iter()
         .map(|rival| {
-            let found = ratio(best, rival, metric);
+            let found = ratio(best, rival, metric, seed);
             let word = found.map_or(Verdict::NoDifferenceShown, |ratio| verdict(&ratio, noise));
             (*rival, found.map(|ratio| ratio.ratio), word)
         })
@@ -96,7 +97,7 @@ fn winner(scope: &Scope<'_>, group: &Group<'_>, (place, metric): (&Place, Metric
         let keeper = ranked.iter().find(keeps);
         cell.class += " weak";
         cell.more.push(keeper.map_or("no arm here is stable and private".to_owned(), |arm| {
-            let worse = ratio(arm, best, metric).map(|ratio| number(ratio.ratio));
+            let worse = ratio(arm, best, metric, seed).map(|ratio| number(ratio.ratio));
             let worse = worse.map_or(String::new(), |worse| format!(", {worse} times the cost"));
             format!("stable and private: {}{worse}", arm.name)
         }));
@@ -105,39 +106,16 @@ fn winner(scope: &Scope<'_>, group: &Group<'_>, (place, metric): (&Place, Metric
 }
 
 /// The arms by their cost, the cheapest first; at least two.
-fn ranked<'a>(arms: &[&'a ArmResult], metric: Metric) -> Option<Vec<&'a ArmResult>> {
+fn ranked<'a>(arms: &[&'a ArmResult], (metric, seed): (Metric, u64)) -> Option<Vec<&'a ArmResult>> {
     let reference = *arms.first()?;
     let mut costs: Vec<(f64, &ArmResult)> = arms
         .iter()
         .filter_map(|arm| {
-            let cost =
-                if arm.name == reference.name { 1.0 } else { ratio(arm, reference, metric)?.ratio };
+            let same = arm.name == reference.name;
+            let cost = if same { 1.0 } else { ratio(arm, reference, metric, seed)?.ratio };
             Some((cost, *arm))
         })
         .collect();
     costs.sort_by(|a, b| a.0.total_cmp(&b.0));
     (costs.len() > 1).then(|| costs.into_iter().map(|(_, arm)| arm).collect())
-}
-
-/// One arm against another by the rounds they share.
-fn ratio(a: &ArmResult, b: &ArmResult, metric: Metric) -> Option<thalweg_core::profile::Ratio> {
-    let sessions: Vec<Vec<f64>> = a
-        .sessions
-        .iter()
-        .filter_map(|own| {
-            let other = b.sessions.iter().find(|other| other.session == own.session)?;
-            Some(log_ratios(own, other, metric))
-        })
-        .collect();
-    ratio_of_sessions(&sessions, &mut Random::new(1))
-}
-
-fn log_ratios(a: &SessionSamples, b: &SessionSamples, metric: Metric) -> Vec<f64> {
-    let each = |session: &SessionSamples, seconds: f64| seconds / f64::from(session.repeats.max(1));
-    let pairs = a.samples.iter().filter_map(|own| {
-        let other = b.samples.iter().find(|other| other.round == own.round)?;
-        let (own, other) = (metric.of(&own.sample), metric.of(&other.sample));
-        Some((each(a, own), each(b, other)))
-    });
-    crate::stats::log_ratios(pairs)
 }

@@ -78,6 +78,12 @@ impl Log {
         self.paired_by(arm, other, &|sample| metric.of(sample), &|sample| metric.of(sample))
     }
 
+    /// The same of costs per byte, where samples of different arms hold different amounts of work.
+    pub fn paired_per_byte(&self, arm: usize, other: usize, metric: Metric) -> Vec<f64> {
+        let cost = |sample: &Sample| metric.of(sample) / sample.bytes.max(1) as f64;
+        self.paired_by(arm, other, &cost, &cost)
+    }
+
     /// The same where the two sides are not costed alike.
     pub fn paired_by(
         &self,
@@ -107,11 +113,12 @@ impl Log {
         }))
     }
 
-    /// How many times slower than another arm's median even the fastest sample of an arm was: of
-    /// few samples one may lie far out, and that must not condemn an arm.
+    /// How many times slower per byte than another arm's median even the fastest sample of an arm was:
+    /// of few samples one may lie far out, and that must not condemn an arm.
     pub(super) fn times_slower(&self, arm: usize, other: usize) -> Option<f64> {
-        let fastest = self.samples(arm).map(Sample::wall_seconds).min_by(f64::total_cmp)?;
-        let others: Vec<f64> = self.samples(other).map(Sample::wall_seconds).collect();
+        let cost = |sample: &Sample| sample.wall_seconds() / sample.bytes.max(1) as f64;
+        let fastest = self.samples(arm).map(cost).min_by(f64::total_cmp)?;
+        let others: Vec<f64> = self.samples(other).map(cost).collect();
         Some(fastest / median(&others)?)
     }
 

@@ -293,3 +293,21 @@ fn among_equals_the_first_arm_may_fail_too_and_all_of_them_end_the_rounds() {
         assert_eq!(log.rounds_of(1) == 7, arms[1].name() == "good");
     }
 }
+
+#[test]
+fn arms_whose_samples_hold_different_amounts_of_work_are_compared_per_byte() {
+    let mut log = Log::default();
+    let sample =
+        |millis, bytes| Sample { wall: Duration::from_millis(millis), bytes, ..Sample::default() };
+    for name in ["reference", "faster"] {
+        log.enter(name);
+    }
+    // Twice the time for sixteen times the bytes.
+    let taken = [(0, sample(10, 1000)), (1, sample(20, 16_000))];
+    let round = taken.map(|(arm, sample)| Entry { arm, sample, cost: sample.wall });
+    log.rounds = vec![round.to_vec(); 3];
+    assert!((log.times_slower(1, 0).unwrap() - 0.125).abs() < 1e-9);
+    for ratio in log.paired_per_byte(1, 0, Metric::Wall) {
+        assert!((ratio.exp() - 0.125).abs() < 1e-9);
+    }
+}

@@ -14,7 +14,14 @@ const MOST: usize = 1000;
 impl Study {
     /// Reads a study from its text; the error says where, and what would be right.
     pub fn parse(text: &str, catalogue: &Catalogue) -> Result<Self, String> {
-        let study: Self = toml::from_str(text).map_err(|e| e.to_string().trim_end().to_owned())?;
+        let wrong = |e: toml::de::Error| e.to_string().trim_end().to_owned();
+        let study: Self = toml::from_str(text).map_err(wrong)?;
+        let texts: toml::Table = toml::from_str(text).map_err(wrong)?;
+        if let Some(odd) = odd_text(&toml::Value::Table(texts)) {
+            return Err(format!(
+                "{odd:?}: a text has no control characters but line breaks and tabs"
+            ));
+        }
         study.check(catalogue)?;
         Ok(study)
     }
@@ -215,6 +222,19 @@ impl Check {
             | Self::Probe { within, .. } => *within,
             Self::Opposite { around, .. } => *around,
         }
+    }
+}
+
+/// A text that a terminal would not just show: studies are read from anybody, and printed.
+fn odd_text(value: &toml::Value) -> Option<String> {
+    let is_odd = |text: &str| text.chars().any(|c| c.is_control() && c != '\n' && c != '\t');
+    match value {
+        toml::Value::String(text) => Some(text.clone()).filter(|text| is_odd(text)),
+        toml::Value::Array(all) => all.iter().find_map(odd_text),
+        toml::Value::Table(table) => table.iter().find_map(|(key, value)| {
+            Some(key.clone()).filter(|key| is_odd(key)).or_else(|| odd_text(value))
+        }),
+        _ => None,
     }
 }
 

@@ -6,6 +6,7 @@
 mod best;
 mod board;
 mod decide;
+mod several;
 mod words;
 
 use super::{
@@ -23,7 +24,7 @@ struct Judged {
 
 /// The verdict on every claim of a study. `result` has everything but the claims.
 pub fn judge(study: &Study, result: &StudyResult) -> Vec<ClaimResult> {
-    study.claims.iter().map(|claim| judge_one(claim, &Board { result })).collect()
+    study.claims.iter().map(|claim| judge_one(claim, &Board { study, result })).collect()
 }
 
 fn judge_one(claim: &Claim, board: &Board<'_>) -> ClaimResult {

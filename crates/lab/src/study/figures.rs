@@ -21,21 +21,32 @@ fn by_round(session: &SessionSamples, metric: Metric) -> BTreeMap<usize, f64> {
     rounds.into_iter().map(|(round, costs)| (round, mean(costs))).collect()
 }
 
-/// Log ratios of the costs of one operation of `a` to one of `b`: a list for each session that has
-/// both, with a ratio for each round that has both.
-pub fn paired(a: &ArmResult, b: &ArmResult, metric: Metric) -> Vec<Vec<f64>> {
-    let sessions = a.sessions.iter().filter_map(|own| {
-        let other = b.sessions.iter().find(|other| other.session == own.session)?;
+/// The sessions in which somebody looked at the arm's bytes: no other decides anything.
+fn checked(arm: &ArmResult) -> impl Iterator<Item = &SessionSamples> {
+    arm.sessions.iter().filter(|session| !session.unchecked)
+}
+
+/// Log ratios of the costs of one operation of `a` to one of `b`: for the number of each session
+/// that has both a list, with a ratio for each round that has both.
+pub fn by_session(a: &ArmResult, b: &ArmResult, metric: Metric) -> BTreeMap<usize, Vec<f64>> {
+    let sessions = checked(a).filter_map(|own| {
+        let other = checked(b).find(|other| other.session == own.session)?;
+        let number = own.session;
         let (own, other) = (by_round(own, metric), by_round(other, metric));
         let ratios = own.iter().filter_map(|(round, cost)| Some(cost - other.get(round)?));
-        Some(ratios.collect::<Vec<f64>>()).filter(|ratios| !ratios.is_empty())
+        Some((number, ratios.collect::<Vec<f64>>())).filter(|(_, ratios)| !ratios.is_empty())
     });
     sessions.collect()
 }
 
+/// The lists alone.
+pub fn paired(a: &ArmResult, b: &ArmResult, metric: Metric) -> Vec<Vec<f64>> {
+    by_session(a, b, metric).into_values().collect()
+}
+
 /// For each session its number and the logarithm of the median cost of one operation.
 pub fn costs(arm: &ArmResult, metric: Metric) -> BTreeMap<usize, f64> {
-    let sessions = arm.sessions.iter().filter_map(|session| {
+    let sessions = checked(arm).filter_map(|session| {
         let costs: Vec<f64> = by_round(session, metric).into_values().collect();
         Some((session.session, median(&costs)?))
     });

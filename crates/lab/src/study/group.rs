@@ -97,7 +97,7 @@ pub fn perform(
             runs.push(run);
         }
     }
-    Ok(PlaceLog { place: place.clone(), arms: runs, missing })
+    Ok(PlaceLog { place: place.clone(), arms: runs, missing, seconds: 0.0 })
 }
 
 /// Round by round, so that somebody can be told between them.
@@ -177,7 +177,8 @@ impl Player {
     /// Looks at the bytes and for shared pages, and puts the samples together.
     fn finish(&mut self, log: &Log, number: usize, marks: &[Mark]) -> Result<ArmRun, Ended> {
         let mut alias = None;
-        if log.arms[number].dropped.is_none() {
+        let unchecked = log.arms[number].dropped.is_some();
+        if !unchecked {
             let wrong =
                 |unfit: Unfit| Ended::Wrong { arm: self.name.clone(), reason: unfit.to_string() };
             self.piece.check().map_err(wrong)?;
@@ -190,9 +191,13 @@ impl Player {
         if shared && promises.is_some_and(|p| p.stable && p.private) {
             words.insert(0, "promises a copy of its own, but shares pages".to_owned());
         }
+        if unchecked {
+            words.insert(0, "failed under way: nobody looked at its bytes".to_owned());
+        }
         let mut marked: Vec<(usize, usize)> =
             own.iter().map(|m| (m.arm, m.round.unwrap_or(0))).collect();
         marked.dedup();
+        let samples = samples_of(log, number);
         Ok(ArmRun {
             name: self.name.clone(),
             promises,
@@ -202,9 +207,10 @@ impl Player {
                 Err(unfit) => unfit.to_string(),
             }),
             repeats: self.repeats,
-            samples: samples_of(log, number),
-            marked: marked.len(),
+            marked: if unchecked { samples.len() } else { marked.len() },
             marks: words,
+            samples,
+            unchecked,
         })
     }
 }

@@ -68,6 +68,16 @@ impl Running {
         }
         Ok(running)
     }
+
+    /// Why what ran beside it was not loaded to the end, if it was not: a process may be killed, or
+    /// find the disk full.
+    pub fn failed(&mut self) -> Option<String> {
+        let ended = self.0.iter_mut().find_map(|child| child.try_wait().transpose());
+        ended.map(|status| {
+            let how = status.map_or_else(|e| e.to_string(), |status| status.to_string());
+            format!("the load ended under way: {how}")
+        })
+    }
 }
 
 impl Drop for Running {
@@ -145,5 +155,37 @@ fn rewrite(path: &Path) -> Result<(), String> {
             ready()?;
             told = true;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_load_that_ends_under_way_is_noticed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let program = scratch.path().join("load");
+        let start = |script: &str| {
+            std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+            let here = Processors::of_this_thread().unwrap();
+            Running::start(Load::Quarter, &program, scratch.path(), &here)
+        };
+        let mut lasting = start("echo ready; read line").unwrap();
+        assert_eq!(lasting.failed(), None);
+        drop(lasting);
+        let mut short = start("echo ready; exit 7").unwrap();
+        let mut why = None;
+        for _ in 0..1000 {
+            why = short.failed();
+            if why.is_some() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert!(why.unwrap().contains("exit status: 7"));
+        assert!(start("exit 7").unwrap_err().to_string().contains("at once"));
     }
 }

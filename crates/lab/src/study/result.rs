@@ -40,6 +40,9 @@ pub struct StudyResult {
     /// What the probes found, for the claims that ask one.
     #[serde(default)]
     pub probes: Vec<ProbeResult>,
+    /// What each place took, for whoever has to make a run shorter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub costs: Vec<PlaceCost>,
     /// The claims and what became of them.
     pub claims: Vec<ClaimResult>,
 }
@@ -106,6 +109,16 @@ pub struct Place {
     pub load: Load,
 }
 
+/// What a place took.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct PlaceCost {
+    /// Which.
+    #[serde(flatten)]
+    pub place: Place,
+    /// Seconds on the clock in all sessions together: set-up, warming up, rounds, looking at bytes.
+    pub seconds: f64,
+}
+
 /// One arm in one place.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ArmResult {
@@ -153,6 +166,10 @@ pub struct SessionSamples {
     pub samples: Vec<RoundSample>,
     /// Signs that a sample measured something else too.
     pub marks: Vec<String>,
+    /// The arm failed under way, so nobody looked at its bytes: its samples are kept, all marked, and
+    /// decide nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unchecked: bool,
 }
 
 /// A sample and the round it was taken in: the arm drawn by lot has two in one round.

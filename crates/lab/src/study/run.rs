@@ -150,7 +150,8 @@ impl<'c> Course<'c> {
             (arms + 1) as f64 * settings.sample.as_secs_f64() * (settings.rounds + 2) as f64
         };
         // Studies with the same seed need not have the same orders.
-        let name = loaded.study.id.bytes().fold(0_u64, |sum, b| sum * 31 + u64::from(b));
+        let mix = |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte));
+        let name = loaded.study.id.bytes().fold(0, mix);
         Self {
             eta: Eta::new(places.iter().map(guess).collect(), settings.sessions),
             places,
@@ -298,10 +299,12 @@ fn report(
 /// Sessions, and the pauses that they do not fill.
 fn left(courses: &[Course<'_>], number: usize, settings: &Settings) -> Duration {
     let going = || courses.iter().filter(|course| course.failed.is_none());
-    let work: Duration = going().map(|course| course.eta.left()).sum();
+    // A pause may be as long as anybody asks for.
+    let lefts = going().map(|course| course.eta.left());
+    let work = lefts.fold(Duration::ZERO, Duration::saturating_add);
     let ahead = courses[number].eta.sessions_left() as u32;
     // The others' sessions lie in the pauses of this one.
     let per_turn = work.checked_div(settings.sessions.max(1) as u32).unwrap_or_default();
     let of_others = if going().count() > 1 { per_turn } else { Duration::ZERO };
-    work + settings.pause.saturating_sub(of_others) * ahead
+    work.saturating_add(settings.pause.saturating_sub(of_others).saturating_mul(ahead))
 }

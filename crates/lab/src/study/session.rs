@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{BufRead, Write},
     path::Path,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use thalweg_core::{Flow, Unfit};
 
@@ -57,8 +57,12 @@ impl Session<'_> {
         let mut logs: Vec<Option<PlaceLog>> = vec![None; order.len()];
         for number in order {
             tell(&Event::Place { place: number })?;
+            let began = Instant::now();
             match self.place(number) {
-                Ok(log) => logs[number] = Some(log),
+                Ok(log) => {
+                    let seconds = began.elapsed().as_secs_f64();
+                    logs[number] = Some(PlaceLog { seconds, ..log });
+                }
                 Err(Ended::Wrong { arm, reason }) => {
                     let place = self.job.places[number].clone();
                     return tell(&Event::Wrong { arm, place, reason });
@@ -120,6 +124,7 @@ impl Session<'_> {
             place: place.clone(),
             arms: Vec::new(),
             missing: missing.map(|name| (name.clone(), reason.to_owned())).collect(),
+            seconds: 0.0,
         }
     }
 
@@ -133,7 +138,7 @@ impl Session<'_> {
             return Ok(nowhere(format!("{}: {error}", scratch.display())));
         }
         let load = Running::start(place.load, &self.job.program, &scratch, &self.everywhere);
-        let load = match load {
+        let mut load = match load {
             Ok(load) => load,
             Err(unfit) => return Ok(nowhere(unfit.to_string())),
         };
@@ -147,6 +152,11 @@ impl Session<'_> {
             if told.is_ok() { Flow::Continue } else { Flow::Stop }
         };
         let log = group::perform(place, opened, (pace, &mut self.random), &mut on_round);
+        // Then its samples are of another load, nobody knows from when on.
+        let log = match load.failed() {
+            Some(reason) => log.map(|_| self.nothing_of(place, &reason)),
+            None => log,
+        };
         drop(load);
         // What cannot be removed now goes with the session's folder.
         let _ = fs::remove_dir_all(&scratch);

@@ -210,6 +210,11 @@ fn head_of(path: &Path) -> Option<Saved> {
         return None;
     }
     let head: Head = serde_json::from_str(&read(path, LARGEST_RESULT).ok()?).ok()?;
+    // A list goes to a terminal, where a control character is a command.
+    let shown = [&head.study, &head.protocol.began, &head.protocol.preset];
+    if shown.into_iter().any(|text| text.chars().any(char::is_control)) {
+        return None;
+    }
     Some(Saved {
         study: head.study,
         began: head.protocol.began,

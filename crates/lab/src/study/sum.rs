@@ -7,7 +7,8 @@ use super::{
     figures::{doubled, noise_of, over_sessions, ratio},
     file::Study,
     result::{
-        ArmResult, Missing, Place, ProbeResult, Protocol, RatioResult, SessionSamples, StudyResult,
+        ArmResult, Missing, Place, PlaceCost, ProbeResult, Protocol, RatioResult, SessionSamples,
+        StudyResult,
     },
     wire::{ArmRun, PlaceLog, SessionLog},
 };
@@ -26,13 +27,15 @@ pub fn result_of(
     let nulls: Vec<f64> = sessions.iter().map(|session| session.null_seconds).collect();
     let places: Vec<Place> =
         sessions.first().into_iter().flat_map(|s| &s.places).map(|p| p.place.clone()).collect();
-    let (mut arms, mut missing) = (Vec::new(), Vec::new());
+    let (mut arms, mut missing, mut costs) = (Vec::new(), Vec::new(), Vec::new());
     for place in &places {
         let logs: Vec<(usize, &PlaceLog)> = sessions
             .iter()
             .flat_map(|s| s.places.iter().map(|log| (s.session, log)))
             .filter(|(_, log)| log.place == *place)
             .collect();
+        let seconds = logs.iter().map(|(_, log)| log.seconds).sum();
+        costs.push(PlaceCost { place: place.clone(), seconds });
         let names = study.cell(&place.cell).map(|cell| cell.arms.as_slice()).unwrap_or_default();
         for name in names {
             arms.extend(arm_of(study, name, place, &logs));
@@ -56,6 +59,7 @@ pub fn result_of(
         noise,
         null_seconds: median(&nulls),
         probes: probes_of(sessions),
+        costs,
         claims: Vec::new(),
     };
     result.claims = claims::judge(study, &result);
@@ -110,6 +114,7 @@ fn arm_of(
                 repeats: run.repeats,
                 samples: run.samples.clone(),
                 marks: run.marks.clone(),
+                unchecked: run.unchecked,
             })
             .collect(),
     })

@@ -87,6 +87,8 @@ pub struct PlaceLog {
     pub arms: Vec<ArmRun>,
     /// Those that gave none, or failed under way, and why.
     pub missing: Vec<(String, String)>,
+    /// Seconds on the clock for all of it, from opening the arms to looking at their bytes.
+    pub seconds: f64,
 }
 
 /// One arm in one session and place.
@@ -106,4 +108,6 @@ pub struct ArmRun {
     pub marked: usize,
     /// The marks, in words.
     pub marks: Vec<String>,
+    /// It failed under way, so nobody looked at its bytes.
+    pub unchecked: bool,
 }

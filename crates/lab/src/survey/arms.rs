@@ -1,46 +1,22 @@
-//! The arms of a survey: a mechanism between real ends, or a copy kernel between two buffers.
+//! The arms of a survey: a mechanism between real ends, a kernel on one or two buffers, or an arm of
+//! the channel between two processes.
 
-use std::{cell::RefCell, hint::black_box, time::Duration};
-use thalweg_core::{Mechanism, Tuning, Unfit};
-use thalweg_kernels::Ready;
+use std::{cell::RefCell, time::Duration};
+use thalweg_core::{Mechanism, Unfit};
+use thalweg_kernels::{Ready, ReadyFill};
 
-use super::{bench::Bench, job::Way, pattern::Pattern};
+use super::{bench::Bench, buffers::Buffers, job::Way, processes::Processes};
 use crate::{
     rounds::{Arm, Failure},
-    sample::{Meter, Sample},
-    stats::Random,
+    sample::Sample,
+    works::Piece,
 };
 
 /// Where all arms of a session do their work, one after the other.
 pub(super) enum Place<'s> {
     Ends(Box<RefCell<Bench<'s>>>),
     Memory(RefCell<Buffers>),
-}
-
-/// Two buffers of the largest size so far and a page more, in which each copy has drawn places: how
-/// two buffers lie to each other can make one kernel slow and not another, and must not be the luck
-/// of a session.
-///
-/// Half of a sample's copies have exactly the size, as in a loop that always copies as much; half have
-/// drawn ones up to it, which no branch predictor knows. A kernel is worth its band only if the sum
-/// is less.
-#[derive(Default)]
-pub(super) struct Buffers {
-    source: Vec<u8>,
-    sink: Vec<u8>,
-    size: usize,
-    transfers: u64,
-    /// Every copy has exactly the size.
-    exact: bool,
-    drawn: Vec<Drawn>,
-}
-
-/// A copy: where it begins in either buffer, and a length up to the size.
-#[derive(Clone, Copy)]
-struct Drawn {
-    from: usize,
-    to: usize,
-    len: usize,
+    Processes(RefCell<Processes>),
 }
 
 /// What does the work of a way.
@@ -48,6 +24,9 @@ struct Drawn {
 pub(super) enum Means {
     Mechanism(&'static dyn Mechanism),
     Kernel(Ready),
+    Fill(ReadyFill),
+    /// The arm of the way's name.
+    Arm,
 }
 
 /// A way at work.
@@ -56,6 +35,10 @@ pub(super) struct SurveyArm<'p, 's> {
     means: Means,
     name: String,
     place: &'p Place<'s>,
+    /// Transfers in each of its samples between ends; as many as the place has until it has its own.
+    transfers: Option<u64>,
+    /// The two ends of an arm, once they have been tried.
+    piece: Option<Box<dyn Piece>>,
 }
 
 impl Place<'_> {
@@ -66,6 +49,11 @@ impl Place<'_> {
             Self::Memory(buffers) => {
                 let len = usize::try_from(size).map_err(|_| std::io::ErrorKind::InvalidInput)?;
                 buffers.borrow_mut().resize(len);
+                Ok(())
+            }
+            Self::Processes(processes) => {
+                let mut processes = processes.borrow_mut();
+                (processes.size, processes.transfers) = (size, 1);
                 Ok(())
             }
         }
@@ -85,6 +73,11 @@ impl Place<'_> {
                 buffers.transfers = transfers.clamp(1, MOST_CALLS);
                 buffers.transfers
             }
+            Self::Processes(processes) => {
+                let mut processes = processes.borrow_mut();
+                processes.transfers = transfers.clamp(1, MOST_CALLS);
+                processes.transfers
+            }
         }
     }
 
@@ -93,6 +86,7 @@ impl Place<'_> {
         match self {
             Self::Ends(bench) => size.saturating_mul(2) <= bench.borrow().room_for(),
             Self::Memory(_) => true,
+            Self::Processes(_) => Processes::has_room(size),
         }
     }
 }
@@ -100,18 +94,11 @@ impl Place<'_> {
 // Files of one sample: more would measure the folder.
 const MOST_TRANSFERS: u64 = 256;
 const MOST_CALLS: u64 = 1 << 24;
-/// More drawn sizes than a branch predictor can learn by heart.
-const DRAWN: usize = 1 << 14;
-/// They lie between the size and this part of it: a step of the grid.
-const SMALLEST_PART: f64 = 0.25;
-/// Copies begin within a page, as far apart as malloc aligns.
-const PLACES: usize = 4096;
-const ALIGNED: usize = 16;
 
 impl<'p, 's> SurveyArm<'p, 's> {
     pub fn new(way: Way, means: Means, place: &'p Place<'s>) -> Self {
         let name = way.to_string();
-        Self { way, means, name, place }
+        Self { way, means, name, place, transfers: None, piece: None }
     }
 
     /// Does it once, looks at what arrived, and says how much memory it held.
@@ -126,7 +113,15 @@ impl<'p, 's> SurveyArm<'p, 's> {
                 tried
             }
             (Place::Memory(buffers), Means::Kernel(kernel)) => {
-                buffers.borrow_mut().check(kernel).map(|()| Some(0))
+                buffers.borrow_mut().check_copy(kernel).map(|()| Some(0))
+            }
+            (Place::Memory(buffers), Means::Fill(fill)) => {
+                buffers.borrow_mut().check_fill(fill).map(|()| Some(0))
+            }
+            (Place::Processes(processes), Means::Arm) => {
+                let piece = processes.borrow().open(&self.way).map_err(Failure::Unfit)?;
+                self.piece = Some(piece);
+                Ok(None)
             }
             _ => Err(misplaced()),
         }
@@ -156,6 +151,22 @@ impl<'p, 's> SurveyArm<'p, 's> {
         }
         Ok(least.div_f64(transfers as f64).max(Duration::from_nanos(1)))
     }
+
+    /// From now on each of its samples holds so many transfers.
+    pub fn hold(&mut self, transfers: u64) {
+        self.transfers = Some(transfers);
+    }
+
+    /// The same, and more where they would not fill a sample: beside a reference that moves every byte,
+    /// a way that moves none had samples of a single call, and whatever disturbed that decided.
+    pub fn fill(&mut self, sample: Duration, transfers: u64) {
+        let Place::Ends(_) = self.place else { return };
+        self.transfers = Some(self.place.repeat(1));
+        // What fails now fails in the rounds, which say so.
+        let one = self.sample().map_or(sample, |one| one.wall);
+        let fitting = sample.as_secs_f64() / one.as_secs_f64().max(1e-9);
+        self.hold(self.place.repeat(transfers.max(fitting as u64)));
+    }
 }
 
 const LONG_ENOUGH: Duration = Duration::from_millis(5);
@@ -170,6 +181,7 @@ impl Arm for SurveyArm<'_, '_> {
         match (self.place, self.means) {
             (Place::Ends(bench), Means::Mechanism(mechanism)) => {
                 let mut bench = bench.borrow_mut();
+                bench.transfers = self.transfers.unwrap_or(bench.transfers);
                 let sample = bench.sample((mechanism, &self.way.tuning));
                 if sample.is_err() {
                     renew(&mut bench)?;
@@ -177,7 +189,16 @@ impl Arm for SurveyArm<'_, '_> {
                 sample
             }
             (Place::Memory(buffers), Means::Kernel(kernel)) => {
-                Ok(buffers.borrow_mut().sample(kernel))
+                Ok(buffers.borrow_mut().sample_copy(kernel))
+            }
+            (Place::Memory(buffers), Means::Fill(fill)) => {
+                Ok(buffers.borrow_mut().sample_fill(fill))
+            }
+            (Place::Processes(processes), Means::Arm) => {
+                let transfers = processes.borrow().transfers as u32;
+                self.piece
+                    .as_mut()
+                    .map_or_else(|| Err(misplaced()), |piece| piece.sample(transfers))
             }
             _ => Err(misplaced()),
         }
@@ -189,66 +210,6 @@ fn renew(bench: &mut Bench<'_>) -> Result<(), Failure> {
 }
 
 fn misplaced() -> Failure {
-    Failure::Unfit(Unfit::because("copy kernels move memory to memory, mechanisms everything else"))
-}
-
-impl Buffers {
-    /// With drawn sizes, or all exact.
-    pub fn new(exact: bool) -> Self {
-        Self { exact, ..Self::default() }
-    }
-
-    fn resize(&mut self, size: usize) {
-        if self.source.len() < size + PLACES {
-            self.source = vec![0; size + PLACES];
-            Pattern::new().fill(0, &mut self.source);
-            self.sink = vec![1; size + PLACES];
-        }
-        (self.size, self.transfers) = (size, 1);
-        // The same for every kernel and every session.
-        let mut random = Random::new(size as u64);
-        let draw = || {
-            let mut place = || (random.unit() * (PLACES / ALIGNED) as f64) as usize * ALIGNED;
-            let (from, to) = (place(), place());
-            let len = (size as f64 * SMALLEST_PART.powf(random.unit())).ceil() as usize;
-            Drawn { from, to, len }
-        };
-        self.drawn = std::iter::repeat_with(draw).take(DRAWN).collect();
-    }
-
-    fn check(&mut self, kernel: Ready) -> Result<(), Failure> {
-        let (source, sink) = (&self.source[..self.size], &mut self.sink[..self.size]);
-        sink.fill(0);
-        kernel.copy(sink, source);
-        if sink == source {
-            return Ok(());
-        }
-        Err(Failure::Unfit(Unfit::because("copied other bytes")))
-    }
-
-    fn sample(&mut self, kernel: Ready) -> Sample {
-        let (source, sink) = (&self.source[..], &mut self.sink[..]);
-        let drawn = if self.exact { 0 } else { self.transfers / 2 };
-        let exact = self.transfers - drawn;
-        let mut bytes = self.size as u64 * exact;
-        let meter = Meter::start();
-        for Drawn { from, to, .. } in self.drawn.iter().cycle().take(exact as usize) {
-            let (from, to) = (*from..*from + self.size, *to..*to + self.size);
-            kernel.copy(black_box(&mut sink[to]), black_box(&source[from]));
-        }
-        for Drawn { from, to, len } in self.drawn.iter().cycle().take(drawn as usize) {
-            let (from, to) = (*from..*from + len, *to..*to + len);
-            kernel.copy(black_box(&mut sink[to]), black_box(&source[from]));
-            bytes += *len as u64;
-        }
-        meter.stop(bytes)
-    }
-}
-
-/// Every combination in which one knob is turned, the default not among them.
-pub(super) fn one_knob_turned(mechanism: &dyn Mechanism) -> Vec<Tuning> {
-    let knobs = mechanism.info().knobs.iter();
-    let turned =
-        knobs.flat_map(|knob| knob.values[1..].iter().map(|value| Tuning::of(knob.name, *value)));
-    turned.collect()
+    let why = "kernels copy and fill memory, arms work between processes, mechanisms do the rest";
+    Failure::Unfit(Unfit::because(why))
 }

@@ -71,9 +71,11 @@ impl<'s> Bench<'s> {
         Ok(bench)
     }
 
-    /// New streams: after a failure nobody knows what the old ones hold.
+    /// New streams, and none of the sinks: after a failure nobody knows what the old ones hold.
     pub fn renew(&mut self) -> io::Result<()> {
-        let is_stream = |end: &EndKind| !matches!(end, EndKind::Memory | EndKind::File(_));
+        self.clear()?;
+        let is_stream =
+            |end: &EndKind| !matches!(end, EndKind::Memory | EndKind::Fill | EndKind::File(_));
         if is_stream(&self.ends.source) {
             self.feeder = None;
             self.feeder = Some(Peer::feeding(&self.ends.source, Arc::clone(&self.pattern))?);
@@ -122,7 +124,7 @@ impl<'s> Bench<'s> {
     /// What the planner knows of such ends, and how a profile names them.
     pub fn facts(&mut self) -> Result<(Facts, EndKeys), Failure> {
         let facts = self.with_transfer(0, |transfer| Ok(Facts::of(&transfer)))?;
-        self.clear()?;
+        self.clear().map_err(|e| unfit("removing a sink", &e))?;
         let options = [&facts.source, &facts.sink]
             .map(|end| end.fs.as_ref().map(|fs| fs.options.clone()).unwrap_or_default());
         let keys = EndKeys { source: facts.source.key(), sink: facts.sink.key(), options };
@@ -139,7 +141,7 @@ impl<'s> Bench<'s> {
         }
         self.wait()?;
         let sample = meter.stop(self.size * self.transfers);
-        self.clear()?;
+        self.clear().map_err(|e| unfit("removing a sink", &e))?;
         Ok(sample)
     }
 
@@ -159,7 +161,7 @@ impl<'s> Bench<'s> {
         self.with_transfer(0, |transfer| move_all(way, transfer, stop, &mut at_end))?;
         self.wait()?;
         let arrived = self.look_at_sink().map_err(|e| unfit("reading the sink", &e))?;
-        self.clear()?;
+        self.clear().map_err(|e| unfit("removing a sink", &e))?;
         arrived.map(|()| held).map_err(|why| Failure::Unfit(Unfit::because(why)))
     }
 
@@ -220,14 +222,11 @@ impl<'s> Bench<'s> {
     }
 
     /// Removes the sinks of a sample, unless they are to be there for the next one.
-    fn clear(&mut self) -> Result<(), Failure> {
+    fn clear(&self) -> io::Result<()> {
         if self.state == SinkState::Resident || self.to.is_none() {
             return Ok(());
         }
-        for path in (0..self.transfers).filter_map(|n| self.sink_path(n)) {
-            remove(&path).map_err(|e| unfit("removing a sink", &e))?;
-        }
-        Ok(())
+        (0..self.transfers).filter_map(|n| self.sink_path(n)).try_for_each(|path| remove(&path))
     }
 
     /// A sink of the right length that holds none of the right bytes.

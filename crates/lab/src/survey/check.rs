@@ -6,15 +6,16 @@ pub use fleet::{Held, held_out};
 
 use thalweg_core::{
     Facts, Profile,
-    profile::{Load, SinkState},
+    profile::{Cell, Load, SinkState},
 };
 
 use super::{
     EndKeys, Plan, Progress, Run, Stopped,
     bench::Bench,
-    grid::{Depth, between},
+    grid::{Depth, between, loads_of},
     job::{Way, Ways},
     pair::Ends,
+    processes,
     regret::{Regret, regrets},
     runner::Runner,
     sum::Survey,
@@ -41,6 +42,12 @@ impl Depth {
             Self::Standard => 3,
         }
     }
+}
+
+/// Why such ends cannot be made here.
+pub fn are_possible(ends: &Ends) -> Result<(), String> {
+    // Who takes part between processes, or in memory, shows when it is tried.
+    if ends.are_memory() || ends.are_processes() { Ok(()) } else { look_at(ends).map(drop) }
 }
 
 /// What the planner knows of these ends, and how a profile names them; or why they cannot be made.
@@ -70,10 +77,15 @@ pub fn check(
     for ends in &plan.pairs {
         let sizes = between(&plan.depth.sizes(ends), &mut || draw.unit());
         let ways = known_tunings(profile, ends, &mut run.troubles);
-        for load in &plan.loads {
-            let (ends, load, sink_state) = (ends.clone(), *load, SinkState::Fresh);
-            let survey = Survey { ends, load, sink_state, sessions: Vec::new() };
-            surveys.push((survey, sizes.clone(), ways.clone()));
+        // Files are checked as new ones.
+        let of_files: &[SinkState] = &[SinkState::Fresh];
+        let all = ends.are_processes().then(|| plan.depth.sink_states(ends));
+        for sink_state in all.unwrap_or(of_files) {
+            for load in loads_of(ends, &plan.loads) {
+                let (ends, sink_state) = (ends.clone(), *sink_state);
+                let survey = Survey { ends, load, sink_state, sessions: Vec::new() };
+                surveys.push((survey, sizes.clone(), ways.clone()));
+            }
         }
     }
     run.of = surveys.len() * plan.depth.checks();
@@ -97,25 +109,23 @@ fn known_tunings(profile: &Profile, ends: &Ends, troubles: &mut Vec<String>) -> 
     if ends.are_memory() {
         return Vec::new();
     }
-    let facts = match look_at(ends) {
-        Ok((facts, _)) => facts,
-        Err(trouble) => {
-            troubles.push(trouble);
-            return Vec::new();
-        }
+    let way = |cell: &Cell| Way { name: cell.mechanism.clone(), tuning: cell.tuning.clone() };
+    let is_tuned = |cell: &&Cell| !cell.tuning.is_default();
+    let mut ways: Vec<Way> = if ends.are_processes() {
+        let keys = processes::keys(ends);
+        processes::known(profile, &keys).filter(is_tuned).map(way).collect()
+    } else {
+        let facts = match look_at(ends) {
+            Ok((facts, _)) => facts,
+            Err(trouble) => {
+                troubles.push(trouble);
+                return Vec::new();
+            }
+        };
+        let known = [Load::Idle, Load::Loaded].map(|load| profile.known(&facts, load));
+        let cells = known.iter().flat_map(|known| known.cells().iter().copied());
+        cells.filter(is_tuned).map(way).collect()
     };
-    let mut ways: Vec<Way> = [Load::Idle, Load::Loaded]
-        .into_iter()
-        .flat_map(|load| {
-            let known = profile.known(&facts, load);
-            let tuned = known.cells().iter().filter(|cell| !cell.tuning.is_default());
-            let way = |cell: &&thalweg_core::profile::Cell| Way {
-                name: cell.mechanism.clone(),
-                tuning: cell.tuning.clone(),
-            };
-            tuned.map(way).collect::<Vec<Way>>()
-        })
-        .collect();
     ways.sort();
     ways.dedup();
     ways

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use thalweg_core::{
     Guarantees, Prefer, Profile,
-    profile::{Load, SinkState},
+    profile::{FILL, Load, SinkState},
 };
 
 mod languages;
@@ -52,12 +52,13 @@ fn header(profile: &Profile, prefer: Prefer) -> Vec<String> {
         "Measured by `thalweg tune`; written by `thalweg tune --emit`.".to_owned(),
         "These choices hold for this machine as it was then, and for no other:".to_owned(),
     ];
-    let key = profile.machine.iter().map(|(key, value)| format!("  {key}: {}", plain(value)));
+    let facts = profile.machine.iter();
+    let key = facts.map(|(key, value)| format!("  {}: {}", plain(key), plain(value)));
     lines.extend(key);
     lines.push(format!(
         "measured {} to {}, sessions behind a number: {} to {}",
-        dates.clone().min().unwrap_or("never"),
-        dates.max().unwrap_or("never"),
+        plain(dates.clone().min().unwrap_or("never")),
+        plain(dates.max().unwrap_or("never")),
         sessions.clone().min().unwrap_or(0),
         sessions.max().unwrap_or(0),
     ));
@@ -134,7 +135,7 @@ fn bands(profile: &Profile, keys: &EndKeys, asked: Asked) -> Vec<(u64, Way)> {
         }
     }
     // Between other ends what was measured last goes on; of memory the profile says whether.
-    let of_memory = keys.source == "memory" && keys.sink == "memory";
+    let of_memory = ["memory", FILL].contains(&keys.source.as_str()) && keys.sink == "memory";
     let beyond = if of_memory { at(u64::MAX) } else { None };
     match (bands.last_mut(), beyond) {
         (Some((_, way)), Some(beyond)) if *way != beyond => bands.push((u64::MAX, beyond)),

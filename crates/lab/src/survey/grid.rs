@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 use thalweg_core::profile::{Load, SinkState};
+use thalweg_sys::host::caches;
 
-use super::pair::{EndKind, Ends};
+use super::pair::{EndKind, Ends, Held};
 
 /// A preset of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,35 +35,61 @@ impl Depth {
     /// Time for all of it, unless somebody says otherwise.
     pub fn budget(self) -> Duration {
         match self {
-            Self::Quick => Duration::from_secs(80),
-            Self::Standard => Duration::from_secs(7 * 60),
+            Self::Quick => Duration::from_secs(2 * 60),
+            Self::Standard => Duration::from_secs(10 * 60),
         }
     }
 
-    /// Bytes per transfer between these ends, evenly spaced in logarithms.
+    /// Bytes per transfer between these ends, evenly spaced in logarithms; between memory closer where
+    /// caches end, since kernels differ most there.
     pub fn sizes(self, ends: &Ends) -> Vec<u64> {
-        let (least, most, step) = match (ends.are_memory(), self) {
+        let (least, most, step) = match (ends.are_memory(), ends.are_processes(), self) {
             // Most calls are for a few bytes; and a step of two octaves is what a band is drawn from.
-            (true, Self::Quick) => (4, 26, 2),
-            (true, Self::Standard) => (4, 28, 2),
-            (false, Self::Quick) => (12, 27, 3),
-            (false, Self::Standard) => (12, 30, 2),
+            (true, _, Self::Quick) => (4, 26, 2),
+            (true, _, Self::Standard) => (4, 28, 2),
+            // What is smaller goes as a message; what is larger takes more memory than many have.
+            (_, true, Self::Quick) => (16, 28, 3),
+            (_, true, Self::Standard) => (16, 28, 2),
+            (_, _, Self::Quick) => (12, 27, 3),
+            (_, _, Self::Standard) => (12, 30, 2),
         };
-        (least..=most).step_by(step).map(|power| 1 << power).collect()
+        let mut sizes: Vec<u64> = (least..=most).step_by(step).map(|power| 1 << power).collect();
+        if ends.are_memory() && self == Self::Standard {
+            let cache = caches().into_iter().map(|cache| cache.bytes).max();
+            let measured = 1 << least..1 << most;
+            sizes
+                .extend(cache.into_iter().flat_map(leaving).filter(|size| measured.contains(size)));
+        }
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
     }
 
     /// The states of the sink that mean something between these ends.
     pub fn sink_states(self, ends: &Ends) -> &'static [SinkState] {
         match (&ends.sink, self) {
+            (EndKind::Process(Held::Plain), _) => &[SinkState::Resident, SinkState::Fresh],
             (EndKind::File(_), Self::Standard) => &[SinkState::Fresh, SinkState::Resident],
             _ => &[SinkState::Fresh],
         }
     }
 }
 
+/// Where copies leave a cache of so many bytes: from an eighth of it to twice as much, in half octaves.
+fn leaving(cache: u64) -> impl Iterator<Item = u64> {
+    (-6..=2).map(move |halves| (cache as f64 * (f64::from(halves) / 2.0).exp2()) as u64)
+}
+
 /// The loads that can be made here: on one core nothing can be kept busy beside us.
 pub fn loads() -> &'static [Load] {
     if super::runner::busy_cores() > 0 { &[Load::Idle, Load::Loaded] } else { &[Load::Idle] }
+}
+
+/// Those of these under which a pair is measured: two processes that move one buffer are busy on two
+/// processors, and nobody asks how they do on one.
+pub(super) fn loads_of(ends: &Ends, loads: &[Load]) -> Vec<Load> {
+    let counts = |load: &&Load| !ends.are_processes() || **load == Load::Idle;
+    loads.iter().filter(counts).copied().collect()
 }
 
 /// A size in each gap of a grid that the grid does not have: no power of two, drawn by `unit`,
@@ -83,13 +110,25 @@ mod tests {
     #[test]
     fn grids_rise_from_a_page_or_a_vector() {
         for depth in [Depth::Quick, Depth::Standard] {
-            for (ends, least) in [("file:pipe", 4096), ("memory:memory", 16)] {
+            for (ends, least) in [
+                ("file:pipe", 4096),
+                ("memory:memory", 16),
+                ("fill:memory", 16),
+                ("process:process", 64 << 10),
+            ] {
                 let sizes = depth.sizes(&ends.parse().unwrap());
-                assert!(sizes.len() >= 6 && sizes[0] == least && sizes.is_sorted());
+                assert!(sizes.len() >= 5 && sizes[0] == least && sizes.is_sorted());
             }
         }
         let most = Depth::Standard.sizes(&"file:file".parse().unwrap());
         assert_eq!(most.last(), Some(&(1 << 30)));
+    }
+
+    #[test]
+    fn sizes_are_closer_where_a_copy_leaves_the_cache() {
+        let sizes: Vec<u64> = leaving(32 << 20).collect();
+        assert_eq!((sizes[0], sizes[6], sizes[8]), (4 << 20, 32 << 20, 64 << 20));
+        assert!(sizes.windows(2).all(|two| two[0] < two[1] && two[1] < two[0] * 3 / 2));
     }
 
     #[test]

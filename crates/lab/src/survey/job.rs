@@ -40,8 +40,8 @@ pub struct SessionJob {
     pub budget: Duration,
     /// Draws the orders.
     pub seed: u64,
-    /// From memory to memory: whether all copies have exactly the size. Else half of them have fewer
-    /// bytes, drawn.
+    /// By kernels: whether all copies, or fills, have exactly the size. Else all short ones and half of
+    /// the long ones have fewer bytes, drawn.
     #[serde(default)]
     pub exact: bool,
 }
@@ -58,7 +58,7 @@ pub enum Ways {
     Only(Vec<Way>),
 }
 
-/// A mechanism, or a copy kernel, and its tuning.
+/// A mechanism, or a kernel, and its tuning.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Way {
     /// Its name.
@@ -126,7 +126,7 @@ pub struct EndKeys {
 pub struct SizeLog {
     /// Bytes per transfer.
     pub size: u64,
-    /// Transfers in each sample.
+    /// Transfers in each sample of the reference; faster ways may have more.
     pub transfers: u64,
     /// What took part.
     pub ways: Vec<Way>,

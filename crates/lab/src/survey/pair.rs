@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::PathBuf, str::FromStr};
-use thalweg_core::Kind;
+use thalweg_core::{Kind, profile::SinkState};
 
 /// A source and a sink.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -19,6 +19,8 @@ pub struct Ends {
 pub enum EndKind {
     /// Memory of the process.
     Memory,
+    /// A byte, again and again: what memory is filled with.
+    Fill,
     /// Files in this folder.
     File(PathBuf),
     /// A pipe; a thread of ours is at its other end.
@@ -27,18 +29,36 @@ pub enum EndKind {
     Unix,
     /// A TCP connection over loopback, likewise.
     Tcp,
+    /// Memory of a process of its own; another one's is at the other end.
+    Process(Held),
+}
+
+/// What memory of a process it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Held {
+    /// Its own, on ordinary pages.
+    Plain,
+    /// As a source: lent by the channel, with the data born in it.
+    Loan,
+    /// As a sink: made for each buffer, on huge pages where the kernel has them.
+    Huge,
 }
 
 impl EndKind {
     fn named(word: &str, folder: &mut dyn FnMut() -> PathBuf) -> Result<Self, String> {
         match word {
             "memory" => Ok(Self::Memory),
+            "fill" => Ok(Self::Fill),
             "file" => Ok(Self::File(folder())),
             "pipe" => Ok(Self::Pipe),
             "unix" => Ok(Self::Unix),
             "tcp" | "socket" => Ok(Self::Tcp),
+            "process" => Ok(Self::Process(Held::Plain)),
+            "loan" => Ok(Self::Process(Held::Loan)),
+            "huge" => Ok(Self::Process(Held::Huge)),
             other => Err(format!(
-                "'{other}' is no kind of end; there are memory, file, pipe, unix, tcp (or socket)"
+                "'{other}' is no kind of end; there are memory, file, pipe, unix, tcp (or socket), \
+                 process, and fill as a source for memory"
             )),
         }
     }
@@ -46,17 +66,21 @@ impl EndKind {
     fn word(&self) -> &'static str {
         match self {
             Self::Memory => "memory",
+            Self::Fill => "fill",
             Self::File(_) => "file",
             Self::Pipe => "pipe",
             Self::Unix => "unix",
             Self::Tcp => "tcp",
+            Self::Process(Held::Plain) => "process",
+            Self::Process(Held::Loan) => "loan",
+            Self::Process(Held::Huge) => "huge",
         }
     }
 
     /// The planner's word for it.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Memory => Kind::Memory,
+            Self::Memory | Self::Fill | Self::Process(_) => Kind::Memory,
             Self::File(_) => Kind::File,
             Self::Pipe => Kind::Pipe,
             Self::Unix | Self::Tcp => Kind::Socket,
@@ -69,9 +93,59 @@ impl EndKind {
 }
 
 impl Ends {
-    /// Memory to memory: copy kernels are compared there, not mechanisms.
+    /// Memory to memory, or a byte to memory: kernels are compared there, not mechanisms.
     pub fn are_memory(&self) -> bool {
-        self.source == EndKind::Memory && self.sink == EndKind::Memory
+        matches!(self.source, EndKind::Memory | EndKind::Fill) && self.sink == EndKind::Memory
+    }
+
+    /// A byte to memory: the kernels are those that fill.
+    pub fn are_fill(&self) -> bool {
+        self.source == EndKind::Fill
+    }
+
+    /// Between two processes: the arms of the channel are compared there.
+    pub fn are_processes(&self) -> bool {
+        matches!((&self.source, &self.sink), (EndKind::Process(_), EndKind::Process(_)))
+    }
+
+    /// What is measured when a person names this pair: `process:process` stands for every memory
+    /// that decides between two processes.
+    pub fn each(self) -> Vec<Self> {
+        let plain = || EndKind::Process(Held::Plain);
+        if (&self.source, &self.sink) != (&plain(), &plain()) {
+            return vec![self];
+        }
+        let sources = [Held::Plain, Held::Loan].map(EndKind::Process);
+        let with_sinks = |source: EndKind| {
+            let sinks = [Held::Plain, Held::Huge].map(EndKind::Process);
+            sinks.map(|sink| Self { source: source.clone(), sink })
+        };
+        sources.into_iter().flat_map(with_sinks).collect()
+    }
+
+    /// What the sink is like before, to go on after the pair's name; empty where it goes without
+    /// saying.
+    pub fn sink_words(&self, state: SinkState) -> &'static str {
+        match (&self.sink, state) {
+            (EndKind::Process(Held::Huge), _) => ", into new memory on huge pages",
+            (EndKind::Process(_), SinkState::Fresh) => ", into new memory",
+            (EndKind::Process(_), SinkState::Resident) => ", into memory used before",
+            (_, SinkState::Resident) => ", over a file that is there",
+            (_, SinkState::Fresh) => "",
+        }
+    }
+
+    /// Why two such ends do not go together.
+    fn check(&self) -> Result<(), &'static str> {
+        let is_process = |end: &EndKind| matches!(end, EndKind::Process(_));
+        match (&self.source, &self.sink) {
+            (EndKind::Process(Held::Huge), _) => Err("'huge' is a sink: loan:huge, process:huge"),
+            (_, EndKind::Process(Held::Loan)) => Err("'loan' is a source: loan:process, loan:huge"),
+            (a, b) if is_process(a) != is_process(b) => {
+                Err("a process is at both ends or at none: process:process")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The folders of its files.
@@ -83,8 +157,8 @@ impl Ends {
 impl FromStr for Ends {
     type Err = String;
 
-    /// `file:file@DIR`, `file:file@FROM,TO`, `file:tcp@DIR`, `pipe:file@DIR`, `memory:memory`; a
-    /// file without a folder lies in the current one.
+    /// `file:file@DIR`, `file:file@FROM,TO`, `file:tcp@DIR`, `pipe:file@DIR`, `memory:memory`,
+    /// `process:process`; a file without a folder lies in the current one.
     fn from_str(text: &str) -> Result<Self, String> {
         let (kinds, folders) = match text.split_once('@') {
             Some((kinds, folders)) => (kinds, Some(folders)),
@@ -114,10 +188,15 @@ impl FromStr for Ends {
         };
         let source = EndKind::named(source, &mut || folder(first))?;
         let sink = EndKind::named(sink, &mut || folder(second))?;
+        if sink == EndKind::Fill || (source == EndKind::Fill && sink != EndKind::Memory) {
+            return Err(format!("'{text}': only memory is filled (fill:memory)"));
+        }
         if files == 0 && folders.is_some() {
             return Err(format!("'{text}': a folder, and no file to lie in it"));
         }
-        Ok(Self { source, sink })
+        let ends = Self { source, sink };
+        ends.check().map_err(|why| format!("'{text}': {why}"))?;
+        Ok(ends)
     }
 }
 
@@ -154,13 +233,33 @@ mod tests {
 
     #[test]
     fn pairs_are_read_as_they_are_written() {
-        for text in
-            ["file:file@/a", "file:file@/a,/b", "file:tcp@/a b", "pipe:file@x", "memory:pipe"]
-        {
+        for text in [
+            "file:file@/a",
+            "file:file@/a,/b",
+            "file:tcp@/a b",
+            "pipe:file@x",
+            "memory:pipe",
+            "fill:memory",
+        ] {
             assert_eq!(text.parse::<Ends>().unwrap().to_string(), text);
         }
         assert_eq!("file:socket".parse::<Ends>().unwrap().to_string(), "file:tcp@.");
-        assert!("memory:memory".parse::<Ends>().unwrap().are_memory());
+        let ends = |text: &str| text.parse::<Ends>().unwrap();
+        assert!(ends("memory:memory").are_memory() && !ends("memory:memory").are_fill());
+        assert!(ends("fill:memory").are_memory() && ends("fill:memory").are_fill());
+    }
+
+    #[test]
+    fn two_processes_are_all_the_memory_that_they_may_have() {
+        let named: Ends = "process:process".parse().unwrap();
+        assert!(named.are_processes() && !named.are_memory());
+        let all: Vec<String> = named.each().iter().map(Ends::to_string).collect();
+        assert_eq!(all, ["process:process", "process:huge", "loan:process", "loan:huge"]);
+        for text in &all[1..] {
+            let ends: Ends = text.parse().unwrap();
+            assert!(ends.are_processes() && ends.to_string() == *text);
+            assert_eq!(ends.clone().each(), [ends]);
+        }
     }
 
     #[test]
@@ -170,6 +269,12 @@ mod tests {
         assert!(reason("file:teleport").contains("'teleport' is no kind of end"));
         assert!(reason("pipe:tcp@/tmp").contains("no file to lie in it"));
         assert!(reason("file:pipe@").contains("no folder after the @"));
+        assert!(reason("fill:pipe").contains("only memory"));
+        assert!(reason("memory:fill").contains("only memory"));
         assert!(reason("").contains("no pair"));
+        assert!(reason("process:pipe").contains("at both ends"));
+        assert!(reason("memory:huge").contains("at both ends"));
+        assert!(reason("huge:process").contains("'huge' is a sink"));
+        assert!(reason("process:loan").contains("'loan' is a source"));
     }
 }

@@ -157,6 +157,6 @@ fn stream(kind: &EndKind) -> io::Result<(OwnedFd, OwnedFd)> {
                 }
             }
         }
-        EndKind::Pipe | EndKind::Memory | EndKind::File(_) => Ok(pipe_with(PipeFlags::CLOEXEC)?),
+        _ => Ok(pipe_with(PipeFlags::CLOEXEC)?),
     }
 }

@@ -6,10 +6,14 @@
 
 use serde::Serialize;
 use std::collections::BTreeMap;
-use thalweg_core::{Guarantees, Prefer, Profile, profile::Load};
+use thalweg_core::{
+    Guarantees, Prefer, Profile,
+    profile::{Load, SinkState},
+};
 
 use super::{
     job::Way,
+    pair::Ends,
     sum::Survey,
     table::{Asked, choice, may, metric_of},
 };
@@ -36,10 +40,12 @@ pub struct Point {
 /// The regret on one pair under one load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Regret {
-    /// The pair, as on the command line.
-    pub pair: String,
+    /// The pair.
+    pub pair: Ends,
     /// What else the machine did.
     pub load: Load,
+    /// What the sink was like before.
+    pub sink_state: SinkState,
     /// Whether the sink may share pages with the source.
     pub zero_copy: bool,
     /// Every size that could be scored.
@@ -108,8 +114,9 @@ fn summed(survey: &Survey, needs: Guarantees, points: Vec<Point>) -> Regret {
         .into_iter()
         .map(|name| (name.clone(), spread(&|point: &Point| point.always.get(name).copied())));
     Regret {
-        pair: survey.ends.to_string(),
+        pair: survey.ends.clone(),
         load: survey.load,
+        sink_state: survey.sink_state,
         zero_copy: !needs.stable,
         planner: spread(&|point| Some(point.regret)),
         floor: spread(&|point| Some(point.floor)),

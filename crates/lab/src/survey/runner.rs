@@ -55,7 +55,7 @@ const OVERRUN: u32 = 20;
 impl Runner for Spawned {
     fn run(&mut self, job: &SessionJob, stop: &Stop<'_>) -> SessionLog {
         let mut log = SessionLog::default();
-        let limit = job.budget * OVERRUN + PATIENCE;
+        let limit = job.budget.saturating_mul(OVERRUN).saturating_add(PATIENCE);
         let burners = match job.load {
             Load::Idle => Ok(Vec::new()),
             Load::Loaded => (0..busy_cores()).map(|_| self.start(&Task::Burn(limit))).collect(),
@@ -107,7 +107,7 @@ impl Worker {
                 }
             }
         });
-        let mut deadline = Instant::now() + limit;
+        let mut deadline = Instant::now().checked_add(limit);
         loop {
             match lines.recv_timeout(BETWEEN_LOOKS) {
                 Ok(Ok(line)) => match serde_json::from_str::<Line>(&line) {
@@ -119,9 +119,9 @@ impl Worker {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if stop() == Flow::Stop && self.0.stdin.take().is_some() {
-                deadline = Instant::now() + PATIENCE;
+                deadline = Some(Instant::now() + PATIENCE);
             }
-            if Instant::now() >= deadline {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 let _ = self.0.kill();
                 log.failed = Some(format!("a session did not end within {limit:?}"));
                 break;

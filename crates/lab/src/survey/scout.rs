@@ -1,9 +1,12 @@
 //! One session that looks at every tuning of every mechanism, and picks those worth measuring.
 //! Its samples decide nothing else: what was picked because it looked good is measured anew.
 
-use thalweg_core::{Mechanism, Unit, mechanisms::by_name, profile::LEAST_NOISE};
+use thalweg_core::{Knob, Unit, profile::LEAST_NOISE};
 
-use super::job::{SessionLog, SizeLog, Way};
+use super::{
+    job::{SessionLog, SizeLog, Way},
+    ways::knobs_of,
+};
 use crate::{sample::Metric, stats::median};
 
 /// Few: a tuning that matters shows.
@@ -28,7 +31,8 @@ pub(super) fn pick(log: &SessionLog) -> Vec<Way> {
     for size in &log.sizes {
         let best = size.ways.iter().enumerate().filter_map(|(arm, _)| times(size, arm, 0));
         let Some(best) = best.min_by(f64::total_cmp) else { continue };
-        let tuned = size.ways.iter().enumerate().filter(|(_, way)| is_other_work(way, size.size));
+        let matters = |way: &Way| is_other_work(way, knobs_of(way, log.ends.as_ref()), size.size);
+        let tuned = size.ways.iter().enumerate().filter(|(_, way)| matters(way));
         for (arm, way) in tuned {
             let default = size.ways.iter().position(|w| *w == Way::plain(&way.name));
             let gain = default.and_then(|default| times(size, arm, default));
@@ -50,10 +54,9 @@ pub(super) fn pick(log: &SessionLog) -> Vec<Way> {
 }
 
 /// Whether a tuning can make a difference at this size: two buffers that hold all of it cannot.
-fn is_other_work(way: &Way, size: u64) -> bool {
-    let Some(info) = by_name(&way.name).map(Mechanism::info) else { return false };
+fn is_other_work(way: &Way, knobs: &[Knob], size: u64) -> bool {
     way.tuning.iter().any(|(name, value)| {
-        let knob = info.knobs.iter().find(|knob| knob.name == name);
+        let knob = knobs.iter().find(|knob| knob.name == name);
         knob.is_some_and(|knob| knob.unit != Unit::Bytes || value.min(knob.values[0]) < size)
     })
 }
@@ -62,7 +65,7 @@ fn times(size: &SizeLog, arm: usize, other: usize) -> Option<f64> {
     if arm == other {
         return Some(1.0);
     }
-    median(&size.log.paired(arm, other, Metric::Wall)).map(f64::exp)
+    median(&size.log.paired_per_byte(arm, other, Metric::Wall)).map(f64::exp)
 }
 
 #[cfg(test)]
@@ -73,9 +76,19 @@ mod tests {
     #[test]
     fn two_buffers_that_hold_everything_are_no_choice() {
         let tuned = |value| Way { name: "read-write".into(), tuning: Tuning::of("buffer", value) };
-        assert!(!is_other_work(&tuned(1 << 20), 4096));
-        assert!(is_other_work(&tuned(1 << 20), 16 << 20));
-        assert!(!is_other_work(&Way::plain("read-write"), 16 << 20));
+        let matters = |way: &Way, size| is_other_work(way, knobs_of(way, None), size);
+        assert!(!matters(&tuned(1 << 20), 4096));
+        assert!(matters(&tuned(1 << 20), 16 << 20));
+        assert!(!matters(&Way::plain("read-write"), 16 << 20));
+    }
+
+    #[test]
+    fn a_name_that_both_lists_have_is_looked_for_in_the_right_one() {
+        let way = Way::plain("io-uring");
+        let keys = super::super::processes::keys(&"process:process".parse().unwrap());
+        let names = |keys| knobs_of(&way, keys).iter().map(|knob| knob.name).collect::<Vec<_>>();
+        assert_ne!(names(None), names(Some(&keys)));
+        assert!(knobs_of(&Way::plain("ring"), None).is_empty());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{path::Path, time::Duration};
 use thalweg_core::{
     Flow, Profile,
     mechanisms::LAST_RESORT,
-    profile::{Cell, LEAST_NOISE, LIBC, Load, Ratio, SinkState},
+    profile::{Cell, FILL, LEAST_NOISE, LIBC, Load, Ratio, SinkState},
 };
 
 use super::{
@@ -81,6 +81,7 @@ fn is_quick(cell: &Cell) -> bool {
 fn ends_of(cell: &Cell, place: &Path) -> Option<Ends> {
     let end = |key: &str| match key {
         "memory" => Some(EndKind::Memory),
+        FILL => Some(EndKind::Fill),
         "pipe" => Some(EndKind::Pipe),
         "socket:unix" => Some(EndKind::Unix),
         "socket:inet" => Some(EndKind::Tcp),
@@ -124,7 +125,7 @@ fn look_again(cell: &Cell, ends: &Ends, stop: &Stop<'_>) -> Option<Look> {
 }
 
 fn ratio_now(log: &Log, arm: usize) -> Option<Ratio> {
-    ratio_of_rounds(&log.paired(arm, 0, Metric::Wall), &mut Random::new(1))
+    ratio_of_rounds(&log.paired_per_byte(arm, 0, Metric::Wall), &mut Random::new(1))
 }
 
 fn has_drifted(was: &Ratio, is: &Ratio, noise: f64) -> bool {

@@ -2,24 +2,23 @@
 
 use std::{
     cell::RefCell,
-    collections::BTreeSet,
     time::{Duration, Instant},
 };
 use thalweg_core::{
-    Facts, Flow, MECHANISMS, Mechanism, Role, Unfit,
-    alias::{self, Alias},
+    Flow, Unfit,
     mechanisms::LAST_RESORT,
-    profile::LIBC,
-    scratch::Site,
+    profile::{FILL, LIBC},
 };
-use thalweg_kernels::{KERNELS, tuned};
+use thalweg_kernels::{FILLS, KERNELS, tuned};
 
 use super::{
-    arms::{Buffers, Means, Place, SurveyArm, one_knob_turned},
+    arms::{Means, Place, SurveyArm},
     bench::Bench,
+    buffers::Buffers,
     job::{EndKeys, Line, SessionJob, SizeLog, Way, Ways},
-    pair::{EndKind, Ends},
+    processes::{self, Processes},
     share::{Share, Shares},
+    ways,
 };
 use crate::{
     rounds::{Arm, Broken, Cast, Failure, Log, Rules, Schedule},
@@ -50,16 +49,23 @@ impl Session<'_> {
             |e: std::io::Error| Failure::Unfit(Unfit::because(format!("{}: {e}", job.ends)));
         let first = job.sizes.first().copied().unwrap_or(1);
         let (place, mut ways) = if job.ends.are_memory() {
-            let memory = || "memory".to_owned();
-            let keys = EndKeys { source: memory(), sink: memory(), options: Default::default() };
-            answer(Line::Ends(keys));
-            (Place::Memory(RefCell::new(Buffers::new(job.exact))), self.kernels(answer))
+            let memory = "memory";
+            let (source, kernels) =
+                if job.ends.are_fill() { (FILL, fills()) } else { (memory, copies()) };
+            let (source, sink) = (source.to_owned(), memory.to_owned());
+            answer(Line::Ends(EndKeys { source, sink, options: Default::default() }));
+            (Place::Memory(RefCell::new(Buffers::new(job.exact))), self.kernels(kernels, answer))
+        } else if job.ends.are_processes() {
+            let processes = Processes::new(&job.ends, job.sink_state).map_err(failed)?;
+            answer(Line::Ends(processes::keys(&job.ends)));
+            (Place::Processes(RefCell::new(processes)), ways::of_arms(job, answer))
         } else {
             let mut bench = Bench::new(&job.ends, job.sink_state, self.stop).map_err(failed)?;
             bench.resize(first).map_err(failed)?;
             let (facts, keys) = bench.facts()?;
             answer(Line::Ends(keys));
-            (Place::Ends(Box::new(RefCell::new(bench))), self.mechanisms(&facts, answer))
+            let ways = ways::of_mechanisms(job, &facts, answer);
+            (Place::Ends(Box::new(RefCell::new(bench))), ways)
         };
         let mut random = Random::new(job.seed);
         let mut shares = Shares::new(&job.sizes, job.rounds);
@@ -81,68 +87,21 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The mechanisms that may take part; the reference first.
-    fn mechanisms(&self, facts: &Facts, answer: &mut dyn FnMut(Line)) -> Vec<(Way, Means)> {
+    /// The kernels that are wanted; the C library's first.
+    fn kernels(
+        &self,
+        kernels: Vec<(&str, Option<Means>)>,
+        answer: &mut dyn FnMut(Line),
+    ) -> Vec<(Way, Means)> {
         let mut ways = Vec::new();
-        for mechanism in MECHANISMS.iter().filter(|m| m.info().role == Role::Mover) {
-            let name = mechanism.info().name;
-            let Some(pair) = mechanism.info().pair(facts.source.kind, facts.sink.kind) else {
-                continue;
-            };
-            let tunings = self.tunings(*mechanism);
-            if tunings.is_empty() {
-                continue;
-            }
-            let keeps = || keeps_its_promise(*mechanism, *pair, &self.job.ends);
-            if let Err(unfit) = mechanism.fits(facts).and_then(|()| keeps()) {
-                answer(Line::Unfit { way: Way::plain(name), reason: unfit.reason });
-                continue;
-            }
-            let means = Means::Mechanism(*mechanism);
-            ways.extend(tunings.into_iter().map(|way| (way, means)));
-        }
-        ways.sort_by_key(|(way, _)| *way != Way::plain(LAST_RESORT.info().name));
-        ways
-    }
-
-    fn tunings(&self, mechanism: &dyn Mechanism) -> Vec<Way> {
-        let name = mechanism.info().name;
-        let plain = Way::plain(name);
-        let named = |ways: &[Way]| {
-            ways.iter().filter(|way| way.name == name).cloned().collect::<BTreeSet<Way>>()
-        };
-        match &self.job.ways {
-            Ways::All => {
-                let turned = one_knob_turned(mechanism).into_iter();
-                let turned = turned.map(|tuning| Way { name: name.to_owned(), tuning });
-                std::iter::once(plain).chain(turned).collect()
-            }
-            Ways::These(ways) => {
-                let mut wanted = named(ways);
-                wanted.insert(plain);
-                wanted.into_iter().collect()
-            }
-            Ways::Only(ways) => {
-                let mut wanted = named(ways);
-                if name == LAST_RESORT.info().name {
-                    wanted.insert(plain);
-                }
-                wanted.into_iter().collect()
-            }
-        }
-    }
-
-    /// The copy kernels; the C library's first.
-    fn kernels(&self, answer: &mut dyn FnMut(Line)) -> Vec<(Way, Means)> {
-        let mut ways = Vec::new();
-        for kernel in KERNELS.iter().filter(|kernel| kernel.name != tuned::COPY.name) {
-            let way = Way::plain(kernel.name);
+        for (name, ready) in kernels {
+            let way = Way::plain(name);
             let wanted = match &self.job.ways {
-                Ways::Only(ways) => kernel.name == LIBC || ways.contains(&way),
+                Ways::Only(ways) => name == LIBC || ways.contains(&way),
                 Ways::All | Ways::These(_) => true,
             };
-            match kernel.ready() {
-                Some(ready) if wanted => ways.push((way, Means::Kernel(ready))),
+            match ready {
+                Some(means) if wanted => ways.push((way, means)),
                 Some(_) => {}
                 None => {
                     let reason = "this processor lacks its instructions".to_owned();
@@ -187,11 +146,13 @@ impl Session<'_> {
         if (self.stop)() == Flow::Stop {
             return Err(Failure::Stopped);
         }
-        let Some(reference) = arms.first_mut().filter(|arm| is_reference(&arm.way)) else {
+        let Some(reference) = arms.first_mut().filter(|arm| self.is_reference(&arm.way)) else {
             return Err(Failure::Unfit(Unfit::because("the reference does not work here")));
         };
         let one = reference.calibrate()?;
         let transfers = place.repeat((share.sample.as_secs_f64() / one.as_secs_f64()) as u64);
+        reference.hold(transfers);
+        arms[1..].iter_mut().for_each(|arm| arm.fill(share.sample, transfers));
         let took_part: Vec<Way> = arms.iter().map(|arm| arm.way.clone()).collect();
         let arms: Vec<Box<dyn Arm + '_>> =
             arms.into_iter().map(|arm| Box::new(arm) as Box<dyn Arm + '_>).collect();
@@ -206,6 +167,13 @@ impl Session<'_> {
         }
         answer(Line::Size(SizeLog { size, transfers, ways: took_part, memory, log }));
         Ok(one)
+    }
+
+    /// Whether the first way is what the others are compared with; between processes that is the
+    /// first arm that works.
+    fn is_reference(&self, way: &Way) -> bool {
+        let named = way.name == LAST_RESORT.info().name || way.name == LIBC;
+        way.tuning.is_default() && (named || self.job.ends.are_processes())
     }
 
     fn rounds(
@@ -233,31 +201,17 @@ impl Session<'_> {
     }
 }
 
+/// Every copy kernel but the one that is made of them, and what does its work if it runs here.
+fn copies() -> Vec<(&'static str, Option<Means>)> {
+    let single = KERNELS.iter().filter(|row| row.name != tuned::COPY.name);
+    single.map(|row| (row.name, row.ready().map(Means::Kernel))).collect()
+}
+
+/// The same of those that fill.
+fn fills() -> Vec<(&'static str, Option<Means>)> {
+    let single = FILLS.iter().filter(|row| row.name != tuned::FILL.name);
+    single.map(|row| (row.name, row.ready().map(Means::Fill))).collect()
+}
+
 /// Sessions are what counts, so a few rounds of each are enough.
 pub(super) const LEAST_ROUNDS: usize = 2;
-
-fn is_reference(way: &Way) -> bool {
-    way.tuning.is_default() && (way.name == LAST_RESORT.info().name || way.name == LIBC)
-}
-
-/// A mechanism that says its copies are stable is tried: a change of the source must not show.
-fn keeps_its_promise(
-    mechanism: &dyn Mechanism,
-    pair: thalweg_core::Pair,
-    ends: &Ends,
-) -> Result<(), Unfit> {
-    if !alias::applies(pair) || !pair.gives.stable {
-        return Ok(());
-    }
-    let folder = |end: &EndKind| match end {
-        EndKind::File(folder) => folder.clone(),
-        _ => std::env::temp_dir(),
-    };
-    let site = Site { source: folder(&ends.source), sink: folder(&ends.sink) };
-    match alias::probe(mechanism, pair, &site)? {
-        Alias::Copied => Ok(()),
-        Alias::Shared => Err(Unfit::because(
-            "breaks its promise: a later change of the source shows in the sink",
-        )),
-    }
-}

@@ -75,7 +75,7 @@ impl Survey {
                 number += 1;
                 keep(number - 1)
             });
-            Some(rounds.paired(arm, other, metric))
+            Some(rounds.paired_per_byte(arm, other, metric))
         };
         self.logs(size).filter_map(of_session).filter(|ratios| !ratios.is_empty()).collect()
     }

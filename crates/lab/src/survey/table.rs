@@ -3,11 +3,13 @@
 use serde::Serialize;
 use thalweg_core::{
     EndFacts, Facts, Guarantees, MECHANISMS, Plan, Prefer, Profile, Request, Unfit,
-    profile::{Band, LIBC, Load, Ratio, SinkState},
+    profile::{Band, FILL, LIBC, Load, Ratio, SinkState},
 };
 
 use super::{
     job::{EndKeys, Way},
+    pair::Ends,
+    processes,
     sum::Survey,
 };
 use crate::{
@@ -18,8 +20,8 @@ use crate::{
 /// One pair of ends at one size.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The pair, as on the command line.
-    pub pair: String,
+    /// The pair.
+    pub pair: Ends,
     /// What else the machine did.
     pub load: Load,
     /// What the sink was like before.
@@ -80,12 +82,20 @@ pub fn verdict_on(profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Pl
     Some(Plan::make(&facts, &request, Some(profile)))
 }
 
-/// The planner's choice for such a job; from memory to memory the kernel.
+/// The planner's choice for such a job; from memory to memory, or for filling it, the kernel; between
+/// processes the arm.
 pub fn choice(profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Way> {
-    if keys.source == "memory" && keys.sink == "memory" {
-        let bands = profile.kernel_bands(asked.load, asked.prefer);
+    let bands = match (keys.source.as_str(), keys.sink.as_str()) {
+        ("memory", "memory") => Some(profile.kernel_bands(asked.load, asked.prefer)),
+        (FILL, "memory") => Some(profile.fill_bands(asked.load, asked.prefer)),
+        _ => None,
+    };
+    if let Some(bands) = bands {
         let band = Band::of(&bands, asked.size);
         return Some(Way::plain(band.map_or(LIBC, |band| &band.kernel)));
+    }
+    if processes::are_keys_of(keys) {
+        return processes::choice(profile, keys, asked);
     }
     let plan = verdict_on(profile, keys, asked)?;
     let chosen = plan.chosen()?;
@@ -124,7 +134,7 @@ fn row(survey: &Survey, asked: &Asked, winner: Way) -> Row {
     let noise = survey.noise(size, metric);
     let ratio = best.as_ref().map(|(ratio, _)| *ratio);
     Row {
-        pair: survey.ends.to_string(),
+        pair: survey.ends.clone(),
         load: asked.load,
         sink_state: asked.sink_state,
         zero_copy: !asked.needs.stable,
@@ -142,10 +152,12 @@ pub(super) fn metric_of(prefer: Prefer) -> Metric {
     if prefer == Prefer::Cpu { Metric::Cpu } else { Metric::Wall }
 }
 
-/// Whether a way keeps such promises between the ends of a survey; copy kernels keep all.
+/// Whether a way keeps such promises between the ends of a survey; kernels keep all, and of the arms
+/// only those take part that do.
 pub(super) fn may(survey: &Survey, way: &Way, needs: Guarantees) -> bool {
     let (source, sink) = (survey.ends.source.kind(), survey.ends.sink.kind());
     survey.ends.are_memory()
+        || survey.ends.are_processes()
         || thalweg_core::mechanisms::by_name(&way.name)
             .and_then(|mechanism| mechanism.info().pair(source, sink))
             .is_some_and(|pair| pair.gives.cover(needs))

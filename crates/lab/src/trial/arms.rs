@@ -1,7 +1,7 @@
 //! The arms of a trial: the program as it is, under each kernel, and with glibc's own settings changed.
 
 use serde::Serialize;
-use std::{ffi::OsString, fmt::Write, path::Path, process::Command};
+use std::{ffi::OsString, path::Path, process::Command};
 use thalweg_kernels::{FILLS, KERNELS, Kernel, tuned};
 use thalweg_preload::{choice::LIBC, layout};
 
@@ -51,8 +51,17 @@ pub struct LeftOut {
     pub reason: String,
 }
 
-/// Copy kernels by size: each serves the sizes up to and including its number, libc those beyond.
-pub type Bands = Vec<(u64, String)>;
+/// Kernels by size: each serves the sizes up to and including its number, libc those beyond.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bands {
+    /// For memcpy, mempcpy and memmove.
+    pub copies: Vec<(u64, String)>,
+    /// For memset; none is libc's.
+    pub fills: Vec<(u64, String)>,
+}
+
+/// A name that a table of kernels has, and whether this processor runs it.
+type Known = (&'static str, fn() -> bool);
 
 /// The names of all kernels of this build.
 pub fn kernel_names() -> impl Iterator<Item = &'static str> {
@@ -119,39 +128,54 @@ fn fill_beside(kernel: &str) -> &'static str {
 }
 
 fn of_bands(bands: Option<&Bands>) -> Result<Kind, String> {
-    let Some(bands) = bands.filter(|bands| !bands.is_empty()) else {
+    let Some(bands) = bands.filter(|bands| !bands.copies.is_empty()) else {
         return Err("no sizes were measured from memory to memory on this machine".to_owned());
     };
-    let mut copies = String::new();
+    let copies: Vec<Known> = KERNELS.iter().map(|row| (row.name, row.is_available)).collect();
+    let fills: Vec<Known> = FILLS.iter().map(|row| (row.name, row.is_available)).collect();
+    let copies = written(&bands.copies, &copies)?;
+    Ok(Kind::Kernel { copies, fills: written(&bands.fills, &fills)? })
+}
+
+/// Bands as [`thalweg_preload::choice`] reads them, if it does and all of them can run.
+fn written(bands: &[(u64, String)], known: &[Known]) -> Result<String, String> {
+    let mut parts = Vec::new();
     for (upto, name) in bands {
-        let row = KERNELS.iter().find(|row| row.name == name);
-        match row {
-            Some(row) if row.name == tuned::COPY.name => {
+        match known.iter().find(|(known, _)| known == name) {
+            // Both tables have it under the one name.
+            Some((name, _)) if *name == tuned::COPY.name => {
                 return Err(format!("{name} cannot be a part of itself"));
             }
             None => return Err(format!("its bands name {name}, which is no kernel of this build")),
-            Some(row) if !(row.is_available)() => {
+            Some((_, is_available)) if !is_available() => {
                 return Err(format!("its bands name {name}, which this processor cannot run"));
             }
             Some(_) => {}
         }
-        let _ = write!(copies, "{upto}={name},");
+        // What serves every size beyond has no number, and nothing behind it.
+        let is_last = *upto == u64::MAX;
+        parts.push(if is_last { name.clone() } else { format!("{upto}={name}") });
     }
-    copies.push_str(LIBC);
-    if thalweg_preload::choice::parts(copies.as_bytes()).is_none() {
-        return Err(format!("its bands are too many or do not rise: {copies}"));
+    if bands.last().is_none_or(|(upto, _)| *upto != u64::MAX) {
+        parts.push(LIBC.to_owned());
     }
-    Ok(Kind::Kernel { copies, fills: LIBC.to_owned() })
+    let text = parts.join(",");
+    if thalweg_preload::choice::parts(text.as_bytes()).is_none() {
+        return Err(format!("its bands are too many or do not rise: {text}"));
+    }
+    Ok(text)
 }
 
-/// Reads bands given by hand: `16=mask256,4096=avx2`.
+/// Reads bands of copies given by hand: `16=mask256,4096=avx2`. Fills are then libc's.
 pub fn bands_given(text: &str) -> Result<Bands, String> {
     let read = |part: &str| {
         let (upto, name) = part.split_once('=')?;
         Some((upto.parse().ok()?, name.to_owned()))
     };
-    let bands: Option<Bands> = text.split(',').map(read).collect();
-    bands.ok_or_else(|| format!("'{text}' is not of the form BYTES=KERNEL[,BYTES=KERNEL...]"))
+    let copies: Option<Vec<(u64, String)>> = text.split(',').map(read).collect();
+    let copies = copies
+        .ok_or_else(|| format!("'{text}' is not of the form BYTES=KERNEL[,BYTES=KERNEL...]"))?;
+    Ok(Bands { copies, fills: Vec::new() })
 }
 
 impl Setting {
@@ -229,6 +253,20 @@ mod tests {
     }
 
     #[test]
+    fn measured_fills_go_with_the_copies_of_tuned() {
+        let of = |fill: &str| {
+            let copies = vec![(16, "simple".to_owned())];
+            let bands = Bands { copies, fills: vec![(64, fill.to_owned())] };
+            let (arms, out) = kernels(Some(&["tuned".to_owned()]), Some(&bands)).unwrap();
+            (arms.get(1).map(|arm| arm.kind.clone()), out.first().map(|out| out.reason.clone()))
+        };
+        let (copies, fills) = ("16=simple,libc".to_owned(), "64=simple,libc".to_owned());
+        assert_eq!(of("simple").0, Some(Kind::Kernel { copies, fills }));
+        assert!(of("vector-inline").1.unwrap().contains("no kernel of this build"));
+        assert!(of("tuned").1.unwrap().contains("part of itself"));
+    }
+
+    #[test]
     fn bands_become_one_arm_or_a_reason() {
         let tuned = |text: &str| {
             let bands = bands_given(text).unwrap();
@@ -238,6 +276,9 @@ mod tests {
         let (kind, _) = tuned("16=simple,4096=libc,70000=simple");
         let copies = "16=simple,4096=libc,70000=simple,libc".to_owned();
         assert_eq!(kind, Some(Kind::Kernel { copies, fills: LIBC.to_owned() }));
+        let (kind, _) = tuned("16=libc,18446744073709551615=simple");
+        let copies = "16=libc,simple".to_owned();
+        assert_eq!(kind, Some(Kind::Kernel { copies, fills: LIBC.to_owned() }), "to any size");
         assert!(tuned("16=fast").1.unwrap().contains("no kernel of this build"));
         assert!(tuned("16=tuned").1.unwrap().contains("part of itself"));
         assert!(tuned("16=simple,8=libc").1.unwrap().contains("do not rise"));

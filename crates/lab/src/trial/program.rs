@@ -5,7 +5,7 @@ use rustix::{
     fs::{Access, access, getxattr},
     process::{getgid, getuid},
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
@@ -27,6 +27,7 @@ const MOST_INTERPRETERS: usize = 5;
 pub struct Program {
     /// The file, and the interpreters behind it if it is a script: the last one is what the loader
     /// sees.
+    #[serde(serialize_with = "as_text")]
     pub files: Vec<PathBuf>,
     /// The dynamic loader, where there is one.
     pub loader: Option<PathBuf>,
@@ -34,6 +35,11 @@ pub struct Program {
     pub unreachable: Option<String>,
     /// What is reached less than one might think.
     pub remark: Option<String>,
+}
+
+/// JSON has no names but text: bytes that are none become U+FFFD.
+fn as_text<S: Serializer>(files: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(files.iter().map(|file| file.display().to_string()))
 }
 
 impl Program {
@@ -202,6 +208,18 @@ mod tests {
         assert!(why(file(folder, "e", b"#!/usr/bin/env\n", 0o755)).contains("env without"));
         let own = format!("#!{}\n", folder.join("f").display());
         assert!(why(file(folder, "f", own.as_bytes(), 0o755)).contains("more than 5"));
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_is_shown_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = OsStr::from_bytes(b"caf\xe9");
+        let script = folder.path().join(name);
+        fs::write(&script, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let program = Program::find(&[script.into_os_string()]).unwrap();
+        let json = serde_json::to_value(&program).unwrap();
+        assert!(json["files"][0].as_str().unwrap().ends_with("caf\u{fffd}"), "{json}");
     }
 
     #[test]

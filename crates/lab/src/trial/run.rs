@@ -16,6 +16,7 @@ use super::{
     arms::Setting,
     server::{Server, Up},
     stage::{Stage, last_words},
+    started,
 };
 use crate::sample::Sample;
 
@@ -179,8 +180,16 @@ pub fn watch(child: &mut Child) -> Result<OwnedFd, String> {
     })
 }
 
-/// Asks a child to end, makes it after a while, and says how it ended.
+/// Asks a child to end, makes it after a while, and says how it ended. What it has started ends too:
+/// else it would be in the way of the runs to come.
 pub fn end(child: &Child, process: &OwnedFd) -> Result<Ended, String> {
+    let rest = started::by(child);
+    let ended = end_alone(child, process);
+    started::end(rest, GRACE);
+    ended
+}
+
+fn end_alone(child: &Child, process: &OwnedFd) -> Result<Ended, String> {
     use rustix::process::Signal;
     let began = Instant::now();
     for signal in [Signal::TERM, Signal::KILL] {

@@ -30,7 +30,7 @@ impl Stage {
             path: path.display().to_string(),
             why: error.to_string(),
         };
-        let folder = Folder::inside(&parent).map_err(|e| failed(&parent, e))?;
+        let folder = Folder::named(&parent, "trial").map_err(|e| failed(&parent, e))?;
         let path = folder.file("thalweg-preload.so");
         // The loader splits the list at these.
         if path.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'\t')) {

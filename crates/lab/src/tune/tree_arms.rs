@@ -4,7 +4,7 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
 };
-use thalweg_core::{Flow, Unfit};
+use thalweg_core::{Flow, Unfit, shown};
 use thalweg_tree::{CopyOptions, Events, Halt};
 
 use super::{Stop, arms::first_difference};
@@ -92,7 +92,7 @@ impl Arm for TreeArm<'_> {
 impl Place {
     /// Whether the copy holds every file of the sample, with its bytes, and no other.
     pub fn check(&self) -> Result<(), Unfit> {
-        let wrong = |path: &Path, e: io::Error| Unfit::because(format!("{}: {e}", path.display()));
+        let wrong = |path: &Path, e: io::Error| Unfit::because(format!("{}: {e}", shown(path)));
         for path in files_below(&self.sample).map_err(|e| wrong(&self.sample, e))? {
             let inside = path.strip_prefix(&self.sample).unwrap_or(&path);
             let copy = self.copy.join(inside);
@@ -100,7 +100,7 @@ impl Place {
             let copied = copy.metadata().map_err(|e| wrong(&copy, e))?.len();
             let differs = first_difference(&path, &copy, len).map_err(|e| wrong(&copy, e))?;
             if len != copied || differs.is_some() {
-                let text = format!("{} was copied wrongly", inside.display());
+                let text = format!("{} was copied wrongly", shown(inside));
                 return Err(Unfit::because(text));
             }
         }

@@ -6,12 +6,12 @@ mod deed;
 mod drawn;
 mod fleet;
 mod ring;
+mod sides;
 mod span;
 mod stretch;
 
 use serde::Deserialize;
 use thalweg_core::{Guarantees, Unfit};
-use thalweg_sys::{Errno, map::Map};
 
 use super::{Job, Piece, Work, parameters};
 use crate::{
@@ -158,11 +158,6 @@ impl Parameters {
     fn in_threads<C: Copies + Send + 'static>(&self, make: impl Fn() -> C) -> Box<dyn Piece> {
         Box::new(Crowd((0..self.threads).map(|_| make()).collect()))
     }
-}
-
-/// Memory that begins with a page.
-fn memory(len: usize) -> Result<Map, Errno> {
-    Map::anonymous(len, false)
 }
 
 /// Memory that cycles over buffers and can do one copy after another.

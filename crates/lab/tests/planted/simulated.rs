@@ -103,7 +103,7 @@ fn one_place(
             runs[arm].samples.push(RoundSample { round, sample });
         }
     }
-    PlaceLog { place: place.clone(), arms: runs, missing: Vec::new() }
+    PlaceLog { place: place.clone(), arms: runs, missing: Vec::new(), seconds: 0.0 }
 }
 
 fn normal(random: &mut Random) -> f64 {

@@ -74,6 +74,13 @@ fn a_result_without_its_study_file_still_has_a_page() {
 }
 
 #[test]
+fn one_session_has_no_winner() {
+    let one = |sessions| page(&[input(fixture::result(Extent { sessions, ..STANDARD }))]);
+    assert!(one(2).contains("class=\"win "), "two sessions have");
+    assert!(!one(1).contains("class=\"win "));
+}
+
+#[test]
 fn several_runs_of_a_study_are_told_together_the_newest_first() {
     let older = changed(|json| {
         json["protocol"]["began"] = json!("2026-11-20T08:00:00Z");
@@ -90,6 +97,19 @@ fn several_runs_of_a_study_are_told_together_the_newest_first() {
     assert_eq!(page.matches(">stable</td>").count(), 4);
     let text = markdown(&inputs);
     assert!(text.contains("2 runs, 4 of 5 verdicts stable.\n- 900.3: "), "{text}");
+}
+
+#[test]
+fn a_run_on_another_machine_is_named_and_says_nothing_of_stability() {
+    let elsewhere = changed(|json| {
+        json["protocol"]["began"] = json!("2026-11-20T08:00:00Z");
+        json["conditions"]["machine"]["cpu"] = json!("Another CPU");
+        json["claims"][2]["verdict"] = json!("undecided");
+    });
+    let page = page(&[input(elsewhere), input(fixture::result(SMALL))]);
+    assert!(page.contains("standard, Another CPU"), "the head of its column");
+    assert_eq!(page.matches("changes: call it undecided").count(), 0);
+    assert_eq!(page.matches(">one run</td>").count(), 5);
 }
 
 #[test]
@@ -157,7 +177,9 @@ fn odd_results_have_pages_too() {
             arm["sessions"][0]["repeats"] = json!(0);
             arm["sessions"][0]["samples"][0]["bytes"] = json!(u64::MAX);
             arm["sessions"][0]["samples"][0]["wall"] = json!(1e12);
+            arm["sessions"][0]["session"] = json!(u64::MAX);
         }
+        json["probes"][0]["sessions"][0]["session"] = json!(u64::MAX);
         for ratio in json["ratios"].as_array_mut().expect("ratios") {
             ratio["lo"] = json!(0.0);
             ratio["hi"] = json!(1e300);

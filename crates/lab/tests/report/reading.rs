@@ -93,3 +93,13 @@ fn one_bad_file_in_a_folder_does_not_hide_the_others() {
     assert_eq!((found.inputs.len(), found.passed_over.len()), (1, 1));
     assert!(found.passed_over[0].contains("bad.json"));
 }
+
+#[test]
+fn a_pipe_that_looks_like_a_result_is_not_waited_for() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let mode = rustix::fs::Mode::from(0o600);
+    let pipe = folder.path().join("endless.json");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).expect("a pipe");
+    let nothing = read_all(&[folder.path().to_owned()]).expect_err("no result");
+    assert!(nothing.to_string().contains("no results"), "{nothing}");
+}

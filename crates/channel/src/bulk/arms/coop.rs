@@ -90,6 +90,11 @@ impl Arm for Coop {
         Page::create(PAGE).map(drop).map_err(|errno| unfit("memfd_create", errno))
     }
 
+    fn shares_faults(&self, size: Option<u64>) -> bool {
+        // One piece is one side's.
+        size.is_none_or(|size| size > INFO.knob(&Tuning::default(), "piece"))
+    }
+
     fn offer(&self, tuning: &Tuning, ends: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
         ends.trusted.clone()?;
         let (page, fd) = Page::create(PAGE).map_err(|errno| unfit("memfd_create", errno))?;
@@ -197,7 +202,7 @@ impl Incoming for Receiver {
         // from here before, whatever else happens.
         let finished = loop {
             match talk.hear() {
-                Err(Stop::Interrupted) if talk.link.peer_is_alive() => {
+                Err(Stop::Interrupted | Stop::Late) if talk.link.peer_is_alive() => {
                     std::thread::sleep(std::time::Duration::from_millis(1));
                 }
                 other => break other,
@@ -212,10 +217,7 @@ impl Incoming for Receiver {
         let note = finished.map_err(|stop| Broken { delivered: front, stop })?;
         match (note.say, note.words[0]) {
             (Say::Finished, 0) => Ok(()),
-            (Say::Finished, errno) => {
-                let errno = Errno::from_raw_os_error(errno as i32 & 0xfff);
-                Err(Stop::refused("process_vm_writev", errno).into())
-            }
+            (Say::Finished, errno) => Err(Stop::told("process_vm_writev", errno).into()),
             (other, _) => Err(Stop::Corrupt(format!("{other:?} in the middle")).into()),
         }
     }

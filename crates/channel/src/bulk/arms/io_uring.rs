@@ -1,11 +1,13 @@
 //! A unix stream socket by io_uring, through buffers registered with the ring: one buffer is under
 //! way while the next is filled. Two more copies than a plain send; here to be measured.
 
-use rustix::fd::OwnedFd;
+use rustix::event::PollFlags;
+use rustix::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
 use thalweg_sys::{
-    Errno,
+    Errno, io,
     uring::{CURRENT, Uring},
 };
 
@@ -37,6 +39,8 @@ static INFO: Info = Info {
 
 /// Two buffers: one under way, one in our hands.
 const SLOTS: u32 = 2;
+/// The most bytes of one: they are locked in memory, and the other side names the number.
+const MOST: usize = 16 << 20;
 const ALIGN: usize = 4096;
 
 struct End {
@@ -48,13 +52,27 @@ struct End {
 impl End {
     fn new(socket: OwnedFd, tuning: &Tuning) -> Result<Self, Unfit> {
         let piece = INFO.length(tuning, "piece").unwrap_or(ALIGN);
+        if piece > MOST {
+            return Err(Unfit::because(format!("pieces of {piece} bytes: at most {MOST}")));
+        }
         let ring = Uring::new(SLOTS, piece, ALIGN).map_err(|e| unfit("io_uring_setup", e))?;
         Ok(Self { ring, socket: Arc::new(socket), piece })
     }
 
     /// The count of the operation under way.
     fn finish(&mut self, talk: &Talk) -> Result<usize, Stop> {
+        let mut silent = talk.is_timed();
         loop {
+            if silent {
+                // It may have written last and died then: the look comes after the question.
+                let going = talk.check();
+                let news = io::wait_readable(self.ring.as_fd(), Some(Duration::ZERO));
+                if !news.map_err(|errno| Stop::refused("poll", errno))? {
+                    going?;
+                    talk.await_ready(self.ring.as_fd(), PollFlags::IN)?;
+                    continue;
+                }
+            }
             match self.ring.wait() {
                 Ok(done) => {
                     return done
@@ -62,7 +80,8 @@ impl End {
                         .map(|count| count as usize)
                         .map_err(|errno| Stop::refused("io_uring", errno));
                 }
-                Err(Errno::INTR) => talk.after_signal()?,
+                // A signal, or nothing for a while: from here on the peer is watched as well.
+                Err(Errno::INTR) => silent = true,
                 Err(errno) => return Err(Stop::refused("io_uring_enter", errno)),
             }
         }

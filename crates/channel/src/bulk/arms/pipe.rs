@@ -2,6 +2,7 @@
 //! two processes can share a descriptor.
 
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FileType, fstat};
 use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
 use thalweg_sys::{io, pipe};
 
@@ -41,11 +42,27 @@ struct Sender(OwnedFd, usize);
 
 struct Receiver(OwnedFd, usize);
 
-/// A pipe for an arm: the end to keep, and the end to hand over.
+/// A pipe for an arm: the end to keep, which does not wait, and the end to hand over.
 pub(super) fn made(info: &Info, tuning: &Tuning) -> Result<(OwnedFd, Parcel), Unfit> {
     let wished = info.knob(tuning, "pipe") as usize;
     let made = pipe::Pipe::new(wished).map_err(|errno| unfit("pipe2", errno))?;
-    Ok((made.writer, Parcel::of(&[], vec![made.reader])))
+    Ok((patient(made.writer)?, Parcel::of(&[], vec![made.reader])))
+}
+
+/// The end that was handed over, which does not wait either: nothing but a pipe keeps to that.
+pub(super) fn taken(parcel: &mut Parcel) -> Result<OwnedFd, Unfit> {
+    let fd = parcel.fd()?;
+    let found = fstat(&fd).map_err(|errno| unfit("fstat", errno))?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::Fifo {
+        return Err(Unfit::because("the peer handed over something that is no pipe"));
+    }
+    patient(fd)
+}
+
+/// Calls on it answer EAGAIN, and the waiting is done where the peer's life is watched as well.
+fn patient(fd: OwnedFd) -> Result<OwnedFd, Unfit> {
+    rustix::io::ioctl_fionbio(&fd, true).map_err(|errno| unfit("FIONBIO", errno))?;
+    Ok(fd)
 }
 
 impl Arm for ThroughPipe {
@@ -72,20 +89,21 @@ impl Arm for ThroughPipe {
         _: &Ends,
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
         let piece = INFO.length(tuning, "piece").unwrap_or(usize::MAX);
-        Ok((Box::new(Receiver(parcel.fd()?, piece)), Parcel::default()))
+        Ok((Box::new(Receiver(taken(&mut parcel)?, piece)), Parcel::default()))
     }
 }
 
 impl Outgoing for Sender {
     fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
         let writer = self.0.as_fd();
-        stream::push(bytes, self.1, talk, ("write", |part: &[u8]| io::write(writer, part)))
+        stream::push(bytes, self.1, talk, ("write", writer, |part: &[u8]| io::write(writer, part)))
     }
 }
 
 impl Incoming for Receiver {
     fn receive(&mut self, _: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
         let reader = self.0.as_fd();
-        stream::pull(into, self.1, talk, ("read", |part: &mut [u8]| io::read(reader, part)))
+        let get = |part: &mut [u8]| io::read(reader, part);
+        stream::pull(into, self.1, talk, ("read", reader, get))
     }
 }

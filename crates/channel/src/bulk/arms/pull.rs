@@ -3,6 +3,7 @@
 
 use rustix::fd::AsFd;
 use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_sys::memfd;
 use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed};
 
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
@@ -128,8 +129,10 @@ impl Receiver {
         let (id, len) = (packet.word(0), packet.word(1));
         let fd = fds.pop().filter(|_| packet.kind == Kind::Memory);
         let fd = fd.ok_or_else(|| Stop::Corrupt("no memory where some was promised".into()))?;
-        if len == 0 || !is_sealed(&fd, SealFlags::SHRINK, len) {
-            return Err(Stop::Corrupt("memory that may shrink was handed over".into()));
+        // Holes would be filled at our expense, all of them at once by `populate`.
+        if len == 0 || !is_sealed(&fd, SealFlags::SHRINK, len) || !memfd::is_whole(&fd) {
+            let what = "memory that may shrink, or is not there, was handed over";
+            return Err(Stop::Corrupt(what.into()));
         }
         let len = usize::try_from(len).map_err(|_| Stop::Corrupt("too much memory".into()))?;
         let region = Region::of_file(&fd, len, Sharing::Read);

@@ -43,6 +43,10 @@ impl Arm for Snapshot {
         &INFO
     }
 
+    fn keeps_loans(&self) -> bool {
+        true
+    }
+
     fn probe(&self) -> Result<(), Unfit> {
         let fd = memfd::create(NAME, 1).map_err(|errno| unfit("memfd_create", errno))?;
         seal(&fd, FOR_GOOD).map_err(|errno| unfit("F_ADD_SEALS", errno))?;
@@ -82,7 +86,7 @@ impl Outgoing for Sender {
             match io::pwrite(&fd, &bytes[at..], at as u64) {
                 Ok(0) => return Err(Stop::refused("pwrite", thalweg_sys::Errno::NOSPC)),
                 Ok(count) => at += count,
-                Err(thalweg_sys::Errno::INTR) => talk.after_signal()?,
+                Err(thalweg_sys::Errno::INTR) => talk.wanted()?,
                 Err(errno) => return Err(Stop::refused("pwrite", errno)),
             }
         }
@@ -112,8 +116,10 @@ fn taken(len: u64, talk: &mut Talk) -> Result<(rustix::fd::OwnedFd, usize), Stop
     let (packet, mut fds) = talk.packet()?;
     let fd = fds.pop().filter(|_| packet.kind == Kind::Memory && packet.word(0) == len);
     let fd = fd.ok_or_else(|| Stop::Corrupt("no memory where some was promised".into()))?;
-    if !is_sealed(&fd, SealFlags::WRITE | SealFlags::SHRINK, len) {
-        return Err(Stop::Corrupt("memory that may still change was handed over".into()));
+    // Sealed against writing it gets no holes any more, which would be filled at our expense.
+    if !is_sealed(&fd, SealFlags::WRITE | SealFlags::SHRINK, len) || !memfd::is_whole(&fd) {
+        let what = "memory that may still change, or is not there, was handed over";
+        return Err(Stop::Corrupt(what.into()));
     }
     let len = usize::try_from(len).map_err(|_| Stop::Corrupt("too much memory".into()))?;
     Ok((fd, len))

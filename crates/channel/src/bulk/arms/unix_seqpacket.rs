@@ -1,6 +1,7 @@
 //! A unix socket that keeps packets apart: every piece arrives as one, or not at all.
 
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::sockopt::Timeout;
 use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
 use thalweg_sys::{Errno, io, net};
 
@@ -48,6 +49,7 @@ impl Arm for UnixSeqpacket {
     fn offer(&self, tuning: &Tuning, _: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
         let (near, parcel) = unix_stream::made(&INFO, tuning, true)?;
         let piece = INFO.length(tuning, "piece").unwrap_or(usize::MAX);
+        let near = unix_stream::patient(near, Timeout::Send)?;
         Ok((Box::new(Sender(near, piece)), parcel))
     }
 
@@ -58,14 +60,15 @@ impl Arm for UnixSeqpacket {
         _: &Ends,
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
         let piece = INFO.length(tuning, "piece").unwrap_or(usize::MAX);
-        Ok((Box::new(Receiver(parcel.fd()?, piece)), Parcel::default()))
+        let far = unix_stream::patient(parcel.fd()?, Timeout::Recv)?;
+        Ok((Box::new(Receiver(far, piece)), Parcel::default()))
     }
 }
 
 impl Outgoing for Sender {
     fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
         let socket = self.0.as_fd();
-        stream::push(bytes, self.1, talk, ("send", |part: &[u8]| net::send(socket, part)))
+        stream::push(bytes, self.1, talk, ("send", socket, |part: &[u8]| net::send(socket, part)))
     }
 }
 
@@ -78,6 +81,6 @@ impl Incoming for Receiver {
             Ok(count) if count > 0 && count < part.len() => Err(Errno::BADMSG),
             answer => answer,
         };
-        stream::pull(into, self.1, talk, ("read", get))
+        stream::pull(into, self.1, talk, ("read", socket, get))
     }
 }

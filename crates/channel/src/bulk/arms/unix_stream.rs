@@ -2,12 +2,13 @@
 //! could meet at all.
 
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
 use thalweg_sys::{io, net};
 
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
 use crate::bulk::stream;
-use crate::bulk::talk::{Note, Stop, Talk, unfit};
+use crate::bulk::talk::{ASK, Note, Stop, Talk, unfit};
 
 /// `send` and `read` through a unix stream.
 pub struct UnixStream;
@@ -54,6 +55,13 @@ pub(super) fn made(
     Ok((near, Parcel::of(&[], vec![far])))
 }
 
+/// A call on it waits in the kernel, where it is woken soonest, but not for long: then it answers
+/// EAGAIN.
+pub(super) fn patient(socket: OwnedFd, way: Timeout) -> Result<OwnedFd, Unfit> {
+    let set = set_socket_timeout(&socket, way, Some(ASK));
+    set.map(|()| socket).map_err(|errno| unfit("SO_SNDTIMEO, SO_RCVTIMEO", errno))
+}
+
 impl Arm for UnixStream {
     fn info(&self) -> &'static Info {
         &INFO
@@ -68,7 +76,7 @@ impl Arm for UnixStream {
     fn offer(&self, tuning: &Tuning, _: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
         let (near, parcel) = made(&INFO, tuning, false)?;
         let piece = INFO.length(tuning, "piece").unwrap_or(usize::MAX);
-        Ok((Box::new(Sender(near, piece)), parcel))
+        Ok((Box::new(Sender(patient(near, Timeout::Send)?, piece)), parcel))
     }
 
     fn accept(
@@ -78,20 +86,22 @@ impl Arm for UnixStream {
         _: &Ends,
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
         let piece = INFO.length(tuning, "piece").unwrap_or(usize::MAX);
-        Ok((Box::new(Receiver(parcel.fd()?, piece)), Parcel::default()))
+        let far = patient(parcel.fd()?, Timeout::Recv)?;
+        Ok((Box::new(Receiver(far, piece)), Parcel::default()))
     }
 }
 
 impl Outgoing for Sender {
     fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
         let socket = self.0.as_fd();
-        stream::push(bytes, self.1, talk, ("send", |part: &[u8]| net::send(socket, part)))
+        stream::push(bytes, self.1, talk, ("send", socket, |part: &[u8]| net::send(socket, part)))
     }
 }
 
 impl Incoming for Receiver {
     fn receive(&mut self, _: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
         let socket = self.0.as_fd();
-        stream::pull(into, self.1, talk, ("read", |part: &mut [u8]| io::read(socket, part)))
+        let get = |part: &mut [u8]| io::read(socket, part);
+        stream::pull(into, self.1, talk, ("read", socket, get))
     }
 }

@@ -67,22 +67,22 @@ impl Arm for VmspliceBoth {
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
         self.probe()?;
         let piece = INFO.length(tuning, "piece").unwrap_or(usize::MAX);
-        Ok((Box::new(Receiver(parcel.fd()?, piece)), Parcel::default()))
+        Ok((Box::new(Receiver(pipe::taken(&mut parcel)?, piece)), Parcel::default()))
     }
 }
 
 impl Outgoing for Sender {
     fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
         let writer = self.0.as_fd();
-        let put = |part: &[u8]| vmsplice(writer, part, SpliceMode::Block);
-        stream::push(bytes, self.1, talk, ("vmsplice", put))
+        let put = |part: &[u8]| vmsplice(writer, part, SpliceMode::NonBlock);
+        stream::push(bytes, self.1, talk, ("vmsplice", writer, put))
     }
 }
 
 impl Incoming for Receiver {
     fn receive(&mut self, _: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
         let reader = self.0.as_fd();
-        let get = |part: &mut [u8]| vmsplice_out(reader, part, SpliceMode::Block);
-        stream::pull(into, self.1, talk, ("vmsplice", get))
+        let get = |part: &mut [u8]| vmsplice_out(reader, part, SpliceMode::NonBlock);
+        stream::pull_pages(into, self.1, talk, ("vmsplice", reader, get))
     }
 }

@@ -1,12 +1,12 @@
 //! The receiver's side of a handover of files.
 
 use super::{Announced, DIFFERS, Handed, Head, LONGEST, NOT_TAKEN, Problem, TAKEN, Tail};
-use crate::bulk::memory::{Buffer, buffer};
+use crate::bulk::memory::Memory;
 use crate::bulk::packet::{Kind, Packet};
 use crate::bulk::receiver::Receiver;
 use crate::bulk::talk::Stop;
 use crate::error::{Error, Result};
-use thalweg_sys::host;
+use thalweg_sys::{host, region::Pages};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Where files go. The error of a call is said to the sender in these words, and that file is passed
@@ -31,7 +31,7 @@ pub type Watch<'w> = dyn FnMut(&Announced, u64) + 'w;
 
 /// What became of a file's data.
 enum Data {
-    Whole(Tail, Tail),
+    Whole,
     Failed(Problem),
     /// Nothing that comes now is of use: the last file failed, or a stream did.
     Enough(Problem),
@@ -40,17 +40,25 @@ enum Data {
 impl Receiver {
     /// Takes what a sender [sends](crate::bulk::Sender::send_all), until its goodbye. A problem with one
     /// file does not keep the others from coming; when the last of them, or a stream, cannot be
-    /// taken any more, this returns without waiting for the rest of it.
+    /// taken any more, this returns without waiting for the rest of it. What came is compared with
+    /// what was announced: a file of another size is a problem, one that never began is
+    /// [`missing`](Handed::missing).
     ///
     /// `watch` is told of every file that begins and of the bytes moved so far. Errors as
     /// [`recv_into`](Self::recv_into); then the file under way was abandoned.
     pub fn recv_all(&mut self, sink: &mut dyn Sink, watch: &mut Watch<'_>) -> Result<Handed> {
         let mut handed = Handed::default();
-        let mut memory = None;
+        let (mut memory, mut begun) = (None, 0);
         while self.next_len()?.is_some() {
             let words = self.recv_words()?;
             let head = Head::parse(&words).map_err(|what| self.lost(Error::corrupt(what)))?;
             let file = &head.announced;
+            if file.number < begun {
+                let what = format!("file number {} after {begun} files", file.number);
+                return Err(self.lost(Error::corrupt(what)));
+            }
+            begun += 1;
+            handed.missing = file.missing(begun);
             let name = file.name.clone().unwrap_or_default();
             watch(file, handed.bytes);
             if let Err(why) = sink.begin(file) {
@@ -64,16 +72,8 @@ impl Receiver {
                 self.recv_data(&head, sink, &mut memory, &mut handed.bytes, &mut *watch)
             });
             let problem = match data {
-                Ok(Data::Whole(sent, came)) if sent == came => sink.publish().err().map(|why| {
-                    // Published or not, it is the sink's no more.
-                    Problem::NotTaken { why }
-                }),
-                Ok(Data::Whole(sent, came)) => {
-                    sink.abandon();
-                    Some(Problem::Differs {
-                        why: format!("{} were sent, {} came", sent.words(), came.words()),
-                    })
-                }
+                // Published or not, it is the sink's no more.
+                Ok(Data::Whole) => sink.publish().err().map(|why| Problem::NotTaken { why }),
                 Ok(Data::Failed(problem)) => {
                     sink.abandon();
                     Some(problem)
@@ -102,7 +102,7 @@ impl Receiver {
         &mut self,
         head: &Head,
         sink: &mut dyn Sink,
-        memory: &mut Option<Buffer>,
+        memory: &mut Option<Memory>,
         moved: &mut u64,
         watch: &mut Watch<'_>,
     ) -> Result<Data> {
@@ -119,7 +119,7 @@ impl Receiver {
             if count == 0 {
                 break;
             }
-            self.talk().after_signal().map_err(|stop| self.stopped(stop))?;
+            self.talk().wanted().map_err(|stop| self.stopped(stop))?;
             bytes += count as u64;
             *moved += count as u64;
             if failed.is_none() {
@@ -139,7 +139,10 @@ impl Receiver {
         Ok(match (failed, tail) {
             (Some(problem), _) => Data::Failed(problem),
             (None, Tail::GivenUp { why }) => Data::Failed(Problem::GivenUp { why }),
-            (None, tail) => Data::Whole(tail, Tail::of(bytes, &hasher)),
+            (None, sent) => match compare(&head.announced, &sent, &Tail::of(bytes, &hasher)) {
+                None => Data::Whole,
+                Some(problem) => Data::Failed(problem),
+            },
         })
     }
 
@@ -179,6 +182,17 @@ impl Receiver {
     }
 }
 
+/// What is wrong with data that came, if they are not what was sent and announced.
+fn compare(announced: &Announced, sent: &Tail, came: &Tail) -> Option<Problem> {
+    if sent != came {
+        let why = format!("{} were sent, {} came", sent.words(), came.words());
+        return Some(Problem::Differs { why });
+    }
+    let (Tail::Whole { bytes, .. }, Some(size)) = (came, announced.size) else { return None };
+    let why = format!("{bytes} bytes came and {size} were announced");
+    (*bytes != size).then_some(Problem::NotTaken { why })
+}
+
 impl Tail {
     fn words(&self) -> String {
         match self {
@@ -189,7 +203,7 @@ impl Tail {
 }
 
 /// Memory for buffers of the sender's size, if there is that much.
-fn room(memory: &mut Option<Buffer>, len: u64) -> Result<()> {
+fn room(memory: &mut Option<Memory>, len: u64) -> Result<()> {
     if memory.as_ref().is_some_and(|memory| memory.len() as u64 >= len) {
         return Ok(());
     }
@@ -199,7 +213,8 @@ fn room(memory: &mut Option<Buffer>, len: u64) -> Result<()> {
     let whole = usize::try_from(len).ok().filter(|_| len <= most);
     let instead = Some("send with a smaller buffer");
     let whole = whole.ok_or(Error::TooLarge { len, most, instead })?;
-    // Made once: received into again and again it is resident.
-    *memory = Some(buffer(whole).map_err(Error::system("mmap"))?);
+    // Made once: received into again and again it is resident, as far as anything came.
+    let made = Memory::untouched(whole, Pages::Transparent);
+    *memory = Some(made.map_err(Error::system("mmap"))?);
     Ok(())
 }

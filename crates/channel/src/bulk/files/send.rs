@@ -18,7 +18,8 @@ use xxhash_rust::xxh3::Xxh3;
 pub struct Item<R> {
     /// The name it gets at the receiver, without a folder; `None` for a stream.
     pub name: Option<OsString>,
-    /// Its bytes, if that is known: then buffers are filled before they are sent.
+    /// Its bytes, if that is known: then buffers are filled before they are sent, and another
+    /// number of bytes is a problem.
     pub size: Option<u64>,
     /// Where they come from.
     pub source: R,
@@ -46,8 +47,9 @@ impl Sender {
         pace: &mut Pace<'_>,
     ) -> Result<Handed> {
         let mut handed = Handed::default();
-        let mut loan = None;
+        let (mut loan, mut begun) = (None, 0);
         for (number, item) in (0..).zip(items) {
+            begun = number + 1;
             let name = item.name.clone().unwrap_or_default();
             let announced =
                 Announced { name: item.name, size: item.size, number, total: pace.total };
@@ -56,6 +58,7 @@ impl Sender {
                 Some(problem) => handed.problems.push((name, problem)),
             }
         }
+        handed.missing = pace.total.unwrap_or(0).saturating_sub(begun);
         Ok(handed)
     }
 
@@ -72,7 +75,7 @@ impl Sender {
         }
         let most = pace.buffer.max(1);
         let room = announced.size.map_or(most as u64, |size| size.clamp(1, most as u64));
-        let (whole, room) = (announced.size.is_some(), room as usize);
+        let (size, room) = (announced.size, room as usize);
         let head = Head { announced, buffer: room as u64 };
         self.send_from(&head.to_bytes())?;
         if let Some(problem) = self.answer()? {
@@ -80,14 +83,15 @@ impl Sender {
         }
         let (mut hasher, mut bytes) = (Xxh3::new(), 0);
         let failed = loop {
-            self.talk().after_signal().map_err(|stop| error_of(stop, 0))?;
+            self.talk().wanted().map_err(|stop| self.break_off(stop))?;
             let mut own = match loan.take().filter(|own| own.len() >= room) {
                 Some(own) => own,
                 None => self.alloc(room)?,
             };
+            let whole = size.is_some();
             let (count, failed) = fill(&mut source, &mut own[..room], whole, self.talk());
             if failed.as_ref().is_some_and(|error| error.kind() == ErrorKind::Interrupted) {
-                return Err(error_of(Stop::Interrupted, 0));
+                return Err(self.break_off(Stop::Interrupted));
             }
             if count == 0 || failed.is_some() {
                 *loan = Some(own);
@@ -103,9 +107,19 @@ impl Sender {
             bytes += count as u64;
             *moved += count as u64;
             (pace.watch)(*moved);
+            if size.is_some_and(|size| bytes > size) {
+                // It grows: the rest of it may have no end.
+                break None;
+            }
         };
         self.send_from(&[])?;
-        let why = failed.map(|error| error.to_string());
+        let changed = size.filter(|size| *size != bytes).map(|size| {
+            let how = if bytes < size { "ended" } else { "goes on" };
+            format!(
+                "changed while it was read: {size} bytes were announced, it {how} after {bytes}"
+            )
+        });
+        let why = failed.map(|error| error.to_string()).or(changed);
         let tail = match &why {
             None => Tail::of(bytes, &hasher),
             Some(why) => Tail::GivenUp { why: why.clone() },
@@ -148,7 +162,7 @@ fn fill(
         match source.read(&mut into[filled..]) {
             Ok(0) => break,
             Ok(count) => filled += count.min(into.len() - filled),
-            Err(error) if error.kind() == ErrorKind::Interrupted && talk.after_signal().is_ok() => {
+            Err(error) if error.kind() == ErrorKind::Interrupted && talk.wanted().is_ok() => {
                 continue;
             }
             Err(error) => return (filled, Some(error)),

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use thalweg_core::{End, Profile};
+use thalweg_core::{End, Profile, shown};
 use thalweg_lab::tune::{TuneError, TuneResult};
 use thalweg_sys::Errno;
 use thalweg_tree::{CopyOptions, Dereference, Ending, Error, Halt, Refusal, Target, TreeReport};
@@ -78,7 +78,7 @@ fn to_standard_output(args: &CopyArgs, sources: &[PathBuf]) -> Result<Exit, Fail
     let (name, file) = if is_dash(path) {
         (INPUT.to_owned(), None)
     } else {
-        let name = path.display().to_string();
+        let name = shown(path).to_string();
         let file = File::open(path).map_err(|e| Failure::of_io("open", &name, &e))?;
         (name, Some(file))
     };
@@ -162,13 +162,19 @@ impl Run<'_> {
         self.exit(&report)
     }
 
-    /// Measures, and keeps what was found. That it cannot be measured is no reason not to copy.
+    /// Measures, and keeps what was found. That it cannot be measured is no reason not to copy; and
+    /// what the copy will refuse, a folder without `-r`, is not measured first.
     fn tune(
         &self,
         saved: &Saved,
         options: &mut CopyOptions,
     ) -> Result<Option<TuneResult>, Failure> {
-        let result = match tuning::measure(self.args, self.sources, self.destination, options) {
+        let copied = self.sources.iter().filter(|source| options.recursive || !source.is_dir());
+        let copied: Vec<PathBuf> = copied.cloned().collect();
+        if copied.is_empty() {
+            return Ok(None);
+        }
+        let result = match tuning::measure(self.args, &copied, self.destination, options) {
             Ok(result) => result,
             Err(TuneError::Stopped) => return Err(interrupted("nothing was copied")),
             Err(error) => {

@@ -3,7 +3,7 @@
 use std::{fmt::Write, time::Duration};
 use thalweg_core::Tuning;
 use thalweg_lab::tune::TuneResult;
-use thalweg_tree::TreeReport;
+use thalweg_tree::{Halt, TreeReport};
 
 use super::tuning;
 use crate::output::{
@@ -77,6 +77,7 @@ pub fn named(mechanism: &str, tuning: &Tuning) -> String {
 /// The object.
 pub fn answer(report: &TreeReport, tuned: Option<&TuneResult>, verify: bool) -> Answer {
     let main = report.main();
+    let stopped = matches!(report.halted, Some(Halt::Asked)).then(|| "interrupted".to_owned());
     let all_equal = report.differing == 0 && report.verified > 0 && report.error_count == 0;
     Answer {
         bytes: report.bytes,
@@ -85,11 +86,12 @@ pub fn answer(report: &TreeReport, tuned: Option<&TuneResult>, verify: bool) -> 
         cpu_seconds: report.cpu_seconds,
         mechanism: main.map(|share| share.mechanism.to_owned()),
         tuning: main.map(|share| share.tuning.clone()).unwrap_or_default(),
+        choice: None,
         steps_down: report.steps_down.iter().map(Step::from).collect(),
         verified: verify.then_some(all_equal),
         tune: tuned.map(tuning::answer),
         unavailable: tuned.map(tuning::unavailable).unwrap_or_default(),
-        error: report.errors.first().map(ToString::to_string),
+        error: report.errors.first().map(ToString::to_string).or(stopped),
         schema: SCHEMA,
     }
 }

@@ -1,11 +1,13 @@
 //! What is said while a copy runs. The copier calls from several threads.
 
 use std::{
-    io::{BufRead, Write},
+    io::Write,
     path::Path,
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
-use thalweg_sys::signal;
+use thalweg_core::shown;
+use thalweg_sys::{Errno, io, signal};
 use thalweg_tree::{Event, Events, Progress, Skip};
 
 use crate::{
@@ -14,6 +16,11 @@ use crate::{
     output::text::{complain, note, print},
     progress::Meter,
 };
+
+/// How often to look whether an interrupt came instead of an answer: no signal reaches this thread.
+const LOOK: Duration = Duration::from_millis(100);
+/// More of an answer is read and not looked at.
+const LONGEST: usize = 64;
 
 /// Prints problems, and with `-v` everything; shows how far it is; asks.
 pub struct Watcher<'w> {
@@ -64,11 +71,11 @@ impl Events for Watcher<'_> {
             Event::Copied { source, destination, backup } => {
                 let would = if self.args.dry_run { "would copy " } else { "" };
                 let kept =
-                    backup.map_or(String::new(), |kept| format!(" (backup: '{}')", kept.display()));
+                    backup.map_or(String::new(), |kept| format!(" (backup: '{}')", shown(kept)));
                 self.tell(&format!(
                     "{would}'{}' -> '{}'{kept}",
-                    source.display(),
-                    destination.display()
+                    shown(*source),
+                    shown(*destination)
                 ));
             }
             Event::Skipped { destination, reason } => {
@@ -78,7 +85,7 @@ impl Events for Watcher<'_> {
                     Skip::Declined => "declined",
                     Skip::Done => "an earlier run finished it",
                 };
-                self.tell(&format!("skipped '{}': {reason}", destination.display()));
+                self.tell(&format!("skipped '{}': {reason}", shown(*destination)));
             }
             Event::Failed(error) => {
                 let advice = error.errno().map_or("", advice);
@@ -88,14 +95,11 @@ impl Events for Watcher<'_> {
                 self.complain(&format!("{error}; copied without it"));
             }
             Event::Changed { source } => {
-                let path = source.display();
+                let path = shown(*source);
                 self.complain(&format!("'{path}' changed while it was copied; copy it again"));
             }
             Event::NamedTwice { source } => {
-                self.complain(&format!(
-                    "'{}' was named twice; it is copied once",
-                    source.display()
-                ));
+                self.complain(&format!("'{}' was named twice; it is copied once", shown(*source)));
             }
             _ => {}
         }
@@ -109,11 +113,9 @@ impl Events for Watcher<'_> {
         self.with_meter(|meter| {
             meter.suspend(|| {
                 let mut stderr = std::io::stderr().lock();
-                let _ = write!(stderr, "thalweg: overwrite '{}'? ", path.display());
+                let _ = write!(stderr, "thalweg: overwrite '{}'? ", shown(path));
                 let _ = stderr.flush();
-                let mut answer = String::new();
-                let read = std::io::stdin().lock().read_line(&mut answer);
-                read.is_ok() && answer.trim_start().starts_with(['y', 'Y'])
+                answer().trim_ascii_start().first().is_some_and(|first| b"yY".contains(first))
             })
         })
     }
@@ -121,4 +123,27 @@ impl Events for Watcher<'_> {
     fn stop(&self) -> bool {
         signal::interrupted()
     }
+}
+
+/// A line of standard input, as far as it came before the input ended or an interrupt came. The
+/// standard library would go on reading after one.
+fn answer() -> Vec<u8> {
+    let (stdin, mut line, mut byte) = (rustix::stdio::stdin(), Vec::new(), [0_u8]);
+    while !signal::interrupted() {
+        let read = match io::wait_readable(stdin, Some(LOOK)) {
+            Ok(true) => io::read(stdin, &mut byte),
+            Ok(false) => Err(Errno::AGAIN),
+            Err(errno) => Err(errno),
+        };
+        match read {
+            Ok(1) if byte != *b"\n" => {
+                if line.len() < LONGEST {
+                    line.push(byte[0]);
+                }
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Ok(_) | Err(_) => break,
+        }
+    }
+    line
 }

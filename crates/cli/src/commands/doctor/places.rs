@@ -9,7 +9,8 @@ use thalweg_sys::host::filesystem;
 /// A folder, its file system, and the mechanisms that copy files inside it.
 #[derive(Debug, Serialize)]
 pub struct Tried {
-    path: PathBuf,
+    // As text: JSON has no other names, and there are others.
+    path: String,
     file_system: String,
     options: String,
     remote: bool,
@@ -25,9 +26,18 @@ struct Refusal {
 
 /// The folder asked for, the one for temporary files, and shared memory.
 pub fn all(here: &Path) -> Vec<Tried> {
-    let mut folders = vec![here.to_owned(), std::env::temp_dir(), PathBuf::from("/dev/shm")];
-    folders.dedup();
-    folders.iter().filter_map(|folder| tried(folder)).collect()
+    folders(here).iter().filter_map(|folder| tried(folder)).collect()
+}
+
+/// Each once.
+fn folders(here: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![here.to_owned()];
+    for usual in [std::env::temp_dir(), PathBuf::from("/dev/shm")] {
+        if !folders.contains(&usual) {
+            folders.push(usual);
+        }
+    }
+    folders
 }
 
 fn tried(folder: &Path) -> Option<Tried> {
@@ -43,7 +53,7 @@ fn tried(folder: &Path) -> Option<Tried> {
         }
     }
     Some(Tried {
-        path: folder.to_owned(),
+        path: folder.display().to_string(),
         file_system: fs.name,
         options: fs.options,
         remote: fs.remote,
@@ -57,13 +67,8 @@ pub fn printed(places: &[Tried]) -> String {
     let mut text = String::new();
     for place in places {
         let remote = if place.remote { ", served from elsewhere" } else { "" };
-        let _ = writeln!(
-            text,
-            "  {}: {}{remote} ({})",
-            place.path.display(),
-            place.file_system,
-            place.options
-        );
+        let _ =
+            writeln!(text, "  {}: {}{remote} ({})", place.path, place.file_system, place.options);
         if !place.works.is_empty() {
             let _ = writeln!(text, "    works: {}", place.works.join(", "));
         }
@@ -72,4 +77,16 @@ pub fn printed(places: &[Tried]) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_looked_at_once() {
+        let shared = Path::new("/dev/shm");
+        let twice = folders(shared);
+        assert_eq!(twice.iter().filter(|folder| *folder == shared).count(), 1, "{twice:?}");
+    }
 }

@@ -88,14 +88,19 @@ fn as_json<'s>(
     match loaded {
         Ok(Loaded { study, path, .. }) => {
             let results = results(&study.id).into_iter().map(|one| {
-                json!({ "path": one.path, "began": one.began, "preset": one.preset,
+                json!({ "path": shown(&one.path), "began": one.began, "preset": one.preset,
                         "verdicts": one.verdicts })
             });
-            json!({ "id": study.id, "title": study.title, "summary": study.summary, "path": path,
+            json!({ "id": study.id, "title": study.title, "summary": study.summary, "path": shown(path),
                     "claims": study.claims.len(), "results": results.collect::<Vec<_>>() })
         }
-        Err(error) => json!({ "path": error.path, "error": error.reason }),
+        Err(error) => json!({ "path": shown(&error.path), "error": error.reason }),
     }
+}
+
+/// JSON has no names but text.
+fn shown(path: &Path) -> String {
+    path.display().to_string()
 }
 
 /// Reads these study files, or all of the folder, and says what is wrong.

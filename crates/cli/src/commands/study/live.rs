@@ -4,7 +4,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{fmt::Write, io::IsTerminal, time::Duration};
 use thalweg_lab::{
     stats::median,
-    study::{file::Load, result::Place, run::Progress},
+    study::{
+        file::Load,
+        result::{Place, PlaceCost, StudyResult},
+        run::Progress,
+    },
 };
 
 use super::tables::{bar, gb_per_s};
@@ -14,6 +18,8 @@ use crate::output::{table::width, text::note, units};
 const STEPS: u64 = 1000;
 /// Lines of the table, so that it fits a small terminal.
 const MOST_ARMS: usize = 16;
+/// Places that are named at the end for what they took.
+const SLOWEST: usize = 5;
 
 /// The picture of a run.
 pub struct Live {
@@ -104,14 +110,31 @@ fn head(progress: &Progress<'_>) -> String {
     let place = match progress.place {
         Some(place) => {
             let [round, rounds] = progress.round;
-            let load = if place.load == Load::Idle { "" } else { place.load.name() };
-            let gap = if load.is_empty() { "" } else { " " };
-            format!("{} {}{gap}{load}, round {round} of {rounds}", place.cell, place.size)
+            format!("{}, round {round} of {rounds}", named(place))
         }
         None => "pause".to_owned(),
     };
     let left = units::duration(Duration::from_secs(progress.left.as_secs().max(1)));
     format!("{}, session {session} of {sessions}, {place}, left {left}", progress.study)
+}
+
+/// `zero-null 16GiB busy`.
+fn named(place: &Place) -> String {
+    let load = if place.load == Load::Idle { "" } else { place.load.name() };
+    format!("{} {} {load}", place.cell, place.size).trim_end().to_owned()
+}
+
+/// The places that took longest, for whoever has to make a run shorter; `None` of none.
+pub fn slowest(results: &[StudyResult]) -> Option<String> {
+    let costs = results.iter().flat_map(|one| one.costs.iter().map(move |cost| (&one.study, cost)));
+    let mut costs: Vec<(&String, &PlaceCost)> = costs.collect();
+    costs.sort_by(|(_, a), (_, b)| b.seconds.total_cmp(&a.seconds));
+    let dear = costs.iter().take(SLOWEST).map(|(study, cost)| {
+        let took = Duration::try_from_secs_f64(cost.seconds).unwrap_or_default();
+        format!("{study} {} {}", named(&cost.place), units::duration(took))
+    });
+    let dear: Vec<String> = dear.collect();
+    (!dear.is_empty()).then(|| format!("slowest of {} places: {}", costs.len(), dear.join(", ")))
 }
 
 /// One line of the terminal: a longer one would tear the picture.

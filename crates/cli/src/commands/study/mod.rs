@@ -7,6 +7,7 @@ mod tables;
 
 use serde_json::json;
 use std::{
+    borrow::Cow,
     env,
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -67,13 +68,20 @@ pub fn run(args: &StudyArgs, color: bool) -> Result<Exit, Failure> {
             Err(error) => exit = worse(exit, tell(&error)),
         }
     }
-    for result in &results {
-        keep(args, result)?;
+    if let Some(line) = live::slowest(&results) {
+        note(&line);
     }
-    if let Some(path) = &args.csv {
-        csv::write(&results, path)?;
+    // Whatever cannot be kept was measured all the same, and is shown.
+    let kept = results.iter().map(|result| keep(args, result));
+    let csv = args.csv.iter().map(|path| csv::write(&results, path));
+    let mut problems: Vec<Failure> = kept.chain(csv).filter_map(Result::err).collect();
+    problems.extend(show(args, &results, color).err());
+    for problem in problems {
+        if !problem.message.is_empty() {
+            complain(&problem.message);
+        }
+        exit = worse(exit, problem.exit);
     }
-    show(args, &results, color)?;
     Ok(exit)
 }
 
@@ -170,14 +178,18 @@ fn settings(args: &StudyArgs) -> Result<Settings, Failure> {
     Ok(settings)
 }
 
-/// The command that repeats the run.
+/// The command that repeats the run, as a shell reads it.
 fn command(args: &StudyArgs, settings: &Settings, preset: Preset) -> String {
-    let mut words = vec!["thalweg study".to_owned(), args.studies.join(" ")];
+    let quoted =
+        |word: &str| shlex::try_quote(word).map_or_else(|_| word.to_owned(), Cow::into_owned);
+    let mut words = vec!["thalweg study".to_owned()];
+    words.extend(args.studies.iter().map(|study| quoted(study)));
     if preset != Preset::STANDARD {
         words.push(format!("--{}", preset.name));
     }
     let mut option = |name: &str, value: Option<String>| {
-        words.extend(value.filter(|v| !v.is_empty()).map(|value| format!("--{name} {value}")));
+        let value = value.filter(|value| !value.is_empty());
+        words.extend(value.map(|value| format!("--{name} {}", quoted(&value))));
     };
     option("sessions", args.sessions.map(|n| n.to_string()));
     option("rounds", args.rounds.map(|n| n.to_string()));
@@ -221,8 +233,7 @@ fn tell(error: &RunError) -> Exit {
     match error {
         RunError::Wrong { .. } => Exit::Differ,
         RunError::Settings(_) => Exit::Usage,
-        RunError::Session { .. } => Exit::Partial,
-        RunError::Stopped => signal::which().map_or(Exit::Partial, Exit::Signal),
+        RunError::Session { .. } | RunError::Stopped => Exit::Partial,
     }
 }
 

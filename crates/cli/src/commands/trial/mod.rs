@@ -7,7 +7,10 @@ use std::{
     ffi::OsString,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use thalweg_core::{Flow, Prefer, profile::Load};
+use thalweg_core::{
+    Flow, Prefer,
+    profile::{Band, Load},
+};
 use thalweg_lab::trial::{
     self, Bands, Found, Metric, Ready, Server, Trial, TrialError, Tunables, tunables_given,
 };
@@ -68,9 +71,15 @@ pub fn run(args: &TrialArgs, color: bool) -> Result<Exit, Failure> {
 
 /// The kernels by size that `tune` found best on this machine; none without a profile that holds here.
 fn measured_bands() -> Bands {
-    let profile = Saved::find(true).current;
-    let bands = profile.map_or_else(Vec::new, |found| found.kernel_bands(Load::Idle, Prefer::Wall));
-    bands.into_iter().map(|band| (band.end(), band.kernel)).collect()
+    let Some(profile) = Saved::find(true).current else { return Bands::default() };
+    let named = |bands: Vec<Band>| {
+        bands.into_iter().map(|band| (band.end(), band.kernel)).collect::<Vec<(u64, String)>>()
+    };
+    let (load, prefer) = (Load::Idle, Prefer::Wall);
+    Bands {
+        copies: named(profile.kernel_bands(load, prefer)),
+        fills: named(profile.fill_bands(load, prefer)),
+    }
 }
 
 #[derive(Serialize)]

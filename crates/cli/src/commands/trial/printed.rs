@@ -1,7 +1,7 @@
 //! What a trial found, on 80 columns.
 
 use std::{fmt::Write, time::Duration};
-use thalweg_core::profile::Ratio;
+use thalweg_core::{profile::Ratio, shown};
 use thalweg_lab::trial::{
     Band, Better, Effect, Found, Kind, Metric, OBJECT_ALONE, Reached, Row, What,
 };
@@ -47,7 +47,7 @@ pub fn text(found: &Found, metric: &Metric, color: bool) -> String {
 
 fn head(found: &Found) -> String {
     let program = &found.program;
-    let files: Vec<String> = program.files.iter().map(|file| file.display().to_string()).collect();
+    let files: Vec<String> = program.files.iter().map(|file| shown(file).to_string()).collect();
     let mut text = wrapped(&files.join(", run by "));
     if let Some(remark) = &program.remark {
         text.push_str(&wrapped(remark));
@@ -75,7 +75,8 @@ fn line(row: &Row, metric: &Metric, color: bool) -> String {
     let value = row.value.map_or("-".to_owned(), |value| number(value.median, metric));
     let _ = write!(text, " {value:>9}");
     if let Some(ratio) = &row.ratio {
-        let interval = format!("{} [{}, {}]", short(ratio.ratio), short(ratio.lo), short(ratio.hi));
+        let interval =
+            format!("{} [{}, {}]", factor(ratio.ratio), factor(ratio.lo), factor(ratio.hi));
         let effect = row.effect.unwrap_or(Effect::NoDifferenceShown);
         let _ = write!(text, " {interval:17} {:14} {effect}", bar(ratio, metric.better));
     }
@@ -104,6 +105,15 @@ fn short(value: f64) -> String {
         value if value >= 10.0 => format!("{value:.1}"),
         value if value >= 0.1 => format!("{value:.2}"),
         value => format!("{value:.4}"),
+    }
+}
+
+/// In at most four characters, so that three fit their column whatever was measured.
+fn factor(value: f64) -> String {
+    match value {
+        value if !(0.005..999.5).contains(&value) => format!("{value:.0e}"),
+        value if value >= 9.995 => format!("{value:.0}"),
+        value => format!("{value:.2}"),
     }
 }
 
@@ -205,6 +215,12 @@ mod tests {
         assert_eq!(bar(&ratio(2.0), Better::Higher), "       |#######");
         assert_eq!(bar(&ratio(1e9), Better::Higher), "       |#######");
         assert_eq!(bar(&ratio(0.9), Better::Lower), "       |#");
+    }
+
+    #[test]
+    fn factors_keep_to_their_column() {
+        let shown = [0.0, 0.0032, 0.005, 0.999, 9.994, 9.996, 16.4, 999.4, 999.6, 1e9].map(factor);
+        assert_eq!(shown, ["0e0", "3e-3", "0.01", "1.00", "9.99", "10", "16", "999", "1e3", "1e9"]);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::{
 };
 use thalweg_core::{Flow, Profile};
 use thalweg_lab::survey::{
-    self, Depth, Ends, Found, Plan, Progress, Spawned, Stopped,
-    check::{check, held_out, look_at},
+    self, Depth, EndKind, Ends, Found, Plan, Progress, Spawned, Stopped,
+    check::{are_possible, check, held_out},
     emit::emit,
     loads, rows, sentinel, serve,
 };
@@ -82,7 +82,8 @@ fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<
         let why = "nothing could be measured; the profile is as it was";
         return Err(Failure::new(Exit::Partial, why));
     }
-    let replaced = keep(&found, saved, path)?;
+    // What cannot be kept was measured all the same, and is shown.
+    let kept = keep(&found, saved, path);
     let mut fresh = Profile::new();
     found.teach(&mut fresh);
     let prefer = args.objective.prefer();
@@ -93,12 +94,16 @@ fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<
             "rows": rows, "cells": found.cells, "seconds": found.seconds,
             "sessions": found.sessions, "objective": prefer, "troubles": found.troubles,
             "unfit": screen::unfit(&found), "skipped": screen::skipped(&found),
-            "profile": path.to_string_lossy(), "replaced": replaced, "schema": SCHEMA,
+            "profile": kept.is_ok().then(|| path.to_string_lossy()),
+            "replaced": kept.as_deref().unwrap_or_default(), "schema": SCHEMA,
         }))?;
     } else {
         print(&screen::survey(&found, &rows, &fresh, color))?;
-        print(&format!("profile: {}\n", path.display()))?;
+        if kept.is_ok() {
+            print(&format!("profile: {}\n", path.display()))?;
+        }
     }
+    kept?;
     Ok(if found.troubles.is_empty() { Exit::Done } else { Exit::Partial })
 }
 
@@ -130,7 +135,7 @@ fn regret(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved) -> Result<Exit, Failu
     let unchanged = |stopped| interrupted(stopped, "nothing was changed");
     let mut checked = checked.map_err(unchanged)?;
     let mut held = Vec::new();
-    if plan.pairs.iter().any(Ends::are_memory) {
+    if plan.pairs.iter().any(|ends| ends.are_memory() && !ends.are_fill()) {
         let found = held_out(plan, Path::new("/proc/self/exe"), prefer).map_err(unchanged)?;
         let failed = |why: String| checked.troubles.push(format!("distributions of sizes: {why}"));
         held = found.map_err(failed).unwrap_or_default();
@@ -165,31 +170,43 @@ fn measured(saved: &Saved) -> Result<&Profile, Failure> {
 /// Those asked for, which have to be possible; or the usual ones, as far as they are.
 fn pairs(args: &TuneArgs) -> Result<Vec<Ends>, Failure> {
     let mut pairs: Vec<Ends> = args.pair.clone();
-    pairs.dedup();
     for ends in &pairs {
         if let Some(folder) = ends.folders().find(|folder| !folder.is_dir()) {
             let message = format!("--pair {ends}: {}: not a folder", folder.display());
             return Err(Failure::new(Exit::Usage, message));
         }
-        if !ends.are_memory() {
-            look_at(ends).map_err(|why| Failure::new(Exit::Usage, format!("--pair {why}")))?;
-        }
+        are_possible(ends).map_err(|why| Failure::new(Exit::Usage, format!("--pair {why}")))?;
     }
     if !pairs.is_empty() {
-        return Ok(pairs);
+        return Ok(each(pairs));
     }
-    let mut usual = vec!["file:file@.", "file:pipe@.", "file:tcp@.", "memory:memory"];
+    let mut usual =
+        vec!["file:file@.", "file:pipe@.", "file:tcp@.", "memory:memory", "process:process"];
     let shared = PathBuf::from("/dev/shm");
     if shared.is_dir() {
         usual.insert(1, "file:file@/dev/shm");
     }
     for ends in usual.iter().filter_map(|text| text.parse::<Ends>().ok()) {
-        match if ends.are_memory() { Ok(()) } else { look_at(&ends).map(|_| ()) } {
+        match are_possible(&ends) {
             Ok(()) => pairs.push(ends),
             Err(why) => complain(&format!("left out: {why}")),
         }
     }
-    Ok(pairs)
+    Ok(each(pairs))
+}
+
+/// What the pairs stand for, each once. Where copies in memory are measured fills are too: the
+/// kernel `tuned` is both.
+fn each(pairs: Vec<Ends>) -> Vec<Ends> {
+    let copies = pairs.iter().any(Ends::are_memory);
+    let fills = copies.then_some(Ends { source: EndKind::Fill, sink: EndKind::Memory });
+    let mut all: Vec<Ends> = Vec::new();
+    for ends in pairs.into_iter().flat_map(Ends::each).chain(fills) {
+        if !all.contains(&ends) {
+            all.push(ends);
+        }
+    }
+    all
 }
 
 fn interrupted(_: Stopped, state: &str) -> Failure {

@@ -7,7 +7,7 @@ use std::{
 };
 use thalweg_core::{
     Prefer, Profile,
-    profile::{Ratio, SinkState},
+    profile::{Band, Load, Ratio},
     tuning::Size,
 };
 use thalweg_lab::{
@@ -67,8 +67,7 @@ pub fn survey(found: &Found, rows: &[Row], profile: &Profile, color: bool) -> St
 fn by_title(rows: &[Row]) -> Vec<(String, Vec<&Row>)> {
     let mut groups: Vec<(String, Vec<&Row>)> = Vec::new();
     for row in rows {
-        let over =
-            if row.sink_state == SinkState::Resident { ", over a file that is there" } else { "" };
+        let over = row.pair.sink_words(row.sink_state);
         let sharing = if row.zero_copy { ", --zero-copy" } else { "" };
         let title = format!("{}, {}{over}{sharing}", row.pair, row.load.name());
         match groups.iter_mut().find(|(known, _)| *known == title) {
@@ -94,7 +93,12 @@ fn word(verdict: Verdict, noise: f64) -> String {
 
 /// What `tuned` is from now on.
 fn kernels(profile: &Profile) -> String {
-    let found = profile.kernel_bands(thalweg_core::profile::Load::Idle, Prefer::Wall);
+    let copies = profile.kernel_bands(Load::Idle, Prefer::Wall);
+    let fills = profile.fill_bands(Load::Idle, Prefer::Wall);
+    from_now_on("copies in memory", &copies) + &from_now_on("fills of memory", &fills)
+}
+
+fn from_now_on(what: &str, found: &[Band]) -> String {
     let bands: Vec<String> = found
         .iter()
         .map(|band| {
@@ -106,7 +110,7 @@ fn kernels(profile: &Profile) -> String {
         Some(last) if last.extrapolated => format!("{} beyond (extrapolated)", last.kernel),
         Some(_) => "libc beyond".to_owned(),
     };
-    format!("copies in memory from now on: {}, {beyond}\n", bands.join(", "))
+    format!("{what} from now on: {}, {beyond}\n", bands.join(", "))
 }
 
 /// Pair -> way -> why it could not take part.
@@ -168,7 +172,8 @@ pub fn regret(checked: &Checked) -> String {
     for regret in &checked.regrets {
         let sharing = if regret.zero_copy { ", --zero-copy" } else { "" };
         let worst = regret.points.iter().max_by(|a, b| a.regret.total_cmp(&b.regret));
-        let name = format!("  {}, {}{sharing}", regret.pair, regret.load.name());
+        let over = regret.pair.sink_words(regret.sink_state);
+        let name = format!("  {}, {}{over}{sharing}", regret.pair, regret.load.name());
         let mut row = vec![name, regret.planner.sizes.to_string()];
         row.extend(columns(&regret.planner));
         row.push(worst.map_or(String::new(), |point| Size(point.size).to_string()));

@@ -36,9 +36,10 @@ impl Mounts {
         if !rustix::process::geteuid().is_root() {
             return Self::none("needs root", None);
         }
-        // In a group of its own: Ctrl-C at the terminal must end the tests, not the cleaning up after them.
+        // In a group of its own: Ctrl-C at the terminal must end the tests, not the cleaning up after them. Nor must the
+        // SIGHUP that such a group gets if it stands still when this process ends.
         let undertaker = Command::new("sh")
-            .args(["-c", "read -r _; exec \"$1\" down \"$2\"", "sh"])
+            .args(["-c", "trap '' HUP; read -r _; exec \"$1\" down \"$2\"", "sh"])
             .args([&script, &folder])
             .stdin(Stdio::piped())
             .process_group(0)

@@ -6,6 +6,11 @@ use std::{
 };
 use tempfile::TempDir;
 
+use executable::executable;
+
+#[path = "../../support/executable.rs"]
+mod executable;
+
 /// A folder of one test.
 pub struct Scratch(TempDir);
 
@@ -33,6 +38,13 @@ impl Scratch {
 
     pub fn join(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
+    }
+
+    /// A copy of the command, for users who cannot get to the build output.
+    pub fn binary(&self) -> PathBuf {
+        let path = self.join("thalweg");
+        executable(Path::new(env!("CARGO_BIN_EXE_thalweg")), &path);
+        path
     }
 
     /// A new folder inside.

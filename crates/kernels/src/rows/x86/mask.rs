@@ -2,7 +2,8 @@
 //!
 //! Two prices. A masked access that touches an unmapped or unwritable page is right but takes a
 //! fault assist of hundreds of cycles even if the lanes there are masked off; the guard avoids it.
-//! And a load right behind a masked store waits for it. Long sizes are those of avx2 and avx512.
+//! And a load right behind a masked store waits for it: a whole vector, which needs no mask, has none.
+//! Long sizes are those of avx2 and avx512.
 
 use core::arch::x86_64::{
     __m256i, __m512i, _bzhi_u32, _bzhi_u64, _mm256_mask_storeu_epi8, _mm256_maskz_loadu_epi8,
@@ -11,36 +12,40 @@ use core::arch::x86_64::{
 
 use crate::cpu;
 use crate::rows::vector;
-use crate::table::Kernel;
+use crate::table::{Head, Kernel};
+use crate::tuned;
+use crate::word::{load, store};
 
 /// The smallest page: what lies in one is mapped as a whole or not at all.
 const PAGE: usize = 4096;
 
 pub const MASK256: Kernel = Kernel {
     name: "mask256",
-    summary: "up to 32 bytes in one masked move, never across a page end; else as avx2",
+    summary: "below 32 bytes in one masked move, never across a page end; else as avx2",
     is_available: || cpu::has(cpu::AVX2 | cpu::AVX512),
-    copy: copy256,
-    move_: Some(move256),
+    copy: by256::copy,
+    move_: Some(by256::move_),
+    head: Some(by256::HEAD),
 };
 
 pub const MASK512: Kernel = Kernel {
     name: "mask512",
-    summary: "up to 64 bytes in one masked move, never across a page end; else as avx512",
+    summary: "below 64 bytes in one masked move, never across a page end; else as avx512",
     is_available: || cpu::has(cpu::AVX2 | cpu::AVX512),
-    copy: copy512,
-    move_: Some(move512),
+    copy: by512::copy,
+    move_: Some(by512::move_),
+    head: Some(by512::HEAD),
 };
 
-/// Whether `wide` bytes from both places stay inside one page each. Nothing at all is not even one
-/// byte, and its pointers may point nowhere.
+/// Whether there are fewer than `wide` bytes, and `wide` from both places stay inside one page each.
+/// Nothing at all is not even one byte, and its pointers may point nowhere.
 #[inline(always)]
 fn fits(dst: *mut u8, src: *const u8, n: usize, wide: usize) -> bool {
-    n.wrapping_sub(1) < wide && (dst.addr() % PAGE).max(src.addr() % PAGE) <= PAGE - wide
+    n.wrapping_sub(1) < wide - 1 && (dst.addr() % PAGE).max(src.addr() % PAGE) <= PAGE - wide
 }
 
 /// # Safety
-/// `src` is readable and `dst` writable for `n <= 32` bytes.
+/// `src` is readable and `dst` writable for `n < 32` bytes.
 #[target_feature(enable = "avx2,bmi2,avx512f,avx512bw,avx512vl")]
 #[inline]
 unsafe fn masked256(dst: *mut u8, src: *const u8, n: usize) {
@@ -52,7 +57,7 @@ unsafe fn masked256(dst: *mut u8, src: *const u8, n: usize) {
 }
 
 /// # Safety
-/// `src` is readable and `dst` writable for `n <= 64` bytes.
+/// `src` is readable and `dst` writable for `n < 64` bytes.
 #[target_feature(enable = "avx2,bmi2,avx512f,avx512bw,avx512vl")]
 #[inline]
 unsafe fn masked512(dst: *mut u8, src: *const u8, n: usize) {
@@ -64,26 +69,74 @@ unsafe fn masked512(dst: *mut u8, src: *const u8, n: usize) {
 }
 
 macro_rules! masked {
-    ($name:ident, $vector:ty, $masked:ident, $long:ident) => {
-        /// # Safety
-        /// The contract of [`Kernel::copy`] and [`Kernel::move_`].
-        #[target_feature(enable = "avx2,bmi2,avx512f,avx512bw,avx512vl")]
-        unsafe fn $name(dst: *mut u8, src: *const u8, n: usize) {
-            if fits(dst, src, n, size_of::<$vector>()) {
-                // SAFETY: at most a vector, says `fits`; read before it is written.
-                unsafe { $masked(dst, src, n) };
-            } else {
-                // SAFETY: the same contract.
-                unsafe { vector::$long::<$vector>(dst, src, n) };
+    ($module:ident, $vector:ty, $masked:ident) => {
+        mod $module {
+            use super::*;
+
+            const WIDE: usize = size_of::<$vector>();
+
+            /// Does the sizes of up to a vector that lie well, and says whether it did.
+            ///
+            /// # Safety
+            /// The contract of [`Kernel::copy`] and [`Kernel::move_`].
+            #[target_feature(enable = "avx2,bmi2,avx512f,avx512bw,avx512vl")]
+            #[inline]
+            unsafe fn done(dst: *mut u8, src: *const u8, n: usize) -> bool {
+                if fits(dst, src, n, WIDE) {
+                    // SAFETY: less than a vector, says `fits`; read before it is written.
+                    unsafe { $masked(dst, src, n) };
+                    return true;
+                }
+                if n == WIDE {
+                    // SAFETY: a whole vector is readable.
+                    let whole: [$vector; 1] = unsafe { load(src, 0) };
+                    // SAFETY: and writable.
+                    unsafe { store(dst, 0, whole) };
+                    return true;
+                }
+                false
             }
+
+            masked!(@copy $vector, copy, first_copy, copy_beyond);
+            masked!(@copy $vector, move_, first_move, move_beyond);
+
+            pub const HEAD: Head =
+                Head { least: WIDE, copy: first_copy, move_: Some(first_move) };
+        }
+    };
+    (@copy $vector:ty, $name:ident, $first:ident, $beyond:ident) => {
+        /// # Safety
+        /// The contract of [`Kernel::copy`] or [`Kernel::move_`].
+        #[target_feature(enable = "avx2,bmi2,avx512f,avx512bw,avx512vl")]
+        pub unsafe fn $name(dst: *mut u8, src: *const u8, n: usize) {
+            // SAFETY: the same contract.
+            if !unsafe { done(dst, src, n) } {
+                // SAFETY: the same contract.
+                unsafe { vector::$name::<$vector>(dst, src, n) };
+            }
+        }
+
+        /// # Safety
+        /// The contract of [`Head::copy`] or [`Head::move_`].
+        #[target_feature(enable = "avx2,bmi2,avx512f,avx512bw,avx512vl")]
+        unsafe fn $first(dst: *mut u8, src: *const u8, n: usize) {
+            // Before the end of the band, which is behind these sizes: `least` says so.
+            // SAFETY: the same contract.
+            if unsafe { done(dst, src, n) } {
+                return;
+            }
+            if n > tuned::first_ends() {
+                // SAFETY: the same contract.
+                return unsafe { tuned::$beyond(dst, src, n) };
+            }
+            // SAFETY: the same contract.
+            unsafe { vector::$name::<$vector>(dst, src, n) };
         }
     };
 }
 
-masked!(copy256, __m256i, masked256, copy);
-masked!(move256, __m256i, masked256, move_);
-masked!(copy512, __m512i, masked512, copy);
-masked!(move512, __m512i, masked512, move_);
+masked!(by256, __m256i, masked256);
+masked!(by512, __m512i, masked512);
 
 #[cfg(test)]
 mod tests {
@@ -95,10 +148,10 @@ mod tests {
         for wide in [32, 64] {
             for at in 0..PAGE {
                 let inside = at + wide <= PAGE;
-                assert_eq!(fits(place(at), place(0), wide, wide), inside, "sink at {at}");
+                assert_eq!(fits(place(at), place(0), wide - 1, wide), inside, "sink at {at}");
                 assert_eq!(fits(place(0), place(at), 1, wide), inside, "source at {at}");
             }
-            assert!(!fits(place(0), place(0), wide + 1, wide));
+            assert!(!fits(place(0), place(0), wide, wide), "a whole vector needs no mask");
             assert!(!fits(place(0), place(0), 0, wide), "nothing may lie nowhere");
         }
     }

@@ -11,6 +11,7 @@ pub const COPY: Kernel = Kernel {
     is_available: ALWAYS,
     copy,
     move_: Some(move_),
+    head: None,
 };
 
 pub const FILL: Fill =

@@ -22,6 +22,7 @@ pub const COPY: Kernel = Kernel {
     is_available: ALWAYS,
     copy,
     move_: None,
+    head: None,
 };
 
 pub const FILL: Fill = Fill {

@@ -7,7 +7,7 @@ use core::arch::x86_64::{__m256i, __m512i};
 #[cfg(not(miri))]
 use crate::cpu;
 use crate::rows::vector;
-use crate::table::{ALWAYS, Fill, Kernel};
+use crate::table::{ALWAYS, Fill, Head, Kernel, first};
 
 macro_rules! width {
     ($module:ident, $vector:ty $(, $features:literal)?) => {
@@ -29,6 +29,11 @@ macro_rules! width {
                 // SAFETY: the same contract.
                 unsafe { vector::move_::<$vector>(dst, src, n) };
             }
+
+            first!(first_copy, vector::copy::<$vector>, copy_beyond $(, $features)?);
+            first!(first_move, vector::move_::<$vector>, move_beyond $(, $features)?);
+
+            pub const HEAD: Head = Head { least: 0, copy: first_copy, move_: Some(first_move) };
 
             /// # Safety
             /// The contract of [`Fill::fill`].
@@ -53,6 +58,7 @@ pub const SSE2: Kernel = Kernel {
     is_available: ALWAYS,
     copy: sse2::copy,
     move_: Some(sse2::move_),
+    head: Some(sse2::HEAD),
 };
 
 pub const SSE2_FILL: Fill = Fill {
@@ -69,6 +75,7 @@ pub const AVX2: Kernel = Kernel {
     is_available: || cpu::has(cpu::AVX2),
     copy: avx2::copy,
     move_: Some(avx2::move_),
+    head: Some(avx2::HEAD),
 };
 
 #[cfg(not(miri))]
@@ -86,6 +93,7 @@ pub const AVX512: Kernel = Kernel {
     is_available: || cpu::has(cpu::AVX2 | cpu::AVX512),
     copy: avx512::copy,
     move_: Some(avx512::move_),
+    head: Some(avx512::HEAD),
 };
 
 #[cfg(not(miri))]

@@ -92,6 +92,8 @@ fn every_wrong_name_is_refused_with_what_there_is() {
     for (right, wrong, words) in [
         ("schema = 1", "schema = 2", "schema = 2"),
         ("id = \"900\"", "id = \"all\"", "make an id"),
+        ("title = \"harness\"", "title = \"harness\\u001b[31m\"", "no control characters"),
+        ("runs = 1", "\"ru\\u0007ns\" = 1", "no control characters"),
         ("work = \"null\"\norigin", "work = \"nul\"\norigin", "there is no work \"nul\""),
         (
             "arms = [\"a\", \"b\", \"d\"]\n[[arm]]",

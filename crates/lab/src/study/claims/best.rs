@@ -3,7 +3,8 @@
 use super::{
     Judged,
     board::Board,
-    decide::{arms_text, judged, nowhere, of, side},
+    decide::{arms_text, judged, of, side},
+    several::nowhere,
     words,
 };
 use crate::{
@@ -58,11 +59,19 @@ fn in_place(
         .iter()
         .min_by(|(_, a), (_, b)| rank(a).cmp(&rank(b)).then_with(|| b.ratio.total_cmp(&a.ratio)));
     let where_ = words::place(place);
-    match worst {
-        Some((arms, ratio)) => {
-            let text = of(note, &arms_text(arms, metric), &where_);
-            judged(text, Ok(*ratio), within, board.noise())
-        }
-        None => nowhere(of(note, &format!("{arm} to the best"), &where_), absent, within),
+    let Some((arms, ratio)) = worst else {
+        return nowhere(of(note, &format!("{arm} to the best"), &where_), absent, within);
+    };
+    let text = of(note, &arms_text(arms, metric), &where_);
+    let mut worst = judged(text, Ok(*ratio), within, board.noise());
+    if let Some(one) = absent.first() {
+        let (without, all) = (absent.len(), rivals.len());
+        worst.why = format!("{}; {without} of {all} not compared: {}", worst.why, one.why);
     }
+    // Who cannot run is not the best; who ran in too few sessions may be.
+    let open = absent.iter().any(|why| why.verdict == ClaimVerdict::Undecided);
+    if open && worst.evidence.verdict == ClaimVerdict::Reproduced {
+        worst.evidence.verdict = ClaimVerdict::Undecided;
+    }
+    worst
 }

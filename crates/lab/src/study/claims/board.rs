@@ -7,7 +7,7 @@ use crate::{
     sample::Metric,
     study::{
         figures,
-        file::{At, Load},
+        file::{At, Load, Study},
         result::{ArmResult, ClaimVerdict, Place, ProbeResult, StudyResult},
     },
 };
@@ -29,6 +29,7 @@ impl Absent {
 
 /// What was measured for a study.
 pub struct Board<'b> {
+    pub study: &'b Study,
     pub result: &'b StudyResult,
 }
 
@@ -55,6 +56,17 @@ impl<'b> Board<'b> {
         places
     }
 
+    /// How many places of these cells the study has, and this run left out: a shorter run looks at
+    /// fewer of them, and its verdict is of those.
+    pub fn left_out(&self, cells: &[String], load: Option<Load>) -> usize {
+        let of_cell = |name: &String| {
+            let cell = self.study.cell(name)?;
+            let loads = cell.loads.iter().filter(|own| load.is_none_or(|load| **own == load));
+            Some((cell.sizes.len() * loads.count()).saturating_sub(self.places(name, load).len()))
+        };
+        cells.iter().filter_map(of_cell).sum()
+    }
+
     /// The one place that a check names.
     pub fn place(&self, at: &At) -> Result<&'b Place, Absent> {
         let mut places = self.places(&at.cell, Some(at.load)).into_iter();
@@ -63,10 +75,11 @@ impl<'b> Board<'b> {
         found.ok_or_else(|| Absent::undecided("this run left the place out"))
     }
 
-    /// An arm in a place.
+    /// An arm in a place. One that failed under way wherever it began is one that cannot run.
     pub fn arm(&self, name: &str, place: &Place) -> Result<&'b ArmResult, Absent> {
         let found = self.result.arms.iter().find(|arm| arm.name == name && arm.place == *place);
-        found.ok_or_else(|| {
+        let ran = found.filter(|arm| arm.sessions.iter().any(|session| !session.unchecked));
+        ran.ok_or_else(|| {
             let mut missing = self.result.missing.iter();
             match missing.find(|missing| missing.arm == name && missing.place == *place) {
                 Some(missing) => Absent {
@@ -84,8 +97,8 @@ impl<'b> Board<'b> {
         [a, b]: &[String; 2],
         place: &Place,
         metric: Metric,
-    ) -> Result<Vec<Vec<f64>>, Absent> {
-        let sessions = figures::paired(self.arm(a, place)?, self.arm(b, place)?, metric);
+    ) -> Result<BTreeMap<usize, Vec<f64>>, Absent> {
+        let sessions = figures::by_session(self.arm(a, place)?, self.arm(b, place)?, metric);
         if sessions.len() < 2 { Err(too_few(sessions.len())) } else { Ok(sessions) }
     }
 
@@ -96,7 +109,7 @@ impl<'b> Board<'b> {
         place: &Place,
         metric: Metric,
     ) -> Result<Ratio, Absent> {
-        let sessions = self.paired(arms, place, metric)?;
+        let sessions: Vec<Vec<f64>> = self.paired(arms, place, metric)?.into_values().collect();
         figures::over_sessions(&sessions, self.seed()).ok_or_else(|| too_few(sessions.len()))
     }
 

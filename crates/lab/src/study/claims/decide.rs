@@ -6,6 +6,7 @@ use thalweg_core::profile::Ratio;
 use super::{
     Judged, best,
     board::{Absent, Board, too_few},
+    several::{everywhere, left_out, opposite, somewhere},
     words,
 };
 use crate::{
@@ -30,7 +31,9 @@ pub fn check(board: &Board<'_>, claim: &str, number: usize, check: &Check) -> Ve
         }
         Check::MeanRatio { arms, at, metric, within, note } => {
             let places = board.places(&at.cell, Some(at.load));
-            let where_ = format!("mean over {} sizes of {}", places.len(), at.cell);
+            let cells = std::slice::from_ref(&at.cell);
+            let left_out = left_out(board, cells, Some(at.load));
+            let where_ = format!("mean over {} sizes of {}{left_out}", places.len(), at.cell);
             let text = of(note.as_ref(), &arms_text(arms, *metric), &where_);
             vec![judged(text, mean_ratio(board, arms, &places, *metric), *within, board.noise())]
         }
@@ -167,15 +170,17 @@ fn mean_ratio(
     places: &[&Place],
     metric: Metric,
 ) -> Result<Ratio, Absent> {
-    let mut sums: Vec<Vec<f64>> = Vec::new();
+    let mut sessions: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for place in places {
-        let sessions = board.paired(arms, place, metric)?;
-        sums.push(sessions.iter().filter_map(|s| median(s)).map(f64::exp).collect());
+        for (session, ratios) in board.paired(arms, place, metric)? {
+            sessions.entry(session).or_default().extend(median(&ratios).map(f64::exp));
+        }
     }
-    let sessions = sums.iter().map(Vec::len).min().unwrap_or(0);
-    let mean = |n: usize| sums.iter().map(|of_size| of_size[n]).sum::<f64>() / sums.len() as f64;
-    let means: Vec<Vec<f64>> = (0..sessions).map(|n| vec![mean(n).ln()]).collect();
-    over_sessions(&means, board.seed()).ok_or_else(|| too_few(sessions))
+    // One that lacks a size has the mean of others, which is another figure.
+    sessions.retain(|_, ratios| ratios.len() == places.len());
+    let mean = |ratios: &[f64]| ratios.iter().sum::<f64>() / ratios.len() as f64;
+    let means: Vec<Vec<f64>> = sessions.values().map(|ratios| vec![mean(ratios).ln()]).collect();
+    over_sessions(&means, board.seed()).ok_or_else(|| too_few(means.len()))
 }
 
 fn load_ratio(
@@ -192,115 +197,6 @@ fn load_ratio(
     let both = first.iter().filter_map(|(session, cost)| Some(vec![cost - second.get(session)?]));
     let both: Vec<Vec<f64>> = both.collect();
     over_sessions(&both, board.seed()).ok_or_else(|| too_few(both.len()))
-}
-
-type Across<'c> = (&'c [String; 2], &'c [String], Metric);
-
-/// Every ratio of two arms in some cells, and what kept others from being one.
-fn across<'b>(
-    board: &Board<'b>,
-    (arms, cells, metric): Across<'_>,
-) -> (Vec<(&'b Place, Ratio)>, Vec<Absent>) {
-    let (mut found, mut absent) = (Vec::new(), Vec::new());
-    for place in cells.iter().flat_map(|cell| board.places(cell, None)) {
-        match board.ratio(arms, place, metric) {
-            Ok(ratio) => found.push((place, ratio)),
-            Err(why) => absent.push(why),
-        }
-    }
-    (found, absent)
-}
-
-/// Without any figure: what kept them away.
-pub(super) fn nowhere(text: String, absent: Vec<Absent>, within: [f64; 2]) -> Judged {
-    let left_out = || Absent { verdict: Undecided, why: "this run left the cells out".to_owned() };
-    let why = absent.into_iter().next().unwrap_or_else(left_out);
-    judged(text, Err(why), within, 0.0)
-}
-
-/// The place where it holds least decides; one that nobody could look at leaves it open.
-fn everywhere(
-    board: &Board<'_>,
-    of_arms: Across<'_>,
-    within: [f64; 2],
-    note: Option<&String>,
-) -> Judged {
-    let (found, absent) = across(board, of_arms);
-    let arms = arms_text(of_arms.0, of_arms.2);
-    let side = |ratio: &Ratio| side(ratio, within, board.noise());
-    // Among places alike, the one whose ratio lies farthest to the wrong side.
-    let badness = |ratio: &Ratio| {
-        let class = match side(ratio) {
-            Contradicted => 2,
-            Undecided | NotRunnable => 1,
-            Reproduced => 0,
-        };
-        let out = f64::max(within[0] / ratio.ratio, ratio.ratio / within[1]);
-        (class, out)
-    };
-    let worse = |a: &Ratio, b: &Ratio| {
-        let (a, b) = (badness(a), badness(b));
-        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
-    };
-    let Some((place, ratio)) = found.iter().max_by(|(_, a), (_, b)| worse(a, b)) else {
-        return nowhere(of(note, &arms, "everywhere"), absent, within);
-    };
-    let text = of(note, &arms, &words::place(place));
-    let mut worst = judged(text, Ok(*ratio), within, board.noise());
-    let holds = found.iter().filter(|(_, ratio)| side(ratio) == Reproduced).count();
-    worst.why = format!("it is {} in {holds} of {} places", words::range(within), found.len());
-    if worst.evidence.verdict == Reproduced
-        && let Some(one) = absent.first()
-    {
-        worst.evidence.verdict = one.verdict;
-        worst.why = format!("{}; {} could not be looked at: {}", worst.why, absent.len(), one.why);
-    }
-    worst
-}
-
-fn somewhere(
-    board: &Board<'_>,
-    of_arms: Across<'_>,
-    within: [f64; 2],
-    note: Option<&String>,
-) -> Judged {
-    let (found, absent) = across(board, of_arms);
-    let arms = arms_text(of_arms.0, of_arms.2);
-    let rank = |ratio: &Ratio| match side(ratio, within, board.noise()) {
-        Reproduced => 0,
-        Undecided | NotRunnable => 1,
-        Contradicted => 2,
-    };
-    let Some((place, ratio)) = found.iter().min_by_key(|(_, ratio)| rank(ratio)) else {
-        return nowhere(of(note, &arms, "nowhere"), absent, within);
-    };
-    let text = of(note, &arms, &words::place(place));
-    let mut best = judged(text, Ok(*ratio), within, board.noise());
-    let holds = found.iter().filter(|(_, ratio)| rank(ratio) == 0).count();
-    best.why = format!("it is {} in {holds} of {} places", words::range(within), found.len());
-    // What nobody could look at might have been the place.
-    if best.evidence.verdict == Contradicted && !absent.is_empty() {
-        best.evidence.verdict = Undecided;
-        best.why = format!("{}; {} more could not be looked at", best.why, absent.len());
-    }
-    best
-}
-
-/// The lowest ratio is to lie surely below the range, the highest surely above: two checks.
-fn opposite(
-    board: &Board<'_>,
-    of_arms: Across<'_>,
-    [least, most]: [f64; 2],
-    note: Option<&String>,
-) -> Vec<Judged> {
-    let (found, absent) = across(board, of_arms);
-    let arms = arms_text(of_arms.0, of_arms.2);
-    if found.is_empty() {
-        return vec![nowhere(of(note, &arms, "nowhere"), absent, [least, most])];
-    }
-    // An end of the range itself would be neither.
-    let (below, above) = ([f64::NEG_INFINITY, least.next_down()], [most.next_up(), f64::INFINITY]);
-    [below, above].into_iter().map(|range| somewhere(board, of_arms, range, note)).collect()
 }
 
 fn rank_correlation(

@@ -14,6 +14,21 @@ fn a_result_of_the_first_version_is_read_and_written_back_the_same() {
 }
 
 #[test]
+fn a_result_that_would_command_a_terminal_is_not_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let date = folder.path().join("machine/date");
+    fs::create_dir_all(&date).unwrap();
+    let listed = |preset: &str| {
+        let text =
+            GOLDEN.replacen("\"preset\": \"simulated\"", &format!("\"preset\": {preset}"), 1);
+        fs::write(date.join("test.json"), text).unwrap();
+        saved(folder.path()).len()
+    };
+    assert_eq!(listed("\"quick\""), 1);
+    assert_eq!(listed("\"quick\\u001b[2J\""), 0);
+}
+
+#[test]
 fn another_schema_and_no_json_are_refused() {
     let newer = GOLDEN.replacen("\"schema\": 1", "\"schema\": 9", 1);
     assert!(parse_result(newer.as_bytes()).unwrap_err().contains("schema 9"));

@@ -41,8 +41,7 @@ pub(super) fn c(header: &[String], tables: &[Table]) -> String {
             table.about
         );
         for (upto, way) in &table.bands {
-            let _ =
-                writeln!(text, "    {{ UINT64_C({upto}), {:?}, \"{}\" }},", way.name, exact(way));
+            let _ = writeln!(text, "    {{ UINT64_C({upto}), {:?}, {:?} }},", way.name, exact(way));
         }
         text.push_str("};\n");
     }
@@ -66,7 +65,7 @@ pub(super) fn java(header: &[String], tables: &[Table]) -> String {
         );
         let bands = table.bands.iter().map(|(upto, way)| {
             let upto = i64::try_from(*upto).unwrap_or(i64::MAX);
-            format!("        new Band({upto}L, {:?}, \"{}\")", way.name, exact(way))
+            format!("        new Band({upto}L, {:?}, {:?})", way.name, exact(way))
         });
         let _ = writeln!(text, "{});", bands.collect::<Vec<_>>().join(",\n"));
     }
@@ -84,11 +83,17 @@ pub(super) fn toml(header: &[String], tables: &[Table]) -> String {
             }
             let _ = writeln!(text, "way = {:?}", way.name);
             for (knob, value) in way.tuning.iter() {
-                let _ = writeln!(text, "knobs.{knob} = {value}");
+                let _ = writeln!(text, "knobs.{} = {value}", key(knob));
             }
         }
     }
     text
+}
+
+/// A key of TOML: in quotes unless it is a plain word, for a profile may have knobs of the future.
+fn key(knob: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if knob.chars().all(is_plain) { knob.to_owned() } else { format!("{knob:?}") }
 }
 
 /// Knobs with plain numbers.

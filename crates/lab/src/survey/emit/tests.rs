@@ -61,6 +61,13 @@ fn the_header_names_the_machine_and_that_it_holds_for_no_other() {
 fn nothing_in_a_profile_can_end_a_comment() {
     let mut profile = profile();
     profile.machine.set("cpu", "evil */ int x; \n#error \\");
+    profile.machine.set("odd\n#error", "value");
+    for cell in &mut profile.cells {
+        cell.at = "2026\n#error".to_owned();
+        if !cell.tuning.is_default() {
+            cell.tuning = Tuning::of("odd\"\n#error", 1);
+        }
+    }
     for language in [Language::Rust, Language::C, Language::Java, Language::Toml] {
         let text = emit(&profile, Prefer::Wall, language);
         assert!(!text.contains("evil */") && !text.contains("\n#error"), "{text}");

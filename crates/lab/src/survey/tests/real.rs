@@ -38,6 +38,7 @@ fn every_kind_of_pair_is_measured_and_leaves_nothing_behind() {
         "memory:tcp".to_owned(),
         "unix:memory".to_owned(),
         "memory:memory".to_owned(),
+        "fill:memory".to_owned(),
     ];
     for pair in pairs {
         let log = InProcess.run(&job(&pair, &[5000, 300_001]), &go_on);
@@ -48,9 +49,9 @@ fn every_kind_of_pair_is_measured_and_leaves_nothing_behind() {
         for size in &log.sizes {
             assert!(size.transfers >= 1 && !size.log.rounds.is_empty(), "{pair}");
             let bytes = size.size * size.transfers;
-            // Copies of memory are of several lengths, up to the size.
+            // Copies and fills of memory are of several lengths, up to the size.
             let right = |moved: u64| match pair.as_str() {
-                "memory:memory" => moved > bytes / 2 && moved <= bytes,
+                "memory:memory" | "fill:memory" => moved > bytes / 2 && moved <= bytes,
                 _ => moved == bytes,
             };
             assert!(size.log.samples(0).all(|sample| right(sample.bytes)), "{pair}");
@@ -59,6 +60,25 @@ fn every_kind_of_pair_is_measured_and_leaves_nothing_behind() {
         assert!(wrong.is_none(), "{pair}: {wrong:?}");
         assert!(is_clean(place.path()), "{pair}");
     }
+}
+
+#[test]
+fn fills_are_measured_against_memset_and_become_bands() {
+    let log = InProcess.run(&job("fill:memory", &[5000]), &go_on);
+    assert!(log.done, "{log:?}");
+    let ways = &log.sizes[0].ways;
+    assert_eq!(ways[0], Way::plain("libc"));
+    assert!(ways.len() > 1 && !ways.contains(&Way::plain("tuned")), "{ways:?}");
+    let (ends, load, sink_state) = ("fill:memory".parse().unwrap(), Load::Idle, SinkState::Fresh);
+    let survey = Survey { ends, load, sink_state, sessions: vec![log.clone(), log] };
+    let mut profile = Profile::new();
+    profile.replace(survey.cells("now"));
+    let bands = profile.fill_bands(Load::Idle, Prefer::Wall);
+    assert_eq!(bands.last().map(|band| band.upto), Some(5000));
+    assert!(profile.kernel_bands(Load::Idle, Prefer::Wall).is_empty());
+    let rows = rows(&survey, &profile, Prefer::Wall);
+    assert_eq!(rows.len(), 1, "sharing pages is no choice: {rows:?}");
+    assert!(profile.kernels(Load::Idle, Prefer::Wall).is_ok());
 }
 
 #[test]
@@ -175,5 +195,70 @@ fn a_planted_wrong_byte_is_found_at_every_kind_of_sink() {
         let failure = bench.check((&Zeros, &Tuning::default())).unwrap_err();
         let crate::rounds::Failure::Unfit(unfit) = failure else { panic!("{failure:?}") };
         assert!(unfit.reason.contains("delivered a wrong byte"), "{ends}: {unfit}");
+    }
+}
+
+#[test]
+fn a_way_faster_than_the_reference_fills_its_samples_with_more_transfers() {
+    let place = tempfile::tempdir().unwrap();
+    let ends: Ends = format!("file:file@{}", place.path().display()).parse().unwrap();
+    let bench = bench::Bench::new(&ends, SinkState::Fresh, &go_on).unwrap();
+    let site = arms::Place::Ends(Box::new(std::cell::RefCell::new(bench)));
+    site.resize(4096).unwrap();
+    let means = arms::Means::Mechanism(thalweg_core::mechanisms::LAST_RESORT);
+    let mut arm = arms::SurveyArm::new(Way::plain("read-write"), means, &site);
+    let moved = |arm: &mut arms::SurveyArm<'_, '_>| crate::rounds::Arm::sample(arm).unwrap().bytes;
+    arm.hold(3);
+    assert_eq!(moved(&mut arm), 3 * 4096);
+    // So long a sample has room for the most there may be, whatever the machine.
+    arm.fill(Duration::from_secs(3600), 3);
+    assert!(moved(&mut arm) > 100 * 4096);
+    arm.fill(Duration::ZERO, 3);
+    assert_eq!(moved(&mut arm), 3 * 4096, "never fewer than the reference has");
+    drop(arm);
+    drop(site);
+    assert!(is_clean(place.path()));
+}
+
+/// Moves nothing.
+struct Nothing;
+
+impl thalweg_core::Mechanism for Nothing {
+    fn info(&self) -> &'static thalweg_core::Info {
+        &ZEROS
+    }
+
+    fn open<'a>(
+        &self,
+        _: thalweg_core::Transfer<'a>,
+        _: &Tuning,
+    ) -> Result<Box<dyn thalweg_core::Mover + 'a>, thalweg_core::Error> {
+        Ok(Box::new(Self))
+    }
+}
+
+impl thalweg_core::Mover for Nothing {
+    fn advance(&mut self, _: u64) -> Result<u64, thalweg_core::Error> {
+        Ok(0)
+    }
+}
+
+#[test]
+fn a_way_that_fails_leaves_no_sink_in_the_way_of_the_next_one() {
+    let place = tempfile::tempdir().unwrap();
+    let ends: Ends = format!("file:file@{}", place.path().display()).parse().unwrap();
+    let bench = bench::Bench::new(&ends, SinkState::Fresh, &go_on).unwrap();
+    let site = arms::Place::Ends(Box::new(std::cell::RefCell::new(bench)));
+    site.resize(5000).unwrap();
+    let arm = |mechanism: &'static dyn thalweg_core::Mechanism| {
+        let means = arms::Means::Mechanism(mechanism);
+        arms::SurveyArm::new(Way::plain("read-write"), means, &site)
+    };
+    let (mut fails, mut works) = (arm(&Nothing), arm(thalweg_core::mechanisms::LAST_RESORT));
+    for _ in 0..2 {
+        assert!(fails.try_out().is_err());
+        works.try_out().unwrap();
+        assert!(crate::rounds::Arm::sample(&mut fails).is_err());
+        crate::rounds::Arm::sample(&mut works).unwrap();
     }
 }

@@ -1,7 +1,8 @@
 //! The parameters of a bulk transfer, as a study writes them.
 
 use serde::Deserialize;
-use thalweg_channel::bulk::{ARMS, Arm, Options, PIPE_BUF, by_name};
+use std::sync::Arc;
+use thalweg_channel::bulk::{ARMS, Arm, Figures, Measured, Options, PIPE_BUF, by_name};
 use thalweg_core::{Tuning, Unfit};
 
 use super::{alone::Copier, landing::Residency};
@@ -17,6 +18,10 @@ pub(super) struct With {
     /// Its knobs: sizes or numbers.
     #[serde(default)]
     pub tuning: toml::Table,
+    /// Whether `auto` knows what the profile of this machine knows, as a user's sender does; without
+    /// such a profile it goes by what is known without measuring.
+    #[serde(default = "yes")]
+    pub profile: bool,
     /// What is there where the bytes land.
     #[serde(default)]
     pub residency: Residency,
@@ -31,6 +36,10 @@ pub(super) struct With {
     /// A byte is changed before it is looked at: for tests of the check.
     #[serde(default)]
     pub spoil: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Where the bytes come from.
@@ -86,9 +95,12 @@ impl With {
             let value = self.size(knob)?.unwrap_or_default();
             tuning = tuning.with(knob, value);
         }
+        // A profile that is not there or not of this machine is none, to a user's sender too.
+        let figures = if arm.is_none() && self.profile { Figures::saved().ok() } else { None };
         Ok(Options {
             only: arm.map(|arm| arm.info().name.to_owned()),
             tuning,
+            measured: figures.map(|figures| Arc::new(figures) as Arc<dyn Measured>),
             will_loan: self.source == From::Born,
             size: Some(bytes as u64),
             ..Options::default()
@@ -134,6 +146,7 @@ mod tests {
                 found.info().name == name));
         }
         assert!(matches!(way("arm = 'auto'"), Ok(Way::Auto)));
+        assert!(matches!(way("arm = 'auto'\nprofile = false"), Ok(Way::Auto)));
         let text = "arm = 'vmsplice-memcpy'\ntuning = { piece = '64KiB' }";
         assert!(matches!(way(text), Ok(Way::Copy(Copier::Vmsplice { piece: 65536 }))));
     }

@@ -2,7 +2,10 @@
 //! with the result at once.
 
 use serde::Deserialize;
-use thalweg_core::{Prefer, Profile, profile::Load};
+use thalweg_core::{
+    Prefer, Profile,
+    profile::{Band, Load},
+};
 use thalweg_kernels::{
     CHECKSUMS, FILLS, KERNELS, Ready, ReadyChecksum, ReadyFill, by_name, crc32c, tuned,
 };
@@ -91,7 +94,8 @@ impl Deed {
             Row::Read => return sum_of(source),
         }
         match self.after {
-            After::Nothing => sink.first().copied().map_or(0, u64::from),
+            // Not one byte: a load behind a store is another use, and `reload` is that.
+            After::Nothing => 0,
             After::Checksum => u64::from(crc32c(sink, 0)),
             After::Read => sum_of(sink),
             After::Reload => {
@@ -136,12 +140,13 @@ impl Deed {
     }
 }
 
-/// The copy kernel of this name, if this processor can run it; `tuned` as this machine's profile says.
+/// The copy kernel of this name, if this processor can run it; `tuned` as this machine's profile says,
+/// and asked for after that: what is ready leads there without a jump.
 pub fn copier(name: &str) -> Result<Ready, String> {
     let kernel =
         by_name(name).ok_or_else(|| none("kernel", name, KERNELS.iter().map(|k| k.name)))?;
     if kernel.name == tuned::COPY.name {
-        install_measured()?;
+        install_measured("copies", Profile::kernel_bands)?;
     }
     kernel.ready().ok_or_else(|| cannot_run(name))
 }
@@ -149,6 +154,9 @@ pub fn copier(name: &str) -> Result<Ready, String> {
 fn fill(name: &str) -> Result<ReadyFill, String> {
     let row = FILLS.iter().find(|row| row.name == name);
     let row = row.ok_or_else(|| none("kernel that fills", name, FILLS.iter().map(|f| f.name)))?;
+    if row.name == tuned::FILL.name {
+        install_measured("fills", Profile::fill_bands)?;
+    }
     row.ready().ok_or_else(|| cannot_run(name))
 }
 
@@ -173,18 +181,23 @@ fn cannot_run(name: &str) -> String {
     format!("this processor cannot run the kernel {name}")
 }
 
-/// Makes `tuned` what the profile of this machine says, for this process.
-fn install_measured() -> Result<(), String> {
+/// Makes `tuned` what the profile of this machine says, for this process, if it says something of this
+/// work.
+fn install_measured(
+    work: &str,
+    bands: fn(&Profile, Load, Prefer) -> Vec<Band>,
+) -> Result<(), String> {
     let nothing = || {
-        "nothing was measured from memory to memory on this machine: `thalweg tune --pair memory:memory`"
-            .to_owned()
+        format!(
+            "no {work} in memory were measured on this machine: `thalweg tune --pair memory:memory`"
+        )
     };
     let path = Profile::default_path().ok_or_else(nothing)?;
     let profile = Profile::load(&path).map_err(|e| e.to_string())?.ok_or_else(nothing)?;
     if let Some(stale) = profile.stale().first() {
         return Err(format!("the profile is stale: {stale}; `thalweg tune --pair memory:memory`"));
     }
-    if profile.kernel_bands(Load::Idle, Prefer::Wall).is_empty() {
+    if bands(&profile, Load::Idle, Prefer::Wall).is_empty() {
         return Err(nothing());
     }
     let bands = profile.kernels(Load::Idle, Prefer::Wall).map_err(|e| e.to_string())?;

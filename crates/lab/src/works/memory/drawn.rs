@@ -4,9 +4,15 @@
 //! in the same order.
 
 use serde::Deserialize;
-use thalweg_sys::{Errno, map::Map};
+use std::ops::Range;
 
-use super::{Copies, Sink, deed::Deed, fleet::Distribution, memory, pattern, span::room_for};
+use super::{
+    Copies, Sink,
+    deed::Deed,
+    fleet::Distribution,
+    sides::{SPOILT, Sided, Sides, kept_to},
+    span::room_for,
+};
 use crate::stats::Random;
 
 /// In which order sizes come.
@@ -38,7 +44,6 @@ const MOST_BATCH: usize = 64 << 20;
 /// Sizes of a predictable order.
 const FEW: usize = 8;
 const SEED: u64 = 1;
-const SPOILT: u8 = 0xee;
 const MOST_VERIFIED: usize = 256;
 /// Looked at on both sides of a sink.
 const BESIDE: usize = 64;
@@ -61,15 +66,15 @@ pub struct Drawn {
     /// Where each batch begins in `copies`, and the end of the last.
     starts: Vec<usize>,
     at: usize,
-    sources: Option<Map>,
-    sinks: Option<Map>,
+    sides: Sides,
 }
 
 impl Clone for Drawn {
     /// The same copies, on memory that is yet to be allocated.
     fn clone(&self) -> Self {
         let (copies, starts) = (self.copies.clone(), self.starts.clone());
-        Self { copies, starts, sources: None, sinks: None, ..*self }
+        let Self { deed, batch, half, kind, at, .. } = *self;
+        Self { deed, batch, half, kind, copies, starts, at, sides: Sides::default() }
     }
 }
 
@@ -112,11 +117,10 @@ impl Drawn {
             sum += batch;
             starts.push(copies.len());
         }
-        let (sources, sinks) = (None, None);
-        Ok(Self { deed, batch, half, kind, copies, starts, at: 0, sources, sinks })
+        Ok(Self { deed, batch, half, kind, copies, starts, at: 0, sides: Sides::default() })
     }
 
-    fn next_batch(&mut self) -> std::ops::Range<usize> {
+    fn next_batch(&mut self) -> Range<usize> {
         let batch = self.at;
         self.at = if batch + 2 == self.starts.len() { 0 } else { batch + 1 };
         self.starts[batch]..self.starts[batch + 1]
@@ -125,28 +129,19 @@ impl Drawn {
     fn look(&self, one: One, (sources, sinks): (&[u8], &[u8]), answer: u64) -> Result<(), String> {
         let (from, to, len) = (one.from as usize, one.to as usize, one.len as usize);
         self.deed.look(&sinks[to..to + len], &sources[from..from + len], answer)?;
-        let (before, after) = around(one, sinks.len());
-        if sinks[before..to].iter().chain(&sinks[to + len..after]).any(|byte| *byte != SPOILT) {
-            return Err(format!("kernel {}: bytes beside the sink were written", self.deed.name()));
-        }
-        Ok(())
-    }
-
-    fn with_memory<T>(
-        &mut self,
-        act: impl FnOnce(&mut Self, &mut [u8], &mut [u8]) -> T,
-    ) -> Option<T> {
-        let (mut sources, mut sinks) = (self.sources.take()?, self.sinks.take()?);
-        let done = sources.bytes_mut().zip(sinks.bytes_mut());
-        let done = done.map(|(sources, sinks)| act(self, sources, sinks));
-        (self.sources, self.sinks) = (Some(sources), Some(sinks));
-        done
+        kept_to(self.deed.name(), sinks, (around(one, sinks.len()), to..to + len))
     }
 }
 
-fn around(one: One, len: usize) -> (usize, usize) {
+impl Sided for Drawn {
+    fn sides(&mut self) -> &mut Sides {
+        &mut self.sides
+    }
+}
+
+fn around(one: One, len: usize) -> Range<usize> {
     let (to, end) = (one.to as usize, one.to as usize + one.len as usize);
-    (to.saturating_sub(BESIDE), (end + BESIDE).min(len))
+    to.saturating_sub(BESIDE)..(end + BESIDE).min(len)
 }
 
 #[inline]
@@ -188,13 +183,7 @@ impl Places {
 impl Copies for Drawn {
     fn allocate(&mut self) -> Result<(), String> {
         room_for(2 * self.half + self.copies.len() * size_of::<One>())?;
-        let make: fn(usize) -> Result<Map, Errno> =
-            if self.kind == Sink::PageEdge { Map::fenced } else { memory };
-        let made = || make(self.half).map_err(|e| format!("mmap: {e}"));
-        let (mut sources, mut sinks) = (made()?, made()?);
-        sources.bytes_mut().unwrap_or_default().copy_from_slice(&pattern(self.half));
-        sinks.bytes_mut().unwrap_or_default().fill(1);
-        (self.sources, self.sinks) = (Some(sources), Some(sinks));
+        self.sides = Sides::made(self.kind, self.half, self.half)?;
         Ok(())
     }
 
@@ -216,14 +205,14 @@ impl Copies for Drawn {
         let all = |own: &mut Self, sources: &mut [u8], sinks: &mut [u8]| {
             for n in 0..own.copies.len().min(MOST_VERIFIED) {
                 let one = own.copies[n];
-                let (before, after) = around(one, sinks.len());
-                sinks[before..after].fill(SPOILT);
+                let around = around(one, sinks.len());
+                sinks[around].fill(SPOILT);
                 let answer = once(&mut own.deed, one, sources, sinks);
                 own.look(one, (sources, sinks), answer)?;
             }
             Ok(())
         };
-        self.with_memory(all).unwrap_or_else(|| Err("it has no memory yet".to_owned()))
+        self.verified(all)
     }
 
     fn bytes(&self) -> usize {

@@ -1,15 +1,16 @@
 //! One size: pairs of sources and sinks that follow one another over a stretch of memory.
 
-use thalweg_sys::{Errno, map::Map};
-
-use super::{Copies, Sink, deed::Deed, memory, pattern, span::room_for};
+use super::{
+    Copies, Sink,
+    deed::Deed,
+    sides::{SPOILT, Sided, Sides, kept_to},
+    span::room_for,
+};
 
 /// The longest line a processor has, and the reach of its neighbour prefetcher.
 const LINE: usize = 128;
 /// Loads compare only so many bits of an address with the stores before them.
 const PAGE: usize = 4096;
-/// What a sink holds before a copy is verified.
-const SPOILT: u8 = 0xee;
 /// So many sinks are looked at byte by byte; every one is as good as another.
 const MOST_VERIFIED: usize = 64;
 /// Fresh sinks are made so many bytes at a time: giving pages back is not timed, and costs.
@@ -25,8 +26,7 @@ pub struct Stretch {
     pairs: usize,
     /// From the beginning of the sinks to the first.
     lead: usize,
-    sources: Option<Map>,
-    sinks: Option<Map>,
+    sides: Sides,
     at: usize,
 }
 
@@ -46,7 +46,7 @@ impl Stretch {
             Sink::Fresh | Sink::PageEdge => 0,
         };
         let pairs = (span / 2 / stride).max(1);
-        Self { deed, bytes, kind, stride, pairs, lead, sources: None, sinks: None, at: 0 }
+        Self { deed, bytes, kind, stride, pairs, lead, sides: Sides::default(), at: 0 }
     }
 
     /// Where the source of a pair begins: fresh sinks have one, which stays warm.
@@ -77,21 +77,13 @@ impl Stretch {
         self.deed.look(&sinks[to..end], &sources[from..from + self.bytes], answer)?;
         let before = if pair == 0 { 0 } else { to - (self.stride - self.bytes) };
         let after = if pair + 1 == self.pairs { sinks.len() } else { to + self.stride };
-        if sinks[before..to].iter().chain(&sinks[end..after]).any(|byte| *byte != SPOILT) {
-            return Err(format!("kernel {}: bytes beside the sink were written", self.deed.name()));
-        }
-        Ok(())
+        kept_to(self.deed.name(), sinks, (before..after, to..end))
     }
+}
 
-    fn with_memory<T>(
-        &mut self,
-        act: impl FnOnce(&mut Self, &mut [u8], &mut [u8]) -> T,
-    ) -> Option<T> {
-        let (mut sources, mut sinks) = (self.sources.take()?, self.sinks.take()?);
-        let done = sources.bytes_mut().zip(sinks.bytes_mut());
-        let done = done.map(|(sources, sinks)| act(self, sources, sinks));
-        (self.sources, self.sinks) = (Some(sources), Some(sinks));
-        done
+impl Sided for Stretch {
+    fn sides(&mut self) -> &mut Sides {
+        &mut self.sides
     }
 }
 
@@ -100,13 +92,7 @@ impl Copies for Stretch {
         let sources = self.source(self.pairs - 1) + self.bytes;
         let sinks = self.lead + self.pairs * self.stride;
         room_for(sources.saturating_add(sinks))?;
-        let make: fn(usize) -> Result<Map, Errno> =
-            if self.kind == Sink::PageEdge { Map::fenced } else { memory };
-        let made = |map: Result<Map, Errno>| map.map_err(|e| format!("mmap: {e}"));
-        let (mut from, mut to) = (made(make(sources))?, made(make(sinks))?);
-        from.bytes_mut().unwrap_or_default().copy_from_slice(&pattern(sources));
-        to.bytes_mut().unwrap_or_default().fill(1);
-        (self.sources, self.sinks) = (Some(from), Some(to));
+        self.sides = Sides::made(self.kind, sources, sinks)?;
         Ok(())
     }
 
@@ -129,8 +115,7 @@ impl Copies for Stretch {
             return Ok(());
         }
         self.at = 0;
-        let sinks = self.sinks.as_mut().map_or(Ok(()), Map::forget);
-        sinks.map_err(|e| format!("madvise: {e}"))
+        self.sides.forget_sinks()
     }
 
     fn verify(&mut self) -> Result<(), String> {
@@ -142,7 +127,7 @@ impl Copies for Stretch {
                 own.look(done, sources, sinks)
             })
         };
-        self.with_memory(all).unwrap_or_else(|| Err("it has no memory yet".to_owned()))
+        self.verified(all)
     }
 
     fn bytes(&self) -> usize {

@@ -7,6 +7,7 @@ import java.lang.foreign.ValueLayout;
 import java.nio.file.Path;
 
 import dev.thalweg.internal.Libc;
+import dev.thalweg.internal.Measured;
 
 /**
  * Memory that other processes, in any language, can map too.
@@ -52,6 +53,7 @@ public final class SharedMemory implements AutoCloseable {
     private static final long SHMID_DS = 112;
     private static final long SHM_SEGSZ = 48;
     private static final int SEEK_END = 2;
+    private static final long CLEARED_NATIVELY = Measured.number("clear.native-from", 0);
 
     private final Kind kind;
     private final String name;
@@ -170,9 +172,16 @@ public final class SharedMemory implements AutoCloseable {
         return name;
     }
 
-    /** Sets all of it to zero, at the speed of the C library's memset. */
+    /**
+     * Sets all of it to zero: by the C library's memset, or by {@link MemorySegment#fill} where it is so small that the
+     * call was measured to cost more.
+     */
     public void clear() {
-        Libc.memset(segment, (byte) 0);
+        if (size() < CLEARED_NATIVELY) {
+            segment.fill((byte) 0);
+        } else {
+            Libc.memset(segment, (byte) 0);
+        }
     }
 
     /**

@@ -14,6 +14,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 import dev.thalweg.SharedMemory.Kind;
 
@@ -41,6 +42,18 @@ class SharedMemoryTest {
             assertEquals(7, other.segment().get(JAVA_BYTE, 100_000));
             other.clear();
             assertEquals(0, one.segment().get(JAVA_BYTE, 100_000));
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(longs = {1, 7, 64, 4097, (2 << 20) + 3})
+    void clearingLeavesNothing(long size) throws IOException {
+        try (var memory = SharedMemory.create(Kind.MEMFD, "cleared", size)) {
+            memory.segment().fill((byte) 0xff);
+            memory.clear();
+            for (long at = 0; at < size; at++) {
+                assertEquals(0, memory.segment().get(JAVA_BYTE, at));
+            }
         }
     }
 
@@ -125,14 +138,14 @@ class SharedMemoryTest {
         reader.start();
         Thread.sleep(50);
         closeWhenPossible(memory);
-        reader.join(10_000);
+        reader.join(120_000);
         assertFalse(reader.isAlive());
         assertTrue(seen.get() instanceof IllegalStateException, String.valueOf(seen.get()));
     }
 
     /** Closing fails while somebody is inside a bulk operation; then it is tried again. */
     private static void closeWhenPossible(SharedMemory memory) throws InterruptedException {
-        for (int attempt = 0; attempt < 1000; attempt++) {
+        for (int attempt = 0; attempt < 60_000; attempt++) {
             try {
                 memory.close();
                 return;

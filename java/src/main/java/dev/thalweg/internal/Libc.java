@@ -18,7 +18,7 @@ import dev.thalweg.SystemCallException;
 
 /**
  * The C library's functions that this module calls, on 64-bit Linux. Each returns what the call returned, or throws
- * with the errno; a call that a signal interrupted is made again.
+ * with the errno; a call that a signal interrupted is made again, except {@link #CLOSE}.
  */
 public final class Libc {
     private static final Linker LINKER = Linker.nativeLinker();
@@ -32,18 +32,27 @@ public final class Libc {
     public static final int EAGAIN = 11;
     private static final MethodHandle STRERROR =
             LINKER.downcallHandle(symbol("strerror"), FunctionDescriptor.of(ADDRESS, JAVA_INT));
-    private static final MethodHandle MEMSET = LINKER.downcallHandle(
-            symbol("memset"),
-            FunctionDescriptor.of(ADDRESS, ADDRESS, JAVA_INT, JAVA_LONG),
-            Linker.Option.critical(false));
+    private static final FunctionDescriptor FILL = FunctionDescriptor.of(ADDRESS, ADDRESS, JAVA_INT, JAVA_LONG);
+    private static final MethodHandle MEMSET = LINKER.downcallHandle(symbol("memset"), FILL);
+    private static final MethodHandle SHORT_MEMSET =
+            LINKER.downcallHandle(symbol("memset"), FILL, Linker.Option.critical(false));
+    /** A critical call holds up every thread that waits for a safepoint: no more than this without a chance of one. */
+    private static final long SHORT = 1 << 20;
 
     /** A function that sets errno, ready to be called. */
     public static final class Call {
         private final String name;
+        private final boolean again;
         private final MethodHandle handle;
 
         private Call(String name, FunctionDescriptor descriptor, Linker.Option... options) {
+            this(name, true, descriptor, options);
+        }
+
+        /** Again: whether a call that a signal interrupted has done nothing, so that it is made again. */
+        private Call(String name, boolean again, FunctionDescriptor descriptor, Linker.Option... options) {
             this.name = name;
+            this.again = again;
             var all = new Linker.Option[options.length + 1];
             all[0] = Linker.Option.captureCallState("errno");
             System.arraycopy(options, 0, all, 1, options.length);
@@ -72,13 +81,13 @@ public final class Libc {
          *
          * @param arguments as the function takes them
          * @return what it returned, or the negative errno
-         * @throws IllegalStateException memory among the arguments is closed
+         * @throws RuntimeException memory among the arguments is closed, another thread's, or on the heap
          */
         public long attempt(Object... arguments) {
             long got;
             do {
                 got = once(arguments);
-            } while (got == -EINTR);
+            } while (again && got == -EINTR);
             return got;
         }
 
@@ -87,7 +96,7 @@ public final class Libc {
          *
          * @param arguments as the function takes them
          * @return what it returned, or the negative errno, {@code -EINTR} among them
-         * @throws IllegalStateException memory among the arguments is closed
+         * @throws RuntimeException memory among the arguments is closed, another thread's, or on the heap
          */
         public long once(Object... arguments) {
             try (Arena arena = Arena.ofConfined()) {
@@ -95,8 +104,8 @@ public final class Libc {
                 Object got = handle.invoke(state, arguments);
                 long number = got instanceof MemorySegment place ? place.address() : ((Number) got).longValue();
                 return number != -1 ? number : -(int) ERRNO.get(state, 0L);
-            } catch (IllegalStateException closed) {
-                throw closed;
+            } catch (RuntimeException | Error given) {
+                throw given;
             } catch (Throwable defect) {
                 throw new AssertionError(name, defect);
             }
@@ -108,8 +117,11 @@ public final class Libc {
     /** {@code int open(const char *path, int flags, ...)}: variadic from its third argument. */
     public static final Call OPEN = new Call(
             "open", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT), Linker.Option.firstVariadicArg(2));
-    /** {@code int close(int fd)}. */
-    public static final Call CLOSE = new Call("close", FunctionDescriptor.of(JAVA_INT, JAVA_INT));
+    /**
+     * {@code int close(int fd)}. After EINTR the descriptor is gone (close(2)), and may be another thread's by now: to
+     * close it once more would take it away.
+     */
+    public static final Call CLOSE = new Call("close", false, FunctionDescriptor.of(JAVA_INT, JAVA_INT));
     /** {@code ssize_t read(int fd, void *buffer, size_t count)}. */
     public static final Call READ = new Call("read", TRANSFER);
     /** {@code ssize_t write(int fd, const void *buffer, size_t count)}. */
@@ -217,6 +229,9 @@ public final class Libc {
     public static final Call SHUTDOWN = new Call("shutdown", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
     /** {@code uid_t geteuid(void)}. */
     public static final Call GETEUID = new Call("geteuid", FunctionDescriptor.of(JAVA_INT));
+    /** {@code int sched_getaffinity(pid_t pid, size_t size, cpu_set_t *mask)}. */
+    public static final Call SCHED_GETAFFINITY =
+            new Call("sched_getaffinity", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_LONG, ADDRESS));
     /** {@code long sysconf(int name)}. */
     public static final Call SYSCONF = new Call("sysconf", FunctionDescriptor.of(JAVA_LONG, JAVA_INT));
     /** {@code long syscall(long number, ...)}, with two arguments: for calls that the C library has no function for. */
@@ -235,8 +250,11 @@ public final class Libc {
      * @throws IllegalStateException the memory is closed
      */
     public static void memset(MemorySegment memory, byte value) {
+        long size = memory.byteSize();
         try {
-            MemorySegment unused = (MemorySegment) MEMSET.invokeExact(memory, (int) value, memory.byteSize());
+            MemorySegment unused = size <= SHORT
+                    ? (MemorySegment) SHORT_MEMSET.invokeExact(memory, (int) value, size)
+                    : (MemorySegment) MEMSET.invokeExact(memory, (int) value, size);
         } catch (IllegalStateException closed) {
             throw closed;
         } catch (Throwable defect) {

@@ -32,7 +32,8 @@ public final class Consumer implements AutoCloseable {
     private long received;
     /** Where messages of a producer that is not trusted are copied to. */
     private MemorySegment scratch = MemorySegment.NULL;
-    private Sample sample;
+    /** The sample, or the samples, that are open. */
+    private Object lent;
     private RingException.Corrupt broken;
 
     Consumer(End end, Options options) {
@@ -76,7 +77,7 @@ public final class Consumer implements AutoCloseable {
 
     /**
      * Waits for the next that comes to a listener, which must be a producer. If its handshake fails, that is told, and
-     * the next can be waited for.
+     * the next can be waited for; one that says nothing for five seconds is hung up on, and the next is waited for.
      *
      * @param listener where it comes; it stays open
      * @param options  how the ring is read
@@ -86,7 +87,8 @@ public final class Consumer implements AutoCloseable {
      */
     public static Consumer accept(Listener listener, Options options, Duration patience) throws IOException {
         Deadline deadline = Deadline.in(patience);
-        return new Consumer(Handshake.accept(listener.accept(deadline), options, deadline), options);
+        End end = listener.meet(deadline, Listener.PATIENCE, (link, until) -> Handshake.accept(link, options, until));
+        return new Consumer(end, options);
     }
 
     /**
@@ -150,6 +152,30 @@ public final class Consumer implements AutoCloseable {
         return find(null) ? next() : null;
     }
 
+    /**
+     * Everything that is there, at least one message; waits for ever for that. Released at once, for the price of one.
+     *
+     * @return the messages, to be closed before the next
+     * @throws IOException           as the class says
+     * @throws IllegalStateException there is a sample already, or this end is closed
+     */
+    public Samples receiveAll() throws IOException {
+        find(Deadline.NEVER);
+        return all();
+    }
+
+    /**
+     * Everything that is there, at least one message.
+     *
+     * @param patience how long to wait at the most
+     * @return the messages, to be closed before the next
+     * @throws IOException as {@link #receiveAll()}, and {@link RingException.TimedOut}
+     */
+    public Samples receiveAll(Duration patience) throws IOException {
+        find(Deadline.in(patience));
+        return all();
+    }
+
     /** Says goodbye and gives everything back. Once is enough; more does no harm. */
     @Override
     public void close() {
@@ -159,31 +185,63 @@ public final class Consumer implements AutoCloseable {
 
     /** The payload of the message that was checked last. */
     MemorySegment payload(int length) {
-        end.check();
-        return trusted
-                ? end.peer.bytes.asSlice(end.peer.at(tail) + Frame.HEADER, length)
-                : scratch.asSlice(0, length).asReadOnly();
+        return payloadAt(tail, length);
     }
 
-    /** Gives the message back to the producer. */
-    void release(Sample given, int length) {
-        if (given != sample) {
+    /** The payload of the next of several messages, which begins at a position; null if there are no more. */
+    MemorySegment payloadOf(Samples given, long at, long number) throws RingException.Corrupt {
+        if (given != lent) {
+            throw new IllegalStateException("the samples are closed");
+        }
+        end.check();
+        return at < head ? payloadAt(at, checked(at, number)) : null;
+    }
+
+    /** Gives a message back to the producer, or several, up to a position. */
+    void release(Object given, long to, long messages) {
+        if (given != lent) {
             return;
         }
-        sample = null;
-        if (end.isClosing()) {
+        lent = null;
+        if (end.isClosing() || messages == 0) {
             return;
         }
-        tail += Frame.occupied(length);
-        received++;
+        tail = to;
+        received += messages;
         end.publish(tail);
         Reference.reachabilityFence(this);
     }
 
     private Sample next() throws RingException.Corrupt {
+        var sample = new Sample(this, tail, checked(tail, received));
+        lent = sample;
+        return sample;
+    }
+
+    private Samples all() throws RingException.Corrupt {
         try {
-            sample = new Sample(this, checkedFrame());
-            return sample;
+            // What came since the last look belongs to it.
+            head = lookForNews();
+        } catch (RingException.Corrupt corrupt) {
+            broken = corrupt;
+            throw corrupt;
+        }
+        var samples = new Samples(this, tail, received);
+        lent = samples;
+        return samples;
+    }
+
+    private MemorySegment payloadAt(long position, int length) {
+        end.check();
+        return trusted
+                ? end.peer.bytes.asSlice(end.peer.at(position) + Frame.HEADER, length)
+                : scratch.asSlice(0, length).asReadOnly();
+    }
+
+    /** The length of the payload of the frame at a position, which is copied if need be. */
+    private int checked(long at, long number) throws RingException.Corrupt {
+        try {
+            return checkedFrame(at, number);
         } catch (RingException.Corrupt corrupt) {
             broken = corrupt;
             throw corrupt;
@@ -196,7 +254,7 @@ public final class Consumer implements AutoCloseable {
         if (broken != null) {
             throw broken.again();
         }
-        if (sample != null) {
+        if (lent != null) {
             throw new IllegalStateException("close the last sample first");
         }
         if (head > tail) {
@@ -229,26 +287,25 @@ public final class Consumer implements AutoCloseable {
         return seen > tail ? seen : End.NOTHING;
     }
 
-    /** Checks the next frame; the length of its payload, which is copied if need be. */
-    private int checkedFrame() throws RingException.Corrupt {
+    private int checkedFrame(long position, long due) throws RingException.Corrupt {
         MemorySegment ring = end.peer.bytes;
-        long at = end.peer.at(tail);
+        long at = end.peer.at(position);
         // Each word is read once, then judged: the producer could change it meanwhile.
         long first = (long) Page.LONG.getOpaque(ring, at);
         long number = (long) Page.LONG.getOpaque(ring, at + 8);
         int told = (int) (long) Page.LONG.getOpaque(ring, at + 16);
-        int length = Frame.parse(first, number, head - tail, received);
+        int length = Frame.parse(first, number, head - position, due);
         if (Frame.isSummed(first) != checksums) {
-            throw new RingException.Corrupt("frame " + received + (checksums
+            throw new RingException.Corrupt("frame " + due + (checksums
                     ? ": no CRC, in a ring with checksums" : ": a CRC, in a ring without checksums"));
         }
         if (!trusted) {
             copy(ring, at + Frame.HEADER, length);
         }
         if (checksums) {
-            int sum = Frame.sum(length, number, payload(length));
+            int sum = Frame.sum(length, number, payloadAt(position, length));
             if (sum != told) {
-                throw new RingException.Corrupt("frame " + received + ": CRC " + Integer.toHexString(told)
+                throw new RingException.Corrupt("frame " + due + ": CRC " + Integer.toHexString(told)
                         + " told, " + Integer.toHexString(sum) + " found");
             }
         }

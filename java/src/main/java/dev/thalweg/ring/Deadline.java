@@ -26,6 +26,12 @@ final class Deadline {
         }
     }
 
+    /** This one, or so long from now if that is sooner. */
+    Deadline orIn(Duration patience) {
+        Deadline other = in(patience);
+        return other.left() < left() ? other : this;
+    }
+
     boolean isForEver() {
         return this == NEVER;
     }

@@ -41,15 +41,27 @@ final class End implements Runnable {
      */
     private static final Duration LAST_BREATH = Duration.ofMillis(5);
 
+    /**
+     * How long to believe a peer's word that it lives, before the kernel is asked as well. It delays nothing for an
+     * honest peer, whose word the kernel marks; one that lies is found out, and one whose list the kernel could not
+     * read because it had run out of memory.
+     */
+    private static final Duration DOUBT = Duration.ofSeconds(1);
+    /** The same for one who spins, in looks around. */
+    private static final int LOOKS_BEFORE_DOUBT = 1 << 16;
+
     final Memory own;
     final Memory peer;
     final Link link;
 
     private final Wait wait;
+    /** We and the peer have one processor between us. */
+    private final boolean alone;
     private final Futex futex;
     /** A futex word of ours alone: changed to end our own sleep. */
     private final MemorySegment stop;
     private int endedSleep;
+    private int looks;
     private Gone gone;
     private volatile boolean closing;
     private boolean closed;
@@ -59,6 +71,7 @@ final class End implements Runnable {
         this.peer = peer;
         this.link = link;
         this.wait = wait;
+        this.alone = Processors.isAloneWith(link.pid());
         this.stop = link.arena.allocate(JAVA_INT);
         this.futex = new Futex(
                 link.arena, peer.bytes.asSlice(Page.WAKE, 4), peer.bytes.asSlice(Page.ALIVE, 4), stop);
@@ -153,12 +166,15 @@ final class End implements Runnable {
         if (found != NOTHING) {
             return found;
         }
-        var spinner = new Spinner(wait);
+        var spinner = new Spinner(wait, alone);
         while (true) {
             switch (spinner.turn()) {
                 case LOOK -> found = look.at();
                 case LOOK_AROUND -> {
                     check();
+                    if (++looks % LOOKS_BEFORE_DOUBT == 0) {
+                        gone(true);
+                    }
                     found = look(look);
                     if (found == NOTHING && deadline.isOver()) {
                         throw new RingException.TimedOut();
@@ -190,7 +206,11 @@ final class End implements Runnable {
         // Anything new since the last look, and the sleep does not begin.
         boolean quiet = !closing && look.at() == NOTHING && gone(how == ON_LINK) == null;
         if (quiet && how == ON_FUTEX) {
-            futex.sleep(deadline);
+            Deadline doubt = Deadline.in(DOUBT);
+            futex.sleep(deadline.left() < doubt.left() ? deadline : doubt);
+            if (doubt.isOver()) {
+                gone(true);
+            }
         } else if (quiet) {
             link.awaitNews(deadline);
         }

@@ -11,6 +11,7 @@ import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.attribute.BasicFileAttributes;
+import java.time.Duration;
 
 import dev.thalweg.SystemCallException;
 import dev.thalweg.internal.Libc;
@@ -23,6 +24,12 @@ import dev.thalweg.internal.Libc;
 public final class Listener implements AutoCloseable {
     /** Ends that nobody refers to any more are closed. */
     static final Cleaner CLEANER = Cleaner.create();
+
+    /**
+     * How long one caller may take over its first words while others may be waiting behind it. Who takes longer is not
+     * taken for dead: it can call again.
+     */
+    static final Duration PATIENCE = Duration.ofSeconds(5);
 
     private static final int O_PATH = 010000000;
     private static final int O_CLOEXEC = 02000000;
@@ -97,6 +104,25 @@ public final class Listener implements AutoCloseable {
         }
         Libc.CLOSE.attempt(socket);
         Libc.CLOSE.attempt(file);
+    }
+
+    /** What is to be done with the next that comes. */
+    interface Meeting<T> {
+        T with(Link link, Deadline deadline) throws IOException;
+    }
+
+    /** Meets the next that comes. Who is silent for too long is hung up on, and the one behind it is met. */
+    <T> T meet(Deadline deadline, Duration patience, Meeting<T> meeting) throws IOException {
+        while (true) {
+            Link link = accept(deadline);
+            try {
+                return meeting.with(link, deadline.orIn(patience));
+            } catch (RingException.TimedOut silent) {
+                if (deadline.isOver()) {
+                    throw silent;
+                }
+            }
+        }
     }
 
     /** Waits for the next process. */

@@ -30,9 +30,10 @@ public final class Producer implements AutoCloseable {
     /** The consumer's, when last looked at: never more than it is. */
     private long tail;
     private long sent;
-    /** What {@link #lookForRoom} looks for. */
+    /** What {@link #lookForRoom} looks for: bytes from our head on. */
     private long needed;
-    private Loan loan;
+    /** The loan or batch that is open. */
+    private Object lent;
     private RingException.Corrupt broken;
 
     Producer(End end) {
@@ -75,7 +76,7 @@ public final class Producer implements AutoCloseable {
 
     /**
      * Waits for the next that comes to a listener, which must be a consumer. If its handshake fails, that is told, and
-     * the next can be waited for.
+     * the next can be waited for; one that says nothing for five seconds is hung up on, and the next is waited for.
      *
      * @param listener where it comes; it stays open
      * @param options  how the ring is made
@@ -85,12 +86,16 @@ public final class Producer implements AutoCloseable {
      */
     public static Producer accept(Listener listener, Options options, Duration patience) throws IOException {
         Deadline deadline = Deadline.in(patience);
-        return new Producer(Handshake.offer(listener.accept(deadline), options, deadline));
+        return new Producer(offered(listener, options, deadline));
+    }
+
+    private static End offered(Listener listener, Options options, Deadline deadline) throws IOException {
+        return listener.meet(deadline, Listener.PATIENCE, (link, until) -> Handshake.offer(link, options, until));
     }
 
     /**
      * Listens at a path for the first consumer that comes, and no longer: whoever else waits is told that the ring has
-     * its consumer. One who fails in the handshake is not the first.
+     * its consumer. One who fails in the handshake, or is silent, is not the first.
      *
      * @param path     of the socket, which is made and removed
      * @param options  how the ring is made
@@ -103,7 +108,7 @@ public final class Producer implements AutoCloseable {
         try (var listener = Listener.bind(path)) {
             while (true) {
                 try {
-                    var producer = new Producer(Handshake.offer(listener.accept(deadline), options, deadline));
+                    var producer = new Producer(offered(listener, options, deadline));
                     listener.refuseTheRest();
                     return producer;
                 } catch (RingException.TimedOut | RingException.TooLarge ours) {
@@ -237,6 +242,18 @@ public final class Producer implements AutoCloseable {
     }
 
     /**
+     * Several messages that become visible at once, for the price of one.
+     *
+     * @return an empty batch, to be committed or closed before the next message
+     * @throws IOException           as the class says
+     * @throws IllegalStateException there is a loan or a batch already, or this end is closed
+     */
+    public Batch batch() throws IOException {
+        checkFree();
+        return new Batch(this, head);
+    }
+
+    /**
      * Waits until the consumer has released every message.
      *
      * @param patience how long at the most
@@ -256,40 +273,84 @@ public final class Producer implements AutoCloseable {
 
     /** Where the payload of the next message lies. */
     MemorySegment payload(long length) {
-        end.check();
-        return end.own.bytes.asSlice(end.own.at(head) + Frame.HEADER, length);
+        return payloadAt(head, length);
     }
 
     /** Makes the next message visible. */
     void commit(Loan given, long length) {
-        if (given != loan) {
-            throw new IllegalStateException("committed or given back already");
-        }
-        loan = null;
-        end.check();
-        MemorySegment ring = end.own.bytes;
-        long at = end.own.at(head);
-        int sum = checksums ? Frame.sum((int) length, sent, payload(length)) : 0;
-        ring.set(JAVA_LONG, at, Frame.firstWord((int) length, checksums));
-        ring.set(JAVA_LONG, at + 8, sent);
-        ring.set(JAVA_LONG, at + 16, Integer.toUnsignedLong(sum));
-        ring.set(JAVA_LONG, at + 24, 0);
-        head += Frame.occupied(length);
-        sent++;
-        end.publish(head);
-        Reference.reachabilityFence(this);
+        take(given);
+        writeHeader(head, sent, (int) length);
+        publish(head + Frame.occupied(length), 1);
     }
 
-    /** Notes the loan that is open. */
-    void lent(Loan given) {
-        loan = given;
+    /** Room for one more message of a batch that ends at this position; null if there is none now. */
+    MemorySegment extend(Batch given, long at, long length) throws IOException {
+        if (given != lent) {
+            throw new IllegalStateException("committed or closed already");
+        }
+        check();
+        if (!roomAt(at, length, null)) {
+            return null;
+        }
+        // The commit finds the frames by their lengths.
+        end.own.bytes.set(JAVA_LONG, end.own.at(at), Frame.firstWord((int) length, checksums));
+        return payloadAt(at, length);
+    }
+
+    /** Makes the messages of a batch visible that ends at this position. */
+    void commit(Batch given, long to, long messages) {
+        take(given);
+        long at = head;
+        for (long number = sent; number < sent + messages; number++) {
+            int length = (int) end.own.bytes.get(JAVA_LONG, end.own.at(at));
+            writeHeader(at, number, length);
+            at += Frame.occupied(length);
+        }
+        if (messages > 0) {
+            publish(to, messages);
+        }
+    }
+
+    /** Notes the loan or batch that is open. */
+    void lent(Object given) {
+        lent = given;
     }
 
     /** Forgets it. */
-    void givenBack(Loan given) {
-        if (loan == given) {
-            loan = null;
+    void givenBack(Object given) {
+        if (lent == given) {
+            lent = null;
         }
+    }
+
+    private void take(Object given) {
+        if (given != lent) {
+            throw new IllegalStateException("committed or given back already");
+        }
+        lent = null;
+        end.check();
+    }
+
+    private MemorySegment payloadAt(long position, long length) {
+        end.check();
+        return end.own.bytes.asSlice(end.own.at(position) + Frame.HEADER, length);
+    }
+
+    private void writeHeader(long position, long number, int length) {
+        MemorySegment ring = end.own.bytes;
+        long at = end.own.at(position);
+        int sum = checksums ? Frame.sum(length, number, payloadAt(position, length)) : 0;
+        ring.set(JAVA_LONG, at, Frame.firstWord(length, checksums));
+        ring.set(JAVA_LONG, at + 8, number);
+        ring.set(JAVA_LONG, at + 16, Integer.toUnsignedLong(sum));
+        ring.set(JAVA_LONG, at + 24, 0);
+    }
+
+    private void publish(long to, long messages) {
+        head = to;
+        sent += messages;
+        end.publish(to);
+        Reference.reachabilityFence(this);
     }
 
     private void copyAndCommit(MemorySegment message) {
@@ -300,17 +361,19 @@ public final class Producer implements AutoCloseable {
 
     /** Room for a payload; false only without patience. */
     private boolean room(long length, Deadline deadline) throws IOException {
-        check();
-        if (loan != null) {
-            throw new IllegalStateException("commit or close the last loan first");
-        }
+        checkFree();
+        return roomAt(head, length, deadline);
+    }
+
+    /** Room for a payload whose frame begins at this position: our head, or the end of a batch. */
+    private boolean roomAt(long at, long length, Deadline deadline) throws IOException {
         if (length < 0 || length > largest()) {
             throw new RingException.TooLarge(length, largest());
         }
         if (end.gone(false) != null) {
             throw gone();
         }
-        needed = Frame.occupied(length);
+        needed = at - head + Frame.occupied(length);
         if (capacity - (head - tail) >= needed) {
             return true;
         }
@@ -354,6 +417,13 @@ public final class Producer implements AutoCloseable {
                     + Geometry.ALIGN + " between " + tail + " and " + head);
         }
         return seen;
+    }
+
+    private void checkFree() throws RingException.Corrupt {
+        check();
+        if (lent != null) {
+            throw new IllegalStateException("commit or close the last loan or batch first");
+        }
     }
 
     private void check() throws RingException.Corrupt {

@@ -5,11 +5,13 @@ import java.lang.foreign.MemorySegment;
 /** One message, where it lies. Closing it gives its room back to the producer. */
 public final class Sample implements AutoCloseable {
     private final Consumer consumer;
+    private final long at;
     private final int length;
     private boolean done;
 
-    Sample(Consumer consumer, int length) {
+    Sample(Consumer consumer, long at, int length) {
         this.consumer = consumer;
+        this.at = at;
         this.length = length;
     }
 
@@ -40,6 +42,6 @@ public final class Sample implements AutoCloseable {
     @Override
     public void close() {
         done = true;
-        consumer.release(this, length);
+        consumer.release(this, at + Frame.occupied(length), 1);
     }
 }

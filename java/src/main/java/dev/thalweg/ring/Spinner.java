@@ -14,16 +14,17 @@ final class Spinner {
 
     /** How often the clock and the peer's health are looked at: they cost more than the data word. */
     private static final int STRIDE = 64;
-    /** Only one processor may be used: the peer runs when we do not. */
-    private static final boolean ALONE = Runtime.getRuntime().availableProcessors() == 1;
 
     private final Deadline until;
+    private final boolean alone;
     private int turns;
 
-    Spinner(Wait wait) {
+    /** Alone: the peer runs only when we do not. */
+    Spinner(Wait wait, boolean alone) {
+        this.alone = alone;
         until = switch (wait) {
             case Wait.Spin _ -> Deadline.NEVER;
-            case Wait.Hybrid some when !ALONE && some.spin().isPositive() -> Deadline.in(some.spin());
+            case Wait.Hybrid some when !alone && some.spin().isPositive() -> Deadline.in(some.spin());
             case Wait.Hybrid _ -> Deadline.NOW;
             case Wait.Block _ -> Deadline.NOW;
         };
@@ -34,7 +35,7 @@ final class Spinner {
         if (until == Deadline.NOW) {
             return Turn.SLEEP;
         }
-        if (ALONE) {
+        if (alone) {
             Thread.yield();
         } else {
             Thread.onSpinWait();

@@ -10,7 +10,7 @@ public sealed interface Wait {
     Wait BLOCK = new Block();
     /**
      * Looks for about as long as a sleep and a wake-up take, then sleeps: that costs at most twice what the better
-     * choice would have cost. Where only one processor may be used, nobody spins.
+     * choice would have cost. Where both ends have one processor between them, nobody spins.
      */
     Wait HYBRID = new Hybrid(Duration.ofNanos(50_000));
 

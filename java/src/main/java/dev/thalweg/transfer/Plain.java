@@ -19,7 +19,7 @@ final class Plain implements Transfer.Mover {
     private static final int SEEK_CUR = 1;
     /** So little that an interrupt is seen soon, so much that the calls do not count. */
     private static final long PIECE = 1 << 20;
-    private static final long BUFFER = 256 << 10;
+    static final int BUFFER = 256 << 10;
 
     /** Moves some bytes: how many, 0 at the end, or the negative errno. */
     private interface Step {
@@ -111,15 +111,25 @@ final class Plain implements Transfer.Mover {
 
         private void went(long bytes) throws TransferException {
             moved += bytes;
-            if (!options.watcher().test(moved) || Thread.currentThread().isInterrupted()) {
-                throw new TransferException("stopped after " + moved + " bytes", moved, 0);
+            boolean goesOn;
+            try {
+                goesOn = options.watcher().test(moved) && !Thread.currentThread().isInterrupted();
+            } catch (Throwable thrown) {
+                throw stopped(thrown);
             }
+            if (!goesOn) {
+                throw stopped(null);
+            }
+        }
+
+        private TransferException stopped(Throwable cause) {
+            return new TransferException("stopped after " + moved + " bytes", moved, 0, cause);
         }
 
         private TransferException failed(String call, long negative) {
             int errno = (int) -negative;
             String why = Libc.failure(call, "a transfer, after " + moved + " bytes", errno).getMessage();
-            return new TransferException(why, moved, errno);
+            return new TransferException(why, moved, errno, null);
         }
     }
 }

@@ -55,8 +55,8 @@ final class Planned implements Transfer.Mover {
 
     static {
         try {
-            var type = MethodType.methodType(int.class, LongPredicate.class, long.class, MemorySegment.class);
-            PROGRESS = MethodHandles.lookup().findStatic(Planned.class, "progress", type);
+            var type = MethodType.methodType(int.class, long.class, MemorySegment.class);
+            PROGRESS = MethodHandles.lookup().findVirtual(Watched.class, "progress", type);
         } catch (ReflectiveOperationException defect) {
             throw new ExceptionInInitializerError(defect);
         }
@@ -81,8 +81,9 @@ final class Planned implements Transfer.Mover {
         try (Arena arena = Arena.ofConfined()) {
             var report = arena.allocate(REPORT);
             var error = arena.allocate(ERROR);
-            var told = told(options, arena);
-            check(library.transfer(source, sink, options.length(), told, report, error), error);
+            var watched = new Watched(options.watcher());
+            var told = told(options, watched, arena);
+            check(library.transfer(source, sink, options.length(), told, report, error), error, watched);
             return new Report(
                     number(REPORT, report, "bytes"),
                     number(REPORT, report, "lost"),
@@ -95,13 +96,14 @@ final class Planned implements Transfer.Mover {
         try (Arena arena = Arena.ofConfined()) {
             var text = arena.allocate(ADDRESS);
             var error = arena.allocate(ERROR);
-            var told = told(options, arena);
-            check(library.plan(source, sink, options.length(), told, text, error), error);
+            var watched = new Watched(options.watcher());
+            var told = told(options, watched, arena);
+            check(library.plan(source, sink, options.length(), told, text, error), error, watched);
             return library.take(text);
         }
     }
 
-    private MemorySegment told(Transfer.Options options, Arena arena) {
+    private MemorySegment told(Transfer.Options options, Watched watched, Arena arena) {
         var told = arena.allocate(OPTIONS);
         told.set(JAVA_LONG, offset(OPTIONS, "size"), OPTIONS.byteSize());
         int needs = 0;
@@ -115,19 +117,27 @@ final class Planned implements Transfer.Mover {
         }
         told.set(ADDRESS, offset(OPTIONS, "profile"), profile(library));
         var descriptor = FunctionDescriptor.of(JAVA_INT, JAVA_LONG, ADDRESS);
-        var watcher = MethodHandles.insertArguments(PROGRESS, 0, options.watcher());
-        told.set(ADDRESS, offset(OPTIONS, "progress"), Linker.nativeLinker().upcallStub(watcher, descriptor, arena));
+        var progress = Linker.nativeLinker().upcallStub(PROGRESS.bindTo(watched), descriptor, arena);
+        told.set(ADDRESS, offset(OPTIONS, "progress"), progress);
         return told;
     }
 
-    /** Nothing may be thrown through C; who throws here stops the transfer. */
-    private static int progress(LongPredicate watcher, long moved, MemorySegment user) {
-        try {
-            return watcher.test(moved) && !Thread.currentThread().isInterrupted() ? 0 : 1;
-        } catch (Throwable thrown) {
-            Thread thread = Thread.currentThread();
-            thread.getUncaughtExceptionHandler().uncaughtException(thread, thrown);
-            return 1;
+    /** A watcher as C calls it: nothing may be thrown through C, so it is kept until that has returned. */
+    private static final class Watched {
+        private final LongPredicate watcher;
+        private Throwable thrown;
+
+        Watched(LongPredicate watcher) {
+            this.watcher = watcher;
+        }
+
+        int progress(long moved, MemorySegment user) {
+            try {
+                return watcher.test(moved) && !Thread.currentThread().isInterrupted() ? 0 : 1;
+            } catch (Throwable caught) {
+                thrown = caught;
+                return 1;
+            }
         }
     }
 
@@ -143,7 +153,7 @@ final class Planned implements Transfer.Mover {
         return profile;
     }
 
-    private static void check(int status, MemorySegment error) throws TransferException {
+    private static void check(int status, MemorySegment error, Watched watched) throws TransferException {
         if (status == TW_OK) {
             return;
         }
@@ -152,7 +162,10 @@ final class Planned implements Transfer.Mover {
             case TW_USAGE -> throw new IllegalArgumentException(message);
             case TW_UNSUPPORTED -> throw new UnsupportedOperationException(message);
             default -> throw new TransferException(
-                    message, number(ERROR, error, "moved"), error.get(JAVA_INT, offset(ERROR, "os_error")));
+                    message,
+                    number(ERROR, error, "moved"),
+                    error.get(JAVA_INT, offset(ERROR, "os_error")),
+                    watched.thrown);
         }
     }
 

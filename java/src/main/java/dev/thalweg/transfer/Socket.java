@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.UnknownHostException;
 
@@ -61,6 +62,12 @@ public final class Socket extends Endpoint {
                 new Socket(ends.getAtIndex(ValueLayout.JAVA_INT, 1), "unix socket")
             };
         }
+    }
+
+    /** One that nobody is at the other end of: to ask what can be done with such sockets. */
+    static Socket unconnected() throws IOException {
+        String name = "tcp, unconnected";
+        return new Socket(fresh(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), name), name);
     }
 
     /**

@@ -106,7 +106,7 @@ public final class Transfer {
     /**
      * Watched: called now and then with the bytes moved, on the thread that runs it.
      *
-     * @param watcher answers false to stop
+     * @param watcher answers false to stop; what it throws stops it too, and is the cause of the exception
      * @return another transfer
      */
     public Transfer watchedBy(LongPredicate watcher) {

@@ -11,10 +11,16 @@ public final class TransferException extends IOException {
     /** What the kernel answered, or 0. */
     private final int errno;
 
-    TransferException(String message, long moved, int errno) {
-        super(message);
+    TransferException(String message, long moved, int errno, Throwable cause) {
+        super(message, cause);
         this.moved = moved;
         this.errno = errno;
+    }
+
+    TransferException(String message, long moved, IOException cause) {
+        super(message, cause);
+        this.moved = moved;
+        this.errno = 0;
     }
 
     /**
@@ -29,7 +35,7 @@ public final class TransferException extends IOException {
     /**
      * What the kernel answered.
      *
-     * @return an errno, as in {@code <errno.h>}, or 0 where no call failed
+     * @return an errno, as in {@code <errno.h>}, or 0 where no call of ours failed
      */
     public int errno() {
         return errno;

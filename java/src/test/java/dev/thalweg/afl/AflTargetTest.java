@@ -18,6 +18,8 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.api.parallel.Execution;
+import org.junit.jupiter.api.parallel.ExecutionMode;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -25,8 +27,13 @@ import org.example.fuzzed.Flawed;
 import org.example.fuzzed.Json;
 import org.example.fuzzed.Maze;
 
-@Timeout(300)
+/** Side by side, for most of the time passes in hangs and in starts of virtual machines. */
+@Execution(ExecutionMode.CONCURRENT)
+@Timeout(1500)
 class AflTargetTest {
+    /** Milliseconds for a run that does not hang, on the busiest machine. */
+    private static final int GENEROUS = 60_000;
+
     /** What afl-showmap prints of a run. */
     private static final String HUNG = "+++ Program timed off +++";
 
@@ -43,8 +50,8 @@ class AflTargetTest {
         cases(Map.of("one", new byte[1], "text", "a line of text\n".getBytes(StandardCharsets.UTF_8),
                 "random", random(4000), "large", random(100_000)));
         var flags = List.of("-Dthalweg.afl.map=" + size);
-        var java = maps(fuzzer, fuzzer.java(Maze.class, flags), "java", size);
-        var c = maps(fuzzer, fuzzer.c(), "c", size);
+        var java = maps(fuzzer, fuzzer.java(Maze.class, flags), "java", size, GENEROUS);
+        var c = maps(fuzzer, fuzzer.c(), "c", size, GENEROUS);
         assertEquals(4, c.size());
         assertEquals(c, java);
         assertNotEquals(c.get("text"), c.get("random"));
@@ -54,13 +61,14 @@ class AflTargetTest {
     void whatLeavesTheTargetIsACrashAndWhatIsExpectedIsNone() throws Exception {
         var fuzzer = new Fuzzer(folder);
         var target = fuzzer.java(Maze.class, List.of());
+        // For a single run the time allowed is that of the virtual machine's start, too.
         for (String harm : List.of("throw", "deep", "memory")) {
-            assertTrue(shown(fuzzer, target, harm).contains(CRASHED), harm);
+            assertTrue(shown(fuzzer, target, harm, GENEROUS).contains(CRASHED), harm);
         }
         for (String fine : List.of("expected", "nothing", "")) {
-            assertFalse(shown(fuzzer, target, fine).contains("+++"), fine);
+            assertFalse(shown(fuzzer, target, fine, GENEROUS).contains("+++"), fine);
         }
-        assertTrue(shown(fuzzer, target, "busy").contains(HUNG));
+        assertTrue(shown(fuzzer, target, "busy", 3000).contains(HUNG));
         nobodyIsLeft();
     }
 
@@ -69,8 +77,8 @@ class AflTargetTest {
         var fuzzer = new Fuzzer(folder);
         cases(Map.of("1", bytes("busy"), "2", bytes("throw"), "3", bytes("asleep"), "4", bytes("busy"),
                 "5", bytes("harmless")));
-        var maps = maps(fuzzer, fuzzer.java(Maze.class, List.of()), "java", Coverage.USUAL_SIZE);
-        var harmless = maps(fuzzer, fuzzer.c(), "c", Coverage.USUAL_SIZE).get("5");
+        var maps = maps(fuzzer, fuzzer.java(Maze.class, List.of()), "java", Coverage.USUAL_SIZE, 6000);
+        var harmless = maps(fuzzer, fuzzer.c(), "c", Coverage.USUAL_SIZE, 6000).get("5");
         assertEquals(harmless, maps.get("5"));
         nobodyIsLeft();
     }
@@ -81,7 +89,7 @@ class AflTargetTest {
         var target = fuzzer.java(Flawed.class, List.of(fuzzer.agent(Flawed.class.getName())));
         cases(Map.of("seed", bytes("(12 (3))")));
         var ran = fuzzer.run(
-                List.of("afl-fuzz", "-D", "-s", "1", "-V", "60", "-t", "2000", "-i", "in", "-o", "out"),
+                List.of("afl-fuzz", "-D", "-s", "1", "-V", "500", "-t", "10000", "-i", "in", "-o", "out"),
                 target,
                 Map.of("AFL_BENCH_UNTIL_CRASH", "1"));
         assertEquals(0, ran.status(), ran.said());
@@ -105,10 +113,13 @@ class AflTargetTest {
         var fuzzer = new Fuzzer(folder);
         var target = fuzzer.java(Json.class, List.of(fuzzer.agent("org.json")));
         cases(Map.of("seed", bytes("{\"a\": [1, 2.5e3, true, null]}")));
-        var ran = fuzzer.run(
-                List.of("afl-fuzz", "-s", "1", "-V", "6", "-t", "5000", "-i", "in", "-o", "out"), target, Map.of());
+        var queue = folder.resolve("out/default/queue");
+        var ran = fuzzer.runUntil(
+                List.of("afl-fuzz", "-s", "1", "-t", "10000", "-i", "in", "-o", "out"),
+                target,
+                () -> Files.exists(queue) && inside(queue, "id:").size() > 3);
         assertEquals(0, ran.status(), ran.said());
-        assertTrue(inside(folder.resolve("out/default/queue"), "id:").size() > 3, ran.said());
+        assertTrue(inside(queue, "id:").size() > 3, ran.said());
         assertTrue(Files.readString(folder.resolve("out/default/fuzzer_stats")).contains("execs_done"));
         nobodyIsLeft();
     }
@@ -117,30 +128,32 @@ class AflTargetTest {
     void nobodyIsLeftWhenTheFuzzerIsKilled() throws Exception {
         var fuzzer = new Fuzzer(folder);
         cases(Map.of("seed", bytes("x")));
-        var command = new ArrayList<>(List.of("afl-fuzz", "-t", "2000", "-i", "in", "-o", "out", "--"));
+        var command = new ArrayList<>(List.of("afl-fuzz", "-t", "10000", "-i", "in", "-o", "out", "--"));
         command.addAll(fuzzer.java(Maze.class, List.of()));
         Process process = fuzzer.start(command, Map.of());
         Path statistics = folder.resolve("out/default/fuzzer_stats");
-        for (int turn = 0; turn < 600 && process.isAlive() && !Files.exists(statistics); turn++) {
+        for (int turn = 0; turn < 3000 && process.isAlive() && !Files.exists(statistics); turn++) {
             Thread.sleep(100);
         }
         assertTrue(process.isAlive() && Files.exists(statistics), Files.readString(folder.resolve("said")));
+        assertTrue(left() > 0, "the supervisor and its worker are not found, so nobody could be missed");
         process.destroyForcibly().waitFor();
         nobodyIsLeft();
     }
 
-    private String shown(Fuzzer fuzzer, List<String> target, String input) throws IOException, InterruptedException {
+    private String shown(Fuzzer fuzzer, List<String> target, String input, int milliseconds)
+            throws IOException, InterruptedException {
         Files.writeString(folder.resolve("input"), input);
         var all = new ArrayList<>(target);
         all.add("input");
-        var tool = List.of("afl-showmap", "-e", "-t", "4000", "-o", "shown");
+        var tool = List.of("afl-showmap", "-e", "-t", Integer.toString(milliseconds), "-o", "shown");
         return fuzzer.run(tool, all, Map.of()).said();
     }
 
     /** The raw counters of every case. */
-    private Map<String, String> maps(Fuzzer fuzzer, List<String> target, String to, int size)
+    private Map<String, String> maps(Fuzzer fuzzer, List<String> target, String to, int size, int milliseconds)
             throws IOException, InterruptedException {
-        var tool = List.of("afl-showmap", "-r", "-t", "3000", "-i", "in", "-o", to);
+        var tool = List.of("afl-showmap", "-r", "-t", Integer.toString(milliseconds), "-i", "in", "-o", to);
         var ran = fuzzer.run(tool, target, Map.of("AFL_MAP_SIZE", Integer.toString(size)));
         var maps = new TreeMap<String, String>();
         for (Path each : inside(folder.resolve(to), "")) {
@@ -165,19 +178,28 @@ class AflTargetTest {
 
     /** The kernel ends them when the fuzzer does, which may take a moment. */
     private void nobodyIsLeft() throws InterruptedException {
-        for (int turn = 0; turn < 100 && left() > 0; turn++) {
+        for (int turn = 0; turn < 1200 && left() > 0; turn++) {
             Thread.sleep(100);
         }
         assertEquals(0, left());
     }
 
-    /** Processes other than this one that run a target. */
-    private static long left() {
+    /** Virtual machines that run this test's target; those of the tests beside it have other marks. */
+    private long left() {
+        String mark = Fuzzer.markOf(folder);
         return ProcessHandle.allProcesses()
-                .filter(process -> process.pid() != ProcessHandle.current().pid())
-                .filter(process -> process.info().commandLine().orElse("").contains(Maze.class.getPackageName()))
                 .filter(process -> process.info().command().orElse("").endsWith("/java"))
+                .filter(process -> commandLine(process.pid()).contains(mark))
                 .count();
+    }
+
+    /** All of it: what ProcessHandle tells is cut off where it is long. */
+    private static String commandLine(long pid) {
+        try {
+            return Files.readString(Path.of("/proc", Long.toString(pid), "cmdline"), StandardCharsets.ISO_8859_1);
+        } catch (IOException ended) {
+            return "";
+        }
     }
 
     private static byte[] bytes(String text) {

@@ -18,7 +18,8 @@ import java.util.jar.Manifest;
 
 /** Debian's AFL++, unmodified, in a folder of its own. */
 final class Fuzzer {
-    private static final int MOST_SECONDS = 120;
+    /** Not a promise of speed: what takes longer hangs. */
+    private static final int MOST_SECONDS = 600;
 
     /** How a tool ended, and what it said. */
     record Ran(int status, String said) {}
@@ -39,11 +40,18 @@ final class Fuzzer {
         return false;
     }
 
+    /** What the targets of a test in this folder have on their command lines, and no others. */
+    static String markOf(Path folder) {
+        return "-Dthalweg.test=" + folder;
+    }
+
     /** The command line of a target. */
     List<String> java(Class<?> target, List<String> flags) throws IOException {
         var command = new ArrayList<String>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-        command.addAll(List.of("-XX:+UseSerialGC", "-Xmx64m", "--enable-native-access=ALL-UNNAMED"));
+        // Most of these machines live for a second, half of which the second compiler would take.
+        command.addAll(List.of("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx64m"));
+        command.addAll(List.of("--enable-native-access=ALL-UNNAMED", markOf(folder)));
         command.addAll(flags);
         command.addAll(List.of("-cp", classPath(), target.getName()));
         return command;
@@ -94,13 +102,48 @@ final class Fuzzer {
         return run(command, more);
     }
 
-    private Ran run(List<String> command, Map<String, String> more) throws IOException, InterruptedException {
-        Process process = start(command, more);
+    /** What is waited for. */
+    interface Event {
+        boolean hasHappened() throws IOException;
+    }
+
+    /**
+     * Runs a tool that has no end until something has happened, and then asks it to end. {@code THALWEG_FUZZ_SECONDS}
+     * keeps it for so long at least.
+     */
+    Ran runUntil(List<String> tool, List<String> target, Event event) throws IOException, InterruptedException {
+        var command = new ArrayList<>(tool);
+        command.add("--");
+        command.addAll(target);
+        long began = System.nanoTime();
+        long least = TimeUnit.SECONDS.toNanos(Long.parseLong(System.getenv().getOrDefault("THALWEG_FUZZ_SECONDS", "0")));
+        long most = Math.max(least, TimeUnit.SECONDS.toNanos(MOST_SECONDS));
+        Process process = start(command, Map.of());
         try {
-            assertTrue(process.waitFor(MOST_SECONDS, TimeUnit.SECONDS), () -> "still running: " + command);
+            boolean happened = false;
+            for (long ran = 0; process.isAlive() && ran < most && !(happened && ran >= least); ) {
+                Thread.sleep(100);
+                happened = happened || event.hasHappened();
+                ran = System.nanoTime() - began;
+            }
+            process.destroy();
+            return ended(process, command);
         } finally {
             process.destroyForcibly();
         }
+    }
+
+    private Ran run(List<String> command, Map<String, String> more) throws IOException, InterruptedException {
+        Process process = start(command, more);
+        try {
+            return ended(process, command);
+        } finally {
+            process.destroyForcibly();
+        }
+    }
+
+    private Ran ended(Process process, List<String> command) throws IOException, InterruptedException {
+        assertTrue(process.waitFor(MOST_SECONDS, TimeUnit.SECONDS), () -> "still running: " + command);
         return new Ran(process.exitValue(), Files.readString(folder.resolve("said"), StandardCharsets.ISO_8859_1));
     }
 

@@ -25,7 +25,8 @@ class HostileTest {
     private static final int F_ADD_SEALS = 1033;
     private static final int ALL_BUT_WRITE = 7;
     private static final int FOR_ONE_WRITER = 0x17;
-    private static final Deadline SOON = Deadline.in(Duration.ofSeconds(60));
+    /** Of all these tests together. Not a promise of speed: what takes longer hangs. */
+    private static final Deadline SOON = Deadline.in(Duration.ofMinutes(10));
 
     private static Geometry geometry() {
         return new Geometry(4096, DATA, false, EPOCH, 1);
@@ -211,6 +212,19 @@ class HostileTest {
             assertThrows(RingException.TimedOut.class, () -> taken.consumer.receive(patience));
             taken.liar.shutDown();
             assertThrows(RingException.PeerDied.class, () -> taken.consumer.receive());
+        }
+    }
+
+    /** A word that says "alive" and is not that of the peer: the kernel never marks it, and is asked after a while. */
+    @Test
+    void aPeerThatLiesAboutItsLifeIsFoundOut() throws IOException {
+        for (Wait wait : new Wait[] {Wait.BLOCK, Wait.HYBRID, Wait.SPIN}) {
+            try (var taken = Taken.of(Options.USUAL.withWait(wait))) {
+                assertTrue((int) Page.INT.getAcquire(taken.lies, Page.ALIVE) != 0);
+                taken.liar.shutDown();
+                var patience = Duration.ofSeconds(60);
+                assertThrows(RingException.PeerDied.class, () -> taken.consumer.receive(patience));
+            }
         }
     }
 

@@ -293,6 +293,32 @@ class RingTest {
     }
 
     @Test
+    void oneWhoIsSilentDoesNotKeepTheNextOut() throws Exception {
+        Path path = folder.resolve("socket");
+        try (var listener = Listener.bind(path)) {
+            Link silent = Link.connect(path, Deadline.NEVER);
+            var consuming = CompletableFuture.supplyAsync(() -> {
+                try {
+                    return Consumer.connect(path, SMALL, LONG);
+                } catch (IOException failure) {
+                    throw new AssertionError(failure);
+                }
+            });
+            Listener.Meeting<End> offer = (link, until) -> Handshake.offer(link, SMALL, until);
+            try (var producer = new Producer(listener.meet(Deadline.in(LONG), Duration.ofSeconds(2), offer));
+                    var consumer = consuming.get()) {
+                producer.send(new byte[] {7});
+                assertArrayEquals(new byte[] {7}, bytes(consumer.receive()));
+            }
+            silent.close();
+            silent = Link.connect(path, Deadline.NEVER);
+            Duration patience = Duration.ofMinutes(10);
+            assertThrows(RingException.TimedOut.class, () -> listener.meet(Deadline.in(SOON), patience, offer));
+            silent.close();
+        }
+    }
+
+    @Test
     void aListenerReplacesADeadOneAndNoLivingOne() throws IOException {
         Path path = folder.resolve("socket");
         int left = Sockets.listen(path);

@@ -2,6 +2,7 @@ package dev.thalweg.transfer;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
@@ -9,6 +10,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -187,6 +189,33 @@ class TransferTest {
                 var nowhere = Endpoint.writing(Path.of("/dev/null"))) {
             var refused = Transfer.between(zeros, nowhere).watchedBy(moved -> false);
             assertTrue(assertThrows(TransferException.class, () -> refused.runBy(mover)).moved() > 0);
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void whatAWatcherThrowsStopsItAndIsTheCause(Way way) throws IOException {
+        var mover = way.mover();
+        var mistake = new IllegalStateException("on purpose");
+        try (var zeros = Endpoint.reading(Path.of("/dev/zero"));
+                var nowhere = Endpoint.writing(Path.of("/dev/null"))) {
+            var transfer = Transfer.between(zeros, nowhere).watchedBy(moved -> {
+                throw mistake;
+            });
+            var failure = assertThrows(TransferException.class, () -> transfer.runBy(mover));
+            assertSame(mistake, failure.getCause());
+        }
+    }
+
+    @Test
+    void memoryThatMayNotBeUsedIsTheCallersMistake() throws Exception {
+        Path from = Files.write(folder.resolve("from"), content(10));
+        try (var source = Endpoint.reading(from);
+                var arena = Arena.ofConfined()) {
+            assertThrows(IllegalArgumentException.class, () -> source.read(MemorySegment.ofArray(new byte[10])));
+            var ours = arena.allocate(10);
+            others.submit(() -> assertThrows(WrongThreadException.class, () -> source.read(ours))).get();
+            assertEquals(10, source.read(ours));
         }
     }
 

@@ -1,5 +1,7 @@
 //! `thalweg plan`: the planner's verdicts, printed.
 
+mod processes;
+
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
@@ -17,6 +19,7 @@ use crate::{
     exit::{Exit, Failure},
     output::{
         answer::SCHEMA,
+        evidence::{cited, day},
         paint,
         table::{render, table},
         text::{print, print_json},
@@ -28,6 +31,9 @@ use crate::{
 
 /// Prints a verdict for every mechanism.
 pub fn run(args: &PlanArgs, color: bool) -> Result<Exit, Failure> {
+    if let Some(facts) = processes::facts(args) {
+        return processes::run(args, &facts, color);
+    }
     let source = Place::of_source(&args.source)?;
     let sink = Place::of_sink(&args.sink)?;
     let facts = Facts {
@@ -40,35 +46,38 @@ pub fn run(args: &PlanArgs, color: bool) -> Result<Exit, Failure> {
     let untried = try_all(&source, &sink, &mut request).err();
     let saved = Saved::find(!args.choice.no_profile);
     let plan = Plan::make(&facts, &request, saved.current.as_ref());
-    let kernels = kernels(&facts, &request, &saved);
+    let [kernels, fills] = kernels(&facts, &request, &saved);
     if args.json {
         print_json(&json!({
             "source": place_json(&source), "sink": place_json(&sink), "needs": facts.needs,
             "prefer": request.prefer, "load": request.load, "bytes": facts.len,
-            "kernels": kernels, "probed": untried.is_none(),
+            "kernels": kernels, "fills": fills, "probed": untried.is_none(),
             "not_probed": untried.map(|unfit| unfit.reason),
-            "profile": saved.status(), "verdicts": verdicts_json(&plan), "impossible": plan.impossible,
+            "profile": saved.status(), "verdicts": verdicts_json(&plan, &evidence_text), "impossible": plan.impossible,
             "schema": SCHEMA,
         }))?;
     } else {
         let text = printed((&source, &sink), (&plan, facts.len), &saved, untried.as_ref(), color);
-        print(&(text + &kernels_text(&kernels, facts.len)))?;
+        let text = text + &kernels_text("COPY KERNEL", &kernels, facts.len);
+        print(&(text + &kernels_text("FILL", &fills, facts.len)))?;
     }
     Ok(if plan.impossible.is_some() { Exit::Unsupported } else { Exit::Done })
 }
 
-/// From memory to memory no system call moves anything: the copy kernels by size.
-fn kernels(facts: &Facts, request: &Request, saved: &Saved) -> Vec<Band> {
+/// From memory to memory no system call moves anything: the kernels by size, those that copy and those
+/// that fill.
+fn kernels(facts: &Facts, request: &Request, saved: &Saved) -> [Vec<Band>; 2] {
     match (&saved.current, facts.source.kind, facts.sink.kind) {
-        (Some(profile), Kind::Memory, Kind::Memory) => {
-            profile.kernel_bands(request.load, request.prefer)
-        }
-        _ => Vec::new(),
+        (Some(profile), Kind::Memory, Kind::Memory) => [
+            profile.kernel_bands(request.load, request.prefer),
+            profile.fill_bands(request.load, request.prefer),
+        ],
+        _ => [Vec::new(), Vec::new()],
     }
 }
 
-fn kernels_text(bands: &[Band], size: Option<u64>) -> String {
-    let mut rows = table(&["COPY KERNEL", "UP TO", "MEASURED"]);
+fn kernels_text(title: &str, bands: &[Band], size: Option<u64>) -> String {
+    let mut rows = table(&[title, "UP TO", "MEASURED"]);
     let here = size.and_then(|size| Band::of(bands, size));
     for band in bands {
         let is_here = here.is_some_and(|here| here.upto == band.upto);
@@ -87,10 +96,6 @@ fn kernels_text(bands: &[Band], size: Option<u64>) -> String {
         ]);
     }
     if bands.is_empty() { String::new() } else { format!("\n{}", render(&rows)) }
-}
-
-fn day(at: &str) -> &str {
-    at.split('T').next().unwrap_or_default()
 }
 
 /// Tries every mechanism on such ends and puts what does not work into the request; or says why
@@ -138,6 +143,14 @@ fn printed(
     if let Some(unfit) = untried {
         let _ = writeln!(text, "not tried on such ends, judged by facts alone: {unfit}");
     }
+    text + &verdicts_text(plan, size, &evidence_text, color)
+}
+
+/// Evidence in words.
+type Cite<'c> = dyn Fn(&Evidence) -> String + 'c;
+
+fn verdicts_text(plan: &Plan, size: Option<u64>, cite: &Cite<'_>, color: bool) -> String {
+    let mut text = String::new();
     if let Some(reason) = &plan.impossible {
         let _ = writeln!(text, "impossible: {reason}");
     }
@@ -147,7 +160,7 @@ fn printed(
             verdict.mechanism.to_owned(),
             verdict_text(verdict),
             verdict.evidence.as_ref().map_or("-".to_owned(), |e| expected(e, size)),
-            verdict.evidence.as_ref().map_or("-".to_owned(), evidence_text),
+            verdict.evidence.as_ref().map_or("-".to_owned(), cite),
         ]);
     }
     let chosen = plan.chosen().map(|verdict| verdict.mechanism);
@@ -192,30 +205,19 @@ fn time_for(evidence: &Evidence, size: u64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
-/// `measured 2026-11-21: 0.84x read-write [0.80, 0.88], processor 0.71x, 3 sessions, idle`.
 fn evidence_text(evidence: &Evidence) -> String {
     let over = match evidence.sink_state {
         SinkState::Fresh => "",
         SinkState::Resident => ", over a file that is there",
     };
-    format!(
-        "measured {}: {:.2}x {} [{:.2}, {:.2}], processor {:.2}x, {}, {}{over}",
-        day(&evidence.at),
-        evidence.wall.ratio,
-        LAST_RESORT.info().name,
-        evidence.wall.lo,
-        evidence.wall.hi,
-        evidence.cpu.ratio,
-        units::count(u64::from(evidence.sessions), "session", "sessions"),
-        evidence.load.name(),
-    )
+    cited(evidence, LAST_RESORT.info().name, over)
 }
 
 /// The verdicts, and their evidence also in words.
-fn verdicts_json(plan: &Plan) -> Vec<Value> {
+fn verdicts_json(plan: &Plan, cite: &Cite<'_>) -> Vec<Value> {
     let with_words = |verdict: &Verdict| {
         let mut value = json!(verdict);
-        value["cited"] = json!(verdict.evidence.as_ref().map(evidence_text));
+        value["cited"] = json!(verdict.evidence.as_ref().map(cite));
         value
     };
     plan.verdicts.iter().map(with_words).collect()

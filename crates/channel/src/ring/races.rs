@@ -1,0 +1,147 @@
+//! Two threads at the two ends of a ring, for ThreadSanitizer (`make tsan`); as ordinary tests they
+//! only compare what arrives.
+//!
+//! It knows memory by its address. The ends of a ring have mappings of their own, even in one
+//! process, so between them it would see no race whatever they did: here they share one. Of what
+//! another process does it sees nothing.
+#![allow(clippy::unwrap_used)]
+
+use super::end::End;
+use super::memory::Memory;
+use super::*;
+use crate::layout::{Geometry, Page, Role};
+use std::time::{Duration, Instant};
+
+/// Runs `body` with both ends of a ring of two pages, at the same addresses.
+fn at_one_mapping(options: &Options, body: impl FnOnce(Producer, Consumer)) {
+    let page = rustix::param::page_size();
+    let geometry = Geometry {
+        header: page.max(size_of::<Page>().next_power_of_two()) as u32,
+        capacity: 2 * page as u64,
+        checksums: options.checksums,
+        epoch: 7,
+        process: std::process::id(),
+    };
+    let (head, _) = Memory::make(Role::Producer, geometry).unwrap();
+    let (tail, _) = Memory::make(Role::Consumer, geometry).unwrap();
+    // SAFETY: `body` drops what it is given, and `head` goes after that.
+    let heads = [(); 2].map(|()| unsafe { head.same() });
+    // SAFETY: as above.
+    let tails = [(); 2].map(|()| unsafe { tail.same() });
+    let ([ours, theirs], [their_own, our_view]) = (heads, tails);
+    let (near, far) = Link::pair().unwrap();
+    let producer = Producer::over(End::new(ours, our_view, near, options.wait));
+    let consumer = Consumer::over(End::new(their_own, theirs, far, options.wait), options);
+    body(producer, consumer);
+    // The owners of the mappings, after everybody who looks at them.
+    drop((head, tail));
+}
+
+fn every_kind() -> Vec<Options> {
+    let waits = [Wait::Block, Wait::HYBRID, Wait::Spin];
+    let kinds = waits.into_iter().flat_map(|wait| {
+        [(true, false), (true, true), (false, true)].map(|(trusted, checksums)| Options {
+            wait,
+            trusted,
+            checksums,
+            ..Options::default()
+        })
+    });
+    kinds.collect()
+}
+
+/// Bytes of message `number`: as many as its number says, all of them its own.
+fn message(number: usize) -> Vec<u8> {
+    let len = number * 37 % 3000;
+    (0..len).map(|at| (at ^ number ^ (number >> 8)) as u8).collect()
+}
+
+const MESSAGES: usize = 1500;
+
+#[test]
+fn messages_cross_between_two_threads() {
+    for options in every_kind() {
+        at_one_mapping(&options, |mut producer, mut consumer| {
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    for number in 0..MESSAGES {
+                        let bytes = message(number);
+                        let mut loan = producer.loan(bytes.len()).unwrap();
+                        loan.copy_from_slice(&bytes);
+                        loan.commit().unwrap();
+                    }
+                });
+                for number in 0..MESSAGES {
+                    assert_eq!(*consumer.receive().unwrap(), message(number)[..], "{options:?}");
+                }
+                let closed = Error::Closed { delivered: MESSAGES as u64 };
+                assert_eq!(consumer.receive().err(), Some(closed));
+            });
+        });
+    }
+}
+
+#[test]
+fn batches_cross_between_two_threads() {
+    for options in every_kind() {
+        at_one_mapping(&options, |mut producer, mut consumer| {
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    let mut number = 0;
+                    while number < MESSAGES {
+                        let mut batch = producer.batch();
+                        while number < MESSAGES {
+                            let bytes = message(number);
+                            let Some(room) = batch.loan(bytes.len()).unwrap() else { break };
+                            room.copy_from_slice(&bytes);
+                            number += 1;
+                        }
+                        if batch.commit().unwrap() == 0 {
+                            producer.drained_until(None).unwrap();
+                        }
+                    }
+                    producer.drained_until(None).unwrap();
+                });
+                let mut number = 0;
+                while number < MESSAGES {
+                    let mut samples = consumer.receive_all().unwrap();
+                    while let Some(sample) = samples.next().unwrap() {
+                        assert_eq!(*sample, message(number)[..], "{options:?}");
+                        number += 1;
+                    }
+                }
+            });
+        });
+    }
+}
+
+/// The consumer polls its link, and comes with a deadline between.
+#[test]
+fn an_event_loop_beside_a_producer_of_another_thread() {
+    let options = Options { wait: Wait::Block, ..Options::default() };
+    at_one_mapping(&options, |mut producer, mut consumer| {
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for number in 0..MESSAGES / 10 {
+                    producer.send(&message(number)).unwrap();
+                    if number % 7 == 0 {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+            });
+            let mut number = 0;
+            while number < MESSAGES / 10 {
+                if number % 2 == 0 && consumer.arm().unwrap() {
+                    thalweg_sys::io::wait_readable(&consumer, None).unwrap();
+                }
+                let soon = Instant::now() + Duration::from_millis(1);
+                match consumer.receive_until(Some(soon)) {
+                    Ok(sample) => assert_eq!(*sample, message(number)[..]),
+                    Err(Error::Timeout) => continue,
+                    Err(error) => panic!("{error}"),
+                }
+                number += 1;
+            }
+        });
+    });
+}

@@ -1,0 +1,107 @@
+//! `thalweg receive` compares what came with what the sender announced, so that a script on either side sees the failure.
+
+use rustix::fs::{CWD, Mode, mkfifoat};
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    process::Stdio,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::handovers::{LEN, Place, both};
+use crate::support::{
+    Running, bytes,
+    fuse::source::{Illness, NAME, SickSource},
+    names,
+    run::GUARD,
+};
+
+#[test]
+fn files_that_could_not_be_opened_are_missed_by_the_receiver_too() {
+    let place = Place::new(LEN).with_folder();
+    let files = [place.scratch.join("missing"), place.source.clone(), place.scratch.join("gone")];
+    let (received, sent) = both(&mut place.receive(&["--json"]), &mut place.send_many(&[], &files));
+    sent.expect(3).expect_said("2 of 3 files were not handed over");
+    let received = received.expect(3);
+    received.expect_said("1 of 3 announced files came");
+    let account = received.json();
+    assert_eq!((&account["files"], &account["bytes"]), (&1.into(), &LEN.into()));
+    assert!(account["error"].is_string());
+    assert_eq!(names(&place.copy), ["source"]);
+    bytes::expect(&place.copy.join("source"), 1, LEN);
+}
+
+#[test]
+fn a_sender_killed_between_two_files_leaves_the_first_and_a_receiver_that_counts() {
+    let place = Place::new(LEN).with_folder();
+    let pipe = place.scratch.join("pipe");
+    mkfifoat(CWD, &pipe, Mode::from_raw_mode(0o600)).unwrap();
+    let receiving = Running::start(&mut place.receive(&["--json"]));
+    let mut sending =
+        Running::start(&mut place.send_many(&[], &[place.source.clone(), pipe.clone()]));
+    // Opens when the sender has come to its second file, which then has no end.
+    let mut writer = File::options().write(true).open(&pipe).unwrap();
+    writer.write_all(b"some of it").unwrap();
+    let began = Instant::now();
+    while names(&place.copy) != ["source"] {
+        assert!(began.elapsed() < GUARD, "the first file is not there");
+        thread::sleep(Duration::from_millis(1));
+    }
+    sending.child().kill().unwrap();
+    let received = receiving.finish().expect(3);
+    received.expect_said("the other side is gone");
+    received.expect_said("1 of 2 announced files");
+    assert_eq!(received.json()["files"], 1);
+    assert_eq!(names(&place.copy), ["source"]);
+    bytes::expect(&place.copy.join("source"), 1, LEN);
+    drop(sending.finish());
+}
+
+#[test]
+fn a_source_that_shrinks_under_way_is_a_failure_of_both_and_not_published() {
+    let place = Place::new(LEN);
+    let mut receive = crate::support::thalweg();
+    receive.arg("receive").arg("--from").arg(&place.socket).arg("-");
+    let mut receiving = receive.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let sending = Running::start(&mut place.send(&["--buffer=64K"]));
+    // Nobody reads on after this byte, so the sender waits far from the end.
+    let mut out = receiving.stdout.take().unwrap();
+    out.read_exact(&mut [0]).unwrap();
+    File::options().write(true).open(&place.source).unwrap().set_len(LEN / 2).unwrap();
+    let mut rest = Vec::new();
+    out.read_to_end(&mut rest).unwrap();
+    let received = receiving.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&received.stderr);
+    assert_eq!(received.status.code(), Some(3), "{said}");
+    assert!(said.contains("given up by the sender: changed while it was read"), "{said}");
+    assert_eq!(rest.len() as u64 + 1, LEN / 2);
+    sending.finish().expect(3).expect_said("changed while it was read");
+}
+
+#[test]
+fn a_source_that_fails_under_way_is_a_failure_of_both_and_the_others_are_there() {
+    let test = "a_source_that_fails_under_way_is_a_failure_of_both";
+    let broken = Illness::BrokenAt((2 << 20) + 4096);
+    let Some(sick) = SickSource::mount(test, broken, 7, 3 << 20) else { return };
+    let place = Place::new(LEN).with_folder();
+    let good = place.more(&["good"]).remove(0);
+    let (received, sent) =
+        both(&mut place.receive(&[]), &mut place.send_many(&[], &[sick.source(), good]));
+    for ran in [received.expect(3), sent.expect(3)] {
+        ran.expect_said(&format!("{NAME}: given up by the sender"));
+        ran.expect_said("EIO");
+        ran.expect_said("1 of 2 files were not handed over");
+    }
+    assert_eq!(names(&place.copy), ["good"]);
+    bytes::expect(&place.copy.join("good"), 2, LEN);
+    // Alone, into a file that is there already: the old one stays.
+    let place = Place::new(LEN);
+    fs::write(&place.copy, "old").unwrap();
+    let (received, sent) =
+        both(&mut place.receive(&[]), &mut place.send_many(&[], &[sick.source()]));
+    received.expect(3).expect_said("EIO");
+    sent.expect(3).expect_said("EIO");
+    assert_eq!(fs::read(&place.copy).unwrap(), b"old");
+    place.expect_only(&["copy"]);
+}

@@ -1,0 +1,118 @@
+//! Names of files and words of the other side that would steer a terminal, or pass for lines of ours: they are shown
+//! written out, wherever they come from.
+
+use std::{
+    ffi::OsStr,
+    fs, io,
+    io::Read,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+use thalweg_channel::{
+    Address, Link,
+    bulk::{Item, Options, Pace, Sender},
+};
+
+use crate::handovers::{Place, both};
+use crate::support::{
+    Running, Scratch, names,
+    run::{Ran, run},
+    thalweg,
+};
+
+/// Clears the screen, changes the title, writes a line, and is no UTF-8.
+const NAME: &[u8] = b"a\x1b[2J\x1b]0;t\x07\nthalweg: sent\r\xff\xc2\x9b31m";
+const WRITTEN: &str = "a\\u{1b}[2J\\u{1b}]0;t\\u{7}\\nthalweg: sent\\r\\xff\\u{9b}31m";
+
+/// What a terminal would be sent, but for the ends of lines.
+#[track_caller]
+fn expect_harmless(ran: &Ran) {
+    for said in [ran.stderr.as_str(), &String::from_utf8_lossy(&ran.stdout)] {
+        assert!(!said.chars().any(|c| c.is_control() && c != '\n'), "{said:?}");
+        assert!(!said.contains("\nthalweg: sent"), "{said:?}");
+    }
+}
+
+fn hostile_file(folder: &Path) -> PathBuf {
+    let path = folder.join(OsStr::from_bytes(NAME));
+    fs::write(&path, "x").unwrap();
+    path
+}
+
+#[test]
+fn the_name_of_a_file_is_written_out_by_both_sides_of_a_handover() {
+    let place = Place::new(10).with_folder();
+    let file = hostile_file(place.scratch.path());
+    hostile_file(&place.copy);
+    let send = &mut place.send_many(&["--json"], &[file.clone(), place.source.clone()]);
+    let (received, sent) = both(&mut place.receive(&["--json"]), send);
+    for ran in [received, sent] {
+        let ran = ran.expect(3);
+        ran.expect_said(WRITTEN);
+        let json = ran.json();
+        assert!(json["error"].as_str().unwrap().contains("there already"), "{json}");
+        expect_harmless(&ran);
+    }
+    fs::remove_file(&file).unwrap();
+    let ran = run(&mut place.send_many(&[], &[file])).expect(3);
+    ran.expect_said(&format!("{WRITTEN}: open: ENOENT"));
+    expect_harmless(&ran);
+}
+
+/// A file that cannot be read, for a reason of its own.
+struct Liar;
+
+impl Read for Liar {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::Error::other("\x1b]0;t\x07\nthalweg: sent"))
+    }
+}
+
+#[test]
+fn what_the_sender_says_is_written_out() {
+    let place = Place::new(10).with_folder();
+    let receiving = Running::start(&mut place.receive(&["-v"]));
+    let address = Address::at(&place.socket);
+    let link = loop {
+        match Link::connect(&address) {
+            Ok(link) => break link,
+            Err(_) => std::thread::sleep(std::time::Duration::from_millis(20)),
+        }
+    };
+    let mut sender = Sender::over(link, Options::default()).unwrap();
+    let item = Item { name: Some("f".into()), size: None, source: Liar };
+    let handed =
+        sender.send_all([item], &mut Pace { buffer: 4096, total: Some(1), watch: &mut |_| {} });
+    let told = handed.unwrap().problems[0].1.to_string();
+    assert!(!told.chars().any(char::is_control), "{told:?}");
+    sender.finish();
+    let ran = receiving.finish().expect(3);
+    ran.expect_said("given up by the sender: \\u{1b}]0;t\\u{7}\\nthalweg: sent");
+    expect_harmless(&ran);
+}
+
+#[test]
+fn a_copy_writes_the_names_of_a_tree_out() {
+    let scratch = Scratch::new();
+    let (from, to) = (scratch.join("from"), scratch.join("to"));
+    fs::create_dir_all(&from).unwrap();
+    let file = hostile_file(&from);
+    let copy = |words: &[&str]| {
+        let mut command = thalweg();
+        command.arg("copy").args(words);
+        command
+    };
+    let ran = run(copy(&["-rvT"]).args([&from, &to])).expect(0);
+    expect_harmless(&ran);
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(said.contains(&format!("/{WRITTEN}' -> '")), "{said}");
+    assert_eq!(names(&to).len(), 1);
+    let ran = run(copy(&["-rvn"]).args([&file, &to])).expect(0);
+    expect_harmless(&ran);
+    let ran = run(copy(&["--json"]).args([&file, &file])).expect(2);
+    ran.expect_said(WRITTEN);
+    expect_harmless(&ran);
+    let mut plan = thalweg();
+    let ran = run(plan.arg("plan").args([&file, &to])).expect(0);
+    expect_harmless(&ran);
+}

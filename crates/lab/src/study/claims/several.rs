@@ -1,0 +1,155 @@
+//! One ratio in several places: everywhere, somewhere, and on both sides of a line.
+
+use thalweg_core::profile::Ratio;
+
+use super::{
+    Judged,
+    board::{Absent, Board},
+    decide::{arms_text, judged, of, side},
+    words,
+};
+use crate::{
+    sample::Metric,
+    study::{
+        file::Load,
+        result::{
+            ClaimVerdict::{self, Contradicted, NotRunnable, Reproduced, Undecided},
+            Place,
+        },
+    },
+};
+
+/// Two arms, the cells, and what is compared.
+pub(super) type Across<'c> = (&'c [String; 2], &'c [String], Metric);
+
+/// Every ratio of two arms in some cells, and what kept others from being one.
+fn across<'b>(
+    board: &Board<'b>,
+    (arms, cells, metric): Across<'_>,
+) -> (Vec<(&'b Place, Ratio)>, Vec<Absent>) {
+    let (mut found, mut absent) = (Vec::new(), Vec::new());
+    for place in cells.iter().flat_map(|cell| board.places(cell, None)) {
+        match board.ratio(arms, place, metric) {
+            Ok(ratio) => found.push((place, ratio)),
+            Err(why) => absent.push(why),
+        }
+    }
+    (found, absent)
+}
+
+/// What a verdict over several places is not about, in words.
+pub(super) fn left_out(board: &Board<'_>, cells: &[String], load: Option<Load>) -> String {
+    match board.left_out(cells, load) {
+        0 => String::new(),
+        some => format!(" ({some} more of the study not in this run)"),
+    }
+}
+
+/// Without any figure: what kept them away.
+pub(super) fn nowhere(text: String, absent: Vec<Absent>, within: [f64; 2]) -> Judged {
+    let left_out = || Absent { verdict: Undecided, why: "this run left the cells out".to_owned() };
+    let why = absent.into_iter().next().unwrap_or_else(left_out);
+    judged(text, Err(why), within, 0.0)
+}
+
+/// `it is at least 2 in 3 of 4 places`, and how many the run left out.
+fn in_places(
+    board: &Board<'_>,
+    (holds, all): (usize, usize),
+    (within, cells): ([f64; 2], &[String]),
+) -> String {
+    let left_out = left_out(board, cells, None);
+    format!("it is {} in {holds} of {all} places{left_out}", words::range(within))
+}
+
+/// The judgement at the place that `pick` takes for the decisive one, and what kept others from being
+/// looked at; none of that is left where there is no place at all.
+fn at_one(
+    board: &Board<'_>,
+    of_arms: Across<'_>,
+    (within, note, nothing): ([f64; 2], Option<&String>, &str),
+    pick: impl for<'f, 'b> FnOnce(&'f [(&'b Place, Ratio)]) -> Option<&'f (&'b Place, Ratio)>,
+) -> (Judged, Vec<Absent>) {
+    let (found, absent) = across(board, of_arms);
+    let arms = arms_text(of_arms.0, of_arms.2);
+    let Some((place, ratio)) = pick(&found) else {
+        return (nowhere(of(note, &arms, nothing), absent, within), Vec::new());
+    };
+    let text = of(note, &arms, &words::place(place));
+    let mut decisive = judged(text, Ok(*ratio), within, board.noise());
+    let holds = |(_, ratio): &&(&Place, Ratio)| side(ratio, within, board.noise()) == Reproduced;
+    let holds = found.iter().filter(holds).count();
+    decisive.why = in_places(board, (holds, found.len()), (within, of_arms.1));
+    (decisive, absent)
+}
+
+/// How bad it is when a place says so.
+fn rank(verdict: ClaimVerdict) -> u8 {
+    match verdict {
+        Reproduced => 0,
+        Undecided | NotRunnable => 1,
+        Contradicted => 2,
+    }
+}
+
+/// The place where it holds least decides; one that nobody could look at leaves it open.
+pub(super) fn everywhere(
+    board: &Board<'_>,
+    of_arms: Across<'_>,
+    within: [f64; 2],
+    note: Option<&String>,
+) -> Judged {
+    // Among places alike, the one whose ratio lies farthest to the wrong side.
+    let badness = |(_, ratio): &(&Place, Ratio)| {
+        let out = f64::max(within[0] / ratio.ratio, ratio.ratio / within[1]);
+        (rank(side(ratio, within, board.noise())), out)
+    };
+    let (mut worst, absent) = at_one(board, of_arms, (within, note, "everywhere"), |found| {
+        found.iter().max_by(|a, b| {
+            let (a, b) = (badness(a), badness(b));
+            a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+        })
+    });
+    if worst.evidence.verdict == Reproduced
+        && let Some(one) = absent.first()
+    {
+        worst.evidence.verdict = one.verdict;
+        worst.why = format!("{}; {} could not be looked at: {}", worst.why, absent.len(), one.why);
+    }
+    worst
+}
+
+/// The place where it holds best decides.
+pub(super) fn somewhere(
+    board: &Board<'_>,
+    of_arms: Across<'_>,
+    within: [f64; 2],
+    note: Option<&String>,
+) -> Judged {
+    let (mut best, absent) = at_one(board, of_arms, (within, note, "nowhere"), |found| {
+        found.iter().min_by_key(|(_, ratio)| rank(side(ratio, within, board.noise())))
+    });
+    // What nobody could look at might have been the place.
+    if best.evidence.verdict == Contradicted && !absent.is_empty() {
+        best.evidence.verdict = Undecided;
+        best.why = format!("{}; {} more could not be looked at", best.why, absent.len());
+    }
+    best
+}
+
+/// The lowest ratio is to lie surely below the range, the highest surely above: two checks.
+pub(super) fn opposite(
+    board: &Board<'_>,
+    of_arms: Across<'_>,
+    [least, most]: [f64; 2],
+    note: Option<&String>,
+) -> Vec<Judged> {
+    let (found, absent) = across(board, of_arms);
+    let arms = arms_text(of_arms.0, of_arms.2);
+    if found.is_empty() {
+        return vec![nowhere(of(note, &arms, "nowhere"), absent, [least, most])];
+    }
+    // An end of the range itself would be neither.
+    let (below, above) = ([f64::NEG_INFINITY, least.next_down()], [most.next_up(), f64::INFINITY]);
+    [below, above].into_iter().map(|range| somewhere(board, of_arms, range, note)).collect()
+}

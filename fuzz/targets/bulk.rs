@@ -1,0 +1,259 @@
+//! Nothing that a hostile peer says where a bulk transfer is agreed upon and moved crashes an end of
+//! it, keeps it, fills its memory, or leaves a descriptor behind: packets, notes over the link and in
+//! the page, every arm with any knobs and descriptors, heads and tails of files.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use std::io::Cursor;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+use thalweg_channel::bulk::{ARMS, Announced, Item, Options, Pace, Receiver, Sender, Sink};
+use thalweg_channel::{Link, Wait};
+use thalweg_sys::region::{SealFlags, seal};
+use thalweg_sys::{io, memfd, net, pipe};
+
+const PAGE: usize = 4096;
+const HELLO: u16 = 1;
+const KINDS: u8 = 12;
+/// From here on the first byte of a message says that any bytes follow.
+const RAW: u8 = 240;
+
+// Bits of the first byte.
+const INTRODUCES_ITSELF: u8 = 1;
+const HAS_PAGE: u8 = 2;
+const TO_SENDER: u8 = 4;
+const FILES: u8 = 8;
+const STAYS: u8 = 16;
+
+fuzz_target!(|bytes: &[u8]| {
+    let before = open_files();
+    let mut input = Input(bytes);
+    let Some(mode) = input.byte() else { return };
+    let (near, far) = Link::pair().expect("a link");
+    if mode & INTRODUCES_ITSELF != 0 {
+        let page = (mode & HAS_PAGE != 0).then(|| page(&mut input)).into_iter();
+        say(&far, &packet(HELLO, &[1, 2, 1, 0, 0, 0], &[], ""), &page.collect::<Vec<_>>());
+    }
+    while let Some((words, fds)) = message(&mut input) {
+        say(&far, &words, &fds);
+    }
+    // One that stays says nothing more, and is waited for.
+    let far = (mode & STAYS != 0).then_some(far);
+    let end = Instant::now() + Duration::from_millis(3);
+    if mode & TO_SENDER != 0 {
+        send(near, mode, Some(end));
+    } else {
+        receive(near, mode, Some(end));
+    }
+    drop(far);
+    assert_eq!(open_files(), before, "descriptors were left open");
+});
+
+/// Without trust: the peer is this process, and would be believed about its own memory.
+fn options() -> Options {
+    Options { trust: false, wait: Wait::Spin, ..Options::default() }
+}
+
+fn receive(link: Link, mode: u8, end: Option<Instant>) {
+    let Ok(mut receiver) = Receiver::over_until(link, &options(), end) else { return };
+    // There is no deadline for files: that is for peers that leave.
+    if mode & (FILES | STAYS) == FILES {
+        let _ = receiver.recv_all(&mut Nowhere, &mut |_, _| {});
+        return;
+    }
+    let mut few = [0; 2 * PAGE];
+    for turn in 0..8 {
+        let Ok(Some(len)) = receiver.next_len_until(end) else { return };
+        // How much memory a claim is worth is the caller's to decide.
+        let got = if turn % 2 == 0 || len > 1 << 20 {
+            receiver.recv_into_until(&mut few, end).map(|len| few[..len].to_vec())
+        } else {
+            receiver.recv_new_until(end).map(|buffer| buffer.to_vec())
+        };
+        if got.is_err() {
+            return;
+        }
+    }
+}
+
+fn send(link: Link, mode: u8, end: Option<Instant>) {
+    let only = ARMS.get(usize::from(mode >> 5)).filter(|_| mode & FILES == 0);
+    let only = only.map(|arm| arm.info().name.to_owned());
+    let Ok(mut sender) = Sender::over_until(link, Options { only, ..options() }, end) else {
+        return;
+    };
+    if mode & (FILES | STAYS) == FILES {
+        let source = Cursor::new([7_u8; 5000]);
+        let item = Item { name: Some("name".into()), size: Some(5000), source };
+        let mut pace = Pace { buffer: PAGE, total: Some(1), watch: &mut |_| {} };
+        let _ = sender.send_all([item], &mut pace);
+        return;
+    }
+    let Ok(mut loan) = sender.alloc(5000) else { return };
+    loan.fill(7);
+    if sender.send_loan_until(loan, end).is_ok() {
+        let _ = sender.send_from_until(&[7; 5000], end);
+    }
+}
+
+/// Where files go that nobody wants.
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn begin(&mut self, _: &Announced) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn write(&mut self, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn publish(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn abandon(&mut self) {}
+}
+
+struct Input<'b>(&'b [u8]);
+
+impl<'b> Input<'b> {
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn bytes(&mut self, count: usize) -> Option<&'b [u8]> {
+        let (first, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(first)
+    }
+
+    /// A small number, a power of two, or any.
+    fn word(&mut self) -> Option<u64> {
+        match self.byte()? {
+            small @ 0..200 => Some(small.into()),
+            power @ 200..232 => Some(1 << (2 * (power - 200))),
+            _ => self.bytes(8)?.try_into().ok().map(u64::from_le_bytes),
+        }
+    }
+
+    fn words(&mut self) -> Option<Vec<u64>> {
+        let count = self.byte()? % 8;
+        (0..count).map(|_| self.word()).collect()
+    }
+}
+
+/// A message as the protocol has it, with what the input puts into it, or any bytes.
+fn message(input: &mut Input) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
+    let kind = input.byte()?;
+    if kind >= RAW {
+        let len = input.byte()?;
+        return Some((input.bytes(len.into())?.to_vec(), Vec::new()));
+    }
+    let words = input.words()?;
+    let arm = ARMS.get(usize::from(input.byte()?)).map(|arm| arm.info());
+    let known = arm.map_or(&[][..], |arm| arm.knobs);
+    let mut knobs = Vec::new();
+    for _ in 0..input.byte()? % 4 {
+        let knob = known.get(usize::from(input.byte()?)).map_or("knob", |knob| knob.name);
+        knobs.push((knob, input.word()?));
+    }
+    let which = input.byte()?;
+    let fds = descriptors(which, &contents(input)?);
+    let name = arm.map_or("nonsense", |arm| arm.name);
+    Some((packet((kind % KINDS).into(), &words, &knobs, name), fds))
+}
+
+fn packet(kind: u16, words: &[u64], knobs: &[(&str, u64)], text: &str) -> Vec<u8> {
+    let mut bytes = b"TWBK\x02\x00".to_vec();
+    bytes.extend(kind.to_le_bytes());
+    bytes.extend((words.len() as u16).to_le_bytes());
+    bytes.extend((knobs.len() as u16).to_le_bytes());
+    bytes.extend((text.len() as u32).to_le_bytes());
+    bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    for (name, value) in knobs {
+        bytes.push(name.len() as u8);
+        bytes.extend(name.as_bytes());
+        bytes.extend(value.to_le_bytes());
+    }
+    bytes.extend(text.as_bytes());
+    bytes
+}
+
+/// What is in the things handed over: the same byte everywhere, or some bytes of the input first.
+fn contents(input: &mut Input) -> Option<Vec<u8>> {
+    let mut full = vec![0; 3 * PAGE];
+    match input.byte()? {
+        fill @ 0..128 => full.fill(fill),
+        count => {
+            let some = input.bytes(usize::from(count) - 128)?;
+            full[..some.len()].copy_from_slice(some);
+        }
+    }
+    Some(full)
+}
+
+/// Things to hand over.
+fn descriptors(which: u8, full: &[u8]) -> Vec<OwnedFd> {
+    let size = SealFlags::SHRINK | SealFlags::GROW;
+    let memory = |seals| {
+        let fd = memfd::create("fuzz", full.len() as u64).expect("a memory file");
+        assert_eq!(io::pwrite(&fd, full, 0), Ok(full.len()));
+        seal(&fd, seals).expect("seals");
+        fd
+    };
+    let socket = |packets| {
+        let (near, far) = net::unix_pair(packets).expect("a socket");
+        assert_eq!(net::send(&near, &full[..128]), Ok(128));
+        far
+    };
+    match which % 10 {
+        1 => vec![memory(size)],
+        2 => vec![memory(size | SealFlags::WRITE | SealFlags::SEAL)],
+        3 => vec![memory(SealFlags::empty())],
+        4 => {
+            let fd = memfd::create("fuzz", 1).expect("a memory file");
+            io::ftruncate(&fd, 1 << 40).expect("a length");
+            seal(&fd, size | SealFlags::WRITE).expect("seals");
+            vec![fd]
+        }
+        5 => {
+            let pipe = pipe::Pipe::new(0).expect("a pipe");
+            assert_eq!(io::write(&pipe.writer, full), Ok(full.len()));
+            vec![pipe.reader]
+        }
+        6 => vec![socket(false)],
+        7 => vec![socket(true)],
+        8 => vec![memory(size | SealFlags::FUTURE_WRITE), memory(size)],
+        9 => vec![std::fs::File::open("/dev/zero").expect("a device").into()],
+        _ => Vec::new(),
+    }
+}
+
+/// The sender's page with notes in it: their count at 128, the first at 256, 64 bytes apart.
+fn page(input: &mut Input) -> OwnedFd {
+    let mut page = vec![0; PAGE];
+    let count = input.byte().unwrap_or(0) % 10;
+    page[128] = count;
+    for note in 0..usize::from(count).min(8) {
+        for (n, word) in input.words().unwrap_or_default().iter().enumerate().take(6) {
+            page[256 + note * 64 + n * 8..][..8].copy_from_slice(&word.to_le_bytes());
+        }
+    }
+    let fd = memfd::create("fuzz", PAGE as u64).expect("a memory file");
+    assert_eq!(io::pwrite(&fd, &page, 0), Ok(PAGE));
+    seal(&fd, SealFlags::SHRINK | SealFlags::GROW).expect("seals");
+    fd
+}
+
+/// A queue that is full is as good an end of the conversation as any.
+fn say(link: &Link, words: &[u8], fds: &[OwnedFd]) {
+    let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+    let _ = link.send_until(words, &fds, Some(Instant::now()));
+}
+
+fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}

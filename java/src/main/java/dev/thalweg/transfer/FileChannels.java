@@ -1,0 +1,192 @@
+package dev.thalweg.transfer;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.channels.WritableByteChannel;
+import java.util.Objects;
+
+/**
+ * Moves from the JDK's own file channels to any other channel, by {@link FileChannel#transferTo} or through a buffer:
+ * whichever this machine's profile ranks first for such ends.
+ *
+ * <pre>{@code
+ * long moved = FileChannels.transfer(file, 0, file.size(), socketChannel);
+ * }</pre>
+ *
+ * <p>The profile is read by the native library. Without one, or where it says nothing of such ends, files are copied by
+ * {@code transferTo}, inside the kernel, and everything else goes through a buffer. {@link #choose} says which and why.
+ *
+ * <p>Nothing is promised beyond what {@code transferTo} promises: bytes of the file that are changed meanwhile, or before
+ * the receiver has read them, may arrive in either form. {@link Transfer} makes promises, and moves between descriptors of
+ * its own.
+ */
+public final class FileChannels {
+    /** How bytes come from a file channel to another channel. */
+    public enum Way {
+        /** {@link FileChannel#transferTo}: what the kernel has for the two, or else what the JDK falls back to. */
+        TRANSFER_TO,
+        /** Read into memory and written from there. */
+        BUFFER
+    }
+
+    /**
+     * A way, and the reason for it.
+     *
+     * @param way    how the bytes go
+     * @param buffer bytes of the buffer; {@code TRANSFER_TO} needs it where the kernel moves nothing
+     * @param why    what was measured, or that nothing was
+     */
+    public record Choice(Way way, int buffer, String why) {
+        /** Checks them. */
+        public Choice {
+            Objects.requireNonNull(way, "way");
+            Objects.requireNonNull(why, "why");
+            if (buffer < 1) {
+                throw new IllegalArgumentException("buffer: " + buffer + " is not at least 1 byte");
+            }
+        }
+    }
+
+    private FileChannels() {}
+
+    /**
+     * How {@link #transfer} would move bytes to a channel. The file system of temporary files stands for those of both
+     * channels, which do not tell theirs.
+     *
+     * @param sink  where bytes would go
+     * @param count how many, at least 0
+     * @return the way, and the reason
+     * @throws IOException the sink is closed
+     */
+    public static Choice choose(WritableByteChannel sink, long count) throws IOException {
+        checked("count", count);
+        return ChannelPlanner.choose(Objects.requireNonNull(sink, "sink"), count);
+    }
+
+    /**
+     * Moves bytes by the way that {@link #choose} takes.
+     *
+     * @param source   a file, open for reading; its own position stays
+     * @param position the first byte, at least 0
+     * @param count    bytes to move, at least 0; {@link Long#MAX_VALUE} for all
+     * @param sink     where they go; a file gets them at its position, or at its end if it was opened to be appended to.
+     *                 Not the same file as the source
+     * @return how many bytes the sink took: fewer than {@code count} where the file ended, or where a sink that does not
+     *         block was full. Then {@code position} and what was returned are less than the file's size: wait until it can
+     *         be written to, and go on there
+     * @throws TransferException a channel failed, was closed or the thread interrupted under way, which is its cause;
+     *                           {@link TransferException#moved()} bytes had reached the sink
+     * @throws IOException       a channel was closed before
+     */
+    public static long transfer(FileChannel source, long position, long count, WritableByteChannel sink)
+            throws IOException {
+        checked("position", position);
+        checked("count", count);
+        long there = Math.min(count, Math.max(0, source.size() - position));
+        return transfer(source, position, count, sink, choose(sink, there));
+    }
+
+    /**
+     * Moves bytes by a way of the caller's.
+     *
+     * @param source   as above
+     * @param position as above
+     * @param count    as above
+     * @param sink     as above
+     * @param choice   how
+     * @return as above
+     * @throws TransferException as above
+     */
+    public static long transfer(
+            FileChannel source, long position, long count, WritableByteChannel sink, Choice choice)
+            throws TransferException {
+        checked("position", position);
+        checked("count", count);
+        Objects.requireNonNull(source, "source");
+        Objects.requireNonNull(sink, "sink");
+        try (Arena arena = Arena.ofConfined()) {
+            return new Run(source, position, count, sink, choice, arena).run();
+        }
+    }
+
+    private static void checked(String what, long number) {
+        if (number < 0) {
+            throw new IllegalArgumentException(what + ": " + number + " is less than nothing");
+        }
+    }
+
+    /** One transfer. */
+    private static final class Run {
+        private final FileChannel source;
+        private final long position;
+        private final long count;
+        private final WritableByteChannel sink;
+        private final Choice choice;
+        private final Arena arena;
+        private ByteBuffer buffer;
+        private long moved;
+
+        Run(FileChannel source, long position, long count, WritableByteChannel sink, Choice choice, Arena arena) {
+            this.source = source;
+            this.position = position;
+            this.count = count;
+            this.sink = sink;
+            this.choice = choice;
+            this.arena = arena;
+        }
+
+        long run() throws TransferException {
+            boolean byTransferTo = choice.way() == Way.TRANSFER_TO;
+            try {
+                // A count of zero is not the end until a read says so: files of /proc have no size.
+                while (moved < count && (byTransferTo && handOn() || copy())) {
+                    // Until one of the two has nothing to give or no room.
+                }
+                return moved;
+            } catch (IOException failure) {
+                throw new TransferException(
+                        "from a file channel, after " + moved + " bytes: " + failure, moved, failure);
+            }
+        }
+
+        /** False: nothing was moved. */
+        private boolean handOn() throws IOException {
+            long size = source.size();
+            try {
+                // At most 0x7ffff000 bytes a call, and less to a pipe.
+                long got = source.transferTo(position + moved, count - moved, sink);
+                moved += got;
+                return got > 0;
+            } catch (IOException failure) {
+                // Who shortens the file takes the pages away that the JDK has mapped for this (EFAULT). It throws only
+                // if nothing was moved, so a read may say what is left.
+                if (source.isOpen() && sink.isOpen() && source.size() < size) {
+                    return false;
+                }
+                throw failure;
+            }
+        }
+
+        /** False: the file has ended, or the sink does not take all of what was read, which is read again later. */
+        private boolean copy() throws IOException {
+            if (buffer == null) {
+                buffer = arena.allocate(Math.min(choice.buffer(), count - moved), Long.BYTES).asByteBuffer();
+            }
+            buffer.clear().limit((int) Math.min(buffer.capacity(), count - moved));
+            if (source.read(buffer, position + moved) <= 0) {
+                return false;
+            }
+            buffer.flip();
+            while (buffer.hasRemaining()) {
+                int wrote = sink.write(buffer);
+                if (wrote == 0) {
+                    return false;
+                }
+                moved += wrote;
+            }
+            return true;
+        }
+    }
+}
