@@ -38,12 +38,14 @@ impl Stage {
         for _ in 0..TRIES {
             match mkdirat(spot.dir, &name, Mode::from_raw_mode(mode)) {
                 Ok(()) => {
-                    let fd = open_new(Spot { dir: spot.dir, name: &name });
-                    let fd = fd.map_err(at_sink("openat"))?;
-                    if is_ours(&fd).map_err(at_sink("flock"))? {
-                        return Ok((fd, Self { name, adopted: false }));
+                    match open_new(Spot { dir: spot.dir, name: &name }) {
+                        Ok(fd) if is_ours(&fd).map_err(at_sink("flock"))? => {
+                            return Ok((fd, Self { name, adopted: false }));
+                        }
+                        // Another run took it for a leftover before it was locked.
+                        Ok(_) | Err(Errno::NOENT) => name = unique(spot.name),
+                        Err(errno) => return Err(Failure::Sink("openat", errno, 0)),
                     }
-                    name = unique(spot.name);
                 }
                 Err(Errno::EXIST) => match claim(spot.dir, &name, DIRECTORY)? {
                     Leftover::Gone => {}
@@ -51,8 +53,9 @@ impl Stage {
                     Leftover::Free(fd) if resume => {
                         return Ok((fd, Self { name, adopted: true }));
                     }
-                    Leftover::Free(fd) => {
-                        remove_contents(fd)?;
+                    // Locked until the name is gone: who made it a moment ago must not begin in it.
+                    Leftover::Free(locked) => {
+                        remove_contents(reopen(&locked)?)?;
                         unlinkat(spot.dir, &name, AtFlags::REMOVEDIR)
                             .map_err(at_sink("unlinkat"))?;
                     }
@@ -83,7 +86,7 @@ impl Stage {
 impl Stage {
     /// Removes the directory, open as `fd`, and all that is in it.
     pub fn discard(&self, spot: Spot<'_>, fd: &OwnedFd) -> Attempt<()> {
-        remove_contents(fd.try_clone().map_err(|_| Failure::Sink("fcntl", Errno::MFILE, 0))?)?;
+        remove_contents(reopen(fd)?)?;
         unlinkat(spot.dir, &*self.name, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat"))
     }
 }
@@ -105,6 +108,11 @@ pub(crate) fn remove_leftovers(dir: BorrowedFd<'_>) -> Attempt<()> {
 /// Room for one call of getdents.
 pub(crate) fn listing_buffer() -> Vec<MaybeUninit<u8>> {
     vec![MaybeUninit::uninit(); 32 << 10]
+}
+
+/// Another descriptor of an open directory.
+fn reopen(fd: &OwnedFd) -> Attempt<OwnedFd> {
+    fd.try_clone().map_err(|_| Failure::Sink("fcntl", Errno::MFILE, 0))
 }
 
 /// Empties a directory, however deep.
@@ -171,7 +179,7 @@ fn open_for_removal(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use std::{fs, sync::Barrier, thread};
 
     #[test]
     fn a_leftover_stage_is_emptied_and_a_living_one_is_left_alone() {
@@ -191,6 +199,44 @@ mod tests {
         assert!(third.adopted && third.name == first.name);
         third.publish(spot).unwrap();
         assert!(second.publish(spot).is_err());
+    }
+
+    #[test]
+    fn of_many_that_race_for_one_name_one_gets_it_with_what_it_put_in() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = fs::File::open(place.path()).unwrap();
+        let spot = Spot { dir: dir.as_fd(), name: c"new" };
+        let build = |n: u64| {
+            let (fd, stage) = Stage::make(spot, 0o700, false).unwrap();
+            let mine = CString::new(n.to_string()).unwrap();
+            mkdirat(&fd, &mine, Mode::RWXU).unwrap();
+            match stage.publish(spot) {
+                Ok(()) => Some(n),
+                Err(Failure::Sink(_, Errno::EXIST, _)) => {
+                    stage.discard(spot, &fd).unwrap();
+                    None
+                }
+                Err(failure) => panic!("{failure:?}"),
+            }
+        };
+        for round in 0..300 {
+            let start = Barrier::new(4);
+            let winners: Vec<u64> = thread::scope(|scope| {
+                let racer = |n| {
+                    let (start, build) = (&start, &build);
+                    scope.spawn(move || {
+                        start.wait();
+                        build(n)
+                    })
+                };
+                let racers: Vec<_> = (0..4).map(racer).collect();
+                racers.into_iter().filter_map(|racer| racer.join().unwrap()).collect()
+            });
+            assert_eq!(winners.len(), 1, "round {round}: {winners:?}");
+            assert!(place.path().join("new").join(winners[0].to_string()).is_dir());
+            assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "round {round}");
+            fs::remove_dir_all(place.path().join("new")).unwrap();
+        }
     }
 
     #[test]
