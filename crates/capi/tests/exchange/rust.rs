@@ -59,10 +59,9 @@ fn receive(consumer: &mut Consumer) -> (u64, u32, Error) {
 }
 
 pub fn how_many(way: usize) -> u64 {
-    // Every odd length a thousand times, and hundreds of times round the ring.
-    let most = from_env("THALWEG_MESSAGES", 20_000);
-    // The first way has them all, the others enough to go round.
-    if way == 0 { most } else { most / 5 }
+    // The first way has them all, thousands of times round the ring; the others enough to go round.
+    let most = from_env("THALWEG_MESSAGES", 100_000);
+    if way == 0 { most } else { most / 25 }
 }
 
 /// The languages at the other end; Java is there in crates/channel.
