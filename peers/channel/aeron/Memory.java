@@ -1,0 +1,67 @@
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import org.agrona.concurrent.UnsafeBuffer;
+
+/** A message's bytes in memory of this process alone; the same fill and the same sum as in two.h. */
+final class Memory {
+    private static final long PRIME = 1_099_511_628_211L;
+    private static final long BASIS = 0xcbf29ce484222325L;
+    private static final int PAGE = 4096;
+
+    final UnsafeBuffer bytes;
+
+    Memory(int length) {
+        var room = ByteBuffer.allocateDirect(length + PAGE).alignedSlice(PAGE);
+        bytes = new UnsafeBuffer(room, 0, length);
+        bytes.setMemory(0, length, (byte) 1);
+    }
+
+    void number(long number) {
+        bytes.putLong(0, number, ByteOrder.nativeOrder());
+    }
+
+    long number() {
+        return bytes.getLong(0, ByteOrder.nativeOrder());
+    }
+
+    /** Bytes that say where they belong and which time it is. */
+    void fill(long salt) {
+        long word = salt * 0x9e3779b97f4a7c15L + 1;
+        for (int at = 0; at < bytes.capacity(); at += Long.BYTES) {
+            word ^= word << 13;
+            word ^= word >>> 7;
+            word ^= word << 17;
+            for (int n = at; n < Math.min(at + Long.BYTES, bytes.capacity()); n++) {
+                bytes.putByte(n, (byte) (word >>> (8 * (n - at))));
+            }
+        }
+    }
+
+    void clear() {
+        bytes.setMemory(0, bytes.capacity(), (byte) 0);
+    }
+
+    /** A byte is changed on the way, so that a check has something to find. */
+    void spoil() {
+        int last = bytes.capacity() - 1;
+        bytes.putByte(last, (byte) (bytes.getByte(last) ^ 1));
+    }
+
+    /** Every byte and its place count. */
+    long sum() {
+        long sum = BASIS;
+        for (int at = 0; at < bytes.capacity(); at += Long.BYTES) {
+            long word = 0;
+            for (int n = Math.min(at + Long.BYTES, bytes.capacity()) - 1; n >= at; n--) {
+                word = word << 8 | bytes.getByte(n) & 0xff;
+            }
+            sum = fold(sum, word);
+            sum ^= sum >>> 32;
+        }
+        return sum;
+    }
+
+    static long fold(long sum, long next) {
+        return (sum ^ next) * PRIME;
+    }
+}
