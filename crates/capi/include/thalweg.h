@@ -286,7 +286,7 @@ tw_status tw_producer_open(tw_link **link, const tw_channel_options *options, in
                            tw_producer **producer, tw_error *error);
 
 /* The same with the first consumer that comes; later ones are told that the channel has its consumer. One that
- * says nothing for five seconds is hung up on, and the next is met. */
+ * says nothing for five seconds is hung up on, and the next is met; however many fail, `timeout_ns` is for all. */
 tw_status tw_producer_accept(tw_listener **listener, const tw_channel_options *options, int64_t timeout_ns,
                              tw_producer **producer, tw_error *error);
 
