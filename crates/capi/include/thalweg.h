@@ -286,7 +286,7 @@ tw_status tw_producer_open(tw_link **link, const tw_channel_options *options, in
                            tw_producer **producer, tw_error *error);
 
 /* The same with the first consumer that comes; later ones are told that the channel has its consumer. One that
- * says nothing for five seconds is hung up on, and the next is met. */
+ * says nothing for five seconds is hung up on, and the next is met; however many fail, `timeout_ns` is for all. */
 tw_status tw_producer_accept(tw_listener **listener, const tw_channel_options *options, int64_t timeout_ns,
                              tw_producer **producer, tw_error *error);
 
@@ -433,9 +433,14 @@ typedef struct tw_bulk_options {
     uint32_t needs;       /* sender: TW_STABLE | TW_PRIVATE */
     uint32_t destination; /* receiver: a tw_destination */
     uint32_t flags;       /* TW_WILL_LOAN | TW_UNTRUSTED */
+    /* sender: chooses the arm, without `arm`: of those that work the fastest measured for `length`, TW_WILL_LOAN
+     * and the receiver's `destination`, with the knobs it was measured with. NULL, or a profile that knows nothing
+     * of that (`thalweg tune --pair process:process`): the first by what is known without measuring. It may be
+     * freed once the sender is open. */
+    const tw_profile *profile;
 } tw_bulk_options;
 
-#define TW_BULK_OPTIONS_INIT { sizeof(tw_bulk_options), NULL, NULL, 0, 0, TW_WAIT_HYBRID, TW_DEFAULT_NEEDS, TW_DESTINATION_UNKNOWN, 0 }
+#define TW_BULK_OPTIONS_INIT { sizeof(tw_bulk_options), NULL, NULL, 0, 0, TW_WAIT_HYBRID, TW_DEFAULT_NEEDS, TW_DESTINATION_UNKNOWN, 0, NULL }
 
 /* Meets the receiver at the other end and agrees on an arm. TW_NOT_PERMITTED: there is none; the message
  * says why of each. `options` may be NULL. */
@@ -452,7 +457,9 @@ tw_status tw_sender_loan(tw_sender *sender, size_t length, tw_buffer **loan, tw_
  * is a loan to be filled again: ask for its data anew. TW_USAGE: no loan; it stays where it was. */
 tw_status tw_sender_send_loan(tw_sender *sender, tw_buffer **loan, tw_error *error);
 
-/* The name of the arm in use; NULL for NULL. And, as JSON, {arm, tuning, skipped: [{arm, reason}]}. */
+/* The name of the arm in use; NULL for NULL. And, as JSON, {arm, tuning, choice: {why, evidence}, skipped: [{arm,
+ * reason}]}: `why` is a sentence, `evidence` what the profile has measured of the arm under these conditions, as
+ * ratios of time to another arm's, with intervals, noise, sessions and date; null if the profile did not choose. */
 const char *tw_sender_arm(const tw_sender *sender);
 tw_status tw_sender_explain_json(const tw_sender *sender, char **json, tw_error *error);
 void tw_sender_close(tw_sender *sender);
@@ -473,7 +480,7 @@ tw_status tw_receiver_receive_into(tw_receiver *receiver, void *into, size_t roo
 /* Receives the next buffer into memory of its own, on huge pages where the kernel has them. */
 tw_status tw_receiver_receive_new(tw_receiver *receiver, tw_buffer **buffer, tw_error *error);
 
-/* As tw_sender_arm and tw_sender_explain_json. */
+/* As tw_sender_arm and tw_sender_explain_json, without `choice`: it is the sender who chooses. */
 const char *tw_receiver_arm(const tw_receiver *receiver);
 tw_status tw_receiver_explain_json(const tw_receiver *receiver, char **json, tw_error *error);
 void tw_receiver_close(tw_receiver *receiver);

@@ -3,11 +3,13 @@
 use serde_json::json;
 use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
-use thalweg_channel::bulk::{ARMS, Destination, Info, Options, Skipped, by_name};
+use std::sync::Arc;
+use thalweg_channel::bulk::{ARMS, Choice, Destination, Info, Measured, Options, Skipped, by_name};
 use thalweg_core::Tuning;
 use thalweg_sys::Errno;
 
 use crate::error::{Failure, Status, TwError};
+use crate::profile::TwProfile;
 use crate::{guard, mechanism, options, text};
 
 /// `tw_bulk_options`.
@@ -23,7 +25,11 @@ pub struct TwBulkOptions {
     needs: u32,
     destination: u32,
     flags: u32,
+    profile: *const TwProfile,
 }
+
+/// The size of the struct before it had a profile.
+const BEFORE_PROFILE: usize = offset_of!(TwBulkOptions, profile);
 
 /// `TW_WILL_LOAN`, `TW_UNTRUSTED`
 const WILL_LOAN: u32 = 1;
@@ -33,8 +39,9 @@ const UNTRUSTED: u32 = 2;
 /// `given` is null or points to as many bytes as its first field says; its pointers hold what the
 /// header says.
 pub(crate) unsafe fn options(given: *const TwBulkOptions) -> Result<Options, Failure> {
-    // SAFETY: the caller's promise.
-    let Some(given) = (unsafe { options::read(given, "TW_BULK_OPTIONS_INIT") })? else {
+    // SAFETY: the caller's promise; a null profile is none.
+    let read = unsafe { options::read(given, "TW_BULK_OPTIONS_INIT", &[BEFORE_PROFILE]) };
+    let Some(given) = read? else {
         return Ok(Options::default());
     };
     options::known_bits("flags", given.flags, WILL_LOAN | UNTRUSTED)?;
@@ -53,6 +60,10 @@ pub(crate) unsafe fn options(given: *const TwBulkOptions) -> Result<Options, Fai
         },
         ..Options::default()
     };
+    // SAFETY: the caller's promise.
+    if let Some(profile) = unsafe { given.profile.as_ref() } {
+        wishes.measured = Some(Arc::clone(&profile.figures) as Arc<dyn Measured>);
+    }
     // SAFETY: the caller's promise.
     if let Some(name) = unsafe { text::optional(given.arm) } {
         let arm = by_name(&name).ok_or_else(|| no_such(&name))?;
@@ -94,13 +105,22 @@ fn no_such(name: &str) -> Failure {
     Failure::usage(format!("there is no arm {name:?}; there are: {}", names.join(", ")))
 }
 
-/// What an end uses, and what it does not and why.
-pub(crate) fn explain(arm: &Info, tuning: &Tuning, skipped: &[Skipped]) -> String {
+/// What an end uses, and what it does not and why. The sender has chosen, and says by what.
+pub(crate) fn explain(
+    arm: &Info,
+    tuning: &Tuning,
+    choice: Option<&Choice>,
+    skipped: &[Skipped],
+) -> String {
     let skipped: Vec<_> = skipped
         .iter()
         .map(|skipped| json!({ "arm": skipped.arm, "reason": skipped.reason }))
         .collect();
-    json!({ "arm": arm.name, "tuning": tuning, "skipped": skipped }).to_string()
+    let mut told = json!({ "arm": arm.name, "tuning": tuning, "skipped": skipped });
+    if let Some(choice) = choice {
+        told["choice"] = json!({ "why": choice.to_string(), "evidence": choice.evidence() });
+    }
+    told.to_string()
 }
 
 fn text_of(index: usize, field: fn(&'static Info) -> &'static str) -> *const c_char {
@@ -152,12 +172,19 @@ pub(crate) fn layout() -> Vec<(&'static str, usize)> {
         ("tw_bulk_options.length", offset_of!(TwBulkOptions, length)),
         ("tw_bulk_options.wait", offset_of!(TwBulkOptions, wait)),
         ("tw_bulk_options.flags", offset_of!(TwBulkOptions, flags)),
+        ("tw_bulk_options.profile", offset_of!(TwBulkOptions, profile)),
     ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_built_before_there_was_a_profile_has_options_of_this_size() {
+        assert_eq!(BEFORE_PROFILE, 56);
+        assert_eq!(size_of::<TwBulkOptions>(), 64);
+    }
 
     #[test]
     fn knobs_are_those_of_the_arm_and_others_are_named() {

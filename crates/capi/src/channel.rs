@@ -26,7 +26,7 @@ const UNTRUSTED: u32 = 2;
 /// `given` is null or points to as many bytes as its first field says.
 pub(crate) unsafe fn options(given: *const TwChannelOptions) -> Result<Options, Failure> {
     // SAFETY: the caller's promise.
-    let Some(given) = (unsafe { options::read(given, "TW_CHANNEL_OPTIONS_INIT") })? else {
+    let Some(given) = (unsafe { options::read(given, "TW_CHANNEL_OPTIONS_INIT", &[]) })? else {
         return Ok(Options::default());
     };
     options::known_bits("flags", given.flags, CHECKSUMS | UNTRUSTED)?;

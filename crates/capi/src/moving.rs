@@ -88,7 +88,8 @@ impl Wishes {
             watcher: Watcher { progress: None, user: std::ptr::null_mut() },
         };
         // SAFETY: the caller's promise.
-        let Some(given) = (unsafe { options::read(options, "TW_TRANSFER_OPTIONS_INIT") })? else {
+        let Some(given) = (unsafe { options::read(options, "TW_TRANSFER_OPTIONS_INIT", &[]) })?
+        else {
             return Ok(wishes);
         };
         wishes.needs = options::guarantees(given.needs)?;
@@ -104,7 +105,8 @@ impl Wishes {
             wishes.request.only = Some(name.into_owned());
         }
         // SAFETY: the caller's promise.
-        wishes.profile = unsafe { given.profile.as_ref() }.map(|profile| Arc::clone(&profile.0));
+        wishes.profile =
+            unsafe { given.profile.as_ref() }.map(|profile| Arc::clone(&profile.profile));
         wishes.limit = Some(given.limit).filter(|limit| *limit > 0);
         wishes.watcher = Watcher { progress: given.progress, user: given.user };
         Ok(wishes)

@@ -1,6 +1,7 @@
 //! What the structs of options have in common: their size comes first, and some words mean the same
 //! in all of them.
 
+use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 use thalweg_channel::Wait;
 use thalweg_core::Guarantees;
@@ -12,22 +13,32 @@ const STABLE: u32 = 1;
 const PRIVATE: u32 = 2;
 const DURABLE: u32 = 4;
 
-/// The options, if there are any; `init` is the name of the macro to begin with.
+/// The options, if there are any; `init` is the name of the macro to begin with. `earlier` are the
+/// sizes that the struct has had: what such a one lacks is zeros.
 ///
 /// # Safety
-/// `options` is null, or points to as many bytes as its first field, a `size_t`, says.
-pub(crate) unsafe fn read<T: Copy>(options: *const T, init: &str) -> Result<Option<T>, Failure> {
+/// `options` is null, or points to as many bytes as its first field, a `size_t`, says. A `T` may have
+/// zeros in whatever lies beyond the smallest of `earlier`.
+pub(crate) unsafe fn read<T: Copy>(
+    options: *const T,
+    init: &str,
+    earlier: &[usize],
+) -> Result<Option<T>, Failure> {
     if options.is_null() {
         return Ok(None);
     }
     // SAFETY: not null, and every version of the struct begins with its size.
     let size = unsafe { options.cast::<usize>().read() };
-    // The first version: a smaller one was never handed out, a larger one only adds.
-    if size < size_of::<T>() {
+    // A smaller one than the first was never handed out, a larger one than ours only adds.
+    let versions = earlier.iter().copied().chain([size_of::<T>()]);
+    let Some(known) = versions.filter(|version| *version <= size).max() else {
         return Err(Failure::usage(format!("options.size is {size}: begin with {init}")));
-    }
-    // SAFETY: as large as it has to be, by the test.
-    Ok(Some(unsafe { options.read() }))
+    };
+    let mut all = MaybeUninit::<T>::zeroed();
+    // SAFETY: the caller has `size` bytes and `all` as many as a `T`: `known` is neither's more.
+    unsafe { options.cast::<u8>().copy_to_nonoverlapping(all.as_mut_ptr().cast(), known) };
+    // SAFETY: the fields of a version, and zeros where the caller vouches for them.
+    Ok(Some(unsafe { all.assume_init() }))
 }
 
 /// `needs`
@@ -63,4 +74,35 @@ pub(crate) const NOW: i64 = 0;
 pub(crate) fn deadline(timeout_ns: i64) -> Option<Instant> {
     let ahead = u64::try_from(timeout_ns).ok()?;
     Instant::now().checked_add(Duration::from_nanos(ahead))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(C)]
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Grown {
+        size: usize,
+        first: u64,
+        second: u64,
+    }
+
+    #[test]
+    fn of_a_struct_only_the_fields_of_its_version_are_read() {
+        let whole = Grown { size: 0, first: 7, second: 9 };
+        let read = |size, earlier: &[usize]| {
+            let given = Grown { size, ..whole };
+            // SAFETY: never more than a whole one is read, and zeros are numbers.
+            let read = unsafe { read(&raw const given, "INIT", earlier) };
+            read.map(|found| found.map(|found| (found.first, found.second))).ok().flatten()
+        };
+        let (first, own) = (16, size_of::<Grown>());
+        assert_eq!(read(own, &[first]), Some((7, 9)));
+        assert_eq!(read(own + 8, &[first]), Some((7, 9)), "of a later header");
+        assert_eq!(read(first, &[first]), Some((7, 0)));
+        assert_eq!(read(first + 1, &[first]), Some((7, 0)), "part of a field is none of it");
+        assert_eq!(read(first - 1, &[first]), None);
+        assert_eq!(read(first, &[]), None);
+    }
 }

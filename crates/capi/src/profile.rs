@@ -2,6 +2,7 @@
 
 use std::ffi::c_char;
 use std::sync::Arc;
+use thalweg_channel::bulk::Figures;
 use thalweg_core::{Profile, profile::ProfileError};
 use thalweg_sys::Errno;
 
@@ -10,7 +11,11 @@ use crate::{guard, handle, text};
 
 /// `tw_profile`, opaque to C.
 #[derive(Debug)]
-pub struct TwProfile(pub(crate) Arc<Profile>);
+pub struct TwProfile {
+    pub(crate) profile: Arc<Profile>,
+    /// What it knows of ways between processes, for every sender the same.
+    pub(crate) figures: Arc<Figures>,
+}
 
 /// Loads a profile; null where there is none.
 ///
@@ -28,7 +33,8 @@ pub unsafe extern "C" fn tw_profile_load(
         // SAFETY: the caller's promise.
         let named = unsafe { path.as_ref() }.map(|path| unsafe { text::path(path, "path") });
         if let Some(found) = load(named.transpose()?)? {
-            *profile = Box::into_raw(Box::new(TwProfile(Arc::new(found))));
+            let figures = Arc::new(Figures::of_cells(&found.cells));
+            *profile = Box::into_raw(Box::new(TwProfile { profile: Arc::new(found), figures }));
         }
         Ok(())
     };
@@ -62,7 +68,7 @@ fn unusable(error: &ProfileError) -> Failure {
     }
 }
 
-/// Frees a profile; plans and transfers that were begun with it keep what they need.
+/// Frees a profile; plans, transfers and senders that were begun with it keep what they need.
 ///
 /// # Safety
 /// `profile` is null, or came out of `tw_profile_load` and was not freed.

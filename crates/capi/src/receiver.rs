@@ -167,7 +167,7 @@ pub unsafe extern "C" fn tw_receiver_explain_json(
 ) -> Status {
     let explain = |inflow: &mut Here<Inflow>| {
         let receiver = &inflow.get()?.receiver;
-        Ok(bulk::explain(receiver.arm(), receiver.tuning(), receiver.skipped()))
+        Ok(bulk::explain(receiver.arm(), receiver.tuning(), None, receiver.skipped()))
     };
     let body = || {
         // SAFETY: the caller's promise.

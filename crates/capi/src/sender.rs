@@ -150,7 +150,7 @@ pub unsafe extern "C" fn tw_sender_explain_json(
 ) -> Status {
     let explain = |sender: &mut Here<Sender>| {
         let sender = sender.get()?;
-        Ok(bulk::explain(sender.arm(), sender.tuning(), sender.skipped()))
+        Ok(bulk::explain(sender.arm(), sender.tuning(), Some(&sender.choice()), sender.skipped()))
     };
     let body = || {
         // SAFETY: the caller's promise.

@@ -4,6 +4,7 @@
 
 mod support;
 
+use serde_json::json;
 use std::{
     collections::BTreeSet,
     fs,
@@ -12,6 +13,8 @@ use std::{
     time::Duration,
 };
 use support::{archive, compile, is_installed, root, run, skip};
+use thalweg_channel::bulk::ARMS;
+use thalweg_core::{Guarantees, Profile, profile::Ratio};
 
 /// The programs in `c/`: each gets a folder, leaves it as it was, and prints what it could not try,
 /// a name and the reason behind a tab.
@@ -61,6 +64,42 @@ fn valgrind_finds_nothing() {
             scope.spawn(move || look(name));
         }
     });
+}
+
+/// A profile of this machine in which one of the arms takes half the time of all others.
+fn profile_for(preferred: &str) -> Profile {
+    let cells = ARMS.iter().map(|arm| {
+        let ratio = if arm.info().name == preferred { 0.5 } else { 1.0 };
+        let wall = Ratio { ratio, ..Ratio::ONE };
+        let cell = json!({
+            "source": "process", "sink": "process", "mechanism": arm.info().name, "size": 1 << 20,
+            "sink_state": "resident", "wall": wall, "cpu": Ratio::ONE, "noise": 0.03,
+            "ns_per_byte": 0.1, "sessions": 3, "rounds": 9, "at": "2026-11-22T00:00:00Z",
+        });
+        serde_json::from_value(cell).unwrap()
+    });
+    Profile { cells: cells.collect(), ..Profile::new() }
+}
+
+#[test]
+fn a_profile_decides_what_a_sender_uses_and_older_programs_go_on_without() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("chosen");
+    compile(&root().join("tests/c/chosen.c"), &program);
+    let profile = folder.path().join("profile.json");
+    let mut count = 0;
+    for arm in ARMS.iter().filter(|arm| arm.info().gives.cover(Guarantees::default())) {
+        let name = arm.info().name;
+        if let Err(why) = arm.probe() {
+            skip(&format!("capi/chosen {name}"), &why.reason);
+            continue;
+        }
+        profile_for(name).save(&profile).unwrap();
+        // Not under valgrind, which is another processor: the profile would not hold there.
+        run(Command::new(&program).arg(folder.path()).arg(&profile).arg(name));
+        count += 1;
+    }
+    assert!(count >= 2, "{count} arms that could be preferred");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 mod arm;
 mod arms;
+mod choice;
 mod choose;
 mod figures;
 mod files;
@@ -23,6 +24,7 @@ mod vmsplice_memcpy;
 
 pub use arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
 pub use arms::{ARMS, by_name};
+pub use choice::{Choice, Cited};
 pub use choose::{Destination, Facts, Measured, Options, Verdict, choose};
 pub use figures::{Figures, HUGE, LOAN, PROCESS};
 pub use files::{Announced, Handed, Item, Pace, Problem, Sink, Watch};

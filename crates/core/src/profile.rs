@@ -16,7 +16,7 @@ mod kernels;
 mod machine;
 
 pub use cell::{Cell, Load, Ratio, SinkState};
-pub use evidence::{Evidence, Known};
+pub use evidence::{Evidence, Known, day};
 pub use kernels::{Band, BandsError, FILL, LIBC, SHORT};
 pub use machine::{Machine, Stale};
 

@@ -50,13 +50,16 @@ pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)
 }
 
+/// Callers that wait to be accepted at a listener of ours; the kernel takes one more.
+pub const BACKLOG: i32 = 64;
+
 /// A socket bound to `path` that listens. EADDRINUSE if the name is taken, by whatever;
 /// ENAMETOOLONG beyond 107 bytes. Three calls.
 pub fn listen(path: &Path) -> Result<OwnedFd, Errno> {
     let address = SocketAddrUnix::new(path)?;
     let socket = socket()?;
     rustix::net::bind(&socket, &address)?;
-    rustix::net::listen(&socket, 64)?;
+    rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)
 }
 

@@ -26,5 +26,6 @@ int main(void)
     FIELD(tw_bulk_options, length);
     FIELD(tw_bulk_options, wait);
     FIELD(tw_bulk_options, flags);
+    FIELD(tw_bulk_options, profile);
     return 0;
 }

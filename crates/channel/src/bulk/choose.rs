@@ -4,6 +4,7 @@
 
 use super::arm::{Arm, Source};
 use super::arms::{ARMS, by_name};
+use super::choice::Cited;
 use crate::wait::Wait;
 use std::fmt;
 use std::sync::Arc;
@@ -60,6 +61,12 @@ pub trait Measured: Send + Sync + fmt::Debug {
 
     /// The knobs that this cost is of. `None`: the defaults.
     fn tuning(&self, facts: &Facts, arm: &str) -> Option<Tuning> {
+        let _ = (facts, arm);
+        None
+    }
+
+    /// What is told of an arm to somebody who asks. `None`: there is no more to tell than the cost.
+    fn cited(&self, facts: &Facts, arm: &str) -> Option<Cited> {
         let _ = (facts, arm);
         None
     }

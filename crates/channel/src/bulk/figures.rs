@@ -2,6 +2,7 @@
 //! where the bytes land, and whether the source is lent.
 
 use super::arms::by_name;
+use super::choice::Cited;
 use super::choose::{Destination, Facts, Measured};
 use thalweg_core::profile::{Cell, Evidence, Known, Load, Ratio, SinkState};
 use thalweg_core::{Prefer, Profile, Tuning, Unfit};
@@ -69,6 +70,12 @@ impl Figures {
         self.between(facts).find(is_one).map(|cell| cell.mechanism.as_str())
     }
 
+    /// What was measured of an arm under these facts, for people.
+    pub fn words(&self, evidence: &Evidence, facts: &Facts) -> String {
+        let reference = self.reference(facts).unwrap_or("the reference");
+        format!("{}, {}", evidence.cited(reference), facts.ends())
+    }
+
     /// The cells of one source and sink: their ratios are to the same reference.
     fn between(&self, facts: &Facts) -> impl Iterator<Item = &Cell> {
         let source = if facts.will_loan { LOAN } else { PROCESS };
@@ -119,6 +126,11 @@ impl Measured for Figures {
 
     fn tuning(&self, facts: &Facts, arm: &str) -> Option<Tuning> {
         self.evidence(facts, arm).map(|evidence| evidence.tuning)
+    }
+
+    fn cited(&self, facts: &Facts, arm: &str) -> Option<Cited> {
+        let evidence = self.evidence(facts, arm)?;
+        Some(Cited { words: self.words(&evidence, facts), evidence })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The end that sends.
 
 use super::arm::{Info, Outgoing};
+use super::choice::Choice;
 use super::choose::{Facts, Options};
 use super::meet::{Chosen, Meeting, Skipped, error_of};
 use super::memory::{Lent, Loan};
@@ -51,9 +52,21 @@ impl Sender {
         &self.chosen.tuning
     }
 
-    /// What the arm was chosen by.
+    /// What was known when the arm was chosen.
     pub fn facts(&self) -> &Facts {
         &self.meeting.facts
+    }
+
+    /// What the choice of the arm in use rests on.
+    pub fn choice(&self) -> Choice {
+        let (facts, arm) = (self.facts(), self.arm().name);
+        match &self.options.measured {
+            _ if self.options.only.is_some() => Choice::Asked,
+            Some(measured) if measured.cost(facts, arm).is_some() => {
+                Choice::Measured(measured.cited(facts, arm))
+            }
+            _ => Choice::Unmeasured,
+        }
     }
 
     /// What is not used, and why: arms that were passed over, or that failed under way.

@@ -10,6 +10,7 @@ use crate::link::{Link, Listener};
 use crate::wait::steps;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
+use thalweg_sys::peer;
 
 /// The writing end of a ring. Dropping it is the goodbye: the consumer receives what was committed,
 /// then [`Error::Closed`].
@@ -38,7 +39,8 @@ impl Producer {
 
     /// Waits for the first consumer that comes, and closes the listener: whoever else waits is told
     /// that the ring has its consumer. One who fails in the handshake, or takes longer over it than
-    /// [`Listener::PATIENCE`], is not the first.
+    /// [`Listener::PATIENCE`], is not the first. However many fail, [`Error::Timeout`] comes when the
+    /// deadline has passed.
     #[allow(clippy::needless_pass_by_value, reason = "it is closed when the consumer has come")]
     pub fn accept(
         listener: Listener,
@@ -55,23 +57,25 @@ impl Producer {
         (deadline, patience): (Option<Instant>, Duration),
     ) -> Result<Self> {
         let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        let producer = loop {
-            let link = match listener.accept_until(deadline) {
-                Ok(link) => link,
-                Err(error @ (Error::Timeout | Error::System { .. })) => return Err(error),
-                Err(_) => continue,
-            };
+        let meet = || {
+            let link = listener.accept_until(deadline)?;
             let patient = Instant::now() + patience;
             let until = deadline.map_or(patient, |deadline| deadline.min(patient));
-            match Self::open_until(link, options, Some(until)) {
+            Self::open_until(link, options, Some(until))
+        };
+        let producer = loop {
+            match meet() {
                 Ok(producer) => break producer,
-                Err(Error::Timeout) if !is_over() => {}
-                Err(error @ (Error::Timeout | Error::System { .. })) => return Err(error),
+                // Not the caller's failures but ours: the next would meet the same.
+                Err(error @ (Error::System { .. } | Error::TooLarge { .. })) => return Err(error),
+                // Also after one who failed at once: they may come without end.
+                Err(_) if is_over() => return Err(Error::Timeout),
                 Err(_) => {}
             }
         };
-        // Those in the queue of the listener; later ones find nobody.
-        while let Ok(link) = listener.accept_until(Some(Instant::now())) {
+        // Those in the queue of the listener, and no more than it holds; later ones find nobody.
+        for _ in 0..=peer::BACKLOG {
+            let Ok(link) = listener.accept_until(Some(Instant::now())) else { break };
             handshake::refuse(&link, Refusal::Taken);
         }
         Ok(producer)

@@ -263,6 +263,32 @@ fn one_who_is_silent_in_the_handshake_does_not_keep_the_next_out() {
     assert_eq!(late.unwrap_err(), Error::Timeout);
 }
 
+#[test]
+fn callers_who_fail_one_after_the_other_do_not_outlast_the_deadline() {
+    use crate::link::{Address, Listener};
+    let place = tempfile::tempdir().unwrap();
+    let address = Address::at(place.path().join("ring"));
+    let listener = Listener::bind(&address).unwrap();
+    let mut loud = Vec::new();
+    for _ in 0..20 {
+        drop(Link::connect(&address).unwrap());
+        let noise = Link::connect(&address).unwrap();
+        noise.send(b"GET / HTTP/1.1", &[]).unwrap();
+        loud.push(noise);
+    }
+    let now = Some(Instant::now());
+    let options = Options::default();
+    let late = Producer::accept_each(&listener, &options, (now, Duration::from_secs(600)));
+    assert_eq!(late.unwrap_err(), Error::Timeout);
+    // It was the deadline that ended it, for others are still there to be met.
+    let next = listener.accept_until(now).unwrap();
+    drop(next);
+    // And a ring that nobody can have is told before everybody has called in vain.
+    let large = Options { capacity: u64::MAX, ..options };
+    let refused = Producer::accept(listener, &large, None).unwrap_err();
+    assert!(matches!(refused, Error::TooLarge { .. }), "{refused}");
+}
+
 /// What the model does to both the ring and a queue.
 #[derive(Clone, Debug)]
 enum Act {

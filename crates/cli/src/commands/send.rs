@@ -13,7 +13,7 @@ use std::{
 };
 use thalweg_channel::{
     Address, Link,
-    bulk::{Figures, Item, Measured, Options, Pace, Sender, by_name},
+    bulk::{self, Figures, Item, Measured, Options, Pace, Sender, by_name},
 };
 use thalweg_core::{Tuning, shown};
 use thalweg_sys::{Errno, io};
@@ -22,7 +22,7 @@ use super::handover::{self, Account, Clock, Counts, SoFar, failure, is_absent, i
 use crate::{
     args::SendArgs,
     exit::{Exit, Failure},
-    output::{answer::Choice, evidence::cited_between},
+    output::answer::Choice,
     patience,
     profile::Saved,
     progress::Meter,
@@ -46,8 +46,8 @@ struct Source {
 pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     let mut options = options(args)?;
     let saved = Saved::use_if_current(!args.no_profile);
-    let figures = figures(&saved);
-    options.measured = figures.clone().map(|figures| figures as Arc<dyn Measured>);
+    let figures = saved.current.as_ref().map(|profile| Figures::of_cells(&profile.cells));
+    options.measured = figures.map(|figures| Arc::new(figures) as Arc<dyn Measured>);
     let address = handover::address(&args.to)?;
     let names = names(args)?;
     // One that is alone is opened first: where it is not to be had nobody need be called.
@@ -92,7 +92,7 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
         on_stderr: false,
         arm: sender.arm(),
         tuning: sender.tuning(),
-        choice: Some(choice(args, &saved, figures.as_deref(), &sender)),
+        choice: Some(choice(&saved, &sender)),
         skipped: sender.skipped(),
         counts: &counts,
         verified: None,
@@ -127,28 +127,14 @@ fn options(args: &SendArgs) -> Result<Options, Failure> {
     })
 }
 
-/// What the profile knows of ways between processes, if it knows of any.
-fn figures(saved: &Saved) -> Option<Arc<Figures>> {
-    let figures = Figures::of_cells(&saved.current.as_ref()?.cells);
-    (!figures.is_empty()).then(|| Arc::new(figures))
-}
-
 /// What the way that is in use was chosen by.
-fn choice(args: &SendArgs, saved: &Saved, figures: Option<&Figures>, sender: &Sender) -> Choice {
-    let figures = figures.filter(|_| args.method.is_none());
-    let facts = sender.facts();
-    let evidence = figures.and_then(|figures| figures.evidence(facts, sender.arm().name));
-    let why = match (&args.method, figures.zip(evidence.as_ref())) {
-        (Some(_), _) => "asked for".to_owned(),
-        (None, Some((figures, evidence))) => {
-            let cited = cited_between(evidence, figures, facts);
-            format!("fastest measured of those that work; {cited}")
-        }
-        (None, None) => {
-            format!("not measured: first by what is known of it; profile: {}", saved.describe())
-        }
+fn choice(saved: &Saved, sender: &Sender) -> Choice {
+    let choice = sender.choice();
+    let why = match &choice {
+        bulk::Choice::Unmeasured => format!("{choice}; profile: {}", saved.describe()),
+        told => told.to_string(),
     };
-    Choice { why, evidence, profile: json!(saved.status()) }
+    Choice { why, evidence: choice.evidence().cloned(), profile: json!(saved.status()) }
 }
 
 /// The names the files get at the other side; standard input has none.

@@ -1,7 +1,6 @@
 //! What people and programs read: tables, JSON, numbers with units.
 
 pub mod answer;
-pub mod evidence;
 pub mod paint;
 pub mod pairs;
 pub mod table;

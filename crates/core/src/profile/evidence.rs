@@ -56,6 +56,27 @@ impl Evidence {
             }
         }
     }
+
+    /// For people: `measured 2026-11-21: 0.84x read-write [0.80, 0.88], processor 0.71x, 3 sessions,
+    /// idle`.
+    pub fn cited(&self, reference: &str) -> String {
+        format!(
+            "measured {}: {:.2}x {reference} [{:.2}, {:.2}], processor {:.2}x, {} session{}, {}",
+            day(&self.at),
+            self.wall.ratio,
+            self.wall.lo,
+            self.wall.hi,
+            self.cpu.ratio,
+            self.sessions,
+            if self.sessions == 1 { "" } else { "s" },
+            self.load.name(),
+        )
+    }
+}
+
+/// The day of a moment.
+pub fn day(at: &str) -> &str {
+    at.split('T').next().unwrap_or_default()
 }
 
 impl Profile {

@@ -9,7 +9,7 @@ use thalweg_core::{
     Facts, Judgement, Kind, MECHANISMS, Pair, Plan, Request, Role, Unfit, Verdict,
     mechanisms::LAST_RESORT,
     probe,
-    profile::{Band, Evidence, SinkState},
+    profile::{Band, Evidence, SinkState, day},
     scratch::Site,
     tuning::Size,
 };
@@ -19,7 +19,6 @@ use crate::{
     exit::{Exit, Failure},
     output::{
         answer::SCHEMA,
-        evidence::{cited, day},
         paint,
         table::{render, table},
         text::{print, print_json},
@@ -210,7 +209,7 @@ fn evidence_text(evidence: &Evidence) -> String {
         SinkState::Fresh => "",
         SinkState::Resident => ", over a file that is there",
     };
-    cited(evidence, LAST_RESORT.info().name, over)
+    evidence.cited(LAST_RESORT.info().name) + over
 }
 
 /// The verdicts, and their evidence also in words.

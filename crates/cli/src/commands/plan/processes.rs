@@ -11,7 +11,6 @@ use crate::{
     exit::{Exit, Failure},
     output::{
         answer::SCHEMA,
-        evidence::{between, cited_between},
         text::{print, print_json},
     },
     profile::Saved,
@@ -42,7 +41,7 @@ pub fn run(args: &PlanArgs, facts: &Facts, color: bool) -> Result<Exit, Failure>
     let figures = Figures::of_cells(cells.unwrap_or_default());
     let needs = args.choice.needs();
     let plan = plan(facts, &figures, needs);
-    let cite = |evidence: &Evidence| cited_between(evidence, &figures, facts);
+    let cite = |evidence: &Evidence| figures.words(evidence, facts);
     if args.json {
         let name = |path: &Path| path.display().to_string();
         print_json(&json!({
@@ -53,7 +52,7 @@ pub fn run(args: &PlanArgs, facts: &Facts, color: bool) -> Result<Exit, Failure>
             "schema": SCHEMA,
         }))?;
     } else {
-        let ends = between(facts);
+        let ends = facts.ends();
         let head = format!("{ends}, two processes\nprofile: {}\n", saved.describe());
         print(&(head + &verdicts_text(&plan, facts.size, &cite, color)))?;
     }

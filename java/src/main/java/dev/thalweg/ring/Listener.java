@@ -145,9 +145,9 @@ public final class Listener implements AutoCloseable {
         }
     }
 
-    /** Tells those in the queue that the ring has its consumer; later ones find nobody. */
+    /** Tells those in the queue, and no more than it holds, that the ring has its consumer; later ones find nobody. */
     void refuseTheRest() throws IOException {
-        while (true) {
+        for (int met = 0; met <= Sockets.BACKLOG; met++) {
             try {
                 Link link = accept(Deadline.NOW);
                 Handshake.refuse(link, Hello.TAKEN, 0);

@@ -101,20 +101,29 @@ public final class Producer implements AutoCloseable {
      * @param options  how the ring is made
      * @param patience how long to wait at the most
      * @return the producer
-     * @throws IOException as {@link Listener#bind}, and {@link RingException.TimedOut} if nobody came
+     * @throws IOException as {@link Listener#bind}, and {@link RingException.TimedOut} if nobody came, or only such
+     *                     as failed
      */
     public static Producer host(Path path, Options options, Duration patience) throws IOException {
         Deadline deadline = Deadline.in(patience);
         try (var listener = Listener.bind(path)) {
-            while (true) {
-                try {
-                    var producer = new Producer(offered(listener, options, deadline));
-                    listener.refuseTheRest();
-                    return producer;
-                } catch (RingException.TimedOut | RingException.TooLarge ours) {
-                    throw ours;
-                } catch (RingException notHim) {
-                    // The next one, then.
+            return host(listener, options, deadline);
+        }
+    }
+
+    /** The same at a listener that is there. */
+    static Producer host(Listener listener, Options options, Deadline deadline) throws IOException {
+        while (true) {
+            try {
+                var producer = new Producer(offered(listener, options, deadline));
+                listener.refuseTheRest();
+                return producer;
+            } catch (RingException.TimedOut | RingException.TooLarge ours) {
+                throw ours;
+            } catch (RingException notHim) {
+                // The next one, then. But they may come without end.
+                if (deadline.isOver()) {
+                    throw new RingException.TimedOut();
                 }
             }
         }

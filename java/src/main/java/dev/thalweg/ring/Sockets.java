@@ -18,6 +18,9 @@ import dev.thalweg.internal.Libc;
 final class Sockets {
     static final int EADDRINUSE = 98;
 
+    /** Callers that wait to be accepted at a listener; the kernel takes one more. */
+    static final int BACKLOG = 64;
+
     private static final int AF_UNIX = 1;
     private static final int SOCK_DGRAM = 2;
     private static final int SOCK_SEQPACKET = 5;
@@ -30,7 +33,6 @@ final class Sockets {
     private static final int F_SETFL = 4;
     private static final int EPROTOTYPE = 91;
     private static final int ECONNREFUSED = 111;
-    private static final int BACKLOG = 64;
     /** Of struct sockaddr_un: short family, then the path and its zero. */
     private static final int ADDRESS_LENGTH = 110;
 

@@ -319,6 +319,25 @@ class RingTest {
     }
 
     @Test
+    void callersWhoFailOneAfterTheOtherDoNotOutlastTheDeadline() throws IOException {
+        Path path = folder.resolve("socket");
+        var loud = new ArrayList<Link>();
+        try (var listener = Listener.bind(path)) {
+            for (int n = 0; n < 20; n++) {
+                Link.connect(path, Deadline.NEVER).close();
+                Link noise = Link.connect(path, Deadline.NEVER);
+                noise.send(new byte[] {1}, -1, Deadline.NEVER);
+                loud.add(noise);
+            }
+            assertThrows(RingException.TimedOut.class, () -> Producer.host(listener, SMALL, Deadline.NOW));
+            // It was the deadline that ended it, for others are still there to be met.
+            listener.accept(Deadline.NOW).close();
+        } finally {
+            loud.forEach(Link::close);
+        }
+    }
+
+    @Test
     void aListenerReplacesADeadOneAndNoLivingOne() throws IOException {
         Path path = folder.resolve("socket");
         int left = Sockets.listen(path);
