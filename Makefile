@@ -54,8 +54,9 @@ test: start-skips setup lint ## install what is missing (Debian, root), lint, ru
 	XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" env --default-signal=INT tests/setup/with-filesystems $(CARGO) test --locked --no-fail-fast $(TESTS) $(FEATURES) || status=$$?; \
 	tests/setup/skips summary; exit $$status
 
-campaign: ## the long campaigns of kills against rings and bulk transfers between processes: KILLS of each
+campaign: ## long: KILLS of each end of rings and bulk transfers between processes; buffers over 2 GiB by every arm
 	THALWEG_KILLS=$(KILLS) env --default-signal=INT $(CARGO) test --locked --package thalweg-channel --test kills --test bulk_kills -- --nocapture
+	THALWEG_LARGE=1 $(CARGO) test --locked --package thalweg-channel --test bulk over_two_gibibytes_arrive_whole -- --nocapture
 
 lint: ## formatting, clippy, licences and sources, shell scripts
 	$(CARGO) fmt --all --check

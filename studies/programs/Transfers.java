@@ -67,13 +67,13 @@ final class Transfers extends Worker {
             var self = ProcessHandle.current().info();
             var command = new ArrayList<String>();
             command.add(self.command().orElseThrow());
-            // As this one was started: its options, up to the class.
-            for (String word : self.arguments().orElseThrow()) {
-                command.add(word);
-                if (word.equals(Transfers.class.getName())) {
-                    break;
-                }
+            // As this one was started: its options, up to the jar.
+            List<String> own = List.of(self.arguments().orElseThrow());
+            int jar = own.indexOf("-jar");
+            if (jar < 0) {
+                throw new Unfit("a worker is run by java -jar, for its server is too");
             }
+            command.addAll(own.subList(0, jar + 2));
             command.addAll(Arrays.asList(words));
             process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
             answers = process.inputReader();

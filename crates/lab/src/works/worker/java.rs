@@ -1,5 +1,5 @@
-//! Builds a Java source once, with the JDK of the release that the study names, and says how its
-//! classes are run. The classes are kept in the cache under everything that they depend on.
+//! Builds a Java source once, with the JDK of the release that the study names, into a jar that is run
+//! as programs are. The jar is kept in the cache under everything that it depends on.
 
 use std::{
     collections::BTreeMap,
@@ -28,12 +28,11 @@ pub(super) fn built(job: &Job<'_>, with: &Parameters) -> Result<(PathBuf, Vec<Os
     for folder in &with.java_sources {
         sources_below(&job.studies.join(folder), &mut others)?;
     }
-    let classes = jdk.classes(&source, &others, job.scratch)?;
-    let main = source.file_stem().unwrap_or_default().to_owned();
+    let jar = jdk.jar(&source, &others, job.scratch)?;
     // Its counters are a mapped file under /tmp and a thread that wakes up all the time.
     let mut words = vec![OsString::from("-XX:-UsePerfData")];
     words.extend(with.java_args.iter().map(OsString::from));
-    words.extend(["-cp".into(), classes.into(), main]);
+    words.extend(["-jar".into(), jar.into()]);
     Ok((jdk.home.join("bin/java"), words))
 }
 
@@ -64,37 +63,33 @@ impl Jdk {
         home.join("bin/javac").is_file().then_some(Self { home, release, facts })
     }
 
-    /// The folder with the classes of `source`, of those beside it that it uses, and of `others`.
-    fn classes(
-        &self,
-        source: &Path,
-        others: &[PathBuf],
-        scratch: &Path,
-    ) -> Result<PathBuf, String> {
+    /// The jar of `source`, whose program it runs, of those beside it that it uses, and of `others`.
+    fn jar(&self, source: &Path, others: &[PathBuf], scratch: &Path) -> Result<PathBuf, String> {
         let stem = source.file_stem().unwrap_or_default().to_string_lossy();
         let beside = source.parent().unwrap_or(Path::new("."));
-        let name = format!("{stem}-java{}-{:016x}", self.release, self.key(source, others)?);
+        let name = format!("{stem}-java{}-{:016x}.jar", self.release, self.key(source, others)?);
         let folder = build::cache().unwrap_or_else(|| scratch.to_owned());
-        let classes = folder.join(&name);
-        if classes.is_dir() {
-            return Ok(classes);
+        let jar = folder.join(&name);
+        if jar.is_file() {
+            return Ok(jar);
         }
-        // Under another name first: somebody else may be running them, or building them too.
+        // Under another name first: somebody else may be running it, or building it too.
         let failed = |e: io::Error| format!("{}: {e}", folder.display());
         let aside = Folder::inside(&folder).map_err(failed)?;
         let mut command = Command::new(self.home.join("bin/javac"));
         command.args(["--release", &self.release.to_string(), "-encoding", "UTF-8", "-proc:none"]);
-        command.arg("-sourcepath").arg(beside).arg("-d").arg(aside.file(&name));
+        command.arg("-sourcepath").arg(beside).arg("-d").arg(aside.file("classes"));
         command.arg(source).args(others);
         build::compiled(&mut command, &format!("javac {}", self.release), source)?;
-        match fs::rename(aside.file(&name), &classes) {
-            // Somebody else was faster, with the same sources.
-            Err(_) if classes.is_dir() => Ok(classes),
-            done => done.map(|()| classes).map_err(failed),
-        }
+        let mut command = Command::new(self.home.join("bin/jar"));
+        command.arg("--create").arg("--file").arg(aside.file(&name));
+        command.args(["--main-class", &stem, "-C"]).arg(aside.file("classes")).arg(".");
+        build::compiled(&mut command, &format!("jar {}", self.release), source)?;
+        fs::rename(aside.file(&name), &jar).map_err(failed)?;
+        Ok(jar)
     }
 
-    /// Differs where the classes would: the JDK, the source, those beside it, and the others.
+    /// Differs where the jar would: the JDK, the source, those beside it, and the others.
     fn key(&self, source: &Path, others: &[PathBuf]) -> Result<u64, String> {
         let mut hasher = DefaultHasher::new();
         (&self.home, &self.facts).hash(&mut hasher);

@@ -4,7 +4,8 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.nio.file.Path;
+import java.lang.ref.Cleaner;
+import java.lang.ref.Reference;
 
 import dev.thalweg.internal.Libc;
 import dev.thalweg.internal.Measured;
@@ -18,7 +19,14 @@ import dev.thalweg.internal.Measured;
  * {@link IllegalStateException} and never ends the JVM.
  *
  * <p>What others do to it is another matter: who makes a mapped file or an unsealed memory file shorter takes the
- * pages away, and touching them then is an {@link InternalError}. {@link #seal()} prevents that for memory files.
+ * pages away, and touching them then is an {@link InternalError}. {@link #seal()} prevents that for memory files. The
+ * same happens where a file system has no room left for a page that is touched first; {@link MemoryOptions#prewritten()}
+ * prevents that.
+ *
+ * <p>{@link #close()} is how it ends. What nobody closes is given back, as by closing it, some time after the garbage
+ * collector has found that nobody can reach it, its segment or a slice of that: so keep one of them while others are to
+ * open the memory by its name, or a mere address of it is used. A JVM that ends without closing it leaves the names of {@code SYSV}, {@code POSIX} and
+ * {@code FILE} memory behind.
  */
 public final class SharedMemory implements AutoCloseable {
     /** The kinds of shared memory. */
@@ -37,38 +45,43 @@ public final class SharedMemory implements AutoCloseable {
     private static final int O_CREAT = 0100;
     private static final int O_EXCL = 0200;
     private static final int O_CLOEXEC = 02000000;
-    private static final int OWNER_ONLY = 0600;
+    /** Until the permissions that were asked for are set. */
+    private static final int OWNER_ONLY = MemoryOptions.OWNER_ONLY;
     private static final int PROT_READ_WRITE = 3;
     private static final int MAP_SHARED = 1;
     private static final int MADV_POPULATE_WRITE = 23;
     private static final int MADV_HUGEPAGE = 14;
     private static final int MFD_CLOEXEC = 1;
     private static final int MFD_ALLOW_SEALING = 2;
+    private static final int MFD_HUGETLB = 4;
     private static final int F_ADD_SEALS = 1033;
     private static final int SEAL_SHRINK_GROW_SEAL = 7;
     private static final int IPC_CREAT_EXCL = 03000;
-    private static final int IPC_RMID = 0;
     private static final int IPC_STAT = 2;
+    private static final int SHM_HUGETLB = 04000;
     // struct shmid_ds of x86-64 and aarch64: the size lies behind the permissions (asm-generic/shmbuf.h).
     private static final long SHMID_DS = 112;
     private static final long SHM_SEGSZ = 48;
     private static final int SEEK_END = 2;
     private static final long CLEARED_NATIVELY = Measured.number("clear.native-from", 0);
+    private static final Cleaner CLEANER = Cleaner.create();
 
-    private final Kind kind;
-    private final String name;
-    private final int fd;
-    private final boolean created;
+    /** What is given back, by closing or by the cleaner; it does not keep the segment. */
+    private final Mapping mapping;
     private final Arena arena = Arena.ofShared();
     private final MemorySegment segment;
+    /** Gives it back once, however often it is told to. */
+    final Cleaner.Cleanable cleanable;
     private boolean closed;
 
-    private SharedMemory(Kind kind, String name, int fd, boolean created, long address, long size) {
-        this.kind = kind;
-        this.name = name;
-        this.fd = fd;
-        this.created = created;
-        this.segment = MemorySegment.ofAddress(address).reinterpret(size, arena, null);
+    private SharedMemory(Mapping mapping) {
+        this.mapping = mapping;
+        this.segment = MemorySegment.ofAddress(mapping.address()).reinterpret(mapping.size(), arena, null);
+        // Every slice and buffer has the scope, which so is reachable for as long as anybody can touch the memory. In a
+        // JDK where slices had scopes of their own this would be wrong: there nothing is cleaned.
+        var scope = segment.scope();
+        boolean shared = scope == arena.scope() && scope == segment.asSlice(0, 1).scope();
+        this.cleanable = CLEANER.register(shared ? scope : SharedMemory.class, mapping);
     }
 
     /**
@@ -83,25 +96,47 @@ public final class SharedMemory implements AutoCloseable {
      * @throws IllegalArgumentException the size or the name makes no sense
      */
     public static SharedMemory create(Kind kind, String name, long size) throws IOException {
-        if (size < 1) {
-            throw new IllegalArgumentException("size: " + size + " is not at least 1 byte");
-        }
-        return switch (kind) {
-            case SYSV -> {
-                int id = (int) Libc.SHMGET.on(size + " bytes", 0, size, IPC_CREAT_EXCL | OWNER_ONLY);
-                yield attached(id, size, true);
-            }
-            case POSIX -> sized(kind, posix(name), openPosix(name, O_CREAT | O_EXCL), size);
-            case FILE -> sized(kind, name, openFile(name, O_CREAT | O_EXCL), size);
-            case MEMFD -> {
-                int fd;
-                try (Arena arena = Arena.ofConfined()) {
-                    var label = arena.allocateFrom(name);
-                    fd = (int) Libc.MEMFD_CREATE.on(name, label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        return create(kind, name, size, MemoryOptions.USUAL);
+    }
+
+    /**
+     * Makes new memory, zeroed.
+     *
+     * @param kind    which kind
+     * @param name    as above
+     * @param size    bytes, at least 1; rounded up to whole pages if these are huge
+     * @param options how it is made
+     * @return the memory; {@link #close()} unmaps it and removes its name, others keep what they have mapped
+     * @throws SystemCallException      the kernel refused, and why: {@code ENOMEM} where too few huge pages are free (the
+     *                                  message says how many there are and what sets them aside), {@code ENOSPC} where
+     *                                  the zeros of {@link MemoryOptions#prewritten()} find no room. Nothing is left of it
+     * @throws IOException              the same, of what is no system call
+     * @throws IllegalArgumentException the size or the name makes no sense, or the kind cannot be made like that
+     */
+    public static SharedMemory create(Kind kind, String name, long size, MemoryOptions options) throws IOException {
+        long whole = options.sizeFor(kind, size);
+        try {
+            return switch (kind) {
+                case SYSV -> {
+                    int flags = IPC_CREAT_EXCL | options.permissions() | options.hugeFlags(SHM_HUGETLB);
+                    int id = (int) Libc.SHMGET.on(whole + " bytes", 0, whole, flags);
+                    yield attached(id, whole, true);
                 }
-                yield sized(kind, "/proc/" + ProcessHandle.current().pid() + "/fd/" + fd, fd, size);
-            }
-        };
+                case POSIX -> filled(kind, posix(name), openPosix(name, O_CREAT | O_EXCL), whole, options);
+                case FILE -> filled(kind, name, openFile(name, O_CREAT | O_EXCL), whole, options);
+                case MEMFD -> {
+                    int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | options.hugeFlags(MFD_HUGETLB);
+                    int fd;
+                    try (Arena arena = Arena.ofConfined()) {
+                        fd = (int) Libc.MEMFD_CREATE.on(name, arena.allocateFrom(name), flags);
+                    }
+                    String path = "/proc/" + ProcessHandle.current().pid() + "/fd/" + fd;
+                    yield filled(kind, path, fd, whole, options);
+                }
+            };
+        } catch (SystemCallException refused) {
+            throw options.hugePage() == 0 ? refused : HugePages.explained(refused, kind, whole, options.hugePage());
+        }
     }
 
     /**
@@ -160,7 +195,7 @@ public final class SharedMemory implements AutoCloseable {
      * @return the kind
      */
     public Kind kind() {
-        return kind;
+        return mapping.kind();
     }
 
     /**
@@ -169,7 +204,7 @@ public final class SharedMemory implements AutoCloseable {
      * @return a number, a path or a name, by kind
      */
     public String name() {
-        return name;
+        return mapping.name();
     }
 
     /**
@@ -187,33 +222,58 @@ public final class SharedMemory implements AutoCloseable {
     /**
      * Touches every page now, so that no later access waits for the kernel.
      *
-     * @throws IOException the memory is not to be had; nothing is lost, but later accesses may still wait
+     * @throws IOException           the memory is not to be had; nothing is lost, but later accesses may still wait
+     * @throws IllegalStateException it is closed
      */
     public void populate() throws IOException {
-        Libc.MADVISE.on(toString(), segment.address(), size(), MADV_POPULATE_WRITE);
+        advise(MADV_POPULATE_WRITE);
     }
 
     /**
      * Asks for huge pages. The kernel gives them where its settings allow it for this kind of memory
-     * ({@code /sys/kernel/mm/transparent_hugepage}).
+     * ({@code /sys/kernel/mm/transparent_hugepage}); {@link MemoryOptions#withHugePages()} insists on them.
      *
-     * @throws IOException this kernel has none
+     * @throws IOException           this kernel has none, or the memory is made of huge pages anyway
+     * @throws IllegalStateException it is closed
      */
     public void preferHugePages() throws IOException {
-        Libc.MADVISE.on(toString(), segment.address(), size(), MADV_HUGEPAGE);
+        advise(MADV_HUGEPAGE);
+    }
+
+    private synchronized void advise(int advice) throws IOException {
+        check();
+        try {
+            Libc.MADVISE.on(toString(), segment.address(), size(), advice);
+        } finally {
+            // The kernel is told a mere number, which keeps nothing mapped.
+            Reference.reachabilityFence(segment);
+        }
     }
 
     /**
      * Fixes the size for good: nobody can make it shorter, so that nobody can take pages away from under us.
      *
      * @throws IOException                   the kernel refused
+     * @throws IllegalStateException         it is closed
      * @throws UnsupportedOperationException it is not a memory file
      */
-    public void seal() throws IOException {
-        if (kind != Kind.MEMFD) {
-            throw new UnsupportedOperationException(kind + " memory cannot be sealed; MEMFD can");
+    public synchronized void seal() throws IOException {
+        if (kind() != Kind.MEMFD) {
+            throw new UnsupportedOperationException(kind() + " memory cannot be sealed; MEMFD can");
         }
-        Libc.FCNTL.on(name, fd, F_ADD_SEALS, SEAL_SHRINK_GROW_SEAL);
+        check();
+        try {
+            Libc.FCNTL.on(name(), mapping.fd(), F_ADD_SEALS, SEAL_SHRINK_GROW_SEAL);
+        } finally {
+            Reference.reachabilityFence(segment);
+        }
+    }
+
+    /** The address and the descriptor may be somebody else's after closing. */
+    private void check() {
+        if (closed) {
+            throw new IllegalStateException(this + " is closed");
+        }
     }
 
     /**
@@ -226,51 +286,31 @@ public final class SharedMemory implements AutoCloseable {
         if (closed) {
             return;
         }
-        long address = segment.address();
-        long size = size();
         // After this nobody is inside, and nobody gets in: only then may the pages go.
         arena.close();
         closed = true;
-        if (kind == Kind.SYSV) {
-            Libc.SHMDT.attempt(address);
-        } else {
-            Libc.MUNMAP.attempt(address, size);
-            Libc.CLOSE.attempt(fd);
-        }
-        if (created) {
-            removeName();
-        }
+        cleanable.clean();
     }
 
     @Override
     public String toString() {
-        return kind + " memory " + name + " of " + size() + " bytes";
+        return kind() + " memory " + name() + " of " + size() + " bytes";
     }
 
-    private void removeName() {
-        try (Arena scratch = Arena.ofConfined()) {
-            switch (kind) {
-                case SYSV -> Libc.SHMCTL.attempt(Integer.parseInt(name), IPC_RMID, MemorySegment.NULL);
-                case POSIX -> Libc.SHM_UNLINK.attempt(scratch.allocateFrom(name));
-                case FILE -> Path.of(name).toFile().delete();
-                case MEMFD -> {}
-            }
-        }
-    }
-
-    private static SharedMemory sized(Kind kind, String name, int fd, long size) throws IOException {
+    private static SharedMemory filled(Kind kind, String name, int fd, long size, MemoryOptions options) throws IOException {
         try {
+            // A memory file begins with all permissions, and a umask may have taken some of the others'.
+            if (kind == Kind.MEMFD || options.permissions() != OWNER_ONLY) {
+                Libc.FCHMOD.on(name, fd, options.permissions());
+            }
             Libc.FTRUNCATE.on(name, fd, size);
+            if (options.written()) {
+                Zeros.write(name, fd, size);
+            }
             return mapped(kind, name, fd, true, size);
         } catch (IOException | RuntimeException failure) {
             Libc.CLOSE.attempt(fd);
-            try (Arena scratch = Arena.ofConfined()) {
-                switch (kind) {
-                    case POSIX -> Libc.SHM_UNLINK.attempt(scratch.allocateFrom(name));
-                    case FILE -> Path.of(name).toFile().delete();
-                    default -> {}
-                }
-            }
+            Mapping.removeName(kind, name);
             throw failure;
         }
     }
@@ -278,16 +318,17 @@ public final class SharedMemory implements AutoCloseable {
     private static SharedMemory mapped(Kind kind, String name, int fd, boolean created, long size)
             throws IOException {
         long address = Libc.MMAP.on(name, 0L, size, PROT_READ_WRITE, MAP_SHARED, fd, 0L);
-        return new SharedMemory(kind, name, fd, created, address, size);
+        return new SharedMemory(new Mapping(kind, name, fd, created, address, size));
     }
 
     private static SharedMemory attached(int id, long size, boolean created) throws IOException {
+        String name = Integer.toString(id);
         try {
             long address = Libc.SHMAT.on("segment " + id, id, 0L, 0);
-            return new SharedMemory(Kind.SYSV, Integer.toString(id), -1, created, address, size);
+            return new SharedMemory(new Mapping(Kind.SYSV, name, -1, created, address, size));
         } catch (IOException failure) {
             if (created) {
-                Libc.SHMCTL.attempt(id, IPC_RMID, MemorySegment.NULL);
+                Mapping.removeName(Kind.SYSV, name);
             }
             throw failure;
         }

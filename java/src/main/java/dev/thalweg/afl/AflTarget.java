@@ -12,7 +12,7 @@ import dev.thalweg.internal.Libc;
  *
  * <pre>{@code
  * public static void main(String[] arguments) {
- *     AflTarget.run(arguments, input -> MyParser.parse(input));
+ *     AflTarget.run(arguments, input -> MyParser.parse(input), ParseException.class);
  * }
  * }</pre>
  *
@@ -77,6 +77,18 @@ public final class AflTarget {
      */
     public static void run(String[] arguments, Input input) {
         run(arguments, input, Options.USUAL);
+    }
+
+    /**
+     * The same with {@link Options#USUAL}, {@linkplain Options#expecting expecting} some exceptions.
+     *
+     * @param arguments those of {@code main}
+     * @param input     what is fuzzed
+     * @param expected  classes of exceptions that a parser throws at wrong input, which are no crashes
+     */
+    @SafeVarargs
+    public static void run(String[] arguments, Input input, Class<? extends Throwable>... expected) {
+        run(arguments, input, Options.USUAL.expecting(expected));
     }
 
     /**

@@ -21,6 +21,8 @@ public final class Coverage {
     private static final int MASK = size() - 1;
     // Static and final, never unmapped: the compiler folds base, bounds and liveness into the access.
     private static final MemorySegment MAP = map();
+    /** What the map lies in: nothing else keeps it attached. */
+    private static SharedMemory attached;
     private static int previous;
 
     private Coverage() {}
@@ -71,13 +73,12 @@ public final class Coverage {
             return Arena.global().allocate(size());
         }
         try {
-            // Stays attached as long as the process lives.
-            var memory = SharedMemory.open(SharedMemory.Kind.SYSV, id);
-            if (memory.size() < size()) {
-                throw new IllegalStateException("the fuzzer's map has " + memory.size() + " counters and "
+            attached = SharedMemory.open(SharedMemory.Kind.SYSV, id);
+            if (attached.size() < size()) {
+                throw new IllegalStateException("the fuzzer's map has " + attached.size() + " counters and "
                         + size() + " are wanted: set AFL_MAP_SIZE=" + size() + " for it");
             }
-            return MemorySegment.ofAddress(memory.segment().address()).reinterpret(size());
+            return MemorySegment.ofAddress(attached.segment().address()).reinterpret(size());
         } catch (IOException failure) {
             throw new IllegalStateException("attaching the fuzzer's map, __AFL_SHM_ID=" + id, failure);
         }

@@ -128,6 +128,8 @@ public final class Libc {
     public static final Call WRITE = new Call("write", TRANSFER);
     /** {@code int ftruncate(int fd, off_t length)}. */
     public static final Call FTRUNCATE = new Call("ftruncate", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_LONG));
+    /** {@code int fchmod(int fd, mode_t mode)}. */
+    public static final Call FCHMOD = new Call("fchmod", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
     /** {@code off_t lseek(int fd, off_t offset, int whence)}. */
     public static final Call LSEEK =
             new Call("lseek", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_INT));
@@ -272,6 +274,19 @@ public final class Libc {
      */
     public static SystemCallException failure(String call, String what, int errno) {
         return new SystemCallException(call, what, errno, words(errno));
+    }
+
+    /**
+     * The failure of a call, in words.
+     *
+     * @param call   the call's own name
+     * @param what   what it was about
+     * @param errno  what the kernel answered
+     * @param advice what is to be known of it here
+     * @return the exception
+     */
+    public static SystemCallException failure(String call, String what, int errno, String advice) {
+        return new SystemCallException(call, what, errno, words(errno) + ": " + advice);
     }
 
     private static String words(int errno) {

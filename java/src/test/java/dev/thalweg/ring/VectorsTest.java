@@ -17,6 +17,8 @@ import java.util.HexFormat;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
+import dev.thalweg.Skips;
+
 /** The golden vectors in tests/vectors, which every language writes and reads. */
 class VectorsTest {
     private static final long EPOCH = 0x0123_4567_89ab_cdefL;

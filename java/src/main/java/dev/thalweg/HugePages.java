@@ -1,0 +1,65 @@
+package dev.thalweg;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+
+import dev.thalweg.internal.Libc;
+
+/** Pages that an administrator has reserved: what there is of them, and why there are not enough. */
+final class HugePages {
+    private static final int EPERM = 1;
+    private static final int ENOMEM = 12;
+    private static final int ENODEV = 19;
+    private static final int EINVAL = 22;
+    private static final int ENOSYS = 38;
+    private static final String USUAL = "Hugepagesize:";
+
+    private HugePages() {}
+
+    /** Bytes of the usual one. */
+    static long usual() {
+        try {
+            for (String line : Files.readAllLines(Path.of("/proc/meminfo"))) {
+                if (line.startsWith(USUAL)) {
+                    return Long.parseLong(line.replaceAll("[^0-9]", "")) << 10;
+                }
+            }
+        } catch (IOException | NumberFormatException unknown) {
+            // As if it named none.
+        }
+        throw new UnsupportedOperationException("this kernel has no huge pages: /proc/meminfo names no " + USUAL);
+    }
+
+    /** Of so many bytes each, how many nobody has yet; -1 where the kernel does not say. */
+    static long free(long bytes) {
+        return number(folder(bytes).resolve("free_hugepages"));
+    }
+
+    private static Path folder(long bytes) {
+        return Path.of("/sys/kernel/mm/hugepages/hugepages-" + (bytes >> 10) + "kB");
+    }
+
+    private static long number(Path file) {
+        try {
+            return Long.parseLong(Files.readString(file).strip());
+        } catch (IOException | NumberFormatException unknown) {
+            return -1;
+        }
+    }
+
+    /** The same refusal, with what there is and what would help. */
+    static SystemCallException explained(SystemCallException refused, SharedMemory.Kind kind, long size, long page) {
+        String pages = size / page + " huge pages of " + (page >> 10) + " KiB";
+        String advice = switch (refused.errno()) {
+            case ENOMEM -> "%d are reserved and %d of them free; an administrator reserves them by writing their number to %s"
+                    .formatted(number(folder(page).resolve("nr_hugepages")), free(page), folder(page).resolve("nr_hugepages"));
+            case EPERM -> "only CAP_IPC_LOCK and the group of /proc/sys/vm/hugetlb_shm_group may; MEMFD needs neither";
+            case EINVAL, ENODEV, ENOSYS -> Files.isDirectory(folder(page))
+                    ? "the kernel has pages of this size; see the limits in /proc/sys/kernel/shmmax and shmall"
+                    : "the kernel has no pages of this size; those it has are in " + folder(page).getParent();
+            default -> "";
+        };
+        return advice.isEmpty() ? refused : Libc.failure(refused.call(), kind + " memory of " + pages, refused.errno(), advice);
+    }
+}

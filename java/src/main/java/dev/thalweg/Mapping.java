@@ -1,0 +1,45 @@
+package dev.thalweg;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.file.Path;
+
+import dev.thalweg.internal.Libc;
+
+/**
+ * What one {@link SharedMemory} has of the kernel, and how it is given back. It must not refer to the memory's segment: a
+ * cleaner keeps it until that is out of reach.
+ *
+ * @param fd      its descriptor, which System V segments have none of
+ * @param created whether its name goes with it
+ */
+record Mapping(SharedMemory.Kind kind, String name, int fd, boolean created, long address, long size)
+        implements Runnable {
+    private static final int IPC_RMID = 0;
+
+    /** Gives it back: nobody may be able to touch the memory any more. */
+    @Override
+    public void run() {
+        if (kind == SharedMemory.Kind.SYSV) {
+            Libc.SHMDT.attempt(address);
+        } else {
+            Libc.MUNMAP.attempt(address, size);
+            Libc.CLOSE.attempt(fd);
+        }
+        if (created) {
+            removeName(kind, name);
+        }
+    }
+
+    /** Removes what others would open it by. */
+    static void removeName(SharedMemory.Kind kind, String name) {
+        try (Arena scratch = Arena.ofConfined()) {
+            switch (kind) {
+                case SYSV -> Libc.SHMCTL.attempt(Integer.parseInt(name), IPC_RMID, MemorySegment.NULL);
+                case POSIX -> Libc.SHM_UNLINK.attempt(scratch.allocateFrom(name));
+                case FILE -> Path.of(name).toFile().delete();
+                case MEMFD -> {}
+            }
+        }
+    }
+}

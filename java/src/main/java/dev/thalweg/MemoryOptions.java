@@ -1,0 +1,98 @@
+package dev.thalweg;
+
+/**
+ * How new {@link SharedMemory} is made.
+ *
+ * @param permissions who may open it: bits of chmod(2) for reading and writing, the owner's both among them; no umask
+ *                    takes any away
+ * @param hugePage    bytes of each huge page that it is made of, a power of two; 0 for ordinary pages
+ * @param written     whether zeros are written to all of it when it is made
+ */
+public record MemoryOptions(int permissions, long hugePage, boolean written) {
+    static final int OWNER_ONLY = 0600;
+    /** Above this bit the flags of both calls have the size of a huge page, as its power of two. */
+    private static final int HUGE_SHIFT = 26;
+
+    /** For its owner only, of ordinary pages, which come when they are touched. */
+    public static final MemoryOptions USUAL = new MemoryOptions(OWNER_ONLY, 0, false);
+
+    /**
+     * Checks them.
+     *
+     * @throws IllegalArgumentException one makes no sense
+     */
+    public MemoryOptions {
+        if ((permissions & ~0666) != 0 || (permissions & OWNER_ONLY) != OWNER_ONLY) {
+            throw new IllegalArgumentException("permissions: " + Integer.toOctalString(permissions)
+                    + " (octal) are not 600 and bits of 666");
+        }
+        if (hugePage < 0 || hugePage == 1 || Long.bitCount(hugePage) > 1) {
+            throw new IllegalArgumentException("a huge page of " + hugePage + " bytes: not a power of two");
+        }
+    }
+
+    /**
+     * The same with other permissions.
+     *
+     * @param permissions as above, in octal {@code 0660} for a group
+     * @return the options
+     */
+    public MemoryOptions permitting(int permissions) {
+        return new MemoryOptions(permissions, hugePage, written);
+    }
+
+    /**
+     * The same of huge pages of this machine's usual size; {@code MEMFD} and {@code SYSV} can be. They are set aside
+     * when the memory is made, out of those that an administrator has reserved
+     * ({@code /sys/kernel/mm/hugepages}): none are reserved here. {@link SharedMemory#preferHugePages()} needs none.
+     *
+     * @return the options
+     * @throws UnsupportedOperationException the kernel has none
+     */
+    public MemoryOptions withHugePages() {
+        return withHugePages(HugePages.usual());
+    }
+
+    /**
+     * The same of huge pages of one size.
+     *
+     * @param bytes of each, one of those that {@code /sys/kernel/mm/hugepages} lists
+     * @return the options
+     */
+    public MemoryOptions withHugePages(long bytes) {
+        return new MemoryOptions(permissions, bytes, written);
+    }
+
+    /**
+     * The same with zeros written to all of it when it is made, so that its file has every block and no later store
+     * finds the file system full. For {@code FILE}, {@code POSIX} and {@code MEMFD} of ordinary pages. A file system
+     * that writes every change to a new place (btrfs) may still be full then. {@link SharedMemory#populate()} does
+     * another thing: it maps the pages, so that no later access waits.
+     *
+     * @return the options
+     */
+    public MemoryOptions prewritten() {
+        return new MemoryOptions(permissions, hugePage, true);
+    }
+
+    /** The size of memory for so many bytes: whole huge pages. */
+    long sizeFor(SharedMemory.Kind kind, long bytes) {
+        boolean huge = hugePage > 0;
+        if (huge && kind != SharedMemory.Kind.MEMFD && kind != SharedMemory.Kind.SYSV) {
+            throw new IllegalArgumentException(kind + " memory cannot be made of huge pages; MEMFD and SYSV can");
+        }
+        if (written && (huge || kind == SharedMemory.Kind.SYSV)) {
+            throw new IllegalArgumentException(
+                    (huge ? "huge pages" : kind + " memory") + " cannot be written to as a file: populate() it");
+        }
+        if (bytes < 1 || huge && bytes > Long.MAX_VALUE - hugePage) {
+            throw new IllegalArgumentException("size: " + bytes + " is not at least 1 byte, or far too large");
+        }
+        return huge ? Math.ceilDiv(bytes, hugePage) * hugePage : bytes;
+    }
+
+    /** The flag that asks for them, of memfd_create or shmget, and their size; 0 for ordinary pages. */
+    int hugeFlags(int flag) {
+        return hugePage == 0 ? 0 : flag | Long.numberOfTrailingZeros(hugePage) << HUGE_SHIFT;
+    }
+}

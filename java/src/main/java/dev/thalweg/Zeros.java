@@ -1,0 +1,41 @@
+package dev.thalweg;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+
+import dev.thalweg.internal.Libc;
+
+/** Writes a new file full of zeros, so that it has every block. */
+final class Zeros {
+    private static final long PIECE = 1 << 20;
+    private static final int EINVAL = 22;
+    private static final int ENOSYS = 38;
+    private static final int EOPNOTSUPP = 95;
+
+    private Zeros() {}
+
+    /**
+     * Writes them, from the start.
+     *
+     * @throws IOException there is no room for all of them, or the disk failed
+     */
+    static void write(String name, int fd, long size) throws IOException {
+        // A full file system says so before anything is written. Blocks that were only set aside are no promise on every
+        // file system, so that the zeros follow; and not every file system can set any aside.
+        long aside = Libc.FALLOCATE.attempt(fd, 0, 0L, size);
+        if (aside < 0 && aside != -EOPNOTSUPP && aside != -ENOSYS && aside != -EINVAL) {
+            throw Libc.failure("fallocate", size + " bytes for " + name, (int) -aside);
+        }
+        try (Arena arena = Arena.ofConfined()) {
+            var zeros = arena.allocate(Math.min(PIECE, size));
+            for (long at = 0; at < size; ) {
+                long most = Math.min(zeros.byteSize(), size - at);
+                long wrote = Libc.PWRITE.on(name + " at " + at + " of " + size + " bytes", fd, zeros, most, at);
+                if (wrote == 0) {
+                    throw new IOException(name + " takes no more than " + at + " bytes of " + size);
+                }
+                at += wrote;
+            }
+        }
+    }
+}
