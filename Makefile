@@ -44,14 +44,10 @@ test: start-skips setup lint ## install what is missing (Debian, root), lint, ru
 	@status=0; tests/setup/fuzz build & fuzz=$$!; \
 	$(CARGO) test --locked --no-run $(TESTS) $(FEATURES) || status=$$?; \
 	wait $$fuzz || status=$$?; exit $$status
-	@# Beside the fuzzers, one at a time, Java's tests: they mostly wait, and neither measures.
-	@# Whoever starts this in the background may have SIGINT ignored, and tests send it.
+	@# Java's tests mostly wait, the fuzzers keep one processor busy; neither measures.
 	@# Studies build programs into the user's cache; those of tests stay here.
-	@status=0; said="$$CARGO_TARGET_DIR/java.log"; \
-	env --default-signal=INT tests/setup/java verify >"$$said" 2>&1 & java=$$!; \
-	tests/setup/fuzz smoke $(SMOKE_SECONDS) || status=$$?; \
-	wait $$java || status=$$?; cat "$$said"; \
-	XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" env --default-signal=INT tests/setup/with-filesystems $(CARGO) test --locked --no-fail-fast $(TESTS) $(FEATURES) || status=$$?; \
+	@status=0; XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" tests/setup/with-filesystems tests/setup/run \
+		"java=tests/setup/java verify" "fuzz=tests/setup/fuzz smoke $(SMOKE_SECONDS)" -- --locked $(TESTS) $(FEATURES) || status=$$?; \
 	tests/setup/skips summary; exit $$status
 
 campaign: ## long: KILLS of each end of rings and bulk transfers between processes; buffers over 2 GiB by every arm

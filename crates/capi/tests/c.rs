@@ -8,7 +8,9 @@ use serde_json::json;
 use std::{
     collections::BTreeSet,
     fs,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::OnceLock,
     thread,
     time::Duration,
 };
@@ -19,6 +21,17 @@ use thalweg_core::{Guarantees, Profile, profile::Ratio};
 /// The programs in `c/`: each gets a folder, leaves it as it was, and prints what it could not try,
 /// a name and the reason behind a tab.
 const PROGRAMS: [&str; 6] = ["transfer", "kernels", "channel", "many", "bulk", "regions"];
+
+/// One of them, compiled once for all tests: each brings the whole library along.
+fn program(name: &str) -> &'static Path {
+    static BUILT: [OnceLock<PathBuf>; PROGRAMS.len()] = [const { OnceLock::new() }; PROGRAMS.len()];
+    let at = PROGRAMS.iter().position(|known| *known == name).expect("one of them");
+    BUILT[at].get_or_init(|| {
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("c-{name}"));
+        compile(&root().join(format!("tests/c/{name}.c")), &program);
+        program
+    })
+}
 
 fn count_skips(program: &str, printed: &[u8]) {
     for line in String::from_utf8_lossy(printed).lines() {
@@ -31,11 +44,8 @@ fn count_skips(program: &str, printed: &[u8]) {
 fn c_programs_do_what_the_header_says() {
     let folder = tempfile::tempdir().unwrap();
     for name in PROGRAMS {
-        let program = folder.path().join(name);
-        compile(&root().join(format!("tests/c/{name}.c")), &program);
-        count_skips(name, &run(Command::new(&program).arg(folder.path())).stdout);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{name} left something");
-        fs::remove_file(program).unwrap();
+        count_skips(name, &run(Command::new(program(name)).arg(folder.path())).stdout);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{name} left something");
     }
 }
 
@@ -46,13 +56,11 @@ fn valgrind_finds_nothing() {
     }
     let look = |name: &str| {
         let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join(name);
-        compile(&root().join(format!("tests/c/{name}.c")), &program);
         let printed = run(Command::new("valgrind")
             .args(["--quiet", "--error-exitcode=9", "--leak-check=full"])
             .args(["--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"])
             .arg(format!("--suppressions={}", root().join("tests/c/valgrind.supp").display()))
-            .arg(&program)
+            .arg(program(name))
             .arg(folder.path())
             // Every byte costs more here.
             .args((name == "bulk").then_some("200001")));

@@ -37,11 +37,15 @@ fn scripts() -> Vec<Script> {
     scripts.into_iter().map(|(_, script)| script).collect()
 }
 
-/// Named shared memory of ours: there must never be any.
-fn litter() -> BTreeSet<String> {
+/// Named shared memory of ours: there must never be any. What tells that another process made it is not ours.
+fn litter(peer: u32) -> BTreeSet<String> {
+    let ours = |name: &String| {
+        let maker = name.split('-').find_map(|word| word.parse().ok());
+        maker.is_none_or(|maker| [peer, std::process::id()].contains(&maker))
+    };
     let names = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.contains("thalweg")).collect()
+    names.filter(|name| name.contains("thalweg") && ours(name)).collect()
 }
 
 /// Segments that are there, by their numbers, with who made them.
@@ -93,7 +97,7 @@ fn round(number: u64, dice: &mut Dice, scripts: &[Script]) -> Told {
         let (asked, told) = surviving.join().unwrap();
         told.saturating_duration_since(killed.max(asked))
     });
-    assert_eq!(litter(), BTreeSet::new());
+    assert_eq!(litter(pid), BTreeSet::new());
     // A process number may be used again, so what was there before does not count.
     let mut left = segments();
     left.retain(|id, maker| !before.contains_key(id) && [pid, std::process::id()].contains(maker));

@@ -66,10 +66,15 @@ fn with_files() -> Scratch {
 fn what_cannot_be_kept_is_shown_all_the_same() {
     let scratch = with_files();
     scratch.file("taken", "a file, where a folder would have to be");
-    let mut command = tune(&scratch, &[&["--quick", "--budget", "2s"], &FILES[..]].concat());
-    command.env("THALWEG_PROFILE", scratch.path("taken/profile.json"));
-    let (code, text, err) = ran(command);
-    assert!(code == 3 && err.contains("taken"), "{code} {err}");
+    let measured = |budget| {
+        let mut command = tune(&scratch, &[&["--quick", "--budget", budget], &FILES[..]].concat());
+        command.env("THALWEG_PROFILE", scratch.path("taken/profile.json"));
+        ran(command)
+    };
+    // A busy machine may measure nothing in so short a time.
+    let mut tries = ["2s", "8s", "32s", "128s"].into_iter().map(measured);
+    let (code, text, err) = tries.find(|(_, _, err)| err.contains("taken")).expect("a measurement");
+    assert_eq!(code, 3, "{err}");
     let found = json(&text);
     assert!(!found["rows"].as_array().unwrap().is_empty() && found["profile"].is_null(), "{text}");
 }
@@ -93,7 +98,13 @@ fn options_set_in_the_environment_do_not_stop_the_sessions() {
 #[test]
 fn what_was_measured_is_cited_by_the_plan_and_can_be_checked() {
     let scratch = with_files();
-    let found = json(&tuned(|| tune(&scratch, &FILES), 2, |text| has_some(text, "rows")));
+    // On a busy machine the time may be over before anything was measured without a load of our own.
+    let is_enough = |text: &str| {
+        let cells = &json(text)["cells"];
+        let idle = cells.as_array().is_some_and(|all| all.iter().any(|c| c["load"] == "idle"));
+        idle && has_some(text, "rows")
+    };
+    let found = json(&tuned(|| tune(&scratch, &FILES), 2, is_enough));
     assert_eq!(found["schema"], 1);
     assert_eq!(std::fs::read_dir(scratch.path("files")).unwrap().count(), 1, "nothing is left");
 
@@ -117,7 +128,8 @@ fn what_was_measured_is_cited_by_the_plan_and_can_be_checked() {
 
     let before = scratch.read("profile.json");
     let check = || tune(&scratch, &[&["--check"], &FILES[..]].concat());
-    let checked = json(&tuned(check, 5, |text| has_some(text, "regret")));
+    let scored = |text: &str| json(text)["regret"][0]["always"]["read-write"]["mean"].is_number();
+    let checked = json(&tuned(check, 5, scored));
     let regret = &checked["regret"][0];
     assert!(regret["planner"]["mean"].is_number() && regret["floor"]["worst"].is_number());
     assert!(regret["always"]["read-write"]["mean"].is_number(), "{regret}");
