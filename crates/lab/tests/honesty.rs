@@ -221,11 +221,15 @@ fn a_result_survives_its_file_and_is_not_overwritten() {
     let again = store::load(&path).unwrap();
     let json = |result: &StudyResult| serde_json::to_value(result).unwrap();
     assert_eq!(json(&again), json(&result));
-    assert!(store::save(&result, folder.path()).is_err(), "the same second, the same study");
-    let saved = store::saved(folder.path());
-    assert_eq!((saved.len(), saved[0].verdicts.len()), (1, 1));
-    assert_eq!(saved[0].path, path);
     let text = fs::read_to_string(&path).unwrap();
+    // The same second, the same study: both are kept.
+    let [second, third] = [(), ()].map(|()| store::save(&result, folder.path()).unwrap());
+    assert!(second.ends_with("test-2.json") && third.ends_with("test-3.json"), "{second:?}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 3);
+    let saved = store::saved(folder.path());
+    assert_eq!((saved.len(), saved[0].verdicts.len()), (3, 1));
+    assert!(saved.iter().any(|saved| saved.path == path));
     let long = text.lines().map(str::len).max().unwrap();
     assert!(text.lines().count() < 400 && long < 2000, "a line for each sample: {long}");
 }
