@@ -7,7 +7,7 @@ use thalweg_lab::{
     sample::Metric,
     stats::Verdict,
     study::{
-        preset::Settings,
+        preset::{SAMPLE, Settings},
         result::{ClaimVerdict, StudyResult},
         run::{Progress, RunError, Stage, run},
         store::{self, Loaded},
@@ -207,10 +207,15 @@ fn a_pause_without_end_can_be_asked_for_and_stopped() {
 }
 
 #[test]
-fn the_harness_costs_far_less_than_a_sample_and_says_how_much() {
-    let result = really(&text(TWINS, "64KiB", ""), &settings(2, 2)).unwrap();
+fn the_harness_costs_less_than_a_hundredth_of_a_sample_and_says_how_much() {
+    let long = Settings { sample: SAMPLE, ..settings(2, 2) };
+    let result = really(&text(TWINS, "64KiB", ""), &long).unwrap();
     let null = result.null_seconds.unwrap();
-    assert!(null > 0.0 && null < result.protocol.sample_seconds, "{null}");
+    let sessions = result.arms.iter().flat_map(|arm| &arm.sessions);
+    let samples = sessions.flat_map(|session| &session.samples);
+    let shortest = samples.map(|taken| taken.sample.wall_seconds()).fold(f64::MAX, f64::min);
+    // The harness's time to that of its own samples: both are this machine's, whatever it does.
+    assert!(null > 0.0 && null < shortest / 100.0, "{null} s of {shortest} s");
 }
 
 #[test]
