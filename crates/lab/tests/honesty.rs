@@ -111,6 +111,25 @@ fn memory_that_became_cold_before_a_sample_is_marked_counted_and_kept() {
     assert!(cold.sessions.iter().all(|s| s.samples.len() >= 8), "none was left out");
 }
 
+#[test]
+fn a_fork_between_warming_and_a_sample_is_marked_and_a_spawn_is_not() {
+    // Marks of the innocent arm, and of the one that starts a child.
+    let became_cold = |fault: &str| {
+        let with = format!("with = {{ fault = {fault:?} }}");
+        let arms = [("warm", ""), ("starts", with.as_str())];
+        let result = really(&text(&arms, "8MiB", ""), &settings(2, 8)).unwrap();
+        ["warm", "starts"].map(|name| {
+            let arm = result.arms.iter().find(|arm| arm.name == name).unwrap();
+            let marks = arm.sessions.iter().flat_map(|session| &session.marks);
+            marks.filter(|mark| mark.contains("faults on memory that was warm")).count()
+        })
+    };
+    assert_eq!(became_cold("spawns"), [0, 0]);
+    // All memory of the process is copied on write after a fork, so the other arm pays for it too.
+    let [warm, forks] = became_cold("forks");
+    assert!(forks >= 2 && warm >= 2, "{forks} {warm}");
+}
+
 const TEN_TIMES: &str = "[[claim]]\nid = \"1\"\nkind = \"ratio\"\ntext = \"it is 10x faster than itself\"\n\
      [[claim.check]]\ntest = \"ratio\"\narms = [\"a\", \"b\"]\nat = { cell = \"cell\" }\nwithin = [0.0, 0.1]\n";
 
