@@ -107,6 +107,12 @@ impl Study {
         if claim.checks.is_empty() == claim.not_runnable.is_none() {
             return Err("it needs either checks or not_runnable with the reason".to_owned());
         }
+        for remark in &claim.remarks {
+            is_range(remark.within)?;
+            if !(1..=claim.checks.len()).contains(&remark.check) {
+                return Err(format!("remark on check {}: there is none", remark.check));
+            }
+        }
         claim
             .checks
             .iter()
@@ -115,10 +121,7 @@ impl Study {
     }
 
     fn check_one(&self, check: &Check, catalogue: &Catalogue) -> Result<(), String> {
-        let [lo, hi] = check.within();
-        if lo.is_nan() || hi.is_nan() || lo > hi {
-            return Err(format!("[{lo}, {hi}] is no range: the lower end comes first"));
-        }
+        is_range(check.within())?;
         match check {
             Check::Ratio { arms, at, .. } => self.check_at(at, Some(at.load), arms, true),
             Check::MeanRatio { arms, at, .. } => self.check_at(at, Some(at.load), arms, false),
@@ -223,6 +226,13 @@ impl Check {
             Self::Opposite { around, .. } => *around,
         }
     }
+}
+
+fn is_range([lo, hi]: [f64; 2]) -> Result<(), String> {
+    if lo.is_nan() || hi.is_nan() || lo > hi {
+        return Err(format!("[{lo}, {hi}] is no range: the lower end comes first"));
+    }
+    Ok(())
 }
 
 /// A text that a terminal would not just show: studies are read from anybody, and printed.

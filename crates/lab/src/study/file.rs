@@ -189,9 +189,25 @@ pub struct Claim {
     pub checks: Vec<Check>,
     /// Why nothing can be checked on this kind of machine: the claim is then not runnable.
     pub not_runnable: Option<String>,
+    /// What a figure may say beyond the predicate. The verdict stays that of the checks.
+    #[serde(rename = "remark", default)]
+    pub remarks: Vec<Remark>,
     /// Ratios that show which parameter flips the result; they do not enter the verdict.
     #[serde(rename = "flip", default)]
     pub flips: Vec<Check>,
+}
+
+/// Words that a verdict's reason gets where a figure is so: what the predicate allows need not be what
+/// the claim's words mean.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Remark {
+    /// The number of the check, from 1.
+    pub check: usize,
+    /// The range in which all that the check found must lie surely.
+    pub within: [f64; 2],
+    /// The words.
+    pub text: String,
 }
 
 /// One thing to check. Ratios are of the cost per operation of the first arm to the second's; the
