@@ -373,9 +373,26 @@ pub struct At {
     pub cell: String,
     /// The size, as the cell writes it; the only one if left out.
     pub size: Option<String>,
+    /// Of the check of one ratio: the size that stands in where there is no figure of that one, because
+    /// the run left it out or the machine is too small. The reason says so.
+    pub instead: Option<String>,
     /// The load.
     #[serde(default = "idle")]
     pub load: Load,
+}
+
+impl At {
+    /// A cell, whatever the size.
+    #[must_use]
+    pub fn of_cell(cell: &str) -> Self {
+        Self { cell: cell.to_owned(), size: None, instead: None, load: Load::Idle }
+    }
+
+    /// The same at this size alone.
+    #[must_use]
+    pub fn of_size(&self, size: &str) -> Self {
+        Self { size: Some(size.to_owned()), instead: None, ..self.clone() }
+    }
 }
 
 fn idle() -> Load {
