@@ -43,6 +43,9 @@ pub struct Sample {
     /// System calls made, where somebody counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
+    /// Which of them were counted, and by whom.
+    #[serde(default, skip_serializing_if = "CallsKind::is_all")]
+    pub calls_kind: CallsKind,
     /// The part of `user` that another process had: a receiver, a consumer.
     #[serde(default, with = "seconds", skip_serializing_if = "Duration::is_zero")]
     pub far_user: Duration,
@@ -64,6 +67,32 @@ pub struct Sample {
     /// What some task of the machine waited for meanwhile.
     #[serde(default, skip_serializing_if = "Pressure::is_none")]
     pub pressure: Pressure,
+}
+
+/// Which system calls a count is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CallsKind {
+    /// All that move bytes, counted where they are made: by us, or by a program that says so.
+    #[default]
+    Counted,
+    /// Reads and writes, counted by the kernel; see `works/worker/calls.rs`.
+    ReadWrite,
+}
+
+impl CallsKind {
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counted => "counted",
+            Self::ReadWrite => "read-write",
+        }
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref)] // Serde hands a reference.
+    fn is_all(&self) -> bool {
+        *self == Self::Counted
+    }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // Serde hands a reference.
@@ -139,7 +168,8 @@ impl AddAssign for Sample {
         self.voluntary_switches += other.voluntary_switches;
         self.involuntary_switches += other.involuntary_switches;
         self.bytes += other.bytes;
-        self.calls = self.calls.zip(other.calls).map(|(a, b)| a + b);
+        let both = self.calls.zip(other.calls).filter(|_| self.calls_kind == other.calls_kind);
+        self.calls = both.map(|(a, b)| a + b);
         self.far_user += other.far_user;
         self.far_sys += other.far_sys;
         self.stolen_ticks += other.stolen_ticks;
@@ -203,6 +233,7 @@ impl Meter {
             involuntary_switches: own.involuntary_switches + children.involuntary_switches,
             bytes,
             calls: None,
+            calls_kind: CallsKind::Counted,
             told: 0.0,
             far_user: Duration::ZERO,
             far_sys: Duration::ZERO,
@@ -237,6 +268,11 @@ mod tests {
         let mut both = one;
         both += one;
         assert_eq!((both.calls, both.bytes, both.far_sys), (Some(14), 20, used.sys * 2));
+        let reads = Sample { calls_kind: CallsKind::ReadWrite, ..one };
+        let (mut mixed, mut alike) = (both, reads);
+        mixed += reads;
+        alike += reads;
+        assert_eq!((mixed.calls, alike.calls), (None, Some(14)));
         both += Sample::default();
         assert_eq!(both.calls, None);
     }

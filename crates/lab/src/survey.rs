@@ -59,6 +59,15 @@ pub struct Plan<'p> {
     pub stop: &'p Stop<'p>,
 }
 
+impl Plan<'_> {
+    /// Bytes per transfer between these ends, rising.
+    fn sizes(&self, ends: &Ends) -> Vec<u64> {
+        let mut sizes = self.depth.sizes(ends);
+        sizes.extend(self.depth.largest(ends, self.budget));
+        sizes
+    }
+}
+
 /// Somebody asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stopped")]
@@ -124,7 +133,7 @@ pub fn survey(
     picked.retain(|(ends, _), _| !ends.are_memory());
     run.of = surveys.len() * plan.depth.sessions() + picked.len();
     for ((ends, sink_state), ways) in &mut picked {
-        let sizes = scout::sizes(&plan.depth.sizes(ends));
+        let sizes = scout::sizes(&plan.sizes(ends));
         let job = run.job(ends, (Load::Idle, *sink_state), (sizes, Ways::All));
         let log = run.session(&SessionJob { rounds: scout::ROUNDS, ..job }, true)?;
         *ways = scout::pick(&log);
@@ -136,7 +145,7 @@ pub fn survey(
             let survey = &mut surveys[n];
             let ways = picked.get(&(survey.ends.clone(), survey.sink_state)).cloned();
             let ways = Ways::These(ways.unwrap_or_default());
-            let sizes = plan.depth.sizes(&survey.ends);
+            let sizes = plan.sizes(&survey.ends);
             let conditions = (survey.load, survey.sink_state);
             let job = run.job(&survey.ends, conditions, (sizes, ways));
             survey.sessions.push(run.session(&job, false)?);

@@ -69,6 +69,11 @@ pub trait Piece {
     /// Does the operation `repeats` times and says what that took; set-up is left out.
     fn sample(&mut self, repeats: u32) -> Result<Sample, Failure>;
 
+    /// Why nobody counted the calls of its samples, though somebody tried.
+    fn calls_uncounted(&self) -> Option<String> {
+        None
+    }
+
     /// Does the operation once more, outside every timed part, and looks at the bytes.
     fn check(&mut self) -> Result<(), Unfit>;
 

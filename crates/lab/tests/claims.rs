@@ -130,6 +130,14 @@ fn rows_of_a_table_are_checked_one_by_one() {
     let claim =
         says(&format!("{rows}published = {{ \"1KiB\" = 2.1, \"1MiB\" = 2.0 }}"), Contradicted);
     assert!(claim.reason.contains("1MiB"), "{}", claim.reason);
+    assert!(!claim.reason.contains("not in this run"), "{}", claim.reason);
+    let (study, mut result) =
+        simulate(&format!("{rows}published = {{ \"1KiB\" = 9.9, \"1MiB\" = 0.5 }}"));
+    result.arms.retain(|arm| arm.place.size == "1KiB");
+    let claim = claims::judge(&study, &result).remove(0);
+    assert_eq!(claim.verdict, Contradicted);
+    let left_out = "(1 more of the study not in this run: 1MiB)";
+    assert!(claim.reason.contains(left_out), "{}", claim.reason);
 }
 
 #[test]
@@ -206,7 +214,45 @@ fn everywhere() {
 }
 
 #[test]
-fn a_verdict_over_several_places_says_how_many_the_run_left_out() {
+fn a_size_stands_in_for_one_without_a_figure_and_the_verdict_says_so() {
+    let check = "test = \"ratio\"\narms = [\"b\", \"a\"]\nwithin = [1.8, 2.2]\n\
+                 at = { cell = \"c\", size = \"1MiB\", instead = \"1KiB\" }\n";
+    let (study, mut result) = simulate(check);
+    assert_eq!(result.claims[0].verdict, Contradicted, "the wanted size was run");
+    assert!(!result.claims[0].reason.contains("in place of"), "{}", result.claims[0].reason);
+    let (gone, rest): (Vec<ArmResult>, _) =
+        result.arms.drain(..).partition(|arm| arm.place.size == "1MiB");
+    result.arms = rest;
+    let claim = claims::judge(&study, &result).remove(0);
+    assert_eq!(claim.verdict, Reproduced, "{}", claim.reason);
+    let why = "c 1KiB in place of 1MiB (this run left the place out)";
+    assert!(claim.reason.contains(why), "{}", claim.reason);
+    // A machine that is too small for the wanted size has the other one's verdict, and the reason.
+    result.missing.extend(gone.into_iter().map(|arm| Missing {
+        arm: arm.name,
+        place: arm.place,
+        reason: "it needs 3072 MiB".to_owned(),
+    }));
+    let claim = claims::judge(&study, &result).remove(0);
+    assert_eq!(claim.verdict, Reproduced, "{}", claim.reason);
+    assert!(claim.reason.contains("in place of 1MiB (b cannot run here: it needs 3072 MiB)"));
+}
+
+#[test]
+fn a_remark_is_made_where_its_figure_is_surely_so_and_changes_no_verdict() {
+    let ratio = "test = \"ratio\"\narms = [\"b\", \"a\"]\nwithin = [0.9, inf]\n\
+                 at = { cell = \"c\", size = \"1KiB\" }\n";
+    let remark = |within: &str| {
+        format!("[[claim.remark]]\ncheck = 1\nwithin = {within}\ntext = \"Far slower\"\n")
+    };
+    let made = says(&format!("{ratio}{}", remark("[1.5, inf]")), Reproduced);
+    assert!(made.reason.contains(". Far slower (b to a, clock, c 1KiB: "), "{}", made.reason);
+    let edge = says(&format!("{ratio}{}", remark("[2.0, inf]")), Reproduced);
+    assert!(!edge.reason.contains("Far slower"), "part of it only: {}", edge.reason);
+}
+
+#[test]
+fn a_verdict_over_several_places_names_those_that_the_run_left_out() {
     for check in ["everywhere", "somewhere", "mean-ratio"] {
         let places =
             if check == "mean-ratio" { "at = { cell = \"c\" }" } else { "cells = [\"c\"]" };
@@ -216,7 +262,11 @@ fn a_verdict_over_several_places_says_how_many_the_run_left_out() {
         assert!(!result.claims[0].reason.contains("not in this run"), "{:?}", result.claims[0]);
         result.arms.retain(|arm| arm.place.size == "1KiB");
         let claim = claims::judge(&study, &result).remove(0);
-        let left_out = if check == "mean-ratio" { "(1 more of" } else { "(2 more of" };
+        let left_out = if check == "mean-ratio" {
+            "(1 more of the study not in this run: 1MiB)"
+        } else {
+            "(2 more of the study not in this run: 1MiB; c 1MiB, busy)"
+        };
         assert_eq!(claim.verdict, Reproduced, "{check}: {}", claim.reason);
         assert!(claim.reason.contains(left_out), "{check}: {}", claim.reason);
     }

@@ -27,7 +27,8 @@ pub struct TuneArgs {
     /// What to save: decides what is shown, checked and written as constants. All of it is measured
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Preference::Wall)]
     pub objective: Preference,
-    /// Time for all of it: 90s, 5m, 1h. Large sizes that do not fit are left out
+    /// Time for all of it: 90s, 5m, 1h. Large sizes that do not fit are left out; three
+    /// times the usual time adds 1 GiB in memory and between processes
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
     /// Change nothing: measure other sizes, and say how much worse the planner chose than hindsight

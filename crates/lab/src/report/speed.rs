@@ -13,6 +13,7 @@ use super::{
     words::{self, number, short},
 };
 use crate::{
+    sample::CallsKind,
     stats::Spread,
     study::{file::Origin, result::ArmResult},
 };
@@ -323,6 +324,18 @@ fn table(group: &Group<'_>) -> Table {
     table
 }
 
+/// Calls, and whose count it is where it is not ours.
+fn calls(arm: &ArmResult) -> String {
+    match (arm.calls_per_gb, arm.calls_kind, &arm.calls_uncounted) {
+        (Some(calls), Some(CallsKind::ReadWrite), _) => {
+            format!("{} reads and writes, counted by the kernel", number(calls))
+        }
+        (Some(calls), ..) => number(calls),
+        (None, _, Some(why)) => format!("not counted: {why}"),
+        (None, ..) => "not counted".to_owned(),
+    }
+}
+
 fn table_row(arm: &ArmResult) -> Vec<Cell> {
     let shown = |what: What| what.point(arm).map_or("-".to_owned(), |point| interval(&point));
     let weak = if words::promises_less(arm.promises) { "weak" } else { "" };
@@ -334,7 +347,7 @@ fn table_row(arm: &ArmResult) -> Vec<Cell> {
         Cell::figure(shown(What::Processor)),
         Cell::figure(number(arm.user_s_per_gb)),
         Cell::figure(number(arm.faults_per_gb)),
-        Cell::figure(arm.calls_per_gb.map_or("not counted".to_owned(), number)),
+        Cell::figure(calls(arm)),
         Cell::figure(format!("{} of {taken}", arm.marked)),
         Cell::styled(words::promises(arm.promises), weak),
         arm.alias.as_deref().unwrap_or("-").into(),

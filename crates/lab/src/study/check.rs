@@ -107,6 +107,12 @@ impl Study {
         if claim.checks.is_empty() == claim.not_runnable.is_none() {
             return Err("it needs either checks or not_runnable with the reason".to_owned());
         }
+        for remark in &claim.remarks {
+            is_range(remark.within)?;
+            if !(1..=claim.checks.len()).contains(&remark.check) {
+                return Err(format!("remark on check {}: there is none", remark.check));
+            }
+        }
         claim
             .checks
             .iter()
@@ -115,12 +121,15 @@ impl Study {
     }
 
     fn check_one(&self, check: &Check, catalogue: &Catalogue) -> Result<(), String> {
-        let [lo, hi] = check.within();
-        if lo.is_nan() || hi.is_nan() || lo > hi {
-            return Err(format!("[{lo}, {hi}] is no range: the lower end comes first"));
-        }
+        is_range(check.within())?;
         match check {
-            Check::Ratio { arms, at, .. } => self.check_at(at, Some(at.load), arms, true),
+            Check::Ratio { arms, at, .. } => {
+                let instead = at.instead.iter().map(|size| at.of_size(size));
+                [At { instead: None, ..at.clone() }]
+                    .into_iter()
+                    .chain(instead)
+                    .try_for_each(|at| self.check_at(&at, Some(at.load), arms, true))
+            }
             Check::MeanRatio { arms, at, .. } => self.check_at(at, Some(at.load), arms, false),
             Check::LoadRatio { arm, at, loads, .. } => {
                 let arms = std::slice::from_ref(arm);
@@ -143,20 +152,18 @@ impl Study {
                 if cells.is_empty() {
                     return Err("cells is empty".to_owned());
                 }
-                cells.iter().try_for_each(|cell| {
-                    let at = At { cell: cell.clone(), size: None, load: Load::Idle };
-                    self.check_at(&at, None, arms, false)
-                })
+                cells
+                    .iter()
+                    .try_for_each(|cell| self.check_at(&At::of_cell(cell), None, arms, false))
             }
             Check::AgainstBest { arm, rivals, cells, .. } => {
                 if cells.is_empty() || rivals.is_empty() || rivals.contains(arm) {
                     return Err("it needs cells, and rivals that are not the arm".to_owned());
                 }
                 let arms: Vec<String> = rivals.iter().chain([arm]).cloned().collect();
-                cells.iter().try_for_each(|cell| {
-                    let at = At { cell: cell.clone(), size: None, load: Load::Idle };
-                    self.check_at(&at, None, &arms, false)
-                })
+                cells
+                    .iter()
+                    .try_for_each(|cell| self.check_at(&At::of_cell(cell), None, &arms, false))
             }
             Check::RankCorrelation { arms, places, second_arms, .. } => {
                 let second = second_arms.as_ref().unwrap_or(arms);
@@ -195,6 +202,9 @@ impl Study {
                 load.unwrap_or(at.load).name()
             )));
         }
+        if at.instead.is_some() {
+            return Err(within("instead is for the check of one ratio".to_owned()));
+        }
         match &at.size {
             Some(size) if !cell.sizes.contains(size) => {
                 Err(within(unknown("size", size, cell.sizes.iter().map(String::as_str))))
@@ -223,6 +233,13 @@ impl Check {
             Self::Opposite { around, .. } => *around,
         }
     }
+}
+
+fn is_range([lo, hi]: [f64; 2]) -> Result<(), String> {
+    if lo.is_nan() || hi.is_nan() || lo > hi {
+        return Err(format!("[{lo}, {hi}] is no range: the lower end comes first"));
+    }
+    Ok(())
 }
 
 /// A text that a terminal would not just show: studies are read from anybody, and printed.

@@ -10,10 +10,11 @@ mod several;
 mod words;
 
 use super::{
-    file::{Check, Claim, Study},
+    file::{Check, Claim, Remark, Study},
     result::{ClaimResult, ClaimVerdict, Evidence, StudyResult},
 };
 use board::Board;
+use thalweg_core::profile::Ratio;
 
 /// What one check came to.
 struct Judged {
@@ -28,12 +29,18 @@ pub fn judge(study: &Study, result: &StudyResult) -> Vec<ClaimResult> {
 }
 
 fn judge_one(claim: &Claim, board: &Board<'_>) -> ClaimResult {
-    let all = |checks: &[Check], from: usize| -> Vec<Judged> {
+    let all = |checks: &[Check], from: usize| -> Vec<Vec<Judged>> {
         let numbered = checks.iter().enumerate();
-        numbered.flat_map(|(n, check)| decide::check(board, &claim.id, from + n, check)).collect()
+        numbered.map(|(n, check)| decide::check(board, &claim.id, from + n, check)).collect()
     };
-    let mut judged = all(&claim.checks, 0);
-    let flips = all(&claim.flips, claim.checks.len());
+    let judged = all(&claim.checks, 0);
+    let flips = all(&claim.flips, claim.checks.len()).into_iter().flatten();
+    let remarks: String = claim
+        .remarks
+        .iter()
+        .filter_map(|remark| remarked(remark, judged.get(remark.check.checked_sub(1)?)?, board))
+        .collect();
+    let mut judged: Vec<Judged> = judged.into_iter().flatten().collect();
     let (verdict, reason) = match &claim.not_runnable {
         Some(reason) => (ClaimVerdict::NotRunnable, reason.clone()),
         None => together(&judged),
@@ -52,10 +59,21 @@ fn judge_one(claim: &Claim, board: &Board<'_>) -> ClaimResult {
         lo: first.and_then(|evidence| evidence.lo),
         hi: first.and_then(|evidence| evidence.hi),
         verdict,
-        reason,
+        reason: reason + &remarks,
         evidence: judged.into_iter().map(|one| one.evidence).collect(),
-        flips: flips.into_iter().map(|one| one.evidence).collect(),
+        flips: flips.map(|one| one.evidence).collect(),
     }
+}
+
+/// What is to be said of a check that found what the remark is about, with the figure.
+fn remarked(remark: &Remark, found: &[Judged], board: &Board<'_>) -> Option<String> {
+    let is_so = |Evidence { measured, lo, hi, .. }: &Evidence| {
+        let (Some(ratio), Some(lo), Some(hi)) = (*measured, *lo, *hi) else { return false };
+        let ratio = Ratio { ratio, lo, hi };
+        decide::side(&ratio, remark.within, board.noise()) == ClaimVerdict::Reproduced
+    };
+    let first = found.first().filter(|_| found.iter().all(|one| is_so(&one.evidence)))?;
+    Some(format!(". {} ({})", remark.text, first.evidence.text))
 }
 
 /// The verdict of all checks together, and the sentence of the one that decided.

@@ -189,9 +189,25 @@ pub struct Claim {
     pub checks: Vec<Check>,
     /// Why nothing can be checked on this kind of machine: the claim is then not runnable.
     pub not_runnable: Option<String>,
+    /// What a figure may say beyond the predicate. The verdict stays that of the checks.
+    #[serde(rename = "remark", default)]
+    pub remarks: Vec<Remark>,
     /// Ratios that show which parameter flips the result; they do not enter the verdict.
     #[serde(rename = "flip", default)]
     pub flips: Vec<Check>,
+}
+
+/// Words that a verdict's reason gets where a figure is so: what the predicate allows need not be what
+/// the claim's words mean.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Remark {
+    /// The number of the check, from 1.
+    pub check: usize,
+    /// The range in which all that the check found must lie surely.
+    pub within: [f64; 2],
+    /// The words.
+    pub text: String,
 }
 
 /// One thing to check. Ratios are of the cost per operation of the first arm to the second's; the
@@ -357,9 +373,26 @@ pub struct At {
     pub cell: String,
     /// The size, as the cell writes it; the only one if left out.
     pub size: Option<String>,
+    /// Of the check of one ratio: the size that stands in where there is no figure of that one, because
+    /// the run left it out or the machine is too small. The reason says so.
+    pub instead: Option<String>,
     /// The load.
     #[serde(default = "idle")]
     pub load: Load,
+}
+
+impl At {
+    /// A cell, whatever the size.
+    #[must_use]
+    pub fn of_cell(cell: &str) -> Self {
+        Self { cell: cell.to_owned(), size: None, instead: None, load: Load::Idle }
+    }
+
+    /// The same at this size alone.
+    #[must_use]
+    pub fn of_size(&self, size: &str) -> Self {
+        Self { size: Some(size.to_owned()), instead: None, ..self.clone() }
+    }
 }
 
 fn idle() -> Load {

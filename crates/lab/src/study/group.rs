@@ -209,6 +209,7 @@ impl Player {
             repeats: self.repeats,
             marked: if unchecked { samples.len() } else { marked.len() },
             marks: words,
+            calls_uncounted: self.piece.calls_uncounted(),
             samples,
             unchecked,
         })

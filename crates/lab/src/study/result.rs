@@ -5,7 +5,7 @@ use thalweg_core::{Guarantees, profile::Ratio};
 
 use super::file::{Load, Origin};
 use crate::{
-    sample::{Metric, Sample},
+    sample::{CallsKind, Metric, Sample},
     stats::Verdict,
     works::Finding,
 };
@@ -149,6 +149,12 @@ pub struct ArmResult {
     pub faults_per_gb: f64,
     /// System calls per 10^9 bytes; `None` where nobody counted.
     pub calls_per_gb: Option<f64>,
+    /// Which calls those are. Results of earlier versions leave it out: theirs are all counted by us.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_kind: Option<CallsKind>,
+    /// Why nobody counted, though somebody tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_uncounted: Option<String>,
     /// Samples that were marked, of all; none was left out.
     pub marked: usize,
     /// Every sample, session by session.

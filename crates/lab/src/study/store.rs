@@ -128,18 +128,32 @@ pub fn machine_name() -> String {
 }
 
 /// Saves a result as `FOLDER/MACHINE/DATE/STUDY.json`, whole or not at all; answers the path. An
-/// earlier result of that second is not overwritten.
+/// earlier result of that second is not overwritten: the later one is `STUDY-2.json`, and so on.
 pub fn save(result: &StudyResult, folder: &Path) -> Result<PathBuf, StoreError> {
     let date = result.protocol.began.replace(':', "");
     let folder = folder.join(machine_name()).join(date);
     fs::create_dir_all(&folder).map_err(|e| StoreError::of(&folder, e.to_string()))?;
-    let path = folder.join(format!("{}.json", result.study));
-    let text = to_text(result).map_err(|e| StoreError::of(&path, e.to_string()))?;
+    let text = to_text(result).map_err(|e| StoreError::of(&folder, e.to_string()))?;
     let temporary = folder.join(format!(".{}.{}", result.study, std::process::id()));
-    let written = fs::write(&temporary, text).and_then(|()| fs::hard_link(&temporary, &path));
+    let linked = fs::write(&temporary, text)
+        .map_err(|e| StoreError::of(&temporary, e.to_string()))
+        .and_then(|()| link(&temporary, &folder, &result.study));
     let _ = fs::remove_file(&temporary);
-    written.map_err(|e| StoreError::of(&path, e.to_string()))?;
-    Ok(path)
+    linked
+}
+
+/// Gives a file the first name that is free: two runs of one study may have begun in one second.
+fn link(file: &Path, folder: &Path, study: &str) -> Result<PathBuf, StoreError> {
+    let names = (2..).map(|number| format!("{study}-{number}.json"));
+    for name in std::iter::once(format!("{study}.json")).chain(names) {
+        let path = folder.join(name);
+        match fs::hard_link(file, &path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(StoreError::of(&path, e.to_string())),
+            Ok(()) => return Ok(path),
+        }
+    }
+    unreachable!("the numbers do not end")
 }
 
 /// Reads a saved result and refuses another schema.

@@ -88,6 +88,7 @@ fn arm_of(
         median(&runs.iter().filter_map(|(_, run)| of_session(run)).collect::<Vec<_>>())
     };
     let gb = |sample: &Sample| (sample.bytes.max(1)) as f64 / 1e9;
+    let mut taken = runs.iter().flat_map(|(_, run)| &run.samples).map(|taken| &taken.sample);
     // Once shared is shared, whatever another session happened to see.
     let aliases: Vec<&String> = runs.iter().filter_map(|(_, run)| run.alias.as_ref()).collect();
     let shared = aliases.iter().find(|alias| **alias == "shared");
@@ -106,6 +107,8 @@ fn arm_of(
             .filter(|far| *far > 0.0),
         faults_per_gb: figure(&|s| Some(s.faults_per_gb())).unwrap_or(0.0),
         calls_per_gb: figure(&|s| Some(s.calls? as f64 / gb(s))),
+        calls_kind: taken.find(|s| s.calls.is_some()).map(|s| s.calls_kind),
+        calls_uncounted: runs.iter().find_map(|(_, run)| run.calls_uncounted.clone()),
         marked: runs.iter().map(|(_, run)| run.marked).sum(),
         sessions: runs
             .iter()

@@ -108,6 +108,9 @@ pub struct ArmRun {
     pub marked: usize,
     /// The marks, in words.
     pub marks: Vec<String>,
+    /// Why nobody counted its calls, though somebody tried.
+    #[serde(default)]
+    pub calls_uncounted: Option<String>,
     /// It failed under way, so nobody looked at its bytes.
     pub unchecked: bool,
 }

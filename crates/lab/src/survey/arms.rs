@@ -4,6 +4,7 @@
 use std::{cell::RefCell, time::Duration};
 use thalweg_core::{Mechanism, Unfit};
 use thalweg_kernels::{Ready, ReadyFill};
+use thalweg_sys::host::memory_available;
 
 use super::{bench::Bench, buffers::Buffers, job::Way, processes::Processes};
 use crate::{
@@ -81,12 +82,15 @@ impl Place<'_> {
         }
     }
 
-    /// Whether so many bytes may be taken here.
-    pub fn has_room(&self, size: u64) -> bool {
+    /// Whether so many ways may move so many bytes here.
+    pub fn has_room(&self, size: u64, ways: usize) -> bool {
         match self {
             Self::Ends(bench) => size.saturating_mul(2) <= bench.borrow().room_for(),
-            Self::Memory(_) => true,
-            Self::Processes(_) => Processes::has_room(size),
+            Self::Memory(_) => {
+                let both = size.saturating_mul(2);
+                memory_available().is_none_or(|available| both <= available)
+            }
+            Self::Processes(_) => Processes::has_room(size, ways),
         }
     }
 }

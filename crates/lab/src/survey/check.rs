@@ -75,12 +75,9 @@ pub fn check(
     let mut run = Run::new(plan, runner, told);
     let mut surveys = Vec::new();
     for ends in &plan.pairs {
-        let sizes = between(&plan.depth.sizes(ends), &mut || draw.unit());
+        let sizes = between(&plan.sizes(ends), &mut || draw.unit());
         let ways = known_tunings(profile, ends, &mut run.troubles);
-        // Files are checked as new ones.
-        let of_files: &[SinkState] = &[SinkState::Fresh];
-        let all = ends.are_processes().then(|| plan.depth.sink_states(ends));
-        for sink_state in all.unwrap_or(of_files) {
+        for sink_state in plan.depth.sink_states(ends) {
             for load in loads_of(ends, &plan.loads) {
                 let (ends, sink_state) = (ends.clone(), *sink_state);
                 let survey = Survey { ends, load, sink_state, sessions: Vec::new() };

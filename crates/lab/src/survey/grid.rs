@@ -65,6 +65,14 @@ impl Depth {
         sizes
     }
 
+    /// The size that takes more than the time that a preset gives: for whoever gives much more of it. It
+    /// is behind all others, and they get as much time as without it by the preset's own budget.
+    pub fn largest(self, ends: &Ends, budget: Duration) -> Option<u64> {
+        let left_out = ends.are_memory() || ends.are_processes();
+        let is_ample = self == Self::Standard && budget >= AMPLE * self.budget();
+        (left_out && is_ample).then_some(1 << 30)
+    }
+
     /// The states of the sink that mean something between these ends.
     pub fn sink_states(self, ends: &Ends) -> &'static [SinkState] {
         match (&ends.sink, self) {
@@ -74,6 +82,9 @@ impl Depth {
         }
     }
 }
+
+/// So many times a preset's budget are much time.
+const AMPLE: u32 = 3;
 
 /// Where copies leave a cache of so many bytes: from an eighth of it to twice as much, in half octaves.
 fn leaving(cache: u64) -> impl Iterator<Item = u64> {
@@ -122,6 +133,21 @@ mod tests {
         }
         let most = Depth::Standard.sizes(&"file:file".parse().unwrap());
         assert_eq!(most.last(), Some(&(1 << 30)));
+    }
+
+    #[test]
+    fn the_largest_size_is_for_those_who_give_it_the_time() {
+        let (usual, ample) = (Depth::Standard.budget(), Depth::Standard.budget() * AMPLE);
+        for ends in ["memory:memory", "fill:memory", "process:process", "process:huge"] {
+            let ends = ends.parse().unwrap();
+            assert_eq!(Depth::Standard.largest(&ends, usual), None);
+            let largest = Depth::Standard.largest(&ends, ample);
+            assert_eq!(largest, Some(1 << 30));
+            assert!(Depth::Standard.sizes(&ends).last() < largest.as_ref());
+            assert_eq!(Depth::Quick.largest(&ends, ample), None);
+        }
+        // Its grid goes that far as it is.
+        assert_eq!(Depth::Standard.largest(&"file:pipe".parse().unwrap(), ample), None);
     }
 
     #[test]

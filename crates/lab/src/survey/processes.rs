@@ -3,7 +3,7 @@
 
 use std::{io, path::Path, sync::Arc};
 use thalweg_channel::bulk::{
-    ARMS, Destination, Facts, Figures, HUGE, LOAN, Measured, Options, PROCESS, choose,
+    Destination, Facts, Figures, HUGE, LOAN, Measured, Options, PROCESS, choose,
 };
 use thalweg_core::{
     Profile, Unfit,
@@ -50,10 +50,10 @@ impl Processes {
         })
     }
 
-    /// Whether all arms can have buffers of this size at once: each may keep one of its own, at
+    /// Whether so many ways can have buffers of this size at once: each may keep one of its own, at
     /// either side.
-    pub fn has_room(size: u64) -> bool {
-        let most = size.saturating_mul(2 * ARMS.len() as u64);
+    pub fn has_room(size: u64, ways: usize) -> bool {
+        let most = size.saturating_mul(2).saturating_mul(ways as u64);
         memory_available().is_none_or(|available| most <= available)
     }
 

@@ -76,7 +76,7 @@ impl Session<'_> {
                 answer(Line::Skipped { size, reason });
                 continue;
             };
-            if n > 0 && !place.has_room(size) {
+            if n > 0 && !place.has_room(size, ways.len()) {
                 answer(Line::Skipped { size, reason: "there is no room for it".to_owned() });
                 continue;
             }

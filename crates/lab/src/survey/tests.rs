@@ -272,6 +272,45 @@ fn a_choice_that_failed_in_the_check_is_not_passed_over_in_silence() {
 }
 
 #[test]
+fn what_is_measured_over_both_states_of_a_sink_is_checked_over_both() {
+    for (depth, pair) in [
+        (Depth::Standard, "file:pipe"),
+        (Depth::Standard, "pipe:file"),
+        (Depth::Quick, "pipe:file"),
+    ] {
+        let plan = Plan { depth, ..plan_of(&[pair], &go_on) };
+        let states = |jobs: &[SessionJob]| {
+            let states: Vec<SinkState> = jobs.iter().map(|job| job.sink_state).collect();
+            [SinkState::Fresh, SinkState::Resident].map(|state| states.contains(&state))
+        };
+        let mut runner = Simulated::new(known_truth, &["read-write", "splice"]);
+        survey(&plan, &mut runner, &mut |_| ()).unwrap();
+        let measured = states(&runner.jobs);
+        runner.jobs.clear();
+        check::check(&plan, (&Profile::new(), Prefer::Wall), &mut runner, &mut |_| ()).unwrap();
+        assert_eq!(states(&runner.jobs), measured, "{depth:?} {pair}");
+        assert_eq!(measured[1], pair == "pipe:file" && depth == Depth::Standard);
+    }
+}
+
+#[test]
+fn the_largest_size_is_measured_last_and_checked_up_to_where_there_is_much_time() {
+    let mut runner = Simulated::new(known_truth, &["read-write", "splice"]);
+    for (times, most) in [(1, 1 << 28), (3, 1 << 30)] {
+        let depth = Depth::Standard;
+        let budget = depth.budget() * times;
+        let plan = Plan { depth, budget, ..plan_of(&["memory:memory"], &go_on) };
+        runner.jobs.clear();
+        survey(&plan, &mut runner, &mut |_| ()).unwrap();
+        assert!(runner.jobs.iter().all(|job| job.sizes.last() == Some(&most)));
+        runner.jobs.clear();
+        check::check(&plan, (&Profile::new(), Prefer::Wall), &mut runner, &mut |_| ()).unwrap();
+        let sizes = &runner.jobs[0].sizes;
+        assert!(sizes.is_sorted() && (most / 4..most).contains(sizes.last().unwrap()), "{sizes:?}");
+    }
+}
+
+#[test]
 fn stopping_ends_it_after_the_session_that_runs() {
     let mut runner = Simulated::new(known_truth, &["read-write", "splice"]);
     let asked = AtomicUsize::new(0);

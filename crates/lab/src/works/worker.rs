@@ -4,6 +4,7 @@
 //! bytes are looked at by its own `check`.
 
 mod build;
+mod calls;
 mod cold;
 mod java;
 mod packages;
@@ -25,9 +26,10 @@ use thalweg_core::{Guarantees, Unfit, alias::Alias};
 use super::{Job, Piece, Work, parameters};
 use crate::{
     rounds::Failure,
-    sample::{Meter, Sample},
+    sample::{CallsKind, Meter, Sample},
 };
 use build::Flags;
+use calls::Calls;
 use packages::Packages;
 use talk::Talk;
 
@@ -142,7 +144,7 @@ impl Launch {
         let mut talk = Talk::start(command, self.name.clone(), self.patience)?;
         let hello = talk.ask("hello")?;
         let faults = reply::hello(&hello).map_err(|words| talk.nonsense("hello", &words))?;
-        Ok(Running { talk, promises: self.promises, faults })
+        Ok(Running { talk, promises: self.promises, faults, calls: None })
     }
 }
 
@@ -151,12 +153,31 @@ pub(super) struct Running {
     talk: Talk,
     promises: Option<Guarantees>,
     faults: bool,
+    /// The kernel's counts, or why there are none, once somebody has asked.
+    calls: Option<Result<Calls, String>>,
 }
 
 impl Running {
     /// Builds and starts what the job's parameters name.
     pub fn start(job: &Job<'_>) -> Result<Self, Unfit> {
         Launch::prepare(job)?.start()
+    }
+
+    /// Calls until now, as the kernel counts them; the first time it is found out whether it does.
+    fn calls_so_far(&mut self) -> Result<Option<u64>, Unfit> {
+        if self.calls.is_none() {
+            let talk = &mut self.talk;
+            self.calls = Some(Calls::find(talk.group(), || talk.ask("hello").map(|_| ()))?);
+        }
+        Ok(match &mut self.calls {
+            Some(Ok(calls)) => calls.now().ok(),
+            _ => None,
+        })
+    }
+
+    /// Calls since then.
+    fn calls_since(&mut self, before: Option<u64>) -> Option<u64> {
+        self.calls.as_mut()?.as_mut().ok()?.since(before?)
     }
 
     /// Bytes of memory of all its processes; `None` where it does not know.
@@ -229,10 +250,20 @@ impl Piece for Running {
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
         let command = format!("run {repeats}");
+        let before = self.calls_so_far().map_err(Failure::Unfit)?;
         let meter = Meter::start();
         let line = self.talk.ask(&command).map_err(Failure::Unfit)?;
-        reply::sample(&line, meter.stop(0))
-            .map_err(|words| Failure::Unfit(self.talk.nonsense(&command, &words)))
+        let seen = meter.stop(0);
+        let sample = reply::sample(&line, seen)
+            .map_err(|words| Failure::Unfit(self.talk.nonsense(&command, &words)))?;
+        if sample.calls.is_some() {
+            return Ok(sample);
+        }
+        Ok(Sample { calls: self.calls_since(before), calls_kind: CallsKind::ReadWrite, ..sample })
+    }
+
+    fn calls_uncounted(&self) -> Option<String> {
+        self.calls.as_ref()?.as_ref().err().cloned()
     }
 
     fn check(&mut self) -> Result<(), Unfit> {

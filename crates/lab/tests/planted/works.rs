@@ -1,6 +1,10 @@
 //! Works that only tests know: an honest copy, and the ways of going wrong that the lab must notice.
 
-use std::hint::black_box;
+use std::{
+    hint::black_box,
+    os::unix::process::CommandExt,
+    process::{Child, Command, Stdio},
+};
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 use thalweg_lab::{
     rounds::Failure,
@@ -30,8 +34,9 @@ impl Work for Own {
     }
 }
 
-/// A copy in memory. `fault` plants something: `byte`, `cold`, `fails`, `absent`, `dies`, `shares`
-/// (which is no fault but promises less), `breaks` (it promises a copy and shares).
+/// A copy in memory. `fault` plants something: `byte`, `cold`, `forks`, `fails`, `absent`, `dies`;
+/// `spawns` and `shares` (which are none, but the latter promises less), `breaks` (it promises a copy
+/// and shares).
 struct Copy;
 
 impl Work for Copy {
@@ -74,9 +79,12 @@ impl Piece for CopyPiece {
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
         self.taken += 1;
+        let mut child = None;
         match self.fault.as_str() {
-            // What a fork before a sample does to the memory of the next one: it is mapped anew.
             "cold" if self.taken.is_multiple_of(4) => self.to = vec![0; self.len],
+            "forks" | "spawns" if self.taken.is_multiple_of(4) => {
+                child = Some(waiting(self.fault == "forks"));
+            }
             "fails" if self.taken > 6 => return Err(Failure::Unfit(Unfit::because("EIO"))),
             "dies" => {
                 eprintln!("out of luck");
@@ -89,7 +97,12 @@ impl Piece for CopyPiece {
             self.to.copy_from_slice(black_box(&self.from));
             black_box(&mut self.to);
         }
-        Ok(meter.stop(self.len as u64 * u64::from(repeats)))
+        let sample = meter.stop(self.len as u64 * u64::from(repeats));
+        if let Some(mut child) = child {
+            drop(child.stdin.take());
+            child.wait().map_err(|e| Failure::Unfit(Unfit::because(e.to_string())))?;
+        }
+        Ok(sample)
     }
 
     fn check(&mut self) -> Result<(), Unfit> {
@@ -106,6 +119,18 @@ impl Piece for CopyPiece {
         let shares = ["shares", "breaks"].contains(&self.fault.as_str());
         Some(Ok(if shares { Alias::Shared } else { Alias::Copied }))
     }
+}
+
+/// A child that waits for the end of its input. The standard library makes one of another user, be it
+/// the same, by fork(2), which leaves every page of ours to be copied on write; any other by
+/// posix_spawn(3), which borrows our memory until it runs something else.
+fn waiting(forked: bool) -> Child {
+    let mut command = Command::new("/bin/cat");
+    command.stdin(Stdio::piped()).stdout(Stdio::null());
+    if forked {
+        command.uid(rustix::process::geteuid().as_raw());
+    }
+    command.spawn().expect("cat")
 }
 
 /// Answers what it is told to: `numbers`, or the reason why it cannot look.

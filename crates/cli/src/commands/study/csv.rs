@@ -8,7 +8,7 @@ use crate::exit::Failure;
 const HEAD: &str = "study,arm,cell,size,bytes,load,session,round,operations,wall_seconds,\
 user_seconds,sys_seconds,minor_faults,major_faults,voluntary_switches,involuntary_switches,\
 bytes_moved,calls,stolen_ticks,dirtied_pages,written_pages,cpu_pressure_us,io_pressure_us,\
-memory_pressure_us\n";
+memory_pressure_us,calls_kind\n";
 
 /// Writes the file.
 pub fn write(results: &[StudyResult], path: &Path) -> Result<(), Failure> {
@@ -28,7 +28,7 @@ fn rows(text: &mut String, study: &str, arm: &ArmResult) {
             let calls = s.calls.map_or(String::new(), |calls| calls.to_string());
             let _ = writeln!(
                 text,
-                "{study},{name},{cell},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{calls},{},{},{},{},{},{}",
+                "{study},{name},{cell},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{calls},{},{},{},{},{},{},{}",
                 place.size,
                 place.bytes,
                 place.load.name(),
@@ -49,6 +49,7 @@ fn rows(text: &mut String, study: &str, arm: &ArmResult) {
                 s.pressure.cpu,
                 s.pressure.io,
                 s.pressure.memory,
+                s.calls.map_or("", |_| s.calls_kind.name()),
             );
         }
     }

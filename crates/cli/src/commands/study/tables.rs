@@ -1,9 +1,9 @@
 //! A result for people: claims first, then the arms, then what they are compared with.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 use thalweg_core::Guarantees;
 use thalweg_lab::{
-    sample::Metric,
+    sample::{CallsKind, Metric},
     study::{
         file::{Load, Origin},
         result::{ArmResult, ClaimResult, ClaimVerdict, Evidence, Place, RatioResult, StudyResult},
@@ -36,6 +36,11 @@ pub fn result(result: &StudyResult, color: bool) -> String {
     if result.arms.iter().any(|arm| promises(arm.promises) == "shares") {
         let legend = "promises: copy = a later change of the source never shows; shares = it may, \
                       so such an arm does less and is not simply faster.";
+        text.push_str(&wrap::wrapped(legend, 0));
+    }
+    if result.arms.iter().any(|arm| arm.calls_kind == Some(CallsKind::ReadWrite)) {
+        let legend = "calls/GB: rw = read and write calls alone, as the kernel counts them of other \
+                      programs; all others are counted where they are made.";
         text.push_str(&wrap::wrapped(legend, 0));
     }
     text
@@ -160,7 +165,7 @@ fn place_text(result: &StudyResult, place: &Place, color: bool) -> String {
             bar(arm.gb_per_s, most, 8),
             number(arm.cpu_s_per_gb),
             number(arm.faults_per_gb.round()),
-            arm.calls_per_gb.map_or(String::new(), |calls| number(calls.round())),
+            calls(arm),
             marked,
         ];
         if has_far {
@@ -171,11 +176,31 @@ fn place_text(result: &StudyResult, place: &Place, color: bool) -> String {
     if !arms.is_empty() {
         text.push_str(&render(&rows));
     }
+    for (reason, names) in uncounted(&arms) {
+        text.push_str(&wrap::wrapped(&format!("calls of {names} not counted: {reason}"), 1));
+    }
     for missing in result.missing.iter().filter(|missing| missing.place == *place) {
         text.push_str(&wrap::wrapped(&format!("{} not run: {}", missing.arm, missing.reason), 1));
     }
     text.push_str(&ratios(result, place));
     text
+}
+
+/// Calls, with a sign where they are the kernel's count of reads and writes alone.
+fn calls(arm: &ArmResult) -> String {
+    let sign = if arm.calls_kind == Some(CallsKind::ReadWrite) { " rw" } else { "" };
+    arm.calls_per_gb.map_or(String::new(), |calls| format!("{}{sign}", number(calls.round())))
+}
+
+/// The reasons why nobody counted, and the arms of each.
+fn uncounted(arms: &[&ArmResult]) -> BTreeMap<String, String> {
+    let mut all: BTreeMap<String, String> = BTreeMap::new();
+    for arm in arms.iter().filter(|arm| arm.calls_per_gb.is_none()) {
+        let Some(reason) = &arm.calls_uncounted else { continue };
+        let names = all.entry(reason.clone()).or_default();
+        *names = if names.is_empty() { arm.name.clone() } else { format!("{names}, {}", arm.name) };
+    }
+    all
 }
 
 /// Every arm against the first: time on the clock, processor time, and whether they do the same.
@@ -310,6 +335,20 @@ mod tests {
         let text = result(&saved, false);
         assert!(text.contains("other promises") && text.contains("shares = it may"), "{text}");
         assert!(text.contains("copy, BROKEN"), "what was seen beats what is promised: {text}");
+    }
+
+    #[test]
+    fn calls_that_the_kernel_counted_and_calls_that_nobody_did_are_said_to_be_so() {
+        let mut saved = parse_result(SAVED.as_bytes()).expect("the golden result");
+        assert!(!result(&saved, false).contains("counted"), "nobody tried");
+        saved.arms[0].calls_per_gb = Some(5.0);
+        assert!(!result(&saved, false).contains(" rw"), "counted where they are made");
+        saved.arms[0].calls_kind = Some(CallsKind::ReadWrite);
+        saved.arms[1].calls_uncounted = Some("this kernel has no /proc/PID/io".to_owned());
+        let text = result(&saved, false);
+        assert!(text.contains(" 5 rw") && text.contains("rw = read and write calls"), "{text}");
+        let name = &saved.arms[1].name;
+        assert!(text.contains(&format!("calls of {name} not counted: this kernel")), "{text}");
     }
 
     #[test]

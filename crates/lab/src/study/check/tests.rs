@@ -127,6 +127,21 @@ fn every_wrong_name_is_refused_with_what_there_is() {
             "size = \"5GiB\", load = \"busy\"",
             "there is 64KiB, 1GiB",
         ),
+        (
+            "size = \"64KiB\", load = \"busy\"",
+            "size = \"1GiB\", instead = \"5GiB\", load = \"busy\"",
+            "there is 64KiB, 1GiB",
+        ),
+        (
+            "at = { cell = \"c\" }",
+            "at = { cell = \"c\", instead = \"1GiB\" }",
+            "for the check of one ratio",
+        ),
+        (
+            "[[claim.flip]]",
+            "[[claim.remark]]\ncheck = 4\nwithin = [1.0, 2.0]\ntext = \"x\"\n[[claim.flip]]",
+            "remark on check 4",
+        ),
         ("at = { cell = \"c\" }", "at = { cell = \"z\" }", "there is no cell \"z\""),
         ("\"1GiB\" = 0.6", "\"1GiB\" = 0.0", "ratios above 0"),
         ("arms = [\"a\", \"b\", \"d\"]\nplaces", "arms = [\"a\", \"b\"]\nplaces", "three arms"),

@@ -56,15 +56,19 @@ impl<'b> Board<'b> {
         places
     }
 
-    /// How many places of these cells the study has, and this run left out: a shorter run looks at
+    /// The places of these cells that the study has, and this run left out: a shorter run looks at
     /// fewer of them, and its verdict is of those.
-    pub fn left_out(&self, cells: &[String], load: Option<Load>) -> usize {
-        let of_cell = |name: &String| {
-            let cell = self.study.cell(name)?;
+    pub fn left_out(&self, cells: &[String], load: Option<Load>) -> Vec<At> {
+        let mut all = Vec::new();
+        for cell in cells.iter().filter_map(|name| self.study.cell(name)) {
             let loads = cell.loads.iter().filter(|own| load.is_none_or(|load| **own == load));
-            Some((cell.sizes.len() * loads.count()).saturating_sub(self.places(name, load).len()))
-        };
-        cells.iter().filter_map(of_cell).sum()
+            for load in loads {
+                let at = At { load: *load, ..At::of_cell(&cell.name) };
+                all.extend(cell.sizes.iter().map(|size| at.of_size(size)));
+            }
+        }
+        all.retain(|at| self.place(at).is_err());
+        all
     }
 
     /// The one place that a check names.

@@ -6,7 +6,7 @@ use thalweg_core::profile::Ratio;
 use super::{
     Judged, best,
     board::{Absent, Board, too_few},
-    several::{everywhere, left_out, opposite, somewhere},
+    several::{everywhere, left_out, not_in_this_run, opposite, somewhere},
     words,
 };
 use crate::{
@@ -25,8 +25,8 @@ use ClaimVerdict::{Contradicted, NotRunnable, Reproduced, Undecided};
 pub fn check(board: &Board<'_>, claim: &str, number: usize, check: &Check) -> Vec<Judged> {
     match check {
         Check::Ratio { arms, at, metric, within, note } => {
-            let text = of(note.as_ref(), &arms_text(arms, *metric), &words::named(at));
-            let figure = board.place(at).and_then(|place| board.ratio(arms, place, *metric));
+            let (where_, figure) = ratio_or_instead(board, arms, at, *metric);
+            let text = of(note.as_ref(), &arms_text(arms, *metric), &where_);
             vec![judged(text, figure, *within, board.noise())]
         }
         Check::MeanRatio { arms, at, metric, within, note } => {
@@ -53,25 +53,9 @@ pub fn check(board: &Board<'_>, claim: &str, number: usize, check: &Check) -> Ve
                 board.noise(),
             )]
         }
-        Check::Rows { arms, at, metric, published, within, note } => published
-            .iter()
-            .map(|(size, published)| {
-                let at = At { size: Some(size.clone()), ..at.clone() };
-                let where_ = format!(
-                    "{}, over the published {}",
-                    words::named(&at),
-                    words::number(*published)
-                );
-                let text = of(note.as_ref(), &arms_text(arms, *metric), &where_);
-                let figure = board.place(&at).and_then(|place| board.ratio(arms, place, *metric));
-                let scaled = |r: Ratio| Ratio {
-                    ratio: r.ratio / published,
-                    lo: r.lo / published,
-                    hi: r.hi / published,
-                };
-                judged(text, figure.map(scaled), *within, board.noise())
-            })
-            .collect(),
+        Check::Rows { arms, at, metric, published, within, note } => {
+            rows(board, (arms, at, *metric), published, *within, note.as_ref())
+        }
         Check::Everywhere { arms, cells, metric, within, note } => {
             vec![everywhere(board, (arms, cells, *metric), *within, note.as_ref())]
         }
@@ -97,6 +81,51 @@ pub fn check(board: &Board<'_>, claim: &str, number: usize, check: &Check) -> Ve
             vec![probed(board, (claim, number), probe, *within, note.as_ref())]
         }
     }
+}
+
+/// A ratio and where it is of: at the size that stands in where there is none at the wanted one.
+fn ratio_or_instead(
+    board: &Board<'_>,
+    arms: &[String; 2],
+    at: &At,
+    metric: Metric,
+) -> (String, Result<Ratio, Absent>) {
+    let ratio = |at: &At| board.place(at).and_then(|place| board.ratio(arms, place, metric));
+    let figure = ratio(at);
+    if let (Err(absent), Some(size), Some(instead)) = (&figure, &at.size, &at.instead) {
+        let other = at.of_size(instead);
+        let text = format!("{} in place of {size} ({})", words::named(&other), absent.why);
+        return (text, ratio(&other));
+    }
+    (words::named(at), figure)
+}
+
+/// The rows of a published table, each by itself; each says which of them the run left out.
+fn rows(
+    board: &Board<'_>,
+    (arms, at, metric): (&[String; 2], &At, Metric),
+    published: &BTreeMap<String, f64>,
+    within: [f64; 2],
+    note: Option<&String>,
+) -> Vec<Judged> {
+    let mut left_out = board.left_out(std::slice::from_ref(&at.cell), Some(at.load));
+    left_out.retain(|place| place.size.as_ref().is_some_and(|size| published.contains_key(size)));
+    let left_out = not_in_this_run(&left_out);
+    let row = |(size, published): (&String, &f64)| {
+        let at = at.of_size(size);
+        let of_published = format!("over the published {}", words::number(*published));
+        let where_ = format!("{}, {of_published}", words::named(&at));
+        let text = of(note, &arms_text(arms, metric), &where_);
+        let figure = board.place(&at).and_then(|place| board.ratio(arms, place, metric));
+        let scaled = |r: Ratio| Ratio {
+            ratio: r.ratio / published,
+            lo: r.lo / published,
+            hi: r.hi / published,
+        };
+        let row = judged(text, figure.map(scaled), within, board.noise());
+        Judged { why: format!("{}{left_out}", row.why), ..row }
+    };
+    published.iter().map(row).collect()
 }
 
 pub(super) fn arms_text([a, b]: &[String; 2], metric: Metric) -> String {

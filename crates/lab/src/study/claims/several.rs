@@ -11,7 +11,7 @@ use super::{
 use crate::{
     sample::Metric,
     study::{
-        file::Load,
+        file::{At, Load},
         result::{
             ClaimVerdict::{self, Contradicted, NotRunnable, Reproduced, Undecided},
             Place,
@@ -39,10 +39,25 @@ fn across<'b>(
 
 /// What a verdict over several places is not about, in words.
 pub(super) fn left_out(board: &Board<'_>, cells: &[String], load: Option<Load>) -> String {
-    match board.left_out(cells, load) {
-        0 => String::new(),
-        some => format!(" ({some} more of the study not in this run)"),
-    }
+    not_in_this_run(&board.left_out(cells, load))
+}
+
+/// More names than these make nobody wiser.
+const ENOUGH: usize = 8;
+
+/// The same of these places: how many, and which.
+pub(super) fn not_in_this_run(places: &[At]) -> String {
+    let Some(first) = places.first() else { return String::new() };
+    let one_cell = places.iter().all(|at| at.cell == first.cell);
+    let named = places.iter().take(ENOUGH).map(|at| match &at.size {
+        Some(size) if one_cell && at.load == Load::Idle => size.clone(),
+        _ => words::named(at),
+    });
+    let named: Vec<String> = named.collect();
+    let more = places.len() - named.len();
+    let more = if more > 0 { format!(" and {more} others") } else { String::new() };
+    let (all, named) = (places.len(), named.join("; "));
+    format!(" ({all} more of the study not in this run: {named}{more})")
 }
 
 /// Without any figure: what kept them away.

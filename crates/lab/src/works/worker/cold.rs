@@ -8,24 +8,28 @@ use super::{Launch, Piece, Running};
 use crate::{rounds::Failure, sample::Sample};
 
 /// An arm whose processes live for one operation.
-pub(super) struct Cold(Launch);
+pub(super) struct Cold {
+    launch: Launch,
+    /// Why nobody counted the calls of the last one.
+    uncounted: Option<String>,
+}
 
 impl Cold {
     /// Of a program that is known to start.
     pub fn of(launch: Launch) -> Self {
-        Self(launch)
+        Self { launch, uncounted: None }
     }
 
     /// A new process, with its memory in place.
     fn ready(&self) -> Result<Running, Unfit> {
-        let mut running = self.0.start()?;
+        let mut running = self.launch.start()?;
         running.warm_up().map(|()| running)
     }
 }
 
 impl Piece for Cold {
     fn promises(&self) -> Option<Guarantees> {
-        self.0.promises
+        self.launch.promises
     }
 
     /// A new process faults for its own pages.
@@ -39,12 +43,21 @@ impl Piece for Cold {
     }
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
-        let once = || self.ready().map_err(Failure::Unfit)?.sample(1);
+        let mut once = || {
+            let mut running = self.ready().map_err(Failure::Unfit)?;
+            let sample = running.sample(1)?;
+            self.uncounted = running.calls_uncounted();
+            Ok(sample)
+        };
         let mut sum = once()?;
         for _ in 1..repeats {
             sum += once()?;
         }
         Ok(sum)
+    }
+
+    fn calls_uncounted(&self) -> Option<String> {
+        self.uncounted.clone()
     }
 
     fn check(&mut self) -> Result<(), Unfit> {

@@ -63,6 +63,11 @@ impl Talk {
         &self.name
     }
 
+    /// The number of its process group, which is its own.
+    pub fn group(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a line and waits for the answer. `unfit REASON` comes back as the reason.
     pub fn ask(&mut self, order: &str) -> Result<String, Unfit> {
         if self.has_spoken() {

@@ -70,7 +70,10 @@ fn every_region_and_action_does_its_work_and_proves_it() {
             let sample = piece.sample(3).unwrap();
             let moved = if action == "clear" { 65_539 } else { 1000 };
             assert_eq!(sample.bytes, 3 * moved, "{name}");
-            assert!(sample.wall > Duration::ZERO && sample.calls.is_none());
+            assert!(sample.wall > Duration::ZERO && sample.calls_kind == CallsKind::ReadWrite);
+            // Memory is moved without a call, however often; one may be told of too late.
+            assert!(sample.calls.is_none_or(|calls| fresh == 1 || calls <= 2), "{sample:?}");
+            assert_eq!(sample.calls.is_none(), piece.calls_uncounted().is_some());
             piece.check().unwrap_or_else(|e| panic!("{name}: {e}"));
             assert_eq!(piece.is_fresh(), fresh == 1);
             assert!(piece.alias().is_none() && piece.promises().is_none());
@@ -103,7 +106,9 @@ fn every_way_between_processes_arrives_and_shows_whether_it_is_stable() {
             piece.check().unwrap();
             let sample = piece.sample(2).unwrap();
             assert_eq!(sample.bytes, 600_002);
-            assert_eq!(sample.calls.is_some(), way.contains("vms") || way == "mymemcpy");
+            let counts = way.contains("vms") || way == "mymemcpy";
+            assert_eq!(sample.calls_kind == CallsKind::Counted, counts);
+            assert!(sample.calls.is_some() || piece.calls_uncounted().is_some(), "{way}");
             assert_eq!(piece.alias(), Some(Ok(seen)), "{way}");
             piece.check().unwrap();
             assert_eq!(piece.promises(), Some(Guarantees::COPIED));
