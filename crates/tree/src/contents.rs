@@ -1,6 +1,6 @@
 //! Moves the contents of one file, checks them, dresses the copy and gives it its name.
 
-use rustix::fs::{AtFlags, FileType, OFlags, SeekFrom, Stat, fstat, seek};
+use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek};
 use std::{
     os::fd::{AsFd, OwnedFd},
     sync::atomic::Ordering,
@@ -24,6 +24,7 @@ use crate::{
     small::SINGLE,
     sparse::seems_sparse,
     verify::are_equal,
+    way::{Way, cannot_be_named},
     worker::Worker,
     xattrs::{Holder, Taken},
 };
@@ -182,78 +183,6 @@ impl Worker<'_> {
         is_held(self.run.options)
             && self.contests.chooses_kernel(stat, (dir, leaf.directory.own.dev))
     }
-
-    /// Under which name the file is written.
-    fn way(&self, leaf: &Leaf<'_>, there: Option<&There>, is_single: bool) -> Way {
-        let options = self.run.options;
-        match there {
-            Some(there) if there.is_written_to() || options.inplace => Way::Existing,
-            None if options.inplace => Way::Own,
-            // Nobody can see it there, and nobody can see half of a single write.
-            _ if is_single && leaf.directory.is_staged => Way::Own,
-            None if is_single && !options.resume && !self.names_all => Way::Nameless,
-            _ => Way::Part,
-        }
-    }
-
-    fn open_sink<'a>(
-        &mut self,
-        spot: Spot<'a>,
-        way: Way,
-        mode: u32,
-        is_single: bool,
-    ) -> Attempt<Sink<'a>> {
-        let options = self.run.options;
-        let reads = options.verify.is_some();
-        let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
-        match way {
-            Way::Own => match Sink::own(spot, access, mode) {
-                // An earlier run left it unfinished, in a place nobody can see.
-                Err(Failure::Sink(_, Errno::EXIST, _)) => {
-                    let _ = rustix::fs::unlinkat(spot.dir, spot.name, AtFlags::empty());
-                    Sink::own(spot, access, mode)
-                }
-                answer => answer,
-            },
-            Way::Nameless => {
-                if let Some(sink) = Sink::nameless(spot, access, mode)? {
-                    return Ok(sink);
-                }
-                self.names_all = true;
-                Sink::part(spot, mode, false)
-            }
-            Way::Part => Sink::part(spot, mode, options.resume && !is_single),
-            Way::Existing => match Sink::existing(spot, access) {
-                Err(Failure::Sink(_, Errno::ACCESS | Errno::PERM | Errno::TXTBSY, _))
-                    if options.force =>
-                {
-                    let _ = rustix::fs::unlinkat(spot.dir, spot.name, AtFlags::empty());
-                    Sink::own(spot, access, 0o600)
-                }
-                answer => answer,
-            },
-        }
-    }
-}
-
-/// Whether a file without a name cannot get one here: older kernels go by /proc, and it may be
-/// missing.
-fn cannot_be_named(failure: &Failure) -> bool {
-    let errnos = [Errno::NOENT, Errno::PERM, Errno::ACCESS, Errno::OPNOTSUPP, Errno::INVAL];
-    matches!(failure, Failure::Sink("linkat", errno, _) if errnos.contains(errno))
-}
-
-/// Under which name a file is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// Its own.
-    Own,
-    /// None, until it is linked.
-    Nameless,
-    /// That of an unfinished file.
-    Part,
-    /// It is there already and written into.
-    Existing,
 }
 
 /// What the first read of a small file brought.

@@ -12,9 +12,10 @@ use thalweg_sys::{Errno, io};
 
 use crate::{
     birth::open_new,
+    claim::{Leftover, claim, is_ours},
     error::{Attempt, Failure, at_sink},
     naming::{PART, beside, is_reserved, short, unique},
-    publish::{Leftover, Spot, claim, is_ours, unlink},
+    publish::{Spot, unlink},
 };
 
 /// How to open a directory to work in.
