@@ -81,7 +81,7 @@ impl<'a> Sink<'a> {
         for _ in 0..TRIES {
             match create(spot.dir, &name, OFlags::RDWR, mode) {
                 Ok(fd) => {
-                    if is_ours(&fd).map_err(at_sink("flock"))? {
+                    if is_ours(&fd, spot.dir, &name)? {
                         return Ok(Self::new(fd, spot, Form::Part { name, is_usual }));
                     }
                     (name, is_usual) = (unique(spot.name), false);
