@@ -64,9 +64,12 @@ impl Worker<'_> {
             attributes::inherit(spot, sink.fd.as_fd());
             wanted.born_with_acl = true;
         }
-        // Whoever was killed right after a rename left a journal without its part.
-        let may_exist = !leaf.directory.is_fresh;
+        let may_exist = sink.adopted || !leaf.directory.is_fresh;
         let mut keeper = sink.journal().map(|at| Keeper::new(at, stat, may_exist));
+        // Whoever removed a part by hand left its journal.
+        if let Some(keeper) = keeper.as_mut().filter(|_| !sink.adopted) {
+            keeper.forget()?;
+        }
         let clock = reading.map(|_| Instant::now());
         let written = if by_kernel {
             self.copy_single(source, &sink.fd, contents.len)
@@ -87,12 +90,12 @@ impl Worker<'_> {
                 Some(_) if !spot_is_kept => backup::set_aside(self.run.options, spot, stat),
                 _ => Ok(None),
             })
-            .and_then(|backup| sink.publish(keep).map(|()| backup));
+            .and_then(|backup| {
+                keeper.as_mut().map_or(Ok(()), Keeper::forget)?;
+                sink.publish(keep).map(|()| backup)
+            });
         match published {
             Ok(backup) => {
-                if let Some(keeper) = keeper {
-                    keeper.remove();
-                }
                 self.count_file(leaf, backup.as_deref());
                 Ok(())
             }
@@ -103,7 +106,8 @@ impl Worker<'_> {
                         sink.leave();
                         self.run.left_parts.store(true, Ordering::Relaxed);
                     }
-                    Some(keeper) => keeper.remove(),
+                    // The part goes, and this failure is the one to tell.
+                    Some(mut keeper) => drop(keeper.forget()),
                     None => {}
                 }
                 if way == Way::Nameless && cannot_be_named(&failure) {
