@@ -179,7 +179,7 @@ impl Drop for Sink<'_> {
 }
 
 /// `renameat2`, with a plain rename where the file system cannot promise to replace nothing.
-fn rename(dir: BorrowedFd<'_>, from: &CStr, to: &CStr, keep: bool) -> Result<(), Errno> {
+pub(crate) fn rename(dir: BorrowedFd<'_>, from: &CStr, to: &CStr, keep: bool) -> Result<(), Errno> {
     match io::rename(dir, from, dir, to, keep) {
         Err(Errno::INVAL) if keep => match statat(dir, to, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Err(Errno::EXIST),
