@@ -10,7 +10,7 @@ use thalweg_sys::{Errno, io};
 use crate::{
     Backup, CopyOptions, Refusal,
     error::{Attempt, Failure, at_sink},
-    identity::Id,
+    identity::{Id, kind},
     naming,
     publish::{Spot, rename, unlink},
     stage::listing_buffer,
@@ -74,6 +74,10 @@ fn cannot_link(errno: Errno) -> bool {
 
 /// No hard links here: the short moment without a file has to be.
 fn give_away(spot: Spot<'_>, name: &CStr, keep: bool) -> Attempt<()> {
+    let there = statat(spot.dir, spot.name, AtFlags::SYMLINK_NOFOLLOW);
+    if there.is_ok_and(|there| kind(&there) == FileType::Directory) {
+        return Err(Failure::Refused(Refusal::OverDirectory));
+    }
     match rename(spot.dir, spot.name, name, keep) {
         // As linkat says it: somebody else has given it away.
         Err(Errno::NOENT) => Err(Failure::Sink("linkat", Errno::NOENT, 0)),

@@ -2,6 +2,7 @@
 
 use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek};
 use std::{
+    ffi::CString,
     os::fd::{AsFd, OwnedFd},
     sync::atomic::Ordering,
     time::Instant,
@@ -9,7 +10,7 @@ use std::{
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    Event, Fsync, Skip, When,
+    Backup, Event, Fsync, Skip, When,
     attributes::{self, Wanted},
     backup,
     contest::is_held,
@@ -82,21 +83,19 @@ impl Worker<'_> {
         if let (Some(reading), Some(began), true) = (reading, clock, contents.is_whole) {
             self.contests.note(by_kernel, size(stat), reading + began.elapsed());
         }
-        let spot_is_kept = there.as_ref().is_some_and(There::is_written_to) || way == Way::Existing;
-        let keep = self.run.options.no_clobber;
         let published = written
             .and_then(|()| self.finish(leaf, (source, stat), &sink, (there.as_ref(), &wanted)))
-            .and_then(|()| match &there {
-                Some(_) if !spot_is_kept => backup::set_aside(self.run.options, spot, stat),
-                _ => Ok(None),
-            })
-            .and_then(|backup| {
+            .and_then(|()| {
                 keeper.as_mut().map_or(Ok(()), Keeper::forget)?;
-                sink.publish(keep).map(|()| backup)
+                self.publish(leaf, stat, (&mut sink, spot), there.as_ref())
             });
         match published {
-            Ok(backup) => {
+            Ok(Published::Named(backup)) => {
                 self.count_file(leaf, backup.as_deref());
+                Ok(())
+            }
+            Ok(Published::Skipped) => {
+                self.skip(leaf, Skip::Exists);
                 Ok(())
             }
             Err(failure) => {
@@ -116,13 +115,36 @@ impl Worker<'_> {
                     seek(source, SeekFrom::Start(0)).map_err(at_source("lseek"))?;
                     return self.copy_contents(leaf, source, stat, Verdict::New);
                 }
-                if keep && matches!(failure, Failure::Sink(_, Errno::EXIST, _)) {
-                    self.skip(leaf, Skip::Exists);
-                    return Ok(());
-                }
                 Err(failure)
             }
         }
+    }
+
+    /// Gives the copy its name, and what gives way to it another one if that is wanted.
+    fn publish(
+        &self,
+        leaf: &Leaf<'_>,
+        stat: &Stat,
+        (sink, spot): (&mut Sink<'_>, Spot<'_>),
+        there: Option<&There>,
+    ) -> Attempt<Published> {
+        let options = self.run.options;
+        if there.is_some_and(|there| there.is_written_to() || options.inplace) {
+            return Ok(Published::Named(None));
+        }
+        if there.is_none() {
+            // The name was free: what has it now is somebody else's.
+            let is_wanted = options.no_clobber || options.backup != Backup::None;
+            match sink.publish(is_wanted) {
+                Err(Failure::Sink(_, Errno::EXIST, _)) if options.no_clobber => {
+                    return Ok(Published::Skipped);
+                }
+                Err(Failure::Sink(_, Errno::EXIST, _)) if is_wanted => {}
+                answer => return answer.map(|()| Published::Named(None)),
+            }
+        }
+        let backup = backup::set_aside(options, spot, stat)?;
+        sink.publish(false).map(|()| Published::Named(backup))
     }
 
     /// Everything between the last byte and the name.
@@ -187,6 +209,14 @@ impl Worker<'_> {
         is_held(self.run.options)
             && self.contests.chooses_kernel(stat, (dir, leaf.directory.own.dev))
     }
+}
+
+/// What became of a copy that is whole.
+enum Published {
+    /// It has its name; that of the backup.
+    Named(Option<CString>),
+    /// Nothing may be replaced, and somebody else was faster.
+    Skipped,
 }
 
 /// What the first read of a small file brought.
