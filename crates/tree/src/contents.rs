@@ -15,7 +15,7 @@ use crate::{
     backup,
     contest::is_held,
     error::{Attempt, Failure, at_source},
-    existing::{There, Verdict},
+    existing::{There, Verdict, weigh},
     identity::{changed, kind, size},
     journal::Keeper,
     large::Job,
@@ -57,7 +57,12 @@ impl Worker<'_> {
         let reading = clock.map(|began| began.elapsed());
         let way = self.way(leaf, there.as_ref(), contents.is_whole);
         let (mode, mut wanted) = modes(self.run, leaf, stat, (there.as_ref(), way));
-        let mut sink = self.open_sink(spot, way, mode, contents.is_whole)?;
+        let mut sink = match self.open_sink(leaf, (spot, way), mode, contents.is_whole) {
+            Err(Failure::Sink(_, Errno::EXIST, _)) if way == Way::Own => {
+                return self.copy_anew(leaf, source, stat);
+            }
+            answer => answer?,
+        };
         if sink.adopted {
             wanted.has_mode = None;
         }
@@ -112,11 +117,25 @@ impl Worker<'_> {
                 if way == Way::Nameless && cannot_be_named(&failure) {
                     drop(sink);
                     self.names_all = true;
-                    seek(source, SeekFrom::Start(0)).map_err(at_source("lseek"))?;
-                    return self.copy_contents(leaf, source, stat, Verdict::New);
+                    return self.copy_anew(leaf, source, stat);
                 }
                 Err(failure)
             }
+        }
+    }
+
+    /// Begins again with another look at the name: somebody may have taken it.
+    fn copy_anew(&mut self, leaf: &Leaf<'_>, source: &OwnedFd, stat: &Stat) -> Attempt<()> {
+        let Some(dir) = leaf.directory.fd() else { return Ok(()) };
+        if kind(stat) == FileType::RegularFile {
+            seek(source, SeekFrom::Start(0)).map_err(at_source("lseek"))?;
+        }
+        match weigh(self.run, leaf, dir, stat)? {
+            Verdict::Skip(reason) => {
+                self.skip(leaf, reason);
+                Ok(())
+            }
+            verdict => self.copy_contents(leaf, source, stat, verdict),
         }
     }
 
@@ -130,7 +149,7 @@ impl Worker<'_> {
     ) -> Attempt<Published> {
         let options = self.run.options;
         if there.is_some_and(|there| there.is_written_to() || options.inplace) {
-            return Ok(Published::Named(None));
+            return sink.publish(false).map(|()| Published::Named(None));
         }
         if there.is_none() {
             // The name was free: what has it now is somebody else's.

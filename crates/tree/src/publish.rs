@@ -12,7 +12,7 @@ use std::{
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    claim::{Leftover, is_ours, leftover},
+    claim::{Leftover, is_named, is_ours, leftover},
     error::{Attempt, Failure, at_sink},
     naming::{JOURNAL, PART, beside, short, unique},
 };
@@ -169,6 +169,10 @@ impl Drop for Sink<'_> {
             return;
         }
         let name = match &self.form {
+            // All could see it, and somebody may have put a file of theirs in its place.
+            Form::Own if !is_named(&self.fd, self.spot.dir, self.spot.name).unwrap_or(false) => {
+                return;
+            }
             Form::Own => self.spot.name,
             Form::Part { name, .. } => name,
             Form::Nameless | Form::Existing => return,

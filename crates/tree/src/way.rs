@@ -41,8 +41,8 @@ impl Worker<'_> {
     /// Opens the file to write.
     pub fn open_sink<'a>(
         &mut self,
-        spot: Spot<'a>,
-        way: Way,
+        leaf: &Leaf<'_>,
+        (spot, way): (Spot<'a>, Way),
         mode: u32,
         is_single: bool,
     ) -> Attempt<Sink<'a>> {
@@ -52,7 +52,7 @@ impl Worker<'_> {
         match way {
             Way::Own => match Sink::own(spot, access, mode) {
                 // An earlier run left it unfinished, in a place nobody can see.
-                Err(Failure::Sink(_, Errno::EXIST, _)) => {
+                Err(Failure::Sink(_, Errno::EXIST, _)) if leaf.directory.is_staged => {
                     let _ = rustix::fs::unlinkat(spot.dir, spot.name, AtFlags::empty());
                     Sink::own(spot, access, mode)
                 }

@@ -97,3 +97,46 @@ fn with_no_clobber_and_resume_a_rivals_file_leaves_no_part_behind() {
         (vec!["src".into(), "to".into()], "the rival's".into())
     );
 }
+
+#[test]
+fn a_copy_in_place_removes_nothing_of_a_rivals() {
+    let inplace = CopyOptions { inplace: true, ..CopyOptions::default() };
+    let rival = |at: &Path| {
+        fs::write(at.join("rival"), "the rival's").unwrap();
+        fs::rename(at.join("rival"), at.join("to")).unwrap();
+    };
+    let place = support::scratch();
+    let at = place.path();
+    fs::write(at.join("src"), "mine").unwrap();
+    let here = at.to_owned();
+    let fails = Rule::once(Call::Write, 1, Effect::Errno(Errno::IO));
+    let script = Script::new(vec![fails]).meanwhile(Call::Write, 1, move || rival(&here));
+    let ran = script.run(|| copy(&at.join("src"), &at.join("to"), &inplace));
+    assert_eq!((ran.value.error_count, read(at.join("to"))), (1, "the rival's".into()));
+
+    // It comes between the look at the name and the making of the file.
+    fs::remove_file(at.join("to")).unwrap();
+    let shy = CopyOptions { no_clobber: true, ..inplace.clone() };
+    let report = raced(at, &shy, (Call::Read, 1), rival);
+    assert_eq!((report.error_count, report.skipped), (0, 1), "{}", problems(&report));
+    assert_eq!(read(at.join("to")), "the rival's");
+    fs::remove_file(at.join("to")).unwrap();
+    let kept = |at: &Path| {
+        rival(at);
+        fs::hard_link(at.join("to"), at.join("kept")).unwrap();
+    };
+    let report = raced(at, &inplace, (Call::Read, 1), kept);
+    assert_eq!(report.error_count, 0, "{}", problems(&report));
+    // Written into, as if it had been there from the start.
+    assert_eq!((read(at.join("to")), read(at.join("kept"))), ("mine".into(), "mine".into()));
+}
+
+#[test]
+fn a_copy_in_place_cannot_keep_a_backup_and_says_so() {
+    let place = support::scratch();
+    fs::write(place.path().join("src"), "mine").unwrap();
+    let options = CopyOptions { inplace: true, ..backups(Backup::Simple) };
+    let sources = [place.path().join("src")];
+    let refused = thalweg_tree::copy(&sources, &place.path().join("to"), &options, &());
+    assert!(refused.unwrap_err().to_string().contains("backup"));
+}
