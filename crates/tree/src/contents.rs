@@ -10,7 +10,7 @@ use std::{
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    Backup, Event, Fsync, Skip, When,
+    Backup, Event, Fsync, Refusal, Skip, When,
     attributes::{self, Wanted},
     backup,
     contest::is_held,
@@ -152,9 +152,14 @@ impl Worker<'_> {
             return sink.publish(false).map(|()| Published::Named(None));
         }
         if there.is_none() {
-            // The name was free: what has it now is somebody else's.
-            let is_wanted = options.no_clobber || options.backup != Backup::None;
+            // The name was free: what has it now is somebody else's, or in a new directory our own
+            // copy of a name that the file system does not tell from this one.
+            let is_fresh = leaf.directory.is_fresh;
+            let is_wanted = is_fresh || options.no_clobber || options.backup != Backup::None;
             match sink.publish(is_wanted) {
+                Err(Failure::Sink(_, Errno::EXIST, _)) if is_fresh => {
+                    return Err(Failure::Refused(Refusal::JustCreated));
+                }
                 Err(Failure::Sink(_, Errno::EXIST, _)) if options.no_clobber => {
                     return Ok(Published::Skipped);
                 }

@@ -96,6 +96,9 @@ impl Worker<'_> {
         let mut backup = None;
         match (make(dir, leaf.name)?, verdict) {
             (true, _) => self.dress_node(leaf, stat, dir, leaf.name),
+            (false, _) if leaf.directory.is_fresh => {
+                return Err(Failure::Refused(Refusal::JustCreated));
+            }
             (false, Verdict::Replace(_)) => {
                 let temporary = unique(leaf.name);
                 make(dir, &temporary)?;

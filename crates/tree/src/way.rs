@@ -4,6 +4,7 @@ use rustix::fs::{AtFlags, OFlags};
 use thalweg_sys::Errno;
 
 use crate::{
+    Refusal,
     error::{Attempt, Failure},
     existing::There,
     place::Leaf,
@@ -51,6 +52,10 @@ impl Worker<'_> {
         let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
         match way {
             Way::Own => match Sink::own(spot, access, mode) {
+                // Names that differ in the source may be one name here (case folding).
+                Err(Failure::Sink(_, Errno::EXIST, _)) if leaf.directory.is_fresh => {
+                    Err(Failure::Refused(Refusal::JustCreated))
+                }
                 // An earlier run left it unfinished, in a place nobody can see.
                 Err(Failure::Sink(_, Errno::EXIST, _)) if leaf.directory.is_staged => {
                     let _ = rustix::fs::unlinkat(spot.dir, spot.name, AtFlags::empty());

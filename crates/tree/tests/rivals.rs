@@ -8,12 +8,11 @@ use std::{
     path::{Path, PathBuf},
 };
 use support::{copy, names, noise, problems, recursive};
-use thalweg_core::Request;
 use thalweg_sys::{
     Errno,
     fault::{Call, Effect, Rule, Script},
 };
-use thalweg_tree::{Backup, CopyOptions, Preserve, TreeReport};
+use thalweg_tree::{Backup, CopyOptions, TreeReport};
 
 /// Copies `src` to `to` while a rival does something right before the `nth` call.
 fn raced(
@@ -121,7 +120,7 @@ fn a_copy_in_place_removes_nothing_of_a_rivals() {
     assert_eq!((report.error_count, report.skipped), (0, 1), "{}", problems(&report));
     assert_eq!(read(at.join("to")), "the rival's");
     fs::remove_file(at.join("to")).unwrap();
-    let kept = |at: &Path| {
+    let kept = move |at: &Path| {
         rival(at);
         fs::hard_link(at.join("to"), at.join("kept")).unwrap();
     };
@@ -139,4 +138,24 @@ fn a_copy_in_place_cannot_keep_a_backup_and_says_so() {
     let sources = [place.path().join("src")];
     let refused = thalweg_tree::copy(&sources, &place.path().join("to"), &options, &());
     assert!(refused.unwrap_err().to_string().contains("backup"));
+}
+
+/// A name of a new tree is taken although nobody knows the tree: as where letters that differ only in
+/// case are one.
+#[test]
+fn what_a_new_tree_holds_already_is_not_replaced() {
+    for (contents, call) in [(b"mine".to_vec(), Call::Read), (large("mine"), Call::Rename)] {
+        let place = support::scratch();
+        let at = place.path();
+        fs::create_dir(at.join("src")).unwrap();
+        fs::write(at.join("src/f"), &contents).unwrap();
+        let same = |at: &Path| fs::write(at.join(".to.thalweg-part/f"), "the other").unwrap();
+        let options = CopyOptions { jobs: 1, ..recursive() };
+        let report = raced(at, &options, (call, 1), same);
+        assert!(problems(&report).contains("just created"), "{}", problems(&report));
+        assert_eq!(
+            (names(&at.join("to")), read(at.join("to/f"))),
+            (vec!["f".into()], "the other".into())
+        );
+    }
 }
