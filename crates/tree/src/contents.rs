@@ -16,7 +16,7 @@ use crate::{
     contest::is_held,
     error::{Attempt, Failure, at_source},
     existing::{There, Verdict, weigh},
-    identity::{changed, kind, size},
+    identity::{Id, changed, kind, size},
     journal::Keeper,
     large::Job,
     modes::modes,
@@ -31,15 +31,16 @@ use crate::{
 };
 
 impl Worker<'_> {
-    /// Copies a file whose name is free or may be taken.
+    /// Copies a file whose name is free or may be taken. Answers which file it became if
+    /// others may be linked to it; `None` if it was not copied after all.
     pub fn copy_contents(
         &mut self,
         leaf: &Leaf<'_>,
         source: &OwnedFd,
         stat: &Stat,
         verdict: Verdict,
-    ) -> Attempt<()> {
-        let Some(dir) = leaf.directory.fd() else { return Ok(()) };
+    ) -> Attempt<Option<Id>> {
+        let Some(dir) = leaf.directory.fd() else { return Ok(None) };
         let there = if let Verdict::Replace(there) = verdict { Some(there) } else { None };
         let here = Spot { dir, name: leaf.name };
         let spot = there.as_ref().map_or(here, |there| there.spot(here));
@@ -97,11 +98,13 @@ impl Worker<'_> {
         match published {
             Ok(Published::Named(backup)) => {
                 self.count_file(leaf, backup.as_deref());
-                Ok(())
+                let has_links = self.run.options.preserve.links && stat.st_nlink > 1;
+                let copy = has_links.then(|| fstat(&sink.fd).ok()).flatten();
+                Ok(copy.map(|copy| Id::of(&copy)))
             }
             Ok(Published::Skipped) => {
                 self.skip(leaf, Skip::Exists);
-                Ok(())
+                Ok(None)
             }
             Err(failure) => {
                 match keeper {
@@ -125,15 +128,15 @@ impl Worker<'_> {
     }
 
     /// Begins again with another look at the name: somebody may have taken it.
-    fn copy_anew(&mut self, leaf: &Leaf<'_>, source: &OwnedFd, stat: &Stat) -> Attempt<()> {
-        let Some(dir) = leaf.directory.fd() else { return Ok(()) };
+    fn copy_anew(&mut self, leaf: &Leaf<'_>, source: &OwnedFd, stat: &Stat) -> Attempt<Option<Id>> {
+        let Some(dir) = leaf.directory.fd() else { return Ok(None) };
         if kind(stat) == FileType::RegularFile {
             seek(source, SeekFrom::Start(0)).map_err(at_source("lseek"))?;
         }
         match weigh(self.run, leaf, dir, stat)? {
             Verdict::Skip(reason) => {
                 self.skip(leaf, reason);
-                Ok(())
+                Ok(None)
             }
             verdict => self.copy_contents(leaf, source, stat, verdict),
         }

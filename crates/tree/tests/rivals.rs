@@ -12,7 +12,7 @@ use thalweg_sys::{
     Errno,
     fault::{Call, Effect, Rule, Script},
 };
-use thalweg_tree::{Backup, CopyOptions, TreeReport};
+use thalweg_tree::{Backup, CopyOptions, Preserve, TreeReport};
 
 /// Copies `src` to `to` while a rival does something right before the `nth` call.
 fn raced(
@@ -158,4 +158,31 @@ fn what_a_new_tree_holds_already_is_not_replaced() {
             (vec!["f".into()], "the other".into())
         );
     }
+}
+
+#[test]
+fn a_name_is_linked_to_the_copy_of_its_source_and_to_nothing_else() {
+    let place = support::scratch();
+    let at = place.path();
+    fs::create_dir_all(at.join("src")).unwrap();
+    fs::create_dir_all(at.join("to/src")).unwrap();
+    fs::write(at.join("src/a"), "mine").unwrap();
+    fs::hard_link(at.join("src/a"), at.join("src/b")).unwrap();
+    // The first link gives the copy its name, the next is that of its second name.
+    let rival = |at: &Path| {
+        for name in
+            ["a", "b"].map(|name| at.join("to/src").join(name)).iter().filter(|n| n.exists())
+        {
+            fs::remove_file(name).unwrap();
+            fs::write(name, "the rival's").unwrap();
+        }
+    };
+    let preserve = Preserve { links: true, ..Preserve::default() };
+    let options = CopyOptions { jobs: 1, preserve, ..recursive() };
+    let report = raced(at, &options, (Call::Link, 2), rival);
+    assert_eq!((report.error_count, report.files), (0, 2), "{}", problems(&report));
+    let mut found = ["a", "b"].map(|name| read(at.join("to/src").join(name)));
+    found.sort();
+    assert_eq!(found, ["mine", "the rival's"]);
+    assert_eq!(names(&at.join("to/src")), ["a", "b"]);
 }
