@@ -93,13 +93,16 @@ impl<'a> Sink<'a> {
                         thread::sleep(WAIT);
                     }
                     Leftover::Alive => (name, is_usual) = (unique(spot.name), false),
-                    Leftover::Free(fd) if resume => {
+                    // Under another name nobody keeps a journal: it is begun anew.
+                    Leftover::Free(fd) if resume && is_usual => {
                         let mut sink = Self::new(fd, spot, Form::Part { name, is_usual });
                         sink.adopted = true;
                         return Ok(sink);
                     }
                     Leftover::Free(_locked) => {
-                        ignore(unlink(spot.dir, &beside(spot.name, JOURNAL)));
+                        if is_usual {
+                            ignore(unlink(spot.dir, &beside(spot.name, JOURNAL)));
+                        }
                         unlink(spot.dir, &name).map_err(at_sink("unlinkat"))?;
                     }
                 },
@@ -206,4 +209,30 @@ pub(crate) fn ignore<T>(_: Result<T, Errno>) {}
 fn create(dir: BorrowedFd<'_>, name: &CStr, access: OFlags, mode: u32) -> Result<OwnedFd, Errno> {
     let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     openat(dir, name, flags, Mode::from_raw_mode(mode))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::fd::AsFd};
+
+    #[test]
+    fn what_another_process_of_our_number_left_under_another_name_is_not_gone_on_with() {
+        let place = tempfile::tempdir().unwrap();
+        let part = place.path().join(".n.thalweg-part");
+        let alive = fs::File::create(&part).unwrap();
+        alive.lock().unwrap();
+        // Whichever number comes next, there is a leftover of that name.
+        let name = unique(c"n").into_string().unwrap();
+        let (stem, number) = name.rsplit_once('-').unwrap();
+        let number: u64 = number.parse().unwrap();
+        for next in number..number + 1000 {
+            fs::write(place.path().join(format!("{stem}-{next}")), "left").unwrap();
+        }
+        let dir = fs::File::open(place.path()).unwrap();
+        let spot = Spot { dir: dir.as_fd(), name: c"n" };
+        let sink = Sink::part(spot, 0o600, true).unwrap();
+        assert!(!sink.adopted && sink.journal().is_none());
+        assert_eq!(rustix::fs::fstat(&sink.fd).unwrap().st_size, 0);
+    }
 }

@@ -99,8 +99,11 @@ impl Worker<'_> {
                 return Err(Failure::Refused(Refusal::JustCreated));
             }
             (false, Verdict::Replace(_)) => {
-                let temporary = unique(leaf.name);
-                make(dir, &temporary)?;
+                let mut temporary = unique(leaf.name);
+                // What has that name is not ours to publish.
+                while !make(dir, &temporary)? {
+                    temporary = unique(leaf.name);
+                }
                 self.dress_node(leaf, stat, dir, &temporary);
                 let spot = Spot { dir, name: leaf.name };
                 let renamed = set_aside(self.run.options, spot, stat).and_then(|name| {
