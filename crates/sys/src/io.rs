@@ -106,6 +106,18 @@ pub fn rename(
     })
 }
 
+/// `linkat(2)`: another name for a file, itself a link or not. EEXIST if the name is taken.
+pub fn link(
+    old_dir: impl AsFd,
+    old_name: impl Arg,
+    new_dir: impl AsFd,
+    new_name: impl Arg,
+) -> Result<(), Errno> {
+    uncounted(Call::Link, || {
+        rustix::fs::linkat(old_dir, old_name, new_dir, new_name, AtFlags::empty())
+    })
+}
+
 /// `linkat(2)`: gives a file opened with O_TMPFILE its name. EEXIST if the name is taken.
 ///
 /// Up to two calls: AT_EMPTY_PATH wants CAP_DAC_READ_SEARCH on older kernels and answers ENOENT

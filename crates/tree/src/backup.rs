@@ -1,6 +1,6 @@
 //! Keeps what is about to be replaced under another name.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, linkat, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, openat, statat};
 use std::{
     ffi::{CStr, CString},
     os::unix::ffi::OsStrExt,
@@ -10,59 +10,99 @@ use thalweg_sys::{Errno, io};
 use crate::{
     Backup, CopyOptions, Refusal,
     error::{Attempt, Failure, at_sink},
-    identity::Id,
+    identity::{Id, kind},
     naming,
-    publish::{Spot, unlink},
+    publish::{Spot, rename, unlink},
     stage::listing_buffer,
 };
 
+// Enough for any sane crowd of copies that back up one name.
+const TRIES: usize = 100;
+
 /// Gives what lies at `spot` a second name, its backup's, so that a rename over the first one loses
-/// nothing and leaves no moment without a file. Returns that name.
+/// nothing and leaves no moment without a file. Returns that name; `None` also if nothing lies there
+/// any more.
 pub(crate) fn set_aside(
     options: &CopyOptions,
     spot: Spot<'_>,
     source: &Stat,
 ) -> Attempt<Option<CString>> {
-    let Some(name) = backup_name(options, spot)? else { return Ok(None) };
-    let old = statat(spot.dir, &*name, AtFlags::SYMLINK_NOFOLLOW);
-    if old.is_ok_and(|old| Id::of(&old) == Id::of(source)) {
-        return Err(Failure::Refused(Refusal::BackupOverSource));
-    }
-    // By way of a third name, as linkat does not replace.
-    let temporary = naming::unique(spot.name);
-    match linkat(spot.dir, spot.name, spot.dir, &*temporary, AtFlags::empty()) {
-        Ok(()) => {
-            let moved = io::rename(spot.dir, &*temporary, spot.dir, &*name, false);
-            // Where both were one file already, rename does nothing and leaves both.
-            let _ = unlink(spot.dir, &temporary);
-            moved.map_err(at_sink("renameat2"))?;
+    for _ in 0..TRIES {
+        let Some(backup) = backup_name(options, spot)? else { return Ok(None) };
+        let name = &*backup.name;
+        let old = statat(spot.dir, name, AtFlags::SYMLINK_NOFOLLOW);
+        if old.is_ok_and(|old| Id::of(&old) == Id::of(source)) {
+            return Err(Failure::Refused(Refusal::BackupOverSource));
         }
-        // No hard links here: the short moment has to be.
-        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK | Errno::NAMETOOLONG) => {
-            io::rename(spot.dir, spot.name, spot.dir, &*name, false)
-                .map_err(at_sink("renameat2"))?;
+        match if backup.is_numbered { add(spot, name) } else { replace(spot, name) } {
+            Ok(()) => return Ok(Some(backup.name)),
+            Err(Failure::Sink("linkat", Errno::NOENT, _)) => return Ok(None),
+            // Somebody else took the number.
+            Err(Failure::Sink(_, Errno::EXIST, _)) if backup.is_numbered => {}
+            Err(failure) => return Err(failure),
         }
-        Err(errno) => return Err(Failure::Sink("linkat", errno, 0)),
     }
-    Ok(Some(name))
+    Err(Failure::Sink("linkat", Errno::EXIST, 0))
 }
 
-fn backup_name(options: &CopyOptions, spot: Spot<'_>) -> Attempt<Option<CString>> {
+/// Another name, unless it is taken.
+fn add(spot: Spot<'_>, name: &CStr) -> Attempt<()> {
+    match io::link(spot.dir, spot.name, spot.dir, name) {
+        Err(errno) if cannot_link(errno) => give_away(spot, name, true),
+        answer => answer.map_err(at_sink("linkat")),
+    }
+}
+
+/// Another name, even if it is taken: by way of a third one, as linkat does not replace.
+fn replace(spot: Spot<'_>, name: &CStr) -> Attempt<()> {
+    let temporary = naming::unique(spot.name);
+    match io::link(spot.dir, spot.name, spot.dir, &*temporary) {
+        Ok(()) => {
+            let moved = io::rename(spot.dir, &*temporary, spot.dir, name, false);
+            // Where both were one file already, rename does nothing and leaves both.
+            let _ = unlink(spot.dir, &temporary);
+            moved.map_err(at_sink("renameat2"))
+        }
+        Err(errno) if cannot_link(errno) => give_away(spot, name, false),
+        Err(errno) => Err(Failure::Sink("linkat", errno, 0)),
+    }
+}
+
+fn cannot_link(errno: Errno) -> bool {
+    matches!(errno, Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK | Errno::NAMETOOLONG)
+}
+
+/// No hard links here: the short moment without a file has to be.
+fn give_away(spot: Spot<'_>, name: &CStr, keep: bool) -> Attempt<()> {
+    let there = statat(spot.dir, spot.name, AtFlags::SYMLINK_NOFOLLOW);
+    if there.is_ok_and(|there| kind(&there) == FileType::Directory) {
+        return Err(Failure::Refused(Refusal::OverDirectory));
+    }
+    match rename(spot.dir, spot.name, name, keep) {
+        // As linkat says it: somebody else has given it away.
+        Err(Errno::NOENT) => Err(Failure::Sink("linkat", Errno::NOENT, 0)),
+        answer => answer.map_err(at_sink("renameat2")),
+    }
+}
+
+struct BackupName {
+    name: CString,
+    is_numbered: bool,
+}
+
+fn backup_name(options: &CopyOptions, spot: Spot<'_>) -> Attempt<Option<BackupName>> {
     let name = spot.name.to_bytes();
-    let simple = || {
-        let suffix = options.suffix.as_bytes();
-        [name, if suffix.is_empty() { b"~" } else { suffix }].concat()
-    };
-    let bytes = match options.backup {
+    let last = match options.backup {
         Backup::None => return Ok(None),
-        Backup::Simple => simple(),
-        Backup::Numbered => numbered(name, highest(spot)? + 1),
-        Backup::Existing => match highest(spot)? {
-            0 => simple(),
-            last => numbered(name, last + 1),
-        },
+        Backup::Simple => None,
+        Backup::Numbered => Some(highest(spot)?),
+        Backup::Existing => Some(highest(spot)?).filter(|last| *last > 0),
     };
-    CString::new(bytes).map(Some).map_err(|_| Failure::Sink("rename", Errno::INVAL, 0))
+    let suffix = options.suffix.as_bytes();
+    let simple = || [name, if suffix.is_empty() { b"~" } else { suffix }].concat();
+    let bytes = last.map_or_else(simple, |last| numbered(name, last + 1));
+    let name = CString::new(bytes).map_err(|_| Failure::Sink("rename", Errno::INVAL, 0))?;
+    Ok(Some(BackupName { name, is_numbered: last.is_some() }))
 }
 
 fn numbered(name: &[u8], number: u64) -> Vec<u8> {

@@ -1,7 +1,8 @@
 //! Moves the contents of one file, checks them, dresses the copy and gives it its name.
 
-use rustix::fs::{AtFlags, FileType, OFlags, SeekFrom, Stat, fstat, seek};
+use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek};
 use std::{
+    ffi::CString,
     os::fd::{AsFd, OwnedFd},
     sync::atomic::Ordering,
     time::Instant,
@@ -9,13 +10,13 @@ use std::{
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    Event, Fsync, Skip, When,
+    Backup, Event, Fsync, Refusal, Skip, When,
     attributes::{self, Wanted},
     backup,
     contest::is_held,
     error::{Attempt, Failure, at_source},
-    existing::{There, Verdict},
-    identity::{changed, kind, size},
+    existing::{There, Verdict, weigh},
+    identity::{Id, changed, kind, size},
     journal::Keeper,
     large::Job,
     modes::modes,
@@ -24,20 +25,22 @@ use crate::{
     small::SINGLE,
     sparse::seems_sparse,
     verify::are_equal,
+    way::{Way, cannot_be_named},
     worker::Worker,
     xattrs::{Holder, Taken},
 };
 
 impl Worker<'_> {
-    /// Copies a file whose name is free or may be taken.
+    /// Copies a file whose name is free or may be taken. Answers which file it became if
+    /// others may be linked to it; `None` if it was not copied after all.
     pub fn copy_contents(
         &mut self,
         leaf: &Leaf<'_>,
         source: &OwnedFd,
         stat: &Stat,
         verdict: Verdict,
-    ) -> Attempt<()> {
-        let Some(dir) = leaf.directory.fd() else { return Ok(()) };
+    ) -> Attempt<Option<Id>> {
+        let Some(dir) = leaf.directory.fd() else { return Ok(None) };
         let there = if let Verdict::Replace(there) = verdict { Some(there) } else { None };
         let here = Spot { dir, name: leaf.name };
         let spot = there.as_ref().map_or(here, |there| there.spot(here));
@@ -55,7 +58,12 @@ impl Worker<'_> {
         let reading = clock.map(|began| began.elapsed());
         let way = self.way(leaf, there.as_ref(), contents.is_whole);
         let (mode, mut wanted) = modes(self.run, leaf, stat, (there.as_ref(), way));
-        let mut sink = self.open_sink(spot, way, mode, contents.is_whole)?;
+        let mut sink = match self.open_sink(leaf, (spot, way), mode, contents.is_whole) {
+            Err(Failure::Sink(_, Errno::EXIST, _)) if way == Way::Own => {
+                return self.copy_anew(leaf, source, stat);
+            }
+            answer => answer?,
+        };
         if sink.adopted {
             wanted.has_mode = None;
         }
@@ -63,9 +71,12 @@ impl Worker<'_> {
             attributes::inherit(spot, sink.fd.as_fd());
             wanted.born_with_acl = true;
         }
-        // Whoever was killed right after a rename left a journal without its part.
-        let may_exist = !leaf.directory.is_fresh;
+        let may_exist = sink.adopted || !leaf.directory.is_fresh;
         let mut keeper = sink.journal().map(|at| Keeper::new(at, stat, may_exist));
+        // Whoever removed a part by hand left its journal.
+        if let Some(keeper) = keeper.as_mut().filter(|_| !sink.adopted) {
+            keeper.forget()?;
+        }
         let clock = reading.map(|_| Instant::now());
         let written = if by_kernel {
             self.copy_single(source, &sink.fd, contents.len)
@@ -78,22 +89,22 @@ impl Worker<'_> {
         if let (Some(reading), Some(began), true) = (reading, clock, contents.is_whole) {
             self.contests.note(by_kernel, size(stat), reading + began.elapsed());
         }
-        let spot_is_kept = there.as_ref().is_some_and(There::is_written_to) || way == Way::Existing;
-        let keep = self.run.options.no_clobber;
         let published = written
             .and_then(|()| self.finish(leaf, (source, stat), &sink, (there.as_ref(), &wanted)))
-            .and_then(|()| match &there {
-                Some(_) if !spot_is_kept => backup::set_aside(self.run.options, spot, stat),
-                _ => Ok(None),
-            })
-            .and_then(|backup| sink.publish(keep).map(|()| backup));
+            .and_then(|()| {
+                keeper.as_mut().map_or(Ok(()), Keeper::forget)?;
+                self.publish(leaf, stat, (&mut sink, spot), there.as_ref())
+            });
         match published {
-            Ok(backup) => {
-                if let Some(keeper) = keeper {
-                    keeper.remove();
-                }
+            Ok(Published::Named(backup)) => {
                 self.count_file(leaf, backup.as_deref());
-                Ok(())
+                let has_links = self.run.options.preserve.links && stat.st_nlink > 1;
+                let copy = has_links.then(|| fstat(&sink.fd).ok()).flatten();
+                Ok(copy.map(|copy| Id::of(&copy)))
+            }
+            Ok(Published::Skipped) => {
+                self.skip(leaf, Skip::Exists);
+                Ok(None)
             }
             Err(failure) => {
                 match keeper {
@@ -102,22 +113,65 @@ impl Worker<'_> {
                         sink.leave();
                         self.run.left_parts.store(true, Ordering::Relaxed);
                     }
-                    Some(keeper) => keeper.remove(),
+                    // The part goes, and this failure is the one to tell.
+                    Some(mut keeper) => drop(keeper.forget()),
                     None => {}
                 }
                 if way == Way::Nameless && cannot_be_named(&failure) {
                     drop(sink);
                     self.names_all = true;
-                    seek(source, SeekFrom::Start(0)).map_err(at_source("lseek"))?;
-                    return self.copy_contents(leaf, source, stat, Verdict::New);
-                }
-                if keep && matches!(failure, Failure::Sink(_, Errno::EXIST, _)) {
-                    self.skip(leaf, Skip::Exists);
-                    return Ok(());
+                    return self.copy_anew(leaf, source, stat);
                 }
                 Err(failure)
             }
         }
+    }
+
+    /// Begins again with another look at the name: somebody may have taken it.
+    fn copy_anew(&mut self, leaf: &Leaf<'_>, source: &OwnedFd, stat: &Stat) -> Attempt<Option<Id>> {
+        let Some(dir) = leaf.directory.fd() else { return Ok(None) };
+        if kind(stat) == FileType::RegularFile {
+            seek(source, SeekFrom::Start(0)).map_err(at_source("lseek"))?;
+        }
+        match weigh(self.run, leaf, dir, stat)? {
+            Verdict::Skip(reason) => {
+                self.skip(leaf, reason);
+                Ok(None)
+            }
+            verdict => self.copy_contents(leaf, source, stat, verdict),
+        }
+    }
+
+    /// Gives the copy its name, and what gives way to it another one if that is wanted.
+    fn publish(
+        &self,
+        leaf: &Leaf<'_>,
+        stat: &Stat,
+        (sink, spot): (&mut Sink<'_>, Spot<'_>),
+        there: Option<&There>,
+    ) -> Attempt<Published> {
+        let options = self.run.options;
+        if there.is_some_and(|there| there.is_written_to() || options.inplace) {
+            return sink.publish(false).map(|()| Published::Named(None));
+        }
+        if there.is_none() {
+            // The name was free: what has it now is somebody else's, or in a new directory our own
+            // copy of a name that the file system does not tell from this one.
+            let is_fresh = leaf.directory.is_fresh;
+            let is_wanted = is_fresh || options.no_clobber || options.backup != Backup::None;
+            match sink.publish(is_wanted) {
+                Err(Failure::Sink(_, Errno::EXIST, _)) if is_fresh => {
+                    return Err(Failure::Refused(Refusal::JustCreated));
+                }
+                Err(Failure::Sink(_, Errno::EXIST, _)) if options.no_clobber => {
+                    return Ok(Published::Skipped);
+                }
+                Err(Failure::Sink(_, Errno::EXIST, _)) if is_wanted => {}
+                answer => return answer.map(|()| Published::Named(None)),
+            }
+        }
+        let backup = backup::set_aside(options, spot, stat)?;
+        sink.publish(false).map(|()| Published::Named(backup))
     }
 
     /// Everything between the last byte and the name.
@@ -182,78 +236,14 @@ impl Worker<'_> {
         is_held(self.run.options)
             && self.contests.chooses_kernel(stat, (dir, leaf.directory.own.dev))
     }
-
-    /// Under which name the file is written.
-    fn way(&self, leaf: &Leaf<'_>, there: Option<&There>, is_single: bool) -> Way {
-        let options = self.run.options;
-        match there {
-            Some(there) if there.is_written_to() || options.inplace => Way::Existing,
-            None if options.inplace => Way::Own,
-            // Nobody can see it there, and nobody can see half of a single write.
-            _ if is_single && leaf.directory.is_staged => Way::Own,
-            None if is_single && !options.resume && !self.names_all => Way::Nameless,
-            _ => Way::Part,
-        }
-    }
-
-    fn open_sink<'a>(
-        &mut self,
-        spot: Spot<'a>,
-        way: Way,
-        mode: u32,
-        is_single: bool,
-    ) -> Attempt<Sink<'a>> {
-        let options = self.run.options;
-        let reads = options.verify.is_some();
-        let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
-        match way {
-            Way::Own => match Sink::own(spot, access, mode) {
-                // An earlier run left it unfinished, in a place nobody can see.
-                Err(Failure::Sink(_, Errno::EXIST, _)) => {
-                    let _ = rustix::fs::unlinkat(spot.dir, spot.name, AtFlags::empty());
-                    Sink::own(spot, access, mode)
-                }
-                answer => answer,
-            },
-            Way::Nameless => {
-                if let Some(sink) = Sink::nameless(spot, access, mode)? {
-                    return Ok(sink);
-                }
-                self.names_all = true;
-                Sink::part(spot, mode, false)
-            }
-            Way::Part => Sink::part(spot, mode, options.resume && !is_single),
-            Way::Existing => match Sink::existing(spot, access) {
-                Err(Failure::Sink(_, Errno::ACCESS | Errno::PERM | Errno::TXTBSY, _))
-                    if options.force =>
-                {
-                    let _ = rustix::fs::unlinkat(spot.dir, spot.name, AtFlags::empty());
-                    Sink::own(spot, access, 0o600)
-                }
-                answer => answer,
-            },
-        }
-    }
 }
 
-/// Whether a file without a name cannot get one here: older kernels go by /proc, and it may be
-/// missing.
-fn cannot_be_named(failure: &Failure) -> bool {
-    let errnos = [Errno::NOENT, Errno::PERM, Errno::ACCESS, Errno::OPNOTSUPP, Errno::INVAL];
-    matches!(failure, Failure::Sink("linkat", errno, _) if errnos.contains(errno))
-}
-
-/// Under which name a file is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// Its own.
-    Own,
-    /// None, until it is linked.
-    Nameless,
-    /// That of an unfinished file.
-    Part,
-    /// It is there already and written into.
-    Existing,
+/// What became of a copy that is whole.
+enum Published {
+    /// It has its name; that of the backup.
+    Named(Option<CString>),
+    /// Nothing may be replaced, and somebody else was faster.
+    Skipped,
 }
 
 /// What the first read of a small file brought.

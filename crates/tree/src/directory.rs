@@ -137,7 +137,8 @@ impl Directory {
             Self {
                 place,
                 is_staged: parent.is_staged || made.stage.is_some(),
-                is_fresh: made.is_new && !adopted,
+                // Two names of the source may be one here: then both are put in by this run.
+                is_fresh: (made.is_new || parent.is_fresh) && !adopted,
                 births,
                 device: if leaf.named_by_caller() { stat.st_dev } else { parent.device },
                 own: own_id,

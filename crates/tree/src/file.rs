@@ -9,13 +9,11 @@ use std::{
 use crate::{
     Refusal, Skip,
     attributes::{self, Wanted},
-    backup,
     error::{Attempt, Failure, at_source},
     existing::{Verdict, weigh},
     hardlink::{self, Met},
     identity::{kind, size},
     place::Leaf,
-    publish::Spot,
     worker::Worker,
     xattrs::{Holder, Taken},
 };
@@ -45,28 +43,21 @@ impl Worker<'_> {
             return Ok(());
         }
         if !(options.preserve.links && stat.st_nlink > 1 && is_regular) {
-            return self.copy_contents(leaf, &source, &stat, verdict);
+            return self.copy_contents(leaf, &source, &stat, verdict).map(drop);
         }
-        match self.run.links.meet(leaf, &stat) {
-            Met::Waits => Ok(()),
-            Met::Again(name) => {
-                let here = Spot { dir, name: leaf.name };
-                let backup = match verdict {
-                    Verdict::Replace(_) => backup::set_aside(options, here, &stat)?,
-                    _ => None,
-                };
-                hardlink::link(dir, leaf, &name)?;
-                self.tally.links += 1;
-                self.tell_copied(leaf, backup.as_deref());
-                Ok(())
-            }
-            Met::First => {
-                let copied = self.copy_contents(leaf, &source, &stat, verdict);
-                self.wake(match &copied {
-                    Ok(()) => self.run.links.made(leaf, &stat),
-                    Err(_) => self.run.links.failed(&stat),
-                });
-                copied
+        loop {
+            match self.run.links.meet(leaf, &stat) {
+                Met::Waits => return Ok(()),
+                Met::Again(name) if self.link(leaf, (dir, &stat), &name)? => return Ok(()),
+                Met::Again(_) => {}
+                Met::First => {
+                    let copied = self.copy_contents(leaf, &source, &stat, verdict);
+                    self.wake(match &copied {
+                        Ok(Some(copy)) => self.run.links.made(leaf, &stat, *copy),
+                        _ => self.run.links.failed(&stat),
+                    });
+                    return copied.map(drop);
+                }
             }
         }
     }
@@ -98,7 +89,11 @@ impl Worker<'_> {
             && !options.dry_run
             && let Met::First = self.run.links.meet(leaf, stat)
         {
-            self.wake(self.run.links.made(leaf, stat));
+            let there = leaf.directory.fd().and_then(|dir| hardlink::id_of(dir, leaf.name));
+            self.wake(match there {
+                Some(copy) => self.run.links.made(leaf, stat, copy),
+                None => self.run.links.failed(stat),
+            });
         }
     }
 

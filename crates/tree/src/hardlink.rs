@@ -4,7 +4,7 @@
 //! met later are linked. A file whose names have all been met is forgotten, so that the table
 //! holds no more than what is open.
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, openat, statat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, statat};
 use std::{
     collections::HashMap,
     ffi::{CStr, CString},
@@ -14,12 +14,14 @@ use std::{
 use thalweg_sys::{Errno, io};
 
 use crate::{
+    CopyOptions, Refusal, Skip,
+    backup::set_aside,
     directory::Directory,
     error::{Attempt, Failure, at_sink},
     identity::Id,
     naming,
     place::{Leaf, Origin, Place},
-    publish::unlink,
+    publish::{Spot, ignore, rename, unlink},
     queue::{Names, Task},
     worker::Worker,
 };
@@ -45,7 +47,9 @@ enum State {
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
     place: Arc<Place>,
-    name: CString,
+    last: CString,
+    // The copy that got it: somebody may give it to another file.
+    id: Id,
 }
 
 /// A name that waits for the first copy of its file.
@@ -99,12 +103,13 @@ impl Links {
         }
     }
 
-    /// The first copy is whole; returns who waited for it.
-    pub fn made(&self, leaf: &Leaf<'_>, stat: &Stat) -> Vec<Waiting> {
+    /// The first copy, `copy`, is whole; returns who waited for it.
+    pub fn made(&self, leaf: &Leaf<'_>, stat: &Stat, copy: Id) -> Vec<Waiting> {
         let mut table = self.lock();
         let id = Id::of(stat);
         let Some(entry) = table.get_mut(&id) else { return Vec::new() };
-        let name = Name { place: Arc::clone(&leaf.directory.place), name: leaf.name.to_owned() };
+        let place = Arc::clone(&leaf.directory.place);
+        let name = Name { place, last: leaf.name.to_owned(), id: copy };
         let before = std::mem::replace(&mut entry.state, State::Made(name));
         // Those that waited will come again, and be met as made.
         let waiting = if let State::Making(waiting) = before { waiting } else { Vec::new() };
@@ -123,38 +128,86 @@ impl Links {
         }
     }
 
+    /// The name does not lead to the copy any more: the next to be met is the first again.
+    pub fn forget(&self, stat: &Stat, lost: &Name) {
+        let mut table = self.lock();
+        let id = Id::of(stat);
+        // Another worker may have found it out before.
+        let is_lost =
+            |entry: &Entry| matches!(&entry.state, State::Made(name) if name.id == lost.id);
+        if table.get(&id).is_some_and(is_lost) {
+            table.remove(&id);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Id, Entry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// What became of a name that was to be linked.
+enum Linked {
+    /// It is another name of the copy; that of the backup.
+    Done(Option<CString>),
+    /// Nothing may be replaced, and somebody else was faster.
+    Skipped,
+    /// What had been copied has lost its name to somebody else's file.
+    Lost,
+}
+
 /// Makes `leaf` another name of what was copied to `name`.
-pub(crate) fn link(dir: BorrowedFd<'_>, leaf: &Leaf<'_>, name: &Name) -> Attempt<()> {
-    let (alive, opened) = name.directory().map_err(at_sink("openat"))?;
+fn link(
+    options: &CopyOptions,
+    leaf: &Leaf<'_>,
+    (dir, stat): (BorrowedFd<'_>, &Stat),
+    name: &Name,
+) -> Attempt<Linked> {
+    let (alive, opened) = match name.directory() {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Linked::Lost),
+        answer => answer.map_err(at_sink("openat"))?,
+    };
     let there = match (&alive, &opened) {
         (Some(directory), _) => directory.fd(),
         (None, Some(fd)) => Some(fd.as_fd()),
         (None, None) => None,
     };
-    let Some(there) = there else { return Ok(()) };
-    let to = |new: &CStr| linkat(there, &*name.name, dir, new, AtFlags::empty());
-    match to(leaf.name) {
-        Err(Errno::EXIST) => {
-            let look = |dir: BorrowedFd<'_>, name: &CStr| {
-                statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| Id::of(&stat))
-            };
-            if look(there, &name.name).is_ok_and(|id| look(dir, leaf.name) == Ok(id)) {
-                return Ok(());
-            }
-            let temporary = naming::unique(leaf.name);
-            to(&temporary).map_err(at_sink("linkat"))?;
-            io::rename(dir, &*temporary, dir, leaf.name, false).map_err(|errno| {
-                let _ = unlink(dir, &temporary);
-                Failure::Sink("renameat2", errno, 0)
-            })
-        }
-        answer => answer.map_err(at_sink("linkat")),
+    let Some(there) = there else { return Ok(Linked::Done(None)) };
+    let is_copy = |new: &CStr| id_of(dir, new).is_some_and(|id| id == name.id);
+    // Where others can see it, it gets its name when it is known to be the copy.
+    let is_hidden = leaf.directory.is_fresh;
+    if !is_hidden && is_copy(leaf.name) {
+        return Ok(Linked::Done(None));
     }
+    let new = if is_hidden { leaf.name.to_owned() } else { naming::unique(leaf.name) };
+    match io::link(there, &*name.last, dir, &*new) {
+        Ok(()) => {}
+        Err(Errno::NOENT) => return Ok(Linked::Lost),
+        Err(Errno::EXIST) => return Err(Failure::Refused(Refusal::JustCreated)),
+        Err(errno) => return Err(Failure::Sink("linkat", errno, 0)),
+    }
+    if !is_copy(&new) {
+        unlink(dir, &new).map_err(at_sink("unlinkat"))?;
+        return Ok(Linked::Lost);
+    }
+    if is_hidden {
+        return Ok(Linked::Done(None));
+    }
+    let spot = Spot { dir, name: leaf.name };
+    let linked = set_aside(options, spot, stat).and_then(|backup| {
+        let renamed = rename(dir, &new, leaf.name, options.no_clobber);
+        renamed.map(|()| backup).map_err(at_sink("renameat2"))
+    });
+    // Where both are one file, rename does nothing and leaves both.
+    ignore(unlink(dir, &new));
+    match linked {
+        Err(Failure::Sink(_, Errno::EXIST, _)) if options.no_clobber => Ok(Linked::Skipped),
+        answer => answer.map(Linked::Done),
+    }
+}
+
+/// What a name leads to, if to anything.
+pub(crate) fn id_of(dir: BorrowedFd<'_>, name: &CStr) -> Option<Id> {
+    statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| Id::of(&stat))
 }
 
 impl Name {
@@ -184,6 +237,27 @@ impl Name {
 }
 
 impl Worker<'_> {
+    /// Links one more name to a copy, and tells of it. False if the copy has lost its name.
+    pub fn link(
+        &mut self,
+        leaf: &Leaf<'_>,
+        at: (BorrowedFd<'_>, &Stat),
+        name: &Name,
+    ) -> Attempt<bool> {
+        match link(self.run.options, leaf, at, name)? {
+            Linked::Done(backup) => {
+                self.tally.links += 1;
+                self.tell_copied(leaf, backup.as_deref());
+            }
+            Linked::Skipped => self.skip(leaf, Skip::Exists),
+            Linked::Lost => {
+                self.run.links.forget(at.1, name);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Sends those that waited for a copy through the queue again.
     pub fn wake(&self, waiting: Vec<Waiting>) {
         for Waiting { directory, from, source, name } in waiting {

@@ -15,6 +15,7 @@ use std::{
 use thalweg_sys::io;
 
 use crate::{
+    error::{Attempt, at_sink},
     identity::{ctime, mtime, size},
     publish::unlink,
 };
@@ -181,11 +182,15 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Removes it: the file is whole, or is not to be resumed.
-    pub fn remove(self) {
+    /// Removes what it says so far, or what an earlier run left: it must not be there with bytes it
+    /// does not speak of, nor when the name of the part is free for others.
+    pub fn forget(&mut self) -> Attempt<()> {
+        self.file = None;
         if self.exists {
-            let _ = unlink(self.dir, &self.name);
+            unlink(self.dir, &self.name).map_err(at_sink("unlinkat"))?;
+            self.exists = false;
         }
+        Ok(())
     }
 
     /// What an earlier run left.

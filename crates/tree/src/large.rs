@@ -53,8 +53,11 @@ impl Worker<'_> {
             let earlier = keeper.earlier();
             let run = self.run;
             from = prefix(job, earlier, &mut self.buffer, || run.stops())?;
+            // It may speak of another source, or of more than is left.
+            keeper.forget()?;
             io::ftruncate(job.sink, from).map_err(at_sink("ftruncate"))?;
             keeper.note(from);
+            keeper.write();
             self.tally.resumed += from;
         }
         if options.reflink == When::Always {

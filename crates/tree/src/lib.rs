@@ -18,6 +18,7 @@
 mod attributes;
 mod backup;
 mod birth;
+mod claim;
 mod contents;
 mod contest;
 mod directory;
@@ -48,6 +49,7 @@ mod stage;
 mod start;
 mod symlink;
 mod verify;
+mod way;
 mod worker;
 mod xattrs;
 

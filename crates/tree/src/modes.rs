@@ -2,7 +2,7 @@
 
 use rustix::fs::Stat;
 
-use crate::{attributes::Wanted, contents::Way, existing::There, place::Leaf, run::Run};
+use crate::{attributes::Wanted, existing::There, place::Leaf, run::Run, way::Way};
 
 /// The mode a file is made with, and the attributes it should have in the end.
 pub(crate) fn modes(

@@ -2,7 +2,11 @@
 
 use std::{
     ffi::{CStr, CString},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::SystemTime,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -29,8 +33,14 @@ pub(crate) fn short(name: &CStr, suffix: &[u8]) -> CString {
 /// A part's name that no other process uses, for when the usual one is taken by a living one.
 pub(crate) fn unique(name: &CStr) -> CString {
     static NEXT: AtomicU64 = AtomicU64::new(0);
+    // Process numbers come again, in a container the first ones always.
+    static BEGAN: OnceLock<u128> = OnceLock::new();
+    let began = BEGAN.get_or_init(|| {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        since.map_or(0, |since| since.as_nanos())
+    });
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    let tail = format!(".{}-{next}", std::process::id());
+    let tail = format!(".{}-{began}-{next}", std::process::id());
     beside(name, &[PART, tail.as_bytes()].concat())
 }
 

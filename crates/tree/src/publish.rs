@@ -2,18 +2,18 @@
 //!
 //! What is not published is removed when it is dropped, unless it is to be resumed.
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat};
 use std::{
     ffi::{CStr, CString},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{BorrowedFd, OwnedFd},
     thread,
     time::Duration,
 };
 use thalweg_sys::{Errno, io};
 
 use crate::{
+    claim::{Leftover, is_named, is_ours, leftover},
     error::{Attempt, Failure, at_sink},
-    identity::Id,
     naming::{JOURNAL, PART, beside, short, unique},
 };
 
@@ -81,7 +81,7 @@ impl<'a> Sink<'a> {
         for _ in 0..TRIES {
             match create(spot.dir, &name, OFlags::RDWR, mode) {
                 Ok(fd) => {
-                    if is_ours(&fd).map_err(at_sink("flock"))? {
+                    if is_ours(&fd, spot.dir, &name)? {
                         return Ok(Self::new(fd, spot, Form::Part { name, is_usual }));
                     }
                     (name, is_usual) = (unique(spot.name), false);
@@ -93,13 +93,16 @@ impl<'a> Sink<'a> {
                         thread::sleep(WAIT);
                     }
                     Leftover::Alive => (name, is_usual) = (unique(spot.name), false),
-                    Leftover::Free(fd) if resume => {
+                    // Under another name nobody keeps a journal: it is begun anew.
+                    Leftover::Free(fd) if resume && is_usual => {
                         let mut sink = Self::new(fd, spot, Form::Part { name, is_usual });
                         sink.adopted = true;
                         return Ok(sink);
                     }
                     Leftover::Free(_locked) => {
-                        ignore(unlink(spot.dir, &beside(spot.name, JOURNAL)));
+                        if is_usual {
+                            ignore(unlink(spot.dir, &beside(spot.name, JOURNAL)));
+                        }
                         unlink(spot.dir, &name).map_err(at_sink("unlinkat"))?;
                     }
                 },
@@ -169,6 +172,10 @@ impl Drop for Sink<'_> {
             return;
         }
         let name = match &self.form {
+            // All could see it, and somebody may have put a file of theirs in its place.
+            Form::Own if !is_named(&self.fd, self.spot.dir, self.spot.name).unwrap_or(false) => {
+                return;
+            }
             Form::Own => self.spot.name,
             Form::Part { name, .. } => name,
             Form::Nameless | Form::Existing => return,
@@ -179,7 +186,7 @@ impl Drop for Sink<'_> {
 }
 
 /// `renameat2`, with a plain rename where the file system cannot promise to replace nothing.
-fn rename(dir: BorrowedFd<'_>, from: &CStr, to: &CStr, keep: bool) -> Result<(), Errno> {
+pub(crate) fn rename(dir: BorrowedFd<'_>, from: &CStr, to: &CStr, keep: bool) -> Result<(), Errno> {
     match io::rename(dir, from, dir, to, keep) {
         Err(Errno::INVAL) if keep => match statat(dir, to, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Err(Errno::EXIST),
@@ -204,57 +211,28 @@ fn create(dir: BorrowedFd<'_>, name: &CStr, access: OFlags, mode: u32) -> Result
     openat(dir, name, flags, Mode::from_raw_mode(mode))
 }
 
-/// Locks a file just made. False if somebody took it for a leftover before the lock was ours:
-/// then he holds the lock, or has removed the name already.
-pub(crate) fn is_ours(fd: &OwnedFd) -> Result<bool, Errno> {
-    match flock(fd, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(fstat(fd)?.st_nlink > 0),
-        Err(Errno::WOULDBLOCK) => Ok(false),
-        // File systems without locks: then there is no protection, as for every other program.
-        Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => Ok(true),
-        Err(errno) => Err(errno),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::fd::AsFd};
 
-/// What an unfinished file that lies in the way is.
-pub(crate) enum Leftover {
-    /// It vanished meanwhile.
-    Gone,
-    /// A living process works on it.
-    Alive,
-    /// Nobody's; it is locked now.
-    Free(OwnedFd),
-}
-
-fn leftover(spot: Spot<'_>, name: &CStr) -> Attempt<Leftover> {
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    match claim(spot.dir, name, flags)? {
-        // Another name of somebody's file: to write into it would be to write into theirs.
-        Leftover::Free(fd) if fstat(&fd).map_err(at_sink("fstat"))?.st_nlink > 1 => {
-            Ok(Leftover::Alive)
+    #[test]
+    fn what_another_process_of_our_number_left_under_another_name_is_not_gone_on_with() {
+        let place = tempfile::tempdir().unwrap();
+        let part = place.path().join(".n.thalweg-part");
+        let alive = fs::File::create(&part).unwrap();
+        alive.lock().unwrap();
+        // Whichever number comes next, there is a leftover of that name.
+        let name = unique(c"n").into_string().unwrap();
+        let (stem, number) = name.rsplit_once('-').unwrap();
+        let number: u64 = number.parse().unwrap();
+        for next in number..number + 1000 {
+            fs::write(place.path().join(format!("{stem}-{next}")), "left").unwrap();
         }
-        found => Ok(found),
-    }
-}
-
-/// Opens and locks a leftover of this name, unless somebody else has it.
-pub(crate) fn claim(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Attempt<Leftover> {
-    let fd = match openat(dir, name, flags, Mode::empty()) {
-        Ok(fd) => fd,
-        Err(Errno::NOENT) => return Ok(Leftover::Gone),
-        // Not a file we made, or not ours to touch: leave it.
-        Err(Errno::LOOP | Errno::ISDIR | Errno::NOTDIR | Errno::NXIO | Errno::ACCESS) => {
-            return Ok(Leftover::Alive);
-        }
-        Err(errno) => return Err(Failure::Sink("openat", errno, 0)),
-    };
-    if !is_ours(&fd).map_err(at_sink("flock"))? {
-        return Ok(Leftover::Alive);
-    }
-    let opened = fstat(fd.as_fd()).map_err(at_sink("fstat"))?;
-    match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(named) if Id::of(&named) == Id::of(&opened) => Ok(Leftover::Free(fd)),
-        Ok(_) | Err(Errno::NOENT) => Ok(Leftover::Gone),
-        Err(errno) => Err(Failure::Sink("newfstatat", errno, 0)),
+        let dir = fs::File::open(place.path()).unwrap();
+        let spot = Spot { dir: dir.as_fd(), name: c"n" };
+        let sink = Sink::part(spot, 0o600, true).unwrap();
+        assert!(!sink.adopted && sink.journal().is_none());
+        assert_eq!(rustix::fs::fstat(&sink.fd).unwrap().st_size, 0);
     }
 }

@@ -11,7 +11,7 @@ use thalweg_core::shown;
 use thalweg_sys::Errno;
 
 use crate::{
-    CopyOptions, Error, Refusal, Target,
+    Backup, CopyOptions, Error, Refusal, Target,
     identity::{Id, kind},
 };
 
@@ -66,6 +66,10 @@ pub(crate) fn resolve(
         if path.as_os_str().is_empty() {
             return Err(Error::Usage("an empty name is no file".to_owned()));
         }
+    }
+    if options.inplace && options.backup != Backup::None {
+        let why = "what is written in place cannot be kept: a copy in place makes no backup";
+        return Err(Error::Usage(why.to_owned()));
     }
     let shown = shown(destination);
     let there = stat(destination);

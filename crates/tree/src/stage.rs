@@ -12,9 +12,10 @@ use thalweg_sys::{Errno, io};
 
 use crate::{
     birth::open_new,
+    claim::{Leftover, claim, is_ours},
     error::{Attempt, Failure, at_sink},
     naming::{PART, beside, is_reserved, short, unique},
-    publish::{Leftover, Spot, claim, is_ours, unlink},
+    publish::{Spot, unlink},
 };
 
 /// How to open a directory to work in.
@@ -39,11 +40,13 @@ impl Stage {
             match mkdirat(spot.dir, &name, Mode::from_raw_mode(mode)) {
                 Ok(()) => {
                     match open_new(Spot { dir: spot.dir, name: &name }) {
-                        Ok(fd) if is_ours(&fd).map_err(at_sink("flock"))? => {
+                        Ok(fd) if is_ours(&fd, spot.dir, &name)? => {
                             return Ok((fd, Self { name, adopted: false }));
                         }
                         // Another run took it for a leftover before it was locked.
-                        Ok(_) | Err(Errno::NOENT) => name = unique(spot.name),
+                        Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
+                            name = unique(spot.name);
+                        }
                         Err(errno) => return Err(Failure::Sink("openat", errno, 0)),
                     }
                 }

@@ -65,23 +65,22 @@ impl Worker<'_> {
             return Ok(true);
         }
         let counts = run.options.preserve.links && stat.st_nlink > 1;
-        match if counts { run.links.meet(leaf, stat) } else { Met::First } {
-            Met::Waits => return Ok(false),
-            Met::Again(name) => {
-                hardlink::link(dir, leaf, &name)?;
-                self.tell_copied(leaf, None);
-            }
-            Met::First => {
-                let made = self.make_and_dress(leaf, stat, (dir, &verdict), make);
-                if counts {
-                    self.wake(match &made {
-                        Ok(()) => run.links.made(leaf, stat),
-                        Err(_) => run.links.failed(stat),
-                    });
-                }
-                made?;
+        loop {
+            match if counts { run.links.meet(leaf, stat) } else { Met::First } {
+                Met::Waits => return Ok(false),
+                Met::Again(name) if self.link(leaf, (dir, stat), &name)? => return Ok(true),
+                Met::Again(_) => {}
+                Met::First => break,
             }
         }
+        let made = self.make_and_dress(leaf, stat, (dir, &verdict), make);
+        if counts {
+            self.wake(match hardlink::id_of(dir, leaf.name).filter(|_| made.is_ok()) {
+                Some(copy) => run.links.made(leaf, stat, copy),
+                None => run.links.failed(stat),
+            });
+        }
+        made?;
         self.tally.links += 1;
         Ok(true)
     }
@@ -96,9 +95,15 @@ impl Worker<'_> {
         let mut backup = None;
         match (make(dir, leaf.name)?, verdict) {
             (true, _) => self.dress_node(leaf, stat, dir, leaf.name),
+            (false, _) if leaf.directory.is_fresh => {
+                return Err(Failure::Refused(Refusal::JustCreated));
+            }
             (false, Verdict::Replace(_)) => {
-                let temporary = unique(leaf.name);
-                make(dir, &temporary)?;
+                let mut temporary = unique(leaf.name);
+                // What has that name is not ours to publish.
+                while !make(dir, &temporary)? {
+                    temporary = unique(leaf.name);
+                }
                 self.dress_node(leaf, stat, dir, &temporary);
                 let spot = Spot { dir, name: leaf.name };
                 let renamed = set_aside(self.run.options, spot, stat).and_then(|name| {

@@ -222,3 +222,33 @@ fn a_half_written_small_file_in_a_stage_is_written_anew() {
     assert_eq!(report.error_count, 0, "{}", problems(&report));
     assert_eq!(contents(&at.join("src")), contents(&at.join("to")));
 }
+
+#[test]
+fn a_journal_is_gone_before_the_bytes_it_counts_are_and_before_its_part_has_its_name() {
+    let place = tempfile::tempdir().unwrap();
+    let at = place.path().to_owned();
+    let journal = at.join(".to.thalweg-journal");
+    let is_gone = || {
+        let journal = journal.clone();
+        move || assert!(!journal.exists())
+    };
+    let request = Request { only: Some("read-write".to_owned()), ..Request::default() };
+    let options = CopyOptions { request, ..resume() };
+    for is_left_alone in [false, true] {
+        interrupted(&at, boot_id());
+        fs::write(at.join("other"), noise(LEN, 2)).unwrap();
+        if is_left_alone {
+            fs::remove_file(at.join(".to.thalweg-part")).unwrap();
+        }
+        // The first byte of the other source comes after this.
+        let first = if is_left_alone { Call::Pwrite } else { Call::Ftruncate };
+        let script = Script::new(Vec::new()).meanwhile(first, 1, is_gone());
+        let script = script.meanwhile(Call::Rename, 1, is_gone());
+        let ran = script.run(|| copy(&at.join("other"), &at.join("to"), &options));
+        assert_eq!(ran.value.error_count, 0, "{}", problems(&ran.value));
+        assert!(ran.calls[first] > 0 && ran.calls[Call::Rename] > 0);
+        assert!(fs::read(at.join("to")).unwrap() == fs::read(at.join("other")).unwrap());
+        assert_eq!(names(&at), ["other", "src", "to"]);
+        fs::remove_file(at.join("to")).unwrap();
+    }
+}

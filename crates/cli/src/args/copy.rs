@@ -80,7 +80,7 @@ pub struct CopyArgs {
     #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
-    /// Write into the destination itself instead of a temporary file beside it
+    /// Write into the destination itself instead of a temporary file beside it; no backups
     #[arg(long)]
     pub inplace: bool,
     /// Go on where an interrupted copy of the same sources stopped

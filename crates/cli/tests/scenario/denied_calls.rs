@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use crate::support::{
     Scratch, bytes,
-    deny::{Call, FAST, run_without},
+    deny::{Call, FAST, LOCK, run_without},
     methods_calling, mounts, names,
     run::Ran,
     skip, thalweg,
@@ -175,5 +175,25 @@ fn a_tree_is_copied_without_the_refused_calls() {
             bytes::expect(&copy.join(n.to_string()), n, n * n * n * 3000);
         }
         fs::remove_dir_all(&copy).unwrap();
+    }
+}
+
+#[test]
+fn without_locks_an_unfinished_file_may_be_alive_and_is_left_alone() {
+    let test = "without_locks_an_unfinished_file_may_be_alive_and_is_left_alone";
+    for options in [&[][..], &["--resume"]] {
+        let scratch = Scratch::new();
+        let part = scratch.join(".copy.thalweg-part");
+        bytes::write(&part, 2, LEN / 2);
+        bytes::write(&scratch.join("source"), 1, LEN);
+        let mut command = thalweg();
+        command.arg("copy").args(options);
+        command.args([scratch.join("source"), scratch.join("copy")]);
+        match run_without(&[&LOCK], libc::ENOLCK, &mut command) {
+            Ok(ran) => drop(ran.expect_no_panic().expect(0)),
+            Err(reason) => return skip(test, &format!("no seccomp: {reason}")),
+        }
+        bytes::expect(&scratch.join("copy"), 1, LEN);
+        bytes::expect(&part, 2, LEN / 2);
     }
 }

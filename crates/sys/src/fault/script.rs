@@ -55,6 +55,21 @@ impl Rule {
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     rules: Vec<Rule>,
+    rivals: Vec<Rival>,
+}
+
+/// What somebody else does right before a call.
+#[derive(Clone)]
+struct Rival {
+    call: Call,
+    nth: u64,
+    act: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl std::fmt::Debug for Rival {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a rival before {} {}", self.call.name(), self.nth)
+    }
 }
 
 /// What happened under a script.
@@ -95,13 +110,26 @@ impl Index<Call> for Counts {
 impl Script {
     /// A script of these rules.
     pub fn new(rules: Vec<Rule>) -> Self {
-        Self { rules }
+        Self { rules, rivals: Vec::new() }
+    }
+
+    /// Lets `act` happen right before the `nth` such call, whether or not a rule stops that call:
+    /// a race whose outcome is certain. What `act` does itself is not under the script.
+    #[must_use]
+    pub fn meanwhile(
+        mut self,
+        call: Call,
+        nth: u64,
+        act: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        self.rivals.push(Rival { call, nth, act: Arc::new(act) });
+        self
     }
 
     /// Runs `body` on this thread under the script, counting from zero. A script already
     /// installed is set aside until `body` returns or unwinds.
     pub fn run<R>(&self, body: impl FnOnce() -> R) -> Outcome<R> {
-        let state = Arc::new(State::new(self.rules.clone()));
+        let state = Arc::new(State::new(self.clone()));
         let value = {
             let _restore = install(Some(Arc::clone(&state)));
             body()
@@ -113,7 +141,7 @@ impl Script {
 /// A script at work; threads share it.
 #[derive(Debug)]
 pub(super) struct State {
-    rules: Vec<Rule>,
+    script: Script,
     calls: [AtomicU64; CALLS],
     fired: AtomicU64,
 }
@@ -125,8 +153,8 @@ thread_local! {
 }
 
 impl State {
-    fn new(rules: Vec<Rule>) -> Self {
-        Self { rules, calls: [const { AtomicU64::new(0) }; CALLS], fired: AtomicU64::new(0) }
+    fn new(script: Script) -> Self {
+        Self { script, calls: [const { AtomicU64::new(0) }; CALLS], fired: AtomicU64::new(0) }
     }
 
     fn counts(&self) -> Counts {
@@ -135,7 +163,11 @@ impl State {
 
     fn decide(&self, call: Call, len: usize) -> Result<Option<usize>, Errno> {
         let count = self.calls[call as usize].fetch_add(1, Ordering::Relaxed) + 1;
-        let Some(rule) = self.rules.iter().find(|rule| rule.fits(call, count)) else {
+        for rival in self.script.rivals.iter().filter(|r| r.call == call && r.nth == count) {
+            let _restore = install(None);
+            (rival.act)();
+        }
+        let Some(rule) = self.script.rules.iter().find(|rule| rule.fits(call, count)) else {
             return Ok(Some(len));
         };
         self.fired.fetch_add(1, Ordering::Relaxed);
@@ -234,9 +266,31 @@ mod tests {
     }
 
     #[test]
+    fn a_rival_acts_right_before_its_call_and_outside_the_script() {
+        let seen = Arc::new(AtomicU64::new(0));
+        let acted = Arc::clone(&seen);
+        let script = Script::new(vec![Rule::always(Call::Read, Effect::Zero)]).meanwhile(
+            Call::Read,
+            2,
+            move || {
+                acted.store(read(5).unwrap() as u64, Ordering::Relaxed);
+            },
+        );
+        let outcome = script.run(|| {
+            let first = read(5);
+            assert_eq!(seen.load(Ordering::Relaxed), 0);
+            [first, read(5)]
+        });
+        assert_eq!((outcome.value, seen.load(Ordering::Relaxed)), ([Ok(0), Ok(0)], 5));
+        assert_eq!(outcome.calls[Call::Read], 2);
+    }
+
+    #[test]
     fn the_script_ends_with_its_closure_even_by_panic() {
         let script = Script::new(vec![Rule::always(Call::Read, Effect::Zero)]);
-        let unwound = std::panic::catch_unwind(|| script.run(|| panic!("on purpose")));
+        let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            script.run(|| panic!("on purpose"));
+        }));
         assert!(unwound.is_err());
         assert_eq!(read(5), Ok(5));
         let inner = Script::new(vec![]);

@@ -43,6 +43,9 @@ pub const SHARED: [Call; 3] = [
     call("process_vm_writev", libc::SYS_process_vm_writev),
 ];
 
+/// The call by which a run tells the living from the dead.
+pub const LOCK: Call = call("flock", libc::SYS_flock);
+
 const fn call(name: &'static str, number: i64) -> Call {
     Call { name, listed: name, number, request: None }
 }

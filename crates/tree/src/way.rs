@@ -1,0 +1,92 @@
+//! Under which name a file is written until it is whole.
+
+use rustix::fs::{AtFlags, OFlags};
+use thalweg_sys::Errno;
+
+use crate::{
+    Refusal,
+    error::{Attempt, Failure},
+    existing::There,
+    place::Leaf,
+    publish::{Sink, Spot},
+    worker::Worker,
+};
+
+/// Under which name a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Its own.
+    Own,
+    /// None, until it is linked.
+    Nameless,
+    /// That of an unfinished file.
+    Part,
+    /// It is there already and written into.
+    Existing,
+}
+
+impl Worker<'_> {
+    /// Under which name the file is written.
+    pub fn way(&self, leaf: &Leaf<'_>, there: Option<&There>, is_single: bool) -> Way {
+        let options = self.run.options;
+        match there {
+            Some(there) if there.is_written_to() || options.inplace => Way::Existing,
+            None if options.inplace => Way::Own,
+            // Nobody can see it there, and nobody can see half of a single write.
+            _ if is_single && leaf.directory.is_staged => Way::Own,
+            None if is_single && !options.resume && !self.names_all => Way::Nameless,
+            _ => Way::Part,
+        }
+    }
+
+    /// Opens the file to write.
+    pub fn open_sink<'a>(
+        &mut self,
+        leaf: &Leaf<'_>,
+        (spot, way): (Spot<'a>, Way),
+        mode: u32,
+        is_single: bool,
+    ) -> Attempt<Sink<'a>> {
+        let options = self.run.options;
+        let reads = options.verify.is_some();
+        let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
+        match way {
+            Way::Own => match Sink::own(spot, access, mode) {
+                // Names that differ in the source may be one name here (case folding).
+                Err(Failure::Sink(_, Errno::EXIST, _)) if leaf.directory.is_fresh => {
+                    Err(Failure::Refused(Refusal::JustCreated))
+                }
+                // An earlier run left it unfinished, in a place nobody can see.
+                Err(Failure::Sink(_, Errno::EXIST, _)) if leaf.directory.is_staged => {
+                    let _ = rustix::fs::unlinkat(spot.dir, spot.name, AtFlags::empty());
+                    Sink::own(spot, access, mode)
+                }
+                answer => answer,
+            },
+            Way::Nameless => {
+                if let Some(sink) = Sink::nameless(spot, access, mode)? {
+                    return Ok(sink);
+                }
+                self.names_all = true;
+                Sink::part(spot, mode, false)
+            }
+            Way::Part => Sink::part(spot, mode, options.resume && !is_single),
+            Way::Existing => match Sink::existing(spot, access) {
+                Err(Failure::Sink(_, Errno::ACCESS | Errno::PERM | Errno::TXTBSY, _))
+                    if options.force =>
+                {
+                    let _ = rustix::fs::unlinkat(spot.dir, spot.name, AtFlags::empty());
+                    Sink::own(spot, access, 0o600)
+                }
+                answer => answer,
+            },
+        }
+    }
+}
+
+/// Whether a file without a name cannot get one here: older kernels go by /proc, and it may be
+/// missing.
+pub(crate) fn cannot_be_named(failure: &Failure) -> bool {
+    let errnos = [Errno::NOENT, Errno::PERM, Errno::ACCESS, Errno::OPNOTSUPP, Errno::INVAL];
+    matches!(failure, Failure::Sink("linkat", errno, _) if errnos.contains(errno))
+}
