@@ -10,7 +10,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::Mutex;
 
-use thalweg_kernels::{CHECKSUMS, Checksum, FILLS, Fill, KERNELS, Kernel};
+use thalweg_kernels::{CHECKSUMS, Checksum, FILLS, Fill, HASHES, Hash, KERNELS, Kernel};
 
 /// Bytes kept around a sink, to see a write that goes too far.
 pub const MARGIN: usize = 128;
@@ -29,6 +29,11 @@ pub fn fills(test: &str) -> impl Iterator<Item = &'static Fill> {
 /// As [`kernels`].
 pub fn checksums(test: &str) -> impl Iterator<Item = &'static Checksum> {
     runnable(test, CHECKSUMS, |row| (row.name, row.is_available))
+}
+
+/// As [`kernels`].
+pub fn hashes(test: &str) -> impl Iterator<Item = &'static Hash> {
+    runnable(test, HASHES, |row| (row.name, row.is_available))
 }
 
 type About = (&'static str, fn() -> bool);
