@@ -27,8 +27,7 @@ mod xxh3;
 pub use face::{copy, copy_crc32c, copy_within, copy_xxh3, crc32c, fill, xxh3};
 pub use ready::{Ready, ReadyChecksum, ReadyFill, ReadyHash};
 pub use rows::inline;
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-pub use rows::x86::stream::{prefetch_distance, set_prefetch_distance};
+pub use rows::prefetch::{prefetch_distance, set_prefetch_distance};
 pub use table::{
     CHECKSUMS, Checksum, CopyFn, CopyHashFn, CopySumFn, FILLS, Fill, FillFn, HASHES, Hash, HashFn,
     KERNELS, Kernel, SumFn, by_name,
