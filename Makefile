@@ -31,7 +31,7 @@ FEATURES := --features thalweg-sys/faults
 BIN := $(CARGO_TARGET_DIR)/release/thalweg
 
 .NOTPARALLEL:
-.PHONY: help build test campaign lint study bench jars jmh fuzz tsan install clean setup start-skips
+.PHONY: help build test campaign lint study bench jars jmh fuzz tsan miri cross install clean setup start-skips
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,12 @@ fuzz: ## run every fuzz target for FUZZ_SECONDS
 
 tsan: ## the ring's tests under ThreadSanitizer (nightly compiler with rust-src)
 	@tests/setup/tsan
+
+miri: ## the portable kernels under miri, as x86-64 and as aarch64 (installs a nightly compiler into .tools/)
+	@tests/setup/miri
+
+cross: ## compile the kernels and their tests for aarch64
+	@tests/setup/cross
 
 install: build ## install the binaries, the C library, studies, man pages and completions under DESTDIR PREFIX
 	@tests/setup/install $(BIN) $(dir $(BIN))libthalweg.a "$(DESTDIR)" "$(PREFIX)"

@@ -13,5 +13,6 @@ int main(void)
                tw_kernel_is_available(n) ? "" : " (not on this processor)");
     unsigned sum = tw_memcpy_crc32c(copy, text, sizeof text, 0);
     printf("%s: crc32c %08x\n", copy, sum);
+    printf("%s: xxh3 %016llx\n", copy, (unsigned long long)tw_memcpy_xxh3(copy, text, sizeof text));
     return 0;
 }

@@ -157,6 +157,11 @@ void *tw_memset(void *destination, int byte, size_t length);
 uint32_t tw_memcpy_crc32c(void *destination, const void *source, size_t length, uint32_t crc);
 uint32_t tw_crc32c(const void *source, size_t length, uint32_t crc);
 
+/* Copies and returns the XXH3 of what was copied: 64 bits, seed 0, the default secret. It is of all bytes at once and
+ * cannot be carried on. */
+uint64_t tw_memcpy_xxh3(void *destination, const void *source, size_t length);
+uint64_t tw_xxh3(const void *source, size_t length);
+
 /* The kernels by number: name, summary, and whether this processor runs it. NULL or 0 beyond the last. */
 size_t tw_kernel_count(void);
 const char *tw_kernel_name(size_t index);

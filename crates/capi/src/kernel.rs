@@ -68,6 +68,28 @@ pub unsafe extern "C" fn tw_crc32c(source: *const c_void, length: usize, crc: u3
     unsafe { (row.sum)(source.cast(), length, crc) }
 }
 
+/// # Safety
+/// As memcpy; and what was written to `destination` can be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_memcpy_xxh3(
+    destination: *mut c_void,
+    source: *const c_void,
+    length: usize,
+) -> u64 {
+    let row = thalweg_kernels::Hash::first();
+    // SAFETY: the caller's promise; `first` gives an available row.
+    unsafe { (row.copy)(destination.cast(), source.cast(), length) }
+}
+
+/// # Safety
+/// `source` can be read for `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_xxh3(source: *const c_void, length: usize) -> u64 {
+    let row = thalweg_kernels::Hash::first();
+    // SAFETY: the caller's promise; `first` gives an available row.
+    unsafe { (row.sum)(source.cast(), length) }
+}
+
 /// How many kernels there are.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_kernel_count() -> usize {

@@ -1,6 +1,6 @@
 //! For humans: every row's time against the C library's, size by size, on this machine now.
 //!
-//! `cargo run --release -p thalweg-kernels --example sweep [copy|fill|crc] [ROUNDS]`
+//! `cargo run --release -p thalweg-kernels --example sweep [copy|fill|crc|xxh3] [ROUNDS]`
 //!
 //! Rows take turns, round by round, and a cell is the median over the rounds of the ratio within a
 //! round; above 1 the row is faster. One buffer pair, hot as far as the caches hold it. This is a
@@ -9,7 +9,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use thalweg_kernels::{CHECKSUMS, Checksum, FILLS, Fill, KERNELS, Kernel};
+use thalweg_kernels::{CHECKSUMS, Checksum, FILLS, Fill, HASHES, Hash, KERNELS, Kernel};
 
 const MOST: usize = 64 << 20;
 /// Bytes moved per sample and row: enough to outlast the clock.
@@ -26,8 +26,9 @@ fn main() {
         "copy" => copies(),
         "fill" => fills(),
         "crc" => checksums(),
+        "xxh3" => hashes(),
         _ => {
-            eprintln!("usage: sweep [copy|fill|crc] [ROUNDS]");
+            eprintln!("usage: sweep [copy|fill|crc|xxh3] [ROUNDS]");
             std::process::exit(2);
         }
     };
@@ -135,6 +136,26 @@ fn checksums() -> Vec<Arm> {
     let fused = CHECKSUMS.iter().filter_map(Checksum::ready).map(|ready| -> Arm {
         let run = move |sink: &mut [u8], source: &[u8]| {
             black_box(ready.copy(sink, source, 0));
+        };
+        (ready.row().name, Box::new(run))
+    });
+    std::iter::once(apart).chain(fused).collect()
+}
+
+/// As [`checksums`].
+fn hashes() -> Vec<Arm> {
+    let best = HASHES.iter().find_map(Hash::ready).expect("the portable row");
+    let libc = thalweg_kernels::by_name("libc").and_then(Kernel::ready).expect("the C library");
+    let apart: Arm = (
+        "libc, then xxh3",
+        Box::new(move |sink, source| {
+            libc.copy(sink, source);
+            black_box(best.sum(source));
+        }),
+    );
+    let fused = HASHES.iter().filter_map(Hash::ready).map(|ready| -> Arm {
+        let run = move |sink: &mut [u8], source: &[u8]| {
+            black_box(ready.copy(sink, source));
         };
         (ready.row().name, Box::new(run))
     });

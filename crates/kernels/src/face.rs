@@ -4,7 +4,7 @@ use core::ops::RangeBounds;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::ready::part;
-use crate::table::Checksum;
+use crate::table::{Checksum, Hash};
 use crate::tuned;
 
 /// Copies `src` over `dst` by the row that is installed for this size, or by the C library.
@@ -60,17 +60,57 @@ pub fn crc32c(src: &[u8], crc: u32) -> u32 {
     unsafe { (checksum().sum)(src.as_ptr(), src.len(), crc) }
 }
 
-/// The first available row, looked up once.
+/// Copies `src` over `dst` and takes its XXH3, 64 bits with seed 0: memory is read once.
+///
+/// # Panics
+/// If the lengths differ.
+#[inline]
+#[must_use]
+#[track_caller]
+pub fn copy_xxh3(dst: &mut [u8], src: &[u8]) -> u64 {
+    assert_eq!(dst.len(), src.len(), "source and sink differ in length");
+    // SAFETY: two slices of that length, one of them exclusive; the row is available.
+    unsafe { (hash().copy)(dst.as_mut_ptr(), src.as_ptr(), src.len()) }
+}
+
+/// The XXH3 of `src`, 64 bits with seed 0.
+#[inline]
+#[must_use]
+pub fn xxh3(src: &[u8]) -> u64 {
+    // SAFETY: a slice of that length; the row is available.
+    unsafe { (hash().sum)(src.as_ptr(), src.len()) }
+}
+
 #[inline]
 fn checksum() -> &'static Checksum {
-    static RESOLVED: AtomicPtr<Checksum> = AtomicPtr::new(core::ptr::null_mut());
-    let row = RESOLVED.load(Ordering::Relaxed);
-    if row.is_null() {
-        let first = Checksum::first();
-        // Relaxed: what it points to was there before the program started.
-        RESOLVED.store(core::ptr::from_ref(first).cast_mut(), Ordering::Relaxed);
-        return first;
+    static RESOLVED: First<Checksum> = First::unknown();
+    RESOLVED.or(Checksum::first)
+}
+
+#[inline]
+fn hash() -> &'static Hash {
+    static RESOLVED: First<Hash> = First::unknown();
+    RESOLVED.or(Hash::first)
+}
+
+/// The first available row of a table, looked up once.
+struct First<R: 'static>(AtomicPtr<R>);
+
+impl<R: Sync> First<R> {
+    const fn unknown() -> Self {
+        First(AtomicPtr::new(core::ptr::null_mut()))
     }
-    // SAFETY: only references to static rows are stored, and nobody writes through it.
-    unsafe { &*row }
+
+    #[inline]
+    fn or(&self, find: fn() -> &'static R) -> &'static R {
+        let row = self.0.load(Ordering::Relaxed);
+        if row.is_null() {
+            let first = find();
+            // Relaxed: what it points to was there before the program started.
+            self.0.store(core::ptr::from_ref(first).cast_mut(), Ordering::Relaxed);
+            return first;
+        }
+        // SAFETY: only references to static rows are stored, and nobody writes through it.
+        unsafe { &*row }
+    }
 }

@@ -2,7 +2,7 @@
 
 use core::ops::{Bound, RangeBounds};
 
-use crate::table::{Checksum, CopyFn, Fill, FillFn, Kernel};
+use crate::table::{Checksum, CopyFn, Fill, FillFn, Hash, Kernel};
 use crate::tuned;
 
 /// A copy kernel this machine can run, as the pointer that it was when it was asked for: a `Ready` of
@@ -148,5 +148,42 @@ impl ReadyChecksum {
     pub fn sum(self, src: &[u8], crc: u32) -> u32 {
         // SAFETY: a slice of that length; `ready` checked the CPU.
         unsafe { (self.0.sum)(src.as_ptr(), src.len(), crc) }
+    }
+}
+
+/// A hashing copy this machine can run.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadyHash(&'static Hash);
+
+impl Hash {
+    /// The row as safe code can call it, if this machine can run it.
+    pub fn ready(&'static self) -> Option<ReadyHash> {
+        (self.is_available)().then_some(ReadyHash(self))
+    }
+}
+
+impl ReadyHash {
+    /// Its row.
+    pub fn row(self) -> &'static Hash {
+        self.0
+    }
+
+    /// Copies `src` over `dst` and hashes it.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    #[track_caller]
+    #[must_use]
+    pub fn copy(self, dst: &mut [u8], src: &[u8]) -> u64 {
+        assert_eq!(dst.len(), src.len(), "source and sink differ in length");
+        // SAFETY: two slices of that length, one of them exclusive; `ready` checked the CPU.
+        unsafe { (self.0.copy)(dst.as_mut_ptr(), src.as_ptr(), src.len()) }
+    }
+
+    /// Hashes `src`.
+    #[must_use]
+    pub fn sum(self, src: &[u8]) -> u64 {
+        // SAFETY: a slice of that length; `ready` checked the CPU.
+        unsafe { (self.0.sum)(src.as_ptr(), src.len()) }
     }
 }

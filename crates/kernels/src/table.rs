@@ -4,6 +4,7 @@ use crate::cpu;
 use crate::crc32c;
 use crate::rows::{inline, libc, simple};
 use crate::tuned;
+use crate::xxh3;
 
 /// Copies `n` bytes from the second pointer to the first.
 pub type CopyFn = unsafe fn(*mut u8, *const u8, usize);
@@ -13,6 +14,10 @@ pub type FillFn = unsafe fn(*mut u8, u8, usize);
 pub type CopySumFn = unsafe fn(*mut u8, *const u8, usize, u32) -> u32;
 /// Carries the CRC32C of `n` bytes on.
 pub type SumFn = unsafe fn(*const u8, usize, u32) -> u32;
+/// Copies `n` bytes and hashes them.
+pub type CopyHashFn = unsafe fn(*mut u8, *const u8, usize) -> u64;
+/// Hashes `n` bytes.
+pub type HashFn = unsafe fn(*const u8, usize) -> u64;
 
 /// One way to copy memory. [`Kernel::ready`] makes it callable from safe code.
 // A row made elsewhere could claim what its functions do not keep: see `Kernel::new`.
@@ -100,6 +105,27 @@ pub struct Checksum {
     pub sum: SumFn,
 }
 
+/// One way to copy memory and take its XXH3 in the same pass: 64 bits, seed 0, default secret.
+///
+/// The source is read once: what is hashed is what the sink holds, even if the source is changed by
+/// another process meanwhile. A hash cannot be carried on: it is of all bytes or none.
+// A row made elsewhere could claim what its functions do not keep: see `Kernel::new`.
+#[non_exhaustive]
+#[derive(Debug)]
+pub struct Hash {
+    /// As in reports, profiles and flags.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// Whether this machine can run it.
+    pub is_available: fn() -> bool,
+    /// Copies between regions that do not overlap and returns the hash; ends of the sink are read
+    /// back. The caller vouches for the regions, and that `is_available` said yes.
+    pub copy: CopyHashFn,
+    /// The same hash without copying.
+    pub sum: HashFn,
+}
+
 /// Every copy kernel of this architecture.
 pub static KERNELS: &[Kernel] = &[
     simple::COPY,
@@ -153,6 +179,17 @@ pub static CHECKSUMS: &[Checksum] = &[
     crc32c::software::ROW,
 ];
 
+/// Every hashing copy of this architecture, widest first: [`Hash::first`] takes the first that runs.
+pub static HASHES: &[Hash] = &[
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    xxh3::x86::AVX512,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    xxh3::x86::AVX2,
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+    xxh3::neon::ROW,
+    xxh3::portable::ROW,
+];
+
 /// The copy kernel of this name.
 pub fn by_name(name: &str) -> Option<&'static Kernel> {
     KERNELS.iter().find(|kernel| kernel.name == name)
@@ -183,6 +220,14 @@ impl Checksum {
     }
 }
 
+impl Hash {
+    /// The first row this machine runs; the last one runs everywhere.
+    pub fn first() -> &'static Hash {
+        let fitting = HASHES.iter().find(|row| (row.is_available)());
+        fitting.expect("the portable row is always available")
+    }
+}
+
 /// The `is_available` of rows without conditions.
 pub const ALWAYS: fn() -> bool = cpu::always;
 
@@ -192,10 +237,11 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_summaries_are_one_line() {
-        let lists: [Vec<(&str, &str)>; 3] = [
+        let lists: [Vec<(&str, &str)>; 4] = [
             KERNELS.iter().map(|k| (k.name, k.summary)).collect(),
             FILLS.iter().map(|k| (k.name, k.summary)).collect(),
             CHECKSUMS.iter().map(|k| (k.name, k.summary)).collect(),
+            HASHES.iter().map(|k| (k.name, k.summary)).collect(),
         ];
         for rows in lists {
             for (n, (name, summary)) in rows.iter().enumerate() {

@@ -5,6 +5,18 @@ mod support;
 use support::{Bench, checksums, crc32c, edges, fills, kernels, pattern};
 
 #[test]
+fn sixty_four_sizes_in_a_row_have_every_pair_of_misalignments() {
+    let mut seen = [[false; 64]; 64];
+    for (n, from) in (100..164).flat_map(|n| (0..64).map(move |from| (n, from))) {
+        seen[from][support::beside(from, n)] = true;
+    }
+    assert!(seen.as_flattened().iter().all(|pair| *pair));
+    let apart = |from| (support::beside(from, 5) + 64 - from) % 64;
+    let apart: std::collections::BTreeSet<usize> = (0..64).map(apart).collect();
+    assert_eq!(apart.len(), 64);
+}
+
+#[test]
 fn every_kernel_copies_every_size_at_every_misalignment() {
     for row in kernels("every_kernel_copies_every_size_at_every_misalignment") {
         eprintln!("{}", row.name);

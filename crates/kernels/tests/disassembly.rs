@@ -55,7 +55,8 @@ fn no_loop_became_a_call_of_what_it_stands_in_for() {
     };
     let mut checked = 0;
     for function in &all {
-        let is_loop = function.name.contains("::rows::") || function.name.contains("::crc32c::");
+        let is_loop = ["::rows::", "::crc32c::", "::xxh3::"];
+        let is_loop = is_loop.iter().any(|module| function.name.contains(module));
         if !is_loop || function.name.contains("::rows::libc::") {
             continue;
         }
@@ -82,6 +83,28 @@ fn every_vector_is_moved_whole_and_in_registers() {
                 assert!(function.text.contains(register), "{path} without {register}");
                 // Blocks that are kept in memory between their load and their store.
                 assert!(!function.text.contains("(%rsp)"), "{path} goes through the stack");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_hash_is_one_function_at_its_own_width() {
+    let all = match functions("hashes.o") {
+        Ok(all) => all,
+        Err(why) => return support::skip("every_hash_is_one_function_at_its_own_width", &why),
+    };
+    for (module, register) in [("avx2", "%ymm"), ("avx512", "%zmm")] {
+        for name in ["copy", "sum"] {
+            let path = format!("::xxh3::x86::{module}::{name}");
+            let mut found = all.iter().filter(|function| function.name.ends_with(&path)).peekable();
+            assert!(found.peek().is_some(), "no function {path}");
+            for Function { text, .. } in found {
+                let products = text.lines().filter(|line| line.contains("vpmuludq"));
+                let mut products = products.map(|line| line.contains(register)).peekable();
+                assert!(products.peek().is_some(), "{path} multiplies no vectors");
+                assert!(products.all(|wide| wide), "{path} has vectors that were split");
+                assert!(!text.contains("\tcall"), "{path} calls");
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use support::guarded::{Guarded, PAGE, ROOM};
-use support::{checksums, edges, fills, kernels, pattern};
+use support::{checksums, edges, fills, hashes, kernels, pattern};
 
 fn lengths() -> impl Iterator<Item = usize> {
     (0..=600).chain(edges()).chain((601..ROOM - 64).step_by(97)).chain([PAGE - 1, PAGE, PAGE + 1])
@@ -110,6 +110,30 @@ fn no_checksum_touches_a_byte_beside_source_or_sink() {
                 let (from, to) = (source.part(n, at_end), sink.part(n, at_end));
                 let crc = ready.copy(to, from, 0);
                 assert_eq!(ready.sum(from, 0), crc, "{}: {n} bytes", row.name);
+                assert!(to == from, "{}: {n} bytes", row.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn no_hash_touches_a_byte_beside_source_or_sink() {
+    let _turn = TURN.lock().unwrap();
+    let (mut source, mut sink) = (Guarded::new(), Guarded::new());
+    source.part(ROOM, false).copy_from_slice(&pattern(ROOM));
+    for row in hashes("no_hash_touches_a_byte_beside_source_or_sink") {
+        blame(row.name);
+        let ready = row.ready().unwrap();
+        // Around the ends of blocks, of 1024 bytes, besides.
+        let blocks = (1..=8).flat_map(|block| 1024 * block - 66..1024 * block + 66);
+        for n in lengths().chain(blocks) {
+            for (source_at_end, sink_at_end) in
+                [(false, false), (false, true), (true, false), (true, true)]
+            {
+                let (from, to) = (source.part(n, source_at_end), sink.part(n, sink_at_end));
+                to.fill(0);
+                let hash = ready.copy(to, from);
+                assert_eq!(ready.sum(from), hash, "{}: {n} bytes", row.name);
                 assert!(to == from, "{}: {n} bytes", row.name);
             }
         }

@@ -4,7 +4,8 @@
 mod support;
 
 use proptest::prelude::*;
-use support::{checksums, crc32c, fills, kernels, pattern};
+use support::{checksums, crc32c, fills, hashes, kernels, pattern};
+use xxhash_rust::xxh3::xxh3_64;
 
 const MOST: usize = 40_000;
 
@@ -65,6 +66,28 @@ proptest! {
             prop_assert_eq!(ready.copy(second, tail, crc), expected, "{}", row.name);
             prop_assert_eq!(ready.sum(tail, ready.sum(head, start)), expected, "{}", row.name);
             prop_assert!(sink == bytes, "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn a_hash_is_of_the_bytes_and_of_nothing_beside_them(
+        bytes in prop::collection::vec(any::<u8>(), 0..9000),
+        from in 0..64usize, to in 0..64usize, beside: u8,
+    ) {
+        let expected = xxh3_64(&bytes);
+        let mut source = vec![beside; from + bytes.len() + 64];
+        source[from..from + bytes.len()].copy_from_slice(&bytes);
+        let source = &source[from..from + bytes.len()];
+        for row in hashes("a_hash_is_of_the_bytes_and_of_nothing_beside_them") {
+            let ready = row.ready().unwrap();
+            let mut sink = vec![beside; to + bytes.len() + 64];
+            let hash = ready.copy(&mut sink[to..to + bytes.len()], source);
+            prop_assert_eq!(hash, expected, "{}", row.name);
+            prop_assert_eq!(ready.sum(source), expected, "{}", row.name);
+            let (before, rest) = sink.split_at(to);
+            let (copied, behind) = rest.split_at(bytes.len());
+            prop_assert!(copied == bytes, "{}", row.name);
+            prop_assert!(before.iter().chain(behind).all(|byte| *byte == beside), "{}", row.name);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod inline;
 pub mod libc;
+pub mod prefetch;
 pub mod simple;
 pub mod vector;
 

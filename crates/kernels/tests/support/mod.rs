@@ -10,7 +10,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::Mutex;
 
-use thalweg_kernels::{CHECKSUMS, Checksum, FILLS, Fill, KERNELS, Kernel};
+use thalweg_kernels::{CHECKSUMS, Checksum, FILLS, Fill, HASHES, Hash, KERNELS, Kernel};
 
 /// Bytes kept around a sink, to see a write that goes too far.
 pub const MARGIN: usize = 128;
@@ -29,6 +29,11 @@ pub fn fills(test: &str) -> impl Iterator<Item = &'static Fill> {
 /// As [`kernels`].
 pub fn checksums(test: &str) -> impl Iterator<Item = &'static Checksum> {
     runnable(test, CHECKSUMS, |row| (row.name, row.is_available))
+}
+
+/// As [`kernels`].
+pub fn hashes(test: &str) -> impl Iterator<Item = &'static Hash> {
+    runnable(test, HASHES, |row| (row.name, row.is_available))
 }
 
 type About = (&'static str, fn() -> bool);
@@ -142,32 +147,32 @@ impl Bench {
     }
 }
 
+/// The sink's misalignment beside this one of the source: over 64 sizes in a row every pair comes up, and
+/// at each size every distance between the two, modulo 64.
+pub fn beside(from: usize, n: usize) -> usize {
+    (6 * from + n) % 64
+}
+
 /// A copy kernel over all sizes and misalignments.
 pub fn copies_like_the_oracle(row: &'static Kernel) {
     let ready = row.ready().expect("an available row");
     let (dense, most) = if cfg!(miri) {
         (70, 70)
     } else if cfg!(debug_assertions) {
-        (4096, 1 << 18)
+        (8192, 1 << 18)
     } else {
         (8192, 1 << 21)
     };
+    let step = if cfg!(miri) { 31 } else { 1 };
     let mut bench = Bench::new(most + 512);
     for n in sizes(dense, most) {
-        // Coprime steps: over the sizes every pair of misalignments comes up.
-        for at in [(0, 0), (n * 7 % 64, n * 13 % 64), (0, n % 64), (n * 3 % 64, 0), (33, n % 64)] {
-            bench.copy(n, at, |sink, source| ready.copy(sink, source));
+        for from in (0..64).step_by(if n > dense { 13 } else { step }) {
+            bench.copy(n, (from, beside(from, n)), |sink, source| ready.copy(sink, source));
         }
     }
-    let step = if cfg!(miri) { 31 } else { 1 };
-    let froms: &[usize] = if cfg!(miri) {
-        &[0, 33]
-    } else {
-        &[0, 1, 2, 3, 7, 8, 15, 16, 17, 24, 31, 32, 33, 47, 48, 63]
-    };
     for n in edges().into_iter().filter(|&n| !cfg!(miri) || n < 200) {
         for to in (0..64).step_by(step) {
-            for &from in froms {
+            for from in (0..64).step_by(step) {
                 bench.copy(n, (from, to), |sink, source| ready.copy(sink, source));
             }
         }
@@ -221,12 +226,14 @@ fn moved(ready: thalweg_kernels::Ready, n: usize, from: usize, to: usize) {
 /// A fill over all sizes and misalignments.
 pub fn fills_like_the_oracle(row: &'static Fill) {
     let ready = row.ready().expect("an available row");
-    let (dense, most) = if cfg!(miri) { (70, 70) } else { (4096, 1 << 17) };
+    let (dense, most) = if cfg!(miri) { (70, 70) } else { (8192, 1 << 17) };
+    let step = if cfg!(miri) { 31 } else { 1 };
     let mut bench = Bench::new(most + 512);
     for n in sizes(dense, most) {
-        bench.fill(n, n * 13 % 64, |sink, byte| ready.fill(sink, byte));
+        for to in (0..64).step_by(if n > dense { 13 } else { step }) {
+            bench.fill(n, to, |sink, byte| ready.fill(sink, byte));
+        }
     }
-    let step = if cfg!(miri) { 31 } else { 1 };
     for n in edges().into_iter().filter(|&n| !cfg!(miri) || n < 200) {
         for to in (0..64).step_by(step) {
             bench.fill(n, to, |sink, byte| ready.fill(sink, byte));

@@ -33,7 +33,7 @@ pub struct Memory;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Parameters {
-    /// A row of the table of kernels, of fills or of checksums.
+    /// A row of the table of kernels, of fills, of checksums or of hashes.
     kernel: Option<String>,
     /// What is done.
     #[serde(default, rename = "use")]
@@ -51,6 +51,8 @@ struct Parameters {
     sizes: Option<String>,
     /// In which order drawn sizes come.
     order: Option<Order>,
+    /// How many bytes ahead of its loads `stream` asks for the source.
+    prefetch: Option<usize>,
     /// Threads that do it at once, each on memory of its own.
     #[serde(default = "one")]
     threads: usize,
@@ -104,10 +106,16 @@ impl Parameters {
         self.check()?;
         let span = self.residency.bytes()?;
         if self.usage == Usage::Ring {
+            if self.prefetch.is_some() {
+                return Err("a ring has no prefetch".to_owned());
+            }
             let kernel = deed::copier(self.kernel.as_deref().unwrap_or_default())?;
             return Ok(self.in_threads(|| ring::Ring::new(kernel, bytes, span)));
         }
-        let deed = Deed::of(self.usage, self.kernel.as_deref())?;
+        let mut deed = Deed::of(self.usage, self.kernel.as_deref())?;
+        if let Some(bytes) = self.prefetch {
+            deed = deed.with_prefetch(bytes)?;
+        }
         let Some(name) = &self.sizes else {
             let place = (self.sink, self.offset);
             return Ok(self.in_threads(|| Stretch::new(deed, bytes, span, place)));

@@ -7,9 +7,9 @@ use core::arch::x86_64::{
     __m128i, __m256i, __m512i, _MM_HINT_T0, _mm_prefetch, _mm_sfence, _mm_stream_si128,
     _mm256_stream_si256, _mm512_stream_si512,
 };
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::cpu;
+use crate::rows::prefetch::prefetch_distance;
 use crate::rows::vector;
 use crate::table::{ALWAYS, Fill, Kernel};
 use crate::word::{Vector, load, store};
@@ -31,20 +31,6 @@ pub const FILL: Fill = Fill {
     is_available: ALWAYS,
     fill,
 };
-
-/// Bytes ahead of the load; 0 leaves it to the CPU.
-static PREFETCH: AtomicUsize = AtomicUsize::new(0);
-
-/// How many bytes ahead of its loads `stream` prefetches; 0, as at the start, is not at all.
-pub fn prefetch_distance() -> usize {
-    PREFETCH.load(Ordering::Relaxed)
-}
-
-/// Sets how many bytes ahead `stream` prefetches, for the whole process.
-pub fn set_prefetch_distance(bytes: usize) {
-    // Relaxed: a hint, and no other memory depends on it.
-    PREFETCH.store(bytes, Ordering::Relaxed);
-}
 
 trait Stream: Vector {
     /// # Safety

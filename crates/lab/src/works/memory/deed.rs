@@ -7,7 +7,8 @@ use thalweg_core::{
     profile::{Band, Load},
 };
 use thalweg_kernels::{
-    CHECKSUMS, FILLS, KERNELS, Ready, ReadyChecksum, ReadyFill, by_name, crc32c, tuned,
+    CHECKSUMS, FILLS, HASHES, KERNELS, Ready, ReadyChecksum, ReadyFill, ReadyHash, by_name, crc32c,
+    set_prefetch_distance, tuned, xxh3,
 };
 
 /// What is done with memory.
@@ -21,6 +22,10 @@ pub enum Usage {
     CopyThenChecksum,
     /// A copy that takes the CRC32C while it copies, by a row of the checksums.
     FusedChecksum,
+    /// A copy whose XXH3 is taken at once.
+    CopyThenXxh3,
+    /// A copy that takes the XXH3 while it copies, by a row of the hashes.
+    FusedXxh3,
     /// A copy of which every byte is read at once.
     ReadAfter,
     /// A word is written into the source, copied, read from the sink, and written into the next one.
@@ -40,12 +45,15 @@ pub struct Deed {
     after: After,
     /// What the last reload read.
     word: u64,
+    /// How far ahead the row prefetches, if it is one that can.
+    prefetch: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Row {
     Copy(Ready),
     Fused(ReadyChecksum),
+    Hashed(ReadyHash),
     Fill(ReadyFill),
     Read,
 }
@@ -54,9 +62,13 @@ enum Row {
 enum After {
     Nothing,
     Checksum,
+    Xxh3,
     Read,
     Reload,
 }
+
+/// The row with a distance to set.
+const PREFETCHES: &str = "stream";
 
 /// The byte that fills write.
 const FILLED: u8 = 0x5a;
@@ -70,15 +82,26 @@ impl Deed {
             (_, None) => return Err("it needs a kernel".to_owned()),
             (Usage::Fill, Some(name)) => Row::Fill(fill(name)?),
             (Usage::FusedChecksum, Some(name)) => Row::Fused(checksum(name)?),
+            (Usage::FusedXxh3, Some(name)) => Row::Hashed(hash(name)?),
             (_, Some(name)) => Row::Copy(copier(name)?),
         };
         let after = match usage {
             Usage::CopyThenChecksum => After::Checksum,
+            Usage::CopyThenXxh3 => After::Xxh3,
             Usage::ReadAfter => After::Read,
             Usage::Reload => After::Reload,
             _ => After::Nothing,
         };
-        Ok(Self { row, after, word: 1 })
+        let copies = matches!(row, Row::Copy(kernel) if kernel.kernel().name == PREFETCHES);
+        Ok(Self { row, after, word: 1, prefetch: copies.then_some(0) })
+    }
+
+    /// The same with the source asked for so many bytes ahead, by the one row that does that.
+    pub fn with_prefetch(self, bytes: usize) -> Result<Self, String> {
+        match self.prefetch {
+            Some(_) => Ok(Self { prefetch: Some(bytes), ..self }),
+            None => Err(format!("prefetch goes with copies by the kernel {PREFETCHES:?}")),
+        }
     }
 
     /// Does it; answers something that depends on what was read.
@@ -88,8 +111,15 @@ impl Deed {
             put_word(source, self.word);
         }
         match self.row {
-            Row::Copy(kernel) => kernel.copy(sink, source),
+            Row::Copy(kernel) => {
+                // The process has one distance, and arms take turns in it.
+                if let Some(bytes) = self.prefetch {
+                    set_prefetch_distance(bytes);
+                }
+                kernel.copy(sink, source);
+            }
             Row::Fused(row) => return u64::from(row.copy(sink, source, 0)),
+            Row::Hashed(row) => return row.copy(sink, source),
             Row::Fill(row) => row.fill(sink, FILLED),
             Row::Read => return sum_of(source),
         }
@@ -97,6 +127,7 @@ impl Deed {
             // Not one byte: a load behind a store is another use, and `reload` is that.
             After::Nothing => 0,
             After::Checksum => u64::from(crc32c(sink, 0)),
+            After::Xxh3 => xxh3(sink),
             After::Read => sum_of(sink),
             After::Reload => {
                 self.word = word_of(sink).wrapping_add(1);
@@ -109,7 +140,7 @@ impl Deed {
     pub fn look(&self, sink: &[u8], source: &[u8], answer: u64) -> Result<(), String> {
         let name = self.name();
         let right = match self.row {
-            Row::Copy(_) | Row::Fused(_) => sink == source,
+            Row::Copy(_) | Row::Fused(_) | Row::Hashed(_) => sink == source,
             Row::Fill(_) => sink.iter().all(|byte| *byte == FILLED),
             Row::Read => true,
         };
@@ -118,6 +149,7 @@ impl Deed {
         }
         let sum = match (self.row, self.after) {
             (Row::Fused(_), _) | (_, After::Checksum) => Some(u64::from(crc32c(source, 0))),
+            (Row::Hashed(_), _) | (_, After::Xxh3) => Some(xxh3(source)),
             (Row::Read, _) | (_, After::Read) => Some(sum_of(source)),
             _ => None,
         };
@@ -134,6 +166,7 @@ impl Deed {
         match self.row {
             Row::Copy(kernel) => kernel.kernel().name,
             Row::Fused(row) => row.row().name,
+            Row::Hashed(row) => row.row().name,
             Row::Fill(row) => row.row().name,
             Row::Read => "read",
         }
@@ -170,6 +203,17 @@ fn checksum(name: &str) -> Result<ReadyChecksum, String> {
     row.ok_or_else(|| none("kernel with a checksum", name, all))?
         .ready()
         .ok_or_else(|| cannot_run(name))
+}
+
+/// As [`checksum`].
+fn hash(name: &str) -> Result<ReadyHash, String> {
+    if name == "widest" {
+        let row = HASHES.iter().find_map(thalweg_kernels::Hash::ready);
+        return row.ok_or_else(|| cannot_run(name));
+    }
+    let row = HASHES.iter().find(|row| row.name == name);
+    let all = HASHES.iter().map(|row| row.name).chain(["widest"]);
+    row.ok_or_else(|| none("kernel with XXH3", name, all))?.ready().ok_or_else(|| cannot_run(name))
 }
 
 fn none<'n>(what: &str, name: &str, all: impl Iterator<Item = &'n str>) -> String {
@@ -258,6 +302,8 @@ mod tests {
             (Usage::Copy, Some("libc"), false),
             (Usage::CopyThenChecksum, Some("libc"), true),
             (Usage::FusedChecksum, Some("widest"), true),
+            (Usage::CopyThenXxh3, Some("libc"), true),
+            (Usage::FusedXxh3, Some("widest"), true),
             (Usage::ReadAfter, Some("libc"), true),
             (Usage::Reload, Some("libc"), false),
             (Usage::Fill, Some("libc"), false),
@@ -272,6 +318,20 @@ mod tests {
             let seen = deed.look(&sink, &source, answer).is_err();
             assert_eq!(seen, usage != Usage::Read, "{usage:?}");
         }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn every_copy_that_prefetches_has_its_own_distance() {
+        let plain = Deed::of(Usage::Copy, Some(PREFETCHES)).unwrap();
+        let far = plain.with_prefetch(640).unwrap();
+        let (mut source, mut sink) = ([3; 100], [0; 100]);
+        for (mut deed, bytes) in [(far, 640), (plain, 0), (far, 640)] {
+            deed.once(&mut sink, &mut source);
+            assert_eq!(thalweg_kernels::prefetch_distance(), bytes);
+        }
+        let other = Deed::of(Usage::Copy, Some("libc")).unwrap();
+        assert!(other.with_prefetch(64).unwrap_err().contains(PREFETCHES));
     }
 
     #[test]

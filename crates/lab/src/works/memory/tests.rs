@@ -1,6 +1,6 @@
 use super::*;
 use std::path::Path;
-use thalweg_kernels::{CHECKSUMS, FILLS, KERNELS, tuned};
+use thalweg_kernels::{CHECKSUMS, FILLS, HASHES, KERNELS, tuned};
 
 fn open(with: &toml::Table, bytes: u64) -> Result<Box<dyn Piece>, Unfit> {
     let nowhere = Path::new("/nowhere");
@@ -30,7 +30,9 @@ fn kernels() -> impl Iterator<Item = &'static str> {
 #[test]
 fn every_kernel_copies_odd_sizes_for_every_use() {
     for kernel in kernels() {
-        for usage in ["copy", "copy-then-checksum", "read-after", "reload", "ring"] {
+        for usage in
+            ["copy", "copy-then-checksum", "copy-then-xxh3", "read-after", "reload", "ring"]
+        {
             for (bytes, offset) in [(1, 0), (7, 1), (64, 63), (255, 3), (1518, 0), (70_001, 17)] {
                 let with = format!(
                     "kernel = '{kernel}'\nuse = '{usage}'\nresidency = '300KiB'\noffset = {offset}"
@@ -68,8 +70,20 @@ fn fills_checksums_and_reads_are_works_too() {
     for row in CHECKSUMS.iter().filter(|row| row.ready().is_some()) {
         done(&format!("kernel = '{}'\nuse = 'fused-checksum'\noffset = 1", row.name), 3001);
     }
+    for row in HASHES.iter().filter(|row| row.ready().is_some()) {
+        done(&format!("kernel = '{}'\nuse = 'fused-xxh3'\noffset = 1", row.name), 3001);
+    }
     done("kernel = 'widest'\nuse = 'fused-checksum'", 70_000);
+    done("kernel = 'widest'\nuse = 'fused-xxh3'", 70_000);
     done("use = 'read'", 70_000);
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn stream_may_ask_for_its_source_ahead() {
+    for distance in [0, 512, 4096] {
+        done(&format!("kernel = 'stream'\nprefetch = {distance}\nthreads = 2"), 70_000);
+    }
 }
 
 #[test]
@@ -98,6 +112,9 @@ fn what_cannot_be_done_is_refused_with_the_choice_there_is() {
     assert!(libc("use = 'magic'").contains("ring"));
     assert!(reason("kernel = 'magic'\nuse = 'fill'", 1).contains("libc"));
     assert!(reason("kernel = 'magic'\nuse = 'fused-checksum'", 1).contains("widest"));
+    assert!(reason("kernel = 'magic'\nuse = 'fused-xxh3'", 1).contains("widest"));
+    assert!(libc("prefetch = 512").contains("stream"));
+    assert!(libc("use = 'ring'\nprefetch = 512").contains("prefetch"));
     assert!(libc("use = 'read'").contains("takes no kernel"));
     assert!(libc("offset = 64").contains("63"));
     assert!(libc("residency = 'l9'").contains("l9"));
