@@ -57,7 +57,8 @@ impl Worker<'_> {
         };
         let reading = clock.map(|began| began.elapsed());
         let way = self.way(leaf, there.as_ref(), contents.is_whole);
-        let (mode, mut wanted) = modes(self.run, leaf, stat, (there.as_ref(), way));
+        let alike = there.as_ref().filter(|there| !there.is_link());
+        let (mode, mut wanted) = modes(self.run, leaf, stat, (alike, way));
         let mut sink = match self.open_sink(leaf, (spot, way), mode, contents.is_whole) {
             Err(Failure::Sink(_, Errno::EXIST, _)) if way == Way::Own => {
                 return self.copy_anew(leaf, source, stat);
@@ -67,7 +68,7 @@ impl Worker<'_> {
         if sink.adopted {
             wanted.has_mode = None;
         }
-        if there.is_some() && way == Way::Part {
+        if alike.is_some() && way == Way::Part {
             attributes::inherit(spot, sink.fd.as_fd());
             wanted.born_with_acl = true;
         }

@@ -44,7 +44,12 @@ impl There {
 
     /// Devices, pipes and sockets are written to; nobody wants them replaced by a file.
     pub fn is_written_to(&self) -> bool {
-        kind(&self.stat) != FileType::RegularFile
+        kind(&self.stat) != FileType::RegularFile && !self.is_link()
+    }
+
+    /// A link that is not followed, as it is kept as a backup. The copy takes nothing over from it.
+    pub fn is_link(&self) -> bool {
+        kind(&self.stat) == FileType::Symlink
     }
 }
 
@@ -86,7 +91,7 @@ pub(crate) fn weigh(
         return Ok(Verdict::Skip(reason));
     }
     let spot = there.spot(Spot { dir, name: leaf.name });
-    if !options.force && run.me.uid != 0 && as_content {
+    if !options.force && run.me.uid != 0 && as_content && !there.is_link() {
         // Replacing needs no right to write the file, but then no file would be safe from us.
         let answer = accessat(spot.dir, spot.name, Access::WRITE_OK, AtFlags::EACCESS);
         answer.map_err(at_sink("faccessat2"))?;

@@ -266,6 +266,25 @@ fn what_is_replaced_is_kept_as_a_backup() {
 }
 
 #[test]
+fn a_link_that_is_kept_as_a_backup_is_not_written_through() {
+    let (_keep, at) = place();
+    fs::write(at.join("new"), "new").unwrap();
+    fs::write(at.join("target"), "old").unwrap();
+    fs::set_permissions(at.join("new"), fs::Permissions::from_mode(0o640)).unwrap();
+    for to in ["target", "nowhere"] {
+        symlink(to, at.join("link")).unwrap();
+        let options = CopyOptions { backup: Backup::Simple, ..CopyOptions::default() };
+        let report = copy(&at.join("new"), &at.join("link"), &options);
+        assert_eq!(report.error_count, 0, "{}", problems(&report));
+        assert_eq!(fs::read_link(at.join("link~")).unwrap(), Path::new(to));
+        let made = fs::symlink_metadata(at.join("link")).unwrap();
+        assert!(made.is_file() && made.mode() & 0o777 == 0o640, "{:o}", made.mode());
+        assert_eq!(fs::read(at.join("target")).unwrap(), b"old");
+        fs::remove_file(at.join("link")).unwrap();
+    }
+}
+
+#[test]
 fn a_replaced_file_keeps_its_mode_and_a_reader_keeps_the_old_one() {
     let (_keep, at) = place();
     fs::write(at.join("new"), "new contents").unwrap();
