@@ -106,6 +106,34 @@ pub fn rename(
     })
 }
 
+/// Gives a file or directory a name that must be free: EEXIST if it is not.
+///
+/// Where the file system has no RENAME_NOREPLACE, by `linkat(2)` and `unlinkat(2)`; where a link
+/// cannot be made either, as of a directory, by a look before the rename: then somebody may still
+/// take the name between the two.
+pub fn rename_new(
+    old_dir: impl AsFd,
+    old_name: impl Arg + Copy,
+    new_dir: impl AsFd,
+    new_name: impl Arg + Copy,
+) -> Result<(), Errno> {
+    let (old_dir, new_dir) = (old_dir.as_fd(), new_dir.as_fd());
+    match rename(old_dir, old_name, new_dir, new_name, true) {
+        Err(Errno::INVAL) => {}
+        answer => return answer,
+    }
+    match link(old_dir, old_name, new_dir, new_name) {
+        Ok(()) => return rustix::fs::unlinkat(old_dir, old_name, AtFlags::empty()),
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {}
+        Err(errno) => return Err(errno),
+    }
+    match rustix::fs::statat(new_dir, new_name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(_) => Err(Errno::EXIST),
+        Err(Errno::NOENT) => rename(old_dir, old_name, new_dir, new_name, false),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// `linkat(2)`: another name for a file, itself a link or not. EEXIST if the name is taken.
 pub fn link(
     old_dir: impl AsFd,
@@ -157,6 +185,33 @@ mod tests {
         assert_eq!(pread(&file, &mut buffer, 1), Ok(4));
         assert_eq!(&buffer[..4], b"iVer");
         assert_eq!(read(&file, &mut buffer), Ok(0));
+    }
+
+    #[cfg(feature = "faults")]
+    #[test]
+    fn a_name_that_must_be_free_is_not_taken_from_anybody_where_noreplace_is_unknown() {
+        use crate::fault::{Effect, Rule, Script};
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let dir = fs::File::open(place.path()).unwrap();
+        fs::write(at("file"), "ours").unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        let unknown = || Rule::once(Call::Rename, 1, Effect::Errno(Errno::INVAL));
+        let rename = |from: &str, to: &str| {
+            Script::new(vec![unknown()]).run(|| rename_new(&dir, from, &dir, to)).value
+        };
+        assert_eq!(rename("file", "folder"), Err(Errno::EXIST));
+        assert_eq!(rename("folder", "file"), Err(Errno::EXIST));
+        assert_eq!((rename("file", "f"), rename("folder", "d")), (Ok(()), Ok(())));
+        assert!(at("f").is_file() && at("d").is_dir() && !at("file").exists());
+        // Somebody takes the name after the rename was refused.
+        let rival = at("new");
+        let script = Script::new(vec![unknown()])
+            .meanwhile(Call::Link, 1, move || fs::write(&rival, "theirs").unwrap());
+        let outcome = script.run(|| rename_new(&dir, "f", &dir, "new"));
+        assert_eq!(outcome.value, Err(Errno::EXIST));
+        assert_eq!(fs::read(at("new")).unwrap(), b"theirs");
+        assert_eq!(fs::read(at("f")).unwrap(), b"ours");
     }
 
     #[test]

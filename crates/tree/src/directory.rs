@@ -193,8 +193,12 @@ impl Directory {
         let Some(fd) = &self.fd else { return };
         let path = || self.place.destination_path();
         let failed = |failure: Failure| failure.at(|| self.place.source_path(), path);
-        let kept_for_later = self.stage.is_some() && run.leaves_unfinished();
-        if kept_for_later {
+        let stage = self.stage.as_ref().zip(self.parent.as_ref().and_then(|above| above.fd()));
+        let stage = stage.map(|(stage, dir)| (stage, Spot { dir, name: self.place.name() }));
+        if let Some((stage, spot)) = stage.filter(|_| run.leaves_unfinished()) {
+            if let Err(failure) = stage.leave(spot, fd) {
+                run.incomplete(failed(failure));
+            }
             return;
         }
         // In a stage but not fresh: an earlier run had made it.
@@ -216,19 +220,17 @@ impl Directory {
                 run.failed(failed(Failure::Sink("fsync", errno, 0)));
             }
         }
-        let (Some(stage), Some(parent)) = (&self.stage, &self.parent) else { return };
-        let Some(dir) = parent.fd() else { return };
-        let spot = Spot { dir, name: self.place.name() };
+        let Some((stage, spot)) = stage else { return };
         if let Err(failure) = stage.publish(spot) {
             // Somebody else was faster: this one will never get its name, nor be found by a later run.
-            if matches!(failure, Failure::Sink(_, Errno::EXIST, _))
+            if matches!(failure, Failure::Sink(_, Errno::EXIST | Errno::NOTEMPTY, _))
                 && let Err(failure) = stage.discard(spot, fd)
             {
                 run.incomplete(failed(failure));
             }
             run.failed(failed(failure));
         } else if run.options.fsync == Fsync::Dir
-            && let Err(errno) = io::fsync(dir)
+            && let Err(errno) = io::fsync(spot.dir)
         {
             run.failed(failed(Failure::Sink("fsync", errno, 0)));
         }

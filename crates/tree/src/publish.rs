@@ -2,7 +2,7 @@
 //!
 //! What is not published is removed when it is dropped, unless it is to be resumed.
 
-use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use std::{
     ffi::{CStr, CString},
     os::fd::{BorrowedFd, OwnedFd},
@@ -185,15 +185,9 @@ impl Drop for Sink<'_> {
     }
 }
 
-/// `renameat2`, with a plain rename where the file system cannot promise to replace nothing.
+/// A rename; `keep`: to a name that must be free.
 pub(crate) fn rename(dir: BorrowedFd<'_>, from: &CStr, to: &CStr, keep: bool) -> Result<(), Errno> {
-    match io::rename(dir, from, dir, to, keep) {
-        Err(Errno::INVAL) if keep => match statat(dir, to, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(_) => Err(Errno::EXIST),
-            Err(_) => io::rename(dir, from, dir, to, false),
-        },
-        answer => answer,
-    }
+    if keep { io::rename_new(dir, from, dir, to) } else { io::rename(dir, from, dir, to, false) }
 }
 
 pub(crate) fn unlink(dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {

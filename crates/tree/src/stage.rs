@@ -1,7 +1,7 @@
 //! A new directory that is built under another name and gets its own when all is in it.
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RawDir, chmodat, fchmod, mkdirat, openat, statat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, RawDir, chmodat, fchmod, mkdirat, openat, unlinkat,
 };
 use std::{
     ffi::{CStr, CString},
@@ -28,6 +28,8 @@ pub(crate) struct Stage {
     pub name: CString,
     /// It was left by an earlier run.
     pub adopted: bool,
+    /// It has the name by which a later run finds it.
+    is_usual: bool,
 }
 
 const TRIES: usize = 100;
@@ -36,25 +38,26 @@ impl Stage {
     /// Makes a stage for the directory that is to be `spot`, or takes over a leftover one.
     pub fn make(spot: Spot<'_>, mode: u32, resume: bool) -> Attempt<(OwnedFd, Self)> {
         let mut name = beside(spot.name, PART);
+        let mut is_usual = true;
         for _ in 0..TRIES {
             match mkdirat(spot.dir, &name, Mode::from_raw_mode(mode)) {
                 Ok(()) => {
                     match open_new(Spot { dir: spot.dir, name: &name }) {
                         Ok(fd) if is_ours(&fd, spot.dir, &name)? => {
-                            return Ok((fd, Self { name, adopted: false }));
+                            return Ok((fd, Self { name, adopted: false, is_usual }));
                         }
                         // Another run took it for a leftover before it was locked.
                         Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
-                            name = unique(spot.name);
+                            (name, is_usual) = (unique(spot.name), false);
                         }
                         Err(errno) => return Err(Failure::Sink("openat", errno, 0)),
                     }
                 }
                 Err(Errno::EXIST) => match claim(spot.dir, &name, DIRECTORY)? {
                     Leftover::Gone => {}
-                    Leftover::Alive => name = unique(spot.name),
-                    Leftover::Free(fd) if resume => {
-                        return Ok((fd, Self { name, adopted: true }));
+                    Leftover::Alive => (name, is_usual) = (unique(spot.name), false),
+                    Leftover::Free(fd) if resume && is_usual => {
+                        return Ok((fd, Self { name, adopted: true, is_usual }));
                     }
                     // Locked until the name is gone: who made it a moment ago must not begin in it.
                     Leftover::Free(locked) => {
@@ -74,19 +77,16 @@ impl Stage {
 
     /// Gives the directory its own name, which must still be free.
     pub fn publish(&self, spot: Spot<'_>) -> Attempt<()> {
-        let answer = match io::rename(spot.dir, &*self.name, spot.dir, spot.name, true) {
-            // A plain rename replaces only an empty directory; better still to look first.
-            Err(Errno::INVAL) => match statat(spot.dir, spot.name, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(_) => Err(Errno::EXIST),
-                Err(_) => io::rename(spot.dir, &*self.name, spot.dir, spot.name, false),
-            },
-            answer => answer,
-        };
-        answer.map_err(at_sink("renameat2"))
+        io::rename_new(spot.dir, &*self.name, spot.dir, spot.name).map_err(at_sink("renameat2"))
     }
 }
 
 impl Stage {
+    /// Leaves the directory for a later run, if one would find it.
+    pub fn leave(&self, spot: Spot<'_>, fd: &OwnedFd) -> Attempt<()> {
+        if self.is_usual { Ok(()) } else { self.discard(spot, fd) }
+    }
+
     /// Removes the directory, open as `fd`, and all that is in it.
     pub fn discard(&self, spot: Spot<'_>, fd: &OwnedFd) -> Attempt<()> {
         remove_contents(reopen(fd)?)?;
@@ -202,6 +202,13 @@ mod tests {
         assert!(third.adopted && third.name == first.name);
         third.publish(spot).unwrap();
         assert!(second.publish(spot).is_err());
+        // A later run looks for the usual name only.
+        let (_alive, fourth) = Stage::make(spot, 0o700, true).unwrap();
+        let (fd, fifth) = Stage::make(spot, 0o700, true).unwrap();
+        fifth.leave(spot, &fd).unwrap();
+        fourth.leave(spot, &fd).unwrap();
+        let left = |stage: &Stage| place.path().join(stage.name.to_str().unwrap()).is_dir();
+        assert!(left(&fourth) && !left(&fifth));
     }
 
     #[test]

@@ -155,15 +155,10 @@ impl Landing {
                 answer => answer.map_err(|errno| failed("linkat", errno)),
             },
             Form::Named { path, part } => {
-                let renamed = match io::rename(CWD, part, CWD, path, !self.replace) {
-                    // A file system that cannot promise it: it was not there when it began.
-                    Err(Errno::INVAL)
-                        if !self.replace
-                            && stat(path).is_err_and(|errno| errno == Errno::NOENT) =>
-                    {
-                        io::rename(CWD, part, CWD, path, false)
-                    }
-                    answer => answer,
+                let renamed = if self.replace {
+                    io::rename(CWD, part, CWD, path, false)
+                } else {
+                    io::rename_new(CWD, part, CWD, path)
                 };
                 match renamed {
                     Ok(()) => {}

@@ -94,7 +94,8 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     // A link is followed: what it leads to is replaced, not the link.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let name = path.file_name().unwrap_or(name);
-    let part = path.with_file_name(format!(".{}.thalweg-part", name.to_string_lossy()));
+    let part = format!(".{}.thalweg-part.{}", name.to_string_lossy(), std::process::id());
+    let part = path.with_file_name(part);
     let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
     written.map_err(|error| {
         let _ = fs::remove_file(&part);
