@@ -18,6 +18,8 @@ STUDY ?=
 RESULTS ?= studies/results
 # What `make jmh` tells JMH: patterns and options, e.g. JMH='-f 1 Clears'; empty runs all.
 JMH ?=
+# The suites that `make audit` runs, e.g. SUITES='licences fuzz'; empty runs all.
+SUITES ?=
 # Extra arguments for cargo test, e.g. TESTS='-p thalweg-core planner'.
 TESTS ?= --workspace
 
@@ -31,7 +33,7 @@ FEATURES := --features thalweg-sys/faults
 BIN := $(CARGO_TARGET_DIR)/release/thalweg
 
 .NOTPARALLEL:
-.PHONY: help build test campaign lint study bench jars jmh fuzz tsan miri cross install clean setup start-skips
+.PHONY: help build test audit campaign lint study bench jars jmh fuzz tsan miri cross install clean setup start-skips
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +51,11 @@ test: start-skips setup lint ## install what is missing (Debian, root), lint, ru
 	@status=0; XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" tests/setup/with-filesystems tests/setup/run \
 		"java=tests/setup/java verify" "fuzz=tests/setup/fuzz smoke $(SMOKE_SECONDS)" -- --locked $(TESTS) $(FEATURES) || status=$$?; \
 	tests/setup/skips summary; exit $$status
+
+audit: export THALWEG_SKIPS := $(CARGO_TARGET_DIR)/audit/skips.txt
+audit: export FUZZ_SECONDS := 15
+audit: start-skips setup build ## what needs tools built from source or other projects' tests: SUITES of tests/audit/suites, all by default
+	@status=0; tests/audit/run $(SUITES) || status=$$?; tests/setup/skips summary; exit $$status
 
 campaign: ## long: KILLS of each end of rings and bulk transfers between processes; buffers over 2 GiB by every arm
 	THALWEG_KILLS=$(KILLS) env --default-signal=INT $(CARGO) test --locked --package thalweg-channel --test kills --test bulk_kills -- --nocapture
@@ -95,4 +102,4 @@ setup:
 	@tests/setup/nginx
 
 start-skips:
-	@mkdir -p "$(CARGO_TARGET_DIR)" && : >"$(THALWEG_SKIPS)"
+	@mkdir -p "$$(dirname "$$THALWEG_SKIPS")" && : >"$$THALWEG_SKIPS"
