@@ -37,11 +37,11 @@ pub struct CopyArgs {
     /// Copy only what is newer than the destination, or missing there
     #[arg(short, long)]
     pub update: bool,
-    /// Never overwrite
-    #[arg(short, long, overrides_with_all = ["interactive", "force"])]
+    /// Never overwrite, whatever -f and -i say
+    #[arg(short, long)]
     pub no_clobber: bool,
     /// Ask before overwriting
-    #[arg(short, long, overrides_with_all = ["no_clobber", "force"])]
+    #[arg(short, long)]
     pub interactive: bool,
     /// Remove a destination that cannot be opened, and try again
     #[arg(short, long)]

@@ -5,6 +5,7 @@
 
 mod announced;
 mod changing_sources;
+mod cp_flags;
 mod crowds;
 mod denied_calls;
 mod file_systems;
