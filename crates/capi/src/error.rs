@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 use std::ffi::c_char;
-use std::mem::offset_of;
-use thalweg_core::error::errno_name;
+use thalweg_core::{error::errno_name, shown};
 use thalweg_sys::Errno;
 
 /// `tw_status`.
@@ -101,6 +100,9 @@ impl From<thalweg_channel::Error> for Failure {
         match error {
             Error::Timeout => Self::timeout(),
             Error::System { call, errno } => Self::system(call, errno),
+            Error::Meeting { call, ref path, errno } => {
+                Self::system(&format!("{call} {}", shown(path)), errno).hint(error.advice())
+            }
             Error::PeerDied { delivered, partial } => {
                 let failure = Self::new(Status::PeerDied, error.to_string());
                 Self { moved: delivered, partial, ..failure }
@@ -142,12 +144,13 @@ impl TwError {
     }
 }
 
+#[cfg(test)]
 pub(crate) fn layout() -> Vec<(&'static str, usize)> {
     vec![
         ("tw_error", size_of::<TwError>()),
-        ("tw_error.moved", offset_of!(TwError, moved)),
-        ("tw_error.message", offset_of!(TwError, message)),
-        ("tw_error.partial", offset_of!(TwError, partial)),
+        ("tw_error.moved", std::mem::offset_of!(TwError, moved)),
+        ("tw_error.message", std::mem::offset_of!(TwError, message)),
+        ("tw_error.partial", std::mem::offset_of!(TwError, partial)),
     ]
 }
 
@@ -167,7 +170,7 @@ mod tests {
     #[test]
     fn a_program_built_before_there_was_a_partial_count_reads_the_rest_where_it_was() {
         assert_eq!(size_of::<TwError>(), 504);
-        assert_eq!(offset_of!(TwError, message), 16);
+        assert_eq!(std::mem::offset_of!(TwError, message), 16);
     }
 
     #[test]
@@ -175,9 +178,10 @@ mod tests {
         let died = thalweg_channel::Error::PeerDied { delivered: 3, partial: 7 };
         let failure = Failure::from(died);
         assert_eq!((failure.status, failure.moved, failure.partial), (Status::PeerDied, 3, 7));
-        let call = thalweg_channel::Error::System { call: "connect", errno: Errno::NOENT };
+        let path = "/run/quotes".into();
+        let call = thalweg_channel::Error::Meeting { call: "connect", path, errno: Errno::NOENT };
         let failure = Failure::from(call);
         assert_eq!(failure.os_error, Errno::NOENT.raw_os_error());
-        assert!(failure.message.starts_with("connect: ENOENT"), "{}", failure.message);
+        assert!(failure.message.starts_with("connect /run/quotes: ENOENT"), "{}", failure.message);
     }
 }

@@ -71,7 +71,7 @@ fn join(path: &Path) -> thalweg_channel::error::Result<Link> {
     let end = Instant::now() + PATIENCE;
     loop {
         match Link::connect(&Address::at(path)) {
-            Err(thalweg_channel::Error::System { .. }) if Instant::now() < end => {
+            Err(error) if error.is_absent() && Instant::now() < end => {
                 std::thread::sleep(Duration::from_millis(20));
             }
             answer => return answer,

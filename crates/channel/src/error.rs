@@ -1,5 +1,6 @@
 //! What can go wrong between two processes, and how far they had come.
 
+use std::path::{Path, PathBuf};
 use thalweg_core::shown;
 use thalweg_sys::Errno;
 
@@ -67,6 +68,16 @@ pub enum Error {
         /// What the kernel answered.
         errno: Errno,
     },
+    /// The path where two processes meet cannot be listened at, or reached.
+    #[error("{call} {}: {}{}", shown(.path), errno_text(*.errno), advice(*.errno))]
+    Meeting {
+        /// The call, by its own name.
+        call: &'static str,
+        /// The socket's path, or its directory.
+        path: PathBuf,
+        /// What the kernel answered.
+        errno: Errno,
+    },
 }
 
 /// What the operations of this crate answer.
@@ -78,6 +89,21 @@ impl Error {
         move |errno| Self::System { call, errno }
     }
 
+    /// For `map_err`: the same, where two processes meet.
+    pub(crate) fn at(call: &'static str, path: &Path) -> impl Fn(Errno) -> Self {
+        move |errno| Self::Meeting { call, path: path.to_owned(), errno }
+    }
+
+    /// Whether no process listens at the path: it has not been started yet, or has ended.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Meeting { errno: Errno::NOENT | Errno::CONNREFUSED, .. })
+    }
+
+    /// What to do about a path where two processes cannot meet.
+    pub fn advice(&self) -> &'static str {
+        if let Self::Meeting { errno, .. } = self { advice(*errno) } else { "" }
+    }
+
     /// For reports of what the peer did wrong.
     pub fn corrupt(what: impl Into<String>) -> Self {
         Self::Corrupt { what: what.into() }
@@ -86,6 +112,17 @@ impl Error {
     /// For refusals.
     pub fn not_permitted(why: impl Into<String>) -> Self {
         Self::NotPermitted { why: why.into() }
+    }
+}
+
+fn advice(errno: Errno) -> &'static str {
+    match errno {
+        Errno::NOENT => "; start the process that listens there first, and check the path",
+        Errno::CONNREFUSED => "; the process that listened there has ended: start it again",
+        Errno::ADDRINUSE => "; another process listens there, or the name is not a socket's",
+        Errno::NAMETOOLONG => "; the path of a socket has at most 107 bytes",
+        Errno::ACCESS => "; this user may not enter or write the directory",
+        _ => "",
     }
 }
 
@@ -105,5 +142,10 @@ mod tests {
         assert_eq!(large.to_string(), "9 bytes are too large: at most 8; use bulk");
         let call = Error::system("memfd_create")(Errno::NOSYS).to_string();
         assert!(call.starts_with("memfd_create: ") && call.contains("os error 38"), "{call}");
+        let absent = Error::at("connect", Path::new("/run/x\n"))(Errno::NOENT);
+        assert!(absent.is_absent());
+        let absent = absent.to_string();
+        assert!(absent.starts_with("connect /run/x\\n: No such file"), "{absent}");
+        assert!(absent.ends_with("start the process that listens there first, and check the path"));
     }
 }

@@ -20,3 +20,8 @@ pub use link::{Address, Admit, Link, Listener, Peer};
 pub use mpsc::{Arrival, Mpsc};
 pub use ring::{Batch, Consumer, Loan, Options, Producer, Sample, Samples, pair};
 pub use wait::Wait;
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -71,7 +71,8 @@ impl Link {
     }
 
     /// Joins the process that listens at `address`, which must be of our own user, waiting while
-    /// its queue is full. [`Error::System`] with ENOENT or ECONNREFUSED if nobody listens.
+    /// its queue is full. [`Error::Meeting`] with ENOENT or ECONNREFUSED if no process listens
+    /// there.
     pub fn connect(address: &Address) -> Result<Self> {
         Self::connect_with(address, Admit::SameUser, None)
     }
@@ -85,7 +86,7 @@ impl Link {
         let socket = peer::connect(address.path(), left(deadline));
         let socket = socket.map_err(|errno| match errno {
             Errno::AGAIN => Error::Timeout,
-            errno => Error::System { call: "connect", errno },
+            errno => Error::at("connect", address.path())(errno),
         })?;
         Self::over(socket, admit)
     }

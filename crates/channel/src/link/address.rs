@@ -61,17 +61,17 @@ fn own(directory: &Path) -> Result<()> {
     match made {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-            return Err(Error::System { call: "mkdir of the directory for channel names", errno });
+            return Err(Error::at("mkdir", directory)(errno));
         }
         _ => {}
     }
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
     let opened = rustix::fs::open(directory, flags, Mode::empty());
-    let opened = opened.map_err(Error::system("open of the directory for channel names"))?;
+    let opened = opened.map_err(Error::at("open", directory))?;
     let known = std::fs::File::from(opened).metadata();
     let known = known
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
-        .map_err(Error::system("stat of the directory for channel names"))?;
+        .map_err(Error::at("stat", directory))?;
     let us = rustix::process::geteuid().as_raw();
     if known.uid() != us || known.mode() & 0o077 != 0 {
         let why = format!(

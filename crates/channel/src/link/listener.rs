@@ -27,7 +27,7 @@ impl Listener {
     /// takes longer is hung up on and not declared dead: it can call again.
     pub const PATIENCE: Duration = Duration::from_secs(5);
 
-    /// Listens at `address` for processes of our own user. EADDRINUSE in [`Error::System`] if
+    /// Listens at `address` for processes of our own user. EADDRINUSE in [`Error::Meeting`] if
     /// somebody listens there already, or if something else than a socket has the name.
     pub fn bind(address: &Address) -> Result<Self> {
         Self::bind_with(address, Admit::SameUser)
@@ -39,15 +39,15 @@ impl Listener {
         let lock = lock_directory_of(&path)?;
         let socket = match peer::listen(&path) {
             Err(Errno::ADDRINUSE) if is_stale(&path) => {
-                rustix::fs::unlink(&path).map_err(Error::system("unlink of a stale socket"))?;
+                rustix::fs::unlink(&path).map_err(Error::at("unlink of a stale socket", &path))?;
                 peer::listen(&path)
             }
             answer => answer,
         };
-        let socket = socket.map_err(Error::system("bind"))?;
+        let socket = socket.map_err(Error::at("bind", &path))?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::open(&path, flags, Mode::empty());
-        let file = file.map_err(Error::system("open of the socket's file"))?;
+        let file = file.map_err(Error::at("open", &path))?;
         drop(lock);
         Ok(Self { socket, path, file, owner: std::process::id(), admit })
     }
@@ -104,12 +104,12 @@ fn lock_directory_of(path: &Path) -> Result<OwnedFd> {
     };
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
     let opened = rustix::fs::open(directory, flags, Mode::empty());
-    let opened = opened.map_err(Error::system("open of the socket's directory"))?;
+    let opened = opened.map_err(Error::at("open of the directory", directory))?;
     for _ in 0..TRIES {
         match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(opened),
             Err(Errno::AGAIN | Errno::INTR) => std::thread::sleep(Duration::from_millis(10)),
-            Err(errno) => return Err(Error::System { call: "flock", errno }),
+            Err(errno) => return Err(Error::at("flock", directory)(errno)),
         }
     }
     let why = format!("another process keeps {} locked", directory.display());

@@ -68,7 +68,7 @@ fn a_message_that_does_not_fit_is_refused_and_its_descriptors_closed() {
 fn a_listener_is_found_and_its_file_goes_with_it() {
     let (_place, address) = scratch();
     let nobody = Link::connect(&address).unwrap_err();
-    assert_eq!(nobody, Error::System { call: "connect", errno: Errno::NOENT });
+    assert_eq!(nobody, Error::at("connect", address.path())(Errno::NOENT));
     let listener = Listener::bind(&address).unwrap();
     assert_eq!(listener.accept_until(soon()).err(), Some(Error::Timeout));
     let near = Link::connect(&address).unwrap();
@@ -85,7 +85,7 @@ fn a_name_in_use_is_refused_and_a_stale_one_replaced() {
     let (_place, address) = scratch();
     let listener = Listener::bind(&address).unwrap();
     let taken = Listener::bind(&address).unwrap_err();
-    assert_eq!(taken, Error::System { call: "bind", errno: Errno::ADDRINUSE });
+    assert_eq!(taken, Error::at("bind", address.path())(Errno::ADDRINUSE));
     // As after kill -9: the file stays, nobody listens.
     let mut killed = std::mem::ManuallyDrop::new(listener);
     let gone = std::mem::replace(&mut killed.socket, rustix::pipe::pipe().unwrap().0);
@@ -128,7 +128,7 @@ fn names_are_plain_and_long_paths_an_error() {
     assert_eq!(Address::parse("/x/y").unwrap(), Address::at("/x/y"));
     let long = Address::at(format!("/tmp/{}", "x".repeat(200)));
     let refused = Link::connect(&long).unwrap_err();
-    assert_eq!(refused, Error::System { call: "connect", errno: Errno::NAMETOOLONG });
+    assert_eq!(refused, Error::at("connect", long.path())(Errno::NAMETOOLONG));
 }
 
 #[test]

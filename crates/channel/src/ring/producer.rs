@@ -67,7 +67,9 @@ impl Producer {
             match meet() {
                 Ok(producer) => break producer,
                 // Not the caller's failures but ours: the next would meet the same.
-                Err(error @ (Error::System { .. } | Error::TooLarge { .. })) => return Err(error),
+                Err(
+                    error @ (Error::System { .. } | Error::Meeting { .. } | Error::TooLarge { .. }),
+                ) => return Err(error),
                 // Also after one who failed at once: they may come without end.
                 Err(_) if is_over() => return Err(Error::Timeout),
                 Err(_) => {}

@@ -10,7 +10,7 @@ use thalweg_channel::{
     bulk::{Handed, Info, Problem, Skipped},
 };
 use thalweg_core::{Tuning, error::errno_name, shown};
-use thalweg_sys::{Errno, signal, usage::Usage};
+use thalweg_sys::{signal, usage::Usage};
 
 use crate::{
     args::ProgressArgs,
@@ -57,13 +57,12 @@ fn failure_after(error: &Error, name: &str, how_far: &str) -> Failure {
             Exit::Partial,
             format!("{name}: {call}: {} after {how_far}", errno_name(*errno)),
         ),
+        Error::Meeting { call, errno, .. } => Failure::new(
+            Exit::Partial,
+            format!("{name}: {call}: {}{}", errno_name(*errno), error.advice()),
+        ),
         other => Failure::new(Exit::Partial, format!("{name}: {other} (after {how_far})")),
     }
-}
-
-/// Whether nobody listens yet.
-pub fn is_absent(error: &Error) -> bool {
-    matches!(error, Error::System { errno: Errno::NOENT | Errno::CONNREFUSED, .. })
 }
 
 /// Time and processor time since the start.

@@ -18,7 +18,7 @@ use thalweg_channel::{
 use thalweg_core::{Tuning, shown};
 use thalweg_sys::{Errno, io};
 
-use super::handover::{self, Account, Clock, Counts, SoFar, failure, is_absent, is_interrupted};
+use super::handover::{self, Account, Clock, Counts, SoFar, failure, is_interrupted};
 use crate::{
     args::SendArgs,
     exit::{Exit, Failure},
@@ -179,7 +179,7 @@ fn connect(args: &SendArgs, address: &Address) -> Result<Link, Failure> {
     let deadline = Instant::now().checked_add(args.wait.0);
     loop {
         match Link::connect(address) {
-            Err(error) if is_absent(&error) => {
+            Err(error) if error.is_absent() => {
                 if is_interrupted() {
                     return Err(failure(&error, &args.to));
                 }
