@@ -39,7 +39,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build thalweg, thalweg-packets and the C library for release
-	$(CARGO) build --release --locked --package thalweg --package thalweg-packets --package thalweg-capi
+	$(CARGO) build --release --locked --package thalweg-cli --package thalweg-packets --package thalweg-capi
 
 test: start-skips setup lint ## install what is missing (Debian, root), lint, run every test, count the skipped
 	@# The fuzz targets keep one processor busy, crate by crate, so they are compiled beside the tests.
@@ -65,7 +65,7 @@ lint: ## formatting, clippy, licences and sources, shell scripts
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
 	@# The shipped binary has no test features; a use that only they make valid must not hide here.
-	$(CARGO) check --quiet --locked --package thalweg
+	$(CARGO) check --quiet --locked --package thalweg-cli --package thalweg
 	@tests/setup/cargo-deny
 	@tests/setup/shell
 

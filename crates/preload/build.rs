@@ -1,6 +1,8 @@
 //! Builds the object that is preloaded, from the sources of this crate and of the kernels, and
 //! leaves it in OUT_DIR for the library to carry inside.
 //!
+//! `kernels` is a link to the sources of thalweg-kernels, so that a package has them inside.
+//!
 //! By rustc itself: the object is always optimised, panics abort in it, and it links nothing, whatever
 //! profile and flags the library around it is built with.
 
@@ -27,7 +29,7 @@ const LINKED_ALONE: &[&str] = &[
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(thalweg_object)");
-    for path in ["src", "../kernels/src", "build.rs"] {
+    for path in ["src", "kernels", "build.rs"] {
         println!("cargo::rerun-if-changed={path}");
     }
     println!("cargo::rerun-if-env-changed=RUSTC_LINKER");
@@ -55,7 +57,7 @@ fn build(out: &Path) -> Result<(), String> {
     let linker = env::var("RUSTC_LINKER").ok().map(|linker| format!("-Clinker={linker}"));
     let kernels = out.join("libthalweg_kernels.rlib");
     let compiled = rustc(&target, |rustc| {
-        rustc.args(["--crate-name=thalweg_kernels", "--crate-type=lib", "../kernels/src/lib.rs"]);
+        rustc.args(["--crate-name=thalweg_kernels", "--crate-type=lib", "kernels/lib.rs"]);
         rustc.arg("-o").arg(&kernels);
     });
     let linked = compiled.and_then(|()| {

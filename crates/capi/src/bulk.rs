@@ -165,6 +165,7 @@ pub unsafe extern "C" fn tw_arm_probe(index: usize, error: *mut TwError) -> Stat
     unsafe { guard::run(error, body) }
 }
 
+#[cfg(test)]
 pub(crate) fn layout() -> Vec<(&'static str, usize)> {
     vec![
         ("tw_bulk_options", size_of::<TwBulkOptions>()),

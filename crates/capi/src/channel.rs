@@ -1,6 +1,5 @@
 //! `tw_channel_options`, and what both ends of a message channel share.
 
-use std::mem::offset_of;
 use std::ptr::NonNull;
 use thalweg_channel::Options;
 
@@ -87,12 +86,13 @@ impl<R, M> Drop for Lender<R, M> {
     }
 }
 
+#[cfg(test)]
 pub(crate) fn layout() -> Vec<(&'static str, usize)> {
     vec![
         ("tw_channel_options", size_of::<TwChannelOptions>()),
-        ("tw_channel_options.capacity", offset_of!(TwChannelOptions, capacity)),
-        ("tw_channel_options.wait", offset_of!(TwChannelOptions, wait)),
-        ("tw_channel_options.flags", offset_of!(TwChannelOptions, flags)),
+        ("tw_channel_options.capacity", std::mem::offset_of!(TwChannelOptions, capacity)),
+        ("tw_channel_options.wait", std::mem::offset_of!(TwChannelOptions, wait)),
+        ("tw_channel_options.flags", std::mem::offset_of!(TwChannelOptions, flags)),
     ]
 }
 

@@ -43,9 +43,5 @@ pub use receiver::TwReceiver;
 pub use region::TwRegion;
 pub use sender::TwSender;
 
-/// Sizes of the structs and offsets of some fields, in the words of C: for the test that compares them
-/// with the header's.
-#[doc(hidden)]
-pub fn layout() -> Vec<(&'static str, usize)> {
-    [error::layout(), moving::layout(), link::layout(), channel::layout(), bulk::layout()].concat()
-}
+#[cfg(test)]
+mod layout;

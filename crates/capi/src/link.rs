@@ -1,7 +1,6 @@
 //! `tw_listener` and `tw_link`: how two processes find each other, and pass descriptors.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
 use thalweg_channel::{Address, Admit, Link, Listener};
 use thalweg_sys::Errno;
@@ -337,6 +336,10 @@ pub unsafe extern "C" fn tw_link_close(link: *mut TwLink) {
     unsafe { handle::close(link) };
 }
 
+#[cfg(test)]
 pub(crate) fn layout() -> Vec<(&'static str, usize)> {
-    vec![("tw_peer", size_of::<TwPeer>()), ("tw_peer.is_alive", offset_of!(TwPeer, is_alive))]
+    vec![
+        ("tw_peer", size_of::<TwPeer>()),
+        ("tw_peer.is_alive", std::mem::offset_of!(TwPeer, is_alive)),
+    ]
 }

@@ -1,7 +1,6 @@
 //! `tw_transfer`, `tw_plan_json` and `tw_copy`.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::mem::offset_of;
 use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicBool, Ordering::Relaxed},
@@ -364,13 +363,14 @@ impl Account {
     }
 }
 
+#[cfg(test)]
 pub(crate) fn layout() -> Vec<(&'static str, usize)> {
     vec![
         ("tw_transfer_options", size_of::<TwTransferOptions>()),
-        ("tw_transfer_options.method", offset_of!(TwTransferOptions, method)),
-        ("tw_transfer_options.limit", offset_of!(TwTransferOptions, limit)),
-        ("tw_transfer_options.user", offset_of!(TwTransferOptions, user)),
+        ("tw_transfer_options.method", std::mem::offset_of!(TwTransferOptions, method)),
+        ("tw_transfer_options.limit", std::mem::offset_of!(TwTransferOptions, limit)),
+        ("tw_transfer_options.user", std::mem::offset_of!(TwTransferOptions, user)),
         ("tw_report", size_of::<TwReport>()),
-        ("tw_report.mechanism", offset_of!(TwReport, mechanism)),
+        ("tw_report.mechanism", std::mem::offset_of!(TwReport, mechanism)),
     ]
 }

@@ -164,7 +164,11 @@ fn the_channel_example_passes_lines_and_tells_of_a_death() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), text);
     let failed = send();
     let told = String::from_utf8_lossy(&failed.stderr).into_owned();
-    assert!(failed.status.code() == Some(13) && told.contains("connect: ENOENT"), "{told}");
+    assert!(
+        failed.status.code() == Some(13)
+            && told.contains(&format!("connect {}: ENOENT", name.display())),
+        "{told}"
+    );
 }
 
 #[test]
@@ -256,17 +260,6 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
         .arg("-o")
         .arg(&program));
     run(Command::new(program).env("LD_LIBRARY_PATH", folder.path()));
-}
-
-#[test]
-fn c_and_rust_agree_about_every_field() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("layout");
-    compile(&root().join("tests/c/layout.c"), &program);
-    let printed = String::from_utf8(run(&mut Command::new(program)).stdout).unwrap();
-    let rust: Vec<String> =
-        thalweg::layout().iter().map(|(name, number)| format!("{name} {number}")).collect();
-    assert_eq!(printed.lines().collect::<Vec<_>>(), rust);
 }
 
 /// docs/c.md promises that its programs compile and run.

@@ -18,8 +18,8 @@ const ROWS: &[&[&str]] = &[
     &["thalweg-kernels", "thalweg-sys"],
     &["thalweg-core", "thalweg-preload"],
     &["thalweg-channel", "thalweg-tree", "thalweg-serve"],
-    &["thalweg-lab", "thalweg-capi", "thalweg-packets"],
-    &["thalweg"],
+    &["thalweg", "thalweg-lab", "thalweg-capi", "thalweg-packets"],
+    &["thalweg-cli"],
 ];
 
 /// The crates that may hold unsafe code; every other one forbids it at its roots. The preload crate is

@@ -2,24 +2,45 @@
 //!
 //! Reading order: [`endpoint`] and [`guarantee`] say what is asked for, [`mechanism`] what a way of
 //! moving bytes is, [`mechanisms`] lists them all, [`planner`] chooses, [`driver`] moves.
+//!
+//! ```
+//! use thalweg_core::{Driver, Facts, Plan, Request, Transfer};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+//! # std::fs::write(&from, "some bytes")?;
+//! let (source, sink) = (std::fs::File::open(&from)?, std::fs::File::create(&to)?);
+//! let mut transfer = Transfer::between(&source, &sink)?;
+//! let plan = Plan::make(&Facts::of(&transfer), &Request::default(), None);
+//! for verdict in &plan.verdicts {
+//!     println!("{}: {:?}", verdict.mechanism, verdict.judgement);
+//! }
+//! let report = Driver::default().run(&mut transfer, &plan, &mut ()).into_result()?;
+//! assert_eq!(report.bytes, 10);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
+// Hidden: for the other crates of this project only.
+#[doc(hidden)]
 pub mod alias;
-pub mod conduit;
+mod conduit;
 pub mod driver;
 pub mod endpoint;
 pub mod error;
 pub mod facts;
+#[doc(hidden)]
 pub mod fan;
-pub mod growth;
+mod growth;
 pub mod guarantee;
-pub mod lanes;
+mod lanes;
 pub mod mechanism;
 pub mod mechanisms;
 pub mod planner;
 pub mod probe;
 pub mod profile;
-pub mod reopen;
+mod reopen;
+#[doc(hidden)]
 pub mod scratch;
 pub mod shown;
 pub mod tuning;
@@ -35,3 +56,8 @@ pub use planner::{Judgement, Plan, Request, Verdict};
 pub use profile::Profile;
 pub use shown::{Shown, shown, shown_lines};
 pub use tuning::Tuning;
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

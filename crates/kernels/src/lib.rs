@@ -34,3 +34,8 @@ pub use table::{
 };
 pub use tuned::Bands;
 pub use word::{Vector, Word};
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

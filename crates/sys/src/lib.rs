@@ -29,3 +29,8 @@ pub mod uring;
 pub mod usage;
 
 pub use rustix::io::Errno;
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -12,6 +12,19 @@
 //!
 //! A source that changes while it is read is copied and published all the same, as `tar` does, and
 //! counted in [`TreeReport::changed`]: the copy may hold some of the old and some of the new.
+//!
+//! ```
+//! use thalweg_tree::{CopyOptions, Hash, Target, copy};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+//! # std::fs::create_dir(&from)?;
+//! # std::fs::write(from.join("file"), "some bytes")?;
+//! let options = CopyOptions { verify: Some(Hash::Xxh3), target: Target::Exact, ..CopyOptions::archive() };
+//! let report = copy(&[from], &to, &options, &())?;
+//! assert_eq!((report.files, report.error_count), (1, 0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -59,3 +72,8 @@ pub use journal::Journal;
 pub use options::{Backup, CopyOptions, Dereference, Fsync, Hash, Preserve, Target, When};
 pub use report::{Ending, MOST_ERRORS, MOST_STEPS, MechanismShare, TreeReport};
 pub use start::copy;
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

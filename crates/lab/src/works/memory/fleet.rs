@@ -3,7 +3,7 @@
 
 use crate::stats::Random;
 
-const DATA: &str = include_str!("../../../../../studies/data/fleet-sizes.txt");
+const DATA: &str = include_str!("fleet-sizes.txt");
 
 /// How large the calls of some program are, and how their pointers are aligned.
 #[derive(Clone, Debug)]

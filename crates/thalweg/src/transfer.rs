@@ -1,0 +1,91 @@
+//! Between two open descriptors.
+
+use rustix::fs::{SeekFrom, seek};
+use std::os::fd::AsFd;
+use thalweg_core::{
+    Driver, End, Facts, Guarantees, Plan, Report, Request, Side, Sink, Source, Transfer,
+};
+
+use crate::{Error, Result, saved::profile};
+
+/// Moves everything that `source` still has into `sink`, and says by what and how fast.
+///
+/// Either may be a file, a block device, a pipe, a socket or a terminal. A file is read and written
+/// from its offset on, and its offset is behind what was moved afterwards, as with
+/// [`std::io::copy`]; buffers of your own (`BufWriter`) must be flushed before. Returns at the end of
+/// the source.
+///
+/// ```
+/// use std::{fs::File, io::Write};
+/// use thalweg::Guarantees;
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+/// # std::fs::write(&from, "some bytes")?;
+/// let (source, mut sink) = (File::open(&from)?, File::create(&to)?);
+/// let report = thalweg::copy(&source, &sink, Guarantees::default())?;
+/// assert_eq!(report.bytes, 10);
+/// sink.write_all(b", and more")?;
+/// assert_eq!(std::fs::read(&to)?, b"some bytes, and more");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`Error::End`] if an end cannot be used at all, [`Error::Unsupported`] if no way keeps the promises
+/// between these ends, [`Error::Move`] with the report so far if a call failed.
+pub fn copy(source: &impl AsFd, sink: &impl AsFd, needs: Guarantees) -> Result<Report> {
+    let (from, to) = ends(source, sink)?;
+    let mut transfer = between(from, to, needs);
+    let plan = Plan::make(&Facts::of(&transfer), &Request::default(), profile().map(AsRef::as_ref));
+    if let Some(reason) = plan.impossible {
+        return Err(Error::Unsupported { reason });
+    }
+    let outcome = Driver::default().run(&mut transfer, &plan, &mut ());
+    // The offsets of files were left alone so far: the transfer names its own.
+    let sought = behind(from, Side::Source, outcome.report.bytes)
+        .and_then(|()| behind(to, Side::Sink, outcome.report.bytes));
+    match outcome.error {
+        Some(error) => Err(Error::Move { error, report: Box::new(outcome.report) }),
+        None => sought.map(|()| outcome.report),
+    }
+}
+
+fn behind(end: End<'_>, side: Side, bytes: u64) -> Result<()> {
+    let Some(at) = end.at else { return Ok(()) };
+    let sought = seek(end.fd, SeekFrom::Start(at + bytes));
+    sought.map(drop).map_err(|errno| Error::End { side, errno })
+}
+
+/// How [`copy()`] would move these: the verdict about every way, and the reason.
+///
+/// ```
+/// use thalweg::Guarantees;
+///
+/// let (reader, writer) = std::io::pipe()?;
+/// let file = tempfile::tempfile()?;
+/// let plan = thalweg::plan(&file, &writer, Guarantees::default())?;
+/// let chosen = plan.chosen().expect("a way from a file into a pipe");
+/// println!("{} of {} ways", chosen.mechanism, plan.verdicts.len());
+/// # drop(reader);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`Error::End`] if an end cannot be used at all.
+pub fn plan(source: &impl AsFd, sink: &impl AsFd, needs: Guarantees) -> Result<Plan> {
+    let (from, to) = ends(source, sink)?;
+    Ok(Plan::make(
+        &Facts::of(&between(from, to, needs)),
+        &Request::default(),
+        profile().map(AsRef::as_ref),
+    ))
+}
+
+fn ends<'a>(source: &'a impl AsFd, sink: &'a impl AsFd) -> Result<(End<'a>, End<'a>)> {
+    let end = |fd, side| End::of(fd).map_err(|errno| Error::End { side, errno });
+    Ok((end(source.as_fd(), Side::Source)?, end(sink.as_fd(), Side::Sink)?))
+}
+
+fn between<'a>(from: End<'a>, to: End<'a>, needs: Guarantees) -> Transfer<'a> {
+    Transfer { source: Source::Fd(from), sink: Sink::Fd(to), len: None, needs }
+}
