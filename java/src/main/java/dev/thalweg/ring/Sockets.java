@@ -32,6 +32,7 @@ final class Sockets {
     private static final int F_GETFL = 3;
     private static final int F_SETFL = 4;
     private static final int EPROTOTYPE = 91;
+    private static final int ENOENT = 2;
     private static final int ECONNREFUSED = 111;
     /** Of struct sockaddr_un: short family, then the path and its zero. */
     private static final int ADDRESS_LENGTH = 110;
@@ -78,7 +79,7 @@ final class Sockets {
                     throw new RingException.TimedOut();
                 }
                 if (refused < 0) {
-                    throw Libc.failure("connect", path.toString(), (int) -refused);
+                    throw unreachable(path, (int) -refused);
                 }
                 int flags = (int) Libc.FCNTL.on(path.toString(), socket, F_GETFL, 0);
                 Libc.FCNTL.on(path.toString(), socket, F_SETFL, flags | SOCK_NONBLOCK);
@@ -88,6 +89,16 @@ final class Sockets {
                 throw failure;
             }
         }
+    }
+
+    private static SystemCallException unreachable(Path path, int errno) {
+        return switch (errno) {
+            case ENOENT -> Libc.failure(
+                    "connect", path.toString(), errno, "start the process that listens there first, and check the path");
+            case ECONNREFUSED -> Libc.failure(
+                    "connect", path.toString(), errno, "the process that listened there has ended: start it again");
+            default -> Libc.failure("connect", path.toString(), errno);
+        };
     }
 
     /** Two connected ends. */
