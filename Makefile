@@ -7,6 +7,8 @@ SHELL := /bin/bash
 CARGO ?= cargo
 PREFIX ?= /usr/local
 DESTDIR ?=
+# Where `make install` keeps the debugging symbols of what it installs, e.g. /usr/lib/debug; empty keeps none.
+SYMBOLS ?=
 # Seconds spent on each fuzz target by `make fuzz`, and by the short run inside `make test`.
 FUZZ_SECONDS ?= 60
 SMOKE_SECONDS ?= 5
@@ -91,7 +93,7 @@ cross: ## compile the kernels and their tests for aarch64
 	@tests/setup/cross
 
 install: build ## install the binaries, the C library, studies, man pages and completions under DESTDIR PREFIX
-	@tests/setup/install $(BIN) $(dir $(BIN))libthalweg.a "$(DESTDIR)" "$(PREFIX)"
+	@SYMBOLS="$(SYMBOLS:%=$(DESTDIR)%)" tests/setup/install $(BIN) $(dir $(BIN))libthalweg.a "$(DESTDIR)" "$(abspath $(PREFIX))"
 
 clean: ## remove target/ and .tools/
 	$(CARGO) clean --quiet

@@ -10,6 +10,7 @@ use std::{
 
 #[path = "../../../cli/tests/support/skip.rs"]
 mod counted;
+pub mod guide;
 pub use counted::skip;
 
 const SYSTEM: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];

@@ -1,0 +1,20 @@
+//! The programs in the pages of docs.
+
+use super::root;
+use std::fs;
+
+/// The blocks of a page in this language, as they stand there.
+pub fn blocks(page: &str, language: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join("../../docs").join(page)).unwrap();
+    let begin = format!("```{language}\n");
+    let blocks = text.split(&begin).skip(1).map(|rest| rest.split_once("```").expect("its end").0);
+    blocks.map(str::to_owned).collect()
+}
+
+/// The programs of docs/c.md that run by themselves, numbered; `receive` and `send` are run in pairs.
+pub fn programs_in_c() -> Vec<(String, String)> {
+    let alone = blocks("c.md", "c").into_iter().filter(|text| !text.starts_with("/*"));
+    let named: Vec<_> = alone.zip(0..).map(|(text, n)| (format!("guide{n}"), text)).collect();
+    assert!(named.len() >= 6, "{} programs in docs/c.md", named.len());
+    named
+}
