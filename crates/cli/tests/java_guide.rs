@@ -76,7 +76,7 @@ fn five_lines_of_the_readme_fuzz_a_java_parser() {
     let Some(jdk) = jdk(test) else { return };
     let scratch = checkout();
     // Of its own accord it never ends: after so many executions, or when it hangs.
-    lines[4] = lines[4].replacen("afl-fuzz ", "afl-fuzz -E 5000 -V 600 ", 1);
+    lines[4] = lines[4].replacen("afl-fuzz ", "afl-fuzz -E 5000 -V 3600 ", 1);
     let ran = shell(&scratch, &jdk, &lines)
         // It has no screen here, and neither the processors nor the core files to itself.
         .env("AFL_NO_UI", "1")
