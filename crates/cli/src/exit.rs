@@ -1,4 +1,4 @@
-//! How the command ends: five exit codes, and the sentence printed once before all but the first.
+//! How the command ends: the exit codes, and the sentence printed once before all but the first.
 
 use std::process::ExitCode;
 use thalweg_core::{Error, Side, error::errno_name};
@@ -13,13 +13,16 @@ pub enum Exit {
     Done,
     /// The data differ: a verification failed.
     Differ,
+    /// It failed, or some of it did, as a missing source makes `cp` fail.
+    Failed,
     /// The command line makes no sense.
     Usage,
-    /// Not everything was done, or the source changed meanwhile.
-    Partial,
+    /// Not everything was done, and the same command with `--resume` goes on; or a source changed
+    /// while it was copied.
+    Incomplete,
     /// This machine cannot do what was asked for.
     Unsupported,
-    /// Stopped by this signal, said the way shells say it. Commands say [`Exit::Partial`] when they
+    /// Stopped by this signal, said the way shells say it. Commands say [`Exit::Failed`] when they
     /// are interrupted: [`Exit::as_interrupted`] makes it this.
     Signal(i32),
 }
@@ -29,7 +32,7 @@ impl Exit {
     /// ends it with its own status. Wrong bytes and wrong words are told all the same.
     pub fn as_interrupted(self) -> Self {
         match (self, signal::which()) {
-            (Self::Partial, Some(signal)) => Self::Signal(signal),
+            (Self::Failed | Self::Incomplete, Some(signal)) => Self::Signal(signal),
             (exit, _) => exit,
         }
     }
@@ -39,9 +42,9 @@ impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         let code = match exit {
             Exit::Done => 0,
-            Exit::Differ => 1,
+            Exit::Differ | Exit::Failed => 1,
             Exit::Usage => 2,
-            Exit::Partial => 3,
+            Exit::Incomplete => 3,
             Exit::Unsupported => 4,
             Exit::Signal(signal) => 128 | (signal as u8 & 0x7f),
         };
@@ -66,14 +69,14 @@ impl Failure {
 
     /// A call on a named thing failed.
     pub fn of_call(call: &str, what: &str, errno: Errno) -> Self {
-        Self::new(Exit::Partial, format!("{what}: {call}: {}{}", errno_name(errno), advice(errno)))
+        Self::new(Exit::Failed, format!("{what}: {call}: {}{}", errno_name(errno), advice(errno)))
     }
 
     /// The same for what the standard library says.
     pub fn of_io(call: &str, what: &str, error: &std::io::Error) -> Self {
         match Errno::from_io_error(error) {
             Some(errno) => Self::of_call(call, what, errno),
-            None => Self::new(Exit::Partial, format!("{what}: {call}: {error}")),
+            None => Self::new(Exit::Failed, format!("{what}: {call}: {error}")),
         }
     }
 }

@@ -45,6 +45,7 @@ fn main() -> ExitCode {
     if !keeps {
         quiet_about_closed_pipes();
     }
+    stdio::disarm_closed();
     // Else a file size limit kills before anything could be said or put away.
     let _ = signal::ignore_sigxfsz();
     let exit = commands::run(cli).unwrap_or_else(|Failure { exit, message }| {

@@ -33,7 +33,7 @@ impl Place {
     /// The source: it has to be there, and readable.
     pub fn of_source(path: &Path) -> Result<Self, Failure> {
         if path.as_os_str() == "-" {
-            let end = stdio::input().map_err(|e| Failure::of_call("fstat", "standard input", e))?;
+            let end = stdio::input()?;
             return Ok(Self {
                 size: stdio::left_in(&end),
                 ..Self::inherited("standard input", &end)
@@ -56,7 +56,7 @@ impl Place {
     pub fn of_sink(path: &Path) -> Result<Self, Failure> {
         if path.as_os_str() == "-" {
             let end = stdio::output();
-            let end = end.map_err(|e| Failure::of_call("fstat", "standard output", e))?;
+            let end = end?;
             return Ok(Self::inherited("standard output", &end));
         }
         if let Some(place) = Self::of_word(path) {

@@ -1,22 +1,61 @@
 //! Standard input and output as ends of a transfer.
 
 use rustix::{
+    event::epoll,
     fs::{FileType, SeekFrom, Stat, fstat, seek},
-    io::Errno,
+    io::{FdFlags, fcntl_setfd},
     stdio,
 };
 use std::path::PathBuf;
 use thalweg_core::{End, Kind};
-use thalweg_sys::{host, pipe};
+use thalweg_sys::{host, pipe, standard};
+
+use crate::exit::{Exit, Failure};
+
+/// What messages call standard input.
+pub const INPUT: &str = "standard input";
+/// What messages call standard output.
+pub const OUTPUT: &str = "standard output";
 
 /// Standard input. See [`inherited`].
-pub fn input() -> Result<End<'static>, Errno> {
-    End::of(stdio::stdin()).map(inherited)
+pub fn input() -> Result<End<'static>, Failure> {
+    expect_open(0, INPUT)?;
+    let end = End::of(stdio::stdin()).map_err(|e| Failure::of_call("fstat", INPUT, e))?;
+    Ok(inherited(end))
 }
 
 /// Standard output. See [`inherited`].
-pub fn output() -> Result<End<'static>, Errno> {
-    End::of(stdio::stdout()).map(inherited)
+pub fn output() -> Result<End<'static>, Failure> {
+    expect_open(1, OUTPUT)?;
+    let end = End::of(stdio::stdout()).map_err(|e| Failure::of_call("fstat", OUTPUT, e))?;
+    Ok(inherited(end))
+}
+
+/// Refuses a descriptor that was closed when this process was started.
+pub fn expect_open(fd: i32, name: &str) -> Result<(), Failure> {
+    if standard::was_closed(fd) {
+        return Err(Failure::new(Exit::Failed, format!("{name} is closed (EBADF); open it")));
+    }
+    Ok(())
+}
+
+/// Puts something that takes no byte and gives none in the place of a standard input or output that
+/// was closed, where Rust's start-up code has opened `/dev/null`: under another name (`/dev/stdout`)
+/// that would take everything and keep nothing.
+pub fn disarm_closed() {
+    let closed = [standard::was_closed(0), standard::was_closed(1)];
+    if closed == [false; 2] {
+        return;
+    }
+    // It cannot be opened again by a name, and neither read nor written.
+    let Ok(blind) = epoll::create(epoll::CreateFlags::CLOEXEC) else { return };
+    if closed[0] && stdio::dup2_stdin(&blind).is_ok() {
+        // What we start finds it closed, as we did. It fails for no open descriptor.
+        let _ = fcntl_setfd(stdio::stdin(), FdFlags::CLOEXEC);
+    }
+    if closed[1] && stdio::dup2_stdout(&blind).is_ok() {
+        let _ = fcntl_setfd(stdio::stdout(), FdFlags::CLOEXEC);
+    }
 }
 
 /// The descriptor's own offset is used and moved, since it is shared with whoever ran us:

@@ -156,9 +156,9 @@ fn a_folder_that_no_object_can_be_loaded_from_is_named() {
         return;
     }
     let trial = "$T trial -n 2 -k simple --tunables none -- true";
-    let ran = scratch.shell(&format!("mkdir 'a b'; TMPDIR=\"$PWD/a b\" {trial}")).ended(3);
+    let ran = scratch.shell(&format!("mkdir 'a b'; TMPDIR=\"$PWD/a b\" {trial}")).ended(1);
     assert!(ran.err.contains("no path with blanks"), "{}", ran.err);
-    let ran = scratch.shell(&format!("TMPDIR=no/such {trial}")).ended(3);
+    let ran = scratch.shell(&format!("TMPDIR=no/such {trial}")).ended(1);
     assert!(ran.err.contains("no/such: No such file"), "{}", ran.err);
     // In a mount namespace of its own: nobody else sees the file system.
     let inside = "mkdir n && unshare -m sh -c 'mount -t tmpfs -o noexec none n && ";
@@ -188,7 +188,7 @@ fn a_program_that_dies_or_prints_no_number_gets_no_number() {
         (&["-m", "maxrss", "--", "true"], "judge it by another metric"),
         (&["--timeout", "1", "--", "sleep", "60"], "still running after 1 s"),
     ] {
-        let ran = scratch.run(&[&["trial", "-n", "2", "-k", "simple"], args].concat()).ended(3);
+        let ran = scratch.run(&[&["trial", "-n", "2", "-k", "simple"], args].concat()).ended(1);
         assert!(ran.err.contains(words) && ran.err.contains("nothing was measured"), "{}", ran.err);
         assert!(ran.out.is_empty(), "{}", ran.text());
     }
@@ -202,7 +202,7 @@ fn an_arm_that_dies_alone_is_named_beside_the_others() {
     }
     let script = "test \"$THALWEG_KERNEL\" != simple || { echo wrong bytes >&2; exit 9; }";
     let args = ["trial", "-n", "2", "-k", "simple", "--tunables", "none", "--", "sh", "-c", script];
-    let ran = scratch.run(&args).ended(3);
+    let ran = scratch.run(&args).ended(1);
     assert!(
         ran.text().contains("simple no verdict: sh: exit status: 9: wrong bytes"),
         "{}",
@@ -302,7 +302,7 @@ fn what_a_program_over_its_limit_has_started_ends_with_it() {
     let script = "sleep 600 & echo $! > pid.new; mv pid.new pid; wait";
     // On a busy machine it may have started nothing within a second.
     for limit in ["1", "10", "100"] {
-        let ran = scratch.run(&["trial", "--timeout", limit, "--", "sh", "-c", script]).ended(3);
+        let ran = scratch.run(&["trial", "--timeout", limit, "--", "sh", "-c", script]).ended(1);
         assert!(ran.err.contains(&format!("still running after {limit} s")), "{}", ran.err);
         if scratch.path("pid").exists() {
             break;

@@ -92,23 +92,36 @@ pub fn ftruncate(fd: impl AsFd, len: u64) -> Result<(), Errno> {
 }
 
 /// `renameat2(2)`: atomic. With `no_replace` an existing new name is EEXIST; file systems that
-/// cannot promise that answer EINVAL.
+/// cannot promise that answer EINVAL. Without it, where `renameat2` is refused, `renameat(2)` too.
 pub fn rename(
     old_dir: impl AsFd,
-    old_name: impl Arg,
+    old_name: impl Arg + Copy,
     new_dir: impl AsFd,
-    new_name: impl Arg,
+    new_name: impl Arg + Copy,
     no_replace: bool,
 ) -> Result<(), Errno> {
+    let (old_dir, new_dir) = (old_dir.as_fd(), new_dir.as_fd());
     let flags = if no_replace { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
-    uncounted(Call::Rename, || {
+    let renamed = uncounted(Call::Rename, || {
         rustix::fs::renameat_with(old_dir, old_name, new_dir, new_name, flags)
-    })
+    });
+    match renamed {
+        Err(errno) if !no_replace && may_be_unknown(errno) => {
+            uncounted(Call::Rename, || rustix::fs::renameat(old_dir, old_name, new_dir, new_name))
+        }
+        answer => answer,
+    }
+}
+
+/// What an older kernel, a file system or a filter of system calls answers to a call or a flag that
+/// it does not know. EPERM may also be the answer to the request itself.
+fn may_be_unknown(errno: Errno) -> bool {
+    matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM)
 }
 
 /// Gives a file or directory a name that must be free: EEXIST if it is not.
 ///
-/// Where the file system has no RENAME_NOREPLACE, by `linkat(2)` and `unlinkat(2)`; where a link
+/// Where RENAME_NOREPLACE is refused, by `linkat(2)` and `unlinkat(2)`; where a link
 /// cannot be made either, as of a directory, by a look before the rename: then somebody may still
 /// take the name between the two.
 pub fn rename_new(
@@ -119,12 +132,12 @@ pub fn rename_new(
 ) -> Result<(), Errno> {
     let (old_dir, new_dir) = (old_dir.as_fd(), new_dir.as_fd());
     match rename(old_dir, old_name, new_dir, new_name, true) {
-        Err(Errno::INVAL) => {}
+        Err(errno) if may_be_unknown(errno) => {}
         answer => return answer,
     }
     match link(old_dir, old_name, new_dir, new_name) {
         Ok(()) => return rustix::fs::unlinkat(old_dir, old_name, AtFlags::empty()),
-        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {}
+        Err(errno) if may_be_unknown(errno) || errno == Errno::MLINK => {}
         Err(errno) => return Err(errno),
     }
     match rustix::fs::statat(new_dir, new_name, AtFlags::SYMLINK_NOFOLLOW) {

@@ -24,6 +24,7 @@ pub mod region;
 pub mod remote;
 pub mod robust;
 pub mod signal;
+pub mod standard;
 pub mod tally;
 pub mod uring;
 pub mod usage;

@@ -16,7 +16,7 @@ static WHICH: AtomicI32 = AtomicI32::new(0);
 /// The thread to be woken: its kernel number.
 static THREAD: AtomicI32 = AtomicI32::new(0);
 
-/// Whether SIGINT or SIGTERM came since [`catch_interrupts`].
+/// Whether SIGINT, SIGTERM or SIGHUP came since [`catch_interrupts`].
 #[inline]
 pub fn interrupted() -> bool {
     WHICH.load(Ordering::Relaxed) != 0
@@ -30,25 +30,27 @@ pub fn which() -> Option<i32> {
     }
 }
 
-/// From now on SIGINT and SIGTERM set the flag, and make the calling thread's blocked calls answer
-/// EINTR, once a second until the process ends: no SA_RESTART. A SIGINT after that kills, as it
-/// would have done. Uses SIGALRM.
+/// From now on SIGINT, SIGTERM and SIGHUP set the flag, and make the calling thread's blocked calls
+/// answer EINTR, once a second until the process ends: no SA_RESTART. A SIGINT after that kills, as
+/// it would have done. Uses SIGALRM.
 ///
-/// A SIGINT that was ignored stays so: that is how a shell protects what it runs in the
-/// background.
+/// A SIGINT or SIGHUP that was ignored stays so: that is how a shell protects what it runs in the
+/// background, and `nohup` what it runs.
 pub fn catch_interrupts() -> Result<(), Errno> {
     THREAD.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
     handle(libc::SIGALRM, on_alarm as extern "C" fn(c_int) as usize)?;
     let on_interrupt = on_interrupt as extern "C" fn(c_int) as usize;
     handle(libc::SIGTERM, on_interrupt)?;
-    if handler_of(libc::SIGINT)? != libc::SIG_IGN {
-        handle(libc::SIGINT, on_interrupt)?;
+    for signal in [libc::SIGINT, libc::SIGHUP] {
+        if handler_of(signal)? != libc::SIG_IGN {
+            handle(signal, on_interrupt)?;
+        }
     }
     Ok(())
 }
 
-/// From now on the calling thread, and those it starts, leave SIGINT and SIGTERM to the threads
-/// there are already.
+/// From now on the calling thread, and those it starts, leave SIGINT, SIGTERM and SIGHUP to the
+/// threads there are already.
 ///
 /// The kernel gives a signal to the main thread if that may have it, even while it sleeps where
 /// no handler can run: a page that a FUSE server never delivers. Then nobody hears of it.
@@ -56,7 +58,7 @@ pub fn leave_interrupts_to_others() -> Result<(), Errno> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: the pointer is valid for writes; the call makes it a whole, empty set.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-    for signal in [libc::SIGINT, libc::SIGTERM] {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: the set was made whole above; both signals exist.
         unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
     }

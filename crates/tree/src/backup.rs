@@ -10,6 +10,7 @@ use thalweg_sys::{Errno, io};
 use crate::{
     Backup, CopyOptions, Refusal,
     error::{Attempt, Failure, at_sink},
+    hardlink::has_no_links,
     identity::{Id, kind},
     naming,
     publish::{Spot, rename, unlink},
@@ -69,7 +70,7 @@ fn replace(spot: Spot<'_>, name: &CStr) -> Attempt<()> {
 }
 
 fn cannot_link(errno: Errno) -> bool {
-    matches!(errno, Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK | Errno::NAMETOOLONG)
+    has_no_links(errno) || errno == Errno::NAMETOOLONG
 }
 
 /// No hard links here: the short moment without a file has to be.

@@ -16,7 +16,7 @@ use crate::{
 /// Locks what was just made under a name. False if somebody took it for a leftover before the lock
 /// was ours: then he holds the lock, or has given it its final name, or has removed it.
 pub(crate) fn is_ours(fd: &OwnedFd, dir: BorrowedFd<'_>, name: &CStr) -> Attempt<bool> {
-    Ok(lock(fd)? != Lock::Theirs && is_named(fd, dir, name)?)
+    Ok(lock(fd) != Lock::Theirs && is_named(fd, dir, name)?)
 }
 
 /// Whether the name still leads to the open file.
@@ -33,16 +33,19 @@ pub(crate) fn is_named(fd: &OwnedFd, dir: BorrowedFd<'_>, name: &CStr) -> Attemp
 enum Lock {
     Ours,
     Theirs,
-    /// There are none on this file system.
+    /// There are none here.
     Unknown,
 }
 
-fn lock(fd: &OwnedFd) -> Attempt<Lock> {
-    match flock(fd, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Lock::Ours),
-        Err(Errno::WOULDBLOCK) => Ok(Lock::Theirs),
-        Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => Ok(Lock::Unknown),
-        Err(errno) => Err(Failure::Sink("flock", errno, 0)),
+fn lock(fd: &OwnedFd) -> Lock {
+    loop {
+        return match flock(fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Lock::Ours,
+            Err(Errno::WOULDBLOCK) => Lock::Theirs,
+            Err(Errno::INTR) => continue,
+            // ENOLCK and EIO of servers, ENOSYS and EPERM of filters: what is left is not touched then.
+            Err(_) => Lock::Unknown,
+        };
     }
 }
 
@@ -79,7 +82,7 @@ pub(crate) fn claim(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Attempt<
         }
         Err(errno) => return Err(Failure::Sink("openat", errno, 0)),
     };
-    match lock(&fd)? {
+    match lock(&fd) {
         Lock::Ours if is_named(&fd, dir, name)? => Ok(Leftover::Free(fd)),
         Lock::Ours => Ok(Leftover::Gone),
         // Without locks nobody can tell the living from the dead.

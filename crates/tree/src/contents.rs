@@ -4,7 +4,6 @@ use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek};
 use std::{
     ffi::CString,
     os::fd::{AsFd, OwnedFd},
-    sync::atomic::Ordering,
     time::Instant,
 };
 use thalweg_sys::{Errno, io};
@@ -20,12 +19,12 @@ use crate::{
     journal::Keeper,
     large::Job,
     modes::modes,
-    place::Leaf,
+    place::{Leaf, os},
     publish::{Sink, Spot},
     small::SINGLE,
     sparse::seems_sparse,
-    verify::are_equal,
-    way::{Way, cannot_be_named},
+    verify::{SinkEnd, are_equal},
+    way::{Way, cannot_be_made, cannot_be_named, cannot_be_replaced},
     worker::Worker,
     xattrs::{Holder, Taken},
 };
@@ -40,12 +39,37 @@ impl Worker<'_> {
         stat: &Stat,
         verdict: Verdict,
     ) -> Attempt<Option<Id>> {
+        let mut there = if let Verdict::Replace(there) = verdict { Some(there) } else { None };
+        let counts = (self.tally.verified, self.tally.changed);
+        let failure = match self.copy_to(leaf, source, stat, there.as_ref()) {
+            Err(failure) if self.can_be_written_into(there.as_ref(), stat, &failure) => failure,
+            answer => return answer,
+        };
+        // As cp does at once.
+        if kind(stat) == FileType::RegularFile {
+            seek(source, SeekFrom::Start(0)).map_err(at_source("lseek"))?;
+        }
+        (self.tally.verified, self.tally.changed) = counts;
+        if let Some(there) = &mut there {
+            there.keeps_inode = true;
+        }
+        self.tell_written_into(leaf, failure);
+        self.copy_to(leaf, source, stat, there.as_ref())
+    }
+
+    /// Copies a file over `there`, or to a name that is free.
+    fn copy_to(
+        &mut self,
+        leaf: &Leaf<'_>,
+        source: &OwnedFd,
+        stat: &Stat,
+        there: Option<&There>,
+    ) -> Attempt<Option<Id>> {
         let Some(dir) = leaf.directory.fd() else { return Ok(None) };
-        let there = if let Verdict::Replace(there) = verdict { Some(there) } else { None };
         let here = Spot { dir, name: leaf.name };
-        let spot = there.as_ref().map_or(here, |there| there.spot(here));
+        let spot = there.map_or(here, |there| there.spot(here));
         let is_small = self.is_small(stat);
-        let by_kernel = is_small && self.goes_by_kernel(leaf, stat, there.as_ref());
+        let by_kernel = is_small && self.goes_by_kernel(leaf, stat, there);
         // Reading and writing are timed, not the making of the file between them.
         let clock = (is_small && self.contests.is_open(size(stat))).then(Instant::now);
         let contents = if by_kernel {
@@ -56,10 +80,10 @@ impl Worker<'_> {
             Contents::default()
         };
         let reading = clock.map(|began| began.elapsed());
-        let way = self.way(leaf, there.as_ref(), contents.is_whole);
-        let alike = there.as_ref().filter(|there| !there.is_link());
+        let way = self.way(leaf, there, contents.is_whole);
+        let alike = there.filter(|there| !there.is_link());
         let (mode, mut wanted) = modes(self.run, leaf, stat, (alike, way));
-        let mut sink = match self.open_sink(leaf, (spot, way), mode, contents.is_whole) {
+        let mut sink = match self.open_sink(leaf, (spot, way, there), mode, contents.is_whole) {
             Err(Failure::Sink(_, Errno::EXIST, _)) if way == Way::Own => {
                 return self.copy_anew(leaf, source, stat);
             }
@@ -84,17 +108,18 @@ impl Worker<'_> {
         } else if contents.is_whole {
             self.write_single(&sink.fd, contents.len)
         } else {
-            let job = Job { source, stat, sink: &sink.fd, adopted: sink.adopted };
+            let takes_holes = there.is_none_or(|there| !there.is_special());
+            let job = Job { source, stat, sink: &sink.fd, adopted: sink.adopted, takes_holes };
             self.large(&job, contents.len, keeper.as_mut())
         };
         if let (Some(reading), Some(began), true) = (reading, clock, contents.is_whole) {
             self.contests.note(by_kernel, size(stat), reading + began.elapsed());
         }
         let published = written
-            .and_then(|()| self.finish(leaf, (source, stat), &sink, (there.as_ref(), &wanted)))
+            .and_then(|()| self.finish(leaf, (source, stat), &sink, (there, &wanted)))
             .and_then(|()| {
                 keeper.as_mut().map_or(Ok(()), Keeper::forget)?;
-                self.publish(leaf, stat, (&mut sink, spot), there.as_ref())
+                self.publish(leaf, stat, (&mut sink, spot), there)
             });
         match published {
             Ok(Published::Named(backup)) => {
@@ -111,8 +136,11 @@ impl Worker<'_> {
                 match keeper {
                     Some(mut keeper) if self.run.options.resume && failure.may_be_resumed() => {
                         keeper.write();
-                        sink.leave();
-                        self.run.left_parts.store(true, Ordering::Relaxed);
+                        if let Some(part) = sink.leave() {
+                            let directory = &leaf.directory;
+                            let path = || directory.place.destination_path().join(os(part));
+                            self.run.left_part(path, directory.is_staged);
+                        }
                     }
                     // The part goes, and this failure is the one to tell.
                     Some(mut keeper) => drop(keeper.forget()),
@@ -126,6 +154,22 @@ impl Worker<'_> {
                 Err(failure)
             }
         }
+    }
+
+    /// Whether a copy that failed may go into the file that it was to replace.
+    fn can_be_written_into(&self, there: Option<&There>, stat: &Stat, failure: &Failure) -> bool {
+        let options = self.run.options;
+        let is_refused = match failure {
+            Failure::Sink("openat", errno, _) => cannot_be_made(*errno),
+            // A pipe that was read cannot be read again.
+            Failure::Sink("renameat2", errno, _) if kind(stat) == FileType::RegularFile => {
+                cannot_be_replaced(*errno)
+            }
+            _ => false,
+        };
+        // A backup would have to be made beside it too.
+        let wants_backup = options.backup != Backup::None;
+        is_refused && !wants_backup && there.is_some_and(|there| !there.is_written_into(options))
     }
 
     /// Begins again with another look at the name: somebody may have taken it.
@@ -152,7 +196,7 @@ impl Worker<'_> {
         there: Option<&There>,
     ) -> Attempt<Published> {
         let options = self.run.options;
-        if there.is_some_and(|there| there.is_written_to() || options.inplace) {
+        if there.is_some_and(|there| there.is_written_into(options)) {
             return sink.publish(false).map(|()| Published::Named(None));
         }
         if there.is_none() {
@@ -185,15 +229,21 @@ impl Worker<'_> {
     ) -> Attempt<()> {
         let options = self.run.options;
         let is_regular = kind(stat) == FileType::RegularFile;
-        let is_written_to = there.is_some_and(There::is_written_to);
+        let is_special = there.is_some_and(There::is_special);
         // Before the attributes: what is still on its way would change the times.
         io::flush(&sink.fd).map_err(|errno| Failure::Sink("close", errno, size(stat)))?;
         let look = || fstat(source).map_err(at_source("fstat"));
         let mut has_changed = is_regular && changed(stat, &look()?);
-        if let Some(hash) = options.verify.filter(|_| is_regular && !is_written_to) {
+        let can_be_read_again = is_regular && there.is_none_or(There::can_be_read_again);
+        if options.verify.is_some() && !can_be_read_again {
+            self.tally.unverifiable += 1;
+        }
+        if let Some(hash) = options.verify.filter(|_| can_be_read_again) {
             self.make_room();
             let run = self.run;
-            let ends = (source.as_fd(), sink.fd.as_fd());
+            // What follows on a device is not ours.
+            let limit = if is_special { SinkEnd::OfSource } else { SinkEnd::Own };
+            let ends = (source.as_fd(), sink.fd.as_fd(), limit);
             if are_equal(ends, hash, &mut self.buffer, || run.stops())? {
                 self.tally.verified += 1;
             } else if has_changed || changed(stat, &look()?) {
@@ -206,7 +256,7 @@ impl Worker<'_> {
             self.tally.changed += 1;
             self.run.events.event(&Event::Changed { source: &leaf.source_path() });
         }
-        if is_written_to {
+        if is_special {
             return Ok(());
         }
         let dressed = Taken::from(&Holder::Fd(source.as_fd()), options.preserve)

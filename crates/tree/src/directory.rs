@@ -16,7 +16,7 @@ use crate::{
     birth::{Births, make, wanted},
     error::{Attempt, Failure, at_sink},
     identity::Id,
-    place::{Leaf, Place},
+    place::{Leaf, Place, os},
     publish::Spot,
     run::Run,
     stage::{Stage, remove_leftovers},
@@ -195,16 +195,18 @@ impl Directory {
         let failed = |failure: Failure| failure.at(|| self.place.source_path(), path);
         let stage = self.stage.as_ref().zip(self.parent.as_ref().and_then(|above| above.fd()));
         let stage = stage.map(|(stage, dir)| (stage, Spot { dir, name: self.place.name() }));
-        if let Some((stage, spot)) = stage.filter(|_| run.leaves_unfinished()) {
-            if let Err(failure) = stage.leave(spot, fd) {
-                run.incomplete(failed(failure));
+        if let Some((stage, spot)) = stage.filter(|_| run.is_halting()) {
+            match stage.leave(spot, fd) {
+                Ok(true) => run.left(path().with_file_name(os(&stage.name))),
+                Ok(false) => {}
+                Err(failure) => run.incomplete(failed(failure)),
             }
             return;
         }
         // In a stage but not fresh: an earlier run had made it.
         if self.is_staged
             && !self.is_fresh
-            && !run.left_parts.load(Ordering::Relaxed)
+            && !run.has_left_parts()
             && let Err(failure) = remove_leftovers(fd.as_fd())
         {
             run.incomplete(failed(failure));
@@ -223,9 +225,9 @@ impl Directory {
         let Some((stage, spot)) = stage else { return };
         if let Err(failure) = stage.publish(spot) {
             // Somebody else was faster: this one will never get its name, nor be found by a later run.
-            if matches!(failure, Failure::Sink(_, Errno::EXIST | Errno::NOTEMPTY, _))
-                && let Err(failure) = stage.discard(spot, fd)
-            {
+            if !matches!(failure, Failure::Sink(_, Errno::EXIST | Errno::NOTEMPTY, _)) {
+                run.left(path().with_file_name(os(&stage.name)));
+            } else if let Err(failure) = stage.discard(spot, fd) {
                 run.incomplete(failed(failure));
             }
             run.failed(failed(failure));

@@ -1,8 +1,9 @@
 //! What a run tells while it runs. The library prints nothing.
 
 use std::path::Path;
+use thalweg_sys::Errno;
 
-use crate::{Error, Refusal};
+use crate::Error;
 
 /// Somebody who listens to a run. Called from several threads at once.
 pub trait Events: Sync {
@@ -60,6 +61,21 @@ pub enum Event<'a> {
         /// Why.
         reason: Skip,
     },
+    /// It keeps its inode and is written into, as `cp` does: no new file could be made beside it, or
+    /// take its name. A reader may see a part meanwhile. Only when verbose.
+    WrittenInto {
+        /// The existing destination.
+        destination: &'a Path,
+        /// What was refused.
+        refusal: &'a Error,
+    },
+    /// It is another name of a file in the source, and a copy of its own here.
+    NotLinked {
+        /// The copy.
+        destination: &'a Path,
+        /// What linkat(2) answered.
+        errno: Errno,
+    },
     /// It could not be copied.
     Failed(&'a Error),
     /// It is copied, but not all its attributes are.
@@ -96,11 +112,4 @@ pub enum Halt {
     Asked,
     /// The destination takes no more: full, over quota, or read-only.
     Full,
-}
-
-impl Refusal {
-    /// Whether the refusal is about how the command was given, not about a file met under way.
-    pub fn is_usage(&self) -> bool {
-        matches!(self, Self::NotRecursive | Self::SameFile(_) | Self::IntoItself(_))
-    }
 }

@@ -1,7 +1,8 @@
 //! What lies under the name of a copy already, and whether the copy may take its place.
 
 use rustix::fs::{
-    Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, openat, readlinkat, statat,
+    Access, AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, accessat, fstatfs, openat,
+    readlinkat, statat,
 };
 use std::{
     ffi::{CStr, CString},
@@ -34,6 +35,8 @@ pub(crate) struct There {
     pub stat: Stat,
     // Where it is, if a link led to it.
     through: Option<(OwnedFd, CString)>,
+    /// A regular file that keeps its inode: no file beside it could take its name.
+    pub keeps_inode: bool,
 }
 
 impl There {
@@ -42,9 +45,19 @@ impl There {
         self.through.as_ref().map_or(here, |(dir, name)| Spot { dir: dir.as_fd(), name })
     }
 
-    /// Devices, pipes and sockets are written to; nobody wants them replaced by a file.
-    pub fn is_written_to(&self) -> bool {
+    /// Devices, pipes and sockets: they are written to, and never replaced by a file.
+    pub fn is_special(&self) -> bool {
         kind(&self.stat) != FileType::RegularFile && !self.is_link()
+    }
+
+    /// Whether the bytes go into what is there, instead of into a new file that takes its name.
+    pub fn is_written_into(&self, options: &CopyOptions) -> bool {
+        self.is_special() || self.keeps_inode || (options.inplace && !self.is_link())
+    }
+
+    /// Whether what was written to it can be read from it.
+    pub fn can_be_read_again(&self) -> bool {
+        !self.is_special() || kind(&self.stat) == FileType::BlockDevice
     }
 
     /// A link that is not followed, as it is kept as a backup. The copy takes nothing over from it.
@@ -70,23 +83,33 @@ pub(crate) fn weigh(
     };
     let as_content = kind(source) == FileType::RegularFile || !options.recursive;
     let as_content = as_content && kind(source) != FileType::Symlink;
-    let mut through = None;
+    let (mut through, mut keeps_inode) = (None, false);
     if kind(&stat) == FileType::Symlink && as_content && options.backup == Backup::None {
         stat = match look(AtFlags::empty()) {
             Err(Errno::NOENT) => return Err(Failure::Refused(Refusal::Dangling)),
             answer => answer.map_err(at_sink("newfstatat"))?,
         };
         if kind(&stat) == FileType::RegularFile {
-            through = Some(behind(dir, leaf.name).map_err(at_sink("readlinkat"))?);
+            through = behind(dir, leaf.name).map_err(at_sink("readlinkat"))?;
+            keeps_inode = through.is_none();
         }
     }
-    if Id::of(&stat) == Id::of(source) {
+    // A link put in the place of what it leads to would lead to itself, and the file would be gone.
+    let leads_there = || {
+        let target = statat(leaf.from, leaf.source, AtFlags::empty());
+        target.is_ok_and(|target| Id::of(&target) == Id::of(&stat))
+    };
+    let replaces_its_target = kind(source) == FileType::Symlink
+        && kind(&stat) != FileType::Symlink
+        && options.backup == Backup::None
+        && leads_there();
+    if Id::of(&stat) == Id::of(source) || replaces_its_target {
         return Err(Failure::Refused(Refusal::SameFile(leaf.source_path())));
     }
     if kind(&stat) == FileType::Directory {
         return Err(Failure::Refused(Refusal::OverDirectory));
     }
-    let there = There { stat, through };
+    let there = There { stat, through, keeps_inode };
     if let Some(reason) = reason_to_skip(run, leaf, source, &there.stat) {
         return Ok(Verdict::Skip(reason));
     }
@@ -126,8 +149,9 @@ fn is_done(options: &CopyOptions, source: &Stat, there: &Stat) -> bool {
     same_kind && source.st_size == there.st_size && time
 }
 
-/// The directory and the name that a link leads to in the end.
-fn behind(dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, CString), Errno> {
+/// The directory and the name that a link leads to in the end. `None` for a link of `/proc`
+/// (`/dev/stdout`, `/dev/fd/3`): it leads to an open file, and its text need not be the name of that.
+fn behind(dir: BorrowedFd<'_>, name: &CStr) -> Result<Option<(OwnedFd, CString)>, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut dir = openat(dir, c".", flags, Mode::empty())?;
     let mut name = name.to_owned();
@@ -135,7 +159,10 @@ fn behind(dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, CString), Errno>
     for _ in 0..40 {
         let stat = statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW)?;
         if kind(&stat) != FileType::Symlink {
-            return Ok((dir, name));
+            return Ok(Some((dir, name)));
+        }
+        if fstatfs(&dir)?.f_type == PROC_SUPER_MAGIC {
+            return Ok(None);
         }
         let path = readlinkat(&dir, &*name, Vec::new())?.into_bytes();
         let cut = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);

@@ -1,6 +1,6 @@
 //! What happens to one file with contents before any byte moves.
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, fstat, openat, statat};
 use std::{
     ffi::CStr,
     os::fd::{AsFd, OwnedFd},
@@ -11,7 +11,7 @@ use crate::{
     attributes::{self, Wanted},
     error::{Attempt, Failure, at_source},
     existing::{Verdict, weigh},
-    hardlink::{self, Met},
+    hardlink::{self, Met, Named},
     identity::{kind, size},
     place::Leaf,
     worker::Worker,
@@ -22,24 +22,20 @@ impl Worker<'_> {
     /// Copies a file with contents: a regular one, or without `-r` whatever can be read.
     pub fn file(&mut self, leaf: &Leaf<'_>) -> Attempt<()> {
         let options = self.run.options;
+        if options.dry_run {
+            return self.would_copy(leaf);
+        }
         let source = self.open_source(leaf)?;
         let stat = fstat(&source).map_err(at_source("fstat"))?;
         let is_regular = kind(&stat) == FileType::RegularFile;
         if kind(&stat) == FileType::Directory || (!is_regular && options.recursive) {
             return Err(Failure::RefusedSource(Refusal::Replaced));
         }
-        let Some(dir) = leaf.directory.fd() else {
-            self.count_file(leaf, None);
-            return Ok(());
-        };
+        let Some(dir) = leaf.directory.fd() else { return Ok(()) };
         let verdict =
             if leaf.directory.is_fresh { Verdict::New } else { weigh(self.run, leaf, dir, &stat)? };
         if let Verdict::Skip(reason) = verdict {
             self.skip_file(leaf, reason, &source, &stat);
-            return Ok(());
-        }
-        if options.dry_run {
-            self.count_file(leaf, None);
             return Ok(());
         }
         if !(options.preserve.links && stat.st_nlink > 1 && is_regular) {
@@ -48,8 +44,13 @@ impl Worker<'_> {
         loop {
             match self.run.links.meet(leaf, &stat) {
                 Met::Waits => return Ok(()),
-                Met::Again(name) if self.link(leaf, (dir, &stat), &name)? => return Ok(()),
-                Met::Again(_) => {}
+                Met::Again(name) => match self.link(leaf, (dir, &stat), &name)? {
+                    Named::Done => return Ok(()),
+                    Named::Lost => {}
+                    Named::Refused => {
+                        return self.copy_contents(leaf, &source, &stat, verdict).map(drop);
+                    }
+                },
                 Met::First => {
                     let copied = self.copy_contents(leaf, &source, &stat, verdict);
                     self.wake(match &copied {
@@ -60,6 +61,26 @@ impl Worker<'_> {
                 }
             }
         }
+    }
+
+    /// What would become of a file. Nothing is opened: a FIFO would wait for its writer, and a device
+    /// may do something.
+    fn would_copy(&mut self, leaf: &Leaf<'_>) -> Attempt<()> {
+        let follows = self.run.options.follows(leaf.named_by_caller());
+        let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        let stat = statat(leaf.from, leaf.source, flags).map_err(at_source("newfstatat"))?;
+        accessat(leaf.from, leaf.source, Access::READ_OK, AtFlags::EACCESS)
+            .map_err(at_source("faccessat2"))?;
+        let verdict = match leaf.directory.fd() {
+            Some(dir) if !leaf.directory.is_fresh => weigh(self.run, leaf, dir, &stat)?,
+            _ => Verdict::New,
+        };
+        if let Verdict::Skip(reason) = verdict {
+            self.skip(leaf, reason);
+        } else {
+            self.count_file(leaf, None);
+        }
+        Ok(())
     }
 
     fn open_source(&self, leaf: &Leaf<'_>) -> Attempt<OwnedFd> {
@@ -86,7 +107,6 @@ impl Worker<'_> {
         if options.preserve.links
             && stat.st_nlink > 1
             && counts
-            && !options.dry_run
             && let Met::First = self.run.links.meet(leaf, stat)
         {
             let there = leaf.directory.fd().and_then(|dir| hardlink::id_of(dir, leaf.name));
@@ -104,9 +124,6 @@ impl Worker<'_> {
         else {
             return;
         };
-        if self.run.options.dry_run {
-            return;
-        }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let wanted = Wanted {
             mode: keep.mode.then_some(stat.st_mode & 0o7777),

@@ -14,7 +14,7 @@ use std::{
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    CopyOptions, Refusal, Skip,
+    CopyOptions, Event, Refusal, Skip,
     backup::set_aside,
     directory::Directory,
     error::{Attempt, Failure, at_sink},
@@ -153,6 +153,24 @@ enum Linked {
     Skipped,
     /// What had been copied has lost its name to somebody else's file.
     Lost,
+    /// There are no hard links here, or no more of this file.
+    Refused(Errno),
+}
+
+/// What became of one more name of a file.
+pub(crate) enum Named {
+    /// It is there, or was left as it was.
+    Done,
+    /// The copy it was to be linked to has lost its name: another one has to be made.
+    Lost,
+    /// It has to be a copy of its own.
+    Refused,
+}
+
+/// Whether a file system, or a filter of system calls, has no hard links, or no more of them.
+pub(crate) fn has_no_links(errno: Errno) -> bool {
+    let errnos = [Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS, Errno::MLINK, Errno::XDEV];
+    errnos.contains(&errno)
 }
 
 /// Makes `leaf` another name of what was copied to `name`.
@@ -183,6 +201,7 @@ fn link(
         Ok(()) => {}
         Err(Errno::NOENT) => return Ok(Linked::Lost),
         Err(Errno::EXIST) => return Err(Failure::Refused(Refusal::JustCreated)),
+        Err(errno) if has_no_links(errno) => return Ok(Linked::Refused(errno)),
         Err(errno) => return Err(Failure::Sink("linkat", errno, 0)),
     }
     if !is_copy(&new) {
@@ -237,13 +256,13 @@ impl Name {
 }
 
 impl Worker<'_> {
-    /// Links one more name to a copy, and tells of it. False if the copy has lost its name.
+    /// Links one more name to a copy, and tells of it.
     pub fn link(
         &mut self,
         leaf: &Leaf<'_>,
         at: (BorrowedFd<'_>, &Stat),
         name: &Name,
-    ) -> Attempt<bool> {
+    ) -> Attempt<Named> {
         match link(self.run.options, leaf, at, name)? {
             Linked::Done(backup) => {
                 self.tally.links += 1;
@@ -252,10 +271,16 @@ impl Worker<'_> {
             Linked::Skipped => self.skip(leaf, Skip::Exists),
             Linked::Lost => {
                 self.run.links.forget(at.1, name);
-                return Ok(false);
+                return Ok(Named::Lost);
+            }
+            Linked::Refused(errno) => {
+                self.tally.unlinked += 1;
+                let destination = &leaf.destination_path();
+                self.run.events.event(&Event::NotLinked { destination, errno });
+                return Ok(Named::Refused);
             }
         }
-        Ok(true)
+        Ok(Named::Done)
     }
 
     /// Sends those that waited for a copy through the queue again.

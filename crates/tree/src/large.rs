@@ -18,7 +18,7 @@ use crate::{
     journal::Keeper,
     pair::{CLONE, Pair, request},
     resume::prefix,
-    sparse::{next_extent, seems_sparse, write_all, write_but_zeros},
+    sparse::{next_extent, seems_sparse, write_but_zeros},
     worker::Worker,
 };
 
@@ -29,6 +29,9 @@ pub(crate) struct Job<'a> {
     pub sink: &'a OwnedFd,
     /// The sink holds what an earlier run had moved.
     pub adopted: bool,
+    /// Where nothing is written it reads as zeros, and it gets the length it is told: a regular file
+    /// that was empty.
+    pub takes_holes: bool,
 }
 
 /// A part of a file: from where, and how much; `None` means to the end, wherever that is.
@@ -63,18 +66,15 @@ impl Worker<'_> {
         if options.reflink == When::Always {
             return self.clone_whole(job).map_err(|errno| Failure::Sink("FICLONE", errno, 0));
         }
-        if options.sparse == When::Always {
+        if options.sparse == When::Always && job.takes_holes {
             return self.leave_out_zeros(job, from, keeper);
         }
         if head > from as usize {
             // A source that lied about its size: it may be one that cannot be read twice.
-            let bytes = self.buffer.get(..head).unwrap_or_default();
-            write_all(job.sink.as_fd(), bytes, 0)?;
-            self.tally.book(LAST_RESORT.info().name, &Tuning::default(), head as u64);
-            self.moved(head as u64);
+            self.write_single(job.sink, head)?;
             from = head as u64;
         }
-        if options.sparse == When::Auto && head == 0 && seems_sparse(job.stat) {
+        if options.sparse == When::Auto && job.takes_holes && head == 0 && seems_sparse(job.stat) {
             return self.extents(job, from, keeper);
         }
         self.stretch(job, Stretch { from, len: None }, keeper).map(drop)

@@ -69,6 +69,7 @@ mod xattrs;
 pub use error::{Error, Refusal};
 pub use event::{Event, Events, Halt, Progress, Skip};
 pub use journal::Journal;
+pub use naming::unfinished_name;
 pub use options::{Backup, CopyOptions, Dereference, Fsync, Hash, Preserve, Target, When};
 pub use report::{Ending, MOST_ERRORS, MOST_STEPS, MechanismShare, TreeReport};
 pub use start::copy;

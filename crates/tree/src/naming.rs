@@ -1,7 +1,8 @@
 //! Names for what is not finished, beside the name it will get.
 
 use std::{
-    ffi::{CStr, CString},
+    ffi::{CStr, CString, OsStr, OsString},
+    os::unix::ffi::{OsStrExt, OsStringExt},
     sync::{
         OnceLock,
         atomic::{AtomicU64, Ordering},
@@ -42,6 +43,14 @@ pub(crate) fn unique(name: &CStr) -> CString {
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
     let tail = format!(".{}-{began}-{next}", std::process::id());
     beside(name, &[PART, tail.as_bytes()].concat())
+}
+
+/// A name beside `name` for a file that is not finished, which no other process uses. [`copy`](crate::copy)
+/// takes no file of such a name for data.
+pub fn unfinished_name(name: &OsStr) -> OsString {
+    // No file has a name with a NUL in it.
+    let name = CString::new(name.as_bytes()).unwrap_or_default();
+    OsString::from_vec(unique(&name).into_bytes())
 }
 
 /// Whether a name is one of ours. A source of such a name is not copied: the next run would take
@@ -85,6 +94,8 @@ mod tests {
             assert!(is_reserved(&beside(name, PART)));
             assert!(is_reserved(&beside(name, JOURNAL)));
             assert!(is_reserved(&unique(name)));
+            let unfinished = unfinished_name(crate::place::os(name)).into_encoded_bytes();
+            assert!(is_reserved(&CString::new(unfinished).unwrap()));
             assert!(!is_reserved(name));
         }
         assert!(!is_reserved(c"file.thalweg-part"));

@@ -160,9 +160,16 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    /// Leaves the unfinished file for a later run.
-    pub fn leave(&mut self) {
-        self.settled = matches!(self.form, Form::Part { is_usual: true, .. });
+    /// Leaves the unfinished file for a later run, under the name it returns; `None` if no later run
+    /// would find it: then it goes.
+    pub fn leave(&mut self) -> Option<&CStr> {
+        match &self.form {
+            Form::Part { name, is_usual: true } => {
+                self.settled = true;
+                Some(name)
+            }
+            _ => None,
+        }
     }
 }
 

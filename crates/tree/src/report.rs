@@ -1,7 +1,7 @@
 //! The account of a run.
 
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 use thalweg_core::{StepDown, Tuning};
 
 use crate::{Error, Halt};
@@ -17,6 +17,9 @@ pub struct TreeReport {
     pub links: u64,
     /// Special files made.
     pub specials: u64,
+    /// Names of one file in the source that are files of their own in the copy: hard links were
+    /// refused there.
+    pub unlinked: u64,
     /// Bytes moved or cloned.
     pub bytes: u64,
     /// Of these, bytes that share their blocks with the source.
@@ -29,6 +32,9 @@ pub struct TreeReport {
     pub changed: u64,
     /// Files read again and found equal.
     pub verified: u64,
+    /// Files that were to be verified and cannot be read again: a pipe, a socket or a character
+    /// device is one of the ends.
+    pub unverifiable: u64,
     /// Time on the clock.
     pub seconds: f64,
     /// Processor time of the whole process.
@@ -45,6 +51,9 @@ pub struct TreeReport {
     pub differing: u64,
     /// Why the run ended early, if it did.
     pub halted: Option<Halt>,
+    /// New directories and files that keep their temporary names, the first [`MOST_ERRORS`]: a run
+    /// with [`CopyOptions::resume`](crate::CopyOptions::resume) goes on with them.
+    pub unfinished: Vec<PathBuf>,
 }
 
 /// More problems than this are counted, not kept.
@@ -99,12 +108,14 @@ impl TreeReport {
         self.dirs += tally.dirs;
         self.links += tally.links;
         self.specials += tally.specials;
+        self.unlinked += tally.unlinked;
         self.bytes += tally.bytes;
         self.cloned += tally.cloned;
         self.resumed += tally.resumed;
         self.skipped += tally.skipped;
         self.changed += tally.changed;
         self.verified += tally.verified;
+        self.unverifiable += tally.unverifiable;
         for (mechanism, part) in tally.shares {
             match self.shares.iter_mut().find(|share| share.mechanism == mechanism) {
                 Some(share) => {
@@ -130,12 +141,14 @@ pub(crate) struct Tally {
     pub dirs: u64,
     pub links: u64,
     pub specials: u64,
+    pub unlinked: u64,
     pub bytes: u64,
     pub cloned: u64,
     pub resumed: u64,
     pub skipped: u64,
     pub changed: u64,
     pub verified: u64,
+    pub unverifiable: u64,
     pub steps_down: Vec<StepDown>,
     shares: BTreeMap<&'static str, MechanismShare>,
 }

@@ -2,7 +2,7 @@
 
 use rustix::process::{getegid, geteuid};
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -32,7 +32,7 @@ pub(crate) struct Run<'r> {
     /// Destination directories that the caller's sources became: a walk must not enter them.
     pub grown: RwLock<Vec<Id>>,
     /// Unfinished files of this run were left for a later one.
-    pub left_parts: AtomicBool,
+    left_parts: AtomicBool,
     files: AtomicU64,
     bytes: AtomicU64,
     halting: AtomicBool,
@@ -46,6 +46,7 @@ struct Problems {
     count: u64,
     differing: u64,
     halted: Option<Halt>,
+    unfinished: Vec<PathBuf>,
 }
 
 /// Who we are, as far as new files are concerned.
@@ -126,9 +127,32 @@ impl<'r> Run<'r> {
         self.halting.store(true, Ordering::Relaxed);
     }
 
-    /// Whether what is unfinished stays for a later run: it was stopped, and may be resumed.
-    pub fn leaves_unfinished(&self) -> bool {
-        self.options.resume && self.halting.load(Ordering::Relaxed)
+    /// Whether the run is being stopped: a new directory that is not complete keeps its temporary
+    /// name then, and waits for a run with [`CopyOptions::resume`].
+    pub fn is_halting(&self) -> bool {
+        self.halting.load(Ordering::Relaxed)
+    }
+
+    /// Notes an unfinished file that a later run can go on with.
+    pub fn left_part(&self, path: impl FnOnce() -> PathBuf, is_staged: bool) {
+        self.left_parts.store(true, Ordering::Relaxed);
+        // Inside a directory that keeps its temporary name it has no path of its own to tell.
+        if !(is_staged && self.is_halting()) {
+            self.left(path());
+        }
+    }
+
+    /// Whether unfinished files were left.
+    pub fn has_left_parts(&self) -> bool {
+        self.left_parts.load(Ordering::Relaxed)
+    }
+
+    /// Notes what keeps its temporary name.
+    pub fn left(&self, path: PathBuf) {
+        let mut problems = self.problems();
+        if problems.unfinished.len() < MOST_ERRORS {
+            problems.unfinished.push(path);
+        }
     }
 
     /// Tells of a file that was not copied, and counts it.
@@ -175,6 +199,7 @@ impl<'r> Run<'r> {
         report.error_count = problems.count;
         report.differing = problems.differing;
         report.halted = problems.halted;
+        report.unfinished = problems.unfinished;
     }
 
     fn problems(&self) -> std::sync::MutexGuard<'_, Problems> {

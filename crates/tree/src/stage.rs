@@ -82,9 +82,10 @@ impl Stage {
 }
 
 impl Stage {
-    /// Leaves the directory for a later run, if one would find it.
-    pub fn leave(&self, spot: Spot<'_>, fd: &OwnedFd) -> Attempt<()> {
-        if self.is_usual { Ok(()) } else { self.discard(spot, fd) }
+    /// Leaves the directory for a later run if that would find it, and removes it if not; says
+    /// whether it is still there.
+    pub fn leave(&self, spot: Spot<'_>, fd: &OwnedFd) -> Attempt<bool> {
+        if self.is_usual { Ok(true) } else { self.discard(spot, fd).map(|()| false) }
     }
 
     /// Removes the directory, open as `fd`, and all that is in it.
@@ -205,8 +206,8 @@ mod tests {
         // A later run looks for the usual name only.
         let (_alive, fourth) = Stage::make(spot, 0o700, true).unwrap();
         let (fd, fifth) = Stage::make(spot, 0o700, true).unwrap();
-        fifth.leave(spot, &fd).unwrap();
-        fourth.leave(spot, &fd).unwrap();
+        assert!(!fifth.leave(spot, &fd).unwrap());
+        assert!(fourth.leave(spot, &fd).unwrap());
         let left = |stage: &Stage| place.path().join(stage.name.to_str().unwrap()).is_dir();
         assert!(left(&fourth) && !left(&fifth));
     }

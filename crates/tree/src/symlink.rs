@@ -15,7 +15,7 @@ use crate::{
     backup::set_aside,
     error::{Attempt, Failure, at_sink, at_source},
     existing::{Verdict, weigh},
-    hardlink::{self, Met},
+    hardlink::{self, Met, Named},
     identity::kind,
     naming::unique,
     place::Leaf,
@@ -65,16 +65,23 @@ impl Worker<'_> {
             return Ok(true);
         }
         let counts = run.options.preserve.links && stat.st_nlink > 1;
+        let mut is_first = true;
         loop {
             match if counts { run.links.meet(leaf, stat) } else { Met::First } {
                 Met::Waits => return Ok(false),
-                Met::Again(name) if self.link(leaf, (dir, stat), &name)? => return Ok(true),
-                Met::Again(_) => {}
+                Met::Again(name) => match self.link(leaf, (dir, stat), &name)? {
+                    Named::Done => return Ok(true),
+                    Named::Lost => {}
+                    Named::Refused => {
+                        is_first = false;
+                        break;
+                    }
+                },
                 Met::First => break,
             }
         }
         let made = self.make_and_dress(leaf, stat, (dir, &verdict), make);
-        if counts {
+        if counts && is_first {
             self.wake(match hardlink::id_of(dir, leaf.name).filter(|_| made.is_ok()) {
                 Some(copy) => run.links.made(leaf, stat, copy),
                 None => run.links.failed(stat),

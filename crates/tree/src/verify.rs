@@ -48,11 +48,20 @@ impl State {
     }
 }
 
-/// Length and hash of a whole file. `stops` is asked between reads.
+/// Where the copy ends that is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SinkEnd {
+    /// Where the file ends.
+    Own,
+    /// Where the source ends: a device holds more than what was written to it.
+    OfSource,
+}
+
+/// Length and hash of a file, or of its first `most` bytes. `stops` is asked between reads.
 fn digest(
     fd: BorrowedFd<'_>,
     hash: Hash,
-    buffer: &mut [u8],
+    (buffer, most): (&mut [u8], u64),
     stops: &impl Fn() -> bool,
 ) -> Result<Option<(u64, [u8; 32])>, Errno> {
     // Advice: no answer is worth stopping for.
@@ -60,7 +69,8 @@ fn digest(
     let mut state = State::new(hash);
     let mut at = 0;
     loop {
-        match io::pread(fd, buffer, at) {
+        let ask = buffer.len().min(usize::try_from(most - at).unwrap_or(usize::MAX));
+        match io::pread(fd, &mut buffer[..ask], at) {
             Ok(0) => return Ok(Some((at, state.finish()))),
             Ok(got) => {
                 state.update(buffer.get(..got).unwrap_or_default());
@@ -77,18 +87,19 @@ fn digest(
 
 /// Whether both files hold the same bytes.
 pub(crate) fn are_equal(
-    (source, sink): (BorrowedFd<'_>, BorrowedFd<'_>),
+    (source, sink, end): (BorrowedFd<'_>, BorrowedFd<'_>, SinkEnd),
     hash: Hash,
     buffer: &mut [u8],
     stops: impl Fn() -> bool,
 ) -> Attempt<bool> {
-    let of_sink = digest(sink, hash, buffer, &stops).map_err(|e| Failure::Sink("pread", e, 0))?;
-    let of_source =
-        digest(source, hash, buffer, &stops).map_err(|e| Failure::Source("pread", e))?;
-    match (of_source, of_sink) {
-        (Some(source), Some(sink)) => Ok(source == sink),
-        _ => Err(Failure::Stopped),
-    }
+    let of_source = digest(source, hash, (buffer, u64::MAX), &stops);
+    let Some(of_source) = of_source.map_err(|e| Failure::Source("pread", e))? else {
+        return Err(Failure::Stopped);
+    };
+    let most = if end == SinkEnd::OfSource { of_source.0 } else { u64::MAX };
+    let of_sink = digest(sink, hash, (buffer, most), &stops);
+    let of_sink = of_sink.map_err(|e| Failure::Sink("pread", e, 0))?.ok_or(Failure::Stopped)?;
+    Ok(of_source == of_sink)
 }
 
 #[cfg(test)]
@@ -110,8 +121,14 @@ mod tests {
         let short = file(&bytes[..99_999]);
         for hash in [Hash::Blake3, Hash::Xxh3] {
             let equal = |x: &std::fs::File, y: &std::fs::File| {
-                are_equal((x.as_fd(), y.as_fd()), hash, &mut [0; 4096], || false).unwrap()
+                let ends = (x.as_fd(), y.as_fd(), SinkEnd::Own);
+                are_equal(ends, hash, &mut [0; 4096], || false).unwrap()
             };
+            let begins = |x: &std::fs::File, y: &std::fs::File| {
+                let ends = (x.as_fd(), y.as_fd(), SinkEnd::OfSource);
+                are_equal(ends, hash, &mut [0; 4096], || false).unwrap()
+            };
+            assert!(begins(&short, &a) && !begins(&a, &short) && !begins(&a, &c));
             assert!(equal(&a, &b) && !equal(&a, &c) && !equal(&a, &short));
         }
     }

@@ -5,8 +5,9 @@ use thalweg_sys::Errno;
 
 use crate::{
     Refusal,
-    error::{Attempt, Failure},
+    error::{Attempt, Failure, at_sink},
     existing::There,
+    hardlink::has_no_links,
     place::Leaf,
     publish::{Sink, Spot},
     worker::Worker,
@@ -30,7 +31,7 @@ impl Worker<'_> {
     pub fn way(&self, leaf: &Leaf<'_>, there: Option<&There>, is_single: bool) -> Way {
         let options = self.run.options;
         match there {
-            Some(there) if there.is_written_to() || options.inplace => Way::Existing,
+            Some(there) if there.is_written_into(options) => Way::Existing,
             None if options.inplace => Way::Own,
             // Nobody can see it there, and nobody can see half of a single write.
             _ if is_single && leaf.directory.is_staged => Way::Own,
@@ -43,12 +44,13 @@ impl Worker<'_> {
     pub fn open_sink<'a>(
         &mut self,
         leaf: &Leaf<'_>,
-        (spot, way): (Spot<'a>, Way),
+        (spot, way, there): (Spot<'a>, Way, Option<&There>),
         mode: u32,
         is_single: bool,
     ) -> Attempt<Sink<'a>> {
         let options = self.run.options;
-        let reads = options.verify.is_some();
+        // A pipe that is open for reading too waits for no reader, and loses what is written to it.
+        let reads = options.verify.is_some() && there.is_none_or(There::can_be_read_again);
         let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
         match way {
             Way::Own => match Sink::own(spot, access, mode) {
@@ -75,7 +77,8 @@ impl Worker<'_> {
                 Err(Failure::Sink(_, Errno::ACCESS | Errno::PERM | Errno::TXTBSY, _))
                     if options.force =>
                 {
-                    let _ = rustix::fs::unlinkat(spot.dir, spot.name, AtFlags::empty());
+                    rustix::fs::unlinkat(spot.dir, spot.name, AtFlags::empty())
+                        .map_err(at_sink("unlinkat"))?;
                     Sink::own(spot, access, 0o600)
                 }
                 answer => answer,
@@ -84,9 +87,34 @@ impl Worker<'_> {
     }
 }
 
+/// Whether a folder takes no new file: no right to write it, mounted read-only, or one of `/proc`
+/// or `/sys`. The file that is to be replaced there may be written all the same.
+pub(crate) fn cannot_be_made(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::NOENT | Errno::OPNOTSUPP | Errno::NOSYS
+    )
+}
+
+/// Whether a file does not give up its name: another user's in a sticky folder, one that something
+/// is mounted on, as containers do with /etc/hosts, or any where a filter lets no file be renamed.
+pub(crate) fn cannot_be_replaced(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::ACCESS
+            | Errno::PERM
+            | Errno::BUSY
+            | Errno::ROFS
+            | Errno::XDEV
+            | Errno::INVAL
+            | Errno::NOSYS
+            | Errno::OPNOTSUPP
+    )
+}
+
 /// Whether a file without a name cannot get one here: older kernels go by /proc, and it may be
 /// missing.
 pub(crate) fn cannot_be_named(failure: &Failure) -> bool {
-    let errnos = [Errno::NOENT, Errno::PERM, Errno::ACCESS, Errno::OPNOTSUPP, Errno::INVAL];
-    matches!(failure, Failure::Sink("linkat", errno, _) if errnos.contains(errno))
+    let errnos = [Errno::NOENT, Errno::ACCESS, Errno::INVAL];
+    matches!(failure, Failure::Sink("linkat", errno, _) if errnos.contains(errno) || has_no_links(*errno))
 }

@@ -279,6 +279,15 @@ impl<'r> Worker<'r> {
         });
     }
 
+    /// Tells of a file that is written into as it cannot be replaced.
+    pub fn tell_written_into(&self, leaf: &Leaf<'_>, refusal: Failure) {
+        if self.run.options.verbose {
+            let destination = &leaf.destination_path();
+            let refusal = &error_at(leaf, refusal);
+            self.run.events.event(&Event::WrittenInto { destination, refusal });
+        }
+    }
+
     /// Books a file that was left as it was.
     pub fn skip(&mut self, leaf: &Leaf<'_>, reason: Skip) {
         self.tally.skipped += 1;

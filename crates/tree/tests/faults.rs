@@ -58,8 +58,10 @@ fn a_full_destination_ends_the_run_and_leaves_only_whole_files() {
         assert_eq!(report.error_count, 1, "{}", problems(&report));
         let text = problems(&report);
         assert!(text.contains("write") && text.contains("/to/"), "{text}");
-        assert_eq!(names(place.path()), ["src", "to"]);
-        assert!(only_whole_files(&src, &place.path().join("to")) < 16);
+        let stage = place.path().join(".to.thalweg-part");
+        assert_eq!(names(place.path()), [".to.thalweg-part", "src"]);
+        assert_eq!(report.unfinished, [stage.clone()]);
+        assert!(only_whole_files(&src, &stage) < 16);
     }
 }
 
@@ -152,9 +154,9 @@ fn a_run_that_is_stopped_leaves_only_whole_files() {
         }
         assert_eq!((report.halted, report.ending()), (Some(Halt::Asked), Ending::Partial));
         let left = names(place.path());
-        assert!(left == ["src", "to"] || left == ["src"], "{left:?}");
-        if to.exists() {
-            only_whole_files(&src, &to);
+        assert!(left == [".to.thalweg-part", "src"] || left == ["src"], "{left:?}");
+        if left.len() == 2 {
+            only_whole_files(&src, &place.path().join(".to.thalweg-part"));
         }
     }
 }
@@ -211,5 +213,62 @@ fn a_file_without_a_name_that_cannot_get_one_is_written_with_one() {
         assert!(fs::read(into.join("src")).unwrap() == fs::read(&src).unwrap());
         fs::remove_file(into.join("src")).unwrap();
         assert_eq!(names(&into).len(), 0);
+    }
+}
+
+#[test]
+fn where_there_are_no_hard_links_every_name_is_a_copy_and_they_are_counted() {
+    for errno in [Errno::PERM, Errno::MLINK, Errno::OPNOTSUPP, Errno::XDEV, Errno::NOSYS] {
+        let place = tempfile::tempdir().unwrap();
+        let (src, to) = (place.path().join("src"), place.path().join("to"));
+        fs::create_dir_all(src.join("sub")).unwrap();
+        for len in [10, 300_000] {
+            fs::write(src.join(format!("f{len}")), noise(len, 1)).unwrap();
+            for n in 0..3 {
+                let name = src.join(format!("sub/{len}-{n}"));
+                fs::hard_link(src.join(format!("f{len}")), name).unwrap();
+            }
+        }
+        std::os::unix::fs::symlink("f10", src.join("l")).unwrap();
+        support::hard_link_of_link(&src.join("l"), &src.join("m"));
+        let refused = || vec![Rule::always(Call::Link, Effect::Errno(errno))];
+        let report = run(refused(), &src, &to, &CopyOptions::archive()).value;
+        assert_eq!((report.error_count, report.unlinked), (0, 7), "{}", problems(&report));
+        assert_eq!((report.files, report.links), (8, 2));
+        assert_eq!(contents(&src), contents(&to), "{errno}");
+        // Into what is there: the same, and no name of another run is left.
+        let exact = CopyOptions { target: thalweg_tree::Target::Exact, ..CopyOptions::archive() };
+        let report = run(refused(), &src, &to, &exact).value;
+        assert_eq!((report.error_count, report.unlinked), (0, 7), "{}", problems(&report));
+        assert_eq!(contents(&src), contents(&to), "{errno}");
+    }
+}
+
+#[test]
+fn where_nothing_can_be_renamed_a_file_is_written_into_and_a_tree_keeps_its_temporary_name() {
+    for errno in [Errno::PERM, Errno::NOSYS, Errno::INVAL, Errno::OPNOTSUPP] {
+        let place = tempfile::tempdir().unwrap();
+        let src = sample(place.path());
+        let old = place.path().join("old");
+        for name in ["small3", "sub/large3"] {
+            fs::write(&old, "old").unwrap();
+            let rules = vec![Rule::always(Call::Rename, Effect::Errno(errno))];
+            let options = CopyOptions { verify: Some(Hash::Xxh3), ..CopyOptions::default() };
+            let report = run(rules, &src.join(name), &old, &options).value;
+            assert_eq!((report.error_count, report.verified), (0, 1), "{}", problems(&report));
+            assert_eq!(fs::read(&old).unwrap(), fs::read(src.join(name)).unwrap());
+        }
+        let rules = vec![Rule::always(Call::Rename, Effect::Errno(errno))];
+        let report = run(rules, &src, &place.path().join("to"), &recursive()).value;
+        let stage = place.path().join(".to.thalweg-part");
+        assert_eq!(report.unfinished, [stage.clone()], "{}", problems(&report));
+        assert_eq!(only_whole_files(&src, &stage), 16);
+        assert_eq!(names(place.path()), [".to.thalweg-part", "old", "src"]);
+        // Only renameat2 is refused, the older call is not: nothing is lost but one call.
+        let once = |nth| Rule::once(Call::Rename, nth, Effect::Errno(errno));
+        let options = CopyOptions { resume: true, ..recursive() };
+        let report = run(vec![once(1)], &src, &place.path().join("to"), &options).value;
+        assert_eq!(report.error_count, 0, "{}", problems(&report));
+        assert_eq!(contents(&src), contents(&place.path().join("to")));
     }
 }

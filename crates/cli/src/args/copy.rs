@@ -9,6 +9,10 @@ use super::{Bytes, Choice, ProgressArgs, flag};
 ///
 /// Takes cp's usual flags. A copy appears under its final name only when it is whole. `-` is
 /// standard input or standard output.
+///
+/// A file that is replaced becomes another inode: other hard links to it keep the old contents, and
+/// another user's file becomes ours where its owner cannot be kept. Where its folder takes no new
+/// file it is written into, as cp does. --inplace writes into it always. docs/copy.md has more.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CopyArgs {
@@ -178,4 +182,5 @@ Examples:
   thalweg copy --verify --fsync=file db.dump /mnt/nas/
   thalweg copy - /tmp/log < /dev/stdin        standard input into a file, whole or not at all
 
-Exit status: 0 done; 1 data differ; 2 usage; 3 partial, or the source changed; 4 not supported here.";
+Exit status: 0 done; 1 failed, or data differ; 2 usage; 3 incomplete, and the same command with --resume
+goes on, or the source changed while it was copied; 4 not supported here.";

@@ -102,6 +102,7 @@ Examples:
   thalweg doctor                           what works on this machine, and what does not
   thalweg study                            published experiments that can be run here
 
-Exit status: 0 done; 1 data differ; 2 usage; 3 partial, or the source changed; 4 not supported here;
-130 interrupted before all was done (128 and the signal's number).
+Exit status: 0 done; 1 failed, or data differ; 2 usage; 3 incomplete, and the same command with --resume
+goes on, or the source changed while it was copied; 4 not supported here; 130 interrupted before all was
+done (128 and the signal's number).
 Many long options can be set in the environment, as THALWEG_LIMIT=10M: `thalweg man` names them.";

@@ -48,4 +48,4 @@ Examples:
   thalweg pipe --size 1G --stop-at-size < /dev/urandom > noise
   generate | thalweg pipe --size 10G --limit 20M > file
 
-A file of --tee that fails is reported, the others go on, and the exit status is 3.";
+A file of --tee that fails is reported, the others go on, and the exit status is 1.";

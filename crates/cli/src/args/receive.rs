@@ -45,5 +45,5 @@ Examples:
   thalweg receive --from job --wait 1h copy.img
   thalweg receive --from job --json copy.img | jq .mechanism
 
-Exit status: 0 all is there; 1 the checksum differs; 2 usage; 3 not all of it came; 4 no way between
+Exit status: 0 all is there; 1 not all of it came, or a checksum differs; 2 usage; 4 no way between
 these two works.";

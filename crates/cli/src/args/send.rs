@@ -69,5 +69,5 @@ Examples:
   thalweg send --to job --method ring --knob slot=64K disk.img
   thalweg send --to /run/job.socket disk.img     a socket at a place of your own
 
-Exit status: 0 all was handed over; 1 a checksum differs; 2 usage; 3 not all of it; 4 no way between
+Exit status: 0 all was handed over; 1 not all of it, or a checksum differs; 2 usage; 4 no way between
 these two works.";

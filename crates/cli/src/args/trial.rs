@@ -89,5 +89,5 @@ Examples:
 
 With --server, wall and printed numbers are the program's, cpu and maxrss the server's.
 
-Exit status: 0 done; 2 usage; 3 the program failed, or gave no number, as it is or in some arm;
+Exit status: 0 done; 1 the program failed, or gave no number, as it is or in some arm; 2 usage;
 4 nothing can be preloaded into it.";

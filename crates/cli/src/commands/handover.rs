@@ -43,25 +43,25 @@ pub fn failure(error: &Error, name: &str) -> Failure {
 /// What went wrong between the two, and how far they were, in words.
 fn failure_after(error: &Error, name: &str, how_far: &str) -> Failure {
     if is_interrupted() {
-        return Failure::new(Exit::Partial, format!("{name}: interrupted after {how_far}"));
+        return Failure::new(Exit::Failed, format!("{name}: interrupted after {how_far}"));
     }
     match error {
         Error::PeerDied { .. } | Error::Closed { .. } => Failure::new(
-            Exit::Partial,
+            Exit::Failed,
             format!("{name}: the other side is gone after {how_far}; start both again"),
         ),
         Error::NotPermitted { why } => {
             Failure::new(Exit::Unsupported, format!("{name}: {}", shown(why)))
         }
         Error::System { call, errno } => Failure::new(
-            Exit::Partial,
+            Exit::Failed,
             format!("{name}: {call}: {} after {how_far}", errno_name(*errno)),
         ),
         Error::Meeting { call, errno, .. } => Failure::new(
-            Exit::Partial,
+            Exit::Failed,
             format!("{name}: {call}: {}{}", errno_name(*errno), error.advice()),
         ),
-        other => Failure::new(Exit::Partial, format!("{name}: {other} (after {how_far})")),
+        other => Failure::new(Exit::Failed, format!("{name}: {other} (after {how_far})")),
     }
 }
 
@@ -174,7 +174,7 @@ impl Counts {
             (Some(last), _) => Err(last),
             (None, 0) => Ok(Exit::Done),
             (None, _) => {
-                let exit = if differ { Exit::Differ } else { Exit::Partial };
+                let exit = if differ { Exit::Differ } else { Exit::Failed };
                 Err(Failure::new(exit, format!("{failed} of {of} files were not handed over")))
             }
         }
@@ -186,7 +186,7 @@ fn of_problem(file: &OsStr, problem: &Problem, name: &str) -> Failure {
     let file = if file.is_empty() { name.into() } else { shown(file).to_string() };
     let exit = match problem {
         Problem::Differs { .. } => Exit::Differ,
-        _ => Exit::Partial,
+        _ => Exit::Failed,
     };
     let nothing = if exit == Exit::Differ { "; nothing was published" } else { "" };
     Failure::new(exit, format!("{file}: {problem}{nothing}"))

@@ -13,9 +13,13 @@ use std::{
 };
 use thalweg_core::shown;
 use thalweg_sys::{Errno, io};
+use thalweg_tree::unfinished_name;
 
 use super::handover::is_interrupted;
-use crate::exit::{Exit, Failure};
+use crate::{
+    exit::{Exit, Failure},
+    stdio::{self, OUTPUT},
+};
 
 /// An open destination.
 pub struct Landing {
@@ -44,7 +48,8 @@ impl Landing {
     /// Opens it. Nothing can be seen of a file until it is published.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         if path.as_os_str() == "-" {
-            let name = "standard output".to_owned();
+            stdio::expect_open(1, OUTPUT)?;
+            let name = OUTPUT.to_owned();
             let fd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3);
             let fd = fd.map_err(|e| Failure::of_call("fcntl", &name, e))?;
             return Ok(Self { name, fd, form: Form::Output, replace: true });
@@ -60,7 +65,7 @@ impl Landing {
             // A link is followed, and this one cannot be; to replace it is what nobody asked for.
             Err(Errno::NOENT) if statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).is_ok() => {
                 let message = format!("{name}: a symbolic link to nothing; remove it first");
-                return Err(Failure::new(Exit::Partial, message));
+                return Err(Failure::new(Exit::Failed, message));
             }
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(failed("stat", errno)),
@@ -90,7 +95,7 @@ impl Landing {
     pub fn in_folder(folder: &Path, name: &OsStr, force: bool) -> Result<Self, Failure> {
         let path = folder.join(name);
         let name = shown(&path).to_string();
-        let refused = |why: &str| Err(Failure::new(Exit::Partial, format!("{name}: {why}")));
+        let refused = |why: &str| Err(Failure::new(Exit::Failed, format!("{name}: {why}")));
         let mode = match statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(Failure::of_call("stat", &name, errno)),
@@ -174,7 +179,7 @@ impl Landing {
 
 impl Landing {
     fn exists(&self) -> Failure {
-        Failure::new(Exit::Partial, format!("{}: {EXISTS}", self.name))
+        Failure::new(Exit::Failed, format!("{}: {EXISTS}", self.name))
     }
 }
 
@@ -228,8 +233,8 @@ fn link_beside(fd: &OwnedFd, path: &Path) -> Result<PathBuf, Errno> {
     Err(Errno::EXIST)
 }
 
-/// Names beside the final one.
+/// Names beside the final one, of the kind that a copy of the folder leaves out.
 fn parts(path: &Path) -> impl Iterator<Item = PathBuf> {
-    let (folder, pid) = (folder_of(path), std::process::id());
-    (0..TRIES).map(move |n| folder.join(format!(".thalweg-part-{pid}-{n}")))
+    let (folder, name) = (folder_of(path), path.file_name().unwrap_or_default().to_owned());
+    (0..TRIES).map(move |_| folder.join(unfinished_name(&name)))
 }

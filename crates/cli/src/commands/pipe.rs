@@ -18,16 +18,13 @@ use super::stream::{Finished, Stream, is_deserted, not_kept};
 use crate::{
     args::PipeArgs,
     exit::{Exit, Failure, transfer_error},
-    patience, stdio,
+    patience,
+    stdio::{self, INPUT, OUTPUT},
 };
-
-const INPUT: &str = "standard input";
-const OUTPUT: &str = "standard output";
 
 /// Moves the stream.
 pub fn run(args: &PipeArgs) -> Result<Exit, Failure> {
-    let source = stdio::input().map_err(|e| Failure::of_call("fstat", INPUT, e))?;
-    let sink = stdio::output().map_err(|e| Failure::of_call("fstat", OUTPUT, e))?;
+    let (source, sink) = (stdio::input()?, stdio::output()?);
     patience::catch_interrupts();
     let stream = Stream {
         choice: &args.choice,

@@ -68,7 +68,7 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
         )),
     };
     if let Some(lacking) = lacking {
-        counts.end(Failure::new(Exit::Partial, format!("{}: {lacking}", args.from)));
+        counts.end(Failure::new(Exit::Failed, format!("{}: {lacking}", args.from)));
     }
     let account = Account {
         did: "received",
@@ -111,7 +111,7 @@ fn accept(args: &ReceiveArgs, address: &Address) -> Result<Link, Failure> {
                 "{}: nobody has called; start `thalweg send --to {}`, or wait longer with --wait",
                 args.from, args.from
             );
-            return Err(Failure::new(Exit::Partial, message));
+            return Err(Failure::new(Exit::Failed, message));
         }
     }
 }

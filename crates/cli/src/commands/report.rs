@@ -44,7 +44,7 @@ pub fn run(args: &ReportArgs) -> Result<Exit, Failure> {
         Some(path) => write(path, &text)?,
         None => print(&text)?,
     }
-    Ok(if found.passed_over.is_empty() { Exit::Done } else { Exit::Partial })
+    Ok(if found.passed_over.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
 fn find(named: &[PathBuf]) -> Result<Found, Failure> {
@@ -67,7 +67,7 @@ fn failure(error: ReportError) -> Failure {
     let exit = match &error {
         ReportError::Newer { .. } => Exit::Unsupported,
         ReportError::NoResult { .. } | ReportError::Nothing { .. } => Exit::Usage,
-        ReportError::Unreadable { .. } | ReportError::Page(_) => Exit::Partial,
+        ReportError::Unreadable { .. } | ReportError::Page(_) => Exit::Failed,
     };
     match error {
         ReportError::Unreadable { path, error } => {

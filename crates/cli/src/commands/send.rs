@@ -26,9 +26,9 @@ use crate::{
     patience,
     profile::Saved,
     progress::Meter,
+    stdio::{self, INPUT},
 };
 
-const INPUT: &str = "standard input";
 /// How often to look whether somebody listens by now.
 const AGAIN: Duration = Duration::from_millis(20);
 /// `linux/magic.h`: files that say a page and have fewer bytes.
@@ -189,7 +189,7 @@ fn connect(args: &SendArgs, address: &Address) -> Result<Link, Failure> {
                          longer with --wait",
                         args.to, args.to
                     );
-                    return Err(Failure::new(Exit::Partial, message));
+                    return Err(Failure::new(Exit::Failed, message));
                 }
                 std::thread::sleep(AGAIN);
             }
@@ -201,6 +201,7 @@ fn connect(args: &SendArgs, address: &Address) -> Result<Link, Failure> {
 impl Source {
     fn open(path: &Path) -> Result<Self, Failure> {
         let (name, fd) = if path.as_os_str() == "-" {
+            stdio::expect_open(0, INPUT)?;
             let fd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3);
             (INPUT.to_owned(), fd.map_err(|e| Failure::of_call("fcntl", INPUT, e))?)
         } else {

@@ -137,9 +137,9 @@ impl Stream<'_> {
             die_of_sigpipe();
         }
         if !problems.is_empty() {
-            return Err(Failure::new(Exit::Partial, problems.join("\nthalweg: ")));
+            return Err(Failure::new(Exit::Failed, problems.join("\nthalweg: ")));
         }
-        Ok(if end.stopped { Exit::Partial } else { Exit::Done })
+        Ok(if end.stopped { Exit::Failed } else { Exit::Done })
     }
 }
 

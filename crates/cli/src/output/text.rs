@@ -4,18 +4,22 @@ use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use thalweg_core::shown_lines;
 
-use crate::exit::{Exit, Failure};
+use crate::{
+    exit::{Exit, Failure},
+    stdio::{OUTPUT, expect_open},
+};
 
 const SIGPIPE: i32 = rustix::process::Signal::PIPE.as_raw();
 
 /// Prints on standard output.
 pub fn print(text: &str) -> Result<(), Failure> {
+    expect_open(1, OUTPUT)?;
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     written.map_err(|e| match e.kind() {
         // Where SIGPIPE does not kill: the same to the shell, and not a word.
         ErrorKind::BrokenPipe => Failure::new(Exit::Signal(SIGPIPE), ""),
-        _ => Failure::of_io("write", "standard output", &e),
+        _ => Failure::of_io("write", OUTPUT, &e),
     })
 }
 
@@ -23,7 +27,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value);
     let text =
-        text.map_err(|e| Failure::new(Exit::Partial, format!("no JSON of the answer: {e}")))?;
+        text.map_err(|e| Failure::new(Exit::Failed, format!("no JSON of the answer: {e}")))?;
     print(&(text + "\n"))
 }
 

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use crate::support::{
     Scratch, bytes,
-    deny::{Call, FAST, LOCK, run_without},
+    deny::{Call, FAST, LINK, LOCK, RENAME, run_without},
     methods_calling, mounts, names,
     run::Ran,
     skip, thalweg,
@@ -181,7 +181,8 @@ fn a_tree_is_copied_without_the_refused_calls() {
 #[test]
 fn without_locks_an_unfinished_file_may_be_alive_and_is_left_alone() {
     let test = "without_locks_an_unfinished_file_may_be_alive_and_is_left_alone";
-    for options in [&[][..], &["--resume"]] {
+    let errnos = [libc::ENOLCK, libc::ENOSYS, libc::EOPNOTSUPP, libc::EIO, libc::EPERM];
+    for (errno, options) in errnos.into_iter().flat_map(|e| [(e, &[][..]), (e, &["--resume"])]) {
         let scratch = Scratch::new();
         let part = scratch.join(".copy.thalweg-part");
         bytes::write(&part, 2, LEN / 2);
@@ -189,11 +190,72 @@ fn without_locks_an_unfinished_file_may_be_alive_and_is_left_alone() {
         let mut command = thalweg();
         command.arg("copy").args(options);
         command.args([scratch.join("source"), scratch.join("copy")]);
-        match run_without(&[&LOCK], libc::ENOLCK, &mut command) {
+        match run_without(&[&LOCK], errno, &mut command) {
             Ok(ran) => drop(ran.expect_no_panic().expect(0)),
             Err(reason) => return skip(test, &format!("no seccomp: {reason}")),
         }
         bytes::expect(&scratch.join("copy"), 1, LEN);
         bytes::expect(&part, 2, LEN / 2);
+    }
+}
+
+#[test]
+fn without_renames_or_links_nothing_is_lost_and_nothing_is_left() {
+    let test = "without_renames_or_links_nothing_is_lost_and_nothing_is_left";
+    for errno in [libc::EPERM, libc::ENOSYS, libc::EINVAL, libc::EOPNOTSUPP] {
+        for calls in [&[&RENAME][..], &[&LINK], &[&RENAME, &LINK], &[&RENAME, &LINK, &LOCK]] {
+            let scratch = Scratch::new();
+            let tree = scratch.folder("tree");
+            for (name, len) in [("small", 10), ("large", LEN)] {
+                bytes::write(&tree.join(name), 1, len);
+                bytes::write(&scratch.join(name), 2, 1000);
+            }
+            fs::hard_link(tree.join("large"), tree.join("other")).unwrap();
+            let mut copies = vec![(vec!["-a"], tree.clone(), scratch.join("new"))];
+            for name in ["small", "large"] {
+                copies.push((vec!["--verify"], tree.join(name), scratch.join(name)));
+                copies.push((vec!["--resume"], tree.join(name), scratch.join(format!("n-{name}"))));
+            }
+            for (options, from, to) in copies {
+                let mut command = thalweg();
+                command.arg("copy").args(options).args([from, to]);
+                match run_without(calls, errno, &mut command) {
+                    Ok(ran) => drop(ran.expect(0)),
+                    Err(reason) => return skip(test, &format!("no seccomp: {reason}")),
+                }
+            }
+            for (name, len) in [("small", 10), ("large", LEN)] {
+                for path in [format!("new/{name}"), name.to_owned(), format!("n-{name}")] {
+                    bytes::expect(&scratch.join(&path), 1, len);
+                }
+            }
+            bytes::expect(&scratch.join("new/other"), 1, LEN);
+            assert_eq!(names(&scratch.join("new")), ["large", "other", "small"]);
+            let all = ["large", "n-large", "n-small", "new", "small", "tree"];
+            assert_eq!(names(scratch.path()), all);
+        }
+    }
+}
+
+#[test]
+fn a_hard_link_that_is_refused_becomes_a_copy_and_that_is_said() {
+    let test = "a_hard_link_that_is_refused_becomes_a_copy_and_that_is_said";
+    let scratch = Scratch::new();
+    let tree = scratch.folder("tree");
+    bytes::write(&tree.join("a"), 1, LEN);
+    for name in ["b", "c"] {
+        fs::hard_link(tree.join("a"), tree.join(name)).unwrap();
+    }
+    let mut command = thalweg();
+    command.args(["copy", "-a"]).args([&tree, &scratch.join("new")]);
+    let ran = match run_without(&[&LINK], libc::EPERM, &mut command) {
+        Ok(ran) => ran.expect(0),
+        Err(reason) => return skip(test, &format!("no seccomp: {reason}")),
+    };
+    ran.expect_said("linkat: EPERM");
+    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(text.contains("copied 3 files") && text.contains("2 copied instead of linked"), "{text}");
+    for name in ["a", "b", "c"] {
+        bytes::expect(&scratch.join("new").join(name), 1, LEN);
     }
 }

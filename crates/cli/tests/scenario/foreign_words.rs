@@ -47,14 +47,14 @@ fn the_name_of_a_file_is_written_out_by_both_sides_of_a_handover() {
     let send = &mut place.send_many(&["--json"], &[file.clone(), place.source.clone()]);
     let (received, sent) = both(&mut place.receive(&["--json"]), send);
     for ran in [received, sent] {
-        let ran = ran.expect(3);
+        let ran = ran.expect(1);
         ran.expect_said(WRITTEN);
         let json = ran.json();
         assert!(json["error"].as_str().unwrap().contains("there already"), "{json}");
         expect_harmless(&ran);
     }
     fs::remove_file(&file).unwrap();
-    let ran = run(&mut place.send_many(&[], &[file])).expect(3);
+    let ran = run(&mut place.send_many(&[], &[file])).expect(1);
     ran.expect_said(&format!("{WRITTEN}: open: ENOENT"));
     expect_harmless(&ran);
 }
@@ -86,7 +86,7 @@ fn what_the_sender_says_is_written_out() {
     let told = handed.unwrap().problems[0].1.to_string();
     assert!(!told.chars().any(char::is_control), "{told:?}");
     sender.finish();
-    let ran = receiving.finish().expect(3);
+    let ran = receiving.finish().expect(1);
     ran.expect_said("given up by the sender: \\u{1b}]0;t\\u{7}\\nthalweg: sent");
     expect_harmless(&ran);
 }

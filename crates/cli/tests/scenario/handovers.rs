@@ -168,7 +168,7 @@ fn one_dies(place: &Place, receiver_dies: bool, after: u64) -> bool {
     assert!(text == b"old" || bytes::is(&place.copy, 1, LEN), "a torn file");
     match survivor.status.code() {
         Some(0) => {}
-        Some(3) => assert!(landed, "{}", survivor.said()),
+        Some(1) => assert!(landed, "{}", survivor.said()),
         code => panic!("{code:?}: {}", survivor.said()),
     }
     survivor.expect_no_panic();
@@ -195,9 +195,9 @@ fn a_kill_of_either_side_leaves_the_old_file_and_tells_the_other() {
 #[test]
 fn who_waits_in_vain_says_so() {
     let place = Place::new(10);
-    let ran = Running::start(&mut place.receive(&["--wait=100ms"])).finish().expect(3);
+    let ran = Running::start(&mut place.receive(&["--wait=100ms"])).finish().expect(1);
     ran.expect_said("nobody has called");
-    let ran = Running::start(&mut place.send(&["--wait=100ms"])).finish().expect(3);
+    let ran = Running::start(&mut place.send(&["--wait=100ms"])).finish().expect(1);
     ran.expect_said("nobody listens");
     place.expect_only(&[]);
 }
@@ -241,10 +241,10 @@ fn a_destination_that_fails_is_named_and_the_sender_told() {
     let mut place = Place::new(LEN);
     place.copy = PathBuf::from("/dev/full");
     let (received, sent) = both(&mut place.receive(&["--json"]), &mut place.send(&[]));
-    let received = received.expect(3);
+    let received = received.expect(1);
     received.expect_said("/dev/full: write: ENOSPC");
     assert!(received.json()["error"].is_string());
-    sent.expect(3).expect_said("the other side is gone");
+    sent.expect(1).expect_said("the other side is gone");
     place.expect_only(&[]);
 }
 
@@ -281,7 +281,7 @@ fn what_makes_no_sense_is_usage() {
 fn a_link_to_nothing_is_left_alone() {
     let place = Place::new(10);
     std::os::unix::fs::symlink("nowhere", &place.copy).unwrap();
-    let ran = Running::start(&mut place.receive(&["--wait=0"])).finish().expect(3);
+    let ran = Running::start(&mut place.receive(&["--wait=0"])).finish().expect(1);
     ran.expect_said("a symbolic link to nothing");
     assert!(place.copy.is_symlink());
     place.expect_only(&["copy"]);
@@ -339,7 +339,7 @@ fn what_is_there_already_stays_unless_forced_and_no_link_is_followed() {
     let mut all = files.clone();
     all.push(place.source.clone());
     let (received, sent) = both(&mut place.receive(&[]), &mut place.send_many(&[], &all));
-    for ran in [received.expect(3), sent.expect(3)] {
+    for ran in [received.expect(1), sent.expect(1)] {
         ran.expect_said("old: not taken");
         ran.expect_said("--force");
         ran.expect_said("3 of 4 files were not handed over");
@@ -348,7 +348,7 @@ fn what_is_there_already_stays_unless_forced_and_no_link_is_followed() {
     bytes::expect(&place.copy.join("source"), 1, LEN);
     assert_eq!(fs::read(place.copy.join("old")).unwrap(), b"old");
     let (received, sent) = both(&mut place.receive(&["--force"]), &mut place.send_many(&[], &all));
-    for ran in [received.expect(3), sent.expect(3)] {
+    for ran in [received.expect(1), sent.expect(1)] {
         ran.expect_said("folder: not taken");
         ran.expect_said("1 of 4 files were not handed over");
     }
@@ -367,11 +367,11 @@ fn a_file_that_cannot_be_read_does_not_keep_back_the_others() {
     files.push(PathBuf::from("/proc/self/mem"));
     files.push(place.source.clone());
     let (received, sent) = both(&mut place.receive(&[]), &mut place.send_many(&[], &files));
-    let sent = sent.expect(3);
+    let sent = sent.expect(1);
     sent.expect_said("missing: open: ENOENT");
     sent.expect_said("mem: given up by the sender");
     sent.expect_said("2 of 4 files were not handed over");
-    received.expect(3).expect_said("mem: given up by the sender");
+    received.expect(1).expect_said("mem: given up by the sender");
     assert_eq!(names(&place.copy), ["b", "source"]);
     bytes::expect(&place.copy.join("source"), 1, LEN);
 }
@@ -381,15 +381,15 @@ fn several_files_want_a_folder_and_a_folder_wants_names() {
     let place = Place::new(10);
     let files = place.more(&["b", "c"]);
     let (received, sent) = both(&mut place.receive(&[]), &mut place.send_many(&[], &files));
-    received.expect(3).expect_said("not a folder");
-    sent.expect(3).expect_said("not a folder");
+    received.expect(1).expect_said("not a folder");
+    sent.expect(1).expect_said("not a folder");
     assert!(!place.copy.exists());
     let place = place.with_folder();
     let mut stream = thalweg();
     stream.arg("send").arg("--to").arg(&place.socket).arg("-").stdin(Stdio::null());
     let (received, sent) = both(&mut place.receive(&[]), &mut stream);
-    received.expect(3).expect_said("a stream has no name");
-    sent.expect(3).expect_said("a stream has no name");
+    received.expect(1).expect_said("a stream has no name");
+    sent.expect(1).expect_said("a stream has no name");
     assert_eq!(names(&place.copy), <[&str; 0]>::default());
 }
 

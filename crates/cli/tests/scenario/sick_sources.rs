@@ -40,7 +40,7 @@ fn a_read_error_names_the_source_and_how_far_it_got() {
         if ran.code() == 4 {
             continue;
         }
-        let ran = ran.expect(3);
+        let ran = ran.expect(1);
         assert!(ran.stderr.contains("EIO"), "{way:?}: {}", ran.stderr);
         let source = sick.source();
         assert!(ran.stderr.contains(source.to_str().unwrap()), "{way:?}: {}", ran.stderr);
@@ -62,7 +62,7 @@ fn a_file_that_cannot_be_read_does_not_keep_the_others_of_its_tree_away() {
     let copy = scratch.folder("copy");
     let mut command = thalweg();
     command.args(["copy", "-r"]).args([sick.folder(), &healthy, &copy]);
-    let ran = run(&mut command).expect(3);
+    let ran = run(&mut command).expect(1);
     ran.expect_said("EIO");
     ran.expect_said(NAME);
     assert_eq!(names(&copy.join("healthy")), ["one", "two"]);
@@ -80,7 +80,7 @@ fn a_stream_that_breaks_ends_with_what_was_read_and_a_failure() {
     for way in [vec![], vec!["--zero-copy"]] {
         let mut pipe = thalweg();
         pipe.arg("pipe").args(&way).stdin(fs::File::open(sick.source()).unwrap());
-        let ran = run(&mut pipe).expect(3);
+        let ran = run(&mut pipe).expect(1);
         ran.expect_said("EIO");
         let got = ran.stdout.len();
         assert!(got as u64 <= BAD && ran.stdout == bytes::of(7, got), "{way:?}: {got} bytes");

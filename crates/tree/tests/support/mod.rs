@@ -156,3 +156,9 @@ impl Events for Listener {
         self.stop_after.is_some_and(|limit| self.files.fetch_add(1, Ordering::Relaxed) >= limit)
     }
 }
+
+/// Another name for a symbolic link itself.
+pub fn hard_link_of_link(link: &Path, name: &Path) {
+    let (cwd, flags) = (rustix::fs::CWD, rustix::fs::AtFlags::empty());
+    rustix::fs::linkat(cwd, link, cwd, name, flags).unwrap();
+}

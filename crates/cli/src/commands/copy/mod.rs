@@ -22,18 +22,17 @@ use crate::{
     patience,
     profile::Saved,
     progress::Meter,
-    stdio,
+    stdio::{self, INPUT, OUTPUT},
 };
 
+mod left;
 mod options;
 mod summary;
 mod tuning;
 mod watcher;
 
+use left::Left;
 use watcher::Watcher;
-
-const INPUT: &str = "standard input";
-const OUTPUT: &str = "standard output";
 
 /// Copies files and trees.
 pub fn run(args: &CopyArgs, color: bool) -> Result<Exit, Failure> {
@@ -46,7 +45,7 @@ pub fn run(args: &CopyArgs, color: bool) -> Result<Exit, Failure> {
     if sources.iter().any(|source| is_dash(source)) {
         return from_standard_input(args, &sources, &destination, color);
     }
-    Run { args, color, sources: &sources, destination: &destination }.copy(options)
+    Run::new(args, color, &sources, &destination).copy(options)
 }
 
 fn is_dash(path: &Path) -> bool {
@@ -74,7 +73,14 @@ fn to_standard_output(args: &CopyArgs, sources: &[PathBuf]) -> Result<Exit, Fail
     if args.tune {
         complain("not measured: what goes to standard output cannot be moved twice");
     }
-    let sink = stdio::output().map_err(|e| Failure::of_call("fstat", OUTPUT, e))?;
+    if args.dry_run {
+        let from = if is_dash(path) { INPUT.to_owned() } else { format!("'{}'", shown(path)) };
+        if !is_dash(path) {
+            std::fs::metadata(path).map_err(|e| Failure::of_io("stat", &from, &e))?;
+        }
+        return print(&format!("would copy {from} -> {OUTPUT}\n")).map(|()| Exit::Done);
+    }
+    let sink = stdio::output()?;
     let (name, file) = if is_dash(path) {
         (INPUT.to_owned(), None)
     } else {
@@ -83,10 +89,9 @@ fn to_standard_output(args: &CopyArgs, sources: &[PathBuf]) -> Result<Exit, Fail
         (name, Some(file))
     };
     let source = match &file {
-        Some(file) => End::of(file.as_fd()),
-        None => stdio::input(),
+        Some(file) => End::of(file.as_fd()).map_err(|e| Failure::of_call("fstat", &name, e))?,
+        None => stdio::input()?,
     };
-    let source = source.map_err(|e| Failure::of_call("fstat", &name, e))?;
     let stream = Stream {
         choice: &args.choice,
         shown: args.shown,
@@ -120,8 +125,10 @@ fn from_standard_input(
     if args.target_directory.is_some() || destination.is_dir() {
         return usage("standard input has no name: DST must be a file, not a folder");
     }
-    let input = stdio::input().map_err(|e| Failure::of_call("fstat", INPUT, e))?;
-    stdio::enlarge(&input);
+    let input = stdio::input()?;
+    if !args.dry_run {
+        stdio::enlarge(&input);
+    }
     let Some(source) = stdio::reopenable(&input) else {
         let message = "standard input is a socket, or a file read in part; \
                        `thalweg pipe > DST` copies it";
@@ -133,8 +140,10 @@ fn from_standard_input(
         new_mode: Some(0o666),
         ..options::of(args)
     };
-    let exit = Run { args, color, sources: &[source], destination }.copy(options)?;
-    stdio::skip_all(&input);
+    let exit = Run::new(args, color, &[source], destination).copy(options)?;
+    if !args.dry_run {
+        stdio::skip_all(&input);
+    }
     Ok(exit)
 }
 
@@ -143,9 +152,17 @@ struct Run<'r> {
     color: bool,
     sources: &'r [PathBuf],
     destination: &'r Path,
+    /// The one source is to become the destination, which is not there yet: a folder of its own.
+    makes_folder: bool,
 }
 
-impl Run<'_> {
+impl<'r> Run<'r> {
+    fn new(args: &'r CopyArgs, color: bool, sources: &'r [PathBuf], destination: &'r Path) -> Self {
+        let into = args.target_directory.is_some() || args.no_target_directory;
+        let makes_folder = !into && !destination.is_dir() && sources.iter().all(|s| s.is_dir());
+        Self { args, color, sources, destination, makes_folder }
+    }
+
     fn copy(&self, mut options: CopyOptions) -> Result<Exit, Failure> {
         let args = self.args;
         let saved = Saved::use_if_current(!args.choice.no_profile);
@@ -225,44 +242,43 @@ impl Run<'_> {
         if let Some(tuned) = tuned {
             text.push_str(&tuning::screen(tuned, self.color));
         }
-        print(&text)
+        // Without a standard output there is only the exit code to tell how the copy went.
+        if stdio::expect_open(1, OUTPUT).is_err() { Ok(()) } else { print(&text) }
     }
 
     fn exit(&self, report: &TreeReport) -> Result<Exit, Failure> {
+        let left = Left::of(report, self.args.resume, self.makes_folder);
         match report.halted {
-            Some(Halt::Asked) => return Err(interrupted(&self.to_be_resumed())),
-            Some(Halt::Full) => return Err(Failure::new(Exit::Partial, self.to_be_resumed())),
+            Some(Halt::Asked) => return Err(interrupted(&left.advice())),
+            Some(Halt::Full) => return Err(Failure::new(left.exit(), left.advice())),
             None => {}
         }
         match report.ending() {
             Ending::Done => Ok(Exit::Done),
             Ending::Differ => Err(Failure::new(Exit::Differ, "")),
-            Ending::Partial => Err(Failure::new(exit_of_problems(report), "")),
+            Ending::Partial if report.error_count == 0 => Ok(Exit::Incomplete),
+            Ending::Partial if report.unfinished.is_empty() => {
+                Err(Failure::new(exit_of_problems(report), ""))
+            }
+            Ending::Partial => Err(Failure::new(left.exit(), left.advice())),
         }
-    }
-
-    fn to_be_resumed(&self) -> String {
-        let again =
-            if self.args.resume { "the same command" } else { "the same command with --resume" };
-        format!("not everything was copied; {again} goes on")
     }
 }
 
 fn interrupted(state: &str) -> Failure {
-    Failure::new(Exit::Partial, format!("interrupted; {state}"))
+    Failure::new(Exit::Failed, format!("interrupted; {state}"))
 }
 
 /// Nothing was begun.
 fn begun_in_vain(error: &Error) -> Failure {
     let exit = match error {
         Error::Usage(_) => Exit::Usage,
-        Error::Refused { reason, .. } if reason.is_usage() => Exit::Usage,
-        _ => Exit::Partial,
+        _ => Exit::Failed,
     };
     Failure::new(exit, error.to_string())
 }
 
-/// Where nothing was copied because of how the command was given, it says so.
+/// Where nothing was copied because this machine cannot do what was asked for, it says so.
 fn exit_of_problems(report: &TreeReport) -> Exit {
     let refusals = || {
         report.errors.iter().map(|error| match error {
@@ -273,13 +289,11 @@ fn exit_of_problems(report: &TreeReport) -> Exit {
     let nothing = report.files + report.dirs + report.links + report.specials == 0;
     let all = |is: fn(&Refusal) -> bool| refusals().all(|r| r.is_some_and(is));
     if !nothing || report.errors.is_empty() {
-        Exit::Partial
-    } else if all(Refusal::is_usage) {
-        Exit::Usage
+        Exit::Failed
     } else if all(|reason| matches!(reason, Refusal::NoMechanism(_))) || not_known_here(report) {
         Exit::Unsupported
     } else {
-        Exit::Partial
+        Exit::Failed
     }
 }
 

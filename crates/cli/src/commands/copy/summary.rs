@@ -44,7 +44,9 @@ pub fn line(report: &TreeReport, dry_run: bool) -> String {
     }
     for (number, what) in [
         (report.skipped, "left as they were"),
+        (report.unlinked, "copied instead of linked"),
         (report.verified, "verified"),
+        (report.unverifiable, "could not be verified: a pipe or device cannot be read again"),
         (report.changed, "changed meanwhile"),
         (report.error_count, "with problems"),
     ] {

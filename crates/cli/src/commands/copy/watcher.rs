@@ -3,10 +3,13 @@
 use std::{
     io::Write,
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
-use thalweg_core::shown;
+use thalweg_core::{error::errno_name, shown};
 use thalweg_sys::{Errno, io, signal};
 use thalweg_tree::{Event, Events, Progress, Skip};
 
@@ -26,12 +29,13 @@ const LONGEST: usize = 64;
 pub struct Watcher<'w> {
     args: &'w CopyArgs,
     meter: Mutex<Meter>,
+    is_unlinked: AtomicBool,
 }
 
 impl<'w> Watcher<'w> {
     /// One for this command.
     pub fn new(args: &'w CopyArgs, meter: Meter) -> Self {
-        Self { args, meter: Mutex::new(meter) }
+        Self { args, meter: Mutex::new(meter), is_unlinked: AtomicBool::new(false) }
     }
 
     /// Takes the progress away.
@@ -86,6 +90,19 @@ impl Events for Watcher<'_> {
                     Skip::Done => "an earlier run finished it",
                 };
                 self.tell(&format!("skipped '{}': {reason}", shown(*destination)));
+            }
+            Event::WrittenInto { destination, refusal } => {
+                let path = shown(*destination);
+                self.tell(&format!(
+                    "'{path}' is written into, as it cannot be replaced: {refusal}"
+                ));
+            }
+            Event::NotLinked { destination, errno } => {
+                // One word for all of them; the summary has their number.
+                if self.args.verbose || !self.is_unlinked.swap(true, Ordering::Relaxed) {
+                    let (path, why) = (shown(*destination), errno_name(*errno));
+                    self.complain(&format!("'{path}': linkat: {why}; copied instead of linked"));
+                }
             }
             Event::Failed(error) => {
                 let advice = error.errno().map_or("", advice);

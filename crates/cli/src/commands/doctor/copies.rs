@@ -56,7 +56,7 @@ pub fn look(args: &DoctorArgs) -> Result<Copies, Failure> {
         seed: since.as_nanos() as u64,
         stop: &|| if signal::interrupted() { Flow::Stop } else { Flow::Continue },
     };
-    let found = measure(effective, &how).map_err(|why| Failure::new(Exit::Partial, why))?;
+    let found = measure(effective, &how).map_err(|why| Failure::new(Exit::Failed, why))?;
     copies.measured = Some(found);
     Ok(copies)
 }

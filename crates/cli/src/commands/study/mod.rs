@@ -222,7 +222,7 @@ fn keep(args: &StudyArgs, result: &StudyResult) -> Result<(), Failure> {
         return Ok(());
     };
     let path = store::save(result, &folder);
-    let path = path.map_err(|e| Failure::new(Exit::Partial, e.to_string()))?;
+    let path = path.map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
     note(&format!("kept in {}", path.display()));
     Ok(())
 }
@@ -233,7 +233,7 @@ fn tell(error: &RunError) -> Exit {
     match error {
         RunError::Wrong { .. } => Exit::Differ,
         RunError::Settings(_) => Exit::Usage,
-        RunError::Session { .. } | RunError::Stopped => Exit::Partial,
+        RunError::Session { .. } | RunError::Stopped => Exit::Failed,
     }
 }
 

@@ -66,7 +66,7 @@ pub fn run(args: &TrialArgs, color: bool) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let words = if failed == 1 { "one arm".to_owned() } else { format!("{failed} arms") };
-    Err(Failure::new(Exit::Partial, format!("{words} did not run to the end and got no verdict")))
+    Err(Failure::new(Exit::Failed, format!("{words} did not run to the end and got no verdict")))
 }
 
 /// The kernels by size that `tune` found best on this machine; none without a profile that holds here.
@@ -144,9 +144,9 @@ fn failure(error: &TrialError) -> Failure {
             "; nothing was measured. A kernel gets into such a program only when it is built",
         ),
         TrialError::NoObject(_) => (Exit::Unsupported, ""),
-        TrialError::Folder { .. } => (Exit::Partial, ""),
-        TrialError::Program(_) => (Exit::Partial, "; nothing was measured"),
-        TrialError::Stopped => (Exit::Partial, " before all rounds were run; nothing is shown"),
+        TrialError::Folder { .. } => (Exit::Failed, ""),
+        TrialError::Program(_) => (Exit::Failed, "; nothing was measured"),
+        TrialError::Stopped => (Exit::Failed, " before all rounds were run; nothing is shown"),
     };
     Failure::new(exit, format!("{error}{advice}"))
 }

@@ -80,7 +80,7 @@ fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<
     }
     if found.cells.is_empty() {
         let why = "nothing could be measured; the profile is as it was";
-        return Err(Failure::new(Exit::Partial, why));
+        return Err(Failure::new(Exit::Failed, why));
     }
     // What cannot be kept was measured all the same, and is shown.
     let kept = keep(&found, saved, path);
@@ -104,7 +104,7 @@ fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<
         }
     }
     kept?;
-    Ok(if found.troubles.is_empty() { Exit::Done } else { Exit::Partial })
+    Ok(if found.troubles.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
 /// Writes the profile, and says which stale one it replaced.
@@ -113,7 +113,7 @@ fn keep(found: &Found, saved: &Saved, path: &Path) -> Result<Vec<String>, Failur
     let now = Saved::find(true);
     let mut profile = now.current.unwrap_or_default();
     found.teach(&mut profile);
-    profile.save(path).map_err(|e| Failure::new(Exit::Partial, e.to_string()))?;
+    profile.save(path).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
     let stale: Vec<String> = saved.stale.iter().map(ToString::to_string).collect();
     if !stale.is_empty() {
         complain(&format!("the profile that was there is replaced: {}", stale.join("; ")));
@@ -155,7 +155,7 @@ fn regret(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved) -> Result<Exit, Failu
         print(&screen::held_out(&held))?;
     }
     let done = checked.troubles.is_empty() && !checked.regrets.is_empty();
-    Ok(if done { Exit::Done } else { Exit::Partial })
+    Ok(if done { Exit::Done } else { Exit::Failed })
 }
 
 /// The profile, if there is one that holds for this machine.
@@ -210,7 +210,7 @@ fn each(pairs: Vec<Ends>) -> Vec<Ends> {
 }
 
 fn interrupted(_: Stopped, state: &str) -> Failure {
-    Failure::new(Exit::Partial, format!("interrupted; {state}"))
+    Failure::new(Exit::Failed, format!("interrupted; {state}"))
 }
 
 /// A bar on standard error, where somebody looks.

@@ -6,7 +6,7 @@ use seccompiler::{
 };
 use std::{collections::BTreeMap, process::Command, thread};
 
-use super::run::{Ran, run};
+use super::run::{Ran, Running};
 
 /// A call that may be refused, by the name the registry uses.
 pub struct Call {
@@ -14,8 +14,19 @@ pub struct Call {
     /// Mechanisms list the calls they move bytes by, not those that prepare: nothing works without this one.
     pub listed: &'static str,
     number: i64,
-    /// For `ioctl`: only this request.
-    request: Option<u64>,
+    /// Only with these bits in this argument: a request of `ioctl`, a flag of `openat`.
+    only: Option<Argument>,
+}
+
+#[derive(Clone, Copy)]
+struct Argument {
+    index: u8,
+    mask: u64,
+    value: u64,
+}
+
+const fn request(value: u64) -> Option<Argument> {
+    Some(Argument { index: 1, mask: 0xffff_ffff, value })
 }
 
 const FICLONE: u64 = 0x4004_9409;
@@ -29,8 +40,8 @@ pub const FAST: [Call; 11] = [
     call("vmsplice", libc::SYS_vmsplice),
     call("tee", libc::SYS_tee),
     call("fallocate", libc::SYS_fallocate),
-    Call { request: Some(FICLONE), ..call("FICLONE", libc::SYS_ioctl) },
-    Call { request: Some(FICLONERANGE), ..call("FICLONERANGE", libc::SYS_ioctl) },
+    Call { only: request(FICLONE), ..call("FICLONE", libc::SYS_ioctl) },
+    Call { only: request(FICLONERANGE), ..call("FICLONERANGE", libc::SYS_ioctl) },
     call("io_uring_enter", libc::SYS_io_uring_enter),
     Call { listed: "io_uring_enter", ..call("io_uring_setup", libc::SYS_io_uring_setup) },
     call("io_uring_register", libc::SYS_io_uring_register),
@@ -46,18 +57,38 @@ pub const SHARED: [Call; 3] = [
 /// The call by which a run tells the living from the dead.
 pub const LOCK: Call = call("flock", libc::SYS_flock);
 
+/// The calls that give a file its name, or another one.
+pub const RENAME: Call = call("renameat2", libc::SYS_renameat2);
+pub const LINK: Call = call("linkat", libc::SYS_linkat);
+
+/// The call that makes a file without a name.
+const TMPFILE: u64 = 0o20_000_000;
+pub const NAMELESS: Call = Call {
+    only: Some(Argument { index: 2, mask: TMPFILE, value: TMPFILE }),
+    ..call("openat", libc::SYS_openat)
+};
+
 const fn call(name: &'static str, number: i64) -> Call {
-    Call { name, listed: name, number, request: None }
+    Call { name, listed: name, number, only: None }
 }
 
 /// Runs a command whose calls of `calls` fail with `errno`; `Err` says why no filter can be set here.
 pub fn run_without(calls: &[&Call], errno: i32, command: &mut Command) -> Result<Ran, String> {
+    start_without(calls, errno, command).map(Running::finish)
+}
+
+/// Starts such a command.
+pub fn start_without(
+    calls: &[&Call],
+    errno: i32,
+    command: &mut Command,
+) -> Result<Running, String> {
     let filter = filter(calls, errno);
     // A filter belongs to a thread and is inherited by what it starts: the rest of the tests never see it.
     thread::scope(|scope| {
         let run = scope.spawn(|| {
             seccompiler::apply_filter(&filter).map_err(|error| error.to_string())?;
-            Ok(run(command))
+            Ok(Running::start(command))
         });
         run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
@@ -67,9 +98,9 @@ fn filter(calls: &[&Call], errno: i32) -> BpfProgram {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for call in calls {
         let requests = rules.entry(call.number).or_default();
-        if let Some(request) = call.request {
-            let (len, equal) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
-            let condition = SeccompCondition::new(1, len, equal, request).unwrap();
+        if let Some(Argument { index, mask, value }) = call.only {
+            let (len, equal) = (SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask));
+            let condition = SeccompCondition::new(index, len, equal, value).unwrap();
             requests.push(SeccompRule::new(vec![condition]).unwrap());
         }
     }

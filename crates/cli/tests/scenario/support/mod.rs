@@ -14,6 +14,6 @@ pub mod skip;
 
 pub use methods::{file_methods, methods_calling};
 pub use mounts::mounts;
-pub use run::{Running, run, thalweg};
+pub use run::{Running, run, shell, thalweg};
 pub use scratch::{Scratch, names};
 pub use skip::skip;

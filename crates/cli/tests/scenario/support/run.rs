@@ -46,6 +46,15 @@ pub fn wrapped(words: &[&str]) -> Command {
     command
 }
 
+/// Runs a line of bash in a folder. `$T` is the command.
+#[track_caller]
+pub fn shell(folder: &Path, line: &str) -> Ran {
+    let mut command = Command::new("bash");
+    command.arg("-c").arg(line).current_dir(folder).stdin(Stdio::null());
+    quiet_environment(&mut command);
+    run(command.env("T", env!("CARGO_BIN_EXE_thalweg")))
+}
+
 /// How a run ended and what it said.
 #[derive(Debug)]
 pub struct Ran {
@@ -166,6 +175,12 @@ impl Running {
         let pid = rustix::process::Pid::from_child(&self.child);
         // Its end is not waited for before this, so the number still means this process.
         rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// To all of the process group that it leads.
+    pub fn signal_group(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process_group(pid, signal).unwrap();
     }
 
     /// Waits, but not for ever.

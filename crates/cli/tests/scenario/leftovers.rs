@@ -1,0 +1,161 @@
+//! What a copy leaves when it does not come to its end: nothing under a final name, and the same command with
+//! `--resume` finishes it.
+
+use rustix::process::Signal;
+use std::{
+    fs, os::unix::process::CommandExt, path::Path, process::Command, thread, time::Duration,
+};
+
+use crate::support::{
+    Running, Scratch, bytes,
+    deny::{NAMELESS, start_without},
+    names, run, shell, skip,
+    skip::{has_tools, is_root},
+    thalweg,
+};
+
+const BIG: u64 = 4 << 20;
+
+fn tree(scratch: &Scratch) {
+    let tree = scratch.folder("tree");
+    fs::create_dir(tree.join("sub")).unwrap();
+    for n in 0..5 {
+        bytes::write(&tree.join(n.to_string()), n, 1000 + n);
+        bytes::write(&tree.join(format!("sub/{n}")), n, 300_000 + n);
+    }
+    bytes::write(&tree.join("big"), 9, BIG);
+}
+
+#[track_caller]
+fn expect_same(scratch: &Scratch, copy: &str) {
+    run(Command::new("diff").arg("-r").args([scratch.join("tree"), scratch.join(copy)])).expect(0);
+}
+
+/// Starts a copy that is far from its end for a long time, and interrupts it when some of it is there.
+fn interrupted(scratch: &Scratch, options: &[&str], signal: Signal) -> String {
+    let mut copy = thalweg();
+    copy.current_dir(scratch.path()).args(["copy", "-r", "--limit=256K"]).args(options);
+    let mut running = Running::start(copy.args(["tree", "new"]));
+    while !is_begun(&scratch.join(".new.thalweg-part")) {
+        assert!(!running.has_ended(), "over before it had begun");
+        thread::sleep(Duration::from_millis(1));
+    }
+    running.signal(signal);
+    running.finish().expect(128 + signal.as_raw()).stderr
+}
+
+fn is_begun(stage: &Path) -> bool {
+    stage.is_dir() && fs::read_dir(stage).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+#[test]
+fn an_interrupted_new_tree_keeps_its_temporary_name_and_a_resume_finishes_it() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        for first in [&[][..], &["--resume"], &["-p"]] {
+            let scratch = Scratch::new();
+            tree(&scratch);
+            let said = interrupted(&scratch, first, signal);
+            assert_eq!(names(scratch.path()), [".new.thalweg-part", "tree"], "{said}");
+            for word in ["'.new.thalweg-part'", "with --resume goes on", "rm -r removes it"] {
+                let word = if first == ["--resume"] {
+                    word.trim_start_matches("with --resume ")
+                } else {
+                    word
+                };
+                assert!(said.contains(word), "{word}: {said}");
+            }
+            let mut again = thalweg();
+            again.current_dir(scratch.path()).args(["copy", "-r", "--resume"]);
+            again.args(first.iter().filter(|option| **option == "-p")).args(["tree", "new"]);
+            run(&mut again).expect(0);
+            assert_eq!(names(scratch.path()), ["new", "tree"]);
+            expect_same(&scratch, "new");
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_merge_says_what_is_unfinished_in_it_and_a_resume_finishes_it() {
+    let scratch = Scratch::new();
+    tree(&scratch);
+    fs::create_dir_all(scratch.join("there/tree")).unwrap();
+    let mut copy = thalweg();
+    copy.current_dir(scratch.path()).args([
+        "copy",
+        "-r",
+        "--resume",
+        "--limit=256K",
+        "tree",
+        "there",
+    ]);
+    let mut running = Running::start(&mut copy);
+    let journal = scratch.join("there/tree/.big.thalweg-journal");
+    while fs::metadata(&journal).map_or(0, |found| found.len()) == 0 {
+        assert!(!running.has_ended(), "over before there was a journal");
+        thread::sleep(Duration::from_millis(1));
+    }
+    running.signal(Signal::INT);
+    let ran = running.finish().expect(130);
+    ran.expect_said("there/tree/.big.thalweg-part'");
+    ran.expect_said("the same command goes on");
+    shell(scratch.path(), "$T copy -r --resume tree there").expect(0);
+    expect_same(&scratch, "there/tree");
+}
+
+#[test]
+fn an_interrupted_file_leaves_nothing_and_says_so() {
+    let scratch = Scratch::new();
+    tree(&scratch);
+    let mut copy = thalweg();
+    copy.current_dir(scratch.path()).args(["copy", "--limit=256K", "tree/big", "new"]);
+    let mut running = Running::start(&mut copy);
+    assert!(running.wait_until_open(|path| path.ends_with(".new.thalweg-part")));
+    running.signal(Signal::TERM);
+    running.finish().expect(143).expect_said("nothing is left of it");
+    assert_eq!(names(scratch.path()), ["tree"]);
+}
+
+#[test]
+fn one_file_that_cannot_be_read_fails_the_command_and_the_rest_of_the_tree_is_published() {
+    let test =
+        "one_file_that_cannot_be_read_fails_the_command_and_the_rest_of_the_tree_is_published";
+    if !is_root(test) || !has_tools(test, &["setpriv"]) {
+        return;
+    }
+    let scratch = Scratch::public();
+    scratch.binary();
+    tree(&scratch);
+    let line = "chmod 0 tree/sub/2; setpriv --reuid=1234 --regid=1234 --clear-groups ./thalweg copy -r tree new";
+    shell(scratch.path(), line).expect(1).expect_said("tree/sub/2");
+    assert_eq!(names(&scratch.join("new/sub")), ["0", "1", "3", "4"]);
+    assert_eq!(names(scratch.path()), ["new", "thalweg", "tree"]);
+}
+
+#[test]
+fn what_a_killed_receive_leaves_is_not_copied_as_data() {
+    let test = "what_a_killed_receive_leaves_is_not_copied_as_data";
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.join("into")).unwrap();
+    bytes::write(&scratch.join("data"), 1, BIG);
+    let mut receive = thalweg();
+    receive.current_dir(scratch.path()).args(["receive", "--from", "./s", "into/copy"]);
+    // Where there is O_TMPFILE a killed one leaves nothing.
+    let mut receiving = match start_without(&[&NAMELESS], libc::EOPNOTSUPP, &mut receive) {
+        Ok(receiving) => receiving,
+        Err(reason) => return skip(test, &format!("no seccomp: {reason}")),
+    };
+    let line = "(cat data; exec sleep 1000) | $T send --to ./s -";
+    let mut send = Command::new("bash");
+    send.args(["-c", line]).env("T", env!("CARGO_BIN_EXE_thalweg")).process_group(0);
+    let sending = Running::start(send.current_dir(scratch.path()));
+    let part = |path: &Path| path.to_string_lossy().contains("thalweg-part");
+    assert!(receiving.wait_until_open(part));
+    receiving.child().kill().unwrap();
+    drop(receiving.finish());
+    sending.signal_group(Signal::KILL);
+    drop(sending.finish());
+    assert_eq!(names(&scratch.join("into")).len(), 1, "the part");
+    let copied = shell(scratch.path(), "$T copy -r into again; ls -A again").expect(0);
+    copied.expect_said("has a name kept for unfinished copies");
+    assert_eq!(names(&scratch.join("again")), Vec::<String>::new());
+}

@@ -1,0 +1,207 @@
+//! Sinks that are no regular file of ours: pipes, devices, open files by their descriptors, files that cannot be
+//! replaced. Every byte of the source must arrive there, the zeros of its holes among them.
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Mutex,
+};
+
+use crate::support::{
+    Scratch, bytes, mounts, names, run, shell, skip, skip::has_tools, skip::is_root, thalweg,
+};
+
+const LEN: u64 = 3 << 20;
+
+/// Data, a hole, data: larger than one buffer, so that it is planned.
+fn sparse(path: &Path) -> Vec<u8> {
+    File::create(path).unwrap().set_len(LEN).unwrap();
+    bytes::write_at(path, 1, 0, 5000);
+    bytes::write_at(path, 2, LEN - 10, 10);
+    fs::read(path).unwrap()
+}
+
+#[test]
+fn a_source_with_holes_arrives_whole_in_what_cannot_have_holes() {
+    let scratch = Scratch::new();
+    let truth = sparse(&scratch.join("s"));
+    File::create(scratch.join("one-hole")).unwrap().set_len(1 << 20).unwrap();
+    for sparse in ["auto", "always", "never"] {
+        let lines = [
+            "$T copy -q OPTION s /dev/stdout | cat >out",
+            "$T copy -q OPTION s /dev/fd/1 | cat >out",
+            "$T copy -q OPTION s - | cat >out",
+            "mkfifo f; cat f >out & $T copy -q OPTION s f; wait; rm f",
+        ];
+        for line in lines {
+            let line =
+                format!("set -o pipefail; {line}").replace("OPTION", &format!("--sparse={sparse}"));
+            shell(scratch.path(), &line).expect(0);
+            assert!(fs::read(scratch.join("out")).unwrap() == truth, "{line}");
+        }
+        let line = format!("$T copy -q --sparse={sparse} one-hole /dev/stdout | wc -c");
+        assert_eq!(shell(scratch.path(), &line).expect(0).stdout, b"1048576\n", "{line}");
+    }
+}
+
+#[test]
+fn a_file_of_proc_larger_than_the_buffer_goes_into_a_pipe() {
+    let scratch = Scratch::new();
+    // It says that it has no bytes, and has more than one buffer holds.
+    let line = "cat /proc/kallsyms | wc -c; $T copy -q /proc/kallsyms /dev/stdout | wc -c";
+    let ran = shell(scratch.path(), &format!("set -o pipefail; {line}")).expect(0);
+    let text = String::from_utf8(ran.stdout).unwrap();
+    let counts: Vec<&str> = text.lines().collect();
+    assert!(counts.len() == 2 && counts[0] == counts[1], "{counts:?}");
+}
+
+/// A block device of a few MiB that holds old bytes everywhere.
+struct Loop {
+    device: PathBuf,
+}
+
+impl Loop {
+    fn attach(test: &str, scratch: &Scratch) -> Option<Self> {
+        if !is_root(test) || !has_tools(test, &["losetup"]) {
+            return None;
+        }
+        // Two that look for a free device at once find the same one.
+        static ONE: Mutex<()> = Mutex::new(());
+        let _one = ONE.lock().unwrap();
+        let image = scratch.join("image");
+        fs::write(&image, vec![0xaa; LEN as usize + (1 << 20)]).unwrap();
+        let output =
+            Command::new("losetup").args(["--find", "--show"]).arg(&image).output().unwrap();
+        if !output.status.success() {
+            skip(
+                test,
+                &format!("no loop device: {}", String::from_utf8_lossy(&output.stderr).trim()),
+            );
+            return None;
+        }
+        Some(Self { device: PathBuf::from(String::from_utf8(output.stdout).unwrap().trim()) })
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let detached = Command::new("losetup").arg("--detach").arg(&self.device).status();
+        assert!(detached.is_ok_and(|status| status.success()), "{} is left", self.device.display());
+    }
+}
+
+#[test]
+fn a_device_gets_zeros_where_the_source_has_holes_and_is_read_back() {
+    let test = "a_device_gets_zeros_where_the_source_has_holes_and_is_read_back";
+    let scratch = Scratch::new();
+    let Some(disk) = Loop::attach(test, &scratch) else { return };
+    let truth = sparse(&scratch.join("s"));
+    for sparse in ["auto", "always", "never"] {
+        fs::write(&disk.device, vec![0xaa; LEN as usize + (1 << 20)]).unwrap();
+        let mut copy = thalweg();
+        copy.args(["copy", "--verify", "--sparse", sparse])
+            .arg(scratch.join("s"))
+            .arg(&disk.device);
+        let said = run(&mut copy).expect(0);
+        let there = fs::read(&disk.device).unwrap();
+        assert!(there[..LEN as usize] == truth, "--sparse={sparse}: old bytes shine through");
+        assert!(there[LEN as usize..].iter().all(|byte| *byte == 0xaa), "more was written");
+        assert!(String::from_utf8_lossy(&said.stdout).contains("1 verified"), "{}", said.said());
+    }
+}
+
+#[test]
+fn what_goes_into_a_pipe_is_not_called_verified_and_waits_for_its_reader() {
+    let scratch = Scratch::new();
+    let truth = sparse(&scratch.join("s"));
+    let said = "1 could not be verified";
+    let into = "mkfifo f; $T copy --verify s f >said & cat f >out; wait; cat said";
+    let from = "mkfifo g; cat s >g & $T copy --verify g out; wait";
+    for line in [into, from, "cat s | $T copy --verify - out", "$T copy --verify s /dev/null"] {
+        let ran = shell(scratch.path(), line).expect(0);
+        let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+        assert!(text.contains(said) && !text.contains("1 verified"), "{line}: {text}");
+        assert!(fs::read(scratch.join("out")).unwrap() == truth, "{line}");
+    }
+}
+
+#[test]
+fn in_place_the_old_bytes_do_not_stay_in_the_holes() {
+    let scratch = Scratch::new();
+    let truth = sparse(&scratch.join("s"));
+    for sparse in ["auto", "always", "never"] {
+        fs::write(scratch.join("old"), vec![0xaa; LEN as usize + 4096]).unwrap();
+        let inode = fs::metadata(scratch.join("old")).unwrap().ino();
+        let mut copy = thalweg();
+        copy.args(["copy", "--inplace", "--verify", "--sparse", sparse]);
+        run(copy.args([scratch.join("s"), scratch.join("old")])).expect(0);
+        assert!(fs::read(scratch.join("old")).unwrap() == truth, "--sparse={sparse}");
+        assert_eq!(fs::metadata(scratch.join("old")).unwrap().ino(), inode);
+    }
+}
+
+#[test]
+fn an_open_file_named_by_its_descriptor_is_written_into_as_cp_does() {
+    let scratch = Scratch::new();
+    let truth = sparse(&scratch.join("s"));
+    for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+        // The shell goes on with the same open file; if another took its name, the last line would be gone.
+        let line = format!(
+            "{{ $T copy -q s {name}; tail -c 1 /dev/zero >/dev/null & kill $!; }} >out; stat -c %h out"
+        );
+        shell(scratch.path(), &line).expect(0);
+        assert!(fs::read(scratch.join("out")).unwrap() == truth, "{name}");
+        let line = format!(
+            "exec 5>gone; rm gone; $T copy -q s /dev/fd/5 && cat /proc/self/fd/5 | cmp - s && ls; [ {name} ]"
+        );
+        shell(scratch.path(), &line).expect(0);
+        assert_eq!(names(scratch.path()), ["out", "s"], "a file under the name of a deleted one");
+        let line = format!(
+            "exec 6>>out; ino=$(stat -c %i out); $T copy -q s {name} >&6; test $ino = $(stat -c %i out)"
+        );
+        shell(scratch.path(), &line).expect(0);
+    }
+}
+
+#[test]
+fn a_file_in_a_folder_that_takes_no_new_file_is_written_into_and_v_says_so() {
+    let test = "a_file_in_a_folder_that_takes_no_new_file_is_written_into_and_v_says_so";
+    if !is_root(test) || !has_tools(test, &["setpriv"]) {
+        return;
+    }
+    let scratch = Scratch::public();
+    scratch.binary();
+    let truth = sparse(&scratch.join("s"));
+    let run_as = "setpriv --reuid=1234 --regid=1234 --clear-groups ./thalweg copy -v";
+    fs::write(scratch.join("small"), "new").unwrap();
+    // No right to write the folder; another user's file in a sticky one.
+    for (mode, owner) in [("755", "1234"), ("1777", "0")] {
+        for (source, truth) in [("s", &truth[..]), ("small", &b"new"[..])] {
+            let line = format!(
+                "rm -rf d; mkdir d; echo old >d/f; chown {owner} d/f; chmod 666 d/f; chmod {mode} d; \
+                 ino=$(stat -c %i d/f); {run_as} {source} d/f && test $ino = $(stat -c %i d/f) && ls -A d"
+            );
+            let ran = shell(scratch.path(), &line).expect(0);
+            let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+            assert!(text.contains("is written into") && text.ends_with("\nf\n"), "{text}");
+            assert!(fs::read(scratch.join("d/f")).unwrap() == truth, "{mode} {source}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_something_is_mounted_on_is_written_into() {
+    let test = "a_file_that_something_is_mounted_on_is_written_into";
+    let Some(root) = mounts().get(test, "ext4") else { return };
+    let scratch = Scratch::within(root);
+    let truth = sparse(&scratch.join("s"));
+    // As containers do with /etc/hosts. In a mount namespace of its own: nothing is left of it.
+    let line =
+        "echo old >real; echo x >f; mount --bind real f && $T copy -q --verify s f && cmp s f";
+    let line = format!("unshare --mount bash -c '{line}'; code=$?; cat real; exit $code");
+    let ran = shell(scratch.path(), &line).expect(0);
+    assert!(ran.stdout == truth);
+    assert_eq!(names(scratch.path()), ["f", "real", "s"]);
+}

@@ -1,0 +1,84 @@
+//! A file is never copied over itself, whatever names lead to it.
+
+use std::fs;
+
+use crate::support::{Scratch, run, shell, thalweg};
+
+/// One file with two names, links to it, a link to a link and a link with two names.
+const FILES: &str = "echo x >a; ln a b; ln -s a s1; ln -s a s2; ln -s s1 s3; ln -s a t; ln -P t u";
+
+#[test]
+fn a_link_copied_onto_what_it_leads_to_is_refused() {
+    for options in ["-a", "-P", "-af", "-a --resume", "-a --inplace", "-d", "-P -v"] {
+        for (link, file) in [("s1", "a"), ("s3", "a"), ("s1", "b"), ("u", "b"), ("./s1", "../t/a")]
+        {
+            let scratch = Scratch::new();
+            let folder = scratch.folder("t");
+            let ran = shell(&folder, &format!("{FILES}; $T copy {options} {link} {file}"));
+            if options == "-d" && ran.code() == 2 {
+                continue;
+            }
+            ran.expect(1).expect_said("is the same file as the source");
+            assert_eq!(fs::read(folder.join("a")).unwrap(), b"x\n", "{options} {link} {file}");
+            assert!(folder.join("a").is_file() && !folder.join("a").is_symlink());
+        }
+    }
+}
+
+#[test]
+fn a_link_in_a_tree_does_not_take_the_place_of_its_target() {
+    let scratch = Scratch::new();
+    let line = "mkdir d e; echo x >d/x; echo y >d/y; ln -s ../d/x e/x; ln -s ../d e/z; echo n >e/n";
+    shell(scratch.path(), &format!("{line}; $T copy -a e/. d"))
+        .expect(1)
+        .expect_said("the same file");
+    assert_eq!(fs::read(scratch.join("d/x")).unwrap(), b"x\n");
+    assert_eq!(fs::read(scratch.join("d/n")).unwrap(), b"n\n", "the others are copied");
+    assert!(scratch.join("d/z").is_symlink());
+}
+
+#[test]
+fn with_a_backup_the_file_stays_under_another_name() {
+    let scratch = Scratch::new();
+    shell(scratch.path(), &format!("{FILES}; $T copy -a --backup=simple s1 a")).expect(0);
+    assert_eq!(fs::read(scratch.join("a~")).unwrap(), b"x\n");
+    assert_eq!(fs::read_link(scratch.join("a")).unwrap().to_str(), Some("a"));
+}
+
+#[test]
+fn two_names_of_one_file_are_one_file_to_a_copy_as_to_cp() {
+    // For every pair of names and these options: where cp refuses, so does this; what is there afterwards is the same.
+    let looks = "for n in a b s1 s2 s3 t u; do printf '%s ' $n; readlink $n || cat $n 2>&1; done";
+    let names = ["a", "b", "s1", "s2", "s3", "t", "u"];
+    for options in ["", "-a", "-P", "-f", "-L", "-af"] {
+        for from in names {
+            for to in names {
+                if options != "-L" && matches!((from, to), ("t", "u") | ("u", "t")) {
+                    // Two names of one link: cp does nothing and is content, this does nothing and says so.
+                    continue;
+                }
+                let after = |command: &str| {
+                    let scratch = Scratch::new();
+                    let line = format!(
+                        "{FILES}; {command} {options} {from} {to} >/dev/null; echo $?; {looks}"
+                    );
+                    String::from_utf8(shell(scratch.path(), &line).stdout).unwrap()
+                };
+                assert_eq!(after("$T copy"), after("cp"), "{options} {from} {to}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_seen_by_another_mount_is_itself() {
+    let test = "a_file_seen_by_another_mount_is_itself";
+    let Some(root) = crate::support::mounts().get(test, "ext4") else { return };
+    let scratch = Scratch::within(root);
+    let line = "mkdir d m; echo x >d/f; mount --bind d m; ! $T copy -q d/f m/f && ! $T copy -qrT d m && cat m/f";
+    let ran = shell(scratch.path(), &format!("unshare --mount bash -c '{line}'")).expect(0);
+    assert_eq!(ran.stdout, b"x\n");
+    let mut copy = thalweg();
+    run(copy.arg("copy").arg("-r").args([scratch.join("d"), scratch.join("d/inside")])).expect(1);
+    assert_eq!(crate::support::names(&scratch.join("d")), ["f"]);
+}

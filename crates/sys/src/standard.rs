@@ -1,0 +1,63 @@
+//! Which of the standard descriptors were closed when the process was started.
+//!
+//! Rust's start-up code opens `/dev/null` in the place of each of them before `main`: what is written
+//! to a closed standard output is gone then, and no call says so. So this looks before it.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// A bit for each of 0, 1 and 2.
+static CLOSED: AtomicU8 = AtomicU8::new(0);
+
+/// A constructor: the loader calls it before the start-up code of Rust, while there is one thread.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = look;
+
+extern "C" fn look() {
+    for fd in 0..3 {
+        // SAFETY: takes numbers and changes nothing. What it says to a number that is no open
+        // descriptor is what is asked for.
+        if unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
+            CLOSED.fetch_or(1 << fd, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether 0, 1 or 2 was closed when the process was started. What is there now is not what the
+/// caller of the process meant.
+pub fn was_closed(fd: RawFd) -> bool {
+    // Without a use of it a linker may leave the constructor out.
+    std::hint::black_box(&raw const LOOK);
+    (0..3).contains(&fd) && CLOSED.load(Ordering::Relaxed) & (1 << fd) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    const CHILD: &str = "THALWEG_STANDARD_CHILD";
+
+    /// Runs as a process of its own, started by the test below.
+    #[test]
+    fn standard_child() {
+        let Ok(closed) = std::env::var(CHILD) else { return };
+        for fd in 0..3 {
+            assert_eq!(was_closed(fd), closed.contains(&fd.to_string()), "{fd} of {closed:?}");
+        }
+        assert!(!was_closed(3) && !was_closed(-1));
+    }
+
+    #[test]
+    fn a_standard_descriptor_that_was_closed_at_the_start_is_known() {
+        for (redirection, closed) in [("", ""), ("<&-", "0"), (">&-", "1"), ("<&- >&- 2>&-", "012")]
+        {
+            let line = format!("exec \"$0\" --exact standard::tests::standard_child {redirection}");
+            let mut child = Command::new("sh");
+            child.arg("-c").arg(line).arg(std::env::current_exe().unwrap()).env(CHILD, closed);
+            assert!(child.stdout(Stdio::null()).status().unwrap().success(), "{redirection}");
+        }
+    }
+}
