@@ -254,7 +254,10 @@ fn a_hard_link_that_is_refused_becomes_a_copy_and_that_is_said() {
     };
     ran.expect_said("linkat: EPERM");
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
-    assert!(text.contains("copied 3 files") && text.contains("2 copied instead of linked"), "{text}");
+    assert!(
+        text.contains("copied 3 files") && text.contains("2 copied instead of linked"),
+        "{text}"
+    );
     for name in ["a", "b", "c"] {
         bytes::expect(&scratch.join("new").join(name), 1, LEN);
     }

@@ -142,7 +142,8 @@ fn a_tree_that_does_not_fit_keeps_its_whole_files_and_no_others() {
         if !already_there {
             fs::remove_file(tree.join("big")).unwrap();
             let mut again = thalweg();
-            run(again.args(["copy", "-rT", "--resume", "--jobs", jobs]).args([&tree, &copy])).expect(0);
+            run(again.args(["copy", "-rT", "--resume", "--jobs", jobs]).args([&tree, &copy]))
+                .expect(0);
             run(std::process::Command::new("diff").arg("-r").args([&tree, &copy])).expect(0);
             bytes::write(&tree.join("big"), 99, TOO_BIG);
         }

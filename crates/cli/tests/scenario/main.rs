@@ -5,8 +5,8 @@
 
 mod announced;
 mod changing_sources;
-mod cp_flags;
 mod closed_streams;
+mod cp_flags;
 mod crowds;
 mod denied_calls;
 mod dry_runs;
