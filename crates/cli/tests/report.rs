@@ -71,7 +71,7 @@ fn what_cannot_be_reported_is_said_once() {
     scratch.file("newer.json", newer.replacen("\"schema\":1", "\"schema\":9", 1));
     fs::create_dir(scratch.path("empty")).expect("a folder");
     for (name, code, words) in [
-        ("gone.json", 3, "gone.json: open: ENOENT"),
+        ("gone.json", 1, "gone.json: open: ENOENT"),
         ("text", 2, "text: no result of `thalweg study`"),
         ("newer.json", 4, "schema 9, and this version reads 1"),
         ("empty", 2, "no results"),

@@ -197,7 +197,7 @@ impl Directory {
         let stage = stage.map(|(stage, dir)| (stage, Spot { dir, name: self.place.name() }));
         if let Some((stage, spot)) = stage.filter(|_| run.is_halting()) {
             match stage.leave(spot, fd) {
-                Ok(true) => run.left(path().with_file_name(os(&stage.name))),
+                Ok(true) => run.left_stage(path().with_file_name(os(&stage.name))),
                 Ok(false) => {}
                 Err(failure) => run.incomplete(failed(failure)),
             }
@@ -226,7 +226,7 @@ impl Directory {
         if let Err(failure) = stage.publish(spot) {
             // Somebody else was faster: this one will never get its name, nor be found by a later run.
             if !matches!(failure, Failure::Sink(_, Errno::EXIST | Errno::NOTEMPTY, _)) {
-                run.left(path().with_file_name(os(&stage.name)));
+                run.left_stage(path().with_file_name(os(&stage.name)));
             } else if let Err(failure) = stage.discard(spot, fd) {
                 run.incomplete(failed(failure));
             }

@@ -169,8 +169,10 @@ pub(crate) enum Named {
 
 /// Whether a file system, or a filter of system calls, has no hard links, or no more of them.
 pub(crate) fn has_no_links(errno: Errno) -> bool {
-    let errnos = [Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS, Errno::MLINK, Errno::XDEV];
-    errnos.contains(&errno)
+    matches!(
+        errno,
+        Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::MLINK | Errno::XDEV
+    )
 }
 
 /// Makes `leaf` another name of what was copied to `name`.

@@ -46,7 +46,14 @@ struct Problems {
     count: u64,
     differing: u64,
     halted: Option<Halt>,
-    unfinished: Vec<PathBuf>,
+    unfinished: Vec<Unfinished>,
+}
+
+/// What keeps its temporary name.
+struct Unfinished {
+    path: PathBuf,
+    /// It lies in a new directory that had no name of its own then.
+    is_staged: bool,
 }
 
 /// Who we are, as far as new files are concerned.
@@ -136,10 +143,7 @@ impl<'r> Run<'r> {
     /// Notes an unfinished file that a later run can go on with.
     pub fn left_part(&self, path: impl FnOnce() -> PathBuf, is_staged: bool) {
         self.left_parts.store(true, Ordering::Relaxed);
-        // Inside a directory that keeps its temporary name it has no path of its own to tell.
-        if !(is_staged && self.is_halting()) {
-            self.left(path());
-        }
+        self.leave(Unfinished { path: path(), is_staged });
     }
 
     /// Whether unfinished files were left.
@@ -147,11 +151,15 @@ impl<'r> Run<'r> {
         self.left_parts.load(Ordering::Relaxed)
     }
 
-    /// Notes what keeps its temporary name.
-    pub fn left(&self, path: PathBuf) {
+    /// Notes a new directory that keeps its temporary name.
+    pub fn left_stage(&self, path: PathBuf) {
+        self.leave(Unfinished { path, is_staged: false });
+    }
+
+    fn leave(&self, unfinished: Unfinished) {
         let mut problems = self.problems();
         if problems.unfinished.len() < MOST_ERRORS {
-            problems.unfinished.push(path);
+            problems.unfinished.push(unfinished);
         }
     }
 
@@ -199,7 +207,10 @@ impl<'r> Run<'r> {
         report.error_count = problems.count;
         report.differing = problems.differing;
         report.halted = problems.halted;
-        report.unfinished = problems.unfinished;
+        // In a directory that keeps its temporary name a file has no path to tell.
+        let is_hidden = |left: &Unfinished| left.is_staged && problems.halted.is_some();
+        let unfinished = problems.unfinished.into_iter().filter(|left| !is_hidden(left));
+        report.unfinished = unfinished.map(|left| left.path).collect();
     }
 
     fn problems(&self) -> std::sync::MutexGuard<'_, Problems> {

@@ -115,6 +115,6 @@ pub(crate) fn cannot_be_replaced(errno: Errno) -> bool {
 /// Whether a file without a name cannot get one here: older kernels go by /proc, and it may be
 /// missing.
 pub(crate) fn cannot_be_named(failure: &Failure) -> bool {
-    let errnos = [Errno::NOENT, Errno::ACCESS, Errno::INVAL];
+    let errnos = [Errno::NOENT, Errno::ACCESS];
     matches!(failure, Failure::Sink("linkat", errno, _) if errnos.contains(errno) || has_no_links(*errno))
 }

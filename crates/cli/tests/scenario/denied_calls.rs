@@ -214,7 +214,11 @@ fn without_renames_or_links_nothing_is_lost_and_nothing_is_left() {
             let mut copies = vec![(vec!["-a"], tree.clone(), scratch.join("new"))];
             for name in ["small", "large"] {
                 copies.push((vec!["--verify"], tree.join(name), scratch.join(name)));
-                copies.push((vec!["--resume"], tree.join(name), scratch.join(format!("n-{name}"))));
+                copies.push((
+                    vec!["--resume"],
+                    tree.join(name),
+                    scratch.join(&format!("n-{name}")),
+                ));
             }
             for (options, from, to) in copies {
                 let mut command = thalweg();

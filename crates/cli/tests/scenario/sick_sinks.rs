@@ -49,9 +49,11 @@ fn a_server_that_is_full_is_named_and_keeps_nothing() {
         if code == 4 {
             return;
         }
-        assert_eq!(code, 3, "{way:?}: {said}");
-        assert!(said.contains("ENOSPC") && said.contains("sick/copy"), "{way:?}: {said}");
         let is_kept = |name: &OsString| name.to_string_lossy().contains("thalweg-");
+        // What is kept can be gone on with.
+        let expected = if sick.names().iter().any(is_kept) { 3 } else { 1 };
+        assert_eq!(code, expected, "{way:?}: {said}");
+        assert!(said.contains("ENOSPC") && said.contains("sick/copy"), "{way:?}: {said}");
         match way {
             ["--inplace"] => {}
             ["--resume"] => assert!(sick.names().iter().all(is_kept), "{:?}", sick.names()),
@@ -67,7 +69,7 @@ fn what_only_close_tells_is_heard() {
         if code == 4 {
             return;
         }
-        assert_eq!(code, 3, "{way:?}: {said}");
+        assert_eq!(code, 1, "{way:?}: {said}");
         assert!(said.contains("EIO") && said.contains("sick/copy"), "{way:?}: {said}");
         assert!(way == ["--inplace"] || sick.bytes("copy").is_none(), "{way:?}: it has its name");
     });
