@@ -60,7 +60,7 @@ fn a_full_destination_ends_the_run_and_leaves_only_whole_files() {
         assert!(text.contains("write") && text.contains("/to/"), "{text}");
         let stage = place.path().join(".to.thalweg-part");
         assert_eq!(names(place.path()), [".to.thalweg-part", "src"]);
-        assert_eq!(report.unfinished, [stage.clone()]);
+        assert_eq!(report.unfinished, std::slice::from_ref(&stage));
         assert!(only_whole_files(&src, &stage) < 16);
     }
 }
@@ -261,7 +261,7 @@ fn where_nothing_can_be_renamed_a_file_is_written_into_and_a_tree_keeps_its_temp
         let rules = vec![Rule::always(Call::Rename, Effect::Errno(errno))];
         let report = run(rules, &src, &place.path().join("to"), &recursive()).value;
         let stage = place.path().join(".to.thalweg-part");
-        assert_eq!(report.unfinished, [stage.clone()], "{}", problems(&report));
+        assert_eq!(report.unfinished, std::slice::from_ref(&stage), "{}", problems(&report));
         assert_eq!(only_whole_files(&src, &stage), 16);
         assert_eq!(names(place.path()), [".to.thalweg-part", "old", "src"]);
         // Only renameat2 is refused, the older call is not: nothing is lost but one call.

@@ -62,13 +62,14 @@ struct Loop {
     device: PathBuf,
 }
 
+// Two that look for a free device at once find the same one.
+static ONE: Mutex<()> = Mutex::new(());
+
 impl Loop {
     fn attach(test: &str, scratch: &Scratch) -> Option<Self> {
         if !is_root(test) || !has_tools(test, &["losetup"]) {
             return None;
         }
-        // Two that look for a free device at once find the same one.
-        static ONE: Mutex<()> = Mutex::new(());
         let _one = ONE.lock().unwrap();
         let image = scratch.join("image");
         fs::write(&image, vec![0xaa; LEN as usize + (1 << 20)]).unwrap();

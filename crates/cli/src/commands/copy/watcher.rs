@@ -64,6 +64,14 @@ impl<'w> Watcher<'w> {
         });
     }
 
+    /// One word for all of them unless every file is named; the summary has their number.
+    fn not_linked(&self, destination: &Path, errno: Errno) {
+        if self.args.verbose || !self.is_unlinked.swap(true, Ordering::Relaxed) {
+            let (path, why) = (shown(destination), errno_name(errno));
+            self.complain(&format!("'{path}': linkat: {why}; copied instead of linked"));
+        }
+    }
+
     fn complain(&self, message: &str) {
         self.with_meter(|meter| meter.suspend(|| complain(message)));
     }
@@ -97,13 +105,7 @@ impl Events for Watcher<'_> {
                     "'{path}' is written into, as it cannot be replaced: {refusal}"
                 ));
             }
-            Event::NotLinked { destination, errno } => {
-                // One word for all of them; the summary has their number.
-                if self.args.verbose || !self.is_unlinked.swap(true, Ordering::Relaxed) {
-                    let (path, why) = (shown(*destination), errno_name(*errno));
-                    self.complain(&format!("'{path}': linkat: {why}; copied instead of linked"));
-                }
-            }
+            Event::NotLinked { destination, errno } => self.not_linked(destination, *errno),
             Event::Failed(error) => {
                 let advice = error.errno().map_or("", advice);
                 self.complain(&format!("{error}{advice}"));

@@ -25,8 +25,8 @@ struct Argument {
     value: u64,
 }
 
-const fn request(value: u64) -> Option<Argument> {
-    Some(Argument { index: 1, mask: 0xffff_ffff, value })
+const fn request(value: u64) -> Argument {
+    Argument { index: 1, mask: 0xffff_ffff, value }
 }
 
 const FICLONE: u64 = 0x4004_9409;
@@ -40,8 +40,8 @@ pub const FAST: [Call; 11] = [
     call("vmsplice", libc::SYS_vmsplice),
     call("tee", libc::SYS_tee),
     call("fallocate", libc::SYS_fallocate),
-    Call { only: request(FICLONE), ..call("FICLONE", libc::SYS_ioctl) },
-    Call { only: request(FICLONERANGE), ..call("FICLONERANGE", libc::SYS_ioctl) },
+    Call { only: Some(request(FICLONE)), ..call("FICLONE", libc::SYS_ioctl) },
+    Call { only: Some(request(FICLONERANGE)), ..call("FICLONERANGE", libc::SYS_ioctl) },
     call("io_uring_enter", libc::SYS_io_uring_enter),
     Call { listed: "io_uring_enter", ..call("io_uring_setup", libc::SYS_io_uring_setup) },
     call("io_uring_register", libc::SYS_io_uring_register),
