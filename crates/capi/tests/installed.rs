@@ -116,6 +116,17 @@ fn cmake_refuses_a_version_that_is_not_installed() {
 }
 
 #[test]
+fn python_calls_the_library_as_the_guide_says() {
+    if !is_installed("python3") {
+        return skip("capi/python", "python3 is not installed");
+    }
+    let text = &guide::blocks("c.md", "python")[0];
+    let library = prefix().join("lib");
+    let told = run(Command::new("python3").args(["-c", text]).env("LD_LIBRARY_PATH", library));
+    assert_eq!(told.stdout, concat!("thalweg ", env!("CARGO_PKG_VERSION"), "\n").as_bytes());
+}
+
+#[test]
 fn the_examples_are_installed_and_compile() {
     if !is_installed("pkg-config") {
         return skip("capi/examples", "pkg-config is not installed");

@@ -4,16 +4,20 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import org.junit.jupiter.api.Assumptions;
 
 /** Skips that {@code make test} counts. */
 public final class Skips {
+    private static final Set<String> TOLD = ConcurrentHashMap.newKeySet();
+
     private Skips() {}
 
-    /** Ends the test here, with a line in the file that {@code THALWEG_SKIPS} names. */
+    /** Ends the test here, with a line in the file that {@code THALWEG_SKIPS} names: one for all cases of a test. */
     public static void skip(String test, String reason) throws IOException {
         String file = System.getenv("THALWEG_SKIPS");
-        if (file != null) {
+        if (file != null && TOLD.add(test)) {
             Files.writeString(
                     Path.of(file), test + ": " + reason + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
         }
