@@ -317,14 +317,22 @@ static void *pages(size_t len)
     return memory;
 }
 
+/* What THALWEG_CPU hides is not there for this program either. */
+static int is_hidden(const char *feature)
+{
+    const char *hidden = getenv("THALWEG_CPU");
+    return hidden && strstr(hidden, feature);
+}
+
 /* What it was compiled for beyond the architecture's first processor. */
 static void needs_processor(void)
 {
 #ifdef __AVX512F__
-    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl"))
+    if (is_hidden("-avx2") || is_hidden("-avx512") || !__builtin_cpu_supports("avx512f") ||
+        !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl"))
         worker_unfit("this processor has no AVX-512");
 #elif defined __AVX2__
-    if (!__builtin_cpu_supports("avx2"))
+    if (is_hidden("-avx2") || !__builtin_cpu_supports("avx2"))
         worker_unfit("this processor has no AVX2");
 #endif
 }

@@ -306,3 +306,31 @@ fn a_reader_that_leaves_is_no_reason_to_panic() {
     let full = scratch.shell("$T list > /dev/full").ended(1);
     assert!(full.err.contains("ENOSPC"), "{}", full.err);
 }
+
+/// Features that are not there are hidden all the same.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn hidden_features_of_the_processor_are_said_and_make_it_another_machine() {
+    let scratch = Scratch::new();
+    let cpu = |hidden: &str| {
+        let ran = scratch.shell(&format!("THALWEG_CPU={hidden} $T doctor --json"));
+        ran.ended(0).json()["machine"]["cpu"].to_string()
+    };
+    let (whole, hidden) = (cpu(""), cpu("-avx2,-avx512f"));
+    assert!(!whole.contains("without"), "{whole}");
+    assert!(hidden.contains(" without avx2, avx512f"), "{hidden}");
+    let text = scratch.shell("THALWEG_CPU=-avx2 $T doctor").ended(0).text();
+    assert!(text.contains("hidden by THALWEG_CPU"), "{text}");
+}
+
+#[test]
+fn a_feature_that_cannot_be_hidden_is_refused_with_those_that_can() {
+    let scratch = Scratch::new();
+    for wrong in ["-avx9", "avx2", "-avx2,", "none"] {
+        for command in ["list", "doctor"] {
+            let ran = scratch.shell(&format!("THALWEG_CPU={wrong} $T {command}")).ended(2);
+            assert!(ran.err.contains("THALWEG_CPU: \"") && ran.err.contains("-avx512f,-avx2"));
+            assert_eq!(ran.out.len(), 0);
+        }
+    }
+}

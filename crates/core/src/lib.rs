@@ -55,6 +55,8 @@ pub use mechanisms::MECHANISMS;
 pub use planner::{Judgement, Plan, Request, Verdict};
 pub use profile::Profile;
 pub use shown::{Shown, shown, shown_lines};
+/// What of the processor is used, and what the user hides of it.
+pub use thalweg_kernels::cpu;
 pub use tuning::Tuning;
 
 /// The examples of README.md are tests.

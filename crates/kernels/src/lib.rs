@@ -14,7 +14,7 @@
 // A loop must be compiled into the function that has its instruction set, or its vectors are split.
 #![allow(clippy::inline_always)]
 
-mod cpu;
+pub mod cpu;
 mod crc32c;
 mod face;
 mod ready;

@@ -2,6 +2,8 @@
 
 mod support;
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use thalweg_kernels::cpu;
 use thalweg_kernels::{Kernel, inline};
 
 macro_rules! width {
@@ -29,9 +31,9 @@ width!(portable, u128, || true);
 #[cfg(target_arch = "x86_64")]
 width!(sixteen, core::arch::x86_64::__m128i, || true);
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-width!(thirty_two, core::arch::x86_64::__m256i, || is_x86_feature_detected!("avx2"), "avx2");
+width!(thirty_two, core::arch::x86_64::__m256i, || cpu::has(cpu::AVX2), "avx2");
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-width!(sixty_four, core::arch::x86_64::__m512i, || is_x86_feature_detected!("avx512f"), "avx512f");
+width!(sixty_four, core::arch::x86_64::__m512i, || cpu::has(cpu::AVX512), "avx512f");
 // Wider than its function's registers: split, and still right.
 #[cfg(target_arch = "x86_64")]
 width!(split, core::arch::x86_64::__m512i, || true);

@@ -1,5 +1,7 @@
 //! The kernels as the switch meets them: called, or compiled into it.
 
+#[cfg(target_arch = "x86_64")]
+use thalweg_kernels::cpu;
 use thalweg_kernels::{CopyFn, KERNELS, inline};
 
 /// A way to copy a packet.
@@ -69,19 +71,33 @@ pub enum Choice {
 impl Choice {
     /// Every kernel this machine runs, the C library first.
     pub fn all() -> Vec<Self> {
+        let mut all = Self::built();
+        all.retain(|choice| choice.is_available());
+        all
+    }
+
+    /// Every kernel of this build.
+    fn built() -> Vec<Self> {
         let mut all = vec![Self::Library];
         // The row `libc` is the first one again, through a pointer.
-        let rows = KERNELS.iter().enumerate().filter(|(_, row)| (row.is_available)());
-        all.extend(rows.map(|(place, _)| Self::Row(place)));
-        #[cfg(target_arch = "x86_64")]
-        {
-            all.extend(std::is_x86_feature_detected!("avx2").then_some(Self::InlineAvx2));
-            let wide = std::is_x86_feature_detected!("avx512f")
-                && std::is_x86_feature_detected!("avx512bw")
-                && std::is_x86_feature_detected!("avx512vl");
-            all.extend(wide.then_some(Self::InlineAvx512));
+        all.extend((0..KERNELS.len()).map(Self::Row));
+        if cfg!(target_arch = "x86_64") {
+            all.extend([Self::InlineAvx2, Self::InlineAvx512]);
         }
         all
+    }
+
+    fn is_available(self) -> bool {
+        match self {
+            Self::Library => true,
+            Self::Row(place) => (KERNELS[place].is_available)(),
+            #[cfg(target_arch = "x86_64")]
+            Self::InlineAvx2 => cpu::has(cpu::AVX2),
+            #[cfg(target_arch = "x86_64")]
+            Self::InlineAvx512 => cpu::has(cpu::AVX2 | cpu::AVX512),
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::InlineAvx2 | Self::InlineAvx512 => false,
+        }
     }
 
     /// Its name: rows are called, so theirs say so.
@@ -99,11 +115,19 @@ impl Choice {
         let fits = |choice: &&Self| {
             choice.name() == name || (name != "libc" && choice.name() == format!("{name} called"))
         };
-        let all = Self::all();
-        all.iter().find(fits).copied().ok_or_else(|| {
+        let built = Self::built();
+        let names = |all: Vec<Self>| {
             let names: Vec<String> = all.iter().map(|choice| choice.name()).collect();
-            format!("no kernel {name:?} runs here; there are: {}", names.join(", "))
-        })
+            names.join(", ")
+        };
+        match built.iter().find(fits) {
+            Some(choice) if choice.is_available() => Ok(*choice),
+            Some(_) => Err(format!(
+                "this processor cannot run the kernel {name}; it runs: {}",
+                names(Self::all())
+            )),
+            None => Err(format!("no kernel {name:?}; there are: {}", names(built))),
+        }
     }
 }
 

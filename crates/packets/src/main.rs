@@ -24,6 +24,7 @@ use std::{
     process::ExitCode,
 };
 
+use thalweg_kernels::cpu;
 use thalweg_sys::signal;
 
 use crate::bench::{Setting, table};
@@ -118,7 +119,7 @@ fn main() -> ExitCode {
         // Ends as other tools do when nobody reads the table; it fails for no signal that exists.
         let _ = signal::reset_sigpipe();
     }
-    match arguments.run() {
+    match cpu::hidden().and_then(|_| arguments.run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             eprintln!("thalweg-packets: {reason}");

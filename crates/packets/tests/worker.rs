@@ -78,3 +78,18 @@ fn words_that_make_no_sense_are_named() {
         assert!(error.contains(named) && output.stdout.is_empty(), "{words:?}: {error}");
     }
 }
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn kernels_that_need_hidden_features_are_not_there() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg-packets"));
+    command.args(["--packets=64", "--rounds=1"]).env("THALWEG_CPU", "-avx2");
+    let output = command.output().unwrap();
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && table.contains("simple called"), "{output:?}");
+    assert!(!table.contains("avx"), "{table}");
+    let refused = command.arg("--kernels=inline-avx512").output().unwrap();
+    let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(reason.contains("this processor cannot run the kernel inline-avx512"), "{reason}");
+    assert_eq!(command.env("THALWEG_CPU", "-avx").output().unwrap().status.code(), Some(2));
+}

@@ -4,6 +4,8 @@
 pub const KERNEL: &str = "THALWEG_KERNEL";
 /// The variable with the fill.
 pub const FILL: &str = "THALWEG_FILL";
+/// The variable that hides features of the processor from the kernels.
+pub const CPU: &str = thalweg_kernels::cpu::VARIABLE;
 /// The variable with the path of the file to count in; without it nothing is counted.
 pub const COUNTS: &str = "THALWEG_TRIAL_COUNTS";
 

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use thalweg_kernels::{CopyFn, FILLS, FillFn, KERNELS, tuned};
+use thalweg_kernels::{CopyFn, FILLS, FillFn, KERNELS, cpu, tuned};
 
 use crate::choice::{self, LIBC, MOST, Part, same};
 use crate::next::{self, Next};
@@ -33,13 +33,15 @@ extern "C" fn start() {
         None => counting::add(layout::WITHOUT_LIBC_AT, 1),
     }
     let mut text = [0_u8; 512];
+    // Before any row is asked whether it can run.
+    let known = environ::value(layout::CPU, &mut text).is_none_or(|list| cpu::hide(list));
     let copies = environ::value(layout::KERNEL, &mut text).is_some_and(|text| set_copies(text));
     // Without a word about fills they are libc's.
     let fills = match environ::value(layout::FILL, &mut text) {
         Some(text) => set_fills(text),
         None => set_fills(LIBC.as_bytes()),
     };
-    if copies && fills {
+    if known && copies && fills {
         counting::add(layout::CHOSEN_AT, 1);
     } else {
         set_copies(LIBC.as_bytes());

@@ -69,7 +69,9 @@ fn mechanisms() -> Roff {
     roff.text([roman(
         "Many long options can be set by variables, which the page of each command names; the \
          command line comes first. THALWEG_PROFILE names the file of the measured profile, \
-         THALWEG_STUDIES the folder of studies. NO_COLOR is respected.",
+         THALWEG_STUDIES the folder of studies. NO_COLOR is respected. \
+         THALWEG_CPU=-avx512f,-avx2 hides features of the processor from the copy kernels; doctor \
+         says so.",
     )]);
     roff
 }

@@ -54,11 +54,12 @@ impl Scratch {
         names
     }
 
-    /// The command, at work in this folder, with no profile and nothing from our environment.
+    /// The command, at work in this folder, with no profile and nothing from our environment but what
+    /// it says of the processor.
     pub fn thalweg<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
         for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("THALWEG_") {
+            if name.to_string_lossy().starts_with("THALWEG_") && name != "THALWEG_CPU" {
                 command.env_remove(name);
             }
         }

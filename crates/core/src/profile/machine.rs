@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
+use thalweg_kernels::cpu::hidden as hidden_features;
 use thalweg_sys::host;
 
 /// Key -> value, as read from the running system.
@@ -26,7 +27,7 @@ impl Machine {
         let number = |value: Option<u64>| value.map(|n| n.to_string());
         let facts = [
             ("kernel", Some(host::kernel_release())),
-            ("cpu", host::cpu_model()),
+            ("cpu", cpu()),
             ("cores", number(host::cores_online())),
             ("affinity", host::affinity()),
             ("hypervisor", host::hypervisor()),
@@ -59,6 +60,16 @@ impl Machine {
                 is: now.0.get(key).cloned().unwrap_or_default(),
             })
             .collect()
+    }
+}
+
+/// The processor's name, and what the user hides of it: what was measured with all features is not
+/// what this process can do then.
+fn cpu() -> Option<String> {
+    let model = host::cpu_model()?;
+    match hidden_features() {
+        Ok(hidden) if !hidden.is_empty() => Some(format!("{model} without {}", hidden.join(", "))),
+        _ => Some(model),
     }
 }
 

@@ -24,6 +24,7 @@ use drawn::{Draw, Drawn, Order};
 use span::Span;
 use stretch::Stretch;
 
+pub(super) use deed::copier;
 pub use fleet::Distribution;
 pub(super) use span::room_for;
 
@@ -109,7 +110,7 @@ impl Parameters {
             if self.prefetch.is_some() {
                 return Err("a ring has no prefetch".to_owned());
             }
-            let kernel = deed::copier(self.kernel.as_deref().unwrap_or_default())?;
+            let kernel = copier(self.kernel.as_deref().unwrap_or_default())?;
             return Ok(self.in_threads(|| ring::Ring::new(kernel, bytes, span)));
         }
         let mut deed = Deed::of(self.usage, self.kernel.as_deref())?;
@@ -164,7 +165,7 @@ impl Parameters {
     }
 
     fn in_threads<C: Copies + Send + 'static>(&self, make: impl Fn() -> C) -> Box<dyn Piece> {
-        Box::new(Crowd((0..self.threads).map(|_| make()).collect()))
+        Box::new(Crowd::of((0..self.threads).map(|_| make()).collect()))
     }
 }
 

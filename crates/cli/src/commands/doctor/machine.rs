@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, getrlimit};
 use serde_json::{Map, Value};
-use thalweg_core::{error::errno_name, profile::Machine, tuning::Size};
+use thalweg_core::{cpu, error::errno_name, profile::Machine, tuning::Size};
 use thalweg_sys::{host, uring::Uring};
 
 /// One fact, and what it means if that is not plain.
@@ -42,6 +42,9 @@ pub fn facts() -> Vec<Fact> {
     let keys = machine.iter().map(|(key, value)| match (key, value.parse::<u64>()) {
         ("pipe-max-size", Ok(bytes)) => {
             Fact::new(key, value).meaning(format!("{} for anybody's pipe", Size(bytes)))
+        }
+        ("cpu", _) if cpu::hidden().is_ok_and(|hidden| !hidden.is_empty()) => {
+            Fact::new(key, value).meaning(format!("hidden by {}", cpu::VARIABLE))
         }
         ("capabilities", _) => Fact::new(key, value).meaning(capabilities(value)),
         _ => Fact::new(key, value),

@@ -4,12 +4,12 @@
 use serde::Deserialize;
 use std::hint::black_box;
 use thalweg_core::Unfit;
-use thalweg_kernels::{Kernel, Ready, by_name};
+use thalweg_kernels::Ready;
 use thalweg_sys::host::cycle_counter;
 
 use crate::{
     stats::median,
-    works::{Finding, Job, Probe, parameters},
+    works::{Finding, Job, Probe, memory::copier, parameters},
 };
 
 /// The sum of readings to the time of the batch, size by size.
@@ -50,8 +50,7 @@ impl Probe for RdtscSmall {
         if with.sizes.is_empty() || with.sizes.iter().any(|size| !(1..=MOST_BYTES).contains(size)) {
             return Err(refuse(format!("sizes are to be 1 to {MOST_BYTES} bytes, one at least")));
         }
-        let kernel = by_name(&with.kernel).and_then(Kernel::ready);
-        let kernel = kernel.ok_or_else(|| refuse(format!("no kernel {:?} here", with.kernel)))?;
+        let kernel = copier(&with.kernel).map_err(refuse)?;
         let (mut numbers, mut words) = (Vec::new(), Vec::new());
         for size in with.sizes {
             let none =

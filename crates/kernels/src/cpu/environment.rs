@@ -1,0 +1,42 @@
+//! What the environment hides of the CPU.
+
+extern crate std;
+
+use std::{
+    borrow::ToOwned, env, eprintln, format, os::unix::ffi::OsStrExt, string::String, vec::Vec,
+};
+
+use super::{FEATURES, VARIABLE, bits_of};
+
+/// What the environment says, as bits; an error is a sentence.
+pub fn hidden_bits() -> Result<u32, String> {
+    let Some(list) = env::var_os(VARIABLE) else { return Ok(0) };
+    bits_of(list.as_bytes()).map_err(|word| {
+        let names: Vec<&str> = FEATURES.iter().map(|(name, _)| *name).collect();
+        let names = if names.is_empty() {
+            "none on this architecture".to_owned()
+        } else {
+            names.join(", ")
+        };
+        let word = String::from_utf8_lossy(word);
+        format!(
+            "{VARIABLE}: {word:?} hides no feature of the processor: write a list like \
+             -avx512f,-avx2, of {names}"
+        )
+    })
+}
+
+/// As [`hidden_bits`] for a library, which cannot refuse to go on: a wrong list hides nothing and is told.
+pub fn hidden_or_told() -> u32 {
+    hidden_bits().unwrap_or_else(|error| {
+        eprintln!("thalweg: {error}; nothing is hidden");
+        0
+    })
+}
+
+/// The names of the features that the environment hides; an error is a sentence for the user. A program
+/// asks this when it starts.
+pub fn hidden() -> Result<Vec<&'static str>, String> {
+    let bits = hidden_bits()?;
+    Ok(FEATURES.iter().filter(|(_, bit)| bits & bit != 0).map(|(name, _)| *name).collect())
+}
