@@ -12,14 +12,29 @@ mod progress;
 mod stdio;
 
 use clap::{ColorChoice, CommandFactory, FromArgMatches};
-use std::{ffi::OsStr, process::ExitCode};
+use rustix::process::{Resource, getrlimit};
+use std::{ffi::OsStr, process::ExitCode, thread};
+use thalweg_core::cpu;
 use thalweg_sys::signal;
 
 use args::{Cli, Command};
-use exit::Failure;
+use exit::{Exit, Failure};
 use output::text::complain;
 
+/// What a command may need of a stack. The limit on the first thread's, `ulimit -s`, can be less.
+const STACK: u64 = 2 << 20;
+
 fn main() -> ExitCode {
+    let least = getrlimit(Resource::Stack).current;
+    if least.is_none_or(|bytes| bytes >= STACK) {
+        return run();
+    }
+    let started = thread::Builder::new().stack_size(STACK as usize).spawn(run);
+    // Without a thread to spare it may go well on what there is.
+    started.map_or_else(|_| run(), |thread| thread.join().unwrap_or(ExitCode::FAILURE))
+}
+
+fn run() -> ExitCode {
     let parsed = command().try_get_matches().and_then(|m| Cli::from_arg_matches(&m));
     let cli = match parsed {
         Ok(cli) => cli,
@@ -48,12 +63,14 @@ fn main() -> ExitCode {
     stdio::disarm_closed();
     // Else a file size limit kills before anything could be said or put away.
     let _ = signal::ignore_sigxfsz();
-    let exit = commands::run(cli).unwrap_or_else(|Failure { exit, message }| {
-        if !message.is_empty() {
-            complain(&message);
-        }
-        exit
-    });
+    let hidden = cpu::hidden().map_err(|error| Failure::new(Exit::Usage, error));
+    let exit =
+        hidden.and_then(|_| commands::run(cli)).unwrap_or_else(|Failure { exit, message }| {
+            if !message.is_empty() {
+                complain(&message);
+            }
+            exit
+        });
     exit.as_interrupted().into()
 }
 

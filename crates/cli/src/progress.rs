@@ -15,6 +15,7 @@ use crate::{
     args::{ProgressArgs, When},
     output::{
         text::{note, note_json},
+        ticking::keep_ticking,
         units,
     },
 };
@@ -134,6 +135,6 @@ fn new_bar(name: &str, total: Option<u64>) -> ProgressBar {
     bar.set_style(style);
     bar.set_prefix(name.to_owned());
     // The time goes on while a slow reader holds everything up.
-    bar.enable_steady_tick(TICK);
+    keep_ticking(&bar, TICK);
     bar
 }

@@ -61,9 +61,12 @@ impl Ports {
             alternate(&mut guests, &ways, pool, sent, forward);
         } else {
             std::thread::scope(|scope| {
-                scope.spawn(|| switch_alone(&ways, pool, setting.packets, forward));
+                let switch = || switch_alone(&ways, pool, setting.packets, forward);
+                std::thread::Builder::new().spawn_scoped(scope, switch)?;
                 guests_alone(&mut guests, sent);
-            });
+                Ok(())
+            })
+            .map_err(|error: std::io::Error| format!("no thread for the switch: {error}"))?;
         }
         let (wall, ticks) = (began.elapsed(), self::ticks().wrapping_sub(ticks));
         let usage = Usage::now_process().since(&usage);

@@ -93,12 +93,14 @@ fn sail(run: &Run<'_>, directory: &Arc<Directory>, wave: Vec<Named>, threads: us
     }
     thread::scope(|scope| {
         let helpers: Vec<_> = (1..threads)
-            .map(|_| {
+            .map_while(|_| {
                 let faults = fault::inherit();
-                scope.spawn(move || {
+                let work = move || {
                     own_credentials();
                     faults.enter(|| Worker::new(run).work())
-                })
+                };
+                // A limit on processes or a filter may allow no more threads: those there are do the work.
+                thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).ok()
             })
             .collect();
         let mut tallies = vec![Worker::new(run).work()];
@@ -111,6 +113,9 @@ fn sail(run: &Run<'_>, directory: &Arc<Directory>, wave: Vec<Named>, threads: us
         tallies
     })
 }
+
+/// The stack of a worker: the walk nests at most 32 directories on it.
+const STACK: usize = 1 << 20;
 
 /// Gives the calling thread credentials of its own, equal to the ones it shares with the others:
 /// every open and close counts references to them, and processors would pass that count around.

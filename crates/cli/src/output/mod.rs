@@ -5,5 +5,6 @@ pub mod paint;
 pub mod pairs;
 pub mod table;
 pub mod text;
+pub mod ticking;
 pub mod units;
 pub mod wrap;

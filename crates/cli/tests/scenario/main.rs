@@ -10,6 +10,7 @@ mod cp_flags;
 mod crowds;
 mod denied_calls;
 mod dry_runs;
+mod few_threads;
 mod file_systems;
 mod foreign_words;
 mod full_disk;

@@ -1,4 +1,4 @@
-//! Plain pread and pwrite on several threads, which take one buffer's worth of the file in turn: one
+//! Plain pread and pwrite on several threads, the caller's among them, which take one buffer's worth of the file in turn: one
 //! reads while another writes. The processor time of plain read and write, in less time on the
 //! clock where a core is free. It does not write in order.
 
@@ -72,10 +72,18 @@ impl Mover for Run<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
         let stretch = Stretch::new(self.source, self.sink, budget);
         let faults = fault::inherit();
+        let (own, others) = self.buffers.split_first_mut().unzip();
         thread::scope(|scope| {
-            for buffer in &mut self.buffers {
+            for buffer in others.into_iter().flatten() {
                 let (stretch, faults) = (&stretch, faults.clone());
-                scope.spawn(move || faults.enter(|| stretch.work(buffer)));
+                let work = move || faults.enter(|| stretch.work(buffer));
+                // Where no more threads can be had, those there are do it.
+                if thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                    break;
+                }
+            }
+            if let Some(buffer) = own {
+                stretch.work(buffer);
             }
         });
         let (moved, failed) = stretch.end();

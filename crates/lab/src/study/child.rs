@@ -88,8 +88,12 @@ impl Process {
         let broken = |e| Failed::Broken(format!("{}: {e}", program.display()));
         let mut child = command.spawn().map_err(broken)?;
         let stderr = child.stderr.take();
-        let words = stderr.map(|stderr| thread::spawn(move || last_of(stderr)));
-        Ok(Self { child, words })
+        let mut process = Self { child, words: None };
+        if let Some(stderr) = stderr {
+            let listener = thread::Builder::new().spawn(move || last_of(stderr));
+            process.words = Some(listener.map_err(no_thread)?);
+        }
+        Ok(process)
     }
 
     /// Hands it its job; answers its lines, as they come.
@@ -98,7 +102,7 @@ impl Process {
         line.push('\n');
         let (sender, lines) = channel();
         if let Some(stdout) = self.child.stdout.take() {
-            thread::spawn(move || {
+            let listener = thread::Builder::new().spawn(move || {
                 let lines = BufReader::new(stdout).lines().map_while(Result::ok);
                 for line in lines {
                     if sender.send(line).is_err() {
@@ -106,6 +110,7 @@ impl Process {
                     }
                 }
             });
+            listener.map_err(no_thread)?;
         }
         // If it has ended already, its last words tell more than the broken pipe.
         if let Some(mut stdin) = self.child.stdin.take() {
@@ -130,6 +135,11 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+#[allow(clippy::needless_pass_by_value)] // As `map_err` hands it over.
+fn no_thread(error: std::io::Error) -> Failed {
+    Failed::Broken(format!("no thread to listen to a session with: {error}"))
 }
 
 fn last_of(mut stderr: impl Read) -> String {

@@ -111,11 +111,12 @@ pub fn main(arguments: &[String]) -> Result<(), String> {
         "writeback" => rewrite,
         _ => return Err(format!("there is no load {kind:?}")),
     };
-    thread::spawn(|| {
+    let watch = thread::Builder::new().spawn(|| {
         let mut rest = Vec::new();
         let _ = std::io::stdin().read_to_end(&mut rest);
         std::process::exit(0);
     });
+    watch.map_err(|error| format!("no thread to wait for the end with: {error}"))?;
     work(Path::new(path))
 }
 

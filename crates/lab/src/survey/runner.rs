@@ -100,13 +100,20 @@ impl Worker {
     fn listen(mut self, limit: Duration, stop: &Stop<'_>, log: &mut SessionLog) {
         let Some(stdout) = self.0.stdout.take() else { return };
         let (send, lines) = channel();
-        let reader = thread::spawn(move || {
+        let reader = thread::Builder::new().spawn(move || {
             for line in BufReader::new(stdout).lines() {
                 if send.send(line).is_err() {
                     return;
                 }
             }
         });
+        let reader = match reader {
+            Ok(reader) => reader,
+            Err(error) => {
+                log.failed = Some(format!("no thread to listen to a session with: {error}"));
+                return;
+            }
+        };
         let mut deadline = Instant::now().checked_add(limit);
         loop {
             match lines.recv_timeout(BETWEEN_LOOKS) {
@@ -159,13 +166,13 @@ pub fn serve() -> io::Result<()> {
     let task: Task = serde_json::from_str(&line)?;
     let gone = Arc::new(AtomicBool::new(false));
     let watched = Arc::clone(&gone);
-    thread::spawn(move || {
+    thread::Builder::new().spawn(move || {
         let mut line = String::new();
         while io::stdin().lock().read_line(&mut line).is_ok_and(|got| got > 0) {
             line.clear();
         }
         watched.store(true, Ordering::Relaxed);
-    });
+    })?;
     let stop = || {
         let ended = gone.load(Ordering::Relaxed) || signal::interrupted();
         if ended { Flow::Stop } else { Flow::Continue }

@@ -12,7 +12,7 @@ use thalweg_lab::{
 };
 
 use super::tables::{bar, gb_per_s};
-use crate::output::{table::width, text::note, units};
+use crate::output::{table::width, text::note, ticking::keep_ticking, units};
 
 /// Steps of the bar.
 const STEPS: u64 = 1000;
@@ -38,7 +38,7 @@ impl Live {
             bar.set_style(
                 style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "),
             );
-            bar.enable_steady_tick(Duration::from_millis(250));
+            keep_ticking(&bar, Duration::from_millis(250));
             bar
         });
         Self { bar, place: None, rates: Vec::new() }

@@ -22,6 +22,7 @@ use crate::{
     output::{
         answer::SCHEMA,
         text::{complain, print, print_json},
+        ticking::keep_ticking,
         units,
     },
     patience,
@@ -223,7 +224,7 @@ impl Shown {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{pos}/{len} {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar.enable_steady_tick(Duration::from_millis(500));
+            keep_ticking(&bar, Duration::from_millis(500));
             bar
         }))
     }

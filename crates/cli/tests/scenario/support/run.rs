@@ -137,12 +137,22 @@ pub fn run(command: &mut Command) -> Ran {
 impl Running {
     #[track_caller]
     pub fn start(command: &mut Command) -> Self {
+        let spawn = |command: &mut Command| Ok::<_, String>(command.spawn());
+        Self::start_by(command, spawn).expect("nothing but spawning can fail")
+    }
+
+    /// As `start`, where the thread that spawns has to be made ready; `Err` says why it cannot be.
+    #[track_caller]
+    pub fn start_by<E>(
+        command: &mut Command,
+        spawn: impl FnOnce(&mut Command) -> Result<std::io::Result<Child>, E>,
+    ) -> Result<Self, E> {
         let what = format!("{command:?}");
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("{what}: {error}"));
+        let mut child = spawn(command)?.unwrap_or_else(|error| panic!("{what}: {error}"));
         let stdout = child.stdout.take().map(collect);
         let stderr = child.stderr.take().map(collect);
-        Self { child, began: Instant::now(), stdout, stderr, what }
+        Ok(Self { child, began: Instant::now(), stdout, stderr, what })
     }
 
     pub fn child(&mut self) -> &mut Child {

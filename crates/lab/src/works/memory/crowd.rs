@@ -5,21 +5,39 @@ use std::thread;
 use super::Copies;
 
 /// One for each thread; this one has the first. An operation is one operation of each.
-pub struct Crowd<C>(pub Vec<C>);
+#[derive(Debug)]
+pub struct Crowd<C> {
+    each: Vec<C>,
+    // Why there were fewer threads than that, so that nothing of it was a sample.
+    short: Option<String>,
+}
+
+impl<C> Crowd<C> {
+    pub fn of(each: Vec<C>) -> Self {
+        Self { each, short: None }
+    }
+}
 
 impl<C: Copies + Send> Copies for Crowd<C> {
     fn allocate(&mut self) -> Result<(), String> {
-        self.0.iter_mut().try_for_each(C::allocate)
+        self.each.iter_mut().try_for_each(C::allocate)
     }
 
     fn copy(&mut self, times: u32) -> u64 {
-        let Some((own, others)) = self.0.split_first_mut() else { return 0 };
+        let Self { each, short } = self;
+        let Some((own, others)) = each.split_first_mut() else { return 0 };
         thread::scope(|scope| {
-            let others: Vec<_> =
-                others.iter_mut().map(|one| scope.spawn(move || one.copy(times))).collect();
+            let started = others
+                .iter_mut()
+                .map(|one| thread::Builder::new().spawn_scoped(scope, move || one.copy(times)));
+            let (others, failed): (Vec<_>, Vec<_>) = started.partition(Result::is_ok);
+            if let Some(Err(error)) = failed.into_iter().next() {
+                *short = Some(format!("a thread could not be started: {error}"));
+            }
+            let others = others.into_iter().flatten();
             let sum = own.copy(times);
             // A thread that panicked takes this one with it.
-            others.into_iter().fold(sum, |sum, one| match one.join() {
+            others.fold(sum, |sum, one| match one.join() {
                 Ok(part) => sum.wrapping_add(part),
                 Err(panic) => std::panic::resume_unwind(panic),
             })
@@ -27,22 +45,25 @@ impl<C: Copies + Send> Copies for Crowd<C> {
     }
 
     fn at_a_stretch(&self) -> u32 {
-        self.0.iter().map(C::at_a_stretch).min().unwrap_or(u32::MAX)
+        self.each.iter().map(C::at_a_stretch).min().unwrap_or(u32::MAX)
     }
 
     fn renew(&mut self) -> Result<(), String> {
-        self.0.iter_mut().try_for_each(C::renew)
+        self.each.iter_mut().try_for_each(C::renew)
     }
 
     fn verify(&mut self) -> Result<(), String> {
-        self.0.iter_mut().try_for_each(C::verify)
+        if let Some(reason) = &self.short {
+            return Err(reason.clone());
+        }
+        self.each.iter_mut().try_for_each(C::verify)
     }
 
     fn bytes(&self) -> usize {
-        self.0.iter().map(C::bytes).sum()
+        self.each.iter().map(C::bytes).sum()
     }
 
     fn is_fresh(&self) -> bool {
-        self.0.iter().any(C::is_fresh)
+        self.each.iter().any(C::is_fresh)
     }
 }

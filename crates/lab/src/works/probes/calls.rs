@@ -65,7 +65,8 @@ impl Probe for CallsPerBuffer {
         let file = content::file(job.scratch, total);
         let file = file.map_err(|e| Unfit::because(format!("making the source: {e}")))?;
         let (near, far) = to.pair().map_err(|e| Unfit::because(format!("sockets: {e}")))?;
-        let reader = thread::spawn(move || arrived_right(far, total));
+        let reader = thread::Builder::new().spawn(move || arrived_right(far, total));
+        let reader = reader.map_err(|e| Unfit::because(format!("no thread to read with: {e}")))?;
         let sink = File::from(near);
         let transfer = Transfer {
             source: Source::Fd(from_start(&file)?),

@@ -119,7 +119,7 @@ fn at_once(source: &Arc<File>, pipe: Pipe) -> Result<(Histogram, Histogram), Err
     let Pipe { reader, writer, .. } = pipe;
     let inherited = fault::inherit();
     let mut inlet = Inlet::new(source);
-    let filler = thread::spawn(move || {
+    let filler = thread::Builder::new().spawn(move || {
         inherited.enter(|| {
             let mut into = Histogram::new();
             for _ in 0..CALLS {
@@ -129,6 +129,7 @@ fn at_once(source: &Arc<File>, pipe: Pipe) -> Result<(Histogram, Histogram), Err
             Ok::<_, Errno>(into)
         })
     });
+    let filler = filler.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
     let out = empty(&reader);
     // If that failed, the filler must not wait for room for ever.
     drop(reader);
