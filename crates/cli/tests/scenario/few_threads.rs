@@ -11,9 +11,7 @@ use crate::handovers::Place;
 use crate::support::{
     Scratch, bytes,
     deny::run_without_threads,
-    file_methods,
-    handed::Place,
-    run,
+    file_methods, run,
     run::{Ran, quiet_environment},
     skip, thalweg,
 };
@@ -122,7 +120,8 @@ fn measuring_without_threads_ends_with_what_could_be_measured_or_the_reason() {
     let study = scratch.join("900-null.toml");
     fs::write(&study, STUDY).unwrap();
     let mut tune = thalweg();
-    tune.args(["tune", "--pair", "file:file", "--budget", "5s", "--at"]).arg(scratch.path());
+    let pair = format!("file:file@{}", scratch.folder("files").display());
+    tune.args(["tune", "--pair", &pair, "--budget", "5s"]);
     tune.env("THALWEG_PROFILE", scratch.join("profile.json"));
     let mut studied = thalweg();
     let few = ["--sessions", "3", "--rounds", "3", "--sample", "1ms", "--pause", "0s"];
@@ -147,6 +146,6 @@ fn a_small_stack_is_enough() {
         command.args(["-c", line, "sh", kib, env!("CARGO_BIN_EXE_thalweg")]).args([&tree, &copy]);
         quiet_environment(&mut command);
         run(&mut command).expect(0);
-        expect_tree(&scratch.join(format!("copy-{kib}")));
+        expect_tree(&scratch.join(&format!("copy-{kib}")));
     }
 }

@@ -104,14 +104,14 @@ fn start_filtered(filters: &[BpfProgram], command: &mut Command) -> Result<Runni
 
 /// Runs a command that can start processes, but no thread beside its first: as under a limit on tasks.
 pub fn run_without_threads(command: &mut Command) -> Result<Ran, String> {
-    let mask = libc::CLONE_THREAD as u64;
-    let (len, equal) = (SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask));
-    let is_thread = SeccompCondition::new(0, len, equal, mask).unwrap();
-    let threads = (libc::SYS_clone, vec![SeccompRule::new(vec![is_thread]).unwrap()]);
-    // The flags of clone3 lie in memory, where no filter can look: without the call, clone is used.
-    let unseen = (libc::SYS_clone3, vec![]);
-    let filters =
-        [compiled([threads].into(), libc::EAGAIN), compiled([unseen].into(), libc::ENOSYS)];
+    let flag = libc::CLONE_THREAD as u64;
+    let thread = Call {
+        only: Some(Argument { index: 0, mask: flag, value: flag }),
+        ..call("clone", libc::SYS_clone)
+    };
+    // Its flags lie in memory, where no filter can look: where it is not there, clone is called.
+    let unseen = call("clone3", libc::SYS_clone3);
+    let filters = [filter(&[&thread], libc::EAGAIN), filter(&[&unseen], libc::ENOSYS)];
     start_filtered(&filters, command).map(Running::finish)
 }
 
@@ -125,10 +125,6 @@ fn filter(calls: &[&Call], errno: i32) -> BpfProgram {
             requests.push(SeccompRule::new(vec![condition]).unwrap());
         }
     }
-    compiled(rules, errno)
-}
-
-fn compiled(rules: BTreeMap<i64, Vec<SeccompRule>>, errno: i32) -> BpfProgram {
     let refuse = SeccompAction::Errno(errno as u32);
     let here = std::env::consts::ARCH.try_into().expect("an architecture seccompiler knows");
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, here).unwrap();
