@@ -35,7 +35,7 @@ FEATURES := --features thalweg-sys/faults
 BIN := $(CARGO_TARGET_DIR)/release/thalweg
 
 .NOTPARALLEL:
-.PHONY: help build test audit campaign lint study bench jars jmh fuzz tsan miri cross install clean setup start-skips
+.PHONY: help build test audit campaign honesty lint study bench jars jmh fuzz tsan miri cross install clean setup start-skips
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ audit: start-skips setup build ## what needs tools built from source or other pr
 campaign: ## long: KILLS of each end of rings and bulk transfers between processes; buffers over 2 GiB by every arm
 	THALWEG_KILLS=$(KILLS) env --default-signal=INT $(CARGO) test --locked --package thalweg-channel --test kills --test bulk_kills -- --nocapture
 	THALWEG_LARGE=1 $(CARGO) test --locked --package thalweg-channel --test bulk over_two_gibibytes_arrive_whole -- --nocapture
+
+honesty: ## long, on a machine that does nothing else: how often the same work twice shows a difference, in 100 real runs
+	$(CARGO) test --locked --package thalweg-lab $(FEATURES) --test honesty -- --ignored --nocapture
 
 lint: ## formatting, clippy, licences and sources, shell scripts
 	$(CARGO) fmt --all --check
