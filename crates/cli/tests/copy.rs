@@ -119,7 +119,12 @@ fn json_is_one_object_with_the_agreed_keys() {
         assert!(keys.contains(&key), "{key} is missing: {keys:?}");
     }
     assert_eq!((&json["bytes"], &json["files"]), (&200_000.into(), &1.into()));
-    assert_eq!((&json["verified"], &json["schema"]), (&true.into(), &1.into()));
+    let verified = serde_json::json!({
+        "asked": true, "same": 1, "differ": 0, "again": 0, "not_read": 0, "bytes": 200_000, "hash": "blake3",
+    });
+    assert_eq!((&json["verified"], &json["schema"]), (&verified, &1.into()));
+    let unasked = scratch.run(&["copy", "--json", "from", "to"]).ended(0).json();
+    assert_eq!(unasked["verified"]["asked"], false);
     let failed = scratch.run(&["copy", "--json", "gone", "to"]).ended(1).json();
     assert!(failed["error"].as_str().unwrap().contains("ENOENT"));
 }
@@ -247,7 +252,7 @@ fn the_environment_sets_long_options() {
     let mut command = scratch.thalweg(["copy", "from", "to"]);
     let output = command.env("THALWEG_JSON", "1").env("THALWEG_VERIFY", "xxh3").output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(json["verified"], true);
+    assert_eq!((&json["verified"]["same"], &json["verified"]["hash"]), (&1.into(), &"xxh3".into()));
     let mut command = scratch.thalweg(["copy", "from", "to"]);
     let output = command.env("THALWEG_METHOD", "teleport").output().unwrap();
     assert_eq!(output.status.code(), Some(2));

@@ -46,6 +46,12 @@ pub enum Error {
         /// The destination.
         path: PathBuf,
     },
+    /// A file that was left as it was differs from its source.
+    #[error("{}: it differs from its source, and was left as it was", Quoted(path))]
+    LeftDiffering {
+        /// The destination.
+        path: PathBuf,
+    },
     /// The sources, the destination and the options do not fit together.
     #[error("{0}")]
     Usage(String),
@@ -115,7 +121,8 @@ impl Error {
             Self::Call { path, .. }
             | Self::Move { path, .. }
             | Self::Refused { path, .. }
-            | Self::DataDiffer { path } => Some(path),
+            | Self::DataDiffer { path }
+            | Self::LeftDiffering { path } => Some(path),
             Self::Usage(_) => None,
         }
     }
@@ -145,6 +152,8 @@ pub(crate) enum Failure {
     Refused(Refusal),
     /// The copy differs.
     Differ,
+    /// What is there differs, and stays.
+    LeftDiffering,
     /// Not a failure of this file: the run is being stopped.
     Stopped,
 }
@@ -171,6 +180,7 @@ impl Failure {
             Self::RefusedSource(reason) => Error::Refused { path: source(), reason },
             Self::Refused(reason) => Error::Refused { path: sink(), reason },
             Self::Differ => Error::DataDiffer { path: sink() },
+            Self::LeftDiffering => Error::LeftDiffering { path: sink() },
             Self::Stopped => Error::Usage("stopped".to_owned()),
         }
     }

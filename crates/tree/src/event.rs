@@ -85,6 +85,12 @@ pub enum Event<'a> {
         /// The source.
         source: &'a Path,
     },
+    /// An earlier run had finished the copy, by its size and times, and it differs all the same: it
+    /// is copied again.
+    Again {
+        /// The copy.
+        destination: &'a Path,
+    },
     /// The same source directory was named twice; it is copied once.
     NamedTwice {
         /// The source.

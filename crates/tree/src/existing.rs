@@ -25,8 +25,8 @@ pub(crate) enum Verdict {
     New,
     /// This gives way.
     Replace(There),
-    /// The copy is not made.
-    Skip(Skip),
+    /// The copy is not made, as this is there.
+    Skip(Skip, There),
 }
 
 /// What is there and gives way.
@@ -111,15 +111,22 @@ pub(crate) fn weigh(
     }
     let there = There { stat, through, keeps_inode };
     if let Some(reason) = reason_to_skip(run, leaf, source, &there.stat) {
-        return Ok(Verdict::Skip(reason));
+        return Ok(Verdict::Skip(reason, there));
     }
-    let spot = there.spot(Spot { dir, name: leaf.name });
-    if !options.force && run.me.uid != 0 && as_content && !there.is_link() {
-        // Replacing needs no right to write the file, but then no file would be safe from us.
-        let answer = accessat(spot.dir, spot.name, Access::WRITE_OK, AtFlags::EACCESS);
-        answer.map_err(at_sink("faccessat2"))?;
+    if as_content {
+        may_be_replaced(run, Spot { dir, name: leaf.name }, &there)?;
     }
     Ok(Verdict::Replace(there))
+}
+
+/// Replacing needs no right to write the file, but then no file would be safe from us.
+pub(crate) fn may_be_replaced(run: &Run<'_>, here: Spot<'_>, there: &There) -> Attempt<()> {
+    if run.options.force || run.me.uid == 0 || there.is_link() {
+        return Ok(());
+    }
+    let spot = there.spot(here);
+    let answer = accessat(spot.dir, spot.name, Access::WRITE_OK, AtFlags::EACCESS);
+    answer.map_err(at_sink("faccessat2"))
 }
 
 fn reason_to_skip(run: &Run<'_>, leaf: &Leaf<'_>, source: &Stat, there: &Stat) -> Option<Skip> {

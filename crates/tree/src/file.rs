@@ -32,11 +32,14 @@ impl Worker<'_> {
             return Err(Failure::RefusedSource(Refusal::Replaced));
         }
         let Some(dir) = leaf.directory.fd() else { return Ok(()) };
-        let verdict =
+        let mut verdict =
             if leaf.directory.is_fresh { Verdict::New } else { weigh(self.run, leaf, dir, &stat)? };
-        if let Verdict::Skip(reason) = verdict {
-            self.skip_file(leaf, reason, &source, &stat);
-            return Ok(());
+        if let Verdict::Skip(reason, there) = verdict {
+            if !self.is_to_be_replaced(leaf, reason, (&source, &stat), (dir, &there))? {
+                self.skip_file(leaf, reason, &source, &stat);
+                return Ok(());
+            }
+            verdict = Verdict::Replace(there);
         }
         if !(options.preserve.links && stat.st_nlink > 1 && is_regular) {
             return self.copy_contents(leaf, &source, &stat, verdict).map(drop);
@@ -75,8 +78,9 @@ impl Worker<'_> {
             Some(dir) if !leaf.directory.is_fresh => weigh(self.run, leaf, dir, &stat)?,
             _ => Verdict::New,
         };
-        if let Verdict::Skip(reason) = verdict {
+        if let Verdict::Skip(reason, _) = verdict {
             self.skip(leaf, reason);
+            self.tally.verified.not_read += u64::from(self.run.options.verify.is_some());
         } else {
             self.count_file(leaf, None);
         }

@@ -51,6 +51,7 @@ mod pair;
 mod place;
 mod publish;
 mod queue;
+mod recheck;
 mod report;
 mod resume;
 mod run;
@@ -71,7 +72,7 @@ pub use event::{Event, Events, Halt, Progress, Skip};
 pub use journal::Journal;
 pub use naming::unfinished_name;
 pub use options::{Backup, CopyOptions, Dereference, Fsync, Hash, Preserve, Target, When};
-pub use report::{Ending, MOST_ERRORS, MOST_STEPS, MechanismShare, TreeReport};
+pub use report::{Ending, MOST_ERRORS, MOST_STEPS, MechanismShare, TreeReport, Verified};
 pub use start::copy;
 
 /// The examples of README.md are tests.

@@ -30,11 +30,8 @@ pub struct TreeReport {
     pub skipped: u64,
     /// Files whose source changed while it was read.
     pub changed: u64,
-    /// Files read again and found equal.
-    pub verified: u64,
-    /// Files that were to be verified and cannot be read again: a pipe, a socket or a character
-    /// device is one of the ends.
-    pub unverifiable: u64,
+    /// What was read again and compared.
+    pub verified: Verified,
     /// Time on the clock.
     pub seconds: f64,
     /// Processor time of the whole process.
@@ -54,6 +51,29 @@ pub struct TreeReport {
     /// New directories and files that keep their temporary names, the first [`MOST_ERRORS`]: a run
     /// with [`CopyOptions::resume`](crate::CopyOptions::resume) goes on with them.
     pub unfinished: Vec<PathBuf>,
+}
+
+/// What reading everything again found. Files that differ are problems: [`TreeReport::differing`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Files whose copy is equal.
+    pub same: u64,
+    /// Files that an earlier run had finished and that differed all the same: copied again.
+    pub again: u64,
+    /// Files that were not read: a pipe or a device is no file that can be read back, and a dry run
+    /// reads nothing.
+    pub not_read: u64,
+    /// Bytes of the equal files.
+    pub bytes: u64,
+}
+
+impl Verified {
+    fn add(&mut self, other: Self) {
+        self.same += other.same;
+        self.again += other.again;
+        self.not_read += other.not_read;
+        self.bytes += other.bytes;
+    }
 }
 
 /// More problems than this are counted, not kept.
@@ -114,8 +134,7 @@ impl TreeReport {
         self.resumed += tally.resumed;
         self.skipped += tally.skipped;
         self.changed += tally.changed;
-        self.verified += tally.verified;
-        self.unverifiable += tally.unverifiable;
+        self.verified.add(tally.verified);
         for (mechanism, part) in tally.shares {
             match self.shares.iter_mut().find(|share| share.mechanism == mechanism) {
                 Some(share) => {
@@ -147,8 +166,7 @@ pub(crate) struct Tally {
     pub resumed: u64,
     pub skipped: u64,
     pub changed: u64,
-    pub verified: u64,
-    pub unverifiable: u64,
+    pub verified: Verified,
     pub steps_down: Vec<StepDown>,
     shares: BTreeMap<&'static str, MechanismShare>,
 }

@@ -178,7 +178,8 @@ impl<'r> Run<'r> {
     fn keep(&self, error: Error) {
         let mut problems = self.problems();
         problems.count += 1;
-        problems.differing += u64::from(matches!(error, Error::DataDiffer { .. }));
+        let differs = matches!(error, Error::DataDiffer { .. } | Error::LeftDiffering { .. });
+        problems.differing += u64::from(differs);
         if problems.errors.len() < MOST_ERRORS {
             problems.errors.push(error);
         }

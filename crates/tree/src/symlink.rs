@@ -56,9 +56,9 @@ impl Worker<'_> {
         };
         let verdict =
             if leaf.directory.is_fresh { Verdict::New } else { weigh(run, leaf, dir, stat)? };
-        if let Verdict::Skip(reason) = verdict {
+        if let Verdict::Skip(reason, there) = verdict {
             self.skip(leaf, reason);
-            return Ok(false);
+            return self.check_node(leaf, (dir, stat), &there).map(|()| false);
         }
         if run.options.dry_run {
             self.tell_copied(leaf, None);

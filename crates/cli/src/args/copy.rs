@@ -90,7 +90,8 @@ pub struct CopyArgs {
     /// Go on where an interrupted copy of the same sources stopped
     #[arg(long)]
     pub resume: bool,
-    /// Read everything again and compare
+    /// Read everything again and compare, what is left as it was too; with --resume what differs is
+    /// copied again, else it is named
     #[arg(long, value_name = "HASH", env = "THALWEG_VERIFY", hide_env = true, value_enum)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "blake3")]
     pub verify: Option<Verify>,

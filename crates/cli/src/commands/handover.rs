@@ -16,7 +16,7 @@ use crate::{
     args::ProgressArgs,
     exit::{Exit, Failure},
     output::{
-        answer::{Answer, Choice, SCHEMA, Unavailable},
+        answer::{Answer, Choice, SCHEMA, Unavailable, Verified},
         text::{complain, note, note_json, print},
         units,
     },
@@ -147,12 +147,17 @@ impl Counts {
         self.files as usize + self.failures.len()
     }
 
-    /// Whether all checksums that were compared were equal; `None` if none was.
-    pub fn verified(&self) -> Option<bool> {
-        if self.failures.iter().any(|failure| failure.exit == Exit::Differ) {
-            return Some(false);
+    /// What comparing the checksums showed: the receiver compares those of all files.
+    pub fn verified(&self) -> Verified {
+        let differ = self.failures.iter().filter(|failure| failure.exit == Exit::Differ).count();
+        Verified {
+            asked: true,
+            same: self.files,
+            differ: differ as u64,
+            bytes: self.bytes,
+            hash: Some("xxh3"),
+            ..Verified::default()
         }
-        (self.files > 0 && self.failures.is_empty()).then_some(true)
     }
 
     /// Something went wrong with all of it, and is to be said last.
@@ -212,8 +217,8 @@ pub struct Account<'a> {
     pub skipped: &'a [Skipped],
     /// What was moved and what was not.
     pub counts: &'a Counts,
-    /// Whether the checksums were compared and equal.
-    pub verified: Option<bool>,
+    /// What comparing the checksums showed.
+    pub verified: Verified,
     /// Time and processor time.
     pub took: (Duration, Duration),
 }

@@ -22,7 +22,7 @@ use super::handover::{self, Account, Clock, Counts, SoFar, failure, is_interrupt
 use crate::{
     args::SendArgs,
     exit::{Exit, Failure},
-    output::answer::Choice,
+    output::answer::{Choice, Verified},
     patience,
     profile::Saved,
     progress::Meter,
@@ -95,7 +95,7 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
         choice: Some(choice(&saved, &sender)),
         skipped: sender.skipped(),
         counts: &counts,
-        verified: None,
+        verified: Verified::default(),
         took: clock.read(),
     };
     let told = account.tell();

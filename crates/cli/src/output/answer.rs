@@ -27,8 +27,8 @@ pub struct Answer {
     pub choice: Option<Choice>,
     /// Every change of mechanism under way.
     pub steps_down: Vec<Step>,
-    /// Whether the copy was read again and found equal; null if nobody asked.
-    pub verified: Option<bool>,
+    /// What was compared with its source.
+    pub verified: Verified,
     /// What `--tune` measured.
     pub tune: Option<Tuned>,
     /// Mechanisms that could not be used, and why.
@@ -37,6 +37,25 @@ pub struct Answer {
     pub error: Option<String>,
     /// [`SCHEMA`].
     pub schema: u32,
+}
+
+/// How many copies were compared with their sources, and what that showed.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Verified {
+    /// Whether anything was to be compared; if not, the counts say nothing.
+    pub asked: bool,
+    /// Files that are equal.
+    pub same: u64,
+    /// Files that differ, and stay so.
+    pub differ: u64,
+    /// Files that differed and were copied again.
+    pub again: u64,
+    /// Files that were not read: pipes, devices, a dry run.
+    pub not_read: u64,
+    /// Bytes of the equal files.
+    pub bytes: u64,
+    /// The hash they were compared by.
+    pub hash: Option<&'static str>,
 }
 
 /// What a choice rests on.

@@ -21,6 +21,7 @@ mod limits;
 mod measured_ways;
 mod odd_sinks;
 mod random_trees;
+mod rereads;
 mod resumes;
 mod rivals;
 mod same_files;

@@ -229,7 +229,7 @@ impl<'r> Run<'r> {
     fn tell(&self, report: &TreeReport, tuned: Option<&TuneResult>) -> Result<(), Failure> {
         let args = self.args;
         if args.shown.json {
-            let answer = summary::answer(report, tuned, args.verify.is_some());
+            let answer = summary::answer(report, tuned, args.verify);
             return print(&(Answer::line(&answer) + "\n"));
         }
         if args.shown.quiet {

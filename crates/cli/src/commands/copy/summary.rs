@@ -6,8 +6,9 @@ use thalweg_lab::tune::TuneResult;
 use thalweg_tree::{Halt, TreeReport};
 
 use super::tuning;
+use crate::args::Verify;
 use crate::output::{
-    answer::{Answer, SCHEMA, Step},
+    answer::{Answer, SCHEMA, Step, Verified},
     units,
 };
 
@@ -45,8 +46,9 @@ pub fn line(report: &TreeReport, dry_run: bool) -> String {
     for (number, what) in [
         (report.skipped, "left as they were"),
         (report.unlinked, "copied instead of linked"),
-        (report.verified, "verified"),
-        (report.unverifiable, "could not be verified: a pipe or device cannot be read again"),
+        (report.verified.same, "verified"),
+        (report.verified.again, "differed and were copied again"),
+        (report.verified.not_read, "could not be verified: a pipe or device cannot be read again, a dry run reads nothing"),
         (report.changed, "changed meanwhile"),
         (report.error_count, "with problems"),
     ] {
@@ -77,10 +79,9 @@ pub fn named(mechanism: &str, tuning: &Tuning) -> String {
 }
 
 /// The object.
-pub fn answer(report: &TreeReport, tuned: Option<&TuneResult>, verify: bool) -> Answer {
+pub fn answer(report: &TreeReport, tuned: Option<&TuneResult>, verify: Option<Verify>) -> Answer {
     let main = report.main();
     let stopped = matches!(report.halted, Some(Halt::Asked)).then(|| "interrupted".to_owned());
-    let all_equal = report.differing == 0 && report.verified > 0 && report.error_count == 0;
     Answer {
         bytes: report.bytes,
         files: report.files,
@@ -90,10 +91,28 @@ pub fn answer(report: &TreeReport, tuned: Option<&TuneResult>, verify: bool) -> 
         tuning: main.map(|share| share.tuning.clone()).unwrap_or_default(),
         choice: None,
         steps_down: report.steps_down.iter().map(Step::from).collect(),
-        verified: verify.then_some(all_equal),
+        verified: verified(report, verify),
         tune: tuned.map(tuning::answer),
         unavailable: tuned.map(tuning::unavailable).unwrap_or_default(),
         error: report.errors.first().map(ToString::to_string).or(stopped),
         schema: SCHEMA,
+    }
+}
+
+fn verified(report: &TreeReport, verify: Option<Verify>) -> Verified {
+    let counts = report.verified;
+    let hash = match verify {
+        None => return Verified::default(),
+        Some(Verify::Blake3) => "blake3",
+        Some(Verify::Xxh3) => "xxh3",
+    };
+    Verified {
+        asked: true,
+        same: counts.same,
+        differ: report.differing,
+        again: counts.again,
+        not_read: counts.not_read,
+        bytes: counts.bytes,
+        hash: Some(hash),
     }
 }

@@ -117,6 +117,13 @@ impl Events for Watcher<'_> {
                 let path = shown(*source);
                 self.complain(&format!("'{path}' changed while it was copied; copy it again"));
             }
+            Event::Again { destination } => {
+                let path = shown(*destination);
+                self.complain(&format!(
+                    "'{path}' differed from its source although its size and times were right; \
+                     copied again"
+                ));
+            }
             Event::NamedTwice { source } => {
                 self.complain(&format!("'{}' was named twice; it is copied once", shown(*source)));
             }

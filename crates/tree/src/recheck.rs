@@ -1,0 +1,108 @@
+//! `--verify` and what is there already: a file that the copy leaves as it was is read too, since the copy
+//! vouches for it.
+
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::{
+    Event, Hash, Skip,
+    error::{Attempt, Failure, at_sink, at_source},
+    existing::{There, may_be_replaced},
+    identity::{changed, kind, size},
+    place::Leaf,
+    publish::Spot,
+    verify::{SinkEnd, are_equal},
+    worker::Worker,
+};
+
+impl Worker<'_> {
+    /// Compares a file that would be skipped with its source. What an earlier run seemed to have
+    /// finished is replaced if it differs; what the caller wants kept is kept, and is an error.
+    pub fn is_to_be_replaced(
+        &mut self,
+        leaf: &Leaf<'_>,
+        reason: Skip,
+        (source, stat): (&OwnedFd, &Stat),
+        (dir, there): (BorrowedFd<'_>, &There),
+    ) -> Attempt<bool> {
+        let Some(hash) = self.run.options.verify else { return Ok(false) };
+        if kind(stat) != FileType::RegularFile {
+            self.tally.verified.not_read += 1;
+            return Ok(false);
+        }
+        let here = Spot { dir, name: leaf.name };
+        if self.is_equal_to_what_is_there(source, there.spot(here), hash)? {
+            return Ok(false);
+        }
+        if changed(stat, &fstat(source).map_err(at_source("fstat"))?) {
+            self.tally.changed += 1;
+            self.run.events.event(&Event::Changed { source: &leaf.source_path() });
+            return Ok(false);
+        }
+        if reason != Skip::Done {
+            self.fail(leaf, Failure::LeftDiffering);
+            return Ok(false);
+        }
+        may_be_replaced(self.run, here, there)?;
+        self.tell_again(leaf);
+        Ok(true)
+    }
+
+    fn is_equal_to_what_is_there(
+        &mut self,
+        source: &OwnedFd,
+        spot: Spot<'_>,
+        hash: Hash,
+    ) -> Attempt<bool> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let copy = openat(spot.dir, spot.name, flags | OFlags::NOCTTY, Mode::empty());
+        let copy = copy.map_err(at_sink("openat"))?;
+        let is_file = kind(&fstat(&copy).map_err(at_sink("fstat"))?) == FileType::RegularFile;
+        Ok(is_file && self.is_equal((source.as_fd(), copy.as_fd(), SinkEnd::Own), hash)?)
+    }
+
+    /// Reads a copy and its source, and counts them if they are equal.
+    pub fn is_equal(
+        &mut self,
+        ends: (BorrowedFd<'_>, BorrowedFd<'_>, SinkEnd),
+        hash: Hash,
+    ) -> Attempt<bool> {
+        self.make_room();
+        let run = self.run;
+        let is_equal = are_equal(ends, hash, &mut self.buffer, || run.stops())?;
+        if is_equal {
+            let stat = fstat(ends.0).map_err(at_source("fstat"))?;
+            self.tally.verified.same += 1;
+            self.tally.verified.bytes += size(&stat);
+        }
+        Ok(is_equal)
+    }
+
+    /// Tells of a copy that seemed to be whole and was not.
+    pub fn tell_again(&mut self, leaf: &Leaf<'_>) {
+        self.tally.verified.again += 1;
+        self.run.events.event(&Event::Again { destination: &leaf.destination_path() });
+    }
+
+    /// Compares something without contents that was skipped with its source.
+    pub fn check_node(
+        &mut self,
+        leaf: &Leaf<'_>,
+        (dir, stat): (BorrowedFd<'_>, &Stat),
+        there: &There,
+    ) -> Attempt<()> {
+        if self.run.options.verify.is_none() || self.run.options.dry_run {
+            return Ok(());
+        }
+        let is_alike = kind(stat) == kind(&there.stat) && stat.st_rdev == there.stat.st_rdev;
+        let is_same = match kind(stat) {
+            FileType::Symlink if is_alike => {
+                let ours = readlinkat(dir, leaf.name, Vec::new()).map_err(at_sink("readlinkat"))?;
+                let theirs = readlinkat(leaf.from, leaf.source, Vec::new());
+                ours == theirs.map_err(at_source("readlinkat"))?
+            }
+            _ => is_alike,
+        };
+        if is_same { Ok(()) } else { Err(Failure::LeftDiffering) }
+    }
+}
