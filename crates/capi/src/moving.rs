@@ -285,7 +285,10 @@ fn of_tree(error: &Error, status: Status) -> Failure {
     let status = match error {
         Error::Refused { reason: Refusal::NoMechanism(_), .. } => Status::Unsupported,
         Error::Refused { .. } | Error::Usage(_) => Status::Usage,
-        Error::Call { .. } | Error::Move { .. } | Error::DataDiffer { .. } => status,
+        Error::Call { .. }
+        | Error::Move { .. }
+        | Error::DataDiffer { .. }
+        | Error::LeftDiffering { .. } => status,
     };
     let os_error = error.errno().map_or(0, Errno::raw_os_error);
     Failure { os_error, ..Failure::new(status, error.to_string()) }

@@ -56,6 +56,8 @@ fn run() -> ExitCode {
             | Command::Helper(_)
             | Command::Send(_)
             | Command::Receive(_)
+            | Command::Verify(_)
+            | Command::Manifest(_)
     );
     if !keeps {
         quiet_about_closed_pipes();

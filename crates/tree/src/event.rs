@@ -3,13 +3,18 @@
 use std::path::Path;
 use thalweg_sys::Errno;
 
-use crate::Error;
+use crate::{Error, compare::Finding};
 
 /// Somebody who listens to a run. Called from several threads at once.
 pub trait Events: Sync {
     /// Something happened to one file.
     fn event(&self, event: &Event<'_>) {
         let _ = event;
+    }
+
+    /// A comparison found something that is not the same.
+    fn finding(&self, finding: &Finding<'_>) {
+        let _ = finding;
     }
 
     /// How far the whole run is; called some twenty times a second while bytes move.

@@ -52,9 +52,11 @@ pub enum Backup {
     Existing,
 }
 
-/// A hash to compare the copy with its source by.
+/// A hash to compare files by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hash {
+    /// Cryptographic, and what most tools know.
+    Sha256,
     /// Cryptographic, and fast.
     Blake3,
     /// Not cryptographic, and faster.

@@ -39,6 +39,24 @@ impl Place {
         Arc::new(Self { parent, source: leaf.source.to_owned(), name, here: OnceLock::new() })
     }
 
+    /// A place of one name in both trees.
+    pub fn below(parent: &Arc<Self>, name: &CStr) -> Arc<Self> {
+        let (parent, source) = (Some(Arc::clone(parent)), name.to_owned());
+        Arc::new(Self { parent, source, name: None, here: OnceLock::new() })
+    }
+
+    /// The names from below the root down to here.
+    pub fn names(&self) -> Vec<&CStr> {
+        let mut names = Vec::new();
+        let mut place = self;
+        while let Some(parent) = &place.parent {
+            names.push(place.name());
+            place = parent;
+        }
+        names.reverse();
+        names
+    }
+
     /// The name in the destination.
     pub fn name(&self) -> &CStr {
         self.name.as_deref().unwrap_or(&self.source)
@@ -81,7 +99,12 @@ impl Drop for Place {
 
 /// A name as the standard library sees it.
 pub(crate) fn os(name: &CStr) -> &OsStr {
-    OsStr::from_bytes(name.to_bytes())
+    os_bytes(name.to_bytes())
+}
+
+/// Bytes of a name as the standard library sees them.
+pub(crate) fn os_bytes(name: &[u8]) -> &OsStr {
+    OsStr::from_bytes(name)
 }
 
 /// A directory to open sources in.

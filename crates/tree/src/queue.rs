@@ -45,38 +45,55 @@ impl Names {
 
     /// The entries in the order they came.
     pub fn iter(&self) -> impl Iterator<Item = (u8, &CStr)> {
-        let mut rest = self.bytes.as_slice();
+        let mut at = 0;
         std::iter::from_fn(move || {
-            let (kind, tail) = rest.split_first()?;
-            let name = CStr::from_bytes_until_nul(tail).ok()?;
-            rest = tail.get(name.count_bytes() + 1..)?;
-            Some((*kind, name))
+            let (kind, name, next) = self.at(at)?;
+            at = next;
+            Some((kind, name))
         })
+    }
+
+    /// The entry at a place in the packed bytes, the first being 0, and the place of the next one.
+    pub fn at(&self, at: usize) -> Option<(u8, &CStr, usize)> {
+        let (kind, tail) = self.bytes.get(at..)?.split_first()?;
+        let name = CStr::from_bytes_until_nul(tail).ok()?;
+        Some((*kind, name, at + name.count_bytes() + 2))
     }
 }
 
 /// The queue that the workers of a run share.
-#[derive(Debug, Default)]
-pub(crate) struct Queue {
-    state: Mutex<State>,
+#[derive(Debug)]
+pub(crate) struct Queue<T = Task> {
+    state: Mutex<State<T>>,
     wake: Condvar,
     idle: AtomicUsize,
     waiting: AtomicUsize,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    tasks: Vec<Task>,
+#[derive(Debug)]
+struct State<T> {
+    tasks: Vec<T>,
     // Workers that may still add tasks.
     busy: usize,
 }
 
 /// Held by a worker while it works on a task; dropping it may be the end of the run.
-pub(crate) struct Busy<'q>(&'q Queue);
+pub(crate) struct Busy<'q, T>(&'q Queue<T>);
 
-impl Queue {
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self {
+            state: Mutex::new(State { tasks: Vec::new(), busy: 0 }),
+            wake: Condvar::new(),
+            idle: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl<T> Queue<T> {
     /// Adds work.
-    pub fn push(&self, task: Task) {
+    pub fn push(&self, task: T) {
         self.lock().tasks.push(task);
         self.waiting.fetch_add(1, Ordering::Relaxed);
         if self.idle.load(Ordering::Relaxed) > 0 {
@@ -85,7 +102,7 @@ impl Queue {
     }
 
     /// The next piece of work; waits for one as long as somebody may still add some.
-    pub fn next(&self) -> Option<(Task, Busy<'_>)> {
+    pub fn next(&self) -> Option<(T, Busy<'_, T>)> {
         let mut state = self.lock();
         loop {
             if let Some(task) = state.tasks.pop() {
@@ -112,12 +129,12 @@ impl Queue {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Busy<'_> {
+impl<T> Drop for Busy<'_, T> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.busy -= 1;
@@ -144,7 +161,7 @@ mod tests {
 
     #[test]
     fn an_empty_queue_ends_at_once() {
-        let queue = Queue::default();
+        let queue = Queue::<Task>::default();
         assert!(queue.next().is_none());
         assert!(!queue.is_hungry());
         assert_eq!(queue.len(), 0);

@@ -33,7 +33,7 @@ pub(crate) struct Named {
 
 /// A path cut into its directory and its last name. Where the last name says nothing (`..`, `/`)
 /// the path itself is the directory, and the name is `.`.
-fn cut(path: &Path) -> (&Path, &OsStr) {
+pub(crate) fn cut(path: &Path) -> (&Path, &OsStr) {
     let bytes = path.as_os_str().as_bytes();
     let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
     let start = bytes[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
@@ -43,7 +43,7 @@ fn cut(path: &Path) -> (&Path, &OsStr) {
     }
 }
 
-fn c_string(text: &OsStr) -> Result<CString, Error> {
+pub(crate) fn c_string(text: &OsStr) -> Result<CString, Error> {
     CString::new(text.as_bytes())
         .map_err(|_| Error::Usage(format!("'{}': a name with a NUL in it", shown(text))))
 }

@@ -2,14 +2,12 @@
 
 use std::{
     ffi::CString,
-    num::NonZero,
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
     sync::Arc,
-    thread,
     time::Instant,
 };
-use thalweg_sys::{fault, io, usage, usage::Usage};
+use thalweg_sys::{io, usage, usage::Usage};
 
 use crate::{
     CopyOptions, Error, Event, Events, Fsync, TreeReport,
@@ -19,6 +17,7 @@ use crate::{
     report::Tally,
     run::{Me, Run},
     sources::{Named, inspect, resolve, waves},
+    threads::{on_threads, or_processors},
     worker::Worker,
 };
 
@@ -77,10 +76,7 @@ fn threads(options: &CopyOptions, sources: usize, has_trees: bool) -> usize {
     if !has_trees && sources <= 1 {
         return 1;
     }
-    let wanted = match options.jobs {
-        0 => thread::available_parallelism().map_or(1, NonZero::get),
-        jobs => jobs,
-    };
+    let wanted = or_processors(options.jobs);
     if has_trees { wanted } else { wanted.min(sources) }
 }
 
@@ -91,36 +87,5 @@ fn sail(run: &Run<'_>, directory: &Arc<Directory>, wave: Vec<Named>, threads: us
         directory.expect_one_more();
         run.queue.push(Task::Named { directory: Arc::clone(directory), source, name });
     }
-    thread::scope(|scope| {
-        let helpers: Vec<_> = (1..threads)
-            .map_while(|_| {
-                let faults = fault::inherit();
-                let work = move || {
-                    own_credentials();
-                    faults.enter(|| Worker::new(run).work())
-                };
-                // A limit on processes or a filter may allow no more threads: those there are do the work.
-                thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).ok()
-            })
-            .collect();
-        let mut tallies = vec![Worker::new(run).work()];
-        for helper in helpers {
-            match helper.join() {
-                Ok(tally) => tallies.push(tally),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        tallies
-    })
-}
-
-/// The stack of a worker: the walk nests at most 32 directories on it.
-const STACK: usize = 1 << 20;
-
-/// Gives the calling thread credentials of its own, equal to the ones it shares with the others:
-/// every open and close counts references to them, and processors would pass that count around.
-fn own_credentials() {
-    use rustix::thread::{get_keep_capabilities, set_keep_capabilities};
-    // Setting a flag to what it is changes nothing but makes the kernel copy them (prctl(2)).
-    let _ = get_keep_capabilities().and_then(set_keep_capabilities);
+    on_threads(threads, || Worker::new(run).work())
 }

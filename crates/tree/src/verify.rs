@@ -5,48 +5,15 @@
 //! kernel agrees (`POSIX_FADV_DONTNEED`, which spares dirty ones), so with `--fsync` the copy mostly
 //! comes from the device; it is no proof that the device will return the same bytes tomorrow.
 
-use rustix::fs::{Advice, fadvise};
 use std::os::fd::BorrowedFd;
 use thalweg_sys::{Errno, io};
 
 use crate::{
     Hash,
     error::{Attempt, Failure},
+    hashing::{Digest, Hasher},
+    read::forget_cached,
 };
-
-enum State {
-    Blake3(Box<blake3::Hasher>),
-    Xxh3(Box<xxhash_rust::xxh3::Xxh3>),
-}
-
-impl State {
-    fn new(hash: Hash) -> Self {
-        match hash {
-            Hash::Blake3 => Self::Blake3(Box::new(blake3::Hasher::new())),
-            Hash::Xxh3 => Self::Xxh3(Box::new(xxhash_rust::xxh3::Xxh3::new())),
-        }
-    }
-
-    fn update(&mut self, bytes: &[u8]) {
-        match self {
-            Self::Blake3(hasher) => {
-                hasher.update(bytes);
-            }
-            Self::Xxh3(hasher) => hasher.update(bytes),
-        }
-    }
-
-    fn finish(self) -> [u8; 32] {
-        match self {
-            Self::Blake3(hasher) => *hasher.finalize().as_bytes(),
-            Self::Xxh3(hasher) => {
-                let mut wide = [0; 32];
-                wide[..16].copy_from_slice(&hasher.digest128().to_le_bytes());
-                wide
-            }
-        }
-    }
-}
 
 /// Where the copy ends that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,10 +30,9 @@ fn digest(
     hash: Hash,
     (buffer, most): (&mut [u8], u64),
     stops: &impl Fn() -> bool,
-) -> Result<Option<(u64, [u8; 32])>, Errno> {
-    // Advice: no answer is worth stopping for.
-    let _ = fadvise(fd, 0, None, Advice::DontNeed);
-    let mut state = State::new(hash);
+) -> Result<Option<(u64, Digest)>, Errno> {
+    forget_cached(fd);
+    let mut state = Hasher::new(hash);
     let mut at = 0;
     loop {
         let ask = buffer.len().min(usize::try_from(most - at).unwrap_or(usize::MAX));

@@ -66,7 +66,7 @@ pub(crate) fn has_default_list(dir: BorrowedFd<'_>) -> bool {
 }
 
 /// Attributes taken from a source, to be given to its copy.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken(Vec<(CString, Vec<u8>)>);
 
 impl Taken {
@@ -99,6 +99,12 @@ impl Taken {
             }
         }
         Ok(Self(taken))
+    }
+
+    /// In the order of their names.
+    pub fn sorted(mut self) -> Self {
+        self.0.sort_unstable();
+        self
     }
 
     /// Whether there was nothing to take.

@@ -8,6 +8,7 @@ mod doctor;
 mod generate;
 mod helper;
 mod list;
+mod manifest;
 mod pipe;
 mod plan;
 mod progress;
@@ -18,6 +19,7 @@ mod size;
 mod study;
 mod trial;
 mod tune;
+mod verify;
 mod wait;
 
 pub use choice::{Choice, Preference};
@@ -26,6 +28,7 @@ pub use doctor::DoctorArgs;
 pub use generate::{CompletionsArgs, ManArgs};
 pub use helper::HelperArgs;
 pub use list::ListArgs;
+pub use manifest::{HashName, ManifestArgs};
 pub use pipe::PipeArgs;
 pub use plan::PlanArgs;
 pub use progress::{ProgressArgs, When};
@@ -36,6 +39,7 @@ pub use size::Bytes;
 pub use study::StudyArgs;
 pub use trial::{Better, TrialArgs};
 pub use tune::TuneArgs;
+pub use verify::VerifyArgs;
 pub use wait::Span;
 
 /// Moves bytes on Linux by the way that is fastest on the machine it runs on.
@@ -60,6 +64,8 @@ pub enum Command {
     Pipe(PipeArgs),
     Send(SendArgs),
     Receive(ReceiveArgs),
+    Verify(Box<VerifyArgs>),
+    Manifest(ManifestArgs),
     #[command(alias = "explain")]
     Plan(PlanArgs),
     Tune(TuneArgs),
@@ -96,6 +102,8 @@ Examples:
   thalweg copy -a photos/ /backup/         a tree, with everything that can be kept
   thalweg pipe < dump.sql | gzip > d.gz    like pv: progress, larger pipes
   thalweg send --to job big.iso            to `thalweg receive --from job`, memory to memory
+  thalweg verify photos/ /backup/photos    every file, byte by byte
+  thalweg manifest -o photos.b3 photos/    hashes that b3sum -c reads, to verify against later
   thalweg plan big.iso /mnt/usb/           what would be used, and why
   thalweg report -o report.html            saved results of studies as one page
   thalweg tune --quick                     measure this machine once; plans rest on it from then on

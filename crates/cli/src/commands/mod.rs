@@ -7,6 +7,7 @@ mod handover;
 mod landing;
 mod list;
 mod man;
+mod manifest;
 mod pipe;
 mod plan;
 mod receive;
@@ -16,6 +17,7 @@ mod stream;
 mod study;
 mod trial;
 mod tune;
+mod verify;
 
 use crate::{
     args::{Cli, Command},
@@ -31,6 +33,8 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Pipe(args) => pipe::run(&args),
         Command::Send(args) => send::run(&args),
         Command::Receive(args) => receive::run(&args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Manifest(args) => manifest::run(&args),
         Command::Plan(args) => plan::run(&args, color()),
         Command::Tune(args) => tune::run(&args, color()),
         Command::Doctor(args) => doctor::run(&args, color()),

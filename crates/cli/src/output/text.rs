@@ -13,9 +13,14 @@ const SIGPIPE: i32 = rustix::process::Signal::PIPE.as_raw();
 
 /// Prints on standard output.
 pub fn print(text: &str) -> Result<(), Failure> {
+    print_bytes(text.as_bytes())
+}
+
+/// Prints what is no text on standard output: names of files as they are.
+pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     expect_open(1, OUTPUT)?;
     let mut stdout = std::io::stdout().lock();
-    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
     written.map_err(|e| match e.kind() {
         // Where SIGPIPE does not kill: the same to the shell, and not a word.
         ErrorKind::BrokenPipe => Failure::new(Exit::Signal(SIGPIPE), ""),

@@ -48,7 +48,10 @@ pub fn line(report: &TreeReport, dry_run: bool) -> String {
         (report.unlinked, "copied instead of linked"),
         (report.verified.same, "verified"),
         (report.verified.again, "differed and were copied again"),
-        (report.verified.not_read, "could not be verified: a pipe or device cannot be read again, a dry run reads nothing"),
+        (
+            report.verified.not_read,
+            "could not be verified: a pipe or device cannot be read again, a dry run reads nothing",
+        ),
         (report.changed, "changed meanwhile"),
         (report.error_count, "with problems"),
     ] {

@@ -1,0 +1,100 @@
+//! `thalweg manifest`: the hash and the name of every file.
+
+use serde_json::json;
+use std::time::Duration;
+use thalweg_tree::{
+    Hash,
+    manifest::{Made, make},
+};
+
+use super::{landing::Landing, verify::Findings};
+use crate::{
+    args::{HashName, ManifestArgs},
+    exit::{Exit, Failure},
+    output::{
+        answer::SCHEMA,
+        text::{note, note_json, print, print_bytes},
+        units,
+    },
+    patience,
+};
+
+/// Writes a manifest.
+pub fn run(args: &ManifestArgs) -> Result<Exit, Failure> {
+    patience::catch_interrupts();
+    let findings = Findings::new(args.shown);
+    let jobs = args.jobs.map_or(0, |jobs| jobs as usize);
+    let own = args.output.as_deref().filter(|path| path.as_os_str() != "-");
+    let made = make(&args.path, hash_of(args.hash), (jobs, own), &findings);
+    findings.finish(made.as_ref().map_or(0, |made| made.account.bytes));
+    let made = made.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let account = &made.account;
+    if account.stopped {
+        return Err(Failure::new(Exit::Failed, "interrupted; no manifest was written"));
+    }
+    match own {
+        Some(_) if account.error_count > 0 => {
+            let count = units::count(account.error_count, "problem", "problems");
+            let message = format!("no manifest was written: {count}, see above");
+            return Err(Failure::new(Exit::Failed, message));
+        }
+        Some(path) => {
+            let mut landing = Landing::open(path)?;
+            landing.write(&made.text)?;
+            landing.publish()?;
+        }
+        None => print_bytes(&made.text)?,
+    }
+    tell(args, &made, own.is_some())?;
+    Ok(if account.error_count == 0 { Exit::Done } else { Exit::Failed })
+}
+
+/// The library's hash of this name.
+pub fn hash_of(name: HashName) -> Hash {
+    match name {
+        HashName::Sha256 => Hash::Sha256,
+        HashName::Blake3 => Hash::Blake3,
+        HashName::Xxh3 => Hash::Xxh3,
+    }
+}
+
+/// The sum: on standard error where standard output has the lines.
+fn tell(args: &ManifestArgs, made: &Made, is_in_file: bool) -> Result<(), Failure> {
+    let account = &made.account;
+    if args.shown.json {
+        let answer = json!({
+            "files": account.same, "bytes": account.bytes, "folders": account.dirs,
+            "not_named": account.not_named, "errors": account.error_count,
+            "error": account.error.as_ref().map(ToString::to_string),
+            "seconds": account.seconds, "cpu_seconds": account.cpu_seconds, "schema": SCHEMA,
+        });
+        if is_in_file {
+            return print(&format!("{answer}\n"));
+        }
+        note_json(&answer.to_string());
+        return Ok(());
+    }
+    let unnamed = account.not_named;
+    if args.shown.quiet || !is_in_file && unnamed == 0 {
+        return Ok(());
+    }
+    let took = Duration::try_from_secs_f64(account.seconds).unwrap_or_default();
+    let not_in_it = if unnamed == 0 {
+        String::new()
+    } else {
+        let what = units::count(unnamed, "link or special file", "links and special files");
+        format!("; {what} not in it")
+    };
+    let line = format!(
+        "{}, {} in {}: {}{not_in_it}",
+        units::count(account.same, "file", "files"),
+        units::bytes(account.bytes),
+        units::duration(took),
+        units::rate(account.bytes, took)
+    );
+    if is_in_file {
+        return print(&(line + "\n"));
+    }
+    note(&line);
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! What is said while files are compared or hashed. The library calls from several threads.
+
+use rustix::fs::FileType;
+use serde_json::{Value, json};
+use std::{
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
+use thalweg_core::shown;
+use thalweg_sys::signal;
+use thalweg_tree::{
+    Event, Events, Progress,
+    compare::{Finding, How},
+};
+
+use crate::{
+    args::ProgressArgs,
+    exit::advice,
+    output::text::{complain, print},
+    progress::Meter,
+};
+
+/// Prints findings on standard output and problems on standard error, and shows how far it is.
+pub struct Findings {
+    shown: ProgressArgs,
+    meter: Mutex<Meter>,
+}
+
+impl Findings {
+    /// For one command.
+    pub fn new(shown: ProgressArgs) -> Self {
+        Self { shown, meter: Mutex::new(Meter::new(shown, None, None)) }
+    }
+
+    /// Takes the progress away.
+    pub fn finish(&self, bytes: u64) {
+        self.with_meter(|meter| meter.finish(bytes, false));
+    }
+
+    fn with_meter<R>(&self, act: impl FnOnce(&mut Meter) -> R) -> R {
+        act(&mut self.meter.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Events for Findings {
+    fn event(&self, event: &Event<'_>) {
+        if let Event::Failed(error) = event {
+            let advice = error.errno().map_or("", advice);
+            self.with_meter(|meter| meter.suspend(|| complain(&format!("{error}{advice}"))));
+        }
+    }
+
+    fn finding(&self, finding: &Finding<'_>) {
+        if self.shown.quiet && !self.shown.json {
+            return;
+        }
+        let line = if self.shown.json { as_json(finding).to_string() } else { in_words(finding) };
+        // A reader that has left is told of by the exit status alone.
+        let _ = self.with_meter(|meter| meter.suspend(|| print(&format!("{line}\n"))));
+    }
+
+    fn progress(&self, progress: Progress) {
+        self.with_meter(|meter| meter.show(progress.bytes));
+    }
+
+    fn stop(&self) -> bool {
+        signal::interrupted()
+    }
+}
+
+fn noun(kind: FileType) -> &'static str {
+    match kind {
+        FileType::RegularFile => "a file",
+        FileType::Directory => "a folder",
+        FileType::Symlink => "a symbolic link",
+        FileType::Fifo => "a FIFO",
+        FileType::Socket => "a socket",
+        FileType::BlockDevice => "a block device",
+        FileType::CharacterDevice => "a character device",
+        FileType::Unknown => "of a kind that its file system does not tell",
+    }
+}
+
+fn in_words(finding: &Finding<'_>) -> String {
+    let name = shown(finding.path());
+    match finding {
+        Finding::Differs { how, .. } => format!("differs '{name}': {}", difference(how)),
+        Finding::Missing { kind: FileType::RegularFile, .. } => format!("missing '{name}'"),
+        Finding::Missing { kind, .. } => format!("missing '{name}': {}", noun(*kind)),
+        Finding::Extra { kind: FileType::RegularFile, .. } => format!("extra '{name}'"),
+        Finding::Extra { kind, .. } => format!("extra '{name}': {}", noun(*kind)),
+    }
+}
+
+fn difference(how: &How) -> String {
+    match how {
+        How::Kind(source, here) => format!("{} in the source, {} here", noun(*source), noun(*here)),
+        How::Size(source, here) => format!("{source} bytes in the source, {here} here"),
+        How::Byte(at) => format!("first difference at byte {at}"),
+        How::Hash(line) => format!("its hash is another than in line {line} of the manifest"),
+        How::Target => "the link says something else".to_owned(),
+        How::Device => "another device".to_owned(),
+        How::Attributes(which) => format!("other {}", which.join(", ")),
+    }
+}
+
+fn as_json(finding: &Finding<'_>) -> Value {
+    let mut object = match finding {
+        Finding::Differs { how, .. } => {
+            let byte = if let How::Byte(at) = how { Some(at) } else { None };
+            json!({ "finding": "differs", "how": difference(how), "byte": byte })
+        }
+        Finding::Missing { .. } => json!({ "finding": "missing" }),
+        Finding::Extra { .. } => json!({ "finding": "extra" }),
+    };
+    object["path"] = finding.path().to_string_lossy().into();
+    object["path_hex"] = hex_if_no_text(finding.path()).into();
+    object
+}
+
+/// A name that is no text, byte by byte.
+fn hex_if_no_text(path: &Path) -> Option<String> {
+    let bytes = path.as_os_str().as_bytes();
+    let halves = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    let hex = || halves.filter_map(|half| char::from_digit(half.into(), 16)).collect();
+    path.to_str().is_none().then(hex)
+}

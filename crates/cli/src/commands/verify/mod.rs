@@ -1,0 +1,152 @@
+//! `thalweg verify`: a copy against its source.
+
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use thalweg_core::shown;
+use thalweg_tree::{
+    Error,
+    compare::{CompareOptions, Comparison, Into, compare},
+    manifest::{CheckOptions, Manifest, check},
+};
+
+use super::manifest::hash_of;
+
+use crate::{
+    args::VerifyArgs,
+    exit::{Exit, Failure},
+    output::{answer::SCHEMA, text::print, units},
+    patience,
+};
+
+mod findings;
+
+pub use findings::Findings;
+
+/// Compares.
+pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
+    patience::catch_interrupts();
+    if let Some(manifest) = &args.manifest {
+        return against_manifest(args, manifest);
+    }
+    let (sources, destination) = operands(args)?;
+    let options = CompareOptions {
+        into: match (&args.into, args.no_target_directory) {
+            (Some(_), _) => Into::Folder,
+            (None, true) => Into::Itself,
+            (None, false) => Into::Guess,
+        },
+        attributes: args.attributes,
+        cold: args.cold,
+        jobs: args.jobs.map_or(0, |jobs| jobs as usize),
+    };
+    let findings = Findings::new(args.shown);
+    let found = compare(&sources, &destination, &options, &findings);
+    findings.finish(found.as_ref().map_or(0, |found| found.bytes));
+    conclude(args, &found.map_err(|error| begun_in_vain(&error))?)
+}
+
+/// `verify --manifest M DST`.
+fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
+    let [destination] = args.paths.as_slice() else {
+        return Err(Failure::new(Exit::Usage, "with --manifest only DST is named"));
+    };
+    if args.attributes {
+        return Err(Failure::new(Exit::Usage, "a manifest has no attributes to compare with"));
+    }
+    let is_input = path.as_os_str() == "-";
+    let text = if is_input {
+        let mut text = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut text).map(|_| text)
+    } else {
+        fs::read(path)
+    };
+    let name = shown(path).to_string();
+    let text = text.map_err(|error| Failure::of_io("read", &name, &error))?;
+    let options = CheckOptions {
+        hash: args.hash.map(hash_of),
+        ignore_extra: args.ignore_extra,
+        cold: args.cold,
+        jobs: args.jobs.map_or(0, |jobs| jobs as usize),
+        own: (!is_input).then(|| path.to_owned()),
+    };
+    let findings = Findings::new(args.shown);
+    let found = check(&Manifest::parse(&text), destination, &options, &findings);
+    findings.finish(found.as_ref().map_or(0, |found| found.bytes));
+    conclude(args, &found.map_err(|error| begun_in_vain(&error))?)
+}
+
+fn operands(args: &VerifyArgs) -> Result<(Vec<PathBuf>, PathBuf), Failure> {
+    let mut sources = args.paths.clone();
+    if let Some(folder) = &args.into {
+        return Ok((sources, folder.clone()));
+    }
+    let destination = sources.pop().filter(|_| !sources.is_empty());
+    let missing =
+        || Failure::new(Exit::Usage, "nothing to compare with: thalweg verify SRC... DST");
+    Ok((sources, destination.ok_or_else(missing)?))
+}
+
+fn begun_in_vain(error: &Error) -> Failure {
+    let exit = if matches!(error, Error::Usage(_)) { Exit::Usage } else { Exit::Failed };
+    Failure::new(exit, error.to_string())
+}
+
+/// Says what was found, and whether that is a pass.
+fn conclude(args: &VerifyArgs, found: &Comparison) -> Result<Exit, Failure> {
+    if args.shown.json {
+        print(&format!("{}\n", answer(found)))?;
+    } else if !args.shown.quiet {
+        print(&line(found))?;
+    }
+    if found.stopped {
+        return Err(Failure::new(Exit::Failed, "interrupted; not everything was compared"));
+    }
+    Ok(if found.is_same() { Exit::Done } else { Exit::Differ })
+}
+
+/// `3 files, 1.2 GiB are the same, in 0.6 s: 2.0 GiB/s; 1 differs; 2 missing`.
+fn line(found: &Comparison) -> String {
+    let took = Duration::try_from_secs_f64(found.seconds).unwrap_or_default();
+    let mut parts = vec![format!(
+        "{} the same, {} in {}: {}",
+        units::count(found.same, "file", "files"),
+        units::bytes(found.bytes),
+        units::duration(took),
+        units::rate(found.bytes, took)
+    )];
+    for (number, one, many) in [
+        (found.dirs, "folder on both sides", "folders on both sides"),
+        (found.others, "link or special file the same", "links and special files the same"),
+        (found.differ, "differs", "differ"),
+        (found.attributes, "has other attributes", "have other attributes"),
+        (found.missing, "missing", "missing"),
+        (found.extra, "extra", "extra"),
+        (
+            found.not_named,
+            "link or special file not in the manifest",
+            "links and special files not in the manifest",
+        ),
+        (found.error_count, "could not be compared", "could not be compared"),
+    ] {
+        if number > 0 {
+            parts.push(units::count(number, one, many));
+        }
+    }
+    parts.join("; ") + "\n"
+}
+
+fn answer(found: &Comparison) -> Value {
+    let stopped = found.stopped.then(|| "interrupted".to_owned());
+    json!({
+        "same": found.same, "bytes": found.bytes, "folders": found.dirs, "others": found.others,
+        "differ": found.differ, "attributes": found.attributes, "missing": found.missing,
+        "extra": found.extra, "not_named": found.not_named, "errors": found.error_count,
+        "error": found.error.as_ref().map(ToString::to_string).or(stopped),
+        "seconds": found.seconds, "cpu_seconds": found.cpu_seconds, "schema": SCHEMA,
+    })
+}

@@ -1,0 +1,206 @@
+//! `thalweg manifest` and `thalweg verify --manifest`, beside the tools whose lines they share.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, symlink},
+    },
+    process::Command,
+};
+
+use crate::support::{Scratch, bytes, run, run::Ran, skip, thalweg};
+
+/// A tool, its options for the hash, the name of that hash here, and names that it can list.
+struct Tool {
+    program: &'static str,
+    options: &'static [&'static str],
+    hash: &'static str,
+    names: &'static [&'static [u8]],
+}
+
+const TOOLS: [Tool; 3] = [
+    Tool {
+        program: "sha256sum",
+        options: &[],
+        hash: "sha256",
+        names: &[b"new\nline", b"back\\slash", b"cr\r", b"\\\n", b"\xff\xfe"],
+    },
+    // It stops at names that are no text.
+    Tool {
+        program: "b3sum",
+        options: &[],
+        hash: "blake3",
+        names: &[b"new\nline", b"back\\slash", b"cr\r", b"\\\n"],
+    },
+    // Versions before 0.8.2 know no escapes.
+    Tool {
+        program: "xxhsum",
+        options: &["-H2"],
+        hash: "xxh3",
+        names: &[b"back\\slash", b"cr\r", b"\xff\xfe"],
+    },
+];
+
+/// A tree with the names that all tools can list, and some more.
+fn tree(names: &[&[u8]]) -> Scratch {
+    let scratch = Scratch::new();
+    let folder = scratch.folder("tree");
+    fs::create_dir_all(folder.join("sub/folder")).unwrap();
+    let common: [&[u8]; 5] = [b"plain", b" lead", b"*star", b"paren (x) = y", b"#hash"];
+    for (n, name) in common.iter().chain(names).enumerate() {
+        let name = OsStr::from_bytes(name);
+        fs::write(folder.join(name), format!("file {n}")).unwrap();
+        fs::write(folder.join("sub/folder").join(name), format!("below {n}")).unwrap();
+    }
+    fs::write(folder.join("empty"), "").unwrap();
+    // Larger than what one thread hashes alone, and no multiple of anything.
+    bytes::write(&folder.join("large"), 1, (17 << 20) + 12_345);
+    symlink("plain", folder.join("link")).unwrap();
+    scratch
+}
+
+fn thalweg_in(scratch: &Scratch, words: &[&str]) -> Ran {
+    let mut command = thalweg();
+    run(command.args(words).current_dir(scratch.path()))
+}
+
+fn is_there(program: &str, test: &str) -> bool {
+    let there = Command::new(program).arg("--version").output().is_ok();
+    if !there {
+        skip(test, &format!("{program} is not installed"));
+    }
+    there
+}
+
+#[test]
+fn the_tools_accept_our_lines_and_we_accept_theirs() {
+    for Tool { program, options, hash, names } in TOOLS {
+        if !is_there(program, "the_tools_accept_our_lines_and_we_accept_theirs") {
+            continue;
+        }
+        let scratch = tree(names);
+        let made =
+            thalweg_in(&scratch, &["manifest", "--hash", hash, "-o", "ours", "tree"]).expect(0);
+        assert!(String::from_utf8_lossy(&made.stdout).contains("1 link or special file not in it"));
+        let tool = |more: &str| {
+            let mut command = Command::new("bash");
+            let line = format!("{program} {} {more}", options.join(" "));
+            run(command.args(["-c", &line]).current_dir(scratch.join("tree")))
+        };
+        let accepted = tool("-c ../ours").expect(0);
+        let lines = String::from_utf8_lossy(&accepted.stdout).matches(": OK").count();
+        assert_eq!(lines, 2 * (5 + names.len()) + 2, "{program}");
+        let theirs = tool("-- * sub/folder/* 2>/dev/null");
+        fs::write(scratch.join("theirs"), theirs.stdout).unwrap();
+        // The link was followed and the folder left out: its line is one more than ours.
+        let ran = thalweg_in(&scratch, &["verify", "--manifest", "theirs", "tree"]).expect(0);
+        let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+        assert!(said.contains("the same") && !said.contains("extra '"), "{program}: {said}");
+        // Our own lines, whichever hash they hold, tell by themselves.
+        thalweg_in(&scratch, &["verify", "--manifest", "ours", "tree"]).expect(0);
+    }
+}
+
+#[test]
+fn lines_with_a_tag_are_read() {
+    let scratch = tree(&[b"new\nline"]);
+    for line in ["sha256sum --tag", "xxhsum -H2 --tag"] {
+        if !is_there(line.split(' ').next().unwrap(), "lines_with_a_tag_are_read") {
+            continue;
+        }
+        let tagged =
+            format!("find . -name '*l*' -type f ! -name 'new*' -exec {line} {{}} + 2>/dev/null");
+        let tagged =
+            run(Command::new("bash").args(["-c", &tagged]).current_dir(scratch.join("tree")));
+        fs::write(scratch.join("tagged"), tagged.expect(0).stdout).unwrap();
+        let words = ["verify", "--ignore-extra", "--manifest", "tagged", "tree"];
+        let said = thalweg_in(&scratch, &words).expect(0).stdout;
+        assert!(!String::from_utf8_lossy(&said).starts_with('0'));
+    }
+}
+
+#[test]
+fn every_hash_is_the_same_on_every_number_of_threads_and_sorted() {
+    let scratch = tree(&[b"\xff"]);
+    for hash in ["sha256", "blake3", "xxh3"] {
+        let make = |jobs| {
+            thalweg_in(&scratch, &["manifest", "--hash", hash, "--jobs", jobs, "tree"]).stdout
+        };
+        let (one, many) = (make("1"), make("5"));
+        assert_eq!(one, many, "{hash}");
+        let lines: Vec<&[u8]> = one.split(|byte| *byte == b'\n').collect();
+        let digits = if hash == "xxh3" { 32 } else { 64 };
+        let names: Vec<&[u8]> = lines.iter().filter_map(|line| line.get(digits + 2..)).collect();
+        assert!(names.is_sorted() && names.len() == 14, "{hash}");
+    }
+}
+
+#[test]
+fn a_changed_a_missing_and_an_extra_file_and_a_bad_line_are_named() {
+    let scratch = tree(&[b"new\nline"]);
+    thalweg_in(&scratch, &["manifest", "-o", "sums", "tree"]).expect(0);
+    let at = |name: &str| scratch.join("tree").join(name);
+    for name in ["plain", "large"] {
+        let file = fs::File::options().write(true).open(at(name)).unwrap();
+        file.write_all_at(b"X", 3).unwrap();
+    }
+    fs::remove_file(at("empty")).unwrap();
+    fs::remove_file(at("new\nline")).unwrap();
+    fs::create_dir(at("new\nline")).unwrap();
+    fs::write(at("more"), "").unwrap();
+    let mut sums = fs::read(scratch.join("sums")).unwrap();
+    sums.splice(0..0, *b"this is no line\n");
+    fs::write(scratch.join("sums"), sums).unwrap();
+    let ran = thalweg_in(&scratch, &["verify", "--manifest", "sums", "tree"]).expect(1);
+    let said = String::from_utf8(ran.stdout).unwrap();
+    for wanted in [
+        "differs 'tree/plain': its hash is another than in line ",
+        "differs 'tree/large': its hash is another than in line ",
+        "differs 'tree/new\\nline': a file in the source, a folder here",
+        "missing 'tree/empty'",
+        "extra 'tree/more'",
+        "3 differ; 1 missing; 1 extra",
+    ] {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    assert!(ran.stderr.contains("line 1 of the manifest"), "{}", ran.stderr);
+    let words = ["verify", "--ignore-extra", "--manifest", "sums", "tree"];
+    let said = thalweg_in(&scratch, &words).expect(1).stdout;
+    assert!(!String::from_utf8_lossy(&said).contains("extra"));
+}
+
+#[test]
+fn a_manifest_in_the_tree_that_it_lists_is_no_part_of_it() {
+    let scratch = tree(&[]);
+    for _ in 0..2 {
+        thalweg_in(&scratch, &["manifest", "-o", "tree/SUMS", "tree"]).expect(0);
+        let sums = fs::read(scratch.join("tree/SUMS")).unwrap();
+        assert!(!sums.windows(4).any(|four| four == b"SUMS"));
+        thalweg_in(&scratch, &["verify", "--manifest", "tree/SUMS", "tree"]).expect(0);
+    }
+}
+
+#[test]
+fn an_empty_manifest_is_that_of_an_empty_folder() {
+    let scratch = Scratch::new();
+    scratch.folder("tree");
+    fs::write(scratch.join("sums"), "").unwrap();
+    assert!(thalweg_in(&scratch, &["manifest", "tree"]).expect(0).stdout.is_empty());
+    thalweg_in(&scratch, &["verify", "--manifest", "sums", "tree"]).expect(0);
+    fs::write(scratch.join("tree/f"), "").unwrap();
+    thalweg_in(&scratch, &["verify", "--manifest", "sums", "tree"]).expect(1);
+    thalweg_in(&scratch, &["verify", "--manifest", "gone", "tree"]).expect(1);
+    thalweg_in(&scratch, &["verify", "--manifest", "sums", "tree", "tree"]).expect(2);
+}
+
+#[test]
+fn a_single_file_has_a_manifest_of_one_line() {
+    let scratch = tree(&[]);
+    thalweg_in(&scratch, &["manifest", "-o", "sums", "tree/plain"]).expect(0);
+    assert!(fs::read(scratch.join("sums")).unwrap().ends_with(b"  plain\n"));
+    thalweg_in(&scratch, &["verify", "--manifest", "sums", "tree/plain"]).expect(0);
+    let ran = thalweg_in(&scratch, &["verify", "--manifest", "sums", "tree/large"]).expect(1);
+    assert!(String::from_utf8_lossy(&ran.stdout).contains("differs 'tree/large'"));
+}

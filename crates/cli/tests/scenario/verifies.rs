@@ -1,0 +1,215 @@
+//! `thalweg verify SRC DST`: every way in which a copy may not be its source is named.
+
+use serde_json::{Value, json};
+use std::{
+    ffi::OsStr,
+    fs::{self, File, FileTimes},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, PermissionsExt, symlink},
+        process::CommandExt,
+    },
+    path::Path,
+    process::Command,
+};
+
+use crate::support::{Scratch, bytes, run, run::Ran, scratch::open_to_all, skip, thalweg};
+
+/// Names that a line, an argument or a terminal could stumble over.
+const NAMES: [&[u8]; 8] =
+    [b"plain", b"new\nline", b"back\\slash", b"\xff\xfe", b" lead", b"-dash", b"cr\r", b"#hash"];
+
+/// A tree with odd names, links, a FIFO, an empty folder, and its copy.
+fn trees() -> Scratch {
+    let scratch = Scratch::new();
+    let source = scratch.folder("source");
+    fs::create_dir_all(source.join("deep/er")).unwrap();
+    fs::create_dir(source.join("empty")).unwrap();
+    for name in NAMES {
+        let name = OsStr::from_bytes(name);
+        fs::write(source.join(name), "one").unwrap();
+        fs::write(source.join("deep/er").join(name), "two").unwrap();
+    }
+    symlink("plain", source.join("link")).unwrap();
+    fs::hard_link(source.join("plain"), source.join("twin")).unwrap();
+    run(Command::new("mkfifo").arg(source.join("fifo"))).expect(0);
+    bytes::write(&source.join("large"), 1, 20 << 20);
+    let mut copy = thalweg();
+    copy.args(["copy", "-a"]).args([source, scratch.join("copy")]);
+    run(&mut copy).expect(0);
+    scratch
+}
+
+fn verify(scratch: &Scratch, options: &[&str]) -> Ran {
+    let mut command = thalweg();
+    command.arg("verify").args(options).current_dir(scratch.path());
+    run(&mut command)
+}
+
+fn lines(ran: &Ran) -> Vec<Value> {
+    let text = String::from_utf8(ran.stdout.clone()).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Changes one byte, and puts the times back.
+fn spoil(path: &Path, at: u64) {
+    let file = File::options().write(true).open(path).unwrap();
+    let modified = file.metadata().unwrap().modified().unwrap();
+    file.write_all_at(b"X", at).unwrap();
+    file.set_times(FileTimes::new().set_modified(modified)).unwrap();
+}
+
+#[test]
+fn a_copy_with_odd_names_links_and_special_files_is_the_same() {
+    let scratch = trees();
+    let ran = verify(&scratch, &["--attributes", "--json", "source", "copy"]).expect(0);
+    let sum = lines(&ran).pop().unwrap();
+    let files = 2 * NAMES.len() as u64 + 2;
+    assert_eq!(
+        (&sum["same"], &sum["folders"], &sum["others"]),
+        (&json!(files), &json!(3), &json!(2))
+    );
+}
+
+#[test]
+fn every_difference_is_named_with_where_it_begins() {
+    let scratch = trees();
+    let copy = scratch.join("copy");
+    spoil(&copy.join("deep/er/plain"), 2);
+    spoil(&copy.join("large"), 19 << 20);
+    spoil(&copy.join("large"), 9 << 20);
+    fs::write(copy.join("-dash"), "one and more").unwrap();
+    fs::remove_file(copy.join("link")).unwrap();
+    symlink("elsewhere", copy.join("link")).unwrap();
+    fs::remove_dir(copy.join("empty")).unwrap();
+    fs::write(copy.join("empty"), "").unwrap();
+    fs::remove_file(copy.join("deep").join("er").join(OsStr::from_bytes(b"\xff\xfe"))).unwrap();
+    fs::create_dir(copy.join("more")).unwrap();
+    fs::write(copy.join("more/than"), "was copied").unwrap();
+    let ran = verify(&scratch, &["source", "copy"]).expect(1);
+    let said = String::from_utf8(ran.stdout).unwrap();
+    let mut said: Vec<&str> = said.lines().collect();
+    let sum = said.pop().unwrap().to_owned();
+    said.sort_unstable();
+    let large = format!("differs 'copy/large': first difference at byte {}", 9 << 20);
+    let mut wanted = vec![
+        "differs 'copy/-dash': 3 bytes in the source, 12 here",
+        "differs 'copy/deep/er/plain': first difference at byte 2",
+        "differs 'copy/empty': a folder in the source, a file here",
+        "differs 'copy/link': the link says something else",
+        large.as_str(),
+        "extra 'copy/more': a folder",
+        "extra 'copy/more/than'",
+        "missing 'copy/deep/er/\\xff\\xfe'",
+    ];
+    wanted.sort_unstable();
+    assert_eq!(said, wanted);
+    assert!(sum.contains("5 differ") && sum.contains("1 missing; 2 extra"), "{sum}");
+    let quiet = verify(&scratch, &["-q", "source", "copy"]).expect(1);
+    assert!(quiet.stdout.is_empty() && quiet.stderr.is_empty());
+}
+
+#[test]
+fn attributes_are_compared_on_request_and_each_is_named() {
+    let scratch = trees();
+    let copy = scratch.join("copy");
+    fs::set_permissions(copy.join("large"), fs::Permissions::from_mode(0o600)).unwrap();
+    let old = FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+    File::open(copy.join("deep")).unwrap().set_times(old).unwrap();
+    // The same contents, but not the same file any more.
+    fs::remove_file(copy.join("twin")).unwrap();
+    run(Command::new("cp").arg("-p").args([copy.join("plain"), copy.join("twin")])).expect(0);
+    let xattr = Command::new("setfattr")
+        .args(["-n", "user.colour", "-v", "blue"])
+        .arg(copy.join("-dash"))
+        .status();
+    verify(&scratch, &["source", "copy"]).expect(0);
+    let ran = verify(&scratch, &["--attributes", "source", "copy"]).expect(1);
+    let said = String::from_utf8_lossy(&ran.stdout);
+    for wanted in
+        ["'copy/large': other mode", "'copy/deep': other time of modification", "hard links"]
+    {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    if xattr.is_ok_and(|status| status.success()) {
+        assert!(said.contains("'copy/-dash': other extended attributes"), "{said}");
+    } else {
+        skip("attributes_are_compared_on_request", "no extended attributes, or no setfattr");
+    }
+}
+
+#[test]
+fn the_operands_of_the_copy_are_those_of_the_comparison() {
+    let scratch = Scratch::new();
+    let source = scratch.folder("source");
+    fs::write(source.join("f"), "x").unwrap();
+    fs::write(scratch.folder("into").join("other"), "y").unwrap();
+    let mut copy = thalweg();
+    run(copy.args(["copy", "-a", "source", "into"]).current_dir(scratch.path())).expect(0);
+    verify(&scratch, &["source", "into"]).expect(0);
+    verify(&scratch, &["-t", "into", "source"]).expect(0);
+    verify(&scratch, &["source/f", "into/source"]).expect(0);
+    verify(&scratch, &["source/f", "into/source/f"]).expect(0);
+    let itself = verify(&scratch, &["-T", "source", "into"]).expect(1);
+    assert!(String::from_utf8_lossy(&itself.stdout).contains("missing 'into/f'"));
+    // A folder that has one of its own name was not copied into it, for all one can see.
+    fs::create_dir(source.join("source")).unwrap();
+    verify(&scratch, &["source", "into"]).expect(1);
+    verify(&scratch, &["source", "into", "into"]).expect(1);
+    verify(&scratch, &["source"]).expect(2);
+    let gone = verify(&scratch, &["gone", "into"]).expect(1);
+    assert!(gone.stderr.contains("gone") && gone.stderr.contains("ENOENT"), "{}", gone.stderr);
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_an_error_and_no_pass() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("a_file_that_may_not_be_read_is_an_error_and_no_pass", "needs root");
+    }
+    let scratch = Scratch::public();
+    for folder in ["source", "copy"] {
+        fs::write(scratch.folder(folder).join("f"), "same").unwrap();
+        fs::create_dir(scratch.join(folder).join("closed")).unwrap();
+        open_to_all(&scratch.join(folder));
+    }
+    let as_nobody = |options: &[&str]| {
+        let mut command = Command::new(scratch.binary());
+        command.args(options).current_dir(scratch.path()).uid(65534).gid(65534);
+        run(&mut command)
+    };
+    let manifest = run(Command::new("sha256sum").arg("f").current_dir(scratch.join("source")));
+    fs::write(scratch.join("sums"), manifest.expect(0).stdout).unwrap();
+    for (path, mode) in [("copy/f", 0o000), ("copy/closed", 0o000)] {
+        fs::set_permissions(scratch.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        for words in [
+            ["verify", "-q", "source", "copy"].as_slice(),
+            &["verify", "-q", "--manifest", "sums", "copy"],
+            &["manifest", "-o", "made", "copy"],
+        ] {
+            let ran = as_nobody(words).expect(1);
+            assert!(ran.stderr.contains(path) && ran.stderr.contains("EACCES"), "{}", ran.stderr);
+        }
+        fs::set_permissions(scratch.join(path), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    assert!(!scratch.join("made").exists(), "a manifest of a part has no name");
+}
+
+#[test]
+fn a_tree_deeper_than_a_path_may_be_long_is_compared_with_few_descriptors() {
+    let scratch = Scratch::new();
+    let deep = "for n in $(seq 40); do d=$(printf 'x%.0s' $(seq 200)); mkdir $d; echo $n >f; cd $d; done; echo end >end";
+    for folder in ["source", "copy"] {
+        run(Command::new("bash").args(["-c", deep]).current_dir(scratch.folder(folder))).expect(0);
+    }
+    let verify = |code| {
+        let mut command = Command::new("bash");
+        let line = "ulimit -n 24; \"$T\" verify source copy && \"$T\" manifest -q -o sums source && \"$T\" verify --manifest sums copy";
+        command.args(["-c", line]).env("T", env!("CARGO_BIN_EXE_thalweg"));
+        run(command.current_dir(scratch.path())).expect(code)
+    };
+    verify(0);
+    let change = "while cd x*; do :; done 2>/dev/null; echo End >end";
+    run(Command::new("bash").args(["-c", change]).current_dir(scratch.join("copy"))).expect(0);
+    let said = String::from_utf8(verify(1).stdout).unwrap();
+    assert!(said.contains("/end': first difference at byte 0"), "{said}");
+}

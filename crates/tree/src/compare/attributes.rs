@@ -1,0 +1,73 @@
+//! Compares what a copy can keep besides the contents.
+
+use rustix::fs::{FileType, Mode, OFlags, Stat, openat};
+use std::{
+    ffi::CStr,
+    os::fd::{AsFd, BorrowedFd},
+};
+use thalweg_sys::Errno;
+
+use super::entry::Failed;
+use crate::{
+    Preserve,
+    error::Failure,
+    identity::{kind, mtime},
+    xattrs::{Holder, Taken},
+};
+
+/// Something that has attributes.
+pub(crate) enum Bearer<'a> {
+    /// An open file.
+    Fd(BorrowedFd<'a>),
+    /// A name in a folder; a link is not followed.
+    Name((BorrowedFd<'a>, &'a CStr)),
+}
+
+/// What differs, in words.
+pub(crate) fn differing(
+    stats: &[Stat; 2],
+    bearers: [Bearer<'_>; 2],
+) -> Result<Vec<&'static str>, Failed> {
+    let [source, sink] = stats;
+    let mut differing = Vec::new();
+    // A link's own mode means nothing.
+    let has_mode = kind(source) != FileType::Symlink;
+    if has_mode && (source.st_mode ^ sink.st_mode) & 0o7777 != 0 {
+        differing.push("mode");
+    }
+    if source.st_uid != sink.st_uid {
+        differing.push("owner");
+    }
+    if source.st_gid != sink.st_gid {
+        differing.push("group");
+    }
+    if mtime(source) != mtime(sink) {
+        differing.push("time of modification");
+    }
+    let [ours, theirs] = bearers;
+    if taken(&ours, 0)? != taken(&theirs, 1)? {
+        differing.push("extended attributes");
+    }
+    Ok(differing)
+}
+
+/// Extended attributes and lists, in the order of their names.
+fn taken(bearer: &Bearer<'_>, side: usize) -> Result<Taken, Failed> {
+    let all = Preserve::all();
+    let taken = match bearer {
+        Bearer::Fd(fd) => Taken::from(&Holder::Fd(*fd), all),
+        Bearer::Name((dir, name)) => {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let fd = openat(dir, *name, flags, Mode::empty());
+            let fd = fd.map_err(|errno| (side, "openat", errno))?;
+            Taken::from(&Holder::of_path_fd(fd.as_fd()), all)
+        }
+    };
+    match taken {
+        Ok(taken) => Ok(taken.sorted()),
+        // Without /proc there is no way to those of links and devices.
+        Err(Failure::Source(_, Errno::NOENT)) => Ok(Taken::default()),
+        Err(Failure::Source(call, errno)) => Err((side, call, errno)),
+        Err(_) => Ok(Taken::default()),
+    }
+}

@@ -1,0 +1,256 @@
+//! Compares what lies under one name on both sides.
+
+use rustix::fs::{AtFlags, FileType, Stat, readlinkat, statat};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use thalweg_sys::Errno;
+
+use super::{
+    CompareOptions, Finding, How,
+    attributes::{self, Bearer},
+    large::Large,
+    links::Links,
+    run::{Hand, Run},
+};
+use crate::{
+    Error, Progress,
+    identity::{kind, size},
+    pieces::Pieces,
+    read::{fill, forget_cached, open},
+    walk::{At, Crew, Kinds, Visit},
+};
+
+/// Compares two trees.
+pub(crate) struct Compare<'c> {
+    pub options: &'c CompareOptions,
+    pub run: Run<'c>,
+    pub links: Links,
+}
+
+/// A call that failed on one side.
+pub(crate) type Failed = (usize, &'static str, Errno);
+
+/// A file that is open on both sides.
+pub(crate) struct Pair {
+    pub fds: [OwnedFd; 2],
+    pub stats: [Stat; 2],
+    /// How much there is to compare.
+    pub len: u64,
+}
+
+impl Visit for Compare<'_> {
+    type Hand = Hand;
+    type Work = std::sync::Arc<Large>;
+
+    fn hand(&self) -> Hand {
+        Hand::new()
+    }
+
+    fn entry(&self, crew: &Crew<'_, Self>, hand: &mut Hand, at: &At<'_>, kinds: Kinds) {
+        let done = match kinds {
+            [Some(source), Some(sink)] => self.both(crew, hand, at, [source, sink]),
+            [Some(kind), None] => {
+                self.run.find(hand, &Finding::Missing { path: &at.path(1), kind });
+                Ok(())
+            }
+            [None, Some(kind)] => {
+                self.run.find(hand, &Finding::Extra { path: &at.path(1), kind });
+                Ok(())
+            }
+            [None, None] => Ok(()),
+        };
+        if let Err((side, call, errno)) = done {
+            self.run.failed(at.failed(side, call, errno));
+        }
+    }
+
+    fn work(&self, _: &Crew<'_, Self>, hand: &mut Hand, large: Self::Work) {
+        large.compare(self, hand);
+    }
+
+    fn failed(&self, error: Error) {
+        self.run.failed(error);
+    }
+
+    fn stops(&self) -> bool {
+        self.run.stops()
+    }
+}
+
+impl Compare<'_> {
+    fn both(
+        &self,
+        crew: &Crew<'_, Self>,
+        hand: &mut Hand,
+        at: &At<'_>,
+        kinds: [FileType; 2],
+    ) -> Result<(), Failed> {
+        let has_bytes = |kind| {
+            kind == FileType::RegularFile
+                || (kind == FileType::BlockDevice && at.is_named_by_caller())
+        };
+        if kinds.into_iter().all(has_bytes) {
+            return self.files(crew, hand, at);
+        }
+        if kinds[0] != kinds[1] {
+            self.differs(hand, at, How::Kind(kinds[0], kinds[1]));
+            return Ok(());
+        }
+        self.nodes(hand, at, kinds[0])
+    }
+
+    /// Two folders, links or special files.
+    fn nodes(&self, hand: &mut Hand, at: &At<'_>, kind: FileType) -> Result<(), Failed> {
+        let look = |side: usize| {
+            let dir = at.dir(side).ok_or((side, "openat", Errno::NOENT))?;
+            let stat = statat(dir, at.name(side), AtFlags::SYMLINK_NOFOLLOW);
+            stat.map_err(|errno| (side, "newfstatat", errno))
+        };
+        let stats = [look(0)?, look(1)?];
+        let is_same = match kind {
+            FileType::Symlink => {
+                let read = |side: usize| {
+                    let dir = at.dir(side).ok_or((side, "openat", Errno::NOENT))?;
+                    readlinkat(dir, at.name(side), Vec::new())
+                        .map_err(|errno| (side, "readlinkat", errno))
+                };
+                read(0)? == read(1)?
+            }
+            FileType::BlockDevice | FileType::CharacterDevice => {
+                stats[0].st_rdev == stats[1].st_rdev
+            }
+            _ => true,
+        };
+        if !is_same {
+            let how = if kind == FileType::Symlink { How::Target } else { How::Device };
+            self.differs(hand, at, how);
+        } else if kind == FileType::Directory {
+            hand.found.dirs += 1;
+        } else {
+            hand.found.others += 1;
+        }
+        if self.options.attributes {
+            let bearers = [0, 1].map(|side| at.dir(side).map(|dir| (dir, at.name(side))));
+            if let [Some(source), Some(sink)] = bearers {
+                self.attributes(hand, at, &stats, [Bearer::Name(source), Bearer::Name(sink)])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Two files with contents.
+    fn files(&self, crew: &Crew<'_, Self>, hand: &mut Hand, at: &At<'_>) -> Result<(), Failed> {
+        let pair = Pair::open(at)?;
+        if self.options.cold {
+            pair.fds.iter().for_each(forget_cached);
+        }
+        if self.options.attributes {
+            let bearers = pair.fds.each_ref().map(|fd| Bearer::Fd(fd.as_fd()));
+            self.attributes(hand, at, &pair.stats, bearers)?;
+        }
+        let sizes = pair.stats.each_ref().map(size);
+        let are_files = pair.stats.iter().all(|stat| kind(stat) == FileType::RegularFile);
+        if are_files && sizes[0] != sizes[1] {
+            self.differs(hand, at, How::Size(sizes[0], sizes[1]));
+            return Ok(());
+        }
+        if Pieces::suit(pair.len) {
+            Large::share(pair, at, crew);
+            return Ok(());
+        }
+        // What says that it has no length is read to its end: it may not know.
+        let end = if pair.len == 0 { u64::MAX } else { pair.len };
+        match self.first_difference(hand, pair.ends(), 0..end)? {
+            Some(at_byte) => self.differs(hand, at, How::Byte(at_byte)),
+            None => self.same(hand, pair.len),
+        }
+        Ok(())
+    }
+
+    /// The first byte in a range that differs. A file that ends before the range does is read to its
+    /// end.
+    pub fn first_difference(
+        &self,
+        hand: &mut Hand,
+        ends: [BorrowedFd<'_>; 2],
+        range: std::ops::Range<u64>,
+    ) -> Result<Option<u64>, Failed> {
+        hand.make_room();
+        let mut at = range.start;
+        while at < range.end && !self.run.stops() {
+            let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
+            let mut lens = [0; 2];
+            for (side, buffer) in hand.buffers.iter_mut().enumerate() {
+                let ask = left.min(buffer.len());
+                lens[side] = fill(ends[side], &mut buffer[..ask], at)
+                    .map_err(|errno| (side, "pread", errno))?;
+            }
+            let both = lens[0].min(lens[1]);
+            let [ours, theirs] = hand.buffers.each_ref().map(|buffer| &buffer[..both]);
+            if ours != theirs {
+                let same = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
+                return Ok(Some(at + same as u64));
+            }
+            if lens[0] != lens[1] {
+                return Ok(Some(at + both as u64));
+            }
+            if both == 0 {
+                break;
+            }
+            at += both as u64;
+            self.run.advance(hand, Progress { files: 0, bytes: both as u64 });
+        }
+        Ok(None)
+    }
+
+    /// Books a file that is the same, unless it was not read to its end.
+    pub fn same(&self, hand: &mut Hand, bytes: u64) {
+        if self.run.stops() {
+            return;
+        }
+        hand.found.same += 1;
+        hand.found.bytes += bytes;
+        self.run.advance(hand, Progress { files: 1, bytes: 0 });
+    }
+
+    fn differs(&self, hand: &mut Hand, at: &At<'_>, how: How) {
+        self.run.find(hand, &Finding::Differs { path: &at.path(1), how });
+    }
+
+    fn attributes(
+        &self,
+        hand: &mut Hand,
+        at: &At<'_>,
+        stats: &[Stat; 2],
+        bearers: [Bearer<'_>; 2],
+    ) -> Result<(), Failed> {
+        let mut differing = attributes::differing(stats, bearers)?;
+        if !self.links.agree(stats) {
+            differing.push("hard links");
+        }
+        if !differing.is_empty() {
+            self.differs(hand, at, How::Attributes(differing));
+        }
+        Ok(())
+    }
+}
+
+impl Pair {
+    fn open(at: &At<'_>) -> Result<Self, Failed> {
+        let open = |side: usize| {
+            let dir = at.dir(side).ok_or((side, "openat", Errno::NOENT))?;
+            let fd = open(dir, at.name(side), at.is_named_by_caller());
+            let fd = fd.map_err(|errno| (side, "openat", errno))?;
+            let stat = rustix::fs::fstat(&fd).map_err(|errno| (side, "fstat", errno))?;
+            Ok((fd, stat))
+        };
+        let [(source, of_source), (sink, of_sink)] = [open(0)?, open(1)?];
+        let stats = [of_source, of_sink];
+        // A device that was written to is as long as it is: what was written is compared.
+        let len = size(&stats[0]).max(size(&stats[1]));
+        Ok(Self { fds: [source, sink], stats, len })
+    }
+
+    pub fn ends(&self) -> [BorrowedFd<'_>; 2] {
+        self.fds.each_ref().map(AsFd::as_fd)
+    }
+}

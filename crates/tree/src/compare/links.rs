@@ -1,0 +1,28 @@
+//! Names of one file in the source are to be names of one file in the destination, and the other way round.
+
+use rustix::fs::{FileType, Stat};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use crate::identity::{Id, kind};
+
+/// Which file of the other side goes with a file that has several names, for each side.
+#[derive(Debug, Default)]
+pub(crate) struct Links(Mutex<[HashMap<Id, Id>; 2]>);
+
+impl Links {
+    /// Whether two names of one path go together as the names met before did.
+    pub fn agree(&self, stats: &[Stat; 2]) -> bool {
+        let is_alone = |stat: &Stat| stat.st_nlink < 2 || kind(stat) == FileType::Directory;
+        if stats.iter().all(is_alone) {
+            return true;
+        }
+        let [source, sink] = stats.each_ref().map(Id::of);
+        let mut sides = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let partner = *sides[0].entry(source).or_insert(sink);
+        let other = *sides[1].entry(sink).or_insert(source);
+        partner == sink && other == source
+    }
+}

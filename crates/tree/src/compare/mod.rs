@@ -1,0 +1,15 @@
+//! Compares what was copied with what it was copied from: names, kinds, contents and, if asked for, attributes.
+//!
+//! Both sides are read once and compared byte by byte, so that the first difference can be said. What is
+//! found goes to [`Events::finding`](crate::Events::finding) at once and is not kept.
+
+mod attributes;
+mod entry;
+mod large;
+mod links;
+mod operands;
+mod report;
+pub(crate) mod run;
+
+pub use operands::{CompareOptions, Into, compare};
+pub use report::{Comparison, Finding, How};

@@ -1,0 +1,130 @@
+//! What the threads of a comparison share, and what each keeps.
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use thalweg_sys::usage::Usage;
+
+use super::{Comparison, Finding, How};
+use crate::{Error, Events, Progress};
+
+/// Shared by all threads.
+pub(crate) struct Run<'r> {
+    pub events: &'r dyn Events,
+    files: AtomicU64,
+    bytes: AtomicU64,
+    stopped: AtomicBool,
+    // Of what no thread has a hand for.
+    found: Mutex<Comparison>,
+    began: (Instant, Usage),
+}
+
+/// Kept by each.
+pub(crate) struct Hand {
+    pub found: Comparison,
+    /// For what is read on each side.
+    pub buffers: [Vec<u8>; 2],
+    untold: Progress,
+    told: Instant,
+}
+
+/// What is read at a time.
+pub(crate) const BUFFER: usize = 256 << 10;
+/// How often progress is told.
+const TELL: Duration = Duration::from_millis(50);
+
+impl<'r> Run<'r> {
+    pub fn new(events: &'r dyn Events) -> Self {
+        Self {
+            events,
+            files: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            found: Mutex::default(),
+            began: (Instant::now(), Usage::now_process()),
+        }
+    }
+
+    /// Whether to stop; once it was said, it holds.
+    pub fn stops(&self) -> bool {
+        if self.stopped.load(Ordering::Relaxed) {
+            return true;
+        }
+        let stop = self.events.stop();
+        self.stopped.fetch_or(stop, Ordering::Relaxed);
+        stop
+    }
+
+    /// Books a problem that was met by no thread in particular.
+    pub fn failed(&self, error: Error) {
+        self.events.event(&crate::Event::Failed(&error));
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.error_count += 1;
+        found.error.get_or_insert(error);
+    }
+
+    /// The account of all threads.
+    pub fn conclude(self, hands: Vec<Hand>) -> Comparison {
+        let mut all = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for mut hand in hands {
+            hand.untold(self.events, &self.files, &self.bytes);
+            all.add(hand.found);
+        }
+        all.stopped = self.stopped.into_inner();
+        all.seconds = self.began.0.elapsed().as_secs_f64();
+        all.cpu_seconds = Usage::now_process().since(&self.began.1).cpu().as_secs_f64();
+        all
+    }
+
+    /// Counts what a thread has done, and tells of it now and then.
+    pub fn advance(&self, hand: &mut Hand, done: Progress) {
+        hand.untold.files += done.files;
+        hand.untold.bytes += done.bytes;
+        if hand.told.elapsed() >= TELL {
+            hand.untold(self.events, &self.files, &self.bytes);
+        }
+    }
+
+    /// Tells of something found, and counts it.
+    pub fn find(&self, hand: &mut Hand, finding: &Finding<'_>) {
+        let found = &mut hand.found;
+        *match finding {
+            Finding::Differs { how: How::Attributes(_), .. } => &mut found.attributes,
+            Finding::Differs { .. } => &mut found.differ,
+            Finding::Missing { .. } => &mut found.missing,
+            Finding::Extra { .. } => &mut found.extra,
+        } += 1;
+        self.events.finding(finding);
+    }
+}
+
+impl Hand {
+    pub fn new() -> Self {
+        Self {
+            found: Comparison::default(),
+            buffers: [Vec::new(), Vec::new()],
+            untold: Progress::default(),
+            told: Instant::now(),
+        }
+    }
+
+    /// Makes sure that both buffers are there.
+    pub fn make_room(&mut self) {
+        for buffer in &mut self.buffers {
+            buffer.resize(BUFFER, 0);
+        }
+    }
+
+    fn untold(&mut self, events: &dyn Events, files: &AtomicU64, bytes: &AtomicU64) {
+        self.told = Instant::now();
+        let Progress { files: more, bytes: longer } = std::mem::take(&mut self.untold);
+        events.progress(Progress {
+            files: files.fetch_add(more, Ordering::Relaxed) + more,
+            bytes: bytes.fetch_add(longer, Ordering::Relaxed) + longer,
+        });
+    }
+}

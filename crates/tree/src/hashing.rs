@@ -1,0 +1,147 @@
+//! The hashes that files are compared by.
+
+use blake3::hazmat::{ChainingValue, HasherExt, Mode, left_subtree_len};
+use sha2::Digest as _;
+
+use crate::Hash;
+
+/// The hash of some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest {
+    bytes: [u8; 32],
+    len: usize,
+}
+
+impl Digest {
+    /// These bytes; `None` if no hash has so many.
+    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
+        let mut wide = [0; 32];
+        wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        [16, 32].contains(&bytes.len()).then_some(Self { bytes: wide, len: bytes.len() })
+    }
+
+    /// The bytes, in the order in which they are written.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// A hash of bytes that come one after the other.
+pub(crate) enum Hasher {
+    Sha256(Box<sha2::Sha256>),
+    Blake3(Box<blake3::Hasher>),
+    Xxh3(Box<xxhash_rust::xxh3::Xxh3>),
+}
+
+impl Hasher {
+    pub fn new(hash: Hash) -> Self {
+        match hash {
+            Hash::Sha256 => Self::Sha256(Box::default()),
+            Hash::Blake3 => Self::Blake3(Box::default()),
+            Hash::Xxh3 => Self::Xxh3(Box::default()),
+        }
+    }
+
+    pub fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Sha256(hasher) => hasher.update(bytes),
+            Self::Blake3(hasher) => {
+                hasher.update(bytes);
+            }
+            Self::Xxh3(hasher) => hasher.update(bytes),
+        }
+    }
+
+    pub fn finish(self) -> Digest {
+        let (mut bytes, mut len) = ([0; 32], 32);
+        match self {
+            Self::Sha256(hasher) => bytes.copy_from_slice(&hasher.finalize()),
+            Self::Blake3(hasher) => bytes = *hasher.finalize().as_bytes(),
+            Self::Xxh3(hasher) => {
+                len = 16;
+                bytes[..len].copy_from_slice(&hasher.digest128().to_be_bytes());
+            }
+        }
+        Digest { bytes, len }
+    }
+}
+
+/// The hash of a part of a file, to be joined with those of the other parts: BLAKE3 alone has such.
+pub(crate) struct Part(ChainingValue);
+
+impl Part {
+    /// Of the bytes from `offset` on, which `read` gives to what it is handed.
+    pub fn of<E>(
+        offset: u64,
+        read: impl FnOnce(&mut blake3::Hasher) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.set_input_offset(offset);
+        read(&mut hasher)?;
+        Ok(Self(hasher.finalize_non_root()))
+    }
+
+    /// The hash of `len` bytes, from their parts of `size` bytes each, the last one of what is left.
+    /// `size` is a power of two of at least 1024, and there are two parts or more.
+    pub fn join(parts: &[Self], size: u64, len: u64) -> Digest {
+        let (left, right) = halves(parts, size, len);
+        let hash = blake3::hazmat::merge_subtrees_root(&left, &right, Mode::Hash);
+        Digest { bytes: *hash.as_bytes(), len: 32 }
+    }
+}
+
+fn halves(parts: &[Part], size: u64, len: u64) -> (ChainingValue, ChainingValue) {
+    let left = left_subtree_len(len);
+    let (ours, theirs) = parts.split_at((left / size) as usize);
+    (tree(ours, size, left), tree(theirs, size, len - left))
+}
+
+fn tree(parts: &[Part], size: u64, len: u64) -> ChainingValue {
+    if let [Part(only)] = parts {
+        return *only;
+    }
+    let (left, right) = halves(parts, size, len);
+    blake3::hazmat::merge_subtrees_non_root(&left, &right, Mode::Hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_those_that_other_tools_print() {
+        let hex = |hash: Hash| {
+            let mut hasher = Hasher::new(hash);
+            hasher.update(b"ab");
+            hasher.update(b"c");
+            let hex = |byte: &u8| format!("{byte:02x}");
+            hasher.finish().bytes().iter().map(hex).collect::<String>()
+        };
+        // printf abc | sha256sum, b3sum, xxhsum -H2
+        let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let blake3 = "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85";
+        assert_eq!(hex(Hash::Sha256), sha256);
+        assert_eq!(hex(Hash::Blake3), blake3);
+        assert_eq!(hex(Hash::Xxh3), "06b05ab6733a618578af5f94892f3950");
+    }
+
+    #[test]
+    fn parts_joined_are_the_hash_of_the_whole() {
+        let bytes: Vec<u8> = (0..9000_u32).map(|n| (n % 251) as u8).collect();
+        for len in [1025, 2048, 2049, 4096, 5000, 8192, 9000] {
+            let parts: Vec<Part> = bytes[..len]
+                .chunks(1024)
+                .zip((0..).step_by(1024))
+                .map(|(chunk, at)| {
+                    let part = Part::of(at, |hasher| {
+                        hasher.update(chunk);
+                        Ok::<_, ()>(())
+                    });
+                    part.unwrap()
+                })
+                .collect();
+            let whole = *blake3::hash(&bytes[..len]).as_bytes();
+            assert_eq!(Part::join(&parts, 1024, len as u64).bytes(), whole, "{len}");
+        }
+    }
+}

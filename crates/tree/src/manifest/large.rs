@@ -1,0 +1,117 @@
+//! A file that is hashed in pieces, by all threads that have nothing else to do: BLAKE3 is a tree.
+
+use std::{
+    ops::Range,
+    os::fd::AsFd,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::run::{Failed, Hand, Hashing, Subject, Work};
+use crate::{
+    Hash, Progress,
+    hashing::Part,
+    identity::size,
+    pieces::{PIECE, Pieces},
+    read::fill,
+    walk::{Crew, failed_call},
+};
+
+/// The file, and the parts of its hash.
+pub(crate) struct Large {
+    subject: Subject,
+    pieces: Pieces,
+    parts: Mutex<Parts>,
+}
+
+struct Parts {
+    done: Vec<Option<Part>>,
+    failed: Option<Failed>,
+}
+
+impl Large {
+    /// Leaves a file to the threads.
+    pub fn share(subject: Subject, crew: &Crew<'_, Hashing<'_>>) {
+        let pieces = Pieces::new(size(&subject.stat), crew.threads);
+        let done = (0..pieces.count()).map(|_| None).collect();
+        let parts = Mutex::new(Parts { done, failed: None });
+        let large = Arc::new(Self { subject, pieces, parts });
+        for _ in 0..crew.threads {
+            crew.share(Work::Large(Arc::clone(&large)));
+        }
+    }
+
+    /// Hashes pieces until none is left. The last thread to find none joins the parts.
+    pub fn hash(&self, hashing: &Hashing<'_>, hand: &mut Hand) {
+        while let Some(piece) = self.pieces.take() {
+            if hashing.run.stops() {
+                break;
+            }
+            let index = (piece.start / PIECE) as usize;
+            let part = self.part(hashing, hand, &piece);
+            let mut parts = self.parts();
+            match part {
+                Ok(part) => parts.done[index] = part,
+                Err(failed) => {
+                    parts.failed = Some(failed);
+                    break;
+                }
+            }
+        }
+        if self.pieces.done() {
+            self.conclude(hashing, hand);
+        }
+    }
+
+    /// The hash of a piece; `None` if the file ends before it does.
+    fn part(
+        &self,
+        hashing: &Hashing<'_>,
+        hand: &mut Hand,
+        piece: &Range<u64>,
+    ) -> Result<Option<Part>, Failed> {
+        hand.run.make_room();
+        let mut at = piece.start;
+        let part = Part::of(piece.start, |hasher| {
+            while at < piece.end {
+                let buffer = &mut hand.run.buffers[0];
+                let ask = buffer.len().min((piece.end - at) as usize);
+                let got = fill(self.subject.fd.as_fd(), &mut buffer[..ask], at)
+                    .map_err(|errno| ("pread", errno))?;
+                hasher.update(&buffer[..got]);
+                at += got as u64;
+                if got < ask {
+                    break;
+                }
+            }
+            Ok(())
+        })?;
+        let done = Progress { files: 0, bytes: at - piece.start };
+        hashing.run.advance(&mut hand.run, done);
+        Ok((at == piece.end).then_some(part))
+    }
+
+    fn conclude(&self, hashing: &Hashing<'_>, hand: &mut Hand) {
+        let subject = &self.subject;
+        let mut parts = self.parts();
+        if let Some((call, errno)) = parts.failed {
+            return hashing.run.failed(failed_call(subject.path.clone(), call, errno));
+        }
+        if hashing.run.stops() {
+            return;
+        }
+        let len = size(&subject.stat);
+        let done: Option<Vec<Part>> = std::mem::take(&mut parts.done).into_iter().collect();
+        match done {
+            Some(done) => {
+                let digest = Part::join(&done, PIECE, len);
+                hashing.hashed(hand, subject, &[digest], len);
+            }
+            // It was cut short meanwhile: what is left of it is hashed as it is now.
+            None => hashing.hash_here(hand, subject, &[Hash::Blake3]),
+        }
+    }
+
+    fn parts(&self) -> std::sync::MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,209 @@
+//! One line of a manifest. Three tools write the same line and escape names each in its own way; what all of them
+//! write is read, and what is written is what the tool of that hash reads.
+
+use crate::{Hash, hashing::Digest};
+
+/// What a line says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stated {
+    /// The name of the file.
+    pub name: Vec<u8>,
+    /// Its hash.
+    pub digest: Digest,
+    /// Which hash that is, if the line tells: two of them have 64 digits.
+    pub hash: Option<Hash>,
+}
+
+/// Why a line says nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// It does not begin with digits, nor with the name of a hash.
+    #[error("neither 'DIGITS  NAME' nor 'HASH (NAME) = DIGITS'")]
+    Form,
+    /// A hash that is none of ours.
+    #[error("{0} hexadecimal digits: SHA-256 and BLAKE3 have 64, XXH128 has 32")]
+    Digits(usize),
+    /// A tag that is none of ours.
+    #[error("'{0}' is none of SHA256, BLAKE3, XXH128")]
+    Tag(String),
+    /// A backslash before something else than `n`, `r` and itself.
+    #[error("a backslash in the name that escapes nothing")]
+    Escape,
+    /// No file has this name.
+    #[error("no file has an empty name, or one with a NUL")]
+    Name,
+}
+
+/// How a hash is called in lines that name it.
+const TAGS: [(&str, Hash); 3] =
+    [("SHA256", Hash::Sha256), ("BLAKE3", Hash::Blake3), ("XXH128", Hash::Xxh3)];
+
+/// Writes a line. `b3sum` 1.2 cannot read `\r`, and `xxhsum` 0.8.1 reads no escapes at all: each gets
+/// only those that it cannot do without.
+pub fn write_line(out: &mut Vec<u8>, hash: Hash, digest: &Digest, name: &[u8]) {
+    let escaped: &[u8] = match hash {
+        Hash::Sha256 => b"\\\n\r",
+        Hash::Blake3 => b"\\\n",
+        Hash::Xxh3 => b"\n",
+    };
+    let has_escapes = name.iter().any(|byte| escaped.contains(byte));
+    if has_escapes {
+        out.push(b'\\');
+    }
+    for byte in digest.bytes() {
+        out.extend([byte >> 4, byte & 0xf].map(|half| b"0123456789abcdef"[usize::from(half)]));
+    }
+    out.extend_from_slice(b"  ");
+    for byte in name {
+        match byte {
+            b'\\' if has_escapes => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' if has_escapes && hash != Hash::Blake3 => out.extend_from_slice(b"\\r"),
+            byte => out.push(*byte),
+        }
+    }
+    out.push(b'\n');
+}
+
+impl Stated {
+    /// Reads a line, without its end; `None` if it is empty or a comment.
+    pub fn parse(line: &[u8]) -> Result<Option<Self>, Malformed> {
+        if line.is_empty() || line.starts_with(b"#") {
+            return Ok(None);
+        }
+        let (has_escapes, line) = match line.strip_prefix(b"\\") {
+            Some(rest) => (true, rest),
+            None => (false, line),
+        };
+        let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let (digest, hash, name) = match line.get(digits..) {
+            Some([b' ', b' ' | b'*', name @ ..]) => (digest_of(&line[..digits])?, None, name),
+            // What `-r` of some tools writes.
+            Some([b' ', name @ ..]) if digits >= 8 => (digest_of(&line[..digits])?, None, name),
+            _ => tagged(line)?,
+        };
+        let hash = hash.or_else(|| (digest.bytes().len() == 16).then_some(Hash::Xxh3));
+        let name = if has_escapes { unescape(name)? } else { name.to_vec() };
+        if name.is_empty() || name.contains(&0) {
+            return Err(Malformed::Name);
+        }
+        Ok(Some(Self { name, digest, hash }))
+    }
+}
+
+/// `SHA256 (NAME) = DIGITS`.
+fn tagged(line: &[u8]) -> Result<(Digest, Option<Hash>, &[u8]), Malformed> {
+    let open = line.windows(2).position(|pair| pair == b" (").ok_or(Malformed::Form)?;
+    let close = line.windows(4).rposition(|four| four == b") = ").ok_or(Malformed::Form)?;
+    let name = line.get(open + 2..close).ok_or(Malformed::Form)?;
+    let tag = String::from_utf8_lossy(&line[..open]).into_owned();
+    let known = TAGS.iter().find(|(known, _)| *known == tag);
+    let (_, hash) = known.ok_or_else(|| Malformed::Tag(tag.chars().take(20).collect()))?;
+    let digest = digest_of(&line[close + 4..])?;
+    let wanted = if *hash == Hash::Xxh3 { 16 } else { 32 };
+    if digest.bytes().len() != wanted {
+        return Err(Malformed::Digits(2 * digest.bytes().len()));
+    }
+    Ok((digest, Some(*hash), name))
+}
+
+fn digest_of(digits: &[u8]) -> Result<Digest, Malformed> {
+    let value = |digit: &u8| char::from(*digit).to_digit(16);
+    let halves: Option<Vec<u32>> = digits.iter().map(value).collect();
+    let halves = halves.filter(|halves| !halves.is_empty()).ok_or(Malformed::Form)?;
+    if halves.len() % 2 == 1 {
+        return Err(Malformed::Digits(digits.len()));
+    }
+    let bytes: Vec<u8> = halves.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect();
+    Digest::of(&bytes).ok_or(Malformed::Digits(digits.len()))
+}
+
+fn unescape(name: &[u8]) -> Result<Vec<u8>, Malformed> {
+    let mut plain = Vec::with_capacity(name.len());
+    let mut bytes = name.iter();
+    while let Some(byte) = bytes.next() {
+        plain.push(match byte {
+            b'\\' => match bytes.next() {
+                Some(b'n') => b'\n',
+                Some(b'r') => b'\r',
+                Some(b'\\') => b'\\',
+                _ => return Err(Malformed::Escape),
+            },
+            byte => *byte,
+        });
+    }
+    Ok(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const DIGITS: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    fn name_of(line: &str) -> Result<Option<(String, Option<Hash>)>, Malformed> {
+        let stated = Stated::parse(line.as_bytes())?;
+        Ok(stated.map(|s| (String::from_utf8(s.name).unwrap(), s.hash)))
+    }
+
+    #[test]
+    fn lines_of_all_three_tools_are_read() {
+        let half = &DIGITS[..32];
+        for (line, name, hash) in [
+            (format!("{DIGITS}  a"), "a", None),
+            (format!("{DIGITS} *a"), "a", None),
+            (format!("{}   a b ", DIGITS.to_uppercase()), " a b ", None),
+            (format!("\\{DIGITS}  a\\\\b\\nc\\r"), "a\\b\nc\r", None),
+            (format!("{DIGITS}  a\\b"), "a\\b", None),
+            (format!("{half}  a"), "a", Some(Hash::Xxh3)),
+            (format!("SHA256 (a) = b) = {DIGITS}"), "a) = b", Some(Hash::Sha256)),
+            (format!("\\BLAKE3 (a\\nb) = {DIGITS}"), "a\nb", Some(Hash::Blake3)),
+            (format!("XXH128 (a) = {half}"), "a", Some(Hash::Xxh3)),
+        ] {
+            assert_eq!(name_of(&line), Ok(Some((name.to_owned(), hash))), "{line}");
+        }
+        assert_eq!((name_of(""), name_of("# words")), (Ok(None), Ok(None)));
+    }
+
+    #[test]
+    fn what_is_no_line_is_refused_with_the_reason() {
+        for (line, why) in [
+            ("words".to_owned(), Malformed::Form),
+            (DIGITS.to_owned(), Malformed::Form),
+            (format!("{DIGITS}  "), Malformed::Name),
+            (format!("{}  a", &DIGITS[..40]), Malformed::Digits(40)),
+            (format!("{}  a", &DIGITS[..31]), Malformed::Digits(31)),
+            (format!("MD5 (a) = {}", &DIGITS[..32]), Malformed::Tag("MD5".to_owned())),
+            (format!("XXH128 (a) = {DIGITS}"), Malformed::Digits(64)),
+            (format!("\\{DIGITS}  a\\b"), Malformed::Escape),
+            (format!("{DIGITS}  a\0b"), Malformed::Name),
+        ] {
+            assert_eq!(name_of(&line), Err(why), "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(
+            name in prop::collection::vec(1_u8.., 1..40),
+            bytes in prop::array::uniform32(any::<u8>()),
+        ) {
+            for hash in [Hash::Sha256, Hash::Blake3, Hash::Xxh3] {
+                let len = if hash == Hash::Xxh3 { 16 } else { 32 };
+                let digest = Digest::of(&bytes[..len]).unwrap();
+                let mut line = Vec::new();
+                write_line(&mut line, hash, &digest, &name);
+                let (end, line) = line.split_last().unwrap();
+                prop_assert!(*end == b'\n' && !line.contains(&b'\n'));
+                let stated = Stated::parse(line).unwrap().unwrap();
+                prop_assert_eq!((&stated.name, stated.digest), (&name, digest));
+            }
+        }
+
+        #[test]
+        fn no_line_panics(line in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Stated::parse(&line);
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Manifests: the hash and the name of every file of a tree, in the lines that `sha256sum -c`, `b3sum -c` and
+//! `xxhsum -c` read, and that they write.
+
+mod check;
+mod large;
+mod line;
+mod make;
+mod run;
+mod text;
+
+pub use check::{CheckOptions, check};
+pub use line::{Malformed, Stated, write_line};
+pub use make::{Made, make};
+pub use text::Manifest;
+
+pub use crate::hashing::Digest;

@@ -1,0 +1,408 @@
+//! A walk through one tree, or through two side by side, by several threads. It changes nothing.
+//!
+//! Folders that wait are names, and are opened by their path from the root: so neither descriptors nor
+//! the stack bound how deep a tree may be. What is met in which order depends on the threads.
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat};
+use std::{
+    ffi::{CStr, CString},
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::PathBuf,
+    sync::Arc,
+};
+use thalweg_sys::Errno;
+
+use crate::{
+    Error, identity,
+    place::{Origin, Place, os},
+    queue::{Names, Queue},
+    read::TO_READ,
+    stage::listing_buffer,
+    threads::on_threads,
+};
+
+/// What is under one name on the two sides; `None` where there is nothing.
+pub(crate) type Kinds = [Option<FileType>; 2];
+
+/// What is done with what a walk meets.
+pub(crate) trait Visit: Sync {
+    /// What each thread keeps for itself.
+    type Hand: Send;
+    /// A piece of work that any thread may do, made of something too large for one.
+    type Work: Send;
+
+    /// What a thread begins with.
+    fn hand(&self) -> Self::Hand;
+    /// Something was met: a folder too, before what is in it.
+    fn entry(&self, crew: &Crew<'_, Self>, hand: &mut Self::Hand, at: &At<'_>, kinds: Kinds);
+    /// A piece of work that an earlier call has queued.
+    fn work(&self, crew: &Crew<'_, Self>, hand: &mut Self::Hand, work: Self::Work);
+    /// Something cannot be looked at, with all that is in it.
+    fn failed(&self, error: Error);
+    /// Whether to stop.
+    fn stops(&self) -> bool;
+}
+
+/// Where a walk begins: the same folder on one side or both.
+#[derive(Debug)]
+pub(crate) struct Root {
+    place: Arc<Place>,
+    sides: [Option<OwnedFd>; 2],
+}
+
+/// An open folder.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    place: Arc<Place>,
+    sides: [Option<Origin>; 2],
+}
+
+/// One name in a folder.
+pub(crate) struct At<'a> {
+    folder: &'a Folder,
+    names: [&'a CStr; 2],
+}
+
+/// What is to be done.
+pub(crate) enum Task<W> {
+    /// A tree to go through.
+    Tree(Arc<Root>),
+    /// Something that the caller named, whatever leads to it.
+    Named([CString; 2], Kinds),
+    /// Folders in a folder, from a place in the packed names on.
+    Folders { root: Arc<Root>, place: Arc<Place>, names: Arc<Names>, at: usize },
+    /// Entries of one folder for an idle thread.
+    Entries { folder: Arc<Folder>, names: Names },
+    /// A piece of something large.
+    Work(W),
+}
+
+/// The threads of a walk, and what they have left to do.
+pub(crate) struct Crew<'c, V: Visit + ?Sized> {
+    visit: &'c V,
+    queue: Queue<Task<V::Work>>,
+    /// How many threads there are.
+    pub threads: usize,
+}
+
+// Names handed to an idle thread at a time.
+const BATCH: usize = 64;
+// A path may be this long in one call, with its NUL.
+const PATH_MAX: usize = 4096;
+const ABSENT: u8 = 0xf;
+
+/// Does these tasks, and what comes of them, and gathers what the threads kept.
+pub(crate) fn walk<V: Visit>(
+    visit: &V,
+    tasks: impl IntoIterator<Item = Task<V::Work>>,
+    threads: usize,
+) -> Vec<V::Hand> {
+    let crew = Crew { visit, queue: Queue::default(), threads };
+    tasks.into_iter().for_each(|task| crew.queue.push(task));
+    on_threads(threads, || {
+        let mut walker = Walker { crew: &crew, hand: visit.hand(), listings: Vec::new() };
+        while let Some((task, busy)) = crew.queue.next() {
+            if !visit.stops() {
+                walker.perform(task);
+            }
+            drop(busy);
+        }
+        walker.hand
+    })
+}
+
+impl<V: Visit> Crew<'_, V> {
+    /// Queues a piece of work.
+    pub fn share(&self, work: V::Work) {
+        self.queue.push(Task::Work(work));
+    }
+}
+
+impl Root {
+    /// Opens a folder, or two, by their paths.
+    pub fn open(paths: [Option<&CStr>; 2]) -> Result<Self, Error> {
+        let mut sides = [None, None];
+        for (side, path) in sides.iter_mut().zip(paths) {
+            let Some(path) = path else { continue };
+            let fd = openat(rustix::fs::CWD, path, FOLDER, Mode::empty());
+            *side = Some(fd.map_err(|errno| failed_call(os(path).into(), "openat", errno))?);
+        }
+        let [source, destination] = paths.map(|path| path.unwrap_or_default().to_owned());
+        Ok(Self { place: Place::root(source, destination), sides })
+    }
+
+    /// Opens a folder below, in steps if its path is too long for one.
+    fn open_below(&self, place: &Place, side: usize) -> Result<OwnedFd, Errno> {
+        let root = self.sides[side].as_ref().ok_or(Errno::NOENT)?;
+        let names: Vec<&[u8]> = place.names().into_iter().map(CStr::to_bytes).collect();
+        let path = if names.is_empty() { b".".to_vec() } else { names.join(&b'/') };
+        open_long(root.as_fd(), &path, FOLDER | OFlags::NOFOLLOW)
+    }
+
+    /// Opens what a path below leads to, to be read.
+    pub fn open_path(&self, side: usize, path: &[u8]) -> Result<OwnedFd, Errno> {
+        let root = self.sides[side].as_ref().ok_or(Errno::NOENT)?;
+        open_long(root.as_fd(), path, TO_READ)
+    }
+}
+
+/// Opens a path of any length, in steps if it is too long for one call.
+fn open_long(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    let mut opened: Option<OwnedFd> = None;
+    let mut rest = path;
+    while rest.len() >= PATH_MAX {
+        let cut = rest[..PATH_MAX - 1].iter().rposition(|byte| *byte == b'/');
+        let (head, tail) = rest.split_at(cut.filter(|cut| *cut > 0).ok_or(Errno::NAMETOOLONG)?);
+        let at = opened.as_ref().map_or(root, AsFd::as_fd);
+        opened = Some(openat(at, head, FOLDER | OFlags::PATH, Mode::empty())?);
+        rest = &tail[1..];
+    }
+    openat(opened.as_ref().map_or(root, AsFd::as_fd), rest, flags, Mode::empty())
+}
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+impl<'a> At<'a> {
+    /// The folder on a side, if it is there.
+    pub fn dir(&self, side: usize) -> Option<BorrowedFd<'_>> {
+        self.folder.sides[side].as_ref().map(AsFd::as_fd)
+    }
+
+    /// The name on a side.
+    pub fn name(&self, side: usize) -> &'a CStr {
+        self.names[side]
+    }
+
+    /// Whether the caller named it: then a link that leads to it is followed.
+    pub fn is_named_by_caller(&self) -> bool {
+        self.folder.sides.iter().flatten().any(|side| matches!(side, Origin::Caller))
+    }
+
+    /// The path on a side, for people.
+    pub fn path(&self, side: usize) -> PathBuf {
+        let place = &self.folder.place;
+        let mut path = if side == 0 { place.source_path() } else { place.destination_path() };
+        path.push(os(self.names[side]));
+        path
+    }
+
+    /// The path below the root.
+    pub fn below_root(&self) -> Vec<u8> {
+        let mut path = Vec::new();
+        for name in self.folder.place.names() {
+            path.extend_from_slice(name.to_bytes());
+            path.push(b'/');
+        }
+        path.extend_from_slice(self.names[0].to_bytes());
+        path
+    }
+
+    /// A failed call on one side.
+    pub fn failed(&self, side: usize, call: &'static str, errno: Errno) -> Error {
+        failed_call(self.path(side), call, errno)
+    }
+}
+
+pub(crate) fn failed_call(path: PathBuf, call: &'static str, errno: Errno) -> Error {
+    Error::Call { path, call, errno, bytes: 0 }
+}
+
+/// One thread.
+struct Walker<'w, V: Visit> {
+    crew: &'w Crew<'w, V>,
+    hand: V::Hand,
+    // Buffers of getdents that are not in use.
+    listings: Vec<Vec<MaybeUninit<u8>>>,
+}
+
+impl<V: Visit> Walker<'_, V> {
+    fn perform(&mut self, task: Task<V::Work>) {
+        match task {
+            Task::Tree(root) => {
+                let present = root.sides.each_ref().map(Option::is_some);
+                self.enter(&root, Arc::clone(&root.place), present);
+            }
+            Task::Named(names, kinds) => {
+                let place = Place::root(CString::default(), CString::default());
+                let sides = kinds.map(|kind| kind.map(|_| Origin::Caller));
+                let names = names.each_ref().map(CString::as_c_str);
+                let at = At { folder: &Folder { place, sides }, names };
+                self.crew.visit.entry(self.crew, &mut self.hand, &at, kinds);
+            }
+            Task::Folders { root, place, names, at } => {
+                let Some((code, name, next)) = names.at(at) else { return };
+                let present = kinds_of(code).map(|kind| kind == Some(FileType::Directory));
+                let below = Place::below(&place, name);
+                if names.at(next).is_some() {
+                    let (root, names) = (Arc::clone(&root), Arc::clone(&names));
+                    self.crew.queue.push(Task::Folders { root, place, names, at: next });
+                }
+                self.enter(&root, below, present);
+            }
+            Task::Entries { folder, names } => self.entries(&folder, &names),
+            Task::Work(work) => self.crew.visit.work(self.crew, &mut self.hand, work),
+        }
+    }
+
+    fn entries(&mut self, folder: &Folder, names: &Names) {
+        for (code, name) in names.iter() {
+            if self.crew.visit.stops() {
+                return;
+            }
+            let at = At { folder, names: [name, name] };
+            self.crew.visit.entry(self.crew, &mut self.hand, &at, kinds_of(code));
+        }
+    }
+
+    /// Lists a folder where it is there, and goes through the names of both sides in their order.
+    fn enter(&mut self, root: &Arc<Root>, place: Arc<Place>, present: [bool; 2]) {
+        let mut sides = [None, None];
+        let mut lists = [Names::default(), Names::default()];
+        for side in (0..2).filter(|side| present[*side]) {
+            let listed = root
+                .open_below(&place, side)
+                .map_err(|errno| ("openat", errno))
+                .and_then(|fd| Ok((self.list(&fd)?, fd)));
+            match listed {
+                Ok((names, fd)) => {
+                    lists[side] = names;
+                    sides[side] = Some(Origin::Listed(Arc::new(fd)));
+                }
+                // Without one side nothing can be said of the other.
+                Err((call, errno)) => {
+                    let path =
+                        if side == 0 { place.source_path() } else { place.destination_path() };
+                    return self.crew.visit.failed(failed_call(path, call, errno));
+                }
+            }
+        }
+        let folder = Arc::new(Folder { place, sides });
+        let (mut folders, mut entries) = (Names::default(), Names::default());
+        for (name, kinds) in merged(&folder, &lists) {
+            if kinds.contains(&Some(FileType::Directory)) {
+                folders.push(code_of(kinds), name);
+            }
+            entries.push(code_of(kinds), name);
+        }
+        drop(lists);
+        if folders.len() > 0 {
+            let (root, place) = (Arc::clone(root), Arc::clone(&folder.place));
+            self.crew.queue.push(Task::Folders { root, place, names: Arc::new(folders), at: 0 });
+        }
+        self.share_entries(&folder, &entries);
+    }
+
+    /// Goes through entries, and leaves some to the threads that have nothing to do.
+    fn share_entries(&mut self, folder: &Arc<Folder>, entries: &Names) {
+        let mut batch = Names::default();
+        for (code, name) in entries.iter() {
+            batch.push(code, name);
+            if batch.len() < BATCH {
+                continue;
+            }
+            let names = std::mem::take(&mut batch);
+            if self.crew.queue.is_hungry() {
+                self.crew.queue.push(Task::Entries { folder: Arc::clone(folder), names });
+            } else {
+                self.entries(folder, &names);
+            }
+        }
+        self.entries(folder, &batch);
+    }
+
+    fn list(&mut self, fd: &OwnedFd) -> Result<Names, (&'static str, Errno)> {
+        let mut buffer = self.listings.pop().unwrap_or_else(listing_buffer);
+        let mut names = Names::default();
+        let mut entries = RawDir::new(fd, &mut buffer);
+        let listed = loop {
+            match entries.next() {
+                None => break Ok(names),
+                Some(Ok(entry)) if [c".", c".."].contains(&entry.file_name()) => {}
+                Some(Ok(entry)) => {
+                    names.push(nibble(Some(entry.file_type())), entry.file_name());
+                }
+                Some(Err(Errno::INTR)) => {}
+                Some(Err(errno)) => break Err(("getdents64", errno)),
+            }
+        };
+        self.listings.push(buffer);
+        listed
+    }
+}
+
+/// The names of both sides, each once, in the order of their bytes.
+fn merged<'n>(
+    folder: &'n Folder,
+    lists: &'n [Names; 2],
+) -> impl Iterator<Item = (&'n CStr, Kinds)> + use<'n> {
+    let mut sides = lists.each_ref().map(|names| {
+        let mut names: Vec<(u8, &CStr)> = names.iter().collect();
+        names.sort_unstable_by_key(|(_, name)| *name);
+        names.into_iter().peekable()
+    });
+    std::iter::from_fn(move || {
+        let name = sides.iter_mut().filter_map(|side| side.peek().map(|(_, name)| *name)).min()?;
+        let mut kinds = [None, None];
+        for (side, (kind, names)) in kinds.iter_mut().zip(&mut sides).enumerate() {
+            let Some((listed, _)) = names.next_if(|(_, next)| *next == name) else { continue };
+            *kind = kinds_of(listed | ABSENT << 4)[0];
+            // Some file systems do not tell what they list.
+            if let (Some(FileType::Unknown), Some(dir)) = (*kind, &folder.sides[side]) {
+                let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
+                *kind = stat.ok().map(|stat| identity::kind(&stat)).or(*kind);
+            }
+        }
+        Some((name, kinds))
+    })
+}
+
+/// Four bits say what is on one side.
+fn nibble(kind: Option<FileType>) -> u8 {
+    kind.map_or(ABSENT, |kind| (kind.as_raw_mode() >> 12) as u8)
+}
+
+fn code_of(kinds: Kinds) -> u8 {
+    nibble(kinds[0]) | nibble(kinds[1]) << 4
+}
+
+fn kinds_of(code: u8) -> Kinds {
+    [code & ABSENT, code >> 4]
+        .map(|nibble| (nibble != ABSENT).then(|| FileType::from_raw_mode(u32::from(nibble) << 12)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_on_both_sides_fits_one_byte() {
+        use FileType::{
+            BlockDevice, CharacterDevice, Directory, Fifo, RegularFile, Socket, Symlink, Unknown,
+        };
+        let all =
+            [BlockDevice, CharacterDevice, Directory, Fifo, RegularFile, Socket, Symlink, Unknown];
+        let all: Vec<_> = all.into_iter().map(Some).chain([None]).collect();
+        for a in &all {
+            for b in &all {
+                assert_eq!(kinds_of(code_of([*a, *b])), [*a, *b]);
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_two_sides_come_once_and_in_order() {
+        let mut lists = [Names::default(), Names::default()];
+        let file = nibble(Some(FileType::RegularFile));
+        for (side, name) in [(0, c"c"), (0, c"a"), (1, c"b"), (1, c"c")] {
+            lists[side].push(file, name);
+        }
+        let place = Place::root(CString::default(), CString::default());
+        let folder = Folder { place, sides: [None, None] };
+        let names: Vec<_> = merged(&folder, &lists)
+            .map(|(name, kinds)| (name, kinds.map(|kind| kind.is_some())))
+            .collect();
+        let wanted = [(c"a", [true, false]), (c"b", [false, true]), (c"c", [true, true])];
+        assert_eq!(names, wanted);
+    }
+}

@@ -1,0 +1,25 @@
+//! No text is a manifest that crashes; a line that is read is written and read again.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use thalweg_tree::{
+    Hash,
+    manifest::{Manifest, write_line},
+};
+
+fuzz_target!(|text: &[u8]| {
+    for (_, stated) in Manifest::parse(text).lines {
+        let hashes = match stated.digest.bytes().len() {
+            16 => vec![Hash::Xxh3],
+            _ => vec![Hash::Sha256, Hash::Blake3],
+        };
+        for hash in hashes {
+            let mut line = Vec::new();
+            write_line(&mut line, hash, &stated.digest, &stated.name);
+            let again = Manifest::parse(&line);
+            assert!(again.malformed.is_empty());
+            let (_, read) = again.lines.first().expect("its own line");
+            assert_eq!((&read.name, read.digest), (&stated.name, stated.digest));
+        }
+    }
+});
