@@ -49,7 +49,12 @@ pub(crate) struct Made {
     pub is_new: bool,
 }
 
-pub(crate) fn make(run: &Run<'_>, leaf: &Leaf<'_>, stat: &Stat) -> Attempt<Made> {
+/// Makes the directory for `leaf`, whose source is open, or finds the one that is there.
+pub(crate) fn make(
+    run: &Run<'_>,
+    leaf: &Leaf<'_>,
+    (source, stat): (BorrowedFd<'_>, &Stat),
+) -> Attempt<Made> {
     let Some(dir) = leaf.directory.fd() else {
         return Ok(Made { fd: None, stage: None, is_new: true });
     };
@@ -82,7 +87,7 @@ pub(crate) fn make(run: &Run<'_>, leaf: &Leaf<'_>, stat: &Stat) -> Attempt<Made>
     let reckoned =
         run.options.preserve.mode || (run.me.umask().is_some() && !leaf.directory.births.acl);
     let mode = if reckoned { 0o700 } else { first_mode(stat) };
-    let (fd, stage) = Stage::make(spot, mode, run.options.resume)?;
+    let (fd, stage) = Stage::make(spot, mode, run.options.resume, (source, stat))?;
     Ok(Made { fd: Some(fd), stage: Some(stage), is_new: true })
 }
 

@@ -8,9 +8,10 @@ use std::{
 use thalweg_sys::Errno;
 
 use crate::{
-    error::{Attempt, Failure, at_sink},
+    error::{Attempt, Failure, at_sink, at_source},
     identity::Id,
     publish::Spot,
+    sources::ancestors,
 };
 
 /// Locks what was just made under a name. False if somebody took it for a leftover before the lock
@@ -90,6 +91,14 @@ pub(crate) fn claim(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Attempt<
     }
 }
 
+/// Whether a leftover is the source that is copied, or a directory around it: somebody copies what
+/// was left to its final name, and it must not be removed for that.
+pub(crate) fn holds(leftover: &OwnedFd, source: BorrowedFd<'_>) -> Attempt<bool> {
+    let leftover = Id::of(&fstat(leftover).map_err(at_sink("fstat"))?);
+    let above = ancestors(source).map_err(at_source("openat"))?;
+    Ok(above.contains(&leftover))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,7 +114,7 @@ mod tests {
         let spot = Spot { dir: dir.as_fd(), name };
 
         let made = OwnedFd::from(fs::File::create_new(&path).unwrap());
-        let mut rival = Sink::part(spot, 0o600, true).unwrap();
+        let mut rival = Sink::part(spot, 0o600, (true, Id::default())).unwrap();
         assert!(rival.adopted && !is_ours(&made, spot.dir, part).unwrap());
         rival.publish(false).unwrap();
         drop(rival);
@@ -114,7 +123,8 @@ mod tests {
         fs::remove_file(place.path().join("n")).unwrap();
         fs::create_dir(&path).unwrap();
         let made = OwnedFd::from(fs::File::open(&path).unwrap());
-        let (held, rival) = Stage::make(spot, 0o700, true).unwrap();
+        let (held, rival) =
+            Stage::make(spot, 0o700, true, (dir.as_fd(), &fstat(&dir).unwrap())).unwrap();
         assert!(rival.adopted);
         rival.publish(spot).unwrap();
         drop(held);

@@ -83,12 +83,14 @@ impl Worker<'_> {
         let way = self.way(leaf, there, contents.is_whole);
         let alike = there.filter(|there| !there.is_link());
         let (mode, mut wanted) = modes(self.run, leaf, stat, (alike, way));
-        let mut sink = match self.open_sink(leaf, (spot, way, there), mode, contents.is_whole) {
-            Err(Failure::Sink(_, Errno::EXIST, _)) if way == Way::Own => {
-                return self.copy_anew(leaf, source, stat);
-            }
-            answer => answer?,
-        };
+        let mut sink =
+            match self.open_sink(leaf, (spot, way, there), mode, (contents.is_whole, Id::of(stat)))
+            {
+                Err(Failure::Sink(_, Errno::EXIST, _)) if way == Way::Own => {
+                    return self.copy_anew(leaf, source, stat);
+                }
+                answer => answer?,
+            };
         if sink.adopted {
             wanted.has_mode = None;
         }
@@ -144,6 +146,12 @@ impl Worker<'_> {
                     }
                     // The part goes, and this failure is the one to tell.
                     Some(mut keeper) => drop(keeper.forget()),
+                    // What it held before is gone.
+                    None if way == Way::Existing
+                        && there.is_some_and(|there| !there.is_special()) =>
+                    {
+                        self.run.torn(leaf.destination_path());
+                    }
                     None => {}
                 }
                 // The part was spoilt where its journal said that it is true: it is gone now.

@@ -16,8 +16,9 @@ use crate::{
     birth::{Births, make, wanted},
     error::{Attempt, Failure, at_sink},
     identity::Id,
+    naming::OWN_JOURNAL,
     place::{Leaf, Place, os},
-    publish::Spot,
+    publish::{Spot, unlink},
     run::Run,
     stage::{Stage, remove_leftovers},
     xattrs::{Holder, Taken},
@@ -98,7 +99,7 @@ impl Directory {
             run.incomplete(error_at(leaf, e));
             Taken::default()
         });
-        let made = make(run, leaf, stat)?;
+        let made = make(run, leaf, (source, stat))?;
         let mut births = parent.births;
         let mut closing = None;
         let mut own_id = Id::default();
@@ -197,11 +198,17 @@ impl Directory {
         let stage = stage.map(|(stage, dir)| (stage, Spot { dir, name: self.place.name() }));
         if let Some((stage, spot)) = stage.filter(|_| run.is_halting()) {
             match stage.leave(spot, fd) {
-                Ok(true) => run.left_stage(path().with_file_name(os(&stage.name))),
+                Ok(true) => run.left_unfinished(path().with_file_name(os(&stage.name))),
                 Ok(false) => {}
                 Err(failure) => run.incomplete(failed(failure)),
             }
             return;
+        }
+        // Before the times of the directory are set.
+        if stage.is_some()
+            && let Err(errno) = unlink(fd.as_fd(), OWN_JOURNAL)
+        {
+            run.incomplete(failed(Failure::Sink("unlinkat", errno, 0)));
         }
         // In a stage but not fresh: an earlier run had made it.
         if self.is_staged
@@ -226,7 +233,7 @@ impl Directory {
         if let Err(failure) = stage.publish(spot) {
             // Somebody else was faster: this one will never get its name, nor be found by a later run.
             if !matches!(failure, Failure::Sink(_, Errno::EXIST | Errno::NOTEMPTY, _)) {
-                run.left_stage(path().with_file_name(os(&stage.name)));
+                run.left_unfinished(path().with_file_name(os(&stage.name)));
             } else if let Err(failure) = stage.discard(spot, fd) {
                 run.incomplete(failed(failure));
             }

@@ -15,6 +15,8 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(crate) const PART: &[u8] = b".thalweg-part";
 /// What the journal of an unfinished file is called: `.NAME.thalweg-journal`.
 pub(crate) const JOURNAL: &[u8] = b".thalweg-journal";
+/// The journal in an unfinished directory: which source it is a copy of.
+pub(crate) const OWN_JOURNAL: &CStr = c".thalweg-journal";
 
 // NAME_MAX of every common file system; where it is less, the caller asks for the short form.
 const NAME_MAX: usize = 255;
@@ -98,6 +100,7 @@ mod tests {
             assert!(is_reserved(&CString::new(unfinished).unwrap()));
             assert!(!is_reserved(name));
         }
+        assert!(is_reserved(OWN_JOURNAL));
         assert!(!is_reserved(c"file.thalweg-part"));
         assert!(!is_reserved(c".thalweg-part"));
         assert!(!is_reserved(c".file.thalweg-part.rst"));

@@ -2,7 +2,7 @@
 //!
 //! What is not published is removed when it is dropped, unless it is to be resumed.
 
-use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, unlinkat};
 use std::{
     ffi::{CStr, CString},
     os::fd::{BorrowedFd, OwnedFd},
@@ -12,8 +12,10 @@ use std::{
 use thalweg_sys::{Errno, io};
 
 use crate::{
+    Refusal,
     claim::{Leftover, is_named, is_ours, leftover},
     error::{Attempt, Failure, at_sink},
+    identity::{Id, kind},
     naming::{JOURNAL, PART, beside, short, unique},
 };
 
@@ -73,8 +75,9 @@ impl<'a> Sink<'a> {
     }
 
     /// A file under the name of an unfinished one. It is locked for as long as it is open, so that
-    /// no other run takes it for a leftover. `resume`: go on with a leftover instead of removing it.
-    pub fn part(spot: Spot<'a>, mode: u32, resume: bool) -> Attempt<Self> {
+    /// no other run takes it for a leftover. `resume`: go on with a leftover instead of removing it;
+    /// but the source itself, if it has such a name, is neither gone on with nor removed.
+    pub fn part(spot: Spot<'a>, mode: u32, (resume, source): (bool, Id)) -> Attempt<Self> {
         let mut name = beside(spot.name, PART);
         let mut is_usual = true;
         let mut waits = if resume { WAITS } else { 0 };
@@ -93,6 +96,9 @@ impl<'a> Sink<'a> {
                         thread::sleep(WAIT);
                     }
                     Leftover::Alive => (name, is_usual) = (unique(spot.name), false),
+                    Leftover::Free(fd) if is(&fd, source)? => {
+                        (name, is_usual) = (unique(spot.name), false);
+                    }
                     // Under another name nobody keeps a journal: it is begun anew.
                     Leftover::Free(fd) if resume && is_usual => {
                         let mut sink = Self::new(fd, spot, Form::Part { name, is_usual });
@@ -115,10 +121,19 @@ impl<'a> Sink<'a> {
         Err(Failure::Sink("openat", Errno::EXIST, 0))
     }
 
-    /// A file that is there already, to be written into from its start.
-    pub fn existing(spot: Spot<'a>, access: OFlags) -> Attempt<Self> {
-        let flags = access | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOCTTY;
+    /// A file that is there already, to be written into from its start. It is emptied only once it is
+    /// known not to be the source, which may have got this name since the two were compared.
+    pub fn existing(spot: Spot<'a>, access: OFlags, source: Id) -> Attempt<Self> {
+        let flags = access | OFlags::CLOEXEC | OFlags::NOCTTY;
         let fd = openat(spot.dir, spot.name, flags, Mode::empty()).map_err(at_sink("openat"))?;
+        let own = fstat(&fd).map_err(at_sink("fstat"))?;
+        if Id::of(&own) == source {
+            return Err(Failure::Refused(Refusal::Replaced));
+        }
+        // Files of /proc and /sys have no length to take away.
+        if kind(&own) == FileType::RegularFile && own.st_size > 0 {
+            io::ftruncate(&fd, 0).map_err(at_sink("ftruncate"))?;
+        }
         Ok(Self::new(fd, spot, Form::Existing))
     }
 
@@ -207,6 +222,10 @@ pub(crate) fn unlink(dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
 /// Lets go of an error on a way that already reports a more telling one.
 pub(crate) fn ignore<T>(_: Result<T, Errno>) {}
 
+fn is(fd: &OwnedFd, id: Id) -> Attempt<bool> {
+    Ok(Id::of(&fstat(fd).map_err(at_sink("fstat"))?) == id)
+}
+
 fn create(dir: BorrowedFd<'_>, name: &CStr, access: OFlags, mode: u32) -> Result<OwnedFd, Errno> {
     let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     openat(dir, name, flags, Mode::from_raw_mode(mode))
@@ -232,8 +251,8 @@ mod tests {
         }
         let dir = fs::File::open(place.path()).unwrap();
         let spot = Spot { dir: dir.as_fd(), name: c"n" };
-        let sink = Sink::part(spot, 0o600, true).unwrap();
+        let sink = Sink::part(spot, 0o600, (true, Id::default())).unwrap();
         assert!(!sink.adopted && sink.journal().is_none());
-        assert_eq!(rustix::fs::fstat(&sink.fd).unwrap().st_size, 0);
+        assert_eq!(fstat(&sink.fd).unwrap().st_size, 0);
     }
 }

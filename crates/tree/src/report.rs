@@ -51,6 +51,8 @@ pub struct TreeReport {
     /// New directories and files that keep their temporary names, the first [`MOST_ERRORS`]: a run
     /// with [`CopyOptions::resume`](crate::CopyOptions::resume) goes on with them.
     pub unfinished: Vec<PathBuf>,
+    /// Existing files that were written into, and not to the end, the first [`MOST_ERRORS`].
+    pub torn: Vec<PathBuf>,
 }
 
 /// What reading everything again found. Files that differ are problems: [`TreeReport::differing`].

@@ -47,6 +47,7 @@ struct Problems {
     differing: u64,
     halted: Option<Halt>,
     unfinished: Vec<Unfinished>,
+    torn: Vec<PathBuf>,
 }
 
 /// What keeps its temporary name.
@@ -151,8 +152,16 @@ impl<'r> Run<'r> {
         self.left_parts.load(Ordering::Relaxed)
     }
 
+    /// Notes an existing file that has lost what it held and has not got all of its source.
+    pub fn torn(&self, path: PathBuf) {
+        let mut problems = self.problems();
+        if problems.torn.len() < MOST_ERRORS {
+            problems.torn.push(path);
+        }
+    }
+
     /// Notes a new directory that keeps its temporary name.
-    pub fn left_stage(&self, path: PathBuf) {
+    pub fn left_unfinished(&self, path: PathBuf) {
         self.leave(Unfinished { path, is_staged: false });
     }
 
@@ -208,6 +217,7 @@ impl<'r> Run<'r> {
         report.error_count = problems.count;
         report.differing = problems.differing;
         report.halted = problems.halted;
+        report.torn = problems.torn;
         // In a directory that keeps its temporary name a file has no path to tell.
         let is_hidden = |left: &Unfinished| left.is_staged && problems.halted.is_some();
         let unfinished = problems.unfinished.into_iter().filter(|left| !is_hidden(left));

@@ -4,7 +4,10 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, stat, stat
 use std::{
     collections::HashSet,
     ffi::{CString, OsStr},
-    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
 };
 use thalweg_core::shown;
@@ -138,11 +141,11 @@ pub(crate) fn waves(named: Vec<Named>) -> Vec<Vec<Named>> {
     waves
 }
 
-/// The base and every directory above it.
-pub(crate) fn ancestors(base: &Base) -> Result<Vec<Id>, Errno> {
-    let mut ids = vec![Id::of(&fstat(&base.fd)?)];
+/// A directory and every one above it.
+pub(crate) fn ancestors(dir: BorrowedFd<'_>) -> Result<Vec<Id>, Errno> {
+    let mut ids = vec![Id::of(&fstat(dir)?)];
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut above = openat(&base.fd, c"..", flags, Mode::empty())?;
+    let mut above = openat(dir, c"..", flags, Mode::empty())?;
     loop {
         let id = Id::of(&fstat(&above)?);
         if ids.last() == Some(&id) {
@@ -195,7 +198,7 @@ pub(crate) fn inspect(named: Vec<Named>, base: &Base, options: &CopyOptions) -> 
                 found.repeated.push(source);
                 continue;
             }
-            let above = above.get_or_insert_with(|| ancestors(base).unwrap_or_default());
+            let above = above.get_or_insert_with(|| ancestors(base.fd.as_fd()).unwrap_or_default());
             if above.contains(&id) && source.name.as_c_str() != c"." {
                 let into = base.path.join(crate::place::os(&source.name));
                 found.refused.push((source, Refusal::IntoItself(into)));

@@ -1,7 +1,7 @@
 //! A new directory that is built under another name and gets its own when all is in it.
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RawDir, chmodat, fchmod, mkdirat, openat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, RawDir, Stat, chmodat, fchmod, mkdirat, openat, unlinkat,
 };
 use std::{
     ffi::{CStr, CString},
@@ -12,9 +12,11 @@ use thalweg_sys::{Errno, io};
 
 use crate::{
     birth::open_new,
-    claim::{Leftover, claim, is_ours},
+    claim::{Leftover, claim, holds, is_ours},
     error::{Attempt, Failure, at_sink},
-    naming::{PART, beside, is_reserved, short, unique},
+    identity::Id,
+    journal::Keeper,
+    naming::{OWN_JOURNAL, PART, beside, is_reserved, short, unique},
     publish::{Spot, unlink},
 };
 
@@ -35,8 +37,14 @@ pub(crate) struct Stage {
 const TRIES: usize = 100;
 
 impl Stage {
-    /// Makes a stage for the directory that is to be `spot`, or takes over a leftover one.
-    pub fn make(spot: Spot<'_>, mode: u32, resume: bool) -> Attempt<(OwnedFd, Self)> {
+    /// Makes a stage for the directory that is to be `spot`, or takes over a leftover one of the same
+    /// source.
+    pub fn make(
+        spot: Spot<'_>,
+        mode: u32,
+        resume: bool,
+        (source, stat): (BorrowedFd<'_>, &Stat),
+    ) -> Attempt<(OwnedFd, Self)> {
         let mut name = beside(spot.name, PART);
         let mut is_usual = true;
         for _ in 0..TRIES {
@@ -44,6 +52,7 @@ impl Stage {
                 Ok(()) => {
                     match open_new(Spot { dir: spot.dir, name: &name }) {
                         Ok(fd) if is_ours(&fd, spot.dir, &name)? => {
+                            journal(fd.as_fd(), stat).write();
                             return Ok((fd, Self { name, adopted: false, is_usual }));
                         }
                         // Another run took it for a leftover before it was locked.
@@ -56,7 +65,10 @@ impl Stage {
                 Err(Errno::EXIST) => match claim(spot.dir, &name, DIRECTORY)? {
                     Leftover::Gone => {}
                     Leftover::Alive => (name, is_usual) = (unique(spot.name), false),
-                    Leftover::Free(fd) if resume && is_usual => {
+                    Leftover::Free(fd) if holds(&fd, source)? => {
+                        (name, is_usual) = (unique(spot.name), false);
+                    }
+                    Leftover::Free(fd) if resume && is_usual && !is_of_another(&fd, stat) => {
                         return Ok((fd, Self { name, adopted: true, is_usual }));
                     }
                     // Locked until the name is gone: who made it a moment ago must not begin in it.
@@ -93,6 +105,19 @@ impl Stage {
         remove_contents(reopen(fd)?)?;
         unlinkat(spot.dir, &*self.name, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat"))
     }
+}
+
+/// The journal of a stage. It says which source it is a copy of; a stage without one is any source's.
+fn journal<'a>(stage: BorrowedFd<'a>, source: &Stat) -> Keeper<'a> {
+    Keeper::new((stage, OWN_JOURNAL.to_owned()), source, false)
+}
+
+/// Whether a leftover is known to be a copy of another directory: the files of both would be mixed.
+fn is_of_another(leftover: &OwnedFd, source: &Stat) -> bool {
+    let Some(Ok(earlier)) = journal(leftover.as_fd(), source).earlier() else { return false };
+    let (was, is) = (earlier.source, Id::of(source));
+    // Devices may get other numbers when the machine starts.
+    was.ino != is.ino || (earlier.is_of_this_boot() && was.dev != is.dev)
 }
 
 /// Removes the unfinished files that a killed run left in a directory nobody can see yet.
@@ -193,19 +218,21 @@ mod tests {
         fs::write(old.join("a/b/file"), "x").unwrap();
         let dir = fs::File::open(place.path()).unwrap();
         let spot = Spot { dir: dir.as_fd(), name: c"new" };
-        let (held, first) = Stage::make(spot, 0o700, false).unwrap();
+        let stat = rustix::fs::fstat(&dir).unwrap();
+        let source = (dir.as_fd(), &stat);
+        let (held, first) = Stage::make(spot, 0o700, false, source).unwrap();
         assert!(!first.adopted);
-        assert_eq!(fs::read_dir(&old).unwrap().count(), 0);
-        let (_, second) = Stage::make(spot, 0o700, true).unwrap();
+        assert_eq!(fs::read_dir(&old).unwrap().count(), 1, "the journal");
+        let (_, second) = Stage::make(spot, 0o700, true, source).unwrap();
         assert_ne!(second.name, first.name);
         drop(held);
-        let (_held, third) = Stage::make(spot, 0o700, true).unwrap();
+        let (_held, third) = Stage::make(spot, 0o700, true, source).unwrap();
         assert!(third.adopted && third.name == first.name);
         third.publish(spot).unwrap();
         assert!(second.publish(spot).is_err());
         // A later run looks for the usual name only.
-        let (_alive, fourth) = Stage::make(spot, 0o700, true).unwrap();
-        let (fd, fifth) = Stage::make(spot, 0o700, true).unwrap();
+        let (_alive, fourth) = Stage::make(spot, 0o700, true, source).unwrap();
+        let (fd, fifth) = Stage::make(spot, 0o700, true, source).unwrap();
         assert!(!fifth.leave(spot, &fd).unwrap());
         assert!(fourth.leave(spot, &fd).unwrap());
         let left = |stage: &Stage| place.path().join(stage.name.to_str().unwrap()).is_dir();
@@ -217,8 +244,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let dir = fs::File::open(place.path()).unwrap();
         let spot = Spot { dir: dir.as_fd(), name: c"new" };
+        let stat = rustix::fs::fstat(&dir).unwrap();
+        let source = (dir.as_fd(), &stat);
         let build = |n: u64| {
-            let (fd, stage) = Stage::make(spot, 0o700, false).unwrap();
+            let (fd, stage) = Stage::make(spot, 0o700, false, source).unwrap();
             let mine = CString::new(n.to_string()).unwrap();
             mkdirat(&fd, &mine, Mode::RWXU).unwrap();
             match stage.publish(spot) {

@@ -8,6 +8,7 @@ use crate::{
     error::{Attempt, Failure, at_sink},
     existing::There,
     hardlink::has_no_links,
+    identity::Id,
     place::Leaf,
     publish::{Sink, Spot},
     worker::Worker,
@@ -46,7 +47,7 @@ impl Worker<'_> {
         leaf: &Leaf<'_>,
         (spot, way, there): (Spot<'a>, Way, Option<&There>),
         mode: u32,
-        is_single: bool,
+        (is_single, source): (bool, Id),
     ) -> Attempt<Sink<'a>> {
         let options = self.run.options;
         // A pipe that is open for reading too waits for no reader, and loses what is written to it.
@@ -70,10 +71,10 @@ impl Worker<'_> {
                     return Ok(sink);
                 }
                 self.names_all = true;
-                Sink::part(spot, mode, false)
+                Sink::part(spot, mode, (false, source))
             }
-            Way::Part => Sink::part(spot, mode, options.resume && !is_single),
-            Way::Existing => match Sink::existing(spot, access) {
+            Way::Part => Sink::part(spot, mode, (options.resume && !is_single, source)),
+            Way::Existing => match Sink::existing(spot, access, source) {
                 Err(Failure::Sink(_, Errno::ACCESS | Errno::PERM | Errno::TXTBSY, _))
                     if options.force =>
                 {

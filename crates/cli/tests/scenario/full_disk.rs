@@ -134,8 +134,10 @@ fn a_tree_that_does_not_fit_keeps_its_whole_files_and_no_others() {
             ran.expect_said(".tree.thalweg-part");
             (stage.clone(), vec![stage])
         };
-        assert_eq!(unfinished(disk), left);
-        for name in names(&there) {
+        let mut found = unfinished(disk);
+        found.retain(|path| !path.ends_with(".thalweg-journal"));
+        assert_eq!(found, left);
+        for name in names(&there).into_iter().filter(|name| name != ".thalweg-journal") {
             let n: usize = name.strip_prefix("small-").expect("only whole files").parse().unwrap();
             bytes::expect(&there.join(&name), n as u64, sizes[n]);
         }

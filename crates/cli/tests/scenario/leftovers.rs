@@ -44,8 +44,10 @@ fn interrupted(scratch: &Scratch, options: &[&str], signal: Signal) -> String {
     running.finish().expect(128 + signal.as_raw()).stderr
 }
 
+/// Whether a file or folder of the source is in it.
 fn is_begun(stage: &Path) -> bool {
-    stage.is_dir() && fs::read_dir(stage).is_ok_and(|mut entries| entries.next().is_some())
+    let is_data = |entry: fs::DirEntry| entry.file_name() != ".thalweg-journal";
+    fs::read_dir(stage).is_ok_and(|entries| entries.flatten().any(is_data))
 }
 
 #[test]
@@ -158,4 +160,63 @@ fn what_a_killed_receive_leaves_is_not_copied_as_data() {
     let copied = shell(scratch.path(), "$T copy -r into again; ls -A again").expect(0);
     copied.expect_said("has a name kept for unfinished copies");
     assert_eq!(names(&scratch.join("again")), Vec::<String>::new());
+}
+
+#[test]
+fn a_leftover_that_is_copied_to_its_final_name_is_not_taken_for_one() {
+    for options in ["", "--resume", "--jobs=1", "--verify"] {
+        let scratch = Scratch::new();
+        tree(&scratch);
+        let copy = |more: &str, from: &str, to: &str| {
+            shell(scratch.path(), &format!("$T copy -q {options} {more} {from} {to}"))
+        };
+        fs::rename(scratch.join("tree"), scratch.join(".new.thalweg-part")).unwrap();
+        copy("-r", ".new.thalweg-part", "new").expect(0);
+        fs::rename(scratch.join(".new.thalweg-part"), scratch.join("tree")).unwrap();
+        expect_same(&scratch, "new");
+        // What is copied lies in it.
+        fs::remove_dir_all(scratch.join("new")).unwrap();
+        fs::create_dir(scratch.join(".new.thalweg-part")).unwrap();
+        fs::rename(scratch.join("tree"), scratch.join(".new.thalweg-part/tree")).unwrap();
+        copy("-r", ".new.thalweg-part/tree", "new").expect(0);
+        fs::rename(scratch.join(".new.thalweg-part/tree"), scratch.join("tree")).unwrap();
+        expect_same(&scratch, "new");
+        // A file, into which the limit lets nothing like it go.
+        fs::rename(scratch.join("tree/big"), scratch.join(".big.thalweg-part")).unwrap();
+        let line = format!("ulimit -f 1000; $T copy -q {options} .big.thalweg-part big");
+        assert_ne!(shell(scratch.path(), &line).code(), 0);
+        bytes::expect(&scratch.join(".big.thalweg-part"), 9, BIG);
+        copy("", ".big.thalweg-part", "big").expect(0);
+        for name in [".big.thalweg-part", "big"] {
+            bytes::expect(&scratch.join(name), 9, BIG);
+        }
+    }
+}
+
+#[test]
+fn a_leftover_of_one_tree_is_not_mixed_with_another() {
+    let scratch = Scratch::new();
+    tree(&scratch);
+    interrupted(&scratch, &["--jobs=1"], Signal::TERM);
+    let other = scratch.folder("other");
+    fs::write(other.join("alone"), "alone").unwrap();
+    shell(scratch.path(), "$T copy -r --resume other new").expect(0);
+    assert_eq!(names(&scratch.join("new")), ["alone"]);
+    assert_eq!(names(scratch.path()), ["new", "other", "tree"]);
+}
+
+#[test]
+fn a_file_that_is_written_in_place_and_not_to_its_end_is_named() {
+    let scratch = Scratch::new();
+    tree(&scratch);
+    bytes::write(&scratch.join("old"), 3, 100);
+    let mut copy = thalweg();
+    copy.current_dir(scratch.path()).args(["copy", "--inplace", "--limit=256K", "tree/big", "old"]);
+    let mut running = Running::start(&mut copy);
+    while fs::metadata(scratch.join("old")).unwrap().len() <= 100 {
+        assert!(!running.has_ended(), "over before it had begun");
+        thread::sleep(Duration::from_millis(1));
+    }
+    running.signal(Signal::INT);
+    running.finish().expect(130).expect_said("written in part: 'old'; copy it again");
 }

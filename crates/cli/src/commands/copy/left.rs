@@ -1,6 +1,6 @@
 //! What a copy that did not come to its end has left, and how to go on with it or remove it.
 
-use std::path::PathBuf;
+use std::{fmt::Write, path::PathBuf};
 use thalweg_core::shown;
 use thalweg_tree::TreeReport;
 
@@ -13,6 +13,8 @@ const SHOWN: usize = 3;
 pub struct Left<'r> {
     /// What keeps its temporary name.
     unfinished: &'r [PathBuf],
+    /// What was there and is written into in part.
+    torn: &'r [PathBuf],
     /// Something has its final name.
     has_copied: bool,
     /// `--resume` was given already.
@@ -26,7 +28,8 @@ impl<'r> Left<'r> {
     pub fn of(report: &'r TreeReport, resumes: bool, makes_folder: bool) -> Self {
         let has_copied = report.files + report.links + report.specials > 0;
         let made_folder = makes_folder && report.halted.is_none();
-        Self { unfinished: &report.unfinished, has_copied, resumes, made_folder }
+        let (unfinished, torn) = (&report.unfinished[..], &report.torn[..]);
+        Self { unfinished, torn, has_copied, resumes, made_folder }
     }
 
     /// Whether the same command with `--resume` goes on.
@@ -41,24 +44,38 @@ impl<'r> Left<'r> {
 
     /// What is left, and what to do next.
     pub fn advice(&self) -> String {
-        if !self.has_copied && self.unfinished.is_empty() {
-            return "nothing was copied, and nothing is left of it".to_owned();
+        let mut text = self.of_the_others();
+        if !self.torn.is_empty() {
+            let _ = write!(text, "; written in part: {}; copy it again", listed(self.torn));
         }
+        text
+    }
+
+    fn of_the_others(&self) -> String {
         let again = match (self.made_folder, self.resumes) {
             (true, _) => "the same command with --resume and -T goes on",
             (false, true) => "the same command goes on",
             (false, false) => "the same command with --resume goes on",
         };
-        if self.unfinished.is_empty() {
-            return format!("not everything was copied; {again}");
+        if !self.unfinished.is_empty() {
+            let paths = listed(self.unfinished);
+            format!("not everything was copied; unfinished: {paths}; {again}, rm -r removes it")
+        } else if self.has_copied {
+            format!("not everything was copied; {again}")
+        } else if self.torn.is_empty() {
+            "nothing was copied, and nothing is left of it".to_owned()
+        } else {
+            "nothing was copied to its end".to_owned()
         }
-        let first = self.unfinished.iter().take(SHOWN);
-        let first: Vec<_> = first.map(|path| format!("'{}'", shown(path))).collect();
-        let more = match self.unfinished.len().saturating_sub(SHOWN) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let paths = first.join(", ");
-        format!("not everything was copied; unfinished: {paths}{more}; {again}, rm -r removes it")
     }
+}
+
+/// The first paths, and how many more there are.
+fn listed(paths: &[PathBuf]) -> String {
+    let first: Vec<_> = paths.iter().take(SHOWN).map(|path| format!("'{}'", shown(path))).collect();
+    let more = match paths.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    first.join(", ") + &more
 }
