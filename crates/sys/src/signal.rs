@@ -176,14 +176,24 @@ mod tests {
             return;
         }
         if what == "ignored" {
-            handle(libc::SIGINT, libc::SIG_IGN).unwrap();
+            for signal in [libc::SIGINT, libc::SIGHUP] {
+                handle(signal, libc::SIG_IGN).unwrap();
+            }
             catch_interrupts().unwrap();
             raise(libc::SIGINT);
+            raise(libc::SIGHUP);
             assert!(!interrupted());
             return;
         }
-        handle(libc::SIGINT, libc::SIG_DFL).unwrap();
+        for signal in [libc::SIGINT, libc::SIGHUP] {
+            handle(signal, libc::SIG_DFL).unwrap();
+        }
         catch_interrupts().unwrap();
+        if what == "hung up" {
+            raise(libc::SIGHUP);
+            assert_eq!((interrupted(), which()), (true, Some(libc::SIGHUP)));
+            return;
+        }
         if what == "elsewhere" {
             let (stop, ears) = std::sync::mpsc::channel::<()>();
             let other = std::thread::spawn(move || {
@@ -236,6 +246,11 @@ mod tests {
     #[test]
     fn a_second_interrupt_kills() {
         assert_eq!(child("twice").signal(), Some(libc::SIGINT));
+    }
+
+    #[test]
+    fn a_terminal_that_goes_away_is_an_interrupt() {
+        assert!(child("hung up").success());
     }
 
     #[test]

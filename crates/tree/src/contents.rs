@@ -135,8 +135,11 @@ impl Worker<'_> {
                 Ok(None)
             }
             Err(failure) => {
+                // What is written into the old file next is of no use to a later run.
+                let is_given_up = self.can_be_written_into(there, stat, &failure);
+                let is_left = self.run.options.resume && failure.may_be_resumed() && !is_given_up;
                 match keeper {
-                    Some(mut keeper) if self.run.options.resume && failure.may_be_resumed() => {
+                    Some(mut keeper) if is_left => {
                         keeper.write();
                         if let Some(part) = sink.leave() {
                             let directory = &leaf.directory;

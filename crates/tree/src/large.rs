@@ -230,8 +230,11 @@ impl Worker<'_> {
     ) -> Attempt<()> {
         self.make_room();
         let begin = at;
+        let source = end_of(job.source, kind(job.stat), at);
+        // A pipe has no places to read at.
+        let mut source = source.map_err(at_source("fstat"))?;
         loop {
-            match io::pread(job.source, &mut self.buffer, at) {
+            match source.read(&mut self.buffer) {
                 Ok(0) => break,
                 Ok(got) => {
                     let bytes = self.buffer.get(..got).unwrap_or_default();
@@ -243,7 +246,7 @@ impl Worker<'_> {
                     }
                 }
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(Failure::Source("pread", errno)),
+                Err(errno) => return Err(Failure::Source(source.read_call(), errno)),
             }
             self.tell();
             if self.run.stops() {

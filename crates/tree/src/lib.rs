@@ -7,8 +7,9 @@
 //!
 //! Differences from GNU `cp`, all for the first promise: a file that is replaced becomes another
 //! inode (other hard links to the old one keep the old contents) with the mode, owner and extended
-//! attributes of the old one; a new directory is built as `.NAME.thalweg-part` and renamed at the
-//! end; names of that form are not copied.
+//! attributes of the old one, unless its directory takes no new file: then it is written into, as
+//! `cp` does; a new directory is built as `.NAME.thalweg-part` and renamed at the end; names of that
+//! form are not copied. A run that is stopped leaves such a directory for one that resumes it.
 //!
 //! A source that changes while it is read is copied and published all the same, as `tar` does, and
 //! counted in [`TreeReport::changed`]: the copy may hold some of the old and some of the new.

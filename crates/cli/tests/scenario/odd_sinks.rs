@@ -129,6 +129,18 @@ fn what_goes_into_a_pipe_is_not_called_verified_and_waits_for_its_reader() {
 }
 
 #[test]
+fn what_comes_from_a_pipe_gets_holes_when_asked() {
+    let scratch = Scratch::new();
+    let truth = sparse(&scratch.join("s"));
+    let fifo = "mkfifo f; cat s >f & $T copy -q --sparse=always f out; wait";
+    for line in ["cat s | $T copy -q --sparse=always - out", fifo] {
+        shell(scratch.path(), line).expect(0);
+        assert!(fs::read(scratch.join("out")).unwrap() == truth, "{line}");
+        assert!(fs::metadata(scratch.join("out")).unwrap().blocks() * 512 < LEN, "{line}");
+    }
+}
+
+#[test]
 fn in_place_the_old_bytes_do_not_stay_in_the_holes() {
     let scratch = Scratch::new();
     let truth = sparse(&scratch.join("s"));
@@ -199,10 +211,13 @@ fn a_file_that_something_is_mounted_on_is_written_into() {
     let scratch = Scratch::within(root);
     let truth = sparse(&scratch.join("s"));
     // As containers do with /etc/hosts. In a mount namespace of its own: nothing is left of it.
-    let line =
-        "echo old >real; echo x >f; mount --bind real f && $T copy -q --verify s f && cmp s f";
-    let line = format!("unshare --mount bash -c '{line}'; code=$?; cat real; exit $code");
-    let ran = shell(scratch.path(), &line).expect(0);
-    assert!(ran.stdout == truth);
-    assert_eq!(names(scratch.path()), ["f", "real", "s"]);
+    for option in ["--verify", "--resume"] {
+        let line =
+            "echo old >real; echo x >f; mount --bind real f && $T copy -q OPTION s f && cmp s f";
+        let line = line.replace("OPTION", option);
+        let line = format!("unshare --mount bash -c '{line}'; code=$?; cat real; exit $code");
+        let ran = shell(scratch.path(), &line).expect(0);
+        assert!(ran.stdout == truth, "{option}");
+        assert_eq!(names(scratch.path()), ["f", "real", "s"], "{option}");
+    }
 }
