@@ -1,6 +1,6 @@
 //! Memory to memory: copies, fills, and copies that sum or hash what they read.
 //!
-//! [`copy`](memory::copy), [`copy_within`] and [`fill`] are the C library's until a profile of this
+//! [`copy()`], [`copy_within`] and [`fill`] are the C library's until a profile of this
 //! machine says which loop is faster ([`is_measured`](crate::is_measured)).
 //!
 //! ```
@@ -11,7 +11,4 @@
 //! let sum = memory::copy_crc32c(&mut copy, &text, 0);
 //! assert_eq!((copy, sum), (text, memory::crc32c(&text, 0)));
 //! ```
-#[cfg(doc)]
-use crate::memory;
-
 pub use thalweg_kernels::{copy, copy_crc32c, copy_within, copy_xxh3, crc32c, fill, xxh3};

@@ -1,4 +1,5 @@
-//! What README.md and docs/java.md tell people to copy, taken from there and run.
+//! What README.md and the pages of docs tell people to copy, taken from there and run. Programs in C, Rust and Java have
+//! tests beside their crates.
 
 #![allow(clippy::unwrap_used)]
 
@@ -60,6 +61,43 @@ fn jdk(test: &str) -> Option<PathBuf> {
 fn is_installed(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// The blocks of shell that a page marks as ones to be run: those that begin with `sh`.
+fn runnable(page: &Path) -> Vec<String> {
+    let text = fs::read_to_string(page).unwrap();
+    let blocks = text.split("```sh\n").skip(1);
+    blocks.map(|rest| rest.split_once("\n```").expect("its end").0.to_owned()).collect()
+}
+
+#[test]
+fn every_block_of_shell_that_is_marked_runs_as_it_stands() {
+    let pages = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = pages.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let mut count = 0;
+    for page in pages.chain([root().join("README.md")]) {
+        for block in runnable(&page) {
+            let scratch = Scratch::new();
+            let bin = Path::new(env!("CARGO_BIN_EXE_thalweg")).parent().unwrap();
+            let mut path = OsString::from(bin);
+            path.push(":");
+            path.push(env::var_os("PATH").unwrap_or_default());
+            let ran = Command::new("bash")
+                .args(["-euo", "pipefail", "-c", &block])
+                .current_dir(scratch.path("."))
+                .stdin(Stdio::null())
+                .env("PATH", path)
+                .env("HOME", scratch.path("."))
+                .env("XDG_RUNTIME_DIR", scratch.path("."))
+                .env("THALWEG_PROFILE", scratch.path("profile.json"))
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
+            assert!(ran.status.success(), "{}:\n{block}\n{}: {said}", page.display(), ran.status);
+            count += 1;
+        }
+    }
+    assert!(count > 0, "no page has a block that begins with sh");
 }
 
 #[test]
