@@ -55,6 +55,17 @@ pub fn fsync(fd: impl AsFd) -> Result<(), Errno> {
     uncounted(Call::Fsync, || rustix::fs::fsync(fd))
 }
 
+/// [`fsync`] until it answers: EINTR says nothing about the bytes, and asking again loses none.
+pub fn sync(fd: impl AsFd) -> Result<(), Errno> {
+    let fd = fd.as_fd();
+    loop {
+        match fsync(fd) {
+            Err(Errno::INTR) => {}
+            answer => return answer,
+        }
+    }
+}
+
 /// `fdatasync(2)`: data, and what is needed to read it back, on stable storage.
 pub fn fdatasync(fd: impl AsFd) -> Result<(), Errno> {
     uncounted(Call::Fsync, || rustix::fs::fdatasync(fd))

@@ -277,7 +277,7 @@ impl Worker<'_> {
             self.incomplete(leaf, failure);
         }
         if options.fsync != Fsync::None {
-            io::fsync(&sink.fd).map_err(|errno| Failure::Sink("fsync", errno, size(stat)))?;
+            io::sync(&sink.fd).map_err(|errno| Failure::Sink("fsync", errno, size(stat)))?;
         }
         Ok(())
     }

@@ -224,7 +224,7 @@ impl Directory {
                 run.incomplete(failed(failure));
             }
             if run.options.fsync == Fsync::Dir
-                && let Err(errno) = io::fsync(fd)
+                && let Err(errno) = io::sync(fd)
             {
                 run.failed(failed(Failure::Sink("fsync", errno, 0)));
             }
@@ -239,7 +239,7 @@ impl Directory {
             }
             run.failed(failed(failure));
         } else if run.options.fsync == Fsync::Dir
-            && let Err(errno) = io::fsync(spot.dir)
+            && let Err(errno) = io::sync(spot.dir)
         {
             run.failed(failed(Failure::Sink("fsync", errno, 0)));
         }

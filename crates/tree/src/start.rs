@@ -60,7 +60,7 @@ pub fn copy(
     }
     if options.fsync == Fsync::Dir
         && !options.dry_run
-        && let Err(errno) = io::fsync(base.fd.as_fd())
+        && let Err(errno) = io::sync(base.fd.as_fd())
     {
         run.failed(failed(errno, "fsync"));
     }

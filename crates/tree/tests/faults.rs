@@ -195,6 +195,12 @@ fn what_was_asked_to_be_synced_and_could_not_be_is_not_published() {
     let outcome = run(vec![rule], &place.path().join("f"), &place.path().join("g"), &options);
     assert!(problems(&outcome.value).contains("fsync: EIO"), "{}", problems(&outcome.value));
     assert_eq!(names(place.path()), ["f"]);
+    // An interrupted one has said nothing: it is asked again.
+    let rules = (1..4).map(|nth| Rule::once(Call::Fsync, nth, Effect::Errno(Errno::INTR)));
+    let (from, to) = (place.path().join("f"), place.path().join("g"));
+    let outcome = run(rules.collect(), &from, &to, &options);
+    assert_eq!((outcome.value.error_count, outcome.calls[Call::Fsync]), (0, 4));
+    fs::remove_file(to).unwrap();
     let all = CopyOptions { fsync: thalweg_tree::Fsync::Dir, ..recursive() };
     let outcome = run(Vec::new(), &sample(place.path()), &place.path().join("to"), &all);
     // 16 files, two directories, and twice the one that holds the new name.
