@@ -1,10 +1,13 @@
 //! How the command ends: the exit codes, and the sentence printed once before all but the first.
 
 use std::process::ExitCode;
-use thalweg_core::{Error, Side, error::errno_name};
+use thalweg_core::{
+    Error,
+    failed::{Failed, quoted},
+};
 use thalweg_sys::{Errno, signal};
 
-use crate::output::units;
+use crate::stdio::{INPUT, OUTPUT};
 
 /// The exit status, as the manual lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,32 +72,27 @@ impl Failure {
 
     /// A call on a named thing failed.
     pub fn of_call(call: &str, what: &str, errno: Errno) -> Self {
-        Self::new(Exit::Failed, format!("{what}: {call}: {}{}", errno_name(errno), advice(errno)))
+        let failed = Failed { what: &named(what), call, errno, moved: 0 };
+        Self::new(Exit::Failed, format!("{failed}{}", advice(errno)))
     }
 
     /// The same for what the standard library says.
     pub fn of_io(call: &str, what: &str, error: &std::io::Error) -> Self {
         match Errno::from_io_error(error) {
             Some(errno) => Self::of_call(call, what, errno),
-            None => Self::new(Exit::Failed, format!("{what}: {call}: {error}")),
+            None => Self::new(Exit::Failed, format!("{}: {call}: {error}", named(what))),
         }
     }
 }
 
 /// What a transfer between two named ends stopped at: where, why, how far, what next.
 pub fn transfer_error(error: &Error, source: &str, sink: &str) -> String {
-    let place = match error.side {
-        Side::Source => source.to_owned(),
-        Side::Sink => sink.to_owned(),
-        Side::Either | Side::Own => format!("{source} -> {sink}"),
-    };
-    format!(
-        "{place}: {}: {} after {}{}",
-        error.call,
-        errno_name(error.errno),
-        units::exact(error.moved),
-        advice(error.errno),
-    )
+    format!("{}{}", error.between(&named(source), &named(sink)), advice(error.errno))
+}
+
+/// A file's name between quotes; what has no name as it is.
+pub fn named(what: &str) -> String {
+    if matches!(what, INPUT | OUTPUT) { what.to_owned() } else { quoted(what) }
 }
 
 /// What to do next, for the errnos where there is something to do.

@@ -13,11 +13,15 @@ mod stdio;
 
 use clap::{ColorChoice, CommandFactory, FromArgMatches};
 use rustix::process::{Resource, getrlimit};
-use std::{ffi::OsStr, process::ExitCode, thread};
+use std::{
+    ffi::{OsStr, OsString},
+    process::ExitCode,
+    thread,
+};
 use thalweg_core::cpu;
 use thalweg_sys::signal;
 
-use args::{Cli, Command};
+use args::{Cli, Command, shown_in_help};
 use exit::{Exit, Failure};
 use output::text::complain;
 
@@ -35,7 +39,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
-    let parsed = command().try_get_matches().and_then(|m| Cli::from_arg_matches(&m));
+    let parsed = command().try_get_matches_from(words()).and_then(|m| Cli::from_arg_matches(&m));
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
@@ -76,6 +80,21 @@ fn run() -> ExitCode {
     exit.as_interrupted().into()
 }
 
+/// The command line. `--json`, `-q` and `-v` belong to single commands; given before the command's
+/// name they are read as if they came right after it.
+fn words() -> Vec<OsString> {
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    let moves = |word: &OsString| {
+        let word = word.to_str();
+        word.is_some_and(|word| matches!(word, "--json" | "-q" | "--quiet" | "-v" | "--verbose"))
+    };
+    let first = words.iter().skip(1).take_while(|word| moves(word)).count();
+    if words.len() > first + 1 {
+        words[1..first + 2].rotate_left(first);
+    }
+    words
+}
+
 /// Dies of SIGPIPE as other tools do, where Rust's start-up code has it ignored.
 fn quiet_about_closed_pipes() {
     // It fails for no signal that exists.
@@ -99,5 +118,5 @@ fn command() -> clap::Command {
             _ => {}
         }
     }
-    Cli::command().color(color)
+    shown_in_help(Cli::command()).color(color)
 }

@@ -14,7 +14,9 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Notices interrupts from now on, and ends the process if it does not end itself soon after one.
 pub fn catch_interrupts() {
-    // It fails for no signal that exists.
+    // These fail for no signal that exists. Whoever asks how far it is must not end it: before the
+    // first thread is started, since any of them could be given the signal.
+    let _ = signal::hold_status_requests();
     let _ = signal::catch_interrupts();
     // Without a thread to spare, a second Ctrl-C has to do it.
     if thread::Builder::new().name("patience".to_owned()).spawn(wait).is_ok() {

@@ -12,7 +12,11 @@ use std::{
 use thalweg_core::{End, EndFacts, Kind, shown};
 use thalweg_sys::host::filesystem;
 
-use crate::{exit::Failure, output::units, stdio};
+use crate::{
+    exit::Failure,
+    output::units,
+    stdio::{self, INPUT, OUTPUT},
+};
 
 /// One end of a transfer that is only thought about.
 #[derive(Debug)]
@@ -34,10 +38,7 @@ impl Place {
     pub fn of_source(path: &Path) -> Result<Self, Failure> {
         if path.as_os_str() == "-" {
             let end = stdio::input()?;
-            return Ok(Self {
-                size: stdio::left_in(&end),
-                ..Self::inherited("standard input", &end)
-            });
+            return Ok(Self { size: stdio::left_in(&end), ..Self::inherited(INPUT, &end) });
         }
         if let Some(place) = Self::of_word(path) {
             return Ok(place);
@@ -57,7 +58,7 @@ impl Place {
         if path.as_os_str() == "-" {
             let end = stdio::output();
             let end = end?;
-            return Ok(Self::inherited("standard output", &end));
+            return Ok(Self::inherited(OUTPUT, &end));
         }
         if let Some(place) = Self::of_word(path) {
             return Ok(place);

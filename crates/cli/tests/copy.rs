@@ -37,7 +37,7 @@ fn a_tree_is_copied_with_what_archive_promises() {
     std::os::unix::fs::symlink("a", scratch.path("tree/link")).unwrap();
     std::fs::hard_link(scratch.path("tree/a"), scratch.path("tree/again")).unwrap();
     let refused = scratch.run(&["copy", "tree", "to"]).ended(1);
-    assert!(refused.err.contains("is a directory"), "{}", refused.err);
+    assert!(refused.err.contains("is a folder (-r to copy it)"), "{}", refused.err);
     scratch.run(&["copy", "-a", "--jobs", "2", "tree", "to"]).ended(0);
     let same = scratch.shell("diff -r tree to").ended(0);
     assert_eq!(same.text(), "");
@@ -149,6 +149,7 @@ fn tuning_measures_moves_and_shows_why() {
     let chosen = text.lines().find_map(|line| line.strip_prefix("* "));
     assert!(chosen.is_some_and(|line| line.starts_with(used)), "{text}");
     assert_eq!(scratch.names(), ["from", "profile.json", "to"]);
+    assert!(text.contains("kept for later copies: "), "{text}");
     let json: serde_json::Value = serde_json::from_str(&tune(&["--json", "from", "to"])).unwrap();
     let arms = json["tune"]["arms"].as_array().unwrap();
     assert!(arms.iter().any(|arm| arm["name"].as_str().unwrap().starts_with("cp")));
@@ -172,7 +173,10 @@ fn a_folder_without_r_is_refused_before_anything_is_measured() {
         Ran::of_child(child.expect("it starts"))
     };
     let refused = tune(&["folder", "to"]).ended(1).json();
-    assert!(refused["error"].as_str().unwrap().contains("not asked to be recursive"), "{refused}");
+    assert!(
+        refused["error"].as_str().unwrap().contains("is a folder (-r to copy it)"),
+        "{refused}"
+    );
     assert!(refused["tune"].is_null(), "{refused}");
     assert_eq!(scratch.names(), ["folder", "from"], "no profile: nothing was measured");
     // Beside a file, the file alone is measured and copied.
@@ -184,11 +188,31 @@ fn a_folder_without_r_is_refused_before_anything_is_measured() {
 }
 
 #[test]
+fn a_tuned_tree_gets_one_answer_and_says_what_is_kept_of_it() {
+    let scratch = Scratch::new();
+    for n in 0..30 {
+        scratch.file(&format!("tree/{n}"), bytes(1000 + n));
+    }
+    let text = scratch.run(&["copy", "-r", "--tune", "tree", "to"]).ended(0).text();
+    let threads = text.lines().find_map(|line| line.strip_prefix("threads: ")).expect("threads");
+    let number: String = threads.chars().take_while(char::is_ascii_digit).collect();
+    let marked: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("* ")).collect();
+    assert!(marked.iter().any(|line| line.starts_with(&format!("{number} thread"))), "{text}");
+    // Nothing in it is long enough to be measured by itself, and so small a tree is copied faster
+    // than measured.
+    assert!(text.contains("nothing of it is kept for later copies"), "{text}");
+    assert!(text.contains("so short a copy gains nothing by --tune"), "{text}");
+}
+
+#[test]
 fn problems_are_said_once_with_what_to_do_next() {
     let scratch = Scratch::new();
     scratch.file("from", bytes(1000));
     let gone = scratch.run(&["copy", "gone", "to"]).ended(1);
-    assert_eq!(gone.err, "thalweg: 'gone': newfstatat: ENOENT (No such file or directory)\n");
+    assert_eq!(
+        gone.err,
+        "thalweg: cannot look at 'gone': no such file or directory (newfstatat: ENOENT)\n"
+    );
     scratch.run(&["copy", "from"]).ended(2);
     scratch.run(&["copy", "from", "no/such/place"]).ended(1);
     let same = scratch.run(&["copy", "from", "from"]).ended(1);

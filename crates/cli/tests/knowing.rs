@@ -75,7 +75,11 @@ fn plan_knows_streams_devices_and_what_is_not_there() {
     rustix::fs::mkfifoat(rustix::fs::CWD, scratch.path("fifo"), 0o600.into()).unwrap();
     assert_eq!(kinds(&["fifo", "fifo"]), pair("pipe", "pipe"));
     let gone = scratch.run(&["plan", "gone", "to"]).ended(1);
-    assert!(gone.err.contains("gone: open: ENOENT"), "{}", gone.err);
+    assert!(
+        gone.err.contains("cannot open 'gone': no such file or directory (open: ENOENT)"),
+        "{}",
+        gone.err
+    );
     let nowhere = scratch.run(&["plan", "from", "no/such/folder"]).ended(1);
     assert!(nowhere.err.contains("no/such"), "{}", nowhere.err);
 }
@@ -297,6 +301,54 @@ fn every_command_shows_examples_and_nonsense_is_a_usage_error() {
     for name in known() {
         assert!(unknown.err.contains(&name), "{}", unknown.err);
     }
+}
+
+#[test]
+fn plan_doctor_and_list_answer_in_a_sentence_before_the_evidence() {
+    let scratch = Scratch::new();
+    scratch.file("from", "x");
+    let first = |args: &[&str]| {
+        let text = scratch.run(args).ended(0).text();
+        (text.lines().next().unwrap_or_default().to_owned(), text)
+    };
+    let (answer, text) = first(&["plan", "from", "to"]);
+    assert!(answer.contains(" would be used") && !text.contains("no: "), "{text}");
+    let (_, all) = first(&["plan", "-v", "from", "to"]);
+    assert!(text.contains("; -v says why") && all.contains("no: "), "{text}{all}");
+    let (answer, _) = first(&["plan", "memory:", "memory:"]);
+    assert!(answer.contains("memcpy would be used") || answer.contains("kernel"), "{answer}");
+    let (answer, _) = first(&["doctor"]);
+    assert!(answer.contains("mechanisms work here"), "{answer}");
+    let (answer, _) = first(&["list"]);
+    assert!(answer.contains("mechanisms, safest first"), "{answer}");
+}
+
+#[test]
+fn the_manual_is_shown_the_variables_are_in_the_help_and_json_may_come_first() {
+    let scratch = Scratch::new();
+    assert!(scratch.run(&["man"]).ended(0).text().contains("thalweg"));
+    let help = scratch.run(&["copy", "--help"]).ended(0).text();
+    assert!(help.contains("THALWEG_LIMIT") && help.contains("sets --limit"), "{help}");
+    let help = scratch.run(&["--help"]).ended(0).text();
+    for name in ["NO_COLOR", "THALWEG_PROFILE", "XDG_STATE_HOME"] {
+        assert!(help.contains(name), "{name}: {help}");
+    }
+    assert!(scratch.run(&["--json", "list"]).ended(0).json()["mechanisms"].is_array());
+    scratch.run(&["--json", "completions", "bash"]).ended(2);
+}
+
+#[test]
+fn sizes_rates_and_times_are_read_as_people_write_them() {
+    let scratch = Scratch::new();
+    scratch.file("from", "x");
+    for size in ["1G", "1GiB", "1.5M", "100k", "64 KiB"] {
+        scratch.run(&["plan", "--size", size, "from", "to"]).ended(0);
+    }
+    for limit in ["10MB/s", "1.5 GiB/s", "500k"] {
+        scratch.feed(&["pipe", "--limit", limit], b"x").ended(0);
+    }
+    let refused = scratch.run(&["plan", "--size", "50%", "from", "to"]).ended(2);
+    assert!(refused.err.contains("is not a size (examples: "), "{}", refused.err);
 }
 
 #[test]

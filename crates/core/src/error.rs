@@ -3,6 +3,8 @@
 use std::fmt;
 use thalweg_sys::Errno;
 
+use crate::failed::{After, Why};
+
 /// Which end of a transfer a failed call was about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -37,6 +39,18 @@ impl Error {
     /// The errno's symbol and its meaning: `ENOSPC (No space left on device)`.
     pub fn errno_name(&self) -> String {
         errno_name(self.errno)
+    }
+
+    /// In words, between two ends as people call them: `cannot write 'b' after 42 bytes: no space
+    /// left on device (splice: ENOSPC)`.
+    pub fn between(&self, source: &str, sink: &str) -> String {
+        let (verb, what) = match self.side {
+            Side::Source => ("read", source.to_owned()),
+            Side::Sink => ("write", sink.to_owned()),
+            Side::Either | Side::Own => ("copy", format!("{source} to {sink}")),
+        };
+        let (errno, call) = (self.errno, self.call);
+        format!("cannot {verb} {what}{}: {}", After(self.moved), Why { call, errno })
     }
 
     /// Whether this is a refusal: the kernel will not do *this call* on *these ends*, and a plainer

@@ -30,6 +30,8 @@ pub mod endpoint;
 pub mod error;
 pub mod facts;
 #[doc(hidden)]
+pub mod failed;
+#[doc(hidden)]
 pub mod fan;
 mod growth;
 pub mod guarantee;
@@ -39,6 +41,8 @@ pub mod mechanisms;
 pub mod planner;
 pub mod probe;
 pub mod profile;
+#[doc(hidden)]
+pub mod quantity;
 mod reopen;
 #[doc(hidden)]
 pub mod scratch;

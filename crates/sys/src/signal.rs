@@ -55,15 +55,43 @@ pub fn catch_interrupts() -> Result<(), Errno> {
 /// The kernel gives a signal to the main thread if that may have it, even while it sleeps where
 /// no handler can run: a page that a FUSE server never delivers. Then nobody hears of it.
 pub fn leave_interrupts_to_others() -> Result<(), Errno> {
+    block(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])
+}
+
+/// Keeps signals from the calling thread and those it starts.
+fn block(signals: &[c_int]) -> Result<(), Errno> {
+    let set = set_of(signals);
+    // SAFETY: the set is whole; the old mask is not asked for.
+    match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        error => Err(Errno::from_raw_os_error(error)),
+    }
+}
+
+fn set_of(signals: &[c_int]) -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: the pointer is valid for writes; the call makes it a whole, empty set.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the set was made whole above; both signals exist.
-        unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
+    for signal in signals {
+        // SAFETY: the set was made whole above; the callers' signals exist.
+        unsafe { libc::sigaddset(set.as_mut_ptr(), *signal) };
     }
-    // SAFETY: as above; the old mask is not asked for.
-    match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) } {
+    // SAFETY: made whole above.
+    unsafe { set.assume_init() }
+}
+
+/// From now on SIGUSR1, by which a person asks how far we are, waits for
+/// [`wait_for_status_request`] instead of killing: in the calling thread and those it starts.
+pub fn hold_status_requests() -> Result<(), Errno> {
+    block(&[libc::SIGUSR1])
+}
+
+/// Waits until SIGUSR1 comes, and takes it.
+pub fn wait_for_status_request() -> Result<(), Errno> {
+    let set = set_of(&[libc::SIGUSR1]);
+    let mut signal = 0;
+    // SAFETY: the set is whole; the call writes one number to `signal`.
+    match unsafe { libc::sigwait(&raw const set, &raw mut signal) } {
         0 => Ok(()),
         error => Err(Errno::from_raw_os_error(error)),
     }

@@ -1,17 +1,17 @@
 //! What can go wrong while copying a tree: which file, which call, how far.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
+use std::path::{Path, PathBuf};
+use thalweg_core::{
+    Side,
+    failed::{Failed, quoted},
 };
-use thalweg_core::{Side, error::errno_name, shown};
 use thalweg_sys::Errno;
 
 /// A file or a whole run that could not be copied.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A system call failed.
-    #[error("{}: {call}: {}{}", Quoted(path), errno_name(*errno), After(*bytes))]
+    #[error("{}", Failed { what: &quoted(path), call, errno: *errno, moved: *bytes })]
     Call {
         /// The file it was about.
         path: PathBuf,
@@ -23,7 +23,7 @@ pub enum Error {
         bytes: u64,
     },
     /// A mechanism failed in the middle of a file.
-    #[error("{}: {error}", Quoted(if error.side == Side::Source { source_path } else { path }))]
+    #[error("{}", moving(source_path, path, error))]
     Move {
         /// The source.
         source_path: PathBuf,
@@ -33,7 +33,7 @@ pub enum Error {
         error: thalweg_core::Error,
     },
     /// It makes no sense, or would destroy something; nothing was done.
-    #[error("{}: {reason}", Quoted(path))]
+    #[error("{} {reason}", quoted(path))]
     Refused {
         /// The file it is about.
         path: PathBuf,
@@ -41,7 +41,7 @@ pub enum Error {
         reason: Refusal,
     },
     /// The copy, read again, differs from its source. It was not given its name.
-    #[error("{}: the copy read back differs from its source; it was not kept", Quoted(path))]
+    #[error("{}: the copy read back differs from its source; it was not kept", quoted(path))]
     DataDiffer {
         /// The destination.
         path: PathBuf,
@@ -61,57 +61,46 @@ pub enum Error {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// `-r` is missing.
-    #[error("is a directory, and copying was not asked to be recursive")]
+    #[error("is a folder (-r to copy it)")]
     NotRecursive,
     /// Source and destination are one file.
-    #[error("is the same file as the source, {}", Quoted(.0))]
+    #[error("is the same file as the source, {}", quoted(.0))]
     SameFile(PathBuf),
     /// The destination lies inside the source.
-    #[error("cannot copy a directory, {}, into itself", Quoted(.0))]
+    #[error("is a folder and cannot be copied into itself, {}", quoted(.0))]
     IntoItself(PathBuf),
     /// A followed link leads back to a directory that is being copied.
-    #[error("a followed link leads into a cycle")]
+    #[error("is not copied: a followed link leads into a cycle")]
     Cycle,
     /// A directory would have to give way to something else.
-    #[error("cannot overwrite a directory with a non-directory")]
+    #[error("is a folder, and its source is none: not overwritten")]
     OverDirectory,
     /// Something else would have to give way to a directory.
-    #[error("cannot overwrite a non-directory with a directory")]
+    #[error("is no folder, and its source is one: not overwritten")]
     OverNonDirectory,
     /// Two sources of one name.
-    #[error("will not overwrite what was just created from another source")]
+    #[error("was just created from another source: will not overwrite it")]
     JustCreated,
     /// The destination is a link to nothing.
-    #[error("not writing through a dangling symbolic link")]
+    #[error("is a dangling symbolic link: not written through it")]
     Dangling,
     /// The backup of the destination would be the source.
-    #[error("backing it up would destroy the source")]
+    #[error("is not overwritten: its backup would destroy the source")]
     BackupOverSource,
     /// A source has a name that this program keeps for its unfinished files.
-    #[error("has a name kept for unfinished copies; not copied")]
+    #[error("has a name kept for unfinished copies: not copied")]
     ReservedName,
     /// What was a file of one kind became another while the copy ran.
     #[error("was replaced by something else while it was copied")]
     Replaced,
     /// No mechanism is left to move it.
-    #[error("{0}")]
+    #[error("cannot be copied: {0}")]
     NoMechanism(String),
 }
 
-struct Quoted<'a>(&'a Path);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}'", shown(self.0))
-    }
-}
-
-struct After(u64);
-
-impl fmt::Display for After {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == 0 { Ok(()) } else { write!(f, " after {} bytes", self.0) }
-    }
+/// A mechanism's failure, by the end it was about.
+fn moving(source: &Path, sink: &Path, error: &thalweg_core::Error) -> String {
+    error.between(&quoted(source), &quoted(sink))
 }
 
 impl Error {
@@ -212,9 +201,12 @@ mod tests {
     fn an_error_says_path_call_errno_and_how_far() {
         let path = || PathBuf::from("/a/b");
         let text = Failure::Sink("write", Errno::NOSPC, 42).at(path, path).to_string();
-        assert_eq!(text, "'/a/b': write: ENOSPC (No space left on device) after 42 bytes");
+        assert_eq!(
+            text,
+            "cannot write '/a/b' after 42 bytes: no space left on device (write: ENOSPC)"
+        );
         let text = Failure::Source("openat", Errno::ACCESS).at(path, path).to_string();
-        assert_eq!(text, "'/a/b': openat: EACCES (Permission denied)");
+        assert_eq!(text, "cannot open '/a/b': permission denied (openat: EACCES)");
     }
 
     #[test]

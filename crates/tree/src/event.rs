@@ -3,7 +3,7 @@
 use std::path::Path;
 use thalweg_sys::Errno;
 
-use crate::{Error, compare::Finding};
+use crate::{Error, Total, compare::Finding};
 
 /// Somebody who listens to a run. Called from several threads at once.
 pub trait Events: Sync {
@@ -20,6 +20,11 @@ pub trait Events: Sync {
     /// How far the whole run is; called some twenty times a second while bytes move.
     fn progress(&self, progress: Progress) {
         let _ = progress;
+    }
+
+    /// The source that a worker has in hand; called about as often, and for every large file.
+    fn current(&self, source: &Path) {
+        let _ = source;
     }
 
     /// Whether this existing file may be replaced (`-i`). One question at a time.
@@ -44,6 +49,9 @@ pub struct Progress {
     pub files: u64,
     /// Bytes moved, those of unfinished files among them.
     pub bytes: u64,
+    /// Source files that are dealt with, whether moved, linked, cloned or left as they were, and
+    /// their sizes: what [`count`](crate::count()) counts.
+    pub settled: Total,
 }
 
 /// What happened to one file.

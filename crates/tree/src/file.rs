@@ -21,44 +21,53 @@ use crate::{
 impl Worker<'_> {
     /// Copies a file with contents: a regular one, or without `-r` whatever can be read.
     pub fn file(&mut self, leaf: &Leaf<'_>) -> Attempt<()> {
-        let options = self.run.options;
-        if options.dry_run {
+        if self.run.options.dry_run {
             return self.would_copy(leaf);
         }
         let source = self.open_source(leaf)?;
         let stat = fstat(&source).map_err(at_source("fstat"))?;
         let is_regular = kind(&stat) == FileType::RegularFile;
-        if kind(&stat) == FileType::Directory || (!is_regular && options.recursive) {
+        if kind(&stat) == FileType::Directory || (!is_regular && self.run.options.recursive) {
             return Err(Failure::RefusedSource(Refusal::Replaced));
         }
+        self.take_up(leaf, size(&stat));
+        let copied = self.copy_or_leave(leaf, &source, &stat);
+        self.settle(size(&stat));
+        copied
+    }
+
+    /// Copies it, links it to an earlier copy, or leaves it.
+    fn copy_or_leave(&mut self, leaf: &Leaf<'_>, source: &OwnedFd, stat: &Stat) -> Attempt<()> {
+        let options = self.run.options;
+        let is_regular = kind(stat) == FileType::RegularFile;
         let Some(dir) = leaf.directory.fd() else { return Ok(()) };
         let mut verdict =
-            if leaf.directory.is_fresh { Verdict::New } else { weigh(self.run, leaf, dir, &stat)? };
+            if leaf.directory.is_fresh { Verdict::New } else { weigh(self.run, leaf, dir, stat)? };
         if let Verdict::Skip(reason, there) = verdict {
-            if !self.is_to_be_replaced(leaf, reason, (&source, &stat), (dir, &there))? {
-                self.skip_file(leaf, reason, &source, &stat);
+            if !self.is_to_be_replaced(leaf, reason, (source, stat), (dir, &there))? {
+                self.skip_file(leaf, reason, source, stat);
                 return Ok(());
             }
             verdict = Verdict::Replace(there);
         }
         if !(options.preserve.links && stat.st_nlink > 1 && is_regular) {
-            return self.copy_contents(leaf, &source, &stat, verdict).map(drop);
+            return self.copy_contents(leaf, source, stat, verdict).map(drop);
         }
         loop {
-            match self.run.links.meet(leaf, &stat) {
+            match self.run.links.meet(leaf, stat) {
                 Met::Waits => return Ok(()),
-                Met::Again(name) => match self.link(leaf, (dir, &stat), &name)? {
+                Met::Again(name) => match self.link(leaf, (dir, stat), &name)? {
                     Named::Done => return Ok(()),
                     Named::Lost => {}
                     Named::Refused => {
-                        return self.copy_contents(leaf, &source, &stat, verdict).map(drop);
+                        return self.copy_contents(leaf, source, stat, verdict).map(drop);
                     }
                 },
                 Met::First => {
-                    let copied = self.copy_contents(leaf, &source, &stat, verdict);
+                    let copied = self.copy_contents(leaf, source, stat, verdict);
                     self.wake(match &copied {
-                        Ok(Some(copy)) => self.run.links.made(leaf, &stat, *copy),
-                        _ => self.run.links.failed(&stat),
+                        Ok(Some(copy)) => self.run.links.made(leaf, stat, *copy),
+                        _ => self.run.links.failed(stat),
                     });
                     return copied.map(drop);
                 }

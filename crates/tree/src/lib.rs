@@ -36,6 +36,7 @@ mod claim;
 pub mod compare;
 mod contents;
 mod contest;
+mod count;
 mod directory;
 mod error;
 mod event;
@@ -75,6 +76,7 @@ mod way;
 mod worker;
 mod xattrs;
 
+pub use count::{Total, count};
 pub use error::{Error, Refusal};
 pub use event::{Event, Events, Halt, Progress, Skip};
 pub use journal::Journal;

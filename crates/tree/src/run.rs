@@ -11,7 +11,7 @@ use std::{
 use thalweg_sys::host::filesystem;
 
 use crate::{
-    CopyOptions, Error, Event, Events, Halt, Progress,
+    CopyOptions, Error, Event, Events, Halt, Progress, Total,
     hardlink::Links,
     identity::Id,
     pace::Pace,
@@ -35,6 +35,8 @@ pub(crate) struct Run<'r> {
     left_parts: AtomicBool,
     files: AtomicU64,
     bytes: AtomicU64,
+    settled_files: AtomicU64,
+    settled_bytes: AtomicU64,
     halting: AtomicBool,
     problems: Mutex<Problems>,
     asking: Mutex<()>,
@@ -111,6 +113,8 @@ impl<'r> Run<'r> {
             left_parts: AtomicBool::new(false),
             files: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            settled_files: AtomicU64::new(0),
+            settled_bytes: AtomicU64::new(0),
             halting: AtomicBool::new(false),
             problems: Mutex::default(),
             asking: Mutex::new(()),
@@ -204,9 +208,14 @@ impl<'r> Run<'r> {
 
     /// Adds what a worker has done since it last said so, and returns how far the whole run is.
     pub fn advance(&self, done: Progress) -> Progress {
+        let add = |sum: &AtomicU64, more| sum.fetch_add(more, Ordering::Relaxed) + more;
         Progress {
-            files: self.files.fetch_add(done.files, Ordering::Relaxed) + done.files,
-            bytes: self.bytes.fetch_add(done.bytes, Ordering::Relaxed) + done.bytes,
+            files: add(&self.files, done.files),
+            bytes: add(&self.bytes, done.bytes),
+            settled: Total {
+                files: add(&self.settled_files, done.settled.files),
+                bytes: add(&self.settled_bytes, done.settled.bytes),
+            },
         }
     }
 

@@ -23,6 +23,7 @@ use crate::{
     queue::{Names, Task},
     report::Tally,
     run::Run,
+    small::SINGLE,
     stage::listing_buffer,
 };
 
@@ -41,6 +42,8 @@ pub(crate) struct Worker<'r> {
     // Done since it was told last: told now and then, as all workers add to the same two numbers.
     untold: Progress,
     told: Instant,
+    // Bytes of the file in hand that are counted as settled.
+    of_file: u64,
     depth: usize,
 }
 
@@ -65,6 +68,7 @@ impl<'r> Worker<'r> {
             contests: Contests::default(),
             untold: Progress::default(),
             told: Instant::now(),
+            of_file: 0,
             depth: 0,
         }
     }
@@ -109,7 +113,11 @@ impl<'r> Worker<'r> {
             return;
         }
         match self.dispatch(leaf, kind) {
-            Ok(()) => self.tell(),
+            Ok(()) => {
+                if self.tell() {
+                    self.run.events.current(&leaf.source_path());
+                }
+            }
             Err(failure) => self.fail(leaf, failure),
         }
     }
@@ -300,6 +308,8 @@ impl<'r> Worker<'r> {
     /// Counts bytes that have moved, and keeps the pace.
     pub fn moved(&mut self, bytes: u64) {
         self.untold.bytes += bytes;
+        self.untold.settled.bytes += bytes;
+        self.of_file += bytes;
         let run = self.run;
         if let Some(pace) = &run.pace {
             pace.keep(bytes, || run.stops());
@@ -311,11 +321,30 @@ impl<'r> Worker<'r> {
         self.untold.files += 1;
     }
 
-    /// Tells how far the run is, not too often.
-    pub fn tell(&mut self) {
-        if self.told.elapsed() >= TELL {
+    /// Begins a file: what is moved from now on is its own.
+    pub fn take_up(&mut self, leaf: &Leaf<'_>, size: u64) {
+        self.of_file = 0;
+        // It may be all there is to tell of for long.
+        if size > SINGLE as u64 {
+            self.run.events.current(&leaf.source_path());
+        }
+    }
+
+    /// A source file is dealt with: also what was not moved of it counts as settled.
+    pub fn settle(&mut self, size: u64) {
+        self.untold.settled.files += 1;
+        // More than its size was counted of a file that grew; the total knows nothing of that.
+        self.untold.settled.bytes += size.saturating_sub(self.of_file);
+        self.of_file = 0;
+    }
+
+    /// Tells how far the run is, not too often; whether it did.
+    pub fn tell(&mut self) -> bool {
+        let due = self.told.elapsed() >= TELL;
+        if due {
             self.tell_now();
         }
+        due
     }
 
     fn tell_now(&mut self) {

@@ -2,8 +2,9 @@
 
 use clap::{Args, ValueEnum};
 use std::{ffi::OsString, path::PathBuf};
+use thalweg_core::quantity::parse_rate;
 
-use super::{Bytes, Choice, ProgressArgs, flag};
+use super::{Choice, ProgressArgs, flag};
 
 /// Copies files and trees
 ///
@@ -102,7 +103,8 @@ pub struct CopyArgs {
     pub fsync: Fsync,
     /// Move no more than this many bytes a second
     #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
-    pub limit: Option<Bytes>,
+    #[arg(value_parser = parse_rate)]
+    pub limit: Option<u64>,
     /// Say what would be copied, and copy nothing
     #[arg(long)]
     pub dry_run: bool,

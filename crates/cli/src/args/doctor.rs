@@ -18,6 +18,9 @@ pub struct DoctorArgs {
     /// Measure whether other thresholds of libc's memcpy would help, in fresh processes; some 20 s
     #[arg(long)]
     pub memcpy: bool,
+    /// Name also what each mechanism cannot do, and why
+    #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
+    pub verbose: bool,
     /// Print JSON
     #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
     pub json: bool,

@@ -16,13 +16,14 @@ pub struct CompletionsArgs {
     pub shell: Shell,
 }
 
-/// Writes the manual pages into a folder
+/// Shows the manual page, or writes all of them into a folder
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
+  thalweg man
   thalweg man /usr/local/share/man/man1
   thalweg man . && man ./thalweg.1")]
 pub struct ManArgs {
-    /// Where to; it is made if it is not there
-    pub folder: PathBuf,
+    /// Where to write them; it is made if it is not there
+    pub folder: Option<PathBuf>,
 }

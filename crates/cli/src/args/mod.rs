@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
 mod choice;
 mod copy;
 mod doctor;
+mod environment;
 mod generate;
 mod helper;
 mod list;
@@ -15,16 +16,15 @@ mod progress;
 mod receive;
 mod report;
 mod send;
-mod size;
 mod study;
 mod trial;
 mod tune;
 mod verify;
-mod wait;
 
 pub use choice::{Choice, Preference};
 pub use copy::{Backup, CopyArgs, Fsync, Reflink, Sparse, Verify};
 pub use doctor::DoctorArgs;
+pub use environment::shown_in_help;
 pub use generate::{CompletionsArgs, ManArgs};
 pub use helper::HelperArgs;
 pub use list::ListArgs;
@@ -35,12 +35,10 @@ pub use progress::{ProgressArgs, When};
 pub use receive::ReceiveArgs;
 pub use report::ReportArgs;
 pub use send::SendArgs;
-pub use size::Bytes;
 pub use study::StudyArgs;
 pub use trial::{Better, TrialArgs};
 pub use tune::TuneArgs;
 pub use verify::VerifyArgs;
-pub use wait::Span;
 
 /// Moves bytes on Linux by the way that is fastest on the machine it runs on.
 ///
@@ -113,4 +111,4 @@ Examples:
 Exit status: 0 done; 1 failed, or data differ; 2 usage; 3 incomplete, and the same command with --resume
 goes on, or the source changed while it was copied; 4 not supported here; 130 interrupted before all was
 done (128 and the signal's number).
-Many long options can be set in the environment, as THALWEG_LIMIT=10M: `thalweg man` names them.";
+Many long options can be set in the environment, as THALWEG_LIMIT=10M: --help names them.";

@@ -2,8 +2,9 @@
 
 use clap::Args;
 use std::path::PathBuf;
+use thalweg_core::quantity::{parse_bytes, parse_rate};
 
-use super::{Bytes, Choice, ProgressArgs, flag};
+use super::{Choice, ProgressArgs, flag};
 
 /// Moves standard input to standard output and to files, with progress
 ///
@@ -20,8 +21,8 @@ pub struct PipeArgs {
     #[arg(long, requires = "tee")]
     pub append: bool,
     /// How many bytes to expect, for the percentage and the time left
-    #[arg(long, value_name = "BYTES")]
-    pub size: Option<Bytes>,
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub size: Option<u64>,
     /// Stop after the bytes of --size, even if there are more
     #[arg(short = 'S', long, requires = "size", conflicts_with = "tee")]
     pub stop_at_size: bool,
@@ -30,7 +31,8 @@ pub struct PipeArgs {
     pub name: Option<String>,
     /// Move no more than this many bytes a second
     #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
-    pub limit: Option<Bytes>,
+    #[arg(value_parser = parse_rate)]
+    pub limit: Option<u64>,
     /// Say at the end what was moved, and by what
     #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
     pub verbose: bool,

@@ -2,8 +2,9 @@
 
 use clap::Args;
 use std::path::PathBuf;
+use thalweg_core::quantity::parse_bytes;
 
-use super::{Bytes, Choice, flag};
+use super::{Choice, flag};
 
 /// Says which mechanism would move SRC to DST, and why no other
 ///
@@ -19,10 +20,13 @@ pub struct PlanArgs {
     /// Where to; it need not exist. `-` is standard output
     pub sink: PathBuf,
     /// How many bytes, where the source does not say so or another number is meant
-    #[arg(long, value_name = "BYTES")]
-    pub size: Option<Bytes>,
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub size: Option<u64>,
     #[command(flatten)]
     pub choice: Choice,
+    /// Name also the mechanisms that cannot do it here, and why
+    #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
+    pub verbose: bool,
     /// Print JSON
     #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
     pub json: bool,

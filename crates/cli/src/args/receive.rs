@@ -1,9 +1,10 @@
 //! Arguments of `thalweg receive`.
 
 use clap::Args;
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
+use thalweg_core::quantity::parse_duration;
 
-use super::{ProgressArgs, Span, flag};
+use super::{ProgressArgs, flag};
 
 /// Takes files, or a stream, from another process on this machine
 ///
@@ -23,7 +24,8 @@ pub struct ReceiveArgs {
     pub destination: PathBuf,
     /// How long to wait for the other side
     #[arg(long, value_name = "TIME", default_value = "30s", env = "THALWEG_WAIT", hide_env = true)]
-    pub wait: Span,
+    #[arg(value_parser = parse_duration)]
+    pub wait: Duration,
     /// Do not let the sender read or write this process's memory, although it is of the same user
     #[arg(long)]
     pub no_trust: bool,

@@ -4,10 +4,11 @@ use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 use thalweg_channel::bulk::ARMS;
+use thalweg_core::quantity::{parse_bytes, parse_duration};
 
-use super::{Bytes, ProgressArgs, Span, flag};
+use super::{ProgressArgs, flag};
 
 /// Hands files, or a stream, to another process on this machine: memory to memory
 ///
@@ -26,7 +27,8 @@ pub struct SendArgs {
     pub files: Vec<PathBuf>,
     /// How long to wait for the other side
     #[arg(long, value_name = "TIME", default_value = "30s", env = "THALWEG_WAIT", hide_env = true)]
-    pub wait: Span,
+    #[arg(value_parser = parse_duration)]
+    pub wait: Duration,
     /// Use this way and no other (see `thalweg list`)
     #[arg(long, value_name = "NAME", env = "THALWEG_BULK_METHOD", hide_env = true)]
     #[arg(value_parser = arm_names(), hide_possible_values = true)]
@@ -39,8 +41,8 @@ pub struct SendArgs {
     #[arg(long, value_name = "KNOB=VALUE", requires = "method", value_parser = knob)]
     pub knob: Vec<(String, u64)>,
     /// Bytes to hand over at a time
-    #[arg(long, value_name = "BYTES", default_value = "8M")]
-    pub buffer: Bytes,
+    #[arg(long, value_name = "BYTES", default_value = "8M", value_parser = parse_bytes)]
+    pub buffer: u64,
     /// Do not look into the profile of this machine
     #[arg(long, env = "THALWEG_NO_PROFILE", hide_env = true, value_parser = flag())]
     pub no_profile: bool,
@@ -57,7 +59,7 @@ fn arm_names() -> impl TypedValueParser<Value = String> {
 
 fn knob(text: &str) -> Result<(String, u64), String> {
     let (name, value) = text.split_once('=').ok_or("write it as KNOB=VALUE, as in slot=64K")?;
-    Ok((name.to_owned(), value.parse::<Bytes>()?.0))
+    Ok((name.to_owned(), parse_bytes(value)?))
 }
 
 const EXAMPLES: &str = "\

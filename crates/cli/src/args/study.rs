@@ -2,6 +2,7 @@
 
 use clap::Args;
 use std::{path::PathBuf, time::Duration};
+use thalweg_core::quantity::parse_duration;
 
 use super::flag;
 
@@ -29,10 +30,10 @@ pub struct StudyArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub rounds: Option<u32>,
     /// Time between two processes of a study, at least
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub pause: Option<Duration>,
     /// How long one sample is meant to be
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub sample: Option<Duration>,
     /// Draws the orders: the same seed draws the same ones
     #[arg(long, value_name = "N")]

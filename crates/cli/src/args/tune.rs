@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use std::time::Duration;
+use thalweg_core::quantity::parse_duration;
 use thalweg_lab::survey::{Ends, emit::Language};
 
 use super::{Preference, flag};
@@ -74,13 +75,10 @@ impl Emit {
 
 /// `90`, `90s`, `5m`, `1h 30m`.
 fn duration(text: &str) -> Result<Duration, String> {
-    let seconds = || text.parse::<u32>().ok().map(|n| Duration::from_secs(n.into()));
-    let read = seconds().map_or_else(|| humantime::parse_duration(text), Ok);
-    match read {
-        Ok(time) if time > Duration::from_secs(7 * 24 * 3600) => Err("longer than a week".into()),
-        Ok(time) if time.is_zero() => Err("no time at all".into()),
-        Ok(time) => Ok(time),
-        Err(error) => Err(format!("{error} (examples: 90s, 5m, 1h)")),
+    match parse_duration(text)? {
+        time if time > Duration::from_secs(7 * 24 * 3600) => Err("longer than a week".into()),
+        time if time.is_zero() => Err("no time at all".into()),
+        time => Ok(time),
     }
 }
 

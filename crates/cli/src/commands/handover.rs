@@ -9,12 +9,12 @@ use thalweg_channel::{
     Address, Error,
     bulk::{Handed, Info, Problem, Skipped},
 };
-use thalweg_core::{Tuning, error::errno_name, shown};
+use thalweg_core::{Tuning, failed::Failed, shown};
 use thalweg_sys::{signal, usage::Usage};
 
 use crate::{
     args::ProgressArgs,
-    exit::{Exit, Failure},
+    exit::{Exit, Failure, named},
     output::{
         answer::{Answer, Choice, SCHEMA, Unavailable, Verified},
         text::{complain, note, note_json, print},
@@ -42,6 +42,7 @@ pub fn failure(error: &Error, name: &str) -> Failure {
 
 /// What went wrong between the two, and how far they were, in words.
 fn failure_after(error: &Error, name: &str, how_far: &str) -> Failure {
+    let name = &named(name);
     if is_interrupted() {
         return Failure::new(Exit::Failed, format!("{name}: interrupted after {how_far}"));
     }
@@ -55,11 +56,11 @@ fn failure_after(error: &Error, name: &str, how_far: &str) -> Failure {
         }
         Error::System { call, errno } => Failure::new(
             Exit::Failed,
-            format!("{name}: {call}: {} after {how_far}", errno_name(*errno)),
+            format!("{} (after {how_far})", Failed { what: name, call, errno: *errno, moved: 0 }),
         ),
         Error::Meeting { call, errno, .. } => Failure::new(
             Exit::Failed,
-            format!("{name}: {call}: {}{}", errno_name(*errno), error.advice()),
+            format!("{}{}", Failed { what: name, call, errno: *errno, moved: 0 }, error.advice()),
         ),
         other => Failure::new(Exit::Failed, format!("{name}: {other} (after {how_far})")),
     }
@@ -188,7 +189,7 @@ impl Counts {
 
 /// One file's problem, in the words of the side that met it.
 fn of_problem(file: &OsStr, problem: &Problem, name: &str) -> Failure {
-    let file = if file.is_empty() { name.into() } else { shown(file).to_string() };
+    let file = named(&if file.is_empty() { name.into() } else { shown(file).to_string() });
     let exit = match problem {
         Problem::Differs { .. } => Exit::Differ,
         _ => Exit::Failed,

@@ -17,7 +17,7 @@ use thalweg_tree::unfinished_name;
 
 use super::handover::is_interrupted;
 use crate::{
-    exit::{Exit, Failure},
+    exit::{Exit, Failure, named},
     stdio::{self, OUTPUT},
 };
 
@@ -59,12 +59,12 @@ impl Landing {
         let mode = match stat(path) {
             // Else this would only show when everything has come.
             Err(Errno::NOENT) if path.as_os_str().as_bytes().ends_with(b"/") => {
-                let message = format!("{name}: no such folder; make it, or name a file");
+                let message = format!("'{name}': no such folder; make it, or name a file");
                 return Err(Failure::new(Exit::Usage, message));
             }
             // A link is followed, and this one cannot be; to replace it is what nobody asked for.
             Err(Errno::NOENT) if statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).is_ok() => {
-                let message = format!("{name}: a symbolic link to nothing; remove it first");
+                let message = format!("'{name}': a symbolic link to nothing; remove it first");
                 return Err(Failure::new(Exit::Failed, message));
             }
             Err(Errno::NOENT) => None,
@@ -95,7 +95,8 @@ impl Landing {
     pub fn in_folder(folder: &Path, name: &OsStr, force: bool) -> Result<Self, Failure> {
         let path = folder.join(name);
         let name = shown(&path).to_string();
-        let refused = |why: &str| Err(Failure::new(Exit::Failed, format!("{name}: {why}")));
+        let refused =
+            |why: &str| Err(Failure::new(Exit::Failed, format!("{}: {why}", named(&name))));
         let mode = match statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(Failure::of_call("stat", &name, errno)),
@@ -179,7 +180,7 @@ impl Landing {
 
 impl Landing {
     fn exists(&self) -> Failure {
-        Failure::new(Exit::Failed, format!("{}: {EXISTS}", self.name))
+        Failure::new(Exit::Failed, format!("{}: {EXISTS}", named(&self.name)))
     }
 }
 

@@ -25,7 +25,11 @@ pub fn run(args: &ListArgs, color: bool) -> Result<Exit, Failure> {
         print_json(&json!({ "mechanisms": mechanisms, "bulk": arms, "schema": SCHEMA }))?;
         return Ok(Exit::Done);
     }
-    let mut text = String::new();
+    let mut text = format!(
+        "{} mechanisms, safest first. Without measurements the first that keeps the promises is \
+         used;\n`thalweg plan SRC DST` says which that is.\n\n",
+        MECHANISMS.len()
+    );
     for info in infos {
         text.push_str(&paint::strong(info.name, color));
         let _ = writeln!(text, ": {}", info.summary);
@@ -36,10 +40,7 @@ pub fn run(args: &ListArgs, color: bool) -> Result<Exit, Failure> {
         text.push_str(&render(&facts));
         text.push('\n');
     }
-    text.push_str(
-        "Safest first. Without measurements the first that keeps the promises is used.\n",
-    );
-    text.push_str("\nBetween two processes (`thalweg send`, `thalweg receive`):\n\n");
+    text.push_str("Between two processes (`thalweg send`, `thalweg receive`):\n\n");
     for arm in ARMS {
         let info = arm.info();
         text.push_str(&paint::strong(info.name, color));

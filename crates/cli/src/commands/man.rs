@@ -6,18 +6,24 @@ use clap_mangen::{
     Man,
     roff::{Roff, bold, roman},
 };
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::Write,
+    path::Path,
+    process::{self, Stdio},
+};
 use thalweg_core::MECHANISMS;
 
 use super::list::facts_of;
 use crate::{
     args::{Cli, ManArgs},
     exit::{Exit, Failure},
+    output::text::print,
 };
 
-/// Writes the pages.
+/// Shows the page of the command, or writes all pages.
 pub fn run(args: &ManArgs) -> Result<Exit, Failure> {
-    let folder = &args.folder;
+    let Some(folder) = &args.folder else { return show() };
     fs::create_dir_all(folder)
         .map_err(|e| Failure::of_io("mkdir", &folder.display().to_string(), &e))?;
     let mut root = Cli::command();
@@ -30,6 +36,24 @@ pub fn run(args: &ManArgs) -> Result<Exit, Failure> {
     }
     write_page(folder, "thalweg", page(root, &mechanisms())?)?;
     Ok(Exit::Done)
+}
+
+/// By `man` where there is one, else as the long help.
+fn show() -> Result<Exit, Failure> {
+    let mut root = Cli::command();
+    root.build();
+    let text = root.render_long_help().to_string();
+    let page = page(root, &mechanisms())?;
+    let reader = process::Command::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn();
+    let Ok(mut reader) = reader else { return print(&text).map(|()| Exit::Done) };
+    if let Some(mut pipe) = reader.stdin.take() {
+        // Leaving the pager early is no failure.
+        let _ = pipe.write_all(&page);
+    }
+    match reader.wait() {
+        Ok(status) if status.success() => Ok(Exit::Done),
+        _ => print(&text).map(|()| Exit::Done),
+    }
 }
 
 fn page(command: Command, more: &Roff) -> Result<Vec<u8>, Failure> {

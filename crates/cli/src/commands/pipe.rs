@@ -36,8 +36,8 @@ pub fn run(args: &PipeArgs) -> Result<Exit, Failure> {
         source_name: INPUT.to_owned(),
         sink,
         sink_name: OUTPUT.to_owned(),
-        len: args.size.map(|size| size.0).filter(|_| args.stop_at_size),
-        expected: args.size.map(|size| size.0).or_else(|| stdio::left_in(&source)),
+        len: args.size.filter(|_| args.stop_at_size),
+        expected: args.size.or_else(|| stdio::left_in(&source)),
     };
     if args.tee.is_empty() { stream.run() } else { fan_out(args, &stream) }
 }
@@ -90,7 +90,7 @@ fn open(path: &Path, append: bool, stream: &Stream<'_>) -> Result<OwnedFd, Failu
     let end = End::of(file.as_fd()).map_err(|e| Failure::of_call("fstat", &name, e))?;
     for (other, its_name) in [(&stream.source, INPUT), (&stream.sink, OUTPUT)] {
         if stdio::same_file(&end, other) {
-            return Err(Failure::new(Exit::Usage, format!("--tee {name} is {its_name} itself")));
+            return Err(Failure::new(Exit::Usage, format!("--tee '{name}' is {its_name} itself")));
         }
     }
     if !append {

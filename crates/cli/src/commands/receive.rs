@@ -48,7 +48,10 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
         let mut meter = meter.borrow_mut();
         let meter = meter.get_or_insert_with(|| {
             // The sizes of further files are not known before they come.
-            Meter::new(args.shown, None, file.size.filter(|_| file.total == Some(1)))
+            let size = file.size.filter(|_| file.total == Some(1));
+            let mut meter = Meter::new(args.shown, None, size);
+            meter.listen();
+            meter
         });
         meter.show(now);
     });
@@ -68,7 +71,7 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
         )),
     };
     if let Some(lacking) = lacking {
-        counts.end(Failure::new(Exit::Failed, format!("{}: {lacking}", args.from)));
+        counts.end(Failure::new(Exit::Failed, format!("'{}': {lacking}", args.from)));
     }
     let account = Account {
         did: "received",
@@ -90,7 +93,7 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
 /// Waits for a caller of our own user that wants to send; others are turned away.
 fn accept(args: &ReceiveArgs, address: &Address) -> Result<Link, Failure> {
     let listener = Listener::bind(address).map_err(|error| failure(&error, &args.from))?;
-    let deadline = Instant::now().checked_add(args.wait.0);
+    let deadline = Instant::now().checked_add(args.wait);
     loop {
         let soon = Instant::now() + LOOK;
         match listener.accept_until(Some(deadline.map_or(soon, |deadline| deadline.min(soon)))) {
@@ -108,7 +111,7 @@ fn accept(args: &ReceiveArgs, address: &Address) -> Result<Link, Failure> {
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             let message = format!(
-                "{}: nobody has called; start `thalweg send --to {}`, or wait longer with --wait",
+                "'{}': nobody has called; start `thalweg send --to {}`, or wait longer with --wait",
                 args.from, args.from
             );
             return Err(Failure::new(Exit::Failed, message));
@@ -154,12 +157,16 @@ impl<'a> Landings<'a> {
         let place = shown(&self.args.destination);
         if !self.in_folder {
             if file.total.is_some_and(|total| total > 1) {
-                return Err(format!("{place}: not a folder, and several files are coming"));
+                return Err(format!("'{place}' is no folder, and several files are coming"));
             }
-            return self.single.take().ok_or_else(|| format!("{place}: one file is there already"));
+            return self
+                .single
+                .take()
+                .ok_or_else(|| format!("'{place}': one file is there already"));
         }
         let name = file.name.as_ref();
-        let name = name.ok_or_else(|| format!("{place}: a folder, and a stream has no name"))?;
+        let name =
+            name.ok_or_else(|| format!("'{place}' is a folder, and a stream has no name"))?;
         Landing::in_folder(&self.args.destination, name, self.args.force).map_err(|f| f.message)
     }
 }

@@ -58,13 +58,14 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     let expected = expected(args, first.as_ref());
     // What is smaller than a buffer is moved as one of its size.
     if let Some(size) = first.as_ref().and_then(|source| source.size) {
-        options.size = Some(size.clamp(1, args.buffer.0));
+        options.size = Some(size.clamp(1, args.buffer));
     }
     patience::catch_interrupts();
     let link = connect(args, &address)?;
     let clock = Clock::start();
     let mut sender = Sender::over(link, options).map_err(|error| failure(&error, &args.to))?;
     let mut meter = Meter::new(args.shown, None, expected);
+    meter.listen();
     let mut moved = 0;
     // What could not even be opened.
     let mut missing = Vec::new();
@@ -74,7 +75,7 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
         Some(Item { name, size: source.size, source })
     });
     let mut pace = Pace {
-        buffer: args.buffer.0 as usize,
+        buffer: args.buffer as usize,
         total: Some(args.files.len() as u64),
         watch: &mut |now| {
             moved = now;
@@ -113,7 +114,7 @@ fn options(args: &SendArgs) -> Result<Options, Failure> {
         let message = format!("--knob {unknown}: there are only {}", known.join(", "));
         return Err(Failure::new(Exit::Usage, message));
     }
-    if args.buffer.0 == 0 || args.buffer.0 > isize::MAX as u64 {
+    if args.buffer == 0 || args.buffer > isize::MAX as u64 {
         return Err(Failure::new(Exit::Usage, "--buffer: that is no size of a buffer"));
     }
     Ok(Options {
@@ -121,7 +122,7 @@ fn options(args: &SendArgs) -> Result<Options, Failure> {
         without: args.no_method.clone(),
         tuning,
         will_loan: true,
-        size: Some(args.buffer.0),
+        size: Some(args.buffer),
         stop: Some(is_interrupted),
         ..Options::default()
     })
@@ -155,7 +156,7 @@ fn names(args: &SendArgs) -> Result<Vec<Option<OsString>>, Failure> {
         }
         if !seen.insert(name) {
             let name = shown(name);
-            return usage(format!("{name}: two files of this name; send them one by one"));
+            return usage(format!("'{name}': two files of this name; send them one by one"));
         }
         names.push(Some(name.to_owned()));
     }
@@ -176,7 +177,7 @@ fn expected(args: &SendArgs, first: Option<&Source>) -> Option<u64> {
 
 /// Calls until somebody listens.
 fn connect(args: &SendArgs, address: &Address) -> Result<Link, Failure> {
-    let deadline = Instant::now().checked_add(args.wait.0);
+    let deadline = Instant::now().checked_add(args.wait);
     loop {
         match Link::connect(address) {
             Err(error) if error.is_absent() => {
@@ -185,7 +186,7 @@ fn connect(args: &SendArgs, address: &Address) -> Result<Link, Failure> {
                 }
                 if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                     let message = format!(
-                        "{}: nobody listens there; start `thalweg receive --from {}`, or wait \
+                        "'{}': nobody listens there; start `thalweg receive --from {}`, or wait \
                          longer with --wait",
                         args.to, args.to
                     );
@@ -213,7 +214,7 @@ impl Source {
         let stat = fstat(&fd).map_err(|e| Failure::of_call("fstat", &name, e))?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         if kind == FileType::Directory {
-            let message = format!("{name}: a directory; send its files, or a tar of it");
+            let message = format!("'{name}' is a folder; send its files, or a tar of it");
             return Err(Failure::new(Exit::Usage, message));
         }
         let here = rustix::fs::tell(&fd).unwrap_or(0);

@@ -6,7 +6,7 @@ use thalweg_core::{Driver, End, Error, Facts, Plan, Report, Side, Sink, Source, 
 use thalweg_sys::{Errno, io, signal};
 
 use crate::{
-    args::{Bytes, Choice, ProgressArgs},
+    args::{Choice, ProgressArgs},
     exit::{Exit, Failure, transfer_error},
     output::{
         answer::{Answer, Unavailable, unavailable},
@@ -27,7 +27,7 @@ pub struct Stream<'s> {
     /// The label of the progress line.
     pub label: Option<&'s str>,
     /// The most to move in a second.
-    pub limit: Option<Bytes>,
+    pub limit: Option<u64>,
     /// Say at the end what was moved.
     pub verbose: bool,
     /// Where the bytes come from.
@@ -106,12 +106,14 @@ impl Stream<'_> {
 
     /// The meter of this stream.
     pub fn meter(&self) -> Meter {
-        Meter::new(self.shown, self.label, self.expected)
+        let mut meter = Meter::new(self.shown, self.label, self.expected);
+        meter.listen();
+        meter
     }
 
     /// Bytes per second not to exceed.
     pub fn limit(&self) -> Option<u64> {
-        self.limit.map(|limit| limit.0).filter(|limit| *limit > 0)
+        self.limit.filter(|limit| *limit > 0)
     }
 
     /// Says how it ended.

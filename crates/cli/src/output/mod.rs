@@ -6,5 +6,6 @@ pub mod pairs;
 pub mod table;
 pub mod text;
 pub mod ticking;
-pub mod units;
 pub mod wrap;
+
+pub use thalweg_core::quantity as units;

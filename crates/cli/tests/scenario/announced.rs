@@ -89,7 +89,7 @@ fn a_source_that_fails_under_way_is_a_failure_of_both_and_the_others_are_there()
     let (received, sent) =
         both(&mut place.receive(&[]), &mut place.send_many(&[], &[sick.source(), good]));
     for ran in [received.expect(1), sent.expect(1)] {
-        ran.expect_said(&format!("{NAME}: given up by the sender"));
+        ran.expect_said(&format!("'{NAME}': given up by the sender"));
         ran.expect_said("EIO");
         ran.expect_said("1 of 2 files were not handed over");
     }

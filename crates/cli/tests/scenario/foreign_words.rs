@@ -55,7 +55,7 @@ fn the_name_of_a_file_is_written_out_by_both_sides_of_a_handover() {
     }
     fs::remove_file(&file).unwrap();
     let ran = run(&mut place.send_many(&[], &[file])).expect(1);
-    ran.expect_said(&format!("{WRITTEN}: open: ENOENT"));
+    ran.expect_said(&format!("{WRITTEN}': no such file or directory (open: ENOENT)"));
     expect_harmless(&ran);
 }
 

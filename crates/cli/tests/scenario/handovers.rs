@@ -243,7 +243,7 @@ fn a_destination_that_fails_is_named_and_the_sender_told() {
     place.copy = PathBuf::from("/dev/full");
     let (received, sent) = both(&mut place.receive(&["--json"]), &mut place.send(&[]));
     let received = received.expect(1);
-    received.expect_said("/dev/full: write: ENOSPC");
+    received.expect_said("cannot write '/dev/full': no space left on device (write: ENOSPC)");
     assert!(received.json()["error"].is_string());
     sent.expect(1).expect_said("the other side is gone");
     place.expect_only(&[]);
@@ -275,7 +275,7 @@ fn what_makes_no_sense_is_usage() {
     ran.expect_said("two files of this name");
     let folder = place.scratch.path().to_owned();
     let ran = Running::start(&mut place.send_many(&[], &[folder])).finish().expect(2);
-    ran.expect_said("a directory");
+    ran.expect_said("is a folder; send its files");
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn what_is_there_already_stays_unless_forced_and_no_link_is_followed() {
     all.push(place.source.clone());
     let (received, sent) = both(&mut place.receive(&[]), &mut place.send_many(&[], &all));
     for ran in [received.expect(1), sent.expect(1)] {
-        ran.expect_said("old: not taken");
+        ran.expect_said("'old': not taken");
         ran.expect_said("--force");
         ran.expect_said("3 of 4 files were not handed over");
         ran.expect_said("1 file");
@@ -369,10 +369,10 @@ fn a_file_that_cannot_be_read_does_not_keep_back_the_others() {
     files.push(place.source.clone());
     let (received, sent) = both(&mut place.receive(&[]), &mut place.send_many(&[], &files));
     let sent = sent.expect(1);
-    sent.expect_said("missing: open: ENOENT");
-    sent.expect_said("mem: given up by the sender");
+    sent.expect_said("missing': no such file or directory (open: ENOENT)");
+    sent.expect_said("'mem': given up by the sender");
     sent.expect_said("2 of 4 files were not handed over");
-    received.expect(1).expect_said("mem: given up by the sender");
+    received.expect(1).expect_said("'mem': given up by the sender");
     assert_eq!(names(&place.copy), ["b", "source"]);
     bytes::expect(&place.copy.join("source"), 1, LEN);
 }
@@ -382,8 +382,8 @@ fn several_files_want_a_folder_and_a_folder_wants_names() {
     let place = Place::new(10);
     let files = place.more(&["b", "c"]);
     let (received, sent) = both(&mut place.receive(&[]), &mut place.send_many(&[], &files));
-    received.expect(1).expect_said("not a folder");
-    sent.expect(1).expect_said("not a folder");
+    received.expect(1).expect_said("is no folder");
+    sent.expect(1).expect_said("is no folder");
     assert!(!place.copy.exists());
     let place = place.with_folder();
     let mut stream = thalweg();

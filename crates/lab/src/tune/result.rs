@@ -25,7 +25,8 @@ pub struct TuneResult {
     pub winner: Option<Choice>,
     /// Mechanisms that show no difference from the winner.
     pub ties: Vec<&'static str>,
-    /// Of a tree: the threads that were best, the fewest that show no difference from the best.
+    /// Of a tree: the threads to take, as many as there are processors unless fewer were shown to be
+    /// faster.
     pub jobs: Option<usize>,
     /// Of a tree: what was found of its largest file. `winner`, `ties`, `cells` and `unavailable`
     /// are from there.
@@ -64,6 +65,8 @@ pub struct ArmResult {
     pub mechanism: Option<&'static str>,
     /// Its tuning.
     pub tuning: Tuning,
+    /// The threads that copied a tree.
+    pub jobs: Option<usize>,
     /// It does less than a copy here: a clone, or a copy made by a server.
     pub saves_work: bool,
     /// Time on the clock against `cp`, whose start counts.

@@ -25,8 +25,8 @@ pub(super) enum Subject {
         mechanism: &'static dyn Mechanism,
         tuning: Tuning,
     },
-    /// The copy of a tree with some number of threads.
-    Threads,
+    /// The copy of a tree with so many threads.
+    Threads(usize),
     Peer,
 }
 
@@ -110,7 +110,7 @@ impl Measured {
                 let saves = facts.is_some_and(|facts| mechanism.saves_work(facts));
                 (Some(mechanism.info().name), tuning.clone(), saves)
             }
-            Subject::Threads | Subject::Peer => (None, Tuning::default(), false),
+            Subject::Threads(_) | Subject::Peer => (None, Tuning::default(), false),
         };
         let startup = self.cp.as_ref().map_or(0.0, |cp| cp.startup);
         let of_mechanisms = mechanism.is_some() || facts.is_some();
@@ -142,6 +142,10 @@ impl Measured {
             name: log.arms[arm].name.clone(),
             mechanism,
             tuning,
+            jobs: match &self.subjects[arm] {
+                Subject::Threads(jobs) => Some(*jobs),
+                _ => None,
+            },
             saves_work,
             against_cp: ratio_to_cp.map(|ratio| verdict(&ratio, noise)),
             ratio_to_cp,

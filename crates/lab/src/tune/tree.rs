@@ -2,7 +2,7 @@
 //! `cp -r`, on a sample of the tree's files.
 
 use std::{cell::RefCell, fs, num::NonZero, path::Path, sync::Arc, time::Duration};
-use thalweg_core::{Guarantees, MECHANISMS, Profile, planner::GIVEN_UP_FOR_SAFETY, profile::Ratio};
+use thalweg_core::{Guarantees, MECHANISMS, Profile, profile::Ratio};
 use thalweg_tree::{CopyOptions, Target};
 
 use super::{
@@ -20,7 +20,7 @@ use crate::{
     rounds::{Log, Rules},
     sample::Metric,
     scratch::Folder,
-    stats::{Random, ratio_of_rounds},
+    stats::{Random, Verdict, ratio_of_rounds, verdict},
 };
 
 /// Share of the budget for looking for files.
@@ -92,7 +92,7 @@ pub(super) fn tune_tree(job: &Job<'_>, copy: &CopyTree) -> Result<TuneResult, Tu
     for jobs in &threads {
         let options = CopyOptions { jobs: *jobs, ..options.clone() };
         let arm = TreeArm::new(options, &place, (copy, job.stop));
-        let answer = stage.admit(Box::new(arm), Subject::Threads)?;
+        let answer = stage.admit(Box::new(arm), Subject::Threads(*jobs))?;
         answer.map_err(|unfit| TuneError::not_tunable(unfit.reason))?;
     }
     let mut without_peer = None;
@@ -128,7 +128,7 @@ pub(super) fn tune_tree(job: &Job<'_>, copy: &CopyTree) -> Result<TuneResult, Tu
         unavailable: Vec::new(),
     };
     let mut result = measured.result(None, &request, (clock, &mut random));
-    result.jobs = fewest_as_good(&result.log, (&threads, result.noise), &mut random);
+    result.jobs = threads_to_take(&result.log, (&threads, result.noise), &mut random);
     if let Some(large) = large {
         result.take_choice_of(large);
     }
@@ -174,22 +174,37 @@ fn find_peer(job: &Job<'_>, empty: &Path, place: &Place) -> Result<Cp, String> {
     Cp::find(&[&wished, kind], empty, &place.copy)
 }
 
-/// The fewest threads that could not be told from the best, as the planner sees it; `None` if not all were measured.
-fn fewest_as_good(
+/// What `copy` does without being told, as many threads as there are processors, unless fewer were
+/// shown to be faster. `None` if not all were measured.
+fn threads_to_take(
     log: &Log,
     (threads, noise): (&[usize], f64),
     random: &mut Random,
 ) -> Option<usize> {
-    let mut against = |arm, other| {
-        let pairs = log.paired(arm, other, Metric::Wall);
-        if arm == other { Some(Ratio::ONE) } else { ratio_of_rounds(&pairs, random) }
-    };
-    let ratios: Option<Vec<f64>> =
-        (0..threads.len()).map(|arm| against(arm, 0).map(|shown| shown.ratio)).collect();
-    let ratios = ratios?;
-    let best = (0..threads.len()).min_by(|a, b| ratios[*a].total_cmp(&ratios[*b]))?;
-    let margin = 1.0 + noise.min(GIVEN_UP_FOR_SAFETY);
-    let as_good = |arm: &usize| ratios[*arm] <= ratios[best] * margin;
-    let fewest = (0..threads.len()).filter(as_good).min_by_key(|arm| threads[*arm]);
-    fewest.map(|arm| threads[arm])
+    let usual = threads.len().checked_sub(1)?;
+    let fewer: Option<Vec<Ratio>> = (0..usual)
+        .map(|arm| ratio_of_rounds(&log.paired(arm, usual, Metric::Wall), random))
+        .collect();
+    Some(take(threads, &fewer?, noise))
+}
+
+/// By the times of fewer threads against those of the most.
+fn take(threads: &[usize], fewer: &[Ratio], noise: f64) -> usize {
+    let faster = fewer.iter().position(|ratio| verdict(ratio, noise) == Verdict::Faster);
+    threads[faster.unwrap_or(fewer.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_no_difference_is_shown_the_default_number_of_threads_stays() {
+        let ratio = |ratio, lo, hi| Ratio { ratio, lo, hi };
+        // One thread seems faster, and the noise is as large as what is seen.
+        assert_eq!(take(&[1, 2], &[ratio(0.66, 0.47, 0.91)], 1.0), 2);
+        assert_eq!(take(&[1, 2], &[ratio(0.97, 0.90, 1.05)], 0.03), 2);
+        assert_eq!(take(&[1, 2], &[ratio(0.5, 0.45, 0.55)], 0.03), 1);
+        assert_eq!(take(&[3], &[], 0.03), 3);
+    }
 }

@@ -5,6 +5,7 @@ use std::{
     os::fd::AsFd,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 use thalweg_core::{End, Profile, shown};
 use thalweg_lab::tune::{TuneError, TuneResult};
@@ -21,7 +22,7 @@ use crate::{
     },
     patience,
     profile::Saved,
-    progress::Meter,
+    progress::{Counting, Meter},
     stdio::{self, INPUT, OUTPUT},
 };
 
@@ -156,6 +157,12 @@ struct Run<'r> {
     makes_folder: bool,
 }
 
+/// What `--tune` found, and the profile that keeps it for later copies.
+struct Tuned {
+    result: TuneResult,
+    kept: Option<PathBuf>,
+}
+
 impl<'r> Run<'r> {
     fn new(args: &'r CopyArgs, color: bool, sources: &'r [PathBuf], destination: &'r Path) -> Self {
         let into = args.target_directory.is_some() || args.no_target_directory;
@@ -170,7 +177,7 @@ impl<'r> Run<'r> {
         let tuned =
             if args.tune && !args.dry_run { self.tune(&saved, &mut options)? } else { None };
         let meter = Meter::new(args.shown, None, self.expected());
-        let watcher = Watcher::new(args, meter);
+        let watcher = Watcher::new(args, meter, Counting::of(self.sources, &options));
         let copied = thalweg_tree::copy(self.sources, self.destination, &options, &watcher);
         let report = copied.map_err(|error| begun_in_vain(&error));
         watcher.finish(report.as_ref().map_or(0, |report| report.bytes));
@@ -181,11 +188,7 @@ impl<'r> Run<'r> {
 
     /// Measures, and keeps what was found. That it cannot be measured is no reason not to copy; and
     /// what the copy will refuse, a folder without `-r`, is not measured first.
-    fn tune(
-        &self,
-        saved: &Saved,
-        options: &mut CopyOptions,
-    ) -> Result<Option<TuneResult>, Failure> {
+    fn tune(&self, saved: &Saved, options: &mut CopyOptions) -> Result<Option<Tuned>, Failure> {
         let copied = self.sources.iter().filter(|source| options.recursive || !source.is_dir());
         let copied: Vec<PathBuf> = copied.cloned().collect();
         if copied.is_empty() {
@@ -199,11 +202,13 @@ impl<'r> Run<'r> {
                 return Ok(None);
             }
         };
+        let mut kept = None;
         if let Some(path) = &saved.path {
-            let mut kept = saved.current.clone().unwrap_or_default();
-            result.teach(&mut kept, &mut options.request);
-            if let Err(error) = kept.save(path) {
-                complain(&format!("the measurement is not kept: {error}"));
+            let mut profile = saved.current.clone().unwrap_or_default();
+            result.teach(&mut profile, &mut options.request);
+            match profile.save(path) {
+                Ok(()) => kept = Some(path.clone()),
+                Err(error) => complain(&format!("the measurement is not kept: {error}")),
             }
         }
         // This copy goes by this measurement alone: it is about the same bytes, and just made.
@@ -213,7 +218,7 @@ impl<'r> Run<'r> {
         if let (Some(jobs), 0) = (result.jobs, options.jobs) {
             options.jobs = jobs;
         }
-        Ok(Some(result))
+        Ok(Some(Tuned { result, kept }))
     }
 
     /// The bytes of the sources, where they can be known without a walk.
@@ -226,9 +231,10 @@ impl<'r> Run<'r> {
     }
 
     /// The line at the end, the screen of `--tune`, or the JSON object.
-    fn tell(&self, report: &TreeReport, tuned: Option<&TuneResult>) -> Result<(), Failure> {
+    fn tell(&self, report: &TreeReport, tuned: Option<&Tuned>) -> Result<(), Failure> {
         let args = self.args;
         if args.shown.json {
+            let tuned = tuned.map(|tuned| &tuned.result);
             let answer = summary::answer(report, tuned, args.verify);
             return print(&(Answer::line(&answer) + "\n"));
         }
@@ -239,8 +245,9 @@ impl<'r> Run<'r> {
         if args.verbose || args.choice.method.is_some() || tuned.is_some() {
             text.push_str(&summary::steps_down(report));
         }
-        if let Some(tuned) = tuned {
-            text.push_str(&tuning::screen(tuned, self.color));
+        if let Some(Tuned { result, kept }) = tuned {
+            let copied = Duration::try_from_secs_f64(report.seconds).unwrap_or_default();
+            text.push_str(&tuning::screen(result, (copied, kept.as_deref()), self.color));
         }
         // Without a standard output there is only the exit code to tell how the copy went.
         if stdio::expect_open(1, OUTPUT).is_err() { Ok(()) } else { print(&text) }

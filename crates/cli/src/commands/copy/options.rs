@@ -53,7 +53,7 @@ pub fn of(args: &CopyArgs) -> CopyOptions {
             Fsync::File => tree::Fsync::File,
             Fsync::Dir => tree::Fsync::Dir,
         },
-        limit: args.limit.map(|limit| limit.0).filter(|limit| *limit > 0),
+        limit: args.limit.filter(|limit| *limit > 0),
         dry_run: args.dry_run,
         direct: args.choice.direct,
         request: args.choice.request(),

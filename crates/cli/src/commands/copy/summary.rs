@@ -3,7 +3,7 @@
 use std::{fmt::Write, time::Duration};
 use thalweg_core::Tuning;
 use thalweg_lab::tune::TuneResult;
-use thalweg_tree::{Halt, TreeReport};
+use thalweg_tree::{Halt, MechanismShare, TreeReport};
 
 use super::tuning;
 use crate::args::Verify;
@@ -37,6 +37,11 @@ pub fn line(report: &TreeReport, dry_run: bool) -> String {
     if let Some(share) = report.main() {
         let rate = units::rate(report.bytes, took);
         let _ = write!(line, ": {rate} by {}", named(share.mechanism, &share.tuning));
+        let percent = share.bytes.saturating_mul(100) / report.bytes.max(1);
+        if report.shares.len() > 1 && percent < 100 {
+            // Small files and large ones go by ways of their own.
+            let _ = write!(line, " ({percent} % of the bytes{})", others(report, share));
+        }
     }
     for (number, what) in [(report.cloned, "cloned"), (report.resumed, "moved by an earlier run")] {
         if number > 0 {
@@ -60,6 +65,15 @@ pub fn line(report: &TreeReport, dry_run: bool) -> String {
         }
     }
     line + "\n"
+}
+
+/// `, else by read-write`.
+fn others(report: &TreeReport, main: &MechanismShare) -> String {
+    let names = report.shares.iter().map(|share| share.mechanism);
+    let mut names: Vec<&str> = names.filter(|name| *name != main.mechanism).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() { String::new() } else { format!(", else by {}", names.join(", ")) }
 }
 
 /// A line for every change of mechanism; those of many files for the same reason are one line.

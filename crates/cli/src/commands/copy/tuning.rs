@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use thalweg_core::{Flow, profile::Ratio};
+use thalweg_core::{Flow, failed::quoted, profile::Ratio};
 use thalweg_lab::tune::{ArmResult, Job, TuneError, TuneResult, tune};
 use thalweg_sys::signal;
 use thalweg_tree::CopyOptions;
@@ -53,10 +53,16 @@ fn folder_of(destination: &Path, exact: bool) -> &Path {
 }
 
 /// What was measured, what came out, what could not take part.
-pub fn screen(tuned: &TuneResult, color: bool) -> String {
+///
+/// `copied` is what the copy itself took; `kept` is where the measurement is kept for later ones.
+pub fn screen(
+    tuned: &TuneResult,
+    (copied, kept): (Duration, Option<&Path>),
+    color: bool,
+) -> String {
     let mut text = format!("\n{}\n{}", conditions(tuned), arms(tuned, color));
     if let Some(jobs) = tuned.jobs {
-        let _ = writeln!(text, "threads: {jobs}");
+        let _ = writeln!(text, "threads: {jobs}{}", why_so_many(tuned, jobs));
     }
     if let Some(large) = &tuned.large_file {
         let _ = write!(text, "its largest file, {}\n{}", conditions(large), arms(large, color));
@@ -64,6 +70,8 @@ pub fn screen(tuned: &TuneResult, color: bool) -> String {
     if !tuned.ties.is_empty() {
         let _ = writeln!(text, "no difference shown from the chosen: {}", tuned.ties.join(", "));
     }
+    text.push_str(&why_not_the_first(tuned.large_file.as_deref().unwrap_or(tuned)));
+    text.push_str(&what_it_cost(tuned, (copied, kept)));
     if !tuned.unavailable.is_empty() {
         let _ = writeln!(text, "not available here:");
         for one in &tuned.unavailable {
@@ -71,6 +79,55 @@ pub fn screen(tuned: &TuneResult, color: bool) -> String {
         }
     }
     text
+}
+
+/// What is left of the measurement, and whether it was worth its time.
+fn what_it_cost(tuned: &TuneResult, (copied, kept): (Duration, Option<&Path>)) -> String {
+    let mut text = match kept {
+        Some(path) if !tuned.cells.is_empty() => format!(
+            "kept for later copies: {} in {}\n",
+            units::count(tuned.cells.len() as u64, "measurement", "measurements"),
+            quoted(path),
+        ),
+        _ => "nothing of it is kept for later copies\n".to_owned(),
+    };
+    if copied.as_secs_f64() < tuned.seconds {
+        let _ = writeln!(
+            text,
+            "measuring took {:.1} s, the copy {}: so short a copy gains nothing by --tune",
+            tuned.seconds,
+            units::duration(copied),
+        );
+    }
+    text
+}
+
+/// `, one for each processor: ...`.
+fn why_so_many(tuned: &TuneResult, jobs: usize) -> String {
+    let measured: Vec<usize> = tuned.arms.iter().filter_map(|arm| arm.jobs).collect();
+    match measured.iter().max() {
+        Some(_) if measured.len() == 1 => String::new(),
+        Some(most) if *most == jobs => {
+            ", one for each processor: fewer were not shown to be faster".to_owned()
+        }
+        _ => ": shown to be faster than one for each processor".to_owned(),
+    }
+}
+
+/// Why the chosen one is not the first of the table, if it is not.
+fn why_not_the_first(tuned: &TuneResult) -> String {
+    let ranked = ranked(tuned);
+    let Some(winner) = &tuned.winner else { return String::new() };
+    let Some(first) = ranked.iter().find_map(|arm| arm.mechanism) else { return String::new() };
+    if first == winner.mechanism {
+        return String::new();
+    }
+    let why = if tuned.ties.contains(&first) {
+        "the difference between them is not shown, and it comes earlier in `thalweg list`"
+    } else {
+        "it is what the promises and --prefer of this copy leave"
+    };
+    format!("{} is chosen and not {first}: {why}\n", winner.mechanism)
 }
 
 /// A line for every mechanism at its best tuning, and for `cp`.
@@ -154,6 +211,9 @@ fn interval(ratio: &Ratio) -> String {
 
 /// Whether this arm is what the planner takes.
 fn won(tuned: &TuneResult, arm: &ArmResult) -> bool {
+    if arm.jobs.is_some() {
+        return arm.jobs == tuned.jobs;
+    }
     let winner = tuned.winner.as_ref();
     winner.is_some_and(|w| arm.mechanism == Some(w.mechanism) && arm.tuning == w.tuning)
 }

@@ -17,7 +17,7 @@ use crate::{
     args::CopyArgs,
     exit::advice,
     output::text::{complain, note, print},
-    progress::Meter,
+    progress::{Counting, Meter},
 };
 
 /// How often to look whether an interrupt came instead of an answer: no signal reaches this thread.
@@ -30,12 +30,14 @@ pub struct Watcher<'w> {
     args: &'w CopyArgs,
     meter: Mutex<Meter>,
     is_unlinked: AtomicBool,
+    counting: Mutex<Counting>,
 }
 
 impl<'w> Watcher<'w> {
     /// One for this command.
-    pub fn new(args: &'w CopyArgs, meter: Meter) -> Self {
-        Self { args, meter: Mutex::new(meter), is_unlinked: AtomicBool::new(false) }
+    pub fn new(args: &'w CopyArgs, meter: Meter, counting: Counting) -> Self {
+        let (meter, counting) = (Mutex::new(meter), Mutex::new(counting));
+        Self { args, meter, is_unlinked: AtomicBool::new(false), counting }
     }
 
     /// Takes the progress away.
@@ -132,7 +134,21 @@ impl Events for Watcher<'_> {
     }
 
     fn progress(&self, progress: Progress) {
-        self.with_meter(|meter| meter.show(progress.bytes));
+        self.with_meter(|meter| {
+            // A short copy starts no threads for what nobody will see.
+            if meter.is_lasting() {
+                meter.listen();
+                self.counting.lock().unwrap_or_else(PoisonError::into_inner).begin(meter);
+            }
+            meter.show_tree(progress);
+        });
+    }
+
+    fn current(&self, source: &Path) {
+        let name = shown(source).to_string();
+        self.with_meter(|meter| {
+            meter.know(|state| state.tree.get_or_insert_default().current = name);
+        });
     }
 
     fn ask(&self, path: &Path) -> bool {

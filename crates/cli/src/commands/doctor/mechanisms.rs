@@ -1,7 +1,7 @@
 //! Every mechanism, tried on every pair it claims.
 
 use serde::Serialize;
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, fmt::Write, path::Path};
 use thalweg_core::{
     Kind, MECHANISMS, Mechanism, Pair, Role,
     alias::{self, Alias},
@@ -12,6 +12,7 @@ use thalweg_core::{
 use crate::output::{
     pairs,
     table::{render, table},
+    units,
 };
 
 /// What became of one mechanism.
@@ -63,19 +64,49 @@ fn tried(mechanism: &dyn Mechanism, site: &Site) -> Tried {
     Tried { name: mechanism.info().name, works, fails }
 }
 
-/// What works, and the reasons of what does not.
-pub fn printed(tried: &[Tried]) -> String {
+/// The answer in a sentence or two, before the evidence.
+pub fn answer(tried: &[Tried]) -> String {
+    let names = |is: fn(&&Tried) -> bool| -> Vec<&str> {
+        tried.iter().filter(is).map(|mechanism| mechanism.name).collect()
+    };
+    let (nowhere, broken) = (
+        names(|mechanism| mechanism.works.is_empty()),
+        names(|mechanism| mechanism.works.iter().any(|works| works.broken_promise)),
+    );
+    let mut text =
+        format!("{} of {} mechanisms work here", tried.len() - nowhere.len(), tried.len());
+    if !nowhere.is_empty() {
+        let _ = write!(text, "; not {}", nowhere.join(", "));
+    }
+    if !broken.is_empty() {
+        let _ = write!(text, "; {} must not be used: BROKEN PROMISE below", broken.join(", "));
+    }
+    text + ".\n"
+}
+
+/// What works, and the reasons of what works nowhere; of the others where it is wished.
+pub fn printed(tried: &[Tried], all: bool) -> String {
+    let mut untold = 0;
     let mut rows = table(&[]);
     for mechanism in tried {
         let works: Vec<_> = mechanism.works.iter().map(|w| (w.source, w.sink)).collect();
         let works = if works.is_empty() { "nowhere".to_owned() } else { pairs::brief(&works) };
         rows.add_row([format!("  {}", mechanism.name), "works".to_owned(), works]);
+        if !all && !mechanism.works.is_empty() {
+            untold += mechanism.fails.len();
+            continue;
+        }
         for (reason, failing) in by_reason(&mechanism.fails) {
             let text = format!("{}: {reason}", pairs::brief(&failing));
             rows.add_row([String::new(), "does not".to_owned(), text]);
         }
     }
-    render(&rows)
+    let mut text = render(&rows);
+    if untold > 0 {
+        let pairs = units::count(untold as u64, "pair of ends does", "pairs of ends do");
+        let _ = writeln!(text, "  {pairs} not work with some of them; -v names them and says why");
+    }
+    text
 }
 
 /// The pairs on which each mechanism was asked, by answer.

@@ -17,7 +17,7 @@ use crate::{
 };
 
 use super::tune::screen;
-use thalweg_core::Flow;
+use thalweg_core::{Flow, failed::quoted};
 use thalweg_lab::survey::sentinel;
 
 mod copies;
@@ -29,7 +29,7 @@ mod places;
 pub fn run(args: &DoctorArgs, color: bool) -> Result<Exit, Failure> {
     let here = args.at.clone().unwrap_or_else(|| PathBuf::from("."));
     if !here.is_dir() {
-        return Err(Failure::new(Exit::Usage, format!("{}: not a folder", here.display())));
+        return Err(Failure::new(Exit::Usage, format!("{} is no folder", quoted(&here))));
     }
     let facts = machine::facts();
     let places = places::all(&here);
@@ -45,7 +45,7 @@ pub fn run(args: &DoctorArgs, color: bool) -> Result<Exit, Failure> {
         }))?;
         return Ok(Exit::Done);
     }
-    let mut text = String::new();
+    let mut text = mechanisms::answer(&tried) + &format!("profile: {}\n\n", saved.describe());
     let mut section = |title: &str, body: &str| {
         let _ = writeln!(text, "{}\n{body}", paint::strong(title, color));
     };
@@ -53,7 +53,6 @@ pub fn run(args: &DoctorArgs, color: bool) -> Result<Exit, Failure> {
     for fact in &facts {
         rows.add_row([format!("  {}", fact.name), fact.shown()]);
     }
-    rows.add_row(["  profile".to_owned(), saved.describe()]);
     if saved.current.is_some() {
         let told = screen::sentinel(&looks);
         rows.add_row([
@@ -63,7 +62,7 @@ pub fn run(args: &DoctorArgs, color: bool) -> Result<Exit, Failure> {
     }
     section("Machine", &render(&rows));
     section("Files, by place", &places::printed(&places));
-    section("Mechanisms, tried by their real calls", &mechanisms::printed(&tried));
+    section("Mechanisms, tried by their real calls", &mechanisms::printed(&tried, args.verbose));
     section(
         "Does a later change of the source show in the sink?",
         &mechanisms::aliases_printed(&tried),

@@ -38,7 +38,7 @@ pub fn run(args: &PlanArgs, color: bool) -> Result<Exit, Failure> {
     let facts = Facts {
         source: source.facts.clone(),
         sink: sink.facts.clone(),
-        len: args.size.map(|size| size.0).or(source.size),
+        len: args.size.or(source.size),
         needs: args.choice.needs(),
     };
     let mut request = args.choice.request();
@@ -56,8 +56,13 @@ pub fn run(args: &PlanArgs, color: bool) -> Result<Exit, Failure> {
             "schema": SCHEMA,
         }))?;
     } else {
-        let text = printed((&source, &sink), (&plan, facts.len), &saved, untried.as_ref(), color);
-        let text = text + &kernels_text("COPY KERNEL", &kernels, facts.len);
+        let mut text = match facts.source.kind == Kind::Memory && facts.sink.kind == Kind::Memory {
+            true => kernel_answer(&kernels, facts.len),
+            false => answer(&plan, facts.len),
+        };
+        text += &about((&source, &sink), &saved, untried.as_ref());
+        text += &verdicts_text(&plan, (facts.len, args.verbose), &evidence_text, color);
+        text += &kernels_text("COPY KERNEL", &kernels, facts.len);
         print(&(text + &kernels_text("FILL", &fills, facts.len)))?;
     }
     Ok(if plan.impossible.is_some() { Exit::Unsupported } else { Exit::Done })
@@ -73,6 +78,32 @@ fn kernels(facts: &Facts, request: &Request, saved: &Saved) -> [Vec<Band>; 2] {
         ],
         _ => [Vec::new(), Vec::new()],
     }
+}
+
+/// What copies within memory, which no system call does.
+fn kernel_answer(bands: &[Band], size: Option<u64>) -> String {
+    match (size.and_then(|size| Band::of(bands, size)), bands) {
+        (Some(band), _) => format!("the copy kernel {} would be used\n", band.kernel),
+        (None, []) => "libc's memcpy would be used: no kernel was measured here (`thalweg tune` \
+                       measures them)\n"
+            .to_owned(),
+        (None, bands) => {
+            let each: Vec<String> =
+                bands.iter().map(|b| format!("{} up to {}", b.kernel, Size(b.upto))).collect();
+            format!("copy kernels that would be used: {}\n", each.join(", "))
+        }
+    }
+}
+
+/// The answer in a sentence, before the evidence.
+fn answer(plan: &Plan, size: Option<u64>) -> String {
+    let Some(verdict) = plan.chosen() else { return String::new() };
+    let Judgement::Chosen { why } = &verdict.judgement else { return String::new() };
+    let takes = verdict.evidence.as_ref().map_or(String::new(), |evidence| {
+        let what = if size.is_some() { "in about " } else { "at about " };
+        format!(", {what}{}", expected(evidence, size))
+    });
+    format!("{} would be used{takes}: {why}\n", verdict.mechanism)
 }
 
 fn kernels_text(title: &str, bands: &[Band], size: Option<u64>) -> String {
@@ -130,31 +161,34 @@ fn same_file_system(source: &Place, sink: &Place) -> bool {
     }
 }
 
-fn printed(
-    (source, sink): (&Place, &Place),
-    (plan, size): (&Plan, Option<u64>),
-    saved: &Saved,
-    untried: Option<&Unfit>,
-    color: bool,
-) -> String {
+/// What the answer is about and rests on.
+fn about((source, sink): (&Place, &Place), saved: &Saved, untried: Option<&Unfit>) -> String {
     let mut text = format!("{} -> {}\n", source.describe(), sink.describe());
     let _ = writeln!(text, "profile: {}", saved.describe());
     if let Some(unfit) = untried {
         let _ = writeln!(text, "not tried on such ends, judged by facts alone: {unfit}");
     }
-    text + &verdicts_text(plan, size, &evidence_text, color)
+    text
 }
 
 /// Evidence in words.
 type Cite<'c> = dyn Fn(&Evidence) -> String + 'c;
 
-fn verdicts_text(plan: &Plan, size: Option<u64>, cite: &Cite<'_>, color: bool) -> String {
+/// A row for every mechanism; those that cannot do it are counted, and named where it is wished.
+fn verdicts_text(
+    plan: &Plan,
+    (size, all): (Option<u64>, bool),
+    cite: &Cite<'_>,
+    color: bool,
+) -> String {
+    let all = all || plan.impossible.is_some();
+    let is_told = |verdict: &&Verdict| all || verdict.judgement.is_usable();
     let mut text = String::new();
     if let Some(reason) = &plan.impossible {
         let _ = writeln!(text, "impossible: {reason}");
     }
     let mut rows = table(&["MECHANISM", "VERDICT", "EXPECTED", "MEASURED"]);
-    for verdict in &plan.verdicts {
+    for verdict in plan.verdicts.iter().filter(is_told) {
         rows.add_row([
             verdict.mechanism.to_owned(),
             verdict_text(verdict),
@@ -173,6 +207,11 @@ fn verdicts_text(plan: &Plan, size: Option<u64>, cite: &Cite<'_>, color: bool) -
         };
         text.push_str(&line);
         text.push('\n');
+    }
+    let unfit = plan.verdicts.iter().filter(|verdict| !is_told(verdict)).count();
+    if unfit > 0 {
+        let others = units::count(unfit as u64, "other cannot", "others cannot");
+        let _ = writeln!(text, "\n{others} do it here; -v says why");
     }
     text
 }

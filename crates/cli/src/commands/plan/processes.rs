@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc, thread};
 use thalweg_channel::bulk::{self, Destination, Facts, Figures, Options, choose};
 use thalweg_core::{Guarantees, Judgement, Plan, Verdict, profile::Evidence};
 
-use super::{verdicts_json, verdicts_text};
+use super::{answer, verdicts_json, verdicts_text};
 use crate::{
     args::PlanArgs,
     exit::{Exit, Failure},
@@ -30,7 +30,7 @@ pub fn facts(args: &PlanArgs) -> Option<Facts> {
         _ => return None,
     };
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let (size, free_core) = (args.size.map(|size| size.0), cores > 1);
+    let (size, free_core) = (args.size, cores > 1);
     Some(Facts { destination, will_loan, size, free_core, trusted: None })
 }
 
@@ -54,7 +54,9 @@ pub fn run(args: &PlanArgs, facts: &Facts, color: bool) -> Result<Exit, Failure>
     } else {
         let ends = facts.ends();
         let head = format!("{ends}, two processes\nprofile: {}\n", saved.describe());
-        print(&(head + &verdicts_text(&plan, facts.size, &cite, color)))?;
+        let answer = answer(&plan, facts.size);
+        let rows = verdicts_text(&plan, (facts.size, args.verbose), &cite, color);
+        print(&(answer + &head + &rows))?;
     }
     Ok(if plan.impossible.is_some() { Exit::Unsupported } else { Exit::Done })
 }

@@ -68,6 +68,9 @@ pub const NAMELESS: Call = Call {
     ..call("openat", libc::SYS_openat)
 };
 
+/// The call that makes a folder.
+pub const FOLDER: Call = call("mkdirat", libc::SYS_mkdirat);
+
 const fn call(name: &'static str, number: i64) -> Call {
     Call { name, listed: name, number, only: None }
 }

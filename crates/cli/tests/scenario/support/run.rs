@@ -149,10 +149,18 @@ impl Running {
     ) -> Result<Self, E> {
         let what = format!("{command:?}");
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = spawn(command)?.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let child = spawn(command)?.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let mut running = Self::of(child);
+        running.what = what;
+        Ok(running)
+    }
+
+    /// Of a command that was started already.
+    pub fn of(mut child: Child) -> Self {
+        let what = format!("process {}", child.id());
         let stdout = child.stdout.take().map(collect);
         let stderr = child.stderr.take().map(collect);
-        Ok(Self { child, began: Instant::now(), stdout, stderr, what })
+        Self { child, began: Instant::now(), stdout, stderr, what }
     }
 
     pub fn child(&mut self) -> &mut Child {

@@ -1,12 +1,11 @@
 //! The parameters of a transfer, as a study writes them, and what does not go together.
 
 use serde::Deserialize;
-use thalweg_core::{Guarantees, Kind, Mechanism, Role, Tuning, Unfit, Unit, mechanisms};
-
-use crate::{
-    study::size::bytes_of,
-    works::{content::Content, parameters, size::Size},
+use thalweg_core::{
+    Guarantees, Kind, Mechanism, Role, Tuning, Unfit, Unit, mechanisms, quantity::parse_rate,
 };
+
+use crate::works::{content::Content, parameters, size::Size};
 
 /// Everything a study may say of a transfer.
 #[derive(Clone, Debug, Deserialize)]
@@ -137,9 +136,8 @@ impl With {
     /// The rate of a paced source.
     pub fn rate(&self) -> Result<u64, Unfit> {
         let text = self.rate.as_deref().unwrap_or_default();
-        let size = text.strip_suffix("/s").and_then(|size| bytes_of(size).ok());
-
-        size.ok_or_else(|| {
+        let rate = parse_rate(text).ok().filter(|rate| *rate > 0);
+        rate.ok_or_else(|| {
             Unfit::because(format!("a paced source needs rate = \"100MB/s\", not {text:?}"))
         })
     }
@@ -268,7 +266,7 @@ mod tests {
             read(&format!("{ends}{text}")).unwrap().rate()
         };
         assert_eq!(rate("rate = '100MB/s'"), Ok(100_000_000));
-        for bad in ["", "rate = '100MB'", "rate = '0B/s'", "rate = 'fast'"] {
+        for bad in ["", "rate = '100 people'", "rate = '0B/s'", "rate = 'fast'"] {
             assert!(rate(bad).unwrap_err().reason.contains("100MB/s"), "{bad}");
         }
     }

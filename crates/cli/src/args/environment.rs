@@ -1,0 +1,38 @@
+//! The environment variables of each command, as a section of its long help: read off the options
+//! that they set, so that none is missing.
+
+use clap::Command;
+
+/// What no option stands for.
+const COMMON: &str = "\
+Environment:
+  NO_COLOR           set and not empty: no colour, unless --color=always
+  THALWEG_COLOR      sets --color
+  THALWEG_PROFILE    the file of the measured profile [default: thalweg/profile.json under XDG_STATE_HOME]
+  THALWEG_STUDIES    the folder of studies
+  XDG_STATE_HOME     where the profile and the results of studies are [default: ~/.local/state]
+Options of each command can be set too: `thalweg COMMAND --help` lists the variables.";
+
+/// The parser, whose long helps have that section.
+pub fn shown_in_help(mut root: Command) -> Command {
+    let names: Vec<String> = root.get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    for name in names {
+        root = root.mut_subcommand(name, with_section);
+    }
+    let examples = root.get_after_help().map(ToString::to_string).unwrap_or_default();
+    root.after_long_help(format!("{examples}\n\n{COMMON}"))
+}
+
+fn with_section(command: Command) -> Command {
+    let variables = command.get_arguments().filter_map(|arg| {
+        let (name, option) = (arg.get_env()?.to_string_lossy(), arg.get_long()?);
+        Some(format!("\n  {name:<24} sets --{option}"))
+    });
+    let variables: String = variables.collect();
+    if variables.is_empty() {
+        return command;
+    }
+    let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let section = format!("{examples}\n\nEnvironment (the command line comes first):{variables}");
+    command.after_long_help(section)
+}

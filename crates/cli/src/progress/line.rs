@@ -1,0 +1,161 @@
+//! The line that changes: as much as fits the terminal, the most wanted first, the rest filled with
+//! the name of the file in hand or with a bar.
+
+use rustix::termios::tcgetwinsize;
+use std::time::Duration;
+
+use super::state::State;
+use crate::output::units;
+
+/// The columns of the terminal that standard error is, without the last: a cursor there may wrap.
+pub fn width() -> usize {
+    let told = tcgetwinsize(rustix::stdio::stderr()).ok().map(|size| usize::from(size.ws_col));
+    told.filter(|columns| *columns > 1).map_or(79, |columns| columns - 1)
+}
+
+/// One part of the line, and how soon it goes where there is no room: the highest goes first.
+struct Part {
+    text: String,
+    goes: u8,
+}
+
+/// A name or a bar is not shown in fewer columns.
+const LEAST: usize = 10;
+
+/// The line in at most so many columns.
+pub fn of(state: &State, columns: usize) -> String {
+    let mut parts = parts(state);
+    while length(&parts) > columns && parts.len() > 1 {
+        let first = parts.iter().enumerate().max_by_key(|(_, part)| part.goes);
+        if let Some((n, _)) = first {
+            parts.remove(n);
+        }
+    }
+    let mut line: String =
+        parts.iter().map(|part| part.text.as_str()).collect::<Vec<_>>().join(" ");
+    let room = columns.saturating_sub(length(&parts) + 1);
+    if room >= LEAST {
+        let filler = filler(state, room);
+        if !filler.is_empty() {
+            line = format!("{line} {filler}");
+        }
+    }
+    line
+}
+
+fn parts(state: &State) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut part = |text: String, goes| parts.push(Part { text, goes });
+    if !state.label.is_empty() {
+        part(format!("{}:", state.label), 5);
+    }
+    if let Some(percent) = state.percent() {
+        part(format!("{percent:>3}%"), 0);
+    } else if state.is_counting() {
+        part("counting".to_owned(), 3);
+    }
+    part(units::bytes(state.moved), 1);
+    part(clock(state.elapsed()), 7);
+    part(state.rate_now(), 4);
+    part(format!("(average {})", state.rate()), 8);
+    if let Some(left) = state.left() {
+        part(format!("left {}", clock(left)), 2);
+    }
+    if let Some(tree) = &state.tree {
+        let done = tree.settled.files;
+        part(
+            tree.total.map_or(format!("{done} files"), |all| format!("{done}/{} files", all.files)),
+            6,
+        );
+    }
+    parts
+}
+
+/// `0:07`, `1:02:03`: no digit more than changes while a person looks.
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours == 0 {
+        format!("{minutes}:{seconds:02}")
+    } else {
+        format!("{hours}:{minutes:02}:{seconds:02}")
+    }
+}
+
+fn filler(state: &State, room: usize) -> String {
+    if let Some(tree) = &state.tree {
+        return cut(&tree.current, room);
+    }
+    let Some(percent) = state.percent() else { return String::new() };
+    let steps = room - 2;
+    let done = steps * percent as usize / 100;
+    let arrow = if done < steps { ">" } else { "" };
+    format!("[{}{arrow:<1$}]", "=".repeat(done), steps - done)
+}
+
+/// The end of a name that is too long: there it differs from its neighbours.
+fn cut(name: &str, room: usize) -> String {
+    if columns(name) <= room {
+        return name.to_owned();
+    }
+    let mut kept = 0;
+    let tail = name.chars().rev().take_while(|c| {
+        kept += column(*c);
+        kept + 3 <= room
+    });
+    let tail: Vec<char> = tail.collect();
+    let tail: String = tail.into_iter().rev().collect();
+    format!("...{tail}")
+}
+
+fn length(parts: &[Part]) -> usize {
+    parts.iter().map(|part| columns(&part.text) + 1).sum::<usize>().saturating_sub(1)
+}
+
+fn columns(text: &str) -> usize {
+    text.chars().map(column).sum()
+}
+
+/// What is not ASCII may take two.
+fn column(c: char) -> usize {
+    if c.is_ascii() { 1 } else { 2 }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+    use thalweg_tree::{Progress, Total};
+
+    fn tree(name: &str) -> State {
+        let mut state = State::new(None, None);
+        let settled = Total { files: 1234, bytes: 420 << 20 };
+        state.advance_tree(Progress { files: 1000, bytes: 400 << 20, settled });
+        let tree = state.tree.as_mut().unwrap();
+        tree.total = Some(Total { files: 49_920, bytes: 1000 << 20 });
+        name.clone_into(&mut tree.current);
+        state
+    }
+
+    #[test]
+    fn a_narrow_line_keeps_the_part_the_bytes_and_the_time_left() {
+        let line = of(&tree("usr/share/doc/a-package/copyright"), 39);
+        assert!(line.starts_with(" 42% 400.0 MiB ") && line.contains("left "), "{line}");
+        let wide = of(&tree("usr/share/doc/a-package/copyright"), 119);
+        assert!(wide.contains("1234/49920 files") && wide.ends_with("copyright"), "{wide}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_is_wider_than_the_terminal(name in ".{0,80}", room in 20_usize..200, total: u64) {
+            let mut state = tree(&name);
+            prop_assert!(columns(&of(&state, room)) <= room);
+            state.tree = None;
+            state.expected = Some(total);
+            prop_assert!(columns(&of(&state, room)) <= room);
+            state.label = name;
+            prop_assert!(columns(&of(&state, room)) <= room);
+        }
+    }
+}

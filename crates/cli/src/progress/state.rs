@@ -1,0 +1,200 @@
+//! What is known of a running transfer, and what follows from it: the part done, the rates, the
+//! time left; as a sentence and as JSON.
+
+use serde_json::{Value, json};
+use std::{
+    collections::VecDeque,
+    fmt::Write,
+    time::{Duration, Instant},
+};
+use thalweg_tree::{Progress, Total};
+
+use crate::output::units;
+
+/// The rate "now" is that of so long.
+const WINDOW: Duration = Duration::from_secs(3);
+
+/// How far a job is.
+pub struct State {
+    /// The label of the line.
+    pub label: String,
+    /// Bytes moved.
+    pub moved: u64,
+    /// Bytes there are to move, where they are known beforehand.
+    pub expected: Option<u64>,
+    /// Of a tree: what is dealt with, what there is once it was counted, and the file in hand.
+    pub tree: Option<Tree>,
+    /// Somebody asked for a line.
+    pub asked_for: bool,
+    /// The job has ended.
+    pub over: bool,
+    began: Instant,
+    recent: VecDeque<(Instant, u64)>,
+}
+
+/// What is known of a tree.
+#[derive(Default)]
+pub struct Tree {
+    /// Source files dealt with, moved or not.
+    pub settled: Total,
+    /// What there is, once it was counted.
+    pub total: Option<Total>,
+    /// The count is under way.
+    pub counting: bool,
+    /// The source in hand.
+    pub current: String,
+}
+
+impl State {
+    pub fn new(label: Option<&str>, expected: Option<u64>) -> Self {
+        Self {
+            label: label.unwrap_or_default().to_owned(),
+            moved: 0,
+            expected,
+            tree: None,
+            asked_for: false,
+            over: false,
+            began: Instant::now(),
+            recent: VecDeque::new(),
+        }
+    }
+
+    /// So many bytes have moved by now.
+    pub fn advance(&mut self, moved: u64) {
+        let now = Instant::now();
+        self.moved = self.moved.max(moved);
+        let since = self.recent.back().map_or(WINDOW, |(at, _)| now - *at);
+        if since >= WINDOW / 30 {
+            self.recent.push_back((now, self.moved));
+        }
+        while self.recent.front().is_some_and(|(at, _)| now - *at > WINDOW) {
+            self.recent.pop_front();
+        }
+    }
+
+    /// The same of a tree.
+    pub fn advance_tree(&mut self, progress: Progress) {
+        let tree = self.tree.get_or_insert_default();
+        // Several workers tell of their progress, and not in order.
+        if progress.settled.files >= tree.settled.files {
+            tree.settled.files = progress.settled.files;
+        }
+        tree.settled.bytes = tree.settled.bytes.max(progress.settled.bytes);
+        self.advance(progress.bytes);
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Bytes dealt with, and of how many.
+    fn part(&self) -> (u64, Option<u64>) {
+        match &self.tree {
+            Some(Tree { settled, total: Some(total), .. }) => (settled.bytes, Some(total.bytes)),
+            // A single file is as large as it said before anything moved.
+            Some(Tree { settled, .. }) => (settled.bytes, self.expected),
+            None => (self.moved, self.expected),
+        }
+    }
+
+    /// The part that is done, at most all of it; `None` without a total.
+    pub fn percent(&self) -> Option<u64> {
+        let (done, total) = self.part();
+        let total = total?;
+        if total == 0 {
+            return Some(100);
+        }
+        Some((u128::from(done.min(total)) * 100 / u128::from(total)) as u64)
+    }
+
+    /// Seconds until all is done, if it goes on as it went so far.
+    pub fn left(&self) -> Option<Duration> {
+        let (done, total) = self.part();
+        let rate = done as f64 / self.elapsed().as_secs_f64();
+        Duration::try_from_secs_f64(total?.saturating_sub(done) as f64 / rate).ok()
+    }
+
+    /// Bytes a second of late.
+    pub fn rate_now(&self) -> String {
+        let oldest = self.recent.front().filter(|_| self.recent.len() > 1);
+        let (since, before) = oldest.copied().unwrap_or((self.began, 0));
+        units::rate(self.moved - before, since.elapsed())
+    }
+
+    /// Bytes a second since the start.
+    pub fn rate(&self) -> String {
+        units::rate(self.moved, self.elapsed())
+    }
+
+    /// Whether the total is not known yet and will be.
+    pub fn is_counting(&self) -> bool {
+        self.tree.as_ref().is_some_and(|tree| tree.counting)
+    }
+
+    /// `1.2 GiB in 4.0 s, 312.4 MiB/s, 42 %, left 0:08, 12 of 99 files, at 'name'`.
+    pub fn sentence(&self) -> String {
+        let took = units::duration(self.elapsed());
+        let mut text = format!("{} in {took}, {}", units::bytes(self.moved), self.rate());
+        if let Some(percent) = self.percent() {
+            let _ = write!(text, ", {percent} %");
+        }
+        if let Some(left) = self.left() {
+            let _ = write!(text, ", left {}", units::duration(left));
+        }
+        let Some(tree) = &self.tree else { return text };
+        match tree.total {
+            Some(total) => {
+                let _ = write!(text, ", {} of {} files", tree.settled.files, total.files);
+            }
+            None => {
+                let _ = write!(text, ", {}", units::count(tree.settled.files, "file", "files"));
+            }
+        }
+        if tree.counting {
+            text.push_str(", counting");
+        }
+        if !tree.current.is_empty() && !self.over {
+            let _ = write!(text, ", at '{}'", tree.current);
+        }
+        text
+    }
+
+    /// The same for programs.
+    pub fn json(&self) -> Value {
+        let seconds = self.elapsed().as_secs_f64();
+        let (_, total) = self.part();
+        let mut progress = json!({
+            "bytes": self.moved, "total": total, "seconds": seconds,
+            "bytes_per_second": self.moved as f64 / seconds.max(1e-9),
+            "eta_seconds": self.left().map(|left| left.as_secs_f64()), "done": self.over,
+        });
+        if let Some(tree) = &self.tree {
+            progress["settled_bytes"] = json!(tree.settled.bytes);
+            progress["files"] = json!(tree.settled.files);
+            progress["total_files"] = json!(tree.total.map(|total| total.files));
+            progress["counting"] = json!(tree.counting);
+            progress["current"] = json!(tree.current);
+        }
+        json!({ "progress": progress })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_tree_has_a_part_only_once_it_is_counted_and_never_more_than_all() {
+        let mut state = State::new(None, None);
+        let settled = Total { files: 3, bytes: 900 };
+        state.advance_tree(Progress { files: 2, bytes: 500, settled });
+        assert_eq!((state.percent(), state.json()["progress"]["total"].as_u64()), (None, None));
+        assert!(state.sentence().contains("3 files"), "{}", state.sentence());
+        state.tree.as_mut().unwrap().total = Some(Total { files: 4, bytes: 1000 });
+        assert_eq!(state.percent(), Some(90));
+        assert!(state.sentence().contains("3 of 4 files"), "{}", state.sentence());
+        state.tree.as_mut().unwrap().total = Some(Total { files: 1, bytes: 10 });
+        assert_eq!(state.percent(), Some(100));
+    }
+}

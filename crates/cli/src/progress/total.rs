@@ -1,0 +1,55 @@
+//! The count of a tree beside its copy.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+use thalweg_tree::{CopyOptions, count};
+
+use super::Meter;
+
+/// A count that may be under way. It ends when this is dropped.
+pub struct Counting {
+    sources: Vec<PathBuf>,
+    options: CopyOptions,
+    begun: bool,
+    stop: Arc<AtomicBool>,
+}
+
+impl Counting {
+    /// Of what such a copy will meet.
+    pub fn of(sources: &[PathBuf], options: &CopyOptions) -> Self {
+        let (sources, options) = (sources.to_vec(), options.clone());
+        Self { sources, options, begun: false, stop: Arc::default() }
+    }
+
+    /// Begins, once: at the first picture of a copy that is looked at. A short one is never counted.
+    pub fn begin(&mut self, meter: &Meter) {
+        if self.begun || !meter.is_seen() {
+            return;
+        }
+        self.begun = true;
+        let (sources, options) = (std::mem::take(&mut self.sources), self.options.clone());
+        let (state, stop) = (meter.state.clone(), Arc::clone(&self.stop));
+        let work = move || {
+            let total = count(&sources, &options, &|| stop.load(Ordering::Relaxed));
+            let mut state = state.get();
+            let tree = state.tree.get_or_insert_default();
+            (tree.total, tree.counting) = (total, false);
+        };
+        meter.know(|state| state.tree.get_or_insert_default().counting = true);
+        if thread::Builder::new().name("count".to_owned()).spawn(work).is_err() {
+            meter.know(|state| state.tree.get_or_insert_default().counting = false);
+        }
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}

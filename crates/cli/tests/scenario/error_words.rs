@@ -1,0 +1,68 @@
+//! What went wrong is said in words first, then by the call and its errno, and where there is
+//! something to do, that comes last. Names stand between quotes, the prefix stands once.
+
+use std::fs;
+
+use crate::support::{
+    Scratch,
+    deny::{FOLDER, run_without},
+    run, skip, thalweg,
+};
+
+#[test]
+fn a_missing_file_is_named_in_words_by_every_command() {
+    let here = Scratch::new();
+    let absent = here.join("absent");
+    let why = format!("'{}': no such file or directory (", absent.display());
+    for words in [vec!["copy"], vec!["copy", "-a"], vec!["plan"], vec!["send", "--to", "x"]] {
+        let mut command = thalweg();
+        command.args(&words).arg(&absent);
+        if words[0] != "send" {
+            command.arg(here.join("to"));
+        }
+        let ran = run(&mut command);
+        assert!(ran.code() != 0, "{words:?}");
+        ran.expect_said("thalweg: cannot ");
+        ran.expect_said(&why);
+        ran.expect_said(": ENOENT)");
+        assert!(!ran.stderr.contains("thalweg: thalweg"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_folder_without_r_is_told_how_to_copy_it() {
+    let here = Scratch::new();
+    let (folder, to) = (here.join("folder"), here.join("to"));
+    fs::create_dir(&folder).unwrap();
+    let ran = run(thalweg().arg("copy").arg(&folder).arg(&to)).expect(2);
+    let said = format!("thalweg: '{}' is a folder (-r to copy it)\n", folder.display());
+    assert_eq!(ran.stderr, said);
+    run(thalweg().args(["send", "--to", "x"]).arg(&folder)).expect_said("is a folder; send its");
+}
+
+#[test]
+fn a_full_disk_says_so_in_words_and_what_to_do() {
+    let here = Scratch::new();
+    let source = here.join("source");
+    fs::write(&source, [7; 4096]).unwrap();
+    let ran = run(thalweg().arg("copy").arg(&source).arg("/dev/full"));
+    ran.expect_said("thalweg: cannot write '/dev/full': no space left on device (");
+    ran.expect_said(": ENOSPC); free some space there");
+}
+
+#[test]
+fn a_folder_that_may_not_be_made_is_a_sentence_of_one_line() {
+    let test = "a_folder_that_may_not_be_made_is_a_sentence_of_one_line";
+    let here = Scratch::new();
+    let (folder, to) = (here.join("folder"), here.join("to\nthere"));
+    fs::create_dir(&folder).unwrap();
+    let mut command = thalweg();
+    command.args(["copy", "-r"]).arg(&folder).arg(&to);
+    match run_without(&[&FOLDER], libc::EACCES, &mut command) {
+        Ok(ran) => {
+            ran.expect_said("thalweg: cannot make the folder '");
+            ran.expect_said("to\\nthere': permission denied (mkdirat: EACCES)\n");
+        }
+        Err(reason) => skip(test, &format!("no seccomp: {reason}")),
+    }
+}

@@ -1,0 +1,142 @@
+//! A failed system call in words, for every error that people read: what could not be done to which
+//! file, how far it came, why, and last the call itself for those who look it up.
+
+use std::fmt;
+use thalweg_sys::Errno;
+
+use crate::{error::symbol, shown};
+
+/// `cannot write 'x' after 42 bytes: no space left on device (write: ENOSPC)`.
+#[derive(Clone, Copy, Debug)]
+pub struct Failed<'a> {
+    /// What it was about, as people shall see it: [`quoted`], or words such as `standard input`.
+    pub what: &'a str,
+    /// The system call, by its own name.
+    pub call: &'a str,
+    /// What the kernel answered.
+    pub errno: Errno,
+    /// Bytes that had been moved.
+    pub moved: u64,
+}
+
+impl fmt::Display for Failed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = Why { call: self.call, errno: self.errno };
+        write!(f, "cannot {} {}{}: {why}", verb(self.call), self.what, After(self.moved))
+    }
+}
+
+/// `no space left on device (write: ENOSPC)`.
+pub(crate) struct Why<'a> {
+    pub call: &'a str,
+    pub errno: Errno,
+}
+
+impl fmt::Display for Why<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}: {})", meaning(self.errno), self.call, code(self.errno))
+    }
+}
+
+/// ` after 42 bytes`; nothing of nothing.
+pub(crate) struct After(pub u64);
+
+impl fmt::Display for After {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { Ok(()) } else { write!(f, " after {} bytes", self.0) }
+    }
+}
+
+/// A file's name between quotes, on one line, whatever is in it.
+pub fn quoted(name: impl AsRef<std::ffi::OsStr>) -> String {
+    format!("'{}'", shown(name.as_ref()))
+}
+
+/// What an errno means: `no space left on device`.
+fn meaning(errno: Errno) -> String {
+    let text = std::io::Error::from(errno).to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    // "RFS specific error" and its like keep their capitals.
+    let shouted = text.chars().nth(1).is_some_and(|second| !second.is_lowercase());
+    match text.chars().next() {
+        Some(first) if !shouted => first.to_lowercase().chain(text.chars().skip(1)).collect(),
+        _ => text.to_owned(),
+    }
+}
+
+/// `ENOSPC`; a number for one that has no symbol here.
+fn code(errno: Errno) -> String {
+    match symbol(errno) {
+        "" => format!("errno {}", errno.raw_os_error()),
+        symbol => symbol.to_owned(),
+    }
+}
+
+/// What a call was to do to the file it is about.
+fn verb(call: &str) -> &'static str {
+    VERBS.iter().find(|(calls, _)| calls.contains(&call)).map_or("use", |(_, verb)| verb)
+}
+
+const VERBS: &[(&[&str], &str)] = &[
+    (&["open", "openat", "openat2", "open_by_handle_at"], "open"),
+    (&["read", "pread", "preadv", "readv", "recv", "recvmsg", "poll"], "read"),
+    (&["write", "pwrite", "pwritev", "writev", "send", "sendmsg"], "write"),
+    (&["stat", "fstat", "lstat", "newfstatat", "statx", "fstatfs", "statfs"], "look at"),
+    (&["find", "faccessat2", "access"], "find"),
+    (&["getdents64", "readdir"], "list the folder"),
+    (&["mkdir", "mkdirat"], "make the folder"),
+    (&["mknod", "mknodat", "mkfifoat"], "make the special file"),
+    (&["create", "memfd_create"], "create"),
+    (&["rename", "renameat", "renameat2"], "rename"),
+    (&["link", "linkat"], "link"),
+    (&["symlink", "symlinkat"], "make the symbolic link"),
+    (&["readlink", "readlinkat"], "read the symbolic link"),
+    (&["unlink", "unlinkat", "rmdir"], "remove"),
+    (&["ftruncate", "truncate"], "set the size of"),
+    (&["fallocate", "posix_fallocate"], "make room for"),
+    (&["chmod", "fchmod", "fchmodat"], "set the mode of"),
+    (&["chown", "fchown", "fchownat", "lchown"], "set the owner of"),
+    (&["utimensat", "futimens"], "set the times of"),
+    (&["setxattr", "lsetxattr", "fsetxattr"], "set an attribute of"),
+    (&["removexattr", "lremovexattr", "fremovexattr"], "remove an attribute of"),
+    (&["getxattr", "lgetxattr", "fgetxattr"], "read an attribute of"),
+    (&["listxattr", "llistxattr", "flistxattr"], "list the attributes of"),
+    (&["fsync", "fdatasync", "syncfs"], "put on stable storage"),
+    (&["close"], "finish writing"),
+    (&["lseek"], "seek in"),
+    (&["flock"], "lock"),
+    (&["mmap"], "map"),
+    (&["FICLONE", "FICLONERANGE"], "clone into"),
+    (&["copy_file_range", "sendfile", "splice", "vmsplice", "tee"], "copy"),
+    (&["connect"], "connect to"),
+    (&["bind", "listen", "accept", "accept4"], "listen at"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_says_what_was_tried_why_it_failed_and_the_call() {
+        let what = quoted("x/y");
+        let failed = Failed { what: &what, call: "openat", errno: Errno::NOENT, moved: 0 };
+        assert_eq!(
+            failed.to_string(),
+            "cannot open 'x/y': no such file or directory (openat: ENOENT)"
+        );
+        let full = Failed { call: "write", errno: Errno::NOSPC, moved: 42, ..failed };
+        assert_eq!(
+            full.to_string(),
+            "cannot write 'x/y' after 42 bytes: no space left on device (write: ENOSPC)"
+        );
+        assert_eq!(code(Errno::LIBBAD), format!("errno {}", Errno::LIBBAD.raw_os_error()));
+    }
+
+    #[test]
+    fn no_call_has_two_verbs() {
+        let calls: Vec<&str> = VERBS.iter().flat_map(|(calls, _)| *calls).copied().collect();
+        for (n, call) in calls.iter().enumerate() {
+            assert!(!calls[..n].contains(call), "{call}");
+        }
+    }
+}

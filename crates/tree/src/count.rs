@@ -1,0 +1,124 @@
+//! What a copy will have to deal with, counted by a walk of its own beside the run, so that whoever
+//! watches can be told how much is left. It copies nothing and complains of nothing.
+
+use rustix::{
+    fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, statat},
+    process::{Resource, getrlimit},
+};
+use std::{
+    ffi::{CStr, CString},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::PathBuf,
+};
+
+use crate::{
+    CopyOptions,
+    identity::{Id, kind, size},
+    naming::is_reserved,
+    stage::listing_buffer,
+};
+
+/// Files with contents, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Total {
+    /// Names of regular files: a hard link counts as often as it is met.
+    pub files: u64,
+    /// Their sizes, holes among them.
+    pub bytes: u64,
+}
+
+/// Folders below each other that are counted: each holds a descriptor and a buffer.
+const DEEPEST: u64 = 128;
+
+/// Counts what a copy of `sources` with these options meets. `None` if `stop` asked for an end, or
+/// the tree is too deep to be counted cheaply: then no total is better than a wrong one.
+pub fn count(sources: &[PathBuf], options: &CopyOptions, stop: &dyn Fn() -> bool) -> Option<Total> {
+    // Most descriptors are the copy's.
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let deepest = DEEPEST.min(descriptors / 4) as usize;
+    let mut count = Count { options, stop, deepest, total: Total::default(), above: Vec::new() };
+    for source in sources {
+        let Ok(path) = CString::new(source.as_os_str().as_bytes()) else { continue };
+        count.entry(CWD, &path, FileType::Unknown, options.follows(true))?;
+    }
+    Some(count.total)
+}
+
+struct Count<'c> {
+    options: &'c CopyOptions,
+    stop: &'c dyn Fn() -> bool,
+    deepest: usize,
+    total: Total,
+    // The folders it is in: a followed link may lead back into one.
+    above: Vec<Id>,
+}
+
+impl Count<'_> {
+    fn entry(
+        &mut self,
+        at: BorrowedFd<'_>,
+        name: &CStr,
+        listed: FileType,
+        follow: bool,
+    ) -> Option<()> {
+        let uncounted = listed == FileType::Symlink && !follow;
+        if uncounted || is_reserved(name) {
+            return Some(());
+        }
+        if listed == FileType::Directory {
+            return self.folder(at, name, follow);
+        }
+        let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        // The copy meets the same trouble and tells of it.
+        let Ok(stat) = statat(at, name, flags) else { return Some(()) };
+        match kind(&stat) {
+            FileType::RegularFile => self.file(&stat),
+            FileType::Directory if self.options.recursive => return self.folder(at, name, follow),
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn file(&mut self, stat: &Stat) {
+        self.total.files += 1;
+        self.total.bytes = self.total.bytes.saturating_add(size(stat));
+    }
+
+    fn folder(&mut self, at: BorrowedFd<'_>, name: &CStr, follow: bool) -> Option<()> {
+        if self.above.len() >= self.deepest {
+            return None;
+        }
+        let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | no_follow;
+        let Ok(folder) = openat(at, name, flags, Mode::empty()) else { return Some(()) };
+        let Ok(stat) = fstat(&folder) else { return Some(()) };
+        let id = Id::of(&stat);
+        let begins_on = self.above.first().map(|top| top.dev);
+        let stays = self.options.one_file_system && begins_on.is_some_and(|dev| dev != id.dev);
+        if stays || (follow && self.above.contains(&id)) {
+            return Some(());
+        }
+        self.above.push(id);
+        let listed = self.list(folder.as_fd());
+        self.above.pop();
+        listed
+    }
+
+    fn list(&mut self, folder: BorrowedFd<'_>) -> Option<()> {
+        let mut buffer = listing_buffer();
+        let mut entries = RawDir::new(folder, &mut buffer);
+        while let Some(Ok(entry)) = entries.next() {
+            if (self.stop)() {
+                return None;
+            }
+            let name = entry.file_name();
+            if name != c"." && name != c".." {
+                self.entry(folder, name, entry.file_type(), self.options.follows(false))?;
+            }
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,66 @@
+//! The count beside a run agrees with what the run deals with in the end.
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
+use thalweg_tree::{CopyOptions, Events, Progress, Total, copy, count};
+
+#[derive(Default)]
+struct Last(Mutex<Progress>);
+
+impl Events for Last {
+    fn progress(&self, progress: Progress) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if progress.settled.files >= last.settled.files {
+            *last = progress;
+        }
+    }
+}
+
+fn counted(at: &Path, options: &CopyOptions) -> Option<Total> {
+    count(&[at.join("src")], options, &|| false)
+}
+
+#[test]
+fn what_was_counted_is_what_a_run_has_settled_whatever_became_of_each_file() {
+    let here = tempfile::tempdir().unwrap();
+    let at = here.path();
+    fs::create_dir_all(at.join("src/deep/er")).unwrap();
+    fs::write(at.join("src/small"), [1; 1000]).unwrap();
+    fs::write(at.join("src/deep/large"), vec![2; 3 << 20]).unwrap();
+    fs::hard_link(at.join("src/small"), at.join("src/deep/er/again")).unwrap();
+    symlink("small", at.join("src/link")).unwrap();
+    let hole = fs::File::create(at.join("src/hole")).unwrap();
+    hole.set_len(5 << 20).unwrap();
+    let options = CopyOptions::archive();
+    let total = counted(at, &options).unwrap();
+    assert_eq!(total, Total { files: 4, bytes: 2000 + (3 << 20) + (5 << 20) });
+    // Copied, and then left as they are.
+    for update in [false, true] {
+        let options =
+            CopyOptions { update, target: thalweg_tree::Target::Exact, ..options.clone() };
+        let last = Last::default();
+        copy(&[at.join("src")], &at.join("dst"), &options, &last).unwrap();
+        let settled = last.0.into_inner().unwrap().settled;
+        assert_eq!(settled, total, "update: {update}");
+    }
+}
+
+#[test]
+fn a_count_that_is_stopped_or_leads_too_deep_gives_no_total() {
+    let here = tempfile::tempdir().unwrap();
+    let at = here.path();
+    let mut deep = at.join("src");
+    for _ in 0..200 {
+        deep.push("d");
+    }
+    fs::create_dir_all(&deep).unwrap();
+    assert_eq!(counted(at, &CopyOptions::archive()), None);
+    assert_eq!(count(&[at.join("src")], &CopyOptions::archive(), &|| true), None);
+    let flat = CopyOptions::default();
+    assert_eq!(counted(at, &flat), Some(Total::default()));
+}
