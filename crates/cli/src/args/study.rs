@@ -76,4 +76,6 @@ Examples:
   thalweg study --check ./mine.toml
 
 A claim is reproduced or contradicted only if the whole interval says so, by more than the noise of
-the run; else it is undecided. Exit status 1: a way delivered wrong bytes.";
+the run; else it is undecided. Exit status 1: a way delivered wrong bytes.
+
+Words that are new to you (arm, cell, round, session, regret): docs/glossary.md.";

@@ -90,4 +90,6 @@ Examples:
 With --server, wall and printed numbers are the program's, cpu and maxrss the server's.
 
 Exit status: 0 done; 1 the program failed, or gave no number, as it is or in some arm; 2 usage;
-4 nothing can be preloaded into it.";
+4 nothing can be preloaded into it.
+
+Words that are new to you (arm, cell, round, session, regret): docs/glossary.md.";

@@ -90,7 +90,9 @@ Examples:
   thalweg tune --pair file:tcp@/srv --pair file:unix@/srv
   thalweg tune --pair process:process             for `thalweg send` and the channel's bulk transfers
   thalweg tune --check                            is the planner right on sizes it has not seen?
-  thalweg tune --emit c > thalweg_measured.h      this machine's thresholds, for another program";
+  thalweg tune --emit c > thalweg_measured.h      this machine's thresholds, for another program
+
+Words that are new to you (arm, cell, round, session, regret): docs/glossary.md.";
 
 #[cfg(test)]
 mod tests {

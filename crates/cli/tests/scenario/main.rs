@@ -9,6 +9,7 @@ mod closed_streams;
 mod cp_flags;
 mod crowds;
 mod denied_calls;
+mod documented_json;
 mod dry_runs;
 mod error_words;
 mod few_threads;

@@ -9,6 +9,7 @@ pub mod growth;
 pub mod methods;
 pub mod mounts;
 pub mod run;
+pub mod schema;
 pub mod scratch;
 pub mod skip;
 

@@ -1,0 +1,89 @@
+//! The JSON of every command is what docs/schemas says, and docs/json.md names every field of it.
+
+use serde_json::Value;
+use std::{fs, path::PathBuf};
+
+use crate::support::{Scratch, bytes, run, schema::faults, thalweg};
+
+fn docs() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs"))
+}
+
+fn schema(name: &str) -> Value {
+    let path = docs().join("schemas").join(name).with_extension("json");
+    let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+#[track_caller]
+fn expect(name: &str, value: &Value) {
+    let found = faults(value, &schema(name));
+    assert!(found.is_empty(), "{name}.json: {found:#?}\nin {value}");
+}
+
+#[test]
+fn copies_pipes_and_progress_print_what_their_schemas_say() {
+    let here = Scratch::new();
+    let (source, copy) = (here.join("source"), here.join("copy"));
+    fs::create_dir(&source).unwrap();
+    bytes::write(&source.join("file"), 1, 300_000);
+    let mut command = thalweg();
+    command.args(["copy", "-r", "--verify", "--json", "--progress=json"]).arg(&source).arg(&copy);
+    let ran = run(&mut command).expect(0);
+    expect("answer", &ran.json());
+    for line in ran.stderr.lines() {
+        expect("progress", &serde_json::from_str(line).unwrap());
+    }
+    let tuned = run(thalweg().args(["copy", "-rT", "--tune", "--json"]).arg(&source).arg(&copy));
+    expect("answer", &tuned.expect(0).json());
+    let failed = run(thalweg().args(["copy", "--json"]).arg(here.join("gone")).arg(&copy));
+    expect("answer", &failed.json());
+    let mut pipe = thalweg();
+    pipe.args(["pipe", "--json", "--progress=json"]);
+    pipe.stdin(fs::File::open(source.join("file")).unwrap());
+    for line in run(&mut pipe).expect(0).stderr.lines() {
+        let value: Value = serde_json::from_str(line).unwrap();
+        let name = if value["progress"].is_object() { "progress" } else { "answer" };
+        expect(name, &value);
+    }
+}
+
+#[test]
+fn plans_lists_and_looks_print_what_their_schemas_say() {
+    for (name, words) in [
+        ("plan", &["plan", "--json", ".", "/dev/null"][..]),
+        ("plan", &["plan", "--json", "memory:", "memory:"]),
+        ("plan", &["plan", "--json", "loan:", "process:"]),
+        ("list", &["list", "--json"]),
+        ("doctor", &["doctor", "--json"]),
+    ] {
+        let ran = run(thalweg().args(words));
+        expect(name, &ran.all_json());
+    }
+    let studies = docs().join("../studies");
+    let ran = run(thalweg().args(["study", "--json"]).env("THALWEG_STUDIES", studies));
+    expect("studies", &ran.expect(0).all_json());
+}
+
+#[test]
+fn the_page_about_json_names_every_field_of_every_schema() {
+    let page = fs::read_to_string(docs().join("json.md")).unwrap();
+    for entry in fs::read_dir(docs().join("schemas")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let schema = schema(name.trim_end_matches(".json"));
+        assert!(page.contains(&format!("schemas/{name}")), "{name} has no link");
+        for field in schema["properties"].as_object().unwrap().keys() {
+            assert!(page.contains(&format!("`{field}`")), "{name}: {field}");
+        }
+    }
+}
+
+#[test]
+fn the_checker_finds_what_is_wrong() {
+    let schema = schema("progress");
+    let wrong = serde_json::json!({ "progress": { "bytes": "1", "more": 1 } });
+    let found = faults(&wrong, &schema).join("\n");
+    for part in ["bytes: not integer", "more: not in the schema", "seconds: missing"] {
+        assert!(found.contains(part), "{part} not in {found}");
+    }
+}
