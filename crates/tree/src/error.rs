@@ -47,7 +47,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// A file that was left as it was differs from its source.
-    #[error("{}: it differs from its source, and was left as it was", Quoted(path))]
+    #[error("{}: it differs from its source, and was left as it was", quoted(path))]
     LeftDiffering {
         /// The destination.
         path: PathBuf,

@@ -36,6 +36,18 @@ fn copies_pipes_and_progress_print_what_their_schemas_say() {
     }
     let tuned = run(thalweg().args(["copy", "-rT", "--tune", "--json"]).arg(&source).arg(&copy));
     expect("answer", &tuned.expect(0).json());
+    for (name, words) in
+        [("verify", vec!["verify", "-T", "--json"]), ("manifest", vec!["manifest"])]
+    {
+        let mut command = thalweg();
+        command.args(words).arg(&source);
+        if name == "verify" {
+            command.arg(&copy);
+            expect(name, &run(&mut command).expect(0).json());
+        } else {
+            expect(name, &run(command.arg("--json")).expect(0).json_on_stderr());
+        }
+    }
     let failed = run(thalweg().args(["copy", "--json"]).arg(here.join("gone")).arg(&copy));
     expect("answer", &failed.json());
     let mut pipe = thalweg();

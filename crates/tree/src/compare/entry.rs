@@ -197,7 +197,7 @@ impl Compare<'_> {
                 break;
             }
             at += both as u64;
-            self.run.advance(hand, Progress { files: 0, bytes: both as u64 });
+            self.run.advance(hand, Progress { bytes: both as u64, ..Progress::default() });
         }
         Ok(None)
     }
@@ -209,7 +209,7 @@ impl Compare<'_> {
         }
         hand.found.same += 1;
         hand.found.bytes += bytes;
-        self.run.advance(hand, Progress { files: 1, bytes: 0 });
+        self.run.advance(hand, Progress { files: 1, ..Progress::default() });
     }
 
     fn differs(&self, hand: &mut Hand, at: &At<'_>, how: How) {

@@ -10,7 +10,7 @@ use std::{
 use thalweg_sys::usage::Usage;
 
 use super::{Comparison, Finding, How};
-use crate::{Error, Events, Progress};
+use crate::{Error, Events, Progress, Total};
 
 /// Shared by all threads.
 pub(crate) struct Run<'r> {
@@ -121,10 +121,9 @@ impl Hand {
 
     fn untold(&mut self, events: &dyn Events, files: &AtomicU64, bytes: &AtomicU64) {
         self.told = Instant::now();
-        let Progress { files: more, bytes: longer } = std::mem::take(&mut self.untold);
-        events.progress(Progress {
-            files: files.fetch_add(more, Ordering::Relaxed) + more,
-            bytes: bytes.fetch_add(longer, Ordering::Relaxed) + longer,
-        });
+        let Progress { files: more, bytes: longer, .. } = std::mem::take(&mut self.untold);
+        let files = files.fetch_add(more, Ordering::Relaxed) + more;
+        let bytes = bytes.fetch_add(longer, Ordering::Relaxed) + longer;
+        events.progress(Progress { files, bytes, settled: Total { files, bytes } });
     }
 }

@@ -85,7 +85,7 @@ impl Large {
             }
             Ok(())
         })?;
-        let done = Progress { files: 0, bytes: at - piece.start };
+        let done = Progress { bytes: at - piece.start, ..Progress::default() };
         hashing.run.advance(&mut hand.run, done);
         Ok((at == piece.end).then_some(part))
     }

@@ -201,7 +201,7 @@ impl Hashing<'_> {
                 hasher.update(&buffer[..got]);
             }
             at += got as u64;
-            self.run.advance(&mut hand.run, Progress { files: 0, bytes: got as u64 });
+            self.run.advance(&mut hand.run, Progress { bytes: got as u64, ..Progress::default() });
             // A size of 0 often is no size at all (/proc).
             if got < BUFFER || (at == told && told > 0) {
                 break;
@@ -235,6 +235,6 @@ impl Hashing<'_> {
             hand.run.found.same += 1;
             hand.run.found.bytes += bytes;
         }
-        self.run.advance(&mut hand.run, Progress { files: 1, bytes: 0 });
+        self.run.advance(&mut hand.run, Progress { files: 1, ..Progress::default() });
     }
 }

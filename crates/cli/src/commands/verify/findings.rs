@@ -61,7 +61,12 @@ impl Events for Findings {
     }
 
     fn progress(&self, progress: Progress) {
-        self.with_meter(|meter| meter.show(progress.bytes));
+        self.with_meter(|meter| {
+            if meter.is_lasting() {
+                meter.listen();
+            }
+            meter.show_tree(progress);
+        });
     }
 
     fn stop(&self) -> bool {
