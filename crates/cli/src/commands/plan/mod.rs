@@ -56,9 +56,9 @@ pub fn run(args: &PlanArgs, color: bool) -> Result<Exit, Failure> {
             "schema": SCHEMA,
         }))?;
     } else {
-        let mut text = match facts.source.kind == Kind::Memory && facts.sink.kind == Kind::Memory {
-            true => kernel_answer(&kernels, facts.len),
-            false => answer(&plan, facts.len),
+        let mut text = match (facts.source.kind, facts.sink.kind) {
+            (Kind::Memory, Kind::Memory) => kernel_answer(&kernels, facts.len),
+            _ => answer(&plan, facts.len),
         };
         text += &about((&source, &sink), &saved, untried.as_ref());
         text += &verdicts_text(&plan, (facts.len, args.verbose), &evidence_text, color);
