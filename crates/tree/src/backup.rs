@@ -3,17 +3,22 @@
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, openat, statat};
 use std::{
     ffi::{CStr, CString},
-    os::unix::ffi::OsStrExt,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Path, PathBuf},
 };
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    Backup, CopyOptions, Refusal,
+    Backup, CopyOptions, Error, Refusal,
     error::{Attempt, Failure, at_sink},
     hardlink::has_no_links,
     identity::{Id, kind},
     naming,
     publish::{Spot, rename, unlink},
+    sources::Named,
     stage::listing_buffer,
 };
 
@@ -44,6 +49,25 @@ pub(crate) fn set_aside(
         }
     }
     Err(Failure::Sink("linkat", Errno::EXIST, 0))
+}
+
+/// `cp -f --backup FILE FILE` copies a file to the name of its backup, as in `cp`: that name, where
+/// this was asked for.
+pub(crate) fn of_itself(
+    options: &CopyOptions,
+    base: &OwnedFd,
+    (sources, destination): (&[PathBuf], &Path),
+    named: &[Named],
+) -> Result<Option<CString>, Error> {
+    let ([source], [named]) = (sources, named) else { return Ok(None) };
+    let is_asked = options.force && options.backup != Backup::None && source == destination;
+    if !is_asked || !source.is_file() {
+        return Ok(None);
+    }
+    let spot = Spot { dir: base.as_fd(), name: &named.name };
+    let path = || destination.to_owned();
+    let found = backup_name(options, spot).map_err(|failure| failure.at(path, path))?;
+    Ok(found.map(|backup| backup.name))
 }
 
 /// Another name, unless it is taken.

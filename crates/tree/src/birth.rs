@@ -61,7 +61,8 @@ pub(crate) fn make(
     let spot = Spot { dir, name: leaf.name };
     if !leaf.directory.is_fresh {
         match statat(dir, leaf.name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(there) if kind(&there) == FileType::Directory => return merge(spot),
+            Ok(there) if kind(&there) == FileType::Directory => return merge(spot, false),
+            Ok(there) if keeps_link(run.options, spot, &there) => return merge(spot, true),
             Ok(_) => return Err(Failure::Refused(Refusal::OverNonDirectory)),
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(Failure::Sink("newfstatat", errno, 0)),
@@ -71,14 +72,14 @@ pub(crate) fn make(
         return Ok(Made { fd: None, stage: None, is_new: true });
     }
     if leaf.directory.is_staged {
-        let mode = Mode::from_raw_mode(first_mode(stat));
+        let mode = Mode::from_raw_mode(first_mode(run, stat));
         return match mkdirat(dir, leaf.name, mode) {
             Ok(()) => {
                 let fd = open_new(spot).map_err(at_sink("openat"))?;
                 Ok(Made { fd: Some(fd), stage: None, is_new: true })
             }
             // Names that differ in the source may be one name here (case folding).
-            Err(Errno::EXIST) => merge(spot),
+            Err(Errno::EXIST) => merge(spot, false),
             Err(errno) => Err(Failure::Sink("mkdirat", errno, 0)),
         };
     }
@@ -86,23 +87,31 @@ pub(crate) fn make(
     // the mode cannot be reckoned afterwards, the kernel has to say it now.
     let reckoned =
         run.options.preserve.mode || (run.me.umask().is_some() && !leaf.directory.births.acl);
-    let mode = if reckoned { 0o700 } else { first_mode(stat) };
+    let mode = if reckoned { 0o700 } else { first_mode(run, stat) };
     let (fd, stage) = Stage::make(spot, mode, run.options.resume, (source, stat))?;
     Ok(Made { fd: Some(fd), stage: Some(stage), is_new: true })
 }
 
-fn merge(Spot { dir, name }: Spot<'_>) -> Attempt<Made> {
-    let fd = match openat(dir, name, DIRECTORY, Mode::empty()) {
+/// Whether a link in the destination stands for the directory it leads to.
+fn keeps_link(options: &CopyOptions, Spot { dir, name }: Spot<'_>, there: &Stat) -> bool {
+    options.keep_directory_symlink
+        && kind(there) == FileType::Symlink
+        && statat(dir, name, AtFlags::empty()).is_ok_and(|to| kind(&to) == FileType::Directory)
+}
+
+fn merge(Spot { dir, name }: Spot<'_>, follow: bool) -> Attempt<Made> {
+    let flags = if follow { DIRECTORY - OFlags::NOFOLLOW } else { DIRECTORY };
+    let fd = match openat(dir, name, flags, Mode::empty()) {
         // One may write into a directory that one may not read.
-        Err(Errno::ACCESS) => openat(dir, name, DIRECTORY | OFlags::PATH, Mode::empty()),
+        Err(Errno::ACCESS) => openat(dir, name, flags | OFlags::PATH, Mode::empty()),
         answer => answer,
     };
     Ok(Made { fd: Some(fd.map_err(at_sink("openat"))?), stage: None, is_new: false })
 }
 
 /// The mode a directory is made with: we must be able to work in it.
-fn first_mode(stat: &Stat) -> u32 {
-    (stat.st_mode & 0o777) | 0o700
+fn first_mode(run: &Run<'_>, stat: &Stat) -> u32 {
+    run.options.directory_mode(stat.st_mode) | 0o700
 }
 
 /// Opens a directory just made, even if a default list does not let us.
@@ -129,7 +138,7 @@ pub(crate) fn wanted(
         _ if preserve.mode => stat.st_mode & 0o7777,
         None => has,
         Some(born) => {
-            let bits = stat.st_mode & 0o777;
+            let bits = run.options.directory_mode(stat.st_mode);
             // Under a default list the mask has no say (umask(2)): what the kernel gave stays, less
             // what we need ourselves.
             let known = run.me.umask().filter(|_| !births.acl);

@@ -68,12 +68,15 @@ impl Worker<'_> {
         let Some(dir) = leaf.directory.fd() else { return Ok(None) };
         let here = Spot { dir, name: leaf.name };
         let spot = there.map_or(here, |there| there.spot(here));
-        let is_small = self.is_small(stat);
+        let no_bytes = self.run.options.attributes_only;
+        let is_small = !no_bytes && self.is_small(stat);
         let by_kernel = is_small && self.goes_by_kernel(leaf, stat, there);
         // Reading and writing are timed, not the making of the file between them.
         let clock = (is_small && self.contests.is_open(size(stat))).then(Instant::now);
         let contents = if by_kernel {
             Contents { len: size(stat) as usize, is_whole: true }
+        } else if no_bytes {
+            Contents { len: 0, is_whole: true }
         } else if is_small {
             self.read_single(source, size(stat) as usize)?
         } else {
@@ -81,7 +84,7 @@ impl Worker<'_> {
         };
         let reading = clock.map(|began| began.elapsed());
         let way = self.way(leaf, there, contents.is_whole);
-        let alike = there.filter(|there| !there.is_link());
+        let alike = there.filter(|there| !there.is_taken_away());
         let (mode, mut wanted) = modes(self.run, leaf, stat, (alike, way));
         let mut sink =
             match self.open_sink(leaf, (spot, way, there), mode, (contents.is_whole, Id::of(stat)))
@@ -126,7 +129,8 @@ impl Worker<'_> {
         match published {
             Ok(Published::Named(backup)) => {
                 self.count_file(leaf, backup.as_deref());
-                let has_links = self.run.options.preserve.links && stat.st_nlink > 1;
+                let named = leaf.named_by_caller();
+                let has_links = self.run.options.links_names(named, stat.st_nlink);
                 let copy = has_links.then(|| fstat(&sink.fd).ok()).flatten();
                 Ok(copy.map(|copy| Id::of(&copy)))
             }
@@ -220,12 +224,13 @@ impl Worker<'_> {
             // The name was free: what has it now is somebody else's, or in a new directory our own
             // copy of a name that the file system does not tell from this one.
             let is_fresh = leaf.directory.is_fresh;
-            let is_wanted = is_fresh || options.no_clobber || options.backup != Backup::None;
+            let is_wanted =
+                is_fresh || options.replaces_nothing() || options.backup != Backup::None;
             match sink.publish(is_wanted) {
                 Err(Failure::Sink(_, Errno::EXIST, _)) if is_fresh => {
                     return Err(Failure::Refused(Refusal::JustCreated));
                 }
-                Err(Failure::Sink(_, Errno::EXIST, _)) if options.no_clobber => {
+                Err(Failure::Sink(_, Errno::EXIST, _)) if options.replaces_nothing() => {
                     return Ok(Published::Skipped);
                 }
                 Err(Failure::Sink(_, Errno::EXIST, _)) if is_wanted => {}

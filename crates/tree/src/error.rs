@@ -93,6 +93,12 @@ pub enum Refusal {
     /// What was a file of one kind became another while the copy ran.
     #[error("was replaced by something else while it was copied")]
     Replaced,
+    /// It exists, and nothing may be replaced (`--update=none-fail`).
+    #[error("exists, and is not replaced")]
+    NotReplaced,
+    /// A relative symbolic link made elsewhere would lead elsewhere.
+    #[error("a relative symbolic link can be made in the current folder only")]
+    RelativeLink,
     /// No mechanism is left to move it.
     #[error("cannot be copied: {0}")]
     NoMechanism(String),

@@ -122,6 +122,8 @@ pub enum Skip {
     Declined,
     /// An earlier run finished it.
     Done,
+    /// It is another name of its source already, as was asked for.
+    Linked,
 }
 
 /// Why a run ended early.

@@ -11,12 +11,13 @@ use std::{
 use thalweg_sys::Errno;
 
 use crate::{
-    Backup, CopyOptions, Refusal, Skip,
+    Backup, Becomes, CopyOptions, Refusal, Skip, Update,
     error::{Attempt, Failure, at_sink},
-    identity::{Id, ctime, kind, mtime},
+    identity::{ctime, kind, mtime},
     place::Leaf,
     publish::Spot,
     run::Run,
+    same::{Relation, relation},
 };
 
 /// What to do about the name of a copy.
@@ -37,6 +38,8 @@ pub(crate) struct There {
     through: Option<(OwnedFd, CString)>,
     /// A regular file that keeps its inode: no file beside it could take its name.
     pub keeps_inode: bool,
+    /// It is taken away, and the copy takes nothing over from it.
+    pub is_removed: bool,
 }
 
 impl There {
@@ -47,12 +50,12 @@ impl There {
 
     /// Devices, pipes and sockets: they are written to, and never replaced by a file.
     pub fn is_special(&self) -> bool {
-        kind(&self.stat) != FileType::RegularFile && !self.is_link()
+        kind(&self.stat) != FileType::RegularFile && !self.is_taken_away()
     }
 
     /// Whether the bytes go into what is there, instead of into a new file that takes its name.
     pub fn is_written_into(&self, options: &CopyOptions) -> bool {
-        self.is_special() || self.keeps_inode || (options.inplace && !self.is_link())
+        self.is_special() || self.keeps_inode || (options.inplace && !self.is_taken_away())
     }
 
     /// Whether what was written to it can be read from it.
@@ -60,8 +63,18 @@ impl There {
         !self.is_special() || kind(&self.stat) == FileType::BlockDevice
     }
 
-    /// A link that is not followed, as it is kept as a backup. The copy takes nothing over from it.
-    pub fn is_link(&self) -> bool {
+    /// Whether a copy of attributes alone leaves it where it is.
+    pub fn keeps_contents(&self, options: &CopyOptions) -> bool {
+        !self.is_taken_away() && options.backup == Backup::None
+    }
+
+    /// Whether the copy takes nothing over from it: a link that is not followed, or by request.
+    pub fn is_taken_away(&self) -> bool {
+        self.is_removed || self.is_link()
+    }
+
+    /// A link that is not followed, as it is kept as a backup.
+    fn is_link(&self) -> bool {
         kind(&self.stat) == FileType::Symlink
     }
 }
@@ -81,12 +94,14 @@ pub(crate) fn weigh(
         Err(Errno::NOENT) => return Ok(Verdict::New),
         Err(errno) => return Err(Failure::Sink("newfstatat", errno, 0)),
     };
-    let as_content = kind(source) == FileType::RegularFile || !options.recursive;
+    let as_content = kind(source) == FileType::RegularFile || options.reads_specials();
     let as_content = as_content && kind(source) != FileType::Symlink;
     let (mut through, mut keeps_inode) = (None, false);
-    if kind(&stat) == FileType::Symlink && as_content && options.backup == Backup::None {
+    if kind(&stat) == FileType::Symlink && as_content && !options.replaces_links() {
         stat = match look(AtFlags::empty()) {
             Err(Errno::NOENT) => return Err(Failure::Refused(Refusal::Dangling)),
+            // It leads nowhere: by -f it goes.
+            Err(Errno::LOOP) if options.force => stat,
             answer => answer.map_err(at_sink("newfstatat"))?,
         };
         if kind(&stat) == FileType::RegularFile {
@@ -94,24 +109,36 @@ pub(crate) fn weigh(
             keeps_inode = through.is_none();
         }
     }
-    // A link put in the place of what it leads to would lead to itself, and the file would be gone.
-    let leads_there = || {
-        let target = statat(leaf.from, leaf.source, AtFlags::empty());
-        target.is_ok_and(|target| Id::of(&target) == Id::of(&stat))
-    };
-    let replaces_its_target = kind(source) == FileType::Symlink
-        && kind(&stat) != FileType::Symlink
-        && options.backup == Backup::None
-        && leads_there();
-    if Id::of(&stat) == Id::of(source) || replaces_its_target {
-        return Err(Failure::Refused(Refusal::SameFile(leaf.source_path())));
+    // As a backup it is not there any more either.
+    let is_kept = options.backup != Backup::None && kind(&stat) == FileType::RegularFile;
+    let is_removed = options.remove_destination || is_kept;
+    let there = There { stat, through, keeps_inode, is_removed };
+    if options.update == Update::NoneFail {
+        return Err(Failure::Refused(Refusal::NotReplaced));
     }
-    if kind(&stat) == FileType::Directory {
+    if options.replaces_nothing() {
+        return Ok(Verdict::Skip(Skip::Exists, there));
+    }
+    match relation(options, leaf, dir, (source, &there.stat)) {
+        Relation::Apart => {}
+        Relation::Linked => return Ok(Verdict::Skip(Skip::Linked, there)),
+        Relation::Same => return Err(Failure::Refused(Refusal::SameFile(leaf.source_path()))),
+    }
+    if options.update == Update::Older && mtime(&there.stat) >= mtime(source) {
+        return Ok(Verdict::Skip(Skip::Newer, there));
+    }
+    if kind(&there.stat) == FileType::Directory {
         return Err(Failure::Refused(Refusal::OverDirectory));
     }
-    let there = There { stat, through, keeps_inode };
     if let Some(reason) = reason_to_skip(run, leaf, source, &there.stat) {
         return Ok(Verdict::Skip(reason, there));
+    }
+    let may_go = options.force || options.interactive || options.backup != Backup::None;
+    let is_made_anew = options.becomes != Becomes::Copy || (options.attributes_only && !as_content);
+    if is_made_anew && !may_go && !options.remove_destination {
+        let hard = options.becomes == Becomes::HardLink;
+        let call = if hard { "linkat" } else { "symlinkat" };
+        return Err(Failure::Sink(call, Errno::EXIST, 0));
     }
     if as_content {
         may_be_replaced(run, Spot { dir, name: leaf.name }, &there)?;
@@ -121,7 +148,7 @@ pub(crate) fn weigh(
 
 /// Replacing needs no right to write the file, but then no file would be safe from us.
 pub(crate) fn may_be_replaced(run: &Run<'_>, here: Spot<'_>, there: &There) -> Attempt<()> {
-    if run.options.force || run.me.uid == 0 || there.is_link() {
+    if run.options.force || run.me.uid == 0 || there.is_taken_away() {
         return Ok(());
     }
     let spot = there.spot(here);
@@ -131,12 +158,6 @@ pub(crate) fn may_be_replaced(run: &Run<'_>, here: Spot<'_>, there: &There) -> A
 
 fn reason_to_skip(run: &Run<'_>, leaf: &Leaf<'_>, source: &Stat, there: &Stat) -> Option<Skip> {
     let options = run.options;
-    if options.no_clobber {
-        return Some(Skip::Exists);
-    }
-    if options.update && mtime(there) >= mtime(source) {
-        return Some(Skip::Newer);
-    }
     if options.resume && is_done(options, source, there) {
         return Some(Skip::Done);
     }

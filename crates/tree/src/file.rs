@@ -3,17 +3,21 @@
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, fstat, openat, statat};
 use std::{
     ffi::CStr,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
+use thalweg_sys::Errno;
 
 use crate::{
     Refusal, Skip,
     attributes::{self, Wanted},
-    error::{Attempt, Failure, at_source},
-    existing::{Verdict, weigh},
+    error::{Attempt, Failure, at_sink, at_source},
+    existing::{There, Verdict, weigh},
     hardlink::{self, Met, Named},
     identity::{kind, size},
+    modes::modes,
     place::Leaf,
+    publish::Spot,
+    way::Way,
     worker::Worker,
     xattrs::{Holder, Taken},
 };
@@ -27,7 +31,8 @@ impl Worker<'_> {
         let source = self.open_source(leaf)?;
         let stat = fstat(&source).map_err(at_source("fstat"))?;
         let is_regular = kind(&stat) == FileType::RegularFile;
-        if kind(&stat) == FileType::Directory || (!is_regular && self.run.options.recursive) {
+        if kind(&stat) == FileType::Directory || (!is_regular && !self.run.options.reads_specials())
+        {
             return Err(Failure::RefusedSource(Refusal::Replaced));
         }
         self.take_up(leaf, size(&stat));
@@ -45,12 +50,18 @@ impl Worker<'_> {
             if leaf.directory.is_fresh { Verdict::New } else { weigh(self.run, leaf, dir, stat)? };
         if let Verdict::Skip(reason, there) = verdict {
             if !self.is_to_be_replaced(leaf, reason, (source, stat), (dir, &there))? {
-                self.skip_file(leaf, reason, source, stat);
+                self.skip_file(leaf, (dir, reason), source, stat);
                 return Ok(());
             }
             verdict = Verdict::Replace(there);
         }
-        if !(options.preserve.links && stat.st_nlink > 1 && is_regular) {
+        let verdict = match verdict {
+            Verdict::Replace(there) if options.attributes_only && there.keeps_contents(options) => {
+                return self.give_attributes(leaf, (source, stat), &there);
+            }
+            verdict => verdict,
+        };
+        if !(options.links_names(leaf.named_by_caller(), stat.st_nlink) && is_regular) {
             return self.copy_contents(leaf, source, stat, verdict).map(drop);
         }
         loop {
@@ -101,14 +112,48 @@ impl Worker<'_> {
         if !self.run.options.follows(leaf.named_by_caller()) {
             flags |= OFlags::NOFOLLOW;
         }
-        if self.run.options.recursive {
+        if !self.run.options.reads_specials() {
             // What was listed as a file may be a FIFO by now: do not wait for its writer.
             flags |= OFlags::NONBLOCK;
         }
         openat(leaf.from, leaf.source, flags, Mode::empty()).map_err(at_source("openat"))
     }
 
-    fn skip_file(&mut self, leaf: &Leaf<'_>, reason: Skip, source: &OwnedFd, stat: &Stat) {
+    /// Gives an existing file the attributes of the source, and leaves its bytes alone.
+    fn give_attributes(
+        &mut self,
+        leaf: &Leaf<'_>,
+        (source, stat): (&OwnedFd, &Stat),
+        there: &There,
+    ) -> Attempt<()> {
+        let Some(dir) = leaf.directory.fd() else { return Ok(()) };
+        let spot = there.spot(Spot { dir, name: leaf.name });
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = match openat(spot.dir, spot.name, flags, Mode::empty()) {
+            Err(Errno::ACCESS) => {
+                openat(spot.dir, spot.name, flags | OFlags::WRONLY, Mode::empty())
+            }
+            answer => answer,
+        };
+        let fd = fd.map_err(at_sink("openat"))?;
+        let (_, wanted) = modes(self.run, leaf, stat, (Some(there), Way::Existing));
+        let keep = self.run.options.preserve;
+        let dressed = Taken::from(&Holder::Fd(source.as_fd()), keep)
+            .and_then(|taken| attributes::dress(self.run, fd.as_fd(), &taken, stat, &wanted));
+        if let Err(failure) = dressed {
+            self.incomplete(leaf, failure);
+        }
+        self.count_file(leaf, None);
+        Ok(())
+    }
+
+    fn skip_file(
+        &mut self,
+        leaf: &Leaf<'_>,
+        (dir, reason): (BorrowedFd<'_>, Skip),
+        source: &OwnedFd,
+        stat: &Stat,
+    ) {
         let options = self.run.options;
         self.skip(leaf, reason);
         if reason == Skip::Done {
@@ -116,14 +161,11 @@ impl Worker<'_> {
             self.dress_again(leaf, source, stat);
         }
         // A skipped file still is what other names of its source are linked to.
-        let counts = matches!(reason, Skip::Done | Skip::Newer);
-        if options.preserve.links
-            && stat.st_nlink > 1
-            && counts
+        if matches!(reason, Skip::Done | Skip::Newer)
+            && options.links_names(leaf.named_by_caller(), stat.st_nlink)
             && let Met::First = self.run.links.meet(leaf, stat)
         {
-            let there = leaf.directory.fd().and_then(|dir| hardlink::id_of(dir, leaf.name));
-            self.wake(match there {
+            self.wake(match hardlink::id_of(dir, leaf.name) {
                 Some(copy) => self.run.links.made(leaf, stat, copy),
                 None => self.run.links.failed(stat),
             });

@@ -27,8 +27,12 @@ use crate::{
 };
 
 /// The files with several names that are on their way.
-#[derive(Debug, Default)]
-pub(crate) struct Links(Mutex<HashMap<Id, Entry>>);
+#[derive(Debug)]
+pub(crate) struct Links {
+    table: Mutex<HashMap<Id, Entry>>,
+    // Links are followed: a file may be met under more names than it has.
+    keeps_all: bool,
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -72,12 +76,18 @@ pub(crate) enum Met {
 }
 
 impl Links {
+    /// An empty table.
+    pub fn new(options: &CopyOptions) -> Self {
+        Self { table: Mutex::default(), keeps_all: options.follows(true) }
+    }
+
     /// Books one name of a file.
     pub fn meet(&self, leaf: &Leaf<'_>, stat: &Stat) -> Met {
         let mut table = self.lock();
         let id = Id::of(stat);
         let Some(entry) = table.get_mut(&id) else {
-            let left = stat.st_nlink.saturating_sub(1);
+            // Half of what fits: those that wait are added.
+            let left = if self.keeps_all { u64::MAX / 2 } else { stat.st_nlink.saturating_sub(1) };
             table.insert(id, Entry { left, state: State::Making(Vec::new()) });
             return Met::First;
         };
@@ -141,7 +151,7 @@ impl Links {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Id, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -215,13 +225,13 @@ fn link(
     }
     let spot = Spot { dir, name: leaf.name };
     let linked = set_aside(options, spot, stat).and_then(|backup| {
-        let renamed = rename(dir, &new, leaf.name, options.no_clobber);
+        let renamed = rename(dir, &new, leaf.name, options.replaces_nothing());
         renamed.map(|()| backup).map_err(at_sink("renameat2"))
     });
     // Where both are one file, rename does nothing and leaves both.
     ignore(unlink(dir, &new));
     match linked {
-        Err(Failure::Sink(_, Errno::EXIST, _)) if options.no_clobber => Ok(Linked::Skipped),
+        Err(Failure::Sink(_, Errno::EXIST, _)) if options.replaces_nothing() => Ok(Linked::Skipped),
         answer => answer.map(Linked::Done),
     }
 }
@@ -289,7 +299,7 @@ impl Worker<'_> {
     pub fn wake(&self, waiting: Vec<Waiting>) {
         for Waiting { directory, from, source, name } in waiting {
             self.run.queue.push(match from {
-                Origin::Caller => Task::Named { directory, source, name },
+                Origin::Caller | Origin::Named(_) => Task::Named { directory, from, source, name },
                 Origin::Listed(_) => {
                     let mut names = Names::default();
                     names.push(0, &name);

@@ -47,12 +47,14 @@ mod hashing;
 mod identity;
 pub mod journal;
 mod large;
+mod linking;
 pub mod manifest;
 mod modes;
 mod naming;
 mod options;
 mod pace;
 mod pair;
+mod parents;
 mod pieces;
 mod place;
 mod publish;
@@ -62,6 +64,7 @@ mod recheck;
 mod report;
 mod resume;
 mod run;
+mod same;
 mod small;
 mod sources;
 mod sparse;
@@ -81,7 +84,9 @@ pub use error::{Error, Refusal};
 pub use event::{Event, Events, Halt, Progress, Skip};
 pub use journal::Journal;
 pub use naming::unfinished_name;
-pub use options::{Backup, CopyOptions, Dereference, Fsync, Hash, Preserve, Target, When};
+pub use options::{
+    Backup, Becomes, CopyOptions, Dereference, Filter, Fsync, Hash, Preserve, Target, Update, When,
+};
 pub use report::{Ending, MOST_ERRORS, MOST_STEPS, MechanismShare, TreeReport, Verified};
 pub use start::copy;
 

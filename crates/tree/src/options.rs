@@ -1,6 +1,6 @@
 //! What the person who copies wants, as plain data.
 
-use std::{ffi::OsString, sync::Arc};
+use std::{ffi::OsString, path::PathBuf, sync::Arc};
 use thalweg_core::{Guarantees, Profile, Request, mechanisms::LAST_RESORT};
 
 /// Which symbolic links of the source are followed.
@@ -52,6 +52,39 @@ pub enum Backup {
     Existing,
 }
 
+/// What a file of the source becomes in the destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Becomes {
+    /// A file with the same bytes.
+    #[default]
+    Copy,
+    /// Another name of the same file (`-l`).
+    HardLink,
+    /// A symbolic link to the source (`-s`).
+    SymbolicLink,
+}
+
+/// Which existing files may be replaced (`--update`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Update {
+    /// All.
+    #[default]
+    All,
+    /// Those that are older than their source (`-u`).
+    Older,
+    /// None; they are left as they are.
+    None,
+    /// None; each is a failure.
+    NoneFail,
+}
+
+/// Leaves parts of a tree out.
+pub trait Filter: std::fmt::Debug + Send + Sync {
+    /// Whether to leave this out, with all below it. The path begins inside the source that the
+    /// caller named; for that source itself it is its last name.
+    fn leaves_out(&self, path: &std::path::Path, is_directory: bool) -> bool;
+}
+
 /// A hash to compare files by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hash {
@@ -91,6 +124,8 @@ pub struct Preserve {
     pub xattrs: bool,
     /// Access control lists.
     pub acl: bool,
+    /// The SELinux label.
+    pub context: bool,
     /// A file system that cannot keep extended attributes or lists is an error.
     pub strict: bool,
 }
@@ -105,6 +140,7 @@ impl Preserve {
             links: false,
             xattrs: false,
             acl: true,
+            context: false,
             strict: false,
         }
     }
@@ -116,7 +152,7 @@ impl Preserve {
 
     /// Whether extended attributes have to be looked at, for themselves or for the lists in them.
     pub(crate) const fn looks_at_xattrs(self) -> bool {
-        self.xattrs || self.acl
+        self.xattrs || self.acl || self.context
     }
 }
 
@@ -130,21 +166,39 @@ pub struct CopyOptions {
     pub dereference: Option<Dereference>,
     /// Attributes to take over.
     pub preserve: Preserve,
-    /// Permission bits for new files, less the umask, where their sources have none of their own: a
-    /// pipe's say nothing about the bytes in it. `None` takes the source's, as `cp` does.
+    /// Permission bits for new files, less the umask, whatever their sources have: a pipe's say
+    /// nothing about the bytes in it, and `--no-preserve=mode` asks for it. New directories may be
+    /// searched besides. `None` takes the source's, as `cp` does.
     pub new_mode: Option<u32>,
     /// Holes: where the source has them, wherever it has zeros, or nowhere.
     pub sparse: When,
     /// Clones that share blocks: where possible, or fail, or never.
     pub reflink: When,
-    /// Only replace files older than their source (`-u`).
-    pub update: bool,
+    /// Which existing files may be replaced.
+    pub update: Update,
     /// Replace nothing (`-n`).
     pub no_clobber: bool,
     /// Replace also what may not be written (`-f`).
     pub force: bool,
     /// Ask before replacing (`-i`), by [`Events::ask`](crate::Events::ask).
     pub interactive: bool,
+    /// What becomes of the files: copies, or links to them.
+    pub becomes: Becomes,
+    /// Copy attributes, and no bytes (`--attributes-only`).
+    pub attributes_only: bool,
+    /// Read special files met in a tree instead of making new ones (`--copy-contents`).
+    pub copy_contents: bool,
+    /// Take existing files away instead of following links and keeping attributes
+    /// (`--remove-destination`).
+    pub remove_destination: bool,
+    /// A link to a directory in the destination may stand for a directory (`--keep-directory-symlink`).
+    pub keep_directory_symlink: bool,
+    /// Sources keep the directories of their paths, below the destination (`--parents`).
+    pub parents: bool,
+    /// The sources are paths inside this directory, and keep theirs below the destination.
+    pub inside: Option<PathBuf>,
+    /// What to leave out.
+    pub filter: Option<Arc<dyn Filter>>,
     /// What the destination's name means.
     pub target: Target,
     /// Tell of every file done, not only of problems.
@@ -193,11 +247,42 @@ impl CopyOptions {
     /// Whether a link met in a source directory, or named by the caller, is followed.
     pub(crate) fn follows(&self, named_by_caller: bool) -> bool {
         match self.dereference {
-            None => !self.recursive,
+            // As in cp: a tree of hard links is one of the files that the links lead to.
+            None => !self.recursive || self.becomes == Becomes::HardLink,
             Some(Dereference::Always) => true,
             Some(Dereference::Never) => false,
             Some(Dereference::CommandLine) => named_by_caller,
         }
+    }
+
+    /// Whether a file may be met again under another name that is to be linked to the first.
+    pub(crate) fn links_names(&self, named_by_caller: bool, names: u64) -> bool {
+        self.preserve.links && (names > 1 || self.follows(named_by_caller))
+    }
+
+    /// Whether special files are read, as far as there is an end to them, and not made anew.
+    pub(crate) fn reads_specials(&self) -> bool {
+        !self.recursive || self.copy_contents
+    }
+
+    /// Whether the name of the copy is looked at, and not what a link there leads to.
+    pub(crate) fn replaces_links(&self) -> bool {
+        self.backup != Backup::None || self.remove_destination || self.becomes != Becomes::Copy
+    }
+
+    /// Whether nothing that exists may be replaced.
+    pub(crate) fn replaces_nothing(&self) -> bool {
+        self.no_clobber || matches!(self.update, Update::None | Update::NoneFail)
+    }
+
+    /// Permission bits for a new directory, less the umask.
+    pub(crate) fn directory_mode(&self, source: u32) -> u32 {
+        self.new_mode.map_or(source & 0o777, |mode| mode | (mode & 0o444) >> 2)
+    }
+
+    /// Whether sources keep the directories of their paths.
+    pub(crate) fn keeps_paths(&self) -> bool {
+        self.parents || self.inside.is_some()
     }
 
     /// Whether small files may go by one read and one write without asking the planner.

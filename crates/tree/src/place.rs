@@ -9,7 +9,7 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, OnceLock, Weak},
 };
 
@@ -22,6 +22,8 @@ pub(crate) struct Place {
     source: CString,
     // None: the same as the source's.
     name: Option<CString>,
+    // The caller named it: paths inside a source begin below it.
+    is_named: bool,
     /// The directory itself, while it is being copied.
     pub here: OnceLock<Weak<Directory>>,
 }
@@ -29,20 +31,27 @@ pub(crate) struct Place {
 impl Place {
     /// A place that has no parent: its names are whole paths.
     pub fn root(source: CString, destination: CString) -> Arc<Self> {
-        Arc::new(Self { parent: None, source, name: Some(destination), here: OnceLock::new() })
+        Arc::new(Self {
+            parent: None,
+            source,
+            name: Some(destination),
+            is_named: true,
+            here: OnceLock::new(),
+        })
     }
 
     /// The directory `leaf` in its parent.
     pub fn of(leaf: &Leaf<'_>) -> Arc<Self> {
         let name = (leaf.source != leaf.name).then(|| leaf.name.to_owned());
         let parent = Some(Arc::clone(&leaf.directory.place));
-        Arc::new(Self { parent, source: leaf.source.to_owned(), name, here: OnceLock::new() })
+        let (source, is_named) = (leaf.source.to_owned(), leaf.named_by_caller());
+        Arc::new(Self { parent, source, name, is_named, here: OnceLock::new() })
     }
 
     /// A place of one name in both trees.
     pub fn below(parent: &Arc<Self>, name: &CStr) -> Arc<Self> {
         let (parent, source) = (Some(Arc::clone(parent)), name.to_owned());
-        Arc::new(Self { parent, source, name: None, here: OnceLock::new() })
+        Arc::new(Self { parent, source, name: None, is_named: false, here: OnceLock::new() })
     }
 
     /// The names from below the root down to here.
@@ -75,6 +84,17 @@ impl Place {
     /// The path in the destination, for people.
     pub fn destination_path(&self) -> PathBuf {
         self.path(Self::name)
+    }
+
+    /// The path below the source that the caller named.
+    fn path_inside(&self) -> PathBuf {
+        let mut parts = Vec::new();
+        let mut at = Some(self);
+        while let Some(place) = at.filter(|place| !place.is_named) {
+            parts.push(os(&place.source));
+            at = place.parent.as_deref();
+        }
+        parts.into_iter().rev().collect()
     }
 
     fn path<'a>(&'a self, part: impl Fn(&'a Self) -> &'a CStr) -> PathBuf {
@@ -112,15 +132,24 @@ pub(crate) fn os_bytes(name: &[u8]) -> &OsStr {
 pub(crate) enum Origin {
     /// Names are paths as the caller gave them.
     Caller,
+    /// Names are the last ones of such paths, and this is the directory before them.
+    Named(Arc<OwnedFd>),
     /// Names are entries of this directory.
     Listed(Arc<OwnedFd>),
+}
+
+impl Origin {
+    /// Whether the caller named what is opened here.
+    pub fn is_named(&self) -> bool {
+        !matches!(self, Self::Listed(_))
+    }
 }
 
 impl AsFd for Origin {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Caller => rustix::fs::CWD,
-            Self::Listed(fd) => fd.as_fd(),
+            Self::Named(fd) | Self::Listed(fd) => fd.as_fd(),
         }
     }
 }
@@ -141,7 +170,18 @@ pub(crate) struct Leaf<'a> {
 impl Leaf<'_> {
     /// Whether the caller named it, so that it was not met in a directory.
     pub fn named_by_caller(&self) -> bool {
-        matches!(self.from, Origin::Caller)
+        self.from.is_named()
+    }
+
+    /// The path for a filter: inside the source that the caller named, or the last name of that.
+    pub fn path_inside(&self) -> PathBuf {
+        if self.named_by_caller() {
+            let source = Path::new(os(self.source));
+            return source.file_name().unwrap_or(source.as_os_str()).into();
+        }
+        let mut path = self.directory.place.path_inside();
+        path.push(os(self.source));
+        path
     }
 
     /// The path in the source, for people.
@@ -169,7 +209,8 @@ mod tests {
         for _ in 0..200_000 {
             let parent = Some(place);
             let source = c"d".to_owned();
-            place = Arc::new(Place { parent, source, name: None, here: OnceLock::new() });
+            let (name, is_named, here) = (None, false, OnceLock::new());
+            place = Arc::new(Place { parent, source, name, is_named, here });
         }
         assert_eq!(place.source_path().as_os_str().len(), 2 * 200_000 - 1);
         assert!(place.destination_path().starts_with("to/d/d"));

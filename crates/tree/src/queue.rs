@@ -16,7 +16,7 @@ use crate::{directory::Directory, place::Origin};
 #[derive(Debug)]
 pub(crate) enum Task {
     /// A source that the caller named.
-    Named { directory: Arc<Directory>, source: CString, name: CString },
+    Named { directory: Arc<Directory>, from: Origin, source: CString, name: CString },
     /// A directory to enter, below `directory`.
     Enter { directory: Arc<Directory>, from: Origin, name: CString },
     /// Entries of one directory that some idle worker should copy.

@@ -105,7 +105,7 @@ impl<'r> Run<'r> {
             options,
             events,
             queue: Queue::default(),
-            links: Links::default(),
+            links: Links::new(options),
             pairs: Pairs::default(),
             pace: options.limit.map(Pace::new),
             me,

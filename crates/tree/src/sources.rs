@@ -8,7 +8,7 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 use thalweg_core::shown;
 use thalweg_sys::Errno;
@@ -77,7 +77,12 @@ pub(crate) fn resolve(
     let shown = shown(destination);
     let there = stat(destination);
     let is_directory = there.is_ok_and(|stat| kind(&stat) == FileType::Directory);
+    if options.keeps_paths() && !is_directory {
+        let why = "sources that keep their paths need a folder to go into";
+        return Err(Error::Usage(format!("'{shown}': not a folder; {why}")));
+    }
     let into = match options.target {
+        _ if options.keeps_paths() => true,
         Target::Directory if !is_directory => {
             return Err(there.err().map_or_else(
                 || Error::Usage(format!("target '{shown}' is not a directory")),
@@ -97,6 +102,9 @@ pub(crate) fn resolve(
     if into {
         let base = open(destination)?;
         let named = sources.iter().map(|source| {
+            if options.keeps_paths() {
+                return keeping_its_path(source, options.inside.as_deref());
+            }
             let name = c_string(cut(source).1)?;
             Ok(Named { source: c_string(source.as_os_str())?, name })
         });
@@ -111,6 +119,33 @@ pub(crate) fn resolve(
     }
     let named = Named { source: c_string(source.as_os_str())?, name: c_string(name)? };
     Ok((open(above)?, vec![named]))
+}
+
+/// A source whose whole path is its name below the destination, without what says nothing in it.
+fn keeping_its_path(path: &Path, inside: Option<&Path>) -> Result<Named, Error> {
+    let mut name = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(part) => name.push(part),
+            Component::ParentDir => {
+                let path = shown(path);
+                return Err(Error::Usage(format!("'{path}': '..' in a path that is to be kept")));
+            }
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    let before = match inside {
+        Some(folder) => folder,
+        None if path.is_absolute() => Path::new("/"),
+        None => Path::new(""),
+    };
+    let mut source = before.join(if name.as_os_str().is_empty() { Path::new(".") } else { &name });
+    if path.as_os_str().as_bytes().ends_with(b"/") {
+        // With the slash a link is what it leads to.
+        source.push("");
+    }
+    let name = if name.as_os_str().is_empty() { OsStr::new(".") } else { name.as_os_str() };
+    Ok(Named { source: c_string(source.as_os_str())?, name: c_string(name)? })
 }
 
 fn open(path: &Path) -> Result<Base, Error> {

@@ -15,7 +15,8 @@ impl Worker<'_> {
     pub fn special(&mut self, leaf: &Leaf<'_>, kind: FileType) -> Attempt<()> {
         let stat = statat(leaf.from, leaf.source, AtFlags::SYMLINK_NOFOLLOW);
         let stat = stat.map_err(at_source("newfstatat"))?;
-        let mode = Mode::from_raw_mode(stat.st_mode & 0o777);
+        let mode = self.run.options.new_mode.unwrap_or(stat.st_mode);
+        let mode = Mode::from_raw_mode(mode & 0o777);
         let made = self.make_node(leaf, &stat, "mknodat", |dir: BorrowedFd<'_>, name: &CStr| {
             mknodat(dir, name, kind, mode, stat.st_rdev)
         })?;

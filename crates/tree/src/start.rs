@@ -4,19 +4,19 @@ use std::{
     ffi::CString,
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
-    sync::Arc,
     time::Instant,
 };
 use thalweg_sys::{io, usage, usage::Usage};
 
 use crate::{
-    CopyOptions, Error, Event, Events, Fsync, TreeReport,
+    Backup, CopyOptions, Error, Event, Events, Fsync, TreeReport, backup,
     directory::Directory,
+    parents::{Below, Parents},
     place::{Place, os},
     queue::Task,
     report::Tally,
     run::{Me, Run},
-    sources::{Named, inspect, resolve, waves},
+    sources::{inspect, resolve, waves},
     threads::{on_threads, or_processors},
     worker::Worker,
 };
@@ -31,7 +31,14 @@ pub fn copy(
 ) -> Result<TreeReport, Error> {
     let began = Instant::now();
     let cpu = Usage::now_process();
-    let (base, named) = resolve(sources, destination, options)?;
+    let (base, mut named) = resolve(sources, destination, options)?;
+    let own;
+    let mut options = options;
+    if let Some(name) = backup::of_itself(options, &base.fd, (sources, destination), &named)? {
+        named[0].name = name;
+        own = CopyOptions { backup: Backup::None, ..options.clone() };
+        options = &own;
+    }
     let found = inspect(named, &base, options);
     let run = Run::new(options, events, Me::looking_at(&base.fd, options));
     for (source, reason) in found.refused {
@@ -52,12 +59,18 @@ pub fn copy(
         // A deep tree holds a directory open on every level.
         let _ = usage::raise_open_files();
     }
+    let mut parents = options.keeps_paths().then(|| Parents::new(&run, &directory));
     for wave in waves(found.accepted) {
         let threads = threads(options, wave.len(), found.has_trees);
-        for tally in sail(&run, &directory, wave, threads) {
+        let below = wave.into_iter().filter_map(|named| match &mut parents {
+            Some(parents) => parents.enter(&named),
+            None => Some(Below::of(&directory, named)),
+        });
+        for tally in sail(&run, below.collect(), threads) {
             report.add(tally);
         }
     }
+    report.dirs += parents.map_or(0, Parents::complete);
     if options.fsync == Fsync::Dir
         && !options.dry_run
         && let Err(errno) = io::sync(base.fd.as_fd())
@@ -81,11 +94,11 @@ fn threads(options: &CopyOptions, sources: usize, has_trees: bool) -> usize {
 }
 
 /// Copies one wave of sources, whose names all differ.
-fn sail(run: &Run<'_>, directory: &Arc<Directory>, wave: Vec<Named>, threads: usize) -> Vec<Tally> {
+fn sail(run: &Run<'_>, wave: Vec<Below>, threads: usize) -> Vec<Tally> {
     // Last in, first out: the first source is to be first.
-    for Named { source, name } in wave.into_iter().rev() {
+    for Below { directory, from, source, name } in wave.into_iter().rev() {
         directory.expect_one_more();
-        run.queue.push(Task::Named { directory: Arc::clone(directory), source, name });
+        run.queue.push(Task::Named { directory, from, source, name });
     }
     on_threads(threads, || Worker::new(run).work())
 }

@@ -11,7 +11,7 @@ use std::{
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    Refusal, Skip, attributes,
+    Becomes, Refusal, Skip, attributes,
     backup::set_aside,
     error::{Attempt, Failure, at_sink, at_source},
     existing::{Verdict, weigh},
@@ -58,13 +58,17 @@ impl Worker<'_> {
             if leaf.directory.is_fresh { Verdict::New } else { weigh(run, leaf, dir, stat)? };
         if let Verdict::Skip(reason, there) = verdict {
             self.skip(leaf, reason);
+            if run.options.becomes != Becomes::Copy {
+                return Ok(false);
+            }
             return self.check_node(leaf, (dir, stat), &there).map(|()| false);
         }
         if run.options.dry_run {
             self.tell_copied(leaf, None);
             return Ok(true);
         }
-        let counts = run.options.preserve.links && stat.st_nlink > 1;
+        let is_copy = run.options.becomes == Becomes::Copy;
+        let counts = is_copy && run.options.preserve.links && stat.st_nlink > 1;
         let mut is_first = true;
         loop {
             match if counts { run.links.meet(leaf, stat) } else { Met::First } {
@@ -120,7 +124,7 @@ impl Worker<'_> {
                 });
                 renamed.inspect_err(|_| ignore(unlink(dir, &temporary)))?;
             }
-            (false, _) if self.run.options.no_clobber => self.skip(leaf, Skip::Exists),
+            (false, _) if self.run.options.replaces_nothing() => self.skip(leaf, Skip::Exists),
             (false, _) => return Err(Failure::Refused(Refusal::Replaced)),
         }
         self.tell_copied(leaf, backup.as_deref());
@@ -128,6 +132,10 @@ impl Worker<'_> {
     }
 
     fn dress_node(&self, leaf: &Leaf<'_>, stat: &Stat, dir: BorrowedFd<'_>, name: &CStr) {
+        // A link to the source has nothing of its own.
+        if self.run.options.becomes != Becomes::Copy {
+            return;
+        }
         let keep = self.run.options.preserve;
         let itself = AtFlags::SYMLINK_NOFOLLOW;
         let mut dressed = Ok(());

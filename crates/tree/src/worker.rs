@@ -13,7 +13,7 @@ use std::{
 use thalweg_sys::Errno;
 
 use crate::{
-    Event, Halt, Progress, Refusal, Skip,
+    Becomes, Event, Halt, Progress, Refusal, Skip,
     contest::Contests,
     directory::{Directory, error_at},
     error::{Attempt, Failure, at_source},
@@ -85,8 +85,7 @@ impl<'r> Worker<'r> {
 
     fn perform(&mut self, task: Task) {
         match task {
-            Task::Named { directory, source, name } => {
-                let from = Origin::Caller;
+            Task::Named { directory, from, source, name } => {
                 let leaf =
                     Leaf { directory: &directory, from: &from, source: &source, name: &name };
                 self.entry(&leaf, FileType::Unknown);
@@ -128,23 +127,41 @@ impl<'r> Worker<'r> {
         }
         let options = self.run.options;
         let follow = options.follows(leaf.named_by_caller());
+        if self.is_left_out(leaf, listed, follow) {
+            return Ok(());
+        }
         let real = match listed {
             FileType::Unknown => look(leaf, follow)?,
             FileType::Symlink if follow => look(leaf, follow)?,
             known => known,
         };
         match real {
-            FileType::RegularFile => self.file(leaf),
-            FileType::Directory if options.recursive => {
+            FileType::Directory if !options.recursive => {
+                Err(Failure::RefusedSource(Refusal::NotRecursive))
+            }
+            FileType::Directory => {
                 self.enqueue(leaf);
                 Ok(())
             }
-            FileType::Directory => Err(Failure::RefusedSource(Refusal::NotRecursive)),
+            _ if options.becomes != Becomes::Copy => self.link_to_source(leaf, follow),
+            FileType::RegularFile => self.file(leaf),
             FileType::Symlink => self.symlink(leaf),
-            // Without -r what is in them is copied, as far as there is an end to it.
-            _ if !options.recursive => self.file(leaf),
+            _ if options.reads_specials() => self.file(leaf),
             special => self.special(leaf, special),
         }
+    }
+
+    /// Whether the caller's filter leaves an entry out, with all below it.
+    fn is_left_out(&self, leaf: &Leaf<'_>, listed: FileType, follow: bool) -> bool {
+        let Some(filter) = &self.run.options.filter else { return false };
+        let is_directory = match listed {
+            FileType::Directory => true,
+            FileType::Unknown | FileType::Symlink => {
+                look(leaf, follow).is_ok_and(|kind| kind == FileType::Directory)
+            }
+            _ => false,
+        };
+        filter.leaves_out(&leaf.path_inside(), is_directory)
     }
 
     /// Leaves a directory to whoever is free, or enters it at once if too many wait already.
@@ -189,7 +206,9 @@ impl<'r> Worker<'r> {
         }
         let directory = Directory::enter(self.run, leaf, source.as_fd(), &stat)?;
         self.tally.dirs += 1;
-        self.tell_copied(leaf, None);
+        if directory.is_fresh {
+            self.tell_copied(leaf, None);
+        }
         let stays = self.run.options.one_file_system && stat.st_dev != directory.device;
         let from = Origin::Listed(Arc::new(source));
         let listed = if stays { Ok(()) } else { self.list(&directory, &from) };

@@ -137,10 +137,14 @@ fn is_kept(name: &CStr, keep: Preserve) -> bool {
         return keep.acl;
     }
     // Views of something that is kept by other means: all of `system.`, and what XFS shows of its
-    // lists. The SELinux label of a new file is decided by policy, the EVM one by the kernel.
+    // lists. The SELinux label of a new file is decided by policy, unless it is asked for, the EVM
+    // one by the kernel.
     let name = name.to_bytes();
+    if name == b"security.selinux" {
+        return keep.context;
+    }
     let is_view = name.starts_with(b"system.") || name.starts_with(b"trusted.SGI_");
-    keep.xattrs && !is_view && name != b"security.selinux" && name != b"security.evm"
+    keep.xattrs && !is_view && name != b"security.evm"
 }
 
 /// Calls with ever more room until the answer fits: it may grow between two calls.

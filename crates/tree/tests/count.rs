@@ -7,7 +7,7 @@ use std::{
     path::Path,
     sync::{Mutex, PoisonError},
 };
-use thalweg_tree::{CopyOptions, Events, Progress, Total, copy, count};
+use thalweg_tree::{CopyOptions, Events, Progress, Total, Update, copy, count};
 
 #[derive(Default)]
 struct Last(Mutex<Progress>);
@@ -40,13 +40,13 @@ fn what_was_counted_is_what_a_run_has_settled_whatever_became_of_each_file() {
     let total = counted(at, &options).unwrap();
     assert_eq!(total, Total { files: 4, bytes: 2000 + (3 << 20) + (5 << 20) });
     // Copied, and then left as they are.
-    for update in [false, true] {
+    for update in [Update::All, Update::Older] {
         let options =
             CopyOptions { update, target: thalweg_tree::Target::Exact, ..options.clone() };
         let last = Last::default();
         copy(&[at.join("src")], &at.join("dst"), &options, &last).unwrap();
         let settled = last.0.into_inner().unwrap().settled;
-        assert_eq!(settled, total, "update: {update}");
+        assert_eq!(settled, total, "{update:?}");
     }
 }
 

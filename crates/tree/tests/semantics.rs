@@ -12,7 +12,7 @@ use std::{
 };
 use support::{Listener, contents, copy, names, noise, problems, recursive, walk};
 use thalweg_tree::{
-    Backup, CopyOptions, Dereference, Ending, Error, Preserve, Target, TreeReport, When,
+    Backup, CopyOptions, Dereference, Ending, Error, Preserve, Target, TreeReport, Update, When,
 };
 
 fn place() -> (tempfile::TempDir, PathBuf) {
@@ -218,7 +218,7 @@ fn existing_files_are_spared_as_asked() {
     let read = |name: &str| fs::read_to_string(at.join(name)).unwrap();
     set("old", "old", 100);
     set("new", "new", 0);
-    let update = CopyOptions { update: true, ..CopyOptions::default() };
+    let update = CopyOptions { update: Update::Older, ..CopyOptions::default() };
     assert_eq!(copy(&at.join("old"), &at.join("new"), &update).skipped, 1);
     assert_eq!(read("new"), "new");
     set("older", "older", 200);

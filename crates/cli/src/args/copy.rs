@@ -4,18 +4,25 @@ use clap::{Args, ValueEnum};
 use std::{ffi::OsString, path::PathBuf};
 use thalweg_core::quantity::parse_rate;
 
-use super::{Choice, ProgressArgs, flag};
+use super::{Abbreviated, Choice, Kept, ProgressArgs, flag};
+
+const SAFETY: &str = "Safety";
+const SPEED: &str = "Speed";
 
 /// Copies files and trees
 ///
-/// Takes cp's usual flags. A copy appears under its final name only when it is whole. `-` is
-/// standard input or standard output.
+/// Takes cp's flags, in the same order of precedence, and their abbreviations. A copy appears under
+/// its final name only when it is whole. `-` is standard input or standard output.
 ///
 /// A file that is replaced becomes another inode: other hard links to it keep the old contents, and
 /// another user's file becomes ours where its owner cannot be kept. Where its folder takes no new
 /// file it is written into, as cp does. --inplace writes into it always. docs/copy.md has more.
+///
+/// Standard output carries what was asked for and nothing else: the lines of -v and --dry-run, the
+/// screen of --tune, the object of --json. The summary goes to standard error: where that is a
+/// terminal, and with --verify, --resume or --progress=always. -q leaves it out.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_override_self = true, infer_long_args = true)]
 pub struct CopyArgs {
     /// What to copy, then where to
     #[arg(required = true, num_args = 1.., value_name = "SRC... DST")]
@@ -24,24 +31,24 @@ pub struct CopyArgs {
     /// Copy folders with all they hold
     #[arg(short, long, visible_short_alias = 'R')]
     pub recursive: bool,
-    /// Copy symbolic links as links
-    #[arg(short = 'P', long, overrides_with_all = ["dereference", "dereference_args"])]
-    pub no_dereference: bool,
-    /// Follow every symbolic link of the source
-    #[arg(short = 'L', long, overrides_with_all = ["no_dereference", "dereference_args"])]
-    pub dereference: bool,
-    /// Follow symbolic links named on the command line only
-    #[arg(short = 'H', overrides_with_all = ["no_dereference", "dereference"])]
-    pub dereference_args: bool,
-    /// Keep mode, owner, times, ACLs and extended attributes
+    #[command(flatten)]
+    pub kept: Kept,
+    /// Copy attributes, and no bytes
+    #[arg(long)]
+    pub attributes_only: bool,
+    /// Read special files met in folders, instead of making new ones
+    #[arg(long)]
+    pub copy_contents: bool,
+    /// Make hard links to the files instead of copies
     #[arg(short, long)]
-    pub preserve: bool,
-    /// Everything: -r -P -p, and hard links
+    pub link: bool,
+    /// Make symbolic links to the files instead of copies
     #[arg(short, long)]
-    pub archive: bool,
-    /// Copy only what is newer than the destination, or missing there
-    #[arg(short, long)]
-    pub update: bool,
+    pub symbolic_link: bool,
+    /// Replace what is older only (-u), all, nothing, or fail where something would be replaced
+    #[arg(short, long, value_name = "WHEN", value_parser = Abbreviated::<Update>::new())]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "older")]
+    pub update: Option<Update>,
     /// Never overwrite, whatever -f and -i say
     #[arg(short, long)]
     pub no_clobber: bool,
@@ -51,71 +58,105 @@ pub struct CopyArgs {
     /// Remove a destination that cannot be opened, and try again
     #[arg(short, long)]
     pub force: bool,
+    /// Remove each existing file first: follow no link there, keep nothing of it
+    #[arg(long)]
+    pub remove_destination: bool,
+    /// Keep what would be overwritten under another name
+    #[arg(long, value_name = "CONTROL", value_parser = Abbreviated::<Backup>::new())]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub backup: Option<Backup>,
+    /// Like --backup, without a word after it
+    #[arg(short)]
+    pub backups: bool,
+    /// What the name of a simple backup ends with; implies --backup
+    #[arg(short = 'S', long, value_name = "SUFFIX")]
+    pub suffix: Option<OsString>,
     /// DST is a file, never a folder to copy into
     #[arg(short = 'T', long, conflicts_with = "target_directory")]
     pub no_target_directory: bool,
     /// Copy every SRC into this folder
     #[arg(short, long, value_name = "DIR")]
     pub target_directory: Option<PathBuf>,
-    /// Name what is done
-    #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
-    pub verbose: bool,
+    /// Keep the folders of each SRC's path, below DST
+    #[arg(long)]
+    pub parents: bool,
+    /// Remove slashes at the end of each SRC
+    #[arg(long)]
+    pub strip_trailing_slashes: bool,
+    /// A link to a folder in the destination may stand for a folder
+    #[arg(long)]
+    pub keep_directory_symlink: bool,
     /// Stay on the file system of each SRC
     #[arg(short = 'x', long)]
     pub one_file_system: bool,
-    /// Keep what would be overwritten under another name
-    #[arg(long, value_name = "CONTROL", value_enum)]
-    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "existing")]
-    pub backup: Option<Backup>,
-    /// What the name of a simple backup ends with
-    #[arg(short = 'S', long, value_name = "SUFFIX")]
-    pub suffix: Option<OsString>,
-
     /// Holes in files
     #[arg(long, value_name = "WHEN", env = "THALWEG_SPARSE", hide_env = true)]
-    #[arg(value_enum, default_value_t = Sparse::Auto)]
+    #[arg(value_parser = Abbreviated::<Sparse>::new(), default_value = "auto")]
     pub sparse: Sparse,
     /// Clones that share blocks until one is written
     #[arg(long, value_name = "WHEN", env = "THALWEG_REFLINK", hide_env = true)]
-    #[arg(value_enum, default_value_t = Reflink::Auto)]
+    #[arg(value_parser = Abbreviated::<Reflink>::new(), default_value = "auto")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "always")]
     pub reflink: Reflink,
+    /// Set the SELinux label of new files
+    #[arg(short = 'Z', long, value_name = "CTX")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub context: Option<OsString>,
+    /// Name each copy: 'SRC' -> 'DST'
+    #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
+    pub verbose: bool,
 
-    /// How many files to copy at a time
-    #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub jobs: Option<u32>,
-    /// Write into the destination itself instead of a temporary file beside it; no backups
-    #[arg(long)]
-    pub inplace: bool,
     /// Go on where an interrupted copy of the same sources stopped
-    #[arg(long)]
+    #[arg(long, help_heading = SAFETY)]
     pub resume: bool,
     /// Read everything again and compare, what is left as it was too; with --resume what differs is
     /// copied again, else it is named
     #[arg(long, value_name = "HASH", env = "THALWEG_VERIFY", hide_env = true, value_enum)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "blake3")]
+    #[arg(help_heading = SAFETY)]
     pub verify: Option<Verify>,
     /// What to put on stable storage before saying done
     #[arg(long, value_name = "WHAT", env = "THALWEG_FSYNC", hide_env = true)]
-    #[arg(value_enum, default_value_t = Fsync::None)]
+    #[arg(value_enum, default_value_t = Fsync::None, help_heading = SAFETY)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "file")]
     pub fsync: Fsync,
+    /// Write into the destination itself instead of a temporary file beside it; no backups
+    #[arg(long, help_heading = SAFETY)]
+    pub inplace: bool,
+    /// Say what would be copied, and copy nothing
+    #[arg(long, help_heading = SAFETY)]
+    pub dry_run: bool,
+
+    /// How many files to copy at a time
+    #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true, help_heading = SPEED)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
     /// Move no more than this many bytes a second
     #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
-    #[arg(value_parser = parse_rate)]
+    #[arg(value_parser = parse_rate, help_heading = SPEED)]
     pub limit: Option<u64>,
-    /// Say what would be copied, and copy nothing
-    #[arg(long)]
-    pub dry_run: bool,
     /// Measure first, for at most three seconds, and move by the winner
     #[arg(long, env = "THALWEG_TUNE", hide_env = true, value_parser = flag())]
+    #[arg(help_heading = SPEED)]
     pub tune: bool,
 
     #[command(flatten)]
     pub choice: Choice,
     #[command(flatten)]
     pub shown: ProgressArgs,
+}
+
+/// What may be replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Update {
+    /// Everything
+    All,
+    /// What is older than its source
+    Older,
+    /// Nothing
+    None,
+    /// Nothing, and what would be is a failure
+    NoneFail,
 }
 
 /// Names for what would be overwritten, as in cp.
@@ -133,6 +174,9 @@ pub enum Backup {
     /// name~
     #[value(alias = "never")]
     Simple,
+    /// What VERSION_CONTROL says, or existing
+    #[value(name = "", hide = true)]
+    Unsaid,
 }
 
 /// Holes in files.

@@ -2,12 +2,14 @@
 
 use clap::{Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
 
+mod abbreviated;
 mod choice;
 mod copy;
 mod doctor;
 mod environment;
 mod generate;
 mod helper;
+mod kept;
 mod list;
 mod manifest;
 mod pipe;
@@ -21,12 +23,14 @@ mod trial;
 mod tune;
 mod verify;
 
+pub use abbreviated::{Abbreviated, find};
 pub use choice::{Choice, Preference};
-pub use copy::{Backup, CopyArgs, Fsync, Reflink, Sparse, Verify};
+pub use copy::{Backup, CopyArgs, Fsync, Reflink, Sparse, Update, Verify};
 pub use doctor::DoctorArgs;
 pub use environment::shown_in_help;
 pub use generate::{CompletionsArgs, ManArgs};
 pub use helper::HelperArgs;
+pub use kept::Kept;
 pub use list::ListArgs;
 pub use manifest::{HashName, ManifestArgs};
 pub use pipe::PipeArgs;

@@ -1,6 +1,7 @@
 //! Whether to show how far it is.
 
 use clap::{Args, ValueEnum};
+use std::io::IsTerminal;
 
 use super::flag;
 
@@ -19,6 +20,18 @@ pub struct ProgressArgs {
     /// Print one JSON object at the end: on standard error if standard output carries the data
     #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
     pub json: bool,
+}
+
+impl ProgressArgs {
+    /// Whether a person reads standard error, or it was asked for: progress and summaries go there.
+    pub fn is_watched(self) -> bool {
+        let shown = match self.progress {
+            When::Auto => std::io::stderr().is_terminal(),
+            When::Always => true,
+            When::Never | When::Json => false,
+        };
+        shown && !self.quiet
+    }
 }
 
 /// When to show progress.

@@ -1,7 +1,11 @@
 //! The flags of `cp`, one by one, with the real command.
 
-use crate::support::{Scratch, run, thalweg};
-use std::fs;
+use crate::support::{
+    Scratch, run,
+    run::{Ran, quiet_environment},
+    skip, thalweg,
+};
+use std::{fs, process::Command};
 
 #[test]
 fn no_clobber_wins_over_force_and_interactive_in_any_order() {
@@ -16,4 +20,207 @@ fn no_clobber_wins_over_force_and_interactive_in_any_order() {
         let ran = run(command.stdin(yes)).expect(0);
         assert_eq!(fs::read(scratch.join("old")).unwrap(), b"old", "{words:?}: {}", ran.said());
     }
+}
+
+/// A line of shell in a folder of its own, in which `$T` is the command.
+fn after(setup: &str, line: &str) -> (Scratch, Ran) {
+    let scratch = Scratch::new();
+    let mut command = Command::new("sh");
+    quiet_environment(&mut command);
+    command.env("T", env!("CARGO_BIN_EXE_thalweg")).env_remove("VERSION_CONTROL");
+    let line = format!("umask 022; {setup}\n{line}");
+    let ran = run(command.arg("-c").arg(line).current_dir(scratch.path()));
+    (scratch, ran.expect_no_panic())
+}
+
+/// Runs `line`, which must end with `code`, and then `check`, which must hold.
+#[track_caller]
+fn holds(setup: &str, line: &str, code: i32, check: &str) {
+    let (scratch, ran) = after(setup, line);
+    assert_eq!(ran.code(), code, "{line}: {}", ran.said());
+    let mut command = Command::new("sh");
+    let found = run(command.args(["-ec", check]).current_dir(scratch.path()));
+    assert!(found.status.success(), "after {line}: not {check}\n{}", ran.said());
+}
+
+#[test]
+fn attributes_alone_never_touch_a_byte() {
+    let setup = "echo long >old; chmod 600 old; echo s >src; chmod 754 src; touch -d @99 src";
+    for flags in ["", "-p", "-a", "-pf"] {
+        let line = format!("$T copy {flags} --attributes-only src old");
+        holds(setup, &line, 0, "test \"$(cat old)\" = long");
+    }
+    holds(setup, "$T copy -p --attr src old", 0, "test $(stat -c %a,%Y old) = 754,99");
+    holds(setup, "$T copy --attributes-only src new", 0, "test -f new && test ! -s new");
+    holds(setup, "$T copy -b --attributes-only src old", 0, "test \"$(cat old~)\" = long");
+    let link = "ln -s src l; $T copy -a --attributes-only l old";
+    holds(setup, link, 1, "test \"$(cat old)\" = long");
+}
+
+#[test]
+fn links_are_made_of_the_source_and_replace_a_file_only_by_force() {
+    let setup = "mkdir d; echo a >a; echo b >b; ln -s a l";
+    holds(setup, "$T copy -l a d", 0, "test a -ef d/a");
+    holds(setup, "$T copy -l l d", 0, "test a -ef d/l && test ! -L d/l");
+    holds(setup, "$T copy -lP l d", 0, "test -L d/l && test $(stat -c %h l) = 2");
+    holds(setup, "$T copy -s $PWD/a d", 0, "test -L d/a && test a -ef d/a");
+    holds(setup, "$T copy -s a d", 1, "test ! -e d/a");
+    holds(setup, "$T copy -s a c", 0, "test $(readlink c) = a");
+    holds(setup, "$T copy -l a b", 1, "test $(cat b) = b");
+    holds(setup, "$T copy -lf a b; ls -A | grep -c thalweg", 1, "test a -ef b");
+    holds(setup, "$T copy -l a a", 0, "test $(cat a) = a");
+    holds(setup, "$T copy -l -s a c", 2, "test ! -e c");
+    holds("mkdir -p t/u; echo x >t/u/x", "$T copy -rl t n", 0, "test t/u/x -ef n/u/x");
+    holds("mkdir -p t/u; echo x >t/u/x", "$T copy -rs $PWD/t n", 0, "test -L n/u/x && cat n/u/x");
+}
+
+#[test]
+fn parents_keep_the_path_and_its_attributes() {
+    let setup = "mkdir -p a/b d; echo c >a/b/c; echo e >a/e; chmod 700 a/b; touch -d @77 a/b a";
+    holds(
+        setup,
+        "$T copy --parents a/b/c a/e d",
+        0,
+        "test -f d/a/b/c -a -f d/a/e; test $(stat -c %a d/a/b) = 700",
+    );
+    holds(
+        setup,
+        "$T copy -p --par a/b/c d",
+        0,
+        "test $(stat -c %Y d/a/b) = 77 -a $(stat -c %Y d/a) = 77",
+    );
+    holds(setup, "$T copy --parents $PWD/a/b/c d", 0, "test -f d$PWD/a/b/c");
+    holds(setup, "$T copy -r --parents ./a//b d", 0, "test -f d/a/b/c");
+    holds(
+        "mkdir -p a/t d; echo x >a/t/x; ln -s t a/l",
+        "$T copy -r --parents a/l/ d",
+        0,
+        "cat d/a/l/x; test ! -L d/a/l",
+    );
+    holds(setup, "$T copy --parents a/e new", 2, "test ! -e new");
+    holds(setup, "echo f >d/a; $T copy --parents a/e d", 1, "test \"$(cat d/a)\" = f");
+    holds(setup, "$T copy --parents a/../a/e d", 2, "test ! -e d/a");
+    let (_, ran) = after(setup, "$T copy -v --parents a/b/c d");
+    assert_eq!(
+        String::from_utf8_lossy(&ran.stdout),
+        "'a' -> 'd/a'\n'a/b' -> 'd/a/b'\n'a/b/c' -> 'd/a/b/c'\n"
+    );
+}
+
+#[test]
+fn update_says_what_may_be_replaced() {
+    let setup =
+        "echo s >s; touch -d @100 s; echo old >o; touch -d @50 o; echo new >n; touch -d @150 n";
+    let contents = "test $(cat o)$(cat n) =";
+    for (flag, code, expected) in [
+        ("-u", 0, "snew"),
+        ("--update", 0, "snew"),
+        ("--update=older", 0, "snew"),
+        ("--update=all", 0, "ss"),
+        ("--update=none", 0, "oldnew"),
+        ("--update=none-fail", 1, "oldnew"),
+        ("-u --update=all", 0, "ss"),
+        ("--update=all -n", 0, "oldnew"),
+    ] {
+        let line = format!("$T copy {flag} s o; a=$?; $T copy {flag} s n; exit $((a | $?))");
+        holds(setup, &line, code, &format!("{contents} {expected}"));
+    }
+}
+
+#[test]
+fn backups_follow_the_flags_and_the_environment() {
+    let setup = "echo n >n; echo o >o";
+    for (line, backup) in [
+        ("$T copy -b n o", "o~"),
+        ("$T copy -S .bak n o", "o.bak"),
+        ("SIMPLE_BACKUP_SUFFIX=.env $T copy -b n o", "o.env"),
+        ("SIMPLE_BACKUP_SUFFIX=a/b $T copy -b n o", "o~"),
+        ("VERSION_CONTROL=numbered $T copy -b n o", "o.~1~"),
+        ("VERSION_CONTROL=t $T copy --backup=simp n o", "o~"),
+        ("$T copy --backup=num n o", "o.~1~"),
+        ("$T copy --backup=simple --backup=numbered n o", "o.~1~"),
+    ] {
+        holds(setup, line, 0, &format!("test $(cat {backup})$(cat o) = on"));
+    }
+    holds(setup, "$T copy -f -b o o", 0, "test $(cat o~)$(cat o) = oo");
+    holds(setup, "$T copy -b -n n o", 2, "test $(cat o) = o");
+    holds(setup, "VERSION_CONTROL=what $T copy -b n o", 2, "test $(cat o) = o");
+}
+
+#[test]
+fn a_destination_that_is_removed_keeps_nothing_and_no_link_is_followed() {
+    let setup =
+        "echo n >n; echo o >o; chmod 600 o; ln -s o l; ln -s gone g; ln -s loop loop; ln n twin";
+    holds(
+        setup,
+        "$T copy --remove-destination n l",
+        0,
+        "test ! -L l && test $(cat o)$(cat l) = on",
+    );
+    holds(setup, "$T copy --remove-destination n g", 0, "test ! -L g && test ! -e gone");
+    holds(setup, "$T copy --remove-destination n o", 0, "test $(stat -c %a o) = 644");
+    holds(setup, "$T copy n o", 0, "test $(stat -c %a o) = 600");
+    holds(setup, "$T copy -f n loop", 0, "test $(cat loop) = n");
+    holds(setup, "$T copy --remove-destination n n", 1, "test $(cat n) = n");
+    holds(setup, "$T copy --remove-destination n twin", 0, "test $(stat -c %h n) = 1; cat twin");
+}
+
+#[test]
+fn special_files_are_made_anew_or_read() {
+    let setup = "mkdir t; mkfifo t/p";
+    holds(setup, "$T copy -r t n", 0, "test -p n/p");
+    holds(
+        setup,
+        "echo x >t/p & $T copy -r --copy-contents t n; r=$?; wait; exit $r",
+        0,
+        "test x = $(cat n/p)",
+    );
+}
+
+#[test]
+fn words_may_be_cut_short_and_the_last_one_wins() {
+    let setup = "mkdir t; echo f >t/f; chmod 750 t; ln -s f t/l";
+    holds(setup, "$T copy --rec --pres=mode t n", 0, "test $(stat -c %a n) = 750; test -L n/l");
+    holds(setup, "$T copy -a --no-pres=mode t n", 0, "test $(stat -c %a n) = 755");
+    holds(setup, "$T copy -r -P -L t n", 0, "test ! -L n/l");
+    holds(setup, "$T copy -L -a t n", 0, "test -L n/l");
+    holds(setup, "$T copy --reflink=always --reflink=never --sparse=al -q -q t/f n", 0, "cat n");
+    holds(setup, "$T copy --reflink=always --sparse=always t/f n", 2, "test ! -e n");
+    holds(setup, "$T copy --strip-trailing-slashes -P t/l/ n", 0, "test -L n");
+    holds(setup, "ln -s t d; $T copy -rT t/. d", 1, "test -L d");
+    let kept = "mkdir -p s/t d; echo x >s/t/x; mkdir real; ln -s ../real d/t";
+    holds(kept, "$T copy -r --keep-directory-symlink s/. d", 0, "test -L d/t && test -f real/x");
+    holds(kept, "$T copy -r s/. d", 1, "test ! -e real/x");
+}
+
+#[test]
+fn standard_output_has_what_was_asked_for_and_nothing_else() {
+    let setup = "echo a >a; echo b >b";
+    for (line, out) in [
+        ("$T copy a c", ""),
+        ("$T copy -v a c", "'a' -> 'c'\n"),
+        ("$T copy -vb a b", "'a' -> 'b' (backup: 'b~')\n"),
+        ("$T copy -vn a b", ""),
+        ("$T copy --verify a b", ""),
+        ("mkdir d; $T copy -vr d e; $T copy -vrT d e", "'d' -> 'e'\n"),
+    ] {
+        let (_, ran) = after(setup, line);
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), out, "{line}");
+    }
+    let (_, ran) = after(setup, "$T copy a c; $T copy -q --verify a d");
+    assert_eq!(ran.stderr, "");
+    let (_, ran) = after(setup, "$T copy --progress=always a c");
+    ran.expect_said("copied 1 file");
+}
+
+#[test]
+fn labels_are_refused_or_ignored_where_there_is_no_selinux() {
+    if std::path::Path::new("/sys/fs/selinux/enforce").exists() {
+        let test = "labels_are_refused_or_ignored_where_there_is_no_selinux";
+        return skip(test, "this kernel has SELinux enabled");
+    }
+    let (_, ran) = after("echo a >a", "$T copy -Z a b && cat b");
+    assert_eq!((ran.code(), &ran.stdout[..]), (0, &b"a\n"[..]), "{}", ran.said());
+    ran.expect_said("-Z is ignored");
+    holds("echo a >a", "$T copy --preserve=context a b", 1, "test ! -e b");
 }

@@ -251,13 +251,13 @@ fn a_hard_link_that_is_refused_becomes_a_copy_and_that_is_said() {
         fs::hard_link(tree.join("a"), tree.join(name)).unwrap();
     }
     let mut command = thalweg();
-    command.args(["copy", "-a"]).args([&tree, &scratch.join("new")]);
+    command.args(["copy", "-a", "--progress=always"]).args([&tree, &scratch.join("new")]);
     let ran = match run_without(&[&LINK], libc::EPERM, &mut command) {
         Ok(ran) => ran.expect(0),
         Err(reason) => return skip(test, &format!("no seccomp: {reason}")),
     };
     ran.expect_said("linkat: EPERM");
-    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let text = &ran.stderr;
     assert!(
         text.contains("copied 3 files") && text.contains("2 copied instead of linked"),
         "{text}"

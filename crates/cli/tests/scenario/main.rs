@@ -6,6 +6,7 @@
 mod announced;
 mod changing_sources;
 mod closed_streams;
+mod cp_differential;
 mod cp_flags;
 mod crowds;
 mod denied_calls;

@@ -109,7 +109,7 @@ fn a_device_gets_zeros_where_the_source_has_holes_and_is_read_back() {
         let there = fs::read(&disk.device).unwrap();
         assert!(there[..LEN as usize] == truth, "--sparse={sparse}: old bytes shine through");
         assert!(there[LEN as usize..].iter().all(|byte| *byte == 0xaa), "more was written");
-        assert!(String::from_utf8_lossy(&said.stdout).contains("1 verified"), "{}", said.said());
+        said.expect_said("1 verified");
     }
 }
 
@@ -118,11 +118,11 @@ fn what_goes_into_a_pipe_is_not_called_verified_and_waits_for_its_reader() {
     let scratch = Scratch::new();
     let truth = sparse(&scratch.join("s"));
     let said = "1 could not be verified";
-    let into = "mkfifo f; $T copy --verify s f >said & cat f >out; wait; cat said";
+    let into = "mkfifo f; $T copy --verify s f 2>said & cat f >out; wait; cat said >&2";
     let from = "mkfifo g; cat s >g & $T copy --verify g out; wait";
     for line in [into, from, "cat s | $T copy --verify - out", "$T copy --verify s /dev/null"] {
         let ran = shell(scratch.path(), line).expect(0);
-        let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+        let text = &ran.stderr;
         assert!(text.contains(said) && !text.contains("1 verified"), "{line}: {text}");
         assert!(fs::read(scratch.join("out")).unwrap() == truth, "{line}");
     }

@@ -124,7 +124,7 @@ fn try_trees(from: &Path, to: &Path, cases: u32, options: &[&str]) {
         let (tree, copy) = (there.folder("tree"), here.join("copy"));
         grow(&tree, &entries, as_root);
         make_generous(here.path());
-        let ran = run(thalweg().arg("copy").arg("-a").args(options).args([&tree, &copy]));
+        let ran = run(thalweg().arg("copy").arg("-aq").args(options).args([&tree, &copy]));
         let mut found = differences(&tree, &copy);
         if ran.status.code() != Some(0) || !ran.stderr.is_empty() {
             found.push(format!("{}: {}", ran.status, ran.said()));

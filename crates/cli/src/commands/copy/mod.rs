@@ -1,8 +1,9 @@
 //! `thalweg copy`: what was asked for goes to the tree copier, what happened goes to people.
 
 use std::{
+    ffi::OsStr,
     fs::File,
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -18,7 +19,7 @@ use crate::{
     exit::{Exit, Failure},
     output::{
         answer::Answer,
-        text::{complain, print},
+        text::{complain, note, print},
     },
     patience,
     profile::Saved,
@@ -39,12 +40,12 @@ use watcher::Watcher;
 pub fn run(args: &CopyArgs, color: bool) -> Result<Exit, Failure> {
     let (sources, destination) = operands(args)?;
     patience::catch_interrupts();
-    let options = options::of(args);
+    let options = options::of(args)?;
     if is_dash(&destination) {
         return to_standard_output(args, &sources);
     }
     if sources.iter().any(|source| is_dash(source)) {
-        return from_standard_input(args, &sources, &destination, color);
+        return from_standard_input(args, options, (&sources, &destination), color);
     }
     Run::new(args, color, &sources, &destination).copy(options)
 }
@@ -56,12 +57,24 @@ fn is_dash(path: &Path) -> bool {
 /// The sources and the destination.
 fn operands(args: &CopyArgs) -> Result<(Vec<PathBuf>, PathBuf), Failure> {
     let mut sources = args.paths.clone();
-    if let Some(folder) = &args.target_directory {
-        return Ok((sources, folder.clone()));
-    }
-    let destination = sources.pop().filter(|_| !sources.is_empty());
+    let destination = match &args.target_directory {
+        Some(folder) => Some(folder.clone()),
+        None => sources.pop().filter(|_| !sources.is_empty()),
+    };
     let missing = || Failure::new(Exit::Usage, "no destination: thalweg copy SRC... DST");
+    if args.strip_trailing_slashes {
+        for source in &mut sources {
+            *source = without_slashes(source);
+        }
+    }
     Ok((sources, destination.ok_or_else(missing)?))
+}
+
+/// A path without the slashes at its end; `/` stays.
+fn without_slashes(path: &Path) -> PathBuf {
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(1, |at| at + 1);
+    PathBuf::from(OsStr::from_bytes(&bytes[..end.min(bytes.len())]))
 }
 
 /// `copy FILE -`.
@@ -112,15 +125,15 @@ fn to_standard_output(args: &CopyArgs, sources: &[PathBuf]) -> Result<Exit, Fail
 /// `copy - FILE`: standard input is opened by name, like any other source.
 fn from_standard_input(
     args: &CopyArgs,
-    sources: &[PathBuf],
-    destination: &Path,
+    options: CopyOptions,
+    (sources, destination): (&[PathBuf], &Path),
     color: bool,
 ) -> Result<Exit, Failure> {
     let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
     if sources.len() > 1 {
         return usage("standard input cannot be copied together with other sources");
     }
-    if args.interactive || args.recursive || args.archive || args.resume {
+    if args.interactive || args.recursive || args.kept.archive || args.resume {
         return usage("-i, -r, -a and --resume make no sense with standard input as the source");
     }
     if args.target_directory.is_some() || destination.is_dir() {
@@ -139,7 +152,7 @@ fn from_standard_input(
         dereference: Some(Dereference::Always),
         target: Target::Exact,
         new_mode: Some(0o666),
-        ..options::of(args)
+        ..options
     };
     let exit = Run::new(args, color, &[source], destination).copy(options)?;
     if !args.dry_run {
@@ -241,16 +254,31 @@ impl<'r> Run<'r> {
         if args.shown.quiet {
             return Ok(());
         }
-        let mut text = summary::line(report, args.dry_run);
-        if args.verbose || args.choice.method.is_some() || tuned.is_some() {
-            text.push_str(&summary::steps_down(report));
-        }
+        let line = summary::line(report, args.dry_run);
+        let steps = summary::steps_down(report);
+        // Without a standard output there is only the exit code to tell how the copy went.
+        let say = |text: &str| match stdio::expect_open(1, OUTPUT) {
+            Ok(()) => print(text),
+            Err(_) => Ok(()),
+        };
         if let Some(Tuned { result, kept }) = tuned {
             let copied = Duration::try_from_secs_f64(report.seconds).unwrap_or_default();
-            text.push_str(&tuning::screen(result, (copied, kept.as_deref()), self.color));
+            let screen = tuning::screen(result, (copied, kept.as_deref()), self.color);
+            return say(&(line + &steps + &screen));
         }
-        // Without a standard output there is only the exit code to tell how the copy went.
-        if stdio::expect_open(1, OUTPUT).is_err() { Ok(()) } else { print(&text) }
+        if args.dry_run {
+            return say(&line);
+        }
+        // Scripts read the lines of -v, and nothing where they asked for nothing. The line answers
+        // --verify and --resume.
+        let is_watched = args.shown.is_watched() || args.verify.is_some() || args.resume;
+        if is_watched {
+            note(line.trim_end());
+        }
+        if is_watched || args.verbose || args.choice.method.is_some() {
+            steps.lines().for_each(note);
+        }
+        Ok(())
     }
 
     fn exit(&self, report: &TreeReport) -> Result<Exit, Failure> {

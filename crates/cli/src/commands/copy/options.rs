@@ -1,16 +1,24 @@
 //! From flags to the tree copier's options.
 
-use thalweg_tree::{self as tree, CopyOptions, Dereference, Hash, Preserve, Target, When};
+use std::{ffi::OsString, path::Path};
+use thalweg_tree::{self as tree, Becomes, CopyOptions, Hash, Target, When};
 
-use crate::args::{Backup, CopyArgs, Fsync, Reflink, Sparse, Verify};
+use crate::{
+    args::{Backup, CopyArgs, Fsync, Reflink, Sparse, Update, Verify, find},
+    exit::{Exit, Failure},
+    output::text::complain,
+};
 
 /// What the flags mean.
-pub fn of(args: &CopyArgs) -> CopyOptions {
-    let basis = if args.archive { CopyOptions::archive() } else { CopyOptions::default() };
-    CopyOptions {
-        recursive: args.recursive || args.archive,
-        dereference: dereference(args).or(basis.dereference),
-        preserve: if args.preserve && !args.archive { Preserve::usual() } else { basis.preserve },
+pub fn of(args: &CopyArgs) -> Result<CopyOptions, Failure> {
+    let backup = backup(args)?;
+    conflicts(args, backup)?;
+    labels(args)?;
+    Ok(CopyOptions {
+        recursive: args.recursive || args.kept.archive,
+        dereference: args.kept.dereference,
+        preserve: args.kept.preserve,
+        new_mode: args.kept.default_modes.then_some(0o666),
         sparse: match args.sparse {
             Sparse::Auto => When::Auto,
             Sparse::Always => When::Always,
@@ -21,10 +29,25 @@ pub fn of(args: &CopyArgs) -> CopyOptions {
             Reflink::Always => When::Always,
             Reflink::Never => When::Never,
         },
-        update: args.update,
+        update: match args.update {
+            None | Some(Update::All) => tree::Update::All,
+            Some(Update::Older) => tree::Update::Older,
+            Some(Update::None) => tree::Update::None,
+            Some(Update::NoneFail) => tree::Update::NoneFail,
+        },
         no_clobber: args.no_clobber,
         force: args.force,
         interactive: args.interactive,
+        becomes: match (args.link, args.symbolic_link) {
+            (true, _) => Becomes::HardLink,
+            (false, true) => Becomes::SymbolicLink,
+            (false, false) => Becomes::Copy,
+        },
+        attributes_only: args.attributes_only,
+        copy_contents: args.copy_contents,
+        remove_destination: args.remove_destination,
+        keep_directory_symlink: args.keep_directory_symlink,
+        parents: args.parents,
         target: if args.target_directory.is_some() {
             Target::Directory
         } else if args.no_target_directory {
@@ -34,13 +57,8 @@ pub fn of(args: &CopyArgs) -> CopyOptions {
         },
         verbose: args.verbose || args.dry_run,
         one_file_system: args.one_file_system,
-        backup: match args.backup {
-            None | Some(Backup::None) => tree::Backup::None,
-            Some(Backup::Simple) => tree::Backup::Simple,
-            Some(Backup::Numbered) => tree::Backup::Numbered,
-            Some(Backup::Existing) => tree::Backup::Existing,
-        },
-        suffix: args.suffix.clone().unwrap_or_default(),
+        backup,
+        suffix: suffix(args),
         jobs: args.jobs.map_or(0, |jobs| jobs as usize),
         inplace: args.inplace,
         resume: args.resume,
@@ -58,15 +76,76 @@ pub fn of(args: &CopyArgs) -> CopyOptions {
         direct: args.choice.direct,
         request: args.choice.request(),
         needs: args.choice.needs(),
-        ..basis
-    }
+        ..CopyOptions::default()
+    })
 }
 
-fn dereference(args: &CopyArgs) -> Option<Dereference> {
-    let chosen = [
-        (args.no_dereference, Dereference::Never),
-        (args.dereference, Dereference::Always),
-        (args.dereference_args, Dereference::CommandLine),
-    ];
-    chosen.into_iter().find(|(on, _)| *on).map(|(_, what)| what)
+/// Whether and how backups are made: `-b`, `--backup`, `-S`, and VERSION_CONTROL as in cp.
+fn backup(args: &CopyArgs) -> Result<tree::Backup, Failure> {
+    let asked = args.backups || args.suffix.is_some();
+    let control = match args.backup.or(asked.then_some(Backup::Unsaid)) {
+        None => return Ok(tree::Backup::None),
+        Some(Backup::Unsaid) => match std::env::var("VERSION_CONTROL") {
+            Ok(word) if !word.is_empty() => find(&word).ok_or_else(|| {
+                let why = "none, numbered, existing or simple";
+                Failure::new(Exit::Usage, format!("VERSION_CONTROL is '{word}', not {why}"))
+            })?,
+            _ => Backup::Existing,
+        },
+        Some(said) => said,
+    };
+    Ok(match control {
+        Backup::None => tree::Backup::None,
+        Backup::Simple => tree::Backup::Simple,
+        Backup::Numbered => tree::Backup::Numbered,
+        Backup::Existing | Backup::Unsaid => tree::Backup::Existing,
+    })
+}
+
+/// What simple backups end with; as in cp, one with a slash is not used.
+fn suffix(args: &CopyArgs) -> OsString {
+    let environment = || std::env::var_os("SIMPLE_BACKUP_SUFFIX");
+    let said = args.suffix.clone().or_else(environment).unwrap_or_default();
+    if said.as_encoded_bytes().contains(&b'/') { OsString::new() } else { said }
+}
+
+/// Flags that contradict each other.
+fn conflicts(args: &CopyArgs, backup: tree::Backup) -> Result<(), Failure> {
+    let makes_backups = args.backup.is_some() || args.backups || backup != tree::Backup::None;
+    let sparse = args.sparse != Sparse::Auto;
+    for (both, what) in [
+        (args.link && args.symbolic_link, "-l and -s: a file becomes one kind of link"),
+        (makes_backups && args.no_clobber, "--backup and -n: what is never replaced has no backup"),
+        (args.reflink == Reflink::Always && sparse, "--reflink=always takes --sparse=auto only"),
+        (
+            args.attributes_only && args.verify.is_some(),
+            "--attributes-only moves no bytes to --verify",
+        ),
+    ] {
+        if both {
+            return Err(Failure::new(Exit::Usage, what));
+        }
+    }
+    Ok(())
+}
+
+/// SELinux labels: what cannot be had is refused where cp refuses it, and told where cp tells it.
+fn labels(args: &CopyArgs) -> Result<(), Failure> {
+    let has_selinux = Path::new("/sys/fs/selinux/enforce").exists();
+    if args.kept.preserve.context && !has_selinux {
+        let why = "cannot preserve a security context: this kernel has no SELinux enabled";
+        return Err(Failure::new(Exit::Failed, why));
+    }
+    match &args.context {
+        Some(_) if has_selinux => {
+            let why = "-Z and --context are not supported; copy, then use restorecon or chcon";
+            Err(Failure::new(Exit::Unsupported, why))
+        }
+        Some(label) => {
+            let flag = if label.is_empty() { "-Z" } else { "--context" };
+            complain(&format!("{flag} is ignored: this kernel has no SELinux enabled"));
+            Ok(())
+        }
+        None => Ok(()),
+    }
 }

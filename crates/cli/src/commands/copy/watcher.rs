@@ -74,6 +74,12 @@ impl<'w> Watcher<'w> {
         }
     }
 
+    fn remark(&self, line: &str) {
+        if !self.args.shown.quiet {
+            self.with_meter(|meter| meter.suspend(|| note(line)));
+        }
+    }
+
     fn complain(&self, message: &str) {
         self.with_meter(|meter| meter.suspend(|| complain(message)));
     }
@@ -92,14 +98,16 @@ impl Events for Watcher<'_> {
                     shown(*destination)
                 ));
             }
+            Event::Skipped { reason: Skip::Linked, .. } => {}
             Event::Skipped { destination, reason } => {
                 let reason = match reason {
-                    Skip::Exists => "it exists",
+                    Skip::Exists | Skip::Linked => "it exists",
                     Skip::Newer => "it is not older than its source",
                     Skip::Declined => "declined",
                     Skip::Done => "an earlier run finished it",
                 };
-                self.tell(&format!("skipped '{}': {reason}", shown(*destination)));
+                // Not on standard output: what is said there was copied.
+                self.remark(&format!("skipped '{}': {reason}", shown(*destination)));
             }
             Event::WrittenInto { destination, refusal } => {
                 let path = shown(*destination);

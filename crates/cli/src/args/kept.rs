@@ -1,0 +1,209 @@
+//! The flags of `cp` of which a later one takes back what an earlier one said: which links are
+//! followed, and which attributes are kept.
+
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches, ValueEnum, parser::ValueSource};
+use thalweg_tree::{Dereference, Preserve};
+
+use super::Abbreviated;
+
+/// What all these flags together mean.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kept {
+    /// `-a` was given.
+    pub archive: bool,
+    /// Which links are followed, if that was said.
+    pub dereference: Option<Dereference>,
+    /// The attributes that are kept.
+    pub preserve: Preserve,
+    /// `--no-preserve=mode` was the last word about modes.
+    pub default_modes: bool,
+}
+
+/// The flags as they are parsed.
+#[derive(Args)]
+struct Flags {
+    /// Everything: -dR --preserve=all
+    #[arg(short, long)]
+    archive: bool,
+    /// Copy symbolic links as links, and keep hard links: -P --preserve=links
+    #[arg(short = 'd')]
+    links: bool,
+    /// Copy symbolic links as links
+    #[arg(short = 'P', long)]
+    no_dereference: bool,
+    /// Follow every symbolic link of the source
+    #[arg(short = 'L', long)]
+    dereference: bool,
+    /// Follow symbolic links named on the command line only
+    #[arg(short = 'H')]
+    dereference_args: bool,
+    /// Keep these attributes; without a list mode (with ACLs), ownership and timestamps
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = Abbreviated::<Attribute>::new())]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "mode,ownership,timestamps")]
+    preserve: Vec<Attribute>,
+    /// Do not keep these
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = Abbreviated::<Attribute>::new())]
+    #[arg(require_equals = true, hide_possible_values = true)]
+    no_preserve: Vec<Attribute>,
+}
+
+/// What can be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Attribute {
+    /// Permissions and ACLs
+    Mode,
+    /// Owner and group
+    Ownership,
+    /// Times of access and modification
+    Timestamps,
+    /// Hard links between copied files
+    Links,
+    /// SELinux label
+    Context,
+    /// Extended attributes; a file system that has none is an error
+    Xattr,
+    /// All of them, as far as the file system has them
+    All,
+}
+
+/// One flag, as it stands on the command line.
+#[derive(Clone, Copy)]
+enum Said {
+    Archive,
+    Links,
+    Follow(Dereference),
+    Keep(Attribute),
+    Drop(Attribute),
+}
+
+impl Kept {
+    fn hear(&mut self, said: Said) {
+        let keep = &mut self.preserve;
+        match said {
+            Said::Archive => {
+                self.archive = true;
+                self.dereference = Some(Dereference::Never);
+                (*keep, self.default_modes) = (Preserve::all(), false);
+            }
+            Said::Links => {
+                self.dereference = Some(Dereference::Never);
+                keep.links = true;
+            }
+            Said::Follow(dereference) => self.dereference = Some(dereference),
+            Said::Keep(attribute) => self.set(attribute, true),
+            Said::Drop(attribute) => self.set(attribute, false),
+        }
+    }
+
+    fn set(&mut self, attribute: Attribute, on: bool) {
+        let keep = &mut self.preserve;
+        match attribute {
+            Attribute::Mode => {
+                (keep.mode, keep.acl) = (on, on);
+                self.default_modes = !on;
+            }
+            Attribute::Ownership => keep.owner = on,
+            Attribute::Timestamps => keep.times = on,
+            Attribute::Links => keep.links = on,
+            Attribute::Context => keep.context = on,
+            Attribute::Xattr => (keep.xattrs, keep.strict) = (on, on),
+            Attribute::All => {
+                let strict = keep.strict && on;
+                *keep = if on { Preserve::all() } else { Preserve::default() };
+                (keep.strict, self.default_modes) = (strict, !on);
+            }
+        }
+    }
+}
+
+impl FromArgMatches for Kept {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        let mut said = Vec::new();
+        for (id, what) in [
+            ("archive", Said::Archive),
+            ("links", Said::Links),
+            ("no_dereference", Said::Follow(Dereference::Never)),
+            ("dereference", Said::Follow(Dereference::Always)),
+            ("dereference_args", Said::Follow(Dereference::CommandLine)),
+        ] {
+            if given(id) {
+                said.extend(matches.indices_of(id).into_iter().flatten().map(|at| (at, what)));
+            }
+        }
+        let flags = Flags::from_arg_matches(matches)?;
+        let keep = flags.preserve.into_iter().map(Said::Keep);
+        let drop = flags.no_preserve.into_iter().map(Said::Drop);
+        said.extend(matches.indices_of("preserve").into_iter().flatten().zip(keep));
+        said.extend(matches.indices_of("no_preserve").into_iter().flatten().zip(drop));
+        said.sort_by_key(|(at, _)| *at);
+        let mut kept = Self::default();
+        for (_, what) in said {
+            kept.hear(what);
+        }
+        Ok(kept)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for Kept {
+    fn augment_args(command: Command) -> Command {
+        Flags::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Flags::augment_args_for_update(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    #[command(args_override_self = true)]
+    struct Words {
+        #[command(flatten)]
+        kept: Kept,
+        #[arg(short)]
+        recursive: bool,
+    }
+
+    fn kept(words: &str) -> Kept {
+        let words = Words::try_parse_from(["x"].into_iter().chain(words.split_whitespace()));
+        let words = words.unwrap_or_else(|error| panic!("{error}"));
+        assert!(words.recursive || !words.kept.archive || words.kept.preserve.links);
+        words.kept
+    }
+
+    #[test]
+    fn the_last_word_about_links_wins() {
+        for (words, expected) in [
+            ("-a -L", Dereference::Always),
+            ("-L -a", Dereference::Never),
+            ("-P -H -L -P", Dereference::Never),
+            ("-L -d", Dereference::Never),
+            ("-d -H", Dereference::CommandLine),
+        ] {
+            assert_eq!(kept(words).dereference, Some(expected), "{words}");
+        }
+    }
+
+    #[test]
+    fn attributes_are_added_and_taken_back_in_order() {
+        let all = kept("-a").preserve;
+        assert_eq!(all, Preserve::all());
+        assert_eq!(kept("-pr").preserve, Preserve::usual());
+        let bare = kept("-a --no-preserve=mode,own");
+        assert!(bare.default_modes && !bare.preserve.mode && !bare.preserve.owner);
+        assert!(bare.preserve.links && bare.preserve.times);
+        let again = kept("--no-preserve=mode -p");
+        assert!(again.preserve.mode && !again.default_modes);
+        assert!(kept("--preserve=xattr").preserve.strict && !all.strict);
+    }
+}

@@ -1,0 +1,38 @@
+//! Links to the files of the source in the place of copies of them (`cp -l`, `cp -s`).
+
+use rustix::fs::{AtFlags, CWD, linkat, statat, symlinkat};
+
+use crate::{
+    Becomes, Refusal,
+    error::{Attempt, Failure, at_source},
+    identity::Id,
+    place::Leaf,
+    worker::Worker,
+};
+
+impl Worker<'_> {
+    /// Makes a link to anything but a directory. `follow`: to what the source leads to.
+    pub fn link_to_source(&mut self, leaf: &Leaf<'_>, follow: bool) -> Attempt<()> {
+        let look = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        let stat = statat(leaf.from, leaf.source, look).map_err(at_source("newfstatat"))?;
+        if self.run.options.becomes == Becomes::HardLink {
+            let how = if follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
+            let link = |dir: std::os::fd::BorrowedFd<'_>, name: &std::ffi::CStr| {
+                linkat(leaf.from, leaf.source, dir, name, how)
+            };
+            return self.make_node(leaf, &stat, "linkat", link).map(drop);
+        }
+        let target = leaf.source_path();
+        if target.is_relative() && !is_current(leaf) {
+            return Err(Failure::Refused(Refusal::RelativeLink));
+        }
+        self.make_node(leaf, &stat, "symlinkat", |dir, name| symlinkat(&*target, dir, name))?;
+        Ok(())
+    }
+}
+
+/// Whether the link is made where its relative path leads from.
+fn is_current(leaf: &Leaf<'_>) -> bool {
+    let current = statat(CWD, c".", AtFlags::empty());
+    current.is_ok_and(|current| Id::of(&current) == leaf.directory.own)
+}

@@ -1,0 +1,119 @@
+//! The directories of a source's path, made below the destination (`cp --parents`).
+
+use rustix::fs::{Mode, OFlags, fstat, openat};
+use std::{
+    collections::HashMap,
+    ffi::{CStr, CString},
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+
+use crate::{
+    directory::{Directory, error_at},
+    error::{Attempt, at_source},
+    place::{Leaf, Origin},
+    run::Run,
+    sources::Named,
+    worker::Worker,
+};
+
+/// The directories that were made or entered so far. They are complete when all sources are.
+pub(crate) struct Parents<'r> {
+    run: &'r Run<'r>,
+    base: Arc<Directory>,
+    entered: HashMap<Vec<u8>, (Arc<Directory>, Origin)>,
+    // In the order they were entered, each after the one above it.
+    order: Vec<Arc<Directory>>,
+}
+
+/// A source in the last directory of its path.
+pub(crate) struct Below {
+    pub directory: Arc<Directory>,
+    pub from: Origin,
+    pub source: CString,
+    pub name: CString,
+}
+
+impl Below {
+    /// A source that goes straight into the base.
+    pub fn of(base: &Arc<Directory>, Named { source, name }: Named) -> Self {
+        Self { directory: Arc::clone(base), from: Origin::Caller, source, name }
+    }
+}
+
+impl<'r> Parents<'r> {
+    pub fn new(run: &'r Run<'r>, base: &Arc<Directory>) -> Self {
+        let (base, entered) = (Arc::clone(base), HashMap::new());
+        Self { run, base, entered, order: Vec::new() }
+    }
+
+    /// Makes the directories above a source. `None` if that failed, which is told.
+    pub fn enter(&mut self, Named { source, name }: &Named) -> Option<Below> {
+        let bytes = name.to_bytes();
+        // What is before the path that is kept: nothing, `/`, or the directory it is inside.
+        let path = source.to_bytes();
+        let (path, slash) = path.strip_suffix(b"/").map_or((path, &b""[..]), |path| (path, b"/"));
+        let before = path.get(..path.len().saturating_sub(bytes.len()))?.to_owned();
+        let mut at = (Arc::clone(&self.base), Origin::Caller);
+        let mut begin = 0;
+        while let Some(length) = bytes[begin..].iter().position(|byte| *byte == b'/') {
+            let end = begin + length;
+            let path = &bytes[..end];
+            if let Some(known) = self.entered.get(path) {
+                at = known.clone();
+            } else {
+                let own = CString::new(&bytes[begin..end]).ok()?;
+                let whole = if begin == 0 {
+                    CString::new([&before, path].concat()).ok()?
+                } else {
+                    own.clone()
+                };
+                let leaf = Leaf { directory: &at.0, from: &at.1, source: &whole, name: &own };
+                match self.make(&leaf) {
+                    Ok(made) => {
+                        self.order.push(Arc::clone(&made.0));
+                        self.entered.insert(path.to_owned(), made.clone());
+                        at = made;
+                    }
+                    Err(failure) => {
+                        self.run.failed(error_at(&leaf, failure));
+                        return None;
+                    }
+                }
+            }
+            begin = end + 1;
+        }
+        let last = CString::new(&bytes[begin..]).ok()?;
+        let source = match begin {
+            0 => source.clone(),
+            _ => CString::new([&bytes[begin..], slash].concat()).ok()?,
+        };
+        Some(Below { directory: at.0, from: at.1, source, name: last })
+    }
+
+    fn make(&self, leaf: &Leaf<'_>) -> Attempt<(Arc<Directory>, Origin)> {
+        let source = open(leaf.from, leaf.source)?;
+        let stat = fstat(&source).map_err(at_source("fstat"))?;
+        let directory = Directory::enter(self.run, leaf, source.as_fd(), &stat)?;
+        if directory.is_fresh {
+            Worker::new(self.run).tell_copied(leaf, None);
+        }
+        Ok((directory, Origin::Named(Arc::new(source))))
+    }
+
+    /// Completes the directories: nothing more goes into them. Answers how many there are.
+    pub fn complete(self) -> u64 {
+        let count = self.order.len() as u64;
+        drop(self.entered);
+        for directory in self.order.into_iter().rev() {
+            Directory::done(self.run, directory);
+        }
+        count
+    }
+}
+
+/// Opens a directory on the way to a source, through links as the kernel would go.
+fn open(from: &Origin, name: &CStr) -> Attempt<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(from, name, flags, Mode::empty()).map_err(at_source("openat"))
+}

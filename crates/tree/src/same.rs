@@ -1,0 +1,107 @@
+//! Whether a copy would destroy its own source, by the rules of GNU `cp`.
+
+use rustix::fs::{AtFlags, CWD, FileType, Stat, stat, statat};
+use std::{os::fd::BorrowedFd, path::Path};
+
+use crate::{
+    Backup, Becomes, CopyOptions,
+    identity::{Id, kind},
+    place::{Leaf, Origin, os},
+};
+
+/// What a source and an existing destination are to each other.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Relation {
+    /// The destination may be replaced.
+    Apart,
+    /// It is what it is to become already: nothing is to be done.
+    Linked,
+    /// Replacing it would destroy the source.
+    Same,
+}
+
+/// Compares them. Both were looked at as the options follow links.
+pub(crate) fn relation(
+    options: &CopyOptions,
+    leaf: &Leaf<'_>,
+    dir: BorrowedFd<'_>,
+    (source, there): (&Stat, &Stat),
+) -> Relation {
+    let is_link = |stat: &Stat| kind(stat) == FileType::Symlink;
+    let same = Id::of(source) == Id::of(there);
+    if same && options.becomes == Becomes::HardLink {
+        return Relation::Linked;
+    }
+    let follows = options.follows(leaf.named_by_caller());
+    if follows && !same {
+        return Relation::Apart;
+    }
+    let answer = |fine: bool| if fine { Relation::Apart } else { Relation::Same };
+    let itself = AtFlags::SYMLINK_NOFOLLOW;
+    let (Ok(source_name), Ok(there_name)) =
+        (statat(leaf.from, leaf.source, itself), statat(dir, leaf.name, itself))
+    else {
+        return Relation::Apart;
+    };
+    let one_entry = || is_one_entry(leaf, dir);
+    let same_name = Id::of(&source_name) == Id::of(&there_name);
+    if is_link(&source_name) && is_link(&there_name) {
+        if follows && options.remove_destination {
+            return Relation::Apart;
+        }
+        if !follows {
+            let hard_linked = same_name && options.backup == Backup::None && !one_entry();
+            return if hard_linked { Relation::Linked } else { answer(!one_entry()) };
+        }
+    }
+    if options.backup != Backup::None {
+        // A source that leads to what is set aside would lead nowhere.
+        let dangles = follows && is_link(&source_name) && !is_link(&there_name);
+        return answer(if same_name { !one_entry() } else { !dangles });
+    }
+    if options.remove_destination {
+        let other_name = same_name && there_name.st_nlink > 1 && !one_entry();
+        if is_link(&there_name) || other_name {
+            return Relation::Apart;
+        }
+    }
+    if !is_link(&source_name) && !is_link(&there_name) {
+        return answer(!same_name);
+    }
+    if options.becomes == Becomes::SymbolicLink && is_link(&there_name) {
+        return Relation::Apart;
+    }
+    if follows {
+        return Relation::Same;
+    }
+    // A link put in the place of what it leads to would lead to itself, and the file would be gone.
+    let targets = (
+        statat(leaf.from, leaf.source, AtFlags::empty()),
+        statat(dir, leaf.name, AtFlags::empty()),
+    );
+    match targets {
+        (Ok(one), Ok(other)) if Id::of(&one) == Id::of(&other) => {
+            if options.becomes != Becomes::HardLink {
+                Relation::Same
+            } else if is_link(&there_name) {
+                Relation::Apart
+            } else {
+                Relation::Linked
+            }
+        }
+        _ => Relation::Apart,
+    }
+}
+
+/// Whether source and destination are one name in one directory, and not two names of one file.
+fn is_one_entry(leaf: &Leaf<'_>, dir: BorrowedFd<'_>) -> bool {
+    let path = Path::new(os(leaf.source));
+    let above = match (path.parent(), leaf.from) {
+        (Some(above), Origin::Caller) if above.as_os_str().is_empty() => stat(c"."),
+        (Some(above), Origin::Caller) => statat(CWD, above, AtFlags::empty()),
+        (None, Origin::Caller) => return false,
+        (_, Origin::Named(fd) | Origin::Listed(fd)) => rustix::fs::fstat(fd),
+    };
+    let (Ok(above), Ok(dir)) = (above, rustix::fs::fstat(dir)) else { return false };
+    Id::of(&above) == Id::of(&dir) && path.file_name() == Some(os(leaf.name))
+}
