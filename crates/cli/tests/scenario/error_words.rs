@@ -34,7 +34,7 @@ fn a_folder_without_r_is_told_how_to_copy_it() {
     let here = Scratch::new();
     let (folder, to) = (here.join("folder"), here.join("to"));
     fs::create_dir(&folder).unwrap();
-    let ran = run(thalweg().arg("copy").arg(&folder).arg(&to)).expect(2);
+    let ran = run(thalweg().arg("copy").arg(&folder).arg(&to)).expect(1);
     let said = format!("thalweg: '{}' is a folder (-r to copy it)\n", folder.display());
     assert_eq!(ran.stderr, said);
     run(thalweg().args(["send", "--to", "x"]).arg(&folder)).expect_said("is a folder; send its");

@@ -350,7 +350,7 @@ fn what_is_there_already_stays_unless_forced_and_no_link_is_followed() {
     assert_eq!(fs::read(place.copy.join("old")).unwrap(), b"old");
     let (received, sent) = both(&mut place.receive(&["--force"]), &mut place.send_many(&[], &all));
     for ran in [received.expect(1), sent.expect(1)] {
-        ran.expect_said("folder: not taken");
+        ran.expect_said("'folder': not taken");
         ran.expect_said("1 of 4 files were not handed over");
     }
     bytes::expect(&place.copy.join("old"), 2, LEN);
