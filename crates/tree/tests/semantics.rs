@@ -98,7 +98,7 @@ fn directories_need_recursion_and_do_not_go_into_themselves() {
     let (_keep, at) = place();
     fs::create_dir_all(at.join("d/sub")).unwrap();
     let report = copy(&at.join("d"), &at.join("e"), &CopyOptions::default());
-    assert!(problems(&report).contains("recursive"), "{}", problems(&report));
+    assert!(problems(&report).contains("is a folder (-r to copy it)"), "{}", problems(&report));
     for to in ["d/sub/new", "d/new", "d"] {
         let report = copy(&at.join("d"), &at.join(to), &recursive());
         assert!(problems(&report).contains("into itself"), "{to}: {}", problems(&report));
@@ -133,9 +133,17 @@ fn kinds_do_not_replace_each_other() {
     fs::write(at.join("to/y"), "file").unwrap();
     fs::create_dir(at.join("y")).unwrap();
     let report = copy(&at.join("x"), &at.join("to"), &CopyOptions::default());
-    assert!(problems(&report).contains("overwrite a directory"), "{}", problems(&report));
+    assert!(
+        problems(&report).contains("is a folder, and its source is none"),
+        "{}",
+        problems(&report)
+    );
     let report = copy(&at.join("y"), &at.join("to"), &recursive());
-    assert!(problems(&report).contains("overwrite a non-directory"), "{}", problems(&report));
+    assert!(
+        problems(&report).contains("is no folder, and its source is one"),
+        "{}",
+        problems(&report)
+    );
 }
 
 #[test]
