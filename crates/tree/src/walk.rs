@@ -359,7 +359,12 @@ fn merged<'n>(
 
 /// Four bits say what is on one side.
 fn nibble(kind: Option<FileType>) -> u8 {
-    kind.map_or(ABSENT, |kind| (kind.as_raw_mode() >> 12) as u8)
+    match kind {
+        None => ABSENT,
+        // Its own code is all ones, as that of what is absent.
+        Some(FileType::Unknown) => 0,
+        Some(kind) => (kind.as_raw_mode() >> 12) as u8,
+    }
 }
 
 fn code_of(kinds: Kinds) -> u8 {
