@@ -136,6 +136,7 @@ impl Worker<'_> {
             }
             Ok(Published::Skipped) => {
                 self.skip(leaf, Skip::Exists);
+                self.list_file(leaf);
                 Ok(None)
             }
             Err(failure) => {
@@ -202,6 +203,7 @@ impl Worker<'_> {
         match weigh(self.run, leaf, dir, stat)? {
             Verdict::Skip(reason, _) => {
                 self.skip(leaf, reason);
+                self.list_file(leaf);
                 Ok(None)
             }
             verdict => self.copy_contents(leaf, source, stat, verdict),

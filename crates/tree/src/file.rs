@@ -68,7 +68,10 @@ impl Worker<'_> {
             match self.run.links.meet(leaf, stat) {
                 Met::Waits => return Ok(()),
                 Met::Again(name) => match self.link(leaf, (dir, stat), &name)? {
-                    Named::Done => return Ok(()),
+                    Named::Done => {
+                        self.list_file(leaf);
+                        return Ok(());
+                    }
                     Named::Lost => {}
                     Named::Refused => {
                         return self.copy_contents(leaf, source, stat, verdict).map(drop);
@@ -156,6 +159,7 @@ impl Worker<'_> {
     ) {
         let options = self.run.options;
         self.skip(leaf, reason);
+        self.list_file(leaf);
         if reason == Skip::Done {
             self.tally.resumed += size(stat);
             self.dress_again(leaf, source, stat);
@@ -199,6 +203,7 @@ impl Worker<'_> {
     /// Books a file that is whole.
     pub fn count_file(&mut self, leaf: &Leaf<'_>, backup: Option<&CStr>) {
         self.tally.files += 1;
+        self.list_file(leaf);
         self.finished_file();
         self.tell_copied(leaf, backup);
     }

@@ -48,6 +48,7 @@ mod identity;
 pub mod journal;
 mod large;
 mod linking;
+mod listed;
 pub mod manifest;
 mod modes;
 mod naming;
@@ -83,6 +84,7 @@ pub use count::{Total, count};
 pub use error::{Error, Refusal};
 pub use event::{Event, Events, Halt, Progress, Skip};
 pub use journal::Journal;
+pub use listed::Listed;
 pub use naming::unfinished_name;
 pub use options::{
     Backup, Becomes, CopyOptions, Dereference, Filter, Fsync, Hash, Preserve, Target, Update, When,

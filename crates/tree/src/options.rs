@@ -217,6 +217,8 @@ pub struct CopyOptions {
     pub resume: bool,
     /// Read every copy again and compare it with its source.
     pub verify: Option<Hash>,
+    /// Keep the names of all files that the copy answers for: [`TreeReport::listed`](crate::TreeReport::listed).
+    pub list: bool,
     /// What must be on stable storage.
     pub fsync: Fsync,
     /// Bytes per second not to exceed, over all threads.

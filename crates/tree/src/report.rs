@@ -4,7 +4,7 @@ use serde::Serialize;
 use std::{collections::BTreeMap, path::PathBuf};
 use thalweg_core::{StepDown, Tuning};
 
-use crate::{Error, Halt};
+use crate::{Error, Halt, Listed};
 
 /// What a run did.
 #[derive(Debug, Default)]
@@ -32,6 +32,8 @@ pub struct TreeReport {
     pub changed: u64,
     /// What was read again and compared.
     pub verified: Verified,
+    /// The files that are there now, with [`CopyOptions::list`](crate::CopyOptions::list).
+    pub listed: Listed,
     /// Time on the clock.
     pub seconds: f64,
     /// Processor time of the whole process.
@@ -137,6 +139,7 @@ impl TreeReport {
         self.skipped += tally.skipped;
         self.changed += tally.changed;
         self.verified.add(tally.verified);
+        self.listed.names.extend(tally.listed);
         for (mechanism, part) in tally.shares {
             match self.shares.iter_mut().find(|share| share.mechanism == mechanism) {
                 Some(share) => {
@@ -169,6 +172,7 @@ pub(crate) struct Tally {
     pub skipped: u64,
     pub changed: u64,
     pub verified: Verified,
+    pub listed: Vec<Vec<u8>>,
     pub steps_down: Vec<StepDown>,
     shares: BTreeMap<&'static str, MechanismShare>,
 }

@@ -9,7 +9,7 @@ use std::{
 use thalweg_sys::{io, usage, usage::Usage};
 
 use crate::{
-    Backup, CopyOptions, Error, Event, Events, Fsync, TreeReport, backup,
+    Backup, CopyOptions, Error, Event, Events, Fsync, Listed, TreeReport, backup,
     directory::Directory,
     parents::{Below, Parents},
     place::{Place, os},
@@ -78,6 +78,9 @@ pub fn copy(
         run.failed(failed(errno, "fsync"));
     }
     drop(directory);
+    let listed = std::mem::take(&mut report.listed.names);
+    let is_one_tree = found.has_trees && sources.len() == 1;
+    report.listed = Listed::new(listed, &base.path, (destination, is_one_tree));
     run.conclude(&mut report);
     report.seconds = began.elapsed().as_secs_f64();
     report.cpu_seconds = Usage::now_process().since(&cpu).cpu().as_secs_f64();

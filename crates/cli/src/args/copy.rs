@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use std::{ffi::OsString, path::PathBuf};
 use thalweg_core::quantity::parse_rate;
 
-use super::{Abbreviated, Choice, Kept, ProgressArgs, flag};
+use super::{Abbreviated, Choice, HashName, Kept, ProgressArgs, flag};
 
 const SAFETY: &str = "Safety";
 const SPEED: &str = "Speed";
@@ -115,6 +115,14 @@ pub struct CopyArgs {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "blake3")]
     #[arg(help_heading = SAFETY)]
     pub verify: Option<Verify>,
+    /// Write the hashes of the files that are there now, read from the copy, to this file, as
+    /// `thalweg manifest` does; if anything failed it is not written
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run", help_heading = SAFETY)]
+    pub manifest: Option<PathBuf>,
+    /// The hash of each file in the manifest
+    #[arg(long, value_name = "HASH", value_enum, requires = "manifest")]
+    #[arg(default_value_t = HashName::Blake3, help_heading = SAFETY)]
+    pub manifest_hash: HashName,
     /// What to put on stable storage before saying done
     #[arg(long, value_name = "WHAT", env = "THALWEG_FSYNC", hide_env = true)]
     #[arg(value_enum, default_value_t = Fsync::None, help_heading = SAFETY)]

@@ -1,7 +1,7 @@
 //! `thalweg manifest`: the hash and the name of every file.
 
 use serde_json::json;
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 use thalweg_tree::{
     Hash,
     manifest::{Made, make},
@@ -29,24 +29,35 @@ pub fn run(args: &ManifestArgs) -> Result<Exit, Failure> {
     findings.finish(made.as_ref().map_or(0, |made| made.account.bytes));
     let made = made.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
     let account = &made.account;
-    if account.stopped {
-        return Err(Failure::new(Exit::Failed, "interrupted; no manifest was written"));
-    }
     match own {
-        Some(_) if account.error_count > 0 => {
-            let count = units::count(account.error_count, "problem", "problems");
-            let message = format!("no manifest was written: {count}, see above");
-            return Err(Failure::new(Exit::Failed, message));
-        }
         Some(path) => {
-            let mut landing = Landing::open(path)?;
-            landing.write(&made.text)?;
-            landing.publish()?;
+            publish(path, &made)?;
         }
+        None if account.stopped => return Err(interrupted()),
         None => print_bytes(&made.text)?,
     }
     tell(args, &made, own.is_some())?;
     Ok(if account.error_count == 0 { Exit::Done } else { Exit::Failed })
+}
+
+/// Writes a manifest to a file, if it is whole.
+pub fn publish(path: &Path, made: &Made) -> Result<Exit, Failure> {
+    if made.account.stopped {
+        return Err(interrupted());
+    }
+    if made.account.error_count > 0 {
+        let count = units::count(made.account.error_count, "problem", "problems");
+        let message = format!("no manifest was written: {count}, see above");
+        return Err(Failure::new(Exit::Failed, message));
+    }
+    let mut landing = Landing::open(path)?;
+    landing.write(&made.text)?;
+    landing.publish()?;
+    Ok(Exit::Done)
+}
+
+fn interrupted() -> Failure {
+    Failure::new(Exit::Failed, "interrupted; no manifest was written")
 }
 
 /// The library's hash of this name.

@@ -204,3 +204,29 @@ fn a_single_file_has_a_manifest_of_one_line() {
     let ran = thalweg_in(&scratch, &["verify", "--manifest", "sums", "tree/large"]).expect(1);
     assert!(String::from_utf8_lossy(&ran.stdout).contains("differs 'tree/large'"));
 }
+
+#[test]
+fn a_copy_writes_the_manifest_of_what_is_there_now() {
+    let scratch = tree(&[b"new\nline", b"\xff"]);
+    fs::hard_link(scratch.join("tree/plain"), scratch.join("tree/twin")).unwrap();
+    let copy = ["copy", "-a", "--manifest", "sums", "tree", "copy"];
+    thalweg_in(&scratch, &copy).expect(0);
+    let whole = thalweg_in(&scratch, &["manifest", "tree"]).expect(0).stdout;
+    assert_eq!(fs::read(scratch.join("sums")).unwrap(), whole);
+    thalweg_in(&scratch, &["verify", "--manifest", "sums", "copy"]).expect(0);
+    // Into a folder that is there, names begin with that of the source; what is skipped counts too.
+    for _ in 0..2 {
+        let again = ["copy", "-a", "-u", "--manifest", "more", "--manifest-hash=sha256"];
+        thalweg_in(&scratch, &[&again[..], &["tree", "copy"]].concat()).expect(0);
+        let more = fs::read(scratch.join("more")).unwrap();
+        let twin = b"  tree/twin\n";
+        assert!(more.windows(twin.len()).any(|part| part == twin));
+        let words = ["verify", "--ignore-extra", "--manifest", "more", "copy"];
+        thalweg_in(&scratch, &words).expect(0);
+    }
+    thalweg_in(&scratch, &["copy", "--manifest", "one", "tree/plain", "file"]).expect(0);
+    assert!(fs::read(scratch.join("one")).unwrap().ends_with(b"  file\n"));
+    let failed = ["copy", "--manifest", "none", "tree/plain", "gone", "copy"];
+    thalweg_in(&scratch, &failed).expect(1);
+    assert!(!scratch.join("none").exists());
+}

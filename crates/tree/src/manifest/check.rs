@@ -64,7 +64,7 @@ enum Place {
 /// Hashes that cannot be told apart by the number of their digits.
 const ALIKE: [Hash; 2] = [Hash::Sha256, Hash::Blake3];
 /// Lines handed to a thread at a time.
-const BATCH: usize = 64;
+pub(crate) const BATCH: usize = 64;
 
 /// Compares a tree, or a single file, with a manifest. An error means that nothing was begun.
 pub fn check(

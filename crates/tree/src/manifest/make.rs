@@ -4,11 +4,12 @@ use rustix::fs::{FileType, stat};
 use std::{ffi::CString, path::Path, sync::Arc};
 
 use super::{
-    run::{Hashing, Job},
+    check::BATCH,
+    run::{Hashing, Job, Make, Work},
     write_line,
 };
 use crate::{
-    Error, Events, Hash,
+    Error, Events, Hash, Listed,
     compare::{Comparison, run::Run},
     identity::{Id, kind},
     sources::{c_string, cut},
@@ -35,17 +36,45 @@ pub fn make(
     events: &dyn Events,
 ) -> Result<Made, Error> {
     let own = own.and_then(|own| stat(own).ok()).map(|stat| Id::of(&stat));
-    let hashing = Hashing { run: Run::new(events), job: Job::Make(hash), cold: false, own };
-    let task = task(path)?;
-    let mut hands = walk(&hashing, [task], or_processors(jobs));
+    let job = Job::Make(Make { hash, listed: None });
+    let hashing = Hashing { run: Run::new(events), job, cold: false, own };
+    Ok(gather(hashing, hash, [task(path)?], jobs))
+}
+
+/// Lists the files of a copy, read again where they are now.
+pub fn make_of(
+    listed: &Listed,
+    hash: Hash,
+    jobs: usize,
+    events: &dyn Events,
+) -> Result<Made, Error> {
+    let folder = c_string(listed.folder.as_os_str())?;
+    let root = Root::open([None, Some(&folder)])?;
+    let job = Job::Make(Make { hash, listed: Some((root, listed)) });
+    let hashing = Hashing { run: Run::new(events), job, cold: false, own: None };
+    let count = listed.names.len();
+    let batches = (0..count).step_by(BATCH).map(|from| from..count.min(from + BATCH));
+    let tasks = batches.map(|names| Task::Work(Work::Lines(names)));
+    Ok(gather(hashing, hash, tasks, jobs))
+}
+
+fn gather(
+    hashing: Hashing<'_>,
+    hash: Hash,
+    tasks: impl IntoIterator<Item = Task<Work>>,
+    jobs: usize,
+) -> Made {
+    let mut hands = walk(&hashing, tasks, or_processors(jobs));
     let mut lines: Vec<_> = hands.iter_mut().flat_map(|hand| hand.made.drain(..)).collect();
     lines.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    // A list may have a name twice, where a later source took the place of an earlier one.
+    lines.dedup_by(|(a, _), (b, _)| a == b);
     let mut text = Vec::new();
     for (name, digest) in lines {
         write_line(&mut text, hash, &digest, &name);
     }
     let hands = hands.into_iter().map(|hand| hand.run);
-    Ok(Made { text, account: hashing.run.conclude(hands.collect()) })
+    Made { text, account: hashing.run.conclude(hands.collect()) }
 }
 
 fn task<W>(path: &Path) -> Result<Task<W>, Error> {

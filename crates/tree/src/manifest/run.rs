@@ -11,7 +11,7 @@ use thalweg_sys::Errno;
 
 use super::{check::Check, large::Large};
 use crate::{
-    Error, Hash, Progress,
+    Error, Hash, Listed, Progress,
     compare::{
         Finding, How,
         run::{self, BUFFER, Run},
@@ -20,7 +20,7 @@ use crate::{
     identity::{Id, kind, size},
     pieces::Pieces,
     read::{fill, forget_cached, open},
-    walk::{At, Crew, Kinds, Visit, failed_call},
+    walk::{At, Crew, Kinds, Root, Visit, failed_call},
 };
 
 /// What the threads share.
@@ -36,9 +36,16 @@ pub(crate) struct Hashing<'h> {
 /// What the hashes are for.
 pub(crate) enum Job<'h> {
     /// To be written.
-    Make(Hash),
+    Make(Make<'h>),
     /// To be compared with those of a manifest.
     Check(Check<'h>),
+}
+
+/// Which files are hashed, and how.
+pub(crate) struct Make<'h> {
+    pub hash: Hash,
+    /// Files of a folder, instead of those that a walk meets.
+    pub listed: Option<(Root, &'h Listed)>,
 }
 
 /// What each thread keeps.
@@ -50,7 +57,7 @@ pub(crate) struct Hand {
 
 /// A piece of work.
 pub(crate) enum Work {
-    /// Some lines of the manifest.
+    /// Some lines of the manifest, or names of the list.
     Lines(Range<usize>),
     /// A large file, as far as it is left.
     Large(Arc<Large>),
@@ -107,7 +114,9 @@ impl Visit for Hashing<'_> {
         match (work, &self.job) {
             (Work::Large(large), _) => large.hash(self, hand),
             (Work::Lines(lines), Job::Check(check)) => check.lines(self, crew, hand, lines),
-            (Work::Lines(_), Job::Make(_)) => {}
+            (Work::Lines(names), Job::Make(make)) => {
+                names.for_each(|index| self.listed(crew, hand, make, index));
+            }
         }
     }
 
@@ -132,6 +141,26 @@ impl Hashing<'_> {
         let what = What::Name(at.below_root());
         self.hash(crew, hand, Subject { fd, stat, what, path: at.path(1) });
         Ok(())
+    }
+
+    /// Hashes a file of the list, for its line.
+    fn listed(&self, crew: &Crew<'_, Self>, hand: &mut Hand, make: &Make<'_>, index: usize) {
+        let Some((root, list)) = &make.listed else { return };
+        if self.run.stops() {
+            return;
+        }
+        let name = &list.names[index];
+        let opened = root.open_path(1, name).map_err(|errno| ("openat", errno));
+        let opened = opened.and_then(|fd| Ok((fstat(&fd).map_err(|errno| ("fstat", errno))?, fd)));
+        match opened {
+            Ok((stat, fd)) if kind(&stat) == FileType::RegularFile => {
+                let (what, path) = (What::Name(name.clone()), list.path(index));
+                self.hash(crew, hand, Subject { fd, stat, what, path });
+            }
+            // A copy may have been written into a device.
+            Ok(_) => hand.run.found.not_named += 1,
+            Err((call, errno)) => self.run.failed(failed_call(list.path(index), call, errno)),
+        }
     }
 
     /// A file that a walk met is to be in the manifest.
@@ -177,7 +206,7 @@ impl Hashing<'_> {
     /// The hashes that a file may have been given.
     fn hashes(&self, what: &What) -> Vec<Hash> {
         match (&self.job, what) {
-            (Job::Make(hash), _) => vec![*hash],
+            (Job::Make(make), _) => vec![make.hash],
             (Job::Check(check), What::Line(line)) => check.hashes(*line),
             (Job::Check(_), What::Name(_)) => Vec::new(),
         }

@@ -34,7 +34,7 @@ impl Manifest {
 }
 
 /// A path without what leads nowhere: `./a//b` is `a/b`.
-fn plain(path: &[u8]) -> Vec<u8> {
+pub(crate) fn plain(path: &[u8]) -> Vec<u8> {
     let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".");
     let names: Vec<&[u8]> = names.collect();
     let root: &[u8] = if path.starts_with(b"/") { b"/" } else { b"" };

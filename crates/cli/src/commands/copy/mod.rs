@@ -11,9 +11,11 @@ use std::{
 use thalweg_core::{End, Profile, shown};
 use thalweg_lab::tune::{TuneError, TuneResult};
 use thalweg_sys::Errno;
-use thalweg_tree::{CopyOptions, Dereference, Ending, Error, Halt, Refusal, Target, TreeReport};
+use thalweg_tree::{
+    CopyOptions, Dereference, Ending, Error, Halt, Refusal, Target, TreeReport, manifest::make_of,
+};
 
-use super::stream::Stream;
+use super::{manifest, stream::Stream, verify::Findings};
 use crate::{
     args::CopyArgs,
     exit::{Exit, Failure},
@@ -81,8 +83,9 @@ fn without_slashes(path: &Path) -> PathBuf {
 fn to_standard_output(args: &CopyArgs, sources: &[PathBuf]) -> Result<Exit, Failure> {
     let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
     let [path] = sources else { return usage("several sources cannot go to standard output") };
-    if args.verify.is_some() || args.resume || args.target_directory.is_some() {
-        return usage("--verify, --resume and -t make no sense into standard output");
+    let reads_back = args.verify.is_some() || args.manifest.is_some();
+    if reads_back || args.resume || args.target_directory.is_some() {
+        return usage("--verify, --manifest, --resume and -t make no sense into standard output");
     }
     if args.tune {
         complain("not measured: what goes to standard output cannot be moved twice");
@@ -196,7 +199,25 @@ impl<'r> Run<'r> {
         watcher.finish(report.as_ref().map_or(0, |report| report.bytes));
         let report = report?;
         self.tell(&report, tuned.as_ref())?;
-        self.exit(&report)
+        let exit = self.exit(&report);
+        match &args.manifest {
+            Some(path) if matches!(exit, Ok(Exit::Done)) => self.list(path, &report),
+            Some(path) => {
+                complain(&format!("'{}' was not written: not everything was copied", shown(path)));
+                exit
+            }
+            None => exit,
+        }
+    }
+
+    /// Writes the manifest of what is there now.
+    fn list(&self, path: &Path, report: &TreeReport) -> Result<Exit, Failure> {
+        let jobs = self.args.jobs.map_or(0, |jobs| jobs as usize);
+        let findings = Findings::new(self.args.shown);
+        let hash = manifest::hash_of(self.args.manifest_hash);
+        let made = make_of(&report.listed, hash, jobs, &findings);
+        findings.finish(made.as_ref().map_or(0, |made| made.account.bytes));
+        manifest::publish(path, &made.map_err(|error| begun_in_vain(&error))?)
     }
 
     /// Measures, and keeps what was found. That it cannot be measured is no reason not to copy; and
