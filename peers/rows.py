@@ -75,6 +75,22 @@ def small_tree(path: Path) -> None:
     os.sync()
 
 
+def middle_tree(path: Path) -> None:
+    """10,000 files of 66 to 144 KiB in 100 folders: 1 GiB."""
+    if path.exists():
+        return
+    rng = random.Random(3)
+    block = rng.randbytes(1 << 20)
+    for folder in range(100):
+        place = path / f"folder-{folder:03}"
+        place.mkdir(parents=True)
+        for number in range(100):
+            start = rng.randrange(len(block) - (144 << 10))
+            length = rng.randint(66 << 10, 144 << 10)
+            (place / f"file-{number:03}").write_bytes(rng.randbytes(16) + block[start : start + length])
+    os.sync()
+
+
 def drop(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
@@ -213,6 +229,55 @@ def row_start(binary: Path, at: Path) -> Row:
     return Row("start", "64 MiB clone on a reflink file system", arms, prepare, lambda: drop(copy), lambda _: same_file(source, copy))
 
 
+def row_verify(binary: Path, at: Path) -> Row:
+    """A copy against its source, or against hashes that were taken before: each tool in its own format."""
+    here = at / "verify"
+    source, copy, sums = here / "source", here / "copy", here / "sums"
+    spoilt = copy / "folder-050" / "file-050"
+
+    def prepare() -> None:
+        middle_tree(source)
+        if not copy.exists():
+            subprocess.run(["cp", "-a", source, copy], check=True)
+        files = "find . -type f -printf '%P\\0' | sort -z | xargs -0"
+        for tool in ("sha256sum", "b3sum", "xxhsum -H2"):
+            name = tool.split()[0]
+            if have(name):
+                line = f"cd {source} && {files} {tool} > {sums}.{name}"
+                subprocess.run(["bash", "-c", line], check=True)
+
+    def check(arm: Arm) -> None:
+        """An arm that does not see one changed byte has compared nothing."""
+        before = spoilt.stat()
+        byte = spoilt.read_bytes()[1000:1001]
+        for wrong in (True, False):
+            with spoilt.open("r+b") as file:
+                file.seek(1000)
+                file.write(bytes([byte[0] ^ 1]) if wrong else byte)
+            os.utime(spoilt, ns=(before.st_atime_ns, before.st_mtime_ns))
+            ran = subprocess.run(["bash", "-c", arm.command], capture_output=True, check=False)
+            if (ran.returncode != 0) != wrong:
+                raise SystemExit(f"peers: `{arm.command}` ended with {ran.returncode}, one byte changed: {wrong}")
+
+    def sums_arm(tool: str, command: str) -> list[Arm]:
+        program = command.split()[0]
+        theirs = Arm(tool, f"cd {copy} && {command} {sums}.{program} >/dev/null", "one side read")
+        ours = f"thalweg verify --manifest, {program}'s lines"
+        line = f"{binary} verify -q --manifest {sums}.{program} {copy}"
+        return [theirs, Arm(ours, line, "one side read; extra files named")] if have(program) else []
+
+    arms = sums_arm("sha256sum -c", "sha256sum -c --quiet")
+    arms += sums_arm("b3sum -c", "b3sum -c --quiet")
+    arms += sums_arm("xxhsum -c", "xxhsum -c -q")
+    both = "both sides read"
+    arms.append(Arm("diff -rq", f"diff -rq {source} {copy}", both))
+    arms.append(Arm("thalweg verify", f"{binary} verify -q {source} {copy}", both))
+    if have("rclone"):
+        arms.append(Arm("rclone check", f"rclone check -q {source} {copy}", f"{both}, by MD5"))
+        arms.append(Arm("rclone check --download", f"rclone check -q --download {source} {copy}", both))
+    return Row("verify", "10,000 files, 1 GiB, warm", arms, prepare, nothing, check)
+
+
 def every(binary: Path, at: Path) -> list[Row]:
     shm = Path("/dev/shm/thalweg-peers")
     return [
@@ -224,6 +289,7 @@ def every(binary: Path, at: Path) -> list[Row]:
         row_pipe(binary, at, "pipe-sum", "sum"),
         row_zero(binary, at),
         row_start(binary, at),
+        row_verify(binary, at),
     ]
 
 

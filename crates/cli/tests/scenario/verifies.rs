@@ -157,8 +157,12 @@ fn the_operands_of_the_copy_are_those_of_the_comparison() {
     verify(&scratch, &["source", "into"]).expect(1);
     verify(&scratch, &["source", "into", "into"]).expect(1);
     verify(&scratch, &["source"]).expect(2);
-    let gone = verify(&scratch, &["gone", "into"]).expect(1);
+    // One that is missing keeps nothing from comparing the others.
+    fs::write(scratch.join("into/f"), "x").unwrap();
+    let gone = verify(&scratch, &["--json", "gone", "source/f", "into"]).expect(1);
     assert!(gone.stderr.contains("gone") && gone.stderr.contains("ENOENT"), "{}", gone.stderr);
+    let sum = lines(&gone).pop().unwrap();
+    assert_eq!((&sum["same"], &sum["errors"]), (&json!(1), &json!(1)));
 }
 
 #[test]

@@ -41,7 +41,8 @@ pub struct CompareOptions {
     pub jobs: usize,
 }
 
-/// Compares every source with its copy. An error means that nothing was begun.
+/// Compares every source with its copy. An error means that nothing was begun; a source or a copy that
+/// is missing is a problem of the comparison.
 ///
 /// With one source, the destination is its copy. If it is a folder, the copy may lie in it under the
 /// source's name: so it is taken if the source is no folder, or is one that has no entry of its own
@@ -53,19 +54,22 @@ pub fn compare(
     events: &dyn Events,
 ) -> Result<Comparison, Error> {
     let _ = usage::raise_open_files();
+    let compare = Compare { options, run: Run::new(events), links: Links::default() };
     let mut tasks = Vec::new();
     // Last in, first out: the first source is to be first.
     for source in sources.iter().rev() {
         let copy = copy_of(source, sources.len(), destination, options.into)?;
-        tasks.push(task(source, &copy)?);
+        match task(source, &copy) {
+            Ok(task) => tasks.push(task),
+            Err(error) => compare.run.failed(error),
+        }
     }
-    let compare = Compare { options, run: Run::new(events), links: Links::default() };
     let hands = walk(&compare, tasks, or_processors(options.jobs));
     Ok(compare.run.conclude(hands))
 }
 
 /// Where the copy of a source is.
-pub fn copy_of(
+fn copy_of(
     source: &Path,
     sources: usize,
     destination: &Path,
@@ -89,7 +93,7 @@ pub fn copy_of(
     Ok(if inside_it { inside() } else { destination.to_owned() })
 }
 
-/// Compares two things that are there; one that is missing is an error, not a finding.
+/// Two things that are there, to be compared.
 fn task<W>(source: &Path, copy: &Path) -> Result<Task<W>, Error> {
     let names = [c_string(source.as_os_str())?, c_string(copy.as_os_str())?];
     let look = |side: usize, flags| {
