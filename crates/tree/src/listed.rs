@@ -1,6 +1,9 @@
 //! The files that a copy answers for, as a manifest of it names them.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::CStr,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     manifest::plain,
@@ -22,7 +25,7 @@ impl Worker<'_> {
     pub fn list_file(&mut self, leaf: &Leaf<'_>) {
         if self.run.options.list {
             let names = leaf.directory.place.names();
-            let names = names.into_iter().chain([leaf.name]).map(|name| name.to_bytes());
+            let names = names.into_iter().chain([leaf.name]).map(CStr::to_bytes);
             self.tally.listed.push(names.collect::<Vec<_>>().join(&b'/'));
         }
     }
@@ -32,7 +35,7 @@ impl Listed {
     /// Of names below `base`. If the only source was a tree that became `destination`, they are below
     /// that.
     pub(crate) fn new(
-        names: Vec<Vec<u8>>,
+        names: &[Vec<u8>],
         base: &Path,
         (destination, is_one_tree): (&Path, bool),
     ) -> Self {

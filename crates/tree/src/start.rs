@@ -80,7 +80,7 @@ pub fn copy(
     drop(directory);
     let listed = std::mem::take(&mut report.listed.names);
     let is_one_tree = found.has_trees && sources.len() == 1;
-    report.listed = Listed::new(listed, &base.path, (destination, is_one_tree));
+    report.listed = Listed::new(&listed, &base.path, (destination, is_one_tree));
     run.conclude(&mut report);
     report.seconds = began.elapsed().as_secs_f64();
     report.cpu_seconds = Usage::now_process().since(&cpu).cpu().as_secs_f64();
