@@ -8,10 +8,12 @@ pub struct Dice(u64);
 
 impl Dice {
     pub fn new(test: &str) -> Self {
-        let seed = match std::env::var("THALWEG_SEED") {
-            Ok(seed) => seed.parse().expect("THALWEG_SEED is a number"),
-            Err(_) => SystemTime::UNIX_EPOCH.elapsed().map_or(1, |now| now.as_nanos() as u64),
-        };
+        Self::fixed(test, SystemTime::UNIX_EPOCH.elapsed().map_or(1, |now| now.as_nanos() as u64))
+    }
+
+    /// The same numbers in every run, unless `THALWEG_SEED` asks for others.
+    pub fn fixed(test: &str, seed: u64) -> Self {
+        let seed = from_env("THALWEG_SEED", seed);
         // Shown by the test harness only if the test fails.
         eprintln!("{test}: THALWEG_SEED={seed}");
         Self(seed | 1)
