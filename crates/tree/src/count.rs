@@ -6,18 +6,18 @@ use rustix::{
     process::{Resource, getrlimit},
 };
 use std::{
-    ffi::{CStr, CString},
-    os::{
-        fd::{AsFd, BorrowedFd},
-        unix::ffi::OsStrExt,
-    },
-    path::PathBuf,
+    ffi::CStr,
+    os::fd::{AsFd, BorrowedFd},
+    path::{Component, PathBuf},
 };
 
 use crate::{
     CopyOptions,
     identity::{Id, kind, size},
+    left_out::Met,
     naming::is_reserved,
+    place::os,
+    sources::in_folder,
     stage::listing_buffer,
 };
 
@@ -39,10 +39,18 @@ pub fn count(sources: &[PathBuf], options: &CopyOptions, stop: &dyn Fn() -> bool
     // Most descriptors are the copy's.
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let deepest = DEEPEST.min(descriptors / 4) as usize;
-    let mut count = Count { options, stop, deepest, total: Total::default(), above: Vec::new() };
+    let (total, above, path) = (Total::default(), Vec::new(), PathBuf::new());
+    let mut count = Count { options, stop, deepest, total, above, path };
+    let follow = options.follows(true);
     for source in sources {
-        let Ok(path) = CString::new(source.as_os_str().as_bytes()) else { continue };
-        count.entry(CWD, &path, FileType::Unknown, options.follows(true))?;
+        let Ok(named) = in_folder(source, options) else { continue };
+        let (at, name, listed) = (CWD, &*named.source, FileType::Unknown);
+        let is_directory = Met { at, name, listed, follow }.is_directory();
+        if !options.leaves_out_source(&named, is_directory) {
+            let inside = options.inside.iter().flat_map(|_| source.components());
+            count.path = inside.filter(|part| matches!(part, Component::Normal(_))).collect();
+            count.entry(at, name, listed, follow)?;
+        }
     }
     Some(count.total)
 }
@@ -54,6 +62,8 @@ struct Count<'c> {
     total: Total,
     // The folders it is in: a followed link may lead back into one.
     above: Vec<Id>,
+    // What a filter is asked about, as in the copy.
+    path: PathBuf,
 }
 
 impl Count<'_> {
@@ -116,7 +126,14 @@ impl Count<'_> {
             }
             let name = entry.file_name();
             if name != c"." && name != c".." {
-                self.entry(folder, name, entry.file_type(), self.options.follows(false))?;
+                let (listed, follow) = (entry.file_type(), self.options.follows(false));
+                let met = Met { at: folder, name, listed, follow };
+                self.path.push(os(name));
+                let left_out = self.options.leaves_out_entry(&met, || self.path.clone());
+                let counted =
+                    if left_out { Some(()) } else { self.entry(folder, name, listed, follow) };
+                self.path.pop();
+                counted?;
             }
         }
         Some(())

@@ -74,6 +74,11 @@ pub enum Event<'a> {
         /// Why.
         reason: Skip,
     },
+    /// The filter left it out, with all below it. Only when verbose.
+    LeftOut {
+        /// The source.
+        source: &'a Path,
+    },
     /// It keeps its inode and is written into, as `cp` does: no new file could be made beside it, or
     /// take its name. A reader may see a part meanwhile. Only when verbose.
     WrittenInto {

@@ -47,6 +47,7 @@ mod hashing;
 mod identity;
 pub mod journal;
 mod large;
+mod left_out;
 mod linking;
 mod listed;
 pub mod manifest;

@@ -80,8 +80,8 @@ pub enum Update {
 
 /// Leaves parts of a tree out.
 pub trait Filter: std::fmt::Debug + Send + Sync {
-    /// Whether to leave this out, with all below it. The path begins inside the source that the
-    /// caller named; for that source itself it is its last name.
+    /// Whether to leave this out, with all below it. The path begins in the source that the caller
+    /// named, which is `../NAME` itself, or in [`CopyOptions::inside`].
     fn leaves_out(&self, path: &std::path::Path, is_directory: bool) -> bool;
 }
 

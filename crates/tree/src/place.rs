@@ -9,7 +9,7 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, OnceLock, Weak},
 };
 
@@ -86,15 +86,15 @@ impl Place {
         self.path(Self::name)
     }
 
-    /// The path below the source that the caller named.
-    fn path_inside(&self) -> PathBuf {
+    /// The path below the source that the caller named, or below the root.
+    fn path_inside(&self, from_root: bool) -> PathBuf {
         let mut parts = Vec::new();
-        let mut at = Some(self);
-        while let Some(place) = at.filter(|place| !place.is_named) {
-            parts.push(os(&place.source));
-            at = place.parent.as_deref();
+        let mut place = self;
+        while let Some(parent) = place.parent.as_deref().filter(|_| from_root || !place.is_named) {
+            parts.push(os(place.name()));
+            place = parent;
         }
-        parts.into_iter().rev().collect()
+        parts.into_iter().rev().filter(|name| *name != ".").collect()
     }
 
     fn path<'a>(&'a self, part: impl Fn(&'a Self) -> &'a CStr) -> PathBuf {
@@ -173,13 +173,9 @@ impl Leaf<'_> {
         self.from.is_named()
     }
 
-    /// The path for a filter: inside the source that the caller named, or the last name of that.
-    pub fn path_inside(&self) -> PathBuf {
-        if self.named_by_caller() {
-            let source = Path::new(os(self.source));
-            return source.file_name().unwrap_or(source.as_os_str()).into();
-        }
-        let mut path = self.directory.place.path_inside();
+    /// The path of an entry for a filter: inside the source that the caller named, or below the root.
+    pub fn path_inside(&self, from_root: bool) -> PathBuf {
+        let mut path = self.directory.place.path_inside(from_root);
         path.push(os(self.source));
         path
     }

@@ -28,6 +28,9 @@ pub struct TreeReport {
     pub resumed: u64,
     /// Files left as they were.
     pub skipped: u64,
+    /// Files and directories that [`CopyOptions::filter`](crate::CopyOptions::filter) left out; what
+    /// is in such a directory was not looked at.
+    pub left_out: u64,
     /// Files whose source changed while it was read.
     pub changed: u64,
     /// What was read again and compared.
@@ -137,6 +140,7 @@ impl TreeReport {
         self.cloned += tally.cloned;
         self.resumed += tally.resumed;
         self.skipped += tally.skipped;
+        self.left_out += tally.left_out;
         self.changed += tally.changed;
         self.verified.add(tally.verified);
         self.listed.names.extend(tally.listed);
@@ -170,6 +174,7 @@ pub(crate) struct Tally {
     pub cloned: u64,
     pub resumed: u64,
     pub skipped: u64,
+    pub left_out: u64,
     pub changed: u64,
     pub verified: Verified,
     pub listed: Vec<Vec<u8>>,

@@ -62,7 +62,8 @@ pub(crate) fn resolve(
     destination: &Path,
     options: &CopyOptions,
 ) -> Result<(Base, Vec<Named>), Error> {
-    if sources.is_empty() {
+    // A list of names inside a folder may be empty.
+    if sources.is_empty() && options.inside.is_none() {
         return Err(Error::Usage("no source was named".to_owned()));
     }
     for path in sources.iter().map(PathBuf::as_path).chain([destination]) {
@@ -101,13 +102,7 @@ pub(crate) fn resolve(
     };
     if into {
         let base = open(destination)?;
-        let named = sources.iter().map(|source| {
-            if options.keeps_paths() {
-                return keeping_its_path(source, options.inside.as_deref());
-            }
-            let name = c_string(cut(source).1)?;
-            Ok(Named { source: c_string(source.as_os_str())?, name })
-        });
+        let named = sources.iter().map(|source| in_folder(source, options));
         return Ok((base, named.collect::<Result<_, Error>>()?));
     }
     let (above, name) = cut(destination);
@@ -119,6 +114,14 @@ pub(crate) fn resolve(
     }
     let named = Named { source: c_string(source.as_os_str())?, name: c_string(name)? };
     Ok((open(above)?, vec![named]))
+}
+
+/// A source and its name in the folder that everything goes to.
+pub(crate) fn in_folder(source: &Path, options: &CopyOptions) -> Result<Named, Error> {
+    if options.keeps_paths() {
+        return keeping_its_path(source, options.inside.as_deref());
+    }
+    Ok(Named { source: c_string(source.as_os_str())?, name: c_string(cut(source).1)? })
 }
 
 /// A source whose whole path is its name below the destination, without what says nothing in it.
@@ -195,6 +198,8 @@ pub(crate) fn ancestors(dir: BorrowedFd<'_>) -> Result<Vec<Id>, Errno> {
 pub(crate) struct Inspection {
     /// At least one source is a directory to go through.
     pub has_trees: bool,
+    /// Sources that the filter leaves out.
+    pub left_out: Vec<Named>,
     /// Sources not to copy, and why.
     pub refused: Vec<(Named, Refusal)>,
     /// Directories that were named before.
@@ -207,6 +212,7 @@ pub(crate) struct Inspection {
 pub(crate) fn inspect(named: Vec<Named>, base: &Base, options: &CopyOptions) -> Inspection {
     let mut found = Inspection {
         has_trees: false,
+        left_out: Vec::new(),
         refused: Vec::new(),
         repeated: Vec::new(),
         accepted: Vec::new(),
@@ -216,12 +222,18 @@ pub(crate) fn inspect(named: Vec<Named>, base: &Base, options: &CopyOptions) -> 
     let mut directories = HashSet::new();
     let mut files = HashSet::new();
     for source in named {
+        let stat = statat(CWD, &*source.source, follow);
+        let is_directory = stat.is_ok_and(|stat| kind(&stat) == FileType::Directory);
+        if options.leaves_out_source(&source, is_directory) {
+            found.left_out.push(source);
+            continue;
+        }
         // A source that cannot be looked at fails when its turn comes.
-        let Ok(stat) = statat(CWD, &*source.source, follow) else {
+        let Ok(stat) = stat else {
             found.accepted.push(source);
             continue;
         };
-        if kind(&stat) != FileType::Directory {
+        if !is_directory {
             if !files.insert(source.name.clone()) {
                 found.refused.push((source, Refusal::JustCreated));
                 continue;

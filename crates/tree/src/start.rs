@@ -47,7 +47,10 @@ pub fn copy(
     for source in found.repeated {
         events.event(&Event::NamedTwice { source: os(&source.source).as_ref() });
     }
-    let mut report = TreeReport::default();
+    let mut report = TreeReport { left_out: found.left_out.len() as u64, ..Default::default() };
+    for source in found.left_out.iter().filter(|_| options.verbose) {
+        events.event(&Event::LeftOut { source: os(&source.source).as_ref() });
+    }
     let path = CString::new(base.path.as_os_str().as_bytes());
     let path = path.map_err(|_| Error::Usage("a name with a NUL in it".to_owned()))?;
     let place = Place::root(CString::default(), path);

@@ -18,6 +18,7 @@ use crate::{
     directory::{Directory, error_at},
     error::{Attempt, Failure, at_source},
     identity::{Id, kind},
+    left_out::Met,
     naming::is_reserved,
     place::{Leaf, Origin},
     queue::{Names, Task},
@@ -122,13 +123,13 @@ impl<'r> Worker<'r> {
     }
 
     fn dispatch(&mut self, leaf: &Leaf<'_>, listed: FileType) -> Attempt<()> {
-        if is_reserved(leaf.name) {
-            return Err(Failure::RefusedSource(Refusal::ReservedName));
-        }
         let options = self.run.options;
         let follow = options.follows(leaf.named_by_caller());
         if self.is_left_out(leaf, listed, follow) {
             return Ok(());
+        }
+        if is_reserved(leaf.name) {
+            return Err(Failure::RefusedSource(Refusal::ReservedName));
         }
         let real = match listed {
             FileType::Unknown => look(leaf, follow)?,
@@ -151,17 +152,20 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Whether the caller's filter leaves an entry out, with all below it.
-    fn is_left_out(&self, leaf: &Leaf<'_>, listed: FileType, follow: bool) -> bool {
-        let Some(filter) = &self.run.options.filter else { return false };
-        let is_directory = match listed {
-            FileType::Directory => true,
-            FileType::Unknown | FileType::Symlink => {
-                look(leaf, follow).is_ok_and(|kind| kind == FileType::Directory)
+    /// Whether the caller's filter leaves an entry out, with all below it; then it is booked. Of
+    /// the sources that the caller named it was asked before.
+    fn is_left_out(&mut self, leaf: &Leaf<'_>, listed: FileType, follow: bool) -> bool {
+        let options = self.run.options;
+        let entry = Met { at: leaf.from.as_fd(), name: leaf.source, listed, follow };
+        let path = || leaf.path_inside(options.inside.is_some());
+        let left_out = !leaf.named_by_caller() && options.leaves_out_entry(&entry, path);
+        if left_out {
+            self.tally.left_out += 1;
+            if options.verbose {
+                self.run.events.event(&Event::LeftOut { source: &leaf.source_path() });
             }
-            _ => false,
-        };
-        filter.leaves_out(&leaf.path_inside(), is_directory)
+        }
+        left_out
     }
 
     /// Leaves a directory to whoever is free, or enters it at once if too many wait already.

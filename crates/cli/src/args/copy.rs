@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use std::{ffi::OsString, path::PathBuf};
 use thalweg_core::quantity::parse_rate;
 
-use super::{Abbreviated, Choice, HashName, Kept, ProgressArgs, flag};
+use super::{Abbreviated, Choice, Chosen, HashName, Kept, ProgressArgs, flag};
 
 const SAFETY: &str = "Safety";
 const SPEED: &str = "Speed";
@@ -105,6 +105,9 @@ pub struct CopyArgs {
     /// Name each copy: 'SRC' -> 'DST'
     #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
     pub verbose: bool,
+
+    #[command(flatten)]
+    pub chosen: Chosen,
 
     /// Go on where an interrupted copy of the same sources stopped
     #[arg(long, help_heading = SAFETY)]
@@ -234,6 +237,7 @@ Examples:
   thalweg copy --tune big.iso /mnt/usb/       measure, move by the winner, say what won
   thalweg copy -a --jobs 4 photos/ /backup/   a tree with everything that can be kept
   thalweg copy --resume -a photos/ /backup/   after an interruption
+  thalweg copy -a --exclude '*.o' --exclude /build src/ /backup/
   thalweg copy --verify --fsync=file db.dump /mnt/nas/
   thalweg copy - /tmp/log < /dev/stdin        standard input into a file, whole or not at all
 

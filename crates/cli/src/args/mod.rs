@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
 
 mod abbreviated;
 mod choice;
+mod chosen;
 mod copy;
 mod doctor;
 mod environment;
@@ -25,6 +26,7 @@ mod verify;
 
 pub use abbreviated::{Abbreviated, find};
 pub use choice::{Choice, Preference};
+pub use chosen::Chosen;
 pub use copy::{Backup, CopyArgs, Fsync, Reflink, Sparse, Update, Verify};
 pub use doctor::DoctorArgs;
 pub use environment::shown_in_help;

@@ -5,6 +5,7 @@
 
 mod announced;
 mod changing_sources;
+mod chosen_files;
 mod closed_streams;
 mod cp_differential;
 mod cp_flags;

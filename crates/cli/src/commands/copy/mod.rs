@@ -29,20 +29,25 @@ use crate::{
     stdio::{self, INPUT, OUTPUT},
 };
 
+mod chosen;
 mod left;
 mod options;
 mod summary;
 mod tuning;
 mod watcher;
 
+use chosen::Choice;
 use left::Left;
 use watcher::Watcher;
 
 /// Copies files and trees.
 pub fn run(args: &CopyArgs, color: bool) -> Result<Exit, Failure> {
     let (sources, destination) = operands(args)?;
+    // Before interrupts are caught: Ctrl-C ends a wait for a list.
+    let choice = Choice::of(args, &sources, &destination)?;
     patience::catch_interrupts();
-    let options = options::of(args)?;
+    let mut options = options::of(args)?;
+    let sources = choice.into_options(sources, &mut options);
     if is_dash(&destination) {
         return to_standard_output(args, &sources);
     }
@@ -192,7 +197,8 @@ impl<'r> Run<'r> {
         options.profile = saved.current.clone().map(Arc::new);
         let tuned =
             if args.tune && !args.dry_run { self.tune(&saved, &mut options)? } else { None };
-        let meter = Meter::new(args.shown, None, self.expected());
+        let expected = if args.chosen.is_part() { None } else { self.expected() };
+        let meter = Meter::new(args.shown, None, expected);
         let watcher = Watcher::new(args, meter, Counting::of(self.sources, &options));
         let copied = thalweg_tree::copy(self.sources, self.destination, &options, &watcher);
         let report = copied.map_err(|error| begun_in_vain(&error));
@@ -223,6 +229,10 @@ impl<'r> Run<'r> {
     /// Measures, and keeps what was found. That it cannot be measured is no reason not to copy; and
     /// what the copy will refuse, a folder without `-r`, is not measured first.
     fn tune(&self, saved: &Saved, options: &mut CopyOptions) -> Result<Option<Tuned>, Failure> {
+        if self.args.chosen.is_part() {
+            complain("not measured: --tune would read what is not to be copied of SRC");
+            return Ok(None);
+        }
         let copied = self.sources.iter().filter(|source| options.recursive || !source.is_dir());
         let copied: Vec<PathBuf> = copied.cloned().collect();
         if copied.is_empty() {
@@ -295,6 +305,10 @@ impl<'r> Run<'r> {
         let is_watched = args.shown.is_watched() || args.verify.is_some() || args.resume;
         if is_watched {
             note(line.trim_end());
+        }
+        let nothing = report.files + report.dirs + report.links + report.specials == 0;
+        if nothing && report.left_out > 0 && report.error_count == 0 && !is_watched {
+            note("nothing was copied: --exclude leaves all of it out");
         }
         if is_watched || args.verbose || args.choice.method.is_some() {
             steps.lines().for_each(note);

@@ -25,7 +25,11 @@ pub fn line(report: &TreeReport, dry_run: bool) -> String {
         }
     }
     if dry_run {
-        return format!("would copy {}\n", things.join(", "));
+        let out = match report.left_out {
+            0 => String::new(),
+            number => format!("; {number} left out"),
+        };
+        return format!("would copy {}{out}\n", things.join(", "));
     }
     let took = Duration::try_from_secs_f64(report.seconds).unwrap_or_default();
     let mut line = format!(
@@ -50,6 +54,7 @@ pub fn line(report: &TreeReport, dry_run: bool) -> String {
     }
     for (number, what) in [
         (report.skipped, "left as they were"),
+        (report.left_out, "left out"),
         (report.unlinked, "copied instead of linked"),
         (report.verified.same, "verified"),
         (report.verified.again, "differed and were copied again"),

@@ -109,6 +109,9 @@ impl Events for Watcher<'_> {
                 // Not on standard output: what is said there was copied.
                 self.remark(&format!("skipped '{}': {reason}", shown(*destination)));
             }
+            Event::LeftOut { source } => {
+                self.remark(&format!("left out '{}'", shown(*source)));
+            }
             Event::WrittenInto { destination, refusal } => {
                 let path = shown(*destination);
                 self.tell(&format!(

@@ -1,0 +1,47 @@
+//! The lines of a list.
+
+use std::{
+    fs::File,
+    io::{Read, stdin},
+    path::Path,
+};
+use thalweg_core::shown;
+
+use crate::{
+    exit::Failure,
+    stdio::{INPUT, expect_open},
+};
+
+/// A file of lines.
+pub struct List {
+    /// For messages: `'FILE'`.
+    name: String,
+    bytes: Vec<u8>,
+    end: u8,
+}
+
+impl List {
+    /// Reads all of it; `-` is standard input.
+    pub fn read(path: &Path, from0: bool) -> Result<Self, Failure> {
+        let mut bytes = Vec::new();
+        let is_input = path.as_os_str() == "-";
+        let name = if is_input { INPUT.to_owned() } else { shown(path).to_string() };
+        let read = if is_input {
+            expect_open(0, INPUT)?;
+            stdin().lock().read_to_end(&mut bytes)
+        } else {
+            let file = File::open(path);
+            file.map_err(|e| Failure::of_io("open", &name, &e))?.read_to_end(&mut bytes)
+        };
+        read.map_err(|e| Failure::of_io("read", &name, &e))?;
+        let name = if is_input { name } else { format!("'{name}'") };
+        Ok(Self { name, bytes, end: if from0 { 0 } else { b'\n' } })
+    }
+
+    /// The lines that are not empty, each with where it is.
+    pub fn lines(&self) -> impl Iterator<Item = (String, &[u8])> {
+        let lines = self.bytes.split(|byte| *byte == self.end).enumerate();
+        let lines = lines.filter(|(_, line)| !line.is_empty());
+        lines.map(|(index, line)| (format!("{}, line {}", self.name, index + 1), line))
+    }
+}

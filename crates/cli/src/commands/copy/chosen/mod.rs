@@ -1,0 +1,61 @@
+//! What is copied of the sources, where that is not all of them.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use thalweg_core::shown;
+use thalweg_tree::{CopyOptions, Filter};
+
+use crate::{
+    args::CopyArgs,
+    exit::{Exit, Failure},
+};
+
+mod lines;
+mod names;
+mod patterns;
+
+/// What `--exclude`, `--exclude-from` and `--files-from` say.
+pub struct Choice {
+    filter: Option<Arc<dyn Filter>>,
+    /// The one SRC, and the names in it.
+    names: Option<(PathBuf, Vec<PathBuf>)>,
+}
+
+impl Choice {
+    /// Reads the lists.
+    pub fn of(args: &CopyArgs, sources: &[PathBuf], destination: &Path) -> Result<Self, Failure> {
+        let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
+        let chosen = &args.chosen;
+        let is_dash = |path: &&Path| path.as_os_str() == "-";
+        let operands = || sources.iter().map(PathBuf::as_path).chain([destination]);
+        if chosen.is_part() && operands().any(|path| is_dash(&path)) {
+            return usage("--exclude and --files-from make no sense with - as SRC or DST");
+        }
+        let lists = chosen.exclude_from.iter().chain(&chosen.files_from).map(PathBuf::as_path);
+        if lists.filter(is_dash).count() > 1 {
+            return usage("standard input can be one list only");
+        }
+        let filter = patterns::of(chosen)?;
+        let Some(list) = &chosen.files_from else { return Ok(Self { filter, names: None }) };
+        let [folder] = sources else {
+            return usage("--files-from takes one SRC: the folder that the names are in");
+        };
+        let there = std::fs::metadata(folder);
+        if !there.map_err(|e| Failure::of_io("stat", &shown(folder).to_string(), &e))?.is_dir() {
+            let why = "not a folder; --files-from names what is in one";
+            return Err(Failure::new(Exit::Usage, format!("'{}': {why}", shown(folder))));
+        }
+        let names = names::of(list, args, folder)?;
+        Ok(Self { filter, names: Some((folder.clone(), names)) })
+    }
+
+    /// Tells the copier; answers its sources.
+    pub fn into_options(self, sources: Vec<PathBuf>, options: &mut CopyOptions) -> Vec<PathBuf> {
+        options.filter = self.filter;
+        let Some((folder, names)) = self.names else { return sources };
+        options.inside = Some(folder);
+        names
+    }
+}

@@ -1,0 +1,64 @@
+//! What the caller's filter leaves out. It is asked before anything of an entry is opened.
+
+use rustix::fs::{AtFlags, FileType, statat};
+use std::{
+    ffi::CStr,
+    os::{fd::BorrowedFd, unix::ffi::OsStrExt},
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    CopyOptions,
+    identity::kind,
+    place::os,
+    sources::{Named, cut},
+};
+
+/// An entry of a directory, before it is known what it is.
+pub(crate) struct Met<'a> {
+    pub at: BorrowedFd<'a>,
+    pub name: &'a CStr,
+    /// What the listing says.
+    pub listed: FileType,
+    pub follow: bool,
+}
+
+impl Met<'_> {
+    pub fn is_directory(&self) -> bool {
+        match self.listed {
+            FileType::Symlink if !self.follow => false,
+            FileType::Unknown | FileType::Symlink => {
+                let no_follow = AtFlags::SYMLINK_NOFOLLOW;
+                let flags = if self.follow { AtFlags::empty() } else { no_follow };
+                statat(self.at, self.name, flags)
+                    .is_ok_and(|stat| kind(&stat) == FileType::Directory)
+            }
+            known => known == FileType::Directory,
+        }
+    }
+}
+
+impl CopyOptions {
+    /// Whether a source that the caller named is left out, or a directory that it is named below.
+    pub(crate) fn leaves_out_source(&self, source: &Named, is_directory: bool) -> bool {
+        let Some(filter) = &self.filter else { return false };
+        if self.inside.is_none() {
+            let path = os(&source.source);
+            let name = cut(Path::new(path)).1;
+            // `a/`, `.`: what is in it was named.
+            let is_contents = path.as_bytes().ends_with(b"/") || name == ".";
+            return !is_contents && filter.leaves_out(&Path::new("..").join(name), is_directory);
+        }
+        let path = Path::new(os(&source.name));
+        let mut above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+        path != Path::new(".")
+            && (filter.leaves_out(path, is_directory)
+                || above.any(|above| filter.leaves_out(above, true)))
+    }
+
+    /// Whether an entry of a directory is left out; `path` is what [`Filter`](crate::Filter) is asked about.
+    pub(crate) fn leaves_out_entry(&self, entry: &Met<'_>, path: impl FnOnce() -> PathBuf) -> bool {
+        let Some(filter) = &self.filter else { return false };
+        filter.leaves_out(&path(), entry.is_directory())
+    }
+}
