@@ -98,6 +98,10 @@ const VERBS: &[(&[&str], &str)] = &[
     (&["chown", "fchown", "fchownat", "lchown"], "set the owner of"),
     (&["utimensat", "futimens"], "set the times of"),
     (&["setxattr", "lsetxattr", "fsetxattr"], "set an attribute of"),
+    (
+        &["fsetxattr system.posix_acl_access", "fsetxattr system.posix_acl_default"],
+        "keep the access list of",
+    ),
     (&["removexattr", "lremovexattr", "fremovexattr"], "remove an attribute of"),
     (&["getxattr", "lgetxattr", "fgetxattr"], "read an attribute of"),
     (&["listxattr", "llistxattr", "flistxattr"], "list the attributes of"),

@@ -1,10 +1,14 @@
-//! Owner, mode, lists, extended attributes and times, in the order in which none undoes another:
-//! a change of owner clears set-id bits, a list rewrites group bits, and everything touches times.
+//! Owner, extended attributes, lists, mode and times, in the order in which none undoes another: a
+//! change of owner clears set-id bits, a mode may forbid to set attributes and depends on whether the
+//! list could be kept, and everything touches times.
 
 use rustix::fs::{
-    Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, fchmod, fchown, futimens, openat,
+    Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, fchmod, fchown, fstat, futimens, openat,
 };
-use std::os::fd::{AsFd, BorrowedFd};
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    path::PathBuf,
+};
 use thalweg_sys::Errno;
 
 use crate::{
@@ -32,6 +36,8 @@ pub(crate) struct Wanted {
 
 /// Set-user-id, set-group-id and sticky.
 pub(crate) const SPECIAL: u32 = 0o7000;
+/// The other permission bits.
+pub(crate) const ALL: u32 = 0o777;
 
 /// The times of a source, as they are set on its copy.
 pub(crate) fn times(stat: &Stat) -> Timestamps {
@@ -41,10 +47,17 @@ pub(crate) fn times(stat: &Stat) -> Timestamps {
     }
 }
 
+/// An open file or directory, and its path if there is something to be told of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Body<'a> {
+    pub fd: BorrowedFd<'a>,
+    pub path: &'a dyn Fn() -> PathBuf,
+}
+
 /// Dresses an open file or directory. Goes on after a failure and returns the first one.
 pub(crate) fn dress(
     run: &Run<'_>,
-    sink: BorrowedFd<'_>,
+    Body { fd: sink, path }: Body<'_>,
     xattrs: &Taken,
     stat: &Stat,
     wanted: &Wanted,
@@ -68,11 +81,22 @@ pub(crate) fn dress(
             }
         }
     }
+    if !xattrs.is_empty() || (wanted.born_with_acl && keep.acl) {
+        let has = fstat(sink).map_or(0o600, |stat| stat.st_mode & 0o7777);
+        let is_closed = xattrs.ask_for_write_permission() && has & 0o200 == 0 && run.me.uid != 0;
+        if is_closed {
+            note(fchmod(sink, Mode::RWXU).map_err(at_sink("fchmod")));
+        }
+        let given = xattrs.give(&Holder::Fd(sink), keep, wanted.born_with_acl);
+        run.dropped(path, &given.dropped);
+        if is_closed || given.allowed != ALL {
+            mode = Some(mode.unwrap_or(has) & (SPECIAL | given.allowed));
+            has_mode = None;
+        }
+        note(given.answer);
+    }
     if let Some(mode) = mode.filter(|mode| Some(*mode) != has_mode) {
         note(fchmod(sink, Mode::from_raw_mode(mode)).map_err(at_sink("fchmod")));
-    }
-    if keep.looks_at_xattrs() {
-        note(xattrs.give(&Holder::Fd(sink), keep, wanted.born_with_acl));
     }
     if keep.times {
         note(futimens(sink, &times(stat)).map_err(at_sink("utimensat")));
@@ -105,5 +129,5 @@ pub(crate) fn inherit(spot: Spot<'_>, sink: BorrowedFd<'_>) {
     let Ok(old) = openat(spot.dir, spot.name, flags, Mode::empty()) else { return };
     let all = Preserve::all();
     let taken = Taken::from(&Holder::of_path_fd(old.as_fd()), all);
-    let _ = taken.and_then(|taken| taken.give(&Holder::Fd(sink), all, false));
+    let _ = taken.map(|taken| taken.give(&Holder::Fd(sink), all, false));
 }

@@ -10,7 +10,7 @@ use thalweg_sys::{Errno, io};
 
 use crate::{
     Backup, Event, Fsync, Refusal, Skip, When,
-    attributes::{self, Wanted},
+    attributes::{self, Body, Wanted},
     backup,
     contest::is_held,
     error::{Attempt, Failure, at_source},
@@ -278,8 +278,9 @@ impl Worker<'_> {
         if is_special {
             return Ok(());
         }
+        let body = Body { fd: sink.fd.as_fd(), path: &|| leaf.destination_path() };
         let dressed = Taken::from(&Holder::Fd(source.as_fd()), options.preserve)
-            .and_then(|taken| attributes::dress(self.run, sink.fd.as_fd(), &taken, stat, wanted));
+            .and_then(|taken| attributes::dress(self.run, body, &taken, stat, wanted));
         if let Err(failure) = dressed {
             self.incomplete(leaf, failure);
         }

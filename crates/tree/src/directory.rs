@@ -12,7 +12,7 @@ use thalweg_sys::{Errno, io};
 
 use crate::{
     Error, Fsync, Refusal,
-    attributes::{self, Wanted},
+    attributes::{self, Body, Wanted},
     birth::{Births, make, wanted},
     error::{Attempt, Failure, at_sink},
     identity::Id,
@@ -219,7 +219,8 @@ impl Directory {
             run.incomplete(failed(failure));
         }
         if let Some(Closing { xattrs, stat, wanted }) = &self.closing {
-            let dressed = attributes::dress(run, fd.as_fd(), xattrs, stat, wanted);
+            let body = Body { fd: fd.as_fd(), path: &path };
+            let dressed = attributes::dress(run, body, xattrs, stat, wanted);
             if let Err(failure) = dressed {
                 run.incomplete(failed(failure));
             }

@@ -7,6 +7,10 @@ use thalweg_core::{
 };
 use thalweg_sys::Errno;
 
+/// The calls by which a copy gets the lists of its source.
+pub(crate) const SET_ACCESS_LIST: &str = "fsetxattr system.posix_acl_access";
+pub(crate) const SET_DEFAULT_LIST: &str = "fsetxattr system.posix_acl_default";
+
 /// A file or a whole run that could not be copied.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -120,6 +124,11 @@ impl Error {
             | Self::LeftDiffering { path } => Some(path),
             Self::Usage(_) => None,
         }
+    }
+
+    /// Whether a file is copied without the access list of its source.
+    pub fn is_list_refused(&self) -> bool {
+        matches!(self, Self::Call { call: SET_ACCESS_LIST | SET_DEFAULT_LIST, .. })
     }
 
     /// What the kernel answered, if it was the kernel that said no.

@@ -1,6 +1,6 @@
 //! What a run tells while it runs. The library prints nothing.
 
-use std::path::Path;
+use std::{ffi::CStr, path::Path};
 use thalweg_sys::Errno;
 
 use crate::{Error, Total, compare::Finding};
@@ -92,6 +92,15 @@ pub enum Event<'a> {
         /// The copy.
         destination: &'a Path,
         /// What linkat(2) answered.
+        errno: Errno,
+    },
+    /// It is copied without an extended attribute of its source.
+    AttributeDropped {
+        /// The copy.
+        destination: &'a Path,
+        /// The attribute.
+        name: &'a CStr,
+        /// What setxattr(2) answered.
         errno: Errno,
     },
     /// It could not be copied.

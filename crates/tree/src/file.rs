@@ -9,7 +9,7 @@ use thalweg_sys::Errno;
 
 use crate::{
     Refusal, Skip,
-    attributes::{self, Wanted},
+    attributes::{self, Body, Wanted},
     error::{Attempt, Failure, at_sink, at_source},
     existing::{There, Verdict, weigh},
     hardlink::{self, Met, Named},
@@ -141,8 +141,9 @@ impl Worker<'_> {
         let fd = fd.map_err(at_sink("openat"))?;
         let (_, wanted) = modes(self.run, leaf, stat, (Some(there), Way::Existing));
         let keep = self.run.options.preserve;
+        let body = Body { fd: fd.as_fd(), path: &|| leaf.destination_path() };
         let dressed = Taken::from(&Holder::Fd(source.as_fd()), keep)
-            .and_then(|taken| attributes::dress(self.run, fd.as_fd(), &taken, stat, &wanted));
+            .and_then(|taken| attributes::dress(self.run, body, &taken, stat, &wanted));
         if let Err(failure) = dressed {
             self.incomplete(leaf, failure);
         }
@@ -193,7 +194,8 @@ impl Worker<'_> {
             .map_err(|errno| Failure::Sink("openat", errno, 0))
             .and_then(|fd| {
                 let taken = Taken::from(&Holder::Fd(source.as_fd()), keep)?;
-                attributes::dress(self.run, fd.as_fd(), &taken, stat, &wanted)
+                let body = Body { fd: fd.as_fd(), path: &|| leaf.destination_path() };
+                attributes::dress(self.run, body, &taken, stat, &wanted)
             });
         if let Err(failure) = dressed {
             self.incomplete(leaf, failure);

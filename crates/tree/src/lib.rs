@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod acl;
 mod attributes;
 mod backup;
 mod birth;

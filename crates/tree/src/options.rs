@@ -126,7 +126,7 @@ pub struct Preserve {
     pub acl: bool,
     /// The SELinux label.
     pub context: bool,
-    /// A file system that cannot keep extended attributes or lists is an error.
+    /// An extended attribute that the destination refuses is an error; a list always is.
     pub strict: bool,
 }
 

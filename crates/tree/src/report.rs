@@ -20,6 +20,8 @@ pub struct TreeReport {
     /// Names of one file in the source that are files of their own in the copy: hard links were
     /// refused there.
     pub unlinked: u64,
+    /// Extended attributes that the destination refused: the files are copied without them.
+    pub attributes_dropped: u64,
     /// Bytes moved or cloned.
     pub bytes: u64,
     /// Of these, bytes that share their blocks with the source.

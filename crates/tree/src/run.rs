@@ -2,13 +2,14 @@
 
 use rustix::process::{getegid, geteuid};
 use std::{
+    ffi::{CStr, CString},
     path::{Path, PathBuf},
     sync::{
         Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
-use thalweg_sys::host::filesystem;
+use thalweg_sys::{Errno, host::filesystem};
 
 use crate::{
     CopyOptions, Error, Event, Events, Halt, Progress, Total,
@@ -37,6 +38,7 @@ pub(crate) struct Run<'r> {
     bytes: AtomicU64,
     settled_files: AtomicU64,
     settled_bytes: AtomicU64,
+    dropped: AtomicU64,
     halting: AtomicBool,
     problems: Mutex<Problems>,
     asking: Mutex<()>,
@@ -115,6 +117,7 @@ impl<'r> Run<'r> {
             bytes: AtomicU64::new(0),
             settled_files: AtomicU64::new(0),
             settled_bytes: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
             halting: AtomicBool::new(false),
             problems: Mutex::default(),
             asking: Mutex::new(()),
@@ -188,6 +191,21 @@ impl<'r> Run<'r> {
         self.keep(error);
     }
 
+    /// Tells of attributes that the destination refused, and counts them. As with `cp`, those that
+    /// are root's to set count for root alone.
+    pub fn dropped(&self, path: &dyn Fn() -> PathBuf, attributes: &[(CString, Errno)]) {
+        let is_roots = |name: &CStr| {
+            name.to_bytes().starts_with(b"security.") || name.to_bytes().starts_with(b"trusted.")
+        };
+        for (name, errno) in attributes {
+            if self.me.uid == 0 || !is_roots(name) {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                let (destination, errno) = (&path(), *errno);
+                self.events.event(&Event::AttributeDropped { destination, name, errno });
+            }
+        }
+    }
+
     fn keep(&self, error: Error) {
         let mut problems = self.problems();
         problems.count += 1;
@@ -224,6 +242,7 @@ impl<'r> Run<'r> {
         let problems = self.problems.into_inner().unwrap_or_else(PoisonError::into_inner);
         report.errors = problems.errors;
         report.error_count = problems.count;
+        report.attributes_dropped = self.dropped.into_inner();
         report.differing = problems.differing;
         report.halted = problems.halted;
         report.torn = problems.torn;

@@ -21,7 +21,7 @@ use crate::{
     place::Leaf,
     publish::{Spot, ignore, unlink},
     worker::Worker,
-    xattrs::{Holder, Taken},
+    xattrs::{Given, Holder, Taken},
 };
 
 impl Worker<'_> {
@@ -150,16 +150,18 @@ impl Worker<'_> {
             }
             dressed = owned.map(drop).map_err(at_sink("fchownat"));
         }
-        // After the owner, whose change clears set-id bits.
-        if keep.mode && kind(stat) != FileType::Symlink {
-            let set = chmodat(dir, name, Mode::from_raw_mode(mode), AtFlags::empty());
-            dressed = dressed.and(set.map_err(at_sink("fchmodat")));
-        }
         if keep.looks_at_xattrs() {
             // Links have no lists.
             let born_with_acl = births.acl && kind(stat) != FileType::Symlink;
             let given = self.give_xattrs(leaf, dir, name, born_with_acl);
-            dressed = dressed.and(given);
+            let allowed = given.as_ref().map_or(attributes::ALL, |given| given.allowed);
+            mode &= attributes::SPECIAL | allowed;
+            dressed = dressed.and(given.and_then(|given| given.answer));
+        }
+        // After the owner, whose change clears set-id bits.
+        if keep.mode && kind(stat) != FileType::Symlink {
+            let set = chmodat(dir, name, Mode::from_raw_mode(mode), AtFlags::empty());
+            dressed = dressed.and(set.map_err(at_sink("fchmodat")));
         }
         if keep.times {
             let set = utimensat(dir, name, &attributes::times(stat), itself);
@@ -176,20 +178,24 @@ impl Worker<'_> {
         dir: BorrowedFd<'_>,
         name: &CStr,
         born_with_acl: bool,
-    ) -> Attempt<()> {
+    ) -> Attempt<Given> {
         let keep = self.run.options.preserve;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let source = openat(leaf.from, leaf.source, flags, Mode::empty());
         let source = source.map_err(at_source("openat"))?;
         let taken = match Taken::from(&Holder::of_path_fd(source.as_fd()), keep) {
             // Without /proc there is no way to them; links and devices hardly ever have any.
-            Err(Failure::Source(_, Errno::NOENT)) if !keep.strict => return Ok(()),
+            Err(Failure::Source(_, Errno::NOENT)) if !keep.strict => {
+                return Ok(Given::default());
+            }
             answer => answer?,
         };
         if taken.is_empty() && !born_with_acl {
-            return Ok(());
+            return Ok(Given::default());
         }
         let sink = openat(dir, name, flags, Mode::empty()).map_err(at_sink("openat"))?;
-        taken.give(&Holder::of_path_fd(sink.as_fd()), keep, born_with_acl)
+        let given = taken.give(&Holder::of_path_fd(sink.as_fd()), keep, born_with_acl);
+        self.run.dropped(&|| leaf.destination_path(), &given.dropped);
+        Ok(given)
     }
 }

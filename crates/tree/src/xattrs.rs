@@ -8,8 +8,9 @@ use std::{
 use thalweg_sys::Errno;
 
 use crate::{
-    Preserve,
-    error::{Attempt, Failure, at_source},
+    Preserve, acl,
+    attributes::ALL,
+    error::{Attempt, Failure, SET_ACCESS_LIST, SET_DEFAULT_LIST, at_source},
 };
 
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
@@ -65,6 +66,30 @@ pub(crate) fn has_default_list(dir: BorrowedFd<'_>) -> bool {
     fs::fgetxattr_query(dir, DEFAULT_LIST).is_ok_and(|size| size > 0)
 }
 
+/// What a sink took.
+pub(crate) struct Given {
+    /// The first failure.
+    pub answer: Attempt<()>,
+    /// What it refused, and the copy does without.
+    pub dropped: Vec<(CString, Errno)>,
+    /// Permission bits that a copy without the list may have; all where nothing was refused.
+    pub allowed: u32,
+}
+
+impl Given {
+    fn fail(&mut self, failure: Failure) {
+        if self.answer.is_ok() {
+            self.answer = Err(failure);
+        }
+    }
+}
+
+impl Default for Given {
+    fn default() -> Self {
+        Self { answer: Ok(()), dropped: Vec::new(), allowed: ALL }
+    }
+}
+
 /// Attributes taken from a source, to be given to its copy.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken(Vec<(CString, Vec<u8>)>);
@@ -112,8 +137,16 @@ impl Taken {
         self.0.is_empty()
     }
 
-    /// Gives them. `born_with_acl`: the sink may have lists that the source has not.
-    pub fn give(&self, sink: &Holder<'_>, keep: Preserve, born_with_acl: bool) -> Attempt<()> {
+    /// Whether there are attributes that only those may set who may write the file (xattr(7)), even
+    /// if they have it open for writing already.
+    pub fn ask_for_write_permission(&self) -> bool {
+        self.0.iter().any(|(name, _)| name.to_bytes().starts_with(b"user."))
+    }
+
+    /// Gives them, and goes on after a failure. `born_with_acl`: the sink may have lists that the
+    /// source has not.
+    pub fn give(&self, sink: &Holder<'_>, keep: Preserve, born_with_acl: bool) -> Given {
+        let mut given = Given::default();
         if born_with_acl && keep.acl {
             for list in [ACCESS_LIST, DEFAULT_LIST] {
                 if self.0.iter().all(|(name, _)| **name != *list) {
@@ -121,19 +154,36 @@ impl Taken {
                 }
             }
         }
-        for (name, value) in &self.0 {
+        // Lists last: one may take from its owner the permission to set the others.
+        let (lists, others): (Vec<_>, Vec<_>) = self.0.iter().partition(|(name, _)| is_list(name));
+        for (name, value) in others {
             match sink.set(name, value) {
                 Ok(()) => {}
-                Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) if !keep.strict => {}
-                Err(errno) => return Err(Failure::Sink("fsetxattr", errno, 0)),
+                Err(errno @ (Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS)) if !keep.strict => {
+                    given.dropped.push((name.clone(), errno));
+                }
+                Err(errno) => given.fail(Failure::Sink("fsetxattr", errno, 0)),
             }
         }
-        Ok(())
+        for (name, value) in lists {
+            let Err(errno) = sink.set(name, value) else { continue };
+            if **name == *DEFAULT_LIST {
+                given.fail(Failure::Sink(SET_DEFAULT_LIST, errno, 0));
+            } else if !acl::is_trivial(value) {
+                given.allowed = acl::allowed_without(value);
+                given.fail(Failure::Sink(SET_ACCESS_LIST, errno, 0));
+            }
+        }
+        given
     }
 }
 
+fn is_list(name: &CStr) -> bool {
+    name == ACCESS_LIST || name == DEFAULT_LIST
+}
+
 fn is_kept(name: &CStr, keep: Preserve) -> bool {
-    if name == ACCESS_LIST || name == DEFAULT_LIST {
+    if is_list(name) {
         return keep.acl;
     }
     // Views of something that is kept by other means: all of `system.`, and what XFS shows of its

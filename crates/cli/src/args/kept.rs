@@ -50,7 +50,7 @@ struct Flags {
 /// What can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Attribute {
-    /// Permissions and ACLs
+    /// Permissions and ACLs; an ACL that the destination refuses is an error
     Mode,
     /// Owner and group
     Ownership,
@@ -60,9 +60,9 @@ pub enum Attribute {
     Links,
     /// SELinux label
     Context,
-    /// Extended attributes; a file system that has none is an error
+    /// Extended attributes; one that the destination refuses is an error
     Xattr,
-    /// All of them, as far as the file system has them
+    /// All of them; extended attributes that the destination refuses are counted
     All,
 }
 

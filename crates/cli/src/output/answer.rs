@@ -27,6 +27,8 @@ pub struct Answer {
     pub choice: Option<Choice>,
     /// Every change of mechanism under way.
     pub steps_down: Vec<Step>,
+    /// Extended attributes that the destination refused.
+    pub attributes_dropped: u64,
     /// What was compared with its source.
     pub verified: Verified,
     /// What `--tune` measured.

@@ -26,6 +26,7 @@ mod manifests;
 mod measured_ways;
 mod odd_sinks;
 mod random_trees;
+mod refused_attributes;
 mod rereads;
 mod resumes;
 mod rivals;

@@ -56,6 +56,7 @@ pub fn line(report: &TreeReport, dry_run: bool) -> String {
         (report.skipped, "left as they were"),
         (report.left_out, "left out"),
         (report.unlinked, "copied instead of linked"),
+        (report.attributes_dropped, "extended attributes not taken by the destination"),
         (report.verified.same, "verified"),
         (report.verified.again, "differed and were copied again"),
         (
@@ -113,6 +114,7 @@ pub fn answer(report: &TreeReport, tuned: Option<&TuneResult>, verify: Option<Ve
         tuning: main.map(|share| share.tuning.clone()).unwrap_or_default(),
         choice: None,
         steps_down: report.steps_down.iter().map(Step::from).collect(),
+        attributes_dropped: report.attributes_dropped,
         verified: verified(report, verify),
         tune: tuned.map(tuning::answer),
         unavailable: tuned.map(tuning::unavailable).unwrap_or_default(),

@@ -1,7 +1,9 @@
 //! What is said while a copy runs. The copier calls from several threads.
 
 use std::{
+    ffi::OsStr,
     io::Write,
+    os::unix::ffi::OsStrExt,
     path::Path,
     sync::{
         Mutex, PoisonError,
@@ -9,7 +11,7 @@ use std::{
     },
     time::Duration,
 };
-use thalweg_core::{error::errno_name, shown};
+use thalweg_core::{error::errno_name, failed::quoted, shown};
 use thalweg_sys::{Errno, io, signal};
 use thalweg_tree::{Event, Events, Progress, Skip};
 
@@ -30,6 +32,8 @@ pub struct Watcher<'w> {
     args: &'w CopyArgs,
     meter: Mutex<Meter>,
     is_unlinked: AtomicBool,
+    is_undressed: AtomicBool,
+    is_unlisted: AtomicBool,
     counting: Mutex<Counting>,
 }
 
@@ -37,7 +41,8 @@ impl<'w> Watcher<'w> {
     /// One for this command.
     pub fn new(args: &'w CopyArgs, meter: Meter, counting: Counting) -> Self {
         let (meter, counting) = (Mutex::new(meter), Mutex::new(counting));
-        Self { args, meter, is_unlinked: AtomicBool::new(false), counting }
+        let [is_unlinked, is_undressed, is_unlisted] = [const { AtomicBool::new(false) }; 3];
+        Self { args, meter, is_unlinked, is_undressed, is_unlisted, counting }
     }
 
     /// Takes the progress away.
@@ -66,11 +71,10 @@ impl<'w> Watcher<'w> {
         });
     }
 
-    /// One word for all of them unless every file is named; the summary has their number.
-    fn not_linked(&self, destination: &Path, errno: Errno) {
-        if self.args.verbose || !self.is_unlinked.swap(true, Ordering::Relaxed) {
-            let (path, why) = (shown(destination), errno_name(errno));
-            self.complain(&format!("'{path}': linkat: {why}; copied instead of linked"));
+    /// One word for all of a kind unless every file is named; the summary has their number.
+    fn complain_once(&self, was_said: &AtomicBool, message: impl FnOnce() -> String) {
+        if self.args.verbose || !was_said.swap(true, Ordering::Relaxed) {
+            self.complain(&message());
         }
     }
 
@@ -118,13 +122,30 @@ impl Events for Watcher<'_> {
                     "'{path}' is written into, as it cannot be replaced: {refusal}"
                 ));
             }
-            Event::NotLinked { destination, errno } => self.not_linked(destination, *errno),
+            Event::NotLinked { destination, errno } => {
+                self.complain_once(&self.is_unlinked, || {
+                    let (path, why) = (shown(*destination), errno_name(*errno));
+                    format!("'{path}': linkat: {why}; copied instead of linked")
+                });
+            }
+            Event::AttributeDropped { destination, name, errno } => {
+                self.complain_once(&self.is_undressed, || {
+                    let (path, why) = (quoted(destination), errno_name(*errno));
+                    let name = shown(OsStr::from_bytes(name.to_bytes()));
+                    format!("{path}: fsetxattr {name}: {why}; copied without it")
+                });
+            }
             Event::Failed(error) => {
                 let advice = error.errno().map_or("", advice);
                 self.complain(&format!("{error}{advice}"));
             }
             Event::Incomplete(error) => {
-                self.complain(&format!("{error}; copied without it"));
+                let message = || format!("{error}; copied without it");
+                if error.is_list_refused() {
+                    self.complain_once(&self.is_unlisted, message);
+                } else {
+                    self.complain(&message());
+                }
             }
             Event::Changed { source } => {
                 let path = shown(*source);
