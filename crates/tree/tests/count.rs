@@ -5,9 +5,9 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
-use thalweg_tree::{CopyOptions, Events, Progress, Total, Update, copy, count};
+use thalweg_tree::{CopyOptions, Events, Filter, Progress, Total, Update, copy, count};
 
 #[derive(Default)]
 struct Last(Mutex<Progress>);
@@ -63,4 +63,39 @@ fn a_count_that_is_stopped_or_leads_too_deep_gives_no_total() {
     assert_eq!(count(&[at.join("src")], &CopyOptions::archive(), &|| true), None);
     let flat = CopyOptions::default();
     assert_eq!(counted(at, &flat), Some(Total::default()));
+}
+
+/// Leaves out `out/`, wherever it is, and `/not`.
+#[derive(Debug)]
+struct Outs;
+
+impl Filter for Outs {
+    fn leaves_out(&self, path: &Path, is_directory: bool) -> bool {
+        is_directory && path.ends_with("out") || path == Path::new("not")
+    }
+}
+
+#[test]
+fn what_a_filter_leaves_out_is_not_counted_of_trees_and_of_names_in_one() {
+    let here = tempfile::tempdir().unwrap();
+    let at = here.path();
+    for name in ["out/a", "deep/out/b", "deep/not", "deep/c", "not", "d"] {
+        let path = at.join("src").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, [1; 1000]).unwrap();
+    }
+    fs::create_dir(at.join("to")).unwrap();
+    let filter = Some(Arc::new(Outs) as Arc<dyn Filter>);
+    let tree = CopyOptions { filter, ..CopyOptions::archive() };
+    let inside = CopyOptions { inside: Some(at.join("src")), ..tree.clone() };
+    let named = ["out/a", "deep", "not", "d"].map(Into::into);
+    // Of the tree deep/not, deep/c and d; of the names the same.
+    for (sources, options) in [(&[at.join("src")][..], &tree), (&named, &inside)] {
+        let last = Last::default();
+        let total = count(sources, options, &|| false);
+        assert_eq!(total, Some(Total { files: 3, bytes: 3000 }));
+        let report = copy(sources, &at.join("to"), options, &last).unwrap();
+        assert_eq!((report.files, report.error_count), (3, 0), "{:?}", report.errors);
+        assert_eq!(Some(last.0.into_inner().unwrap().settled), total);
+    }
 }
