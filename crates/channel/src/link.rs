@@ -83,7 +83,13 @@ impl Link {
         admit: Admit,
         deadline: Option<Instant>,
     ) -> Result<Self> {
-        let socket = peer::connect(address.path(), left(deadline));
+        let mut socket = peer::connect(address.path(), left(deadline));
+        if matches!(socket, Err(Errno::CONNREFUSED)) {
+            // A process that begins to listen has bound its socket but does not listen yet, or the
+            // one that listened is gone. The first holds this lock until it listens.
+            drop(listener::lock_directory_of(address.path()));
+            socket = peer::connect(address.path(), left(deadline));
+        }
         let socket = socket.map_err(|errno| match errno {
             Errno::AGAIN => Error::Timeout,
             errno => Error::at("connect", address.path())(errno),

@@ -129,7 +129,7 @@ fn what_cannot_be_kept_is_shown_all_the_same() {
     scratch.file("taken", "a file, where a folder would have to be");
     let ran = short(&scratch, &["--save", "taken", "--csv", "no/such.csv", "--json"]).ended(1);
     assert_eq!(ran.json()["claims"][0]["verdict"], "contradicted");
-    assert!(ran.err.contains("taken") && ran.err.contains("no/such.csv: write:"), "{}", ran.err);
+    assert!(ran.err.contains("taken") && ran.err.contains("cannot write 'no/such.csv'"), "{}", ran.err);
     let ran = short(&scratch, &["--save", "taken", "--csv", "all.csv"]).ended(1);
     assert!(ran.text().contains("900.1 contradicted"), "{}", ran.text());
     assert_eq!(String::from_utf8(scratch.read("all.csv")).expect("text").lines().count(), 28);
@@ -165,7 +165,7 @@ fn a_study_may_lie_anywhere_and_cells_and_sizes_can_be_chosen() {
     assert_eq!((&json["study"], &json["arms"][0]["size"]), (&"mine".into(), &"1MiB".into()));
     assert!(run(&["--only", "other"]).ended(2).err.contains("it has nothing"));
     assert!(run(&["--sizes", "5GiB"]).ended(2).err.contains("none of these sizes"));
-    assert!(run(&["--sizes", "5 gigs"]).ended(2).err.contains("64KiB, 7MB"));
+    assert!(run(&["--sizes", "5 gigs"]).ended(2).err.contains("'5 gigs' is not a size"));
     assert!(run(&["--pin", "99999"]).ended(1).err.contains("no processor 99999"));
 }
 

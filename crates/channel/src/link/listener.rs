@@ -96,7 +96,7 @@ fn is_stale(path: &Path) -> bool {
 
 /// Two processes that both find a stale socket must not remove each other's fresh one. The lock is
 /// held for a moment only, so whoever holds it for long is doing something else: say so.
-fn lock_directory_of(path: &Path) -> Result<OwnedFd> {
+pub(super) fn lock_directory_of(path: &Path) -> Result<OwnedFd> {
     const TRIES: u32 = 200;
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,

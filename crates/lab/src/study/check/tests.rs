@@ -105,7 +105,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
             "arms = [\"a\", \"b\"]\n[[arm]]",
             "\"d\" is in no cell",
         ),
-        ("sizes = [\"64KiB\", \"1GiB\"]", "sizes = [\"64k\", \"1GiB\"]", "64KiB, 7MB"),
+        ("sizes = [\"64KiB\", \"1GiB\"]", "sizes = [\"64 heaps\", \"1GiB\"]", "is not a size"),
         ("quick_sizes = [\"64KiB\"]", "quick_sizes = [\"4KiB\"]", "not among its sizes"),
         ("quick_sizes = [\"64KiB\"]", "strict_sizes = [\"4KiB\"]", "not among its sizes"),
         ("loads = [\"idle\", \"busy\"]", "loads = [\"lazy\"]", "line 17"),
