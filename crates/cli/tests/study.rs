@@ -129,7 +129,11 @@ fn what_cannot_be_kept_is_shown_all_the_same() {
     scratch.file("taken", "a file, where a folder would have to be");
     let ran = short(&scratch, &["--save", "taken", "--csv", "no/such.csv", "--json"]).ended(1);
     assert_eq!(ran.json()["claims"][0]["verdict"], "contradicted");
-    assert!(ran.err.contains("taken") && ran.err.contains("cannot write 'no/such.csv'"), "{}", ran.err);
+    assert!(
+        ran.err.contains("taken") && ran.err.contains("cannot write 'no/such.csv'"),
+        "{}",
+        ran.err
+    );
     let ran = short(&scratch, &["--save", "taken", "--csv", "all.csv"]).ended(1);
     assert!(ran.text().contains("900.1 contradicted"), "{}", ran.text());
     assert_eq!(String::from_utf8(scratch.read("all.csv")).expect("text").lines().count(), 28);
