@@ -1,7 +1,9 @@
 //! Makes destination directories, and knows what is born in them.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, chmodat, mkdirat, openat, statat};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, Stat, chmodat, mkdirat, openat, statat, unlinkat,
+};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thalweg_sys::Errno;
 
 use crate::{
@@ -55,9 +57,10 @@ pub(crate) fn make(
     leaf: &Leaf<'_>,
     (source, stat): (BorrowedFd<'_>, &Stat),
 ) -> Attempt<Made> {
-    let Some(dir) = leaf.directory.fd() else {
+    let Some(dir) = leaf.directory.open()? else {
         return Ok(Made { fd: None, stage: None, is_new: true });
     };
+    let dir = dir.as_fd();
     let spot = Spot { dir, name: leaf.name };
     if !leaf.directory.is_fresh {
         match statat(dir, leaf.name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -75,7 +78,11 @@ pub(crate) fn make(
         let mode = Mode::from_raw_mode(first_mode(run, stat));
         return match mkdirat(dir, leaf.name, mode) {
             Ok(()) => {
-                let fd = open_new(spot).map_err(at_sink("openat"))?;
+                let fd = open_new(spot).map_err(|errno| {
+                    // Found by another try, it would not pass for new.
+                    let _ = unlinkat(dir, leaf.name, AtFlags::REMOVEDIR);
+                    Failure::Sink("openat", errno, 0)
+                })?;
                 Ok(Made { fd: Some(fd), stage: None, is_new: true })
             }
             // Names that differ in the source may be one name here (case folding).

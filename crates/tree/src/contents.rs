@@ -65,7 +65,8 @@ impl Worker<'_> {
         stat: &Stat,
         there: Option<&There>,
     ) -> Attempt<Option<Id>> {
-        let Some(dir) = leaf.directory.fd() else { return Ok(None) };
+        let Some(dir) = leaf.directory.open()? else { return Ok(None) };
+        let dir = dir.as_fd();
         let here = Spot { dir, name: leaf.name };
         let spot = there.map_or(here, |there| there.spot(here));
         let no_bytes = self.run.options.attributes_only;
@@ -196,7 +197,8 @@ impl Worker<'_> {
 
     /// Begins again with another look at the name: somebody may have taken it.
     fn copy_anew(&mut self, leaf: &Leaf<'_>, source: &OwnedFd, stat: &Stat) -> Attempt<Option<Id>> {
-        let Some(dir) = leaf.directory.fd() else { return Ok(None) };
+        let Some(dir) = leaf.directory.open()? else { return Ok(None) };
+        let dir = dir.as_fd();
         if kind(stat) == FileType::RegularFile {
             seek(source, SeekFrom::Start(0)).map_err(at_source("lseek"))?;
         }
@@ -303,7 +305,8 @@ impl Worker<'_> {
 
     /// Whether a small file is left to the kernel.
     fn goes_by_kernel(&mut self, leaf: &Leaf<'_>, stat: &Stat, there: Option<&There>) -> bool {
-        let (Some(dir), None) = (leaf.directory.fd(), there) else { return false };
+        let (Ok(Some(dir)), None) = (leaf.directory.open(), there) else { return false };
+        let dir = dir.as_fd();
         is_held(self.run.options)
             && self.contests.chooses_kernel(stat, (dir, leaf.directory.own.dev))
     }

@@ -15,12 +15,13 @@ use crate::{
     attributes::{self, Body, Wanted},
     birth::{Births, make, wanted},
     error::{Attempt, Failure, at_sink},
+    folder::{Address, Folder},
     identity::Id,
     naming::OWN_JOURNAL,
     place::{Leaf, Place, os},
     publish::{Spot, unlink},
     run::Run,
-    stage::{Stage, remove_leftovers},
+    stage::{DIRECTORY, Stage, remove_leftovers},
     xattrs::{Holder, Taken},
 };
 
@@ -41,7 +42,7 @@ pub(crate) struct Directory {
     id: Id,
     parent: Option<Arc<Directory>>,
     // None in a dry run, where it would be new.
-    fd: Option<OwnedFd>,
+    folder: Option<Arc<Folder>>,
     stage: Option<Stage>,
     closing: Option<Closing>,
     pending: AtomicUsize,
@@ -65,6 +66,8 @@ impl Directory {
     pub fn base(run: &Run<'_>, place: Arc<Place>, fd: OwnedFd) -> Attempt<Arc<Self>> {
         let stat = fstat(&fd).map_err(at_sink("fstat"))?;
         let births = Births::of(run, fd.as_fd(), &stat);
+        let address = Address { above: None, name: place.name(), flags: DIRECTORY };
+        let folder = Folder::new(fd, Id::of(&stat), &address, None);
         Ok(Arc::new_cyclic(|weak| {
             let _ = place.here.set(weak.clone());
             Self {
@@ -76,7 +79,7 @@ impl Directory {
                 own: Id::of(&stat),
                 id: Id::default(),
                 parent: None,
-                fd: Some(fd),
+                folder: Some(folder),
                 stage: None,
                 closing: None,
                 pending: AtomicUsize::new(1),
@@ -132,6 +135,13 @@ impl Directory {
         }
         parent.expect_one_more();
         let place = Place::of(leaf);
+        let folder = made.fd.map(|fd| {
+            let address =
+                Address { above: parent.folder.as_ref(), name: leaf.name, flags: DIRECTORY };
+            // A stage is locked by its descriptor.
+            let kept = if made.stage.is_some() { None } else { run.kept.as_ref() };
+            Folder::new(fd, own_id, &address, kept)
+        });
         let adopted = made.stage.as_ref().is_some_and(|stage| stage.adopted);
         Ok(Arc::new_cyclic(|weak| {
             let _ = place.here.set(weak.clone());
@@ -145,7 +155,7 @@ impl Directory {
                 own: own_id,
                 id: Id::of(stat),
                 parent: Some(Arc::clone(parent)),
-                fd: made.fd,
+                folder,
                 stage: made.stage,
                 closing,
                 pending: AtomicUsize::new(1),
@@ -154,8 +164,9 @@ impl Directory {
     }
 
     /// The open directory; `None` only in a dry run.
-    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.fd.as_ref().map(AsFd::as_fd)
+    pub fn open(&self) -> Attempt<Option<Arc<OwnedFd>>> {
+        let opened = self.folder.as_ref().map(|folder| folder.open());
+        opened.transpose().map_err(at_sink("openat"))
     }
 
     /// Whether this source directory is one of those being copied around it: a cycle.
@@ -191,13 +202,26 @@ impl Directory {
     }
 
     fn close(&self, run: &Run<'_>) {
-        let Some(fd) = &self.fd else { return };
+        let Some(folder) = &self.folder else { return };
         let path = || self.place.destination_path();
         let failed = |failure: Failure| failure.at(|| self.place.source_path(), path);
-        let stage = self.stage.as_ref().zip(self.parent.as_ref().and_then(|above| above.fd()));
-        let stage = stage.map(|(stage, dir)| (stage, Spot { dir, name: self.place.name() }));
+        // In a stage but not fresh: an earlier run had made it.
+        let leftovers = self.is_staged && !self.is_fresh && !run.has_left_parts();
+        if self.stage.is_none() && self.closing.is_none() && !leftovers {
+            return;
+        }
+        let above = self.parent.as_ref().filter(|_| self.stage.is_some());
+        let above = above.map_or(Ok(None), |above| above.open());
+        let opened = folder.open().map_err(at_sink("openat"));
+        let (fd, above) = match opened.and_then(|fd| Ok((fd, above?))) {
+            Ok(opened) => opened,
+            Err(failure) => return run.failed(failed(failure)),
+        };
+        let stage = self.stage.as_ref().zip(above.as_ref());
+        let stage =
+            stage.map(|(stage, dir)| (stage, Spot { dir: dir.as_fd(), name: self.place.name() }));
         if let Some((stage, spot)) = stage.filter(|_| run.is_halting()) {
-            match stage.leave(spot, fd) {
+            match stage.leave(spot, &fd) {
                 Ok(true) => run.left_unfinished(path().with_file_name(os(&stage.name))),
                 Ok(false) => {}
                 Err(failure) => run.incomplete(failed(failure)),
@@ -210,12 +234,7 @@ impl Directory {
         {
             run.incomplete(failed(Failure::Sink("unlinkat", errno, 0)));
         }
-        // In a stage but not fresh: an earlier run had made it.
-        if self.is_staged
-            && !self.is_fresh
-            && !run.has_left_parts()
-            && let Err(failure) = remove_leftovers(fd.as_fd())
-        {
+        if leftovers && let Err(failure) = remove_leftovers(fd.as_fd()) {
             run.incomplete(failed(failure));
         }
         if let Some(Closing { xattrs, stat, wanted }) = &self.closing {
@@ -225,7 +244,7 @@ impl Directory {
                 run.incomplete(failed(failure));
             }
             if run.options.fsync == Fsync::Dir
-                && let Err(errno) = io::sync(fd)
+                && let Err(errno) = io::sync(fd.as_fd())
             {
                 run.failed(failed(Failure::Sink("fsync", errno, 0)));
             }
@@ -235,7 +254,7 @@ impl Directory {
             // Somebody else was faster: this one will never get its name, nor be found by a later run.
             if !matches!(failure, Failure::Sink(_, Errno::EXIST | Errno::NOTEMPTY, _)) {
                 run.left_unfinished(path().with_file_name(os(&stage.name)));
-            } else if let Err(failure) = stage.discard(spot, fd) {
+            } else if let Err(failure) = stage.discard(spot, &fd) {
                 run.incomplete(failed(failure));
             }
             run.failed(failed(failure));

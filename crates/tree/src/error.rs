@@ -197,6 +197,16 @@ impl Failure {
         !are_bytes_gone && !is_refused
     }
 
+    /// Whether a descriptor was missing, of the process or of the machine: soon there may be one.
+    pub fn is_for_descriptors(&self) -> bool {
+        let errno = match self {
+            Self::Source(_, errno) | Self::Sink(_, errno, _) => *errno,
+            Self::Moved(error) => error.errno,
+            _ => return false,
+        };
+        matches!(errno, Errno::MFILE | Errno::NFILE)
+    }
+
     /// Whether the destination can take nothing more, so that going on would only repeat it.
     pub fn ends_the_run(&self) -> bool {
         let errno = match self {

@@ -119,7 +119,7 @@ pub(crate) fn weigh(
     if options.replaces_nothing() {
         return Ok(Verdict::Skip(Skip::Exists, there));
     }
-    match relation(options, leaf, dir, (source, &there.stat)) {
+    match relation(options, leaf, dir, (source, &there.stat))? {
         Relation::Apart => {}
         Relation::Linked => return Ok(Verdict::Skip(Skip::Linked, there)),
         Relation::Same => return Err(Failure::Refused(Refusal::SameFile(leaf.source_path()))),

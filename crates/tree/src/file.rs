@@ -45,7 +45,8 @@ impl Worker<'_> {
     fn copy_or_leave(&mut self, leaf: &Leaf<'_>, source: &OwnedFd, stat: &Stat) -> Attempt<()> {
         let options = self.run.options;
         let is_regular = kind(stat) == FileType::RegularFile;
-        let Some(dir) = leaf.directory.fd() else { return Ok(()) };
+        let Some(dir) = leaf.directory.open()? else { return Ok(()) };
+        let dir = dir.as_fd();
         let mut verdict =
             if leaf.directory.is_fresh { Verdict::New } else { weigh(self.run, leaf, dir, stat)? };
         if let Verdict::Skip(reason, there) = verdict {
@@ -94,11 +95,12 @@ impl Worker<'_> {
     fn would_copy(&mut self, leaf: &Leaf<'_>) -> Attempt<()> {
         let follows = self.run.options.follows(leaf.named_by_caller());
         let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        let stat = statat(leaf.from, leaf.source, flags).map_err(at_source("newfstatat"))?;
-        accessat(leaf.from, leaf.source, Access::READ_OK, AtFlags::EACCESS)
+        let stat =
+            statat(leaf.from.open()?, leaf.source, flags).map_err(at_source("newfstatat"))?;
+        accessat(leaf.from.open()?, leaf.source, Access::READ_OK, AtFlags::EACCESS)
             .map_err(at_source("faccessat2"))?;
-        let verdict = match leaf.directory.fd() {
-            Some(dir) if !leaf.directory.is_fresh => weigh(self.run, leaf, dir, &stat)?,
+        let verdict = match leaf.directory.open()? {
+            Some(dir) if !leaf.directory.is_fresh => weigh(self.run, leaf, dir.as_fd(), &stat)?,
             _ => Verdict::New,
         };
         if let Verdict::Skip(reason, _) = verdict {
@@ -119,7 +121,7 @@ impl Worker<'_> {
             // What was listed as a file may be a FIFO by now: do not wait for its writer.
             flags |= OFlags::NONBLOCK;
         }
-        openat(leaf.from, leaf.source, flags, Mode::empty()).map_err(at_source("openat"))
+        openat(leaf.from.open()?, leaf.source, flags, Mode::empty()).map_err(at_source("openat"))
     }
 
     /// Gives an existing file the attributes of the source, and leaves its bytes alone.
@@ -129,8 +131,8 @@ impl Worker<'_> {
         (source, stat): (&OwnedFd, &Stat),
         there: &There,
     ) -> Attempt<()> {
-        let Some(dir) = leaf.directory.fd() else { return Ok(()) };
-        let spot = there.spot(Spot { dir, name: leaf.name });
+        let Some(dir) = leaf.directory.open()? else { return Ok(()) };
+        let spot = there.spot(Spot { dir: dir.as_fd(), name: leaf.name });
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = match openat(spot.dir, spot.name, flags, Mode::empty()) {
             Err(Errno::ACCESS) => {
@@ -180,24 +182,23 @@ impl Worker<'_> {
     /// An earlier run wrote the file; it may have been killed before its attributes were complete.
     fn dress_again(&self, leaf: &Leaf<'_>, source: &OwnedFd, stat: &Stat) {
         let keep = self.run.options.preserve;
-        let (Some(dir), true) = (leaf.directory.fd(), keep.mode || keep.owner || keep.xattrs)
-        else {
+        if !(keep.mode || keep.owner || keep.xattrs) {
             return;
-        };
+        }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let wanted = Wanted {
             mode: keep.mode.then_some(stat.st_mode & 0o7777),
             owner: keep.owner.then_some((stat.st_uid, stat.st_gid)),
             ..Wanted::default()
         };
-        let dressed = openat(dir, leaf.name, flags, Mode::empty())
-            .map_err(|errno| Failure::Sink("openat", errno, 0))
-            .and_then(|fd| {
-                let taken = Taken::from(&Holder::Fd(source.as_fd()), keep)?;
-                let body = Body { fd: fd.as_fd(), path: &|| leaf.destination_path() };
-                attributes::dress(self.run, body, &taken, stat, &wanted)
-            });
-        if let Err(failure) = dressed {
+        let dress = || {
+            let Some(dir) = leaf.directory.open()? else { return Ok(()) };
+            let fd = openat(dir, leaf.name, flags, Mode::empty()).map_err(at_sink("openat"))?;
+            let taken = Taken::from(&Holder::Fd(source.as_fd()), keep)?;
+            let body = Body { fd: fd.as_fd(), path: &|| leaf.destination_path() };
+            attributes::dress(self.run, body, &taken, stat, &wanted)
+        };
+        if let Err(failure) = dress() {
             self.incomplete(leaf, failure);
         }
     }

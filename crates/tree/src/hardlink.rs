@@ -192,16 +192,12 @@ fn link(
     (dir, stat): (BorrowedFd<'_>, &Stat),
     name: &Name,
 ) -> Attempt<Linked> {
-    let (alive, opened) = match name.directory() {
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Linked::Lost),
-        answer => answer.map_err(at_sink("openat"))?,
+    let there = match name.directory() {
+        Err(Failure::Sink(_, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE, _)) => {
+            return Ok(Linked::Lost);
+        }
+        answer => answer?,
     };
-    let there = match (&alive, &opened) {
-        (Some(directory), _) => directory.fd(),
-        (None, Some(fd)) => Some(fd.as_fd()),
-        (None, None) => None,
-    };
-    let Some(there) = there else { return Ok(Linked::Done(None)) };
     let is_copy = |new: &CStr| id_of(dir, new).is_some_and(|id| id == name.id);
     // Where others can see it, it gets its name when it is known to be the copy.
     let is_hidden = leaf.directory.is_fresh;
@@ -209,7 +205,7 @@ fn link(
         return Ok(Linked::Done(None));
     }
     let new = if is_hidden { leaf.name.to_owned() } else { naming::unique(leaf.name) };
-    match io::link(there, &*name.last, dir, &*new) {
+    match io::link(there.as_fd(), &*name.last, dir, &*new) {
         Ok(()) => {}
         Err(Errno::NOENT) => return Ok(Linked::Lost),
         Err(Errno::EXIST) => return Err(Failure::Refused(Refusal::JustCreated)),
@@ -243,7 +239,7 @@ pub(crate) fn id_of(dir: BorrowedFd<'_>, name: &CStr) -> Option<Id> {
 
 impl Name {
     /// The directory it is in: still open, or opened again from the nearest one that is.
-    fn directory(&self) -> Result<(Option<Arc<Directory>>, Option<OwnedFd>), Errno> {
+    fn directory(&self) -> Attempt<Arc<OwnedFd>> {
         let alive = |place: &Place| place.here.get().and_then(std::sync::Weak::upgrade);
         let mut names = Vec::new();
         let mut place = &self.place;
@@ -252,18 +248,15 @@ impl Name {
                 Some(directory) => break directory,
                 None => names.push(place.name()),
             }
-            place = place.parent().ok_or(Errno::NOENT)?;
+            place = place.parent().ok_or(Failure::Sink("openat", Errno::NOENT, 0))?;
         };
-        let mut opened: Option<OwnedFd> = None;
+        let mut at = directory.open()?.ok_or(Failure::Sink("openat", Errno::NOENT, 0))?;
         for name in names.into_iter().rev() {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let at = match &opened {
-                Some(fd) => fd.as_fd(),
-                None => directory.fd().ok_or(Errno::NOENT)?,
-            };
-            opened = Some(openat(at, name, flags, Mode::empty())?);
+            let below = openat(&*at, name, flags, Mode::empty());
+            at = Arc::new(below.map_err(at_sink("openat"))?);
         }
-        Ok(if opened.is_some() { (None, opened) } else { (Some(directory), None) })
+        Ok(at)
     }
 }
 

@@ -43,6 +43,7 @@ mod error;
 mod event;
 mod existing;
 mod file;
+mod folder;
 mod hardlink;
 mod hashing;
 mod identity;

@@ -14,11 +14,12 @@ impl Worker<'_> {
     /// Makes a link to anything but a directory. `follow`: to what the source leads to.
     pub fn link_to_source(&mut self, leaf: &Leaf<'_>, follow: bool) -> Attempt<()> {
         let look = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        let stat = statat(leaf.from, leaf.source, look).map_err(at_source("newfstatat"))?;
+        let from = leaf.from.open()?;
+        let stat = statat(&from, leaf.source, look).map_err(at_source("newfstatat"))?;
         if self.run.options.becomes == Becomes::HardLink {
             let how = if follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
             let link = |dir: std::os::fd::BorrowedFd<'_>, name: &std::ffi::CStr| {
-                linkat(leaf.from, leaf.source, dir, name, how)
+                linkat(&from, leaf.source, dir, name, how)
             };
             return self.make_node(leaf, &stat, "linkat", link).map(drop);
         }

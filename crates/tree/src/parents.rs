@@ -115,5 +115,5 @@ impl<'r> Parents<'r> {
 /// Opens a directory on the way to a source, through links as the kernel would go.
 fn open(from: &Origin, name: &CStr) -> Attempt<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    openat(from, name, flags, Mode::empty()).map_err(at_source("openat"))
+    openat(from.open()?, name, flags, Mode::empty()).map_err(at_source("openat"))
 }

@@ -13,7 +13,11 @@ use std::{
     sync::{Arc, OnceLock, Weak},
 };
 
-use crate::directory::Directory;
+use crate::{
+    directory::Directory,
+    error::{Attempt, at_source},
+    folder::Folder,
+};
 
 /// The names of one directory.
 #[derive(Debug)]
@@ -135,21 +139,47 @@ pub(crate) enum Origin {
     /// Names are the last ones of such paths, and this is the directory before them.
     Named(Arc<OwnedFd>),
     /// Names are entries of this directory.
-    Listed(Arc<OwnedFd>),
+    Listed(Arc<Folder>),
 }
 
 impl Origin {
+    /// The open directory.
+    pub fn open(&self) -> Attempt<Opened> {
+        match self {
+            Self::Caller => Ok(Opened::Caller),
+            Self::Named(fd) => Ok(Opened::Listed(Arc::clone(fd))),
+            Self::Listed(folder) => folder.open().map(Opened::Listed).map_err(at_source("openat")),
+        }
+    }
+
+    /// The directory, if it was met in a walk.
+    pub fn folder(&self) -> Option<&Arc<Folder>> {
+        match self {
+            Self::Caller | Self::Named(_) => None,
+            Self::Listed(folder) => Some(folder),
+        }
+    }
+
     /// Whether the caller named what is opened here.
     pub fn is_named(&self) -> bool {
         !matches!(self, Self::Listed(_))
     }
 }
 
-impl AsFd for Origin {
+/// An [`Origin`] that stays open as long as this is held.
+#[derive(Clone, Debug)]
+pub(crate) enum Opened {
+    /// As [`Origin::Caller`].
+    Caller,
+    /// This directory.
+    Listed(Arc<OwnedFd>),
+}
+
+impl AsFd for Opened {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Caller => rustix::fs::CWD,
-            Self::Named(fd) | Self::Listed(fd) => fd.as_fd(),
+            Self::Listed(fd) => fd.as_fd(),
         }
     }
 }

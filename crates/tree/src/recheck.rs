@@ -98,7 +98,7 @@ impl Worker<'_> {
         let is_same = match kind(stat) {
             FileType::Symlink if is_alike => {
                 let ours = readlinkat(dir, leaf.name, Vec::new()).map_err(at_sink("readlinkat"))?;
-                let theirs = readlinkat(leaf.from, leaf.source, Vec::new());
+                let theirs = readlinkat(leaf.from.open()?, leaf.source, Vec::new());
                 ours == theirs.map_err(at_source("readlinkat"))?
             }
             _ => is_alike,

@@ -5,7 +5,7 @@ use std::{
     ffi::{CStr, CString},
     path::{Path, PathBuf},
     sync::{
-        Mutex, OnceLock, PoisonError, RwLock,
+        Arc, Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -13,6 +13,7 @@ use thalweg_sys::{Errno, host::filesystem};
 
 use crate::{
     CopyOptions, Error, Event, Events, Halt, Progress, Total,
+    folder::Kept,
     hardlink::Links,
     identity::Id,
     pace::Pace,
@@ -29,6 +30,8 @@ pub(crate) struct Run<'r> {
     pub links: Links,
     pub pairs: Pairs,
     pub pace: Option<Pace>,
+    /// Directories that can be given up; `None` in a run that enters none.
+    pub kept: Option<Arc<Kept>>,
     pub me: Me,
     /// Destination directories that the caller's sources became: a walk must not enter them.
     pub grown: RwLock<Vec<Id>>,
@@ -59,6 +62,22 @@ struct Unfinished {
     path: PathBuf,
     /// It lies in a new directory that had no name of its own then.
     is_staged: bool,
+}
+
+/// Shares out descriptors for a walk: how many of the wanted threads have enough for their work, and how many
+/// directories beside those they work in can stay open.
+pub(crate) fn share(limit: Option<u64>, wanted: usize) -> (usize, usize) {
+    // What every process has, and the destination of a run; what a thread has open at a time: two directories
+    // and their parents, two files, a pipe, a lock. Of these, directories are given up as others are.
+    const ALL: usize = 6;
+    const EACH: usize = 10;
+    const DIRECTORIES: usize = 4;
+    // One more thread is worth it only with some room for what is above: they part, and each has its own way.
+    const ROOM: usize = 40;
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    let left = limit.saturating_sub(ALL);
+    let threads = (left / (EACH + ROOM)).clamp(1, wanted.max(1));
+    (threads, left.saturating_sub((EACH - DIRECTORIES) * threads).max(DIRECTORIES))
 }
 
 /// Who we are, as far as new files are concerned.
@@ -110,6 +129,7 @@ impl<'r> Run<'r> {
             links: Links::new(options),
             pairs: Pairs::default(),
             pace: options.limit.map(Pace::new),
+            kept: None,
             me,
             grown: RwLock::default(),
             left_parts: AtomicBool::new(false),
@@ -254,5 +274,19 @@ impl<'r> Run<'r> {
 
     fn problems(&self) -> std::sync::MutexGuard<'_, Problems> {
         self.problems.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_descriptors_are_for_few_threads_and_many_for_all() {
+        assert_eq!(share(Some(16), 8), (1, 4));
+        assert_eq!(share(Some(0), 8), (1, 4));
+        assert_eq!(share(Some(64), 8), (1, 52));
+        assert_eq!(share(Some(1024), 8), (8, 970));
+        assert_eq!(share(None, 8).0, 8);
     }
 }

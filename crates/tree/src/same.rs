@@ -1,10 +1,11 @@
 //! Whether a copy would destroy its own source, by the rules of GNU `cp`.
 
-use rustix::fs::{AtFlags, CWD, FileType, Stat, stat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Stat, fstat, stat, statat};
 use std::{os::fd::BorrowedFd, path::Path};
 
 use crate::{
     Backup, Becomes, CopyOptions,
+    error::Attempt,
     identity::{Id, kind},
     place::{Leaf, Origin, os},
 };
@@ -26,32 +27,33 @@ pub(crate) fn relation(
     leaf: &Leaf<'_>,
     dir: BorrowedFd<'_>,
     (source, there): (&Stat, &Stat),
-) -> Relation {
+) -> Attempt<Relation> {
     let is_link = |stat: &Stat| kind(stat) == FileType::Symlink;
     let same = Id::of(source) == Id::of(there);
     if same && options.becomes == Becomes::HardLink {
-        return Relation::Linked;
+        return Ok(Relation::Linked);
     }
     let follows = options.follows(leaf.named_by_caller());
     if follows && !same {
-        return Relation::Apart;
+        return Ok(Relation::Apart);
     }
-    let answer = |fine: bool| if fine { Relation::Apart } else { Relation::Same };
+    let from = leaf.from.open()?;
+    let answer = |fine: bool| Ok(if fine { Relation::Apart } else { Relation::Same });
     let itself = AtFlags::SYMLINK_NOFOLLOW;
     let (Ok(source_name), Ok(there_name)) =
-        (statat(leaf.from, leaf.source, itself), statat(dir, leaf.name, itself))
+        (statat(&from, leaf.source, itself), statat(dir, leaf.name, itself))
     else {
-        return Relation::Apart;
+        return Ok(Relation::Apart);
     };
     let one_entry = || is_one_entry(leaf, dir);
     let same_name = Id::of(&source_name) == Id::of(&there_name);
     if is_link(&source_name) && is_link(&there_name) {
         if follows && options.remove_destination {
-            return Relation::Apart;
+            return Ok(Relation::Apart);
         }
         if !follows {
             let hard_linked = same_name && options.backup == Backup::None && !one_entry();
-            return if hard_linked { Relation::Linked } else { answer(!one_entry()) };
+            return if hard_linked { Ok(Relation::Linked) } else { answer(!one_entry()) };
         }
     }
     if options.backup != Backup::None {
@@ -62,24 +64,22 @@ pub(crate) fn relation(
     if options.remove_destination {
         let other_name = same_name && there_name.st_nlink > 1 && !one_entry();
         if is_link(&there_name) || other_name {
-            return Relation::Apart;
+            return Ok(Relation::Apart);
         }
     }
     if !is_link(&source_name) && !is_link(&there_name) {
         return answer(!same_name);
     }
     if options.becomes == Becomes::SymbolicLink && is_link(&there_name) {
-        return Relation::Apart;
+        return Ok(Relation::Apart);
     }
     if follows {
-        return Relation::Same;
+        return Ok(Relation::Same);
     }
     // A link put in the place of what it leads to would lead to itself, and the file would be gone.
-    let targets = (
-        statat(leaf.from, leaf.source, AtFlags::empty()),
-        statat(dir, leaf.name, AtFlags::empty()),
-    );
-    match targets {
+    let targets =
+        (statat(&from, leaf.source, AtFlags::empty()), statat(dir, leaf.name, AtFlags::empty()));
+    Ok(match targets {
         (Ok(one), Ok(other)) if Id::of(&one) == Id::of(&other) => {
             if options.becomes != Becomes::HardLink {
                 Relation::Same
@@ -90,18 +90,20 @@ pub(crate) fn relation(
             }
         }
         _ => Relation::Apart,
-    }
+    })
 }
 
 /// Whether source and destination are one name in one directory, and not two names of one file.
 fn is_one_entry(leaf: &Leaf<'_>, dir: BorrowedFd<'_>) -> bool {
     let path = Path::new(os(leaf.source));
+    let is_named_alike = path.file_name() == Some(os(leaf.name));
     let above = match (path.parent(), leaf.from) {
         (Some(above), Origin::Caller) if above.as_os_str().is_empty() => stat(c"."),
         (Some(above), Origin::Caller) => statat(CWD, above, AtFlags::empty()),
         (None, Origin::Caller) => return false,
-        (_, Origin::Named(fd) | Origin::Listed(fd)) => rustix::fs::fstat(fd),
+        (_, Origin::Named(fd)) => fstat(fd),
+        (_, Origin::Listed(folder)) => return folder.id == leaf.directory.own && is_named_alike,
     };
-    let (Ok(above), Ok(dir)) = (above, rustix::fs::fstat(dir)) else { return false };
-    Id::of(&above) == Id::of(&dir) && path.file_name() == Some(os(leaf.name))
+    let (Ok(above), Ok(dir)) = (above, fstat(dir)) else { return false };
+    Id::of(&above) == Id::of(&dir) && is_named_alike
 }

@@ -13,7 +13,7 @@ use crate::{
 impl Worker<'_> {
     /// Makes a special file like the source.
     pub fn special(&mut self, leaf: &Leaf<'_>, kind: FileType) -> Attempt<()> {
-        let stat = statat(leaf.from, leaf.source, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = statat(leaf.from.open()?, leaf.source, AtFlags::SYMLINK_NOFOLLOW);
         let stat = stat.map_err(at_source("newfstatat"))?;
         let mode = self.run.options.new_mode.unwrap_or(stat.st_mode);
         let mode = Mode::from_raw_mode(mode & 0o777);

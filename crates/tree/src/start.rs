@@ -1,5 +1,6 @@
 //! Starts a run: resolves names, starts workers, closes the account.
 
+use rustix::process::{Resource, getrlimit};
 use std::{
     ffi::CString,
     os::{fd::AsFd, unix::ffi::OsStrExt},
@@ -11,11 +12,12 @@ use thalweg_sys::{io, usage, usage::Usage};
 use crate::{
     Backup, CopyOptions, Error, Event, Events, Fsync, Listed, TreeReport, backup,
     directory::Directory,
+    folder::Kept,
     parents::{Below, Parents},
     place::{Place, os},
     queue::Task,
     report::Tally,
-    run::{Me, Run},
+    run::{Me, Run, share},
     sources::{inspect, resolve, waves},
     threads::{on_threads, or_processors},
     worker::Worker,
@@ -40,7 +42,7 @@ pub fn copy(
         options = &own;
     }
     let found = inspect(named, &base, options);
-    let run = Run::new(options, events, Me::looking_at(&base.fd, options));
+    let mut run = Run::new(options, events, Me::looking_at(&base.fd, options));
     for (source, reason) in found.refused {
         run.failed(Error::Refused { path: os(&source.source).into(), reason });
     }
@@ -58,13 +60,17 @@ pub fn copy(
     let fd = base.fd.try_clone().map_err(|_| failed(thalweg_sys::Errno::MFILE, "fcntl"))?;
     let directory = Directory::base(&run, place, fd)
         .map_err(|failure| failure.at(|| base.path.clone(), || base.path.clone()))?;
+    let mut enough = usize::MAX;
     if found.has_trees {
-        // A deep tree holds a directory open on every level.
-        let _ = usage::raise_open_files();
+        // A deep tree holds a directory open on every level, as far as descriptors go.
+        let limit = usage::raise_open_files().unwrap_or(getrlimit(Resource::Nofile).current);
+        let most;
+        (enough, most) = share(limit, threads(options, sources.len(), true));
+        run.kept = Some(Kept::new(most));
     }
     let mut parents = options.keeps_paths().then(|| Parents::new(&run, &directory));
     for wave in waves(found.accepted) {
-        let threads = threads(options, wave.len(), found.has_trees);
+        let threads = threads(options, wave.len(), found.has_trees).min(enough);
         let below = wave.into_iter().filter_map(|named| match &mut parents {
             Some(parents) => parents.enter(&named),
             None => Some(Below::of(&directory, named)),

@@ -27,9 +27,9 @@ use crate::{
 impl Worker<'_> {
     /// Copies a link.
     pub fn symlink(&mut self, leaf: &Leaf<'_>) -> Attempt<()> {
-        let stat = statat(leaf.from, leaf.source, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = statat(leaf.from.open()?, leaf.source, AtFlags::SYMLINK_NOFOLLOW);
         let stat = stat.map_err(at_source("newfstatat"))?;
-        let target = readlinkat(leaf.from, leaf.source, Vec::new());
+        let target = readlinkat(leaf.from.open()?, leaf.source, Vec::new());
         let target = target.map_err(at_source("readlinkat"))?;
         self.make_node(leaf, &stat, "symlinkat", |dir, name| symlinkat(&*target, dir, name))?;
         Ok(())
@@ -50,10 +50,11 @@ impl Worker<'_> {
             Err(errno) => Err(Failure::Sink(call, errno, 0)),
         };
         let run = self.run;
-        let Some(dir) = leaf.directory.fd() else {
+        let Some(dir) = leaf.directory.open()? else {
             self.tell_copied(leaf, None);
             return Ok(true);
         };
+        let dir = dir.as_fd();
         let verdict =
             if leaf.directory.is_fresh { Verdict::New } else { weigh(run, leaf, dir, stat)? };
         if let Verdict::Skip(reason, there) = verdict {
@@ -181,7 +182,7 @@ impl Worker<'_> {
     ) -> Attempt<Given> {
         let keep = self.run.options.preserve;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let source = openat(leaf.from, leaf.source, flags, Mode::empty());
+        let source = openat(leaf.from.open()?, leaf.source, flags, Mode::empty());
         let source = source.map_err(at_source("openat"))?;
         let taken = match Taken::from(&Holder::of_path_fd(source.as_fd()), keep) {
             // Without /proc there is no way to them; links and devices hardly ever have any.

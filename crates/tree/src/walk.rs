@@ -15,7 +15,7 @@ use thalweg_sys::Errno;
 
 use crate::{
     Error, identity,
-    place::{Origin, Place, os},
+    place::{Opened, Place, os},
     queue::{Names, Queue},
     read::TO_READ,
     stage::listing_buffer,
@@ -55,7 +55,7 @@ pub(crate) struct Root {
 #[derive(Debug)]
 pub(crate) struct Folder {
     place: Arc<Place>,
-    sides: [Option<Origin>; 2],
+    sides: [Option<Opened>; 2],
 }
 
 /// One name in a folder.
@@ -176,7 +176,7 @@ impl<'a> At<'a> {
 
     /// Whether the caller named it: then a link that leads to it is followed.
     pub fn is_named_by_caller(&self) -> bool {
-        self.folder.sides.iter().flatten().any(|side| matches!(side, Origin::Caller))
+        self.folder.sides.iter().flatten().any(|side| matches!(side, Opened::Caller))
     }
 
     /// The path on a side, for people.
@@ -225,7 +225,7 @@ impl<V: Visit> Walker<'_, V> {
             }
             Task::Named(names, kinds) => {
                 let place = Place::root(CString::default(), CString::default());
-                let sides = kinds.map(|kind| kind.map(|_| Origin::Caller));
+                let sides = kinds.map(|kind| kind.map(|_| Opened::Caller));
                 let names = names.each_ref().map(CString::as_c_str);
                 let at = At { folder: &Folder { place, sides }, names };
                 self.crew.visit.entry(self.crew, &mut self.hand, &at, kinds);
@@ -267,7 +267,7 @@ impl<V: Visit> Walker<'_, V> {
             match listed {
                 Ok((names, fd)) => {
                     lists[side] = names;
-                    sides[side] = Some(Origin::Listed(Arc::new(fd)));
+                    sides[side] = Some(Opened::Listed(Arc::new(fd)));
                 }
                 // Without one side nothing can be said of the other.
                 Err((call, errno)) => {

@@ -8,6 +8,7 @@ use std::{
     os::fd::AsFd,
     path::Path,
     sync::{Arc, PoisonError},
+    thread,
     time::{Duration, Instant},
 };
 use thalweg_sys::Errno;
@@ -17,6 +18,7 @@ use crate::{
     contest::Contests,
     directory::{Directory, error_at},
     error::{Attempt, Failure, at_source},
+    folder::{Address, Folder},
     identity::{Id, kind},
     left_out::Met,
     naming::is_reserved,
@@ -55,6 +57,9 @@ const BATCH: usize = 64;
 const MOST_WAITING: usize = 1 << 12;
 // How deep on the spot before they have to wait all the same: what bounds the stack.
 const MOST_NESTED: usize = 32;
+/// How often something is tried again for which there was no descriptor, and how soon.
+const TRIES: usize = 100;
+const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 /// How often progress is told.
 const TELL: Duration = Duration::from_millis(50);
 
@@ -112,7 +117,16 @@ impl<'r> Worker<'r> {
         if self.run.stops() {
             return;
         }
-        match self.dispatch(leaf, kind) {
+        let mut tries = 0..TRIES;
+        let done = loop {
+            match self.dispatch(leaf, kind) {
+                Err(failure) if failure.is_for_descriptors() && tries.next().is_some() => {
+                    self.make_descriptors_free();
+                }
+                answer => break answer,
+            }
+        };
+        match done {
             Ok(()) => {
                 if self.tell() {
                     self.run.events.current(&leaf.source_path());
@@ -170,7 +184,9 @@ impl<'r> Worker<'r> {
 
     /// Leaves a directory to whoever is free, or enters it at once if too many wait already.
     fn enqueue(&mut self, leaf: &Leaf<'_>) {
-        let crowded = self.run.queue.len() > MOST_WAITING && self.depth < MOST_NESTED;
+        let most =
+            self.run.kept.as_ref().map_or(MOST_NESTED, |kept| MOST_NESTED.min(kept.to_use()));
+        let crowded = self.run.queue.len() > MOST_WAITING && self.depth < most;
         if crowded || leaf.named_by_caller() {
             self.depth += 1;
             self.enter(leaf);
@@ -188,16 +204,34 @@ impl<'r> Worker<'r> {
         if self.run.stops() {
             return;
         }
-        if let Err(failure) = self.enter_and_list(leaf) {
+        let mut tries = 0..TRIES;
+        let entered = loop {
+            match self.enter_and_list(leaf) {
+                Err(failure) if failure.is_for_descriptors() && tries.next().is_some() => {
+                    self.make_descriptors_free();
+                }
+                answer => break answer,
+            }
+        };
+        if let Err(failure) = entered {
             self.fail(leaf, failure);
         }
+    }
+
+    /// Gives up every directory that can be opened again, and lets others come to an end: it may be their
+    /// descriptors that are missing, or another program's.
+    fn make_descriptors_free(&self) {
+        if let Some(kept) = &self.run.kept {
+            kept.give_up();
+        }
+        thread::sleep(BETWEEN_TRIES);
     }
 
     fn enter_and_list(&mut self, leaf: &Leaf<'_>) -> Attempt<()> {
         let follow = self.run.options.follows(leaf.named_by_caller());
         let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | no_follow;
-        let source = openat(leaf.from, leaf.source, flags, Mode::empty());
+        let source = openat(leaf.from.open()?, leaf.source, flags, Mode::empty());
         let source = source.map_err(at_source("openat"))?;
         let stat = fstat(&source).map_err(at_source("fstat"))?;
         let id = Id::of(&stat);
@@ -214,7 +248,10 @@ impl<'r> Worker<'r> {
             self.tell_copied(leaf, None);
         }
         let stays = self.run.options.one_file_system && stat.st_dev != directory.device;
-        let from = Origin::Listed(Arc::new(source));
+        let address = Address { above: leaf.from.folder(), name: leaf.source, flags };
+        // By a path that ends in another directory it would not be found.
+        let kept = self.run.kept.as_ref().filter(|_| !matches!(leaf.from, Origin::Named(_)));
+        let from = Origin::Listed(Folder::new(source, id, &address, kept));
         let listed = if stays { Ok(()) } else { self.list(&directory, &from) };
         drop(from);
         if let Err(failure) = listed {
@@ -237,7 +274,8 @@ impl<'r> Worker<'r> {
         from: &Origin,
         buffer: &mut [MaybeUninit<u8>],
     ) -> Attempt<()> {
-        let mut entries = RawDir::new(from.as_fd(), buffer);
+        let opened = from.open()?;
+        let mut entries = RawDir::new(&opened, buffer);
         let mut batch = Names::default();
         let mut failed = Ok(());
         while let Some(entry) = entries.next() {
@@ -379,6 +417,6 @@ impl<'r> Worker<'r> {
 
 fn look(leaf: &Leaf<'_>, follow: bool) -> Attempt<FileType> {
     let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-    let stat = statat(leaf.from, leaf.source, flags);
+    let stat = statat(leaf.from.open()?, leaf.source, flags);
     stat.map(|stat| kind(&stat)).map_err(at_source("newfstatat"))
 }

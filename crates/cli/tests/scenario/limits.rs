@@ -3,6 +3,7 @@
 use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt},
+    path::Path,
     process::Command,
 };
 
@@ -161,4 +162,100 @@ fn a_deep_tree_raises_the_number_of_descriptors() {
     run(&mut command).expect(0);
     let inside = deepest.strip_prefix(scratch.join("tree")).unwrap();
     bytes::expect(&copy.join(inside).join("file"), 4, 100_000);
+}
+
+/// A chain of directories, each with a file and another directory beside the one that goes on.
+fn comb(top: &Path, depth: usize) {
+    let open = |path: &Path| fs::File::open(path).unwrap();
+    fs::create_dir(top).unwrap();
+    let mut at: std::os::fd::OwnedFd = open(top).into();
+    for n in 0..depth {
+        let mode = rustix::fs::Mode::from_raw_mode(0o755);
+        for name in ["d", "side"] {
+            rustix::fs::mkdirat(&at, name, mode).unwrap();
+        }
+        let flags = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY;
+        let file = rustix::fs::openat(&at, "side/file", flags, mode).unwrap();
+        rustix::io::write(&file, n.to_string().as_bytes()).unwrap();
+        let below = rustix::fs::OFlags::DIRECTORY;
+        at = rustix::fs::openat(&at, "d", below, rustix::fs::Mode::empty()).unwrap();
+    }
+}
+
+/// Compares two such chains level by level, and takes them away: their paths are too long for most tools.
+fn expect_combs(tops: [&Path; 2], depth: usize) {
+    use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, unlinkat};
+    let open = |at: &std::os::fd::OwnedFd, name: &str| {
+        openat(at, name, OFlags::DIRECTORY, Mode::empty()).unwrap()
+    };
+    let mut at = tops.map(|top| std::os::fd::OwnedFd::from(fs::File::open(top).unwrap()));
+    for n in 0..depth {
+        let found = at.each_ref().map(|at| {
+            let file = openat(at, "side/file", OFlags::RDONLY, Mode::empty()).unwrap();
+            let mut text = vec![0; 20];
+            let got = rustix::io::read(&file, &mut text).unwrap();
+            let stat = fstat(at).unwrap();
+            let file = fstat(&file).unwrap();
+            (text[..got].to_vec(), stat.st_mode, stat.st_mtime, file.st_mode, file.st_mtime)
+        });
+        assert_eq!(found[0], found[1], "level {n}");
+        assert_eq!(found[0].0, n.to_string().as_bytes());
+        at = at.each_ref().map(|at| open(at, "d"));
+    }
+    // From the bottom up: `remove_dir_all` would hold a descriptor for every level.
+    for at in &mut at {
+        for n in (0..=depth).rev() {
+            if n < depth {
+                unlinkat(&*at, "side/file", AtFlags::empty()).unwrap();
+                unlinkat(&*at, "side", AtFlags::REMOVEDIR).unwrap();
+                unlinkat(&*at, "d", AtFlags::REMOVEDIR).unwrap();
+            }
+            if n > 0 {
+                *at = open(at, "..");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tree_far_deeper_than_there_are_descriptors_is_copied() {
+    let test = "a_tree_far_deeper_than_there_are_descriptors_is_copied";
+    if !has_tools(test, &["prlimit"]) {
+        return;
+    }
+    for (limits, depth) in [
+        (&["prlimit", "--nofile=16:16"][..], 3000),
+        (&["prlimit", "--nofile=16:16", "--stack=65536:65536"], 3000),
+        (&["prlimit", "--nofile=64:64"], 2000),
+        (&["prlimit", "--nofile=256:256"], 2000),
+    ] {
+        let scratch = Scratch::new();
+        let (from, to) = (scratch.join("from"), scratch.join("to"));
+        comb(&from, depth);
+        run(wrapped(limits).args(["copy", "-a", "--jobs", "4"]).args([&from, &to])).expect(0);
+        expect_combs([&from, &to], depth);
+    }
+}
+
+#[test]
+fn a_wide_tree_is_copied_by_many_workers_with_few_descriptors() {
+    let test = "a_wide_tree_is_copied_by_many_workers_with_few_descriptors";
+    if !has_tools(test, &["prlimit", "diff"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let tree = scratch.folder("tree");
+    for n in 0..300 {
+        let folder = tree.join(format!("{}/{}", n % 20, n));
+        fs::create_dir_all(&folder).unwrap();
+        bytes::write(&folder.join("file"), n, n * 300);
+        fs::hard_link(folder.join("file"), tree.join(format!("{}/link-{n}", n % 20))).unwrap();
+    }
+    for limit in ["16", "24", "40"] {
+        let copy = scratch.join(&format!("copy-{limit}"));
+        let mut command = wrapped(&["prlimit", &format!("--nofile={limit}:{limit}")]);
+        command.args(["copy", "-a", "--verify", "--jobs", "16"]).args([&tree, &copy]);
+        run(&mut command).expect(0);
+        run(Command::new("diff").arg("-r").args([&tree, &copy])).expect(0);
+    }
 }

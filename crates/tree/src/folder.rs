@@ -1,0 +1,305 @@
+//! Open directories of a walk. Where descriptors are few, those that were opened first are given up, and
+//! opened again by name, or by the way up, when they are needed: what is found must be the same directory.
+
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use std::{
+    collections::BTreeMap,
+    ffi::{CStr, CString},
+    os::fd::{AsFd, OwnedFd},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use thalweg_sys::Errno;
+
+use crate::identity::Id;
+
+/// The open directories of a run that can be given up.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    most: usize,
+    open: Mutex<Line>,
+}
+
+// In the order they were opened.
+#[derive(Debug, Default)]
+struct Line {
+    slots: BTreeMap<u64, Arc<Slot>>,
+    last: u64,
+}
+
+/// The descriptor of a directory, while it is open.
+#[derive(Debug)]
+struct Slot {
+    fd: Mutex<Option<Arc<OwnedFd>>>,
+    // Its number in the line.
+    number: AtomicU64,
+}
+
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<OwnedFd>>> {
+        self.fd.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes the directory, if it is not in use.
+    fn give_up(&self) -> bool {
+        let mut fd = self.lock();
+        let is_idle = fd.as_ref().is_none_or(|fd| Arc::strong_count(fd) == 1);
+        if is_idle {
+            *fd = None;
+        }
+        is_idle
+    }
+}
+
+impl Kept {
+    /// Keeps as many open.
+    pub fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, open: Mutex::default() })
+    }
+
+    /// How many of them threads may have in use beside the two that each works in.
+    pub fn to_use(&self) -> usize {
+        self.most / 8
+    }
+
+    /// How many to keep of those that one was reached by: the next one needed is likely to be among them.
+    /// Not all, as a source and a destination, for some threads, would give up each other's.
+    fn on_one_way(&self) -> usize {
+        (self.most / 4).max(1)
+    }
+
+    /// Gives up all that are not in use.
+    pub fn give_up(&self) {
+        Self::shorten(&mut self.line(), 0);
+    }
+
+    fn add(&self, slot: &Arc<Slot>) {
+        let mut line = self.line();
+        line.last += 1;
+        let number = line.last;
+        slot.number.store(number, Ordering::Relaxed);
+        line.slots.insert(number, Arc::clone(slot));
+        Self::shorten(&mut line, self.most);
+    }
+
+    fn remove(&self, slot: &Slot) {
+        self.line().slots.remove(&slot.number.load(Ordering::Relaxed));
+    }
+
+    fn shorten(line: &mut Line, most: usize) {
+        let excess = line.slots.len().saturating_sub(most);
+        let given_up: Vec<u64> = (line.slots.iter())
+            .filter(|(_, slot)| slot.give_up())
+            .map(|(number, _)| *number)
+            .take(excess)
+            .collect();
+        for number in given_up {
+            line.slots.remove(&number);
+        }
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A directory that is open, or can be opened again.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    slot: Arc<Slot>,
+    // None: it stays open, as it carries a lock or has no name to find it by.
+    kept: Option<Arc<Kept>>,
+    /// The directory itself.
+    pub id: Id,
+    // Its name there, or where there is none above its path.
+    name: CString,
+    above: Option<Arc<Folder>>,
+    flags: OFlags,
+}
+
+/// How a folder is found again.
+pub(crate) struct Address<'w> {
+    pub above: Option<&'w Arc<Folder>>,
+    pub name: &'w CStr,
+    /// How it was opened.
+    pub flags: OFlags,
+}
+
+impl Folder {
+    /// One that can be given up, or where nothing keeps such ones, one that stays open.
+    pub fn new(fd: OwnedFd, id: Id, at: &Address<'_>, kept: Option<&Arc<Kept>>) -> Arc<Self> {
+        let (name, above) = (at.name.to_owned(), at.above.cloned());
+        let fd = Mutex::new(Some(Arc::new(fd)));
+        let slot = Arc::new(Slot { fd, number: AtomicU64::new(0) });
+        if let Some(kept) = kept {
+            kept.add(&slot);
+        }
+        Arc::new(Self { slot, kept: kept.cloned(), id, name, above, flags: at.flags })
+    }
+
+    /// The open directory, which is not given up as long as the answer is held.
+    pub fn open(&self) -> Result<Arc<OwnedFd>, Errno> {
+        let (mut missing, mut next) = (Vec::new(), Some(self));
+        let mut at = loop {
+            let Some(folder) = next else { break None };
+            if let Some(fd) = &*folder.slot.lock() {
+                break Some(Arc::clone(fd));
+            }
+            missing.push(folder);
+            next = folder.above.as_deref();
+        };
+        let keeps = self.kept.as_ref().map_or(1, |kept| kept.on_one_way());
+        for (distance, folder) in missing.into_iter().enumerate().rev() {
+            let dir = at.as_ref().map_or(CWD, |fd| fd.as_fd());
+            let fd = match openat(dir, &*folder.name, folder.flags, Mode::empty()) {
+                // One may write into a directory that one may not read.
+                Err(Errno::ACCESS) => {
+                    openat(dir, &*folder.name, folder.flags | OFlags::PATH, Mode::empty())?
+                }
+                answer => answer?,
+            };
+            let fd = folder.recognised(fd)?;
+            at = Some(if distance < keeps { folder.holds(fd) } else { Arc::new(fd) });
+        }
+        at.ok_or(Errno::NOENT)
+    }
+
+    /// Opens the directory above by the way up, if it is not open.
+    fn open_above(&self) {
+        let Some(above) = &self.above else { return };
+        let own = self.slot.lock().clone();
+        if let Some(own) = own
+            && above.slot.lock().is_none()
+            // Moved elsewhere, or not to be looked at: it is looked for by its name when it is needed.
+            && let Ok(fd) = openat(&*own, c"..", above.flags, Mode::empty())
+            && let Ok(fd) = above.recognised(fd)
+        {
+            drop(own);
+            above.holds(fd);
+        }
+    }
+
+    fn recognised(&self, fd: OwnedFd) -> Result<OwnedFd, Errno> {
+        if Id::of(&fstat(&fd)?) == self.id { Ok(fd) } else { Err(Errno::STALE) }
+    }
+
+    /// Takes a descriptor of it for its own, unless another thread was faster.
+    fn holds(&self, fd: OwnedFd) -> Arc<OwnedFd> {
+        let mut slot = self.slot.lock();
+        if let Some(fd) = &*slot {
+            return Arc::clone(fd);
+        }
+        let fd = Arc::new(fd);
+        *slot = Some(Arc::clone(&fd));
+        drop(slot);
+        if let Some(kept) = &self.kept {
+            kept.add(&self.slot);
+        }
+        fd
+    }
+
+    /// The last one that needed it is done. A walk goes on above: one step up, where the way down by names
+    /// is as many steps as it is deep.
+    fn end(&mut self) {
+        self.open_above();
+        if let Some(kept) = &self.kept {
+            kept.remove(&self.slot);
+        }
+        *self.slot.lock() = None;
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        self.end();
+        // A loop: trees can be deeper than the stack.
+        let mut above = self.above.take();
+        while let Some(mut folder) = above.and_then(Arc::into_inner) {
+            folder.end();
+            above = folder.above.take();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stage::DIRECTORY;
+    use std::{fs, os::unix::ffi::OsStrExt, path::Path};
+
+    fn opened(path: &Path, above: Option<&Arc<Folder>>, kept: &Arc<Kept>) -> Arc<Folder> {
+        let fd: OwnedFd = fs::File::open(path).unwrap().into();
+        let id = Id::of(&fstat(&fd).unwrap());
+        let name = if above.is_some() { Path::new(path.file_name().unwrap()) } else { path };
+        let name = CString::new(name.as_os_str().as_bytes()).unwrap();
+        Folder::new(fd, id, &Address { above, name: &name, flags: DIRECTORY }, Some(kept))
+    }
+
+    fn is_open(folder: &Folder) -> bool {
+        folder.slot.lock().is_some()
+    }
+
+    #[test]
+    fn what_was_given_up_is_found_again_from_above_and_from_below() {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir_all(place.path().join("a/b/c")).unwrap();
+        let kept = Kept::new(2);
+        let a = opened(&place.path().join("a"), None, &kept);
+        let b = opened(&place.path().join("a/b"), Some(&a), &kept);
+        let in_use = a.open().unwrap();
+        let c = opened(&place.path().join("a/b/c"), Some(&b), &kept);
+        assert!(is_open(&a) && !is_open(&b) && is_open(&c));
+        let again = b.open().unwrap();
+        assert_eq!(Id::of(&fstat(&*again).unwrap()), b.id);
+        assert!(!is_open(&c), "the one that is not in use goes");
+        drop((in_use, again));
+        let in_use = c.open().unwrap();
+        assert!(!is_open(&a) && is_open(&b) && is_open(&c), "the first that was opened goes");
+        kept.give_up();
+        assert!(!is_open(&b) && is_open(&c));
+        drop(in_use);
+        drop(c);
+        assert!(is_open(&b) && !is_open(&a), "the walk goes on there");
+        drop(b);
+        assert!(is_open(&a));
+        drop(a);
+        assert!(kept.line().slots.is_empty());
+    }
+
+    #[test]
+    fn another_directory_of_the_name_is_not_taken_for_it() {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir_all(place.path().join("a/b/c")).unwrap();
+        let kept = Kept::new(1);
+        let a = opened(&place.path().join("a"), None, &kept);
+        let b = opened(&place.path().join("a/b"), Some(&a), &kept);
+        let c = opened(&place.path().join("a/b/c"), Some(&b), &kept);
+        fs::rename(place.path().join("a/b"), place.path().join("a/moved")).unwrap();
+        fs::create_dir(place.path().join("a/b")).unwrap();
+        let in_use = c.open().unwrap();
+        assert!(!is_open(&b));
+        assert_eq!(b.open().unwrap_err(), Errno::STALE);
+        drop(in_use);
+        c.open().unwrap();
+        drop(c);
+        assert!(is_open(&b), "the way up leads to it whatever its name");
+    }
+
+    #[test]
+    fn a_chain_deeper_than_the_stack_is_dropped() {
+        let place = tempfile::tempdir().unwrap();
+        let kept = Kept::new(1);
+        let top = opened(place.path(), None, &kept);
+        let mut folder = Arc::clone(&top);
+        for _ in 0..100_000 {
+            let slot = Arc::new(Slot { fd: Mutex::new(None), number: AtomicU64::new(0) });
+            let (name, above, flags) = (c"d".to_owned(), Some(folder), DIRECTORY);
+            let kept = Some(Arc::clone(&kept));
+            folder = Arc::new(Folder { slot, kept, id: top.id, name, above, flags });
+        }
+        drop(folder);
+        assert!(is_open(&top));
+    }
+}
