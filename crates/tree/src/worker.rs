@@ -139,7 +139,7 @@ impl<'r> Worker<'r> {
     fn dispatch(&mut self, leaf: &Leaf<'_>, listed: FileType) -> Attempt<()> {
         let options = self.run.options;
         let follow = options.follows(leaf.named_by_caller());
-        if self.is_left_out(leaf, listed, follow) {
+        if self.is_left_out(leaf, listed, follow)? {
             return Ok(());
         }
         if is_reserved(leaf.name) {
@@ -168,18 +168,22 @@ impl<'r> Worker<'r> {
 
     /// Whether the caller's filter leaves an entry out, with all below it; then it is booked. Of
     /// the sources that the caller named it was asked before.
-    fn is_left_out(&mut self, leaf: &Leaf<'_>, listed: FileType, follow: bool) -> bool {
+    fn is_left_out(&mut self, leaf: &Leaf<'_>, listed: FileType, follow: bool) -> Attempt<bool> {
         let options = self.run.options;
-        let entry = Met { at: leaf.from.as_fd(), name: leaf.source, listed, follow };
+        if leaf.named_by_caller() {
+            return Ok(false);
+        }
+        let from = leaf.from.open()?;
+        let entry = Met { at: from.as_fd(), name: leaf.source, listed, follow };
         let path = || leaf.path_inside(options.inside.is_some());
-        let left_out = !leaf.named_by_caller() && options.leaves_out_entry(&entry, path);
+        let left_out = options.leaves_out_entry(&entry, path);
         if left_out {
             self.tally.left_out += 1;
             if options.verbose {
                 self.run.events.event(&Event::LeftOut { source: &leaf.source_path() });
             }
         }
-        left_out
+        Ok(left_out)
     }
 
     /// Leaves a directory to whoever is free, or enters it at once if too many wait already.
