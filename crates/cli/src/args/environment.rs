@@ -8,6 +8,7 @@ const COMMON: &str = "\
 Environment:
   NO_COLOR           set and not empty: no colour, unless --color=always
   THALWEG_COLOR      sets --color
+  THALWEG_CPU        hides features of the processor, e.g. -avx512f,-avx2, as if it had them not
   THALWEG_PROFILE    the file of the measured profile [default: thalweg/profile.json under XDG_STATE_HOME]
   THALWEG_STUDIES    the folder of studies
   XDG_STATE_HOME     where the profile and the results of studies are [default: ~/.local/state]

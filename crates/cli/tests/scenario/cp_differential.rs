@@ -158,7 +158,9 @@ impl Case {
             // Nothing is there to be skipped where no link could be made.
             || (has("-s") && has("-n"))
             // cp forgets the folders of --parents where a source is missing, and the times of those that two have.
-            || (has("--parents") && (has("s/nothing") || has("s/dir/g")))
+            || (has("--parents") && (has("s/nothing") || has("s/dir/g") || (has("s/f") && has("s/l"))))
+            // cp moves a link away as its own backup, and then has nothing left to make a hard link to.
+            || (backs_up && has("-l") && self.words.ends_with(&["d/f", "d/f"]))
     }
 
     /// The tree, the exit code and the lines after the command.

@@ -100,6 +100,7 @@ fn parents_keep_the_path_and_its_attributes() {
     holds(setup, "$T copy --parents a/e new", 2, "test ! -e new");
     holds(setup, "echo f >d/a; $T copy --parents a/e d", 1, "test \"$(cat d/a)\" = f");
     holds(setup, "$T copy --parents a/../a/e d", 2, "test ! -e d/a");
+    holds(setup, "$T copy -rT --parents a/b d", 2, "test -z \"$(ls d)\"");
     let (_, ran) = after(setup, "$T copy -v --parents a/b/c d");
     assert_eq!(
         String::from_utf8_lossy(&ran.stdout),

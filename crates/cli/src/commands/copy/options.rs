@@ -115,6 +115,10 @@ fn conflicts(args: &CopyArgs, backup: tree::Backup) -> Result<(), Failure> {
     let makes_backups = args.backup.is_some() || args.backups || backup != tree::Backup::None;
     let sparse = args.sparse != Sparse::Auto;
     for (both, what) in [
+        (
+            args.parents && args.no_target_directory,
+            "--parents and -T: paths are kept below a folder",
+        ),
         (args.link && args.symbolic_link, "-l and -s: a file becomes one kind of link"),
         (makes_backups && args.no_clobber, "--backup and -n: what is never replaced has no backup"),
         (args.reflink == Reflink::Always && sparse, "--reflink=always takes --sparse=auto only"),
