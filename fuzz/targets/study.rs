@@ -2,14 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use thalweg_lab::{
-    study::{
+use thalweg_lab::{study::{
         file::Study,
         places::places,
         preset::{Preset, Settings},
-    },
-    works::CATALOGUE,
-};
+    }, arms::CATALOGUE};
 
 fuzz_target!(|text: &str| {
     let Ok(study) = Study::parse(text, &CATALOGUE) else { return };

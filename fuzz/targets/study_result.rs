@@ -2,10 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use thalweg_lab::{
-    study::{claims, file::Study, store},
-    works::CATALOGUE,
-};
+use thalweg_lab::{study::{claims, file::Study, store}, arms::CATALOGUE};
 
 const STUDY: &str = r#"
 schema = 1

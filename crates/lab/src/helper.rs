@@ -15,9 +15,9 @@ mod receiver;
 pub(crate) use line::spent;
 
 use crate::{
+    arms::{CATALOGUE, Catalogue},
+    probes::libc_thresholds,
     study::{load, session},
-    thresholds,
-    works::{CATALOGUE, Catalogue},
 };
 
 /// One kind of helper: its name, and what it does with the rest of its arguments. It talks over
@@ -29,7 +29,7 @@ pub static HELPERS: &[Helper] = &[
     ("bulk", bulk::run),
     ("feeder", feeder::run),
     ("load", load::main),
-    ("memcpy", thresholds::child::main),
+    ("memcpy", libc_thresholds::child::main),
     ("receiver", receiver::run),
     ("session", |_| session::main(&CATALOGUE)),
 ];

@@ -1,15 +1,13 @@
 //! Measures mechanisms honestly and writes the machine profile.
 //!
-//! Reading order: [`sample`] is one timed piece of work, [`rounds`] interleaves the arms, [`stats`]
-//! makes ratios with intervals of them, [`contamination`] says which samples to doubt. Put together:
-//! [`tune`] for a copy that is about to be made, [`survey`] for the profile of the machine, [`trial`]
-//! for an unmodified program under each copy kernel, [`thresholds`] for libc's own settings, [`study`]
-//! for a published experiment, whose [`report`] people read.
+//! [`measure`] takes samples of arms in interleaved rounds and says what they show; [`arms`] are what
+//! is sampled; [`probes`] ask the questions of one command each; a [`study`] is a published experiment,
+//! whose [`report`] people read.
 //!
 //! ```no_run
 //! use std::{path::Path, time::Duration};
 //! use thalweg_core::{Flow, Guarantees, Profile, Request};
-//! use thalweg_lab::tune::{Job, tune};
+//! use thalweg_lab::probes::tune_copy::{Job, tune};
 //! use thalweg_tree::CopyOptions;
 //!
 //! let mut request = Request::default();
@@ -28,23 +26,16 @@
 //! }
 //! let mut profile = Profile::new();
 //! found.teach(&mut profile, &mut request);
-//! # Ok::<(), thalweg_lab::tune::TuneError>(())
+//! # Ok::<(), thalweg_lab::probes::tune_copy::TuneError>(())
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod conditions;
-pub mod contamination;
+pub mod arms;
 pub mod helper;
+pub mod measure;
 mod moving;
 pub mod peer;
+pub mod probes;
 pub mod report;
-pub mod rounds;
-pub mod sample;
 mod scratch;
-pub mod stats;
 pub mod study;
-pub mod survey;
-pub mod thresholds;
-pub mod trial;
-pub mod tune;
-pub mod works;

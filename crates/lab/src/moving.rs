@@ -7,7 +7,7 @@ use std::{
 use thalweg_core::{Flow, Mechanism, Side, Sink, Source, Transfer, Tuning, Unfit, driver::Pace};
 use thalweg_sys::io;
 
-use crate::{rounds::Failure, tune::Stop};
+use crate::{measure::schedule::Failure, probes::tune_copy::Stop};
 
 // As long as a step of the driver, so that the mechanism is asked for as much at a time.
 const STEP: Duration = Duration::from_millis(40);

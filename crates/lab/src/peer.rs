@@ -7,9 +7,9 @@ use std::{
     time::Instant,
 };
 
-use crate::{
-    rounds::{Arm, Failure},
+use crate::measure::{
     sample::{Meter, Sample},
+    schedule::{Arm, Failure},
 };
 use std::cell::RefCell;
 use thalweg_core::Unfit;

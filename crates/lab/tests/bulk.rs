@@ -6,9 +6,9 @@ use std::{fmt::Write, fs, path::Path};
 use thalweg_channel::bulk::ARMS;
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 use thalweg_lab::{
+    arms::{CATALOGUE, Job, Piece},
     report::{Input, html},
     study::{file::Study, result::ClaimVerdict, run::RunError},
-    works::{CATALOGUE, Job, Piece},
 };
 
 mod planted;
@@ -18,7 +18,7 @@ fn open_by(program: &str, with: &str, bytes: u64, at: &Path) -> Result<Box<dyn P
     let with: toml::Table = with.parse().unwrap();
     let (scratch, studies, program) = (at, at, Path::new(program));
     let job = Job { arm: "arm", with: &with, bytes, scratch, studies, program };
-    CATALOGUE.work("bulk").unwrap().open(&job)
+    CATALOGUE.arm_kind("bulk").unwrap().open(&job)
 }
 
 fn open(with: &str, bytes: u64, at: &Path) -> Result<Box<dyn Piece>, Unfit> {

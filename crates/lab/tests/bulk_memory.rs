@@ -6,7 +6,7 @@ use std::{
     path::Path,
     sync::{Mutex, PoisonError},
 };
-use thalweg_lab::works::{CATALOGUE, Job};
+use thalweg_lab::arms::{CATALOGUE, Job};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg-lab-helper");
 
@@ -21,7 +21,7 @@ fn knobs_are_set_and_new_memory_faults_on_the_side_where_it_is() {
         let with: toml::Table = with.parse().unwrap();
         let (scratch, program) = (scratch.path(), Path::new(PROGRAM));
         let job = Job { arm: "arm", with: &with, bytes, scratch, studies: scratch, program };
-        let mut piece = CATALOGUE.work("bulk").unwrap().open(&job).unwrap();
+        let mut piece = CATALOGUE.arm_kind("bulk").unwrap().open(&job).unwrap();
         piece.warm_up().unwrap();
         piece.sample(1).unwrap();
         let sample = piece.sample(1).unwrap();

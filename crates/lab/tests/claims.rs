@@ -1,6 +1,7 @@
 //! Every kind of check on simulated runs: it holds, it does not, nobody knows, it cannot be run.
 #![allow(clippy::unwrap_used)]
 
+use thalweg_lab::arms::Finding;
 use thalweg_lab::study::{
     claims,
     file::{Load, Study},
@@ -10,7 +11,6 @@ use thalweg_lab::study::{
         Missing, Place, ProbeResult, ProbeSession, StudyResult,
     },
 };
-use thalweg_lab::works::Finding;
 
 mod planted;
 use planted::{simulated, simulated::World};

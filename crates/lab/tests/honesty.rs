@@ -4,8 +4,7 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command, time::Duration};
 use thalweg_core::Flow;
 use thalweg_lab::{
-    sample::Metric,
-    stats::Verdict,
+    measure::{sample::Metric, stats::Verdict},
     study::{
         preset::{SAMPLE, Settings},
         result::{ClaimVerdict, StudyResult},

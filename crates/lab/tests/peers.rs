@@ -8,8 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 use thalweg_lab::{
+    arms::{CATALOGUE, Job},
     study::file::Study,
-    works::{CATALOGUE, Job},
 };
 
 fn root() -> PathBuf {
@@ -40,7 +40,7 @@ fn a_peer_that_is_not_built_is_left_out_by_its_name() {
         let (program, scratch) = (Path::new("/nowhere"), scratch.as_path());
         let job =
             Job { arm: &arm.name, with: &arm.with, bytes: 64, scratch, studies: &studies, program };
-        let reason = match CATALOGUE.work(&arm.work).unwrap().open(&job) {
+        let reason = match CATALOGUE.arm_kind(&arm.work).unwrap().open(&job) {
             Ok(_) => panic!("{}: nothing was built", arm.name),
             Err(unfit) => unfit.reason,
         };

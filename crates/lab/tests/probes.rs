@@ -4,7 +4,7 @@
 
 use std::path::Path;
 use thalweg_core::Unfit;
-use thalweg_lab::works::{Finding, Job, PROBES};
+use thalweg_lab::arms::{Finding, Job, PROBES};
 
 fn run(probe: &str, with: &str) -> Result<Finding, Unfit> {
     let scratch = tempfile::tempdir().unwrap();

@@ -7,11 +7,11 @@ use std::{
     path::{Path, PathBuf},
 };
 use thalweg_lab::{
+    arms::{CATALOGUE, Job},
     study::{
         file::{Check, Study},
         size::bytes_of,
     },
-    works::{CATALOGUE, Job},
 };
 
 fn folder() -> PathBuf {
@@ -90,7 +90,7 @@ fn the_parameters_of_every_arm_and_probe_are_taken() {
             study.cells.iter().flat_map(|cell| cell.arms.iter().map(move |arm| (cell, arm)));
         for (cell, name) in places {
             let arm = study.arms.iter().find(|arm| arm.name == *name).unwrap();
-            let work = CATALOGUE.work(&arm.work).unwrap();
+            let work = CATALOGUE.arm_kind(&arm.work).unwrap();
             // Nothing is allocated yet; a program may have been built for some sizes alone.
             let bytes = match arm.work.as_str() {
                 "worker" | "memory" => bytes_of(&cell.sizes[0]).unwrap(),

@@ -8,8 +8,8 @@ use std::{
 };
 use thalweg_core::{Kind, MECHANISMS, Role, Unfit, alias::Alias};
 use thalweg_lab::{
-    rounds::Failure,
-    works::{Job, Piece, WORKS},
+    arms::{ARM_KINDS, Job, Piece},
+    measure::schedule::Failure,
 };
 
 mod support;
@@ -19,7 +19,7 @@ const HELPER: &str = env!("CARGO_BIN_EXE_thalweg-lab-helper");
 
 fn open(work: &str, with: &str, bytes: u64, scratch: &Path) -> Result<Box<dyn Piece>, Unfit> {
     let with: toml::Table = with.parse().unwrap();
-    let work = WORKS.iter().find(|known| known.name() == work).unwrap();
+    let work = ARM_KINDS.iter().find(|known| known.name() == work).unwrap();
     let studies = scratch;
     let program = Path::new(HELPER);
     work.open(&Job { arm: "arm", with: &with, bytes, scratch, studies, program })
@@ -182,7 +182,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
 fn a_helper_that_is_none_is_an_answer() {
     let scratch = tempfile::tempdir().unwrap();
     let with = "mechanism = 'splice'\nsource = 'file'\nsink = 'unix'".parse().unwrap();
-    let work = WORKS.iter().find(|known| known.name() == "transfer").unwrap();
+    let work = ARM_KINDS.iter().find(|known| known.name() == "transfer").unwrap();
     for (program, expected) in [("/no/such/file", "No such file"), ("/bin/false", "ended")] {
         let (program, folder) = (Path::new(program), scratch.path());
         let job =

@@ -14,7 +14,7 @@ use thalweg_channel::{
 };
 
 use super::line::{Ledger, hear, number, say};
-use crate::works::{
+use crate::arms::{
     bulk::landing::{Landing, Residency, read_through},
     content::{Content, first_difference},
 };

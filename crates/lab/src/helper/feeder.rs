@@ -10,7 +10,7 @@ use std::{
 use thalweg_sys::{Errno, io};
 
 use super::line::{Ledger, hear, number, say};
-use crate::works::content::Content;
+use crate::arms::content::Content;
 
 /// What comes at once: as much as a pipe holds unless told otherwise, and half of what Linux reads
 /// ahead of a reader by default.

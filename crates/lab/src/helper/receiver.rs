@@ -21,7 +21,7 @@ use std::{
 use thalweg_sys::{Errno, io};
 
 use super::line::{Ledger, hear, number, say};
-use crate::works::content::{Content, first_difference};
+use crate::arms::content::{Content, first_difference};
 
 /// Runs until stdin ends.
 pub(super) fn run(arguments: &[String]) -> Result<(), String> {

@@ -13,7 +13,7 @@ use super::{
     words::{self, number, short},
 };
 use crate::{
-    stats::{Spread, median},
+    measure::stats::{Spread, median},
     study::result::{ArmResult, Place, SessionSamples},
 };
 

@@ -13,7 +13,7 @@ use super::{
     words,
 };
 use crate::{
-    sample::Metric,
+    measure::sample::Metric,
     study::{
         file::Study,
         result::{RatioResult, StudyResult},

@@ -5,7 +5,7 @@ use super::{
     svg::{Anchor, Shape, Svg, n},
     words::{interval, short},
 };
-use crate::stats::Verdict;
+use crate::measure::stats::Verdict;
 
 /// What stands in one line of the plot.
 #[derive(Clone, Debug)]

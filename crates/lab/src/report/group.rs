@@ -3,7 +3,7 @@
 use thalweg_core::Guarantees;
 
 use crate::{
-    sample::{Metric, Sample},
+    measure::sample::{Metric, Sample},
     study::{
         file::{Load, Origin, Study},
         result::{ArmResult, Place, RatioResult, StudyResult},

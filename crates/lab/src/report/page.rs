@@ -70,7 +70,7 @@ pub fn html(inputs: &[Input]) -> Result<String, ReportError> {
         .render(context! {
             studies => Serde(studies), total => Serde(total),
             light => Serde(LIGHT), dark => Serde(DARK),
-            made => crate::conditions::now(), version => env!("CARGO_PKG_VERSION"),
+            made => crate::measure::conditions::now(), version => env!("CARGO_PKG_VERSION"),
         })
         .map_err(wrong)?;
     Ok(printable(&text))

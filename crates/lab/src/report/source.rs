@@ -9,7 +9,7 @@ use super::{
     words,
 };
 use crate::{
-    sample::Metric,
+    measure::sample::Metric,
     study::{
         file::{At, Check, Claim, Study},
         result::RatioResult,

@@ -13,8 +13,7 @@ use super::{
     words::{self, number, short},
 };
 use crate::{
-    sample::CallsKind,
-    stats::Spread,
+    measure::{sample::CallsKind, stats::Spread},
     study::{file::Origin, result::ArmResult},
 };
 

@@ -10,8 +10,10 @@ use super::{
     words::{self, number},
 };
 use crate::{
-    sample::Metric,
-    stats::{Verdict, verdict},
+    measure::{
+        sample::Metric,
+        stats::{Verdict, verdict},
+    },
     study::{
         figures::ratio,
         file::Origin,

@@ -3,7 +3,7 @@
 use thalweg_core::{Guarantees, profile::Ratio};
 
 use crate::{
-    stats::Verdict,
+    measure::stats::Verdict,
     study::{
         file::{Load, Origin},
         result::{ClaimVerdict, Place},

@@ -6,7 +6,7 @@ use super::{
     file::{At, Cell, Check, Claim, Load, Study},
     size::bytes_of,
 };
-use crate::works::Catalogue;
+use crate::arms::Catalogue;
 
 /// More than any study needs; less than what would run for years.
 const MOST: usize = 1000;
@@ -66,8 +66,8 @@ impl Study {
 
     fn check_arms(&self, catalogue: &Catalogue) -> Result<(), String> {
         for arm in &self.arms {
-            if catalogue.work(&arm.work).is_none() {
-                let works = catalogue.works.iter().map(|work| work.name());
+            if catalogue.arm_kind(&arm.work).is_none() {
+                let works = catalogue.arm_kinds.iter().map(|work| work.name());
                 let reason = unknown("work", &arm.work, works);
                 return Err(format!("arm {:?}: {reason}", arm.name));
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use thalweg_core::profile::{LEAST_NOISE, Ratio};
 
 use super::result::{ArmResult, SessionSamples};
-use crate::{
+use crate::measure::{
     sample::{Metric, Sample},
     stats::{MOST_NOISE, Random, median, ratio_of_sessions},
 };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-use crate::sample::Metric;
+use crate::measure::sample::Metric;
 
 /// A published experiment, restated.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -141,7 +141,7 @@ fn idle_only() -> Vec<Load> {
 pub struct Arm {
     /// The name in cells, claims and results.
     pub name: String,
-    /// The work that makes it, by its name in [`WORKS`](crate::works::WORKS).
+    /// The work that makes it, by its name in [`ARM_KINDS`](crate::arms::ARM_KINDS).
     pub work: String,
     /// Whether the article has it so, or we added it for a fair comparison.
     #[serde(default)]
@@ -351,7 +351,7 @@ pub enum Check {
         /// In words.
         note: Option<String>,
     },
-    /// What a probe finds (see [`PROBES`](crate::works::PROBES)): numbers, compared one by one.
+    /// What a probe finds (see [`PROBES`](crate::arms::PROBES)): numbers, compared one by one.
     Probe {
         /// Its name.
         probe: String,

@@ -8,11 +8,14 @@ use super::{
     wire::{ArmRun, PlaceLog},
 };
 use crate::{
-    contamination::{Mark, marks_of_study},
-    rounds::{Arm, Broken, Cast, Failure, Log, Rules, Schedule},
-    sample::Sample,
-    stats::Random,
-    works::Piece,
+    arms::Piece,
+    measure::{
+        contamination::{Mark, marks_of_study},
+        log::Log,
+        sample::Sample,
+        schedule::{Arm, Broken, Failure, Lineup, Rules, Schedule},
+        stats::Random,
+    },
 };
 
 /// An arm whose helpers are there and whose buffers are not.
@@ -120,7 +123,7 @@ fn rounds(
         random,
     };
     for done in 1..=pace.rounds {
-        match schedule.run(&mut arms, Cast::of_equals(active.clone()), &mut log) {
+        match schedule.run(&mut arms, Lineup::of_equals(active.clone()), &mut log) {
             Ok(()) => {}
             Err(Broken::Stopped | Broken::Reference(_)) => return Err(Ended::Stopped),
         }

@@ -5,9 +5,11 @@ use thalweg_core::{Guarantees, profile::Ratio};
 
 use super::file::{Load, Origin};
 use crate::{
-    sample::{CallsKind, Metric, Sample},
-    stats::Verdict,
-    works::Finding,
+    arms::Finding,
+    measure::{
+        sample::{CallsKind, Metric, Sample},
+        stats::Verdict,
+    },
 };
 
 /// A run of one study.
@@ -19,7 +21,7 @@ pub struct StudyResult {
     pub schema: u32,
     /// The study's title.
     pub title: String,
-    /// The machine and what it was doing, as [`Conditions`](crate::conditions::Conditions) writes it.
+    /// The machine and what it was doing, as [`Conditions`](crate::measure::conditions::Conditions) writes it.
     pub conditions: serde_json::Value,
     /// How it was measured.
     pub protocol: Protocol,

@@ -18,9 +18,11 @@ use super::{
     wire::{Event, SessionJob, SessionLog},
 };
 use crate::{
-    conditions::{self, Conditions},
+    measure::{
+        conditions::{self, Conditions},
+        stats::Random,
+    },
     scratch::Folder,
-    stats::Random,
 };
 
 /// What a run needs besides studies and settings.

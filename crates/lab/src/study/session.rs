@@ -18,8 +18,8 @@ use super::{
     wire::{Event, PlaceLog, SessionJob, SessionLog},
 };
 use crate::{
-    stats::{Random, median},
-    works::{Catalogue, Job},
+    arms::{Catalogue, Job},
+    measure::stats::{Random, median},
 };
 
 /// Reads the job, runs it, answers. An error is one of the session itself, never of an arm.
@@ -78,7 +78,7 @@ impl Session<'_> {
 
     /// The meter round nothing, as often as the median needs.
     fn null_seconds(&self) -> f64 {
-        let Some(null) = self.catalogue.work("null") else { return 0.0 };
+        let Some(null) = self.catalogue.arm_kind("null") else { return 0.0 };
         let Ok(mut piece) = null.open(&self.job("null", &toml::Table::new(), 1, &self.job.scratch))
         else {
             return 0.0;
@@ -170,7 +170,7 @@ impl Session<'_> {
             let (Some(arm), Some(cell)) = (arm, cell) else {
                 return Err(Unfit::because("the study does not describe it"));
             };
-            let work = self.catalogue.work(&arm.work);
+            let work = self.catalogue.arm_kind(&arm.work);
             let work = work.ok_or_else(|| Unfit::because("there is no such work"))?;
             // Two arms of one work must not share a file by its name.
             let number = self.study.arms.iter().position(|arm| arm.name == name).unwrap_or(0);
@@ -211,7 +211,7 @@ impl Session<'_> {
         name: &str,
         with: &toml::Table,
         (claim, scratch): (&str, &Path),
-    ) -> Result<crate::works::Finding, Unfit> {
+    ) -> Result<crate::arms::Finding, Unfit> {
         let probe = self.catalogue.probe(name);
         let probe = probe.ok_or_else(|| Unfit::because(format!("there is no probe {name}")))?;
         fs::create_dir(scratch)

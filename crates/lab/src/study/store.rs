@@ -12,7 +12,7 @@ use super::{
     file::Study,
     result::{ClaimVerdict, StudyResult},
 };
-use crate::works::Catalogue;
+use crate::arms::Catalogue;
 
 /// A larger file is not a study.
 const LARGEST_STUDY: u64 = 4 << 20;

@@ -12,7 +12,7 @@ use super::{
     },
     wire::{ArmRun, PlaceLog, SessionLog},
 };
-use crate::{
+use crate::measure::{
     sample::{Metric, Sample},
     stats::{median, verdict},
 };

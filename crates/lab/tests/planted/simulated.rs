@@ -3,8 +3,7 @@
 use std::{f64::consts::TAU, time::Duration};
 use thalweg_core::Guarantees;
 use thalweg_lab::{
-    sample::Sample,
-    stats::Random,
+    measure::{sample::Sample, stats::Random},
     study::{
         file::Study,
         places::places,

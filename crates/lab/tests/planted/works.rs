@@ -7,19 +7,23 @@ use std::{
 };
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 use thalweg_lab::{
-    rounds::Failure,
-    sample::{Meter, Sample},
-    works::{CATALOGUE, Catalogue, Finding, Job, Piece, Probe, Work, known},
+    arms::{ArmKind, CATALOGUE, Catalogue, Finding, Job, Piece, Probe, known},
+    measure::{
+        sample::{Meter, Sample},
+        schedule::Failure,
+    },
 };
 
 /// The works of tests, and some of the product's.
-pub static PLANTED: Catalogue =
-    Catalogue { works: &[&Own("null"), &Own("worker"), &Own("bulk"), &Copy], probes: &[&Answer] };
+pub static PLANTED: Catalogue = Catalogue {
+    arm_kinds: &[&Own("null"), &Own("worker"), &Own("bulk"), &Copy],
+    probes: &[&Answer],
+};
 
 /// One of the product's own works, by its name.
 struct Own(&'static str);
 
-impl Work for Own {
+impl ArmKind for Own {
     fn name(&self) -> &'static str {
         self.0
     }
@@ -29,7 +33,8 @@ impl Work for Own {
     }
 
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
-        let own = CATALOGUE.work(self.0).ok_or_else(|| Unfit::because("it has no such work"))?;
+        let own =
+            CATALOGUE.arm_kind(self.0).ok_or_else(|| Unfit::because("it has no such work"))?;
         own.open(job)
     }
 }
@@ -39,7 +44,7 @@ impl Work for Own {
 /// and shares).
 struct Copy;
 
-impl Work for Copy {
+impl ArmKind for Copy {
     fn name(&self) -> &'static str {
         "copy"
     }

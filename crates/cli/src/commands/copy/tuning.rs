@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use thalweg_core::{Flow, failed::quoted, profile::Ratio};
-use thalweg_lab::tune::{ArmResult, Job, TuneError, TuneResult, tune};
+use thalweg_lab::probes::tune_copy::{ArmResult, Job, TuneError, TuneResult, tune};
 use thalweg_sys::signal;
 use thalweg_tree::CopyOptions;
 

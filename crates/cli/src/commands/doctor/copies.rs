@@ -7,7 +7,9 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 use thalweg_core::{Flow, tuning::Size};
-use thalweg_lab::thresholds::{Crossover, Effect, Effective, Found, Measuring, Tried, measure};
+use thalweg_lab::probes::libc_thresholds::{
+    Crossover, Effect, Effective, Found, Measuring, Tried, measure,
+};
 use thalweg_sys::signal;
 
 use crate::{
@@ -137,7 +139,7 @@ fn effects(tried: Vec<&Tried>) -> String {
 }
 
 fn shows(effect: &Effect) -> bool {
-    effect.verdict != thalweg_lab::stats::Verdict::NoDifferenceShown
+    effect.verdict != thalweg_lab::measure::stats::Verdict::NoDifferenceShown
 }
 
 fn in_full(effect: &Effect) -> String {

@@ -18,7 +18,7 @@ use crate::{
 
 use super::tune::screen;
 use thalweg_core::{Flow, failed::quoted};
-use thalweg_lab::survey::sentinel;
+use thalweg_lab::probes::tune_machine::sentinel;
 
 mod copies;
 mod machine;

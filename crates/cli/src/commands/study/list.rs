@@ -6,11 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 use thalweg_lab::{
+    arms::CATALOGUE,
     study::{
         result::ClaimVerdict,
         store::{self, Loaded, Saved, StoreError},
     },
-    works::CATALOGUE,
 };
 
 use crate::{

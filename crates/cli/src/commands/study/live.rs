@@ -3,7 +3,7 @@
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{fmt::Write, io::IsTerminal, time::Duration};
 use thalweg_lab::{
-    stats::median,
+    measure::stats::median,
     study::{
         file::Load,
         result::{Place, PlaceCost, StudyResult},

@@ -14,6 +14,7 @@ use std::{
 };
 use thalweg_core::Flow;
 use thalweg_lab::{
+    arms::CATALOGUE,
     study::{
         preset::{Preset, Settings, Sizes},
         result::StudyResult,
@@ -21,7 +22,6 @@ use thalweg_lab::{
         size::bytes_of,
         store::{self, Loaded},
     },
-    works::CATALOGUE,
 };
 use thalweg_sys::signal;
 

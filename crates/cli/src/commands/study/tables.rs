@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write};
 use thalweg_core::Guarantees;
 use thalweg_lab::{
-    sample::{CallsKind, Metric},
+    measure::sample::{CallsKind, Metric},
     study::{
         file::{Load, Origin},
         result::{ArmResult, ClaimResult, ClaimVerdict, Evidence, Place, RatioResult, StudyResult},
@@ -230,7 +230,7 @@ fn figure(ratio: &RatioResult) -> (String, String) {
     let r = &ratio.ratio;
     let interval = format!("{} [{}, {}]", number(r.ratio), number(r.lo), number(r.hi));
     let word = match ratio.verdict {
-        thalweg_lab::stats::Verdict::NoDifferenceShown => "no diff.".to_owned(),
+        thalweg_lab::measure::stats::Verdict::NoDifferenceShown => "no diff.".to_owned(),
         word => word.to_string(),
     };
     (interval, word)

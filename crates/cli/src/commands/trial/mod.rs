@@ -11,7 +11,7 @@ use thalweg_core::{
     Flow, Prefer,
     profile::{Band, Load},
 };
-use thalweg_lab::trial::{
+use thalweg_lab::probes::trial::{
     self, Bands, Found, Metric, Ready, Server, Trial, TrialError, Tunables, tunables_given,
 };
 use thalweg_sys::signal;

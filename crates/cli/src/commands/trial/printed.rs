@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, time::Duration};
 use thalweg_core::{profile::Ratio, shown};
-use thalweg_lab::trial::{
+use thalweg_lab::probes::trial::{
     Band, Better, Effect, Found, Kind, Metric, OBJECT_ALONE, Reached, Row, What,
 };
 

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use thalweg_core::{Flow, Profile};
-use thalweg_lab::survey::{
+use thalweg_lab::probes::tune_machine::{
     self, Depth, EndKind, Ends, Found, Plan, Progress, Spawned, Stopped,
     check::{are_possible, check, held_out},
     emit::emit,
@@ -73,7 +73,8 @@ fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<
         return Err(Failure::new(Exit::Unsupported, why));
     };
     let shown = Shown::new(args.json);
-    let found = survey::survey(plan, &mut sessions(), &mut |progress| shown.session(progress));
+    let found =
+        tune_machine::survey(plan, &mut sessions(), &mut |progress| shown.session(progress));
     shown.end();
     let found = found.map_err(|stopped| interrupted(stopped, "the profile is as it was"))?;
     for trouble in &found.troubles {

@@ -11,8 +11,8 @@ use thalweg_core::{
     tuning::Size,
 };
 use thalweg_lab::{
-    stats::Verdict,
-    survey::{
+    measure::stats::Verdict,
+    probes::tune_machine::{
         Found, Row,
         check::{Checked, Held},
         regret::Spread,

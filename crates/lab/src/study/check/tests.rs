@@ -1,7 +1,7 @@
 //! Study files that are right, and each way of being wrong.
 
 use super::*;
-use crate::works::CATALOGUE;
+use crate::arms::CATALOGUE;
 
 const GOOD: &str = r#"
 schema = 1

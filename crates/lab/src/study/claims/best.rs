@@ -8,7 +8,7 @@ use super::{
     words,
 };
 use crate::{
-    sample::Metric,
+    measure::sample::Metric,
     study::result::{ClaimVerdict, Place},
 };
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use thalweg_core::profile::Ratio;
 
 use crate::{
-    sample::Metric,
+    measure::sample::Metric,
     study::{
         figures,
         file::{At, Load, Study},

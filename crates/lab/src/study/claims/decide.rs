@@ -10,8 +10,10 @@ use super::{
     words,
 };
 use crate::{
-    sample::Metric,
-    stats::{Random, interval_of_sessions, median},
+    measure::{
+        sample::Metric,
+        stats::{Random, interval_of_sessions, median},
+    },
     study::{
         figures::over_sessions,
         file::{At, Check, Load},

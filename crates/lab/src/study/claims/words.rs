@@ -1,7 +1,7 @@
 //! Figures and ranges in words.
 
 use crate::{
-    sample::Metric,
+    measure::sample::Metric,
     study::{
         file::{At, Load},
         result::Place,

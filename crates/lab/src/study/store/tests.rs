@@ -52,9 +52,9 @@ fn a_folder_of_studies_names_each_file_that_cannot_be_read() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("1.toml"), "id = \n").unwrap();
     fs::write(folder.path().join("2.txt"), "nothing").unwrap();
-    let all = Loaded::folder(folder.path(), &crate::works::CATALOGUE).unwrap();
+    let all = Loaded::folder(folder.path(), &crate::arms::CATALOGUE).unwrap();
     assert_eq!(all.len(), 1);
     let error = all[0].as_ref().unwrap_err().to_string();
     assert!(error.contains("1.toml") && error.contains("line 1"), "{error}");
-    assert!(Loaded::folder(&folder.path().join("none"), &crate::works::CATALOGUE).is_err());
+    assert!(Loaded::folder(&folder.path().join("none"), &crate::arms::CATALOGUE).is_err());
 }

@@ -1,0 +1,191 @@
+//! The works that arms of a study are made of, and the probes that decide claims without a clock.
+//!
+//! A work is one file and one line; a study chooses it by name and hands it a table of parameters.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::path::Path;
+use thalweg_core::{Guarantees, Unfit, alias::Alias};
+
+use crate::measure::{sample::Sample, schedule::Failure};
+
+pub(crate) mod bulk;
+pub(crate) mod content;
+mod exactly;
+mod far;
+mod memory;
+mod null;
+mod place;
+mod probes;
+mod program;
+mod size;
+mod transfer;
+mod worker;
+
+pub(crate) use worker::jdks;
+
+/// Makes arms of one kind out of a study's parameters.
+pub trait ArmKind: Sync {
+    /// Its name in study files; the file's name with `-` for `_`.
+    fn name(&self) -> &'static str;
+
+    /// One line for the manual.
+    fn summary(&self) -> &'static str;
+
+    /// Reads the parameters and acquires what must exist before any buffer does: processes, built
+    /// programs. Unknown parameters are an error; what this machine lacks is the `Unfit`'s reason.
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit>;
+}
+
+/// What an arm is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'j> {
+    /// The arm's name, for messages.
+    pub arm: &'j str,
+    /// The parameters.
+    pub with: &'j toml::Table,
+    /// Bytes of one operation.
+    pub bytes: u64,
+    /// Where files may be made; removed after the session.
+    pub scratch: &'j Path,
+    /// The folder of the study file: programs that are built lie below it.
+    pub studies: &'j Path,
+    /// Our own binary, for helper processes.
+    pub program: &'j Path,
+}
+
+/// An opened piece of work: one operation on `bytes` bytes, as often as one likes.
+pub trait Piece {
+    /// What it promises; `None` where the question makes no sense.
+    fn promises(&self) -> Option<Guarantees>;
+
+    /// Whether it touches fresh memory on purpose, so that faults are part of it.
+    fn is_fresh(&self) -> bool {
+        false
+    }
+
+    /// Allocates and touches everything, so that the first sample is like the others.
+    fn warm_up(&mut self) -> Result<(), Unfit>;
+
+    /// Does the operation `repeats` times and says what that took; set-up is left out.
+    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure>;
+
+    /// Why nobody counted the calls of its samples, though somebody tried.
+    fn calls_uncounted(&self) -> Option<String> {
+        None
+    }
+
+    /// Does the operation once more, outside every timed part, and looks at the bytes.
+    fn check(&mut self) -> Result<(), Unfit>;
+
+    /// Whether a change of the source after the operation shows in the sink; `None` where the
+    /// question makes no sense.
+    fn alias(&mut self) -> Option<Result<Alias, Unfit>> {
+        None
+    }
+}
+
+/// Decides a claim of mechanism by doing it and looking, without a clock.
+pub trait Probe: Sync {
+    /// Its name in study files.
+    fn name(&self) -> &'static str;
+
+    /// One line for the manual.
+    fn summary(&self) -> &'static str;
+
+    /// Does it.
+    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit>;
+}
+
+/// What a probe found.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct Finding {
+    /// The numbers that a claim's range is compared with.
+    pub numbers: Vec<f64>,
+    /// The same in words.
+    pub text: String,
+}
+
+/// The works and probes that study files may name.
+#[derive(Clone, Copy)]
+pub struct Catalogue {
+    /// The kinds of arm.
+    pub arm_kinds: &'static [&'static dyn ArmKind],
+    /// The probes.
+    pub probes: &'static [&'static dyn Probe],
+}
+
+/// Those of this build.
+pub static CATALOGUE: Catalogue = Catalogue { arm_kinds: ARM_KINDS, probes: PROBES };
+
+/// Every kind of arm.
+pub static ARM_KINDS: &[&dyn ArmKind] = &[
+    &bulk::Bulk,
+    &memory::Memory,
+    &null::Null,
+    &program::Program,
+    &transfer::Transfer,
+    &worker::Worker,
+];
+
+/// Every probe.
+pub static PROBES: &[&dyn Probe] = &[
+    &probes::alias::AliasProbe,
+    &probes::bulk_memory::BulkMemory,
+    &probes::calls::CallsPerBuffer,
+    &probes::rdtsc_small::RdtscSmall,
+    &probes::splice_returns::SpliceReturns,
+    &probes::vmsplice::Directions,
+    &probes::vmsplice::Limit,
+    &probes::worker_memory::WorkerMemory,
+];
+
+/// The distributions of sizes that the work `memory` can draw from.
+pub fn size_distributions() -> impl Iterator<Item = &'static str> {
+    memory::Distribution::names()
+}
+
+impl Catalogue {
+    /// The kind of arm of this name.
+    pub fn arm_kind(&self, name: &str) -> Option<&'static dyn ArmKind> {
+        self.arm_kinds.iter().copied().find(|kind| kind.name() == name)
+    }
+
+    /// The probe of this name.
+    pub fn probe(&self, name: &str) -> Option<&'static dyn Probe> {
+        self.probes.iter().copied().find(|probe| probe.name() == name)
+    }
+}
+
+/// Refuses parameters that a work or probe does not know, naming those it does.
+pub fn known(with: &toml::Table, names: &[&str]) -> Result<(), Unfit> {
+    let Some(unknown) = with.keys().find(|key| !names.contains(&key.as_str())) else {
+        return Ok(());
+    };
+    let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    Err(Unfit::because(format!("unknown parameter {unknown}; known: {known}")))
+}
+
+/// The parameters of a work or a probe as its own type; the error names the one that is wrong.
+pub(crate) fn parameters<With: DeserializeOwned>(
+    of: &str,
+    with: &toml::Table,
+) -> Result<With, Unfit> {
+    with.clone().try_into().map_err(|e: toml::de::Error| {
+        let words = e.to_string();
+        let words: Vec<&str> = words.split_whitespace().collect();
+        Unfit::because(format!("parameters of {of}: {}", words.join(" ")))
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::{fs::OpenOptions, io::Write};
+
+    /// Notes that a test could not run here, in the file that `make test` prints at its end.
+    pub fn skip(test: &str, reason: &str) {
+        eprintln!("skipped: lab {test}: {reason}");
+        let Some(path) = std::env::var_os("THALWEG_SKIPS") else { return };
+        let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+        writeln!(file, "lab {test}: {reason}").unwrap();
+    }
+}

@@ -1,0 +1,80 @@
+//! Work `bulk`: a large buffer of this process becomes another process's own, by an arm of the channel.
+//!
+//! A is this process, B a helper that is started before any buffer exists. All arms of a place share
+//! the two and their memory: with memory of its own for each, the large sizes would not fit. Timed is
+//! what lies between A's first call and the moment when B has everything; the processor time of both
+//! counts, B's also apart.
+
+mod alone;
+pub(crate) mod landing;
+mod moving;
+mod pair;
+mod with;
+
+use std::fs;
+use thalweg_core::Unfit;
+
+use super::{ArmKind, Job, Piece, content::Content};
+use crate::measure::schedule::Failure;
+use alone::Alone;
+use moving::Moving;
+use pair::pair_of;
+use with::{Way, With};
+
+/// Bulk transfers between two processes, and the copies in one that they are compared with.
+pub(super) struct Bulk;
+
+impl ArmKind for Bulk {
+    fn name(&self) -> &'static str {
+        "bulk"
+    }
+
+    fn summary(&self) -> &'static str {
+        "an arm of the channel, between this process and a helper; or one memcpy, to compare with"
+    }
+
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
+        let with = With::read(job.with)?;
+        let bytes = length(job)?;
+        Ok(match with.way()? {
+            Way::Arm(arm) => Box::new(Moving::join(job, with, (Some(arm), bytes))?),
+            Way::Auto => Box::new(Moving::join(job, with, (None, bytes))?),
+            Way::Copy(copier) => Box::new(Alone::new(job, &with, (copier, bytes))?),
+        })
+    }
+}
+
+fn length(job: &Job<'_>) -> Result<usize, Unfit> {
+    let bytes = usize::try_from(job.bytes).ok().filter(|bytes| *bytes > 0 && *bytes < 1 << 40);
+    bytes.ok_or_else(|| {
+        Unfit::because(format!("bulk {}: it cannot move {} bytes", job.arm, job.bytes))
+    })
+}
+
+/// Bytes of memory that both processes have, after a transfer, besides the buffers of the data.
+pub(super) fn extra_memory(job: &Job<'_>) -> Result<u64, Unfit> {
+    let bytes = length(job)?;
+    let pair = pair_of(job, bytes)?;
+    // The pattern itself is no part of it.
+    Content::Pattern.fill(0, &mut [0]);
+    let of_both = || -> Result<u64, Unfit> {
+        Ok(proportional(std::process::id())? + proportional(pair.borrow().helper())?)
+    };
+    let before = of_both()?;
+    let mut piece = Bulk.open(job)?;
+    piece.warm_up()?;
+    piece.sample(1).map_err(|failure| match failure {
+        Failure::Unfit(unfit) => unfit,
+        Failure::Stopped => Unfit::because("stopped"),
+    })?;
+    Ok(of_both()?.saturating_sub(before).saturating_sub(2 * bytes as u64))
+}
+
+/// The proportional set size of a process, in bytes (proc_pid_smaps(5)).
+fn proportional(process: u32) -> Result<u64, Unfit> {
+    let path = format!("/proc/{process}/smaps_rollup");
+    let text = fs::read_to_string(&path).map_err(|e| Unfit::because(format!("{path}: {e}")))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kib.map(|kib| kib << 10).ok_or_else(|| Unfit::because(format!("{path}: no Pss")))
+}

@@ -1,0 +1,152 @@
+//! Copies inside this process, to compare with: one memcpy, which nothing that copies can be faster
+//! than on one core, and the one that is made of vmsplice.
+
+use std::{cell::RefCell, hint::black_box, rc::Rc};
+use thalweg_channel::bulk::vmsplice_memcpy;
+use thalweg_core::{Guarantees, Unfit, alias::Alias};
+
+use super::{
+    landing::{Landing, Residency, at_once, read_through},
+    moving::in_batches,
+    pair::{Pair, pair_of},
+    with::With,
+};
+use crate::{
+    arms::{
+        Job, Piece,
+        content::{Content, first_difference},
+    },
+    measure::{
+        sample::{Meter, Sample},
+        schedule::Failure,
+    },
+};
+
+/// How a copy is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Copier {
+    /// One call of the C library's memcpy.
+    Memcpy,
+    /// Pieces through a pipe.
+    Vmsplice {
+        /// Bytes of each.
+        piece: usize,
+    },
+}
+
+impl Copier {
+    fn copy(self, to: &mut [u8], from: &[u8]) -> Result<(), String> {
+        match self {
+            Self::Memcpy => to.copy_from_slice(black_box(from)),
+            Self::Vmsplice { piece } => {
+                vmsplice_memcpy(to, from, piece).map_err(|errno| format!("vmsplice: {errno}"))?;
+            }
+        }
+        black_box(to);
+        Ok(())
+    }
+}
+
+/// A copy of A's memory into more of A's memory.
+pub(super) struct Alone {
+    pair: Rc<RefCell<Pair>>,
+    landing: Landing,
+    copier: Copier,
+    bytes: usize,
+    most: u32,
+    with: With,
+}
+
+impl Alone {
+    /// Nothing large is allocated yet.
+    pub fn new(
+        job: &Job<'_>,
+        with: &With,
+        (copier, bytes): (Copier, usize),
+    ) -> Result<Self, Unfit> {
+        let most = if with.residency == Residency::Resident { u32::MAX } else { at_once(bytes) };
+        let landing = Landing::new(with.residency, bytes);
+        Ok(Self { pair: pair_of(job, bytes)?, landing, copier, bytes, most, with: with.clone() })
+    }
+
+    /// So many operations, timed as one; what they made is still there.
+    fn batch(&mut self, count: u32) -> Result<Sample, Unfit> {
+        self.landing.prepare(count).map_err(Unfit::because)?;
+        let pair = self.pair.borrow();
+        let meter = Meter::start();
+        for number in 0..count {
+            let copied = match self.landing.place(number) {
+                Some(place) => self.copier.copy(place, pair.source()),
+                None => self.landing.make().and_then(|mut made| {
+                    self.copier.copy(&mut made, pair.source())?;
+                    self.landing.keep(made);
+                    Ok(())
+                }),
+            };
+            copied.map_err(Unfit::because)?;
+            if self.with.read {
+                black_box(read_through(self.landing.landed(number)));
+            }
+        }
+        Ok(meter.stop(self.bytes as u64 * u64::from(count)))
+    }
+
+    fn differs(&self, at: u64) -> Option<usize> {
+        first_difference(Content::Pattern, at, self.landing.landed(0))
+    }
+}
+
+impl Piece for Alone {
+    fn promises(&self) -> Option<Guarantees> {
+        Some(Guarantees::COPIED)
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.with.faults()
+    }
+
+    fn warm_up(&mut self) -> Result<(), Unfit> {
+        self.pair.borrow_mut().make_room()?;
+        self.sample(1).map(drop).map_err(|failure| match failure {
+            Failure::Unfit(unfit) => unfit,
+            Failure::Stopped => Unfit::because("stopped"),
+        })
+    }
+
+    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+        let done = in_batches(repeats, self.most, |count| {
+            let sample = self.batch(count);
+            self.landing.clear();
+            sample
+        });
+        done.map_err(Failure::Unfit)
+    }
+
+    fn check(&mut self) -> Result<(), Unfit> {
+        let [at, other] = [0; 2].map(|_| self.pair.borrow_mut().next_content());
+        self.pair.borrow_mut().fill_source(at);
+        if self.with.spoil {
+            self.pair.borrow_mut().source_mut()[self.bytes / 2] ^= 1;
+        }
+        self.batch(1)?;
+        let first = self.differs(at);
+        self.pair.borrow_mut().fill_source(other);
+        let again = self.differs(at);
+        self.landing.clear();
+        match (first, again) {
+            (None, None) => Ok(()),
+            (Some(place), _) => {
+                let bytes = self.bytes;
+                Err(Unfit::because(format!("a wrong byte arrived at {place} of {bytes}")))
+            }
+            (None, Some(_)) => {
+                Err(Unfit::because("the copy changed when its source was written to afterwards"))
+            }
+        }
+    }
+
+    fn alias(&mut self) -> Option<Result<Alias, Unfit>> {
+        // `check` has written over the source, and looked.
+        Some(Ok(Alias::Copied))
+    }
+}

@@ -1,0 +1,228 @@
+//! One arm between the two processes.
+
+use std::{cell::RefCell, mem, rc::Rc};
+use thalweg_channel::bulk::{Arm, Loan, Sender};
+use thalweg_core::{Guarantees, Unfit, alias::Alias};
+use thalweg_sys::tally;
+
+use super::{
+    landing::{Residency, at_once},
+    pair::{Pair, pair_of},
+    with::{From, With},
+};
+use crate::{
+    arms::{Job, Piece, content::Content},
+    measure::{
+        sample::{Meter, Sample},
+        schedule::Failure,
+    },
+};
+
+/// A sender whose receiver is in the helper.
+pub(super) struct Moving {
+    pair: Rc<RefCell<Pair>>,
+    with: With,
+    bytes: usize,
+    /// The sender; or, once something went wrong, what: the receiver may be in the middle of it.
+    sender: Result<Sender, Unfit>,
+    /// The number by which the helper knows it.
+    seat: u32,
+    gives: Guarantees,
+    /// Memory that was lent, with the data in it.
+    loans: Vec<Loan>,
+    /// Whether a loan comes back when it was sent.
+    returns: bool,
+    /// Whether what A wrote afterwards showed in B.
+    seen: Option<Alias>,
+}
+
+impl Moving {
+    /// Probes the arm and has the two processes agree on it; nothing large is allocated yet.
+    pub fn join(
+        job: &Job<'_>,
+        with: With,
+        (arm, bytes): (Option<&dyn Arm>, usize),
+    ) -> Result<Self, Unfit> {
+        arm.map_or(Ok(()), Arm::probe)?;
+        let options = with.options(arm, bytes)?;
+        let pair = pair_of(job, bytes)?;
+        let (sender, seat) = pair.borrow_mut().join((with.residency, with.read), options)?;
+        Ok(Self {
+            pair,
+            bytes,
+            gives: sender.arm().gives,
+            sender: Ok(sender),
+            seat,
+            loans: Vec::new(),
+            returns: false,
+            seen: None,
+            with,
+        })
+    }
+
+    /// So many operations, timed as one.
+    fn batch(&mut self, count: u32) -> Result<Sample, Unfit> {
+        self.lend(count)?;
+        let mut pair = self.pair.borrow_mut();
+        pair.begin(&format!("take {} {count}", self.seat))?;
+        let sender = self.sender.as_mut().map_err(|broken| broken.clone())?;
+        let before = tally::calls();
+        let meter = Meter::start();
+        let sent = send(sender, pair.source(), &mut self.loans, (count, self.with.source));
+        let waits = self.with.read && sent.is_ok();
+        let read = if waits { pair.hear_only("read") } else { Ok(()) };
+        let mut sample = meter.stop(self.bytes as u64 * u64::from(count));
+        sample.calls = Some(tally::calls() - before);
+        drop(pair);
+        self.settle(sent)?;
+        read?;
+        let (used, calls) = self.pair.borrow_mut().spent()?;
+        sample.add_far(&used, calls);
+        Ok(sample)
+    }
+
+    /// Loans enough, each with data in it.
+    fn lend(&mut self, count: u32) -> Result<(), Unfit> {
+        let sender = self.sender.as_mut().map_err(|broken| broken.clone())?;
+        if self.with.source == From::Private {
+            return Ok(());
+        }
+        let count = if self.returns { 1 } else { count as usize };
+        while self.loans.len() < count {
+            let loan = sender.alloc(self.bytes);
+            let mut loan = loan.map_err(|error| Unfit::because(error.to_string()))?;
+            Content::Pattern.fill(0, &mut loan);
+            self.loans.push(loan);
+        }
+        Ok(())
+    }
+
+    /// After a failure the link is closed, so that the receiver gives up too; its words are added.
+    fn settle(&mut self, sent: Result<(), Unfit>) -> Result<(), Unfit> {
+        let Err(failed) = sent else { return Ok(()) };
+        drop(mem::replace(&mut self.sender, Err(failed.clone())));
+        let Err(words) = self.pair.borrow_mut().spent() else { return Err(failed) };
+        let broken = Unfit { reason: format!("{failed}; {words}"), ..failed };
+        self.sender = Err(broken.clone());
+        Err(broken)
+    }
+
+    /// Sends bytes that B does not hold, has it look at them, writes over them, has it look again.
+    fn look(&mut self) -> Result<Alias, Unfit> {
+        self.lend(1)?;
+        let at = self.pair.borrow_mut().next_content();
+        self.write(at);
+        if self.with.spoil {
+            self.spoil();
+        }
+        let mut pair = self.pair.borrow_mut();
+        pair.begin(&format!("look {} {at}", self.seat))?;
+        let sender = self.sender.as_mut().map_err(|broken| broken.clone())?;
+        let sent = send(sender, pair.source(), &mut self.loans, (1, self.with.source));
+        drop(pair);
+        self.settle(sent)?;
+        if let Some(place) = self.pair.borrow_mut().verdict()? {
+            let bytes = self.bytes;
+            return Err(Unfit::because(format!("a wrong byte arrived at {place} of {bytes}")));
+        }
+        let other = self.pair.borrow_mut().next_content();
+        self.write(other);
+        let changed = self.pair.borrow_mut().look_again(at)?;
+        Ok(if changed.is_some() { Alias::Shared } else { Alias::Copied })
+    }
+
+    /// Writes content to where the bytes are sent from. A loan that did not come back cannot be
+    /// written to any more.
+    fn write(&mut self, at: u64) {
+        match (self.with.source, self.loans.last_mut()) {
+            (From::Private, _) => self.pair.borrow_mut().fill_source(at),
+            (From::Born, Some(loan)) => Content::Pattern.fill(at, loan),
+            (From::Born, None) => {}
+        }
+    }
+
+    fn spoil(&mut self) {
+        let middle = self.bytes / 2;
+        match self.loans.last_mut() {
+            Some(loan) => loan[middle] ^= 1,
+            None => self.pair.borrow_mut().source_mut()[middle] ^= 1,
+        }
+    }
+}
+
+fn send(
+    sender: &mut Sender,
+    source: &[u8],
+    loans: &mut Vec<Loan>,
+    (count, from): (u32, From),
+) -> Result<(), Unfit> {
+    let unfit = |error: thalweg_channel::Error| Unfit::because(error.to_string());
+    for _ in 0..count {
+        match from {
+            From::Private => sender.send_from(source).map_err(unfit)?,
+            From::Born => {
+                let loan = loans.pop().ok_or_else(|| Unfit::because("no loan is left to send"))?;
+                loans.extend(sender.send_loan(loan).map_err(unfit)?);
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Piece for Moving {
+    fn promises(&self) -> Option<Guarantees> {
+        Some(self.gives)
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.with.faults()
+    }
+
+    fn warm_up(&mut self) -> Result<(), Unfit> {
+        self.pair.borrow_mut().make_room()?;
+        self.batch(1)?;
+        self.returns = !self.loans.is_empty();
+        Ok(())
+    }
+
+    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+        // What is new to an operation has to be there before it begins.
+        let is_new = self.with.residency != Residency::Resident
+            || self.with.source == From::Born && !self.returns;
+        let most = if is_new { at_once(self.bytes) } else { u32::MAX };
+        in_batches(repeats, most, |count| self.batch(count)).map_err(Failure::Unfit)
+    }
+
+    fn check(&mut self) -> Result<(), Unfit> {
+        let seen = self.look()?;
+        self.seen = Some(seen);
+        if seen == Alias::Shared && self.gives.stable && self.gives.private {
+            return Err(Unfit::because("B's memory changed when A wrote to its own afterwards"));
+        }
+        Ok(())
+    }
+
+    fn alias(&mut self) -> Option<Result<Alias, Unfit>> {
+        Some(self.seen.map_or_else(|| self.look(), Ok))
+    }
+}
+
+/// The sum of so many operations, at most `most` of them at once.
+pub(super) fn in_batches(
+    repeats: u32,
+    most: u32,
+    mut batch: impl FnMut(u32) -> Result<Sample, Unfit>,
+) -> Result<Sample, Unfit> {
+    let mut left = repeats.max(1);
+    let mut sum = None;
+    while left > 0 {
+        let count = left.min(most);
+        let sample = batch(count)?;
+        match &mut sum {
+            None => sum = Some(sample),
+            Some(sum) => *sum += sample,
+        }
+        left -= count;
+    }
+    sum.ok_or_else(|| Unfit::because("no operation was asked for"))
+}

@@ -1,0 +1,178 @@
+//! The two processes and A's memory, which all arms of a place share.
+
+use std::{
+    cell::RefCell,
+    path::PathBuf,
+    rc::{Rc, Weak},
+    time::Instant,
+};
+use thalweg_channel::{
+    Address, Listener,
+    bulk::{Options, Sender},
+};
+use thalweg_core::Unfit;
+use thalweg_sys::{map::Map, usage::Usage};
+
+use super::landing::{Residency, ordinary};
+use crate::arms::{Job, content::Content, exactly::PATIENCE, far::Far, memory::room_for};
+
+/// A, and the way to B.
+pub(super) struct Pair {
+    far: Far,
+    listener: Listener,
+    bytes: usize,
+    source: Option<Map>,
+    /// Where in the pattern the content began that was asked for last.
+    at: u64,
+    /// Senders that B has met.
+    seats: u32,
+}
+
+/// From one content to the next. It shares no factor with the pattern's period, so that it is long
+/// before one comes again.
+const STEP: u64 = 8209;
+
+/// The program of the helper, the size, and the pair while an arm has it.
+type Known = (PathBuf, usize, Weak<RefCell<Pair>>);
+
+thread_local! {
+    /// Those of this thread's arms.
+    static PAIRS: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The pair that the other arms of this place have, or a new one.
+pub(super) fn pair_of(job: &Job<'_>, bytes: usize) -> Result<Rc<RefCell<Pair>>, Unfit> {
+    PAIRS.with_borrow_mut(|pairs| {
+        pairs.retain(|(.., pair)| pair.strong_count() > 0);
+        let same = |(program, len, _): &&Known| program == job.program && *len == bytes;
+        if let Some(pair) = pairs.iter().find(same).and_then(|(.., pair)| pair.upgrade()) {
+            return Ok(pair);
+        }
+        let pair = Rc::new(RefCell::new(Pair::start(job, bytes)?));
+        pairs.push((job.program.to_owned(), bytes, Rc::downgrade(&pair)));
+        Ok(pair)
+    })
+}
+
+impl Pair {
+    fn start(job: &Job<'_>, bytes: usize) -> Result<Self, Unfit> {
+        let path = job.scratch.join("bulk");
+        let failed = |what: &str| Unfit::because(format!("{}: {what}", path.display()));
+        let listener = Listener::bind(&Address::at(&path)).map_err(|e| failed(&e.to_string()))?;
+        let name = path.to_str().ok_or_else(|| failed("not UTF-8"))?;
+        let mut far = Far::start(job.program, "bulk", &[name, &bytes.to_string()])?;
+        far.hear_only("ready")?;
+        Ok(Self { far, listener, bytes, source: None, at: 0, seats: 0 })
+    }
+
+    /// Another sender, and the number that B knows it by.
+    pub fn join(
+        &mut self,
+        (residency, reads): (Residency, bool),
+        options: Options,
+    ) -> Result<(Sender, u32), Unfit> {
+        self.far.say(&format!("join {} {}", residency.name(), u8::from(reads)))?;
+        self.hear_only("called")?;
+        let unfit = |error: thalweg_channel::Error| Unfit::because(error.to_string());
+        let link = self.listener.accept_until(Some(Instant::now() + PATIENCE)).map_err(unfit)?;
+        if link.peer().pid != self.far.id() {
+            return Err(Unfit::because("another process called in the helper's place"));
+        }
+        let seat = self.seats;
+        self.seats += 1;
+        let met = Sender::over(link, options).map_err(unfit);
+        // The sender's reasons are the better ones; the helper's answer is due in any case.
+        let answer = self.hear_only("ready");
+        let sender = met?;
+        answer.map(|()| (sender, seat))
+    }
+
+    /// B's process number.
+    pub fn helper(&self) -> u32 {
+        self.far.id()
+    }
+
+    /// A's memory is there from now on. Refused where an operation might drive others out of memory.
+    pub fn make_room(&mut self) -> Result<(), Unfit> {
+        // A's, B's, and what lies between them.
+        room_for(self.bytes.saturating_mul(3)).map_err(Unfit::because)?;
+        if self.source.is_none() {
+            let made = ordinary(self.bytes);
+            let failed = |e| Unfit::because(format!("memory of {} bytes: {e}", self.bytes));
+            self.source = Some(made.map_err(failed)?);
+            let at = self.next_content();
+            self.fill_source(at);
+        }
+        Ok(())
+    }
+
+    /// A content that neither side holds: where in the pattern it begins.
+    pub fn next_content(&mut self) -> u64 {
+        self.at += STEP;
+        self.at
+    }
+
+    /// Writes content over A's memory.
+    pub fn fill_source(&mut self, at: u64) {
+        Content::Pattern.fill(at, self.source_mut());
+    }
+
+    /// A's memory.
+    pub fn source(&self) -> &[u8] {
+        self.source.as_ref().and_then(Map::bytes).unwrap_or_default()
+    }
+
+    /// The same, to write to.
+    pub fn source_mut(&mut self) -> &mut [u8] {
+        self.source.as_mut().and_then(Map::bytes_mut).unwrap_or_default()
+    }
+
+    /// Tells B to do something, and returns once it is about to.
+    pub fn begin(&mut self, line: &str) -> Result<(), Unfit> {
+        self.far.say(line)?;
+        self.hear_only("go")
+    }
+
+    /// What B used, and the calls it made, once it is done.
+    pub fn spent(&mut self) -> Result<(Usage, u64), Unfit> {
+        let line = self.hear()?;
+        let spent = crate::helper::spent(&line);
+        spent.ok_or_else(|| Unfit::because(format!("the receiving helper said {line:?}")))
+    }
+
+    /// Whether what B looks at is what it should be: else the place of the first byte that is not.
+    pub fn verdict(&mut self) -> Result<Option<String>, Unfit> {
+        match self.hear()? {
+            line if line == "same" => Ok(None),
+            line => match line.strip_prefix("wrong ") {
+                Some(place) => Ok(Some(place.to_owned())),
+                None => Err(Unfit::because(format!("the receiving helper said {line:?}"))),
+            },
+        }
+    }
+
+    /// Has B look again.
+    pub fn look_again(&mut self, at: u64) -> Result<Option<String>, Unfit> {
+        self.far.say(&format!("again {at}"))?;
+        self.verdict()
+    }
+
+    /// Hears exactly this.
+    pub fn hear_only(&mut self, expected: &str) -> Result<(), Unfit> {
+        match self.hear()? {
+            line if line == expected => Ok(()),
+            line => Err(Unfit::because(format!(
+                "the receiving helper said {line:?} in place of {expected:?}"
+            ))),
+        }
+    }
+
+    /// The next line; a `no` is an answer.
+    fn hear(&mut self) -> Result<String, Unfit> {
+        let line = self.far.hear()?;
+        match line.strip_prefix("no ") {
+            Some(reason) => Err(Unfit::because(format!("the receiver: {reason}"))),
+            None => Ok(line),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The parameters of a bulk transfer, as a study writes them.
+
+use serde::Deserialize;
+use std::sync::Arc;
+use thalweg_channel::bulk::{ARMS, Arm, Figures, Measured, Options, PIPE_BUF, by_name};
+use thalweg_core::{Tuning, Unfit};
+
+use super::{alone::Copier, landing::Residency};
+use crate::arms::{parameters, size::Size};
+
+/// Everything a study may say of one.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct With {
+    /// One of the channel's arms; `auto` for its own choice; or in this process alone, to compare
+    /// with, `one-memcpy` and `vmsplice-memcpy`.
+    pub arm: String,
+    /// Its knobs: sizes or numbers.
+    #[serde(default)]
+    pub tuning: toml::Table,
+    /// Whether `auto` knows what the profile of this machine knows, as a user's sender does; without
+    /// such a profile it goes by what is known without measuring.
+    #[serde(default = "yes")]
+    pub profile: bool,
+    /// What is there where the bytes land.
+    #[serde(default)]
+    pub residency: Residency,
+    /// Where they come from; a copy in this process takes them from private memory.
+    #[serde(default)]
+    pub source: From,
+    /// Whether B reads all of it as part of the operation.
+    #[serde(default)]
+    pub read: bool,
+    /// Whether page faults are part of an operation; if not told, where the memory is new.
+    pub faults: Option<bool>,
+    /// A byte is changed before it is looked at: for tests of the check.
+    #[serde(default)]
+    pub spoil: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Where the bytes come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum From {
+    /// A's own memory.
+    #[default]
+    Private,
+    /// Memory that the channel lends; writing the data there is no part of the operation.
+    Born,
+}
+
+/// What moves them.
+pub(super) enum Way {
+    Arm(&'static dyn Arm),
+    Auto,
+    Copy(Copier),
+}
+
+impl With {
+    pub fn read(table: &toml::Table) -> Result<Self, Unfit> {
+        parameters("bulk", table)
+    }
+
+    /// The arm, or what stands in its place.
+    pub fn way(&self) -> Result<Way, Unfit> {
+        let piece = || self.size("piece").map(|size| size.unwrap_or(PIPE_BUF as u64));
+        match self.arm.as_str() {
+            "auto" => self.only_knobs(&[]).map(|()| Way::Auto),
+            "one-memcpy" => self.only_knobs(&[]).map(|()| Way::Copy(Copier::Memcpy)),
+            "vmsplice-memcpy" => {
+                self.only_knobs(&["piece"])?;
+                Ok(Way::Copy(Copier::Vmsplice { piece: piece()? as usize }))
+            }
+            name => {
+                let arm = by_name(name).ok_or_else(|| {
+                    let all: Vec<&str> = ARMS.iter().map(|arm| arm.info().name).collect();
+                    let all = all.join(", ");
+                    let also = "auto, one-memcpy, vmsplice-memcpy";
+                    Unfit::because(format!("there is no arm {name:?}; there is {all}, {also}"))
+                })?;
+                let knobs: Vec<&str> = arm.info().knobs.iter().map(|knob| knob.name).collect();
+                self.only_knobs(&knobs).map(|()| Way::Arm(arm))
+            }
+        }
+    }
+
+    /// How the sender is opened.
+    pub fn options(&self, arm: Option<&dyn Arm>, bytes: usize) -> Result<Options, Unfit> {
+        let mut tuning = Tuning::default();
+        for knob in self.tuning.keys() {
+            let value = self.size(knob)?.unwrap_or_default();
+            tuning = tuning.with(knob, value);
+        }
+        // A profile that is not there or not of this machine is none, to a user's sender too.
+        let figures = if arm.is_none() && self.profile { Figures::saved().ok() } else { None };
+        Ok(Options {
+            only: arm.map(|arm| arm.info().name.to_owned()),
+            tuning,
+            measured: figures.map(|figures| Arc::new(figures) as Arc<dyn Measured>),
+            will_loan: self.source == From::Born,
+            size: Some(bytes as u64),
+            ..Options::default()
+        })
+    }
+
+    /// Whether page faults are part of it.
+    pub fn faults(&self) -> bool {
+        self.faults.unwrap_or(self.residency != Residency::Resident)
+    }
+
+    fn size(&self, knob: &str) -> Result<Option<u64>, Unfit> {
+        let told = self.tuning.get(knob).cloned().map(toml::Value::try_into::<Size>);
+        let told = told.transpose().map_err(|e: toml::de::Error| {
+            Unfit::because(format!("parameters of bulk: tuning: {knob}: {}", e.message()))
+        })?;
+        Ok(told.map(|size| size.0))
+    }
+
+    fn only_knobs(&self, known: &[&str]) -> Result<(), Unfit> {
+        let Some(unknown) = self.tuning.keys().find(|knob| !known.contains(&knob.as_str())) else {
+            return Ok(());
+        };
+        let name = &self.arm;
+        Err(Unfit::because(format!("{name} has no knob {unknown:?}; it has {known:?}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn way(text: &str) -> Result<Way, Unfit> {
+        let with = With::read(&text.parse().unwrap())?;
+        with.options(None, 1).and_then(|_| with.way())
+    }
+
+    #[test]
+    fn every_arm_and_what_stands_beside_them_can_be_named() {
+        for arm in ARMS {
+            let name = arm.info().name;
+            assert!(matches!(way(&format!("arm = {name:?}")), Ok(Way::Arm(found)) if
+                found.info().name == name));
+        }
+        assert!(matches!(way("arm = 'auto'"), Ok(Way::Auto)));
+        assert!(matches!(way("arm = 'auto'\nprofile = false"), Ok(Way::Auto)));
+        let text = "arm = 'vmsplice-memcpy'\ntuning = { piece = '64KiB' }";
+        assert!(matches!(way(text), Ok(Way::Copy(Copier::Vmsplice { piece: 65536 }))));
+    }
+
+    #[test]
+    fn parameters_that_make_no_sense_are_named() {
+        for (text, reason) in [
+            ("", "parameters of bulk"),
+            ("arm = 'rong'", "no arm \"rong\""),
+            ("arm = 'auto'\ntuning = { slot = 1 }", "no knob"),
+            ("arm = 'ring'\ntuning = { chunk = 1 }", "no knob"),
+            ("arm = 'ring'\ntuning = { slot = 'big' }", "parameters of bulk"),
+            ("arm = 'ring'\nresidency = 'cold'", "parameters of bulk"),
+            ("arm = 'ring'\nsize = 1", "parameters of bulk"),
+        ] {
+            let refused = way(text).err().unwrap();
+            assert!(refused.reason.contains(reason), "{text}: {refused}");
+        }
+    }
+}

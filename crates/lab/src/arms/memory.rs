@@ -1,0 +1,250 @@
+//! A copy kernel in this process: on one size or on drawn ones, with what is done with the copy, where
+//! its memory lies, and in how many threads. docs/kernels.md has the parameters.
+
+mod buffers;
+mod fleet;
+mod operation;
+mod ring;
+mod size_mix;
+mod stretch;
+mod threads;
+mod working_set;
+
+use serde::Deserialize;
+use thalweg_core::{Guarantees, Unfit};
+
+use super::{ArmKind, Job, Piece, parameters};
+use crate::measure::{
+    sample::{Meter, Sample},
+    schedule::Failure,
+};
+use operation::{Operation, Usage};
+use size_mix::{Draw, Order, SizeMix};
+use stretch::Stretch;
+use threads::Threads;
+use working_set::WorkingSet;
+
+pub use fleet::Distribution;
+pub(super) use operation::copier;
+pub(super) use working_set::room_for;
+
+/// Copies in memory by the kernels of `thalweg-kernels`.
+pub struct Memory;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Parameters {
+    /// A row of the table of kernels, of fills, of checksums or of hashes.
+    kernel: Option<String>,
+    /// What is done.
+    #[serde(default, rename = "use")]
+    usage: Usage,
+    /// How much memory the copies cycle over.
+    #[serde(default)]
+    residency: WorkingSet,
+    /// Where the sink lies.
+    #[serde(default)]
+    sink: Sink,
+    /// Bytes that the sink lies past its place.
+    #[serde(default)]
+    offset: usize,
+    /// The distribution that sizes are drawn from; an operation is then a batch.
+    sizes: Option<String>,
+    /// In which order drawn sizes come.
+    order: Option<Order>,
+    /// How many bytes ahead of its loads `stream` asks for the source.
+    prefetch: Option<usize>,
+    /// Threads that do it at once, each on memory of its own.
+    #[serde(default = "one")]
+    threads: usize,
+}
+
+fn one() -> usize {
+    1
+}
+
+/// Where a sink lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Sink {
+    /// At the beginning of a cache line, away from the source's place in a page of 4 KiB.
+    #[default]
+    Line,
+    /// At the source's place in a page of 4 KiB: addresses that differ in nothing a load looks at
+    /// first.
+    #[serde(rename = "4k-alias")]
+    Alias,
+    /// It ends, as the source does, where a page begins that may not be touched.
+    PageEdge,
+    /// In pages nobody has touched: each faults.
+    Fresh,
+}
+
+/// As many bytes as a sink may lie past its line; more would be another line's.
+const MOST_OFFSET: usize = 63;
+const MOST_THREADS: usize = 64;
+
+impl ArmKind for Memory {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn summary(&self) -> &'static str {
+        "a copy kernel in this process, and what is done with the copy"
+    }
+
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
+        let refuse = |reason: String| Unfit::because(format!("memory {}: {reason}", job.arm));
+        let with: Parameters = parameters("memory", job.with)?;
+        let bytes = usize::try_from(job.bytes).ok().filter(|bytes| *bytes > 0 && *bytes < 1 << 40);
+        let bytes = bytes.ok_or_else(|| refuse(format!("it cannot copy {} bytes", job.bytes)))?;
+        with.open(bytes).map_err(refuse)
+    }
+}
+
+impl Parameters {
+    fn open(&self, bytes: usize) -> Result<Box<dyn Piece>, String> {
+        self.check()?;
+        let working_set = self.residency.bytes()?;
+        if self.usage == Usage::Ring {
+            if self.prefetch.is_some() {
+                return Err("a ring has no prefetch".to_owned());
+            }
+            let kernel = copier(self.kernel.as_deref().unwrap_or_default())?;
+            return Ok(self.in_threads(|| ring::Ring::new(kernel, bytes, working_set)));
+        }
+        let mut operation = Operation::of(self.usage, self.kernel.as_deref())?;
+        if let Some(bytes) = self.prefetch {
+            operation = operation.with_prefetch(bytes)?;
+        }
+        let Some(name) = &self.sizes else {
+            let place = (self.sink, self.offset);
+            return Ok(self.in_threads(|| Stretch::new(operation, bytes, working_set, place)));
+        };
+        let draw = Draw {
+            sizes: Distribution::named(name)?,
+            order: self.order.unwrap_or_default(),
+            kind: self.sink,
+            fresh_lines: self.residency == WorkingSet::Dram,
+        };
+        let mix = SizeMix::new(operation, bytes, working_set, draw)?;
+        Ok(self.in_threads(|| mix.clone()))
+    }
+
+    /// Refuses what does not go together.
+    fn check(&self) -> Result<(), String> {
+        if self.offset > MOST_OFFSET {
+            return Err(format!("offset = {}: at most {MOST_OFFSET}", self.offset));
+        }
+        if !(1..=MOST_THREADS).contains(&self.threads) {
+            return Err(format!("threads = {}: 1 to {MOST_THREADS}", self.threads));
+        }
+        let edge_or_fresh = matches!(self.sink, Sink::PageEdge | Sink::Fresh);
+        if self.offset > 0 && edge_or_fresh {
+            return Err("an offset goes with the sinks line and 4k-alias".to_owned());
+        }
+        if self.usage == Usage::Ring && (self.sink != Sink::Line || self.sizes.is_some()) {
+            return Err("a ring has its own places, and one size".to_owned());
+        }
+        if self.sizes.is_none() {
+            return match self.order {
+                Some(_) => Err("an order is of drawn sizes: name a distribution".to_owned()),
+                None if edge_or_fresh && self.residency != WorkingSet::Hot => {
+                    Err("a residency goes with the sinks line and 4k-alias".to_owned())
+                }
+                None => Ok(()),
+            };
+        }
+        if self.residency == WorkingSet::Hot {
+            return Err("drawn sizes need a residency".to_owned());
+        }
+        if self.offset > 0 || matches!(self.sink, Sink::Fresh | Sink::Alias) {
+            return Err("drawn sizes come with alignments: sink is line or page-edge".to_owned());
+        }
+        Ok(())
+    }
+
+    fn in_threads<C: Copies + Send + 'static>(&self, make: impl Fn() -> C) -> Box<dyn Piece> {
+        Box::new(Threads::of((0..self.threads).map(|_| make()).collect()))
+    }
+}
+
+/// Memory that cycles over buffers and can do one copy after another.
+trait Copies {
+    /// Allocates and touches everything.
+    fn allocate(&mut self) -> Result<(), String>;
+
+    /// So many copies; answers something that depends on the bytes that were looked at.
+    fn copy(&mut self, times: u32) -> u64;
+
+    /// So many may be done before it must be renewed.
+    fn at_a_stretch(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// Makes it as it was; not timed.
+    fn renew(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Copies with every sink spoiled before, and looks at all bytes of some sinks.
+    fn verify(&mut self) -> Result<(), String>;
+
+    /// Bytes of one operation.
+    fn bytes(&self) -> usize;
+
+    /// Whether page faults are part of it.
+    fn is_fresh(&self) -> bool {
+        false
+    }
+}
+
+impl<C: Copies> Piece for C {
+    fn promises(&self) -> Option<Guarantees> {
+        Some(Guarantees::COPIED)
+    }
+
+    fn is_fresh(&self) -> bool {
+        Copies::is_fresh(self)
+    }
+
+    fn warm_up(&mut self) -> Result<(), Unfit> {
+        self.allocate().map_err(Unfit::because)?;
+        std::hint::black_box(self.copy(1));
+        Ok(())
+    }
+
+    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+        let (mut left, mut sample) = (repeats, Sample::default());
+        while left > 0 {
+            let now = left.min(self.at_a_stretch().max(1));
+            self.renew().map_err(|reason| Failure::Unfit(Unfit::because(reason)))?;
+            let meter = Meter::start();
+            std::hint::black_box(self.copy(now));
+            sample += meter.stop(self.bytes() as u64 * u64::from(now));
+            left -= now;
+        }
+        Ok(sample)
+    }
+
+    fn check(&mut self) -> Result<(), Unfit> {
+        self.verify().map_err(Unfit::because)
+    }
+}
+
+/// Bytes that say where they belong.
+fn pattern(len: usize) -> Vec<u8> {
+    let mut word = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+#[cfg(test)]
+mod tests;

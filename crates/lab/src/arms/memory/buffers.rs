@@ -1,0 +1,116 @@
+//! The two buffers of an arm, a map of sources and one of sinks, and whether a kernel kept to its sink.
+
+use std::ops::Range;
+use thalweg_sys::{Errno, map::Map};
+
+use super::{Sink, pattern};
+
+/// What a sink, and what lies around it, holds before a copy is verified.
+pub const SPOILT: u8 = 0xee;
+
+/// Nothing until it is allocated.
+#[derive(Default)]
+pub struct Buffers(Option<(Map, Map)>);
+
+impl Buffers {
+    /// So many bytes of sources and of sinks, all of them touched; at a page's end where the sinks are.
+    pub fn made(kind: Sink, sources: usize, sinks: usize) -> Result<Self, String> {
+        let make: fn(usize) -> Result<Map, Errno> =
+            if kind == Sink::PageEdge { Map::fenced } else { |len| Map::anonymous(len, false) };
+        let made = |len| make(len).map_err(|e| format!("mmap: {e}"));
+        let (mut from, mut to) = (made(sources)?, made(sinks)?);
+        from.bytes_mut().unwrap_or_default().copy_from_slice(&pattern(sources));
+        to.bytes_mut().unwrap_or_default().fill(1);
+        Ok(Self(Some((from, to))))
+    }
+
+    /// Gives the pages of the sinks back.
+    pub fn forget_sinks(&mut self) -> Result<(), String> {
+        let forgotten = self.0.as_mut().map_or(Ok(()), |(_, sinks)| sinks.forget());
+        forgotten.map_err(|e| format!("madvise: {e}"))
+    }
+
+    fn bytes_mut(&mut self) -> Option<(&mut [u8], &mut [u8])> {
+        let (sources, sinks) = self.0.as_mut()?;
+        sources.bytes_mut().zip(sinks.bytes_mut())
+    }
+}
+
+/// Who works on two buffers of his own.
+pub trait HasBuffers: Sized {
+    /// His.
+    fn buffers(&mut self) -> &mut Buffers;
+
+    /// Acts on the sources and the sinks; `None` where they are not allocated.
+    fn with_memory<T>(
+        &mut self,
+        act: impl FnOnce(&mut Self, &mut [u8], &mut [u8]) -> T,
+    ) -> Option<T> {
+        let mut buffers = std::mem::take(self.buffers());
+        let done = buffers.bytes_mut().map(|(sources, sinks)| act(self, sources, sinks));
+        *self.buffers() = buffers;
+        done
+    }
+
+    /// The same for what cannot do without.
+    fn verified(
+        &mut self,
+        act: impl FnOnce(&mut Self, &mut [u8], &mut [u8]) -> Result<(), String>,
+    ) -> Result<(), String> {
+        self.with_memory(act).unwrap_or_else(|| Err("it has no memory yet".to_owned()))
+    }
+}
+
+/// Whether around a sink all is as it was spoilt; `around` holds the sink.
+pub fn kept_to(
+    kernel: &str,
+    sinks: &[u8],
+    (around, sink): (Range<usize>, Range<usize>),
+) -> Result<(), String> {
+    let (before, after) = (&sinks[around.start..sink.start], &sinks[sink.end..around.end]);
+    if before.iter().chain(after).any(|byte| *byte != SPOILT) {
+        return Err(format!("kernel {kernel}: bytes beside the sink were written"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Own(Buffers);
+
+    impl HasBuffers for Own {
+        fn buffers(&mut self) -> &mut Buffers {
+            &mut self.0
+        }
+    }
+
+    #[test]
+    fn memory_is_there_once_it_was_made_and_stays() {
+        let mut own = Own(Buffers::default());
+        assert_eq!(own.with_memory(|_, _, _| ()), None);
+        assert!(own.verified(|_, _, _| Ok(())).unwrap_err().contains("no memory yet"));
+        own.0 = Buffers::made(Sink::Line, 100, 200).unwrap();
+        for _ in 0..2 {
+            let lengths = own.with_memory(|_, sources, sinks| (sources.len(), sinks.len()));
+            assert_eq!(lengths, Some((100, 200)));
+        }
+        own.0.forget_sinks().unwrap();
+        assert_eq!(own.with_memory(|_, _, sinks| sinks[0]), Some(0));
+    }
+
+    #[test]
+    fn a_byte_on_either_side_of_a_sink_is_seen() {
+        let mut sinks = [SPOILT; 20];
+        let kept = |sinks: &[u8]| kept_to("it", sinks, (2..18, 5..10));
+        sinks[5..10].fill(0);
+        (sinks[1], sinks[18]) = (0, 0);
+        assert_eq!(kept(&sinks), Ok(()));
+        for at in [2, 4, 10, 17] {
+            sinks[at] = 0;
+            assert!(kept(&sinks).unwrap_err().contains("it: bytes beside"), "{at}");
+            sinks[at] = SPOILT;
+        }
+    }
+}

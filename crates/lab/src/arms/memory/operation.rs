@@ -1,0 +1,346 @@
+//! What is done once: a loop of the tables of kernels on one source and one sink, and what is done
+//! with the result at once.
+
+use serde::Deserialize;
+use thalweg_core::{
+    Prefer, Profile,
+    profile::{Band, Load},
+};
+use thalweg_kernels::{
+    CHECKSUMS, FILLS, HASHES, KERNELS, Ready, ReadyChecksum, ReadyFill, ReadyHash, by_name, crc32c,
+    set_prefetch_distance, tuned, xxh3,
+};
+
+/// What is done with memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Usage {
+    /// A copy and nothing else: what a micro-benchmark does.
+    #[default]
+    Copy,
+    /// A copy whose CRC32C is taken at once.
+    CopyThenChecksum,
+    /// A copy that takes the CRC32C while it copies, by a row of the checksums.
+    FusedChecksum,
+    /// A copy whose XXH3 is taken at once.
+    CopyThenXxh3,
+    /// A copy that takes the XXH3 while it copies, by a row of the hashes.
+    FusedXxh3,
+    /// A copy of which every byte is read at once.
+    ReadAfter,
+    /// A word is written into the source, copied, read from the sink, and written into the next one.
+    Reload,
+    /// Packets in a ring: a header goes before each, and both are looked at some packets later.
+    Ring,
+    /// The sink is set to a byte, by a row of the fills.
+    Fill,
+    /// The source is read, by vectors, and nothing is written: what a copy cannot beat.
+    Read,
+}
+
+/// An operation, ready to be done again and again.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation {
+    row: Row,
+    after: After,
+    /// What the last reload read.
+    word: u64,
+    /// How far ahead the row prefetches, if it is one that can.
+    prefetch: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Row {
+    Copy(Ready),
+    Fused(ReadyChecksum),
+    Hashed(ReadyHash),
+    Fill(ReadyFill),
+    Read,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum After {
+    Nothing,
+    Checksum,
+    Xxh3,
+    Read,
+    Reload,
+}
+
+/// The row with a distance to set.
+const PREFETCHES: &str = "stream";
+
+/// The byte that fills write.
+const FILLED: u8 = 0x5a;
+
+impl Operation {
+    /// The operation of these names; the error says which there are.
+    pub fn of(usage: Usage, kernel: Option<&str>) -> Result<Self, String> {
+        let row = match (usage, kernel) {
+            (Usage::Read, None) => Row::Read,
+            (Usage::Read, Some(_)) => return Err("use = \"read\" takes no kernel".to_owned()),
+            (_, None) => return Err("it needs a kernel".to_owned()),
+            (Usage::Fill, Some(name)) => Row::Fill(fill(name)?),
+            (Usage::FusedChecksum, Some(name)) => Row::Fused(checksum(name)?),
+            (Usage::FusedXxh3, Some(name)) => Row::Hashed(hash(name)?),
+            (_, Some(name)) => Row::Copy(copier(name)?),
+        };
+        let after = match usage {
+            Usage::CopyThenChecksum => After::Checksum,
+            Usage::CopyThenXxh3 => After::Xxh3,
+            Usage::ReadAfter => After::Read,
+            Usage::Reload => After::Reload,
+            _ => After::Nothing,
+        };
+        let copies = matches!(row, Row::Copy(kernel) if kernel.kernel().name == PREFETCHES);
+        Ok(Self { row, after, word: 1, prefetch: copies.then_some(0) })
+    }
+
+    /// The same with the source asked for so many bytes ahead, by the one row that does that.
+    pub fn with_prefetch(self, bytes: usize) -> Result<Self, String> {
+        match self.prefetch {
+            Some(_) => Ok(Self { prefetch: Some(bytes), ..self }),
+            None => Err(format!("prefetch goes with copies by the kernel {PREFETCHES:?}")),
+        }
+    }
+
+    /// Does it; answers something that depends on what was read.
+    #[inline]
+    pub fn once(&mut self, sink: &mut [u8], source: &mut [u8]) -> u64 {
+        if matches!(self.after, After::Reload) {
+            put_word(source, self.word);
+        }
+        match self.row {
+            Row::Copy(kernel) => {
+                // The process has one distance, and arms take turns in it.
+                if let Some(bytes) = self.prefetch {
+                    set_prefetch_distance(bytes);
+                }
+                kernel.copy(sink, source);
+            }
+            Row::Fused(row) => return u64::from(row.copy(sink, source, 0)),
+            Row::Hashed(row) => return row.copy(sink, source),
+            Row::Fill(row) => row.fill(sink, FILLED),
+            Row::Read => return sum_of(source),
+        }
+        match self.after {
+            // Not one byte: a load behind a store is another use, and `reload` is that.
+            After::Nothing => 0,
+            After::Checksum => u64::from(crc32c(sink, 0)),
+            After::Xxh3 => xxh3(sink),
+            After::Read => sum_of(sink),
+            After::Reload => {
+                self.word = word_of(sink).wrapping_add(1);
+                self.word
+            }
+        }
+    }
+
+    /// Whether the sink holds what it should after it was done; `answer` is what that answered.
+    pub fn look(&self, sink: &[u8], source: &[u8], answer: u64) -> Result<(), String> {
+        let name = self.name();
+        let right = match self.row {
+            Row::Copy(_) | Row::Fused(_) | Row::Hashed(_) => sink == source,
+            Row::Fill(_) => sink.iter().all(|byte| *byte == FILLED),
+            Row::Read => true,
+        };
+        if !right {
+            return Err(format!("kernel {name}: the sink does not hold what it should"));
+        }
+        let sum = match (self.row, self.after) {
+            (Row::Fused(_), _) | (_, After::Checksum) => Some(u64::from(crc32c(source, 0))),
+            (Row::Hashed(_), _) | (_, After::Xxh3) => Some(xxh3(source)),
+            (Row::Read, _) | (_, After::Read) => Some(sum_of(source)),
+            _ => None,
+        };
+        match sum {
+            Some(sum) if sum != answer => {
+                Err(format!("kernel {name}: the sum is not the source's"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The name of the row.
+    pub fn name(&self) -> &'static str {
+        match self.row {
+            Row::Copy(kernel) => kernel.kernel().name,
+            Row::Fused(row) => row.row().name,
+            Row::Hashed(row) => row.row().name,
+            Row::Fill(row) => row.row().name,
+            Row::Read => "read",
+        }
+    }
+}
+
+/// The copy kernel of this name, if this processor can run it; `tuned` as this machine's profile says,
+/// and asked for after that: what is ready leads there without a jump.
+pub fn copier(name: &str) -> Result<Ready, String> {
+    let kernel =
+        by_name(name).ok_or_else(|| none("kernel", name, KERNELS.iter().map(|k| k.name)))?;
+    if kernel.name == tuned::COPY.name {
+        install_measured("copies", Profile::kernel_bands)?;
+    }
+    kernel.ready().ok_or_else(|| cannot_run(name))
+}
+
+fn fill(name: &str) -> Result<ReadyFill, String> {
+    let row = FILLS.iter().find(|row| row.name == name);
+    let row = row.ok_or_else(|| none("kernel that fills", name, FILLS.iter().map(|f| f.name)))?;
+    if row.name == tuned::FILL.name {
+        install_measured("fills", Profile::fill_bands)?;
+    }
+    row.ready().ok_or_else(|| cannot_run(name))
+}
+
+fn checksum(name: &str) -> Result<ReadyChecksum, String> {
+    if name == "widest" {
+        let row = CHECKSUMS.iter().find_map(thalweg_kernels::Checksum::ready);
+        return row.ok_or_else(|| cannot_run(name));
+    }
+    let row = CHECKSUMS.iter().find(|row| row.name == name);
+    let all = CHECKSUMS.iter().map(|row| row.name).chain(["widest"]);
+    row.ok_or_else(|| none("kernel with a checksum", name, all))?
+        .ready()
+        .ok_or_else(|| cannot_run(name))
+}
+
+/// As [`checksum`].
+fn hash(name: &str) -> Result<ReadyHash, String> {
+    if name == "widest" {
+        let row = HASHES.iter().find_map(thalweg_kernels::Hash::ready);
+        return row.ok_or_else(|| cannot_run(name));
+    }
+    let row = HASHES.iter().find(|row| row.name == name);
+    let all = HASHES.iter().map(|row| row.name).chain(["widest"]);
+    row.ok_or_else(|| none("kernel with XXH3", name, all))?.ready().ok_or_else(|| cannot_run(name))
+}
+
+fn none<'n>(what: &str, name: &str, all: impl Iterator<Item = &'n str>) -> String {
+    let all: Vec<&str> = all.collect();
+    format!("there is no {what} {name:?} on this architecture; there is {}", all.join(", "))
+}
+
+fn cannot_run(name: &str) -> String {
+    format!("this processor cannot run the kernel {name}")
+}
+
+/// Makes `tuned` what the profile of this machine says, for this process, if it says something of this
+/// work.
+fn install_measured(
+    work: &str,
+    bands: fn(&Profile, Load, Prefer) -> Vec<Band>,
+) -> Result<(), String> {
+    let nothing = || {
+        format!(
+            "no {work} in memory were measured on this machine: `thalweg tune --pair memory:memory`"
+        )
+    };
+    let path = Profile::default_path().ok_or_else(nothing)?;
+    let profile = Profile::load(&path).map_err(|e| e.to_string())?.ok_or_else(nothing)?;
+    if let Some(stale) = profile.stale().first() {
+        return Err(format!("the profile is stale: {stale}; `thalweg tune --pair memory:memory`"));
+    }
+    if bands(&profile, Load::Idle, Prefer::Wall).is_empty() {
+        return Err(nothing());
+    }
+    let bands = profile.kernels(Load::Idle, Prefer::Wall).map_err(|e| e.to_string())?;
+    match bands.install() {
+        // An earlier arm of this process, from the same profile.
+        Ok(()) | Err(tuned::Unfit::Installed) => Ok(()),
+        Err(unfit) => Err(unfit.to_string()),
+    }
+}
+
+/// The sum of all words, in which the order of loads is the compiler's: it makes vectors of it.
+fn sum_of(bytes: &[u8]) -> u64 {
+    let words = bytes.chunks_exact(8);
+    let rest =
+        words.remainder().iter().fold(0, |sum: u64, byte| sum.wrapping_add(u64::from(*byte)));
+    words.fold(rest, |sum, word| {
+        let word = word.try_into().map_or(0, u64::from_ne_bytes);
+        sum.wrapping_add(word)
+    })
+}
+
+/// The first word, or the first byte of fewer.
+#[inline]
+fn word_of(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk() {
+        Some(word) => u64::from_ne_bytes(*word),
+        None => bytes.first().copied().map_or(0, u64::from),
+    }
+}
+
+#[inline]
+fn put_word(bytes: &mut [u8], word: u64) {
+    if let Some(first) = bytes.first_chunk_mut() {
+        *first = word.to_ne_bytes();
+    } else if let Some(first) = bytes.first_mut() {
+        *first = word as u8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_and_words_are_those_of_the_bytes() {
+        let bytes: Vec<u8> = (1..=19).collect();
+        let word = |from: usize| u64::from_ne_bytes(bytes[from..from + 8].try_into().unwrap());
+        assert_eq!(sum_of(&bytes), word(0).wrapping_add(word(8)).wrapping_add(17 + 18 + 19));
+        assert_eq!((sum_of(&[]), word_of(&[]), word_of(&bytes)), (0, 0, word(0)));
+        let mut short = [9, 9];
+        put_word(&mut short, 0x0107);
+        assert_eq!((short, word_of(&short)), ([7, 9], 7));
+    }
+
+    #[test]
+    fn a_wrong_sink_or_sum_is_seen() {
+        for (usage, kernel, sums) in [
+            (Usage::Copy, Some("libc"), false),
+            (Usage::CopyThenChecksum, Some("libc"), true),
+            (Usage::FusedChecksum, Some("widest"), true),
+            (Usage::CopyThenXxh3, Some("libc"), true),
+            (Usage::FusedXxh3, Some("widest"), true),
+            (Usage::ReadAfter, Some("libc"), true),
+            (Usage::Reload, Some("libc"), false),
+            (Usage::Fill, Some("libc"), false),
+            (Usage::Read, None, true),
+        ] {
+            let mut operation = Operation::of(usage, kernel).unwrap();
+            let (mut source, mut sink) = ([3; 100], [0; 100]);
+            let answer = operation.once(&mut sink, &mut source);
+            operation.look(&sink, &source, answer).unwrap();
+            assert_eq!(operation.look(&sink, &source, answer + 1).is_err(), sums, "{usage:?}");
+            sink[50] ^= 1;
+            let seen = operation.look(&sink, &source, answer).is_err();
+            assert_eq!(seen, usage != Usage::Read, "{usage:?}");
+        }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn every_copy_that_prefetches_has_its_own_distance() {
+        let plain = Operation::of(Usage::Copy, Some(PREFETCHES)).unwrap();
+        let far = plain.with_prefetch(640).unwrap();
+        let (mut source, mut sink) = ([3; 100], [0; 100]);
+        for (mut operation, bytes) in [(far, 640), (plain, 0), (far, 640)] {
+            operation.once(&mut sink, &mut source);
+            assert_eq!(thalweg_kernels::prefetch_distance(), bytes);
+        }
+        let other = Operation::of(Usage::Copy, Some("libc")).unwrap();
+        assert!(other.with_prefetch(64).unwrap_err().contains(PREFETCHES));
+    }
+
+    #[test]
+    fn a_reload_carries_its_word_through_the_copy() {
+        let mut operation = Operation::of(Usage::Reload, Some("libc")).unwrap();
+        let (mut source, mut sink) = ([0; 64], [0; 64]);
+        for n in 1..5_u64 {
+            assert_eq!(operation.once(&mut sink, &mut source), n + 1);
+            assert_eq!(word_of(&sink), n);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! One size: pairs of sources and sinks that follow one another over a stretch of memory.
+
+use super::{
+    Copies, Sink,
+    buffers::{Buffers, HasBuffers, SPOILT, kept_to},
+    operation::Operation,
+    working_set::room_for,
+};
+
+/// The longest line a processor has, and the reach of its neighbour prefetcher.
+const LINE: usize = 128;
+/// Loads compare only so many bits of an address with the stores before them.
+const PAGE: usize = 4096;
+/// So many sinks are looked at byte by byte; every one is as good as another.
+const MOST_VERIFIED: usize = 64;
+/// Fresh sinks are made so many bytes at a time: giving pages back is not timed, and costs.
+const FRESH: usize = 32 << 20;
+
+/// Sources one after another, and sinks.
+pub struct Stretch {
+    operation: Operation,
+    bytes: usize,
+    kind: Sink,
+    /// From one sink to the next.
+    stride: usize,
+    pairs: usize,
+    /// From the beginning of the sinks to the first.
+    lead: usize,
+    buffers: Buffers,
+    at: usize,
+}
+
+impl Stretch {
+    /// Pairs of `bytes` over `working_set` bytes in all, at least one; nothing is allocated yet. `offset` is
+    /// the sink's, from where its kind has it begin.
+    pub fn new(
+        operation: Operation,
+        bytes: usize,
+        working_set: usize,
+        (kind, offset): (Sink, usize),
+    ) -> Self {
+        let (stride, working_set) = match kind {
+            Sink::Fresh => (bytes.next_multiple_of(PAGE), 2 * FRESH),
+            Sink::PageEdge => (bytes, 0),
+            Sink::Line | Sink::Alias => ((bytes + offset).next_multiple_of(LINE), working_set),
+        };
+        let lead = match kind {
+            // Half a page away from where a load would seem to need a store just made.
+            Sink::Line => PAGE / 2 + offset,
+            Sink::Alias => offset,
+            Sink::Fresh | Sink::PageEdge => 0,
+        };
+        let pairs = (working_set / 2 / stride).max(1);
+        Self { operation, bytes, kind, stride, pairs, lead, buffers: Buffers::default(), at: 0 }
+    }
+
+    /// Where the source of a pair begins: fresh sinks have one, which stays warm.
+    fn source(&self, pair: usize) -> usize {
+        if self.kind == Sink::Fresh { 0 } else { pair * self.stride }
+    }
+
+    /// Does it with the pair whose turn it is; answers the pair, and what the operation answered.
+    #[inline]
+    fn turn(&mut self, sources: &mut [u8], sinks: &mut [u8]) -> (usize, u64) {
+        let pair = self.at;
+        self.at = if pair + 1 == self.pairs { 0 } else { pair + 1 };
+        let (from, to) = (self.source(pair), self.lead + pair * self.stride);
+        let answer = self
+            .operation
+            .once(&mut sinks[to..to + self.bytes], &mut sources[from..from + self.bytes]);
+        (pair, answer)
+    }
+
+    /// Whether the pair's sink holds what it should, and nothing beside it was written.
+    fn look(
+        &self,
+        (pair, answer): (usize, u64),
+        sources: &[u8],
+        sinks: &[u8],
+    ) -> Result<(), String> {
+        let (from, to) = (self.source(pair), self.lead + pair * self.stride);
+        let end = to + self.bytes;
+        self.operation.look(&sinks[to..end], &sources[from..from + self.bytes], answer)?;
+        let before = if pair == 0 { 0 } else { to - (self.stride - self.bytes) };
+        let after = if pair + 1 == self.pairs { sinks.len() } else { to + self.stride };
+        kept_to(self.operation.name(), sinks, (before..after, to..end))
+    }
+}
+
+impl HasBuffers for Stretch {
+    fn buffers(&mut self) -> &mut Buffers {
+        &mut self.buffers
+    }
+}
+
+impl Copies for Stretch {
+    fn allocate(&mut self) -> Result<(), String> {
+        let sources = self.source(self.pairs - 1) + self.bytes;
+        let sinks = self.lead + self.pairs * self.stride;
+        room_for(sources.saturating_add(sinks))?;
+        self.buffers = Buffers::made(self.kind, sources, sinks)?;
+        Ok(())
+    }
+
+    fn copy(&mut self, times: u32) -> u64 {
+        let all = |own: &mut Self, sources: &mut [u8], sinks: &mut [u8]| {
+            (0..times).fold(0_u64, |sum, _| sum.wrapping_add(own.turn(sources, sinks).1))
+        };
+        self.with_memory(all).unwrap_or_default()
+    }
+
+    fn at_a_stretch(&self) -> u32 {
+        match self.kind {
+            Sink::Fresh => u32::try_from(self.pairs).unwrap_or(u32::MAX),
+            _ => u32::MAX,
+        }
+    }
+
+    fn renew(&mut self) -> Result<(), String> {
+        if self.kind != Sink::Fresh {
+            return Ok(());
+        }
+        self.at = 0;
+        self.buffers.forget_sinks()
+    }
+
+    fn verify(&mut self) -> Result<(), String> {
+        self.at = 0;
+        let all = |own: &mut Self, sources: &mut [u8], sinks: &mut [u8]| {
+            sinks.fill(SPOILT);
+            (0..own.pairs.min(MOST_VERIFIED)).try_for_each(|_| {
+                let done = own.turn(sources, sinks);
+                own.look(done, sources, sinks)
+            })
+        };
+        self.verified(all)
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.kind == Sink::Fresh
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::operation::Usage, *};
+
+    #[test]
+    fn a_wrong_byte_in_the_sink_or_beside_it_is_found() {
+        let operation = Operation::of(Usage::Copy, Some("libc")).unwrap();
+        let mut stretch = Stretch::new(operation, 100, 4096, (Sink::Line, 5));
+        stretch.allocate().unwrap();
+        stretch.verify().unwrap();
+        let start = stretch.lead + stretch.stride;
+        for (at, what) in
+            [(start + 50, "does not hold"), (start - 1, "beside"), (start + 100, "beside")]
+        {
+            let looked = |own: &mut Stretch, sources: &mut [u8], sinks: &mut [u8]| {
+                sinks[at] ^= 1;
+                let wrong = own.look((1, 0), sources, sinks);
+                sinks[at] ^= 1;
+                own.look((1, 0), sources, sinks).unwrap();
+                wrong
+            };
+            assert!(stretch.with_memory(looked).unwrap().unwrap_err().contains(what));
+        }
+    }
+
+    #[test]
+    fn sinks_lie_where_their_kind_says() {
+        let operation = Operation::of(Usage::Copy, Some("libc")).unwrap();
+        for (kind, offset, apart) in
+            [(Sink::Line, 0, 2048), (Sink::Line, 1, 2049), (Sink::Alias, 1, 1), (Sink::Fresh, 0, 0)]
+        {
+            let mut stretch = Stretch::new(operation, 300, 8192, (kind, offset));
+            stretch.allocate().unwrap();
+            let place = |own: &mut Stretch, sources: &mut [u8], sinks: &mut [u8]| {
+                (sinks.as_ptr().addr() + own.lead).wrapping_sub(sources.as_ptr().addr()) % PAGE
+            };
+            assert_eq!(stretch.with_memory(place), Some(apart), "{kind:?}");
+        }
+        let mut edge = Stretch::new(operation, 300, 0, (Sink::PageEdge, 0));
+        edge.allocate().unwrap();
+        let ends = |_: &mut Stretch, sources: &mut [u8], sinks: &mut [u8]| {
+            [sources, sinks].map(|bytes| bytes.as_ptr_range().end.addr() % PAGE)
+        };
+        assert_eq!(edge.with_memory(ends), Some([0, 0]));
+    }
+
+    #[test]
+    fn fresh_sinks_are_used_once_between_two_renewals() {
+        let operation = Operation::of(Usage::Copy, Some("libc")).unwrap();
+        let mut fresh = Stretch::new(operation, 16 << 20, 0, (Sink::Fresh, 0));
+        fresh.allocate().unwrap();
+        assert_eq!((fresh.at_a_stretch(), fresh.is_fresh()), (2, true));
+        fresh.renew().unwrap();
+        let untouched = |_: &mut Stretch, _: &mut [u8], sinks: &mut [u8]| sinks[0] == 0;
+        assert_eq!(fresh.with_memory(untouched), Some(true));
+        fresh.verify().unwrap();
+    }
+}

@@ -1,0 +1,69 @@
+//! The same in several threads at once, each on memory of its own.
+
+use std::thread;
+
+use super::Copies;
+
+/// One for each thread; this one has the first. An operation is one operation of each.
+#[derive(Debug)]
+pub struct Threads<C> {
+    each: Vec<C>,
+    // Why there were fewer threads than that, so that nothing of it was a sample.
+    short: Option<String>,
+}
+
+impl<C> Threads<C> {
+    pub fn of(each: Vec<C>) -> Self {
+        Self { each, short: None }
+    }
+}
+
+impl<C: Copies + Send> Copies for Threads<C> {
+    fn allocate(&mut self) -> Result<(), String> {
+        self.each.iter_mut().try_for_each(C::allocate)
+    }
+
+    fn copy(&mut self, times: u32) -> u64 {
+        let Self { each, short } = self;
+        let Some((own, others)) = each.split_first_mut() else { return 0 };
+        thread::scope(|scope| {
+            let started = others
+                .iter_mut()
+                .map(|one| thread::Builder::new().spawn_scoped(scope, move || one.copy(times)));
+            let (others, failed): (Vec<_>, Vec<_>) = started.partition(Result::is_ok);
+            if let Some(Err(error)) = failed.into_iter().next() {
+                *short = Some(format!("a thread could not be started: {error}"));
+            }
+            let others = others.into_iter().flatten();
+            let sum = own.copy(times);
+            // A thread that panicked takes this one with it.
+            others.fold(sum, |sum, one| match one.join() {
+                Ok(part) => sum.wrapping_add(part),
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+        })
+    }
+
+    fn at_a_stretch(&self) -> u32 {
+        self.each.iter().map(C::at_a_stretch).min().unwrap_or(u32::MAX)
+    }
+
+    fn renew(&mut self) -> Result<(), String> {
+        self.each.iter_mut().try_for_each(C::renew)
+    }
+
+    fn verify(&mut self) -> Result<(), String> {
+        if let Some(reason) = &self.short {
+            return Err(reason.clone());
+        }
+        self.each.iter_mut().try_for_each(C::verify)
+    }
+
+    fn bytes(&self) -> usize {
+        self.each.iter().map(C::bytes).sum()
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.each.iter().any(C::is_fresh)
+    }
+}

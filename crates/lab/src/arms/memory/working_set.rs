@@ -1,0 +1,98 @@
+//! How much memory an arm cycles over: a named level of this machine's caches, or a size.
+
+use serde::Deserialize;
+use thalweg_sys::host::{Cache, caches, memory_available};
+
+use crate::study::size::bytes_of;
+
+/// As a study writes it: `hot`, `l1`, `l2`, `l3`, `dram`, or a size.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "String")]
+pub enum WorkingSet {
+    /// One source and one sink, again and again.
+    #[default]
+    Hot,
+    /// Half of the first-level data cache.
+    L1,
+    /// Half of the second level.
+    L2,
+    /// Half of the third level.
+    L3,
+    /// Twice the last level.
+    Dram,
+    /// So much, as sizes are written in studies.
+    Size(String),
+}
+
+impl From<String> for WorkingSet {
+    fn from(word: String) -> Self {
+        match word.as_str() {
+            "hot" => Self::Hot,
+            "l1" => Self::L1,
+            "l2" => Self::L2,
+            "l3" => Self::L3,
+            "dram" => Self::Dram,
+            _ => Self::Size(word),
+        }
+    }
+}
+
+impl WorkingSet {
+    /// Bytes of all sources and sinks together; 0 for one pair whatever its size.
+    pub fn bytes(&self) -> Result<usize, String> {
+        let bytes = |cache: Cache| usize::try_from(cache.bytes).unwrap_or(usize::MAX);
+        let unknown = |name: &str| {
+            format!("the size of the {name} does not show in /sys/devices/system/cpu: name a size")
+        };
+        let half = |level: u32| {
+            let cache = caches().into_iter().find(|cache| cache.level == level);
+            cache.map(|cache| bytes(cache) / 2).ok_or_else(|| unknown(&format!("L{level} cache")))
+        };
+        match self {
+            Self::Hot => Ok(0),
+            Self::L1 => half(1),
+            Self::L2 => half(2),
+            Self::L3 => half(3),
+            Self::Dram => {
+                let last = caches().into_iter().max_by_key(|cache| cache.level);
+                Ok(bytes(last.ok_or_else(|| unknown("last cache"))?).saturating_mul(2))
+            }
+            Self::Size(size) => {
+                let bytes = bytes_of(size).map_err(|e| format!("residency: {e}"))?;
+                usize::try_from(bytes).map_err(|_| format!("residency: {size} is too large"))
+            }
+        }
+    }
+}
+
+/// Refuses what would drive others out of memory.
+pub fn room_for(bytes: usize) -> Result<(), String> {
+    match memory_available() {
+        Some(available) if available < bytes as u64 => Err(format!(
+            "it needs {} MiB of memory, and {} MiB are available",
+            bytes >> 20,
+            available >> 20
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_known_or_say_that_they_are_not() {
+        assert_eq!(WorkingSet::from("hot".to_owned()).bytes(), Ok(0));
+        assert_eq!(WorkingSet::from("64KiB".to_owned()).bytes(), Ok(64 << 10));
+        assert!(WorkingSet::from("l9".to_owned()).bytes().unwrap_err().contains("l9"));
+        for level in [WorkingSet::L1, WorkingSet::L2, WorkingSet::L3, WorkingSet::Dram] {
+            match level.bytes() {
+                Ok(bytes) => assert!(bytes >= 1 << 10, "{level:?}: {bytes}"),
+                Err(reason) => assert!(reason.contains("name a size"), "{reason}"),
+            }
+        }
+        assert!(room_for(usize::MAX).is_err());
+        assert_eq!(room_for(1 << 10), Ok(()));
+    }
+}

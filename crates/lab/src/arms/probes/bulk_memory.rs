@@ -1,0 +1,37 @@
+//! How much memory a bulk transfer takes besides the data's two buffers, in MiB: the proportional
+//! memory (PSS) of both processes, in which shared pages count once. Parameters: bytes, and `way`, a
+//! table of parameters of work `bulk`.
+
+use serde::Deserialize;
+use thalweg_core::Unfit;
+
+use crate::arms::{Finding, Job, Probe, bulk::extra_memory, parameters};
+
+/// The probe.
+pub(in crate::arms) struct BulkMemory;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    bytes: u64,
+    way: toml::Table,
+}
+
+impl Probe for BulkMemory {
+    fn name(&self) -> &'static str {
+        "bulk-memory"
+    }
+
+    fn summary(&self) -> &'static str {
+        "MiB that a bulk transfer takes besides the data's two buffers"
+    }
+
+    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
+        let with: Parameters = parameters(self.name(), job.with)?;
+        let extra = extra_memory(&Job { bytes: with.bytes, with: &with.way, ..*job })?;
+        let mib = |bytes: f64| bytes / f64::from(1 << 20);
+        let (extra, data) = (mib(extra as f64), mib(with.bytes as f64));
+        let text = format!("{extra:.2} MiB besides twice the {data:.1} MiB of data");
+        Ok(Finding { numbers: vec![extra], text })
+    }
+}

@@ -1,0 +1,127 @@
+//! Probe `calls-per-buffer`: system calls made for each buffer of a file that goes to a socket,
+//! counted where they are made. Parameters: mechanism, buffer, sink = "unix" or "tcp".
+
+use serde::Deserialize;
+use std::{
+    fs::File,
+    io::Read,
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    thread,
+};
+use thalweg_core::{Facts, Guarantees, Sink, Source, Transfer, Tuning, Unfit, Unit, mechanisms};
+use thalweg_sys::tally;
+
+use crate::arms::{
+    Finding, Job, Probe,
+    content::{self, Content, first_difference},
+    exactly::{from_start, move_exactly},
+    parameters,
+    size::Size,
+};
+
+/// The probe.
+pub(in crate::arms) struct CallsPerBuffer;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct With {
+    mechanism: String,
+    buffer: Size,
+    #[serde(default)]
+    sink: To,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum To {
+    #[default]
+    Tcp,
+    Unix,
+}
+
+/// Enough that a call more at the end does not look like one a buffer.
+const BUFFERS: u64 = 64;
+
+impl Probe for CallsPerBuffer {
+    fn name(&self) -> &'static str {
+        "calls-per-buffer"
+    }
+
+    fn summary(&self) -> &'static str {
+        "system calls for each buffer from a file to a socket"
+    }
+
+    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
+        let With { mechanism: name, buffer: Size(buffer), sink: to } =
+            parameters(self.name(), job.with)?;
+        let text = |what| Unfit::because(format!("probe calls-per-buffer: {what}"));
+        let mechanism = mechanisms::by_name(&name).ok_or_else(|| text("no such mechanism"))?;
+        let total = buffer.checked_mul(BUFFERS).filter(|total| (1..=1 << 30).contains(total));
+        let total = total.ok_or_else(|| text("buffer is 1 byte to 16 MiB"))?;
+        let knob =
+            mechanism.info().knobs.iter().any(|k| k.name == "buffer" && k.unit == Unit::Bytes);
+        let tuning = if knob { Tuning::of("buffer", buffer) } else { Tuning::default() };
+        let file = content::file(job.scratch, total);
+        let file = file.map_err(|e| Unfit::because(format!("making the source: {e}")))?;
+        let (near, far) = to.pair().map_err(|e| Unfit::because(format!("sockets: {e}")))?;
+        let reader = thread::Builder::new().spawn(move || arrived_right(far, total));
+        let reader = reader.map_err(|e| Unfit::because(format!("no thread to read with: {e}")))?;
+        let sink = File::from(near);
+        let transfer = Transfer {
+            source: Source::Fd(from_start(&file)?),
+            sink: Sink::Fd(from_start(&sink)?),
+            len: Some(total),
+            needs: Guarantees::SHARED,
+        };
+        mechanism.fits(&Facts::of(&transfer))?;
+        let mut mover = mechanism.open(transfer, &tuning)?;
+        let before = tally::calls();
+        let moved = (0..BUFFERS).try_for_each(|_| move_exactly(mover.as_mut(), buffer));
+        let counted = tally::calls() - before;
+        drop(mover);
+        drop(sink);
+        let right = reader.join().unwrap_or(Err("the reader panicked".to_owned()));
+        moved?;
+        right.map_err(Unfit::because)?;
+        let each = counted as f64 / BUFFERS as f64;
+        let text = format!("{name}: {counted} calls for {BUFFERS} buffers of {buffer} bytes");
+        Ok(Finding { numbers: vec![each], text })
+    }
+}
+
+impl To {
+    /// (writing, reading)
+    fn pair(self) -> std::io::Result<(OwnedFd, OwnedFd)> {
+        match self {
+            Self::Unix => UnixStream::pair().map(|(a, b)| (a.into(), b.into())),
+            Self::Tcp => {
+                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+                let near = TcpStream::connect(listener.local_addr()?)?;
+                loop {
+                    let (far, peer) = listener.accept()?;
+                    if peer == near.local_addr()? {
+                        return Ok((near.into(), far.into()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Reads until the other end closes.
+fn arrived_right(from: OwnedFd, total: u64) -> Result<(), String> {
+    let (mut from, mut buffer, mut at) = (File::from(from), vec![0; 64 << 10], 0);
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) if at == total => return Ok(()),
+            Ok(0) => return Err(format!("{at} of {total} bytes arrived")),
+            Ok(got) if first_difference(Content::Pattern, at, &buffer[..got]).is_none() => {
+                at += got as u64;
+            }
+            Ok(_) => return Err(format!("a wrong byte arrived after {at} bytes")),
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(format!("reading what arrived: {e}")),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What the time-stamp counter, read round each small copy, says the copies take, to what they take
+//! together. Where the two differ, the counter round a small copy does not tell the copy's cost.
+
+use serde::Deserialize;
+use std::hint::black_box;
+use thalweg_core::Unfit;
+use thalweg_kernels::Ready;
+use thalweg_sys::host::cycle_counter;
+
+use crate::{
+    arms::{Finding, Job, Probe, memory::copier, parameters},
+    measure::stats::median,
+};
+
+/// The sum of readings to the time of the batch, size by size.
+pub(in crate::arms) struct RdtscSmall;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    /// Bytes of one copy.
+    sizes: Vec<usize>,
+    /// The kernel that copies.
+    #[serde(default = "of_the_library")]
+    kernel: String,
+}
+
+fn of_the_library() -> String {
+    "libc".to_owned()
+}
+
+/// Copies in a batch: long against the two readings round it.
+const COPIES: u32 = 20_000;
+/// Of either kind, in turns.
+const ROUNDS: usize = 15;
+const MOST_BYTES: usize = 1 << 20;
+
+impl Probe for RdtscSmall {
+    fn name(&self) -> &'static str {
+        "rdtsc-small"
+    }
+
+    fn summary(&self) -> &'static str {
+        "the time-stamp counter round each small copy, summed up, to the time of all of them"
+    }
+
+    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
+        let refuse = |reason: String| Unfit::because(format!("rdtsc-small: {reason}"));
+        let with: Parameters = parameters(self.name(), job.with)?;
+        if with.sizes.is_empty() || with.sizes.iter().any(|size| !(1..=MOST_BYTES).contains(size)) {
+            return Err(refuse(format!("sizes are to be 1 to {MOST_BYTES} bytes, one at least")));
+        }
+        let kernel = copier(&with.kernel).map_err(refuse)?;
+        let (mut numbers, mut words) = (Vec::new(), Vec::new());
+        for size in with.sizes {
+            let none =
+                || refuse("this processor has no counter that a program can read".to_owned());
+            let ratio = ratio(kernel, size).ok_or_else(none)?;
+            words.push(format!("{size} bytes: {ratio:.2} times"));
+            numbers.push(ratio);
+        }
+        Ok(Finding { numbers, text: format!("the readings add up to {}", words.join(", ")) })
+    }
+}
+
+/// The median of the rounds; `None` without a counter.
+fn ratio(kernel: Ready, size: usize) -> Option<f64> {
+    let (source, mut sink) = (vec![1; size], vec![0; size]);
+    let mut one = || kernel.copy(black_box(&mut sink), black_box(&source));
+    let mut ratios = Vec::with_capacity(ROUNDS);
+    for _ in 0..ROUNDS {
+        let began = cycle_counter()?;
+        (0..COPIES).for_each(|_| one());
+        let together = cycle_counter()?.wrapping_sub(began);
+        let mut apart = 0_u64;
+        for _ in 0..COPIES {
+            let began = cycle_counter()?;
+            one();
+            apart = apart.wrapping_add(cycle_counter()?.wrapping_sub(began));
+        }
+        ratios.push(apart as f64 / together.max(1) as f64);
+    }
+    median(&ratios)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn run(text: &str) -> Result<Finding, Unfit> {
+        let (with, nowhere) = (text.parse().unwrap(), Path::new("/nowhere"));
+        RdtscSmall.run(&Job {
+            arm: "r",
+            with: &with,
+            bytes: 0,
+            scratch: nowhere,
+            studies: nowhere,
+            program: nowhere,
+        })
+    }
+
+    #[test]
+    fn every_size_has_its_number_or_the_reason_is_said() {
+        match run("sizes = [16, 256]") {
+            Ok(found) => {
+                assert_eq!(found.numbers.len(), 2);
+                assert!(found.numbers.iter().all(|n| n.is_finite() && *n > 0.0), "{found:?}");
+                assert!(found.text.contains("256 bytes"), "{}", found.text);
+            }
+            Err(unfit) => assert!(unfit.reason.contains("counter"), "{}", unfit.reason),
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for wrong in ["", "sizes = []", "sizes = [0]", "sizes = [16]\nkernel = 'magic'"] {
+            assert!(run(wrong).is_err(), "{wrong}");
+        }
+    }
+}

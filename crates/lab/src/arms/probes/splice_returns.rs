@@ -1,0 +1,177 @@
+//! Probe `splice-returns`: what splice says that it moved, into a pipe and out of it, asked each
+//! time for more than any pipe holds. The numbers are the distinct answers, the text is the
+//! histogram. Parameters: source, pipes (capacities, 0 = the kernel's own), threads (1 or 2).
+
+use serde::Deserialize;
+use std::{collections::BTreeMap, fs::File, os::fd::OwnedFd, sync::Arc, thread};
+use thalweg_core::Unfit;
+use thalweg_sys::{
+    Errno, fault,
+    pipe::{Pipe, SpliceMode, splice},
+};
+
+use crate::arms::{Finding, Job, Probe, content, parameters, size::Size};
+
+/// The probe.
+pub(in crate::arms) struct SpliceReturns;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct With {
+    source: From,
+    #[serde(default = "usual")]
+    pipes: Vec<Size>,
+    #[serde(default = "one")]
+    threads: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum From {
+    Zero,
+    File,
+    Memfd,
+}
+
+fn usual() -> Vec<Size> {
+    vec![Size(0), Size(1 << 20)]
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// More than a pipe may hold.
+const ASKED: usize = 1 << 30;
+/// Calls into each pipe.
+const CALLS: usize = 64;
+
+type Histogram = BTreeMap<usize, usize>;
+
+impl Probe for SpliceReturns {
+    fn name(&self) -> &'static str {
+        "splice-returns"
+    }
+
+    fn summary(&self) -> &'static str {
+        "the distinct numbers of bytes that splice calls moved, for each capacity of the pipe"
+    }
+
+    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
+        let with: With = parameters(self.name(), job.with)?;
+        if !(1..=2).contains(&with.threads) || with.pipes.is_empty() {
+            return Err(Unfit::because("probe splice-returns: threads is 1 or 2, pipes a list"));
+        }
+        let (mut numbers, mut lines) = (Vec::new(), Vec::new());
+        for size in &with.pipes {
+            let failed = |e: Errno| Unfit::because(format!("pipe of {} bytes: {e}", size.0));
+            let pipe = Pipe::new(usize::try_from(size.0).unwrap_or(usize::MAX)).map_err(failed)?;
+            let capacity = pipe.capacity();
+            let source = with.source.open(job, (capacity * CALLS) as u64)?;
+            let (into, out) =
+                if with.threads == 1 { by_turns(&source, &pipe) } else { at_once(&source, pipe) }
+                    .map_err(|e| Unfit::because(format!("splice with a pipe of {capacity}: {e}")))?;
+            numbers.extend(into.keys().chain(out.keys()).copied());
+            lines.push(format!("pipe of {capacity}: in {}, out {}", shown(&into), shown(&out)));
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        let numbers = numbers.into_iter().map(|number| number as f64).collect();
+        Ok(Finding { numbers, text: lines.join("; ") })
+    }
+}
+
+impl From {
+    fn open(self, job: &Job<'_>, len: u64) -> Result<Arc<File>, Unfit> {
+        let opened = match self {
+            Self::Zero => File::open("/dev/zero").map(Arc::new),
+            Self::File => content::file(job.scratch, len),
+            Self::Memfd => content::memfd(len),
+        };
+        opened.map_err(|e| Unfit::because(format!("making the source: {e}")))
+    }
+}
+
+/// One thread: into the pipe, out of it again.
+fn by_turns(source: &Arc<File>, pipe: &Pipe) -> Result<(Histogram, Histogram), Errno> {
+    let (mut into, mut out) = (Histogram::new(), Histogram::new());
+    let mut inlet = Inlet::new(source);
+    let outlet = null()?;
+    for _ in 0..CALLS {
+        let got = inlet.fill(&pipe.writer)?;
+        *into.entry(got).or_default() += 1;
+        let mut waiting = got;
+        while waiting > 0 {
+            let put = splice(&pipe.reader, None, &outlet, None, ASKED, SpliceMode::NonBlock)?;
+            *out.entry(put).or_default() += 1;
+            // Taking nothing out of a pipe that holds something would go on for ever.
+            if put == 0 {
+                return Err(Errno::IO);
+            }
+            waiting -= put;
+        }
+    }
+    Ok((into, out))
+}
+
+/// Two threads, one on each side of the pipe.
+fn at_once(source: &Arc<File>, pipe: Pipe) -> Result<(Histogram, Histogram), Errno> {
+    let Pipe { reader, writer, .. } = pipe;
+    let inherited = fault::inherit();
+    let mut inlet = Inlet::new(source);
+    let filler = thread::Builder::new().spawn(move || {
+        inherited.enter(|| {
+            let mut into = Histogram::new();
+            for _ in 0..CALLS {
+                *into.entry(inlet.fill(&writer)?).or_default() += 1;
+            }
+            // The writer closes here: the other side then sees the end.
+            Ok::<_, Errno>(into)
+        })
+    });
+    let filler = filler.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
+    let out = empty(&reader);
+    // If that failed, the filler must not wait for room for ever.
+    drop(reader);
+    let into = filler.join().map_err(|_| Errno::IO)??;
+    Ok((into, out?))
+}
+
+fn empty(reader: &OwnedFd) -> Result<Histogram, Errno> {
+    let (mut out, outlet) = (Histogram::new(), null()?);
+    loop {
+        match splice(reader, None, &outlet, None, ASKED, SpliceMode::Block)? {
+            0 => return Ok(out),
+            put => *out.entry(put).or_default() += 1,
+        }
+    }
+}
+
+/// A source and the place in it.
+struct Inlet {
+    source: Arc<File>,
+    at: Option<u64>,
+}
+
+impl Inlet {
+    fn new(source: &Arc<File>) -> Self {
+        let addressed = source.metadata().is_ok_and(|meta| meta.is_file());
+        Self { source: Arc::clone(source), at: addressed.then_some(0) }
+    }
+
+    fn fill(&mut self, into: &OwnedFd) -> Result<usize, Errno> {
+        let got = splice(&*self.source, self.at, into, None, ASKED, SpliceMode::Block)?;
+        self.at = self.at.map(|at| at + got as u64);
+        Ok(got)
+    }
+}
+
+fn null() -> Result<File, Errno> {
+    let null = File::options().write(true).open("/dev/null");
+    null.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
+}
+
+fn shown(histogram: &Histogram) -> String {
+    let each = histogram.iter().map(|(bytes, calls)| format!("{bytes} x{calls}"));
+    each.collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,136 @@
+//! Probes of vmsplice: how much one call takes (`vmsplice-limit`), and whether pages are shared or
+//! copied in each direction (`vmsplice-directions`). Kernels of 2026 and later may copy both ways.
+
+use serde::Deserialize;
+use thalweg_core::Unfit;
+use thalweg_sys::{
+    Errno, io,
+    map::Map,
+    pipe::{Pipe, SpliceMode, vmsplice, vmsplice_out},
+};
+
+use crate::arms::{Finding, Job, Probe, parameters, size::Size};
+
+/// Probe `vmsplice-limit`.
+pub(in crate::arms) struct Limit;
+
+/// Probe `vmsplice-directions`.
+pub(in crate::arms) struct Directions;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LimitWith {
+    #[serde(default = "offered")]
+    bytes: Size,
+    #[serde(default = "usual")]
+    pipes: Vec<Size>,
+}
+
+fn offered() -> Size {
+    Size(16 << 20)
+}
+
+fn usual() -> Vec<Size> {
+    vec![Size(0), Size(1 << 20)]
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+impl Probe for Limit {
+    fn name(&self) -> &'static str {
+        "vmsplice-limit"
+    }
+
+    fn summary(&self) -> &'static str {
+        "bytes that one vmsplice takes of many, for each capacity of the pipe"
+    }
+
+    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
+        let LimitWith { bytes: Size(bytes), pipes } = parameters(self.name(), job.with)?;
+        if !(1..=1 << 30).contains(&bytes) || pipes.is_empty() {
+            return Err(Unfit::because("probe vmsplice-limit: bytes up to 1 GiB, pipes a list"));
+        }
+        // Whole pages: a slot of the pipe holds no part of a second one.
+        let memory = Map::anonymous(bytes as usize, false);
+        let mut memory = memory.map_err(|e| Unfit::because(format!("memory to offer: {e}")))?;
+        let memory = memory.bytes_mut().unwrap_or_default();
+        memory.fill(1);
+        let (mut numbers, mut lines) = (Vec::new(), Vec::new());
+        for Size(size) in pipes {
+            let failed = |e: Errno| Unfit::because(format!("vmsplice, a pipe of {size}: {e}"));
+            let pipe = Pipe::new(usize::try_from(size).unwrap_or(usize::MAX)).map_err(failed)?;
+            let taken = vmsplice(&pipe.writer, memory, SpliceMode::NonBlock).map_err(failed)?;
+            numbers.push(taken as f64);
+            lines.push(format!("{taken} into a pipe of {}", pipe.capacity()));
+        }
+        let text = format!("of {bytes} bytes one call takes {}", lines.join(", "));
+        Ok(Finding { numbers, text })
+    }
+}
+
+/// A page.
+const SOME: usize = 4096;
+
+impl Probe for Directions {
+    fn name(&self) -> &'static str {
+        "vmsplice-directions"
+    }
+
+    fn summary(&self) -> &'static str {
+        "memory to pipe, then pipe to memory: 1 if a later change of the source shows, else 0"
+    }
+
+    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
+        let Nothing {} = parameters(self.name(), job.with)?;
+        let failed = |step: &'static str| {
+            move |e: Errno| Unfit::because(format!("probe vmsplice-directions: {step}: {e}"))
+        };
+        let into = read_after_change().map_err(failed("memory to pipe"))?;
+        let out = taken_before_change().map_err(failed("pipe to memory"))?;
+        let word = |shared| if shared { "shared" } else { "copied" };
+        let text = format!("memory to pipe {}, pipe to memory {}", word(into), word(out));
+        Ok(Finding { numbers: vec![f64::from(into), f64::from(out)], text })
+    }
+}
+
+/// Memory into a pipe; the memory is changed before the pipe is read: does the change show?
+fn read_after_change() -> Result<bool, Errno> {
+    let (pipe, mut memory) = (Pipe::new(0)?, vec![1; SOME]);
+    given(&pipe, &memory)?;
+    memory.fill(2);
+    let mut arrived = vec![0; SOME];
+    all(|at| io::read(&pipe.reader, &mut arrived[at..]))?;
+    Ok(std::hint::black_box(arrived).contains(&2))
+}
+
+/// Memory into a pipe, and by vmsplice into other memory; then the first is changed, and then the
+/// second: does a change show on the other side?
+fn taken_before_change() -> Result<bool, Errno> {
+    let (pipe, mut memory, mut other) = (Pipe::new(0)?, vec![1; SOME], vec![0; SOME]);
+    given(&pipe, &memory)?;
+    all(|at| vmsplice_out(&pipe.reader, &mut other[at..], SpliceMode::Block))?;
+    memory.fill(2);
+    let showed = std::hint::black_box(&other).contains(&2);
+    other.fill(3);
+    Ok(showed || std::hint::black_box(&memory).contains(&3))
+}
+
+fn given(pipe: &Pipe, memory: &[u8]) -> Result<(), Errno> {
+    all(|at| vmsplice(&pipe.writer, &memory[at..], SpliceMode::Block))
+}
+
+/// Calls until a page has been moved.
+fn all(mut call: impl FnMut(usize) -> Result<usize, Errno>) -> Result<(), Errno> {
+    let mut moved = 0;
+    while moved < SOME {
+        match call(moved) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(count) => moved += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

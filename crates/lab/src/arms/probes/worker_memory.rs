@@ -1,0 +1,93 @@
+//! How much memory two ways take: two workers do the work once, and their proportional memory (PSS)
+//! is compared. Shared pages count once.
+
+use serde::Deserialize;
+use thalweg_core::Unfit;
+
+use crate::arms::{Finding, Job, Piece, Probe, parameters, worker::Running};
+
+/// The memory of one worker to that of another.
+pub(in crate::arms) struct WorkerMemory;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    /// Bytes of the operation.
+    bytes: u64,
+    /// Two tables of parameters of work `worker`.
+    first: toml::Table,
+    second: toml::Table,
+}
+
+impl Probe for WorkerMemory {
+    fn name(&self) -> &'static str {
+        "worker-memory"
+    }
+
+    fn summary(&self) -> &'static str {
+        "memory of all processes of one worker, to that of another"
+    }
+
+    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
+        let with: Parameters = parameters(self.name(), job.with)?;
+        let job = Job { bytes: with.bytes, ..*job };
+        let first = peak(&Job { with: &with.first, ..job })?;
+        let second = peak(&Job { with: &with.second, ..job })?;
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let text = format!(
+            "{:.1} MiB against {:.1} MiB for {:.1} MiB of data",
+            mib(first),
+            mib(second),
+            mib(with.bytes)
+        );
+        Ok(Finding { numbers: vec![first as f64 / second as f64], text })
+    }
+}
+
+/// Memory of a worker that has just done its work, and holds what it needs for doing it again.
+fn peak(job: &Job<'_>) -> Result<u64, Unfit> {
+    let mut running = Running::start(job)?;
+    running.warm_up()?;
+    running.check()?;
+    let unknown =
+        || Unfit::because("the worker does not know its memory (smaps_rollup unreadable)");
+    running.memory()?.ok_or_else(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_buffer_in_the_middle_shows() {
+        let scratch = tempfile::tempdir().unwrap();
+        let studies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
+        let with = toml::toml! {
+            bytes = 16_777_216
+            first = { program = "programs/between.c", args = ["way=vmsplice"] }
+            second = { program = "programs/between.c", args = ["way=shm"] }
+        };
+        let job = Job {
+            arm: "memory",
+            with: &with,
+            bytes: 0,
+            scratch: scratch.path(),
+            studies: &studies,
+            program: Path::new("thalweg"),
+        };
+        let found = WorkerMemory.run(&job);
+        let found = match found {
+            Ok(found) => found,
+            Err(unfit) if unfit.reason.contains("C compiler") => {
+                return crate::arms::tests::skip("memory of workers", &unfit.reason);
+            }
+            Err(unfit) => panic!("{}", unfit.reason),
+        };
+        // Two buffers against three, and the programs themselves.
+        assert!(found.numbers[0] > 0.6 && found.numbers[0] < 0.75, "{found:?}");
+        assert!(found.text.contains("16.0 MiB of data"), "{}", found.text);
+        let wrong = toml::toml! { bytes = 1 };
+        assert!(WorkerMemory.run(&Job { with: &wrong, ..job }).is_err());
+    }
+}

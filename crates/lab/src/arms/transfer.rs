@@ -1,0 +1,382 @@
+//! Work `transfer`: one of the mechanisms, as it is and without fallback, from a source to a sink,
+//! until everything has arrived and whoever reads the sink has read it.
+//!
+//! Left out of a sample: opening the mechanism, touching its buffers, a paced source's processes.
+//! In it: the processor time, faults and calls of both sides, the far one's also apart.
+
+use rustix::fs::OFlags;
+use std::{fs::File, os::fd::OwnedFd, path::PathBuf, sync::Arc};
+use thalweg_core::{
+    Facts, Guarantees, Mechanism, Pair, Sink, Source, Transfer as Bytes, Tuning, Unfit,
+    alias::{self, Alias},
+};
+use thalweg_sys::{Errno, net, tally};
+
+mod with;
+
+use super::{
+    ArmKind, Job, Piece, content,
+    exactly::{from_start, move_exactly},
+    far::{Far, Fifo, connect_tcp, connect_unix},
+    place::Place,
+    probes,
+};
+use crate::measure::{
+    sample::{Meter, Sample},
+    schedule::Failure,
+};
+use with::{From, To, With, touching};
+
+/// A mechanism between two ends.
+pub(super) struct Transfer;
+
+/// What is moved to warm up: enough for every queue on the way to have been full.
+const WARM: u64 = 8 << 20;
+/// The buffer of a receiver that was not told one.
+const RECEIVER_BUFFER: u64 = 64 << 10;
+
+impl ArmKind for Transfer {
+    fn name(&self) -> &'static str {
+        "transfer"
+    }
+
+    fn summary(&self) -> &'static str {
+        "one mechanism, without fallback, between two ends; a process reads pipes and sockets"
+    }
+
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
+        let with = With::read(job.with)?;
+        let (mechanism, tuning) = with.tuned()?;
+        let (from, to) = (with.source.kind(), with.sink.kind());
+        let info = mechanism.info();
+        let pair = info.pair(from, to).copied();
+        let pair =
+            pair.ok_or_else(|| Unfit::because(format!("{} serves no {from} -> {to}", info.name)))?;
+        if !pair.gives.cover(with.needs.guarantees()) {
+            let text = "leaves pages shared with the source, and the arm needs a copy";
+            return Err(Unfit::because(format!("{} {from} -> {to} {text}", info.name)));
+        }
+        if job.bytes == 0 {
+            return Err(Unfit::because("a transfer of 0 bytes"));
+        }
+        let place = Place::find(&with.place, job.scratch)?;
+        let source = Near::source(&with, job)?;
+        let sink = Near::sink(&with, job)?;
+        let file = place.path().join(format!("sink-{}", job.arm.replace('/', "-")));
+        let moving = Moving {
+            touch: touching(mechanism, &tuning),
+            mechanism,
+            tuning,
+            pair,
+            with,
+            bytes: job.bytes,
+            source,
+            sink,
+            given: 0,
+            file,
+            place,
+            broken: None,
+        };
+        Ok(Box::new(moving))
+    }
+}
+
+/// One end: our descriptor, and the process at the other side if there is one.
+#[derive(Default)]
+struct Near {
+    fd: Option<Arc<File>>,
+    far: Option<Far>,
+}
+
+impl Near {
+    fn source(with: &With, job: &Job<'_>) -> Result<Self, Unfit> {
+        match with.source {
+            From::Zero => {
+                let zero = File::open("/dev/zero");
+                let zero = zero.map_err(|e| Unfit::because(format!("/dev/zero: {e}")))?;
+                Ok(Self { fd: Some(Arc::new(zero)), far: None })
+            }
+            From::Paced => {
+                let fifo = Fifo::new(job.scratch, with.pipe.map(|size| size.0))?;
+                let rate = with.rate()?.to_string();
+                let mut far = Far::start(job.program, "feeder", &[fifo.path()?, &rate])?;
+                far.hear_only("ready")?;
+                let fd = fifo.end(OFlags::RDONLY)?;
+                Ok(Self { fd: Some(Arc::new(fd.into())), far: Some(far) })
+            }
+            From::File | From::Memfd => Ok(Self::default()),
+        }
+    }
+
+    fn sink(with: &With, job: &Job<'_>) -> Result<Self, Unfit> {
+        let buffer = with.receiver_buffer.map_or(RECEIVER_BUFFER, |size| size.0).to_string();
+        let start = |arguments: &[&str]| Far::start(job.program, "receiver", arguments);
+        let (mut far, fd): (Far, OwnedFd) = match with.sink {
+            To::File => return Ok(Self::default()),
+            To::Null => {
+                let null = File::options().write(true).open("/dev/null");
+                let null = null.map_err(|e| Unfit::because(format!("/dev/null: {e}")))?;
+                return Ok(Self { fd: Some(Arc::new(null)), far: None });
+            }
+            To::Pipe => {
+                let fifo = Fifo::new(job.scratch, with.pipe.map(|size| size.0))?;
+                let mut far = start(&["pipe", fifo.path()?, &buffer])?;
+                far.hear_only("ready")?;
+                let fd = fifo.end(OFlags::WRONLY)?;
+                return Ok(Self { fd: Some(Arc::new(fd.into())), far: Some(far) });
+            }
+            To::Unix => {
+                let mut far = start(&["unix", &buffer])?;
+                let stream = connect_unix(&mut far)?;
+                (far, stream.into())
+            }
+            To::Tcp => {
+                let mut far = start(&["tcp", &buffer])?;
+                let stream = connect_tcp(&mut far)?;
+                if let Some(name) = &with.congestion {
+                    net::congestion(&stream, name).map_err(|errno| no_congestion(name, errno))?;
+                }
+                (far, stream.into())
+            }
+        };
+        far.hear_only("ready")?;
+        Ok(Self { fd: Some(Arc::new(fd.into())), far: Some(far) })
+    }
+}
+
+fn no_congestion(name: &str, errno: Errno) -> Unfit {
+    let read = |what| {
+        let path = format!("/proc/sys/net/ipv4/tcp_{what}_congestion_control");
+        std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+    };
+    let (has, allows) = (read("available"), read("allowed"));
+    let reason = format!(
+        "TCP_CONGESTION {name:?}: {errno}; this kernel has loaded: {has}; allows everybody: {allows}"
+    );
+    Unfit { reason, errno: Some(errno) }
+}
+
+struct Moving {
+    mechanism: &'static dyn Mechanism,
+    tuning: Tuning,
+    pair: Pair,
+    with: With,
+    bytes: u64,
+    touch: u64,
+    source: Near,
+    sink: Near,
+    // What a paced source was told to give since it began.
+    given: u64,
+    // The sink, where it is a file.
+    file: PathBuf,
+    place: Place,
+    // Why nothing more can be moved: bytes were left under way.
+    broken: Option<Unfit>,
+}
+
+/// Whether the receiver only reads the bytes, or compares them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    Take,
+    Look,
+}
+
+impl Piece for Moving {
+    fn promises(&self) -> Option<Guarantees> {
+        Some(self.pair.gives)
+    }
+
+    fn is_fresh(&self) -> bool {
+        // Their pages are new each time: that is how they work.
+        self.mechanism.info().calls.iter().any(|call| ["mmap", "vmsplice"].contains(call))
+    }
+
+    fn warm_up(&mut self) -> Result<(), Unfit> {
+        let failed = |e: std::io::Error| Unfit::because(format!("making the source: {e}"));
+        let len = self.bytes + self.lead(self.bytes);
+        match self.with.source {
+            From::File => {
+                self.source.fd = Some(content::file(self.place.path(), len).map_err(failed)?);
+            }
+            From::Memfd => self.source.fd = Some(content::memfd(len).map_err(failed)?),
+            From::Zero | From::Paced => {}
+        }
+        // A file that is written over has to be there in full.
+        let most = if self.with.sink == To::File { self.bytes } else { WARM.max(self.touch) };
+        self.once(self.bytes.min(most), Reading::Take).map(|_| ())
+    }
+
+    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+        let repeats = u64::from(repeats.max(1));
+        let all = self.bytes.checked_mul(repeats);
+        // A stream into a stream: one operation goes over into the next.
+        let is_stream = self.with.source.is_endless() && self.with.sink != To::File;
+        let sum = match all {
+            Some(all) if is_stream => self.once(all, Reading::Take),
+            _ => self.times(repeats),
+        };
+        sum.map_err(Failure::Unfit)
+    }
+
+    fn check(&mut self) -> Result<(), Unfit> {
+        let (lead, given) = (self.lead(self.bytes), self.given);
+        self.once(self.bytes, Reading::Look)?;
+        if self.with.sink == To::File {
+            let content = self.with.source.content();
+            let checked = content::check(&self.file, content, (given, lead + self.bytes));
+            return checked.map_err(Unfit::because);
+        }
+        // The receiver looked; /dev/null keeps nothing, there the count is all there is.
+        Ok(())
+    }
+
+    fn alias(&mut self) -> Option<Result<Alias, Unfit>> {
+        if !alias::applies(self.pair) {
+            return None;
+        }
+        let source = match self.with.source {
+            From::Memfd => probes::alias::From::Memfd,
+            _ => probes::alias::From::File,
+        };
+        let sink = match self.with.sink {
+            To::Null => return None,
+            To::File => probes::alias::To::File,
+            To::Pipe => probes::alias::To::Pipe,
+            To::Unix => probes::alias::To::Unix,
+            To::Tcp => probes::alias::To::Tcp,
+        };
+        Some(probes::alias::look(self.mechanism, source, sink, self.place.path()))
+    }
+}
+
+impl Moving {
+    /// Bytes that go ahead of those that are timed, so that buffers are not fresh memory.
+    fn lead(&self, total: u64) -> u64 {
+        if self.with.source == From::Paced { 0 } else { self.touch.min(total) }
+    }
+
+    fn times(&mut self, repeats: u64) -> Result<Sample, Unfit> {
+        let mut sum = self.once(self.bytes, Reading::Take)?;
+        for _ in 1..repeats {
+            sum += self.once(self.bytes, Reading::Take)?;
+        }
+        Ok(sum)
+    }
+
+    fn once(&mut self, total: u64, reading: Reading) -> Result<Sample, Unfit> {
+        if let Some(broken) = &self.broken {
+            return Err(broken.clone());
+        }
+        let done = self.attempt(total, reading);
+        if let Err(unfit) = &done {
+            self.broken = Some(unfit.clone());
+        }
+        done
+    }
+
+    fn attempt(&mut self, total: u64, reading: Reading) -> Result<Sample, Unfit> {
+        let lead = self.lead(total);
+        let unprepared = || Unfit::because("a transfer that was not warmed up has no source yet");
+        let source = self.source.fd.clone().ok_or_else(unprepared)?;
+        let sink = self.sink_of_one()?;
+        let len = (!self.with.source.is_endless()).then_some(lead + total);
+        let transfer = Bytes {
+            source: Source::Fd(from_start(&source)?),
+            sink: Sink::Fd(from_start(&sink)?),
+            len,
+            needs: self.with.needs.guarantees(),
+        };
+        self.mechanism.fits(&Facts::of(&transfer))?;
+        let mut mover = self.mechanism.open(transfer, &self.tuning)?;
+        if lead > 0 {
+            self.receiver_begins(&format!("take {lead}"))?;
+            let moved = move_exactly(mover.as_mut(), lead);
+            self.explained(moved)?;
+            if let Some(receiver) = &mut self.sink.far {
+                receiver.spent()?;
+            }
+        }
+        let content = self.with.source.content().name();
+        let at = if self.with.source == From::Paced { self.given } else { lead };
+        self.receiver_begins(&match reading {
+            Reading::Take => format!("take {total}"),
+            Reading::Look => format!("look {total} {content} {at}"),
+        })?;
+        if let Some(feeder) = &mut self.source.far {
+            feeder.begin(&format!("give {total}"))?;
+            self.given += total;
+        }
+        let before = tally::calls();
+        let meter = Meter::start();
+        let moved = move_exactly(mover.as_mut(), total);
+        self.explained(moved)?;
+        let moving = tally::calls() - before;
+        let answer = self.sink.far.as_mut().map(Far::hear).transpose()?;
+        let mut sample = meter.stop(total);
+        // Threads of the mechanism hand in their calls when they end.
+        let before = tally::calls();
+        drop(mover);
+        sample.calls = Some(moving + tally::calls() - before);
+        if let Some(feeder) = &mut self.source.far {
+            feeder.spent()?;
+        }
+        match answer {
+            Some(line) => judged(&line, reading, sample),
+            None => Ok(sample),
+        }
+    }
+
+    fn receiver_begins(&mut self, line: &str) -> Result<(), Unfit> {
+        self.sink.far.as_mut().map_or(Ok(()), |receiver| receiver.begin(line))
+    }
+
+    /// A move that failed because a process of ours died has that process's words for a reason.
+    fn explained(&mut self, moved: Result<(), Unfit>) -> Result<(), Unfit> {
+        let Err(unfit) = moved else { return Ok(()) };
+        let both = [&mut self.sink.far, &mut self.source.far];
+        let words = both.into_iter().flatten().find_map(Far::last_words);
+        Err(match words {
+            Some(words) => Unfit::because(format!("{}; {}", unfit.reason, words.reason)),
+            None => unfit,
+        })
+    }
+
+    /// The sink of one operation: a file may be a new one each time.
+    fn sink_of_one(&mut self) -> Result<Arc<File>, Unfit> {
+        if let Some(fd) = &self.sink.fd {
+            return Ok(Arc::clone(fd));
+        }
+        if self.with.fresh.unwrap_or(true) {
+            crate::peer::remove(&self.file);
+        }
+        // Readable too: a mechanism may map it.
+        let mut options = File::options();
+        let made = options.read(true).write(true).create(true).truncate(false).open(&self.file);
+        let made = made.map_err(|e| Unfit::because(format!("{}: {e}", self.file.display())))?;
+        Ok(Arc::new(made))
+    }
+}
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        crate::peer::remove(&self.file);
+    }
+}
+
+/// What a receiver answered at the end.
+fn judged(line: &str, reading: Reading, mut sample: Sample) -> Result<Sample, Unfit> {
+    match (reading, line) {
+        (Reading::Take, _) => {
+            let spent = crate::helper::spent(line);
+            let (used, calls) =
+                spent.ok_or_else(|| Unfit::because(format!("the receiver answered {line:?}")))?;
+            sample.add_far(&used, calls);
+            Ok(sample)
+        }
+        (Reading::Look, "same") => Ok(sample),
+        (Reading::Look, _) => {
+            let at = line.strip_prefix("wrong ").unwrap_or(line);
+            Err(Unfit::because(format!("a wrong byte arrived at {at} of {}", sample.bytes)))
+        }
+    }
+}

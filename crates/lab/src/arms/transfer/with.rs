@@ -1,0 +1,273 @@
+//! The parameters of a transfer, as a study writes them, and what does not go together.
+
+use serde::Deserialize;
+use thalweg_core::{
+    Guarantees, Kind, Mechanism, Role, Tuning, Unfit, Unit, mechanisms, quantity::parse_rate,
+};
+
+use crate::arms::{content::Content, parameters, size::Size};
+
+/// Everything a study may say of a transfer.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct With {
+    /// One of the list of mechanisms.
+    pub mechanism: String,
+    /// Its knobs: sizes or numbers.
+    #[serde(default)]
+    pub tuning: toml::Table,
+    /// Where the bytes come from.
+    pub source: From,
+    /// Where they go.
+    pub sink: To,
+    /// The file system of source and sink files.
+    #[serde(default = "scratch")]
+    pub place: String,
+    /// Whether a sink file is made anew each time, or written over where it is.
+    #[serde(default)]
+    pub fresh: Option<bool>,
+    /// Bytes a second of a paced source: `100MB/s`.
+    pub rate: Option<String>,
+    /// Capacity of the pipe that is the source or the sink; the kernel's own if left out.
+    pub pipe: Option<Size>,
+    /// The buffer of whoever reads a pipe or a socket.
+    pub receiver_buffer: Option<Size>,
+    /// The congestion control of a TCP connection; the system's own if left out.
+    pub congestion: Option<String>,
+    /// What must be given: a mechanism that gives less on this pair is unfit.
+    #[serde(default)]
+    pub needs: Needs,
+}
+
+/// Where bytes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum From {
+    /// `/dev/zero`.
+    Zero,
+    /// A file that lies in the page cache.
+    File,
+    /// A file in memory.
+    Memfd,
+    /// A pipe that another process fills at a steady rate: a slow disk.
+    Paced,
+}
+
+/// Where bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum To {
+    /// `/dev/null`.
+    Null,
+    /// A file.
+    File,
+    /// A pipe that another process reads.
+    Pipe,
+    /// A unix stream socket that another process reads.
+    Unix,
+    /// A TCP connection over loopback that another process reads.
+    Tcp,
+}
+
+/// What must be given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Needs {
+    /// Nothing: pages may stay shared with the source.
+    #[default]
+    Shared,
+    /// The sink is independent of the source.
+    Copied,
+}
+
+fn scratch() -> String {
+    "scratch".to_owned()
+}
+
+impl With {
+    /// Reads them, and refuses what would be ignored.
+    pub fn read(table: &toml::Table) -> Result<Self, Unfit> {
+        let with: Self = parameters("transfer", table)?;
+        let idle = [
+            ("rate", with.rate.is_some() && with.source != From::Paced),
+            ("congestion", with.congestion.is_some() && with.sink != To::Tcp),
+            ("receiver_buffer", with.receiver_buffer.is_some() && !with.sink.is_read()),
+            ("pipe", with.pipe.is_some() && !with.has_pipe()),
+            ("fresh", with.fresh.is_some() && with.sink != To::File),
+        ];
+        match idle.iter().find(|(_, idle)| *idle) {
+            Some((name, _)) => {
+                let (from, to) = (with.source, with.sink);
+                let text = format!("{name} has no meaning from {from:?} to {to:?}");
+                Err(Unfit::because(format!("parameters of transfer: {}", text.to_lowercase())))
+            }
+            None => Ok(with),
+        }
+    }
+
+    fn has_pipe(&self) -> bool {
+        self.source == From::Paced || self.sink == To::Pipe
+    }
+
+    /// The mechanism, with its knobs set.
+    pub fn tuned(&self) -> Result<(&'static dyn Mechanism, Tuning), Unfit> {
+        let name = &self.mechanism;
+        let mechanism = mechanisms::by_name(name);
+        let mechanism = mechanism.filter(|m| m.info().role != Role::Harness);
+        let Some(mechanism) = mechanism else {
+            return Err(Unfit::because(format!("there is no mechanism {name:?}: thalweg list")));
+        };
+        let info = mechanism.info();
+        let mut tuning = Tuning::default();
+        for (knob, value) in &self.tuning {
+            if !info.knobs.iter().any(|known| known.name == knob) {
+                let known: Vec<_> = info.knobs.iter().map(|known| known.name).collect();
+                let text = format!("{name} has no knob {knob:?}; it has {known:?}");
+                return Err(Unfit::because(text));
+            }
+            let size: Size = value.clone().try_into().map_err(|e: toml::de::Error| {
+                Unfit::because(format!("{name}: {knob}: {}", e.message()))
+            })?;
+            tuning = tuning.with(knob, size.0);
+        }
+        Ok((mechanism, tuning))
+    }
+
+    /// The rate of a paced source.
+    pub fn rate(&self) -> Result<u64, Unfit> {
+        let text = self.rate.as_deref().unwrap_or_default();
+        let rate = parse_rate(text).ok().filter(|rate| *rate > 0);
+        rate.ok_or_else(|| {
+            Unfit::because(format!("a paced source needs rate = \"100MB/s\", not {text:?}"))
+        })
+    }
+}
+
+impl From {
+    /// The kind of end it is.
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::Zero => Kind::Device,
+            Self::File | Self::Memfd => Kind::File,
+            Self::Paced => Kind::Pipe,
+        }
+    }
+
+    /// What it consists of.
+    pub fn content(self) -> Content {
+        if self == Self::Zero { Content::Zeros } else { Content::Pattern }
+    }
+
+    /// Whether it never ends.
+    pub fn is_endless(self) -> bool {
+        matches!(self, Self::Zero | Self::Paced)
+    }
+}
+
+impl To {
+    /// The kind of end it is.
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::Null => Kind::Null,
+            Self::File => Kind::File,
+            Self::Pipe => Kind::Pipe,
+            Self::Unix | Self::Tcp => Kind::Socket,
+        }
+    }
+
+    /// Whether another process reads it.
+    pub fn is_read(self) -> bool {
+        matches!(self, Self::Pipe | Self::Unix | Self::Tcp)
+    }
+}
+
+impl Needs {
+    /// As the planner has it.
+    pub fn guarantees(self) -> Guarantees {
+        if self == Self::Copied { Guarantees::COPIED } else { Guarantees::SHARED }
+    }
+}
+
+/// How much a mechanism moves before all of its own buffers have been touched: buffers are fresh
+/// memory when it is opened, and their faults are no part of moving.
+pub(super) fn touching(mechanism: &dyn Mechanism, tuning: &Tuning) -> u64 {
+    let info = mechanism.info();
+    let Some(buffer) = info.knobs.iter().find(|knob| knob.name == "buffer") else { return 0 };
+    // Threads and ring entries have one each.
+    let counts = info.knobs.iter().filter(|knob| knob.unit == Unit::Count);
+    let counts = counts.map(|knob| tuning.get(info, knob.name).max(1));
+    counts.fold(tuning.get(info, buffer.name), u64::saturating_mul)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<With, Unfit> {
+        With::read(&text.parse().unwrap())
+    }
+
+    const ENDS: &str = "source = 'zero'\nsink = 'null'\n";
+
+    #[test]
+    fn parameters_that_are_unknown_or_would_be_ignored_are_refused_by_name() {
+        let wrong = [
+            ("mechanism = 'splice'\nspeed = 3", "speed"),
+            ("mechanism = 'splice'\nrate = '100MB/s'", "rate has no meaning from zero to null"),
+            ("mechanism = 'splice'\ncongestion = 'bbr'", "congestion"),
+            ("mechanism = 'splice'\nreceiver_buffer = '4KiB'", "receiver_buffer"),
+            ("mechanism = 'splice'\npipe = '4KiB'", "pipe"),
+            ("mechanism = 'splice'\nfresh = true", "fresh"),
+            ("mechanism = 3", "mechanism"),
+            ("", "mechanism"),
+        ];
+        for (text, expected) in wrong {
+            let reason = read(&format!("{ENDS}{text}")).unwrap_err().reason;
+            assert!(reason.contains(expected), "{text}: {reason}");
+        }
+        assert!(read("mechanism = 'splice'\nsource = 'tape'\nsink = 'null'").is_err());
+    }
+
+    #[test]
+    fn a_mechanism_and_its_knobs_are_looked_up() {
+        let tuned = |text: &str| read(&format!("{ENDS}{text}")).unwrap().tuned();
+        let (mechanism, tuning) =
+            tuned("mechanism = 'read-write'\ntuning = { buffer = '16MiB' }").unwrap();
+        assert_eq!(tuning, Tuning::of("buffer", 16 << 20));
+        assert_eq!(touching(mechanism, &tuning), 16 << 20);
+        let wrong = [
+            ("mechanism = 'teleport'", "no mechanism"),
+            ("mechanism = 'null'", "no mechanism"),
+            (
+                "mechanism = 'splice'\ntuning = { buffer = 1 }",
+                "no knob \"buffer\"; it has [\"pipe\"]",
+            ),
+            ("mechanism = 'splice'\ntuning = { pipe = 'big' }", "is not a size"),
+        ];
+        for (text, expected) in wrong {
+            let Err(unfit) = tuned(text) else { panic!("{text} was taken") };
+            assert!(unfit.reason.contains(expected), "{text}: {}", unfit.reason);
+        }
+    }
+
+    #[test]
+    fn every_thread_has_a_buffer_to_touch() {
+        let parallel = mechanisms::by_name("read-write-parallel").unwrap();
+        let tuning = Tuning::of("threads", 3).with("buffer", 1000);
+        assert_eq!(touching(parallel, &tuning), 3000);
+        let splice = mechanisms::by_name("splice").unwrap();
+        assert_eq!(touching(splice, &Tuning::default()), 0);
+    }
+
+    #[test]
+    fn a_rate_is_a_size_a_second() {
+        let rate = |text: &str| {
+            let ends = "mechanism = 'splice'\nsource = 'paced'\nsink = 'null'\n";
+            read(&format!("{ends}{text}")).unwrap().rate()
+        };
+        assert_eq!(rate("rate = '100MB/s'"), Ok(100_000_000));
+        for bad in ["", "rate = '100 people'", "rate = '0B/s'", "rate = 'fast'"] {
+            assert!(rate(bad).unwrap_err().reason.contains("100MB/s"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! An external program that does and times the work itself, in any language: the worker protocol of
+//! docs/formats.md. A C or Java source is built first, one of ours lies beside our own binary. What
+//! the program says of itself is not believed where it can be checked: its time lies within ours, its
+//! bytes are looked at by its own `check`.
+
+mod build;
+mod calls;
+mod cold;
+mod java;
+mod packages;
+mod reply;
+mod talk;
+
+pub(crate) use java::jdks;
+
+use serde::Deserialize;
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+use thalweg_core::{Guarantees, Unfit, alias::Alias};
+
+use super::{ArmKind, Job, Piece, parameters};
+use crate::measure::{
+    sample::{CallsKind, Meter, Sample},
+    schedule::Failure,
+};
+use build::Flags;
+use calls::Calls;
+use packages::Packages;
+use talk::Talk;
+
+/// An external program.
+pub struct Worker;
+
+/// The parameters of an arm.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    /// A C or Java source below the studies, any other program below them (with a slash), one of ours
+    /// (`thalweg-NAME`, beside our own binary), or a command.
+    program: PathBuf,
+    /// For the compiler.
+    #[serde(default)]
+    cflags: Vec<String>,
+    /// Packages whose flags the compiler gets too: the name for pkg-config, and the one under which
+    /// Debian installs it.
+    #[serde(default)]
+    pkg_config: BTreeMap<String, String>,
+    /// The feature release of the JDK that builds and runs a Java source.
+    jdk: Option<u32>,
+    /// For the Java virtual machine.
+    #[serde(default)]
+    java_args: Vec<String>,
+    /// Folders of Java sources, from that of the studies, which are built with a Java source.
+    #[serde(default)]
+    java_sources: Vec<PathBuf>,
+    /// Every operation in a process of its own, so that nothing in it has run before.
+    #[serde(default)]
+    cold: bool,
+    /// For the program, before `bytes=N` and `scratch=DIR`.
+    #[serde(default)]
+    args: Vec<String>,
+    /// What the way promises; left out where the question makes no sense.
+    promises: Option<Promises>,
+    /// Seconds after which an answer is not waited for any longer.
+    #[serde(default = "patience")]
+    deadline_seconds: u32,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Promises {
+    stable: bool,
+    private: bool,
+}
+
+/// Long for any sample, short for somebody who waits at a terminal.
+fn patience() -> u32 {
+    120
+}
+
+impl ArmKind for Worker {
+    fn name(&self) -> &'static str {
+        "worker"
+    }
+
+    fn summary(&self) -> &'static str {
+        "an external program, a C or Java source or any other, that speaks the worker protocol"
+    }
+
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
+        let launch = Launch::prepare(job)?;
+        let running = launch.start()?;
+        // A cold one has now shown that it starts; each of its operations starts another.
+        Ok(if launch.cold { Box::new(cold::Cold::of(launch)) } else { Box::new(running) })
+    }
+}
+
+/// A built program and how it is started, as often as one likes.
+struct Launch {
+    program: PathBuf,
+    /// Before the words of the protocol: options of a virtual machine, the study's own.
+    words: Vec<OsString>,
+    studies: PathBuf,
+    name: String,
+    patience: Duration,
+    promises: Option<Guarantees>,
+    cold: bool,
+}
+
+impl Launch {
+    /// Builds what the job's parameters name.
+    fn prepare(job: &Job<'_>) -> Result<Self, Unfit> {
+        let with: Parameters = parameters("worker", job.with)?;
+        // It is started elsewhere: what is relative here is not relative there.
+        let absolute = |path: &Path| {
+            std::path::absolute(path).map_err(|e| unfit(job, &format!("{}: {e}", path.display())))
+        };
+        let (studies, folder) = (absolute(job.studies)?, absolute(job.scratch)?);
+        let (program, mut words) =
+            place(&Job { studies: &studies, scratch: &folder, ..*job }, &with)?;
+        let mut scratch = OsString::from("scratch=");
+        scratch.push(&folder);
+        words.extend(with.args.iter().map(OsString::from));
+        words.extend([format!("bytes={}", job.bytes).into(), scratch]);
+        let promises = with.promises.map(|p| Guarantees {
+            stable: p.stable,
+            private: p.private,
+            durable: false,
+        });
+        let patience = Duration::from_secs(u64::from(with.deadline_seconds));
+        let name = with.program.display().to_string();
+        Ok(Self { program, words, studies, name, patience, promises, cold: with.cold })
+    }
+
+    /// Starts it and hears its hello.
+    fn start(&self) -> Result<Running, Unfit> {
+        let mut command = Command::new(&self.program);
+        command.current_dir(&self.studies).args(&self.words);
+        let mut talk = Talk::start(command, self.name.clone(), self.patience)?;
+        let hello = talk.ask("hello")?;
+        let faults = reply::hello(&hello).map_err(|words| talk.nonsense("hello", &words))?;
+        Ok(Running { talk, promises: self.promises, faults, calls: None })
+    }
+}
+
+/// A program that was started, and has said hello.
+pub(super) struct Running {
+    talk: Talk,
+    promises: Option<Guarantees>,
+    faults: bool,
+    /// The kernel's counts, or why there are none, once somebody has asked.
+    calls: Option<Result<Calls, String>>,
+}
+
+impl Running {
+    /// Builds and starts what the job's parameters name.
+    pub fn start(job: &Job<'_>) -> Result<Self, Unfit> {
+        Launch::prepare(job)?.start()
+    }
+
+    /// Calls until now, as the kernel counts them; the first time it is found out whether it does.
+    fn calls_so_far(&mut self) -> Result<Option<u64>, Unfit> {
+        if self.calls.is_none() {
+            let talk = &mut self.talk;
+            self.calls = Some(Calls::find(talk.group(), || talk.ask("hello").map(|_| ()))?);
+        }
+        Ok(match &mut self.calls {
+            Some(Ok(calls)) => calls.now().ok(),
+            _ => None,
+        })
+    }
+
+    /// Calls since then.
+    fn calls_since(&mut self, before: Option<u64>) -> Option<u64> {
+        self.calls.as_mut()?.as_mut().ok()?.since(before?)
+    }
+
+    /// Bytes of memory of all its processes; `None` where it does not know.
+    pub fn memory(&mut self) -> Result<Option<u64>, Unfit> {
+        let line = self.talk.ask("memory")?;
+        reply::memory(&line).map_err(|words| self.talk.nonsense("memory", &words))
+    }
+}
+
+/// What the name of a program of ours begins with.
+const OURS: &str = "thalweg-";
+
+/// Where the program lies, and the words it needs first; a source is built.
+fn place(job: &Job<'_>, with: &Parameters) -> Result<(PathBuf, Vec<OsString>), Unfit> {
+    let program = &with.program;
+    let kind = program.extension().and_then(|extension| extension.to_str());
+    if kind != Some("c") && !(with.cflags.is_empty() && with.pkg_config.is_empty()) {
+        return Err(unfit(job, "cflags and pkg_config are for a C source, and it is none"));
+    }
+    let for_java = with.jdk.is_some() || !with.java_args.is_empty();
+    if kind != Some("java") && (for_java || !with.java_sources.is_empty()) {
+        return Err(unfit(job, "jdk, java_args and java_sources are for a Java source"));
+    }
+    let is_path = program.parent().is_some_and(|parent| parent != Path::new(""));
+    let found = match (kind, program.to_str()) {
+        (Some("java"), _) => {
+            return java::built(job, with).map_err(|reason| unfit(job, &reason));
+        }
+        (Some("c"), _) => Packages::find(&with.pkg_config).and_then(|packages| {
+            let flags = Flags { own: &with.cflags, packages };
+            build::built(&job.studies.join(program), &flags, job.scratch)
+        }),
+        _ if is_path => Ok(job.studies.join(program)),
+        (_, Some(name)) if name.starts_with(OURS) => beside(job.program, name),
+        _ => Ok(program.clone()),
+    };
+    found.map(|program| (program, Vec::new())).map_err(|reason| unfit(job, &reason))
+}
+
+/// A program of ours, of the same build as our own binary.
+fn beside(own: &Path, name: &str) -> Result<PathBuf, String> {
+    let path = own.with_file_name(name);
+    if path.is_file() {
+        return Ok(path);
+    }
+    let path = path.display();
+    Err(format!(
+        "{path} is not there: `make build` builds it for release, `cargo build --package {name}` \
+         for a debug build; or copy it there"
+    ))
+}
+
+fn unfit(job: &Job<'_>, reason: &str) -> Unfit {
+    Unfit::because(format!("worker {}: {reason}", job.arm))
+}
+
+impl Piece for Running {
+    fn promises(&self) -> Option<Guarantees> {
+        self.promises
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.faults
+    }
+
+    fn warm_up(&mut self) -> Result<(), Unfit> {
+        let line = self.talk.ask("warm")?;
+        reply::done(&line).map_err(|words| self.talk.nonsense("warm", &words))
+    }
+
+    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+        let command = format!("run {repeats}");
+        let before = self.calls_so_far().map_err(Failure::Unfit)?;
+        let meter = Meter::start();
+        let line = self.talk.ask(&command).map_err(Failure::Unfit)?;
+        let seen = meter.stop(0);
+        let sample = reply::sample(&line, seen)
+            .map_err(|words| Failure::Unfit(self.talk.nonsense(&command, &words)))?;
+        if sample.calls.is_some() {
+            return Ok(sample);
+        }
+        Ok(Sample { calls: self.calls_since(before), calls_kind: CallsKind::ReadWrite, ..sample })
+    }
+
+    fn calls_uncounted(&self) -> Option<String> {
+        self.calls.as_ref()?.as_ref().err().cloned()
+    }
+
+    fn check(&mut self) -> Result<(), Unfit> {
+        let line = self.talk.ask("check")?;
+        match line.strip_prefix("wrong ") {
+            Some(what) => Err(Unfit::because(format!("{}: {what}", self.talk.name()))),
+            None => reply::done(&line).map_err(|words| self.talk.nonsense("check", &words)),
+        }
+    }
+
+    fn alias(&mut self) -> Option<Result<Alias, Unfit>> {
+        let answer = self.talk.ask("alias").and_then(|line| {
+            reply::alias(&line).map_err(|words| self.talk.nonsense("alias", &words))
+        });
+        answer.transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests;

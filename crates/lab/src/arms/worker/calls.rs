@@ -1,0 +1,200 @@
+//! Calls that nobody in a program counts: the kernel's own counts of its reads and writes, `syscr` and
+//! `syscw` in /proc/PID/io (proc_pid_io(5)). A `read` or a `write` in any form is one, `sendfile` and
+//! `copy_file_range` are one of either; `send`, `recv`, `splice`, `vmsplice`, `tee`, a ring of io_uring
+//! and reading from another process are none (Linux 6.18). Who ends hands its counts to its parent.
+
+use std::{
+    fs::{read_dir, read_to_string},
+    io::ErrorKind,
+};
+
+/// The processes of a program and its helpers: those of one process group.
+#[derive(Debug)]
+pub struct Calls {
+    group: u32,
+    members: Vec<u32>,
+    /// What the machine said of its newest process when the members were looked for.
+    newest: Option<String>,
+    /// What an order and its answer cost by themselves.
+    order: u64,
+}
+
+impl Calls {
+    /// Of the group of this number. `order` gives an order that does nothing; its own calls are left
+    /// out of later differences, and one that has none shows a count that stands still. The inner
+    /// error is why nothing is counted.
+    pub fn find<E>(
+        group: u32,
+        order: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Result<Self, String>, E> {
+        let mut calls = Self { group, members: Vec::new(), newest: None, order: 0 };
+        let before = calls.now();
+        order()?;
+        let after = calls.now();
+        Ok(before.and_then(|before| match after?.checked_sub(before) {
+            Some(order) if order > 0 => Ok(Self { order, ..calls }),
+            _ => Err("the kernel's counts of its reads and writes stand still".to_owned()),
+        }))
+    }
+
+    /// Calls until now, of all processes of the group.
+    pub fn now(&mut self) -> Result<u64, String> {
+        let newest = newest_process();
+        if newest.is_none() || newest != self.newest {
+            self.members = members(self.group);
+            self.newest = newest;
+        }
+        let mut sum = 0_u64;
+        for member in &self.members {
+            sum = sum.saturating_add(of_process(&member.to_string())?);
+        }
+        if self.members.is_empty() {
+            Err("its processes are not in /proc".to_owned())
+        } else {
+            Ok(sum)
+        }
+    }
+
+    /// Calls since then, without the order's own; `None` where a helper took its count with it.
+    pub fn since(&mut self, before: u64) -> Option<u64> {
+        Some(self.now().ok()?.checked_sub(before)?.saturating_sub(self.order))
+    }
+}
+
+/// Reads and writes of a process, dead threads and children it has waited for among them.
+fn of_process(process: &str) -> Result<u64, String> {
+    let path = format!("/proc/{process}/io");
+    match read_to_string(&path) {
+        Ok(text) => counts(&text).ok_or_else(|| "its /proc/PID/io has no counts".to_owned()),
+        Err(_) if !std::path::Path::new("/proc").join(process).exists() => Ok(0),
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            Err("this kernel has no /proc/PID/io".to_owned())
+        }
+        Err(e) => Err(format!("its /proc/PID/io: {e}")),
+    }
+}
+
+fn counts(io: &str) -> Option<u64> {
+    let count = |name: &str| -> Option<u64> {
+        io.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    };
+    Some(count("syscr:")? + count("syscw:")?)
+}
+
+/// The number of the newest process, the last word of /proc/loadavg: who was looked for before it came
+/// need not be looked for again.
+fn newest_process() -> Option<String> {
+    Some(read_to_string("/proc/loadavg").ok()?.split_whitespace().last()?.to_owned())
+}
+
+fn members(group: u32) -> Vec<u32> {
+    let all = read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    numbers.filter(|number| group_of(*number) == Some(group)).collect()
+}
+
+fn group_of(process: u32) -> Option<u32> {
+    let stat = read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name before it may hold anything, brackets too.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arms::tests::skip;
+    use std::{
+        io::{Read as _, Write as _},
+        os::unix::{net::UnixStream, process::CommandExt},
+        process::{Command, Stdio},
+    };
+    use thalweg_sys::{
+        Errno,
+        copy::{copy_file_range, sendfile},
+        io,
+        pipe::{Pipe, SpliceMode, splice},
+    };
+
+    /// Reads and writes of this thread for one call of each: other tests run beside it.
+    fn cost(call: impl FnOnce() -> Result<usize, Errno>) -> Option<u64> {
+        let now = || {
+            let text = read_to_string("/proc/thread-self/io").ok()?;
+            counts(&text)
+        };
+        // What looking costs, which is the same each time.
+        let (first, second) = (now()?, now()?);
+        let done = call();
+        let third = now()?;
+        done.ok()?;
+        (third - second).checked_sub(second - first)
+    }
+
+    #[test]
+    fn reads_and_writes_are_counted_and_what_moves_bytes_otherwise_is_not() {
+        let null = std::fs::File::create("/dev/null").unwrap();
+        if cost(|| io::write(&null, b"x")) != Some(1) {
+            return skip("calls", "the kernel does not count reads and writes");
+        }
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 8192]).unwrap();
+        let other = tempfile::tempfile().unwrap();
+        let (near, far) = UnixStream::pair().unwrap();
+        let pipe = Pipe::new(0).unwrap();
+        let mode = SpliceMode::Block;
+        let mut byte = [0];
+        assert_eq!(cost(|| io::pread(&file, &mut byte, 0)), Some(1));
+        assert_eq!(cost(|| io::pwrite(&other, b"x", 0)), Some(1));
+        assert_eq!(cost(|| io::write(&near, b"x")), Some(1));
+        assert_eq!(cost(|| io::read(&far, &mut byte)), Some(1));
+        assert_eq!(cost(|| thalweg_sys::net::send(&near, b"x")), Some(0));
+        assert_eq!(cost(|| sendfile(&near, &file, Some(0), 100)), Some(2));
+        let copied = || copy_file_range(&file, Some(0), &other, Some(0), 100);
+        assert_eq!(cost(copied), Some(2));
+        let spliced = || splice(&file, Some(0), &pipe.writer, None, 100, mode);
+        assert_eq!(cost(spliced), Some(0));
+    }
+
+    #[test]
+    fn helpers_are_counted_with_their_program_and_an_order_is_not() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "dd bs=1 status=none; true"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let mut child = command.spawn().unwrap();
+        let (mut to, mut from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut echo = |count: usize| -> Result<(), std::io::Error> {
+            to.write_all(&vec![b'x'; count])?;
+            from.read_exact(&mut vec![0; count])
+        };
+        echo(1).unwrap();
+        match Calls::find(child.id(), || echo(1)).unwrap() {
+            Err(reason) => skip("helpers_are_counted_with_their_program", &reason),
+            Ok(mut calls) => {
+                let before = calls.now().unwrap();
+                echo(1001).unwrap();
+                // A read and a write each, one of them maybe not yet told; and those of the order less.
+                let since = calls.since(before).unwrap();
+                assert!((1990..=2010).contains(&since), "{since} {calls:?}");
+            }
+        }
+        drop(to);
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_count_that_stands_still_or_is_not_there_says_why() {
+        let group = rustix::process::getpgrp().as_raw_nonzero().get() as u32;
+        assert!(members(group).contains(&std::process::id()));
+        // Nobody has this number.
+        let none = Calls::find(u32::MAX, || Ok::<(), ()>(())).unwrap().unwrap_err();
+        assert!(none.contains("not in /proc"), "{none}");
+        let mut child = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
+        // Once it sleeps it reads nothing, whatever it is ordered; before, it may still be starting.
+        let still = |_: &u32| Calls::find(child.id(), || Ok::<(), ()>(())).unwrap().err();
+        let still = (0..100_000).find_map(|n| still(&n)).unwrap();
+        assert!(still.contains("stand still") || still.contains("io"), "{still}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(counts("rchar: 1\nsyscr: 2\nsyscw: 3\n"), Some(5));
+        assert_eq!(counts("rchar: 1\nsyscr: 2\n"), None);
+    }
+}

@@ -1,0 +1,8 @@
+//! Takes samples and says what they show; knows no study, no mechanism and no command.
+
+pub mod conditions;
+pub mod contamination;
+pub mod log;
+pub mod sample;
+pub mod schedule;
+pub mod stats;

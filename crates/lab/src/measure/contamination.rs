@@ -1,0 +1,236 @@
+//! Signs that a sample measured something besides its arm. Such samples are marked and kept.
+
+use serde::Serialize;
+
+use crate::measure::{
+    log::{Entry, Log},
+    sample::Sample,
+    stats::median,
+};
+
+/// A sign on a sample, or on all samples of an arm.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Mark {
+    /// The arm's number in the log.
+    pub arm: usize,
+    /// The round, from 0; `None` where it is on all samples of the arm.
+    pub round: Option<usize>,
+    /// What was seen.
+    pub sign: Sign,
+    /// The same in words.
+    pub text: String,
+}
+
+/// What was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sign {
+    /// Far more page faults than the arm's other samples, or than the other arms. One `fork` before
+    /// a sample makes all memory copy-on-write, and the next arm pays for it.
+    Faults,
+    /// The hypervisor gave our processor to others.
+    Stolen,
+    /// Something else took the processor again and again.
+    Preempted,
+}
+
+// Below one fault per sixteen pages nothing that was warm has been touched anew.
+const SOME_FAULTS: f64 = 1e9 / 4096.0 / 16.0;
+/// So many are a thread's stack and its first allocations, whatever was moved.
+const FEW_FAULTS: f64 = 256.0;
+const FAR: f64 = 10.0;
+
+/// Every sign in a log, in the order of its rounds. A fresh process faults as a rule: an arm that
+/// starts one is compared with itself only.
+pub fn marks(log: &Log, starts_a_process: Option<usize>) -> Vec<Mark> {
+    let usual: Vec<Usual> = (0..log.arms.len()).map(|arm| Usual::of(log, arm)).collect();
+    let mut marks = whole_arms(&usual);
+    marks.retain(|mark| Some(mark.arm) != starts_a_process);
+    for (round, entries) in log.rounds.iter().enumerate() {
+        for entry in entries {
+            let signs = usual[entry.arm].signs(&entry.sample);
+            let round = Some(round);
+            let mark = |(sign, text)| Mark { arm: entry.arm, round, sign, text };
+            marks.extend(signs.into_iter().map(mark));
+        }
+    }
+    marks
+}
+
+/// The same for a study, which says of each arm how many bytes one operation of it has if its memory
+/// is meant to be warm: then any faults on a part of it worth mentioning are a sign, usual or not.
+pub fn marks_of_study(log: &Log, warm: &[Option<u64>]) -> Vec<Mark> {
+    let usual: Vec<Usual> = (0..log.arms.len()).map(|arm| Usual::of(log, arm)).collect();
+    let mut marks = Vec::new();
+    for (round, entries) in log.rounds.iter().enumerate() {
+        for Entry { arm, sample, .. } in entries {
+            let mut signs = usual[*arm].signs(sample);
+            if let Some(Some(bytes)) = warm.get(*arm) {
+                signs.retain(|(sign, _)| *sign != Sign::Faults);
+                signs.extend(cold(sample, *bytes));
+            }
+            let round = Some(round);
+            marks.extend(signs.into_iter().map(|(sign, text)| Mark {
+                arm: *arm,
+                round,
+                sign,
+                text,
+            }));
+        }
+    }
+    marks
+}
+
+/// Whether memory that should have been warm was not: a sixteenth of one operation's pages.
+fn cold(sample: &Sample, bytes: u64) -> Option<(Sign, String)> {
+    let count = sample.faults();
+    let touched = count as f64 > FEW_FAULTS && count as f64 > bytes as f64 / 1e9 * SOME_FAULTS;
+    touched.then(|| (Sign::Faults, format!("{count} faults on memory that was warm")))
+}
+
+/// What an arm's samples are like as a rule.
+struct Usual {
+    faults_per_gb: Option<f64>,
+    preemptions: f64,
+}
+
+impl Usual {
+    fn of(log: &Log, arm: usize) -> Self {
+        let of =
+            |what: &dyn Fn(&Sample) -> f64| median(&log.samples(arm).map(what).collect::<Vec<_>>());
+        Self {
+            faults_per_gb: of(&Sample::faults_per_gb),
+            preemptions: of(&|s| s.involuntary_switches as f64).unwrap_or(0.0),
+        }
+    }
+
+    fn signs(&self, sample: &Sample) -> Vec<(Sign, String)> {
+        let mut signs = Vec::new();
+        let (faults, usual) = (sample.faults_per_gb(), self.faults_per_gb.unwrap_or(0.0));
+        let count = sample.faults() as f64;
+        if faults > 2.0 * usual + SOME_FAULTS && count > FEW_FAULTS {
+            let text = format!("{faults:.0} faults per GB where {usual:.0} are usual");
+            signs.push((Sign::Faults, text));
+        }
+        if sample.stolen_ticks > 0 {
+            signs.push((Sign::Stolen, format!("{} ticks stolen", sample.stolen_ticks)));
+        }
+        let taken = sample.involuntary_switches;
+        if taken as f64 > 5.0 * self.preemptions + FAR {
+            signs.push((Sign::Preempted, format!("preempted {taken} times")));
+        }
+        signs
+    }
+}
+
+/// Arms that fault far more than the others as a rule.
+fn whole_arms(usual: &[Usual]) -> Vec<Mark> {
+    let all: Vec<f64> = usual.iter().filter_map(|u| u.faults_per_gb).collect();
+    let Some(middle) = median(&all) else { return Vec::new() };
+    let far = usual.iter().enumerate().filter_map(|(arm, usual)| {
+        let faults = usual.faults_per_gb.filter(|f| *f > FAR * middle + SOME_FAULTS)?;
+        let text = format!("{faults:.0} faults per GB in every sample, {middle:.0} in the others");
+        Some(Mark { arm, round: None, sign: Sign::Faults, text })
+    });
+    far.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::{
+        schedule::{Arm, Broken, Failure, Lineup, Rules, Schedule},
+        stats::Random,
+    };
+    use std::time::{Duration, Instant};
+    use thalweg_core::Flow;
+    use thalweg_sys::usage::Usage;
+
+    const LEN: usize = 8 << 20;
+
+    /// Touches a buffer; in one sample the buffer is new, as after a fork.
+    struct Touch {
+        buffer: Vec<u8>,
+        samples: usize,
+        spoiled: Option<usize>,
+    }
+
+    impl Touch {
+        fn boxed(spoiled: Option<usize>) -> Box<dyn Arm> {
+            Box::new(Self { buffer: vec![1; LEN], samples: 0, spoiled })
+        }
+    }
+
+    impl Arm for Touch {
+        fn name(&self) -> &'static str {
+            "touch"
+        }
+
+        fn sample(&mut self) -> Result<Sample, Failure> {
+            self.samples += 1;
+            if self.spoiled == Some(self.samples) {
+                self.buffer = vec![0; LEN];
+            }
+            // The thread's, for other tests of this process fault meanwhile.
+            let before = Usage::now_thread();
+            self.buffer.iter_mut().step_by(4096).for_each(|byte| *byte = byte.wrapping_add(1));
+            let minor_faults = Usage::now_thread().since(&before).minor_faults;
+            Ok(Sample { minor_faults, bytes: LEN as u64, ..Sample::default() })
+        }
+    }
+
+    fn log_of(mut arms: Vec<Box<dyn Arm>>) -> Result<Log, Broken> {
+        let began = Instant::now();
+        let mut log = Log::default();
+        let active = arms.iter().map(|arm| log.enter(arm.name())).collect();
+        let mut schedule = Schedule {
+            rules: Rules { most_rounds: 6, too_slow: f64::MAX, ..Rules::default() },
+            clock: &|| began.elapsed(),
+            deadline: Duration::from_secs(60),
+            stop: &|| Flow::Continue,
+            random: &mut Random::new(1),
+        };
+        schedule.run(&mut arms, Lineup { active, reference: 0, kept: vec![] }, &mut log)?;
+        Ok(log)
+    }
+
+    #[test]
+    fn memory_that_became_cold_under_way_is_marked_and_kept() {
+        let log = log_of(vec![Touch::boxed(None), Touch::boxed(Some(4))]).unwrap();
+        let marks = marks(&log, None);
+        let faults: Vec<&Mark> = marks.iter().filter(|m| m.sign == Sign::Faults).collect();
+        assert_eq!(faults.len(), 1, "{marks:?}");
+        assert_eq!(faults[0].arm, 1);
+        assert_eq!(log.rounds.len(), 6);
+    }
+
+    #[test]
+    fn a_warm_arm_may_not_fault_at_all_even_if_it_always_does() {
+        let log = log_of(vec![Touch::boxed(None), Touch::boxed(Some(4))]).unwrap();
+        let warm = [None, Some(LEN as u64)];
+        assert_eq!(marks_of_study(&log, &warm).len(), 1);
+        let fault = Sample { minor_faults: 2000, bytes: LEN as u64, ..Sample::default() };
+        let log = Log {
+            rounds: vec![vec![Entry { arm: 0, sample: fault, cost: Duration::ZERO }]; 5],
+            ..log
+        };
+        assert!(marks_of_study(&log, &[None]).is_empty());
+        assert_eq!(marks_of_study(&log, &[Some(LEN as u64)]).len(), 5);
+    }
+
+    #[test]
+    fn an_arm_that_always_faults_is_marked_as_a_whole() {
+        let usual = |faults| Usual { faults_per_gb: Some(faults), preemptions: 0.0 };
+        let found = whole_arms(&[usual(100.0), usual(120.0), usual(244_000.0)]);
+        assert_eq!((found.len(), found[0].arm, found[0].round), (1, 2, None));
+    }
+
+    #[test]
+    fn stolen_ticks_and_preemption_show() {
+        let usual = Usual { faults_per_gb: Some(0.0), preemptions: 1.0 };
+        let sample = Sample { stolen_ticks: 2, involuntary_switches: 40, ..Sample::default() };
+        let signs: Vec<Sign> = usual.signs(&sample).into_iter().map(|(sign, _)| sign).collect();
+        assert_eq!(signs, [Sign::Stolen, Sign::Preempted]);
+        assert!(usual.signs(&Sample::default()).is_empty());
+    }
+}

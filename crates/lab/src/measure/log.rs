@@ -1,0 +1,143 @@
+//! Every sample taken, in the order it was taken.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+use crate::measure::{
+    sample::{Metric, Sample},
+    stats::{log_ratios, median},
+};
+
+/// All rounds of a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Log {
+    /// The arms, by their numbers.
+    pub arms: Vec<ArmLog>,
+    /// The rounds, each in its own order.
+    pub rounds: Vec<Vec<Entry>>,
+}
+
+/// What is known of an arm besides its samples.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ArmLog {
+    /// Its name.
+    pub name: String,
+    /// Why it was not sampled to the end.
+    pub dropped: Option<String>,
+    /// Whether that was because it failed.
+    pub failed: bool,
+}
+
+/// One sample and where it belongs.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    /// The arm's number.
+    pub arm: usize,
+    /// What was measured.
+    pub sample: Sample,
+    /// What taking the sample cost, with preparing and tidying up.
+    pub cost: Duration,
+}
+
+impl Log {
+    /// Gives an arm the next number.
+    pub fn enter(&mut self, name: &str) -> usize {
+        self.arms.push(ArmLog { name: name.to_owned(), ..ArmLog::default() });
+        self.arms.len() - 1
+    }
+
+    pub(super) fn add(&mut self, entry: Entry) {
+        if let Some(round) = self.rounds.last_mut() {
+            round.push(entry);
+        }
+    }
+
+    /// The samples of an arm, oldest first.
+    pub fn samples(&self, arm: usize) -> impl Iterator<Item = &Sample> {
+        self.entries(arm).map(|entry| &entry.sample)
+    }
+
+    fn entries(&self, arm: usize) -> impl Iterator<Item = &Entry> {
+        self.rounds.iter().flatten().filter(move |entry| entry.arm == arm)
+    }
+
+    /// Rounds in which an arm took part.
+    pub fn rounds_of(&self, arm: usize) -> usize {
+        self.rounds.iter().filter(|round| round.iter().any(|e| e.arm == arm)).count()
+    }
+
+    /// What an arm cost in one round; of the one that was sampled twice the geometric mean.
+    fn in_round(round: &[Entry], arm: usize, cost: &dyn Fn(&Sample) -> f64) -> Option<f64> {
+        let logs = round.iter().filter(|e| e.arm == arm).map(|e| cost(&e.sample).ln());
+        let (count, sum) = logs.fold((0_u32, 0.0), |(n, sum), log| (n + 1, sum + log));
+        (count > 0).then(|| (sum / f64::from(count)).exp())
+    }
+
+    /// Log ratios of an arm's costs to another's, one for every round in which both were sampled.
+    pub fn paired(&self, arm: usize, other: usize, metric: Metric) -> Vec<f64> {
+        self.paired_by(arm, other, &|sample| metric.of(sample), &|sample| metric.of(sample))
+    }
+
+    /// The same of costs per byte, where samples of different arms hold different amounts of work.
+    pub fn paired_per_byte(&self, arm: usize, other: usize, metric: Metric) -> Vec<f64> {
+        let cost = |sample: &Sample| metric.of(sample) / sample.bytes.max(1) as f64;
+        self.paired_by(arm, other, &cost, &cost)
+    }
+
+    /// The same where the two sides are not costed alike.
+    pub fn paired_by(
+        &self,
+        arm: usize,
+        other: usize,
+        cost: &dyn Fn(&Sample) -> f64,
+        other_cost: &dyn Fn(&Sample) -> f64,
+    ) -> Vec<f64> {
+        log_ratios(self.rounds.iter().filter_map(|round| {
+            let own = Self::in_round(round, arm, cost)?;
+            Some((own, Self::in_round(round, other, other_cost)?))
+        }))
+    }
+
+    /// Log ratios of the arm sampled twice in a round to itself: the later one to the earlier one.
+    pub fn doubled(&self, metric: Metric) -> Vec<f64> {
+        self.doubled_by(&|sample| metric.of(sample))
+    }
+
+    /// The same by another cost, above 0.
+    pub fn doubled_by(&self, cost: &dyn Fn(&Sample) -> f64) -> Vec<f64> {
+        log_ratios(self.rounds.iter().filter_map(|round| {
+            round.iter().enumerate().find_map(|(n, first)| {
+                let again = round[n + 1..].iter().find(|e| e.arm == first.arm)?;
+                Some((cost(&again.sample), cost(&first.sample)))
+            })
+        }))
+    }
+
+    /// How many times slower per byte than another arm's median even the fastest sample of an arm was:
+    /// of few samples one may lie far out, and that must not condemn an arm.
+    pub(super) fn times_slower(&self, arm: usize, other: usize) -> Option<f64> {
+        let cost = |sample: &Sample| sample.wall_seconds() / sample.bytes.max(1) as f64;
+        let fastest = self.samples(arm).map(cost).min_by(f64::total_cmp)?;
+        let others: Vec<f64> = self.samples(other).map(cost).collect();
+        Some(fastest / median(&others)?)
+    }
+
+    /// What one sample of an arm costs on average, preparing and tidying up included.
+    fn cost(&self, arm: usize) -> Duration {
+        let (count, sum) = self
+            .entries(arm)
+            .fold((0_u32, Duration::ZERO), |(n, sum), entry| (n + 1, sum + entry.cost));
+        sum.checked_div(count).unwrap_or_default()
+    }
+
+    /// The least that one sample of an arm cost.
+    pub(super) fn least_cost(&self, arm: usize) -> Duration {
+        self.entries(arm).map(|entry| entry.cost).min().unwrap_or_default()
+    }
+
+    /// What a round of these arms costs, one of them twice.
+    pub(crate) fn round_cost(&self, active: &[usize]) -> Duration {
+        let sum: Duration = active.iter().map(|arm| self.cost(*arm)).sum();
+        sum + sum.checked_div(active.len() as u32).unwrap_or_default()
+    }
+}

@@ -1,0 +1,301 @@
+//! One sample of one arm, and the meter that takes it.
+
+mod around;
+
+pub use around::Pressure;
+
+use serde::{Deserialize, Serialize};
+use std::{
+    ops::AddAssign,
+    time::{Duration, Instant},
+};
+use thalweg_sys::usage::Usage;
+
+use around::Around;
+
+/// What one timed piece of work took. Processor time, faults and switches are those of the whole
+/// process and of the children it waited for meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+pub struct Sample {
+    /// Time on the clock. Times are saved as seconds, and counts of zero are left out.
+    #[serde(with = "seconds")]
+    pub wall: Duration,
+    /// Processor time in user mode.
+    #[serde(with = "seconds")]
+    pub user: Duration,
+    /// Processor time in the kernel, without what kernel threads do for us later (writeback).
+    #[serde(with = "seconds")]
+    pub sys: Duration,
+    /// Page faults that needed no reading.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub minor_faults: u64,
+    /// Page faults that had to read.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub major_faults: u64,
+    /// Times it waited.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub voluntary_switches: u64,
+    /// Times the processor was taken away.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub involuntary_switches: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// System calls made, where somebody counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u64>,
+    /// Which of them were counted, and by whom.
+    #[serde(default, skip_serializing_if = "CallsKind::is_all")]
+    pub calls_kind: CallsKind,
+    /// The part of `user` that another process had: a receiver, a consumer.
+    #[serde(default, with = "seconds", skip_serializing_if = "Duration::is_zero")]
+    pub far_user: Duration,
+    /// The part of `sys` that another process had.
+    #[serde(default, with = "seconds", skip_serializing_if = "Duration::is_zero")]
+    pub far_sys: Duration,
+    /// Clock ticks the hypervisor gave to others, over all processors.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub stolen_ticks: u64,
+    /// A number the work itself gave, in its own unit; 0 where it gave none.
+    #[serde(default, skip_serializing_if = "tells_nothing")]
+    pub told: f64,
+    /// Pages made dirty meanwhile, by anybody on the machine.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub dirtied_pages: u64,
+    /// Pages written back meanwhile, by anybody.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub written_pages: u64,
+    /// What some task of the machine waited for meanwhile.
+    #[serde(default, skip_serializing_if = "Pressure::is_none")]
+    pub pressure: Pressure,
+}
+
+/// Which system calls a count is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CallsKind {
+    /// All that move bytes, counted where they are made: by us, or by a program that says so.
+    #[default]
+    Counted,
+    /// Reads and writes, counted by the kernel; see `arms/worker/calls.rs`.
+    ReadWrite,
+}
+
+impl CallsKind {
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counted => "counted",
+            Self::ReadWrite => "read-write",
+        }
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref)] // Serde hands a reference.
+    fn is_all(&self) -> bool {
+        *self == Self::Counted
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // Serde hands a reference.
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // Serde hands a reference.
+fn tells_nothing(number: &f64) -> bool {
+    *number == 0.0
+}
+
+/// A duration as seconds.
+mod seconds {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use std::time::Duration;
+
+    pub fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(time.as_secs_f64())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+// getrusage counts whole microseconds: less than one is not nothing.
+const LEAST_CPU: f64 = 1e-6;
+
+impl Sample {
+    /// User and system time together, in seconds.
+    pub fn cpu_seconds(&self) -> f64 {
+        self.user.saturating_add(self.sys).as_secs_f64().max(LEAST_CPU)
+    }
+
+    /// Time on the clock in seconds.
+    pub fn wall_seconds(&self) -> f64 {
+        self.wall.as_secs_f64().max(1e-9)
+    }
+
+    /// Adds what another process used meanwhile for the same work, and the calls it made.
+    pub fn add_far(&mut self, used: &Usage, calls: u64) {
+        self.user += used.user;
+        self.sys += used.sys;
+        self.far_user += used.user;
+        self.far_sys += used.sys;
+        self.minor_faults += used.minor_faults;
+        self.major_faults += used.major_faults;
+        self.voluntary_switches += used.voluntary_switches;
+        self.involuntary_switches += used.involuntary_switches;
+        self.calls = self.calls.map(|own| own + calls);
+    }
+
+    /// Faults of both kinds.
+    pub fn faults(&self) -> u64 {
+        self.minor_faults.saturating_add(self.major_faults)
+    }
+
+    /// Faults of both kinds per 10^9 bytes.
+    pub fn faults_per_gb(&self) -> f64 {
+        self.faults() as f64 / (self.bytes.max(1) as f64 / 1e9)
+    }
+}
+
+/// Two pieces of work, one after the other. Calls nobody counted in one are not known of both.
+impl AddAssign for Sample {
+    fn add_assign(&mut self, other: Self) {
+        self.wall += other.wall;
+        self.user += other.user;
+        self.sys += other.sys;
+        self.minor_faults += other.minor_faults;
+        self.major_faults += other.major_faults;
+        self.voluntary_switches += other.voluntary_switches;
+        self.involuntary_switches += other.involuntary_switches;
+        self.bytes += other.bytes;
+        let both = self.calls.zip(other.calls).filter(|_| self.calls_kind == other.calls_kind);
+        self.calls = both.map(|(a, b)| a + b);
+        self.far_user += other.far_user;
+        self.far_sys += other.far_sys;
+        self.stolen_ticks += other.stolen_ticks;
+        self.dirtied_pages += other.dirtied_pages;
+        self.written_pages += other.written_pages;
+        self.pressure += other.pressure;
+    }
+}
+
+/// Which of a sample's costs is compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Metric {
+    /// Time on the clock.
+    #[default]
+    Wall,
+    /// Processor time.
+    Cpu,
+}
+
+impl Metric {
+    /// The sample's cost in seconds, above 0.
+    pub fn of(self, sample: &Sample) -> f64 {
+        match self {
+            Self::Wall => sample.wall_seconds(),
+            Self::Cpu => sample.cpu_seconds(),
+        }
+    }
+}
+
+/// Takes a sample: start it, do the work, stop it. What it reads itself lies outside the timed part.
+#[derive(Debug)]
+pub struct Meter {
+    around: Around,
+    process: Usage,
+    children: Usage,
+    began: Instant,
+}
+
+impl Meter {
+    /// Begins the timed part.
+    pub fn start() -> Self {
+        let around = Around::now();
+        let (process, children) = (Usage::now_process(), Usage::now_children());
+        Self { around, process, children, began: Instant::now() }
+    }
+
+    /// Ends the timed part, in which `bytes` were moved.
+    pub fn stop(self, bytes: u64) -> Sample {
+        let wall = self.began.elapsed();
+        let own = Usage::now_process().since(&self.process);
+        let children = Usage::now_children().since(&self.children);
+        let around = Around::now().since(&self.around);
+        Sample {
+            wall,
+            user: own.user + children.user,
+            sys: own.sys + children.sys,
+            minor_faults: own.minor_faults + children.minor_faults,
+            major_faults: own.major_faults + children.major_faults,
+            voluntary_switches: own.voluntary_switches + children.voluntary_switches,
+            involuntary_switches: own.involuntary_switches + children.involuntary_switches,
+            bytes,
+            calls: None,
+            calls_kind: CallsKind::Counted,
+            told: 0.0,
+            far_user: Duration::ZERO,
+            far_sys: Duration::ZERO,
+            stolen_ticks: around.stolen,
+            dirtied_pages: around.dirtied,
+            written_pages: around.written,
+            pressure: around.pressure,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_counts_once_it_was_waited_for() {
+        let meter = Meter::start();
+        let status = std::process::Command::new("true").status().unwrap();
+        assert!(status.success());
+        let sample = meter.stop(7);
+        assert!(sample.minor_faults > 0 && sample.wall > Duration::ZERO, "{sample:?}");
+        assert_eq!(sample.bytes, 7);
+    }
+
+    #[test]
+    fn samples_add_up_and_a_far_side_shows_apart_and_in_the_whole() {
+        let used = Usage { sys: Duration::from_millis(2), minor_faults: 3, ..Usage::default() };
+        let mut one = Sample { calls: Some(5), bytes: 10, ..Sample::default() };
+        one.add_far(&used, 2);
+        assert_eq!((one.sys, one.far_sys, one.minor_faults), (used.sys, used.sys, 3));
+        let mut both = one;
+        both += one;
+        assert_eq!((both.calls, both.bytes, both.far_sys), (Some(14), 20, used.sys * 2));
+        let reads = Sample { calls_kind: CallsKind::ReadWrite, ..one };
+        let (mut mixed, mut alike) = (both, reads);
+        mixed += reads;
+        alike += reads;
+        assert_eq!((mixed.calls, alike.calls), (None, Some(14)));
+        both += Sample::default();
+        assert_eq!(both.calls, None);
+    }
+
+    #[test]
+    fn a_sample_survives_its_json_and_nonsense_is_refused() {
+        let sample = Sample {
+            wall: Duration::from_nanos(20_123_457),
+            calls: Some(3),
+            dirtied_pages: 9,
+            ..Sample::default()
+        };
+        let text = serde_json::to_string(&sample).unwrap();
+        assert_eq!(serde_json::from_str::<Sample>(&text).unwrap(), sample);
+        assert!(!text.contains("minor_faults"), "{text}");
+        let bad = text.replace("0.020123457", "-1.0");
+        assert!(serde_json::from_str::<Sample>(&bad).is_err());
+    }
+
+    #[test]
+    fn costs_are_never_zero_because_their_logarithms_are_taken() {
+        let nothing = Sample::default();
+        assert!(Metric::Wall.of(&nothing) > 0.0 && Metric::Cpu.of(&nothing) > 0.0);
+        assert!(nothing.faults_per_gb().abs() < 1e-12);
+    }
+}

@@ -1,0 +1,229 @@
+//! Interleaved rounds: each a random permutation of all arms, one of them twice.
+//!
+//! The schedule knows arms only through [`Arm`], and time only through a clock it is given, so that
+//! simulated arms can test it.
+
+use std::time::Duration;
+use thalweg_core::{Flow, Unfit};
+
+use crate::measure::{
+    log::{Entry, Log},
+    sample::Sample,
+    stats::Random,
+};
+
+/// One way of doing the work that is compared.
+pub trait Arm {
+    /// The name in results.
+    fn name(&self) -> &str;
+
+    /// Does the work once. Preparing and tidying up are left out of the sample.
+    fn sample(&mut self) -> Result<Sample, Failure>;
+
+    /// Whether the last sample did what it should: the bytes that arrived are the right ones.
+    fn check(&mut self) -> Result<(), Unfit> {
+        Ok(())
+    }
+}
+
+/// Why an arm gave no sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Somebody asked to stop.
+    Stopped,
+    /// The arm cannot do this work, and why.
+    Unfit(Unfit),
+}
+
+/// The rules of a schedule, fixed before the first sample.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Rounds that are worth leaving slow arms out for.
+    pub least_rounds: usize,
+    /// Rounds after which there is nothing more to learn.
+    pub most_rounds: usize,
+    /// An arm this many times slower than the reference is not sampled further.
+    pub too_slow: f64,
+    /// Rounds before an arm may be left out.
+    pub grace_rounds: usize,
+}
+
+impl Rules {
+    /// So many rounds of everything, whatever it shows: nobody is left out for being slow.
+    pub fn fixed(rounds: usize) -> Self {
+        Self {
+            least_rounds: rounds,
+            most_rounds: rounds,
+            too_slow: f64::MAX,
+            grace_rounds: usize::MAX,
+        }
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { least_rounds: 5, most_rounds: 40, too_slow: 4.0, grace_rounds: 2 }
+    }
+}
+
+/// What a schedule runs on.
+pub struct Schedule<'s> {
+    /// The rules.
+    pub rules: Rules,
+    /// Time since some beginning.
+    pub clock: &'s dyn Fn() -> Duration,
+    /// When, by that clock, no further sample is begun.
+    pub deadline: Duration,
+    /// Asked before every sample.
+    pub stop: &'s dyn Fn() -> Flow,
+    /// Draws the orders.
+    pub random: &'s mut Random,
+}
+
+/// The arms of one run of rounds, by their places in the list of arms and in the log.
+#[derive(Clone, Debug)]
+pub struct Lineup {
+    /// Those that take part.
+    pub active: Vec<usize>,
+    /// The arm others are compared with; it is never left out.
+    pub reference: usize,
+    /// Others that are never left out.
+    pub kept: Vec<usize>,
+}
+
+impl Lineup {
+    /// Arms of which none is the reference: one that fails leaves, and the others go on.
+    pub fn of_equals(active: Vec<usize>) -> Self {
+        Self { active, reference: usize::MAX, kept: Vec::new() }
+    }
+}
+
+/// Somebody asked to stop, or the reference arm failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// Somebody asked.
+    Stopped,
+    /// The reference cannot do the work: nothing can be compared.
+    Reference(Unfit),
+}
+
+impl Schedule<'_> {
+    /// Runs rounds until the budget or the rules end them. Everything sampled is in the log, and
+    /// every arm left out says why there.
+    pub fn run(
+        &mut self,
+        arms: &mut [Box<dyn Arm + '_>],
+        mut lineup: Lineup,
+        log: &mut Log,
+    ) -> Result<(), Broken> {
+        let first = log.rounds.len();
+        loop {
+            lineup.active.retain(|arm| log.arms[*arm].dropped.is_none());
+            let done = log.rounds.len() - first;
+            if lineup.active.is_empty() {
+                return Ok(());
+            }
+            if done >= self.rules.most_rounds || self.is_over(&lineup, log, done) {
+                return Ok(());
+            }
+            let order = self.order(&lineup.active);
+            log.rounds.push(Vec::with_capacity(order.len()));
+            for arm in order {
+                if (self.stop)() == Flow::Stop {
+                    return Err(Broken::Stopped);
+                }
+                if (self.clock)() >= self.deadline {
+                    return Ok(());
+                }
+                self.take(arms, arm, &lineup, log)?;
+            }
+            if log.rounds.len() - first == self.rules.grace_rounds {
+                self.leave_out_slow(&lineup, log);
+            }
+        }
+    }
+
+    /// All arms in random order, one drawn by lot twice.
+    fn order(&mut self, active: &[usize]) -> Vec<usize> {
+        let mut order = active.to_vec();
+        order.push(active[self.random.below(active.len())]);
+        self.random.shuffle(&mut order);
+        order
+    }
+
+    fn take(
+        &mut self,
+        arms: &mut [Box<dyn Arm + '_>],
+        arm: usize,
+        lineup: &Lineup,
+        log: &mut Log,
+    ) -> Result<(), Broken> {
+        if log.arms[arm].dropped.is_some() {
+            return Ok(());
+        }
+        let began = (self.clock)();
+        match arms[arm].sample() {
+            Ok(sample) => {
+                log.add(Entry { arm, sample, cost: (self.clock)().saturating_sub(began) });
+            }
+            Err(Failure::Stopped) => return Err(Broken::Stopped),
+            Err(Failure::Unfit(unfit)) if arm == lineup.reference => {
+                return Err(Broken::Reference(unfit));
+            }
+            Err(Failure::Unfit(unfit)) => {
+                log.arms[arm].dropped = Some(format!("failed under way: {unfit}"));
+                log.arms[arm].failed = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether another round would break the budget. The first rounds are begun regardless.
+    fn is_over(&self, lineup: &Lineup, log: &Log, done: usize) -> bool {
+        let left = self.deadline.saturating_sub((self.clock)());
+        left.is_zero() || (done >= self.rules.least_rounds && log.round_cost(&lineup.active) > left)
+    }
+
+    /// After the rounds of grace: leaves out arms much slower than the reference, then the dearest
+    /// ones until the least number of rounds fits into what is left of the budget.
+    fn leave_out_slow(&self, lineup: &Lineup, log: &mut Log) {
+        let may_go: Vec<usize> = lineup
+            .active
+            .iter()
+            .copied()
+            .filter(|arm| *arm != lineup.reference && !lineup.kept.contains(arm))
+            .filter(|arm| log.arms[*arm].dropped.is_none())
+            .collect();
+        let (limit, rounds) = (self.rules.too_slow, self.rules.grace_rounds);
+        for arm in &may_go {
+            let by = log.times_slower(*arm, lineup.reference).unwrap_or(1.0);
+            if by > limit {
+                let reason = format!(
+                    "at best {by:.1} times the time of {} in {rounds} rounds: beyond {limit:.0} times it is not sampled further",
+                    log.arms[lineup.reference].name
+                );
+                log.arms[*arm].dropped = Some(reason);
+            }
+        }
+        let wanted = self.rules.least_rounds.saturating_sub(rounds) as u32;
+        loop {
+            let staying = lineup.active.iter().filter(|arm| log.arms[**arm].dropped.is_none());
+            let round: Duration = staying.map(|arm| log.least_cost(*arm)).sum();
+            if round * wanted <= self.deadline.saturating_sub((self.clock)()) {
+                return;
+            }
+            let dearest = may_go
+                .iter()
+                .filter(|arm| log.arms[**arm].dropped.is_none())
+                .max_by_key(|arm| log.least_cost(**arm));
+            let Some(dearest) = dearest else { return };
+            let least = self.rules.least_rounds;
+            log.arms[*dearest].dropped = Some(format!(
+                "the dearest after {rounds} rounds: with it {least} rounds would not fit the budget"
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

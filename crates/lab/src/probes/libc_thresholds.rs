@@ -1,0 +1,246 @@
+//! The sizes at which glibc's memcpy goes over to another way, against what this machine does; and
+//! whether other values would help, shown by fresh processes that ran under them.
+//!
+//! A value that helps one size and hurts another is no advice: what is advised was measured once more,
+//! at every size, and lost nowhere.
+
+pub(crate) mod child;
+mod crossover;
+mod judge;
+
+pub use child::SIZES;
+pub use crossover::Crossover;
+pub use judge::{Effect, Tried};
+
+use serde::Serialize;
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+use thalweg_core::Flow;
+use thalweg_sys::host::{Cache, caches};
+
+use crate::{
+    measure::{
+        log::{Entry, Log},
+        stats::Random,
+    },
+    probes::{
+        trial::{
+            Kind, Program, Setting,
+            tunables::{MOVSB, STREAM, Tunable, listed},
+        },
+        tune_copy::Stop,
+    },
+};
+
+/// A size at which libc goes over to another way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Threshold {
+    /// The tunable's name.
+    pub name: String,
+    /// Its value for a process started now, in bytes.
+    pub bytes: u64,
+    /// What begins there.
+    pub what: &'static str,
+}
+
+/// The thresholds that are shown, and what begins there.
+const SHOWN: [(&str, &str); 3] = [
+    (MOVSB, "memcpy goes over to the processor's string copy"),
+    (STREAM, "memcpy goes over to stores past the caches"),
+    ("glibc.cpu.x86_rep_stosb_threshold", "memset goes over to the processor's string store"),
+];
+
+/// The thresholds of the libc this program runs on, as its loader tells them.
+#[derive(Clone, Debug, Serialize)]
+pub struct Effective {
+    /// The loader that was asked.
+    pub loader: PathBuf,
+    /// Those it has.
+    pub thresholds: Vec<Threshold>,
+    #[serde(skip)]
+    tunables: Vec<Tunable>,
+}
+
+impl Effective {
+    /// Asks; the error says why there is no answer.
+    pub fn now(program: &Path) -> Result<Self, String> {
+        let found = Program::find(&[OsString::from(program)]).map_err(|e| e.to_string())?;
+        let loader = match (found.loader, found.unreachable) {
+            (Some(loader), None) => loader,
+            (_, Some(why)) => return Err(why),
+            (None, None) => return Err(format!("{} has no loader", program.display())),
+        };
+        let tunables = listed(&loader)?;
+        let value = |name: &str| tunables.iter().find(|t| t.name == name).map(|t| t.now);
+        let shown = SHOWN.iter().filter_map(|(name, what)| {
+            Some(Threshold { name: (*name).to_owned(), bytes: value(name)?, what })
+        });
+        let thresholds: Vec<Threshold> = shown.collect();
+        if thresholds.is_empty() {
+            return Err(format!("{} lists no sizes at which memcpy changes", loader.display()));
+        }
+        Ok(Self { loader, thresholds, tunables })
+    }
+
+    /// Values of each tunable that are tried, one by one.
+    fn candidates(&self, caches: &[Cache], crossovers: &[Crossover]) -> Vec<Candidate> {
+        let mut all: Vec<Candidate> = Vec::new();
+        for (name, levels) in [(MOVSB, 1..=2), (STREAM, 3..=u32::MAX)] {
+            let Some(tunable) = self.tunables.iter().find(|t| t.name == name) else { continue };
+            let of_caches = caches.iter().filter(|cache| levels.contains(&cache.level));
+            let crossed = crossovers.iter().filter(|c| c.tunable == name).filter_map(|c| c.bytes);
+            let mut values: Vec<u64> = of_caches.map(|cache| cache.bytes).chain(crossed).collect();
+            values.sort_unstable();
+            values.dedup();
+            values.retain(|v| *v != tunable.now && (tunable.least..=tunable.most).contains(v));
+            all.extend(
+                values
+                    .into_iter()
+                    .map(|value| Candidate { tunable: name, text: format!("{name}={value}") }),
+            );
+        }
+        all
+    }
+}
+
+/// A setting that is tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Candidate {
+    /// The tunable it sets; of a joined one the first.
+    tunable: &'static str,
+    text: String,
+}
+
+/// How it is measured.
+pub struct Measuring<'m> {
+    /// Our own binary, for the processes under each setting.
+    pub program: &'m Path,
+    /// Draws the orders.
+    pub seed: u64,
+    /// Asked before every process.
+    pub stop: &'m Stop<'m>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Found {
+    /// Where loops overtake each other here.
+    pub crossovers: Vec<Crossover>,
+    /// Every setting that was tried, alone.
+    pub tried: Vec<Tried>,
+    /// The best of them and what they do together, measured once more; empty where none was good.
+    pub confirmed: Vec<Tried>,
+    /// The line to put into a program's environment, if there is one.
+    pub advice: Option<Advice>,
+    /// Why there is none.
+    pub no_advice: Option<String>,
+    /// Fresh processes that were run.
+    pub processes: usize,
+}
+
+/// A line that helps somewhere and was not seen to hurt anywhere.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advice {
+    /// `GLIBC_TUNABLES=...`.
+    pub line: String,
+    /// What it did at every size, in the second measurement.
+    pub effects: Vec<Effect>,
+}
+
+/// Rounds in which every setting runs once, and one of them twice.
+const FIRST_ROUNDS: usize = 6;
+const SECOND_ROUNDS: usize = 10;
+
+/// Measures crossovers in this process and settings in fresh ones.
+pub fn measure(effective: &Effective, how: &Measuring<'_>) -> Result<Found, String> {
+    let crossovers = crossover::measured(&caches(), how)?;
+    let candidates = effective.candidates(&caches(), &crossovers);
+    let mut run = Run { how, random: Random::new(how.seed), processes: 0 };
+    let mut found = Found {
+        crossovers,
+        tried: Vec::new(),
+        confirmed: Vec::new(),
+        advice: None,
+        no_advice: None,
+        processes: 0,
+    };
+    if candidates.is_empty() {
+        found.no_advice =
+            Some("its thresholds are what the caches and loops here suggest".to_owned());
+        return Ok(found);
+    }
+    found.tried = run.tried(&candidates, FIRST_ROUNDS)?;
+    let finalists = finalists(&candidates, &found.tried);
+    if !finalists.is_empty() {
+        found.confirmed = run.tried(&finalists, SECOND_ROUNDS)?;
+    }
+    let best = judge::best(&found.confirmed);
+    found.advice = best.map(|best| Advice {
+        line: format!("GLIBC_TUNABLES={}", best.tunables),
+        effects: best.effects.clone(),
+    });
+    if found.advice.is_none() {
+        found.no_advice = Some(judge::why_none(&found.tried, &found.confirmed));
+    }
+    found.processes = run.processes;
+    Ok(found)
+}
+
+/// The best setting of each tunable, and all of these together.
+fn finalists(candidates: &[Candidate], tried: &[Tried]) -> Vec<Candidate> {
+    let of = |name: &str| {
+        let own = candidates.iter().zip(tried).filter(|(candidate, _)| candidate.tunable == name);
+        let own: Vec<Tried> = own.map(|(_, tried)| tried.clone()).collect();
+        let best = judge::best(&own)?;
+        candidates.iter().find(|candidate| candidate.text == best.tunables).cloned()
+    };
+    let mut finalists: Vec<Candidate> = [MOVSB, STREAM].into_iter().filter_map(of).collect();
+    if let [first, second] = finalists.as_slice() {
+        let text = format!("{}:{}", first.text, second.text);
+        finalists.push(Candidate { tunable: first.tunable, text });
+    }
+    finalists
+}
+
+struct Run<'m> {
+    how: &'m Measuring<'m>,
+    random: Random,
+    processes: usize,
+}
+
+impl Run<'_> {
+    /// Rounds of the program as it is and under each setting, every one a fresh process.
+    fn tried(&mut self, candidates: &[Candidate], rounds: usize) -> Result<Vec<Tried>, String> {
+        let as_it_is = Setting { name: "as it is".to_owned(), kind: Kind::Plain };
+        let settings = candidates.iter().map(|candidate| Setting {
+            name: candidate.text.clone(),
+            kind: Kind::Tunables { text: candidate.text.clone() },
+        });
+        let settings: Vec<Setting> = std::iter::once(as_it_is).chain(settings).collect();
+        let mut logs: Vec<Log> = SIZES.iter().map(|_| Log::default()).collect();
+        for round in 0..rounds {
+            let mut order: Vec<usize> = (0..settings.len()).collect();
+            order.push(self.random.below(settings.len()));
+            self.random.shuffle(&mut order);
+            for log in &mut logs {
+                log.rounds.push(Vec::new());
+            }
+            for arm in order {
+                if (self.how.stop)() == Flow::Stop {
+                    return Err("stopped: nothing is shown".to_owned());
+                }
+                let samples = child::run(self.how.program, &settings[arm])?;
+                self.processes += 1;
+                for (log, sample) in logs.iter_mut().zip(samples) {
+                    log.rounds[round].push(Entry { arm, sample, cost: sample.wall });
+                }
+            }
+        }
+        Ok(judge::tried(&settings[1..], &logs, &mut self.random))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! From the processes under each setting to what it does at every size, and to the one that is
+//! advised.
+
+use serde::Serialize;
+use thalweg_core::profile::Ratio;
+
+use super::SIZES;
+use crate::{
+    measure::{
+        log::Log,
+        sample::Metric,
+        stats::{Random, Verdict, noise_floor, ratio_of_rounds, verdict},
+    },
+    probes::trial::Setting,
+};
+
+/// What a setting does at one size.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Effect {
+    /// Bytes of a copy.
+    pub size: u64,
+    /// Time under the setting over time without; below 1 it helps.
+    #[serde(flatten)]
+    pub ratio: Ratio,
+    /// How much two runs of one setting differ, as a fraction.
+    pub noise: f64,
+    /// The word for it.
+    pub verdict: Verdict,
+}
+
+impl Effect {
+    /// Nobody saw more time than the noise has: neither surely nor in the middle.
+    fn is_harmless(&self) -> bool {
+        self.verdict != Verdict::Slower && self.ratio.ratio <= 1.0 + self.noise
+    }
+}
+
+/// A setting and what it did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tried {
+    /// As GLIBC_TUNABLES has it.
+    pub tunables: String,
+    /// At every size.
+    pub effects: Vec<Effect>,
+    /// Whether it helps somewhere.
+    pub helps: bool,
+    /// Whether it was seen to hurt nowhere.
+    pub harmless: bool,
+}
+
+/// The settings, which are the arms of the logs from the second on; a log for each size.
+pub fn tried(settings: &[Setting], logs: &[Log], random: &mut Random) -> Vec<Tried> {
+    let mut all = Vec::with_capacity(settings.len());
+    for (n, setting) in settings.iter().enumerate() {
+        let mut effects = Vec::with_capacity(SIZES.len());
+        for (size, log) in SIZES.into_iter().zip(logs) {
+            let noise = noise_floor(&log.doubled(Metric::Wall), random);
+            let ratio = ratio_of_rounds(&log.paired(n + 1, 0, Metric::Wall), random);
+            effects.extend(ratio.map(|ratio| Effect {
+                size,
+                ratio,
+                noise,
+                verdict: verdict(&ratio, noise),
+            }));
+        }
+        let helps = effects.iter().any(|effect| effect.verdict == Verdict::Faster);
+        // A size that nobody saw might be the one that it hurts.
+        let harmless = effects.len() == SIZES.len() && effects.iter().all(Effect::is_harmless);
+        all.push(Tried { tunables: setting.name.clone(), effects, helps, harmless });
+    }
+    all
+}
+
+/// Of those that help somewhere and hurt nowhere the one with the least time over all sizes.
+pub fn best(tried: &[Tried]) -> Option<&Tried> {
+    let good = tried.iter().filter(|one| one.helps && one.harmless);
+    good.min_by(|a, b| over_all(a).total_cmp(&over_all(b)))
+}
+
+/// The logarithm of the mean ratio.
+fn over_all(tried: &Tried) -> f64 {
+    let sum: f64 = tried.effects.iter().map(|effect| effect.ratio.ratio.ln()).sum();
+    sum / tried.effects.len().max(1) as f64
+}
+
+/// Why nothing is advised.
+pub fn why_none(tried: &[Tried], confirmed: &[Tried]) -> String {
+    if !confirmed.is_empty() {
+        return "what looked good did not hold when it was measured again".to_owned();
+    }
+    let helped = tried.iter().filter(|one| one.helps).count();
+    match helped {
+        0 => "no other value was shown to help at any of the sizes".to_owned(),
+        _ => format!(
+            "{helped} of {} values help at some size, and each costs at another",
+            tried.len()
+        ),
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::{
+        measure::{log::Entry, sample::Sample},
+        probes::trial::Kind,
+    };
+    use std::time::Duration;
+
+    /// Logs of a machine on which the second arm takes `times` as long at each size.
+    pub fn logs(times: [f64; 5]) -> Vec<Log> {
+        let log = |times: f64| {
+            let mut log = Log::default();
+            for round in 0..8_u32 {
+                let wobble = 1.0 + f64::from(round % 3) * 0.004;
+                let entry = |arm, seconds: f64| {
+                    let wall = Duration::from_secs_f64(seconds);
+                    Entry { arm, sample: Sample { wall, ..Sample::default() }, cost: wall }
+                };
+                log.rounds.push(vec![
+                    entry(0, 0.01),
+                    entry(1, 0.01 * times * wobble),
+                    entry(0, 0.01),
+                ]);
+            }
+            log
+        };
+        times.map(log).into()
+    }
+
+    pub fn judged(name: &str, times: [f64; 5]) -> Tried {
+        let setting =
+            Setting { name: name.to_owned(), kind: Kind::Tunables { text: name.to_owned() } };
+        tried(&[setting], &logs(times), &mut Random::new(1)).remove(0)
+    }
+
+    #[test]
+    fn a_gain_in_one_band_does_not_buy_a_loss_in_another() {
+        let good = judged("good", [0.6, 0.8, 1.0, 1.01, 1.0]);
+        assert!(good.helps && good.harmless, "{good:?}");
+        let dear = judged("dear", [0.3, 0.3, 1.9, 1.0, 1.0]);
+        assert!(dear.helps && !dear.harmless);
+        let idle = judged("idle", [1.0; 5]);
+        assert!(!idle.helps && idle.harmless);
+        let all =
+            [dear.clone(), idle.clone(), good.clone(), judged("less", [0.9, 1.0, 1.0, 1.0, 1.0])];
+        assert_eq!(best(&all).map(|one| one.tunables.as_str()), Some("good"));
+        assert_eq!(best(&[dear.clone(), idle.clone()]), None);
+        assert!(why_none(&[dear, idle.clone()], &[]).contains("1 of 2 values help at some size"));
+        assert!(why_none(&[idle], &[]).contains("no other value"));
+    }
+
+    #[test]
+    fn a_size_that_was_not_measured_is_not_called_harmless() {
+        let mut logs = logs([0.5; 5]);
+        logs[3].rounds.truncate(1);
+        let setting = Setting { name: "x".to_owned(), kind: Kind::Plain };
+        let one = tried(&[setting], &logs, &mut Random::new(1)).remove(0);
+        assert_eq!((one.effects.len(), one.harmless), (4, false));
+    }
+}

@@ -1,0 +1,367 @@
+//! An unmodified program under each copy kernel, judged by its own metric.
+//!
+//! The kernels get under it by an object that the loader loads first ([`thalweg_preload`]); glibc's own
+//! copies get other thresholds through its environment. Interleaved rounds, one arm of each twice; the
+//! program as it is is the reference. What cannot be measured is an error or a reason, never a number.
+
+mod arms;
+mod elf;
+mod judge;
+mod metric;
+mod program;
+mod reached;
+mod run;
+mod server;
+mod stage;
+mod started;
+pub(crate) mod tunables;
+
+pub use arms::{Bands, Kind, LeftOut, OBJECT_ALONE, Setting, bands_given, kernel_names};
+pub use judge::{Effect, Row};
+pub use metric::{Better, Metric, What};
+pub use program::Program;
+pub use reached::{Band, Reached};
+pub use server::{Ready, Server};
+pub use tunables::given as tunables_given;
+
+use serde::Serialize;
+use std::{
+    ffi::OsString,
+    time::{Duration, Instant},
+};
+use thalweg_core::{Flow, Unfit};
+use thalweg_preload::counts::Counts;
+
+use crate::measure::{
+    conditions::Conditions,
+    log::Log,
+    sample::Sample,
+    schedule::{Arm, Broken, Failure, Lineup, Rules, Schedule},
+    stats::Random,
+};
+use run::{Failed, Ran, Runner};
+use stage::{Stage, last_words};
+
+/// A deadline that no run reaches: the number of rounds is what ends a trial.
+const NO_DEADLINE: Duration = Duration::from_secs(u32::MAX as u64);
+
+/// What to try.
+pub struct Trial<'t> {
+    /// The command that is measured, its name first.
+    pub command: &'t [OsString],
+    /// A server to keep up meanwhile: then it runs under the kernels, and the command does not.
+    pub server: Option<&'t Server>,
+    /// Names of kernels; all of this machine's without them.
+    pub kernels: Option<&'t [String]>,
+    /// What `tuned` is made of, where that was measured.
+    pub bands: Option<&'t Bands>,
+    /// Settings of glibc to try.
+    pub tunables: Tunables,
+    /// By what the program is judged.
+    pub metric: &'t Metric,
+    /// Rounds; each runs every arm once and one of them twice.
+    pub rounds: usize,
+    /// How long one run may take.
+    pub limit: Option<Duration>,
+    /// Draws the orders.
+    pub seed: u64,
+    /// Asked whenever a run was interrupted, and between runs.
+    pub stop: &'t dyn Fn() -> Flow,
+    /// Told what is about to take long.
+    pub say: &'t dyn Fn(&str),
+}
+
+/// Which settings of glibc take part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tunables {
+    /// Thresholds at the sizes of this machine's caches.
+    Usual,
+    /// These.
+    These(Vec<Setting>),
+}
+
+/// What a trial showed.
+#[derive(Debug, Serialize)]
+pub struct Found {
+    /// What the kernels were put under.
+    pub program: Program,
+    /// The metric, in words.
+    pub metric: String,
+    /// The noise of this run, as a fraction: what two runs of one arm differed by.
+    pub noise: f64,
+    /// Rounds run.
+    pub rounds: usize,
+    /// A row for every arm; the first is the program as it is.
+    pub rows: Vec<Row>,
+    /// Arms that did not take part.
+    pub left_out: Vec<LeftOut>,
+    /// What went through the object, counted in a run of its own; `None` if no kernel took part.
+    pub reached: Option<Reached>,
+    /// The seed of the orders.
+    pub seed: u64,
+    /// What it was measured under.
+    pub conditions: Conditions,
+    /// Every run.
+    pub log: Log,
+}
+
+/// Why there is nothing to show.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// No such command, or none that can run.
+    #[error("{name}: {why}")]
+    NoProgram {
+        /// As it was given.
+        name: String,
+        /// Why not.
+        why: String,
+    },
+    /// No such kernel.
+    #[error("no kernel of the name '{name}'; there are {known}")]
+    NoKernel {
+        /// As it was given.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// Nothing but the program as it is.
+    #[error("nothing to compare libc with: {0}")]
+    NothingToTry(String),
+    /// Nothing can be preloaded into the program.
+    #[error("{0}")]
+    Unreachable(String),
+    /// This build carries no object.
+    #[error("this build of thalweg has no object to preload: {0}")]
+    NoObject(String),
+    /// The folder for temporary files does not serve.
+    #[error("{path}: {why}")]
+    Folder {
+        /// Where.
+        path: String,
+        /// Why not.
+        why: String,
+    },
+    /// The program as it is does not do what can be measured.
+    #[error("{0}")]
+    Program(String),
+    /// Somebody asked to stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// Tries.
+pub fn run(trial: &Trial<'_>) -> Result<Found, TrialError> {
+    let client = Program::find(trial.command)?;
+    let program = match trial.server {
+        Some(server) => Program::find(&server.command)?,
+        None => client,
+    };
+    if let Some(reason) = &program.unreachable {
+        return Err(TrialError::Unreachable(reason.clone()));
+    }
+    let object = thalweg_preload::object().map_err(|why| TrialError::NoObject(why.to_owned()))?;
+    let (kernels, mut left_out) = arms::kernels(trial.kernels, trial.bands)?;
+    let mut settings = vec![arms::plain()];
+    settings.extend(kernels);
+    settings.extend(tunables(trial, &program, &mut left_out));
+    if settings.len() < 2 {
+        let why = left_out.iter().map(|out| format!("{}: {}", out.name, out.reason));
+        let mut why: Vec<String> = why.collect();
+        if why.is_empty() {
+            why.push("no other kernel and no threshold was named".to_owned());
+        }
+        return Err(TrialError::NothingToTry(why.join("; ")));
+    }
+    let stage = Stage::set_up(object)?;
+    let runner = Runner {
+        command: trial.command,
+        server: trial.server,
+        stage: &stage,
+        limit: trial.limit,
+        stop: trial.stop,
+        listens: matches!(trial.metric.what, What::Printed(_)),
+    };
+    let judged = Judged { runner: &runner, metric: trial.metric };
+    let checked = check(&judged, &settings, trial)?;
+    let (log, broken) = rounds(&judged, &settings, &checked, trial);
+    match broken {
+        Err(Broken::Stopped) => return Err(TrialError::Stopped),
+        Err(Broken::Reference(unfit)) => return Err(TrialError::Program(unfit.reason)),
+        Ok(()) => {}
+    }
+    let mut random = Random::new(trial.seed);
+    Ok(Found {
+        metric: trial.metric.to_string(),
+        noise: judge::noise(&log, trial.metric, &mut random),
+        rounds: log.rounds.len(),
+        rows: judge::rows(&log, &settings, trial.metric, &mut random),
+        reached: checked.reached.map(|counts| Reached::of(&counts)),
+        left_out,
+        program,
+        seed: trial.seed,
+        conditions: Conditions::now(&[]),
+        log,
+    })
+}
+
+fn tunables(trial: &Trial<'_>, program: &Program, left_out: &mut Vec<LeftOut>) -> Vec<Setting> {
+    if let Tunables::These(settings) = &trial.tunables {
+        return settings.clone();
+    }
+    let loader = program.loader.as_deref().ok_or_else(|| "there is no loader".to_owned());
+    loader.and_then(tunables::usual).unwrap_or_else(|reason| {
+        left_out.push(LeftOut { name: "glibc's thresholds".to_owned(), reason });
+        Vec::new()
+    })
+}
+
+/// A runner and what its runs are judged by.
+struct Judged<'t> {
+    runner: &'t Runner<'t>,
+    metric: &'t Metric,
+}
+
+impl Judged<'_> {
+    /// One run; its sample tells the number it is judged by.
+    fn once(&self, setting: &Setting, counted: bool) -> Result<Ran, Failed> {
+        let mut ran = self.runner.once(setting, counted)?;
+        ran.sample.told = self.metric.of(&ran).map_err(|why| {
+            let name = self.runner.command[0].display();
+            Failed::Because(format!("{name}: {why}"))
+        })?;
+        Ok(ran)
+    }
+}
+
+/// What the runs before the rounds showed.
+struct Checked {
+    /// Why an arm takes no part, by its place.
+    failed: Vec<Option<String>>,
+    /// What went through the object.
+    reached: Option<Counts>,
+}
+
+/// Runs every arm once before anything counts: it warms up, shows what does not work at all, and
+/// counts what goes through the object.
+fn check(
+    judged: &Judged<'_>,
+    settings: &[Setting],
+    trial: &Trial<'_>,
+) -> Result<Checked, TrialError> {
+    let began = Instant::now();
+    let mut checked = Checked { failed: vec![None; settings.len()], reached: None };
+    for (place, setting) in settings.iter().enumerate() {
+        if (trial.stop)() == Flow::Stop {
+            return Err(TrialError::Stopped);
+        }
+        let is_kernel = matches!(setting.kind, Kind::Kernel { .. });
+        let ran = match judged.once(setting, is_kernel) {
+            Ok(ran) => ran,
+            Err(Failed::Stopped) => return Err(TrialError::Stopped),
+            Err(Failed::Because(why)) if place == 0 => return Err(TrialError::Program(why)),
+            Err(Failed::Because(why)) => {
+                checked.failed[place] = Some(why);
+                continue;
+            }
+        };
+        if is_kernel {
+            let counts = judged.runner.stage.counted().map_err(TrialError::Program)?;
+            checked.failed[place] = doubts(&counts, setting, &ran)?;
+            checked.reached.get_or_insert(counts);
+        }
+    }
+    let took = began.elapsed().as_secs_f64();
+    let arms = settings.len();
+    let expected = took / arms as f64 * (arms + 1) as f64 * trial.rounds as f64;
+    let rounds = trial.rounds;
+    (trial.say)(&format!("{arms} arms, {rounds} rounds, about {expected:.0} s"));
+    Ok(checked)
+}
+
+/// Whether the object did what it was told in every process: an error if it was never started, a
+/// reason against the arm if it refused its kernel.
+fn doubts(counts: &Counts, setting: &Setting, ran: &Ran) -> Result<Option<String>, TrialError> {
+    if counts.processes == 0 {
+        let said = ran.err.lines().find(|line| line.contains("cannot be preloaded"));
+        let said = said.map(last_words).map(|words| format!(" ({words})")).unwrap_or_default();
+        return Err(TrialError::Unreachable(format!(
+            "the object was never started in it{said}: the program cleans its environment, has no \
+             /proc, or may not map files of TMPDIR"
+        )));
+    }
+    if counts.chosen < counts.processes {
+        let refused = counts.processes - counts.chosen;
+        return Ok(Some(format!(
+            "{refused} of {} processes did not take the kernel",
+            counts.processes
+        )));
+    }
+    let Kind::Kernel { copies, fills } = &setting.kind else { return Ok(None) };
+    let needs_libc =
+        [copies, fills].iter().any(|text| text.contains(thalweg_preload::choice::LIBC));
+    Ok((needs_libc && counts.without_libc > 0)
+        .then(|| "libc's own functions were not found behind the object".to_owned()))
+}
+
+/// An arm of the rounds.
+struct Run<'t> {
+    judged: &'t Judged<'t>,
+    setting: &'t Setting,
+    stop: &'t dyn Fn() -> Flow,
+}
+
+impl Arm for Run<'_> {
+    fn name(&self) -> &str {
+        &self.setting.name
+    }
+
+    fn sample(&mut self) -> Result<Sample, Failure> {
+        if (self.stop)() == Flow::Stop {
+            return Err(Failure::Stopped);
+        }
+        match self.judged.once(self.setting, false) {
+            Ok(ran) => Ok(ran.sample),
+            Err(Failed::Stopped) => Err(Failure::Stopped),
+            Err(Failed::Because(why)) => Err(Failure::Unfit(Unfit::because(why))),
+        }
+    }
+}
+
+fn rounds(
+    judged: &Judged<'_>,
+    settings: &[Setting],
+    checked: &Checked,
+    trial: &Trial<'_>,
+) -> (Log, Result<(), Broken>) {
+    let mut log = Log::default();
+    let mut active = Vec::new();
+    let mut arms: Vec<Box<dyn Arm + '_>> = Vec::new();
+    for (setting, failed) in settings.iter().zip(&checked.failed) {
+        let place = log.enter(&setting.name);
+        log.arms[place].dropped.clone_from(failed);
+        log.arms[place].failed = failed.is_some();
+        active.extend(failed.is_none().then_some(place));
+        arms.push(Box::new(Run { judged, setting, stop: trial.stop }));
+    }
+    let began = Instant::now();
+    let mut random = Random::new(trial.seed);
+    let mut schedule = Schedule {
+        // Every arm to the end, however slow: that it is slow is the answer.
+        rules: Rules {
+            least_rounds: trial.rounds,
+            most_rounds: trial.rounds,
+            too_slow: f64::MAX,
+            grace_rounds: usize::MAX,
+        },
+        clock: &|| began.elapsed(),
+        deadline: NO_DEADLINE,
+        stop: trial.stop,
+        random: &mut random,
+    };
+    let broken =
+        schedule.run(&mut arms, Lineup { active, reference: 0, kept: Vec::new() }, &mut log);
+    (log, broken)
+}
+
+#[cfg(test)]
+mod tests;

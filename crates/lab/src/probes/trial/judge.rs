@@ -1,0 +1,169 @@
+//! From all runs to a row and a word for each arm.
+
+use serde::Serialize;
+use std::fmt;
+use thalweg_core::profile::Ratio;
+
+use super::{
+    arms::Setting,
+    metric::{Better, Metric},
+};
+use crate::measure::{
+    log::Log,
+    sample::Sample,
+    stats::{self, Random, Spread, Verdict},
+};
+
+/// What an arm does to the program, by its own metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Effect {
+    /// Better, by more than the noise and surely.
+    Helps,
+    /// Worse, by more than the noise and surely.
+    Hurts,
+    /// No more than the noise, or the sign is not sure. Not "equal".
+    NoDifferenceShown,
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Helps => "helps",
+            Self::Hurts => "hurts",
+            Self::NoDifferenceShown => "no difference shown",
+        })
+    }
+}
+
+/// An arm and what it showed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The arm.
+    #[serde(flatten)]
+    pub setting: Setting,
+    /// Runs that count.
+    pub runs: usize,
+    /// The metric's numbers; `None` without a run.
+    pub value: Option<Spread>,
+    /// The number divided by that of the program as it is; `None` for that itself, and for fewer than
+    /// two rounds.
+    pub ratio: Option<Ratio>,
+    /// The word for it.
+    pub effect: Option<Effect>,
+    /// Why it was not run to the end.
+    pub failed: Option<String>,
+}
+
+/// How much two runs of one arm differ, as a fraction.
+pub fn noise(log: &Log, metric: &Metric, random: &mut Random) -> f64 {
+    stats::noise_floor(&log.doubled_by(&|sample| metric.cost(sample)), random)
+}
+
+/// A row for every arm of the log, which are these settings in this order.
+pub fn rows(log: &Log, settings: &[Setting], metric: &Metric, random: &mut Random) -> Vec<Row> {
+    let noise = noise(log, metric, random);
+    let cost = |sample: &Sample| metric.cost(sample);
+    let rows = settings.iter().enumerate().map(|(arm, setting)| {
+        let values: Vec<f64> = log.samples(arm).map(|sample| sample.told).collect();
+        let failed = log.arms[arm].dropped.clone();
+        // An arm that fails sometimes is not judged by the times it did not.
+        let judged = arm != 0 && failed.is_none();
+        let costs = log.paired_by(arm, 0, &cost, &cost);
+        let costs = stats::ratio_of_rounds(&costs, random).filter(|_| judged);
+        Row {
+            setting: setting.clone(),
+            runs: values.len(),
+            value: Spread::of(&values),
+            ratio: costs.map(|ratio| of_values(ratio, metric.better)),
+            effect: costs.map(|ratio| effect(&ratio, noise)),
+            failed,
+        }
+    });
+    rows.collect()
+}
+
+fn effect(costs: &Ratio, noise: f64) -> Effect {
+    match stats::verdict(costs, noise) {
+        Verdict::Faster => Effect::Helps,
+        Verdict::Slower => Effect::Hurts,
+        Verdict::NoDifferenceShown => Effect::NoDifferenceShown,
+    }
+}
+
+/// The ratio of the numbers a program gives, from that of the costs that stand for them.
+fn of_values(costs: Ratio, better: Better) -> Ratio {
+    match better {
+        Better::Lower => costs,
+        Better::Higher => {
+            Ratio { ratio: 1.0 / costs.ratio, lo: 1.0 / costs.hi, hi: 1.0 / costs.lo }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        measure::log::Entry,
+        probes::trial::arms::{Kind, plain},
+    };
+    use std::time::Duration;
+
+    fn log_of(rounds: &[[f64; 3]]) -> (Log, Vec<Setting>) {
+        let mut log = Log::default();
+        let kernel = || Kind::Kernel { copies: "simple".into(), fills: "libc".into() };
+        let settings = vec![plain(), Setting { name: "simple".into(), kind: kernel() }];
+        for setting in &settings {
+            log.enter(&setting.name);
+        }
+        for values in rounds {
+            // The reference twice in each.
+            let entries = values.iter().zip([0, 1, 0]).map(|(value, arm)| {
+                let sample = Sample { told: *value, ..Sample::default() };
+                Entry { arm, sample, cost: Duration::ZERO }
+            });
+            log.rounds.push(entries.collect());
+        }
+        (log, settings)
+    }
+
+    fn judged(metric: &str, rounds: &[[f64; 3]]) -> Row {
+        let metric = Metric::parse(metric).unwrap();
+        let (log, settings) = log_of(rounds);
+        rows(&log, &settings, &metric, &mut Random::new(1)).pop().unwrap()
+    }
+
+    #[test]
+    fn twice_the_time_hurts_and_twice_the_rate_helps() {
+        let twice =
+            [[10.0, 20.0, 10.1], [10.2, 20.5, 10.1], [10.1, 19.9, 10.0], [10.0, 20.2, 10.1]];
+        let row = judged("wall", &twice);
+        assert_eq!(row.effect, Some(Effect::Hurts), "{row:?}");
+        let row = judged("regex:x", &twice);
+        assert_eq!(row.effect, Some(Effect::Helps), "{row:?}");
+        let ratio = row.ratio.unwrap();
+        assert!(
+            ratio.lo <= ratio.ratio && ratio.ratio <= ratio.hi && ratio.ratio > 1.9,
+            "{ratio:?}"
+        );
+        assert!((row.value.unwrap().median - 20.1).abs() < 0.1);
+    }
+
+    #[test]
+    fn what_the_noise_could_do_is_not_a_difference() {
+        let noisy = [[10.0, 12.0, 15.0], [14.0, 11.0, 10.0], [10.0, 12.5, 12.0], [12.0, 11.5, 9.0]];
+        assert_eq!(judged("wall", &noisy).effect, Some(Effect::NoDifferenceShown));
+        assert_eq!(judged("wall", &noisy[..1]).effect, None);
+    }
+
+    #[test]
+    fn an_arm_that_failed_gets_no_word() {
+        let metric = Metric::parse("wall").unwrap();
+        let (mut log, settings) = log_of(&[[1.0, 2.0, 1.0]; 5]);
+        log.arms[1].dropped = Some("died".to_owned());
+        let rows = rows(&log, &settings, &metric, &mut Random::new(1));
+        assert_eq!((rows[1].effect, rows[1].ratio.is_none()), (None, true));
+        assert_eq!((rows[0].effect, rows[0].runs), (None, 10));
+    }
+}

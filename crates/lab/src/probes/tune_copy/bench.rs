@@ -1,0 +1,225 @@
+//! Before the first round: what the job is, which mechanisms serve it, how much fits the budget.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+use thalweg_core::{
+    Facts, Judgement, Mechanism, Plan, Request, Role, Transfer, Tuning, Unfit,
+    mechanisms::LAST_RESORT,
+};
+
+use super::{
+    Clock, Job, TuneError, Unavailable,
+    arms::{MoverArm, Work, create},
+};
+use crate::{
+    measure::schedule::{Arm, Failure, Rules},
+    peer::{Cp, remove},
+    scratch::Folder,
+};
+
+/// The most that is moved in one sample: beyond it time is better spent on rounds.
+const LARGEST_SLICE: u64 = 256 << 20;
+/// The least, unless the file is smaller: below it only the calls themselves are measured.
+const SMALLEST_SLICE: u64 = 256 << 10;
+/// The first trial moves so little, and four times more until it can be timed.
+const FIRST_TRIAL: u64 = 256 << 10;
+const LAST_TRIAL: u64 = 4 << 20;
+const LONG_ENOUGH: Duration = Duration::from_millis(2);
+/// As long as a sample of the reference should be: longer ones are better spent on more rounds.
+const SAMPLE: f64 = 0.02;
+
+/// A job on one file, made ready.
+pub(super) struct Bench {
+    /// The file's real place.
+    pub source: PathBuf,
+    /// Its size.
+    pub len: u64,
+    /// Where every arm writes.
+    pub sink: PathBuf,
+    /// An empty file, for the start of `cp`.
+    pub empty: PathBuf,
+    /// What the planner knows of the job.
+    pub facts: Facts,
+    /// Scratch in the destination.
+    pub folder: Folder,
+}
+
+/// What a trial showed of the mechanisms.
+#[derive(Default)]
+pub(super) struct Trial {
+    /// Those that work, and seconds per byte with preparing and tidying up.
+    pub works: Vec<(&'static dyn Mechanism, f64)>,
+    /// Those that do not.
+    pub unfit: HashMap<&'static str, Unfit>,
+    /// Those for which there was no time.
+    pub untried: HashMap<&'static str, Unfit>,
+    /// Seconds per byte to compare a copy with its source.
+    pub check: f64,
+    /// Seconds per byte of the very first read of the source.
+    pub first_read: f64,
+}
+
+impl Bench {
+    pub fn prepare(job: &Job<'_>, source: &Path) -> Result<Self, TuneError> {
+        let source = fs::canonicalize(source).map_err(TuneError::io(source))?;
+        let file = File::open(&source).map_err(TuneError::io(&source))?;
+        let len = file.metadata().map_err(TuneError::io(&source))?.len();
+        if len == 0 {
+            return Err(TuneError::not_tunable("it is empty, or does not tell its size"));
+        }
+        let folder = Folder::inside(job.destination).map_err(TuneError::io(job.destination))?;
+        let sink = folder.file("copy");
+        let made = create(&sink).map_err(TuneError::io(&sink))?;
+        let transfer = Transfer::between(&file, &made);
+        let mut transfer = transfer.map_err(|e| TuneError::io(&source)(e.into()))?;
+        transfer.needs = job.needs;
+        let facts = Facts::of(&transfer);
+        let empty = folder.file("empty");
+        Ok(Self { source, len, sink, empty, facts, folder })
+    }
+
+    /// Those of the mechanisms that copy files and may be chosen, and why others may not.
+    pub fn candidates(
+        &self,
+        mechanisms: &[&'static dyn Mechanism],
+        request: &Request,
+    ) -> (Vec<&'static dyn Mechanism>, Vec<Unavailable>) {
+        let plan = Plan::make(&self.facts, request, None);
+        let (mut fit, mut unavailable) = (Vec::new(), Vec::new());
+        for mechanism in mechanisms {
+            let info = mechanism.info();
+            let serves = info.pair(self.facts.source.kind, self.facts.sink.kind).is_some();
+            if !serves || info.role == Role::Harness {
+                continue;
+            }
+            let verdict = plan.verdicts.iter().find(|verdict| verdict.mechanism == info.name);
+            match verdict.map(|verdict| &verdict.judgement) {
+                Some(Judgement::Unfit { reason }) => {
+                    unavailable.push(Unavailable { name: info.name, reason: reason.clone() });
+                }
+                _ => fit.push(*mechanism),
+            }
+        }
+        (fit, unavailable)
+    }
+
+    /// Has every mechanism move the first bytes for once, looks whether they arrived, and takes
+    /// the time. The reference goes first, and has to work.
+    pub fn try_out(
+        &self,
+        job: &Job<'_>,
+        fit: &[&'static dyn Mechanism],
+    ) -> Result<Trial, TuneError> {
+        let mut work = Work {
+            source: self.source.clone(),
+            peer_source: self.source.clone(),
+            sink: self.sink.clone(),
+            len: self.len.min(FIRST_TRIAL),
+            needs: job.needs,
+            stop: job.stop,
+        };
+        let mut trial = Trial { first_read: timed_read(&work)?, ..Trial::default() };
+        let mut took = try_one(LAST_RESORT, &work).map_err(hopeless)?;
+        while took.sample < LONG_ENOUGH && work.len < self.len.min(LAST_TRIAL) {
+            work.len = (work.len * 4).min(self.len);
+            took = try_one(LAST_RESORT, &work).map_err(hopeless)?;
+        }
+        let per_byte = |took: Duration| took.as_secs_f64() / work.len as f64;
+        trial.check = per_byte(took.check);
+        trial.works.push((LAST_RESORT, per_byte(took.sample)));
+        let others = fit.iter().filter(|m| m.info().name != LAST_RESORT.info().name);
+        for mechanism in others {
+            match try_one(*mechanism, &work) {
+                Ok(took) => trial.works.push((*mechanism, per_byte(took.sample))),
+                Err(Failure::Unfit(unfit)) => {
+                    trial.unfit.insert(mechanism.info().name, unfit);
+                }
+                Err(Failure::Stopped) => return Err(TuneError::Stopped),
+            }
+        }
+        Ok(trial)
+    }
+
+    /// The system's `cp`, told not to clone if it knows how; or why there is none.
+    pub fn find_peer(&self) -> Result<Cp, String> {
+        remove(&self.sink);
+        Cp::find(&["--reflink=never", ""], &self.empty, &self.sink)
+    }
+
+    /// How many bytes may be moved in a sample so that `rounds` of all arms take no more than
+    /// `share` of what is left of the budget, with making the slice and warming up.
+    pub fn slice_for(
+        &self,
+        trial: &Trial,
+        peer: Option<&Cp>,
+        clock: &Clock,
+        (rounds, share): (f64, f64),
+    ) -> u64 {
+        let reference = trial.works[0].1;
+        // Arms that are far too slow will be left out early.
+        let rules = Rules::default();
+        let few = (rules.grace_rounds as f64 + 1.0) / (rounds + 1.0);
+        let weight = |one: f64| if one > reference * rules.too_slow { one * few } else { one };
+        let ours: f64 = trial.works.iter().map(|(_, per_byte)| weight(*per_byte)).sum();
+        let (theirs, startup) = peer.map_or((0.0, 0.0), |peer| (reference, peer.startup));
+        let count = trial.works.len() as f64 + f64::from(u8::from(peer.is_some()));
+        // Every sample of `cp` has a start measured beside it. A round has one arm twice; warming up is one more round, with a check for each arm.
+        let times = rounds * (1.0 + 1.0 / count) + 1.0;
+        let once = trial.first_read + reference + count * trial.check;
+        let seconds = clock.left().as_secs_f64() * share - times * startup * 2.0;
+        let fitting = seconds / (times * (ours + theirs) + once);
+        let room = free_space(self.folder.path()) / 4;
+        let fitting = fitting.min(SAMPLE / reference).max(0.0);
+        let bytes = (fitting as u64).clamp(SMALLEST_SLICE, LARGEST_SLICE).min(room);
+        let grain = if bytes > 1 << 20 { 1 << 20 } else { 4096 };
+        if bytes >= self.len { self.len } else { (bytes / grain * grain).max(grain).min(self.len) }
+    }
+}
+
+/// What one trial took.
+struct Took {
+    sample: Duration,
+    check: Duration,
+}
+
+/// Three times: the first pays for what is cold, and one of the others may be disturbed.
+fn try_one(mechanism: &'static dyn Mechanism, work: &Work<'_>) -> Result<Took, Failure> {
+    let mut arm = MoverArm::new(mechanism, Tuning::default(), work);
+    arm.sample()?;
+    let began = Instant::now();
+    arm.check().map_err(Failure::Unfit)?;
+    let check = began.elapsed();
+    let mut sample = Duration::MAX;
+    for _ in 0..2 {
+        let began = Instant::now();
+        arm.sample()?;
+        sample = sample.min(began.elapsed());
+    }
+    Ok(Took { sample, check })
+}
+
+fn hopeless(failure: Failure) -> TuneError {
+    match failure {
+        Failure::Stopped => TuneError::Stopped,
+        Failure::Unfit(unfit) => TuneError::not_tunable(unfit.reason),
+    }
+}
+
+/// Seconds per byte of reading what the trials will move; it may have to come from disk.
+fn timed_read(work: &Work<'_>) -> Result<f64, TuneError> {
+    let file = File::open(&work.source).map_err(TuneError::io(&work.source))?;
+    let mut buffer = vec![0; work.len as usize];
+    let began = Instant::now();
+    let got = thalweg_sys::io::pread(&file, &mut buffer, 0);
+    got.map_err(|e| TuneError::io(&work.source)(e.into()))?;
+    Ok(began.elapsed().as_secs_f64() / work.len as f64)
+}
+
+/// Bytes an ordinary user may still write there; no limit where that is not told.
+fn free_space(folder: &Path) -> u64 {
+    rustix::fs::statvfs(folder).map_or(u64::MAX, |fs| fs.f_bavail.saturating_mul(fs.f_frsize))
+}

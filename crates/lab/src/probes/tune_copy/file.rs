@@ -1,0 +1,203 @@
+//! One large file: every mechanism at its default, then the best ones at other tunings.
+
+use std::{cell::RefCell, path::Path};
+use thalweg_core::{Mechanism, Prefer, Tuning, Unfit};
+
+use super::{
+    Clock, Job, TuneError, TuneResult, Unavailable,
+    arms::{MoverArm, Work},
+    bench::{Bench, Trial},
+    slice::Slice,
+    stage::Stage,
+    sum::{Measured, Subject},
+};
+use crate::{
+    measure::{
+        conditions::Conditions,
+        sample::Metric,
+        schedule::Rules,
+        stats::{Random, median},
+    },
+    peer::CpArm,
+};
+
+/// Rounds of all mechanisms at their defaults before other tunings are looked at.
+const FIRST_ROUNDS: usize = 8;
+/// The share of the budget they are meant to take.
+const FIRST_SHARE: f64 = 0.6;
+/// So many of the best mechanisms are tried at other tunings.
+const PROMISING: usize = 3;
+
+/// Measures the ways of copying one file. `mechanisms` is a parameter for the tests' sake.
+pub(super) fn tune_file(
+    job: &Job<'_>,
+    source: &Path,
+    mechanisms: &[&'static dyn Mechanism],
+) -> Result<TuneResult, TuneError> {
+    let clock = Clock::start(job.budget);
+    let bench = Bench::prepare(job, source)?;
+    let conditions = Conditions::now(&[&bench.source, job.destination]);
+    let (fit, mut unavailable) = bench.candidates(mechanisms, &job.request);
+    let mut trial = bench.try_out(job, &fit)?;
+    let peer = bench.find_peer();
+    let rounds = FIRST_ROUNDS as f64;
+    let bytes = bench.slice_for(&trial, peer.as_ref().ok(), &clock, (rounds, FIRST_SHARE));
+    let slice = Slice::make(&bench.source, bytes, &bench.folder, job.stop)?;
+    let work = Work {
+        source: slice.source.clone(),
+        peer_source: slice.peer_source.clone(),
+        sink: bench.sink.clone(),
+        len: bytes,
+        needs: job.needs,
+        stop: job.stop,
+    };
+    let (starts, checked) = (RefCell::default(), || work.check());
+    let stage = Stage::new(job, clock, Random::new(job.seed));
+    let mut run = Run { stage, work: &work };
+    run.enter_defaults(&mut trial)?;
+    let mut without_peer = None;
+    if let Ok(cp) = &peer {
+        let arm = CpArm {
+            cp,
+            source: &work.peer_source,
+            copy: &work.sink,
+            empty: &bench.empty,
+            bytes,
+            checked: &checked,
+            starts: &starts,
+        };
+        without_peer = run.stage.admit(Box::new(arm), Subject::Peer)?.err();
+    }
+    run.measure()?;
+    let (log, subjects, mut random) = run.stage.finish();
+    for (name, unfit) in trial.unfit.iter().chain(&trial.untried) {
+        unavailable.push(Unavailable { name, reason: unfit.reason.clone() });
+    }
+    unavailable.sort_by_key(|one| mechanisms.iter().position(|m| m.info().name == one.name));
+    let mut request = job.request.clone();
+    request.unfit.extend(trial.unfit);
+    let measured = Measured {
+        log,
+        subjects,
+        reference: 0,
+        cp: without_peer.map_or_else(|| peer.clone(), |unfit| Err(unfit.reason)),
+        starts: starts.take(),
+        slice: slice.facts,
+        conditions,
+        unavailable,
+    };
+    Ok(measured.result(Some(&bench.facts), &request, (clock, &mut random)))
+}
+
+/// One file's measurement.
+struct Run<'r> {
+    stage: Stage<'r>,
+    work: &'r Work<'r>,
+}
+
+impl Run<'_> {
+    /// Warms up every mechanism that works; those that fail at the full length, or
+    /// deliver other bytes, join the unfit.
+    fn enter_defaults(&mut self, trial: &mut Trial) -> Result<(), TuneError> {
+        for (mechanism, _) in std::mem::take(&mut trial.works) {
+            if self.stage.len() > 0 && self.stage.clock.left().is_zero() {
+                let unfit = Unfit::because("the budget was spent before its turn");
+                trial.untried.insert(mechanism.info().name, unfit);
+                continue;
+            }
+            match self.enter(mechanism, Tuning::default())? {
+                Ok(()) => {}
+                Err(unfit) if self.stage.len() == 0 => {
+                    return Err(TuneError::not_tunable(unfit.reason));
+                }
+                Err(unfit) => {
+                    trial.unfit.insert(mechanism.info().name, unfit);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(
+        &mut self,
+        mechanism: &'static dyn Mechanism,
+        tuning: Tuning,
+    ) -> Result<Result<(), Unfit>, TuneError> {
+        let arm = MoverArm::new(mechanism, tuning.clone(), self.work);
+        self.stage.admit(Box::new(arm), Subject::Mechanism { mechanism, tuning })
+    }
+
+    /// All at their defaults; then, if five rounds with them fit, other tunings of the best; else
+    /// more of the first.
+    fn measure(&mut self) -> Result<(), TuneError> {
+        let all: Vec<usize> = (0..self.stage.len()).collect();
+        let rules = Rules::default();
+        let kept: Vec<usize> = self.stage.peer().into_iter().collect();
+        self.stage.rounds(
+            all.clone(),
+            kept.clone(),
+            Rules { most_rounds: FIRST_ROUNDS, ..rules },
+        )?;
+        let defaults = self.stage.len();
+        let best = self.promising();
+        let mut finalists = vec![0];
+        finalists.extend(self.stage.peer());
+        // A tuning is judged by its own default, so that takes part too.
+        finalists.extend(best.iter().filter(|arm| **arm != 0));
+        for (mechanism, tuning) in self.variants(&best, &finalists) {
+            // A tuning that does not work is no loss: its default does.
+            let _ = self.enter(mechanism, tuning)?;
+        }
+        if self.stage.len() == defaults {
+            let most_rounds = rules.most_rounds - FIRST_ROUNDS;
+            return self.stage.rounds(all, kept, Rules { least_rounds: 0, most_rounds, ..rules });
+        }
+        finalists.extend(defaults..self.stage.len());
+        self.stage.rounds(finalists, kept, rules)
+    }
+
+    /// The best mechanisms that copy and have something to tune, best first.
+    fn promising(&self) -> Vec<usize> {
+        let metric =
+            if self.stage.job.request.prefer == Prefer::Cpu { Metric::Cpu } else { Metric::Wall };
+        let ratio = |arm| median(&self.stage.log.paired(arm, 0, metric)).unwrap_or(f64::MAX);
+        let may_win = |arm: &usize| {
+            let Subject::Mechanism { mechanism, .. } = &self.stage.subjects[*arm] else {
+                return false;
+            };
+            !mechanism.info().knobs.is_empty() && self.stage.log.arms[*arm].dropped.is_none()
+        };
+        let mut arms: Vec<usize> = (0..self.stage.len()).filter(may_win).collect();
+        arms.sort_by(|a, b| ratio(*a).total_cmp(&ratio(*b)));
+        arms.truncate(PROMISING);
+        arms
+    }
+
+    /// Tunings of these arms' mechanisms in which one knob is turned; as many as fit what is left
+    /// of the budget, together with the finalists, for the least number of rounds.
+    fn variants(
+        &self,
+        best: &[usize],
+        finalists: &[usize],
+    ) -> Vec<(&'static dyn Mechanism, Tuning)> {
+        let rounds = Rules::default().least_rounds as u32;
+        let mut left =
+            self.stage.clock.left().saturating_sub(self.stage.log.round_cost(finalists) * rounds);
+        let mut variants = Vec::new();
+        for arm in best {
+            let Subject::Mechanism { mechanism, .. } = self.stage.subjects[*arm] else { continue };
+            // Warming up and checking cost about two samples, being drawn twice about one.
+            let cost = self.stage.log.round_cost(&[*arm]) / 2 * (rounds + 3);
+            for knob in mechanism.info().knobs {
+                for value in &knob.values[1..] {
+                    match left.checked_sub(cost) {
+                        Some(rest) => left = rest,
+                        None => return variants,
+                    }
+                    variants.push((mechanism, Tuning::of(knob.name, *value)));
+                }
+            }
+        }
+        variants
+    }
+}

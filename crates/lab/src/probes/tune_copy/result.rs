@@ -1,0 +1,148 @@
+//! What a tuning found, as data.
+
+use serde::Serialize;
+use std::collections::HashMap;
+use thalweg_core::{
+    Profile, Request, Tuning, Unfit, Verdict as Planned,
+    profile::{Cell, Ratio},
+};
+
+use super::slice::SliceFacts;
+use crate::{
+    measure::{
+        conditions::Conditions,
+        contamination::Mark,
+        log::Log,
+        stats::{Spread, Verdict},
+    },
+    peer::Cp,
+};
+
+/// What a tuning found.
+#[derive(Clone, Debug, Serialize)]
+pub struct TuneResult {
+    /// Everything that was measured, `cp` among it, in order of entry.
+    pub arms: Vec<ArmResult>,
+    /// What the planner makes of it.
+    pub winner: Option<Choice>,
+    /// Mechanisms that show no difference from the winner.
+    pub ties: Vec<&'static str>,
+    /// Of a tree: the threads to take, as many as there are processors unless fewer were shown to be
+    /// faster.
+    pub jobs: Option<usize>,
+    /// Of a tree: what was found of its largest file. `winner`, `ties`, `cells` and `unavailable`
+    /// are from there.
+    pub large_file: Option<Box<TuneResult>>,
+    /// For the profile; see [`TuneResult::teach`].
+    pub cells: Vec<Cell>,
+    /// The noise floor of this run, as a fraction.
+    pub noise: f64,
+    /// Comparisons made: of twenty that are idle one shows something.
+    pub comparisons: usize,
+    /// Mechanisms for such ends that could not take part, and why.
+    pub unavailable: Vec<Unavailable>,
+    /// What was moved in each sample.
+    pub slice: SliceFacts,
+    /// The `cp` of the system; or why there is none.
+    pub cp: Result<Cp, String>,
+    /// What it was measured under.
+    pub conditions: Conditions,
+    /// Samples that measured something besides their arm, maybe. They count all the same.
+    pub marked: Vec<Mark>,
+    /// Rounds, and every sample in them.
+    pub log: Log,
+    /// Time on the clock for all of it.
+    pub seconds: f64,
+    /// Found unfit by trying. The planner has to be told.
+    #[serde(skip)]
+    pub unfit: HashMap<&'static str, Unfit>,
+}
+
+/// One arm. Ratios are of times: below 1 it took less.
+#[derive(Clone, Debug, Serialize)]
+pub struct ArmResult {
+    /// `read-write`, `splice pipe=64K`, `cp --reflink=never`.
+    pub name: String,
+    /// The mechanism; `None` for `cp` and for trees.
+    pub mechanism: Option<&'static str>,
+    /// Its tuning.
+    pub tuning: Tuning,
+    /// The threads that copied a tree.
+    pub jobs: Option<usize>,
+    /// It does less than a copy here: a clone, or a copy made by a server.
+    pub saves_work: bool,
+    /// Time on the clock against `cp`, whose start counts.
+    pub ratio_to_cp: Option<Ratio>,
+    /// The same with the start of `cp` taken off: nearer to what a longer file would show. `None`
+    /// where `cp` hardly did anything but start.
+    pub ratio_to_cp_started: Option<Ratio>,
+    /// Processor time against `cp`.
+    pub cpu_ratio_to_cp: Option<Ratio>,
+    /// The word for `ratio_to_cp`.
+    pub against_cp: Option<Verdict>,
+    /// Time on the clock against `read-write` at its default.
+    pub ratio_to_read_write: Option<Ratio>,
+    /// Processor time against it.
+    pub cpu_ratio_to_read_write: Option<Ratio>,
+    /// Seconds on the clock of a sample.
+    pub wall: Spread,
+    /// Seconds of processor time of a sample.
+    pub cpu: Spread,
+    /// Rounds it took part in.
+    pub rounds: usize,
+    /// Why it was not sampled to the end.
+    pub dropped: Option<String>,
+    /// How many of its samples are marked.
+    pub marked: usize,
+}
+
+/// A mechanism and how to tune it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Choice {
+    /// The mechanism.
+    pub mechanism: &'static str,
+    /// Its tuning.
+    pub tuning: Tuning,
+}
+
+impl Choice {
+    pub(super) fn of(verdict: &Planned) -> Self {
+        Self { mechanism: verdict.mechanism, tuning: verdict.tuning.clone() }
+    }
+}
+
+/// A mechanism that could not take part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unavailable {
+    /// Its name.
+    pub name: &'static str,
+    /// Why.
+    pub reason: String,
+}
+
+impl TuneResult {
+    /// Hands what was found to a profile and to the request of the job that follows.
+    pub fn teach(&self, profile: &mut Profile, request: &mut Request) {
+        profile.merge(self.cells.clone());
+        request.unfit.extend(self.unfit.iter().map(|(name, unfit)| (*name, unfit.clone())));
+    }
+
+    /// Makes the choice among mechanisms that was measured on a tree's largest file its own.
+    pub(super) fn take_choice_of(&mut self, large: Self) {
+        self.winner.clone_from(&large.winner);
+        self.ties.clone_from(&large.ties);
+        self.cells.clone_from(&large.cells);
+        self.unavailable.clone_from(&large.unavailable);
+        self.unfit.clone_from(&large.unfit);
+        self.comparisons += large.comparisons;
+        self.large_file = Some(Box::new(large));
+    }
+}
+
+impl ArmResult {
+    /// Ratios of it to others.
+    pub(super) fn comparisons(&self) -> usize {
+        let ratios = [self.ratio_to_cp, self.ratio_to_read_write];
+        ratios.into_iter().flatten().filter(|ratio| *ratio != Ratio::ONE).count()
+    }
+}

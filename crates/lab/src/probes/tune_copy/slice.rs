@@ -1,0 +1,160 @@
+//! Which part of a file stands for the whole, and where it lies.
+
+use serde::Serialize;
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+use thalweg_core::{Guarantees, Tuning, mechanisms::LAST_RESORT};
+
+use super::{
+    Stop, TuneError,
+    arms::{Work, move_file},
+};
+use crate::{measure::schedule::Failure, scratch::Folder};
+
+/// The bytes that were moved in every sample.
+#[derive(Clone, Debug, Serialize)]
+pub struct SliceFacts {
+    /// How many.
+    pub bytes: u64,
+    /// Files among them.
+    pub files: u64,
+    /// Out of how many bytes of the whole job, as far as known.
+    pub of: Option<u64>,
+    /// Where they lay.
+    pub placement: Placement,
+    /// Whether there are holes in them: then `cp` skips what others read.
+    pub holes: bool,
+}
+
+/// Where the measured bytes lay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// The source itself, whole.
+    Whole,
+    /// A file with its first bytes, made beside it.
+    BesideSource,
+    /// The same, made in the destination, on the same file system as the source.
+    InDestination,
+    /// Our arms read the first bytes of the source itself, `cp` a file with the same bytes in the
+    /// destination, on another file system: nothing could be made beside the source.
+    Prefix,
+    /// Files from all over a tree, made in the destination; its file system stands for the tree's.
+    Sample,
+}
+
+/// A slice, and the folder that goes with it.
+pub(super) struct Slice {
+    pub facts: SliceFacts,
+    /// What our arms read.
+    pub source: PathBuf,
+    /// What `cp` reads.
+    pub peer_source: PathBuf,
+    _folder: Option<Folder>,
+}
+
+impl Slice {
+    /// The first `bytes` of a file, in a file of their own if the source is longer.
+    pub fn make(
+        source: &Path,
+        bytes: u64,
+        scratch: &Folder,
+        stop: &Stop<'_>,
+    ) -> Result<Self, TuneError> {
+        let meta = fs::metadata(source).map_err(TuneError::io(source))?;
+        let holes = meta.blocks() * 512 < meta.len();
+        let facts = |placement, holes| SliceFacts {
+            bytes,
+            files: 1,
+            of: Some(meta.len()),
+            placement,
+            holes,
+        };
+        let own = source.to_owned();
+        if bytes >= meta.len() {
+            let facts = facts(Placement::Whole, holes);
+            return Ok(Self { facts, source: own.clone(), peer_source: own, _folder: None });
+        }
+        let parent = source.parent().unwrap_or(Path::new("/"));
+        if let Ok(folder) = Folder::inside(parent) {
+            let path = folder.file("slice");
+            copy(source, &path, bytes, stop)?;
+            let (facts, source) = (facts(Placement::BesideSource, false), path.clone());
+            return Ok(Self { facts, source, peer_source: path, _folder: Some(folder) });
+        }
+        let path = scratch.file("slice");
+        copy(source, &path, bytes, stop)?;
+        let device = fs::metadata(&path).map_err(TuneError::io(&path))?.dev();
+        let (placement, source) = if device == meta.dev() {
+            (Placement::InDestination, path.clone())
+        } else {
+            (Placement::Prefix, own)
+        };
+        let holes = placement == Placement::Prefix && holes;
+        Ok(Self { facts: facts(placement, holes), source, peer_source: path, _folder: None })
+    }
+}
+
+/// Copies the first bytes of a file by the plainest way.
+fn copy(from: &Path, to: &Path, len: u64, stop: &Stop<'_>) -> Result<(), TuneError> {
+    let (source, sink) = (from.to_owned(), to.to_owned());
+    let peer_source = source.clone();
+    let work = Work { source, peer_source, sink, len, needs: Guarantees::default(), stop };
+    match move_file(LAST_RESORT, &Tuning::default(), &work) {
+        Ok(_) => Ok(()),
+        Err(Failure::Stopped) => Err(TuneError::Stopped),
+        Err(Failure::Unfit(unfit)) => {
+            let error = unfit.errno.map_or_else(|| io::Error::other(unfit.reason), io::Error::from);
+            Err(TuneError::io(to)(error))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_core::Flow;
+
+    fn slice(source: &Path, bytes: u64, scratch: &Folder) -> Slice {
+        Slice::make(source, bytes, scratch, &|| Flow::Continue).unwrap()
+    }
+
+    #[test]
+    fn a_slice_lies_beside_its_source_and_goes_with_its_folder() {
+        let (home, away) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let scratch = Folder::inside(away.path()).unwrap();
+        let source = home.path().join("file");
+        fs::write(&source, vec![3; 10_000]).unwrap();
+        let whole = slice(&source, 10_000, &scratch);
+        assert_eq!((whole.facts.placement, &whole.source), (Placement::Whole, &source));
+        let part = slice(&source, 4096, &scratch);
+        assert_eq!(part.facts.placement, Placement::BesideSource);
+        assert_eq!(fs::read(&part.source).unwrap(), [3; 4096]);
+        drop(part);
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn where_nothing_can_be_made_the_source_itself_is_read() {
+        let away = tempfile::tempdir().unwrap();
+        let scratch = Folder::inside(away.path()).unwrap();
+        // Nobody can make a folder in sysfs.
+        let source = Path::new("/sys/kernel/uevent_seqnum");
+        let part = slice(source, 1, &scratch);
+        assert_eq!((part.facts.placement, part.source.as_path()), (Placement::Prefix, source));
+        assert_eq!(fs::read(&part.peer_source).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn holes_are_told() {
+        let home = tempfile::tempdir().unwrap();
+        let scratch = Folder::inside(home.path()).unwrap();
+        let source = home.path().join("file");
+        fs::File::create(&source).unwrap().set_len(1 << 20).unwrap();
+        assert!(slice(&source, 1 << 20, &scratch).facts.holes);
+        assert!(!slice(&source, 4096, &scratch).facts.holes);
+    }
+}

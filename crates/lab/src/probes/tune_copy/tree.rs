@@ -1,0 +1,213 @@
+//! A tree: its largest file as a file, then the whole copy with one thread and with many, against
+//! `cp -r`, on a sample of the tree's files.
+
+use std::{cell::RefCell, fs, num::NonZero, path::Path, sync::Arc, time::Duration};
+use thalweg_core::{Guarantees, MECHANISMS, Profile, profile::Ratio};
+use thalweg_tree::{CopyOptions, Target};
+
+use super::{
+    Clock, Job, TuneError, TuneResult,
+    file::tune_file,
+    pick::{Picked, gather, pick},
+    slice::{Placement, SliceFacts},
+    stage::Stage,
+    sum::{Measured, Subject},
+    tree_arms::{CopyTree, Place, TreeArm},
+};
+use crate::{
+    measure::{
+        conditions::Conditions,
+        log::Log,
+        sample::Metric,
+        schedule::Rules,
+        stats::{Random, Verdict, ratio_of_rounds, verdict},
+    },
+    peer::{Cp, CpArm},
+    scratch::Folder,
+};
+
+/// Share of the budget for looking for files.
+const WALK_SHARE: f64 = 0.1;
+/// Share of the budget for the largest file, if it is worth it.
+const FILE_SHARE: f64 = 0.3;
+/// Share of the budget for gathering the sample, which may have to come from disk.
+const GATHER_SHARE: f64 = 0.25;
+/// The part of the bytes that has to be in files of that length.
+const WORTH_IT_SHARE: f64 = 0.1;
+/// From this length on a file is long enough to be timed by itself.
+const WORTH_IT: u64 = 1 << 20;
+/// Rounds the sample's size is meant for.
+const ROUNDS: f64 = 5.0;
+/// What one copy costs in units of writing the sample: itself, and its removal.
+const COPY_AND_REMOVE: f64 = 2.0;
+
+/// Measures the ways of copying trees, or several files: `copy` with one thread and with as many
+/// as there are processors, or only with as many as were asked for.
+pub(super) fn tune_tree(job: &Job<'_>, copy: &CopyTree) -> Result<TuneResult, TuneError> {
+    let clock = Clock::start(job.budget);
+    let mut random = Random::new(job.seed);
+    let walk = job.budget.mul_f64(WALK_SHARE);
+    let picked = pick(job.sources, walk, &mut random, job.stop)?;
+    if picked.is_empty() {
+        return Err(TuneError::not_tunable("no regular file was found there"));
+    }
+    let large = large_file(job, &picked)?;
+    let (mut profile, mut request) = (Profile::new(), job.request.clone());
+    if let Some(large) = &large {
+        large.teach(&mut profile, &mut request);
+    }
+    let options = CopyOptions {
+        recursive: true,
+        target: Target::Exact,
+        preserve: job.options.preserve,
+        sparse: job.options.sparse,
+        reflink: job.options.reflink,
+        inplace: job.options.inplace,
+        direct: job.options.direct,
+        needs: Guarantees { durable: false, ..job.needs },
+        profile: Some(Arc::new(profile)),
+        request: request.clone(),
+        ..CopyOptions::default()
+    };
+    let threads = threads(job.options.jobs);
+    let folder = Folder::inside(job.destination).map_err(TuneError::io(job.destination))?;
+    let mut place =
+        Place { sample: folder.file("sample"), copy: folder.file("copy"), bytes: 0, files: 0 };
+    let conditions = Conditions::now(&[&job.sources[0], job.destination]);
+    let empty = folder.file("empty");
+    let cp = find_peer(job, &empty, &place);
+    let arms = (threads.len() + usize::from(cp.is_ok())) as f64;
+    // Rounds with one arm twice; warming up, which is checked, counts twice.
+    let samples = ROUNDS * (arms + 1.0) + 2.0 * arms;
+    let left = clock.left().as_secs_f64();
+    let enough = |written: Duration, all: Duration| {
+        let one = written.as_secs_f64() * COPY_AND_REMOVE;
+        one * samples + all.as_secs_f64() >= left || all >= job.budget.mul_f64(GATHER_SHARE)
+    };
+    let sampled = gather(&picked, &place.sample, &enough, job.stop)?;
+    if sampled.files == 0 {
+        return Err(TuneError::not_tunable("none of its files can be read"));
+    }
+    (place.bytes, place.files) = (sampled.bytes, sampled.files);
+
+    let (starts, checked) = (RefCell::default(), || place.check());
+    let mut stage = Stage::new(job, clock, random);
+    for jobs in &threads {
+        let options = CopyOptions { jobs: *jobs, ..options.clone() };
+        let arm = TreeArm::new(options, &place, (copy, job.stop));
+        let answer = stage.admit(Box::new(arm), Subject::Threads(*jobs))?;
+        answer.map_err(|unfit| TuneError::not_tunable(unfit.reason))?;
+    }
+    let mut without_peer = None;
+    if let Ok(cp) = &cp {
+        let arm = CpArm {
+            cp,
+            source: &place.sample,
+            copy: &place.copy,
+            empty: &empty,
+            bytes: place.bytes,
+            checked: &checked,
+            starts: &starts,
+        };
+        without_peer = stage.admit(Box::new(arm), Subject::Peer)?.err();
+    }
+    let all: Vec<usize> = (0..stage.len()).collect();
+    stage.rounds(all.clone(), all, Rules::default())?;
+    let (log, subjects, mut random) = stage.finish();
+    let measured = Measured {
+        log,
+        subjects,
+        reference: 0,
+        cp: without_peer.map_or_else(|| cp.clone(), |unfit| Err(unfit.reason)),
+        starts: starts.take(),
+        slice: SliceFacts {
+            bytes: sampled.bytes,
+            files: sampled.files,
+            of: None,
+            placement: Placement::Sample,
+            holes: false,
+        },
+        conditions,
+        unavailable: Vec::new(),
+    };
+    let mut result = measured.result(None, &request, (clock, &mut random));
+    result.jobs = threads_to_take(&result.log, (&threads, result.noise), &mut random);
+    if let Some(large) = large {
+        result.take_choice_of(large);
+    }
+    Ok(result)
+}
+
+fn threads(asked_for: usize) -> Vec<usize> {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    match asked_for {
+        0 if processors > 1 => vec![1, processors],
+        0 => vec![1],
+        jobs => vec![jobs],
+    }
+}
+
+/// What is found of the largest file among those picked, if long files matter there.
+fn large_file(job: &Job<'_>, picked: &[Picked]) -> Result<Option<TuneResult>, TuneError> {
+    let lengths: Vec<u64> =
+        picked.iter().map(|file| fs::metadata(&file.path).map_or(0, |meta| meta.len())).collect();
+    let long: u64 = lengths.iter().filter(|length| **length >= WORTH_IT).sum();
+    let all: u64 = lengths.iter().sum();
+    let largest = picked.iter().zip(&lengths).max_by_key(|(_, length)| **length);
+    let Some((largest, _)) = largest.filter(|_| long as f64 > all as f64 * WORTH_IT_SHARE) else {
+        return Ok(None);
+    };
+    let part = Job { request: job.request.clone(), budget: job.budget.mul_f64(FILE_SHARE), ..*job };
+    match tune_file(&part, &largest.path, MECHANISMS) {
+        Ok(found) => Ok(Some(found)),
+        // A file that cannot be measured says nothing about the tree it is in.
+        Err(TuneError::NotTunable { .. } | TuneError::Io { .. }) => Ok(None),
+        Err(TuneError::Stopped) => Err(TuneError::Stopped),
+    }
+}
+
+fn find_peer(job: &Job<'_>, empty: &Path, place: &Place) -> Result<Cp, String> {
+    let keep = job.options.preserve;
+    let kind = match (keep.xattrs && keep.links, keep.mode || keep.times) {
+        (true, _) => "-a",
+        (false, true) => "-rp",
+        (false, false) => "-r",
+    };
+    let wished = format!("{kind} --reflink=never");
+    Cp::find(&[&wished, kind], empty, &place.copy)
+}
+
+/// What `copy` does without being told, as many threads as there are processors, unless fewer were
+/// shown to be faster. `None` if not all were measured.
+fn threads_to_take(
+    log: &Log,
+    (threads, noise): (&[usize], f64),
+    random: &mut Random,
+) -> Option<usize> {
+    let usual = threads.len().checked_sub(1)?;
+    let fewer: Option<Vec<Ratio>> = (0..usual)
+        .map(|arm| ratio_of_rounds(&log.paired(arm, usual, Metric::Wall), random))
+        .collect();
+    Some(take(threads, &fewer?, noise))
+}
+
+/// By the times of fewer threads against those of the most.
+fn take(threads: &[usize], fewer: &[Ratio], noise: f64) -> usize {
+    let faster = fewer.iter().position(|ratio| verdict(ratio, noise) == Verdict::Faster);
+    threads[faster.unwrap_or(fewer.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_no_difference_is_shown_the_default_number_of_threads_stays() {
+        let ratio = |ratio, lo, hi| Ratio { ratio, lo, hi };
+        // One thread seems faster, and the noise is as large as what is seen.
+        assert_eq!(take(&[1, 2], &[ratio(0.66, 0.47, 0.91)], 1.0), 2);
+        assert_eq!(take(&[1, 2], &[ratio(0.97, 0.90, 1.05)], 0.03), 2);
+        assert_eq!(take(&[1, 2], &[ratio(0.5, 0.45, 0.55)], 0.03), 1);
+        assert_eq!(take(&[3], &[], 0.03), 3);
+    }
+}

@@ -1,0 +1,128 @@
+//! The arm of a tree: its copy with so many threads.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+use thalweg_core::{Flow, Unfit, shown};
+use thalweg_tree::{CopyOptions, Events, Halt};
+
+use super::{Stop, arms::first_difference};
+use crate::{
+    measure::{
+        sample::{Meter, Sample},
+        schedule::{Arm, Failure},
+    },
+    peer::remove,
+};
+
+/// Where a sample lies, and where its copies go.
+pub(super) struct Place {
+    pub sample: PathBuf,
+    pub copy: PathBuf,
+    pub bytes: u64,
+    pub files: u64,
+}
+
+/// One copy of a folder to a name that does not exist. A parameter for the tests' sake.
+pub(super) type CopyTree = dyn Fn(&Path, &Path, &CopyOptions, &Stop<'_>) -> Result<(), Failure>;
+
+/// Our copy of a tree.
+pub(super) fn copy_tree(
+    from: &Path,
+    to: &Path,
+    options: &CopyOptions,
+    stop: &Stop<'_>,
+) -> Result<(), Failure> {
+    let unfit = |reason: String| Failure::Unfit(Unfit::because(reason));
+    let copied = thalweg_tree::copy(&[from.to_owned()], to, options, &Listener(stop));
+    let report = copied.map_err(|error| unfit(error.to_string()))?;
+    match (report.halted, report.errors.first()) {
+        (Some(Halt::Asked), _) => Err(Failure::Stopped),
+        (_, Some(error)) => Err(unfit(error.to_string())),
+        (Some(Halt::Full), None) => Err(unfit("the destination is full".to_owned())),
+        (None, None) => Ok(()),
+    }
+}
+
+struct Listener<'s>(&'s Stop<'s>);
+
+impl Events for Listener<'_> {
+    fn stop(&self) -> bool {
+        (self.0)() == Flow::Stop
+    }
+}
+
+/// Our copy with so many threads.
+pub(super) struct TreeArm<'p> {
+    name: String,
+    options: CopyOptions,
+    place: &'p Place,
+    copy: &'p CopyTree,
+    stop: &'p Stop<'p>,
+}
+
+impl<'p> TreeArm<'p> {
+    pub fn new(
+        options: CopyOptions,
+        place: &'p Place,
+        (copy, stop): (&'p CopyTree, &'p Stop<'p>),
+    ) -> Self {
+        let name =
+            format!("{} {}", options.jobs, if options.jobs == 1 { "thread" } else { "threads" });
+        Self { name, options, place, copy, stop }
+    }
+}
+
+impl Arm for TreeArm<'_> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn sample(&mut self) -> Result<Sample, Failure> {
+        remove(&self.place.copy);
+        let meter = Meter::start();
+        (self.copy)(&self.place.sample, &self.place.copy, &self.options, self.stop)?;
+        Ok(meter.stop(self.place.bytes))
+    }
+
+    fn check(&mut self) -> Result<(), Unfit> {
+        self.place.check()
+    }
+}
+
+impl Place {
+    /// Whether the copy holds every file of the sample, with its bytes, and no other.
+    pub fn check(&self) -> Result<(), Unfit> {
+        let wrong = |path: &Path, e: io::Error| Unfit::because(format!("{}: {e}", shown(path)));
+        for path in files_below(&self.sample).map_err(|e| wrong(&self.sample, e))? {
+            let inside = path.strip_prefix(&self.sample).unwrap_or(&path);
+            let copy = self.copy.join(inside);
+            let len = path.metadata().map_err(|e| wrong(&path, e))?.len();
+            let copied = copy.metadata().map_err(|e| wrong(&copy, e))?.len();
+            let differs = first_difference(&path, &copy, len).map_err(|e| wrong(&copy, e))?;
+            if len != copied || differs.is_some() {
+                let text = format!("{} was copied wrongly", shown(inside));
+                return Err(Unfit::because(text));
+            }
+        }
+        let copied = files_below(&self.copy).map_err(|e| wrong(&self.copy, e))?.len() as u64;
+        if copied == self.files {
+            Ok(())
+        } else {
+            Err(Unfit::because(format!("copied {copied} files of {}", self.files)))
+        }
+    }
+}
+
+fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let list = if entry.file_type()?.is_dir() { &mut folders } else { &mut files };
+            list.push(entry.path());
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,232 @@
+//! The engine behind `thalweg tune`: surveys of pairs of ends for the profile of the machine.
+//!
+//! A survey is K sessions, each a fresh process, spread over the whole time and in random order
+//! among those of the other surveys. A session takes size by size through interleaved rounds. A
+//! scouting session before them picks the tunings worth measuring; its samples are not used again.
+
+mod arms;
+mod bench;
+mod buffers;
+pub mod check;
+pub mod emit;
+mod grid;
+mod job;
+mod pair;
+mod pattern;
+mod peer;
+mod processes;
+pub mod regret;
+mod runner;
+mod scout;
+pub mod sentinel;
+mod session;
+mod share;
+mod sum;
+mod table;
+mod ways;
+
+pub use grid::{Depth, between, loads};
+pub use job::{EndKeys, Line, SessionJob, SessionLog, SizeLog, Task, Way, Ways};
+pub use pair::{EndKind, Ends, Held};
+pub use runner::{InProcess, Runner, Spawned, busy_cores, serve};
+pub use sum::Survey;
+pub use table::{Row, facts_between, rows, verdict_on};
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+use thalweg_core::{
+    Flow, Profile,
+    profile::{Cell, Load, SinkState},
+};
+
+use crate::{
+    measure::{conditions, stats::Random},
+    probes::tune_copy::Stop,
+};
+
+/// What is to be measured.
+pub struct Plan<'p> {
+    /// Between what.
+    pub pairs: Vec<Ends>,
+    /// How much.
+    pub depth: Depth,
+    /// Time on the clock for everything. Sessions begun may overrun a little.
+    pub budget: Duration,
+    /// Under which loads.
+    pub loads: Vec<Load>,
+    /// Draws all orders.
+    pub seed: u64,
+    /// Asked every few milliseconds.
+    pub stop: &'p Stop<'p>,
+}
+
+impl Plan<'_> {
+    /// Bytes per transfer between these ends, rising.
+    fn sizes(&self, ends: &Ends) -> Vec<u64> {
+        let mut sizes = self.depth.sizes(ends);
+        sizes.extend(self.depth.largest(ends, self.budget));
+        sizes
+    }
+}
+
+/// Somebody asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("stopped")]
+pub struct Stopped;
+
+/// How far a survey is.
+#[derive(Clone, Debug)]
+pub struct Progress<'p> {
+    /// Sessions done.
+    pub done: usize,
+    /// Of so many.
+    pub of: usize,
+    /// What comes now.
+    pub ends: &'p Ends,
+    /// Its load.
+    pub load: Load,
+    /// Whether it is a scouting session.
+    pub scouting: bool,
+    /// Time that is left by plan.
+    pub left: Duration,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Every survey with all of its samples.
+    pub surveys: Vec<Survey>,
+    /// For the profile: [`Profile::replace`].
+    pub cells: Vec<Cell>,
+    /// Sessions that did not end well, and why; each message once.
+    pub troubles: Vec<String>,
+    /// Sessions begun, the scouting ones among them.
+    pub sessions: usize,
+    /// Time on the clock for all of it.
+    pub seconds: f64,
+}
+
+impl Found {
+    /// Hands what was found to a profile.
+    pub fn teach(&self, profile: &mut Profile) {
+        profile.replace(self.cells.clone());
+    }
+}
+
+/// Measures.
+pub fn survey(
+    plan: &Plan<'_>,
+    runner: &mut dyn Runner,
+    told: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Found, Stopped> {
+    let mut run = Run::new(plan, runner, told);
+    let mut picked: BTreeMap<(Ends, SinkState), Vec<Way>> = BTreeMap::new();
+    let mut surveys = Vec::new();
+    for ends in &plan.pairs {
+        for sink_state in plan.depth.sink_states(ends) {
+            for load in grid::loads_of(ends, &plan.loads) {
+                let (ends, sink_state) = (ends.clone(), *sink_state);
+                surveys.push(Survey { ends, load, sink_state, sessions: Vec::new() });
+            }
+            picked.insert((ends.clone(), *sink_state), Vec::new());
+        }
+    }
+    picked.retain(|(ends, _), _| !ends.are_memory());
+    run.of = surveys.len() * plan.depth.sessions() + picked.len();
+    for ((ends, sink_state), ways) in &mut picked {
+        let sizes = scout::sizes(&plan.sizes(ends));
+        let job = run.job(ends, (Load::Idle, *sink_state), (sizes, Ways::All));
+        let log = run.session(&SessionJob { rounds: scout::ROUNDS, ..job }, true)?;
+        *ways = scout::pick(&log);
+    }
+    for _ in 0..plan.depth.sessions() {
+        let mut order: Vec<usize> = (0..surveys.len()).collect();
+        run.random.shuffle(&mut order);
+        for n in order {
+            let survey = &mut surveys[n];
+            let ways = picked.get(&(survey.ends.clone(), survey.sink_state)).cloned();
+            let ways = Ways::These(ways.unwrap_or_default());
+            let sizes = plan.sizes(&survey.ends);
+            let conditions = (survey.load, survey.sink_state);
+            let job = run.job(&survey.ends, conditions, (sizes, ways));
+            survey.sessions.push(run.session(&job, false)?);
+        }
+    }
+    let at = conditions::now();
+    let cells = surveys.iter().flat_map(|survey| survey.cells(&at)).collect();
+    Ok(Found {
+        cells,
+        surveys,
+        troubles: run.troubles,
+        sessions: run.done,
+        seconds: run.began.elapsed().as_secs_f64(),
+    })
+}
+
+/// The sessions of a plan, one after the other, each with its share of the time that is left.
+pub(crate) struct Run<'r> {
+    plan: &'r Plan<'r>,
+    runner: &'r mut dyn Runner,
+    told: &'r mut dyn FnMut(&Progress<'_>),
+    began: Instant,
+    done: usize,
+    /// Sessions that there will be.
+    pub of: usize,
+    pub random: Random,
+    pub troubles: Vec<String>,
+}
+
+impl<'r> Run<'r> {
+    pub fn new(
+        plan: &'r Plan<'r>,
+        runner: &'r mut dyn Runner,
+        told: &'r mut dyn FnMut(&Progress<'_>),
+    ) -> Self {
+        let (began, random) = (Instant::now(), Random::new(plan.seed));
+        Self { plan, runner, told, began, done: 0, of: 1, random, troubles: Vec::new() }
+    }
+
+    pub fn job(
+        &mut self,
+        ends: &Ends,
+        (load, sink_state): (Load, SinkState),
+        (sizes, ways): (Vec<u64>, Ways),
+    ) -> SessionJob {
+        let left = self.plan.budget.saturating_sub(self.began.elapsed());
+        let budget = left / self.of.saturating_sub(self.done).max(1) as u32;
+        let (ends, rounds, seed) = (ends.clone(), self.plan.depth.rounds(), self.random.bits());
+        SessionJob { ends, load, sink_state, sizes, ways, rounds, budget, seed, exact: false }
+    }
+
+    pub fn session(&mut self, job: &SessionJob, scouting: bool) -> Result<SessionLog, Stopped> {
+        (self.told)(&Progress {
+            done: self.done,
+            of: self.of,
+            ends: &job.ends,
+            load: job.load,
+            scouting,
+            left: self.plan.budget.saturating_sub(self.began.elapsed()),
+        });
+        let log = self.runner.run(job, self.plan.stop);
+        self.done += 1;
+        if (self.plan.stop)() == Flow::Stop {
+            return Err(Stopped);
+        }
+        if let Some(reason) = &log.failed {
+            let trouble = format!("{}: {reason}", job.ends);
+            if !self.troubles.contains(&trouble) {
+                self.troubles.push(trouble);
+            }
+        }
+        Ok(log)
+    }
+
+    pub fn seconds(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! What kernels are measured on: two hot buffers, and the copies of a sample.
+
+use std::hint::black_box;
+use thalweg_core::{Unfit, profile::SHORT};
+use thalweg_kernels::{Ready, ReadyFill};
+
+use super::pattern::Pattern;
+use crate::measure::{
+    sample::{Meter, Sample},
+    schedule::Failure,
+    stats::Random,
+};
+
+/// Two buffers of the largest size so far and a page more, in which each copy has drawn places: how
+/// two buffers lie to each other can make one kernel slow and not another, and must not be the luck
+/// of a session.
+///
+/// At the short sizes every copy of a sample has a drawn length, from a byte up to the size, evenly in
+/// logarithms, which no branch predictor knows: so each judges its kernel as the only one for everything
+/// below it, which is how programs mix short copies. At others half of them have, and the rest exactly
+/// the size, as in a loop that moves a buffer. Fills are done alike.
+#[derive(Default)]
+pub(super) struct Buffers {
+    source: Vec<u8>,
+    sink: Vec<u8>,
+    size: usize,
+    /// Copies, or fills, in a sample.
+    pub transfers: u64,
+    /// Every copy, or fill, has exactly the size.
+    exact: bool,
+    drawn: Vec<Drawn>,
+}
+
+/// A copy: where it begins in either buffer, and a length up to the size.
+#[derive(Clone, Copy)]
+struct Drawn {
+    from: usize,
+    to: usize,
+    len: usize,
+}
+
+/// More drawn sizes than a branch predictor can learn by heart.
+const DRAWN: usize = 1 << 14;
+/// Copies begin within a page, as far apart as malloc aligns.
+const PLACES: usize = 4096;
+const ALIGNED: usize = 16;
+/// What fills write.
+const FILLED: u8 = 0x5a;
+
+impl Buffers {
+    /// With drawn sizes, or all exact.
+    pub fn new(exact: bool) -> Self {
+        Self { exact, ..Self::default() }
+    }
+
+    pub fn resize(&mut self, size: usize) {
+        if self.source.len() < size + PLACES {
+            self.source = vec![0; size + PLACES];
+            Pattern::new().fill(0, &mut self.source);
+            self.sink = vec![1; size + PLACES];
+        }
+        (self.size, self.transfers) = (size, 1);
+        // The same for every kernel and every session.
+        let mut random = Random::new(size as u64);
+        let draw = || {
+            let mut place = || (random.unit() * (PLACES / ALIGNED) as f64) as usize * ALIGNED;
+            let (from, to) = (place(), place());
+            let len = ((size as f64).powf(random.unit()).ceil() as usize).min(size);
+            Drawn { from, to, len }
+        };
+        self.drawn = std::iter::repeat_with(draw).take(DRAWN).collect();
+    }
+
+    pub fn check_copy(&mut self, kernel: Ready) -> Result<(), Failure> {
+        let (source, sink) = (&self.source[..self.size], &mut self.sink[..self.size]);
+        sink.fill(0);
+        kernel.copy(sink, source);
+        if sink == source {
+            return Ok(());
+        }
+        Err(Failure::Unfit(Unfit::because("copied other bytes")))
+    }
+
+    pub fn check_fill(&mut self, kernel: ReadyFill) -> Result<(), Failure> {
+        let sink = &mut self.sink[..self.size];
+        sink.fill(!FILLED);
+        kernel.fill(sink, FILLED);
+        if sink.iter().all(|byte| *byte == FILLED) {
+            return Ok(());
+        }
+        Err(Failure::Unfit(Unfit::because("filled with another byte")))
+    }
+
+    pub fn sample_copy(&mut self, kernel: Ready) -> Sample {
+        self.sample(|sink, source| kernel.copy(sink, source))
+    }
+
+    pub fn sample_fill(&mut self, kernel: ReadyFill) -> Sample {
+        self.sample(|sink, _| kernel.fill(sink, FILLED))
+    }
+
+    fn sample(&mut self, run: impl Fn(&mut [u8], &[u8])) -> Sample {
+        let (source, sink) = (&self.source[..], &mut self.sink[..]);
+        let exact = match (self.exact, self.size as u64 <= SHORT) {
+            (true, _) => self.transfers,
+            (false, true) => 0,
+            (false, false) => self.transfers.div_ceil(2),
+        };
+        let drawn = self.transfers - exact;
+        let mut bytes = self.size as u64 * exact;
+        let meter = Meter::start();
+        for Drawn { from, to, .. } in self.drawn.iter().cycle().take(exact as usize) {
+            let (from, to) = (*from..*from + self.size, *to..*to + self.size);
+            run(black_box(&mut sink[to]), black_box(&source[from]));
+        }
+        for Drawn { from, to, len } in self.drawn.iter().cycle().take(drawn as usize) {
+            let (from, to) = (*from..*from + len, *to..*to + len);
+            run(black_box(&mut sink[to]), black_box(&source[from]));
+            bytes += *len as u64;
+        }
+        meter.stop(bytes)
+    }
+}

@@ -1,0 +1,129 @@
+//! `tune --check`: later sessions on sizes that the profile has not seen, to be scored by regret.
+
+mod fleet;
+
+pub use fleet::{Held, held_out};
+
+use thalweg_core::{
+    Facts, Profile,
+    profile::{Cell, Load, SinkState},
+};
+
+use super::{
+    EndKeys, Plan, Progress, Run, Stopped,
+    bench::Bench,
+    grid::{Depth, between, loads_of},
+    job::{Way, Ways},
+    pair::Ends,
+    processes,
+    regret::{Regret, regrets},
+    runner::Runner,
+    sum::Survey,
+};
+use crate::measure::{schedule::Failure, stats::Random};
+use thalweg_core::Prefer;
+
+/// What a check found.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// A regret for each pair, load and promise.
+    pub regrets: Vec<Regret>,
+    /// Sessions that did not end well, and why.
+    pub troubles: Vec<String>,
+    /// Time on the clock for all of it.
+    pub seconds: f64,
+}
+
+impl Depth {
+    /// Sessions of a check; halves of rounds are compared, not intervals.
+    fn checks(self) -> usize {
+        match self {
+            Self::Quick => 2,
+            Self::Standard => 3,
+        }
+    }
+}
+
+/// Why such ends cannot be made here.
+pub fn are_possible(ends: &Ends) -> Result<(), String> {
+    // Who takes part between processes, or in memory, shows when it is tried.
+    if ends.are_memory() || ends.are_processes() { Ok(()) } else { look_at(ends).map(drop) }
+}
+
+/// What the planner knows of these ends, and how a profile names them; or why they cannot be made.
+pub fn look_at(ends: &Ends) -> Result<(Facts, EndKeys), String> {
+    let stop = || thalweg_core::Flow::Continue;
+    let made = Bench::new(ends, SinkState::Fresh, &stop).and_then(|mut bench| {
+        bench.resize(1)?;
+        Ok(bench)
+    });
+    let mut bench = made.map_err(|e| format!("{ends}: {e}"))?;
+    bench.facts().map_err(|failure| match failure {
+        Failure::Stopped => format!("{ends}: stopped"),
+        Failure::Unfit(unfit) => format!("{ends}: {unfit}"),
+    })
+}
+
+/// Measures again, between the sizes of the grid, and scores what the planner makes of `profile`.
+pub fn check(
+    plan: &Plan<'_>,
+    (profile, prefer): (&Profile, Prefer),
+    runner: &mut dyn Runner,
+    told: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Checked, Stopped> {
+    let mut draw = Random::new(plan.seed);
+    let mut run = Run::new(plan, runner, told);
+    let mut surveys = Vec::new();
+    for ends in &plan.pairs {
+        let sizes = between(&plan.sizes(ends), &mut || draw.unit());
+        let ways = known_tunings(profile, ends, &mut run.troubles);
+        for sink_state in plan.depth.sink_states(ends) {
+            for load in loads_of(ends, &plan.loads) {
+                let (ends, sink_state) = (ends.clone(), *sink_state);
+                let survey = Survey { ends, load, sink_state, sessions: Vec::new() };
+                surveys.push((survey, sizes.clone(), ways.clone()));
+            }
+        }
+    }
+    run.of = surveys.len() * plan.depth.checks();
+    for _ in 0..plan.depth.checks() {
+        let mut order: Vec<usize> = (0..surveys.len()).collect();
+        run.random.shuffle(&mut order);
+        for n in order {
+            let (survey, sizes, ways) = &mut surveys[n];
+            let conditions = (survey.load, survey.sink_state);
+            let job = (sizes.clone(), Ways::These(ways.clone()));
+            let job = run.job(&survey.ends, conditions, job);
+            survey.sessions.push(run.session(&job, false)?);
+        }
+    }
+    let regrets = surveys.iter().flat_map(|(survey, ..)| regrets(survey, profile, prefer));
+    Ok(Checked { regrets: regrets.collect(), seconds: run.seconds(), troubles: run.troubles })
+}
+
+/// The tunings that the planner may choose between these ends: they have to take part.
+fn known_tunings(profile: &Profile, ends: &Ends, troubles: &mut Vec<String>) -> Vec<Way> {
+    if ends.are_memory() {
+        return Vec::new();
+    }
+    let way = |cell: &Cell| Way { name: cell.mechanism.clone(), tuning: cell.tuning.clone() };
+    let is_tuned = |cell: &&Cell| !cell.tuning.is_default();
+    let mut ways: Vec<Way> = if ends.are_processes() {
+        let keys = processes::keys(ends);
+        processes::known(profile, &keys).filter(is_tuned).map(way).collect()
+    } else {
+        let facts = match look_at(ends) {
+            Ok((facts, _)) => facts,
+            Err(trouble) => {
+                troubles.push(trouble);
+                return Vec::new();
+            }
+        };
+        let known = [Load::Idle, Load::Loaded].map(|load| profile.known(&facts, load));
+        let cells = known.iter().flat_map(|known| known.cells().iter().copied());
+        cells.filter(is_tuned).map(way).collect()
+    };
+    ways.sort();
+    ways.dedup();
+    ways
+}

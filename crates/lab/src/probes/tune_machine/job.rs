@@ -1,0 +1,199 @@
+//! What a session is told and what it answers: one line of JSON in, one line for each size out.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use thalweg_core::{
+    Tuning,
+    profile::{Load, SinkState},
+};
+
+use super::pair::Ends;
+use crate::measure::log::Log;
+
+/// What a process that was started for a survey does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// Measures.
+    Measure(SessionJob),
+    /// Keeps a processor busy for so long, or until its standard input ends.
+    Burn(Duration),
+}
+
+/// One session: all ways on one pair, size by size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionJob {
+    /// Between what.
+    pub ends: Ends,
+    /// What else the machine does meanwhile. The session is told, and does not see to it itself.
+    pub load: Load,
+    /// What the sink is like before each transfer.
+    pub sink_state: SinkState,
+    /// Bytes per transfer, rising.
+    pub sizes: Vec<u64>,
+    /// Who takes part.
+    pub ways: Ways,
+    /// Most rounds for each size.
+    pub rounds: usize,
+    /// Time on the clock for everything.
+    pub budget: Duration,
+    /// Draws the orders.
+    pub seed: u64,
+    /// By kernels: whether all copies, or fills, have exactly the size. Else all short ones and half of
+    /// the long ones have fewer bytes, drawn.
+    #[serde(default)]
+    pub exact: bool,
+}
+
+/// Who takes part in a session, besides the reference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ways {
+    /// Every mechanism at its default, and with each knob turned to each value.
+    All,
+    /// These; every mechanism at its default besides.
+    These(Vec<Way>),
+    /// These alone.
+    Only(Vec<Way>),
+}
+
+/// A mechanism, or a kernel, and its tuning.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Way {
+    /// Its name.
+    pub name: String,
+    /// Its tuning.
+    #[serde(default)]
+    pub tuning: Tuning,
+}
+
+impl Way {
+    /// One at its default.
+    pub fn plain(name: &str) -> Self {
+        Self { name: name.to_owned(), tuning: Tuning::default() }
+    }
+}
+
+impl std::fmt::Display for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let space = if self.tuning.is_default() { "" } else { " " };
+        write!(f, "{}{space}{}", self.name, self.tuning)
+    }
+}
+
+/// A line of a session's answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Line {
+    /// The ends as a profile keeps them.
+    Ends(EndKeys),
+    /// One size is done.
+    Size(SizeLog),
+    /// A size is left out.
+    Skipped {
+        /// Which.
+        size: u64,
+        /// Why.
+        reason: String,
+    },
+    /// A way cannot take part, or took part and delivered other bytes.
+    Unfit {
+        /// Which.
+        way: Way,
+        /// Why.
+        reason: String,
+    },
+    /// Everything is done.
+    Done,
+    /// It ended early, and why.
+    Failed(String),
+}
+
+/// How a profile names the two ends: key and mount options.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndKeys {
+    /// Key of the source.
+    pub source: String,
+    /// Key of the sink.
+    pub sink: String,
+    /// Mount options of both.
+    pub options: [String; 2],
+}
+
+/// The samples of one size. The ways have the numbers of the log's arms; the first is the reference.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SizeLog {
+    /// Bytes per transfer.
+    pub size: u64,
+    /// Transfers in each sample of the reference; faster ways may have more.
+    pub transfers: u64,
+    /// What took part.
+    pub ways: Vec<Way>,
+    /// Private memory that each held at the end of a transfer, where that was looked at.
+    pub memory: Vec<Option<u64>>,
+    /// Every sample.
+    pub log: Log,
+}
+
+/// All that one session answered.
+#[derive(Clone, Debug, Default)]
+pub struct SessionLog {
+    /// The ends, if it got as far as making them.
+    pub ends: Option<EndKeys>,
+    /// The sizes that were done.
+    pub sizes: Vec<SizeLog>,
+    /// The sizes that were not, and why.
+    pub skipped: BTreeMap<u64, String>,
+    /// Who could not take part, and why.
+    pub unfit: BTreeMap<Way, String>,
+    /// Why it ended early.
+    pub failed: Option<String>,
+    /// Whether it came to its end.
+    pub done: bool,
+}
+
+impl SessionLog {
+    /// Takes in a line.
+    pub fn take(&mut self, line: Line) {
+        match line {
+            Line::Ends(ends) => self.ends = Some(ends),
+            Line::Size(size) => self.sizes.push(size),
+            Line::Skipped { size, reason } => {
+                self.skipped.insert(size, reason);
+            }
+            Line::Unfit { way, reason } => {
+                self.unfit.insert(way, reason);
+            }
+            Line::Done => self.done = true,
+            Line::Failed(reason) => self.failed = Some(reason),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_survives_its_line() {
+        let job = SessionJob {
+            ends: "file:file@/a,/b".parse().unwrap(),
+            load: Load::Loaded,
+            sink_state: SinkState::Resident,
+            sizes: vec![4096, 1 << 30],
+            ways: Ways::These(vec![Way {
+                name: "splice".into(),
+                tuning: Tuning::of("pipe", 4096),
+            }]),
+            rounds: 5,
+            budget: Duration::from_millis(1500),
+            seed: u64::MAX,
+            exact: true,
+        };
+        let line = serde_json::to_string(&Task::Measure(job.clone())).unwrap();
+        assert!(!line.contains('\n'));
+        let Ok(Task::Measure(again)) = serde_json::from_str(&line) else { panic!("{line}") };
+        assert_eq!(again, job);
+    }
+}

@@ -1,0 +1,214 @@
+//! Where sessions run: in processes of their own, or, for tests and the sentinel, in this one.
+
+use std::{
+    ffi::OsString,
+    io::{self, BufRead, BufReader, Write},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{RecvTimeoutError, channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+use thalweg_core::{Flow, profile::Load};
+use thalweg_sys::signal;
+
+use super::{
+    job::{Line, SessionJob, SessionLog, Task},
+    session,
+};
+use crate::probes::tune_copy::Stop;
+
+/// Runs sessions.
+pub trait Runner {
+    /// Runs one, under its load. A session that fails says so in its log.
+    fn run(&mut self, job: &SessionJob, stop: &Stop<'_>) -> SessionLog;
+}
+
+/// In this process; it makes no load.
+#[derive(Debug, Default)]
+pub struct InProcess;
+
+impl Runner for InProcess {
+    fn run(&mut self, job: &SessionJob, stop: &Stop<'_>) -> SessionLog {
+        let mut log = SessionLog::default();
+        session::run(job, stop, &mut |line| log.take(line));
+        log
+    }
+}
+
+/// In fresh processes of this command, which has to call [`serve`].
+#[derive(Clone, Debug)]
+pub struct Spawned {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+}
+
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+/// A session that was told to stop, or is done, ends by itself; one that does not is killed.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Sessions may overrun: the least number of rounds is taken in any case.
+const OVERRUN: u32 = 20;
+
+impl Runner for Spawned {
+    fn run(&mut self, job: &SessionJob, stop: &Stop<'_>) -> SessionLog {
+        let mut log = SessionLog::default();
+        let limit = job.budget.saturating_mul(OVERRUN).saturating_add(PATIENCE);
+        let burners = match job.load {
+            Load::Idle => Ok(Vec::new()),
+            Load::Loaded => (0..busy_cores()).map(|_| self.start(&Task::Burn(limit))).collect(),
+        };
+        let session = burners.and_then(|burners: Vec<Worker>| {
+            let worker = self.start(&Task::Measure(job.clone()))?;
+            worker.listen(limit, stop, &mut log);
+            drop(burners);
+            Ok(())
+        });
+        if let Err(error) = session {
+            log.failed = Some(format!("starting a session: {error}"));
+        }
+        log
+    }
+}
+
+/// Every core but one, of those this process may use.
+pub fn busy_cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from) - 1
+}
+
+impl Spawned {
+    fn start(&self, task: &Task) -> io::Result<Worker> {
+        let (program, arguments) = self.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::inherit()).spawn()?;
+        let mut line = serde_json::to_string(task)?;
+        line.push('\n');
+        let told = child.stdin.as_mut().map(|stdin| stdin.write_all(line.as_bytes()));
+        let worker = Worker(child);
+        told.transpose()?;
+        Ok(worker)
+    }
+}
+
+/// A process of ours; it ends when its standard input does.
+struct Worker(Child);
+
+impl Worker {
+    fn listen(mut self, limit: Duration, stop: &Stop<'_>, log: &mut SessionLog) {
+        let Some(stdout) = self.0.stdout.take() else { return };
+        let (send, lines) = channel();
+        let reader = thread::Builder::new().spawn(move || {
+            for line in BufReader::new(stdout).lines() {
+                if send.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let reader = match reader {
+            Ok(reader) => reader,
+            Err(error) => {
+                log.failed = Some(format!("no thread to listen to a session with: {error}"));
+                return;
+            }
+        };
+        let mut deadline = Instant::now().checked_add(limit);
+        loop {
+            match lines.recv_timeout(BETWEEN_LOOKS) {
+                Ok(Ok(line)) => match serde_json::from_str::<Line>(&line) {
+                    Ok(line) => log.take(line),
+                    Err(error) => log.failed = Some(format!("a session's answer: {error}")),
+                },
+                Ok(Err(error)) => log.failed = Some(format!("a session's answer: {error}")),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if stop() == Flow::Stop && self.0.stdin.take().is_some() {
+                deadline = Some(Instant::now() + PATIENCE);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                let _ = self.0.kill();
+                log.failed = Some(format!("a session did not end within {limit:?}"));
+                break;
+            }
+        }
+        let status = self.0.wait();
+        let _ = reader.join();
+        if !log.done && log.failed.is_none() && stop() == Flow::Continue {
+            let how = status.map_or_else(|e| e.to_string(), |status| status.to_string());
+            log.failed = Some(format!("a session ended early: {how}"));
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let deadline = Instant::now() + PATIENCE;
+        while let Ok(None) = self.0.try_wait() {
+            if Instant::now() >= deadline {
+                let _ = self.0.kill();
+                let _ = self.0.wait();
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// The other side of [`Spawned`]: reads one task from standard input, does it, and answers on
+/// standard output. Ends early when standard input ends or an interrupt comes, and cleans up.
+pub fn serve() -> io::Result<()> {
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    let task: Task = serde_json::from_str(&line)?;
+    let gone = Arc::new(AtomicBool::new(false));
+    let watched = Arc::clone(&gone);
+    thread::Builder::new().spawn(move || {
+        let mut line = String::new();
+        while io::stdin().lock().read_line(&mut line).is_ok_and(|got| got > 0) {
+            line.clear();
+        }
+        watched.store(true, Ordering::Relaxed);
+    })?;
+    let stop = || {
+        let ended = gone.load(Ordering::Relaxed) || signal::interrupted();
+        if ended { Flow::Stop } else { Flow::Continue }
+    };
+    match task {
+        Task::Measure(job) => {
+            let mut answered = Ok(());
+            session::run(&job, &stop, &mut |line| {
+                if answered.is_ok() {
+                    answered = answer(&line);
+                }
+            });
+            answered
+        }
+        Task::Burn(most) => {
+            burn(most, &stop);
+            Ok(())
+        }
+    }
+}
+
+fn answer(line: &Line) -> io::Result<()> {
+    let mut text = serde_json::to_string(line)?;
+    text.push('\n');
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
+/// Takes a whole processor, in user mode.
+fn burn(most: Duration, stop: &Stop<'_>) {
+    let began = Instant::now();
+    let mut word = 1_u64;
+    while began.elapsed() < most && stop() == Flow::Continue {
+        for _ in 0..1_000_000 {
+            word = std::hint::black_box(word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(7));
+        }
+    }
+}

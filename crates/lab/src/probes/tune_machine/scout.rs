@@ -1,0 +1,99 @@
+//! One session that looks at every tuning of every mechanism, and picks those worth measuring.
+//! Its samples decide nothing else: what was picked because it looked good is measured anew.
+
+use thalweg_core::{Knob, Unit, profile::LEAST_NOISE};
+
+use super::{
+    job::{SessionLog, SizeLog, Way},
+    ways::knobs_of,
+};
+use crate::measure::{sample::Metric, stats::median};
+
+/// Few: a tuning that matters shows.
+pub(super) const ROUNDS: usize = 4;
+/// Tunings that are measured beside the defaults.
+const MOST_PICKED: usize = 4;
+/// A tuning this many times slower than the best way is of no use.
+const IN_REACH: f64 = 1.25;
+
+/// A few of the sizes: small, middle and large.
+pub(super) fn sizes(grid: &[u64]) -> Vec<u64> {
+    let at = |share: usize| grid.get(grid.len() * share / 8).copied();
+    let mut sizes: Vec<u64> = [2, 4, 6].into_iter().filter_map(at).collect();
+    sizes.dedup();
+    sizes
+}
+
+/// The tunings that were faster than their mechanism's default at some size, and near the best way
+/// there; the greatest gains first.
+pub(super) fn pick(log: &SessionLog) -> Vec<Way> {
+    let mut gains: Vec<(f64, Way)> = Vec::new();
+    for size in &log.sizes {
+        let best = size.ways.iter().enumerate().filter_map(|(arm, _)| times(size, arm, 0));
+        let Some(best) = best.min_by(f64::total_cmp) else { continue };
+        let matters = |way: &Way| is_other_work(way, knobs_of(way, log.ends.as_ref()), size.size);
+        let tuned = size.ways.iter().enumerate().filter(|(_, way)| matters(way));
+        for (arm, way) in tuned {
+            let default = size.ways.iter().position(|w| *w == Way::plain(&way.name));
+            let gain = default.and_then(|default| times(size, arm, default));
+            let in_reach = times(size, arm, 0).is_some_and(|ratio| ratio <= best * IN_REACH);
+            match gain.filter(|gain| in_reach && *gain < 1.0 - LEAST_NOISE) {
+                Some(gain) if !log.unfit.contains_key(way) => gains.push((gain, way.clone())),
+                _ => {}
+            }
+        }
+    }
+    gains.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    let mut picked: Vec<Way> = Vec::new();
+    for (_, way) in gains {
+        if !picked.contains(&way) && picked.len() < MOST_PICKED {
+            picked.push(way);
+        }
+    }
+    picked
+}
+
+/// Whether a tuning can make a difference at this size: two buffers that hold all of it cannot.
+fn is_other_work(way: &Way, knobs: &[Knob], size: u64) -> bool {
+    way.tuning.iter().any(|(name, value)| {
+        let knob = knobs.iter().find(|knob| knob.name == name);
+        knob.is_some_and(|knob| knob.unit != Unit::Bytes || value.min(knob.values[0]) < size)
+    })
+}
+
+fn times(size: &SizeLog, arm: usize, other: usize) -> Option<f64> {
+    if arm == other {
+        return Some(1.0);
+    }
+    median(&size.log.paired_per_byte(arm, other, Metric::Wall)).map(f64::exp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_core::Tuning;
+
+    #[test]
+    fn two_buffers_that_hold_everything_are_no_choice() {
+        let tuned = |value| Way { name: "read-write".into(), tuning: Tuning::of("buffer", value) };
+        let matters = |way: &Way, size| is_other_work(way, knobs_of(way, None), size);
+        assert!(!matters(&tuned(1 << 20), 4096));
+        assert!(matters(&tuned(1 << 20), 16 << 20));
+        assert!(!matters(&Way::plain("read-write"), 16 << 20));
+    }
+
+    #[test]
+    fn a_name_that_both_lists_have_is_looked_for_in_the_right_one() {
+        let way = Way::plain("io-uring");
+        let keys = super::super::processes::keys(&"process:process".parse().unwrap());
+        let names = |keys| knobs_of(&way, keys).iter().map(|knob| knob.name).collect::<Vec<_>>();
+        assert_ne!(names(None), names(Some(&keys)));
+        assert!(knobs_of(&Way::plain("ring"), None).is_empty());
+    }
+
+    #[test]
+    fn a_few_sizes_stand_for_the_grid() {
+        assert_eq!(sizes(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]), [3, 6, 8]);
+        assert_eq!(sizes(&[7]), [7]);
+    }
+}

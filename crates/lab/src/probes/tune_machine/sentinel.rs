@@ -1,0 +1,153 @@
+//! The sentinel: three cells of a profile measured again in some 50 ms. It notices that the machine
+//! is not what it was when no key of the profile has changed.
+
+use serde::Serialize;
+use std::{path::Path, time::Duration};
+use thalweg_core::{
+    Flow, Profile,
+    mechanisms::LAST_RESORT,
+    profile::{Cell, FILL, LEAST_NOISE, LIBC, Load, Ratio, SinkState},
+};
+
+use super::{
+    check::look_at,
+    job::{SessionJob, Way, Ways},
+    pair::{EndKind, Ends},
+    runner::{InProcess, Runner},
+};
+use crate::{
+    measure::{
+        log::Log,
+        sample::Metric,
+        stats::{Random, ratio_of_rounds},
+    },
+    probes::tune_copy::Stop,
+};
+
+const CELLS: usize = 3;
+const ROUNDS: usize = 6;
+const FOR_EACH: Duration = Duration::from_millis(15);
+/// One transfer must be far shorter than the time for a cell.
+const LONGEST: Duration = Duration::from_micros(500);
+
+/// One cell, then and now.
+#[derive(Clone, Debug, Serialize)]
+pub struct Look {
+    /// The pair, as on the command line.
+    pub pair: String,
+    /// The way.
+    pub way: Way,
+    /// Bytes per transfer.
+    pub size: u64,
+    /// What the profile has.
+    pub was: Ratio,
+    /// What it is now, in this one short burst.
+    pub is: Ratio,
+    /// Whether that is outside of twice the noise, and the intervals do not meet.
+    pub drifted: bool,
+}
+
+/// Measures a few cells again, with files in `folder` or in memory. Cells whose ends cannot be made
+/// there are left out; an empty answer says nothing.
+pub fn look(profile: &Profile, folder: &Path, stop: &Stop<'_>) -> Vec<Look> {
+    let mut looks: Vec<Look> = Vec::new();
+    let places = [folder.to_owned(), "/dev/shm".into()];
+    let mut cells: Vec<&Cell> = profile.cells.iter().filter(|cell| is_quick(cell)).collect();
+    // The surest cells first.
+    cells.sort_by(|a, b| (a.wall.hi / a.wall.lo).total_cmp(&(b.wall.hi / b.wall.lo)));
+    let mut seen: Vec<(&str, &str)> = Vec::new();
+    for cell in cells {
+        let key = (cell.source.as_str(), cell.sink.as_str());
+        if seen.contains(&key) || looks.len() == CELLS || stop() == Flow::Stop {
+            continue;
+        }
+        let made = places.iter().find_map(|place| ends_of(cell, place));
+        let Some(ends) = made else { continue };
+        seen.push(key);
+        looks.extend(look_again(cell, &ends, stop));
+    }
+    looks
+}
+
+/// Whether it can be measured in a moment, and compares two ways.
+fn is_quick(cell: &Cell) -> bool {
+    let took = Duration::try_from_secs_f64(cell.ns_per_byte * cell.size as f64 / 1e9);
+    let reference = [LAST_RESORT.info().name, LIBC].contains(&cell.mechanism.as_str());
+    cell.load == Load::Idle
+        && cell.sink_state == SinkState::Fresh
+        && !(reference && cell.tuning.is_default())
+        && took.is_ok_and(|took| took < LONGEST)
+}
+
+/// Such ends as a cell is about, if they can be made with files in `place`.
+fn ends_of(cell: &Cell, place: &Path) -> Option<Ends> {
+    let end = |key: &str| match key {
+        "memory" => Some(EndKind::Memory),
+        FILL => Some(EndKind::Fill),
+        "pipe" => Some(EndKind::Pipe),
+        "socket:unix" => Some(EndKind::Unix),
+        "socket:inet" => Some(EndKind::Tcp),
+        file if file.starts_with("file:") => Some(EndKind::File(place.to_owned())),
+        _ => None,
+    };
+    let ends = Ends { source: end(&cell.source)?, sink: end(&cell.sink)? };
+    if ends.are_memory() {
+        return Some(ends);
+    }
+    let (_, keys) = look_at(&ends).ok()?;
+    let same = (&keys.source, &keys.sink, &keys.options);
+    (same == (&cell.source, &cell.sink, &cell.options)).then_some(ends)
+}
+
+fn look_again(cell: &Cell, ends: &Ends, stop: &Stop<'_>) -> Option<Look> {
+    let way = Way { name: cell.mechanism.clone(), tuning: cell.tuning.clone() };
+    let job = SessionJob {
+        ends: ends.clone(),
+        load: Load::Idle,
+        sink_state: SinkState::Fresh,
+        sizes: vec![cell.size],
+        ways: Ways::Only(vec![way.clone()]),
+        rounds: ROUNDS,
+        budget: FOR_EACH,
+        seed: 1,
+        exact: false,
+    };
+    let session = InProcess.run(&job, stop);
+    let size = session.sizes.first()?;
+    let arm = size.ways.iter().position(|known| *known == way)?;
+    let is = ratio_now(&size.log, arm)?;
+    Some(Look {
+        pair: ends.to_string(),
+        way,
+        size: cell.size,
+        was: cell.wall,
+        is,
+        drifted: has_drifted(&cell.wall, &is, cell.noise),
+    })
+}
+
+fn ratio_now(log: &Log, arm: usize) -> Option<Ratio> {
+    ratio_of_rounds(&log.paired_per_byte(arm, 0, Metric::Wall), &mut Random::new(1))
+}
+
+fn has_drifted(was: &Ratio, is: &Ratio, noise: f64) -> bool {
+    let apart = is.hi < was.lo || is.lo > was.hi;
+    let limit = 2.0 * (1.0 + noise.max(LEAST_NOISE)).ln();
+    apart && (is.ratio / was.ratio).ln().abs() > limit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drift_is_more_than_twice_the_noise_and_more_than_the_intervals() {
+        let ratio = |ratio: f64, half: f64| Ratio { ratio, lo: ratio - half, hi: ratio + half };
+        let was = ratio(0.8, 0.02);
+        assert!(has_drifted(&was, &ratio(1.2, 0.1), 0.05));
+        assert!(!has_drifted(&was, &ratio(1.2, 0.5), 0.05), "nobody can tell");
+        assert!(!has_drifted(&was, &ratio(0.85, 0.01), 0.05), "within the noise");
+        assert!(has_drifted(&was, &ratio(0.85, 0.01), 0.0), "the floor is three percent");
+        assert!(has_drifted(&was, &ratio(0.4, 0.01), 0.05));
+    }
+}

@@ -1,0 +1,220 @@
+//! One session: all ways on one pair, size by size, in a process of its own.
+
+use std::{
+    cell::RefCell,
+    time::{Duration, Instant},
+};
+use thalweg_core::{
+    Flow, Unfit,
+    mechanisms::LAST_RESORT,
+    profile::{FILL, LIBC},
+};
+use thalweg_kernels::{FILLS, KERNELS, tuned};
+
+use super::{
+    arms::{Means, Place, SurveyArm},
+    bench::Bench,
+    buffers::Buffers,
+    job::{EndKeys, Line, SessionJob, SizeLog, Way, Ways},
+    processes::{self, Processes},
+    share::{Share, Shares},
+    ways,
+};
+use crate::{
+    measure::{
+        log::Log,
+        schedule::{Arm, Broken, Failure, Lineup, Rules, Schedule},
+        stats::Random,
+    },
+    probes::tune_copy::Stop,
+};
+
+/// Measures, and answers line by line. A session that was stopped has no last line.
+pub fn run(job: &SessionJob, stop: &Stop<'_>, answer: &mut dyn FnMut(Line)) {
+    let session = Session { job, stop, began: Instant::now() };
+    match session.run(answer) {
+        Ok(()) => answer(Line::Done),
+        Err(Failure::Stopped) => {}
+        Err(Failure::Unfit(unfit)) => answer(Line::Failed(unfit.reason)),
+    }
+}
+
+struct Session<'j> {
+    job: &'j SessionJob,
+    stop: &'j Stop<'j>,
+    began: Instant,
+}
+
+impl Session<'_> {
+    fn run(&self, answer: &mut dyn FnMut(Line)) -> Result<(), Failure> {
+        let job = self.job;
+        let failed =
+            |e: std::io::Error| Failure::Unfit(Unfit::because(format!("{}: {e}", job.ends)));
+        let first = job.sizes.first().copied().unwrap_or(1);
+        let (place, mut ways) = if job.ends.are_memory() {
+            let memory = "memory";
+            let (source, kernels) =
+                if job.ends.are_fill() { (FILL, fills()) } else { (memory, copies()) };
+            let (source, sink) = (source.to_owned(), memory.to_owned());
+            answer(Line::Ends(EndKeys { source, sink, options: Default::default() }));
+            (Place::Memory(RefCell::new(Buffers::new(job.exact))), self.kernels(kernels, answer))
+        } else if job.ends.are_processes() {
+            let processes = Processes::new(&job.ends, job.sink_state).map_err(failed)?;
+            answer(Line::Ends(processes::keys(&job.ends)));
+            (Place::Processes(RefCell::new(processes)), ways::of_arms(job, answer))
+        } else {
+            let mut bench = Bench::new(&job.ends, job.sink_state, self.stop).map_err(failed)?;
+            bench.resize(first).map_err(failed)?;
+            let (facts, keys) = bench.facts()?;
+            answer(Line::Ends(keys));
+            let ways = ways::of_mechanisms(job, &facts, answer);
+            (Place::Ends(Box::new(RefCell::new(bench))), ways)
+        };
+        let mut random = Random::new(job.seed);
+        let mut shares = Shares::new(&job.sizes, job.rounds);
+        for (n, size) in job.sizes.iter().copied().enumerate() {
+            let left = job.budget.saturating_sub(self.began.elapsed());
+            let Some(share) = shares.next(n, ways.len(), left) else {
+                let reason = "it does not fit the budget".to_owned();
+                answer(Line::Skipped { size, reason });
+                continue;
+            };
+            if n > 0 && !place.has_room(size, ways.len()) {
+                answer(Line::Skipped { size, reason: "there is no room for it".to_owned() });
+                continue;
+            }
+            place.resize(size).map_err(failed)?;
+            let done = self.size(&place, &mut ways, (size, share), &mut random, answer)?;
+            shares.learn(n, done);
+        }
+        Ok(())
+    }
+
+    /// The kernels that are wanted; the C library's first.
+    fn kernels(
+        &self,
+        kernels: Vec<(&str, Option<Means>)>,
+        answer: &mut dyn FnMut(Line),
+    ) -> Vec<(Way, Means)> {
+        let mut ways = Vec::new();
+        for (name, ready) in kernels {
+            let way = Way::plain(name);
+            let wanted = match &self.job.ways {
+                Ways::Only(ways) => name == LIBC || ways.contains(&way),
+                Ways::All | Ways::These(_) => true,
+            };
+            match ready {
+                Some(means) if wanted => ways.push((way, means)),
+                Some(_) => {}
+                None => {
+                    let reason = "this processor lacks its instructions".to_owned();
+                    answer(Line::Unfit { way, reason });
+                }
+            }
+        }
+        ways.sort_by_key(|(way, _)| way.name != LIBC);
+        ways
+    }
+
+    /// All ways at one size: tried, checked, calibrated, sampled. Answers what a transfer of the
+    /// reference took.
+    fn size(
+        &self,
+        place: &Place<'_>,
+        ways: &mut Vec<(Way, Means)>,
+        (size, share): (u64, Share),
+        random: &mut Random,
+        answer: &mut dyn FnMut(Line),
+    ) -> Result<Duration, Failure> {
+        let until = self.began.elapsed() + share.allotted;
+        let (mut arms, mut memory) = (Vec::new(), Vec::new());
+        ways.retain(|(way, means)| {
+            let mut arm = SurveyArm::new(way.clone(), *means, place);
+            if (self.stop)() == Flow::Stop {
+                return true;
+            }
+            match arm.try_out() {
+                Ok(held) => {
+                    memory.push(held);
+                    arms.push(arm);
+                    true
+                }
+                Err(Failure::Stopped) => true,
+                Err(Failure::Unfit(unfit)) => {
+                    answer(Line::Unfit { way: way.clone(), reason: unfit.reason });
+                    false
+                }
+            }
+        });
+        if (self.stop)() == Flow::Stop {
+            return Err(Failure::Stopped);
+        }
+        let Some(reference) = arms.first_mut().filter(|arm| self.is_reference(&arm.way)) else {
+            return Err(Failure::Unfit(Unfit::because("the reference does not work here")));
+        };
+        let one = reference.calibrate()?;
+        let transfers = place.repeat((share.sample.as_secs_f64() / one.as_secs_f64()) as u64);
+        reference.hold(transfers);
+        arms[1..].iter_mut().for_each(|arm| arm.fill(share.sample, transfers));
+        let took_part: Vec<Way> = arms.iter().map(|arm| arm.way.clone()).collect();
+        let arms: Vec<Box<dyn Arm + '_>> =
+            arms.into_iter().map(|arm| Box::new(arm) as Box<dyn Arm + '_>).collect();
+        // Two rounds are taken also where the trials have used the time up.
+        let round = share.sample.max(one) * 2 * (arms.len() as u32 + 1);
+        let until = until.max(self.began.elapsed() + round * LEAST_ROUNDS as u32);
+        let log = self.rounds(arms, until, random)?;
+        for (arm, way) in took_part.iter().enumerate().filter(|(arm, _)| log.arms[*arm].failed) {
+            let reason = log.arms[arm].dropped.clone().unwrap_or_default();
+            answer(Line::Unfit { way: way.clone(), reason });
+            ways.retain(|(known, _)| known != way);
+        }
+        answer(Line::Size(SizeLog { size, transfers, ways: took_part, memory, log }));
+        Ok(one)
+    }
+
+    /// Whether the first way is what the others are compared with; between processes that is the
+    /// first arm that works.
+    fn is_reference(&self, way: &Way) -> bool {
+        let named = way.name == LAST_RESORT.info().name || way.name == LIBC;
+        way.tuning.is_default() && (named || self.job.ends.are_processes())
+    }
+
+    fn rounds(
+        &self,
+        mut arms: Vec<Box<dyn Arm + '_>>,
+        until: Duration,
+        random: &mut Random,
+    ) -> Result<Log, Failure> {
+        let mut log = Log::default();
+        let active = arms.iter().map(|arm| log.enter(arm.name())).collect();
+        let rounds = self.job.rounds.max(LEAST_ROUNDS);
+        let rules = Rules { least_rounds: LEAST_ROUNDS, most_rounds: rounds, ..Rules::default() };
+        let mut schedule = Schedule {
+            rules,
+            clock: &|| self.began.elapsed(),
+            deadline: until,
+            stop: self.stop,
+            random,
+        };
+        match schedule.run(&mut arms, Lineup { active, reference: 0, kept: Vec::new() }, &mut log) {
+            Ok(()) => Ok(log),
+            Err(Broken::Stopped) => Err(Failure::Stopped),
+            Err(Broken::Reference(unfit)) => Err(Failure::Unfit(unfit)),
+        }
+    }
+}
+
+/// Every copy kernel but the one that is made of them, and what does its work if it runs here.
+fn copies() -> Vec<(&'static str, Option<Means>)> {
+    let single = KERNELS.iter().filter(|row| row.name != tuned::COPY.name);
+    single.map(|row| (row.name, row.ready().map(Means::Kernel))).collect()
+}
+
+/// The same of those that fill.
+fn fills() -> Vec<(&'static str, Option<Means>)> {
+    let single = FILLS.iter().filter(|row| row.name != tuned::FILL.name);
+    single.map(|row| (row.name, row.ready().map(Means::Fill))).collect()
+}
+
+/// Sessions are what counts, so a few rounds of each are enough.
+pub(super) const LEAST_ROUNDS: usize = 2;

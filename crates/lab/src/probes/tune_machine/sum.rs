@@ -1,0 +1,176 @@
+//! From the samples of sessions to the cells of a profile.
+
+use std::collections::BTreeSet;
+use thalweg_core::profile::{Cell, Load, Ratio, SinkState};
+
+use super::{
+    job::{EndKeys, SessionLog, SizeLog, Way},
+    pair::Ends,
+};
+use crate::measure::{
+    sample::{Metric, Sample},
+    stats::{Random, median, noise_floor, ratio_of_sessions},
+};
+
+/// All sessions on one pair under one load and one state of the sink.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// Between what.
+    pub ends: Ends,
+    /// What else the machine did.
+    pub load: Load,
+    /// What the sink was like before.
+    pub sink_state: SinkState,
+    /// What the sessions answered.
+    pub sessions: Vec<SessionLog>,
+}
+
+impl Survey {
+    /// How a profile names the ends; `None` if no session got as far.
+    pub fn keys(&self) -> Option<&EndKeys> {
+        self.sessions.iter().find_map(|session| session.ends.as_ref())
+    }
+
+    /// Sizes that at least one session did, rising.
+    pub fn sizes(&self) -> Vec<u64> {
+        let sizes = self.sessions.iter().flat_map(|s| &s.sizes).map(|log| log.size);
+        sizes.collect::<BTreeSet<u64>>().into_iter().collect()
+    }
+
+    /// The ways that did it right in every session, at one size; the reference first.
+    pub fn ways(&self, size: u64) -> Vec<Way> {
+        let mut ways: Vec<Way> = Vec::new();
+        for way in self.logs(size).flat_map(|log| &log.ways) {
+            if !ways.contains(way) && !self.failed(way) {
+                ways.push(way.clone());
+            }
+        }
+        ways
+    }
+
+    /// Whether a way was found unfit in any session: once wrong is wrong.
+    fn failed(&self, way: &Way) -> bool {
+        self.sessions.iter().any(|session| session.unfit.contains_key(way))
+    }
+
+    fn logs(&self, size: u64) -> impl Iterator<Item = &SizeLog> {
+        self.sessions.iter().flat_map(|s| &s.sizes).filter(move |log| log.size == size)
+    }
+
+    /// The log ratios of one way to another at one size, session by session, as far as they have
+    /// any. `keep` says which rounds count.
+    pub(super) fn paired(
+        &self,
+        size: u64,
+        (way, other): (&Way, &Way),
+        metric: Metric,
+        keep: &dyn Fn(usize) -> bool,
+    ) -> Vec<Vec<f64>> {
+        let of_session = |log: &SizeLog| {
+            let arm = log.ways.iter().position(|known| known == way)?;
+            let other = log.ways.iter().position(|known| known == other)?;
+            let mut rounds = log.log.clone();
+            let mut number = 0;
+            rounds.rounds.retain(|_| {
+                number += 1;
+                keep(number - 1)
+            });
+            Some(rounds.paired_per_byte(arm, other, metric))
+        };
+        self.logs(size).filter_map(of_session).filter(|ratios| !ratios.is_empty()).collect()
+    }
+
+    /// The ratio of one way to another at one size, over sessions.
+    pub fn ratio(&self, size: u64, pair: (&Way, &Way), metric: Metric) -> Option<Ratio> {
+        if pair.0 == pair.1 {
+            return Some(Ratio::ONE);
+        }
+        let sessions = self.paired(size, pair, metric, &|_| true);
+        ratio_of_sessions(&sessions, &mut resampling(size))
+    }
+
+    /// The noise floor at one size, from the A/A pairs of all sessions: both halves of a pair are
+    /// of one round, so what differs between sessions is not in them.
+    pub fn noise(&self, size: u64, metric: Metric) -> f64 {
+        let doubled: Vec<f64> = self.logs(size).flat_map(|log| log.log.doubled(metric)).collect();
+        noise_floor(&doubled, &mut resampling(size))
+    }
+
+    /// A cell for every way at every size that has an interval.
+    pub fn cells(&self, at: &str) -> Vec<Cell> {
+        let Some(keys) = self.keys() else { return Vec::new() };
+        let mut cells = Vec::new();
+        for size in self.sizes() {
+            let ways = self.ways(size);
+            let Some(reference) = ways.first().cloned() else { continue };
+            let noise = self.noise(size, Metric::Wall);
+            for way in ways {
+                let pair = (&way, &reference);
+                let (Some(wall), Some(cpu)) =
+                    (self.ratio(size, pair, Metric::Wall), self.ratio(size, pair, Metric::Cpu))
+                else {
+                    continue;
+                };
+                let Some(seconds) = self.seconds_per_byte(size, &way) else { continue };
+                let (sessions, rounds) = self.behind(size, &way);
+                cells.push(Cell {
+                    source: keys.source.clone(),
+                    sink: keys.sink.clone(),
+                    options: keys.options.clone(),
+                    mechanism: way.name.clone(),
+                    tuning: way.tuning.clone(),
+                    size,
+                    load: self.load,
+                    sink_state: self.sink_state,
+                    wall,
+                    cpu,
+                    noise,
+                    ns_per_byte: seconds * 1e9,
+                    memory: self.memory(size, &way),
+                    sessions,
+                    rounds,
+                    at: at.to_owned(),
+                });
+            }
+        }
+        cells
+    }
+
+    /// Samples of a way at a size, over all sessions.
+    fn samples<'s>(&'s self, size: u64, way: &Way) -> Vec<&'s Sample> {
+        let of_session = |log: &'s SizeLog| {
+            let arm = log.ways.iter().position(|known| known == way);
+            arm.map(|arm| log.log.samples(arm).collect::<Vec<_>>()).unwrap_or_default()
+        };
+        self.logs(size).flat_map(of_session).collect()
+    }
+
+    fn seconds_per_byte(&self, size: u64, way: &Way) -> Option<f64> {
+        let samples = self.samples(size, way);
+        let per_byte = samples.iter().map(|s| s.wall_seconds() / s.bytes.max(1) as f64);
+        median(&per_byte.collect::<Vec<_>>())
+    }
+
+    /// Sessions and rounds that a way took part in.
+    fn behind(&self, size: u64, way: &Way) -> (u32, u32) {
+        let rounds = self.logs(size).filter_map(|log| {
+            let arm = log.ways.iter().position(|known| known == way)?;
+            Some(log.log.rounds_of(arm) as u32).filter(|rounds| *rounds > 0)
+        });
+        rounds.fold((0, 0), |(sessions, sum), rounds| (sessions + 1, sum + rounds))
+    }
+
+    /// The most that it held in any session.
+    fn memory(&self, size: u64, way: &Way) -> Option<u64> {
+        let held = self.logs(size).filter_map(|log| {
+            let arm = log.ways.iter().position(|known| known == way)?;
+            log.memory.get(arm).copied().flatten()
+        });
+        held.max()
+    }
+}
+
+/// The same for the same samples, so that two looks at them never disagree.
+fn resampling(size: u64) -> Random {
+    Random::new(size)
+}
