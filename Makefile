@@ -22,7 +22,7 @@ RESULTS ?= studies/results
 JMH ?=
 # The suites that `make audit` runs, e.g. SUITES='licences fuzz'; empty runs all.
 SUITES ?=
-# Extra arguments for cargo test, e.g. TESTS='-p thalweg-core planner'.
+# Extra arguments for cargo test, e.g. TESTS='-p thalweg-core plan'.
 TESTS ?= --workspace
 
 # Exported, so that binaries and scripts agree with cargo about where the output goes.

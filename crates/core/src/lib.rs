@@ -1,7 +1,8 @@
 //! Endpoints, guarantees, the list of mechanisms, the planner and the driver.
 //!
 //! Reading order: [`endpoint`] and [`guarantee`] say what is asked for, [`mechanism`] what a way of
-//! moving bytes is, [`mechanisms`] lists them all, [`planner`] chooses, [`driver`] moves.
+//! moving bytes is, [`mechanisms`] lists them all, [`select`] is the rule of every choice,
+//! [`plan`] chooses by it, [`driver`] moves.
 //!
 //! ```
 //! use thalweg_core::{Driver, Facts, Plan, Request, Transfer};
@@ -38,7 +39,7 @@ pub mod guarantee;
 mod lanes;
 pub mod mechanism;
 pub mod mechanisms;
-pub mod planner;
+pub mod plan;
 pub mod probe;
 pub mod profile;
 #[doc(hidden)]
@@ -46,6 +47,7 @@ pub mod quantity;
 mod reopen;
 #[doc(hidden)]
 pub mod scratch;
+pub mod select;
 pub mod shown;
 pub mod tuning;
 
@@ -56,8 +58,9 @@ pub use facts::{EndFacts, Facts};
 pub use guarantee::{Guarantees, Prefer};
 pub use mechanism::{Info, Knob, Mechanism, Mover, Pair, Role, Unit, advance_by_steps};
 pub use mechanisms::MECHANISMS;
-pub use planner::{Judgement, Plan, Request, Verdict};
+pub use plan::{Plan, Request};
 pub use profile::Profile;
+pub use select::{Judgement, Verdict};
 pub use shown::{Shown, shown, shown_lines};
 /// What of the processor is used, and what the user hides of it.
 pub use thalweg_kernels::cpu;

@@ -8,7 +8,7 @@ use super::choice::Cited;
 use crate::wait::Wait;
 use std::fmt;
 use std::sync::Arc;
-use thalweg_core::{Guarantees, Tuning, Unfit, planner::GIVEN_UP_FOR_SAFETY};
+use thalweg_core::{Guarantees, Tuning, Unfit, select::GIVEN_UP_FOR_SAFETY};
 
 /// Where the bytes are to land.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -49,11 +49,18 @@ impl Evidence {
     /// The cost that counts for `prefer`; only its ratio to another one's means anything.
     pub fn score(&self, prefer: Prefer) -> f64 {
         match prefer {
-            Prefer::Cpu => self.cpu.ratio,
-            Prefer::Wall => self.wall.ratio,
+            Prefer::Wall | Prefer::Cpu => self.counted(prefer).ratio,
             Prefer::Memory => {
                 self.memory.map_or(f64::INFINITY, |bytes| (bytes + LEAST_MEMORY) as f64)
             }
+        }
+    }
+
+    /// The ratio that counts where time does.
+    pub fn counted(&self, prefer: Prefer) -> &Ratio {
+        match prefer {
+            Prefer::Cpu => &self.cpu,
+            Prefer::Wall | Prefer::Memory => &self.wall,
         }
     }
 

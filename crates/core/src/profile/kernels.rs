@@ -16,7 +16,7 @@ use thalweg_sys::host::caches;
 
 use super::{Cell, Load, Profile, Ratio};
 use crate::Prefer;
-use longest::{AtSize, counted, give_up_least, halfway, longest};
+use longest::{AtSize, give_up_least, halfway, longest};
 
 /// The kernel that the others are compared with, and that is used where nothing is shown.
 pub const LIBC: &str = "libc";
@@ -111,7 +111,7 @@ impl Profile {
             .filter_map(|cells| AtSize::of(cells, prefer))
             .collect();
         let (mut bands, mut left) = (Vec::new(), &sizes[..]);
-        while let Some((band, rest)) = longest(left, prefer) {
+        while let Some((band, rest)) = longest(left) {
             bands.push(band);
             left = rest;
         }
@@ -119,7 +119,7 @@ impl Profile {
             give_up_least(&mut bands);
         }
         for band in &mut bands {
-            if let Some(next) = sizes.iter().map(AtSize::bytes).find(|size| *size > band.upto) {
+            if let Some(next) = sizes.iter().map(|size| size.bytes).find(|size| *size > band.upto) {
                 band.upto = halfway(band.upto, next);
             }
         }
@@ -183,17 +183,6 @@ impl Band {
     /// The band of a size among rising ones; `None` where the C library serves it unmeasured.
     pub fn of(bands: &[Self], size: u64) -> Option<&Self> {
         bands.iter().find(|band| size <= band.end())
-    }
-
-    fn at(cell: &Cell, prefer: Prefer) -> Self {
-        Self {
-            upto: cell.size,
-            extrapolated: false,
-            kernel: cell.mechanism.clone(),
-            ratio: *counted(cell, prefer),
-            sessions: cell.sessions,
-            at: cell.at.clone(),
-        }
     }
 
     fn take_in(&mut self, later: Self) {

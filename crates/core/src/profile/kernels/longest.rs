@@ -2,69 +2,95 @@
 
 use super::{Band, LIBC, SHORT};
 use crate::{
-    Prefer,
-    profile::{Cell, LEAST_NOISE, Ratio},
+    Judgement, Prefer, Unfit, Verdict,
+    profile::{Cell, Evidence, Known, Ratio},
+    select::{Candidate, Prior, rank},
 };
-
-pub(super) fn counted(cell: &Cell, prefer: Prefer) -> &Ratio {
-    if prefer == Prefer::Cpu { &cell.cpu } else { &cell.wall }
-}
 
 /// The kernels at one size, the C library's among them.
 pub(super) struct AtSize<'c> {
-    cells: &'c [&'c Cell],
+    pub bytes: u64,
     prefer: Prefer,
+    points: Vec<Point<'c>>,
+    /// The points at which a band may begin: the chosen kernel and those that are not shown to be
+    /// slower, the fastest first; the C library alone where none is surely faster.
+    best: Vec<usize>,
+}
+
+/// What was measured of a kernel at one size.
+struct Point<'c> {
+    kernel: &'c str,
+    evidence: Evidence,
 }
 
 impl<'c> AtSize<'c> {
-    /// `None` where nothing can be compared with.
-    pub fn of(cells: &'c [&'c Cell], prefer: Prefer) -> Option<Self> {
-        let own = Self { cells, prefer };
-        own.cell(LIBC)?;
-        Some(own)
-    }
-
-    pub fn bytes(&self) -> u64 {
-        self.cells.first().map_or(0, |cell| cell.size)
-    }
-
-    fn cell(&self, kernel: &str) -> Option<&'c Cell> {
-        self.cells.iter().copied().find(|cell| cell.mechanism == kernel)
-    }
-
-    fn ratio(&self, cell: &Cell) -> f64 {
-        counted(cell, self.prefer).ratio
-    }
-
-    /// Those that are surely faster than the C library, and not shown to be slower than the best of
-    /// them; the C library if there is none.
-    fn may_begin(&self) -> Vec<&'c Cell> {
-        let faster = self.cells.iter().copied().filter(|cell| {
-            let surely = counted(cell, self.prefer).hi < 1.0;
-            cell.mechanism != LIBC && surely && self.ratio(cell) * margin(cell) < 1.0
-        });
-        let mut faster: Vec<&Cell> = faster.collect();
-        faster.sort_by(|a, b| self.ratio(a).total_cmp(&self.ratio(b)));
-        let Some(best) = faster.first().copied() else {
-            return self.cell(LIBC).into_iter().collect();
+    /// Of the cells of one size; `None` where there is no C library to compare with.
+    pub fn of(cells: &[&'c Cell], prefer: Prefer) -> Option<Self> {
+        let bytes = cells.first()?.size;
+        // A kernel needs no memory of its own.
+        let prefer = if prefer == Prefer::Cpu { prefer } else { Prefer::Wall };
+        let known = Known::among(cells.iter().copied(), Some(bytes));
+        let point = |kernel: &'c str| {
+            known.evidence(kernel, prefer).map(|evidence| Point { kernel, evidence })
         };
-        let limit = self.ratio(best) * margin(best);
-        faster.retain(|cell| self.ratio(cell) <= limit);
-        faster
+        let others = cells.iter().map(|cell| &*cell.mechanism).filter(|kernel| *kernel != LIBC);
+        // The C library is the safest.
+        let mut points = vec![point(LIBC)?];
+        points.extend(others.filter_map(point));
+        let best = best(&points, prefer);
+        Some(Self { bytes, prefer, points, best })
     }
 
-    /// The same, and who is as good as the C library where none is surely faster.
-    fn may_go_on(&self, kernel: &str) -> Option<&'c Cell> {
-        let best = self.may_begin();
-        let same = best.iter().copied().find(|cell| cell.mechanism == kernel);
-        let nobody = best.iter().all(|cell| cell.mechanism == LIBC);
+    fn may_begin(&self) -> impl Iterator<Item = &Point<'c>> {
+        self.best.iter().filter_map(|n| self.points.get(*n))
+    }
+
+    /// Those that may begin, and who is as good as the C library where none is surely faster.
+    fn may_go_on(&self, kernel: &str) -> Option<&Point<'c>> {
+        let same = self.may_begin().find(|point| point.kernel == kernel);
+        let nobody = self.may_begin().all(|point| point.kernel == LIBC);
         same.or_else(|| if nobody { self.as_good(kernel) } else { None })
     }
 
     /// This kernel, unless it is slower than the C library by more than the noise.
-    fn as_good(&self, kernel: &str) -> Option<&'c Cell> {
-        self.cell(kernel).filter(|cell| self.ratio(cell) <= margin(cell))
+    fn as_good(&self, kernel: &str) -> Option<&Point<'c>> {
+        let own = self.points.iter().find(|point| point.kernel == kernel);
+        own.filter(|point| point.evidence.ties_with(1.0, self.prefer, f64::MAX))
     }
+
+    fn band(&self, point: &Point<'_>) -> Band {
+        Band {
+            upto: self.bytes,
+            extrapolated: false,
+            kernel: point.kernel.to_owned(),
+            ratio: *point.evidence.counted(self.prefer),
+            sessions: point.evidence.sessions,
+            at: point.evidence.at.clone(),
+        }
+    }
+}
+
+/// The best of these points, of which the first is the C library's. A kernel fits if it is surely
+/// faster than that: the profile promises that no kernel loses to the C library.
+fn best(points: &[Point<'_>], prefer: Prefer) -> Vec<usize> {
+    let surely =
+        |e: &Evidence| e.counted(prefer).hi < 1.0 && e.score(prefer) * (1.0 + e.noise) < 1.0;
+    let candidate = |(name, point): (usize, &Point<'_>)| {
+        let is_fit = name == 0 || surely(&point.evidence);
+        let why = "not shown to be faster than the C library";
+        let fits = if is_fit { Ok(()) } else { Err(Unfit::because(why)) };
+        Candidate { name, fits, prior: Prior::NONE, evidence: Some(point.evidence.clone()) }
+    };
+    let verdicts = rank(points.iter().enumerate().map(candidate).collect(), prefer);
+    let is_libc_chosen = verdicts.first().is_some_and(|verdict| verdict.mechanism == 0);
+    let is_as_good = |verdict: &&Verdict<usize>| {
+        matches!(verdict.judgement, Judgement::Chosen { .. } | Judgement::Tie)
+            && (verdict.mechanism == 0) == is_libc_chosen
+    };
+    let mut best: Vec<usize> = verdicts.iter().filter(is_as_good).map(|v| v.mechanism).collect();
+    let score = |n: &usize| points.get(*n).map_or(f64::INFINITY, |p| p.evidence.score(prefer));
+    best.sort_by(|a, b| score(a).total_cmp(&score(b)));
+    best
 }
 
 /// The middle of two sizes by their logarithms, to a sixteenth of its octave: nobody knows it better.
@@ -74,41 +100,32 @@ pub(super) fn halfway(lower: u64, upper: u64) -> u64 {
     (middle - middle % sixteenth.max(1)).max(lower)
 }
 
-fn margin(cell: &Cell) -> f64 {
-    1.0 + cell.noise.max(LEAST_NOISE)
-}
-
 /// The longest band that may begin at the first of these sizes, the best there of several as long; and
 /// the sizes behind it.
 ///
 /// What was measured at the largest short size is the kernel as the only one for all below, so that is
 /// where it is chosen: another one in between would be a branch that nobody can predict. It must not be
 /// slower than the C library at any of them; if all are, sizes are taken one by one.
-pub(super) fn longest<'s, 'c>(
-    sizes: &'s [AtSize<'c>],
-    prefer: Prefer,
-) -> Option<(Band, &'s [AtSize<'c>])> {
-    let short = sizes.iter().take_while(|size| size.bytes() <= SHORT).count();
-    let best = from(sizes, short.saturating_sub(1)).or_else(|| from(sizes, 0))?;
-    let (first, later) = best.split_first()?;
-    let mut band = Band::at(first, prefer);
-    for cell in later {
-        band.take_in(Band::at(cell, prefer));
-    }
-    Some((band, &sizes[best.len()..]))
+pub(super) fn longest<'s, 'c>(sizes: &'s [AtSize<'c>]) -> Option<(Band, &'s [AtSize<'c>])> {
+    let short = sizes.iter().take_while(|size| size.bytes <= SHORT).count();
+    let points = from(sizes, short.saturating_sub(1)).or_else(|| from(sizes, 0))?;
+    let mut bands = sizes.iter().zip(&points).map(|(size, point)| size.band(point));
+    let mut band = bands.next()?;
+    bands.for_each(|later| band.take_in(later));
+    Some((band, &sizes[points.len()..]))
 }
 
-/// The cells of that band, if it is chosen at the size with this number.
-fn from<'c>(sizes: &[AtSize<'c>], chosen: usize) -> Option<Vec<&'c Cell>> {
-    let mut best: Option<Vec<&Cell>> = None;
-    for cell in sizes.get(chosen)?.may_begin() {
-        let kernel = &cell.mechanism;
+/// What was measured of the kernel of that band at each of its sizes, if the kernel is chosen at the
+/// size with this number.
+fn from<'s, 'c>(sizes: &'s [AtSize<'c>], chosen: usize) -> Option<Vec<&'s Point<'c>>> {
+    let mut best: Option<Vec<&Point<'c>>> = None;
+    for Point { kernel, .. } in sizes.get(chosen)?.may_begin() {
         let smaller = sizes[..chosen].iter().map_while(|size| size.as_good(kernel));
-        let mut cells: Vec<&Cell> = smaller.collect();
-        if cells.len() == chosen {
-            cells.extend(sizes[chosen..].iter().map_while(|size| size.may_go_on(kernel)));
-            if best.as_ref().is_none_or(|best| cells.len() > best.len()) {
-                best = Some(cells);
+        let mut points: Vec<&Point<'c>> = smaller.collect();
+        if points.len() == chosen {
+            points.extend(sizes[chosen..].iter().map_while(|size| size.may_go_on(kernel)));
+            if best.as_ref().is_none_or(|best| points.len() > best.len()) {
+                best = Some(points);
             }
         }
     }

@@ -1,0 +1,189 @@
+//! The one rule by which the best of several candidates is chosen: mechanisms between two ends or
+//! two processes, and copy kernels.
+//!
+//! Candidates come in the order of their safety. A candidate that gives less than was promised is
+//! unfit and never chosen. Of those that measuring does not tell apart, the earlier goes first.
+//! Evidence beyond the measured sizes is that of the nearest one ([`Known`](crate::profile::Known)).
+
+use serde::Serialize;
+use std::cmp::Ordering;
+
+use crate::{Prefer, Tuning, Unfit, profile::Evidence};
+
+/// The most time that may be lost by taking the earlier of two candidates that could not be told
+/// apart: the regret a choice is allowed. In a noisier run the better median counts.
+pub const GIVEN_UP_FOR_SAFETY: f64 = 0.05;
+
+/// One of several that could do a job.
+#[derive(Clone, Debug)]
+pub struct Candidate<N = &'static str> {
+    /// Its name.
+    pub name: N,
+    /// Whether it can and may do the job.
+    pub fits: Result<(), Unfit>,
+    /// What is known of it without measuring.
+    pub prior: Prior,
+    /// What was measured of it for this job.
+    pub evidence: Option<Evidence>,
+}
+
+/// What is known of a candidate without measuring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prior {
+    /// It does less work than a copy: as long as it is unmeasured it goes before all that was.
+    pub saves_work: bool,
+    /// Smaller goes first among candidates that measuring does not tell apart.
+    pub guess: u8,
+    /// The reason that is told when it is chosen unmeasured.
+    pub why: &'static str,
+}
+
+impl Prior {
+    /// Nothing but its place in the list.
+    pub const NONE: Self =
+        Self { saves_work: false, guess: 0, why: "not measured: first in the list" };
+}
+
+/// What is thought of one candidate.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verdict<N = &'static str> {
+    /// Its name.
+    pub mechanism: N,
+    /// How it would be tuned.
+    pub tuning: Tuning,
+    /// The judgement.
+    #[serde(flatten)]
+    pub judgement: Judgement,
+    /// What was measured, if anything.
+    pub evidence: Option<Evidence>,
+}
+
+/// The judgement on one candidate.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "verdict", rename_all = "lowercase")]
+pub enum Judgement {
+    /// It does the job; why it.
+    Chosen {
+        /// `fastest measured`, `least memory measured`, `not measured: first in the list`, `asked
+        /// for`.
+        why: String,
+    },
+    /// Not shown to be slower than the best: the difference is within the noise of the run.
+    Tie,
+    /// Measured slower than the chosen one.
+    Slower {
+        /// Its time divided by the chosen one's.
+        by: f64,
+    },
+    /// It would do, and nobody measured it on such ends.
+    Unmeasured,
+    /// It cannot or may not do this job.
+    Unfit {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Judgement {
+    /// Whether the candidate could do the job.
+    pub fn is_usable(&self) -> bool {
+        !matches!(self, Self::Unfit { .. })
+    }
+}
+
+impl Evidence {
+    /// Whether it is not shown to cost more than `best`, within at most this share of that.
+    pub fn ties_with(&self, best: f64, prefer: Prefer, most: f64) -> bool {
+        self.score(prefer) <= best * (1.0 + self.noise.min(most))
+    }
+}
+
+/// Where a usable candidate goes. The classes follow each other; within one, `guess` and then the
+/// order of the list decide.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Class {
+    SavesWork,
+    Best,
+    Slower(f64),
+    Unmeasured,
+}
+
+impl Class {
+    fn of<N>(candidate: &Candidate<N>, best: Option<f64>, prefer: Prefer) -> Self {
+        match (&candidate.evidence, best) {
+            (Some(e), Some(best)) if e.ties_with(best, prefer, GIVEN_UP_FOR_SAFETY) => Self::Best,
+            (Some(e), _) => Self::Slower(e.score(prefer)),
+            (None, _) if candidate.prior.saves_work => Self::SavesWork,
+            (None, _) => Self::Unmeasured,
+        }
+    }
+
+    fn place(self) -> u8 {
+        match self {
+            Self::SavesWork => 0,
+            Self::Best => 1,
+            Self::Slower(_) => 2,
+            Self::Unmeasured => 3,
+        }
+    }
+
+    fn cmp(self, other: Self) -> Ordering {
+        match (self, other) {
+            (Self::Slower(a), Self::Slower(b)) => a.total_cmp(&b),
+            _ => self.place().cmp(&other.place()),
+        }
+    }
+}
+
+/// A verdict for every candidate: the chosen one, the other usable ones in the order in which they
+/// are to be tried, then the unfit in the order of the list.
+pub fn rank<N>(candidates: Vec<Candidate<N>>, prefer: Prefer) -> Vec<Verdict<N>> {
+    let (mut usable, unfit): (Vec<_>, Vec<_>) =
+        candidates.into_iter().partition(|candidate| candidate.fits.is_ok());
+    let scores = usable.iter().filter_map(|c| c.evidence.as_ref()).map(|e| e.score(prefer));
+    let best = scores.min_by(f64::total_cmp);
+    // Stable: where nothing else decides the list does.
+    usable.sort_by(|a, b| {
+        let by_class = Class::of(a, best, prefer).cmp(Class::of(b, best, prefer));
+        by_class.then(a.prior.guess.cmp(&b.prior.guess))
+    });
+    let time = |evidence: &Evidence| evidence.counted(prefer).ratio;
+    let first = usable.first().and_then(|first| first.evidence.as_ref()).map(time);
+    let judge = |(n, candidate): (usize, Candidate<N>)| {
+        let judgement = match (n, &candidate.evidence, best) {
+            (0, Some(evidence), _) => Judgement::Chosen { why: measured_why(evidence, prefer) },
+            (0, None, _) => Judgement::Chosen { why: candidate.prior.why.to_owned() },
+            (_, Some(e), Some(best)) if e.ties_with(best, prefer, f64::MAX) => Judgement::Tie,
+            (_, Some(e), _) => Judgement::Slower { by: time(e) / first.unwrap_or(1.0) },
+            (_, None, _) => Judgement::Unmeasured,
+        };
+        candidate.verdict(judgement)
+    };
+    let usable = usable.into_iter().enumerate().map(judge);
+    usable.chain(unfit.into_iter().map(Candidate::unfit)).collect()
+}
+
+impl<N> Candidate<N> {
+    fn verdict(self, judgement: Judgement) -> Verdict<N> {
+        let tuning = self.evidence.as_ref().map(|e| e.tuning.clone()).unwrap_or_default();
+        Verdict { mechanism: self.name, tuning, judgement, evidence: self.evidence }
+    }
+
+    fn unfit(self) -> Verdict<N> {
+        let reason = self.fits.as_ref().err().map(|unfit| unfit.reason.clone()).unwrap_or_default();
+        Self { evidence: None, ..self }.verdict(Judgement::Unfit { reason })
+    }
+}
+
+fn measured_why(evidence: &Evidence, prefer: Prefer) -> String {
+    let why = match prefer {
+        Prefer::Wall => "fastest measured",
+        Prefer::Cpu => "least processor time measured",
+        Prefer::Memory if evidence.score(prefer).is_finite() => "least memory measured",
+        Prefer::Memory => "nobody measured the memory: first in the list",
+    };
+    why.to_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+use super::*;
+use crate::profile::{Load, Ratio, SinkState};
+
+fn measured(name: &'static str, ratio: f64, noise: f64) -> Candidate {
+    let wall = Ratio { ratio, ..Ratio::ONE };
+    let evidence = Evidence {
+        tuning: Tuning::default(),
+        wall,
+        cpu: wall,
+        noise,
+        ns_per_byte: 1.0,
+        memory: None,
+        at: String::new(),
+        sessions: 3,
+        rounds: 9,
+        load: Load::Idle,
+        sink_state: SinkState::Fresh,
+    };
+    Candidate { name, fits: Ok(()), prior: Prior::NONE, evidence: Some(evidence) }
+}
+
+fn guessed(name: &'static str, guess: u8) -> Candidate {
+    let prior = Prior { guess, ..Prior::NONE };
+    Candidate { name, fits: Ok(()), prior, evidence: None }
+}
+
+fn order(candidates: Vec<Candidate>) -> Vec<&'static str> {
+    rank(candidates, Prefer::Wall).into_iter().map(|verdict| verdict.mechanism).collect()
+}
+
+#[test]
+fn of_those_that_cannot_be_told_apart_the_earlier_is_taken_if_little_is_lost() {
+    for (cost, is_first) in [(1.04, true), (0.5, true), (1.1, false)] {
+        let order = order(vec![measured("safe", cost, 0.2), measured("fast", 1.0, 0.2)]);
+        assert_eq!(order[0] == "safe", is_first, "{cost}: {order:?}");
+    }
+    // A quiet run tells even small differences apart.
+    assert_eq!(order(vec![measured("safe", 1.04, 0.03), measured("fast", 1.0, 0.03)])[0], "fast");
+}
+
+#[test]
+fn a_tie_is_said_up_to_the_noise_and_a_slower_one_by_how_much() {
+    let ranked = rank(
+        vec![measured("a", 1.0, 0.2), measured("b", 1.15, 0.2), measured("c", 1.5, 0.2)],
+        Prefer::Wall,
+    );
+    let [a, b, c] = &ranked[..] else { panic!("{ranked:?}") };
+    assert_eq!(a.judgement, Judgement::Chosen { why: "fastest measured".to_owned() });
+    assert_eq!(b.judgement, Judgement::Tie);
+    assert_eq!(c.judgement, Judgement::Slower { by: 1.5 });
+}
+
+#[test]
+fn the_measured_come_first_by_cost_then_the_guesses_then_the_unfit() {
+    let unfit = Candidate { fits: Err(Unfit::because("no")), ..measured("unfit", 0.1, 0.0) };
+    let clone =
+        Candidate { prior: Prior { saves_work: true, ..Prior::NONE }, ..guessed("saves work", 0) };
+    let candidates = vec![
+        unfit,
+        guessed("doubtful", 2),
+        guessed("likely", 1),
+        measured("slowest", 3.0, 0.0),
+        measured("slow", 2.0, 0.0),
+        measured("best", 1.0, 0.0),
+        clone,
+    ];
+    let expected = ["saves work", "best", "slow", "slowest", "likely", "doubtful", "unfit"];
+    assert_eq!(order(candidates), expected);
+}
+
+#[test]
+fn what_was_measured_of_an_unfit_candidate_decides_nothing() {
+    let unfit = Candidate { fits: Err(Unfit::because("no")), ..measured("unfit", 0.1, 0.0) };
+    let ranked = rank(vec![unfit, measured("fit", 1.0, 0.0)], Prefer::Wall);
+    assert_eq!(ranked[0].mechanism, "fit");
+    assert_eq!(ranked[1].judgement, Judgement::Unfit { reason: "no".to_owned() });
+    assert!(ranked[1].evidence.is_none());
+}
