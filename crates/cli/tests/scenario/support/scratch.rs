@@ -20,8 +20,10 @@ impl Scratch {
         Self::within(Path::new(env!("CARGO_TARGET_TMPDIR")))
     }
 
-    /// On the file system of `folder`.
+    /// On the file system of `folder`, by the path that the kernel names: tests compare what a program
+    /// or /proc says with it, and the build output may be behind a symbolic link.
     pub fn within(folder: &Path) -> Self {
+        let folder = folder.canonicalize().unwrap();
         Self(tempfile::Builder::new().prefix("scenario-").tempdir_in(folder).unwrap())
     }
 
