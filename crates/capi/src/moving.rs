@@ -7,8 +7,8 @@ use std::sync::{
 };
 use std::time::Duration;
 use thalweg_core::{
-    Driver, End, Facts, Flow, Guarantees, Plan, Prefer, Profile, Request, Sink, Source, Transfer,
-    mechanisms::by_name,
+    Cancelled, Driver, End, Facts, Guarantees, Plan, Prefer, Profile, Request, Sink, Source,
+    Transfer, mechanisms::by_name,
 };
 use thalweg_sys::Errno;
 use thalweg_tree::{CopyOptions, Ending, Error, Events, Fsync, Progress, Refusal, TreeReport};
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn tw_transfer(
             return Err(Failure::new(Status::Unsupported, reason));
         }
         let mut watch = |moved| {
-            if wishes.watcher.wants_to_stop(moved) { Flow::Stop } else { Flow::Continue }
+            if wishes.watcher.wants_to_stop(moved) { Err(Cancelled) } else { Ok(()) }
         };
         let outcome = Driver { limit: wishes.limit }.run(&mut transfer, &plan, &mut watch);
         let done = &outcome.report;
@@ -317,8 +317,8 @@ impl Events for Listener {
         }
     }
 
-    fn stop(&self) -> bool {
-        self.stop.load(Relaxed)
+    fn go_on(&self) -> Result<(), Cancelled> {
+        if self.stop.load(Relaxed) { Err(Cancelled) } else { Ok(()) }
     }
 }
 

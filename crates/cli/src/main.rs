@@ -4,8 +4,8 @@
 mod args;
 mod commands;
 mod exit;
+mod interrupt;
 mod output;
-mod patience;
 mod place;
 mod profile;
 mod progress;

@@ -12,7 +12,7 @@ use std::{
 use thalweg_sys::{Errno, io, usage::Usage};
 
 use crate::{
-    Error, Mechanism, Mover, Plan, Side, Sink, Source, Transfer, Tuning, error::symbol,
+    Cancelled, Error, Mechanism, Mover, Plan, Side, Sink, Source, Transfer, Tuning, error::symbol,
     mechanisms::LAST_RESORT,
 };
 
@@ -22,30 +22,21 @@ mod report;
 pub use pace::Pace;
 pub use report::{Outcome, Report, Share, StepDown};
 
-/// What the watcher of a transfer wants next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
-    /// Go on.
-    Continue,
-    /// Stop here; what has moved stays moved.
-    Stop,
-}
-
 /// Somebody who looks at a transfer between its steps: a progress bar, a cancel button, a journal.
 pub trait Watch {
     /// Called at least every few tens of milliseconds while bytes move, with the bytes in the sink.
-    fn progress(&mut self, moved: u64) -> Flow;
+    fn progress(&mut self, moved: u64) -> Result<(), Cancelled>;
 }
 
 /// Nobody watches.
 impl Watch for () {
-    fn progress(&mut self, _: u64) -> Flow {
-        Flow::Continue
+    fn progress(&mut self, _: u64) -> Result<(), Cancelled> {
+        Ok(())
     }
 }
 
-impl<F: FnMut(u64) -> Flow> Watch for F {
-    fn progress(&mut self, moved: u64) -> Flow {
+impl<F: FnMut(u64) -> Result<(), Cancelled>> Watch for F {
+    fn progress(&mut self, moved: u64) -> Result<(), Cancelled> {
         self(moved)
     }
 }
@@ -83,16 +74,22 @@ impl Driver {
         report.cpu = Usage::now_process().since(&cpu).cpu();
         match failure {
             None => Outcome { report, stopped: false, error: None },
-            Some(Stop::Asked) => Outcome { report, stopped: true, error: None },
+            Some(Stop::Cancelled) => Outcome { report, stopped: true, error: None },
             Some(Stop::Failed(error)) => Outcome { report, stopped: false, error: Some(error) },
         }
     }
 }
 
-/// Why a ride ends before the source does.
-enum Stop {
-    Asked,
+/// Why a transfer ends before its source does.
+pub(crate) enum Stop {
+    Cancelled,
     Failed(Error),
+}
+
+impl From<Cancelled> for Stop {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
 }
 
 /// What to do after a mover has stopped.
@@ -201,7 +198,7 @@ impl Ride<'_> {
                     self.pace.moved(moved, began.elapsed());
                     self.look()?;
                     let bytes = self.report.bytes;
-                    self.pace.hold_back(|| self.watch.progress(bytes)).map_err(|_| Stop::Asked)?;
+                    self.pace.hold_back(|| self.watch.progress(bytes))?;
                 }
                 Err(error) => {
                     self.account(error.moved);
@@ -223,10 +220,7 @@ impl Ride<'_> {
 
     /// Shows the watcher where we are.
     fn look(&mut self) -> Result<(), Stop> {
-        match self.watch.progress(self.report.bytes) {
-            Flow::Continue => Ok(()),
-            Flow::Stop => Err(Stop::Asked),
-        }
+        Ok(self.watch.progress(self.report.bytes)?)
     }
 
     /// Records why a mechanism cannot go on, or fails if there is nothing below it.

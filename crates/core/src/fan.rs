@@ -9,8 +9,8 @@ use std::{
 use thalweg_sys::{Errno, io, usage::Usage};
 
 use crate::{
-    End, Error, Flow, Kind, Report, Side, Tuning, Watch,
-    driver::{Pace, Share},
+    End, Error, Kind, Report, Side, Tuning, Watch,
+    driver::{Pace, Share, Stop},
     mechanisms::LAST_RESORT,
 };
 
@@ -61,12 +61,6 @@ pub struct Delivered {
     pub error: Option<Error>,
 }
 
-/// Why a fan ends before its source does.
-enum Halt {
-    Asked,
-    Failed(Error),
-}
-
 impl Fan {
     /// Delivers the whole source to every sink.
     pub fn run(&self, source: End<'_>, sinks: &[Branch<'_>], watch: &mut dyn Watch) -> FanOutcome {
@@ -91,8 +85,8 @@ impl Fan {
         report.cpu = Usage::now_process().since(&cpu).cpu();
         let (stopped, error) = match end {
             Ok(()) => (false, None),
-            Err(Halt::Asked) => (true, None),
-            Err(Halt::Failed(error)) => (false, Some(Error { moved: delivered, ..error })),
+            Err(Stop::Cancelled) => (true, None),
+            Err(Stop::Failed(error)) => (false, Some(Error { moved: delivered, ..error })),
         };
         let sinks = ride.arms.iter().map(|arm| arm.delivered).collect();
         FanOutcome { report, stopped, error, sinks }
@@ -132,7 +126,7 @@ struct Ride<'a, 'w> {
 
 impl Ride<'_, '_> {
     /// Reads into one buffer and writes from it to every sink, until the source ends.
-    fn run(&mut self) -> Result<(), Halt> {
+    fn run(&mut self) -> Result<(), Stop> {
         let info = LAST_RESORT.info();
         let knob = info.knobs.first().map_or("", |knob| knob.name);
         let mut buffer = vec![0; Tuning::default().bytes(info, knob)];
@@ -169,21 +163,19 @@ impl Ride<'_, '_> {
     }
 
     /// One turn of all sinks has delivered `bytes`.
-    fn turn_done(&mut self, bytes: u64, began: Instant) -> Result<(), Halt> {
+    fn turn_done(&mut self, bytes: u64, began: Instant) -> Result<(), Stop> {
         if let Some(share) = self.report.shares.last_mut() {
             share.bytes += bytes;
         }
         self.pace.moved(bytes, began.elapsed());
         let done = self.delivered();
         let watch = &mut *self.watch;
-        if watch.progress(done) == Flow::Stop {
-            return Err(Halt::Asked);
-        }
-        self.pace.hold_back(|| watch.progress(done)).map_err(|_| Halt::Asked)
+        watch.progress(done)?;
+        Ok(self.pace.hold_back(|| watch.progress(done))?)
     }
 
     /// One read of the source; 0 is its end.
-    fn read(&mut self, into: &mut [u8]) -> Result<usize, Halt> {
+    fn read(&mut self, into: &mut [u8]) -> Result<usize, Stop> {
         loop {
             let call = self.source.read_call();
             match self.source.read(into) {
@@ -197,7 +189,7 @@ impl Ride<'_, '_> {
     }
 
     /// Writes all of `bytes` to one sink; what cannot be written is in the sink's account.
-    fn deliver(&mut self, n: usize, bytes: &[u8]) -> Result<(), Halt> {
+    fn deliver(&mut self, n: usize, bytes: &[u8]) -> Result<(), Stop> {
         let mut left = bytes;
         while !left.is_empty() && self.arms[n].is_open() {
             let end = &mut self.arms[n].end;
@@ -209,8 +201,8 @@ impl Ride<'_, '_> {
                 }
                 Err(errno) => match self.again(errno, call, Side::Sink, fd) {
                     Ok(()) => {}
-                    Err(Halt::Failed(error)) => self.arms[n].fail(error),
-                    Err(Halt::Asked) => return Err(Halt::Asked),
+                    Err(Stop::Failed(error)) => self.arms[n].fail(error),
+                    Err(Stop::Cancelled) => return Err(Stop::Cancelled),
                 },
             }
         }
@@ -224,13 +216,13 @@ impl Ride<'_, '_> {
         call: &'static str,
         side: Side,
         fd: BorrowedFd<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), Stop> {
         let error = LAST_RESORT.info().error(call, side, errno, 0);
         if error.is_interruption() {
             return self.look();
         }
         if !error.is_would_block() {
-            return Err(Halt::Failed(error));
+            return Err(Stop::Failed(error));
         }
         loop {
             let ready = match side {
@@ -241,16 +233,13 @@ impl Ride<'_, '_> {
             match ready {
                 Ok(true) => return Ok(()),
                 Ok(false) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(Halt::Failed(Error { call: "poll", errno, ..error })),
+                Err(errno) => return Err(Stop::Failed(Error { call: "poll", errno, ..error })),
             }
         }
     }
 
-    fn look(&mut self) -> Result<(), Halt> {
-        match self.watch.progress(self.delivered()) {
-            Flow::Continue => Ok(()),
-            Flow::Stop => Err(Halt::Asked),
-        }
+    fn look(&mut self) -> Result<(), Stop> {
+        Ok(self.watch.progress(self.delivered())?)
     }
 }
 

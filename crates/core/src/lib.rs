@@ -25,6 +25,7 @@
 // Hidden: for the other crates of this project only.
 #[doc(hidden)]
 pub mod alias;
+pub mod cancel;
 mod conduit;
 pub mod driver;
 pub mod endpoint;
@@ -51,7 +52,8 @@ pub mod select;
 pub mod shown;
 pub mod tuning;
 
-pub use driver::{Driver, Flow, Outcome, Report, StepDown, Watch};
+pub use cancel::Cancelled;
+pub use driver::{Driver, Outcome, Report, StepDown, Watch};
 pub use endpoint::{End, Kind, Sink, Source, Transfer};
 pub use error::{Error, Side, Unfit};
 pub use facts::{EndFacts, Facts};

@@ -6,7 +6,7 @@
 //!
 //! ```no_run
 //! use std::{path::Path, time::Duration};
-//! use thalweg_core::{Flow, Guarantees, Profile, Request};
+//! use thalweg_core::{Guarantees, Profile, Request};
 //! use thalweg_lab::probes::tune_copy::{Job, tune};
 //! use thalweg_tree::CopyOptions;
 //!
@@ -19,7 +19,7 @@
 //!     needs: Guarantees::default(),
 //!     budget: Duration::from_secs(3),
 //!     seed: 1,
-//!     stop: &|| Flow::Continue,
+//!     stop: &|| Ok(()),
 //! })?;
 //! for arm in &found.arms {
 //!     println!("{} {:?} {:?}", arm.name, arm.ratio_to_cp, arm.against_cp);

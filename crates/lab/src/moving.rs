@@ -4,7 +4,7 @@ use std::{
     os::fd::BorrowedFd,
     time::{Duration, Instant},
 };
-use thalweg_core::{Flow, Mechanism, Side, Sink, Source, Transfer, Tuning, Unfit, driver::Pace};
+use thalweg_core::{Mechanism, Side, Sink, Source, Transfer, Tuning, Unfit, driver::Pace};
 use thalweg_sys::io;
 
 use crate::{measure::schedule::Failure, probes::tune_copy::Stop};
@@ -44,9 +44,7 @@ pub(crate) fn move_all(
             }
             Err(error) => return Err(Failure::Unfit(error.into())),
         }
-        if stop() == Flow::Stop {
-            return Err(Failure::Stopped);
-        }
+        stop()?;
     }
     at_end();
     Ok(moved)

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command, time::Duration};
-use thalweg_core::Flow;
+use thalweg_core::Cancelled;
 use thalweg_lab::{
     measure::{sample::Metric, stats::Verdict},
     study::{
@@ -208,7 +208,7 @@ fn a_pause_without_end_can_be_asked_for_and_stopped() {
     let text = text(TWINS, "64KiB", "");
     let paused = std::cell::Cell::new(false);
     let endless = Settings { pause: Duration::MAX, ..settings(3, 2) };
-    let stop = || if paused.get() { Flow::Stop } else { Flow::Continue };
+    let stop = || if paused.get() { Err(Cancelled) } else { Ok(()) };
     let folder = tempfile::tempdir().unwrap();
     let loaded = Loaded { study: study(&text), text, path: folder.path().join("test.toml") };
     let mut left = Duration::ZERO;
@@ -219,7 +219,7 @@ fn a_pause_without_end_can_be_asked_for_and_stopped() {
     let (program, at) = (Path::new(PROGRAM), folder.path());
     let mut stage = Stage { program, at, stop: &stop, watch: &mut watch };
     let stopped = run(&[loaded], &endless, &mut stage).remove(0).unwrap_err();
-    assert!(matches!(stopped, RunError::Stopped), "{stopped}");
+    assert!(matches!(stopped, RunError::Cancelled), "{stopped}");
     assert_eq!(left, Duration::MAX);
 }
 

@@ -34,7 +34,7 @@ fn used(work: &str, with: &str, bytes: u64) -> Result<u64, Unfit> {
     for repeats in [1, 3] {
         let sample = piece.sample(repeats).map_err(|failure| match failure {
             Failure::Unfit(unfit) => unfit,
-            Failure::Stopped => Unfit::because("stopped"),
+            Failure::Cancelled => Unfit::because("stopped"),
         })?;
         assert_eq!(sample.bytes, bytes * u64::from(repeats), "{with}");
         assert!(sample.wall.as_nanos() > 0 && sample.user >= sample.far_user, "{with}");
@@ -229,7 +229,7 @@ fn a_far_side_that_dies_is_an_error_and_stays_one() {
             match piece.sample(1) {
                 Ok(_) => {}
                 Err(Failure::Unfit(unfit)) => break unfit,
-                Err(Failure::Stopped) => panic!("stopped"),
+                Err(Failure::Cancelled) => panic!("stopped"),
             }
         };
         killer.join().unwrap();

@@ -11,6 +11,8 @@ use std::{
     path::{Component, PathBuf},
 };
 
+use thalweg_core::Cancelled;
+
 use crate::{
     CopyOptions,
     identity::{Id, kind, size},
@@ -33,14 +35,18 @@ pub struct Total {
 /// Folders below each other that are counted: each holds a descriptor and a buffer.
 const DEEPEST: u64 = 128;
 
-/// Counts what a copy of `sources` with these options meets. `None` if `stop` asked for an end, or
+/// Counts what a copy of `sources` with these options meets. `None` if cancelled, or
 /// the tree is too deep to be counted cheaply: then no total is better than a wrong one.
-pub fn count(sources: &[PathBuf], options: &CopyOptions, stop: &dyn Fn() -> bool) -> Option<Total> {
+pub fn count(
+    sources: &[PathBuf],
+    options: &CopyOptions,
+    go_on: &dyn Fn() -> Result<(), Cancelled>,
+) -> Option<Total> {
     // Most descriptors are the copy's.
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let deepest = DEEPEST.min(descriptors / 4) as usize;
     let (total, above, path) = (Total::default(), Vec::new(), PathBuf::new());
-    let mut count = Count { options, stop, deepest, total, above, path };
+    let mut count = Count { options, go_on, deepest, total, above, path };
     let follow = options.follows(true);
     for source in sources {
         let Ok(named) = in_folder(source, options) else { continue };
@@ -57,7 +63,7 @@ pub fn count(sources: &[PathBuf], options: &CopyOptions, stop: &dyn Fn() -> bool
 
 struct Count<'c> {
     options: &'c CopyOptions,
-    stop: &'c dyn Fn() -> bool,
+    go_on: &'c dyn Fn() -> Result<(), Cancelled>,
     deepest: usize,
     total: Total,
     // The folders it is in: a followed link may lead back into one.
@@ -121,9 +127,7 @@ impl Count<'_> {
         let mut buffer = listing_buffer();
         let mut entries = RawDir::new(folder, &mut buffer);
         while let Some(Ok(entry)) = entries.next() {
-            if (self.stop)() {
-                return None;
-            }
+            (self.go_on)().ok()?;
             let name = entry.file_name();
             if name != c"." && name != c".." {
                 let (listed, follow) = (entry.file_type(), self.options.follows(false));

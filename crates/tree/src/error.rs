@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use thalweg_core::{
-    Side,
+    Cancelled, Side,
     failed::{Failed, quoted},
 };
 use thalweg_sys::Errno;
@@ -159,7 +159,7 @@ pub(crate) enum Failure {
     /// What is there differs, and stays.
     LeftDiffering,
     /// Not a failure of this file: the run is being stopped.
-    Stopped,
+    Cancelled,
 }
 
 pub(crate) type Attempt<T> = Result<T, Failure>;
@@ -174,6 +174,12 @@ pub(crate) fn at_sink(call: &'static str) -> impl Fn(Errno) -> Failure {
     move |errno| Failure::Sink(call, errno, 0)
 }
 
+impl From<Cancelled> for Failure {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
+}
+
 impl Failure {
     /// The whole error, with its paths.
     pub fn at(self, source: impl FnOnce() -> PathBuf, sink: impl FnOnce() -> PathBuf) -> Error {
@@ -185,7 +191,7 @@ impl Failure {
             Self::Refused(reason) => Error::Refused { path: sink(), reason },
             Self::Differ => Error::DataDiffer { path: sink() },
             Self::LeftDiffering => Error::LeftDiffering { path: sink() },
-            Self::Stopped => Error::Usage("stopped".to_owned()),
+            Self::Cancelled => Error::Usage(Cancelled.to_string()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a run tells while it runs. The library prints nothing.
 
 use std::{ffi::CStr, path::Path};
+use thalweg_core::Cancelled;
 use thalweg_sys::Errno;
 
 use crate::{Error, Total, compare::Finding};
@@ -33,9 +34,9 @@ pub trait Events: Sync {
         false
     }
 
-    /// Whether to stop now; asked between files and between the steps of a large one.
-    fn stop(&self) -> bool {
-        false
+    /// Asked between files and between the steps of a large one.
+    fn go_on(&self) -> Result<(), Cancelled> {
+        Ok(())
     }
 }
 
@@ -143,8 +144,8 @@ pub enum Skip {
 /// Why a run ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Halt {
-    /// [`Events::stop`] said so.
-    Asked,
+    /// By [`Events::go_on`].
+    Cancelled,
     /// The destination takes no more: full, over quota, or read-only.
     Full,
 }

@@ -6,8 +6,7 @@ use std::{
     sync::Arc,
 };
 use thalweg_core::{
-    Driver, End, Flow, Guarantees, Kind, Plan, Sink, Source, Transfer, Tuning,
-    mechanisms::LAST_RESORT,
+    Driver, End, Guarantees, Kind, Plan, Sink, Source, Transfer, Tuning, mechanisms::LAST_RESORT,
 };
 use thalweg_sys::{Errno, io};
 
@@ -55,7 +54,7 @@ impl Worker<'_> {
             self.make_room();
             let earlier = keeper.earlier();
             let run = self.run;
-            from = prefix(job, earlier, &mut self.buffer, || run.stops())?;
+            from = prefix(job, earlier, &mut self.buffer, || run.go_on())?;
             // It may speak of another source, or of more than is left.
             keeper.forget()?;
             io::ftruncate(job.sink, from).map_err(at_sink("ftruncate"))?;
@@ -140,7 +139,7 @@ impl Worker<'_> {
                 keeper.note(from + moved);
             }
             self.tell();
-            if run.stops() { Flow::Stop } else { Flow::Continue }
+            run.go_on()
         };
         let outcome = driver.run(&mut transfer, &plan, &mut watch);
         self.moved(outcome.report.bytes - seen);
@@ -161,7 +160,7 @@ impl Worker<'_> {
         }
         match outcome.error {
             Some(error) => Err(Failure::Moved(error)),
-            None if outcome.stopped => Err(Failure::Stopped),
+            None if outcome.stopped => Err(Failure::Cancelled),
             None => Ok(outcome.report.bytes),
         }
     }
@@ -249,9 +248,7 @@ impl Worker<'_> {
                 Err(errno) => return Err(Failure::Source(source.read_call(), errno)),
             }
             self.tell();
-            if self.run.stops() {
-                return Err(Failure::Stopped);
-            }
+            self.run.go_on()?;
         }
         self.tally.book(LAST_RESORT.info().name, &Tuning::default(), at - begin);
         io::ftruncate(job.sink, at).map_err(at_sink("ftruncate"))

@@ -69,7 +69,7 @@ impl Worker<'_> {
     ) -> Attempt<bool> {
         self.make_room();
         let run = self.run;
-        let is_equal = are_equal(ends, hash, &mut self.buffer, || run.stops())?;
+        let is_equal = are_equal(ends, hash, &mut self.buffer, || run.go_on())?;
         if is_equal {
             let stat = fstat(ends.0).map_err(at_source("fstat"))?;
             self.tally.verified.same += 1;

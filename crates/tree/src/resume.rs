@@ -1,6 +1,7 @@
 //! How much of an unfinished file can be built upon.
 
 use rustix::fs::fstat;
+use thalweg_core::Cancelled;
 use thalweg_sys::{Errno, io};
 
 use crate::{
@@ -16,7 +17,7 @@ pub(crate) fn prefix(
     job: &Job<'_>,
     journal: Option<Result<Journal, JournalError>>,
     buffer: &mut [u8],
-    stops: impl Fn() -> bool,
+    go_on: impl Fn() -> Result<(), Cancelled>,
 ) -> Attempt<u64> {
     let there = size(&fstat(job.sink).map_err(at_sink("fstat"))?);
     if let Some(Ok(journal)) = journal {
@@ -27,22 +28,20 @@ pub(crate) fn prefix(
             return Ok(journal.done);
         }
     }
-    equal_prefix(job, there.min(size(job.stat)), buffer, stops)
+    equal_prefix(job, there.min(size(job.stat)), buffer, go_on)
 }
 
 fn equal_prefix(
     job: &Job<'_>,
     most: u64,
     buffer: &mut [u8],
-    stops: impl Fn() -> bool,
+    go_on: impl Fn() -> Result<(), Cancelled>,
 ) -> Attempt<u64> {
     let half = buffer.len() / 2;
     let (ours, theirs) = buffer.split_at_mut(half);
     let mut at = 0;
     while at < most {
-        if stops() {
-            return Err(Failure::Stopped);
-        }
+        go_on()?;
         let ask = half.min(usize::try_from(most - at).unwrap_or(half));
         let got = retry(|| io::pread(job.sink, &mut ours[..ask], at))
             .map_err(|errno| Failure::Sink("pread", errno, at))?;

@@ -9,6 +9,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
+use thalweg_core::Cancelled;
 use thalweg_sys::{Errno, host::filesystem};
 
 use crate::{
@@ -144,16 +145,12 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Whether the run is being stopped; asks the caller if it is not.
-    pub fn stops(&self) -> bool {
-        if self.halting.load(Ordering::Relaxed) {
-            return true;
+    /// Asks whether to go on: not in a run that is being stopped, and not if the caller cancels it.
+    pub fn go_on(&self) -> Result<(), Cancelled> {
+        if self.is_halting() {
+            return Err(Cancelled);
         }
-        let asked = self.events.stop();
-        if asked {
-            self.halt(Halt::Asked);
-        }
-        asked
+        self.events.go_on().inspect_err(|_| self.halt(Halt::Cancelled))
     }
 
     /// Stops the run; the first reason stays.
@@ -239,9 +236,9 @@ impl<'r> Run<'r> {
     /// Asks whether an existing file may be replaced; one question at a time.
     pub fn may_replace(&self, path: &Path) -> bool {
         let _one = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = !self.stops() && self.events.ask(path);
+        let answer = self.go_on().is_ok() && self.events.ask(path);
         // What came instead of an answer may be the wish to stop, and this file the last one.
-        !self.stops() && answer
+        self.go_on().is_ok() && answer
     }
 
     /// Adds what a worker has done since it last said so, and returns how far the whole run is.

@@ -6,11 +6,12 @@
 //! comes from the device; it is no proof that the device will return the same bytes tomorrow.
 
 use std::os::fd::BorrowedFd;
+use thalweg_core::Cancelled;
 use thalweg_sys::{Errno, io};
 
 use crate::{
     Hash,
-    error::{Attempt, Failure},
+    error::{Attempt, Failure, at_sink, at_source},
     hashing::{Digest, Hasher},
     read::forget_cached,
 };
@@ -24,30 +25,29 @@ pub(crate) enum SinkEnd {
     OfSource,
 }
 
-/// Length and hash of a file, or of its first `most` bytes. `stops` is asked between reads.
+/// Length and hash of a file, or of its first `most` bytes. `go_on` is asked between reads.
 fn digest(
     fd: BorrowedFd<'_>,
     hash: Hash,
     (buffer, most): (&mut [u8], u64),
-    stops: &impl Fn() -> bool,
-) -> Result<Option<(u64, Digest)>, Errno> {
+    go_on: &impl Fn() -> Result<(), Cancelled>,
+    failed: impl Fn(Errno) -> Failure,
+) -> Attempt<(u64, Digest)> {
     forget_cached(fd);
     let mut state = Hasher::new(hash);
     let mut at = 0;
     loop {
         let ask = buffer.len().min(usize::try_from(most - at).unwrap_or(usize::MAX));
         match io::pread(fd, &mut buffer[..ask], at) {
-            Ok(0) => return Ok(Some((at, state.finish()))),
+            Ok(0) => return Ok((at, state.finish())),
             Ok(got) => {
                 state.update(buffer.get(..got).unwrap_or_default());
                 at += got as u64;
             }
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
+            Err(errno) => return Err(failed(errno)),
         }
-        if stops() {
-            return Ok(None);
-        }
+        go_on()?;
     }
 }
 
@@ -56,16 +56,11 @@ pub(crate) fn are_equal(
     (source, sink, end): (BorrowedFd<'_>, BorrowedFd<'_>, SinkEnd),
     hash: Hash,
     buffer: &mut [u8],
-    stops: impl Fn() -> bool,
+    go_on: impl Fn() -> Result<(), Cancelled>,
 ) -> Attempt<bool> {
-    let of_source = digest(source, hash, (buffer, u64::MAX), &stops);
-    let Some(of_source) = of_source.map_err(|e| Failure::Source("pread", e))? else {
-        return Err(Failure::Stopped);
-    };
+    let of_source = digest(source, hash, (buffer, u64::MAX), &go_on, at_source("pread"))?;
     let most = if end == SinkEnd::OfSource { of_source.0 } else { u64::MAX };
-    let of_sink = digest(sink, hash, (buffer, most), &stops);
-    let of_sink = of_sink.map_err(|e| Failure::Sink("pread", e, 0))?.ok_or(Failure::Stopped)?;
-    Ok(of_source == of_sink)
+    Ok(of_source == digest(sink, hash, (buffer, most), &go_on, at_sink("pread"))?)
 }
 
 #[cfg(test)]
@@ -88,11 +83,11 @@ mod tests {
         for hash in [Hash::Blake3, Hash::Xxh3] {
             let equal = |x: &std::fs::File, y: &std::fs::File| {
                 let ends = (x.as_fd(), y.as_fd(), SinkEnd::Own);
-                are_equal(ends, hash, &mut [0; 4096], || false).unwrap()
+                are_equal(ends, hash, &mut [0; 4096], || Ok(())).unwrap()
             };
             let begins = |x: &std::fs::File, y: &std::fs::File| {
                 let ends = (x.as_fd(), y.as_fd(), SinkEnd::OfSource);
-                are_equal(ends, hash, &mut [0; 4096], || false).unwrap()
+                are_equal(ends, hash, &mut [0; 4096], || Ok(())).unwrap()
             };
             assert!(begins(&short, &a) && !begins(&a, &short) && !begins(&a, &c));
             assert!(equal(&a, &b) && !equal(&a, &c) && !equal(&a, &short));

@@ -11,6 +11,7 @@ use std::{
     path::PathBuf,
     sync::Arc,
 };
+use thalweg_core::Cancelled;
 use thalweg_sys::Errno;
 
 use crate::{
@@ -41,7 +42,7 @@ pub(crate) trait Visit: Sync {
     /// Something cannot be looked at, with all that is in it.
     fn failed(&self, error: Error);
     /// Whether to stop.
-    fn stops(&self) -> bool;
+    fn go_on(&self) -> Result<(), Cancelled>;
 }
 
 /// Where a walk begins: the same folder on one side or both.
@@ -103,7 +104,7 @@ pub(crate) fn walk<V: Visit>(
     on_threads(threads, || {
         let mut walker = Walker { crew: &crew, hand: visit.hand(), listings: Vec::new() };
         while let Some((task, busy)) = crew.queue.next() {
-            if !visit.stops() {
+            if visit.go_on().is_ok() {
                 walker.perform(task);
             }
             drop(busy);
@@ -247,7 +248,7 @@ impl<V: Visit> Walker<'_, V> {
 
     fn entries(&mut self, folder: &Folder, names: &Names) {
         for (code, name) in names.iter() {
-            if self.crew.visit.stops() {
+            if self.crew.visit.go_on().is_err() {
                 return;
             }
             let at = At { folder, names: [name, name] };

@@ -114,7 +114,7 @@ impl<'r> Worker<'r> {
 
     /// Copies one entry of a directory, or something that the caller named.
     fn entry(&mut self, leaf: &Leaf<'_>, kind: FileType) {
-        if self.run.stops() {
+        if self.run.go_on().is_err() {
             return;
         }
         let mut tries = 0..TRIES;
@@ -205,7 +205,7 @@ impl<'r> Worker<'r> {
 
     /// Copies a directory: makes its counterpart and goes through its entries.
     fn enter(&mut self, leaf: &Leaf<'_>) {
-        if self.run.stops() {
+        if self.run.go_on().is_err() {
             return;
         }
         let mut tries = 0..TRIES;
@@ -304,7 +304,7 @@ impl<'r> Worker<'r> {
                 continue;
             }
             self.entry(&Leaf { directory, from, source: name, name }, kind);
-            if self.run.stops() {
+            if self.run.go_on().is_err() {
                 break;
             }
         }
@@ -323,7 +323,7 @@ impl<'r> Worker<'r> {
 
     /// Tells of a failure; a full destination ends the run.
     pub fn fail(&mut self, leaf: &Leaf<'_>, failure: Failure) {
-        if matches!(failure, Failure::Stopped) {
+        if matches!(failure, Failure::Cancelled) {
             return;
         }
         let full = failure.ends_the_run();
@@ -377,7 +377,7 @@ impl<'r> Worker<'r> {
         self.of_file += bytes;
         let run = self.run;
         if let Some(pace) = &run.pace {
-            pace.keep(bytes, || run.stops());
+            pace.keep(bytes, || run.go_on());
         }
     }
 

@@ -22,7 +22,7 @@ impl Events for Last {
 }
 
 fn counted(at: &Path, options: &CopyOptions) -> Option<Total> {
-    count(&[at.join("src")], options, &|| false)
+    count(&[at.join("src")], options, &|| Ok(()))
 }
 
 #[test]
@@ -60,7 +60,10 @@ fn a_count_that_is_stopped_or_leads_too_deep_gives_no_total() {
     }
     fs::create_dir_all(&deep).unwrap();
     assert_eq!(counted(at, &CopyOptions::archive()), None);
-    assert_eq!(count(&[at.join("src")], &CopyOptions::archive(), &|| true), None);
+    assert_eq!(
+        count(&[at.join("src")], &CopyOptions::archive(), &|| Err(thalweg_core::Cancelled)),
+        None
+    );
     let flat = CopyOptions::default();
     assert_eq!(counted(at, &flat), Some(Total::default()));
 }
@@ -92,7 +95,7 @@ fn what_a_filter_leaves_out_is_not_counted_of_trees_and_of_names_in_one() {
     // Of the tree deep/not, deep/c and d; of the names the same.
     for (sources, options) in [(&[at.join("src")][..], &tree), (&named, &inside)] {
         let last = Last::default();
-        let total = count(sources, options, &|| false);
+        let total = count(sources, options, &|| Ok(()));
         assert_eq!(total, Some(Total { files: 3, bytes: 3000 }));
         let report = copy(sources, &at.join("to"), options, &last).unwrap();
         assert_eq!((report.files, report.error_count), (3, 0), "{:?}", report.errors);

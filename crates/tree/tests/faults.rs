@@ -154,7 +154,7 @@ fn a_run_that_is_stopped_leaves_only_whole_files() {
             assert_eq!(contents(&src), contents(&to));
             continue;
         }
-        assert_eq!((report.halted, report.ending()), (Some(Halt::Asked), Ending::Partial));
+        assert_eq!((report.halted, report.ending()), (Some(Halt::Cancelled), Ending::Partial));
         let left = names(place.path());
         assert!(left == [".to.thalweg-part", "src"] || left == ["src"], "{left:?}");
         if left.len() == 2 {

@@ -412,21 +412,21 @@ fn set_id_bits_come_only_with_the_mode() {
     assert_eq!((mode("kept"), mode("kept/f")), (0o1755, 0o4755));
 }
 
-/// Changes the source when it is asked whether to stop, as often as told.
+/// Changes the source when it asks whether to go on, as often as told.
 struct Meddler {
     path: PathBuf,
     left: std::sync::atomic::AtomicU32,
 }
 
 impl thalweg_tree::Events for Meddler {
-    fn stop(&self) -> bool {
+    fn go_on(&self) -> Result<(), thalweg_core::Cancelled> {
         let before = self.left.fetch_sub(1, Ordering::Relaxed);
         if before == 1 {
             use std::io::Write;
             let mut file = fs::File::options().append(true).open(&self.path).unwrap();
             file.write_all(b"more").unwrap();
         }
-        false
+        Ok(())
     }
 }
 

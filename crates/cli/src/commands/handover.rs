@@ -10,11 +10,12 @@ use thalweg_channel::{
     bulk::{Handed, Info, Problem, Skipped},
 };
 use thalweg_core::{Tuning, failed::Failed, shown};
-use thalweg_sys::{signal, usage::Usage};
+use thalweg_sys::usage::Usage;
 
 use crate::{
     args::ProgressArgs,
     exit::{Exit, Failure, named},
+    interrupt,
     output::{
         answer::{Answer, Choice, SCHEMA, Unavailable, Verified},
         text::{complain, note, note_json, print},
@@ -30,11 +31,6 @@ pub fn address(name: &str) -> Result<Address, Failure> {
     })
 }
 
-/// Whether to stop: an interrupt came.
-pub fn is_interrupted() -> bool {
-    signal::interrupted()
-}
-
 /// What went wrong between the two before anything was moved.
 pub fn failure(error: &Error, name: &str) -> Failure {
     failure_after(error, name, &units::exact(0))
@@ -43,7 +39,7 @@ pub fn failure(error: &Error, name: &str) -> Failure {
 /// What went wrong between the two, and how far they were, in words.
 fn failure_after(error: &Error, name: &str, how_far: &str) -> Failure {
     let name = &named(name);
-    if is_interrupted() {
+    if interrupt::is_interrupted() {
         return Failure::new(Exit::Failed, format!("{name}: interrupted after {how_far}"));
     }
     match error {

@@ -15,9 +15,9 @@ use thalweg_core::shown;
 use thalweg_sys::{Errno, io};
 use thalweg_tree::unfinished_name;
 
-use super::handover::is_interrupted;
 use crate::{
     exit::{Exit, Failure, named},
+    interrupt::is_interrupted,
     stdio::{self, OUTPUT},
 };
 

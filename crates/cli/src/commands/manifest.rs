@@ -11,17 +11,19 @@ use super::{landing::Landing, verify::Findings};
 use crate::{
     args::{HashName, ManifestArgs},
     exit::{Exit, Failure},
+    interrupt,
     output::{
         answer::SCHEMA,
         text::{note, note_json, print, print_bytes},
         units,
     },
-    patience,
 };
+
+const NOT_WRITTEN: &str = "no manifest was written";
 
 /// Writes a manifest.
 pub fn run(args: &ManifestArgs) -> Result<Exit, Failure> {
-    patience::catch_interrupts();
+    interrupt::catch();
     let findings = Findings::new(args.shown);
     let jobs = args.jobs.map_or(0, |jobs| jobs as usize);
     let own = args.output.as_deref().filter(|path| path.as_os_str() != "-");
@@ -33,7 +35,7 @@ pub fn run(args: &ManifestArgs) -> Result<Exit, Failure> {
         Some(path) => {
             publish(path, &made)?;
         }
-        None if account.stopped => return Err(interrupted()),
+        None if account.stopped => return Err(interrupt::failure(NOT_WRITTEN)),
         None => print_bytes(&made.text)?,
     }
     tell(args, &made, own.is_some())?;
@@ -43,7 +45,7 @@ pub fn run(args: &ManifestArgs) -> Result<Exit, Failure> {
 /// Writes a manifest to a file, if it is whole.
 pub fn publish(path: &Path, made: &Made) -> Result<Exit, Failure> {
     if made.account.stopped {
-        return Err(interrupted());
+        return Err(interrupt::failure(NOT_WRITTEN));
     }
     if made.account.error_count > 0 {
         let count = units::count(made.account.error_count, "problem", "problems");
@@ -54,10 +56,6 @@ pub fn publish(path: &Path, made: &Made) -> Result<Exit, Failure> {
     landing.write(&made.text)?;
     landing.publish()?;
     Ok(Exit::Done)
-}
-
-fn interrupted() -> Failure {
-    Failure::new(Exit::Failed, "interrupted; no manifest was written")
 }
 
 /// The library's hash of this name.

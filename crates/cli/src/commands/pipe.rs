@@ -18,14 +18,14 @@ use super::stream::{Finished, Stream, is_deserted, not_kept};
 use crate::{
     args::PipeArgs,
     exit::{Exit, Failure, transfer_error},
-    patience,
+    interrupt,
     stdio::{self, INPUT, OUTPUT},
 };
 
 /// Moves the stream.
 pub fn run(args: &PipeArgs) -> Result<Exit, Failure> {
     let (source, sink) = (stdio::input()?, stdio::output()?);
-    patience::catch_interrupts();
+    interrupt::catch();
     let stream = Stream {
         choice: &args.choice,
         shown: args.shown,

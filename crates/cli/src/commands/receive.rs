@@ -12,13 +12,13 @@ use thalweg_channel::{
 use thalweg_core::shown;
 use thalweg_sys::{Errno, io};
 
-use super::handover::{self, Account, Clock, Counts, SoFar, failure, is_interrupted};
+use super::handover::{self, Account, Clock, Counts, SoFar, failure};
 use super::landing::Landing;
 use crate::{
     args::ReceiveArgs,
     exit::{Exit, Failure},
+    interrupt::{self, is_interrupted},
     output::text::complain,
-    patience,
     progress::Meter,
 };
 
@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let address = handover::address(&args.from)?;
     let mut landings = Landings::of(args)?;
-    patience::catch_interrupts();
+    interrupt::catch();
     let link = accept(args, &address)?;
     let clock = Clock::start();
     let options = Options {

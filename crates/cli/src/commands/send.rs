@@ -18,12 +18,12 @@ use thalweg_channel::{
 use thalweg_core::{Tuning, shown};
 use thalweg_sys::{Errno, io};
 
-use super::handover::{self, Account, Clock, Counts, SoFar, failure, is_interrupted};
+use super::handover::{self, Account, Clock, Counts, SoFar, failure};
 use crate::{
     args::SendArgs,
     exit::{Exit, Failure},
+    interrupt::{self, is_interrupted},
     output::answer::{Choice, Verified},
-    patience,
     profile::Saved,
     progress::Meter,
     stdio::{self, INPUT},
@@ -60,7 +60,7 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     if let Some(size) = first.as_ref().and_then(|source| source.size) {
         options.size = Some(size.clamp(1, args.buffer));
     }
-    patience::catch_interrupts();
+    interrupt::catch();
     let link = connect(args, &address)?;
     let clock = Clock::start();
     let mut sender = Sender::over(link, options).map_err(|error| failure(&error, &args.to))?;

@@ -9,12 +9,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use thalweg_core::{Flow, Watch};
-use thalweg_sys::signal;
+use thalweg_core::{Cancelled, Watch};
 use thalweg_tree::Progress;
 
 use crate::{
     args::{ProgressArgs, When},
+    interrupt,
     output::{
         text::{note, note_json},
         ticking::keep_ticking,
@@ -155,9 +155,9 @@ impl Meter {
 }
 
 impl Watch for Meter {
-    fn progress(&mut self, moved: u64) -> Flow {
+    fn progress(&mut self, moved: u64) -> Result<(), Cancelled> {
         self.show(moved);
-        if signal::interrupted() { Flow::Stop } else { Flow::Continue }
+        interrupt::check()
     }
 }
 

@@ -8,6 +8,7 @@ use std::{
     },
     thread,
 };
+use thalweg_core::Cancelled;
 use thalweg_tree::{CopyOptions, count};
 
 use super::Meter;
@@ -36,7 +37,8 @@ impl Counting {
         let (sources, options) = (std::mem::take(&mut self.sources), self.options.clone());
         let (state, stop) = (meter.state.clone(), Arc::clone(&self.stop));
         let work = move || {
-            let total = count(&sources, &options, &|| stop.load(Ordering::Relaxed));
+            let go_on = || if stop.load(Ordering::Relaxed) { Err(Cancelled) } else { Ok(()) };
+            let total = count(&sources, &options, &go_on);
             let mut state = state.get();
             let tree = state.tree.get_or_insert_default();
             (tree.total, tree.counting) = (total, false);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Flow;
+use crate::Cancelled;
 
 /// Adapts the budget of a step to the time a step should take, and keeps a limit if there is one.
 #[derive(Debug)]
@@ -47,7 +47,10 @@ impl Pace {
     }
 
     /// Sleeps for as long as the limit demands, asking `watch` ten times a second.
-    pub fn hold_back(&self, mut watch: impl FnMut() -> Flow) -> Result<(), Flow> {
+    pub fn hold_back(
+        &self,
+        mut watch: impl FnMut() -> Result<(), Cancelled>,
+    ) -> Result<(), Cancelled> {
         let Some(limit) = self.limit.filter(|l| *l > 0) else { return Ok(()) };
         let due = Duration::from_secs_f64(self.total as f64 / limit as f64);
         loop {
@@ -56,9 +59,7 @@ impl Pace {
                 return Ok(());
             }
             std::thread::sleep(ahead.min(Duration::from_millis(100)));
-            if watch() == Flow::Stop {
-                return Err(Flow::Stop);
-            }
+            watch()?;
         }
     }
 }

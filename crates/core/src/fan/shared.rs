@@ -10,10 +10,11 @@ use thalweg_sys::{
     pipe::{self, SpliceMode},
 };
 
-use super::{Halt, Ride};
+use super::Ride;
 use crate::{
     Error, Guarantees, Info, Kind, Pair, Role, Side, StepDown,
     conduit::{Conduit, chunk},
+    driver::Stop,
     error::symbol,
     mechanisms::LAST_RESORT,
 };
@@ -36,7 +37,7 @@ struct Lane {
 }
 
 /// Turns until the source seems to end or tee is refused; the plain loop then finds out which.
-pub(super) fn run(ride: &mut Ride<'_, '_>) -> Result<(), Halt> {
+pub(super) fn run(ride: &mut Ride<'_, '_>) -> Result<(), Stop> {
     let wished = host::pipe_max_size().map_or(0, chunk);
     let lanes = ride
         .arms
@@ -68,7 +69,7 @@ struct Turn {
 }
 
 /// Tees what the source holds into every lane; `None` if the plain loop should go on from here.
-fn show(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<Option<Turn>, Halt> {
+fn show(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<Option<Turn>, Stop> {
     let mut turn = Turn { len: 0, shown: vec![0; lanes.len()] };
     for (n, lane) in lanes.iter_mut().enumerate() {
         if !ride.arms[n].is_open() {
@@ -111,7 +112,7 @@ fn show(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<Option<Turn>, Hal
 }
 
 /// Moves what is in the lanes into the sinks.
-fn empty(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<(), Halt> {
+fn empty(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<(), Stop> {
     for (n, lane) in lanes.iter_mut().enumerate() {
         while lane.through.waiting() > 0 && ride.arms[n].is_open() {
             let arm = &mut ride.arms[n];
@@ -144,7 +145,7 @@ fn empty(ride: &mut Ride<'_, '_>, lanes: &mut [Lane]) -> Result<(), Halt> {
 }
 
 /// Takes the turn's bytes out of the source; a sink that was shown fewer gets the rest by write.
-fn take(ride: &mut Ride<'_, '_>, turn: &Turn, nowhere: Option<&OwnedFd>) -> Result<(), Halt> {
+fn take(ride: &mut Ride<'_, '_>, turn: &Turn, nowhere: Option<&OwnedFd>) -> Result<(), Stop> {
     let mut left = turn.len;
     if ride.arms.iter().zip(&turn.shown).all(|(arm, shown)| !arm.is_open() || *shown == turn.len) {
         left -= discard(ride, turn.len, nowhere)?;
@@ -155,7 +156,7 @@ fn take(ride: &mut Ride<'_, '_>, turn: &Turn, nowhere: Option<&OwnedFd>) -> Resu
         let got = ride.read(&mut buffer[filled..])?;
         if got == 0 {
             // Somebody else reads this pipe too and took what our sinks have been shown.
-            return Err(Halt::Failed(INFO.error("read", Side::Source, Errno::BUSY, 0)));
+            return Err(Stop::Failed(INFO.error("read", Side::Source, Errno::BUSY, 0)));
         }
         filled += got;
     }
@@ -167,7 +168,7 @@ fn take(ride: &mut Ride<'_, '_>, turn: &Turn, nowhere: Option<&OwnedFd>) -> Resu
 }
 
 /// Drops `len` bytes of the source without looking at them; returns how many it could.
-fn discard(ride: &mut Ride<'_, '_>, len: u64, to: Option<&OwnedFd>) -> Result<u64, Halt> {
+fn discard(ride: &mut Ride<'_, '_>, len: u64, to: Option<&OwnedFd>) -> Result<u64, Stop> {
     let Some(to) = to else { return Ok(0) };
     let mut done = 0;
     while done < len {

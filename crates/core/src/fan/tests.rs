@@ -1,4 +1,5 @@
 use super::*;
+use crate::Cancelled;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::{
     fs::File,
@@ -125,7 +126,7 @@ fn an_appending_sink_and_a_pipe_that_does_not_block_are_served() {
 fn a_watcher_can_stop_it_and_the_account_is_true() {
     let good = tempfile::tempfile().unwrap();
     let from = source(&bytes(3_000_000));
-    let mut stop = |moved: u64| if moved > 500_000 { Flow::Stop } else { Flow::Continue };
+    let mut stop = |moved: u64| if moved > 500_000 { Err(Cancelled) } else { Ok(()) };
     let outcome = Fan::default().run(End::of(from.as_fd()).unwrap(), &[branch(&good)], &mut stop);
     assert!(outcome.stopped);
     assert_eq!(outcome.report.bytes + outcome.report.lost, good.metadata().unwrap().len());

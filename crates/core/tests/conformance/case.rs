@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use thalweg_core::{
-    Driver, Facts, Flow, Guarantees, Judgement, Kind, MECHANISMS, Mechanism, Outcome, Pair, Plan,
-    Role, Transfer, Tuning, Verdict,
+    Cancelled, Driver, Facts, Guarantees, Judgement, Kind, MECHANISMS, Mechanism, Outcome, Pair,
+    Plan, Role, Transfer, Tuning, Verdict,
 };
 use thalweg_sys::fault::{Counts, Script};
 
@@ -178,7 +178,7 @@ impl Case {
         let plan = plan_of(self.mechanism, &self.tuning);
         let ran = {
             let mut transfer = transfer(&from, &mut to, len);
-            let flow = if self.stop { Flow::Stop } else { Flow::Continue };
+            let flow = if self.stop { Err(Cancelled) } else { Ok(()) };
             script.run(|| Driver::default().run(&mut transfer, &plan, &mut |_| flow))
         };
         let outcome = ran.value;

@@ -13,7 +13,7 @@ use rustix::{
     pty::{OpenptFlags, openpt, ptsname, unlockpt},
     termios::{OptionalActions, tcgetattr, tcsetattr},
 };
-use thalweg_core::{Driver, Flow, Kind, Mechanism, Outcome, Transfer, Tuning};
+use thalweg_core::{Cancelled, Driver, Kind, Mechanism, Outcome, Transfer, Tuning};
 use thalweg_sys::{
     Errno,
     fault::{Call, Counts, Effect, Rule, Script},
@@ -226,7 +226,7 @@ fn a_terminal_loses_nothing_whatever_call_is_refused() {
                     let began = Instant::now();
                     let mut watch = |_| {
                         let in_vain = began.elapsed() > Duration::from_secs(120);
-                        if in_vain { Flow::Stop } else { Flow::Continue }
+                        if in_vain { Err(Cancelled) } else { Ok(()) }
                     };
                     Driver::default().run(&mut transfer, &plan, &mut watch)
                 });
@@ -253,7 +253,7 @@ fn a_source_that_loses_its_end_on_the_way_is_a_short_source() {
             let mut transfer = Transfer::between(&source, &sink).unwrap();
             let mut watch = |_| {
                 source.set_len(after).unwrap();
-                Flow::Continue
+                Ok(())
             };
             let plan = plan_of(mechanism, &Tuning::default());
             let outcome = Driver::default().run(&mut transfer, &plan, &mut watch);

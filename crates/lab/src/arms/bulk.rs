@@ -65,7 +65,7 @@ pub(super) fn extra_memory(job: &Job<'_>) -> Result<u64, Unfit> {
     piece.warm_up()?;
     piece.sample(1).map_err(|failure| match failure {
         Failure::Unfit(unfit) => unfit,
-        Failure::Stopped => Unfit::because("stopped"),
+        Failure::Cancelled => Unfit::because("stopped"),
     })?;
     Ok(of_both()?.saturating_sub(before).saturating_sub(2 * bytes as u64))
 }

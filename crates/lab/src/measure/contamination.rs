@@ -143,7 +143,6 @@ mod tests {
         stats::Random,
     };
     use std::time::{Duration, Instant};
-    use thalweg_core::Flow;
     use thalweg_sys::usage::Usage;
 
     const LEN: usize = 8 << 20;
@@ -187,7 +186,7 @@ mod tests {
             rules: Rules { most_rounds: 6, too_slow: f64::MAX, ..Rules::default() },
             clock: &|| began.elapsed(),
             deadline: Duration::from_secs(60),
-            stop: &|| Flow::Continue,
+            stop: &|| Ok(()),
             random: &mut Random::new(1),
         };
         schedule.run(&mut arms, Lineup { active, reference: 0, kept: vec![] }, &mut log)?;

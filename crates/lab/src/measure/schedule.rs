@@ -4,7 +4,7 @@
 //! simulated arms can test it.
 
 use std::time::Duration;
-use thalweg_core::{Flow, Unfit};
+use thalweg_core::{Cancelled, Unfit};
 
 use crate::measure::{
     log::{Entry, Log},
@@ -30,9 +30,15 @@ pub trait Arm {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// Somebody asked to stop.
-    Stopped,
+    Cancelled,
     /// The arm cannot do this work, and why.
     Unfit(Unfit),
+}
+
+impl From<Cancelled> for Failure {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
 }
 
 /// The rules of a schedule, fixed before the first sample.
@@ -75,7 +81,7 @@ pub struct Schedule<'s> {
     /// When, by that clock, no further sample is begun.
     pub deadline: Duration,
     /// Asked before every sample.
-    pub stop: &'s dyn Fn() -> Flow,
+    pub stop: &'s dyn Fn() -> Result<(), Cancelled>,
     /// Draws the orders.
     pub random: &'s mut Random,
 }
@@ -102,9 +108,15 @@ impl Lineup {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
     /// Somebody asked.
-    Stopped,
+    Cancelled,
     /// The reference cannot do the work: nothing can be compared.
     Reference(Unfit),
+}
+
+impl From<Cancelled> for Broken {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
 }
 
 impl Schedule<'_> {
@@ -129,9 +141,7 @@ impl Schedule<'_> {
             let order = self.order(&lineup.active);
             log.rounds.push(Vec::with_capacity(order.len()));
             for arm in order {
-                if (self.stop)() == Flow::Stop {
-                    return Err(Broken::Stopped);
-                }
+                (self.stop)()?;
                 if (self.clock)() >= self.deadline {
                     return Ok(());
                 }
@@ -166,7 +176,7 @@ impl Schedule<'_> {
             Ok(sample) => {
                 log.add(Entry { arm, sample, cost: (self.clock)().saturating_sub(began) });
             }
-            Err(Failure::Stopped) => return Err(Broken::Stopped),
+            Err(Failure::Cancelled) => return Err(Broken::Cancelled),
             Err(Failure::Unfit(unfit)) if arm == lineup.reference => {
                 return Err(Broken::Reference(unfit));
             }

@@ -17,7 +17,6 @@ use std::{
     ffi::OsString,
     path::{Path, PathBuf},
 };
-use thalweg_core::Flow;
 use thalweg_sys::host::{Cache, caches};
 
 use crate::{
@@ -228,7 +227,7 @@ impl Run<'_> {
                 log.rounds.push(Vec::new());
             }
             for arm in order {
-                if (self.how.stop)() == Flow::Stop {
+                if (self.how.stop)().is_err() {
                     return Err("stopped: nothing is shown".to_owned());
                 }
                 let samples = child::run(self.how.program, &settings[arm])?;

@@ -29,7 +29,7 @@ use std::{
     ffi::OsString,
     time::{Duration, Instant},
 };
-use thalweg_core::{Flow, Unfit};
+use thalweg_core::{Cancelled, Unfit};
 use thalweg_preload::counts::Counts;
 
 use crate::measure::{
@@ -66,7 +66,7 @@ pub struct Trial<'t> {
     /// Draws the orders.
     pub seed: u64,
     /// Asked whenever a run was interrupted, and between runs.
-    pub stop: &'t dyn Fn() -> Flow,
+    pub stop: &'t dyn Fn() -> Result<(), Cancelled>,
     /// Told what is about to take long.
     pub say: &'t dyn Fn(&str),
 }
@@ -146,7 +146,13 @@ pub enum TrialError {
     Program(String),
     /// Somebody asked to stop.
     #[error("stopped")]
-    Stopped,
+    Cancelled,
+}
+
+impl From<Cancelled> for TrialError {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
 }
 
 /// Tries.
@@ -185,7 +191,7 @@ pub fn run(trial: &Trial<'_>) -> Result<Found, TrialError> {
     let checked = check(&judged, &settings, trial)?;
     let (log, broken) = rounds(&judged, &settings, &checked, trial);
     match broken {
-        Err(Broken::Stopped) => return Err(TrialError::Stopped),
+        Err(Broken::Cancelled) => return Err(TrialError::Cancelled),
         Err(Broken::Reference(unfit)) => return Err(TrialError::Program(unfit.reason)),
         Ok(()) => {}
     }
@@ -251,13 +257,11 @@ fn check(
     let began = Instant::now();
     let mut checked = Checked { failed: vec![None; settings.len()], reached: None };
     for (place, setting) in settings.iter().enumerate() {
-        if (trial.stop)() == Flow::Stop {
-            return Err(TrialError::Stopped);
-        }
+        (trial.stop)()?;
         let is_kernel = matches!(setting.kind, Kind::Kernel { .. });
         let ran = match judged.once(setting, is_kernel) {
             Ok(ran) => ran,
-            Err(Failed::Stopped) => return Err(TrialError::Stopped),
+            Err(Failed::Cancelled) => return Err(TrialError::Cancelled),
             Err(Failed::Because(why)) if place == 0 => return Err(TrialError::Program(why)),
             Err(Failed::Because(why)) => {
                 checked.failed[place] = Some(why);
@@ -307,7 +311,7 @@ fn doubts(counts: &Counts, setting: &Setting, ran: &Ran) -> Result<Option<String
 struct Run<'t> {
     judged: &'t Judged<'t>,
     setting: &'t Setting,
-    stop: &'t dyn Fn() -> Flow,
+    stop: &'t dyn Fn() -> Result<(), Cancelled>,
 }
 
 impl Arm for Run<'_> {
@@ -316,12 +320,10 @@ impl Arm for Run<'_> {
     }
 
     fn sample(&mut self) -> Result<Sample, Failure> {
-        if (self.stop)() == Flow::Stop {
-            return Err(Failure::Stopped);
-        }
+        (self.stop)()?;
         match self.judged.once(self.setting, false) {
             Ok(ran) => Ok(ran.sample),
-            Err(Failed::Stopped) => Err(Failure::Stopped),
+            Err(Failed::Cancelled) => Err(Failure::Cancelled),
             Err(Failed::Because(why)) => Err(Failure::Unfit(Unfit::because(why))),
         }
     }

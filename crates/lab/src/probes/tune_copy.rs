@@ -21,7 +21,7 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
-use thalweg_core::{Flow, Guarantees, MECHANISMS, Request};
+use thalweg_core::{Cancelled, Guarantees, MECHANISMS, Request};
 use thalweg_tree::CopyOptions;
 
 /// What is to be measured, and for how long.
@@ -46,7 +46,7 @@ pub struct Job<'j> {
 }
 
 /// Asked whether to go on, from several threads.
-pub type Stop<'s> = dyn Fn() -> Flow + Sync + 's;
+pub type Stop<'s> = dyn Fn() -> Result<(), Cancelled> + Sync + 's;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,7 @@ pub enum TuneError {
     },
     /// Somebody asked to stop.
     #[error("stopped")]
-    Stopped,
+    Cancelled,
     /// The file system refused something the measurement needs.
     #[error("{path}: {source}")]
     Io {
@@ -68,6 +68,12 @@ pub enum TuneError {
         /// What it said.
         source: io::Error,
     },
+}
+
+impl From<Cancelled> for TuneError {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
 }
 
 impl TuneError {

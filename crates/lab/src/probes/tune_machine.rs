@@ -37,7 +37,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_core::{
-    Flow, Profile,
+    Cancelled, Profile,
     profile::{Cell, Load, SinkState},
 };
 
@@ -70,11 +70,6 @@ impl Plan<'_> {
         sizes
     }
 }
-
-/// Somebody asked to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("stopped")]
-pub struct Stopped;
 
 /// How far a survey is.
 #[derive(Clone, Debug)]
@@ -120,7 +115,7 @@ pub fn survey(
     plan: &Plan<'_>,
     runner: &mut dyn Runner,
     told: &mut dyn FnMut(&Progress<'_>),
-) -> Result<Found, Stopped> {
+) -> Result<Found, Cancelled> {
     let mut run = Run::new(plan, runner, told);
     let mut picked: BTreeMap<(Ends, SinkState), Vec<Way>> = BTreeMap::new();
     let mut surveys = Vec::new();
@@ -200,7 +195,7 @@ impl<'r> Run<'r> {
         SessionJob { ends, load, sink_state, sizes, ways, rounds, budget, seed, exact: false }
     }
 
-    pub fn session(&mut self, job: &SessionJob, scouting: bool) -> Result<SessionLog, Stopped> {
+    pub fn session(&mut self, job: &SessionJob, scouting: bool) -> Result<SessionLog, Cancelled> {
         (self.told)(&Progress {
             done: self.done,
             of: self.of,
@@ -211,9 +206,7 @@ impl<'r> Run<'r> {
         });
         let log = self.runner.run(job, self.plan.stop);
         self.done += 1;
-        if (self.plan.stop)() == Flow::Stop {
-            return Err(Stopped);
-        }
+        (self.plan.stop)()?;
         if let Some(reason) = &log.failed {
             let trouble = format!("{}: {reason}", job.ends);
             if !self.troubles.contains(&trouble) {

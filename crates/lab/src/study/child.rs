@@ -8,7 +8,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use thalweg_core::Flow;
+use thalweg_core::Cancelled;
 
 use super::{
     result::Place,
@@ -26,7 +26,7 @@ const LAST_WORDS: usize = 4096;
 #[derive(Debug)]
 pub enum Failed {
     /// Somebody asked to stop.
-    Stopped,
+    Cancelled,
     /// Wrong bytes.
     Wrong {
         /// The arm.
@@ -40,19 +40,23 @@ pub enum Failed {
     Broken(String),
 }
 
+impl From<Cancelled> for Failed {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
+}
+
 /// Runs a session to its end, handing on what it tells meanwhile.
 pub fn run(
     job: &SessionJob,
-    stop: &dyn Fn() -> Flow,
+    stop: &dyn Fn() -> Result<(), Cancelled>,
     on_event: &mut dyn FnMut(&Event),
 ) -> Result<SessionLog, Failed> {
     let mut process = Process::start(&job.program)?;
     let lines = process.send(job)?;
     let mut heard = Instant::now();
     loop {
-        if stop() == Flow::Stop {
-            return Err(Failed::Stopped);
-        }
+        stop()?;
         let line = match lines.recv_timeout(LOOK) {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) if heard.elapsed() < SILENCE => continue,
@@ -120,12 +124,12 @@ impl Process {
     }
 
     /// It ended without an answer: interrupted together with us, or broken.
-    fn last_words(&mut self, stop: &dyn Fn() -> Flow) -> Failed {
+    fn last_words(&mut self, stop: &dyn Fn() -> Result<(), Cancelled>) -> Failed {
         let status = self.child.wait().map_or_else(|e| e.to_string(), |s| s.to_string());
         let words = self.words.take().and_then(|words| words.join().ok()).unwrap_or_default();
         match stop() {
-            Flow::Stop => Failed::Stopped,
-            Flow::Continue => Failed::Broken(format!("{status}: {}", words.trim())),
+            Err(Cancelled) => Failed::Cancelled,
+            Ok(()) => Failed::Broken(format!("{status}: {}", words.trim())),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The arms of one place in one session: opened, warmed up, calibrated, interleaved, checked.
 
 use std::time::Duration;
-use thalweg_core::{Flow, Unfit, alias::Alias};
+use thalweg_core::{Cancelled, Unfit, alias::Alias};
 
 use super::{
     result::{Place, RoundSample},
@@ -46,11 +46,17 @@ pub enum Ended {
         reason: String,
     },
     /// Somebody asked to stop, or nobody listens any more.
-    Stopped,
+    Cancelled,
+}
+
+impl From<Cancelled> for Ended {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
 }
 
 /// Told after each round: rounds done, and 10^9 bytes a second of each arm in it.
-pub type OnRound<'r> = dyn FnMut(usize, Vec<(String, f64)>) -> Flow + 'r;
+pub type OnRound<'r> = dyn FnMut(usize, Vec<(String, f64)>) -> Result<(), Cancelled> + 'r;
 
 /// Runs the group. Every arm that opens is warmed up before any is sampled; a failing arm leaves
 /// with its reason; a wrong byte ends everything.
@@ -82,7 +88,7 @@ pub fn perform(
     for (player, done) in players.into_iter().zip(calibrated) {
         match done {
             Ok(()) => kept.push(player),
-            Err(Failure::Stopped) => return Err(Ended::Stopped),
+            Err(Failure::Cancelled) => return Err(Ended::Cancelled),
             Err(Failure::Unfit(unfit)) => missing.push((player.name, unfit.to_string())),
         }
     }
@@ -119,19 +125,19 @@ fn rounds(
         rules: Rules::fixed(1),
         clock: &|| Duration::ZERO,
         deadline: Duration::MAX,
-        stop: &|| Flow::Continue,
+        stop: &|| Ok(()),
         random,
     };
     for done in 1..=pace.rounds {
         match schedule.run(&mut arms, Lineup::of_equals(active.clone()), &mut log) {
             Ok(()) => {}
-            Err(Broken::Stopped | Broken::Reference(_)) => return Err(Ended::Stopped),
+            Err(Broken::Cancelled | Broken::Reference(_)) => return Err(Ended::Cancelled),
         }
         let round = log.rounds.last().into_iter().flatten();
         let rate = |s: &Sample| s.bytes as f64 / 1e9 / s.wall_seconds();
         let rates = round.map(|e| (log.arms[e.arm].name.clone(), rate(&e.sample))).collect();
-        if on_round(done, rates) == Flow::Stop {
-            return Err(Ended::Stopped);
+        if on_round(done, rates).is_err() {
+            return Err(Ended::Cancelled);
         }
     }
     Ok(log)

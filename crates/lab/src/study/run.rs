@@ -5,7 +5,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use thalweg_core::Flow;
+use thalweg_core::Cancelled;
 
 use super::{
     child::{self, Failed},
@@ -32,7 +32,7 @@ pub struct Stage<'s> {
     /// A folder on the file system that is to be measured; a hidden folder is made there and removed.
     pub at: &'s Path,
     /// Asked several times a second.
-    pub stop: &'s dyn Fn() -> Flow,
+    pub stop: &'s dyn Fn() -> Result<(), Cancelled>,
     /// Told what happens.
     pub watch: &'s mut dyn FnMut(&Progress<'_>),
 }
@@ -90,7 +90,13 @@ pub enum RunError {
     Settings(String),
     /// Somebody asked to stop. A run that was cut short decides nothing, so there is no result.
     #[error("stopped: a run that was cut short has no result")]
-    Stopped,
+    Cancelled,
+}
+
+impl From<Cancelled> for RunError {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
 }
 
 /// Runs the studies, a session of each in turn. The answers are in the order of the studies; one
@@ -112,11 +118,11 @@ pub fn run(
                 one_session(&mut courses, (number, session), (settings, began), stage)
             });
             if let Err(error) = done {
-                let stopped = matches!(error, RunError::Stopped);
+                let stopped = matches!(error, RunError::Cancelled);
                 courses[number].failed = Some(error);
                 if stopped {
                     for course in &mut courses {
-                        course.failed.get_or_insert(RunError::Stopped);
+                        course.failed.get_or_insert(RunError::Cancelled);
                     }
                 }
             }
@@ -202,9 +208,7 @@ fn wait(
 ) -> Result<(), RunError> {
     let Some(ended) = courses[number].ended else { return Ok(()) };
     while ended.elapsed() < settings.pause {
-        if (stage.stop)() == Flow::Stop {
-            return Err(RunError::Stopped);
-        }
+        (stage.stop)()?;
         report(courses, number, (settings, began), stage, &Event::Place { place: usize::MAX });
         let rest = settings.pause.saturating_sub(ended.elapsed());
         thread::sleep(rest.min(Duration::from_millis(200)));
@@ -253,7 +257,7 @@ fn one_session(
     course.ended = Some(Instant::now());
     match done {
         Ok(log) => course.logs.push(log),
-        Err(Failed::Stopped) => return Err(RunError::Stopped),
+        Err(Failed::Cancelled) => return Err(RunError::Cancelled),
         Err(Failed::Broken(reason)) => return Err(broken(reason)),
         Err(Failed::Wrong { arm, place, reason }) => {
             let at = format!("{} {} {}", place.cell, place.size, place.load.name());

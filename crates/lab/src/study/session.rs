@@ -7,7 +7,7 @@ use std::{
     path::Path,
     time::{Duration, Instant},
 };
-use thalweg_core::{Flow, Unfit};
+use thalweg_core::{Cancelled, Unfit};
 
 use super::{
     file::{Check, Study},
@@ -67,7 +67,7 @@ impl Session<'_> {
                     let place = self.job.places[number].clone();
                     return tell(&Event::Wrong { arm, place, reason });
                 }
-                Err(Ended::Stopped) => return Err("nobody listens".to_owned()),
+                Err(Ended::Cancelled) => return Err("nobody listens".to_owned()),
             }
         }
         let places = logs.into_iter().flatten().collect();
@@ -110,7 +110,7 @@ impl Session<'_> {
             Ok(here) => {
                 let log = self.one_place(number);
                 // Where it was before, it may be again; else the other places would be pinned too.
-                pin::to(&here).map_err(|_| Ended::Stopped)?;
+                pin::to(&here).map_err(|_| Ended::Cancelled)?;
                 log
             }
         }
@@ -149,7 +149,7 @@ impl Session<'_> {
         };
         let mut on_round = |done, rates| {
             let told = tell(&Event::Round { place: number, done, rates });
-            if told.is_ok() { Flow::Continue } else { Flow::Stop }
+            if told.is_ok() { Ok(()) } else { Err(Cancelled) }
         };
         let log = group::perform(place, opened, (pace, &mut self.random), &mut on_round);
         // Then its samples are of another load, nobody knows from when on.

@@ -5,7 +5,6 @@ pub mod simulated;
 pub mod works;
 
 use std::{fs, io::Write, os::unix::fs::PermissionsExt, path::Path, time::Duration};
-use thalweg_core::Flow;
 use thalweg_lab::study::{
     file::Study,
     preset::{Preset, Settings},
@@ -81,7 +80,7 @@ fn in_folder(
 ) -> Result<StudyResult, RunError> {
     let loaded =
         Loaded { study: study(text), text: text.to_owned(), path: folder.join("test.toml") };
-    let mut stage = Stage { program, at: folder, stop: &|| Flow::Continue, watch: &mut |_| {} };
+    let mut stage = Stage { program, at: folder, stop: &|| Ok(()), watch: &mut |_| {} };
     let answer = run(&[loaded], settings, &mut stage).pop().expect("one answer");
     let left: Vec<_> = fs::read_dir(folder).expect("it is there").collect();
     assert!(left.is_empty(), "left behind: {left:?}");

@@ -2,6 +2,7 @@
 
 use rustix::fs::{AtFlags, FileType, Stat, readlinkat, statat};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use thalweg_core::Cancelled;
 use thalweg_sys::Errno;
 
 use super::{
@@ -71,8 +72,8 @@ impl Visit for Compare<'_> {
         self.run.failed(error);
     }
 
-    fn stops(&self) -> bool {
-        self.run.stops()
+    fn go_on(&self) -> Result<(), Cancelled> {
+        self.run.go_on()
     }
 }
 
@@ -176,7 +177,7 @@ impl Compare<'_> {
     ) -> Result<Option<u64>, Failed> {
         hand.make_room();
         let mut at = range.start;
-        while at < range.end && !self.run.stops() {
+        while at < range.end && self.run.go_on().is_ok() {
             let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
             let mut lens = [0; 2];
             for (side, buffer) in hand.buffers.iter_mut().enumerate() {
@@ -204,7 +205,7 @@ impl Compare<'_> {
 
     /// Books a file that is the same, unless it was not read to its end.
     pub fn same(&self, hand: &mut Hand, bytes: u64) {
-        if self.run.stops() {
+        if self.run.go_on().is_err() {
             return;
         }
         hand.found.same += 1;

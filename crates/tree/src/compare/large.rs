@@ -48,7 +48,7 @@ impl Large {
         while let Some(piece) = self.pieces.take() {
             // Behind a known difference nothing is the first one.
             let is_behind = piece.start >= self.difference.load(Ordering::Relaxed);
-            if is_behind || compare.run.stops() || self.failed().is_some() {
+            if is_behind || compare.run.go_on().is_err() || self.failed().is_some() {
                 break;
             }
             match compare.first_difference(hand, self.pair.ends(), piece) {

@@ -7,6 +7,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use thalweg_core::Cancelled;
 use thalweg_sys::usage::Usage;
 
 use super::{Comparison, Finding, How};
@@ -49,14 +50,12 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Whether to stop; once it was said, it holds.
-    pub fn stops(&self) -> bool {
+    /// Asks whether to go on; once cancelled it stays so.
+    pub fn go_on(&self) -> Result<(), Cancelled> {
         if self.stopped.load(Ordering::Relaxed) {
-            return true;
+            return Err(Cancelled);
         }
-        let stop = self.events.stop();
-        self.stopped.fetch_or(stop, Ordering::Relaxed);
-        stop
+        self.events.go_on().inspect_err(|_| self.stopped.store(true, Ordering::Relaxed))
     }
 
     /// Books a problem that was met by no thread in particular.

@@ -156,7 +156,7 @@ impl Check<'_> {
         lines: Range<usize>,
     ) {
         for line in lines {
-            if hashing.run.stops() {
+            if hashing.run.go_on().is_err() {
                 return;
             }
             let path = self.path(line);

@@ -43,7 +43,7 @@ impl Large {
     /// Hashes pieces until none is left. The last thread to find none joins the parts.
     pub fn hash(&self, hashing: &Hashing<'_>, hand: &mut Hand) {
         while let Some(piece) = self.pieces.take() {
-            if hashing.run.stops() {
+            if hashing.run.go_on().is_err() {
                 break;
             }
             let index = (piece.start / PIECE) as usize;
@@ -96,7 +96,7 @@ impl Large {
         if let Some((call, errno)) = parts.failed {
             return hashing.run.failed(failed_call(subject.path.clone(), call, errno));
         }
-        if hashing.run.stops() {
+        if hashing.run.go_on().is_err() {
             return;
         }
         let len = size(&subject.stat);

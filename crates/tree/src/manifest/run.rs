@@ -7,6 +7,7 @@ use std::{
     path::PathBuf,
     sync::Arc,
 };
+use thalweg_core::Cancelled;
 use thalweg_sys::Errno;
 
 use super::{check::Check, large::Large};
@@ -124,8 +125,8 @@ impl Visit for Hashing<'_> {
         self.run.failed(error);
     }
 
-    fn stops(&self) -> bool {
-        self.run.stops()
+    fn go_on(&self) -> Result<(), Cancelled> {
+        self.run.go_on()
     }
 }
 
@@ -146,7 +147,7 @@ impl Hashing<'_> {
     /// Hashes a file of the list, for its line.
     fn listed(&self, crew: &Crew<'_, Self>, hand: &mut Hand, make: &Make<'_>, index: usize) {
         let Some((root, list)) = &make.listed else { return };
-        if self.run.stops() {
+        if self.run.go_on().is_err() {
             return;
         }
         let name = &list.names[index];
@@ -235,7 +236,7 @@ impl Hashing<'_> {
             if got < BUFFER || (at == told && told > 0) {
                 break;
             }
-            if self.run.stops() {
+            if self.run.go_on().is_err() {
                 return Ok(None);
             }
         }

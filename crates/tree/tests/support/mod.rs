@@ -15,6 +15,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
+use thalweg_core::Cancelled;
 use thalweg_tree::{CopyOptions, Event, Events, Progress, TreeReport};
 
 /// One entry of a tree as anybody can see it.
@@ -152,8 +153,9 @@ impl Events for Listener {
         self.answer.load(Ordering::Relaxed)
     }
 
-    fn stop(&self) -> bool {
-        self.stop_after.is_some_and(|limit| self.files.fetch_add(1, Ordering::Relaxed) >= limit)
+    fn go_on(&self) -> Result<(), Cancelled> {
+        let is_over = |limit| self.files.fetch_add(1, Ordering::Relaxed) >= limit;
+        if self.stop_after.is_some_and(is_over) { Err(Cancelled) } else { Ok(()) }
     }
 }
 

@@ -19,11 +19,11 @@ use super::{manifest, stream::Stream, verify::Findings};
 use crate::{
     args::CopyArgs,
     exit::{Exit, Failure},
+    interrupt,
     output::{
         answer::Answer,
         text::{complain, note, print},
     },
-    patience,
     profile::Saved,
     progress::{Counting, Meter},
     stdio::{self, INPUT, OUTPUT},
@@ -45,7 +45,7 @@ pub fn run(args: &CopyArgs, color: bool) -> Result<Exit, Failure> {
     let (sources, destination) = operands(args)?;
     // Before interrupts are caught: Ctrl-C ends a wait for a list.
     let choice = Choice::of(args, &sources, &destination)?;
-    patience::catch_interrupts();
+    interrupt::catch();
     let mut options = options::of(args)?;
     let sources = choice.into_options(sources, &mut options);
     if is_dash(&destination) {
@@ -240,7 +240,7 @@ impl<'r> Run<'r> {
         }
         let result = match tuning::measure(self.args, &copied, self.destination, options) {
             Ok(result) => result,
-            Err(TuneError::Stopped) => return Err(interrupted("nothing was copied")),
+            Err(TuneError::Cancelled) => return Err(interrupt::failure("nothing was copied")),
             Err(error) => {
                 complain(&format!("not measured: {error}"));
                 return Ok(None);
@@ -319,7 +319,7 @@ impl<'r> Run<'r> {
     fn exit(&self, report: &TreeReport) -> Result<Exit, Failure> {
         let left = Left::of(report, self.args.resume, self.makes_folder);
         match report.halted {
-            Some(Halt::Asked) => return Err(interrupted(&left.advice())),
+            Some(Halt::Cancelled) => return Err(interrupt::failure(&left.advice())),
             Some(Halt::Full) => return Err(Failure::new(left.exit(), left.advice())),
             None => {}
         }
@@ -333,10 +333,6 @@ impl<'r> Run<'r> {
             Ending::Partial => Err(Failure::new(left.exit(), left.advice())),
         }
     }
-}
-
-fn interrupted(state: &str) -> Failure {
-    Failure::new(Exit::Failed, format!("interrupted; {state}"))
 }
 
 /// Nothing was begun.

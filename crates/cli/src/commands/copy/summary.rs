@@ -104,7 +104,7 @@ pub fn named(mechanism: &str, tuning: &Tuning) -> String {
 /// The object.
 pub fn answer(report: &TreeReport, tuned: Option<&TuneResult>, verify: Option<Verify>) -> Answer {
     let main = report.main();
-    let stopped = matches!(report.halted, Some(Halt::Asked)).then(|| "interrupted".to_owned());
+    let stopped = matches!(report.halted, Some(Halt::Cancelled)).then(|| "interrupted".to_owned());
     Answer {
         bytes: report.bytes,
         files: report.files,

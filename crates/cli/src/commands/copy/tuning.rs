@@ -5,13 +5,13 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use thalweg_core::{Flow, failed::quoted, profile::Ratio};
+use thalweg_core::{failed::quoted, profile::Ratio};
 use thalweg_lab::probes::tune_copy::{ArmResult, Job, TuneError, TuneResult, tune};
-use thalweg_sys::signal;
 use thalweg_tree::CopyOptions;
 
 use crate::{
     args::CopyArgs,
+    interrupt,
     output::{
         answer::{Arm, Tuned, Unavailable},
         paint,
@@ -39,7 +39,7 @@ pub fn measure(
         needs: options.needs,
         budget: BUDGET,
         seed: since.as_nanos() as u64,
-        stop: &|| if signal::interrupted() { Flow::Stop } else { Flow::Continue },
+        stop: &interrupt::check,
     })
 }
 

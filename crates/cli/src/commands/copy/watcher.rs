@@ -11,13 +11,14 @@ use std::{
     },
     time::Duration,
 };
-use thalweg_core::{error::errno_name, failed::quoted, shown};
-use thalweg_sys::{Errno, io, signal};
+use thalweg_core::{Cancelled, error::errno_name, failed::quoted, shown};
+use thalweg_sys::{Errno, io};
 use thalweg_tree::{Event, Events, Progress, Skip};
 
 use crate::{
     args::CopyArgs,
     exit::advice,
+    interrupt,
     output::text::{complain, note, print},
     progress::{Counting, Meter},
 };
@@ -194,8 +195,8 @@ impl Events for Watcher<'_> {
         })
     }
 
-    fn stop(&self) -> bool {
-        signal::interrupted()
+    fn go_on(&self) -> Result<(), Cancelled> {
+        interrupt::check()
     }
 }
 
@@ -203,7 +204,7 @@ impl Events for Watcher<'_> {
 /// standard library would go on reading after one.
 fn answer() -> Vec<u8> {
     let (stdin, mut line, mut byte) = (rustix::stdio::stdin(), Vec::new(), [0_u8]);
-    while !signal::interrupted() {
+    while !interrupt::is_interrupted() {
         let read = match io::wait_readable(stdin, Some(LOOK)) {
             Ok(true) => io::read(stdin, &mut byte),
             Ok(false) => Err(Errno::AGAIN),

@@ -6,20 +6,19 @@ use std::{
     path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
-use thalweg_core::{Flow, tuning::Size};
+use thalweg_core::tuning::Size;
 use thalweg_lab::probes::libc_thresholds::{
     Crossover, Effect, Effective, Found, Measuring, Tried, measure,
 };
-use thalweg_sys::signal;
 
 use crate::{
     args::DoctorArgs,
     exit::{Exit, Failure},
+    interrupt,
     output::{
         table::{render, table},
         text::note,
     },
-    patience,
 };
 
 /// What was read, and what was measured.
@@ -51,12 +50,12 @@ pub fn look(args: &DoctorArgs) -> Result<Copies, Failure> {
     if !args.json {
         note("copying under other thresholds, in fresh processes: some 20 s");
     }
-    patience::catch_interrupts();
+    interrupt::catch();
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let how = Measuring {
         program: Path::new(OURSELVES),
         seed: since.as_nanos() as u64,
-        stop: &|| if signal::interrupted() { Flow::Stop } else { Flow::Continue },
+        stop: &interrupt::check,
     };
     let found = measure(effective, &how).map_err(|why| Failure::new(Exit::Failed, why))?;
     copies.measured = Some(found);

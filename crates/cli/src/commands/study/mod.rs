@@ -12,7 +12,6 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use thalweg_core::Flow;
 use thalweg_lab::{
     arms::CATALOGUE,
     study::{
@@ -23,16 +22,15 @@ use thalweg_lab::{
         store::{self, Loaded},
     },
 };
-use thalweg_sys::signal;
 
 use crate::{
     args::StudyArgs,
     exit::{Exit, Failure},
+    interrupt,
     output::{
         answer::SCHEMA,
         text::{complain, note, print, print_json},
     },
-    patience,
 };
 
 /// Lists, checks or runs.
@@ -47,7 +45,7 @@ pub fn run(args: &StudyArgs, color: bool) -> Result<Exit, Failure> {
     let settings = settings(args)?;
     let program = env::current_exe().map_err(|e| Failure::of_io("find", "this program", &e))?;
     let at = args.at.clone().unwrap_or_else(scratch);
-    patience::catch_interrupts();
+    interrupt::catch();
     let mut live = live::Live::new();
     let answers = run::run(
         &studies,
@@ -55,7 +53,7 @@ pub fn run(args: &StudyArgs, color: bool) -> Result<Exit, Failure> {
         &mut Stage {
             program: &program,
             at: &at,
-            stop: &|| if signal::interrupted() { Flow::Stop } else { Flow::Continue },
+            stop: &interrupt::check,
             watch: &mut |progress| live.show(progress),
         },
     );
@@ -233,7 +231,7 @@ fn tell(error: &RunError) -> Exit {
     match error {
         RunError::Wrong { .. } => Exit::Differ,
         RunError::Settings(_) => Exit::Usage,
-        RunError::Session { .. } | RunError::Stopped => Exit::Failed,
+        RunError::Session { .. } | RunError::Cancelled => Exit::Failed,
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use thalweg_core::{
-    Flow, Prefer,
+    Prefer,
     profile::{Band, Load},
 };
 use thalweg_lab::probes::trial::{
@@ -19,6 +19,7 @@ use thalweg_sys::signal;
 use crate::{
     args::{Better, TrialArgs},
     exit::{Exit, Failure},
+    interrupt,
     output::{
         answer::SCHEMA,
         text::{note, print, print_json},
@@ -34,7 +35,7 @@ pub fn run(args: &TrialArgs, color: bool) -> Result<Exit, Failure> {
     let metric = metric(args);
     let server = server(args)?;
     let tunables = tunables(&args.tunables)?;
-    // Without the patience of other commands: that blocks signals in this thread, and a program started
+    // Without `interrupt::catch`: that blocks signals in this thread, and a program started
     // with SIGTERM blocked could not be asked to end. It fails for no signal that exists.
     let _ = signal::catch_interrupts();
     let measured = args.bands.is_none().then(measured_bands);
@@ -48,7 +49,7 @@ pub fn run(args: &TrialArgs, color: bool) -> Result<Exit, Failure> {
         rounds: args.runs as usize,
         limit: Some(Duration::from_secs(args.timeout)),
         seed: args.seed.unwrap_or_else(any_seed),
-        stop: &|| if signal::interrupted() { Flow::Stop } else { Flow::Continue },
+        stop: &interrupt::check,
         say: &|line| {
             if !args.json {
                 note(line);
@@ -146,7 +147,7 @@ fn failure(error: &TrialError) -> Failure {
         TrialError::NoObject(_) => (Exit::Unsupported, ""),
         TrialError::Folder { .. } => (Exit::Failed, ""),
         TrialError::Program(_) => (Exit::Failed, "; nothing was measured"),
-        TrialError::Stopped => (Exit::Failed, " before all rounds were run; nothing is shown"),
+        TrialError::Cancelled => (Exit::Failed, " before all rounds were run; nothing is shown"),
     };
     Failure::new(exit, format!("{error}{advice}"))
 }

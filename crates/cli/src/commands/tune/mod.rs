@@ -7,25 +7,24 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use thalweg_core::{Flow, Profile};
+use thalweg_core::{Cancelled, Profile};
 use thalweg_lab::probes::tune_machine::{
-    self, Depth, EndKind, Ends, Found, Plan, Progress, Spawned, Stopped,
+    self, Depth, EndKind, Ends, Found, Plan, Progress, Spawned,
     check::{are_possible, check, held_out},
     emit::emit,
     loads, rows, sentinel, serve,
 };
-use thalweg_sys::signal;
 
 use crate::{
     args::TuneArgs,
     exit::{Exit, Failure},
+    interrupt,
     output::{
         answer::SCHEMA,
         text::{complain, print, print_json},
         ticking::keep_ticking,
         units,
     },
-    patience,
     profile::Saved,
 };
 
@@ -34,7 +33,7 @@ pub mod screen;
 /// Measures, checks or writes.
 pub fn run(args: &TuneArgs, color: bool) -> Result<Exit, Failure> {
     if args.session {
-        patience::catch_interrupts();
+        interrupt::catch();
         serve().map_err(|e| Failure::of_io("session", "standard input and output", &e))?;
         return Ok(Exit::Done);
     }
@@ -44,7 +43,7 @@ pub fn run(args: &TuneArgs, color: bool) -> Result<Exit, Failure> {
         print(&emit(profile, args.objective.prefer(), language.language()))?;
         return Ok(Exit::Done);
     }
-    patience::catch_interrupts();
+    interrupt::catch();
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let depth = if args.quick { Depth::Quick } else { Depth::Standard };
     let plan = Plan {
@@ -53,13 +52,9 @@ pub fn run(args: &TuneArgs, color: bool) -> Result<Exit, Failure> {
         budget: args.budget.unwrap_or(depth.budget()),
         loads: loads().to_vec(),
         seed: since.as_nanos() as u64,
-        stop: &stop,
+        stop: &interrupt::check,
     };
     if args.check { regret(args, &plan, &saved) } else { tune(args, &plan, &saved, color) }
-}
-
-fn stop() -> Flow {
-    if signal::interrupted() { Flow::Stop } else { Flow::Continue }
 }
 
 /// This very program, whatever its file is called by now.
@@ -76,7 +71,7 @@ fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<
     let found =
         tune_machine::survey(plan, &mut sessions(), &mut |progress| shown.session(progress));
     shown.end();
-    let found = found.map_err(|stopped| interrupted(stopped, "the profile is as it was"))?;
+    let found = found.map_err(|_: Cancelled| interrupt::failure("the profile is as it was"))?;
     for trouble in &found.troubles {
         complain(trouble);
     }
@@ -129,12 +124,12 @@ fn keep(found: &Found, saved: &Saved, path: &Path) -> Result<Vec<String>, Failur
 fn regret(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved) -> Result<Exit, Failure> {
     let profile = measured(saved)?;
     let prefer = args.objective.prefer();
-    let looks = sentinel::look(profile, Path::new("."), &stop);
+    let looks = sentinel::look(profile, Path::new("."), &interrupt::check);
     let shown = Shown::new(args.json);
     let told = &mut |progress: &Progress<'_>| shown.session(progress);
     let checked = check(plan, (profile, prefer), &mut sessions(), told);
     shown.end();
-    let unchanged = |stopped| interrupted(stopped, "nothing was changed");
+    let unchanged = |_: Cancelled| interrupt::failure("nothing was changed");
     let mut checked = checked.map_err(unchanged)?;
     let mut held = Vec::new();
     if plan.pairs.iter().any(|ends| ends.are_memory() && !ends.are_fill()) {
@@ -209,10 +204,6 @@ fn each(pairs: Vec<Ends>) -> Vec<Ends> {
         }
     }
     all
-}
-
-fn interrupted(_: Stopped, state: &str) -> Failure {
-    Failure::new(Exit::Failed, format!("interrupted; {state}"))
 }
 
 /// A bar on standard error, where somebody looks.

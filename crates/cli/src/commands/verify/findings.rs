@@ -7,8 +7,7 @@ use std::{
     path::Path,
     sync::{Mutex, PoisonError},
 };
-use thalweg_core::shown;
-use thalweg_sys::signal;
+use thalweg_core::{Cancelled, shown};
 use thalweg_tree::{
     Event, Events, Progress,
     compare::{Finding, How},
@@ -17,6 +16,7 @@ use thalweg_tree::{
 use crate::{
     args::ProgressArgs,
     exit::advice,
+    interrupt,
     output::text::{complain, print},
     progress::Meter,
 };
@@ -69,8 +69,8 @@ impl Events for Findings {
         });
     }
 
-    fn stop(&self) -> bool {
-        signal::interrupted()
+    fn go_on(&self) -> Result<(), Cancelled> {
+        interrupt::check()
     }
 }
 

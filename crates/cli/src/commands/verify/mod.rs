@@ -19,8 +19,8 @@ use super::manifest::hash_of;
 use crate::{
     args::VerifyArgs,
     exit::{Exit, Failure},
+    interrupt,
     output::{answer::SCHEMA, text::print, units},
-    patience,
 };
 
 mod findings;
@@ -29,7 +29,7 @@ pub use findings::Findings;
 
 /// Compares.
 pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
-    patience::catch_interrupts();
+    interrupt::catch();
     if let Some(manifest) = &args.manifest {
         return against_manifest(args, manifest);
     }

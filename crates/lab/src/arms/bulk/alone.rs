@@ -109,7 +109,7 @@ impl Piece for Alone {
         self.pair.borrow_mut().make_room()?;
         self.sample(1).map(drop).map_err(|failure| match failure {
             Failure::Unfit(unfit) => unfit,
-            Failure::Stopped => Unfit::because("stopped"),
+            Failure::Cancelled => Unfit::because("stopped"),
         })
     }
 

@@ -47,7 +47,7 @@ impl Piece for Cold {
             let mut running = self.ready().map_err(Failure::Unfit)?;
             let sample = running.sample(1)?;
             self.uncounted = running.calls_uncounted();
-            Ok(sample)
+            Ok::<_, Failure>(sample)
         };
         let mut sum = once()?;
         for _ in 1..repeats {

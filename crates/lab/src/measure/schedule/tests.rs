@@ -94,7 +94,7 @@ fn try_run(
         rules,
         clock: &|| now.get(),
         deadline: now.get() + budget,
-        stop: &|| Flow::Continue,
+        stop: &|| Ok(()),
         random: &mut Random::new(world.random.borrow_mut().bits()),
     };
     schedule.run(&mut arms, Lineup { active, reference: 0, kept: vec![] }, &mut log)?;
@@ -261,11 +261,11 @@ fn stopping_is_noticed_before_the_next_sample() {
         rules: Rules::default(),
         clock: &|| now.get(),
         deadline: Duration::from_secs(9),
-        stop: &|| if now.get() > Duration::from_millis(50) { Flow::Stop } else { Flow::Continue },
+        stop: &|| if now.get() > Duration::from_millis(50) { Err(Cancelled) } else { Ok(()) },
         random: &mut Random::new(1),
     };
     let broken = schedule.run(&mut arms, Lineup { active, reference: 0, kept: vec![] }, &mut log);
-    assert_eq!(broken, Err(Broken::Stopped));
+    assert_eq!(broken, Err(Broken::Cancelled));
     assert!(world.now.get() < Duration::from_millis(100));
 }
 
@@ -285,7 +285,7 @@ fn among_equals_the_first_arm_may_fail_too_and_all_of_them_end_the_rounds() {
             rules: Rules::fixed(7),
             clock: &|| Duration::ZERO,
             deadline: Duration::MAX,
-            stop: &|| Flow::Continue,
+            stop: &|| Ok(()),
             random: &mut Random::new(1),
         };
         schedule.run(&mut arms, Lineup::of_equals(active), &mut log).unwrap();

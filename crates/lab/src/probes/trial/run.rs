@@ -6,7 +6,7 @@ use std::{
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
-use thalweg_core::Flow;
+use thalweg_core::Cancelled;
 use thalweg_sys::{
     Errno,
     process::{self, Ended},
@@ -34,7 +34,7 @@ pub struct Runner<'t> {
     /// How long one run may take.
     pub limit: Option<Duration>,
     /// Asked whenever a signal came.
-    pub stop: &'t dyn Fn() -> Flow,
+    pub stop: &'t dyn Fn() -> Result<(), Cancelled>,
     /// Whether what the program prints is wanted.
     pub listens: bool,
 }
@@ -58,9 +58,15 @@ pub struct Ran {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// Somebody asked to stop.
-    Stopped,
+    Cancelled,
     /// In words.
     Because(String),
+}
+
+impl From<Cancelled> for Failed {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
 }
 
 impl From<String> for Failed {
@@ -123,16 +129,14 @@ impl Runner<'_> {
         let child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
         let ended = wait(child, self.limit, self.stop).map_err(|failed| match failed {
             Failed::Because(why) => Failed::Because(format!("{name}: {why}")),
-            Failed::Stopped => Failed::Stopped,
+            Failed::Cancelled => Failed::Cancelled,
         })?;
         let wall = began.elapsed();
         if ended.status.success() {
             return Ok((wall, ended));
         }
         // An interrupt from the keyboard ends the program too: that is no failure of it.
-        if (self.stop)() == Flow::Stop {
-            return Err(Failed::Stopped);
-        }
+        (self.stop)()?;
         let said = match last_words(&self.stage.heard("err")) {
             words if words.is_empty() => "it said nothing on standard error".to_owned(),
             words => words,
@@ -145,7 +149,7 @@ impl Runner<'_> {
 pub fn wait(
     mut child: Child,
     limit: Option<Duration>,
-    stop: &dyn Fn() -> Flow,
+    stop: &dyn Fn() -> Result<(), Cancelled>,
 ) -> Result<Ended, Failed> {
     let process = watch(&mut child)?;
     let began = Instant::now();
@@ -158,10 +162,10 @@ pub fn wait(
                 let seconds = limit.unwrap_or_default().as_secs_f64();
                 return Err(format!("still running after {seconds} s, and ended").into());
             }
-            Err(Errno::INTR) if stop() == Flow::Continue => {}
+            Err(Errno::INTR) if stop().is_ok() => {}
             Err(Errno::INTR) => {
                 end(&child, &process)?;
-                return Err(Failed::Stopped);
+                return Err(Failed::Cancelled);
             }
             Err(errno) => {
                 end(&child, &process)?;

@@ -8,7 +8,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use thalweg_core::Flow;
+use thalweg_core::Cancelled;
 use thalweg_sys::process::{self, Ended};
 
 use super::{
@@ -47,7 +47,11 @@ impl Server {
     }
 
     /// Whether the sign is there.
-    fn is_ready(&self, left: Duration, stop: &dyn Fn() -> Flow) -> Result<bool, Failed> {
+    fn is_ready(
+        &self,
+        left: Duration,
+        stop: &dyn Fn() -> Result<(), Cancelled>,
+    ) -> Result<bool, Failed> {
         let words = match &self.ready {
             Ready::Port(port) => {
                 let address = (Ipv4Addr::LOCALHOST, *port).into();
@@ -62,7 +66,7 @@ impl Server {
         let child = command.spawn().map_err(|error| format!("{}: {error}", name.display()))?;
         match wait(child, Some(left), stop) {
             Ok(ended) => Ok(ended.status.success()),
-            Err(Failed::Stopped) => Err(Failed::Stopped),
+            Err(Failed::Cancelled) => Err(Failed::Cancelled),
             // Over its limit: not ready, and no time left.
             Err(Failed::Because(_)) => Ok(false),
         }
@@ -107,9 +111,7 @@ impl<'s> Up<'s> {
     fn wait_until_ready(&mut self, runner: &Runner<'_>) -> Result<(), Failed> {
         let (name, began) = (self.server.name(), Instant::now());
         loop {
-            if (runner.stop)() == Flow::Stop {
-                return Err(Failed::Stopped);
-            }
+            (runner.stop)()?;
             if let Ok(Some(ended)) = process::reap(&self.child) {
                 self.over = true;
                 return Err(died(&name, &ended, runner, "before it was ready").into());

@@ -39,7 +39,7 @@ fn tried(setup: &Setup, command: &[&str]) -> Result<Found, TrialError> {
         rounds: 3,
         limit: setup.limit,
         seed: 1,
-        stop: &|| Flow::Continue,
+        stop: &|| Ok(()),
         say: &|_| {},
     })
 }
@@ -113,7 +113,7 @@ fn a_stop_ends_a_trial_and_its_program() {
     let asked = Cell::new(0);
     let stop = || {
         asked.set(asked.get() + 1);
-        if asked.get() > 5 { Flow::Stop } else { Flow::Continue }
+        if asked.get() > 5 { Err(Cancelled) } else { Ok(()) }
     };
     let said = RefCell::new(Vec::new());
     let ended = run(&Trial {
@@ -129,7 +129,7 @@ fn a_stop_ends_a_trial_and_its_program() {
         stop: &stop,
         say: &|line| said.borrow_mut().push(line.to_owned()),
     });
-    assert!(matches!(ended, Err(TrialError::Stopped)), "{ended:?}");
+    assert!(matches!(ended, Err(TrialError::Cancelled)), "{ended:?}");
     assert!(said.borrow()[0].starts_with("3 arms, 1000 rounds"), "{said:?}");
 }
 

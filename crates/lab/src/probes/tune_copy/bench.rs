@@ -138,7 +138,7 @@ impl Bench {
                 Err(Failure::Unfit(unfit)) => {
                     trial.unfit.insert(mechanism.info().name, unfit);
                 }
-                Err(Failure::Stopped) => return Err(TuneError::Stopped),
+                Err(Failure::Cancelled) => return Err(TuneError::Cancelled),
             }
         }
         Ok(trial)
@@ -204,7 +204,7 @@ fn try_one(mechanism: &'static dyn Mechanism, work: &Work<'_>) -> Result<Took, F
 
 fn hopeless(failure: Failure) -> TuneError {
     match failure {
-        Failure::Stopped => TuneError::Stopped,
+        Failure::Cancelled => TuneError::Cancelled,
         Failure::Unfit(unfit) => TuneError::not_tunable(unfit.reason),
     }
 }

@@ -6,7 +6,6 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
-use thalweg_core::Flow;
 
 use super::{Stop, TuneError};
 use crate::measure::stats::Random;
@@ -53,9 +52,7 @@ pub(super) fn pick(
         }
     }
     while let Some((folder, inside)) = folders.pop() {
-        if stop() == Flow::Stop {
-            return Err(TuneError::Stopped);
-        }
+        stop()?;
         if began.elapsed() >= enough {
             break;
         }
@@ -115,9 +112,7 @@ pub(super) fn gather(
     fs::create_dir(folder).map_err(TuneError::io(folder))?;
     let passes = (0..PASSES).flat_map(|pass| picked.iter().skip(pass).step_by(PASSES));
     for file in passes {
-        if stop() == Flow::Stop {
-            return Err(TuneError::Stopped);
-        }
+        stop()?;
         if sampled.bytes >= MOST_BYTES || (sampled.files > 0 && enough(written, began.elapsed())) {
             break;
         }
@@ -148,10 +143,6 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    fn go_on() -> Flow {
-        Flow::Continue
-    }
-
     /// Twenty folders with two hundred files each, and a link.
     fn tree() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
@@ -168,7 +159,7 @@ mod tests {
     fn files_are_picked_from_all_over_in_the_order_of_the_walk() {
         let root = tree();
         let sources = [root.path().to_owned()];
-        let picked = pick(&sources, LONG, &mut Random::new(1), &go_on).unwrap();
+        let picked = pick(&sources, LONG, &mut Random::new(1), &|| Ok(())).unwrap();
         assert_eq!(picked.len(), MOST_FILES);
         assert!(picked.is_sorted_by_key(|file| file.order));
         for folder in 0..20 {
@@ -183,7 +174,7 @@ mod tests {
     fn a_sample_is_cut_evenly_when_time_is_up() {
         let root = tree();
         let sources = [root.path().join("3"), root.path().join("4"), root.path().join("5/7")];
-        let picked = pick(&sources, LONG, &mut Random::new(1), &go_on).unwrap();
+        let picked = pick(&sources, LONG, &mut Random::new(1), &|| Ok(())).unwrap();
         assert_eq!(picked.len(), 401);
         let folder = root.path().join("sample");
         let calls = std::cell::Cell::new(0);
@@ -191,14 +182,14 @@ mod tests {
             calls.set(calls.get() + 1);
             calls.get() >= 51
         };
-        let sampled = gather(&picked, &folder, &enough, &go_on).unwrap();
+        let sampled = gather(&picked, &folder, &enough, &|| Ok(())).unwrap();
         assert_eq!(sampled.files, 51);
         for part in ["0", "1"] {
             let files = fs::read_dir(folder.join(part)).unwrap().count();
             assert!((20..=30).contains(&files), "{part}: {files}");
         }
         let whole = root.path().join("whole");
-        let sampled = gather(&picked, &whole, &|_, _| false, &go_on).unwrap();
+        let sampled = gather(&picked, &whole, &|_, _| false, &|| Ok(())).unwrap();
         assert_eq!((sampled.files, sampled.bytes), (401, 2 * (199 * 200 / 2) + 7));
         assert_eq!(fs::read(whole.join("2")).unwrap(), [1; 7]);
     }
@@ -209,10 +200,10 @@ mod tests {
         let long = root.path().join("long");
         File::create(&long).unwrap().set_len(LONGEST + 1).unwrap();
         let sources = [long];
-        let mut picked = pick(&sources, LONG, &mut Random::new(1), &go_on).unwrap();
+        let mut picked = pick(&sources, LONG, &mut Random::new(1), &|| Ok(())).unwrap();
         let gone = Picked { path: root.path().join("gone"), inside: "9".into(), order: 1 };
         picked.push(gone);
-        let sampled = gather(&picked, &root.path().join("s"), &|_, _| false, &go_on).unwrap();
+        let sampled = gather(&picked, &root.path().join("s"), &|_, _| false, &|| Ok(())).unwrap();
         assert_eq!(sampled, Sampled { files: 1, bytes: LONGEST });
     }
 }

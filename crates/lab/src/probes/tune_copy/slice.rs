@@ -105,7 +105,7 @@ fn copy(from: &Path, to: &Path, len: u64, stop: &Stop<'_>) -> Result<(), TuneErr
     let work = Work { source, peer_source, sink, len, needs: Guarantees::default(), stop };
     match move_file(LAST_RESORT, &Tuning::default(), &work) {
         Ok(_) => Ok(()),
-        Err(Failure::Stopped) => Err(TuneError::Stopped),
+        Err(Failure::Cancelled) => Err(TuneError::Cancelled),
         Err(Failure::Unfit(unfit)) => {
             let error = unfit.errno.map_or_else(|| io::Error::other(unfit.reason), io::Error::from);
             Err(TuneError::io(to)(error))
@@ -116,10 +116,9 @@ fn copy(from: &Path, to: &Path, len: u64, stop: &Stop<'_>) -> Result<(), TuneErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_core::Flow;
 
     fn slice(source: &Path, bytes: u64, scratch: &Folder) -> Slice {
-        Slice::make(source, bytes, scratch, &|| Flow::Continue).unwrap()
+        Slice::make(source, bytes, scratch, &|| Ok(())).unwrap()
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Where a tuning's arms are warmed up, checked and sampled.
 
-use thalweg_core::{Flow, Unfit};
+use thalweg_core::Unfit;
 
 use super::{Clock, Job, TuneError, sum::Subject};
 use crate::measure::{
@@ -44,15 +44,13 @@ impl<'r> Stage<'r> {
     ) -> Result<Result<(), Unfit>, TuneError> {
         match arm.sample() {
             Ok(_) => {}
-            Err(Failure::Stopped) => return Err(TuneError::Stopped),
+            Err(Failure::Cancelled) => return Err(TuneError::Cancelled),
             Err(Failure::Unfit(unfit)) => return Ok(Err(unfit)),
         }
         if let Err(unfit) = arm.check() {
             return Ok(Err(unfit));
         }
-        if (self.job.stop)() == Flow::Stop {
-            return Err(TuneError::Stopped);
-        }
+        (self.job.stop)()?;
         self.log.enter(arm.name());
         self.arms.push(arm);
         self.subjects.push(subject);
@@ -78,7 +76,7 @@ impl<'r> Stage<'r> {
         let cast = Lineup { active, reference: 0, kept };
         match schedule.run(&mut self.arms, cast, &mut self.log) {
             Ok(()) => Ok(()),
-            Err(Broken::Stopped) => Err(TuneError::Stopped),
+            Err(Broken::Cancelled) => Err(TuneError::Cancelled),
             Err(Broken::Reference(unfit)) => Err(TuneError::not_tunable(unfit.reason)),
         }
     }

@@ -36,10 +36,6 @@ fn measured(job: &Job<'_>) -> TuneResult {
     panic!("no four rounds in {:?}", job.budget * 64);
 }
 
-fn go_on() -> Flow {
-    Flow::Continue
-}
-
 /// A file of bytes that are all different from their neighbours.
 fn file_in(folder: &Path, len: usize) -> PathBuf {
     let path = folder.join("source");
@@ -63,7 +59,7 @@ fn a_file_is_measured_against_cp_and_the_planner_believes_the_cells() {
         let destination = tempfile::tempdir_in(place.path()).unwrap();
         let source = file_in(place.path(), 3 << 20);
         let sources = [source.clone()];
-        let found = measured(&job(&sources, destination.path(), &go_on));
+        let found = measured(&job(&sources, destination.path(), &|| Ok(())));
         assert!(is_clean(destination.path(), 0) && is_clean(place.path(), 2));
 
         let reference = &found.arms[0];
@@ -102,7 +98,7 @@ fn a_file_is_measured_against_cp_and_the_planner_believes_the_cells() {
 fn a_result_is_plain_data() {
     let place = tempfile::tempdir().unwrap();
     let sources = [file_in(place.path(), 10_000)];
-    let found = measured(&job(&sources, place.path(), &go_on));
+    let found = measured(&job(&sources, place.path(), &|| Ok(())));
     let json = serde_json::to_value(&found).unwrap();
     assert_eq!(json["slice"]["placement"], "whole");
     assert_eq!(json["slice"]["bytes"], 10_000);
@@ -117,11 +113,11 @@ fn what_cannot_be_read_again_is_not_measured() {
     fs::write(&empty, "").unwrap();
     for source in ["/dev/null", "/dev/zero", "/proc/version", empty.to_str().unwrap()] {
         let sources = [PathBuf::from(source)];
-        let refusal = tune(&job(&sources, place.path(), &go_on)).unwrap_err();
+        let refusal = tune(&job(&sources, place.path(), &|| Ok(()))).unwrap_err();
         assert!(matches!(refusal, TuneError::NotTunable { .. }), "{source}: {refusal}");
     }
     let none = [place.path().join("none")];
-    let refusal = tune(&job(&none, place.path(), &go_on)).unwrap_err();
+    let refusal = tune(&job(&none, place.path(), &|| Ok(()))).unwrap_err();
     assert!(refusal.to_string().contains("none: No such file"), "{refusal}");
     assert!(is_clean(place.path(), 1));
 }
@@ -134,11 +130,11 @@ fn stopping_leaves_nothing_behind_whenever_it_comes() {
         let asked = AtomicUsize::new(0);
         let stop = || {
             let before = asked.fetch_add(1, Ordering::Relaxed);
-            if before >= after { Flow::Stop } else { Flow::Continue }
+            if before >= after { Err(Cancelled) } else { Ok(()) }
         };
         let job = Job { budget: BUDGET * 60, ..job(&sources, place.path(), &stop) };
         let answer = tune(&job);
-        assert!(matches!(answer, Err(TuneError::Stopped)), "after {after}: {answer:?}");
+        assert!(matches!(answer, Err(TuneError::Cancelled)), "after {after}: {answer:?}");
         assert!(is_clean(place.path(), 1), "after {after}");
     }
 }
@@ -147,7 +143,7 @@ fn stopping_leaves_nothing_behind_whenever_it_comes() {
 fn one_method_alone_is_measured_against_the_reference() {
     let place = tempfile::tempdir().unwrap();
     let sources = [file_in(place.path(), 1 << 20)];
-    let mut job = job(&sources, place.path(), &go_on);
+    let mut job = job(&sources, place.path(), &|| Ok(()));
     job.request.only = Some("splice".to_owned());
     let found = measured(&job);
     let mechanisms: Vec<_> = found.arms.iter().filter_map(|arm| arm.mechanism).collect();
@@ -223,7 +219,7 @@ fn an_arm_that_copies_wrongly_or_not_at_all_is_unfit_whatever_its_speed() {
     for (planted, reason) in cases {
         let place = tempfile::tempdir().unwrap();
         let sources = [file_in(place.path(), 1 << 20)];
-        let job = job(&sources, place.path(), &go_on);
+        let job = job(&sources, place.path(), &|| Ok(()));
         let found = tune_file(&job, &sources[0], &[LAST_RESORT, planted]).unwrap();
         assert!(found.arms.iter().all(|arm| arm.mechanism != Some("planted")));
         assert!(found.unavailable[0].reason.contains(reason), "{:?}", found.unavailable);
@@ -232,7 +228,7 @@ fn an_arm_that_copies_wrongly_or_not_at_all_is_unfit_whatever_its_speed() {
     }
     let place = tempfile::tempdir().unwrap();
     let sources = [file_in(place.path(), 1 << 20)];
-    let job = job(&sources, place.path(), &go_on);
+    let job = job(&sources, place.path(), &|| Ok(()));
     let hopeless = tune_file(&job, &sources[0], &[&WRONG, &SHORT]);
     assert!(hopeless.is_ok(), "the reference takes part whether or not it is listed");
 }

@@ -162,7 +162,7 @@ fn large_file(job: &Job<'_>, picked: &[Picked]) -> Result<Option<TuneResult>, Tu
         Ok(found) => Ok(Some(found)),
         // A file that cannot be measured says nothing about the tree it is in.
         Err(TuneError::NotTunable { .. } | TuneError::Io { .. }) => Ok(None),
-        Err(TuneError::Stopped) => Err(TuneError::Stopped),
+        Err(TuneError::Cancelled) => Err(TuneError::Cancelled),
     }
 }
 

@@ -4,7 +4,7 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
 };
-use thalweg_core::{Flow, Unfit, shown};
+use thalweg_core::{Cancelled, Unfit, shown};
 use thalweg_tree::{CopyOptions, Events, Halt};
 
 use super::{Stop, arms::first_difference};
@@ -38,7 +38,7 @@ pub(super) fn copy_tree(
     let copied = thalweg_tree::copy(&[from.to_owned()], to, options, &Listener(stop));
     let report = copied.map_err(|error| unfit(error.to_string()))?;
     match (report.halted, report.errors.first()) {
-        (Some(Halt::Asked), _) => Err(Failure::Stopped),
+        (Some(Halt::Cancelled), _) => Err(Failure::Cancelled),
         (_, Some(error)) => Err(unfit(error.to_string())),
         (Some(Halt::Full), None) => Err(unfit("the destination is full".to_owned())),
         (None, None) => Ok(()),
@@ -48,8 +48,8 @@ pub(super) fn copy_tree(
 struct Listener<'s>(&'s Stop<'s>);
 
 impl Events for Listener<'_> {
-    fn stop(&self) -> bool {
-        (self.0)() == Flow::Stop
+    fn go_on(&self) -> Result<(), Cancelled> {
+        (self.0)()
     }
 }
 

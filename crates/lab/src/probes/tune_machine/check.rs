@@ -5,12 +5,12 @@ mod fleet;
 pub use fleet::{Held, held_out};
 
 use thalweg_core::{
-    Facts, Profile,
+    Cancelled, Facts, Profile,
     profile::{Cell, Load, SinkState},
 };
 
 use super::{
-    EndKeys, Plan, Progress, Run, Stopped,
+    EndKeys, Plan, Progress, Run,
     bench::Bench,
     grid::{Depth, between, loads_of},
     job::{Way, Ways},
@@ -52,14 +52,14 @@ pub fn are_possible(ends: &Ends) -> Result<(), String> {
 
 /// What the planner knows of these ends, and how a profile names them; or why they cannot be made.
 pub fn look_at(ends: &Ends) -> Result<(Facts, EndKeys), String> {
-    let stop = || thalweg_core::Flow::Continue;
+    let stop = || Ok(());
     let made = Bench::new(ends, SinkState::Fresh, &stop).and_then(|mut bench| {
         bench.resize(1)?;
         Ok(bench)
     });
     let mut bench = made.map_err(|e| format!("{ends}: {e}"))?;
     bench.facts().map_err(|failure| match failure {
-        Failure::Stopped => format!("{ends}: stopped"),
+        Failure::Cancelled => format!("{ends}: stopped"),
         Failure::Unfit(unfit) => format!("{ends}: {unfit}"),
     })
 }
@@ -70,7 +70,7 @@ pub fn check(
     (profile, prefer): (&Profile, Prefer),
     runner: &mut dyn Runner,
     told: &mut dyn FnMut(&Progress<'_>),
-) -> Result<Checked, Stopped> {
+) -> Result<Checked, Cancelled> {
     let mut draw = Random::new(plan.seed);
     let mut run = Run::new(plan, runner, told);
     let mut surveys = Vec::new();

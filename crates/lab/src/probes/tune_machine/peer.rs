@@ -16,7 +16,7 @@ use std::{
     thread,
     time::Duration,
 };
-use thalweg_core::{Flow, Unfit};
+use thalweg_core::Unfit;
 use thalweg_sys::{Errno, io as call};
 
 use super::{pair::EndKind, pattern::Pattern};
@@ -86,8 +86,8 @@ impl Peer {
         loop {
             match self.answers.recv_timeout(BETWEEN_LOOKS) {
                 Ok(done) => return done.map_err(|why| Failure::Unfit(Unfit::because(why))),
-                Err(RecvTimeoutError::Timeout) if stop() == Flow::Continue => {}
-                Err(RecvTimeoutError::Timeout) => return Err(Failure::Stopped),
+                Err(RecvTimeoutError::Timeout) if stop().is_ok() => {}
+                Err(RecvTimeoutError::Timeout) => return Err(Failure::Cancelled),
                 Err(RecvTimeoutError::Disconnected) => {
                     let why = "the other end of the stream is gone";
                     return Err(Failure::Unfit(Unfit::because(why)));

@@ -12,7 +12,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use thalweg_core::{Flow, profile::Load};
+use thalweg_core::{Cancelled, profile::Load};
 use thalweg_sys::signal;
 
 use super::{
@@ -125,7 +125,7 @@ impl Worker {
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if stop() == Flow::Stop && self.0.stdin.take().is_some() {
+            if stop().is_err() && self.0.stdin.take().is_some() {
                 deadline = Some(Instant::now() + PATIENCE);
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -136,7 +136,7 @@ impl Worker {
         }
         let status = self.0.wait();
         let _ = reader.join();
-        if !log.done && log.failed.is_none() && stop() == Flow::Continue {
+        if !log.done && log.failed.is_none() && stop().is_ok() {
             let how = status.map_or_else(|e| e.to_string(), |status| status.to_string());
             log.failed = Some(format!("a session ended early: {how}"));
         }
@@ -175,7 +175,7 @@ pub fn serve() -> io::Result<()> {
     })?;
     let stop = || {
         let ended = gone.load(Ordering::Relaxed) || signal::interrupted();
-        if ended { Flow::Stop } else { Flow::Continue }
+        if ended { Err(Cancelled) } else { Ok(()) }
     };
     match task {
         Task::Measure(job) => {
@@ -206,7 +206,7 @@ fn answer(line: &Line) -> io::Result<()> {
 fn burn(most: Duration, stop: &Stop<'_>) {
     let began = Instant::now();
     let mut word = 1_u64;
-    while began.elapsed() < most && stop() == Flow::Continue {
+    while began.elapsed() < most && stop().is_ok() {
         for _ in 0..1_000_000 {
             word = std::hint::black_box(word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(7));
         }

@@ -4,7 +4,7 @@
 use serde::Serialize;
 use std::{path::Path, time::Duration};
 use thalweg_core::{
-    Flow, Profile,
+    Profile,
     mechanisms::LAST_RESORT,
     profile::{Cell, FILL, LEAST_NOISE, LIBC, Load, Ratio, SinkState},
 };
@@ -58,7 +58,7 @@ pub fn look(profile: &Profile, folder: &Path, stop: &Stop<'_>) -> Vec<Look> {
     let mut seen: Vec<(&str, &str)> = Vec::new();
     for cell in cells {
         let key = (cell.source.as_str(), cell.sink.as_str());
-        if seen.contains(&key) || looks.len() == CELLS || stop() == Flow::Stop {
+        if seen.contains(&key) || looks.len() == CELLS || stop().is_err() {
             continue;
         }
         let made = places.iter().find_map(|place| ends_of(cell, place));

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_core::{
-    Flow, Unfit,
+    Unfit,
     mechanisms::LAST_RESORT,
     profile::{FILL, LIBC},
 };
@@ -34,7 +34,7 @@ pub fn run(job: &SessionJob, stop: &Stop<'_>, answer: &mut dyn FnMut(Line)) {
     let session = Session { job, stop, began: Instant::now() };
     match session.run(answer) {
         Ok(()) => answer(Line::Done),
-        Err(Failure::Stopped) => {}
+        Err(Failure::Cancelled) => {}
         Err(Failure::Unfit(unfit)) => answer(Line::Failed(unfit.reason)),
     }
 }
@@ -130,7 +130,7 @@ impl Session<'_> {
         let (mut arms, mut memory) = (Vec::new(), Vec::new());
         ways.retain(|(way, means)| {
             let mut arm = SurveyArm::new(way.clone(), *means, place);
-            if (self.stop)() == Flow::Stop {
+            if (self.stop)().is_err() {
                 return true;
             }
             match arm.try_out() {
@@ -139,16 +139,14 @@ impl Session<'_> {
                     arms.push(arm);
                     true
                 }
-                Err(Failure::Stopped) => true,
+                Err(Failure::Cancelled) => true,
                 Err(Failure::Unfit(unfit)) => {
                     answer(Line::Unfit { way: way.clone(), reason: unfit.reason });
                     false
                 }
             }
         });
-        if (self.stop)() == Flow::Stop {
-            return Err(Failure::Stopped);
-        }
+        (self.stop)()?;
         let Some(reference) = arms.first_mut().filter(|arm| self.is_reference(&arm.way)) else {
             return Err(Failure::Unfit(Unfit::because("the reference does not work here")));
         };
@@ -198,7 +196,7 @@ impl Session<'_> {
         };
         match schedule.run(&mut arms, Lineup { active, reference: 0, kept: Vec::new() }, &mut log) {
             Ok(()) => Ok(log),
-            Err(Broken::Stopped) => Err(Failure::Stopped),
+            Err(Broken::Cancelled) => Err(Failure::Cancelled),
             Err(Broken::Reference(unfit)) => Err(Failure::Unfit(unfit)),
         }
     }

@@ -82,10 +82,6 @@ impl Runner for Simulated {
 static GOOD: std::sync::LazyLock<Tuning> =
     std::sync::LazyLock::new(|| Tuning::of("pipe", 64 << 10));
 
-fn go_on() -> Flow {
-    Flow::Continue
-}
-
 fn plan_of<'p>(pairs: &[&str], stop: &'p Stop<'p>) -> Plan<'p> {
     Plan {
         pairs: pairs.iter().map(|text| text.parse().unwrap()).collect(),
@@ -98,7 +94,7 @@ fn plan_of<'p>(pairs: &[&str], stop: &'p Stop<'p>) -> Plan<'p> {
 }
 
 fn found(runner: &mut dyn Runner, pairs: &[&str]) -> Found {
-    survey(&plan_of(pairs, &go_on), runner, &mut |_| ()).unwrap()
+    survey(&plan_of(pairs, &|| Ok(())), runner, &mut |_| ()).unwrap()
 }
 
 /// `splice` takes 0.7 of the reference's time when idle and 1.4 when loaded; its good tuning a
@@ -199,7 +195,7 @@ fn a_way_that_was_wrong_once_is_out() {
             seed: 1,
             exact: false,
         };
-        let sessions = (0..3).map(|_| runner.run(&job, &go_on)).collect();
+        let sessions = (0..3).map(|_| runner.run(&job, &|| Ok(()))).collect();
         let (load, sink_state) = (Load::Idle, SinkState::Fresh);
         Survey { ends: job.ends, load, sink_state, sessions }
     };
@@ -228,7 +224,7 @@ fn a_true_profile_has_little_regret_and_a_false_one_much() {
                 seed: 1,
                 exact: false,
             };
-            let sessions = (0..3).map(|_| runner.run(&job, &go_on)).collect();
+            let sessions = (0..3).map(|_| runner.run(&job, &|| Ok(()))).collect();
             let (ends, sink_state) = (job.ends, job.sink_state);
             surveys.push(Survey { ends, load, sink_state, sessions });
         }
@@ -264,7 +260,7 @@ fn a_choice_that_failed_in_the_check_is_not_passed_over_in_silence() {
         exact: false,
     };
     runner.broken = Some(Way { name: "splice".into(), tuning: GOOD.clone() });
-    let sessions = vec![runner.run(&job, &go_on)];
+    let sessions = vec![runner.run(&job, &|| Ok(()))];
     let (ends, load, sink_state) = (job.ends, job.load, job.sink_state);
     let survey = Survey { ends, load, sink_state, sessions };
     let regrets = regret::regrets(&survey, &profile, Prefer::Wall);
@@ -278,7 +274,7 @@ fn what_is_measured_over_both_states_of_a_sink_is_checked_over_both() {
         (Depth::Standard, "pipe:file"),
         (Depth::Quick, "pipe:file"),
     ] {
-        let plan = Plan { depth, ..plan_of(&[pair], &go_on) };
+        let plan = Plan { depth, ..plan_of(&[pair], &|| Ok(())) };
         let states = |jobs: &[SessionJob]| {
             let states: Vec<SinkState> = jobs.iter().map(|job| job.sink_state).collect();
             [SinkState::Fresh, SinkState::Resident].map(|state| states.contains(&state))
@@ -299,7 +295,7 @@ fn the_largest_size_is_measured_last_and_checked_up_to_where_there_is_much_time(
     for (times, most) in [(1, 1 << 28), (3, 1 << 30)] {
         let depth = Depth::Standard;
         let budget = depth.budget() * times;
-        let plan = Plan { depth, budget, ..plan_of(&["memory:memory"], &go_on) };
+        let plan = Plan { depth, budget, ..plan_of(&["memory:memory"], &|| Ok(())) };
         runner.jobs.clear();
         survey(&plan, &mut runner, &mut |_| ()).unwrap();
         assert!(runner.jobs.iter().all(|job| job.sizes.last() == Some(&most)));
@@ -316,7 +312,7 @@ fn stopping_ends_it_after_the_session_that_runs() {
     let asked = AtomicUsize::new(0);
     let stop = || {
         let before = asked.fetch_add(1, Ordering::Relaxed);
-        if before >= 3 { Flow::Stop } else { Flow::Continue }
+        if before >= 3 { Err(Cancelled) } else { Ok(()) }
     };
     let stopped = survey(&plan_of(&["pipe:pipe"], &stop), &mut runner, &mut |_| ());
     assert!(stopped.is_err());

@@ -19,7 +19,7 @@ fn a_tree_is_measured_by_a_sample_and_its_largest_file() {
     for place in places() {
         let sources = tree_in(place.path());
         let destination = tempfile::tempdir_in(place.path()).unwrap();
-        let job = job(&sources, destination.path(), &go_on);
+        let job = job(&sources, destination.path(), &|| Ok(()));
         let found = measured(&job);
         assert!(is_clean(destination.path(), 0) && is_clean(place.path(), 2));
         assert_eq!(found.slice.placement, Placement::Sample);
@@ -46,7 +46,7 @@ type Spoil = fn(&Path);
 fn a_tree_that_is_copied_wrongly_is_no_result() {
     let place = tempfile::tempdir().unwrap();
     let sources = tree_in(place.path());
-    let job = job(&sources, place.path(), &go_on);
+    let job = job(&sources, place.path(), &|| Ok(()));
     let faults: [(Spoil, &str); 3] = [
         (|copy| fs::remove_file(some_file(copy)).unwrap(), "No such file"),
         (|copy| fs::write(some_file(copy), "x").unwrap(), " was copied wrongly"),
@@ -72,11 +72,11 @@ fn stopping_a_tree_leaves_nothing_behind() {
         let asked = AtomicUsize::new(0);
         let stop = || {
             let before = asked.fetch_add(1, Ordering::Relaxed);
-            if before >= after { Flow::Stop } else { Flow::Continue }
+            if before >= after { Err(Cancelled) } else { Ok(()) }
         };
         let job = Job { budget: BUDGET * 60, ..job(&sources, place.path(), &stop) };
         let answer = tune(&job);
-        assert!(matches!(answer, Err(TuneError::Stopped)), "after {after}: {answer:?}");
+        assert!(matches!(answer, Err(TuneError::Cancelled)), "after {after}: {answer:?}");
         assert!(is_clean(place.path(), 1), "after {after}");
     }
 }
@@ -85,6 +85,6 @@ fn stopping_a_tree_leaves_nothing_behind() {
 fn a_tree_without_files_is_not_measured() {
     let place = tempfile::tempdir().unwrap();
     let sources = [place.path().to_owned()];
-    let refusal = tune(&job(&sources, place.path(), &go_on)).unwrap_err();
+    let refusal = tune(&job(&sources, place.path(), &|| Ok(()))).unwrap_err();
     assert!(refusal.to_string().contains("no regular file"), "{refusal}");
 }

@@ -3,11 +3,11 @@
 
 use serde::Serialize;
 use std::{fmt::Write, path::Path, time::Duration};
-use thalweg_core::{Prefer, profile::LIBC};
+use thalweg_core::{Cancelled, Prefer, profile::LIBC};
 use thalweg_kernels::{KERNELS, tuned};
 
 use super::super::{
-    Plan, Stopped,
+    Plan,
     job::Way,
     regret::{Point, hindsight},
     table::metric_of,
@@ -51,7 +51,7 @@ pub fn held_out(
     plan: &Plan<'_>,
     program: &Path,
     prefer: Prefer,
-) -> Result<Result<Vec<Held>, String>, Stopped> {
+) -> Result<Result<Vec<Held>, String>, Cancelled> {
     let text = study();
     let loaded = match Study::parse(&text, &CATALOGUE) {
         Ok(study) => Loaded { study, text, path: "fleet.toml".into() },
@@ -63,7 +63,7 @@ pub fn held_out(
     let found = run::run(&[loaded], &settings, &mut stage).into_iter().next();
     match found {
         Some(Ok(result)) => Ok(scored(&result, metric_of(prefer))),
-        Some(Err(RunError::Stopped)) => Err(Stopped),
+        Some(Err(RunError::Cancelled)) => Err(Cancelled),
         Some(Err(error)) => Ok(Err(error.to_string())),
         None => Ok(Ok(Vec::new())),
     }
@@ -174,7 +174,6 @@ fn only(arm: &ArmResult, parity: usize) -> ArmResult {
 mod tests {
     use super::*;
     use crate::probes::tune_machine::{Depth, loads};
-    use thalweg_core::Flow;
 
     #[test]
     fn the_study_is_one_and_its_rounds_fit_the_time() {
@@ -186,7 +185,7 @@ mod tests {
             budget: Duration::from_secs(1),
             loads: loads().to_vec(),
             seed: 1,
-            stop: &|| Flow::Continue,
+            stop: &|| Ok(()),
         };
         assert_eq!(settings(&plan, &study).rounds, LEAST_ROUNDS);
         plan.budget = Duration::from_secs(10_000);

@@ -41,7 +41,7 @@ fn every_kind_of_pair_is_measured_and_leaves_nothing_behind() {
         "fill:memory".to_owned(),
     ];
     for pair in pairs {
-        let log = InProcess.run(&job(&pair, &[5000, 300_001]), &go_on);
+        let log = InProcess.run(&job(&pair, &[5000, 300_001]), &|| Ok(()));
         assert!(log.done && log.failed.is_none(), "{pair}: {:?}", log.failed);
         // On a busy machine the second one may not fit the budget; then it is left out by name.
         assert_eq!(log.sizes.len() + log.skipped.len(), 2, "{pair}: {:?}", log.skipped);
@@ -64,7 +64,7 @@ fn every_kind_of_pair_is_measured_and_leaves_nothing_behind() {
 
 #[test]
 fn fills_are_measured_against_memset_and_become_bands() {
-    let log = InProcess.run(&job("fill:memory", &[5000]), &go_on);
+    let log = InProcess.run(&job("fill:memory", &[5000]), &|| Ok(()));
     assert!(log.done, "{log:?}");
     let ways = &log.sizes[0].ways;
     assert_eq!(ways[0], Way::plain("libc"));
@@ -86,7 +86,7 @@ fn a_sink_that_is_there_is_written_over() {
     let place = tempfile::tempdir().unwrap();
     let pair = format!("file:file@{}", place.path().display());
     let job = SessionJob { sink_state: SinkState::Resident, ..job(&pair, &[70_000]) };
-    let log = InProcess.run(&job, &go_on);
+    let log = InProcess.run(&job, &|| Ok(()));
     assert!(log.done, "{log:?}");
     assert!(log.sizes[0].ways.len() > 1);
     assert!(is_clean(place.path()));
@@ -94,7 +94,7 @@ fn a_sink_that_is_there_is_written_over() {
 
 #[test]
 fn a_folder_that_is_not_there_is_named() {
-    let log = InProcess.run(&job("file:pipe@/no/such/folder", &[4096]), &go_on);
+    let log = InProcess.run(&job("file:pipe@/no/such/folder", &[4096]), &|| Ok(()));
     let reason = log.failed.unwrap();
     assert!(reason.contains("/no/such/folder") && reason.contains("No such file"), "{reason}");
 }
@@ -104,7 +104,7 @@ fn what_does_not_fit_the_budget_is_left_out_by_name() {
     let place = tempfile::tempdir().unwrap();
     let pair = format!("file:file@{}", place.path().display());
     let job = SessionJob { budget: Duration::from_millis(1), ..job(&pair, &[4096, 64 << 20]) };
-    let log = InProcess.run(&job, &go_on);
+    let log = InProcess.run(&job, &|| Ok(()));
     assert_eq!(log.sizes.len(), 1);
     assert!(log.skipped[&(64 << 20)].contains("budget"), "{:?}", log.skipped);
 }
@@ -126,7 +126,7 @@ fn a_whole_survey_teaches_the_planner() {
     let plan = Plan {
         loads: vec![Load::Idle],
         budget: Duration::from_secs(2),
-        ..plan_of(&[&pair], &go_on)
+        ..plan_of(&[&pair], &|| Ok(()))
     };
     let found = survey(&plan, &mut InProcess, &mut |_| ()).unwrap();
     assert!(found.troubles.is_empty(), "{:?}", found.troubles);
@@ -136,7 +136,7 @@ fn a_whole_survey_teaches_the_planner() {
     assert_eq!(Profile::parse(&text).unwrap().cells.len(), profile.cells.len());
     let rows = rows(&found.surveys[0], &profile, Prefer::Wall);
     assert!(rows.iter().any(|row| !row.zero_copy), "{rows:?}");
-    let looks = sentinel::look(&profile, place.path(), &go_on);
+    let looks = sentinel::look(&profile, place.path(), &|| Ok(()));
     assert!(looks.len() <= 1, "one pair: {looks:?}");
     assert!(is_clean(place.path()));
 }
@@ -188,7 +188,7 @@ fn a_planted_wrong_byte_is_found_at_every_kind_of_sink() {
     let here = place.path().display();
     for sink in ["file", "pipe", "unix", "tcp", "memory"] {
         let ends: Ends = format!("file:{sink}@{here}").parse().unwrap();
-        let mut bench = bench::Bench::new(&ends, SinkState::Fresh, &go_on).unwrap();
+        let mut bench = bench::Bench::new(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
         bench.resize(50_000).unwrap();
         let plain = (thalweg_core::mechanisms::LAST_RESORT, &Tuning::default());
         assert!(bench.check(plain).is_ok(), "{ends}");
@@ -204,7 +204,7 @@ fn a_planted_wrong_byte_is_found_at_every_kind_of_sink() {
 fn a_way_faster_than_the_reference_fills_its_samples_with_more_transfers() {
     let place = tempfile::tempdir().unwrap();
     let ends: Ends = format!("file:file@{}", place.path().display()).parse().unwrap();
-    let bench = bench::Bench::new(&ends, SinkState::Fresh, &go_on).unwrap();
+    let bench = bench::Bench::new(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
     let site = arms::Place::Ends(Box::new(std::cell::RefCell::new(bench)));
     site.resize(4096).unwrap();
     let means = arms::Means::Mechanism(thalweg_core::mechanisms::LAST_RESORT);
@@ -251,7 +251,7 @@ impl thalweg_core::Mover for Nothing {
 fn a_way_that_fails_leaves_no_sink_in_the_way_of_the_next_one() {
     let place = tempfile::tempdir().unwrap();
     let ends: Ends = format!("file:file@{}", place.path().display()).parse().unwrap();
-    let bench = bench::Bench::new(&ends, SinkState::Fresh, &go_on).unwrap();
+    let bench = bench::Bench::new(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
     let site = arms::Place::Ends(Box::new(std::cell::RefCell::new(bench)));
     site.resize(5000).unwrap();
     let arm = |mechanism: &'static dyn thalweg_core::Mechanism| {
