@@ -29,6 +29,8 @@
 //! # Ok::<(), thalweg_lab::probes::tune_copy::TuneError>(())
 //! ```
 #![forbid(unsafe_code)]
+// Only the command line uses it: a comment that repeats a name helps no reader.
+#![allow(missing_docs)]
 
 pub mod arms;
 pub mod helper;

@@ -3,6 +3,7 @@
 pub mod conditions;
 pub mod contamination;
 pub mod log;
+pub mod outcome;
 pub mod sample;
 pub mod schedule;
 pub mod stats;

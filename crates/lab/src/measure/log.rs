@@ -1,12 +1,9 @@
 //! Every sample taken, in the order it was taken.
 
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use crate::measure::{
-    sample::{Metric, Sample},
-    stats::{log_ratios, median},
-};
+use super::{sample::Sample, stats::median};
 
 /// All rounds of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -66,51 +63,9 @@ impl Log {
         self.rounds.iter().filter(|round| round.iter().any(|e| e.arm == arm)).count()
     }
 
-    /// What an arm cost in one round; of the one that was sampled twice the geometric mean.
-    fn in_round(round: &[Entry], arm: usize, cost: &dyn Fn(&Sample) -> f64) -> Option<f64> {
-        let logs = round.iter().filter(|e| e.arm == arm).map(|e| cost(&e.sample).ln());
-        let (count, sum) = logs.fold((0_u32, 0.0), |(n, sum), log| (n + 1, sum + log));
-        (count > 0).then(|| (sum / f64::from(count)).exp())
-    }
-
-    /// Log ratios of an arm's costs to another's, one for every round in which both were sampled.
-    pub fn paired(&self, arm: usize, other: usize, metric: Metric) -> Vec<f64> {
-        self.paired_by(arm, other, &|sample| metric.of(sample), &|sample| metric.of(sample))
-    }
-
-    /// The same of costs per byte, where samples of different arms hold different amounts of work.
-    pub fn paired_per_byte(&self, arm: usize, other: usize, metric: Metric) -> Vec<f64> {
-        let cost = |sample: &Sample| metric.of(sample) / sample.bytes.max(1) as f64;
-        self.paired_by(arm, other, &cost, &cost)
-    }
-
-    /// The same where the two sides are not costed alike.
-    pub fn paired_by(
-        &self,
-        arm: usize,
-        other: usize,
-        cost: &dyn Fn(&Sample) -> f64,
-        other_cost: &dyn Fn(&Sample) -> f64,
-    ) -> Vec<f64> {
-        log_ratios(self.rounds.iter().filter_map(|round| {
-            let own = Self::in_round(round, arm, cost)?;
-            Some((own, Self::in_round(round, other, other_cost)?))
-        }))
-    }
-
-    /// Log ratios of the arm sampled twice in a round to itself: the later one to the earlier one.
-    pub fn doubled(&self, metric: Metric) -> Vec<f64> {
-        self.doubled_by(&|sample| metric.of(sample))
-    }
-
-    /// The same by another cost, above 0.
-    pub fn doubled_by(&self, cost: &dyn Fn(&Sample) -> f64) -> Vec<f64> {
-        log_ratios(self.rounds.iter().filter_map(|round| {
-            round.iter().enumerate().find_map(|(n, first)| {
-                let again = round[n + 1..].iter().find(|e| e.arm == first.arm)?;
-                Some((cost(&again.sample), cost(&first.sample)))
-            })
-        }))
+    /// The arms that have samples, each once.
+    pub(super) fn arms_sampled(&self) -> BTreeSet<usize> {
+        self.rounds.iter().flatten().map(|entry| entry.arm).collect()
     }
 
     /// How many times slower per byte than another arm's median even the fastest sample of an arm was:

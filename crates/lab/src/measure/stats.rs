@@ -9,7 +9,7 @@ mod verdict;
 
 pub use interval::{Interval, interval_of_sessions, ratio_of_rounds, ratio_of_sessions};
 pub use random::Random;
-pub use verdict::{MOST_NOISE, Verdict, noise_floor, verdict};
+pub use verdict::{MOST_NOISE, Verdict, noise_floor, noise_of, verdict};
 
 use serde::Serialize;
 
@@ -25,11 +25,6 @@ pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let place = share.clamp(0.0, 1.0) * sorted.len().checked_sub(1)? as f64;
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
     Some(below + (above - below) * place.fract())
-}
-
-/// Logarithms of the ratios of what was measured side by side.
-pub fn log_ratios(pairs: impl IntoIterator<Item = (f64, f64)>) -> Vec<f64> {
-    pairs.into_iter().map(|(a, b)| a.ln() - b.ln()).collect()
 }
 
 /// Where the middle half of the values lies.

@@ -198,7 +198,7 @@ pub fn run(trial: &Trial<'_>) -> Result<Found, TrialError> {
     let mut random = Random::new(trial.seed);
     Ok(Found {
         metric: trial.metric.to_string(),
-        noise: judge::noise(&log, trial.metric, &mut random),
+        noise: log.noise(trial.metric, &mut random),
         rounds: log.rounds.len(),
         rows: judge::rows(&log, &settings, trial.metric, &mut random),
         reached: checked.reached.map(|counts| Reached::of(&counts)),

@@ -1,24 +1,19 @@
 //! From samples to figures: costs of one operation, paired by round, session by session.
 
 use std::collections::BTreeMap;
-use thalweg_core::profile::{LEAST_NOISE, Ratio};
+use thalweg_core::profile::Ratio;
 
 use super::result::{ArmResult, SessionSamples};
 use crate::measure::{
-    sample::{Metric, Sample},
-    stats::{MOST_NOISE, Random, median, ratio_of_sessions},
+    outcome::{Costs, ratio_over},
+    sample::Metric,
 };
 
-/// Logarithms of the cost of one operation by round; of two samples in a round the mean.
-fn by_round(session: &SessionSamples, metric: Metric) -> BTreeMap<usize, f64> {
-    let operations = f64::from(session.repeats.max(1)).ln();
-    let mut rounds: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-    for taken in &session.samples {
-        let cost = metric.of(&taken.sample).ln() - operations;
-        rounds.entry(taken.round).or_default().push(cost);
-    }
-    let mean = |costs: Vec<f64>| costs.iter().sum::<f64>() / costs.len() as f64;
-    rounds.into_iter().map(|(round, costs)| (round, mean(costs))).collect()
+/// What one operation cost in the samples of a session.
+fn costs_of(session: &SessionSamples, metric: Metric) -> Costs {
+    let operations = f64::from(session.repeats.max(1));
+    let samples = session.samples.iter();
+    Costs::of(samples.map(|taken| (taken.round, metric.of(&taken.sample) / operations)))
 }
 
 /// The sessions in which somebody looked at the arm's bytes: no other decides anything.
@@ -32,9 +27,8 @@ pub fn by_session(a: &ArmResult, b: &ArmResult, metric: Metric) -> BTreeMap<usiz
     let sessions = checked(a).filter_map(|own| {
         let other = checked(b).find(|other| other.session == own.session)?;
         let number = own.session;
-        let (own, other) = (by_round(own, metric), by_round(other, metric));
-        let ratios = own.iter().filter_map(|(round, cost)| Some(cost - other.get(round)?));
-        Some((number, ratios.collect::<Vec<f64>>())).filter(|(_, ratios)| !ratios.is_empty())
+        let ratios = costs_of(own, metric).against(&costs_of(other, metric));
+        (!ratios.is_empty()).then_some((number, ratios))
     });
     sessions.collect()
 }
@@ -46,10 +40,8 @@ pub fn paired(a: &ArmResult, b: &ArmResult, metric: Metric) -> Vec<Vec<f64>> {
 
 /// For each session its number and the logarithm of the median cost of one operation.
 pub fn costs(arm: &ArmResult, metric: Metric) -> BTreeMap<usize, f64> {
-    let sessions = checked(arm).filter_map(|session| {
-        let costs: Vec<f64> = by_round(session, metric).into_values().collect();
-        Some((session.session, median(&costs)?))
-    });
+    let sessions = checked(arm)
+        .filter_map(|session| Some((session.session, costs_of(session, metric).median()?)));
     sessions.collect()
 }
 
@@ -58,9 +50,7 @@ pub fn costs(arm: &ArmResult, metric: Metric) -> BTreeMap<usize, f64> {
 pub fn doubled(arms: &[ArmResult], metric: Metric) -> Vec<Vec<f64>> {
     let mut sessions: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for session in arms.iter().flat_map(|arm| &arm.sessions) {
-        let ratios = session.samples.windows(2).filter(|pair| pair[0].round == pair[1].round);
-        let log = |sample: &Sample| metric.of(sample).ln();
-        let ratios = ratios.map(|pair| log(&pair[1].sample) - log(&pair[0].sample));
+        let ratios = costs_of(session, metric).twice().into_iter().map(|(_, ratio)| ratio);
         sessions.entry(session.session).or_default().extend(ratios);
     }
     sessions.into_values().filter(|ratios| !ratios.is_empty()).collect()
@@ -69,18 +59,5 @@ pub fn doubled(arms: &[ArmResult], metric: Metric) -> Vec<Vec<f64>> {
 /// The ratio of `a` to `b` over sessions; `None` of fewer than two, for one session says nothing of
 /// the next one.
 pub fn ratio(a: &ArmResult, b: &ArmResult, metric: Metric, seed: u64) -> Option<Ratio> {
-    over_sessions(&paired(a, b, metric), seed)
-}
-
-/// The same of lists of log ratios.
-pub fn over_sessions(sessions: &[Vec<f64>], seed: u64) -> Option<Ratio> {
-    let random = &mut Random::new(seed);
-    (sessions.len() >= 2).then(|| ratio_of_sessions(sessions, random)).flatten()
-}
-
-/// How far from 1 the A/A interval reaches: from [`LEAST_NOISE`] to [`MOST_NOISE`], and the most
-/// where there is none.
-pub fn noise_of(aa: Option<&Ratio>) -> f64 {
-    let shown = aa.map_or(MOST_NOISE, |r| f64::max(r.hi, 1.0 / r.lo) - 1.0);
-    shown.clamp(LEAST_NOISE, MOST_NOISE)
+    ratio_over(&paired(a, b, metric), seed)
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     claims,
-    figures::{doubled, noise_of, over_sessions, ratio},
+    figures::{doubled, ratio},
     file::Study,
     result::{
         ArmResult, Missing, Place, PlaceCost, ProbeResult, Protocol, RatioResult, SessionSamples,
@@ -13,6 +13,7 @@ use super::{
     wire::{ArmRun, PlaceLog, SessionLog},
 };
 use crate::measure::{
+    outcome::noise_over,
     sample::{Metric, Sample},
     stats::{median, verdict},
 };
@@ -42,8 +43,7 @@ pub fn result_of(
             missing.extend(missing_of(name, place, &logs));
         }
     }
-    let aa = over_sessions(&doubled(&arms, Metric::Wall), protocol.seed);
-    let noise = noise_of(aa.as_ref());
+    let (aa, noise) = noise_over(&doubled(&arms, Metric::Wall), protocol.seed);
     let ratios = ratios_of(study, &arms, noise, protocol.seed);
     let mut result = StudyResult {
         study: study.id.clone(),

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::measure::{
+    outcome::PerByte,
     sample::Metric,
-    stats::{self, Verdict, noise_floor, ratio_of_rounds, verdict},
+    stats::{self, Verdict, ratio_of_rounds, verdict},
 };
 use std::{cell::Cell, f64::consts::TAU, rc::Rc};
 
@@ -110,7 +111,7 @@ fn coverage(ratio: f64, rounds: usize, runs: u64, shape: impl Fn(&mut World)) ->
         shape(&mut world);
         let arms = vec![world.arm("base", 20.0), world.arm("other", 20.0 * ratio)];
         let log = run(&world, arms, Duration::from_secs(3600), rules);
-        let pairs = log.paired(1, 0, Metric::Wall);
+        let pairs = log.paired(1, 0, &Metric::Wall);
         let shown = ratio_of_rounds(&pairs, &mut Random::new(*seed)).unwrap();
         assert_eq!(pairs.len(), rounds);
         shown.lo <= ratio && ratio <= shown.hi
@@ -149,8 +150,8 @@ fn the_same_thing_twice_shows_no_difference() {
             let arms = vec![world.arm("a", 20.0), world.arm("a", 20.0), world.arm("b", 30.0)];
             let log = run(&world, arms, Duration::from_secs(3600), rules);
             let mut random = Random::new(*seed);
-            let noise = noise_floor(&log.doubled(Metric::Wall), &mut random);
-            let shown = ratio_of_rounds(&log.paired(1, 0, Metric::Wall), &mut random).unwrap();
+            let noise = log.noise(&Metric::Wall, &mut random);
+            let shown = log.ratio(1, 0, &Metric::Wall, &mut random).unwrap();
             verdict(&shown, noise) == Verdict::NoDifferenceShown
         });
         let quiet = quiet.count();
@@ -164,7 +165,7 @@ fn a_clear_difference_is_seen_and_a_made_up_claim_is_contradicted() {
     let arms = vec![world.arm("a", 20.0), world.arm("b", 10.0)];
     let log = run(&world, arms, Duration::from_secs(1), Rules::default());
     let mut random = Random::new(1);
-    let shown = ratio_of_rounds(&log.paired(1, 0, Metric::Cpu), &mut random).unwrap();
+    let shown = log.ratio(1, 0, &Metric::Cpu, &mut random).unwrap();
     assert_eq!(verdict(&shown, 0.03), Verdict::Faster);
     assert!(shown.lo > 0.1, "ten times faster is not what was simulated: {shown:?}");
 }
@@ -175,7 +176,7 @@ fn every_round_has_every_arm_and_one_of_them_twice_in_changing_order() {
     let arms = vec![world.arm("a", 1.0), world.arm("b", 1.0), world.arm("c", 1.0)];
     let rules = Rules { most_rounds: 30, ..Rules::default() };
     let log = run(&world, arms, Duration::from_secs(60), rules);
-    assert_eq!((log.rounds.len(), log.doubled(Metric::Wall).len()), (30, 30));
+    assert_eq!((log.rounds.len(), log.doubled(&Metric::Wall).len()), (30, 30));
     let mut orders: Vec<Vec<usize>> = Vec::new();
     for round in &log.rounds {
         let order: Vec<usize> = round.iter().map(|e| e.arm).collect();
@@ -208,7 +209,7 @@ fn an_arm_far_slower_than_the_reference_is_left_out_and_says_so() {
     assert!(reason.contains("times the time of a in 2 rounds"), "{reason}");
     assert_eq!(log.rounds_of(2), 2);
     assert!(log.arms[1].dropped.is_none() && log.rounds.len() > 20);
-    let shown = stats::median(&log.paired(2, 0, Metric::Wall)).unwrap();
+    let shown = stats::median(&log.paired(2, 0, &Metric::Wall)).unwrap();
     assert!(shown > 2.0, "what was measured of it is kept");
 }
 
@@ -307,7 +308,7 @@ fn arms_whose_samples_hold_different_amounts_of_work_are_compared_per_byte() {
     let round = taken.map(|(arm, sample)| Entry { arm, sample, cost: sample.wall });
     log.rounds = vec![round.to_vec(); 3];
     assert!((log.times_slower(1, 0).unwrap() - 0.125).abs() < 1e-9);
-    for ratio in log.paired_per_byte(1, 0, Metric::Wall) {
+    for ratio in log.paired(1, 0, &PerByte(Metric::Wall)) {
         assert!((ratio.exp() - 0.125).abs() < 1e-9);
     }
 }

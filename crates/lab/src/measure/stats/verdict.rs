@@ -46,8 +46,12 @@ pub const MOST_NOISE: f64 = 1.0;
 /// The noise floor of a run: how far from 1 the interval of the A/A pairs reaches, given as their
 /// log ratios; from [`LEAST_NOISE`] to [`MOST_NOISE`], and the most where there are no two pairs.
 pub fn noise_floor(same_against_same: &[f64], random: &mut Random) -> f64 {
-    let shown = ratio_of_rounds(same_against_same, random);
-    let shown = shown.map_or(MOST_NOISE, |r| f64::max(r.hi, 1.0 / r.lo) - 1.0);
+    noise_of(ratio_of_rounds(same_against_same, random).as_ref())
+}
+
+/// How far from 1 the interval of an A/A ratio reaches; the most where there is none.
+pub fn noise_of(aa: Option<&Ratio>) -> f64 {
+    let shown = aa.map_or(MOST_NOISE, |r| f64::max(r.hi, 1.0 / r.lo) - 1.0);
     shown.clamp(LEAST_NOISE, MOST_NOISE)
 }
 

@@ -10,7 +10,7 @@ use super::Measuring;
 use crate::{
     measure::{
         sample::Metric,
-        stats::{Random, Verdict, noise_floor, ratio_of_rounds, verdict},
+        stats::{Random, Verdict},
     },
     probes::{
         trial::tunables::{MOVSB, STREAM},
@@ -103,9 +103,8 @@ fn overtaken(
         let arm = |name: &str| size.ways.iter().position(|known| *known == Way::plain(name));
         let (Some(own), Some(other)) = (arm(way), arm(from)) else { continue };
         let random = &mut Random::new(size.size);
-        let noise = noise_floor(&size.log.doubled(Metric::Wall), random);
-        let ratio = ratio_of_rounds(&size.log.paired(own, other, Metric::Wall), random);
-        words.extend(ratio.map(|ratio| (size.size, verdict(&ratio, noise))));
+        let shown = size.log.outcome(own, other, &Metric::Wall, random);
+        words.extend(shown.map(|shown| (size.size, shown.word())));
     }
     let among = [words.first()?.0, words.last()?.0];
     Some((among, from_where(&words)))

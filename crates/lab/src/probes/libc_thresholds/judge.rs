@@ -9,7 +9,7 @@ use crate::{
     measure::{
         log::Log,
         sample::Metric,
-        stats::{Random, Verdict, noise_floor, ratio_of_rounds, verdict},
+        stats::{Random, Verdict},
     },
     probes::trial::Setting,
 };
@@ -54,13 +54,12 @@ pub fn tried(settings: &[Setting], logs: &[Log], random: &mut Random) -> Vec<Tri
     for (n, setting) in settings.iter().enumerate() {
         let mut effects = Vec::with_capacity(SIZES.len());
         for (size, log) in SIZES.into_iter().zip(logs) {
-            let noise = noise_floor(&log.doubled(Metric::Wall), random);
-            let ratio = ratio_of_rounds(&log.paired(n + 1, 0, Metric::Wall), random);
-            effects.extend(ratio.map(|ratio| Effect {
+            let shown = log.outcome(n + 1, 0, &Metric::Wall, random);
+            effects.extend(shown.map(|shown| Effect {
                 size,
-                ratio,
-                noise,
-                verdict: verdict(&ratio, noise),
+                ratio: shown.ratio,
+                noise: shown.noise,
+                verdict: shown.word(),
             }));
         }
         let helps = effects.iter().any(|effect| effect.verdict == Verdict::Faster);

@@ -10,8 +10,7 @@ use super::{
 };
 use crate::measure::{
     log::Log,
-    sample::Sample,
-    stats::{self, Random, Spread, Verdict},
+    stats::{Random, Spread, Verdict, verdict},
 };
 
 /// What an arm does to the program, by its own metric.
@@ -55,22 +54,15 @@ pub struct Row {
     pub failed: Option<String>,
 }
 
-/// How much two runs of one arm differ, as a fraction.
-pub fn noise(log: &Log, metric: &Metric, random: &mut Random) -> f64 {
-    stats::noise_floor(&log.doubled_by(&|sample| metric.cost(sample)), random)
-}
-
 /// A row for every arm of the log, which are these settings in this order.
 pub fn rows(log: &Log, settings: &[Setting], metric: &Metric, random: &mut Random) -> Vec<Row> {
-    let noise = noise(log, metric, random);
-    let cost = |sample: &Sample| metric.cost(sample);
+    let noise = log.noise(metric, random);
     let rows = settings.iter().enumerate().map(|(arm, setting)| {
         let values: Vec<f64> = log.samples(arm).map(|sample| sample.told).collect();
         let failed = log.arms[arm].dropped.clone();
         // An arm that fails sometimes is not judged by the times it did not.
         let judged = arm != 0 && failed.is_none();
-        let costs = log.paired_by(arm, 0, &cost, &cost);
-        let costs = stats::ratio_of_rounds(&costs, random).filter(|_| judged);
+        let costs = log.ratio(arm, 0, metric, random).filter(|_| judged);
         Row {
             setting: setting.clone(),
             runs: values.len(),
@@ -84,7 +76,7 @@ pub fn rows(log: &Log, settings: &[Setting], metric: &Metric, random: &mut Rando
 }
 
 fn effect(costs: &Ratio, noise: f64) -> Effect {
-    match stats::verdict(costs, noise) {
+    match verdict(costs, noise) {
         Verdict::Faster => Effect::Helps,
         Verdict::Slower => Effect::Hurts,
         Verdict::NoDifferenceShown => Effect::NoDifferenceShown,
@@ -105,7 +97,7 @@ fn of_values(costs: Ratio, better: Better) -> Ratio {
 mod tests {
     use super::*;
     use crate::{
-        measure::log::Entry,
+        measure::{log::Entry, sample::Sample},
         probes::trial::arms::{Kind, plain},
     };
     use std::time::Duration;

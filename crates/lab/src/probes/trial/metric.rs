@@ -5,7 +5,7 @@ use regex_lite::Regex;
 use std::fmt;
 
 use super::run::Ran;
-use crate::measure::sample::Sample;
+use crate::measure::{outcome::Cost, sample::Sample};
 
 /// What is compared.
 #[derive(Clone, Debug)]
@@ -71,9 +71,10 @@ impl Metric {
             What::Printed(pattern) => printed(pattern, &ran.out, &ran.err),
         }
     }
+}
 
-    /// The cost that stands for a sample's number, above 0: less is better.
-    pub(super) fn cost(&self, sample: &Sample) -> f64 {
+impl Cost for Metric {
+    fn cost(&self, sample: &Sample) -> f64 {
         let value = sample.told.max(f64::MIN_POSITIVE);
         match self.better {
             Better::Lower => value,

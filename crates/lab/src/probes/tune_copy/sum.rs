@@ -16,7 +16,7 @@ use crate::{
         contamination::marks,
         log::Log,
         sample::{Metric, Sample},
-        stats::{Random, Spread, Verdict, median, noise_floor, ratio_of_rounds, verdict},
+        stats::{Random, Spread, Verdict, median, ratio_of_rounds, verdict},
     },
     peer::Cp,
 };
@@ -55,7 +55,7 @@ impl Measured {
         (clock, random): (Clock, &mut Random),
     ) -> TuneResult {
         let metrics = [Metric::Wall, Metric::Cpu];
-        let noise = metrics.map(|metric| noise_floor(&self.log.doubled(metric), random));
+        let noise = metrics.map(|metric| self.log.noise(&metric, random));
         let noise = noise[usize::from(request.prefer == Prefer::Cpu)];
         if let (Ok(cp), Some(startup)) = (&mut self.cp, median(&self.starts)) {
             cp.startup = startup;
@@ -119,7 +119,7 @@ impl Measured {
         let reference = Some(self.reference).filter(|_| of_mechanisms);
         let mut to = |other: Option<usize>, metric| match other {
             Some(other) if other == arm => Some(Ratio::ONE),
-            Some(other) => ratio_of_rounds(&log.paired(arm, other, metric), random),
+            Some(other) => log.ratio(arm, other, &metric, random),
             None => None,
         };
         let ratio_to_cp = to(self.peer(), Metric::Wall);
@@ -133,7 +133,7 @@ impl Measured {
         let other =
             self.peer().filter(|peer| *peer != arm && self.is_mostly_moving(*peer, startup));
         let ratio_to_cp_started = other.and_then(|peer| {
-            let pairs = log.paired_by(arm, peer, &|s| Metric::Wall.of(s), &started);
+            let pairs = log.costs(arm, &Metric::Wall).against(&log.costs(peer, &started));
             ratio_of_rounds(&pairs, random)
         });
         let spread = |metric: Metric| {
@@ -176,7 +176,7 @@ impl Measured {
             .map(|end| end.fs.as_ref().map(|fs| fs.options.clone()).unwrap_or_default());
         let bytes = self.slice.bytes;
         let better = |arm: usize, default: usize, metric, random: &mut Random| {
-            let shown = ratio_of_rounds(&self.log.paired(arm, default, metric), random);
+            let shown = self.log.ratio(arm, default, &metric, random);
             shown.is_some_and(|ratio| verdict(&ratio, noise) == Verdict::Faster)
         };
         let worth_it = |(number, arm): &(usize, &ArmResult)| {

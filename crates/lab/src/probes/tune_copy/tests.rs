@@ -75,7 +75,7 @@ fn a_file_is_measured_against_cp_and_the_planner_believes_the_cells() {
             assert!(cp.startup > 0.0);
             assert!(reference.ratio_to_cp.is_some() && reference.cpu_ratio_to_cp.is_some());
         }
-        let doubled = found.log.doubled(crate::measure::sample::Metric::Wall).len();
+        let doubled = found.log.doubled(&crate::measure::sample::Metric::Wall).len();
         assert!(doubled + 1 >= found.log.rounds.len(), "only the last round may be cut short");
 
         let mut profile = Profile::new();

@@ -20,7 +20,7 @@ use crate::{
         log::Log,
         sample::Metric,
         schedule::Rules,
-        stats::{Random, Verdict, ratio_of_rounds, verdict},
+        stats::{Random, Verdict, verdict},
     },
     peer::{Cp, CpArm},
     scratch::Folder,
@@ -185,9 +185,8 @@ fn threads_to_take(
     random: &mut Random,
 ) -> Option<usize> {
     let usual = threads.len().checked_sub(1)?;
-    let fewer: Option<Vec<Ratio>> = (0..usual)
-        .map(|arm| ratio_of_rounds(&log.paired(arm, usual, Metric::Wall), random))
-        .collect();
+    let fewer: Option<Vec<Ratio>> =
+        (0..usual).map(|arm| log.ratio(arm, usual, &Metric::Wall, random)).collect();
     Some(take(threads, &fewer?, noise))
 }
 

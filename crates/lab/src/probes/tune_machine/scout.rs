@@ -7,7 +7,7 @@ use super::{
     job::{SessionLog, SizeLog, Way},
     ways::knobs_of,
 };
-use crate::measure::{sample::Metric, stats::median};
+use crate::measure::{outcome::PerByte, sample::Metric, stats::median};
 
 /// Few: a tuning that matters shows.
 pub(super) const ROUNDS: usize = 4;
@@ -65,7 +65,7 @@ fn times(size: &SizeLog, arm: usize, other: usize) -> Option<f64> {
     if arm == other {
         return Some(1.0);
     }
-    median(&size.log.paired_per_byte(arm, other, Metric::Wall)).map(f64::exp)
+    median(&size.log.paired(arm, other, &PerByte(Metric::Wall))).map(f64::exp)
 }
 
 #[cfg(test)]

@@ -16,11 +16,7 @@ use super::{
     runner::{InProcess, Runner},
 };
 use crate::{
-    measure::{
-        log::Log,
-        sample::Metric,
-        stats::{Random, ratio_of_rounds},
-    },
+    measure::{log::Log, outcome::PerByte, sample::Metric, stats::Random},
     probes::tune_copy::Stop,
 };
 
@@ -127,7 +123,7 @@ fn look_again(cell: &Cell, ends: &Ends, stop: &Stop<'_>) -> Option<Look> {
 }
 
 fn ratio_now(log: &Log, arm: usize) -> Option<Ratio> {
-    ratio_of_rounds(&log.paired_per_byte(arm, 0, Metric::Wall), &mut Random::new(1))
+    log.ratio(arm, 0, &PerByte(Metric::Wall), &mut Random::new(1))
 }
 
 fn has_drifted(was: &Ratio, is: &Ratio, noise: f64) -> bool {

@@ -8,6 +8,7 @@ use super::{
     pair::Ends,
 };
 use crate::measure::{
+    outcome::PerByte,
     sample::{Metric, Sample},
     stats::{Random, median, noise_floor, ratio_of_sessions},
 };
@@ -75,7 +76,7 @@ impl Survey {
                 number += 1;
                 keep(number - 1)
             });
-            Some(rounds.paired_per_byte(arm, other, metric))
+            Some(rounds.paired(arm, other, &PerByte(metric)))
         };
         self.logs(size).filter_map(of_session).filter(|ratios| !ratios.is_empty()).collect()
     }
@@ -92,7 +93,7 @@ impl Survey {
     /// The noise floor at one size, from the A/A pairs of all sessions: both halves of a pair are
     /// of one round, so what differs between sessions is not in them.
     pub fn noise(&self, size: u64, metric: Metric) -> f64 {
-        let doubled: Vec<f64> = self.logs(size).flat_map(|log| log.log.doubled(metric)).collect();
+        let doubled: Vec<f64> = self.logs(size).flat_map(|log| log.log.doubled(&metric)).collect();
         noise_floor(&doubled, &mut resampling(size))
     }
 

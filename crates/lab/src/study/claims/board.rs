@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use thalweg_core::profile::Ratio;
 
 use crate::{
-    measure::sample::Metric,
+    measure::{outcome::ratio_over, sample::Metric},
     study::{
         figures,
         file::{At, Load, Study},
@@ -114,7 +114,7 @@ impl<'b> Board<'b> {
         metric: Metric,
     ) -> Result<Ratio, Absent> {
         let sessions: Vec<Vec<f64>> = self.paired(arms, place, metric)?.into_values().collect();
-        figures::over_sessions(&sessions, self.seed()).ok_or_else(|| too_few(sessions.len()))
+        ratio_over(&sessions, self.seed()).ok_or_else(|| too_few(sessions.len()))
     }
 
     /// Logarithms of an arm's costs by session.

@@ -11,11 +11,11 @@ use super::{
 };
 use crate::{
     measure::{
+        outcome::ratio_over,
         sample::Metric,
         stats::{Random, interval_of_sessions, median},
     },
     study::{
-        figures::over_sessions,
         file::{At, Check, Load},
         result::{ClaimVerdict, Evidence, Place},
     },
@@ -211,7 +211,7 @@ fn mean_ratio(
     sessions.retain(|_, ratios| ratios.len() == places.len());
     let mean = |ratios: &[f64]| ratios.iter().sum::<f64>() / ratios.len() as f64;
     let means: Vec<Vec<f64>> = sessions.values().map(|ratios| vec![mean(ratios).ln()]).collect();
-    over_sessions(&means, board.seed()).ok_or_else(|| too_few(means.len()))
+    ratio_over(&means, board.seed()).ok_or_else(|| too_few(means.len()))
 }
 
 fn load_ratio(
@@ -227,7 +227,7 @@ fn load_ratio(
     let (first, second) = (under(loads[0])?, under(loads[1])?);
     let both = first.iter().filter_map(|(session, cost)| Some(vec![cost - second.get(session)?]));
     let both: Vec<Vec<f64>> = both.collect();
-    over_sessions(&both, board.seed()).ok_or_else(|| too_few(both.len()))
+    ratio_over(&both, board.seed()).ok_or_else(|| too_few(both.len()))
 }
 
 fn rank_correlation(
