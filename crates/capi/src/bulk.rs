@@ -4,8 +4,8 @@ use serde_json::json;
 use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
 use std::sync::Arc;
-use thalweg_channel::bulk::{ARMS, Choice, Destination, Info, Measured, Options, Skipped, by_name};
-use thalweg_core::Tuning;
+use thalweg_channel::bulk::{ARMS, Choice, Destination, Options, Skipped, by_name};
+use thalweg_core::{Info, Tuning};
 use thalweg_sys::Errno;
 
 use crate::error::{Failure, Status, TwError};
@@ -62,7 +62,7 @@ pub(crate) unsafe fn options(given: *const TwBulkOptions) -> Result<Options, Fai
     };
     // SAFETY: the caller's promise.
     if let Some(profile) = unsafe { given.profile.as_ref() } {
-        wishes.measured = Some(Arc::clone(&profile.figures) as Arc<dyn Measured>);
+        wishes.measured = Some(Arc::clone(&profile.profile));
     }
     // SAFETY: the caller's promise.
     if let Some(name) = unsafe { text::optional(given.arm) } {

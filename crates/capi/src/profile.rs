@@ -2,7 +2,6 @@
 
 use std::ffi::c_char;
 use std::sync::Arc;
-use thalweg_channel::bulk::Figures;
 use thalweg_core::{Profile, profile::ProfileError};
 use thalweg_sys::Errno;
 
@@ -13,8 +12,6 @@ use crate::{guard, handle, text};
 #[derive(Debug)]
 pub struct TwProfile {
     pub(crate) profile: Arc<Profile>,
-    /// What it knows of ways between processes, for every sender the same.
-    pub(crate) figures: Arc<Figures>,
 }
 
 /// Loads a profile; null where there is none.
@@ -33,8 +30,7 @@ pub unsafe extern "C" fn tw_profile_load(
         // SAFETY: the caller's promise.
         let named = unsafe { path.as_ref() }.map(|path| unsafe { text::path(path, "path") });
         if let Some(found) = load(named.transpose()?)? {
-            let figures = Arc::new(Figures::of_cells(&found.cells));
-            *profile = Box::into_raw(Box::new(TwProfile { profile: Arc::new(found), figures }));
+            *profile = Box::into_raw(Box::new(TwProfile { profile: Arc::new(found) }));
         }
         Ok(())
     };

@@ -99,7 +99,7 @@ fn a_profile_decides_what_a_sender_uses_and_older_programs_go_on_without() {
     compile(&root().join("tests/c/chosen.c"), &program);
     let profile = folder.path().join("profile.json");
     let mut count = 0;
-    for arm in ARMS.iter().filter(|arm| arm.info().gives.cover(Guarantees::default())) {
+    for arm in ARMS.iter().filter(|arm| arm.info().gives_in_memory().cover(Guarantees::default())) {
         let name = arm.info().name;
         if let Err(why) = arm.probe() {
             skip(&format!("capi/chosen {name}"), &why.reason);

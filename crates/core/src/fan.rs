@@ -129,7 +129,7 @@ impl Ride<'_, '_> {
     fn run(&mut self) -> Result<(), Stop> {
         let info = LAST_RESORT.info();
         let knob = info.knobs.first().map_or("", |knob| knob.name);
-        let mut buffer = vec![0; Tuning::default().bytes(info, knob)];
+        let mut buffer = vec![0; info.bytes(&Tuning::default(), knob)];
         self.begin_share(info.name);
         while self.goes_on() {
             let began = Instant::now();

@@ -58,7 +58,9 @@ pub use endpoint::{End, Kind, Sink, Source, Transfer};
 pub use error::{Error, Side, Unfit};
 pub use facts::{EndFacts, Facts};
 pub use guarantee::{Guarantees, Prefer};
-pub use mechanism::{Info, Knob, Mechanism, Mover, Pair, Role, Unit, advance_by_steps};
+pub use mechanism::{
+    BETWEEN_PROCESSES, Info, Knob, Mechanism, Mover, Nature, Pair, Role, Unit, advance_by_steps,
+};
 pub use mechanisms::MECHANISMS;
 pub use plan::{Plan, Request};
 pub use profile::Profile;

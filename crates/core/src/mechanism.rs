@@ -76,6 +76,28 @@ pub struct Info {
     pub knobs: &'static [Knob],
     /// What the mechanism is for.
     pub role: Role,
+    /// What it does or wants beyond what it promises.
+    pub nature: Nature,
+}
+
+/// What a mechanism does or wants beyond what it promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nature {
+    /// Two files may lie on the same blocks afterwards, until one is written: a clone, also one that
+    /// the file system makes unasked.
+    pub shares_blocks: bool,
+    /// The sender writes its data into memory that the channel lends; anything else is copied there
+    /// first.
+    pub wants_loan: bool,
+    /// It reads or writes the other process's memory: only between processes that trust each other.
+    pub wants_trust: bool,
+}
+
+impl Nature {
+    /// Nothing of that.
+    pub const PLAIN: Self = Self { shares_blocks: false, wants_loan: false, wants_trust: false };
+    /// A clone.
+    pub const SHARES_BLOCKS: Self = Self { shares_blocks: true, ..Self::PLAIN };
 }
 
 /// What a mechanism is for.
@@ -99,6 +121,9 @@ pub struct Pair {
     /// What holds once the transfer has returned.
     pub gives: Guarantees,
 }
+
+/// What a mechanism between two processes serves: the memory of one is copied to that of the other.
+pub const BETWEEN_PROCESSES: &[Pair] = &[Pair::new(Kind::Memory, Kind::Memory, Guarantees::COPIED)];
 
 impl Pair {
     /// A pair with its promise.
@@ -141,6 +166,46 @@ impl Info {
     /// The entry for this pair of kinds, if the mechanism serves it.
     pub fn pair(&self, source: Kind, sink: Kind) -> Option<&'static Pair> {
         self.pairs.iter().find(|p| p.source == source && p.sink == sink)
+    }
+
+    /// What holds once bytes have come from memory to memory; nothing where it does not serve that.
+    pub fn gives_in_memory(&self) -> Guarantees {
+        self.pair(Kind::Memory, Kind::Memory).map_or(Guarantees::SHARED, |pair| pair.gives)
+    }
+
+    /// The value of a knob, or the default listed for it.
+    pub fn knob(&self, tuning: &Tuning, name: &str) -> u64 {
+        let default = || self.knobs.iter().find(|knob| knob.name == name).map(|k| k.values[0]);
+        tuning.get(name).or_else(default).unwrap_or(0)
+    }
+
+    /// The same as a length in memory, at least 1.
+    pub fn bytes(&self, tuning: &Tuning, name: &str) -> usize {
+        usize::try_from(self.knob(tuning, name)).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// A knob that is a length: `None` for 0, which stands for "all of it".
+    pub fn length(&self, tuning: &Tuning, name: &str) -> Option<usize> {
+        usize::try_from(self.knob(tuning, name)).ok().filter(|len| *len > 0)
+    }
+
+    /// Every combination of the knobs' values, the defaults first.
+    pub fn tunings(&self) -> Vec<Tuning> {
+        let mut tunings = vec![Tuning::default()];
+        for knob in self.knobs {
+            let more = knob.values[1..].iter().flat_map(|value| {
+                tunings.iter().map(|tuning| tuning.clone().with(knob.name, *value))
+            });
+            let more: Vec<_> = more.collect();
+            tunings.extend(more);
+        }
+        tunings
+    }
+
+    /// The knobs of a tuning that this mechanism does not have.
+    pub fn unknown<'t>(&self, tuning: &'t Tuning) -> Vec<&'t str> {
+        let known = |name: &str| self.knobs.iter().any(|knob| knob.name == name);
+        tuning.iter().map(|(name, _)| name).filter(|name| !known(name)).collect()
     }
 
     /// All facts, as `thalweg list --json` and the bindings hand them out.
@@ -186,4 +251,17 @@ pub fn advance_by_steps(
         }
     }
     Ok(moved)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn all_tunings_start_with_the_default() {
+        for info in crate::MECHANISMS.iter().map(|m| m.info()) {
+            let all = info.tunings();
+            let count: usize = info.knobs.iter().map(|knob| knob.values.len()).product();
+            assert!(all[0].is_default());
+            assert_eq!(all.len(), count, "{}", info.name);
+        }
+    }
 }

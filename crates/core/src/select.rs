@@ -98,39 +98,35 @@ impl Evidence {
     }
 }
 
-/// Where a usable candidate goes. The classes follow each other; within one, `guess` and then the
-/// order of the list decide.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Where a usable candidate goes; the order of the list decides between equal places.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+struct Place {
+    class: Class,
+    /// Of those that are shown to be slower; 0 for the others.
+    cost: f64,
+    /// Of those that measuring does not tell apart; 0 for the others.
+    guess: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 enum Class {
     SavesWork,
     Best,
-    Slower(f64),
+    Slower,
     Unmeasured,
 }
 
-impl Class {
+impl Place {
     fn of<N>(candidate: &Candidate<N>, best: Option<f64>, prefer: Prefer) -> Self {
+        let guess = candidate.prior.guess;
+        let by_guess = |class| Self { class, cost: 0.0, guess };
         match (&candidate.evidence, best) {
-            (Some(e), Some(best)) if e.ties_with(best, prefer, GIVEN_UP_FOR_SAFETY) => Self::Best,
-            (Some(e), _) => Self::Slower(e.score(prefer)),
-            (None, _) if candidate.prior.saves_work => Self::SavesWork,
-            (None, _) => Self::Unmeasured,
-        }
-    }
-
-    fn place(self) -> u8 {
-        match self {
-            Self::SavesWork => 0,
-            Self::Best => 1,
-            Self::Slower(_) => 2,
-            Self::Unmeasured => 3,
-        }
-    }
-
-    fn cmp(self, other: Self) -> Ordering {
-        match (self, other) {
-            (Self::Slower(a), Self::Slower(b)) => a.total_cmp(&b),
-            _ => self.place().cmp(&other.place()),
+            (Some(e), Some(best)) if e.ties_with(best, prefer, GIVEN_UP_FOR_SAFETY) => {
+                by_guess(Class::Best)
+            }
+            (Some(e), _) => Self { class: Class::Slower, cost: e.score(prefer), guess: 0 },
+            (None, _) if candidate.prior.saves_work => by_guess(Class::SavesWork),
+            (None, _) => by_guess(Class::Unmeasured),
         }
     }
 }
@@ -144,8 +140,8 @@ pub fn rank<N>(candidates: Vec<Candidate<N>>, prefer: Prefer) -> Vec<Verdict<N>>
     let best = scores.min_by(f64::total_cmp);
     // Stable: where nothing else decides the list does.
     usable.sort_by(|a, b| {
-        let by_class = Class::of(a, best, prefer).cmp(Class::of(b, best, prefer));
-        by_class.then(a.prior.guess.cmp(&b.prior.guess))
+        let (a, b) = (Place::of(a, best, prefer), Place::of(b, best, prefer));
+        a.partial_cmp(&b).unwrap_or(Ordering::Equal)
     });
     let time = |evidence: &Evidence| evidence.counted(prefer).ratio;
     let first = usable.first().and_then(|first| first.evidence.as_ref()).map(time);

@@ -3,8 +3,6 @@
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 
-use crate::mechanism::Info;
-
 /// Knob name -> value. A knob that is absent stands at its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -23,15 +21,9 @@ impl Tuning {
         self
     }
 
-    /// The value of `knob`, or the default that `info` lists for it.
-    pub fn get(&self, info: &Info, knob: &str) -> u64 {
-        let default = || info.knobs.iter().find(|k| k.name == knob).map_or(0, |k| k.values[0]);
-        self.0.get(knob).copied().unwrap_or_else(default)
-    }
-
-    /// The same as a length in memory, at least 1.
-    pub fn bytes(&self, info: &Info, knob: &str) -> usize {
-        usize::try_from(self.get(info, knob)).unwrap_or(usize::MAX).max(1)
+    /// The value that was set for a knob.
+    pub fn get(&self, knob: &str) -> Option<u64> {
+        self.0.get(knob).copied()
     }
 
     /// Whether every knob stands at its default.
@@ -42,19 +34,6 @@ impl Tuning {
     /// The knobs that were set, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(k, v)| (k.as_str(), *v))
-    }
-
-    /// Every combination of the values that `info` lists for its knobs, the defaults first.
-    pub fn all(info: &Info) -> Vec<Self> {
-        let mut tunings = vec![Self::default()];
-        for knob in info.knobs {
-            let more = knob.values[1..].iter().flat_map(|value| {
-                tunings.iter().map(|tuning| tuning.clone().with(knob.name, *value))
-            });
-            let more: Vec<_> = more.collect();
-            tunings.extend(more);
-        }
-        tunings
     }
 }
 
@@ -92,15 +71,5 @@ mod tests {
         assert_eq!(Size(256 << 10).to_string(), "256K");
         assert_eq!(Size((1 << 20) + 1).to_string(), "1048577");
         assert_eq!(Size(0).to_string(), "0");
-    }
-
-    #[test]
-    fn all_tunings_start_with_the_default() {
-        for mechanism in crate::MECHANISMS {
-            let all = Tuning::all(mechanism.info());
-            let count: usize = mechanism.info().knobs.iter().map(|k| k.values.len()).product();
-            assert!(all[0].is_default());
-            assert_eq!(all.len(), count, "{}", mechanism.info().name);
-        }
     }
 }

@@ -4,7 +4,7 @@ use super::memory::{Lent, Memory};
 use super::talk::{Note, Stop, Talk};
 use rustix::fd::OwnedFd;
 use std::fmt;
-use thalweg_core::{Guarantees, Knob, Tuning, Unfit};
+use thalweg_core::{Info, Tuning, Unfit};
 
 /// One way to move a buffer between two processes. Add one by writing a file in `arms/` and a line
 /// in its list.
@@ -42,68 +42,6 @@ pub trait Arm: Sync {
         parcel: Parcel,
         ends: &Ends,
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit>;
-}
-
-/// The static facts of an arm.
-#[derive(Debug)]
-pub struct Info {
-    /// Key of studies, reports and flags; the file's name with `-` for `_`.
-    pub name: &'static str,
-    /// One line for `thalweg list` and the manual.
-    pub summary: &'static str,
-    /// System calls on the way of the bytes.
-    pub calls: &'static [&'static str],
-    /// What holds once the transfer has returned.
-    pub gives: Guarantees,
-    /// What a study may sweep; the first value is the default.
-    pub knobs: &'static [Knob],
-    /// What the source has to do for it.
-    pub source: Source,
-    /// It reads or writes the other process's memory: only between processes that trust each other.
-    pub trusting: bool,
-}
-
-/// What an arm wants of the source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// Any memory will do.
-    Anywhere,
-    /// Memory lent by [`Sender::alloc`](super::Sender::alloc); anything else is copied there first.
-    Lent,
-}
-
-impl Info {
-    /// The value of a knob, or its default.
-    pub fn knob(&self, tuning: &Tuning, name: &str) -> u64 {
-        let set = tuning.iter().find(|(knob, _)| *knob == name).map(|(_, value)| value);
-        let default = || self.knobs.iter().find(|knob| knob.name == name).map(|k| k.values[0]);
-        set.or_else(default).unwrap_or(0)
-    }
-
-    /// A knob that is a length: `None` for 0, which stands for "all of it".
-    #[doc(hidden)]
-    pub fn length(&self, tuning: &Tuning, name: &str) -> Option<usize> {
-        usize::try_from(self.knob(tuning, name)).ok().filter(|len| *len > 0)
-    }
-
-    /// Every combination of the knobs' values, the defaults first.
-    pub fn tunings(&self) -> Vec<Tuning> {
-        let mut all = vec![Tuning::default()];
-        for knob in self.knobs {
-            let more = knob.values[1..]
-                .iter()
-                .flat_map(|value| all.iter().map(|t| t.clone().with(knob.name, *value)));
-            let more: Vec<_> = more.collect();
-            all.extend(more);
-        }
-        all
-    }
-
-    /// The knobs of a tuning that this arm does not have.
-    pub fn unknown<'t>(&self, tuning: &'t Tuning) -> Vec<&'t str> {
-        let known = |name: &str| self.knobs.iter().any(|knob| knob.name == name);
-        tuning.iter().map(|(name, _)| name).filter(|name| !known(name)).collect()
-    }
 }
 
 impl fmt::Debug for dyn Arm {

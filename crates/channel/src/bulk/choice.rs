@@ -1,7 +1,9 @@
-//! What an arm in use was chosen by, as somebody who asks is told.
+//! What the choice of an arm in use rests on, as the sender tells it.
 
-use super::choose::{Destination, Facts};
+use super::choose::{Destination, Facts, Options};
+use super::measured::{known, words};
 use std::fmt;
+use thalweg_core::Prefer;
 use thalweg_core::profile::Evidence;
 
 /// What a choice rests on; its `Display` says it in words.
@@ -9,8 +11,8 @@ use thalweg_core::profile::Evidence;
 pub enum Choice {
     /// The caller named the arm.
     Asked,
-    /// The measurements that were handed in: this is what they say of the arm, if they can be cited.
-    Measured(Option<Cited>),
+    /// The measurements that were handed in: this is what they say of the arm.
+    Measured(Cited),
     /// Nothing is measured of the arm under these facts: the order of the list, and what is known
     /// without measuring.
     Unmeasured,
@@ -26,10 +28,23 @@ pub struct Cited {
 }
 
 impl Choice {
+    /// Of an arm that was chosen by these facts and options.
+    pub(super) fn of(arm: &str, facts: &Facts, options: &Options) -> Self {
+        if options.only.is_some() {
+            return Self::Asked;
+        }
+        let cited = options.measured.as_deref().and_then(|profile| {
+            let known = known(profile, facts);
+            let evidence = known.evidence(arm, Prefer::Wall)?;
+            Some(Cited { words: words(&known, &evidence, facts), evidence })
+        });
+        cited.map_or(Self::Unmeasured, Self::Measured)
+    }
+
     /// What was measured of the arm.
     pub fn evidence(&self) -> Option<&Evidence> {
         match self {
-            Self::Measured(cited) => cited.as_ref().map(|cited| &cited.evidence),
+            Self::Measured(cited) => Some(&cited.evidence),
             Self::Asked | Self::Unmeasured => None,
         }
     }
@@ -40,8 +55,7 @@ impl fmt::Display for Choice {
         match self {
             Self::Asked => f.write_str("asked for"),
             Self::Measured(cited) => {
-                f.write_str("fastest measured of those that work")?;
-                cited.as_ref().map_or(Ok(()), |cited| write!(f, "; {}", cited.words))
+                write!(f, "fastest measured of those that work; {}", cited.words)
             }
             Self::Unmeasured => f.write_str("not measured: first by what is known of it"),
         }
@@ -65,18 +79,8 @@ impl Facts {
 mod tests {
     use super::*;
     use crate::Link;
-    use crate::bulk::{Measured, Options, Receiver, Sender};
-    use std::sync::Arc;
-
-    /// Knows one arm, and has nothing to cite.
-    #[derive(Debug)]
-    struct Knows(&'static str);
-
-    impl Measured for Knows {
-        fn cost(&self, _: &Facts, arm: &str) -> Option<f64> {
-            (arm == self.0).then_some(1.0)
-        }
-    }
+    use crate::bulk::measured::tests::profile;
+    use crate::bulk::{Receiver, Sender};
 
     fn told(options: Options) -> (&'static str, Choice) {
         let (near, far) = Link::pair().unwrap();
@@ -88,8 +92,10 @@ mod tests {
 
     #[test]
     fn a_sender_tells_whether_its_arm_was_asked_for_measured_or_neither() {
-        let knows = |arm| Options { measured: Some(Arc::new(Knows(arm))), ..Options::default() };
-        assert_eq!(told(knows("pipe")), ("pipe", Choice::Measured(None)));
+        let knows = |arm| Options { measured: Some(profile([(arm, 1.0)])), ..Options::default() };
+        let (arm, choice) = told(knows("pipe"));
+        assert!(arm == "pipe" && choice.evidence().is_some(), "{arm}: {choice}");
+        assert!(choice.to_string().starts_with("fastest measured of those that work; measured 20"));
         assert_eq!(told(Options::default()).1, Choice::Unmeasured);
         let asked = Options { only: Some("ring".to_owned()), ..knows("ring") };
         assert_eq!(told(asked), ("ring", Choice::Asked));

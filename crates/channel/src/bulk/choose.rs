@@ -2,13 +2,14 @@
 //! resident, huge pages, whether the source is lent, whether process_vm is allowed, the size, a free
 //! core. What they are worth is measured elsewhere and handed in; without that the list decides.
 
-use super::arm::{Arm, Source};
+use super::arm::Arm;
 use super::arms::{ARMS, by_name};
-use super::choice::Cited;
+use super::measured::known;
 use crate::wait::Wait;
-use std::fmt;
+use std::collections::HashMap;
 use std::sync::Arc;
-use thalweg_core::{Guarantees, Tuning, Unfit, select::GIVEN_UP_FOR_SAFETY};
+use thalweg_core::select::{Candidate, Prior};
+use thalweg_core::{Guarantees, Plan, Prefer, Profile, Tuning, Unfit};
 
 /// Where the bytes are to land.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,31 +48,6 @@ pub struct Facts {
     pub free_core: bool,
 }
 
-/// What was measured on this machine.
-pub trait Measured: Send + Sync + fmt::Debug {
-    /// The cost of an arm under these facts, in any unit that is the same for all arms; less is
-    /// better. `None`: not measured.
-    fn cost(&self, facts: &Facts, arm: &str) -> Option<f64>;
-
-    /// The share of a cost below which a difference shows nothing.
-    fn noise(&self, facts: &Facts, arm: &str) -> f64 {
-        let _ = (facts, arm);
-        0.0
-    }
-
-    /// The knobs that this cost is of. `None`: the defaults.
-    fn tuning(&self, facts: &Facts, arm: &str) -> Option<Tuning> {
-        let _ = (facts, arm);
-        None
-    }
-
-    /// What is told of an arm to somebody who asks. `None`: there is no more to tell than the cost.
-    fn cited(&self, facts: &Facts, arm: &str) -> Option<Cited> {
-        let _ = (facts, arm);
-        None
-    }
-}
-
 /// What the caller of either side wants. The promises and the arm are the sender's to name, the
 /// destination is the receiver's; both sides must trust.
 #[derive(Clone, Debug)]
@@ -96,8 +72,10 @@ pub struct Options {
     pub wait: Wait,
     /// Asked now and then: whether to give up, for interrupts.
     pub stop: Option<fn() -> bool>,
-    /// Measurements of this machine.
-    pub measured: Option<Arc<dyn Measured>>,
+    /// Reasons found by probing, by arm.
+    pub unfit: HashMap<&'static str, Unfit>,
+    /// Measurements of this machine; one that is stale is the caller's to leave out.
+    pub measured: Option<Arc<Profile>>,
 }
 
 impl Default for Options {
@@ -113,6 +91,7 @@ impl Default for Options {
             trust: true,
             wait: Wait::default(),
             stop: None,
+            unfit: HashMap::new(),
             measured: None,
         }
     }
@@ -125,66 +104,36 @@ impl Options {
     }
 }
 
-/// An arm and what is said about it.
-#[derive(Clone, Debug)]
-pub struct Verdict {
-    /// The arm.
-    pub arm: &'static dyn Arm,
-    /// The knobs to use it with.
-    pub tuning: Tuning,
-    /// What a buffer costs this way, if it was measured.
-    pub cost: Option<f64>,
-    /// The share of it below which a difference shows nothing.
-    pub noise: f64,
-    /// Why it is not used, if it is not.
-    pub unfit: Option<Unfit>,
-}
-
-/// Every arm, the best first, those that cannot be used last. None is tried here: that is for
-/// [`Arm::probe`] and for the two ends when they agree.
-pub fn choose(facts: &Facts, options: &Options) -> Vec<Verdict> {
-    let verdict = |arm: &'static dyn Arm| {
-        let measured = options.measured.as_ref();
-        let cost = measured.and_then(|measured| measured.cost(facts, arm.info().name));
-        let noise = measured.map_or(0.0, |measured| measured.noise(facts, arm.info().name));
-        let tuning = match &options.only {
-            Some(_) => Some(options.tuning.clone()),
-            None => measured.and_then(|measured| measured.tuning(facts, arm.info().name)),
-        };
-        let tuning = tuning.unwrap_or_default();
-        Verdict { arm, tuning, cost, noise, unfit: refusal(arm, facts, options) }
+/// A verdict for every arm, by the rule of all choices; for the one arm in `options.only` alone. None
+/// is tried here: that is for [`Arm::probe`] and for the two ends when they agree.
+pub fn choose(facts: &Facts, options: &Options, profile: Option<&Profile>) -> Plan {
+    let known = profile.map(|profile| known(profile, facts));
+    let candidate = |arm: &dyn Arm| {
+        let name = arm.info().name;
+        let evidence = known.as_ref().and_then(|known| known.evidence(name, Prefer::Wall));
+        let why = "not measured: first by what is known of it";
+        let prior = Prior { saves_work: false, guess: guess(arm, facts), why };
+        Candidate { name, fits: fitness(arm, facts, options), prior, evidence }
     };
-    if let Some(name) = &options.only {
-        return by_name(name).map(verdict).into_iter().collect();
+    let Some(only) = &options.only else {
+        let mut plan = Plan::of(ARMS.iter().map(|arm| candidate(*arm)).collect(), Prefer::Wall);
+        if plan.chosen().is_none() {
+            plan.impossible = Some("no arm works between two processes here".to_owned());
+        }
+        return plan;
+    };
+    let candidates = by_name(only).map(candidate).into_iter().collect();
+    let mut plan = Plan::of(candidates, Prefer::Wall);
+    plan.asked_for();
+    for verdict in &mut plan.verdicts {
+        verdict.tuning.clone_from(&options.tuning);
     }
-    let mut verdicts: Vec<Verdict> = ARMS.iter().map(|arm| verdict(*arm)).collect();
-    let usable = verdicts.iter().filter(|verdict| verdict.unfit.is_none());
-    let least = usable.filter_map(|verdict| verdict.cost).min_by(f64::total_cmp);
-    // Stable: where nothing else decides the list does.
-    verdicts.sort_by(|a, b| {
-        let of = |v: &Verdict| {
-            // Who is shown to be slower goes by its cost, all others by what is known without it.
-            let slower = v.cost.filter(|_| !v.ties_with(least, GIVEN_UP_FOR_SAFETY));
-            let guess = if slower.is_some() { 0 } else { guess(v.arm, facts) };
-            let (unfit, unmeasured) = (v.unfit.is_some(), v.cost.is_none());
-            (unfit, unmeasured, slower.is_some(), slower.unwrap_or(0.0), guess)
-        };
-        of(a).partial_cmp(&of(b)).unwrap_or(std::cmp::Ordering::Equal)
-    });
-    verdicts
-}
-
-impl Verdict {
-    /// Whether it is not shown to cost more than the least, within this share of that.
-    pub fn ties_with(&self, least: Option<f64>, most: f64) -> bool {
-        let within = |cost: f64, least: f64| cost <= least * (1.0 + self.noise.min(most));
-        self.cost.zip(least).is_some_and(|(cost, least)| within(cost, least))
-    }
+    plan
 }
 
 /// What is known without measuring; less is better.
 fn guess(arm: &dyn Arm, facts: &Facts) -> u8 {
-    let wants_loan = arm.info().source == Source::Lent;
+    let wants_loan = arm.info().nature.wants_loan;
     let is_new = facts.destination == Destination::Fresh;
     match () {
         // The faults of a new destination cost more than a copy, and two cores have them sooner.
@@ -195,26 +144,34 @@ fn guess(arm: &dyn Arm, facts: &Facts) -> u8 {
     }
 }
 
-fn refusal(arm: &dyn Arm, facts: &Facts, options: &Options) -> Option<Unfit> {
+fn fitness(arm: &dyn Arm, facts: &Facts, options: &Options) -> Result<(), Unfit> {
     let info = arm.info();
     if options.without.iter().any(|name| name == info.name) {
-        return Some(Unfit::because("left out by the caller"));
+        return Err(Unfit::because("left out by the caller"));
     }
-    if !info.gives.cover(options.needs) {
-        return Some(Unfit::because("does not keep the promises that are needed"));
+    if !info.gives_in_memory().cover(options.needs) {
+        return Err(Unfit::because("does not keep the promises that are needed"));
     }
     match &facts.trusted {
-        Some(why) if info.trusting => Some(Unfit::because(why.clone())),
-        _ => None,
+        Some(why) if info.nature.wants_trust => return Err(Unfit::because(why.clone())),
+        _ => {}
     }
+    options.unfit.get(info.name).map_or(Ok(()), |unfit| Err(unfit.clone()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bulk::measured::tests::profile;
+    use thalweg_core::Judgement;
 
     fn first(facts: &Facts, options: &Options) -> &'static str {
-        choose(facts, options)[0].arm.info().name
+        first_arm(facts, options).info().name
+    }
+
+    fn first_arm(facts: &Facts, options: &Options) -> &'static dyn Arm {
+        let plan = choose(facts, options, options.measured.as_deref());
+        by_name(plan.chosen().unwrap().mechanism).unwrap()
     }
 
     #[test]
@@ -222,11 +179,11 @@ mod tests {
         let (facts, options) = (Facts::default(), Options::default());
         assert_eq!(first(&facts, &options), ARMS[0].info().name);
         let lent = Facts { will_loan: true, ..facts.clone() };
-        let best = choose(&lent, &options)[0].arm.info();
-        assert_eq!(best.source, Source::Lent);
-        let last = choose(&facts, &options);
-        let last = last.iter().rev().find(|verdict| verdict.unfit.is_none());
-        assert_eq!(last.map(|verdict| verdict.arm.info().source), Some(Source::Lent));
+        assert!(first_arm(&lent, &options).info().nature.wants_loan);
+        let plan = choose(&facts, &options, None);
+        let last = plan.verdicts.iter().rev().find(|verdict| verdict.judgement.is_usable());
+        let last = last.and_then(|verdict| by_name(verdict.mechanism));
+        assert!(last.is_some_and(|arm| arm.info().nature.wants_loan));
     }
 
     #[test]
@@ -238,7 +195,7 @@ mod tests {
             size: Some(1 << 30),
             ..Facts::default()
         };
-        let shares = |facts: &Facts| choose(facts, &options)[0].arm.shares_faults(facts.size);
+        let shares = |facts: &Facts| first_arm(facts, &options).shares_faults(facts.size);
         assert!(shares(&fresh));
         assert!(shares(&Facts { will_loan: true, size: None, ..fresh.clone() }));
         // What is moved in one piece is moved by one side.
@@ -251,60 +208,38 @@ mod tests {
         }
     }
 
-    #[derive(Debug)]
-    struct Backwards;
-
-    impl Measured for Backwards {
-        fn cost(&self, _: &Facts, arm: &str) -> Option<f64> {
-            let place = ARMS.iter().position(|other| other.info().name == arm)?;
-            Some(-(place as f64))
-        }
-    }
-
     #[test]
     fn what_was_measured_wins_and_what_is_not_allowed_is_named() {
-        let mut options = Options { measured: Some(Arc::new(Backwards)), ..Options::default() };
+        // The later in the list, the faster.
+        let cost = |n: usize| 0.5_f64.powi(n as i32);
+        let profile = profile(ARMS.iter().enumerate().map(|(n, arm)| (arm.info().name, cost(n))));
+        let mut options = Options { measured: Some(profile), ..Options::default() };
         let last = ARMS[ARMS.len() - 1].info();
         let facts = Facts { trusted: Some("another user".to_owned()), ..Facts::default() };
         assert_eq!(first(&facts, &options), last.name);
         options.without.push(last.name.to_owned());
         assert_ne!(first(&facts, &options), last.name);
-        for verdict in choose(&facts, &options) {
-            let info = verdict.arm.info();
-            let out = info.trusting || info.name == last.name;
-            assert_eq!(verdict.unfit.is_some(), out, "{}", info.name);
-        }
-    }
-
-    #[derive(Debug)]
-    struct Noisy(f64);
-
-    impl Measured for Noisy {
-        fn cost(&self, _: &Facts, arm: &str) -> Option<f64> {
-            Some(if arm == ARMS[0].info().name { self.0 } else { 1.0 })
-        }
-
-        fn noise(&self, _: &Facts, _: &str) -> f64 {
-            0.2
-        }
-    }
-
-    #[test]
-    fn of_arms_that_cannot_be_told_apart_the_earlier_is_taken_if_little_is_lost() {
-        for (cost, is_first) in [(1.04, true), (0.5, true), (1.1, false)] {
-            let options = Options { measured: Some(Arc::new(Noisy(cost))), ..Options::default() };
-            let took = first(&Facts::default(), &options);
-            assert_eq!(took == ARMS[0].info().name, is_first, "{cost}: {took}");
+        let tried = ARMS[0].info().name;
+        options.unfit.insert(tried, Unfit::because("tried"));
+        for verdict in choose(&facts, &options, options.measured.as_deref()).verdicts {
+            let info = by_name(verdict.mechanism).unwrap().info();
+            let out = info.nature.wants_trust || [last.name, tried].contains(&info.name);
+            assert_eq!(!verdict.judgement.is_usable(), out, "{}", info.name);
         }
     }
 
     #[test]
     fn one_arm_alone_is_one_arm_or_none() {
-        let only = |name: &str| Options::only(name, Tuning::default());
+        let only = |name: &str| {
+            let options = Options::only(name, Tuning::of("piece", 4096));
+            choose(&Facts::default(), &options, None)
+        };
         for arm in ARMS {
-            let chosen = choose(&Facts::default(), &only(arm.info().name));
-            assert_eq!(chosen.len(), 1);
+            let plan = only(arm.info().name);
+            let [verdict] = &plan.verdicts[..] else { panic!("{plan:?}") };
+            assert_eq!(verdict.judgement, Judgement::Chosen { why: "asked for".to_owned() });
+            assert_eq!(verdict.tuning, Tuning::of("piece", 4096));
         }
-        assert!(choose(&Facts::default(), &only("carrier-pigeon")).is_empty());
+        assert!(only("carrier-pigeon").verdicts.is_empty());
     }
 }

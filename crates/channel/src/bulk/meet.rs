@@ -1,7 +1,7 @@
 //! How two ends agree: they introduce themselves, then the sender offers arm after arm until both
 //! have one that works between them. Every arm that was passed over is recorded with the reason.
 
-use super::arm::{Arm, Ends, Incoming, Info, Outgoing, Parcel, Token};
+use super::arm::{Arm, Ends, Incoming, Outgoing, Parcel, Token};
 use super::arms::by_name;
 use super::choose::{Destination, Facts, Options, choose};
 use super::life::Sign;
@@ -16,7 +16,7 @@ use std::fmt::Write;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use thalweg_core::{Tuning, Unfit};
+use thalweg_core::{Info, Judgement, Tuning, Unfit};
 use thalweg_sys::Errno;
 
 /// What a receiver keeps of arms that are not used, at most: more than any build has arms.
@@ -116,13 +116,17 @@ impl Meeting {
 
     /// The sender's part: offers until one is taken.
     pub fn offer(&mut self, options: &Options) -> Result<(Chosen, Box<dyn Outgoing>), Stop> {
-        for verdict in choose(&self.facts, options) {
-            let (arm, info) = (verdict.arm, verdict.arm.info());
+        for verdict in choose(&self.facts, options, options.measured.as_deref()).verdicts {
+            let Some(arm) = by_name(verdict.mechanism) else { continue };
+            let (info, tuning) = (arm.info(), verdict.tuning);
             if self.skipped.iter().any(|skipped| skipped.arm == info.name) {
                 continue;
             }
-            let tuning = verdict.tuning;
-            match verdict.unfit.map_or_else(|| self.offer_one(arm, &tuning), |why| Ok(Err(why)))? {
+            let offered = match verdict.judgement {
+                Judgement::Unfit { reason } => Err(Unfit::because(reason)),
+                _ => self.offer_one(arm, &tuning)?,
+            };
+            match offered {
                 Ok(outgoing) => return Ok((Chosen { info, tuning }, outgoing)),
                 Err(why) => self.skip(info.name, why.reason),
             }

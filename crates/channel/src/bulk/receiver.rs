@@ -1,6 +1,6 @@
 //! The end that receives.
 
-use super::arm::{Broken, Incoming, Info};
+use super::arm::{Broken, Incoming};
 use super::choose::Options;
 use super::meet::{Chosen, Meeting, Skipped, error_of};
 use super::memory::{Buffer, Memory};
@@ -8,7 +8,7 @@ use super::talk::{Note, Say, Stop, Talk};
 use crate::error::{Error, Result};
 use crate::link::Link;
 use std::time::Instant;
-use thalweg_core::{Tuning, Unfit};
+use thalweg_core::{Info, Tuning, Unfit};
 use thalweg_sys::{host, region::Pages};
 
 /// Receives the buffers of one [`Sender`](super::Sender), one after the other.

@@ -1,6 +1,6 @@
 //! The end that sends.
 
-use super::arm::{Info, Outgoing};
+use super::arm::Outgoing;
 use super::choice::Choice;
 use super::choose::{Facts, Options};
 use super::meet::{Chosen, Meeting, Skipped, error_of};
@@ -9,7 +9,7 @@ use super::talk::{Note, Say, Stop, Talk};
 use crate::error::{Error, Result};
 use crate::link::Link;
 use std::time::Instant;
-use thalweg_core::{Tuning, Unfit};
+use thalweg_core::{Info, Tuning, Unfit};
 
 /// Sends buffers to one [`Receiver`](super::Receiver). A call returns when the whole buffer has
 /// arrived: nothing that is done to it afterwards shows at the other side.
@@ -59,14 +59,7 @@ impl Sender {
 
     /// What the choice of the arm in use rests on.
     pub fn choice(&self) -> Choice {
-        let (facts, arm) = (self.facts(), self.arm().name);
-        match &self.options.measured {
-            _ if self.options.only.is_some() => Choice::Asked,
-            Some(measured) if measured.cost(facts, arm).is_some() => {
-                Choice::Measured(measured.cited(facts, arm))
-            }
-            _ => Choice::Unmeasured,
-        }
+        Choice::of(self.arm().name, self.facts(), &self.options)
     }
 
     /// What is not used, and why: arms that were passed over, or that failed under way.

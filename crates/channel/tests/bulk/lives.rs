@@ -231,7 +231,7 @@ fn a_buffer_that_nobody_takes_in_time_is_given_up_and_the_receiver_told() {
 fn a_stopped_sender_need_not_be_waited_for() {
     use rustix::process::{Pid, Signal, kill_process};
     // One that may be writing here itself has to be waited for.
-    for arm in working().into_iter().filter(|arm| !arm.info().trusting) {
+    for arm in working().into_iter().filter(|arm| !arm.info().nature.wants_trust) {
         let name = arm.info().name;
         let script = Script {
             sends: true,
@@ -288,7 +288,7 @@ fn a_forked_child_owns_nothing_and_disturbs_nothing() {
 fn a_forked_peer_is_not_taken_for_its_parent() {
     // This process has introduced itself before, so its child inherits what it said.
     drop(ends());
-    for arm in working().into_iter().filter(|arm| arm.info().trusting) {
+    for arm in working().into_iter().filter(|arm| arm.info().nature.wants_trust) {
         let options = Options::only(arm.info().name, Tuning::default());
         let (near, far) = Link::pair().unwrap();
         // SAFETY: the child returns through _exit, and takes locks of its own only.

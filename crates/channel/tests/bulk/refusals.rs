@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 use thalweg_channel::{
     Error, Link,
-    bulk::{ARMS, Options, Receiver, Sender, Skipped, Source},
+    bulk::{ARMS, Options, Receiver, Sender, Skipped},
 };
 use thalweg_core::Tuning;
 use thalweg_sys::{
@@ -204,7 +204,7 @@ fn a_refusal_under_way_is_stepped_over_and_recorded() {
 #[test]
 fn a_peer_that_is_not_trusted_keeps_its_memory_to_itself() {
     for trust in [(true, false), (false, true), (false, false)] {
-        for arm in working().into_iter().filter(|arm| arm.info().trusting) {
+        for arm in working().into_iter().filter(|arm| arm.info().nature.wants_trust) {
             let options =
                 |trust| Options { trust, ..Options::only(arm.info().name, Tuning::default()) };
             let (near, far) = Link::pair().unwrap();
@@ -291,7 +291,7 @@ fn memory_that_can_shrink_is_refused() {
 fn a_buffer_in_memory_that_can_shrink_or_is_not_there_is_refused() {
     use thalweg_sys::region::{SealFlags, seal};
     let len = 4096;
-    let lent = working().into_iter().filter(|arm| arm.info().source == Source::Lent);
+    let lent = working().into_iter().filter(|arm| arm.info().nature.wants_loan);
     for (arm, has_holes) in lent.flat_map(|arm| [(arm, false), (arm, true)]) {
         let fd = thalweg_sys::memfd::create("test", len).unwrap();
         if has_holes {

@@ -7,9 +7,9 @@ use std::{
 };
 use thalweg_channel::{
     Address, Error,
-    bulk::{Handed, Info, Problem, Skipped},
+    bulk::{Handed, Problem, Skipped},
 };
-use thalweg_core::{Tuning, failed::Failed, shown};
+use thalweg_core::{Info, Tuning, failed::Failed, shown};
 use thalweg_sys::usage::Usage;
 
 use crate::{

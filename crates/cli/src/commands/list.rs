@@ -60,11 +60,9 @@ pub fn run(args: &ListArgs, color: bool) -> Result<Exit, Failure> {
 fn arm_facts(arm: &dyn bulk::Arm) -> Vec<(&'static str, String)> {
     let info = arm.info();
     let works = arm.probe().map_or_else(|why| format!("no: {why}"), |()| "yes".to_owned());
-    let needs = match info.source {
-        bulk::Source::Anywhere => "",
-        bulk::Source::Lent => "memory lent to the source; anything else is copied there first",
-    };
-    let trust = if info.trusting { "only between processes of one user" } else { "" };
+    let lent = "memory lent to the source; anything else is copied there first";
+    let needs = if info.nature.wants_loan { lent } else { "" };
+    let trust = if info.nature.wants_trust { "only between processes of one user" } else { "" };
     let facts = [
         ("works here", works),
         ("calls", info.calls.join(", ")),
@@ -78,8 +76,8 @@ fn arm_facts(arm: &dyn bulk::Arm) -> Vec<(&'static str, String)> {
 fn arm_as_json(arm: &dyn bulk::Arm) -> Value {
     let info = arm.info();
     json!({
-        "name": info.name, "summary": info.summary, "calls": info.calls, "gives": info.gives,
-        "wants_loan": info.source == bulk::Source::Lent, "trusting": info.trusting,
+        "name": info.name, "summary": info.summary, "calls": info.calls, "gives": info.gives_in_memory(),
+        "wants_loan": info.nature.wants_loan, "trusting": info.nature.wants_trust,
         "knobs": info.knobs.iter().map(Knob::to_json).collect::<Vec<_>>(),
         "unavailable": arm.probe().err().map(|why| why.reason),
     })

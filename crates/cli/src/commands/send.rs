@@ -13,7 +13,7 @@ use std::{
 };
 use thalweg_channel::{
     Address, Link,
-    bulk::{self, Figures, Item, Measured, Options, Pace, Sender, by_name},
+    bulk::{self, Item, Options, Pace, Sender, by_name},
 };
 use thalweg_core::{Tuning, shown};
 use thalweg_sys::{Errno, io};
@@ -46,8 +46,7 @@ struct Source {
 pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     let mut options = options(args)?;
     let saved = Saved::use_if_current(!args.no_profile);
-    let figures = saved.current.as_ref().map(|profile| Figures::of_cells(&profile.cells));
-    options.measured = figures.map(|figures| Arc::new(figures) as Arc<dyn Measured>);
+    options.measured = saved.current.clone().map(Arc::new);
     let address = handover::address(&args.to)?;
     let names = names(args)?;
     // One that is alone is opened first: where it is not to be had nobody need be called.

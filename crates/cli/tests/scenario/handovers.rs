@@ -398,7 +398,7 @@ fn several_files_want_a_folder_and_a_folder_wants_names() {
 #[test]
 fn a_method_that_is_not_allowed_is_exit_4_on_both_sides() {
     let place = Place::new(10);
-    for arm in ARMS.iter().filter(|arm| arm.info().trusting && arm.probe().is_ok()) {
+    for arm in ARMS.iter().filter(|arm| arm.info().nature.wants_trust && arm.probe().is_ok()) {
         let name = arm.info().name;
         let send = &mut place.send(&["--method", name]);
         let (received, sent) = both(&mut place.receive(&["--no-trust"]), send);

@@ -12,7 +12,7 @@ use thalweg_sys::{
 
 use super::Ride;
 use crate::{
-    Error, Guarantees, Info, Kind, Pair, Role, Side, StepDown,
+    Error, Guarantees, Info, Kind, Nature, Pair, Role, Side, StepDown,
     conduit::{Conduit, chunk},
     driver::Stop,
     error::symbol,
@@ -27,6 +27,7 @@ static INFO: Info = Info {
     pairs: &[Pair::new(Kind::Pipe, Kind::Pipe, Guarantees::COPIED)],
     knobs: &[],
     role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 /// A sink's own pipe.

@@ -4,8 +4,8 @@
 use thalweg_sys::copy;
 
 use crate::{
-    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Transfer,
-    Tuning, Unfit, Unit, advance_by_steps, conduit::chunk,
+    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
+    Transfer, Tuning, Unfit, Unit, advance_by_steps, conduit::chunk,
 };
 
 /// `copy_file_range` with explicit offsets.
@@ -23,6 +23,7 @@ static INFO: Info = Info {
         values: &[64 << 20, 1 << 20, 16 << 20, 256 << 20, 1 << 30],
     }],
     role: Role::Mover,
+    nature: Nature::SHARES_BLOCKS,
 };
 
 struct Run<'a> {
@@ -49,7 +50,7 @@ impl Mechanism for CopyFileRange {
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
         let (source, sink) = t.descriptors(&INFO)?;
-        Ok(Box::new(Run { source, sink, chunk: tuning.bytes(&INFO, "chunk") as u64 }))
+        Ok(Box::new(Run { source, sink, chunk: INFO.bytes(tuning, "chunk") as u64 }))
     }
 }
 

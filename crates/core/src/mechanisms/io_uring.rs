@@ -2,8 +2,8 @@
 //! buffers. Two copies like read and write, fewer calls; pays where an end makes one wait.
 
 use crate::{
-    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Transfer,
-    Tuning, Unfit, Unit,
+    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
+    Transfer, Tuning, Unfit, Unit,
     growth::Growth,
     lanes::{self, Job, Lanes, Stop},
 };
@@ -35,6 +35,7 @@ static INFO: Info = Info {
         },
     ],
     role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 struct Run<'a> {
@@ -66,7 +67,7 @@ impl Mechanism for IoUring {
             return Err(INFO.error("open", Side::Sink, Errno::SPIPE, 0));
         }
         let growth = Growth::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
-        let (depth, buffer) = (tuning.get(&INFO, "depth"), tuning.bytes(&INFO, "buffer"));
+        let (depth, buffer) = (INFO.knob(tuning, "depth"), INFO.bytes(tuning, "buffer"));
         let lanes = Some(Lanes::new(&INFO, depth, buffer, 1)?);
         Ok(Box::new(Run { lanes, source, sink, growth }))
     }

@@ -8,8 +8,8 @@ use thalweg_sys::{
 };
 
 use crate::{
-    End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Transfer, Tuning,
-    Unit, advance_by_steps,
+    End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side, Transfer,
+    Tuning, Unit, advance_by_steps,
     conduit::chunk,
     growth::{Growth, length},
 };
@@ -29,6 +29,7 @@ static INFO: Info = Info {
         values: &[16 << 20, 1 << 20, 4 << 20, 64 << 20, 256 << 20],
     }],
     role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 struct Run<'a> {
@@ -54,7 +55,7 @@ impl Mechanism for MmapCopy {
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
         let (source, sink) = t.descriptors(&INFO)?;
         let growth = Growth::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
-        let wished = tuning.bytes(&INFO, "window");
+        let wished = INFO.bytes(tuning, "window");
         let mut run = Run { source, sink, growth, wished, window: None };
         run.slide()?;
         Ok(Box::new(run))

@@ -8,8 +8,8 @@ use thalweg_sys::{
 };
 
 use crate::{
-    End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Transfer, Tuning,
-    Unit, advance_by_steps, conduit::chunk, growth::length,
+    End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side, Transfer,
+    Tuning, Unit, advance_by_steps, conduit::chunk, growth::length,
 };
 
 /// `mmap` the source, `write` from it.
@@ -33,6 +33,7 @@ static INFO: Info = Info {
         values: &[16 << 20, 1 << 20, 4 << 20, 64 << 20, 256 << 20],
     }],
     role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 struct Run<'a> {
@@ -51,7 +52,7 @@ impl Mechanism for MmapWrite {
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
         let (source, sink) = t.descriptors(&INFO)?;
-        let wished = tuning.bytes(&INFO, "window");
+        let wished = INFO.bytes(tuning, "window");
         let mut run = Run { source, sink, wished, window: None, done: 0 };
         run.slide()?;
         Ok(Box::new(run))

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use thalweg_sys::{Errno, io, map::Map, net::ZerocopySends};
 
 use crate::{
-    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Sink,
-    Source, Transfer, Tuning, Unfit, Unit, conduit::chunk,
+    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
+    Sink, Source, Transfer, Tuning, Unfit, Unit, conduit::chunk,
 };
 
 /// `send` without a copy, and its acknowledgements.
@@ -37,6 +37,7 @@ static INFO: Info = Info {
         },
     ],
     role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 /// How long to wait for acknowledgements before whoever watches is asked again.
@@ -82,14 +83,14 @@ impl Mechanism for MsgZerocopy {
     }
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
-        let buffer = tuning.bytes(&INFO, "buffer");
+        let buffer = INFO.bytes(tuning, "buffer");
         let Sink::Fd(sink) = t.sink else {
             return Err(INFO.error("open", Side::Sink, Errno::INVAL, 0));
         };
         let feed = match t.source {
             Source::Memory(bytes) => Feed::Memory(bytes),
             Source::Fd(source) => {
-                let depth = tuning.get(&INFO, "depth").max(1);
+                let depth = INFO.knob(tuning, "depth").max(1);
                 let buffers: Result<Vec<_>, _> =
                     (0..depth).map(|_| Map::anonymous(buffer, false)).collect();
                 let buffers = buffers.map_err(|e| INFO.error("mmap", Side::Own, e, 0))?;

@@ -1,6 +1,8 @@
 //! Moves nothing and makes no call: it measures the harness round the mechanisms.
 
-use crate::{Error, Guarantees, Info, Kind, Mechanism, Mover, Pair, Role, Transfer, Tuning};
+use crate::{
+    Error, Guarantees, Info, Kind, Mechanism, Mover, Nature, Pair, Role, Transfer, Tuning,
+};
 
 /// Counts bytes without touching them.
 pub struct Null;
@@ -19,6 +21,7 @@ static INFO: Info = Info {
     ],
     knobs: &[],
     role: Role::Harness,
+    nature: Nature::PLAIN,
 };
 
 struct Run {

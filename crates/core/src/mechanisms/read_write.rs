@@ -4,8 +4,8 @@
 use thalweg_sys::Errno;
 
 use crate::{
-    End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Sink, Source,
-    Transfer, Tuning, Unit, advance_by_steps, conduit::chunk,
+    End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side, Sink,
+    Source, Transfer, Tuning, Unit, advance_by_steps, conduit::chunk,
 };
 
 /// `read` into a buffer, `write` from it.
@@ -23,6 +23,7 @@ static INFO: Info = Info {
         values: &[256 << 10, 64 << 10, 128 << 10, 512 << 10, 1 << 20, 4 << 20, 16 << 20],
     }],
     role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 const fn all_pairs() -> [Pair; 36] {
@@ -52,7 +53,7 @@ impl Mechanism for ReadWrite {
     }
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
-        let wanted = tuning.bytes(&INFO, "buffer");
+        let wanted = INFO.bytes(tuning, "buffer");
         let size = t.len.map_or(wanted, |len| wanted.min(usize::try_from(len).unwrap_or(wanted)));
         // A memory end is its own buffer.
         let both_fds = matches!((&t.source, &t.sink), (Source::Fd(_), Sink::Fd(_)));

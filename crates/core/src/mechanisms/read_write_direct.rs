@@ -10,8 +10,8 @@ use std::{
 use thalweg_sys::{Errno, uring::RingFd};
 
 use crate::{
-    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Transfer,
-    Tuning, Unfit, Unit, advance_by_steps,
+    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
+    Transfer, Tuning, Unfit, Unit, advance_by_steps,
     growth::Growth,
     lanes::{self, Job, Lanes, Stop},
     reopen::reopen,
@@ -45,6 +45,7 @@ static INFO: Info = Info {
         },
     ],
     role: Role::OnRequest("--direct: it leaves the page cache alone and so gains nothing from it"),
+    nature: Nature::PLAIN,
 };
 
 // A multiple of every logical block size in use (512 or 4096) and of a page.
@@ -90,7 +91,7 @@ impl Mechanism for ReadWriteDirect {
             // Only one of the two can be aligned.
             direct_sink = None;
         }
-        let (depth, buffer) = (tuning.get(&INFO, "depth"), tuning.bytes(&INFO, "buffer"));
+        let (depth, buffer) = (INFO.knob(tuning, "depth"), INFO.bytes(tuning, "buffer"));
         Ok(Box::new(Run {
             lanes: Some(Lanes::new(&INFO, depth, buffer, GRAIN)?),
             source,

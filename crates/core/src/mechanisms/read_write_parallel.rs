@@ -13,8 +13,8 @@ use std::{
 use thalweg_sys::{Errno, fault};
 
 use crate::{
-    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Transfer,
-    Tuning, Unfit, Unit, growth::Growth,
+    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
+    Transfer, Tuning, Unfit, Unit, growth::Growth,
 };
 
 /// `pread` and `pwrite` on several threads.
@@ -35,6 +35,7 @@ static INFO: Info = Info {
         },
     ],
     role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 struct Run<'a> {
@@ -62,8 +63,8 @@ impl Mechanism for ReadWriteParallel {
             return Err(INFO.error("open", Side::Either, Errno::SPIPE, 0));
         }
         let growth = Growth::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
-        let threads = tuning.bytes(&INFO, "threads");
-        let buffers = vec![vec![0; tuning.bytes(&INFO, "buffer")]; threads];
+        let threads = INFO.bytes(tuning, "threads");
+        let buffers = vec![vec![0; INFO.bytes(tuning, "buffer")]; threads];
         Ok(Box::new(Run { source, sink, growth, buffers }))
     }
 }

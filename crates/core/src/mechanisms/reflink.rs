@@ -6,8 +6,8 @@ use rustix::fs::fstat;
 use thalweg_sys::{Errno, copy};
 
 use crate::{
-    End, Error, Facts, Guarantees, Info, Kind, Mechanism, Mover, Pair, Role, Side, Transfer,
-    Tuning, Unfit, advance_by_steps, growth::length,
+    End, Error, Facts, Guarantees, Info, Kind, Mechanism, Mover, Nature, Pair, Role, Side,
+    Transfer, Tuning, Unfit, advance_by_steps, growth::length,
 };
 
 /// FICLONERANGE, piece by piece.
@@ -20,6 +20,7 @@ static INFO: Info = Info {
     pairs: &[Pair::new(Kind::File, Kind::File, Guarantees::COPIED)],
     knobs: &[],
     role: Role::Mover,
+    nature: Nature::SHARES_BLOCKS,
 };
 
 struct Run<'a> {

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thalweg_sys::copy;
 
 use crate::{
-    End, Error, Facts, Guarantees, Info, Kind, Mechanism, Mover, Pair, Role, Side, Transfer,
-    Tuning, Unfit, advance_by_steps, conduit::chunk, reopen::reopen,
+    End, Error, Facts, Guarantees, Info, Kind, Mechanism, Mover, Nature, Pair, Role, Side,
+    Transfer, Tuning, Unfit, advance_by_steps, conduit::chunk, reopen::reopen,
 };
 
 /// `sendfile` from a file or a seekable device.
@@ -31,6 +31,7 @@ static INFO: Info = Info {
     ],
     knobs: &[],
     role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 struct Run<'a> {

@@ -5,8 +5,8 @@
 use thalweg_sys::pipe::{self, SpliceMode};
 
 use crate::{
-    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Transfer,
-    Tuning, Unfit, Unit, advance_by_steps,
+    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
+    Transfer, Tuning, Unfit, Unit, advance_by_steps,
     conduit::{Conduit, chunk},
 };
 
@@ -42,6 +42,7 @@ static INFO: Info = Info {
         values: &[1 << 20, 64 << 10, 256 << 10],
     }],
     role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 struct Run<'a> {
@@ -66,7 +67,7 @@ impl Mechanism for Splice {
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
         let (source, sink) = t.descriptors(&INFO)?;
         let direct = source.kind == Kind::Pipe || sink.kind == Kind::Pipe;
-        let wished = tuning.bytes(&INFO, "pipe");
+        let wished = INFO.bytes(tuning, "pipe");
         let through = if direct { None } else { Some(Conduit::new(&INFO, wished)?) };
         Ok(Box::new(Run { source, sink, through }))
     }

@@ -14,8 +14,8 @@ use thalweg_sys::{
 };
 
 use crate::{
-    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Transfer,
-    Tuning, Unfit, Unit, advance_by_steps,
+    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
+    Transfer, Tuning, Unfit, Unit, advance_by_steps,
     conduit::{Conduit, chunk},
 };
 
@@ -45,6 +45,7 @@ static INFO: Info = Info {
         values: &[1 << 20, 64 << 10, 256 << 10],
     }],
     role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 /// How long either thread waits before it looks whether it is still wanted.
@@ -105,7 +106,7 @@ impl Mechanism for SpliceThreaded {
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
         let (source, sink) = t.descriptors(&INFO)?;
-        let through = Conduit::new(&INFO, tuning.bytes(&INFO, "pipe"))?;
+        let through = Conduit::new(&INFO, INFO.bytes(tuning, "pipe"))?;
         let own = |fd: std::os::fd::BorrowedFd<'_>| {
             let own = fd.try_clone_to_owned();
             own.map_err(|e| INFO.error("fcntl", Side::Own, errno_of(&e), 0))

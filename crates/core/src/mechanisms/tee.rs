@@ -9,8 +9,8 @@ use thalweg_sys::{
 };
 
 use crate::{
-    End, Error, Guarantees, Info, Kind, Mechanism, Mover, Pair, Role, Side, Transfer, Tuning,
-    advance_by_steps, conduit::chunk,
+    End, Error, Guarantees, Info, Kind, Mechanism, Mover, Nature, Pair, Role, Side, Transfer,
+    Tuning, advance_by_steps, conduit::chunk,
 };
 
 /// `tee`, then `splice` to `/dev/null`.
@@ -24,6 +24,7 @@ static INFO: Info = Info {
     pairs: &[Pair::new(Kind::Pipe, Kind::Pipe, Guarantees::COPIED)],
     knobs: &[],
     role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 struct Run<'a> {

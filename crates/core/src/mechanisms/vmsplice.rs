@@ -9,8 +9,8 @@ use thalweg_sys::{
 };
 
 use crate::{
-    End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Pair, Role, Side, Sink, Source,
-    Transfer, Tuning, Unit, advance_by_steps, conduit::chunk,
+    End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side, Sink,
+    Source, Transfer, Tuning, Unit, advance_by_steps, conduit::chunk,
 };
 
 /// `vmsplice` from memory; `read` before it where the source is a file.
@@ -41,6 +41,7 @@ static INFO: Info = Info {
         },
     ],
     role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 enum Run<'a> {
@@ -66,7 +67,7 @@ impl Mechanism for Vmsplice {
     }
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
-        let (wished, huge) = (tuning.bytes(&INFO, "buffer"), tuning.get(&INFO, "huge") > 0);
+        let (wished, huge) = (INFO.bytes(tuning, "buffer"), INFO.knob(tuning, "huge") > 0);
         match (t.source, t.sink) {
             (Source::Memory(bytes), Sink::Fd(sink)) => Ok(Box::new(Run::Memory { bytes, sink })),
             (Source::Fd(source), Sink::Fd(sink)) => {

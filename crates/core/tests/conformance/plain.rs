@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use thalweg_core::{
-    Kind, Mechanism, StepDown, Tuning,
+    Kind, Mechanism, StepDown,
     alias::{self, Alias},
     scratch::Site,
 };
@@ -63,7 +63,7 @@ fn every_tuning(mechanism: &'static dyn Mechanism, folder: &Path, only: Option<(
             continue;
         }
         let Some(case) = Case::fitting(mechanism, *pair, folder.to_path_buf()) else { continue };
-        for tuning in Tuning::all(mechanism.info()) {
+        for tuning in mechanism.info().tunings() {
             every_variant(&Case { tuning, ..case.clone() });
         }
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use std::{collections::BTreeMap, fs, path::Path, time::SystemTime};
-use thalweg_channel::bulk::Figures;
+use thalweg_channel::bulk::{measured_at, saved_profile};
 use thalweg_core::profile::Machine;
 use thalweg_sys::host::filesystem;
 
@@ -81,8 +81,8 @@ fn settings() -> BTreeMap<String, String> {
 
 /// When the ways between two processes were measured for the profile, if they were.
 fn bulk_profile() -> (String, String) {
-    let figures = Figures::saved().ok();
-    let newest = figures.as_ref().and_then(Figures::newest);
+    let profile = saved_profile().ok();
+    let newest = profile.as_ref().and_then(measured_at);
     let value = newest.map_or("not measured".to_owned(), |at| format!("measured {at}"));
     ("profile between processes".to_owned(), value)
 }

@@ -3,11 +3,11 @@
 //! between two cores. Only between processes that trust each other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 use thalweg_sys::{Errno, remote};
 
 use super::process_vm::{callable, read_all, readable};
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source, Token};
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel, Token};
 use crate::bulk::page::{PAGE, Page};
 use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
 
@@ -18,15 +18,15 @@ static INFO: Info = Info {
     name: "coop",
     summary: "each side copies a part through the kernel, from either end until they meet",
     calls: &["process_vm_readv", "process_vm_writev"],
-    gives: Guarantees::COPIED,
+    pairs: BETWEEN_PROCESSES,
     knobs: &[Knob {
         name: "piece",
         summary: "bytes taken at a time",
         unit: Unit::Bytes,
         values: &[4 << 20, 256 << 10, 1 << 20, 64 << 20],
     }],
-    source: Source::Anywhere,
-    trusting: true,
+    role: Role::Mover,
+    nature: Nature { wants_trust: true, ..Nature::PLAIN },
 };
 
 /// Where the pieces taken are counted: those from the front in the low half, those from the back in

@@ -5,14 +5,14 @@ use rustix::event::PollFlags;
 use rustix::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 use thalweg_sys::{
     Errno, io,
     uring::{CURRENT, Uring},
 };
 
 use super::unix_stream;
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::stream;
 use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
 
@@ -23,7 +23,7 @@ static INFO: Info = Info {
     name: "io-uring",
     summary: "a unix stream socket by io_uring with registered buffers",
     calls: &["io_uring_enter", "IORING_OP_READ", "IORING_OP_WRITE"],
-    gives: Guarantees::COPIED,
+    pairs: BETWEEN_PROCESSES,
     knobs: &[
         unix_stream::SEND_BUFFER,
         Knob {
@@ -33,8 +33,8 @@ static INFO: Info = Info {
             values: &[256 << 10, 1 << 20],
         },
     ],
-    source: Source::Anywhere,
-    trusting: false,
+    role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 /// Two buffers: one under way, one in our hands.

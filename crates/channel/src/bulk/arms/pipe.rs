@@ -3,10 +3,10 @@
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, fstat};
-use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 use thalweg_sys::{io, pipe};
 
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::stream;
 use crate::bulk::talk::{Note, Stop, Talk, unfit};
 
@@ -24,7 +24,7 @@ static INFO: Info = Info {
     name: "pipe",
     summary: "write into a pipe and read from it",
     calls: &["write", "read"],
-    gives: Guarantees::COPIED,
+    pairs: BETWEEN_PROCESSES,
     knobs: &[
         PIPE,
         Knob {
@@ -34,8 +34,8 @@ static INFO: Info = Info {
             values: &[1 << 20, 4096, 64 << 10],
         },
     ],
-    source: Source::Anywhere,
-    trusting: false,
+    role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 struct Sender(OwnedFd, usize);

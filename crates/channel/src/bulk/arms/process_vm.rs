@@ -2,10 +2,10 @@
 //! What MPI libraries call CMA. Only between processes that trust each other.
 
 use std::sync::atomic::Ordering;
-use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 use thalweg_sys::{Errno, remote};
 
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
 
 /// `process_vm_readv`.
@@ -15,15 +15,15 @@ static INFO: Info = Info {
     name: "process-vm",
     summary: "the receiver reads the sender's memory through the kernel",
     calls: &["process_vm_readv"],
-    gives: Guarantees::COPIED,
+    pairs: BETWEEN_PROCESSES,
     knobs: &[Knob {
         name: "chunk",
         summary: "bytes of one call",
         unit: Unit::Bytes,
         values: &[16 << 20, 1 << 20, 1 << 30],
     }],
-    source: Source::Anywhere,
-    trusting: true,
+    role: Role::Mover,
+    nature: Nature { wants_trust: true, ..Nature::PLAIN },
 };
 
 struct Sender;

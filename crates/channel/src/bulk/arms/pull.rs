@@ -2,11 +2,11 @@
 //! the processor time of two copies. What was not born there is copied there first.
 
 use rustix::fd::AsFd;
-use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 use thalweg_sys::memfd;
 use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed};
 
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::memory::{Handing, Lent, Stores, copy_out};
 use crate::bulk::packet::{Kind, Packet};
 use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
@@ -18,15 +18,15 @@ static INFO: Info = Info {
     name: "pull",
     summary: "one copy, out of memory that the source was written into",
     calls: &["memfd_create", "mmap"],
-    gives: Guarantees::COPIED,
+    pairs: BETWEEN_PROCESSES,
     knobs: &[Knob {
         name: "stream",
         summary: "whether to store past the caches",
         unit: Unit::Count,
         values: &[1, 0],
     }],
-    source: Source::Lent,
-    trusting: false,
+    role: Role::Mover,
+    nature: Nature { wants_loan: true, ..Nature::PLAIN },
 };
 
 #[derive(Default)]

@@ -2,9 +2,9 @@
 //! both cores copy at once and the first copy stays in the cache. Two copies, one page of words.
 
 use std::sync::atomic::Ordering;
-use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::memory::{Stores, copy_in, copy_out};
 use crate::bulk::page::{PAGE, Page};
 use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
@@ -16,7 +16,7 @@ static INFO: Info = Info {
     name: "ring",
     summary: "copy through a few slots of shared memory, both processes at once",
     calls: &["memfd_create", "futex"],
-    gives: Guarantees::COPIED,
+    pairs: BETWEEN_PROCESSES,
     knobs: &[
         Knob {
             name: "slot",
@@ -32,8 +32,8 @@ static INFO: Info = Info {
             values: &[1, 0],
         },
     ],
-    source: Source::Anywhere,
-    trusting: false,
+    role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 /// The most memory a peer can make us map.

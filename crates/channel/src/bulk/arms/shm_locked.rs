@@ -7,10 +7,10 @@
 
 use rustix::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
-use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 use thalweg_sys::region::{Region, Segment};
 
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::memory::{Stores, copy_in, copy_out};
 use crate::bulk::packet::{Kind, Packet};
 use crate::bulk::page::{PAGE, Page};
@@ -23,7 +23,7 @@ static INFO: Info = Info {
     name: "shm-locked",
     summary: "copy into shared memory under a lock, and out of it under the same lock",
     calls: &["memfd_create", "shmget", "shmat", "futex"],
-    gives: Guarantees::COPIED,
+    pairs: BETWEEN_PROCESSES,
     knobs: &[
         Knob {
             name: "chunk",
@@ -44,8 +44,8 @@ static INFO: Info = Info {
             values: &[0, 1],
         },
     ],
-    source: Source::Anywhere,
-    trusting: false,
+    role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 const LOCK: usize = 0;

@@ -2,11 +2,11 @@
 //! sender at once, and only what is written later is copied. Gains where fresh memory is wanted.
 
 use rustix::fd::AsFd;
-use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 use thalweg_sys::memfd;
 use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed, seal};
 
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::memory::{Handing, Lent, Memory, Stores, copy_out};
 use crate::bulk::packet::{Kind, Packet};
 use crate::bulk::page::NAME;
@@ -20,15 +20,15 @@ static INFO: Info = Info {
     name: "snapshot",
     summary: "seal the memory for good and map it copy-on-write at the other side",
     calls: &["memfd_create", "F_ADD_SEALS", "mmap"],
-    gives: Guarantees::COPIED,
+    pairs: BETWEEN_PROCESSES,
     knobs: &[Knob {
         name: "stream",
         summary: "whether to store past the caches where a copy is wanted after all",
         unit: Unit::Count,
         values: &[1, 0],
     }],
-    source: Source::Lent,
-    trusting: false,
+    role: Role::Mover,
+    nature: Nature { wants_loan: true, ..Nature::PLAIN },
 };
 
 const FOR_GOOD: SealFlags =

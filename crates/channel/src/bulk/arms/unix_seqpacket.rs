@@ -2,11 +2,11 @@
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::sockopt::Timeout;
-use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 use thalweg_sys::{Errno, io, net};
 
 use super::unix_stream;
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::stream;
 use crate::bulk::talk::{Note, Stop, Talk, unfit};
 
@@ -17,7 +17,7 @@ static INFO: Info = Info {
     name: "unix-seqpacket",
     summary: "send packets through a unix socket",
     calls: &["send", "read"],
-    gives: Guarantees::COPIED,
+    pairs: BETWEEN_PROCESSES,
     knobs: &[
         unix_stream::SEND_BUFFER,
         Knob {
@@ -27,8 +27,8 @@ static INFO: Info = Info {
             values: &[64 << 10, 4096],
         },
     ],
-    source: Source::Anywhere,
-    trusting: false,
+    role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 struct Sender(OwnedFd, usize);

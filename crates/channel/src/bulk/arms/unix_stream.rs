@@ -3,10 +3,10 @@
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 use thalweg_sys::{io, net};
 
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::stream;
 use crate::bulk::talk::{ASK, Note, Stop, Talk, unfit};
 
@@ -24,7 +24,7 @@ static INFO: Info = Info {
     name: "unix-stream",
     summary: "send through a unix stream socket and read from it",
     calls: &["send", "read"],
-    gives: Guarantees::COPIED,
+    pairs: BETWEEN_PROCESSES,
     knobs: &[
         SEND_BUFFER,
         Knob {
@@ -34,8 +34,8 @@ static INFO: Info = Info {
             values: &[1 << 20, 64 << 10],
         },
     ],
-    source: Source::Anywhere,
-    trusting: false,
+    role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 struct Sender(OwnedFd, usize);

@@ -3,11 +3,11 @@
 //! default pipe it is the article's program.
 
 use rustix::fd::{AsFd, OwnedFd};
-use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 use thalweg_sys::pipe::{Pipe, SpliceMode, vmsplice, vmsplice_out};
 
 use super::pipe;
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::stream;
 use crate::bulk::talk::{Note, Stop, Talk, unfit};
 
@@ -20,7 +20,7 @@ static INFO: Info = Info {
     calls: &["vmsplice"],
     // The pipe holds the sender's own pages, but the receiver has copied them before the sender is
     // told that they arrived.
-    gives: Guarantees::COPIED,
+    pairs: BETWEEN_PROCESSES,
     knobs: &[
         pipe::PIPE,
         Knob {
@@ -30,8 +30,8 @@ static INFO: Info = Info {
             values: &[1 << 20, 4096, 64 << 10],
         },
     ],
-    source: Source::Anywhere,
-    trusting: false,
+    role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 struct Sender(OwnedFd, usize);

@@ -1,12 +1,12 @@
 //! vmsplice into a pipe, plain read out of it: one copy, by the kernel, at the receiver.
 
 use rustix::fd::{AsFd, OwnedFd};
-use thalweg_core::{Guarantees, Knob, Tuning, Unfit, Unit};
+use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 use thalweg_sys::io;
 use thalweg_sys::pipe::{Pipe, SpliceMode, vmsplice};
 
 use super::pipe;
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Info, Outgoing, Parcel, Source};
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::stream;
 use crate::bulk::talk::{Note, Stop, Talk, unfit};
 
@@ -18,7 +18,7 @@ static INFO: Info = Info {
     summary: "vmsplice the source's pages into a pipe and read them out of it",
     calls: &["vmsplice", "read"],
     // As in `vmsplice-both`: copied before the sender is told.
-    gives: Guarantees::COPIED,
+    pairs: BETWEEN_PROCESSES,
     knobs: &[
         pipe::PIPE,
         Knob {
@@ -28,8 +28,8 @@ static INFO: Info = Info {
             values: &[1 << 20, 4096, 64 << 10],
         },
     ],
-    source: Source::Anywhere,
-    trusting: false,
+    role: Role::Mover,
+    nature: Nature::PLAIN,
 };
 
 struct Sender(OwnedFd, usize);

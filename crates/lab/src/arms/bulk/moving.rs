@@ -50,7 +50,7 @@ impl Moving {
         Ok(Self {
             pair,
             bytes,
-            gives: sender.arm().gives,
+            gives: sender.arm().gives_in_memory(),
             sender: Ok(sender),
             seat,
             loans: Vec::new(),

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use std::sync::Arc;
-use thalweg_channel::bulk::{ARMS, Arm, Figures, Measured, Options, PIPE_BUF, by_name};
+use thalweg_channel::bulk::{ARMS, Arm, Options, PIPE_BUF, by_name, saved_profile};
 use thalweg_core::{Tuning, Unfit};
 
 use super::{alone::Copier, landing::Residency};
@@ -96,11 +96,11 @@ impl With {
             tuning = tuning.with(knob, value);
         }
         // A profile that is not there or not of this machine is none, to a user's sender too.
-        let figures = if arm.is_none() && self.profile { Figures::saved().ok() } else { None };
+        let profile = if arm.is_none() && self.profile { saved_profile().ok() } else { None };
         Ok(Options {
             only: arm.map(|arm| arm.info().name.to_owned()),
             tuning,
-            measured: figures.map(|figures| Arc::new(figures) as Arc<dyn Measured>),
+            measured: profile.map(Arc::new),
             will_loan: self.source == From::Born,
             size: Some(bytes as u64),
             ..Options::default()

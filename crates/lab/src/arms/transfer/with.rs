@@ -195,8 +195,8 @@ pub(super) fn touching(mechanism: &dyn Mechanism, tuning: &Tuning) -> u64 {
     let Some(buffer) = info.knobs.iter().find(|knob| knob.name == "buffer") else { return 0 };
     // Threads and ring entries have one each.
     let counts = info.knobs.iter().filter(|knob| knob.unit == Unit::Count);
-    let counts = counts.map(|knob| tuning.get(info, knob.name).max(1));
-    counts.fold(tuning.get(info, buffer.name), u64::saturating_mul)
+    let counts = counts.map(|knob| info.knob(tuning, knob.name).max(1));
+    counts.fold(info.knob(tuning, buffer.name), u64::saturating_mul)
 }
 
 #[cfg(test)]

@@ -171,6 +171,7 @@ static PLANTED: Info = Info {
     pairs: &[Pair::new(Kind::File, Kind::File, Guarantees::COPIED)],
     knobs: &[],
     role: Role::Mover,
+    nature: thalweg_core::Nature::PLAIN,
 };
 
 struct PlantedRun<'a> {

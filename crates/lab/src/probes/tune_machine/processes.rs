@@ -1,10 +1,8 @@
 //! Two processes: a way is an arm of the channel, opened and sampled as the work `bulk` does it for
 //! studies, and chosen as the channel does it for its users.
 
-use std::{io, path::Path, sync::Arc};
-use thalweg_channel::bulk::{
-    Destination, Facts, Figures, HUGE, LOAN, Measured, Options, PROCESS, choose,
-};
+use std::{io, path::Path};
+use thalweg_channel::bulk::{Destination, Facts, HUGE, LOAN, Options, PROCESS, choose};
 use thalweg_core::{
     Profile, Unfit,
     profile::{Cell, SinkState},
@@ -102,7 +100,6 @@ pub(super) fn are_keys_of(keys: &EndKeys) -> bool {
 
 /// What a sender with this profile takes between such ends, if that was measured.
 pub(super) fn choice(profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Way> {
-    let figures: Arc<dyn Measured> = Arc::new(Figures::of_cells(known(profile, keys)));
     let facts = Facts {
         destination: match (keys.sink.as_str(), asked.sink_state) {
             (HUGE, _) => Destination::FreshHuge,
@@ -113,11 +110,11 @@ pub(super) fn choice(profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option
         size: Some(asked.size),
         ..Facts::default()
     };
-    let options = Options { measured: Some(figures), needs: asked.needs, ..Options::default() };
-    let best = choose(&facts, &options).into_iter().find(|verdict| verdict.unfit.is_none())?;
+    let options = Options { needs: asked.needs, ..Options::default() };
+    let plan = choose(&facts, &options, Some(profile));
     // The list goes on where nothing was measured; that is no choice to be judged.
-    best.cost?;
-    Some(Way { name: best.arm.info().name.to_owned(), tuning: best.tuning })
+    let best = plan.chosen().filter(|best| best.evidence.is_some())?;
+    Some(Way { name: best.mechanism.to_owned(), tuning: best.tuning.clone() })
 }
 
 /// The cells between such ends.

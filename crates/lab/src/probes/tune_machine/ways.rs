@@ -51,7 +51,7 @@ pub(super) fn of_mechanisms(
 /// to, which is no part of a transfer.
 pub(super) fn of_arms(job: &SessionJob, answer: &mut dyn FnMut(Line)) -> Vec<(Way, Means)> {
     let mut ways = Vec::new();
-    for arm in ARMS.iter().filter(|arm| arm.info().gives.cover(Guarantees::default())) {
+    for arm in ARMS.iter().filter(|arm| arm.info().gives_in_memory().cover(Guarantees::default())) {
         let info = arm.info();
         let probed = match job.ends.source {
             EndKind::Process(Held::Loan) if arm.keeps_loans() => {

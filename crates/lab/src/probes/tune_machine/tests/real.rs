@@ -151,6 +151,7 @@ static ZEROS: thalweg_core::Info = thalweg_core::Info {
     pairs: &[],
     knobs: &[],
     role: thalweg_core::Role::Mover,
+    nature: thalweg_core::Nature::PLAIN,
 };
 
 struct ZerosRun<'a>(thalweg_core::Sink<'a>);

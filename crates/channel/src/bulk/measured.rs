@@ -1,15 +1,9 @@
-//! What a profile knows of ways between processes, as a table that the choice can ask: by arm, size,
-//! where the bytes land, and whether the source is lent.
+//! What a profile knows of arms: by size, where the bytes land, and whether the source is lent.
 
 use super::arms::by_name;
-use super::choice::Cited;
-use super::choose::{Destination, Facts, Measured};
+use super::choose::{Destination, Facts};
 use thalweg_core::profile::{Cell, Evidence, Known, Load, Ratio, SinkState};
-use thalweg_core::{Prefer, Profile, Tuning, Unfit};
-
-/// The cells of a profile between two processes on the idle machine.
-#[derive(Clone, Debug, Default)]
-pub struct Figures(Vec<Cell>);
+use thalweg_core::{Profile, Unfit};
 
 /// The end of a cell of a profile that is another process's memory.
 pub const PROCESS: &str = "process";
@@ -21,71 +15,56 @@ pub const HUGE: &str = "process:huge";
 /// The source and the sink of a cell, and what the sink was like before.
 type Ends<'c> = (&'c str, &'c str, SinkState);
 
-impl Figures {
-    /// Those of these cells that are of arms, with knobs and values that they have.
-    pub fn of_cells<'c>(cells: impl IntoIterator<Item = &'c Cell>) -> Self {
-        let usable = |cell: &&Cell| {
-            cell.load == Load::Idle && are_processes(cell) && is_sound(cell) && can_be(cell)
-        };
-        Self(cells.into_iter().filter(usable).cloned().collect())
-    }
+/// What a profile knows of the arms under these facts, on the idle machine. The ratios of one source
+/// and sink are to the same reference.
+pub fn known<'p>(profile: &'p Profile, facts: &Facts) -> Known<'p> {
+    let source = if facts.will_loan { LOAN } else { PROCESS };
+    let (sink, state) = match facts.destination {
+        Destination::Unknown | Destination::Resident => (PROCESS, SinkState::Resident),
+        Destination::Fresh => (PROCESS, SinkState::Fresh),
+        Destination::FreshHuge => (HUGE, SinkState::Fresh),
+    };
+    let wanted = move |cell: &&Cell| ends_of(cell) == (source, sink, state) && is_usable(cell);
+    Known::among(profile.cells.iter().filter(wanted), facts.size)
+}
 
-    /// What the saved profile of this machine knows; the error says why that is nothing.
-    pub fn saved() -> Result<Self, Unfit> {
-        let path = Profile::default_path();
-        let path = path.ok_or_else(|| Unfit::because("there is no place for a profile"))?;
-        let because = |why: String| Unfit::because(format!("{}: {why}", path.display()));
-        let profile = Profile::load(&path).map_err(|e| Unfit::because(e.to_string()))?;
-        let profile =
-            profile.ok_or_else(|| because("not there; `thalweg tune` makes it".into()))?;
-        if let Some(stale) = profile.stale().first() {
-            return Err(because(format!("stale ({stale})")));
-        }
-        let figures = Self::of_cells(&profile.cells);
-        if figures.is_empty() {
-            let why = "nothing between processes; see `thalweg tune --pair process:process`";
-            return Err(because(why.into()));
-        }
-        Ok(figures)
-    }
+/// What was measured of an arm under these facts, for people.
+pub fn words(known: &Known<'_>, evidence: &Evidence, facts: &Facts) -> String {
+    format!("{}, {}", evidence.cited(reference(known).unwrap_or("the reference")), facts.ends())
+}
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+/// The saved profile of this machine; the error says why it knows nothing of arms here.
+pub fn saved_profile() -> Result<Profile, Unfit> {
+    let path = Profile::default_path();
+    let path = path.ok_or_else(|| Unfit::because("there is no place for a profile"))?;
+    let because = |why: String| Unfit::because(format!("{}: {why}", path.display()));
+    let profile = Profile::load(&path).map_err(|e| Unfit::because(e.to_string()))?;
+    let profile = profile.ok_or_else(|| because("not there; `thalweg tune` makes it".into()))?;
+    if let Some(stale) = profile.stale().first() {
+        return Err(because(format!("stale ({stale})")));
     }
+    if measured_at(&profile).is_none() {
+        let why = "nothing between processes; see `thalweg tune --pair process:process`";
+        return Err(because(why.into()));
+    }
+    Ok(profile)
+}
 
-    /// When the newest was measured, RFC 3339.
-    pub fn newest(&self) -> Option<&str> {
-        self.0.iter().map(|cell| cell.at.as_str()).max()
-    }
+/// When the newest cell of an arm was measured, RFC 3339; `None` if there is none.
+pub fn measured_at(profile: &Profile) -> Option<&str> {
+    let cells = profile.cells.iter().filter(|cell| are_processes(cell) && is_usable(cell));
+    cells.map(|cell| cell.at.as_str()).max()
+}
 
-    /// What is known of an arm under these facts: its best tuning and what it cost.
-    pub fn evidence(&self, facts: &Facts, arm: &str) -> Option<Evidence> {
-        Known::among(self.between(facts), facts.size).evidence(arm, Prefer::Wall)
-    }
+/// The arm that the ratios are to.
+fn reference<'p>(known: &Known<'p>) -> Option<&'p str> {
+    let is_one = |cell: &&&Cell| cell.wall == Ratio::ONE && cell.cpu == Ratio::ONE;
+    known.cells().iter().find(is_one).map(|cell| cell.mechanism.as_str())
+}
 
-    /// The arm that the ratios under these facts are to.
-    pub fn reference(&self, facts: &Facts) -> Option<&str> {
-        let is_one = |cell: &&Cell| cell.wall == Ratio::ONE && cell.cpu == Ratio::ONE;
-        self.between(facts).find(is_one).map(|cell| cell.mechanism.as_str())
-    }
-
-    /// What was measured of an arm under these facts, for people.
-    pub fn words(&self, evidence: &Evidence, facts: &Facts) -> String {
-        let reference = self.reference(facts).unwrap_or("the reference");
-        format!("{}, {}", evidence.cited(reference), facts.ends())
-    }
-
-    /// The cells of one source and sink: their ratios are to the same reference.
-    fn between(&self, facts: &Facts) -> impl Iterator<Item = &Cell> {
-        let source = if facts.will_loan { LOAN } else { PROCESS };
-        let (sink, state) = match facts.destination {
-            Destination::Unknown | Destination::Resident => (PROCESS, SinkState::Resident),
-            Destination::Fresh => (PROCESS, SinkState::Fresh),
-            Destination::FreshHuge => (HUGE, SinkState::Fresh),
-        };
-        self.0.iter().filter(move |cell| ends_of(cell) == (source, sink, state))
-    }
+/// Whether it is of an arm, with knobs and values that the arm has.
+fn is_usable(cell: &Cell) -> bool {
+    cell.load == Load::Idle && is_sound(cell) && can_be(cell)
 }
 
 /// Memory on huge pages is always new.
@@ -115,30 +94,12 @@ fn can_be(cell: &Cell) -> bool {
     })
 }
 
-impl Measured for Figures {
-    fn cost(&self, facts: &Facts, arm: &str) -> Option<f64> {
-        self.evidence(facts, arm).map(|evidence| evidence.wall.ratio)
-    }
-
-    fn noise(&self, facts: &Facts, arm: &str) -> f64 {
-        self.evidence(facts, arm).map_or(0.0, |evidence| evidence.noise)
-    }
-
-    fn tuning(&self, facts: &Facts, arm: &str) -> Option<Tuning> {
-        self.evidence(facts, arm).map(|evidence| evidence.tuning)
-    }
-
-    fn cited(&self, facts: &Facts, arm: &str) -> Option<Cited> {
-        let evidence = self.evidence(facts, arm)?;
-        Some(Cited { words: self.words(&evidence, facts), evidence })
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::bulk::{ARMS, Options, choose};
+    use crate::bulk::{ARMS, Options, choose::choose};
     use std::sync::Arc;
+    use thalweg_core::{Prefer, Tuning};
 
     fn cell((source, sink): (&str, &str), sink_state: SinkState, arm: &str, ratio: f64) -> Cell {
         let wall = Ratio { ratio, ..Ratio::ONE };
@@ -160,6 +121,17 @@ mod tests {
             rounds: 10,
             at: "2026-11-21T00:00:00Z".into(),
         }
+    }
+
+    /// A profile of what arms cost between memory that was used before, as ratios.
+    pub fn profile<'a>(costs: impl IntoIterator<Item = (&'a str, f64)>) -> Arc<Profile> {
+        let cells =
+            costs.into_iter().map(|(arm, ratio)| cell((PROCESS, PROCESS), RESIDENT, arm, ratio));
+        Arc::new(of(cells.collect()))
+    }
+
+    fn of(cells: Vec<Cell>) -> Profile {
+        Profile { cells, ..Profile::new() }
     }
 
     fn percent(ratio: f64) -> i64 {
@@ -186,21 +158,24 @@ mod tests {
                 cells.push(cell(*ends, *state, arm.info().name, ratio));
             }
         }
-        let figures = Figures::of_cells(&cells);
-        let options = Options { measured: Some(Arc::new(figures.clone())), ..Options::default() };
+        let profile = of(cells);
+        let best = |facts: &Facts| {
+            let plan = choose(facts, &Options::default(), Some(&profile));
+            plan.chosen().unwrap().clone()
+        };
         for (n, (ends, _, destination)) in combinations.iter().enumerate() {
             let will_loan = ends.0 == LOAN;
             let size = Some(8 << 20);
             let facts = Facts { destination: *destination, will_loan, size, ..Facts::default() };
-            let best = &choose(&facts, &options)[0];
-            assert_eq!(best.arm.info().name, ARMS[n].info().name, "{facts:?}");
-            assert_eq!(best.cost.map(percent), Some(50));
-            let reference = figures.reference(&facts);
+            let best = best(&facts);
+            assert_eq!(best.mechanism, ARMS[n].info().name, "{facts:?}");
+            assert_eq!(best.evidence.map(|evidence| percent(evidence.wall.ratio)), Some(50));
+            let known = known(&profile, &facts);
+            let reference = reference(&known);
             assert!(reference.is_some_and(|name| name != ARMS[n].info().name), "{facts:?}");
         }
         // Whoever does not say where the bytes land is taken to keep its buffer.
-        let unknown = &choose(&Facts::default(), &options)[0];
-        assert_eq!(unknown.arm.info().name, ARMS[0].info().name);
+        assert_eq!(best(&Facts::default()).mechanism, ARMS[0].info().name);
     }
 
     #[test]
@@ -209,14 +184,16 @@ mod tests {
             size,
             ..cell((PROCESS, PROCESS), RESIDENT, ARMS[0].info().name, ratio)
         };
-        let table = Figures::of_cells(&[at(1 << 10, 4.0), at(1 << 20, 0.25)]);
-        let cost = |size| {
-            table.cost(&Facts { size, ..Facts::default() }, ARMS[0].info().name).unwrap_or(0.0)
+        let profile = of(vec![at(1 << 10, 4.0), at(1 << 20, 0.25)]);
+        let evidence = |size, n: usize| {
+            let facts = Facts { size, ..Facts::default() };
+            known(&profile, &facts).evidence(ARMS[n].info().name, Prefer::Wall)
         };
+        let cost = |size| evidence(size, 0).map_or(0.0, |evidence| evidence.wall.ratio);
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
         assert!(near(cost(Some(1 << 15)), 1.0) && near(cost(Some(1)), 4.0));
         assert!(near(cost(None), 0.25), "unknown is large");
-        assert_eq!(table.cost(&Facts::default(), ARMS[1].info().name), None);
+        assert_eq!(evidence(None, 1), None);
     }
 
     #[test]
@@ -231,8 +208,9 @@ mod tests {
             Cell { sink: LOAN.into(), ..good.clone() },
             Cell { wall: Ratio { ratio: f64::NAN, ..Ratio::ONE }, ..good.clone() },
         ];
-        assert!(Figures::of_cells(&bad).is_empty());
-        assert_eq!(Figures::of_cells([&good]).newest(), Some("2026-11-21T00:00:00Z"));
+        let bad = of(bad.to_vec());
+        assert!(known(&bad, &Facts::default()).cells().is_empty() && measured_at(&bad).is_none());
+        assert_eq!(measured_at(&of(vec![good])), Some("2026-11-21T00:00:00Z"));
     }
 
     #[test]
@@ -244,7 +222,8 @@ mod tests {
         };
         let of = |cells: &[Cell], will_loan| {
             let facts = Facts { will_loan, ..Facts::default() };
-            let evidence = Figures::of_cells(cells).evidence(&facts, "ring");
+            let profile = of(cells.to_vec());
+            let evidence = known(&profile, &facts).evidence("ring", Prefer::Wall);
             evidence.map(|e| (e.tuning.is_default(), percent(e.wall.ratio)))
         };
         assert_eq!(of(&[plain.clone(), tuned(0.89)], false), Some((true, 90)));
