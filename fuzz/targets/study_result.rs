@@ -1,9 +1,10 @@
-//! No text is a result that crashes, not even one whose claims are judged again.
+//! No text is a result that crashes, not even one whose claims are judged again; and none is samples that do.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use thalweg_lab::{study::{claims, file::Study, store}, arms::CATALOGUE};
 
+const RESULT: &str = include_str!("../../crates/lab/tests/data/result-1.json");
 const STUDY: &str = r#"
 schema = 1
 id = "test"
@@ -39,9 +40,14 @@ check = [
 "#;
 
 fuzz_target!(|text: &[u8]| {
-    let Ok(result) = store::parse_result(text) else { return };
+    if let Ok(lines) = std::str::from_utf8(text) {
+        let mut empty = store::parse_result(RESULT.as_bytes()).expect("a result");
+        let _ = store::put_back(&(store::csv(&[]) + lines), &mut empty);
+    }
+    let Ok(mut result) = store::parse_result(text) else { return };
     let again = store::to_text(&result).expect("a result that was read can be written");
     store::parse_result(again.as_bytes()).expect("and read again");
+    let _ = store::put_back(&store::csv(std::slice::from_ref(&result)), &mut result);
     let study = Study::parse(STUDY, &CATALOGUE).expect("a study");
     for claim in claims::judge(&study, &result) {
         assert!(!claim.reason.is_empty());

@@ -121,6 +121,9 @@ fn json_and_csv_have_every_sample() {
     assert_eq!(csv.lines().count(), 28);
     let columns = |line: &str| line.split(',').count();
     assert!(csv.lines().all(|line| columns(line) == columns(csv.lines().next().expect("a head"))));
+    // What was kept has them too, in the file beside it.
+    let report = scratch.run(&["report", "kept"]).ended(0).text();
+    assert!(report.contains("27; "), "the number of samples");
 }
 
 #[test]

@@ -248,12 +248,14 @@ fn a_result_survives_its_file_and_is_not_overwritten() {
     let [second, third] = [(), ()].map(|()| store::save(&result, folder.path()).unwrap());
     assert!(second.ends_with("test-2.json") && third.ends_with("test-3.json"), "{second:?}");
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
-    assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 3);
+    assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 6);
     let saved = store::saved(folder.path());
     assert_eq!((saved.len(), saved[0].verdicts.len()), (3, 1));
     assert!(saved.iter().any(|saved| saved.path == path));
-    let long = text.lines().map(str::len).max().unwrap();
-    assert!(text.lines().count() < 400 && long < 2000, "a line for each sample: {long}");
+    let samples = store::to_text(&result).unwrap();
+    let long = samples.lines().map(str::len).max().unwrap();
+    assert!(samples.lines().count() < 400 && long < 2000, "a line for each sample: {long}");
+    assert!(!text.contains("\"wall\":"), "the samples lie beside it");
 }
 
 #[test]

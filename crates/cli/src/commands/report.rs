@@ -7,7 +7,7 @@ use std::{
 };
 use thalweg_lab::{
     report::{Found, ReportError, html, markdown, read_all, usual_folders},
-    study::store,
+    study::store::{self, ResultError},
 };
 
 use crate::{
@@ -65,12 +65,15 @@ fn find(named: &[PathBuf]) -> Result<Found, Failure> {
 
 fn failure(error: ReportError) -> Failure {
     let exit = match &error {
-        ReportError::Newer { .. } => Exit::Unsupported,
-        ReportError::NoResult { .. } | ReportError::Nothing { .. } => Exit::Usage,
-        ReportError::Unreadable { .. } | ReportError::Page(_) => Exit::Failed,
+        ReportError::Result(ResultError::Newer { .. }) => Exit::Unsupported,
+        ReportError::Result(ResultError::NoResult { .. }) | ReportError::Nothing { .. } => {
+            Exit::Usage
+        }
+        _ => Exit::Failed,
     };
     match error {
-        ReportError::Unreadable { path, error } => {
+        ReportError::Unreadable { path, error }
+        | ReportError::Result(ResultError::Unreadable { path, error }) => {
             Failure::of_io("open", &path.display().to_string(), &error)
         }
         other => Failure::new(exit, other.to_string()),

@@ -1,17 +1,16 @@
 //! Finds and reads saved results, and the study files they belong to.
 
-use serde::Deserialize;
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
 
-use crate::study::{file::Study, result::StudyResult, store};
+use crate::study::{
+    file::Study,
+    result::StudyResult,
+    store::{self, ResultError},
+};
 
-/// The one schema this version reads.
-const SCHEMA: u64 = 1;
-/// More would be no result of ours: a strict run of a large study stays far below.
-const MOST_BYTES: u64 = 1 << 30;
 /// A folder of results is `MACHINE/DATE/STUDY.json`.
 const DEEPEST: usize = 6;
 /// Files looked at in one folder tree.
@@ -40,29 +39,16 @@ pub struct Found {
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
+    /// One of the files is none.
+    #[error(transparent)]
+    Result(#[from] ResultError),
     /// It could not be read.
     #[error("{}: {error}", path.display())]
     Unreadable {
-        /// The file or folder.
+        /// The folder.
         path: PathBuf,
         /// Why.
         error: io::Error,
-    },
-    /// It is something else.
-    #[error("{}: no result of `thalweg study`: {reason}", path.display())]
-    NoResult {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A later version wrote it.
-    #[error("{}: schema {schema}, and this version reads {SCHEMA}: use the thalweg that wrote it, or a newer one", path.display())]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// What it says.
-        schema: u64,
     },
     /// A folder without one.
     #[error("{}: no results of `thalweg study` in this folder", path.display())]
@@ -75,36 +61,12 @@ pub enum ReportError {
     Page(String),
 }
 
-/// Just enough of a file to say what it is.
-#[derive(Deserialize)]
-struct Label {
-    study: Option<serde_json::Value>,
-    schema: Option<serde_json::Value>,
-}
-
 /// Reads one result.
 ///
 /// # Errors
 /// It cannot be read, is no result, or has a schema that this version does not know.
 pub fn read(path: &Path) -> Result<StudyResult, ReportError> {
-    let unreadable = |error| ReportError::Unreadable { path: path.to_owned(), error };
-    let no = |reason: String| ReportError::NoResult { path: path.to_owned(), reason };
-    let length = fs::metadata(path).map_err(unreadable)?.len();
-    if length > MOST_BYTES {
-        return Err(no(format!("{length} bytes are more than a result has")));
-    }
-    let bytes = fs::read(path).map_err(unreadable)?;
-    let label: Label = serde_json::from_slice(&bytes).map_err(|e| no(e.to_string()))?;
-    if label.study.is_none() {
-        return Err(no("it has no \"study\"".to_owned()));
-    }
-    match label.schema.as_ref().and_then(serde_json::Value::as_u64) {
-        Some(SCHEMA) => serde_json::from_slice(&bytes).map_err(|e| no(e.to_string())),
-        Some(schema) if schema > SCHEMA => {
-            Err(ReportError::Newer { path: path.to_owned(), schema })
-        }
-        _ => Err(no("its \"schema\" is not a version".to_owned())),
-    }
+    Ok(store::load(path)?)
 }
 
 /// The folders where results lie unless somebody named others: where `thalweg study` keeps them, and

@@ -1,4 +1,5 @@
-//! What a run of a study leaves behind: the JSON under `studies/results/`, schema 1.
+//! What a run of a study leaves behind. `--json` prints it as one object, schema 1; under
+//! `studies/results/` the samples lie beside it, schema 2.
 
 use serde::{Deserialize, Serialize};
 use thalweg_core::{Guarantees, profile::Ratio};
@@ -17,8 +18,11 @@ use crate::{
 pub struct StudyResult {
     /// The study's id.
     pub study: String,
-    /// 1.
+    /// 1 with the samples inside, 2 without.
     pub schema: u32,
+    /// The file beside this one that has the samples; only while there are none inside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<String>,
     /// The study's title.
     pub title: String,
     /// The machine and what it was doing, as [`Conditions`](crate::measure::conditions::Conditions) writes it.
@@ -171,6 +175,7 @@ pub struct SessionSamples {
     /// Operations in each sample.
     pub repeats: u32,
     /// The samples, in the order taken.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<RoundSample>,
     /// Signs that a sample measured something else too.
     pub marks: Vec<String>,

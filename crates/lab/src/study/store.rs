@@ -1,22 +1,26 @@
 //! Where study files are found, and where results are kept.
 
-use serde::{Deserialize, Serialize};
-use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter, Serializer};
+mod lines;
+mod results;
+mod samples;
+
+pub use lines::to_text;
+pub use results::{ResultError, load, parse_result, save};
+pub use samples::{csv, put_back};
+
+use serde::Deserialize;
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
 use thalweg_core::profile::Machine;
 
-use super::{
-    file::Study,
-    result::{ClaimVerdict, StudyResult},
-};
+use super::{file::Study, result::ClaimVerdict};
 use crate::arms::Catalogue;
 
 /// A larger file is not a study.
 const LARGEST_STUDY: u64 = 4 << 20;
-/// A larger file is not a result.
+/// A larger file is not a result, nor are more samples one's.
 const LARGEST_RESULT: u64 = 1 << 30;
 
 /// A study file that was read.
@@ -127,51 +131,6 @@ pub fn machine_name() -> String {
     slug.trim_matches(['-', '.']).to_owned()
 }
 
-/// Saves a result as `FOLDER/MACHINE/DATE/STUDY.json`, whole or not at all; answers the path. An
-/// earlier result of that second is not overwritten: the later one is `STUDY-2.json`, and so on.
-pub fn save(result: &StudyResult, folder: &Path) -> Result<PathBuf, StoreError> {
-    let date = result.protocol.began.replace(':', "");
-    let folder = folder.join(machine_name()).join(date);
-    fs::create_dir_all(&folder).map_err(|e| StoreError::of(&folder, e.to_string()))?;
-    let text = to_text(result).map_err(|e| StoreError::of(&folder, e.to_string()))?;
-    let temporary = folder.join(format!(".{}.{}", result.study, std::process::id()));
-    let linked = fs::write(&temporary, text)
-        .map_err(|e| StoreError::of(&temporary, e.to_string()))
-        .and_then(|()| link(&temporary, &folder, &result.study));
-    let _ = fs::remove_file(&temporary);
-    linked
-}
-
-/// Gives a file the first name that is free: two runs of one study may have begun in one second.
-fn link(file: &Path, folder: &Path, study: &str) -> Result<PathBuf, StoreError> {
-    let names = (2..).map(|number| format!("{study}-{number}.json"));
-    for name in std::iter::once(format!("{study}.json")).chain(names) {
-        let path = folder.join(name);
-        match fs::hard_link(file, &path) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(StoreError::of(&path, e.to_string())),
-            Ok(()) => return Ok(path),
-        }
-    }
-    unreachable!("the numbers do not end")
-}
-
-/// Reads a saved result and refuses another schema.
-pub fn load(path: &Path) -> Result<StudyResult, StoreError> {
-    let text = read(path, LARGEST_RESULT)?;
-    parse_result(text.as_bytes()).map_err(|e| StoreError::of(path, e))
-}
-
-/// A result from its text.
-pub fn parse_result(text: &[u8]) -> Result<StudyResult, String> {
-    let result: StudyResult = serde_json::from_slice(text).map_err(|e| e.to_string())?;
-    if result.schema == 1 {
-        Ok(result)
-    } else {
-        Err(format!("schema {} where 1 is understood", result.schema))
-    }
-}
-
 /// What a list shows of a saved result.
 #[derive(Clone, Debug)]
 pub struct Saved {
@@ -248,83 +207,6 @@ fn read(path: &Path, most: u64) -> Result<String, StoreError> {
         return Err(StoreError::of(path, format!("{} bytes are too many", meta.len())));
     }
     fs::read_to_string(path).map_err(error)
-}
-
-/// A result as JSON in which each sample has one line.
-pub fn to_text(result: &StudyResult) -> Result<String, serde_json::Error> {
-    let mut text = Vec::new();
-    let mut serializer = Serializer::with_formatter(&mut text, Shallow::default());
-    result.serialize(&mut serializer)?;
-    text.push(b'\n');
-    String::from_utf8(text).map_err(|e| serde_json::Error::io(io::Error::other(e)))
-}
-
-/// Levels of a result that get lines of their own: result, arms, arm, sessions, session, samples.
-const DEEPEST: usize = 6;
-
-/// Lines and blanks on the upper levels, none below.
-#[derive(Default)]
-struct Shallow {
-    pretty: PrettyFormatter<'static>,
-    depth: usize,
-}
-
-macro_rules! by_depth {
-    ($($name:ident($($argument:ident: $kind:ty),*)),* $(,)?) => {
-        $(fn $name<W: ?Sized + io::Write>(&mut self, to: &mut W $(, $argument: $kind)*) -> io::Result<()> {
-            if self.depth <= DEEPEST {
-                self.pretty.$name(to $(, $argument)*)
-            } else {
-                CompactFormatter.$name(to $(, $argument)*)
-            }
-        })*
-    };
-}
-
-impl Formatter for Shallow {
-    fn begin_array<W: ?Sized + io::Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.depth += 1;
-        if self.depth <= DEEPEST {
-            self.pretty.begin_array(to)
-        } else {
-            CompactFormatter.begin_array(to)
-        }
-    }
-
-    fn end_array<W: ?Sized + io::Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.depth -= 1;
-        if self.depth < DEEPEST {
-            self.pretty.end_array(to)
-        } else {
-            CompactFormatter.end_array(to)
-        }
-    }
-
-    fn begin_object<W: ?Sized + io::Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.depth += 1;
-        if self.depth <= DEEPEST {
-            self.pretty.begin_object(to)
-        } else {
-            CompactFormatter.begin_object(to)
-        }
-    }
-
-    fn end_object<W: ?Sized + io::Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.depth -= 1;
-        if self.depth < DEEPEST {
-            self.pretty.end_object(to)
-        } else {
-            CompactFormatter.end_object(to)
-        }
-    }
-
-    by_depth!(
-        begin_array_value(first: bool),
-        end_array_value(),
-        begin_object_key(first: bool),
-        begin_object_value(),
-        end_object_value(),
-    );
 }
 
 #[cfg(test)]

@@ -43,27 +43,35 @@ pub fn result_of(
             missing.extend(missing_of(name, place, &logs));
         }
     }
-    let (aa, noise) = noise_over(&doubled(&arms, Metric::Wall), protocol.seed);
-    let ratios = ratios_of(study, &arms, noise, protocol.seed);
     let mut result = StudyResult {
         study: study.id.clone(),
         schema: 1,
+        samples: None,
         title: study.title.clone(),
         conditions,
         protocol,
-        comparisons: ratios.len(),
+        comparisons: 0,
         arms,
         missing,
-        ratios,
-        aa,
-        noise,
+        ratios: Vec::new(),
+        aa: None,
+        noise: 0.0,
         null_seconds: median(&nulls),
         probes: probes_of(sessions),
         costs,
         claims: Vec::new(),
     };
-    result.claims = claims::judge(study, &result);
+    judge(study, &mut result);
     result
+}
+
+/// Works out noise, ratios and verdicts of a result from its samples and probes.
+pub fn judge(study: &Study, result: &mut StudyResult) {
+    let seed = result.protocol.seed;
+    (result.aa, result.noise) = noise_over(&doubled(&result.arms, Metric::Wall), seed);
+    result.ratios = ratios_of(study, &result.arms, result.noise, seed);
+    result.comparisons = result.ratios.len();
+    result.claims = claims::judge(study, result);
 }
 
 /// One arm in one place over all sessions; `None` if it never gave a sample.

@@ -1,7 +1,10 @@
 //! Finding and reading results, and saying clearly what is none.
 
 use std::{fs, path::PathBuf};
-use thalweg_lab::report::{ReportError, html, read, read_all};
+use thalweg_lab::{
+    report::{ReportError, html, read, read_all},
+    study::store::ResultError,
+};
 
 use crate::{
     fixture::{self, Extent},
@@ -58,10 +61,11 @@ fn what_is_no_result_is_refused_by_name_and_reason() {
         (error, words)
     };
     let newer = fixture::json(Extent { sessions: 1, rounds: 1, seed: 1 }).to_string();
-    let newer = newer.replacen("\"schema\":1", "\"schema\":2", 1);
+    let newer = newer.replacen("\"schema\":1", "\"schema\":9", 1);
     let (error, words) = refused("newer.json", &newer);
     assert!(
-        matches!(error, ReportError::Newer { schema: 2, .. }) && words.contains("newer one"),
+        matches!(error, ReportError::Result(ResultError::Newer { schema: 9, .. }))
+            && words.contains("newer one"),
         "{words}"
     );
     for (name, text, reason) in [
@@ -73,11 +77,16 @@ fn what_is_no_result_is_refused_by_name_and_reason() {
         ("deep.json", &format!("{{\"study\":{}", "[".repeat(100_000)), "recursion"),
     ] {
         let (error, words) = refused(name, text);
-        assert!(matches!(error, ReportError::NoResult { .. }) && words.contains(reason), "{words}");
+        assert!(
+            matches!(error, ReportError::Result(ResultError::NoResult { .. }))
+                && words.contains(reason),
+            "{words}"
+        );
     }
     let gone = read(&folder.path().join("gone.json")).expect_err("no file");
     assert!(
-        matches!(gone, ReportError::Unreadable { .. }) && gone.to_string().contains("gone.json")
+        matches!(gone, ReportError::Result(ResultError::Unreadable { .. }))
+            && gone.to_string().contains("gone.json")
     );
     let nothing = read_all(&[folder.path().to_owned()]).expect_err("a folder without results");
     assert!(nothing.to_string().contains("no results"), "{nothing}");

@@ -1,6 +1,5 @@
 //! `thalweg study`: the lab's runs, shown. Nothing is measured or decided here.
 
-mod csv;
 mod list;
 mod live;
 mod tables;
@@ -8,7 +7,7 @@ mod tables;
 use serde_json::json;
 use std::{
     borrow::Cow,
-    env,
+    env, fs,
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -71,7 +70,7 @@ pub fn run(args: &StudyArgs, color: bool) -> Result<Exit, Failure> {
     }
     // Whatever cannot be kept was measured all the same, and is shown.
     let kept = results.iter().map(|result| keep(args, result));
-    let csv = args.csv.iter().map(|path| csv::write(&results, path));
+    let csv = args.csv.iter().map(|path| csv(&results, path));
     let mut problems: Vec<Failure> = kept.chain(csv).filter_map(Result::err).collect();
     problems.extend(show(args, &results, color).err());
     for problem in problems {
@@ -223,6 +222,12 @@ fn keep(args: &StudyArgs, result: &StudyResult) -> Result<(), Failure> {
     let path = path.map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
     note(&format!("kept in {}", path.display()));
     Ok(())
+}
+
+/// Writes every sample of the results, a line each.
+fn csv(results: &[StudyResult], path: &Path) -> Result<(), Failure> {
+    let written = fs::write(path, store::csv(results));
+    written.map_err(|e| Failure::of_io("write", &path.display().to_string(), &e))
 }
 
 /// Prints an error and answers how the command ends for it.

@@ -1,6 +1,10 @@
-//! Names, and results of this version that later ones must still read.
+//! Names, results of this version that later ones must still read, and those kept in the repository.
 
-use super::*;
+use super::{lines::by_arms, results::without_samples, *};
+use crate::{
+    arms::CATALOGUE,
+    study::{result::StudyResult, sum},
+};
 
 /// A result as the first version wrote it.
 const GOLDEN: &str = include_str!("../../../tests/data/result-1.json");
@@ -52,9 +56,73 @@ fn a_folder_of_studies_names_each_file_that_cannot_be_read() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("1.toml"), "id = \n").unwrap();
     fs::write(folder.path().join("2.txt"), "nothing").unwrap();
-    let all = Loaded::folder(folder.path(), &crate::arms::CATALOGUE).unwrap();
+    let all = Loaded::folder(folder.path(), &CATALOGUE).unwrap();
     assert_eq!(all.len(), 1);
     let error = all[0].as_ref().unwrap_err().to_string();
     assert!(error.contains("1.toml") && error.contains("line 1"), "{error}");
-    assert!(Loaded::folder(&folder.path().join("none"), &crate::arms::CATALOGUE).is_err());
+    assert!(Loaded::folder(&folder.path().join("none"), &CATALOGUE).is_err());
+}
+
+/// `THALWEG_BLESS=1` judges them again, after a study's claims changed on purpose.
+#[test]
+fn every_verdict_that_is_kept_follows_from_the_samples_beside_it() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
+    let studies = Loaded::folder(&folder, &CATALOGUE).unwrap();
+    let studies: Vec<Loaded> = studies.into_iter().map(Result::unwrap).collect();
+    let all = saved(&folder.join("results"));
+    assert!(all.len() >= 10, "{} results", all.len());
+    for kept in all {
+        let found = load(&kept.path).unwrap();
+        let study = &studies.iter().find(|loaded| loaded.study.id == kept.study).unwrap().study;
+        let mut again = found.clone();
+        sum::judge(study, &mut again);
+        if std::env::var_os("THALWEG_BLESS").is_some() {
+            let samples = kept.path.with_extension("csv.gz").file_name().unwrap().to_owned();
+            let bare = without_samples(&again, samples.into_string().unwrap());
+            fs::write(&kept.path, by_arms(&bare).unwrap()).unwrap();
+            continue;
+        }
+        let name = kept.path.display();
+        let hint = "THALWEG_BLESS=1 judges it again";
+        assert_eq!(verdicts(&again), verdicts(&found), "{name}: {hint}");
+        let (now, then) = (figures(&again), figures(&found));
+        let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
+        assert!(now.len() == then.len() && now.iter().zip(&then).all(near), "{name}: {hint}");
+    }
+}
+
+fn verdicts(result: &StudyResult) -> Vec<(&str, ClaimVerdict)> {
+    result.claims.iter().map(|claim| (claim.id.as_str(), claim.verdict)).collect()
+}
+
+/// Everything that was worked out from samples. Another processor's logarithm may end otherwise.
+fn figures(result: &StudyResult) -> Vec<f64> {
+    let ratios = result.ratios.iter().flat_map(|r| [r.ratio.ratio, r.ratio.lo, r.ratio.hi]);
+    let claims = result.claims.iter().flat_map(|claim| [claim.measured, claim.lo, claim.hi]);
+    ratios.chain(claims.flatten()).chain([result.noise]).collect()
+}
+
+#[test]
+fn a_result_whose_samples_are_missing_or_damaged_is_refused_by_the_name_of_their_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let result = parse_result(GOLDEN.as_bytes()).unwrap();
+    let path = save(&result, folder.path()).unwrap();
+    let csv = path.with_extension("csv.gz");
+    assert_eq!(to_text(&load(&path).unwrap()).unwrap(), GOLDEN);
+    let whole = fs::read(&csv).unwrap();
+    let refused = |bytes: Option<&[u8]>| {
+        match bytes {
+            Some(bytes) => fs::write(&csv, bytes).unwrap(),
+            None => fs::remove_file(&csv).unwrap(),
+        }
+        let error = load(&path).unwrap_err().to_string();
+        assert!(error.contains("test.csv.gz"), "{error}");
+        error
+    };
+    refused(Some(&whole[..whole.len() / 2]));
+    refused(Some(b"study,arm\n"));
+    let other = samples::csv(std::slice::from_ref(&result)).replacen("test,", "test,another ", 2);
+    let error = refused(Some(&results::compressed(&other).unwrap()));
+    assert!(error.contains("line 2 is no sample of this result"), "{error}");
+    refused(None);
 }

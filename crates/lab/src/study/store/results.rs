@@ -1,0 +1,194 @@
+//! A result in two files: `STUDY.json` with what was found, `STUDY.csv.gz` with the samples it was found in.
+
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use serde::Deserialize;
+use std::{
+    fs,
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use super::{LARGEST_RESULT, StoreError, lines, machine_name, samples};
+use crate::study::result::StudyResult;
+
+/// The schema of a result that has its samples inside, as `--json` prints it.
+const WHOLE: u32 = 1;
+/// The schema of a result whose samples lie in the file that it names.
+const APART: u32 = 2;
+
+/// Why a file gives no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultError {
+    /// It cannot be read.
+    #[error("{}: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It is something else, or damaged.
+    #[error("{}: no result of `thalweg study`: {reason}", path.display())]
+    NoResult {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A later version wrote it.
+    #[error("{}: schema {schema}, and this version reads {WHOLE} and {APART}: use the thalweg that wrote it, or a newer one", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// What it says.
+        schema: u64,
+    },
+}
+
+/// Saves a result as `FOLDER/MACHINE/DATE/STUDY.json` with its samples in `STUDY.csv.gz`; answers
+/// the path of the first. An earlier result of that second is not overwritten: the later one is
+/// `STUDY-2.json`, and so on.
+pub fn save(result: &StudyResult, folder: &Path) -> Result<PathBuf, StoreError> {
+    let date = result.protocol.began.replace(':', "");
+    let folder = folder.join(machine_name()).join(date);
+    fs::create_dir_all(&folder).map_err(|e| StoreError::of(&folder, e.to_string()))?;
+    let temporary = |what| folder.join(format!(".{}.{}.{what}", result.study, std::process::id()));
+    let parts = [temporary("json"), temporary("csv.gz")];
+    let saved = save_as(result, &folder, &parts);
+    for part in parts {
+        let _ = fs::remove_file(part);
+    }
+    saved
+}
+
+/// Both files are written under temporary names. The samples get theirs first: where the JSON
+/// stands, what it names stands too.
+fn save_as(
+    result: &StudyResult,
+    folder: &Path,
+    [json, csv]: &[PathBuf; 2],
+) -> Result<PathBuf, StoreError> {
+    let failed = |path: &Path, e: &dyn ToString| StoreError::of(path, e.to_string());
+    let compressed = compressed(&samples::csv(std::slice::from_ref(result)));
+    let written = compressed.and_then(|bytes| fs::write(csv, bytes));
+    written.map_err(|e| failed(csv, &e))?;
+    let more = (2..).map(|number| format!("{}-{number}", result.study));
+    for name in std::iter::once(result.study.clone()).chain(more) {
+        let samples = format!("{name}.csv.gz");
+        let beside = folder.join(&samples);
+        if !link(csv, &beside)? {
+            continue;
+        }
+        let path = folder.join(format!("{name}.json"));
+        let text =
+            lines::by_arms(&without_samples(result, samples)).map_err(|e| failed(&path, &e))?;
+        let written = fs::write(json, text).map_err(|e| failed(json, &e));
+        match written.and_then(|()| link(json, &path)) {
+            Ok(true) => return Ok(path),
+            // An older version kept a result of that second in one file.
+            Ok(false) => drop(fs::remove_file(&beside)),
+            Err(error) => {
+                let _ = fs::remove_file(&beside);
+                return Err(error);
+            }
+        }
+    }
+    unreachable!("the numbers do not end")
+}
+
+/// Gives a file one more name; false if that is taken.
+fn link(file: &Path, path: &Path) -> Result<bool, StoreError> {
+    match fs::hard_link(file, path) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(e) => Err(StoreError::of(path, e.to_string())),
+    }
+}
+
+/// The result as it is kept beside the file that has its samples.
+pub(super) fn without_samples(result: &StudyResult, samples: String) -> StudyResult {
+    let mut bare = StudyResult { schema: APART, samples: Some(samples), ..result.clone() };
+    for session in bare.arms.iter_mut().flat_map(|arm| &mut arm.sessions) {
+        session.samples.clear();
+    }
+    bare
+}
+
+pub(super) fn compressed(text: &str) -> io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(text.as_bytes())?;
+    encoder.finish()
+}
+
+/// Just enough of a file to say what it is.
+#[derive(Deserialize)]
+struct Label {
+    study: Option<serde_json::Value>,
+    schema: Option<serde_json::Value>,
+}
+
+/// Reads a saved result with its samples, whether they lie inside or beside it. What comes back has
+/// them inside.
+pub fn load(path: &Path) -> Result<StudyResult, ResultError> {
+    let no = |reason: String| ResultError::NoResult { path: path.to_owned(), reason };
+    let text = read(path)?;
+    let label: Label = serde_json::from_slice(&text).map_err(|e| no(e.to_string()))?;
+    if label.study.is_none() {
+        return Err(no("it has no \"study\"".to_owned()));
+    }
+    let schema = label.schema.as_ref().and_then(serde_json::Value::as_u64);
+    let schema = schema.ok_or_else(|| no("its \"schema\" is not a version".to_owned()))?;
+    if schema > u64::from(APART) {
+        return Err(ResultError::Newer { path: path.to_owned(), schema });
+    }
+    let mut result: StudyResult = serde_json::from_slice(&text).map_err(|e| no(e.to_string()))?;
+    match result.schema {
+        WHOLE => {}
+        APART => {
+            let name = result.samples.take().filter(|name| !name.contains('/'));
+            let name = name.ok_or_else(|| no("it names no file of samples".to_owned()))?;
+            let beside = path.with_file_name(&name);
+            let csv = decompressed(&beside)?;
+            let of_csv = |reason| ResultError::NoResult { path: beside.clone(), reason };
+            samples::put_back(&csv, &mut result).map_err(of_csv)?;
+            result.schema = WHOLE;
+        }
+        other => return Err(no(format!("its \"schema\" is {other}, which no version wrote"))),
+    }
+    Ok(result)
+}
+
+/// A result from the text of one file that has the samples inside.
+pub fn parse_result(text: &[u8]) -> Result<StudyResult, String> {
+    let result: StudyResult = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+    if result.schema == WHOLE {
+        Ok(result)
+    } else {
+        Err(format!("schema {} where {WHOLE} is understood", result.schema))
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ResultError> {
+    let unreadable = |error| ResultError::Unreadable { path: path.to_owned(), error };
+    let length = fs::metadata(path).map_err(unreadable)?.len();
+    if length > LARGEST_RESULT {
+        let reason = format!("{length} bytes are more than a result has");
+        return Err(ResultError::NoResult { path: path.to_owned(), reason });
+    }
+    fs::read(path).map_err(unreadable)
+}
+
+fn decompressed(path: &Path) -> Result<String, ResultError> {
+    let packed = read(path)?;
+    let mut text = String::new();
+    // A few bytes may claim to be more than any memory holds.
+    let unpacked = GzDecoder::new(packed.as_slice()).take(LARGEST_RESULT).read_to_string(&mut text);
+    match unpacked {
+        Ok(length) if length as u64 == LARGEST_RESULT => {
+            let reason = format!("{length} bytes of samples are more than a result has");
+            Err(ResultError::NoResult { path: path.to_owned(), reason })
+        }
+        Ok(_) => Ok(text),
+        Err(e) => Err(ResultError::NoResult { path: path.to_owned(), reason: e.to_string() }),
+    }
+}
