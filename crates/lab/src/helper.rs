@@ -12,7 +12,7 @@ mod feeder;
 mod line;
 mod receiver;
 
-pub(crate) use line::spent;
+pub(crate) use line::{say, spent};
 
 use crate::{
     arms::{CATALOGUE, Catalogue},

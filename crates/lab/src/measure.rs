@@ -4,6 +4,7 @@ pub mod conditions;
 pub mod contamination;
 pub mod log;
 pub mod outcome;
+pub mod process;
 pub mod sample;
 pub mod schedule;
 pub mod stats;

@@ -6,7 +6,6 @@ use rustix::{
     net::sockopt::socket_peercred,
 };
 use std::{
-    io::{Read, Write},
     net::TcpStream,
     os::{
         fd::OwnedFd,
@@ -14,67 +13,44 @@ use std::{
         unix::net::{SocketAddr, UnixStream},
     },
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Stdio},
     sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use thalweg_core::Unfit;
-use thalweg_sys::{Errno, io as call, pipe, usage::Usage};
+use thalweg_sys::{Errno, pipe, usage::Usage};
 
 use super::exactly::PATIENCE;
-use crate::helper::{command, spent};
+use crate::{
+    helper::{command, spent},
+    measure::process::{Heard, Manner, Process},
+};
 
 /// A helper process. It ends when this is dropped.
 pub(super) struct Far {
     kind: &'static str,
-    child: Child,
-    to: Option<ChildStdin>,
-    from: ChildStdout,
-    heard: Vec<u8>,
+    process: Process,
 }
 
 impl Far {
     /// Starts a helper of this kind.
     pub fn start(program: &Path, kind: &'static str, arguments: &[&str]) -> Result<Self, Unfit> {
         let mut command = command(program, kind);
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(arguments);
         let failed = |e| Unfit::because(format!("helper {kind} by {}: {e}", program.display()));
-        let mut child = command.spawn().map_err(failed)?;
-        let (to, from) = (child.stdin.take(), child.stdout.take());
-        let Some(from) = from else {
-            return Err(Unfit::because(format!("helper {kind} has no stdout")));
-        };
-        Ok(Self { kind, child, to, from, heard: Vec::new() })
+        Ok(Self { kind, process: Process::start(command, Manner::HELPER).map_err(failed)? })
     }
 
-    /// Says a line to it.
     pub fn say(&mut self, line: &str) -> Result<(), Unfit> {
-        let to = self.to.as_mut().map(|to| to.write_all(format!("{line}\n").as_bytes()));
-        match to {
-            Some(Ok(())) => Ok(()),
-            _ => Err(self.gone()),
-        }
+        self.process.say(line).map_err(|e| self.odd(&format!("nothing and cannot be told: {e}")))
     }
 
     /// The next line it says.
     pub fn hear(&mut self) -> Result<String, Unfit> {
-        loop {
-            if let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') {
-                let line = self.heard.drain(..=end).take(end).collect();
-                return String::from_utf8(line).map_err(|_| self.odd("bytes that are no text"));
-            }
-            match call::wait_readable(&self.from, Some(PATIENCE)) {
-                Ok(true) => {}
-                Err(Errno::INTR) => continue,
-                _ => return Err(self.odd(&format!("nothing for {PATIENCE:?}"))),
-            }
-            let mut some = [0; 256];
-            match call::read(&self.from, &mut some) {
-                Ok(0) => return Err(self.gone()),
-                Ok(got) => self.heard.extend_from_slice(&some[..got]),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(self.odd(&format!("{errno}"))),
-            }
+        match self.process.hear(Instant::now() + PATIENCE) {
+            Ok(Heard::Line(line)) => Ok(line),
+            Ok(Heard::Silence) => Err(self.odd(&format!("nothing for {PATIENCE:?}"))),
+            Ok(Heard::End) => Err(self.gone()),
+            Err(reason) => Err(self.odd(&format!("what is no answer: {reason}"))),
         }
     }
 
@@ -98,48 +74,24 @@ impl Far {
         spent(&line).ok_or_else(|| self.odd(&format!("{line:?}")))
     }
 
-    /// Its process number.
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 
     /// Its last words, if it has ended or does so in the next moment: why a write to it failed.
     pub fn last_words(&mut self) -> Option<Unfit> {
-        for _ in 0..50 {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return Some(self.gone());
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        None
+        self.process.wait(Duration::from_millis(500)).map(|_| self.gone())
     }
 
     fn odd(&self, what: &str) -> Unfit {
         Unfit::because(format!("the {} (a process of ours) said {what}", self.kind))
     }
 
-    /// It has ended, or is made to; its own words if it left any.
+    /// Why it is there no more, with its own words if it left any.
     fn gone(&mut self) -> Unfit {
-        self.to = None;
-        let _ = self.child.kill();
-        let status = self.child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
-        let mut words = String::new();
-        if let Some(stderr) = &mut self.child.stderr {
-            // It is dead: there is an end to what it has said.
-            let _ = stderr.take(4096).read_to_string(&mut words);
-        }
-        let words = words.trim();
+        let (how, words) = (self.process.ended(), self.process.last_words());
         let words = if words.is_empty() { String::new() } else { format!(": {words}") };
-        Unfit::because(format!("the {} (a process of ours) ended: {status}{words}", self.kind))
-    }
-}
-
-impl Drop for Far {
-    fn drop(&mut self) {
-        self.to = None;
-        // It may be waiting for bytes that never come.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Unfit::because(format!("the {} (a process of ours) is gone: {how}{words}", self.kind))
     }
 }
 

@@ -1,22 +1,22 @@
 //! What helpers and those who started them say to each other: one line each way, words apart by
 //! spaces. A helper's stdin is what it is told, its stdout what it answers.
 
-use std::io::{BufRead, Write};
+use std::io::{self, BufRead, Write};
 use thalweg_sys::{tally, usage::Usage};
 
 /// The next line that was said to us, in words; `None` when nobody will say anything any more.
 pub(super) fn hear() -> Result<Option<Vec<String>>, String> {
     let mut line = String::new();
-    let got = std::io::stdin().lock().read_line(&mut line);
+    let got = io::stdin().lock().read_line(&mut line);
     match got.map_err(|e| format!("stdin: {e}"))? {
         0 => Ok(None),
         _ => Ok(Some(line.split_whitespace().map(str::to_owned).collect())),
     }
 }
 
-/// Answers.
-pub(super) fn say(line: &str) -> Result<(), String> {
-    let mut out = std::io::stdout().lock();
+/// Answers a line.
+pub(crate) fn say(line: &str) -> Result<(), String> {
+    let mut out = io::stdout().lock();
     out.write_all(format!("{line}\n").as_bytes())
         .and_then(|()| out.flush())
         .map_err(|e| format!("stdout: {e}"))

@@ -4,9 +4,8 @@
 use std::{
     fs::File,
     hint::black_box,
-    io::{BufRead, BufReader, Read, Seek, Write},
+    io::{Read, Seek, Write},
     path::Path,
-    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -15,6 +14,10 @@ use thalweg_core::Unfit;
 use super::{
     file::Load,
     pin::{self, Processors},
+};
+use crate::{
+    helper,
+    measure::process::{Heard, Manner, Process},
 };
 
 /// One cycle of the load that is busy a part of the time.
@@ -25,10 +28,12 @@ const DUTY: f64 = 0.25;
 const REWRITTEN: usize = 64 << 20;
 /// How long a load may take to end before it is killed.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The first cycle of any load is far shorter, but for a disk that hangs.
+const UNTIL_READY: Duration = Duration::from_secs(600);
 
 /// The processes of one load; they end when it is dropped.
 #[derive(Debug, Default)]
-pub struct Running(Vec<Child>);
+pub struct Running(Vec<Process>);
 
 impl Running {
     /// Starts a load and waits until it works. It may use these processors, whatever the arms are
@@ -50,20 +55,16 @@ impl Running {
             return Err(Unfit::because("the load needs a processor besides the arms' one"));
         }
         for n in 0..count {
-            let path = scratch.join(format!("load-{n}"));
-            let mut command = Command::new(program);
-            command.args(["helper", "load", kind, &processors.list()]).arg(path);
-            command.stdin(Stdio::piped()).stdout(Stdio::piped());
             let failed = |e: &dyn std::fmt::Display| Unfit::because(format!("load {kind}: {e}"));
-            let mut child = command.spawn().map_err(|e| failed(&e))?;
-            let stdout = child.stdout.take();
-            running.0.push(child);
-            let mut line = String::new();
-            if let Some(stdout) = stdout {
-                BufReader::new(stdout).read_line(&mut line).map_err(|e| failed(&e))?;
-            }
-            if line.trim() != READY {
-                return Err(failed(&"it ended at once"));
+            let path = scratch.join(format!("load-{n}"));
+            let mut command = helper::command(program, "load");
+            command.args([kind, &processors.list()]).arg(path);
+            let manner = Manner { grace: PATIENCE, ..Manner::HELPER };
+            let mut process = Process::start(command, manner).map_err(|e| failed(&e))?;
+            match process.hear(Instant::now() + UNTIL_READY).map_err(|e| failed(&e))? {
+                Heard::Line(line) if line == READY => running.0.push(process),
+                Heard::Silence => return Err(failed(&"it does not begin")),
+                _ => return Err(failed(&format!("it ended at once: {}", process.last_words()))),
             }
         }
         Ok(running)
@@ -72,28 +73,8 @@ impl Running {
     /// Why what ran beside it was not loaded to the end, if it was not: a process may be killed, or
     /// find the disk full.
     pub fn failed(&mut self) -> Option<String> {
-        let ended = self.0.iter_mut().find_map(|child| child.try_wait().transpose());
-        ended.map(|status| {
-            let how = status.map_or_else(|e| e.to_string(), |status| status.to_string());
-            format!("the load ended under way: {how}")
-        })
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            drop(child.stdin.take());
-        }
-        let began = Instant::now();
-        for child in &mut self.0 {
-            while began.elapsed() < PATIENCE && matches!(child.try_wait(), Ok(None)) {
-                thread::sleep(Duration::from_millis(1));
-            }
-            // Harmless if it has ended; else it is stuck and nobody waits for it any longer.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        let ended = self.0.iter_mut().find_map(|load| load.wait(Duration::ZERO));
+        ended.map(|status| format!("the load ended under way: {status}"))
     }
 }
 
@@ -121,8 +102,7 @@ pub fn main(arguments: &[String]) -> Result<(), String> {
 }
 
 fn ready() -> Result<(), String> {
-    let mut stdout = std::io::stdout();
-    writeln!(stdout, "{READY}").and_then(|()| stdout.flush()).map_err(|e| e.to_string())
+    helper::say(READY)
 }
 
 /// Computes for this part of each cycle, until stdin ends.

@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    io::{BufRead, Write},
+    io::BufRead,
     path::Path,
     time::{Duration, Instant},
 };
@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     arms::{Catalogue, Job},
+    helper::say,
     measure::stats::{Random, median},
 };
 
@@ -221,9 +222,6 @@ impl Session<'_> {
 }
 
 fn tell(event: &Event) -> Result<(), String> {
-    let mut line = serde_json::to_string(event).map_err(|e| e.to_string())?;
-    line.push('\n');
-    let mut stdout = std::io::stdout().lock();
-    let told = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush());
-    told.map_err(|e| format!("stdout: {e}"))
+    let line = serde_json::to_string(event).map_err(|e| e.to_string())?;
+    say(&line)
 }

@@ -2,12 +2,11 @@
 
 use std::{
     ffi::OsString,
-    io::{self, BufRead, BufReader, Write},
-    process::{Child, Command, Stdio},
+    io::{self, BufRead},
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
-        mpsc::{RecvTimeoutError, channel},
     },
     thread,
     time::{Duration, Instant},
@@ -19,7 +18,11 @@ use super::{
     job::{Line, SessionJob, SessionLog, Task},
     session,
 };
-use crate::probes::tune_copy::Stop;
+use crate::{
+    helper::say,
+    measure::process::{Heard, Manner, Process},
+    probes::tune_copy::Stop,
+};
 
 /// Runs sessions.
 pub trait Runner {
@@ -60,9 +63,9 @@ impl Runner for Spawned {
             Load::Idle => Ok(Vec::new()),
             Load::Loaded => (0..busy_cores()).map(|_| self.start(&Task::Burn(limit))).collect(),
         };
-        let session = burners.and_then(|burners: Vec<Worker>| {
-            let worker = self.start(&Task::Measure(job.clone()))?;
-            worker.listen(limit, stop, &mut log);
+        let session = burners.and_then(|burners: Vec<Process>| {
+            let mut session = self.start(&Task::Measure(job.clone()))?;
+            listen(&mut session, limit, stop, &mut log);
             drop(burners);
             Ok(())
         });
@@ -79,82 +82,47 @@ pub fn busy_cores() -> usize {
 }
 
 impl Spawned {
-    fn start(&self, task: &Task) -> io::Result<Worker> {
+    fn start(&self, task: &Task) -> io::Result<Process> {
         let (program, arguments) = self.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.stderr(Stdio::inherit()).spawn()?;
-        let mut line = serde_json::to_string(task)?;
-        line.push('\n');
-        let told = child.stdin.as_mut().map(|stdin| stdin.write_all(line.as_bytes()));
-        let worker = Worker(child);
-        told.transpose()?;
-        Ok(worker)
+        command.args(arguments);
+        let process = Process::start(command, Manner { grace: PATIENCE, ..Manner::HELPER })?;
+        process.say(&serde_json::to_string(task)?)?;
+        Ok(process)
     }
 }
 
-/// A process of ours; it ends when its standard input does.
-struct Worker(Child);
-
-impl Worker {
-    fn listen(mut self, limit: Duration, stop: &Stop<'_>, log: &mut SessionLog) {
-        let Some(stdout) = self.0.stdout.take() else { return };
-        let (send, lines) = channel();
-        let reader = thread::Builder::new().spawn(move || {
-            for line in BufReader::new(stdout).lines() {
-                if send.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        let reader = match reader {
-            Ok(reader) => reader,
+/// Takes a session's lines in until it ends, as it is made to when it is to stop or takes too long.
+fn listen(process: &mut Process, limit: Duration, stop: &Stop<'_>, log: &mut SessionLog) {
+    let mut deadline = Instant::now().checked_add(limit);
+    let mut stopping = false;
+    loop {
+        match process.hear(Instant::now() + BETWEEN_LOOKS) {
+            Ok(Heard::Line(line)) => match serde_json::from_str::<Line>(&line) {
+                Ok(line) => log.take(line),
+                Err(error) => log.failed = Some(format!("a session's answer: {error}")),
+            },
+            Ok(Heard::Silence) => {}
+            Ok(Heard::End) => break,
             Err(error) => {
-                log.failed = Some(format!("no thread to listen to a session with: {error}"));
-                return;
-            }
-        };
-        let mut deadline = Instant::now().checked_add(limit);
-        loop {
-            match lines.recv_timeout(BETWEEN_LOOKS) {
-                Ok(Ok(line)) => match serde_json::from_str::<Line>(&line) {
-                    Ok(line) => log.take(line),
-                    Err(error) => log.failed = Some(format!("a session's answer: {error}")),
-                },
-                Ok(Err(error)) => log.failed = Some(format!("a session's answer: {error}")),
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            if stop().is_err() && self.0.stdin.take().is_some() {
-                deadline = Some(Instant::now() + PATIENCE);
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                let _ = self.0.kill();
-                log.failed = Some(format!("a session did not end within {limit:?}"));
+                log.failed = Some(format!("a session's answer: {error}"));
                 break;
             }
         }
-        let status = self.0.wait();
-        let _ = reader.join();
-        if !log.done && log.failed.is_none() && stop().is_ok() {
-            let how = status.map_or_else(|e| e.to_string(), |status| status.to_string());
-            log.failed = Some(format!("a session ended early: {how}"));
+        if !stopping && stop().is_err() {
+            stopping = true;
+            process.close();
+            deadline = Some(Instant::now() + PATIENCE);
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            process.kill();
+            log.failed = Some(format!("a session did not end within {limit:?}"));
+            return;
         }
     }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        let deadline = Instant::now() + PATIENCE;
-        while let Ok(None) = self.0.try_wait() {
-            if Instant::now() >= deadline {
-                let _ = self.0.kill();
-                let _ = self.0.wait();
-                return;
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
+    if !log.done && log.failed.is_none() && stop().is_ok() {
+        let (how, words) = (process.ended(), process.last_words());
+        log.failed = Some(format!("a session ended early: {how} {words}").trim_end().to_owned());
     }
 }
 
@@ -182,7 +150,9 @@ pub fn serve() -> io::Result<()> {
             let mut answered = Ok(());
             session::run(&job, &stop, &mut |line| {
                 if answered.is_ok() {
-                    answered = answer(&line);
+                    answered = serde_json::to_string(&line)
+                        .map_err(io::Error::from)
+                        .and_then(|line| say(&line).map_err(io::Error::other));
                 }
             });
             answered
@@ -192,14 +162,6 @@ pub fn serve() -> io::Result<()> {
             Ok(())
         }
     }
-}
-
-fn answer(line: &Line) -> io::Result<()> {
-    let mut text = serde_json::to_string(line)?;
-    text.push('\n');
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()
 }
 
 /// Takes a whole processor, in user mode.

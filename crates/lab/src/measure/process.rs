@@ -1,0 +1,312 @@
+//! A process that is told lines and answers lines: started, told, heard until a deadline, ended. Whatever
+//! it does (dies, hangs, chatters, never ends) comes back as an answer, and its last words are kept.
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    net::{SendFlags, send},
+    process::{Pid, Signal, kill_process_group},
+};
+use std::{
+    io::{self, Read},
+    os::{
+        fd::OwnedFd,
+        unix::{net::UnixStream, process::CommandExt},
+    },
+    process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// Of what it writes to standard error.
+const LAST_WORDS: usize = 4 << 10;
+/// What has closed its output ends within this, or is ended.
+const ENDING: Duration = Duration::from_secs(2);
+
+/// How a process is treated.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// Time to end by itself once nothing more is said to it; then it is killed.
+    pub grace: Duration,
+    /// Whether it leads a process group of its own, which is killed with it.
+    pub leads_group: bool,
+    /// A longer line is no answer.
+    pub longest_line: usize,
+}
+
+impl Manner {
+    /// One of our own helpers: killed when it is no longer needed, for it may wait for bytes that never come.
+    pub const HELPER: Self =
+        Self { grace: Duration::ZERO, leads_group: false, longest_line: usize::MAX };
+}
+
+/// A running process, the lines to it and the lines from it. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    manner: Manner,
+    /// A socket and not a pipe: a write to a dead reader must answer EPIPE, also where SIGPIPE kills.
+    orders: UnixStream,
+    answers: ChildStdout,
+    /// Until it closes it.
+    complaints: Option<ChildStderr>,
+    /// Read from `answers` and not yet taken; the first `searched` bytes hold no line end.
+    pending: Vec<u8>,
+    searched: usize,
+    said: Vec<u8>,
+}
+
+/// What came before a deadline.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// A line, without its end.
+    Line(String),
+    /// Nothing.
+    Silence,
+    /// It has closed its output.
+    End,
+}
+
+impl Process {
+    pub fn start(mut command: Command, manner: Manner) -> io::Result<Self> {
+        let (orders, its_end) = UnixStream::pair()?;
+        command.stdin(Stdio::from(OwnedFd::from(its_end)));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        if manner.leads_group {
+            command.process_group(0);
+        }
+        let mut child = command.spawn()?;
+        // The command holds a copy of the process's end: with it the end would never come.
+        drop(command);
+        let (answers, complaints) = (child.stdout.take(), child.stderr.take());
+        let answers = answers.ok_or(io::ErrorKind::BrokenPipe)?;
+        let (pending, said) = (Vec::new(), Vec::new());
+        Ok(Self { child, manner, orders, answers, complaints, pending, searched: 0, said })
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Says a line. That it is gone shows when it is heard: what it said before may be the reason.
+    pub fn say(&self, line: &str) -> io::Result<()> {
+        let line = format!("{line}\n");
+        let mut rest = line.as_bytes();
+        while !rest.is_empty() {
+            match send(&self.orders, rest, SendFlags::NOSIGNAL) {
+                Ok(sent) => rest = &rest[sent..],
+                Err(Errno::INTR) => {}
+                Err(Errno::PIPE | Errno::CONNRESET) => return Ok(()),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing more will be said to it: its standard input ends.
+    pub fn close(&self) {
+        let _ = self.orders.shutdown(std::net::Shutdown::Write);
+    }
+
+    /// The next line, waited for until then.
+    pub fn hear(&mut self, until: Instant) -> Result<Heard, String> {
+        loop {
+            let unsearched = &self.pending[self.searched..];
+            if let Some(end) = unsearched.iter().position(|byte| *byte == b'\n') {
+                let end = self.searched + end;
+                let rest = self.pending.split_off(end + 1);
+                let mut line = std::mem::replace(&mut self.pending, rest);
+                line.truncate(end);
+                self.searched = 0;
+                let line = String::from_utf8(line).map_err(|_| "its answer is not UTF-8");
+                return Ok(Heard::Line(line?));
+            }
+            self.searched = self.pending.len();
+            if self.searched > self.manner.longest_line {
+                return Err("its answer does not end".to_owned());
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Heard::Silence);
+            }
+            match self.listen(left) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Heard::End),
+                Err(error) => return Err(format!("it cannot be heard: {error}")),
+            }
+        }
+    }
+
+    /// What it has said though nothing was asked; `None` if it was silent.
+    pub fn unasked(&mut self) -> Option<String> {
+        if readable(&self.answers) {
+            let mut part = [0; 256];
+            let got = self.answers.read(&mut part).unwrap_or(0);
+            self.pending.extend_from_slice(&part[..got]);
+        }
+        (!self.pending.is_empty()).then(|| String::from_utf8_lossy(&self.pending).into_owned())
+    }
+
+    /// Waits for some of its words; `false` where there will be none.
+    fn listen(&mut self, left: Duration) -> io::Result<bool> {
+        let timeout =
+            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        let mut both = vec![PollFd::new(&self.answers, PollFlags::IN)];
+        both.extend(self.complaints.iter().map(|end| PollFd::new(end, PollFlags::IN)));
+        match poll(&mut both, Some(&timeout)) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(true),
+            Err(errno) => return Err(errno.into()),
+        }
+        let answered = !both[0].revents().is_empty();
+        if both.get(1).is_some_and(|one| !one.revents().is_empty()) {
+            self.hear_complaints();
+        }
+        if !answered {
+            return Ok(true);
+        }
+        let mut part = [0; 16 << 10];
+        match self.answers.read(&mut part) {
+            Ok(0) => Ok(false),
+            Ok(got) => {
+                self.pending.extend_from_slice(&part[..got]);
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Keeps the end of what it complains of; called when there is some.
+    fn hear_complaints(&mut self) {
+        let mut part = [0; 4096];
+        let Some(complaints) = &mut self.complaints else { return };
+        match complaints.read(&mut part) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // Its end would make every poll return at once.
+            Ok(0) | Err(_) => self.complaints = None,
+            Ok(got) => {
+                self.said.extend_from_slice(&part[..got]);
+                let surplus = self.said.len().saturating_sub(LAST_WORDS);
+                self.said.drain(..surplus);
+            }
+        }
+    }
+
+    /// How it ended, after it has closed its output; what goes on nevertheless is killed.
+    pub fn ended(&mut self) -> String {
+        let status = self.wait(ENDING);
+        self.hear_last_words();
+        if let Some(status) = status {
+            return format!("it ended ({status})");
+        }
+        self.kill();
+        "it closed its output and went on, it was ended".to_owned()
+    }
+
+    /// A process of its own may hold the other end of its standard error: no waiting for more than there is.
+    fn hear_last_words(&mut self) {
+        for _ in 0..LAST_WORDS / 16 {
+            if !self.complaints.as_ref().is_some_and(readable) {
+                break;
+            }
+            self.hear_complaints();
+        }
+    }
+
+    /// What it wrote to standard error, the end of it.
+    pub fn last_words(&mut self) -> String {
+        self.hear_last_words();
+        String::from_utf8_lossy(&self.said).trim().to_owned()
+    }
+
+    /// Waits that long for it to end.
+    pub fn wait(&mut self, within: Duration) -> Option<ExitStatus> {
+        let until = Instant::now() + within;
+        let mut pause = Duration::from_micros(100);
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if Instant::now() < until => sleep(pause),
+                _ => return None,
+            }
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+
+    /// Kills it, and its group if it leads one, if it still runs.
+    pub fn kill(&mut self) {
+        // Not once it was waited for: its number may be another's by then.
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        let group = Pid::from_raw(self.child.id() as i32).filter(|_| self.manner.leads_group);
+        let _ = match group {
+            Some(group) => kill_process_group(group, Signal::KILL).map_err(io::Error::from),
+            None => self.child.kill(),
+        };
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.close();
+        if self.wait(self.manner.grace).is_none() {
+            self.kill();
+        }
+    }
+}
+
+fn readable(end: &impl std::os::fd::AsFd) -> bool {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut it = [PollFd::new(end, PollFlags::IN)];
+    poll(&mut it, Some(&at_once)) == Ok(1) && it[0].revents().contains(PollFlags::IN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn script(text: &str, grace: Duration) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", text]);
+        Process::start(command, Manner { grace, ..Manner::HELPER }).unwrap()
+    }
+
+    fn heard(process: &mut Process) -> Heard {
+        process.hear(Instant::now() + Duration::from_secs(60)).unwrap()
+    }
+
+    #[test]
+    fn lines_go_both_ways_and_the_end_has_its_status_and_its_words() {
+        let mut process =
+            script("read a; printf 'got %s\\nand\\n' $a; echo why >&2; exit 3", ENDING);
+        process.say("this").unwrap();
+        assert_eq!(heard(&mut process), Heard::Line("got this".to_owned()));
+        assert_eq!(heard(&mut process), Heard::Line("and".to_owned()));
+        assert_eq!(heard(&mut process), Heard::End);
+        assert!(process.ended().contains("exit status: 3"));
+        assert_eq!(process.last_words(), "why");
+        // Nobody reads it any more.
+        process.say("more").unwrap();
+    }
+
+    #[test]
+    fn a_line_longer_than_one_read_arrives_whole() {
+        let mut process = script("head -c 300000 /dev/zero | tr '\\0' x; echo; echo y", ENDING);
+        let Heard::Line(line) = heard(&mut process) else { panic!("no line") };
+        assert_eq!(line.len(), 300_000);
+        assert_eq!(heard(&mut process), Heard::Line("y".to_owned()));
+    }
+
+    #[test]
+    fn silence_ends_at_the_deadline_and_a_closed_input_ends_what_reads_it() {
+        let mut process = script("read a; exit 5", Duration::from_secs(60));
+        let soon = Instant::now() + Duration::from_millis(20);
+        assert_eq!(process.hear(soon), Ok(Heard::Silence));
+        process.close();
+        assert_eq!(heard(&mut process), Heard::End);
+        assert!(process.ended().contains("exit status: 5"));
+    }
+}
