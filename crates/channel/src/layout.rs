@@ -1,16 +1,22 @@
-//! Every byte that two processes share, as docs/formats.md lays it down: pages, frames, the words
-//! of the handshake. Only parsing and writing; what is parsed was copied to private memory before.
+//! Every byte that two processes share, as docs/formats.md lays it down: the fixed fields of a memory
+//! file and its words, frames, the messages of the handshake. What is parsed was copied to private
+//! memory before.
 
 mod frame;
+mod geometry;
 mod hello;
-mod page;
+mod words;
 
 pub use frame::{Frame, occupied};
-pub use hello::{Hello, Kind, Refusal};
-pub use page::{Geometry, Page, Pair, Role};
+pub use geometry::{Geometry, Role};
+pub use hello::{Hello, Introduction, Kind, Refusal};
+pub(crate) use words::{UNREAD, Words};
 
-/// Of the formats in this module; a reader refuses another number.
+/// Of a ring's memory, frames and handshake; a reader refuses another number.
 pub const VERSION: u32 = 1;
+
+/// Of a bulk transfer's memory, handshake and messages.
+pub const BULK_VERSION: u32 = 3;
 
 /// Frames begin at multiples of this.
 pub const ALIGN: u64 = 64;

@@ -1,8 +1,8 @@
 //! Bytes between processes on one machine.
 //!
 //! Reading order: [`link`] joins two processes and carries descriptors, [`error`] is what can go
-//! wrong, [`ring`] carries messages, [`layout`] is every byte that a ring shares, [`wait`] how one
-//! end waits for the other. [`broadcast`] and [`mpsc`] put several rings together. [`bulk`] moves large
+//! wrong, [`layout`] is every byte that two processes share, `shared` how they come to share them and
+//! wait for each other, [`ring`] carries messages. [`broadcast`] and [`mpsc`] put several rings together. [`bulk`] moves large
 //! buffers.
 
 pub mod broadcast;
@@ -12,14 +12,14 @@ pub mod layout;
 pub mod link;
 pub mod mpsc;
 pub mod ring;
-pub mod wait;
+mod shared;
 
 pub use broadcast::{Broadcast, Slow, Subscription};
 pub use error::Error;
 pub use link::{Address, Admit, Link, Listener, Peer};
 pub use mpsc::{Arrival, Mpsc};
 pub use ring::{Batch, Consumer, Loan, Options, Producer, Sample, Samples, pair};
-pub use wait::Wait;
+pub use shared::wait::Wait;
 
 /// The examples of README.md are tests.
 #[cfg(doctest)]

@@ -4,7 +4,7 @@
 use crate::error::{Error, Result};
 use crate::link::Link;
 use crate::ring::{Consumer, Options, Sample};
-use crate::wait::spin::{Spinner, Turn, is_alone_with};
+use crate::shared::wait::spin::{Spinner, Turn, is_alone_with};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::Instant;
 use thalweg_sys::Errno;

@@ -21,13 +21,17 @@
 //! ```
 
 use crate::error::{Error, Result};
+use crate::layout::{Geometry, MOST_CAPACITY, Role};
 use crate::link::Link;
-use crate::wait::Wait;
+use crate::shared::end::End;
+use crate::shared::handshake::{Asked, Met, Offered, Party, new_epoch};
+use crate::shared::line::Line;
+use crate::shared::stop::Stop;
+use crate::shared::wait::{Limits, Wait};
+use std::time::Instant;
 
 mod consumer;
-mod end;
-mod handshake;
-mod memory;
+mod frames;
 mod producer;
 mod samples;
 mod write;
@@ -65,12 +69,49 @@ pub fn pair(options: &Options) -> Result<(Producer, Consumer)> {
         Error::System { call: "socketpair", errno: errno.unwrap_or(thalweg_sys::Errno::IO) }
     })?;
     // The messages of the handshake wait in the link, so one thread can play both parts.
-    let offered = handshake::offer(near, options)?;
-    let asked = handshake::ask(far)?;
-    let accepted = asked.accept(None)?;
-    let producer = Producer::over(offered.finish(None, options)?);
-    let consumer = Consumer::over(accepted.finish(None, options)?, options);
+    let offered = offer(near, options, None)?;
+    let accepted = ask(far, None)?.accept().map_err(error_of)?;
+    let producer = Producer::over(end(offered.finish(), options)?);
+    let consumer = Consumer::over(end(accepted.finish(), options)?, options);
     Ok((producer, consumer))
+}
+
+fn party(link: Link, role: Role, deadline: Option<Instant>) -> Party {
+    Party { link, role, introduction: None, limits: Limits::until(deadline) }
+}
+
+/// Makes the producer's memory and sends it.
+fn offer(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Offered> {
+    let least = rustix::param::page_size() as u64;
+    let capacity = options.capacity.max(least).checked_next_power_of_two();
+    let capacity = capacity
+        .filter(|capacity| *capacity <= MOST_CAPACITY)
+        .ok_or(Error::TooLarge { len: options.capacity, most: MOST_CAPACITY, instead: None })?;
+    let geometry = Geometry {
+        header: Geometry::header_len(),
+        capacity,
+        checksums: options.checksums,
+        epoch: new_epoch()?,
+        process: std::process::id(),
+    };
+    party(link, Role::Producer, deadline).offer(geometry).map_err(error_of)
+}
+
+/// Tells a producer that here is its consumer.
+fn ask(link: Link, deadline: Option<Instant>) -> Result<Asked> {
+    party(link, Role::Consumer, deadline).ask().map_err(error_of)
+}
+
+/// The end of a ring whose handshake is over.
+fn end(met: std::result::Result<Met, Stop>, options: &Options) -> Result<End> {
+    let Met { link, memory, .. } = met.map_err(error_of)?;
+    let sides = memory.map_err(|why| Error::not_permitted(why.reason))?;
+    Ok(End::new(sides, Line::new(link, 0), options.wait))
+}
+
+/// Before anything was delivered.
+fn error_of(stop: Stop) -> Error {
+    stop.into_error(0)
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ fn poke(map: &mut Map, at: u64, bytes: &[u8]) {
 
 fn say(link: &Link, kind: Kind, fds: &[&OwnedFd]) {
     let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
-    link.send(&Hello { kind, epoch: 7 }.to_bytes(), &fds).unwrap();
+    link.send(&Hello::of_ring(kind, 7).to_bytes(), &fds).unwrap();
 }
 
 fn soon() -> Instant {
@@ -219,7 +219,7 @@ fn a_tail_that_cannot_be_is_corrupt() {
             let geometry = Geometry::parse(&theirs, Role::Producer).unwrap();
             let side = Side::consumer(geometry);
             say(&far, Kind::Ask, &[]);
-            let hello = Hello { kind: Kind::Accept, epoch: geometry.epoch };
+            let hello = Hello::of_ring(Kind::Accept, geometry.epoch);
             far.send(&hello.to_bytes(), &[side.fd.as_fd()]).unwrap();
             (side, far)
         });
@@ -251,14 +251,14 @@ fn noise_in_the_handshake_is_refused() {
     assert!(matches!(error, Error::Corrupt { .. }), "{error}");
     for (at, value, part) in [(8, 2, "version 2"), (12, 9, "kind 9")] {
         let (near, far) = Link::pair().unwrap();
-        let mut bytes = Hello { kind: Kind::Offer, epoch: 7 }.to_bytes();
+        let mut bytes = Hello::of_ring(Kind::Offer, 7).to_bytes();
         bytes[at] = value;
         far.send(&bytes, &[]).unwrap();
         let error = Consumer::open(near, &Options::default()).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
     let (near, far) = Link::pair().unwrap();
-    let mut bytes = Hello { kind: Kind::Refuse(Refusal::Other), epoch: 7 }.to_bytes();
+    let mut bytes = Hello::of_ring(Kind::Refuse(Refusal::Other), 7).to_bytes();
     bytes[24] = 99;
     far.send(&bytes, &[]).unwrap();
     let error = Consumer::open(near, &Options::default()).unwrap_err();

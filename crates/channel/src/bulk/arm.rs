@@ -1,7 +1,8 @@
 //! What an arm is: one way for a buffer to get from one process's memory into another's.
 
+use super::control::{Control, Note};
 use super::memory::{Lent, Memory};
-use super::talk::{Note, Stop, Talk};
+use crate::shared::stop::Stop;
 use rustix::fd::OwnedFd;
 use std::fmt;
 use thalweg_core::{Info, Tuning, Unfit};
@@ -56,6 +57,8 @@ impl fmt::Debug for dyn Arm {
 pub struct Ends {
     /// The peer runs for the same user, and the caller trusts it with this process's memory.
     pub trusted: Result<(), Unfit>,
+    /// The two can wait for each other on shared words; else why not.
+    pub shares: Result<(), Unfit>,
     /// The peer's process number, and its pidfd by which its life is known.
     pub pid: i32,
     /// Where the peer keeps a word of its own choosing, and the word: whoever reads the one from
@@ -102,7 +105,7 @@ pub trait Outgoing: Send {
 
     /// Sends a buffer that is not empty; returns when all of it has arrived.
     #[allow(private_interfaces)]
-    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop>;
+    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop>;
 
     /// Memory that this arm can send without copying it first; `None` if it has no such thing.
     #[allow(private_interfaces)]
@@ -114,8 +117,8 @@ pub trait Outgoing: Send {
     /// Sends what was lent. The memory comes back, unless it is the receiver's now; after a failure
     /// it always does, for another arm.
     #[allow(private_interfaces)]
-    fn send_lent(&mut self, lent: Lent, talk: &mut Talk) -> (Option<Lent>, Result<(), Stop>) {
-        let outcome = self.send(lent.bytes(), talk);
+    fn send_lent(&mut self, lent: Lent, control: &mut Control) -> (Option<Lent>, Result<(), Stop>) {
+        let outcome = self.send(lent.bytes(), control);
         (Some(lent), outcome)
     }
 }
@@ -141,16 +144,21 @@ pub trait Incoming: Send {
     /// Fills `into` with the buffer that `begin` announced, which has its length and is not empty,
     /// up to where the sender can be told that it is done.
     #[allow(private_interfaces)]
-    fn receive(&mut self, begin: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken>;
+    fn receive(
+        &mut self,
+        begin: Note,
+        into: &mut [u8],
+        control: &mut Control,
+    ) -> Result<(), Broken>;
 
     /// The buffer as memory of its own, for arms that can do better than to fill fresh memory.
     #[allow(private_interfaces)]
     fn receive_as_memory(
         &mut self,
         begin: Note,
-        talk: &mut Talk,
+        control: &mut Control,
     ) -> Option<Result<Memory, Broken>> {
-        let _ = (begin, talk);
+        let _ = (begin, control);
         None
     }
 }

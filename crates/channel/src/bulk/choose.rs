@@ -5,7 +5,7 @@
 use super::arm::Arm;
 use super::arms::{ARMS, by_name};
 use super::measured::known;
-use crate::wait::Wait;
+use crate::shared::wait::Wait;
 use std::collections::HashMap;
 use std::sync::Arc;
 use thalweg_core::select::{Candidate, Prior};

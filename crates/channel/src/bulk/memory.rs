@@ -11,8 +11,8 @@ use thalweg_sys::{
     region::{Pages, Region, SealFlags, Sharing, seal},
 };
 
-use super::page::NAME;
-use super::talk::unfit;
+use super::joint::NAME;
+use crate::shared::stop::unfit;
 
 /// How to store what is copied out of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

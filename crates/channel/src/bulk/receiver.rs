@@ -2,11 +2,14 @@
 
 use super::arm::{Broken, Incoming};
 use super::choose::Options;
-use super::meet::{Chosen, Meeting, Skipped, error_of};
+use super::control::{Control, Note, Say};
+use super::handshake::{Chosen, Meeting, Skipped, error_of};
 use super::memory::{Buffer, Memory};
-use super::talk::{Note, Say, Stop, Talk};
 use crate::error::{Error, Result};
+use crate::layout::Role;
 use crate::link::Link;
+use crate::shared::liveness::Gone;
+use crate::shared::stop::Stop;
 use std::time::Instant;
 use thalweg_core::{Info, Tuning, Unfit};
 use thalweg_sys::{host, region::Pages};
@@ -39,9 +42,9 @@ impl Receiver {
     /// As [`Receiver::over`], for no longer than `deadline`; `None` is for ever.
     pub fn over_until(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Self> {
         let meet = || {
-            let mut meeting = Meeting::begin(link, options, deadline, false)?;
+            let mut meeting = Meeting::begin(link, options, deadline, Role::Receiver)?;
             let agreed = meeting.accept()?;
-            meeting.talk.until(None);
+            meeting.control.until(None);
             Ok((meeting, agreed))
         };
         let (meeting, (chosen, incoming)) = meet().map_err(|stop| error_of(stop, 0))?;
@@ -71,8 +74,8 @@ impl Receiver {
     /// As [`Receiver::next_len`], for no longer than `deadline`; `None` is for ever. After
     /// [`Error::Timeout`] nothing is lost: the call can be made again.
     pub fn next_len_until(&mut self, deadline: Option<Instant>) -> Result<Option<u64>> {
-        self.meeting.talk.check_here()?;
-        self.meeting.talk.until(deadline);
+        self.meeting.control.check_here()?;
+        self.meeting.control.until(deadline);
         match self.end {
             Some(End::Goodbye) => return Ok(None),
             Some(End::Broken) => return Err(Error::Closed { delivered: 0 }),
@@ -107,7 +110,7 @@ impl Receiver {
             let into = &mut into[..len as usize];
             let outcome = match into {
                 [] => Ok(()),
-                _ => self.incoming.receive(begin, into, &mut self.meeting.talk),
+                _ => self.incoming.receive(begin, into, &mut self.meeting.control),
             };
             if self.settle(outcome)? {
                 return Ok(len as usize);
@@ -129,8 +132,8 @@ impl Receiver {
         loop {
             let len = self.next_len_until(deadline)?.ok_or(Error::Closed { delivered: 0 })?;
             if let Some(begin) = self.pending.filter(|_| len > 0) {
-                let talk = &mut self.meeting.talk;
-                if let Some(outcome) = self.incoming.receive_as_memory(begin, talk) {
+                let control = &mut self.meeting.control;
+                if let Some(outcome) = self.incoming.receive_as_memory(begin, control) {
                     self.pending = None;
                     let (memory, outcome) = match outcome {
                         Ok(memory) => (Some(memory), Ok(())),
@@ -154,14 +157,14 @@ impl Receiver {
             }
             // After a step down the sender may only repeat the same buffer.
             let what = "another buffer than was announced".to_owned();
-            return Err(self.broken(Stop::Corrupt(what), 0));
+            return Err(self.broken(Stop::corrupt(what), 0));
         }
     }
 
     /// The next buffer's announcement.
     fn begin(&mut self) -> Result<Option<Note>> {
         while self.pending.is_none() {
-            let note = match self.meeting.talk.hear() {
+            let note = match self.meeting.control.hear() {
                 // Nothing has begun.
                 Err(Stop::Late) => return Err(Error::Timeout),
                 note => note.map_err(|stop| self.broken(stop, 0))?,
@@ -175,7 +178,7 @@ impl Receiver {
                 }
                 other => {
                     let what = format!("{other:?} between two buffers");
-                    return Err(self.broken(Stop::Corrupt(what), 0));
+                    return Err(self.broken(Stop::corrupt(what), 0));
                 }
             }
         }
@@ -184,23 +187,23 @@ impl Receiver {
 
     /// Answers the sender. Whether the buffer is there; if not, it comes again by another arm.
     fn settle(&mut self, outcome: std::result::Result<(), Broken>) -> Result<bool> {
-        let talk = &mut self.meeting.talk;
+        let control = &mut self.meeting.control;
         let Err(Broken { delivered, stop }) = outcome else {
             // A sender that died now has lost nothing; the next call will notice.
-            let _ = talk.tell(Note::new(Say::Done, &[]));
+            let _ = control.tell(Note::new(Say::Done, &[]));
             return Ok(true);
         };
         let next = match stop {
             Stop::Refused(why) => {
                 // Closed first: the sender may be waiting on what the arm holds.
-                self.incoming = Box::new(Gone);
+                self.incoming = Box::new(NoArm);
                 let errno = why.errno.map_or(0, |errno| errno.raw_os_error() as u64);
                 let arm = self.chosen.info.name.to_owned();
                 self.meeting.skipped.push(Skipped { arm, reason: why.reason });
                 self.refuse(errno)
             }
             // Its pipe has ended. If it lives, it has something to say.
-            Stop::Died => self.hear_step_down(),
+            Stop::Gone(_) => self.hear_step_down(),
             other => Err(other),
         };
         match next {
@@ -210,22 +213,22 @@ impl Receiver {
     }
 
     fn refuse(&mut self, errno: u64) -> std::result::Result<(), Stop> {
-        self.meeting.talk.tell(Note::new(Say::Refused, &[errno]))?;
+        self.meeting.control.tell(Note::new(Say::Refused, &[errno]))?;
         self.hear_step_down()
     }
 
     fn hear_step_down(&mut self) -> std::result::Result<(), Stop> {
-        match self.meeting.talk.hear()?.say {
+        match self.meeting.control.hear()?.say {
             Say::StepDown => self.step_down(),
             // It gave up in the middle of a buffer.
-            Say::Bye => Err(Stop::Died),
-            other => Err(Stop::Corrupt(format!("{other:?} in the middle of a buffer"))),
+            Say::Bye => Err(Stop::Gone(Gone::Died)),
+            other => Err(Stop::corrupt(format!("{other:?} in the middle of a buffer"))),
         }
     }
 
     /// Agrees on another arm.
     fn step_down(&mut self) -> std::result::Result<(), Stop> {
-        self.incoming = Box::new(Gone);
+        self.incoming = Box::new(NoArm);
         let (arm, known) = (self.chosen.info.name, &self.meeting.skipped);
         if !known.iter().any(|skipped| skipped.arm == arm) {
             let reason = "given up by the sender".to_owned();
@@ -243,20 +246,25 @@ impl Receiver {
     /// Nothing more is received.
     pub(super) fn give_up(&mut self) {
         self.end = Some(End::Broken);
-        self.meeting.talk.give_up();
+        self.meeting.control.close();
     }
 
-    pub(super) fn talk(&mut self) -> &mut Talk {
-        &mut self.meeting.talk
+    pub(super) fn control(&mut self) -> &mut Control {
+        &mut self.meeting.control
     }
 }
 
 /// Between two arms.
-struct Gone;
+struct NoArm;
 
-impl Incoming for Gone {
+impl Incoming for NoArm {
     #[allow(private_interfaces)]
-    fn receive(&mut self, _: Note, _: &mut [u8], _: &mut Talk) -> std::result::Result<(), Broken> {
+    fn receive(
+        &mut self,
+        _: Note,
+        _: &mut [u8],
+        _: &mut Control,
+    ) -> std::result::Result<(), Broken> {
         Err(Stop::Refused(Unfit::because("no arm is in use")).into())
     }
 }

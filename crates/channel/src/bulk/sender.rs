@@ -3,11 +3,13 @@
 use super::arm::Outgoing;
 use super::choice::Choice;
 use super::choose::{Facts, Options};
-use super::meet::{Chosen, Meeting, Skipped, error_of};
+use super::control::{Control, Note, Say};
+use super::handshake::{Chosen, Meeting, Skipped, error_of};
 use super::memory::{Lent, Loan};
-use super::talk::{Note, Say, Stop, Talk};
 use crate::error::{Error, Result};
+use crate::layout::Role;
 use crate::link::Link;
+use crate::shared::stop::Stop;
 use std::time::Instant;
 use thalweg_core::{Info, Tuning, Unfit};
 
@@ -33,9 +35,9 @@ impl Sender {
     /// As [`Sender::over`], for no longer than `deadline`; `None` is for ever.
     pub fn over_until(link: Link, options: Options, deadline: Option<Instant>) -> Result<Self> {
         let meet = || {
-            let mut meeting = Meeting::begin(link, &options, deadline, true)?;
+            let mut meeting = Meeting::begin(link, &options, deadline, Role::Sender)?;
             let agreed = meeting.offer(&options)?;
-            meeting.talk.until(None);
+            meeting.control.until(None);
             Ok((meeting, agreed))
         };
         let (meeting, (chosen, outgoing)) = meet().map_err(|stop| error_of(stop, 0))?;
@@ -83,7 +85,10 @@ impl Sender {
     /// [`Error::Timeout`] what arrived is not known and nothing more can be sent. The deadline is the
     /// caller's wish and says nothing about the receiver, which may be slow, or stopped.
     pub fn send_from_until(&mut self, bytes: &[u8], deadline: Option<Instant>) -> Result<()> {
-        self.transfer(|outgoing, talk| outgoing.send(bytes, talk), (bytes.is_empty(), deadline))
+        self.transfer(
+            |outgoing, control| outgoing.send(bytes, control),
+            (bytes.is_empty(), deadline),
+        )
     }
 
     /// Memory to write the data into before [`send_loan`](Self::send_loan). Arms that can hand it
@@ -110,12 +115,12 @@ impl Sender {
         let is_empty = loan.is_empty();
         let mut lent = Some(loan.0);
         self.transfer(
-            |outgoing, talk| {
+            |outgoing, control| {
                 let Some(own) = lent.take() else {
                     return Err(Stop::Refused(Unfit::because("the loan could not be had back")));
                 };
                 let outcome;
-                (lent, outcome) = outgoing.send_lent(own, talk);
+                (lent, outcome) = outgoing.send_lent(own, control);
                 outcome
             },
             (is_empty, deadline),
@@ -123,14 +128,14 @@ impl Sender {
         Ok(lent.map(Loan))
     }
 
-    pub(super) fn talk(&mut self) -> &mut Talk {
-        &mut self.meeting.talk
+    pub(super) fn control(&mut self) -> &mut Control {
+        &mut self.meeting.control
     }
 
     /// Nothing more is sent, no goodbye either.
     pub(super) fn give_up(&mut self) {
         self.broken = true;
-        self.meeting.talk.give_up();
+        self.meeting.control.close();
     }
 
     /// Says goodbye: the receiver knows that nothing is missing. Dropping a sender does the same.
@@ -140,21 +145,21 @@ impl Sender {
 
     fn transfer(
         &mut self,
-        mut attempt: impl FnMut(&mut dyn Outgoing, &mut Talk) -> std::result::Result<(), Stop>,
+        mut attempt: impl FnMut(&mut dyn Outgoing, &mut Control) -> std::result::Result<(), Stop>,
         (empty, deadline): (bool, Option<Instant>),
     ) -> Result<()> {
-        self.meeting.talk.check_here()?;
+        self.meeting.control.check_here()?;
         if self.broken {
             return Err(Error::Closed { delivered: 0 });
         }
-        self.meeting.talk.until(deadline);
+        self.meeting.control.until(deadline);
         loop {
-            let talk = &mut self.meeting.talk;
+            let control = &mut self.meeting.control;
             let outcome = if empty {
-                let begin = talk.tell(Note::new(Say::Begin, &[0]));
-                begin.and_then(|()| talk.expect(Say::Done).map(drop))
+                let begin = control.tell(Note::new(Say::Begin, &[0]));
+                begin.and_then(|()| control.expect(Say::Done).map(drop))
             } else {
-                attempt(&mut *self.outgoing, talk)
+                attempt(&mut *self.outgoing, control)
             };
             let stop = match outcome {
                 Ok(()) => return Ok(()),
@@ -172,10 +177,10 @@ impl Sender {
     /// Agrees on another arm.
     fn step_down(&mut self, why: Unfit) -> std::result::Result<(), Stop> {
         // What the old arm held is closed first: the receiver may be waiting on it.
-        self.outgoing = Box::new(Gone);
+        self.outgoing = Box::new(NoArm);
         let arm = self.chosen.info.name.to_owned();
         self.meeting.skipped.push(Skipped { arm, reason: why.reason });
-        self.meeting.talk.tell(Note::new(Say::StepDown, &[]))?;
+        self.meeting.control.tell(Note::new(Say::StepDown, &[]))?;
         (self.chosen, self.outgoing) = self.meeting.offer(&self.options)?;
         Ok(())
     }
@@ -183,20 +188,20 @@ impl Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        if !self.broken && self.meeting.talk.check_here().is_ok() {
-            self.meeting.talk.until(None);
+        if !self.broken && self.meeting.control.check_here().is_ok() {
+            self.meeting.control.until(None);
             // A receiver that is gone needs no goodbye.
-            let _ = self.meeting.talk.tell(Note::new(Say::Bye, &[]));
+            let _ = self.meeting.control.tell(Note::new(Say::Bye, &[]));
         }
     }
 }
 
 /// Between two arms.
-struct Gone;
+struct NoArm;
 
-impl Outgoing for Gone {
+impl Outgoing for NoArm {
     #[allow(private_interfaces)]
-    fn send(&mut self, _: &[u8], _: &mut Talk) -> std::result::Result<(), Stop> {
+    fn send(&mut self, _: &[u8], _: &mut Control) -> std::result::Result<(), Stop> {
         Err(Stop::Refused(Unfit::because("no arm is in use")))
     }
 }

@@ -7,7 +7,9 @@ use rustix::fd::BorrowedFd;
 use thalweg_sys::Errno;
 
 use crate::bulk::arm::Broken;
-use crate::bulk::talk::{Note, Say, Stop, Talk};
+use crate::bulk::control::{Control, Note, Say};
+use crate::shared::liveness::Gone;
+use crate::shared::stop::Stop;
 
 /// A call by its name, its descriptor, and the call, which answers EAGAIN after a while.
 pub(crate) type Call<'f, F> = (&'static str, BorrowedFd<'f>, F);
@@ -16,33 +18,33 @@ pub(crate) type Call<'f, F> = (&'static str, BorrowedFd<'f>, F);
 pub(crate) fn push(
     bytes: &[u8],
     piece: usize,
-    talk: &mut Talk,
+    control: &mut Control,
     (call, fd, mut put): Call<'_, impl FnMut(&[u8]) -> Result<usize, Errno>>,
 ) -> Result<(), Stop> {
-    talk.tell(Note::new(Say::Begin, &[bytes.len() as u64]))?;
+    control.tell(Note::new(Say::Begin, &[bytes.len() as u64]))?;
     let mut rest = bytes;
     while !rest.is_empty() {
         match put(&rest[..rest.len().min(piece)]) {
             Ok(0) => return Err(Stop::refused(call, Errno::INVAL)),
             Ok(count) => rest = &rest[count..],
-            Err(Errno::INTR) => talk.wanted()?,
-            Err(Errno::AGAIN) => match talk.check() {
-                Ok(()) => talk.await_ready(fd, PollFlags::OUT)?,
-                Err(Stop::Died) => return Err(deserted(talk)),
+            Err(Errno::INTR) => control.wanted()?,
+            Err(Errno::AGAIN) => match control.check() {
+                Ok(()) => control.await_ready(fd, PollFlags::OUT)?,
+                Err(Stop::Gone(_)) => return Err(deserted(control)),
                 Err(stop) => return Err(stop),
             },
-            Err(Errno::PIPE | Errno::CONNRESET) => return Err(deserted(talk)),
+            Err(Errno::PIPE | Errno::CONNRESET) => return Err(deserted(control)),
             Err(errno) => return Err(Stop::refused(call, errno)),
         }
     }
-    talk.expect(Say::Done).map(drop)
+    control.expect(Say::Done).map(drop)
 }
 
 /// The receiver closed its end: it is gone, or it refused and says so.
-pub(crate) fn deserted(talk: &mut Talk) -> Stop {
-    match talk.expect(Say::Done) {
+pub(crate) fn deserted(control: &mut Control) -> Stop {
+    match control.expect(Say::Done) {
         Err(stop) => stop,
-        Ok(_) => Stop::Corrupt("done before the end".to_owned()),
+        Ok(_) => Stop::corrupt("done before the end"),
     }
 }
 
@@ -50,7 +52,7 @@ pub(crate) fn deserted(talk: &mut Talk) -> Stop {
 pub(crate) fn pull(
     into: &mut [u8],
     piece: usize,
-    talk: &Talk,
+    control: &mut Control,
     (call, fd, mut get): Call<'_, impl FnMut(&mut [u8]) -> Result<usize, Errno>>,
 ) -> Result<(), Broken> {
     let (mut filled, mut ended) = (0, None);
@@ -59,12 +61,12 @@ pub(crate) fn pull(
         let answer = get(&mut into[filled..filled + most]);
         let broken = |stop| Broken { delivered: filled as u64, stop };
         match (answer, ended.take()) {
-            (Ok(0) | Err(Errno::CONNRESET), _) => return Err(broken(Stop::Died)),
+            (Ok(0) | Err(Errno::CONNRESET), _) => return Err(broken(Stop::Gone(Gone::Died))),
             (Ok(count), _) => filled += count,
-            (Err(Errno::INTR), _) => talk.wanted().map_err(broken)?,
+            (Err(Errno::INTR), _) => control.wanted().map_err(broken)?,
             (Err(Errno::AGAIN), Some(stop)) => return Err(broken(stop)),
-            (Err(Errno::AGAIN), None) => match talk.check() {
-                Ok(()) => talk.await_ready(fd, PollFlags::IN).map_err(broken)?,
+            (Err(Errno::AGAIN), None) => match control.check() {
+                Ok(()) => control.await_ready(fd, PollFlags::IN).map_err(broken)?,
                 // It may have written last and died then: one more look.
                 Err(stop) => ended = Some(stop),
             },
@@ -79,9 +81,9 @@ pub(crate) fn pull(
 pub(crate) fn pull_pages(
     into: &mut [u8],
     piece: usize,
-    talk: &Talk,
+    control: &mut Control,
     call: Call<'_, impl FnMut(&mut [u8]) -> Result<usize, Errno>>,
 ) -> Result<(), Broken> {
-    let pulled = pull(into, piece, talk, call).map_err(|broken| broken.stop);
-    pulled.and_then(|()| talk.check_peer()).map_err(Broken::from)
+    let pulled = pull(into, piece, control, call).map_err(|broken| broken.stop);
+    pulled.and_then(|()| control.check_peer()).map_err(Broken::from)
 }

@@ -1,21 +1,22 @@
 //! The messages of the handshake: 64 bytes each, over the link.
 
-use super::{Fault, VERSION, put, u32_at, u64_at};
+use super::{BULK_VERSION, Fault, VERSION, put, u32_at, u64_at};
 
-const MAGIC: &[u8; 8] = b"THALWEGH";
+const RING: &[u8; 8] = b"THALWEGH";
+const BULK: &[u8; 8] = b"THALWEGB";
 
 /// What a message of the handshake says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A producer's first: its memory comes along.
+    /// First message of a producer or sender: its memory comes along.
     Offer,
-    /// A consumer's first.
+    /// First message of a consumer or receiver.
     Ask,
-    /// The consumer's answer: it has checked the producer's memory; its own comes along.
+    /// Its answer: it has checked the other's memory; its own comes along.
     Accept,
-    /// The producer's last: it has checked the consumer's memory.
+    /// Last message of the producer or sender: it has checked the other's memory.
     Ready,
-    /// The end of it.
+    /// Ends the handshake.
     Refuse(Refusal),
 }
 
@@ -24,7 +25,7 @@ pub enum Kind {
 pub enum Refusal {
     /// The ring has its consumer.
     Taken,
-    /// Both are producers, or both are consumers.
+    /// Both sides send, or both receive.
     SameRole,
     /// The memory is not sealed, or is not what it is said to be.
     Memory,
@@ -55,12 +56,30 @@ impl Refusal {
     pub const fn text(self) -> &'static str {
         match self {
             Self::Taken => "the peer's ring has a consumer already",
-            Self::SameRole => "both ends have the same role; one must produce and one consume",
+            Self::SameRole => "both ends have the same role; one must send and one receive",
             Self::Memory => "the peer found our memory not sealed as agreed",
             Self::Other => "the peer refused",
         }
     }
 }
+
+/// What an end of a bulk transfer says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Introduction {
+    /// It lets the peer read and write its process's memory.
+    pub trusts: bool,
+    /// Its memory file comes along; in [`Kind::Ready`]: both files are used.
+    pub shares: bool,
+    /// Where in its process `token` lies.
+    pub token_at: u64,
+    /// A number that shows whether a process is the right one.
+    pub token: u64,
+    /// Where the receiver wants the bytes.
+    pub destination: u32,
+}
+
+const TRUSTS: u32 = 1;
+const SHARES: u32 = 2;
 
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,13 +88,20 @@ pub struct Hello {
     pub kind: Kind,
     /// Of the channel; 0 in an Ask and where there is none yet.
     pub epoch: u64,
+    /// `None` on a ring.
+    pub introduction: Option<Introduction>,
 }
 
 impl Hello {
     /// Bytes of a message.
     pub const LEN: usize = 64;
 
-    /// As bytes.
+    /// A message of a ring's handshake.
+    pub const fn of_ring(kind: Kind, epoch: u64) -> Self {
+        Self { kind, epoch, introduction: None }
+    }
+
+    /// The message as it goes over the link.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let (kind, code) = match self.kind {
             Kind::Offer => (1, 0),
@@ -84,22 +110,35 @@ impl Hello {
             Kind::Ready => (4, 0),
             Kind::Refuse(why) => (5, why.code()),
         };
+        let (magic, version) = match self.introduction {
+            None => (RING, VERSION),
+            Some(_) => (BULK, BULK_VERSION),
+        };
         let mut bytes = [0; Self::LEN];
-        put(&mut bytes, 0, MAGIC);
-        put(&mut bytes, 8, &VERSION.to_le_bytes());
+        put(&mut bytes, 0, magic);
+        put(&mut bytes, 8, &version.to_le_bytes());
         put(&mut bytes, 12, &u32::to_le_bytes(kind));
         put(&mut bytes, 16, &self.epoch.to_le_bytes());
         put(&mut bytes, 24, &code.to_le_bytes());
+        if let Some(own) = self.introduction {
+            let flags = (u32::from(own.trusts) * TRUSTS) | (u32::from(own.shares) * SHARES);
+            put(&mut bytes, 28, &flags.to_le_bytes());
+            put(&mut bytes, 32, &own.token_at.to_le_bytes());
+            put(&mut bytes, 40, &own.token.to_le_bytes());
+            put(&mut bytes, 48, &own.destination.to_le_bytes());
+        }
         bytes
     }
 
     /// Reads a message.
     pub fn parse(bytes: &[u8]) -> Result<Self, Fault> {
-        if bytes.len() != Self::LEN || bytes[..8] != *MAGIC {
+        let is_bulk = bytes.starts_with(BULK);
+        if bytes.len() != Self::LEN || !(is_bulk || bytes.starts_with(RING)) {
             return Err(format!("{} bytes that are no handshake of ours", bytes.len()));
         }
-        if u32_at(bytes, 8) != VERSION {
-            return Err(format!("version {}: only {VERSION} is known", u32_at(bytes, 8)));
+        let (version, known) = (u32_at(bytes, 8), if is_bulk { BULK_VERSION } else { VERSION });
+        if version != known {
+            return Err(format!("version {version}: only {known} is known"));
         }
         let kind = match u32_at(bytes, 12) {
             1 => Kind::Offer,
@@ -109,7 +148,15 @@ impl Hello {
             5 => Kind::Refuse(Refusal::of(u32_at(bytes, 24))),
             other => return Err(format!("handshake message of kind {other}")),
         };
-        Ok(Self { kind, epoch: u64_at(bytes, 16) })
+        let flags = u32_at(bytes, 28);
+        let introduction = is_bulk.then(|| Introduction {
+            trusts: flags & TRUSTS != 0,
+            shares: flags & SHARES != 0,
+            token_at: u64_at(bytes, 32),
+            token: u64_at(bytes, 40),
+            destination: u32_at(bytes, 48),
+        });
+        Ok(Self { kind, epoch: u64_at(bytes, 16), introduction })
     }
 }
 
@@ -123,8 +170,11 @@ mod tests {
         let refusals = [Refusal::Taken, Refusal::SameRole, Refusal::Memory, Refusal::Other];
         let kinds = [Kind::Offer, Kind::Ask, Kind::Accept, Kind::Ready].into_iter();
         for kind in kinds.chain(refusals.map(Kind::Refuse)) {
-            let hello = Hello { kind, epoch: 9 };
-            assert_eq!(Hello::parse(&hello.to_bytes()), Ok(hello));
+            let own = Introduction { trusts: true, token: 5, destination: 2, ..Default::default() };
+            for introduction in [None, Some(own), Some(Introduction { shares: true, ..own })] {
+                let hello = Hello { kind, epoch: 9, introduction };
+                assert_eq!(Hello::parse(&hello.to_bytes()), Ok(hello));
+            }
         }
     }
 
@@ -136,7 +186,7 @@ mod tests {
             value: u8,
         ) {
             let _ = Hello::parse(&bytes);
-            let mut near = Hello { kind: Kind::Offer, epoch: 3 }.to_bytes();
+            let mut near = Hello::of_ring(Kind::Offer, 3).to_bytes();
             near[at] = value;
             let _ = Hello::parse(&near);
         }

@@ -1,13 +1,12 @@
 //! The end that reads messages.
 
 use super::Options;
-use super::end::{End, Gone, Patience, Stop};
-use super::handshake;
 use super::samples::Samples;
 use crate::error::{Error, Result};
 use crate::layout::{ALIGN, Frame, occupied};
 use crate::link::Link;
-use crate::wait::steps;
+use crate::shared::end::{End, Patience};
+use crate::shared::wait::steps;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::ops::Deref;
 use std::time::Instant;
@@ -36,8 +35,8 @@ impl Consumer {
 
     /// As [`Consumer::open`], for no longer than `deadline`; `None` is for ever.
     pub fn open_until(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Self> {
-        let accepted = handshake::ask(link)?.accept(deadline)?;
-        Ok(Self::over(accepted.finish(deadline, options)?, options))
+        let accepted = super::ask(link, deadline)?.accept().map_err(super::error_of)?;
+        Ok(Self::over(super::end(accepted.finish(), options)?, options))
     }
 
     pub(super) fn over(end: End, options: &Options) -> Self {
@@ -107,7 +106,7 @@ impl Consumer {
 
     /// Who writes.
     pub fn peer(&self) -> &crate::link::Peer {
-        self.end.link.peer()
+        self.end.line.link.peer()
     }
 
     /// Whether a message is there now.
@@ -130,11 +129,10 @@ impl Consumer {
                 Ok(true)
             }
             Ok(None) => Ok(false),
-            Err(Stop::Gone(Gone::Died)) => {
-                Err(Error::PeerDied { delivered: self.received, partial: 0 })
+            Err(stop) => {
+                let error = stop.into_error(self.received);
+                Err(self.broke(error))
             }
-            Err(Stop::Gone(Gone::Closed)) => Err(Error::Closed { delivered: self.received }),
-            Err(Stop::Failed(error)) => Err(self.broke(error)),
         }
     }
 
@@ -185,7 +183,7 @@ impl Consumer {
     /// Gives `messages` back to the producer, up to position `tail`.
     pub(super) fn release(&mut self, tail: u64, messages: u64) {
         // A child that inherited a sample must not release it for its parent.
-        if self.end.check_here().is_ok() && tail > self.tail {
+        if self.end.line.check_here().is_ok() && tail > self.tail {
             self.tail = tail;
             self.received += messages;
             self.end.publish(tail);
@@ -193,7 +191,7 @@ impl Consumer {
     }
 
     fn check(&self) -> Result<()> {
-        self.end.check_here()?;
+        self.end.line.check_here()?;
         self.broken.clone().map_or(Ok(()), Err)
     }
 
@@ -210,13 +208,13 @@ impl AsFd for Consumer {
     /// link, on which the producer sends a byte: an eventfd would not tell of a death, and its
     /// flags, which the peer shares, could make our writes block.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.end.link.as_fd()
+        self.end.line.link.as_fd()
     }
 }
 
 /// The producer's head, if it can be true.
 fn head_of(end: &End, before: u64, tail: u64) -> Result<u64> {
-    let head = steps::seen(&end.peer.page().cursor.0);
+    let head = steps::seen(&end.peer.words().cursor.0);
     // In this order nothing overflows: before >= tail.
     if head < before || head - tail > end.capacity() || !head.is_multiple_of(ALIGN) {
         let most = tail.saturating_add(end.capacity());

@@ -1,13 +1,14 @@
 //! The end that writes messages.
 
 use super::Options;
-use super::end::{End, Gone, Patience, Stop};
-use super::handshake;
 use super::write::{Batch, Loan};
 use crate::error::{Error, Result};
 use crate::layout::{ALIGN, FRAME_HEADER, Frame, Refusal, occupied};
 use crate::link::{Link, Listener};
-use crate::wait::steps;
+use crate::shared::end::{End, Patience};
+use crate::shared::handshake;
+use crate::shared::stop::Stop;
+use crate::shared::wait::{Limits, steps};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use thalweg_sys::peer;
@@ -34,7 +35,7 @@ impl Producer {
 
     /// As [`Producer::open`], for no longer than `deadline`; `None` is for ever.
     pub fn open_until(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Self> {
-        Ok(Self::over(handshake::offer(link, options)?.finish(deadline, options)?))
+        Ok(Self::over(super::end(super::offer(link, options, deadline)?.finish(), options)?))
     }
 
     /// Waits for the first consumer that comes, and closes the listener: whoever else waits is told
@@ -154,7 +155,7 @@ impl Producer {
         let head = self.head;
         let before = self.tail;
         let look = &mut |end: &End| Ok(Some(tail_of(end, before, head)?).filter(|t| *t == head));
-        match self.end.wait_for(deadline, look) {
+        match self.end.wait_for(Limits::until(deadline), look) {
             Ok(tail) => self.tail = tail,
             Err(stop) => return Err(self.stopped(stop)),
         }
@@ -192,7 +193,7 @@ impl Producer {
 
     /// Publishes everything before `head`.
     pub(super) fn commit(&mut self, head: u64, messages: u64) -> Result<()> {
-        self.end.check_here()?;
+        self.end.line.check_here()?;
         self.head = head;
         self.sent += messages;
         self.end.publish(head);
@@ -211,16 +212,16 @@ impl Producer {
             Ok(Some(tail_of(end, before, head)?).filter(|tail| head - tail <= free))
         };
         let armed = self.end.arm(look);
-        armed.map_err(|error| self.stopped(Stop::Failed(error)))
+        armed.map_err(|error| self.stopped(error.into()))
     }
 
     /// Who reads.
     pub fn peer(&self) -> &crate::link::Peer {
-        self.end.link.peer()
+        self.end.line.link.peer()
     }
 
     fn check(&self) -> Result<()> {
-        self.end.check_here()?;
+        self.end.line.check_here()?;
         self.broken.clone().map_or(Ok(()), Err)
     }
 
@@ -234,16 +235,11 @@ impl Producer {
     }
 
     fn stopped(&mut self, stop: Stop) -> Error {
-        let error = match stop {
-            Stop::Gone(gone) => {
-                let delivered = self.sent - self.outstanding();
-                match gone {
-                    Gone::Died => Error::PeerDied { delivered, partial: 0 },
-                    Gone::Closed => Error::Closed { delivered },
-                }
-            }
-            Stop::Failed(error) => error,
+        let delivered = match stop {
+            Stop::Gone(_) => self.sent - self.outstanding(),
+            _ => 0,
         };
+        let error = stop.into_error(delivered);
         if matches!(error, Error::Corrupt { .. }) {
             self.broken = Some(error.clone());
         }
@@ -277,13 +273,13 @@ impl Producer {
 impl AsFd for Producer {
     /// What to poll: readable when there may be room, or when the consumer is gone.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.end.link.as_fd()
+        self.end.line.link.as_fd()
     }
 }
 
 /// The consumer's tail, if it can be true.
 fn tail_of(end: &End, before: u64, head: u64) -> Result<u64> {
-    let tail = steps::seen(&end.peer.page().cursor.0);
+    let tail = steps::seen(&end.peer.words().cursor.0);
     if tail < before || tail > head || !tail.is_multiple_of(ALIGN) {
         let what = format!("tail {tail}: not a multiple of {ALIGN} between {before} and {head}");
         return Err(Error::Corrupt { what });

@@ -6,17 +6,15 @@
 //! another process does it sees nothing.
 #![allow(clippy::unwrap_used)]
 
-use super::end::End;
-use super::memory::Memory;
 use super::*;
-use crate::layout::{Geometry, Page, Role};
+use crate::shared::memory::{Memory, Sides};
 use std::time::{Duration, Instant};
 
 /// Runs `body` with both ends of a ring of two pages, at the same addresses.
 fn at_one_mapping(options: &Options, body: impl FnOnce(Producer, Consumer)) {
     let page = rustix::param::page_size();
     let geometry = Geometry {
-        header: page.max(size_of::<Page>().next_power_of_two()) as u32,
+        header: Geometry::header_len(),
         capacity: 2 * page as u64,
         checksums: options.checksums,
         epoch: 7,
@@ -30,8 +28,15 @@ fn at_one_mapping(options: &Options, body: impl FnOnce(Producer, Consumer)) {
     let tails = [(); 2].map(|()| unsafe { tail.same() });
     let ([ours, theirs], [their_own, our_view]) = (heads, tails);
     let (near, far) = Link::pair().unwrap();
-    let producer = Producer::over(End::new(ours, our_view, near, options.wait));
-    let consumer = Consumer::over(End::new(their_own, theirs, far, options.wait), options);
+    let producer = Producer::over(End::new(
+        Sides { own: ours, peer: our_view },
+        Line::new(near, 0),
+        options.wait,
+    ));
+    let consumer = Consumer::over(
+        End::new(Sides { own: their_own, peer: theirs }, Line::new(far, 0), options.wait),
+        options,
+    );
     body(producer, consumer);
     // The owners of the mappings, after everybody who looks at them.
     drop((head, tail));

@@ -245,7 +245,7 @@ fn one_who_is_silent_in_the_handshake_does_not_keep_the_next_out() {
     let silent = Link::connect(&address).unwrap();
     // This one says its first word and no other.
     let rude = Link::connect(&address).unwrap();
-    let rude = handshake::ask(rude).unwrap();
+    let rude = ask(rude, None).unwrap();
     let link = Link::connect(&address).unwrap();
     let consumer = std::thread::spawn(move || Consumer::open(link, &options).unwrap());
     let patience = Duration::from_secs(1);

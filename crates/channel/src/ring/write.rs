@@ -1,9 +1,9 @@
 //! Messages being written: one in place, or several that are committed together.
 
 use super::Producer;
-use super::end::Patience;
 use crate::error::Result;
 use crate::layout::occupied;
+use crate::shared::end::Patience;
 use std::ops::{Deref, DerefMut};
 
 /// Room for one message. The consumer sees it after [`Loan::commit`]; dropped, it never was.
@@ -23,7 +23,7 @@ impl<'p> Loan<'p> {
     pub fn commit(self) -> Result<()> {
         let (at, seq) = (self.producer.head, self.producer.sent);
         let frame = self.producer.frame(self.len, seq, at);
-        self.producer.end.check_here()?;
+        self.producer.end.line.check_here()?;
         self.producer.end.own.write_header(at, &frame.to_bytes());
         self.producer.commit(at + occupied(self.len as u64), 1)
     }
@@ -95,7 +95,7 @@ impl<'p> Batch<'p> {
         if self.messages == 0 {
             return Ok(0);
         }
-        self.producer.end.check_here()?;
+        self.producer.end.line.check_here()?;
         if self.producer.end.own.geometry.checksums {
             let mut at = self.producer.head;
             for seq in self.producer.sent..self.producer.sent + self.messages {

@@ -8,6 +8,7 @@ use std::time::Instant;
 use thalweg_channel::{
     Error, Link,
     bulk::{ARMS, Options, Receiver, Sender, Skipped},
+    layout::{Hello, Introduction, Kind},
 };
 use thalweg_core::Tuning;
 use thalweg_sys::{
@@ -222,7 +223,7 @@ fn a_peer_that_is_not_trusted_keeps_its_memory_to_itself() {
 #[test]
 fn a_peer_that_talks_nonsense_is_an_error() {
     let nonsense: [&[u8]; 4] =
-        [b"hello", &[0; 16], b"TWBK\x02\x00\x01\x00\xff\xff\x00\x00", &[7; 9000]];
+        [b"hello", &[0; 16], b"TWBK\x03\x00\x01\x00\xff\xff\x00\x00", &[7; 9000]];
     for words in nonsense {
         for to_sender in [true, false] {
             let (near, far) = Link::pair().unwrap();
@@ -244,7 +245,7 @@ fn a_peer_that_talks_nonsense_is_an_error() {
 
 /// A message as the protocol has it: magic, version, kind, counts, words, one knob at most, text.
 fn message(kind: u16, words: &[u64], knob: Option<(&str, u64)>, text: &str) -> Vec<u8> {
-    let mut bytes = b"TWBK\x02\x00".to_vec();
+    let mut bytes = b"TWBK\x03\x00".to_vec();
     bytes.extend(kind.to_le_bytes());
     bytes.extend((words.len() as u16).to_le_bytes());
     bytes.extend(u16::from(knob.is_some()).to_le_bytes());
@@ -259,16 +260,32 @@ fn message(kind: u16, words: &[u64], knob: Option<(&str, u64)>, text: &str) -> V
     bytes
 }
 
-const HELLO: u16 = 1;
-const OFFER: u16 = 2;
-const ACCEPT: u16 = 3;
-const REFUSE: u16 = 4;
-const AGREED: u16 = 5;
-const NOTE: u16 = 8;
-const MEMORY: u16 = 9;
+const OFFER: u16 = 1;
+const ACCEPT: u16 = 2;
+const REFUSE: u16 = 3;
+const AGREED: u16 = 4;
+const NOTE: u16 = 7;
+const MEMORY: u16 = 8;
 /// The first word of a note: a buffer begins; the receiver cannot take it.
 const BEGIN: u64 = 1;
 const CANNOT: u64 = 5;
+
+/// A message of the handshake, of a side that shares no memory unless told so.
+fn hello(kind: Kind, introduction: Introduction) -> [u8; Hello::LEN] {
+    Hello { kind, epoch: 0, introduction: Some(introduction) }.to_bytes()
+}
+
+/// Plays a sender until the handshake is over: it trusts, and notes go over the link.
+fn shake_hands(link: &Link) {
+    let own = Introduction { trusts: true, token_at: 1, token: 2, ..Introduction::default() };
+    link.send(&hello(Kind::Offer, own), &[]).unwrap();
+    let mut answer = [0; Hello::LEN];
+    for expected in [Kind::Ask, Kind::Accept] {
+        link.receive(&mut answer).unwrap();
+        assert_eq!(Hello::parse(&answer).unwrap().kind, expected);
+    }
+    link.send(&hello(Kind::Ready, own), &[]).unwrap();
+}
 
 /// Memory that its owner could shrink would kill whoever reads it.
 #[test]
@@ -280,7 +297,8 @@ fn memory_that_can_shrink_is_refused() {
     let (near, far) = Link::pair().unwrap();
     std::thread::scope(|scope| {
         let end = scope.spawn(|| Receiver::over(far, &Options::default()).map(drop));
-        near.send(&message(HELLO, &[0; 4], None, ""), &[fd.as_fd()]).unwrap();
+        let shares = Introduction { shares: true, ..Introduction::default() };
+        near.send(&hello(Kind::Offer, shares), &[fd.as_fd()]).unwrap();
         let error = end.join().unwrap().unwrap_err();
         assert!(matches!(error, Error::NotPermitted { .. }), "{error}");
     });
@@ -308,8 +326,7 @@ fn a_buffer_in_memory_that_can_shrink_or_is_not_there_is_refused() {
                 near.send(&message(kind, words, None, text), fds).unwrap();
             };
             let mut answer = [0; 16 << 10];
-            say(HELLO, &[0; 5], "", &[]);
-            near.receive(&mut answer).unwrap();
+            shake_hands(&near);
             say(OFFER, &[], arm.info().name, &[]);
             near.receive(&mut answer).unwrap();
             assert_eq!(answer[6..8], ACCEPT.to_le_bytes(), "{}", arm.info().name);
@@ -332,9 +349,8 @@ fn an_offer_of_very_large_pieces_is_refused() {
     let (near, far) = Link::pair().unwrap();
     std::thread::scope(|scope| {
         let end = scope.spawn(|| Receiver::over(far, &Options::default()).map(drop));
-        near.send(&message(HELLO, &[1, 2, 1, 0], None, ""), &[]).unwrap();
+        shake_hands(&near);
         let mut answer = [0; 16 << 10];
-        near.receive(&mut answer).unwrap();
         let (socket, _other) = thalweg_sys::net::unix_pair(false).unwrap();
         for (piece, expected) in [(1 << 30, REFUSE), (256 << 10, ACCEPT)] {
             let offer = message(OFFER, &[], Some(("piece", piece)), arm.info().name);
@@ -353,9 +369,8 @@ fn offers_without_end_are_an_error() {
     let (near, far) = Link::pair().unwrap();
     std::thread::scope(|scope| {
         let end = scope.spawn(|| Receiver::over(far, &Options::default()).map(drop));
-        near.send(&message(HELLO, &[1, 2, 1, 0], None, ""), &[]).unwrap();
+        shake_hands(&near);
         let mut answer = [0; 16 << 10];
-        near.receive(&mut answer).unwrap();
         for n in 0..1000 {
             if near.send(&message(OFFER, &[], None, &format!("pigeon-{n}")), &[]).is_err() {
                 break;
@@ -383,8 +398,11 @@ fn a_refusal_with_a_number_that_is_no_errno_is_a_refusal() {
             let mut heard = [0; 16 << 10];
             let mut hear = || far.receive(&mut heard).unwrap();
             let say = |kind, words: &[u64]| far.send(&message(kind, words, None, ""), &[]).unwrap();
+            let own = Introduction::default();
+            far.send(&hello(Kind::Ask, own), &[]).unwrap();
             hear();
-            say(HELLO, &[0; 6]);
+            far.send(&hello(Kind::Accept, own), &[]).unwrap();
+            hear();
             hear();
             say(ACCEPT, &[]);
             hear();
@@ -412,7 +430,11 @@ proptest! {
         let (near, far) = Link::pair().unwrap();
         let fd = thalweg_sys::memfd::create("test", 8192).unwrap();
         if begins_well {
-            far.send(&message(HELLO, &[1, 2, 1, 0, 0], None, ""), &[]).unwrap();
+            let own = Introduction { trusts: true, token: 2, ..Introduction::default() };
+            let kinds = if to_sender { [Kind::Ask, Kind::Accept] } else { [Kind::Offer, Kind::Ready] };
+            for kind in kinds {
+                far.send(&hello(kind, own), &[]).unwrap();
+            }
         }
         for (kind, words, name, hands_over) in said {
             let name = ARMS.get(name).map_or("nonsense", |arm| arm.info().name);
@@ -444,9 +466,8 @@ fn offers_that_make_no_sense_are_refused_and_the_next_is_heard() {
     let (near, far) = Link::pair().unwrap();
     std::thread::scope(|scope| {
         let end = scope.spawn(|| Receiver::over(far, &Options::default()).map(drop));
-        near.send(&message(HELLO, &[1, 2, 1, 0], None, ""), &[]).unwrap();
+        shake_hands(&near);
         let mut answer = [0; 16 << 10];
-        near.receive(&mut answer).unwrap();
         let needs_memory = |name: &&str| {
             ["slot", "pipe", "sndbuf"].iter().any(|knob| {
                 let arm = ARMS.iter().find(|arm| arm.info().name == *name).unwrap();

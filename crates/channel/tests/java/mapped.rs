@@ -42,7 +42,7 @@ fn start(test: &str, role: &str, own: &OwnedFd, epoch: u64, count: u64) -> Optio
 
 fn say(link: &Link, kind: Kind, epoch: u64, fds: &[&OwnedFd]) {
     let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
-    link.send(&Hello { kind, epoch }.to_bytes(), &fds).unwrap();
+    link.send(&Hello::of_ring(kind, epoch).to_bytes(), &fds).unwrap();
 }
 
 fn hear(link: &Link, kind: Kind) -> Vec<OwnedFd> {

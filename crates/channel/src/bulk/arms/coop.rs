@@ -8,8 +8,9 @@ use thalweg_sys::{Errno, remote};
 
 use super::process_vm::{callable, read_all, readable};
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel, Token};
-use crate::bulk::page::{PAGE, Page};
-use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
+use crate::bulk::control::{Control, Note, Say};
+use crate::bulk::joint::{Joint, PAGE};
+use crate::shared::stop::{Stop, unfit};
 
 /// `process_vm_readv` and `process_vm_writev` towards each other.
 pub struct Coop;
@@ -34,13 +35,13 @@ static INFO: Info = Info {
 const TAKEN: usize = 0;
 
 struct Sender {
-    page: Page,
+    page: Joint,
     pid: i32,
     piece: usize,
 }
 
 struct Receiver {
-    page: Page,
+    page: Joint,
     pid: i32,
     piece: usize,
 }
@@ -87,7 +88,7 @@ impl Arm for Coop {
         // SAFETY: `place` is ours and nothing refers to it until the call is over.
         let answer = unsafe { remote::write(pid, at, &word) };
         answer.map_err(|errno| unfit("process_vm_writev", errno))?;
-        Page::create(PAGE).map(drop).map_err(|errno| unfit("memfd_create", errno))
+        Joint::create(PAGE).map(drop).map_err(|errno| unfit("memfd_create", errno))
     }
 
     fn shares_faults(&self, size: Option<u64>) -> bool {
@@ -97,7 +98,7 @@ impl Arm for Coop {
 
     fn offer(&self, tuning: &Tuning, ends: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
         ends.trusted.clone()?;
-        let (page, fd) = Page::create(PAGE).map_err(|errno| unfit("memfd_create", errno))?;
+        let (page, fd) = Joint::create(PAGE).map_err(|errno| unfit("memfd_create", errno))?;
         let piece = INFO.length(tuning, "piece").unwrap_or(usize::MAX);
         Ok((Box::new(Sender { page, pid: ends.pid, piece }), Parcel::of(&[], vec![fd])))
     }
@@ -109,7 +110,7 @@ impl Arm for Coop {
         ends: &Ends,
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
         readable(ends)?;
-        let page = Page::adopt(parcel.fd()?, PAGE).map_err(|errno| unfit("mmap", errno))?;
+        let page = Joint::adopt(parcel.fd()?, PAGE).map_err(|errno| unfit("mmap", errno))?;
         let piece = INFO.length(tuning, "piece").unwrap_or(usize::MAX);
         let place: &'static Token = ends.own_token;
         let word = place.load(Ordering::Relaxed);
@@ -128,33 +129,33 @@ impl Outgoing for Sender {
         answer.map(drop).map_err(|errno| unfit("process_vm_writev", errno))
     }
 
-    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
+    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
         let (piece, pieces) = piece_for(self.piece, bytes.len());
         let taken = self.page.u64(TAKEN);
         taken.store(0, Ordering::Release);
-        talk.tell(Note::new(Say::Begin, &[bytes.len() as u64, bytes.as_ptr() as u64]))?;
-        let to = talk.expect(Say::Ready)?.words[0];
+        control.tell(Note::new(Say::Begin, &[bytes.len() as u64, bytes.as_ptr() as u64]))?;
+        let to = control.expect(Say::Ready)?.words[0];
         let mut failed = 0;
         while let Some(n) = take(taken, pieces, &From::Back) {
             let at = (pieces - 1 - n) as usize * piece;
             let part = &bytes[at..bytes.len().min(at + piece)];
-            if let Err(errno) = write_all(self.pid, to.wrapping_add(at as u64), part, talk) {
+            if let Err(errno) = write_all(self.pid, to.wrapping_add(at as u64), part, control) {
                 failed = errno.raw_os_error();
                 break;
             }
         }
         // Also after a failure: the receiver waits until nobody writes to its memory any more.
-        talk.tell(Note::new(Say::Finished, &[failed as u64]))?;
-        talk.expect(Say::Done).map(drop)
+        control.tell(Note::new(Say::Finished, &[failed as u64]))?;
+        control.expect(Say::Done).map(drop)
     }
 }
 
 /// Writes a piece to where the receiver wants it.
-fn write_all(pid: i32, at: u64, part: &[u8], talk: &Talk) -> Result<(), Errno> {
+fn write_all(pid: i32, at: u64, part: &[u8], control: &Control) -> Result<(), Errno> {
     let mut put = 0;
     while put < part.len() {
         // A number can be another process's once the peer is gone: look before every call.
-        talk.link.peer_is_alive().then_some(()).ok_or(Errno::SRCH)?;
+        control.link().peer_is_alive().then_some(()).ok_or(Errno::SRCH)?;
         // SAFETY: the receiver has set aside as many bytes as we announced, and touches none of the
         // pieces that it has not taken until we say that we have finished.
         match unsafe { remote::write(pid, at.wrapping_add(put as u64), &part[put..]) } {
@@ -169,15 +170,15 @@ fn write_all(pid: i32, at: u64, part: &[u8], talk: &Talk) -> Result<(), Errno> {
 
 impl Receiver {
     /// Reads pieces from the front until the two meet, or something stops it.
-    fn read(&self, at: u64, into: &mut [u8], talk: &Talk) -> Result<(), (u64, Stop)> {
+    fn read(&self, at: u64, into: &mut [u8], control: &mut Control) -> Result<(), (u64, Stop)> {
         let (piece, pieces) = piece_for(self.piece, into.len());
         let mut delivered = 0;
         while let Some(n) = take(self.page.u64(TAKEN), pieces, &From::Front) {
             let start = n as usize * piece;
             let end = into.len().min(start + piece);
             let part = into.get_mut(start..end);
-            let part = part.ok_or_else(|| (delivered, Stop::Corrupt("a bad count".into())))?;
-            read_all(self.pid, at.wrapping_add(start as u64), part, talk)
+            let part = part.ok_or_else(|| (delivered, Stop::corrupt("a bad count")))?;
+            read_all(self.pid, at.wrapping_add(start as u64), part, control)
                 .map_err(|(more, stop)| (delivered + more, stop))?;
             delivered = end as u64;
         }
@@ -186,10 +187,15 @@ impl Receiver {
 }
 
 impl Incoming for Receiver {
-    fn receive(&mut self, begin: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
-        talk.check()?;
-        talk.tell(Note::new(Say::Ready, &[into.as_mut_ptr() as u64]))?;
-        let outcome = self.read(begin.words[1], into, talk);
+    fn receive(
+        &mut self,
+        begin: Note,
+        into: &mut [u8],
+        control: &mut Control,
+    ) -> Result<(), Broken> {
+        control.check()?;
+        control.tell(Note::new(Say::Ready, &[into.as_mut_ptr() as u64]))?;
+        let outcome = self.read(begin.words[1], into, control);
         if outcome.is_err() {
             // The sender shall find nothing more to take.
             self.page.u64(TAKEN).fetch_or(0xffff_ffff, Ordering::AcqRel);
@@ -201,15 +207,15 @@ impl Incoming for Receiver {
         // Until the sender has finished or is gone it may write to `into`: nothing may come back
         // from here before, whatever else happens.
         let finished = loop {
-            match talk.hear() {
-                Err(Stop::Interrupted | Stop::Late) if talk.link.peer_is_alive() => {
+            match control.hear() {
+                Err(Stop::Interrupted | Stop::Late) if control.link().peer_is_alive() => {
                     std::thread::sleep(std::time::Duration::from_millis(1));
                 }
                 other => break other,
             }
         };
         if !matches!(&finished, Ok(note) if note.say == Say::Finished) {
-            talk.outlive();
+            control.outlive();
         }
         let (piece, _) = piece_for(self.piece, into.len());
         let front = (own.min(1 << 31) as usize).saturating_mul(piece).min(into.len()) as u64;
@@ -218,7 +224,7 @@ impl Incoming for Receiver {
         match (note.say, note.words[0]) {
             (Say::Finished, 0) => Ok(()),
             (Say::Finished, errno) => Err(Stop::told("process_vm_writev", errno).into()),
-            (other, _) => Err(Stop::Corrupt(format!("{other:?} in the middle")).into()),
+            (other, _) => Err(Stop::corrupt(format!("{other:?} in the middle")).into()),
         }
     }
 }

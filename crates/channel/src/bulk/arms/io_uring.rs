@@ -13,8 +13,10 @@ use thalweg_sys::{
 
 use super::unix_stream;
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
+use crate::bulk::control::{Control, Note, Say};
 use crate::bulk::stream;
-use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
+use crate::shared::liveness::Gone;
+use crate::shared::stop::{Stop, unfit};
 
 /// Reads and writes of a socket on a ring.
 pub struct IoUring;
@@ -60,16 +62,16 @@ impl End {
     }
 
     /// The count of the operation under way.
-    fn finish(&mut self, talk: &Talk) -> Result<usize, Stop> {
-        let mut silent = talk.is_timed();
+    fn finish(&mut self, control: &mut Control) -> Result<usize, Stop> {
+        let mut silent = control.is_timed();
         loop {
             if silent {
                 // It may have written last and died then: the look comes after the question.
-                let going = talk.check();
+                let going = control.check();
                 let news = io::wait_readable(self.ring.as_fd(), Some(Duration::ZERO));
                 if !news.map_err(|errno| Stop::refused("poll", errno))? {
                     going?;
-                    talk.await_ready(self.ring.as_fd(), PollFlags::IN)?;
+                    control.await_ready(self.ring.as_fd(), PollFlags::IN)?;
                     continue;
                 }
             }
@@ -106,10 +108,10 @@ impl End {
     }
 
     /// Waits until all of a slot is written.
-    fn settle(&mut self, slot: u32, len: usize, talk: &Talk) -> Result<(), Stop> {
+    fn settle(&mut self, slot: u32, len: usize, control: &mut Control) -> Result<(), Stop> {
         let mut put = 0;
         loop {
-            match self.finish(talk)? {
+            match self.finish(control)? {
                 0 => return Err(Stop::refused("IORING_OP_WRITE", Errno::PIPE)),
                 count => put += count,
             }
@@ -158,23 +160,23 @@ struct Sender(End);
 struct Receiver(End);
 
 impl Outgoing for Sender {
-    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
-        talk.tell(Note::new(Say::Begin, &[bytes.len() as u64]))?;
+    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
+        control.tell(Note::new(Say::Begin, &[bytes.len() as u64]))?;
         let end = &mut self.0;
-        match end.write_all(bytes, talk) {
+        match end.write_all(bytes, control) {
             Err(Stop::Refused(why))
                 if matches!(why.errno, Some(Errno::PIPE | Errno::CONNRESET)) =>
             {
-                Err(stream::deserted(talk))
+                Err(stream::deserted(control))
             }
             Err(stop) => Err(stop),
-            Ok(()) => talk.expect(Say::Done).map(drop),
+            Ok(()) => control.expect(Say::Done).map(drop),
         }
     }
 }
 
 impl End {
-    fn write_all(&mut self, bytes: &[u8], talk: &Talk) -> Result<(), Stop> {
+    fn write_all(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
         let mut under_way = None;
         for (n, piece) in bytes.chunks(self.piece).enumerate() {
             let slot = n as u32 % SLOTS;
@@ -183,25 +185,25 @@ impl End {
             buffer[..piece.len()].copy_from_slice(piece);
             // One at a time: two writes to one stream may overtake each other.
             if let Some((slot, len)) = under_way.take() {
-                self.settle(slot, len, talk)?;
+                self.settle(slot, len, control)?;
             }
             self.write(slot, 0, piece.len())?;
             under_way = Some((slot, piece.len()));
         }
-        under_way.map_or(Ok(()), |(slot, len)| self.settle(slot, len, talk))
+        under_way.map_or(Ok(()), |(slot, len)| self.settle(slot, len, control))
     }
 }
 
 impl Incoming for Receiver {
-    fn receive(&mut self, _: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
+    fn receive(&mut self, _: Note, into: &mut [u8], control: &mut Control) -> Result<(), Broken> {
         let end = &mut self.0;
         let (mut filled, mut slot) = (0, 0);
         end.read(slot, end.piece.min(into.len()))?;
         while filled < into.len() {
             let broken = |stop| Broken { delivered: filled as u64, stop };
-            let count = end.finish(talk).map_err(broken)?.min(into.len() - filled);
+            let count = end.finish(control).map_err(broken)?.min(into.len() - filled);
             if count == 0 {
-                return Err(broken(Stop::Died));
+                return Err(broken(Stop::Gone(Gone::Died)));
             }
             let rest = into.len() - filled - count;
             if rest > 0 {

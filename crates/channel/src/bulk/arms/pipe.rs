@@ -7,8 +7,9 @@ use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, U
 use thalweg_sys::{io, pipe};
 
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
+use crate::bulk::control::{Control, Note};
 use crate::bulk::stream;
-use crate::bulk::talk::{Note, Stop, Talk, unfit};
+use crate::shared::stop::{Stop, unfit};
 
 /// `write` and `read` through a pipe.
 pub struct ThroughPipe;
@@ -94,16 +95,21 @@ impl Arm for ThroughPipe {
 }
 
 impl Outgoing for Sender {
-    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
+    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
         let writer = self.0.as_fd();
-        stream::push(bytes, self.1, talk, ("write", writer, |part: &[u8]| io::write(writer, part)))
+        stream::push(
+            bytes,
+            self.1,
+            control,
+            ("write", writer, |part: &[u8]| io::write(writer, part)),
+        )
     }
 }
 
 impl Incoming for Receiver {
-    fn receive(&mut self, _: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
+    fn receive(&mut self, _: Note, into: &mut [u8], control: &mut Control) -> Result<(), Broken> {
         let reader = self.0.as_fd();
         let get = |part: &mut [u8]| io::read(reader, part);
-        stream::pull(into, self.1, talk, ("read", reader, get))
+        stream::pull(into, self.1, control, ("read", reader, get))
     }
 }

@@ -6,7 +6,8 @@ use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, U
 use thalweg_sys::{Errno, remote};
 
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
-use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
+use crate::bulk::control::{Control, Note, Say};
+use crate::shared::stop::{Stop, unfit};
 
 /// `process_vm_readv`.
 pub struct ProcessVm;
@@ -56,11 +57,16 @@ pub(super) fn callable() -> Result<(), Unfit> {
 
 /// Reads the sender's memory piece by piece. What was read is true if the sender still lived after:
 /// its number cannot have been another's.
-pub(super) fn read_all(pid: i32, at: u64, into: &mut [u8], talk: &Talk) -> Result<(), (u64, Stop)> {
+pub(super) fn read_all(
+    pid: i32,
+    at: u64,
+    into: &mut [u8],
+    control: &mut Control,
+) -> Result<(), (u64, Stop)> {
     let mut filled = 0;
     while filled < into.len() {
         let outcome = remote::read(pid, at.wrapping_add(filled as u64), &mut into[filled..]);
-        talk.check().map_err(|stop| (filled as u64, stop))?;
+        control.check().map_err(|stop| (filled as u64, stop))?;
         match outcome {
             Ok(0) => return Err((filled as u64, Stop::refused("process_vm_readv", Errno::FAULT))),
             Ok(count) => filled += count,
@@ -100,19 +106,24 @@ impl Arm for ProcessVm {
 }
 
 impl Outgoing for Sender {
-    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
-        talk.tell(Note::new(Say::Begin, &[bytes.len() as u64, bytes.as_ptr() as u64]))?;
-        talk.expect(Say::Done).map(drop)
+    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
+        control.tell(Note::new(Say::Begin, &[bytes.len() as u64, bytes.as_ptr() as u64]))?;
+        control.expect(Say::Done).map(drop)
     }
 }
 
 impl Incoming for Receiver {
-    fn receive(&mut self, begin: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
-        talk.check()?;
+    fn receive(
+        &mut self,
+        begin: Note,
+        into: &mut [u8],
+        control: &mut Control,
+    ) -> Result<(), Broken> {
+        control.check()?;
         let mut delivered = 0;
         for piece in into.chunks_mut(self.chunk) {
             let at = begin.words[1].wrapping_add(delivered);
-            read_all(self.pid, at, piece, talk)
+            read_all(self.pid, at, piece, control)
                 .map_err(|(more, stop)| Broken { delivered: delivered + more, stop })?;
             delivered += piece.len() as u64;
         }

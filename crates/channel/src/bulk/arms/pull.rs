@@ -7,9 +7,10 @@ use thalweg_sys::memfd;
 use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed};
 
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
+use crate::bulk::control::{Control, Note, Received, Say};
+use crate::bulk::control_message::{ControlMessage, Kind};
 use crate::bulk::memory::{Handing, Lent, Stores, copy_out};
-use crate::bulk::packet::{Kind, Packet};
-use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
+use crate::shared::stop::{Stop, unfit};
 
 /// One copy out of lent memory.
 pub struct Pull;
@@ -80,31 +81,31 @@ impl Sender {
     }
 
     /// Tells of lent memory, once, and of the buffer that begins in it.
-    fn push(&mut self, lent: &Lent, len: usize, talk: &mut Talk) -> Result<(), Stop> {
+    fn push(&mut self, lent: &Lent, len: usize, control: &mut Control) -> Result<(), Stop> {
         let Handing::Shared(fd, id) = &lent.handing else {
             return Err(Stop::Refused(Unfit::because("this memory cannot be shared")));
         };
         if !self.told.contains(id) {
-            let packet = Packet::new(Kind::Memory).words(&[*id, lent.len() as u64]);
-            talk.send(&packet, &[fd.as_fd()])?;
+            let packet = ControlMessage::new(Kind::Memory).words(&[*id, lent.len() as u64]);
+            control.send(&packet, &[fd.as_fd()])?;
             self.told.push(*id);
             if self.told.len() > KEPT {
                 self.told.remove(0);
             }
         }
-        talk.tell(Note::new(Say::Begin, &[len as u64, *id]))?;
-        talk.expect(Say::Done).map(drop)
+        control.tell(Note::new(Say::Begin, &[len as u64, *id]))?;
+        control.expect(Say::Done).map(drop)
     }
 }
 
 impl Outgoing for Sender {
-    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
+    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
         let mut lent = match self.own.take().filter(|own| own.len() >= bytes.len()) {
             Some(own) => own,
             None => self.fresh(bytes.len()).map_err(Stop::Refused)?,
         };
         lent.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-        let outcome = self.push(&lent, bytes.len(), talk);
+        let outcome = self.push(&lent, bytes.len(), control);
         self.own = Some(lent);
         outcome
     }
@@ -113,10 +114,10 @@ impl Outgoing for Sender {
         Some(self.fresh(len))
     }
 
-    fn send_lent(&mut self, lent: Lent, talk: &mut Talk) -> (Option<Lent>, Result<(), Stop>) {
+    fn send_lent(&mut self, lent: Lent, control: &mut Control) -> (Option<Lent>, Result<(), Stop>) {
         let outcome = match lent.handing {
-            Handing::Shared(..) => self.push(&lent, lent.len(), talk),
-            _ => self.send(lent.bytes(), talk),
+            Handing::Shared(..) => self.push(&lent, lent.len(), control),
+            _ => self.send(lent.bytes(), control),
         };
         (Some(lent), outcome)
     }
@@ -124,17 +125,17 @@ impl Outgoing for Sender {
 
 impl Receiver {
     /// Maps what the sender told of.
-    fn learn(&mut self, talk: &mut Talk) -> Result<u64, Stop> {
-        let (packet, mut fds) = talk.packet()?;
-        let (id, len) = (packet.word(0), packet.word(1));
-        let fd = fds.pop().filter(|_| packet.kind == Kind::Memory);
-        let fd = fd.ok_or_else(|| Stop::Corrupt("no memory where some was promised".into()))?;
+    fn learn(&mut self, control: &mut Control) -> Result<u64, Stop> {
+        let Received { message, mut fds } = control.message()?;
+        let (id, len) = (message.word(0), message.word(1));
+        let fd = fds.pop().filter(|_| message.kind == Kind::Memory);
+        let fd = fd.ok_or_else(|| Stop::corrupt("no memory where some was promised"))?;
         // Holes would be filled at our expense, all of them at once by `populate`.
         if len == 0 || !is_sealed(&fd, SealFlags::SHRINK, len) || !memfd::is_whole(&fd) {
             let what = "memory that may shrink, or is not there, was handed over";
-            return Err(Stop::Corrupt(what.into()));
+            return Err(Stop::corrupt(what));
         }
-        let len = usize::try_from(len).map_err(|_| Stop::Corrupt("too much memory".into()))?;
+        let len = usize::try_from(len).map_err(|_| Stop::corrupt("too much memory"))?;
         let region = Region::of_file(&fd, len, Sharing::Read);
         let region = region.map_err(|errno| Stop::refused("mmap", errno))?;
         // It only saves faults.
@@ -148,14 +149,19 @@ impl Receiver {
 }
 
 impl Incoming for Receiver {
-    fn receive(&mut self, begin: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
+    fn receive(
+        &mut self,
+        begin: Note,
+        into: &mut [u8],
+        control: &mut Control,
+    ) -> Result<(), Broken> {
         let wanted = begin.words[1];
-        if !self.known.iter().any(|(id, _)| *id == wanted) && self.learn(talk)? != wanted {
-            return Err(Stop::Corrupt("another memory than was announced".into()).into());
+        if !self.known.iter().any(|(id, _)| *id == wanted) && self.learn(control)? != wanted {
+            return Err(Stop::corrupt("another memory than was announced").into());
         }
         let region = self.known.iter().find(|(id, _)| *id == wanted).map(|(_, region)| region);
         let region = region.filter(|region| region.len() >= into.len());
-        let region = region.ok_or_else(|| Stop::Corrupt("a buffer outside its memory".into()))?;
+        let region = region.ok_or_else(|| Stop::corrupt("a buffer outside its memory"))?;
         // SAFETY: mapped for at least that long, sealed against shrinking. Only the sender can
         // write there, which waits for our answer.
         unsafe { copy_out(into, region.as_ptr(), self.stores) };

@@ -1,13 +1,18 @@
 //! Pipelined slots in shared memory: the sender fills one while the receiver empties another, so
-//! both cores copy at once and the first copy stays in the cache. Two copies, one page of words.
+//! both cores copy at once and the first copy stays in the cache. Two copies.
 
-use std::sync::atomic::Ordering;
+use rustix::fd::OwnedFd;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
+use thalweg_sys::memfd;
+use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed};
 
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
+use crate::bulk::control::{Control, Note, Say};
+use crate::bulk::joint::NAME;
 use crate::bulk::memory::{Stores, copy_in, copy_out};
-use crate::bulk::page::{PAGE, Page};
-use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
+use crate::error::Error;
+use crate::shared::stop::{Stop, unfit};
+use crate::shared::wait::steps;
 
 /// A ring of slots.
 pub struct Ring;
@@ -39,26 +44,22 @@ static INFO: Info = Info {
 /// The most memory a peer can make us map.
 const MOST: u64 = 1 << 30;
 
-// Words of the first page, each side's on lines of its own.
-const FILLED: usize = 0;
-const ON_FILLED: usize = 128;
-const EMPTIED: usize = 2048;
-const ON_EMPTIED: usize = 2048 + 128;
-
-/// The ring as one side sees it. Its own counter is kept here: the shared one is for the other.
+/// The ring as one side sees it. What is filled and emptied is counted in the words that the sides
+/// share (`Words::slots`); the sender alone writes the slots.
 struct Slots {
-    page: Page,
+    region: Region,
     slot: usize,
     number: u64,
+    /// Slots that this side is done with since the beginning.
     count: u64,
 }
 
 impl Slots {
     /// The place of slot number `n`.
     fn place(&self, n: u64) -> *mut u8 {
-        let at = PAGE + (n % self.number) as usize * self.slot;
-        // SAFETY: the page has PAGE + slots * slot bytes, and n % number < number.
-        unsafe { self.page.as_ptr().add(at) }
+        let at = (n % self.number) as usize * self.slot;
+        // SAFETY: the region has number * slot bytes, and n % number < number.
+        unsafe { self.region.as_ptr().add(at) }
     }
 }
 
@@ -69,13 +70,45 @@ struct Receiver {
     stores: Stores,
 }
 
-/// Bytes of the whole ring, if that is a size anybody wants.
-fn size(slot: u64, slots: u64) -> Result<usize, Unfit> {
-    let bytes = slot.checked_mul(slots).filter(|bytes| (1..=MOST).contains(bytes));
-    let bytes = bytes.ok_or_else(|| {
-        Unfit::because(format!("{slots} slots of {slot} bytes are no ring (at most {MOST} bytes)"))
-    })?;
-    Ok(PAGE + bytes as usize)
+/// The sizes that a tuning asks for.
+struct Size {
+    slot: usize,
+    number: u64,
+    /// Of the whole ring.
+    bytes: usize,
+}
+
+impl Size {
+    fn of(tuning: &Tuning) -> Result<Self, Unfit> {
+        let (slot, number) = (INFO.knob(tuning, "slot"), INFO.knob(tuning, "slots"));
+        let bytes = slot.checked_mul(number).filter(|bytes| (1..=MOST).contains(bytes));
+        let bytes = bytes.ok_or_else(|| {
+            let why = format!("{number} slots of {slot} bytes are no ring (at most {MOST} bytes)");
+            Unfit::because(why)
+        })?;
+        Ok(Self { slot: slot as usize, number, bytes: bytes as usize })
+    }
+
+    fn slots(&self, region: Region) -> Slots {
+        Slots { region, slot: self.slot, number: self.number, count: 0 }
+    }
+}
+
+/// Memory that this process alone can write, and the descriptor to hand over.
+fn made(bytes: usize) -> Result<(Region, OwnedFd), Unfit> {
+    let fd = memfd::create(NAME, bytes as u64).map_err(|errno| unfit("memfd_create", errno))?;
+    let region = Region::of_file(&fd, bytes, Sharing::Write).map_err(|e| unfit("mmap", e))?;
+    memfd::seal_for_one_writer(&fd).map_err(|errno| unfit("F_ADD_SEALS", errno))?;
+    Ok((region, fd))
+}
+
+/// The sender's memory, to be read.
+fn taken(fd: &OwnedFd, bytes: usize) -> Result<Region, Unfit> {
+    // Holes would be filled at our expense, all of them at once by `populate`.
+    if !is_sealed(fd, SealFlags::SHRINK, bytes as u64) || !memfd::is_whole(fd) {
+        return Err(Unfit::because("the sender's memory may shrink, or is not there"));
+    }
+    Region::of_file(fd, bytes, Sharing::Read).map_err(|errno| unfit("mmap", errno))
 }
 
 impl Arm for Ring {
@@ -84,73 +117,78 @@ impl Arm for Ring {
     }
 
     fn probe(&self) -> Result<(), Unfit> {
-        Page::create(PAGE).map(drop).map_err(|errno| unfit("memfd_create", errno))
+        made(1).map(drop)
     }
 
-    fn offer(&self, tuning: &Tuning, _: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
-        let (slot, slots) = (INFO.knob(tuning, "slot"), INFO.knob(tuning, "slots"));
-        let (page, fd) =
-            Page::create(size(slot, slots)?).map_err(|errno| unfit("memfd_create", errno))?;
-        page.populate();
-        let slots = Slots { page, slot: slot as usize, number: slots, count: 0 };
-        Ok((Box::new(Sender(slots)), Parcel::of(&[], vec![fd])))
+    fn offer(&self, tuning: &Tuning, ends: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+        ends.shares.clone()?;
+        let size = Size::of(tuning)?;
+        let (region, fd) = made(size.bytes)?;
+        // It only saves faults.
+        let _ = region.populate();
+        Ok((Box::new(Sender(size.slots(region))), Parcel::of(&[], vec![fd])))
     }
 
     fn accept(
         &self,
         tuning: &Tuning,
         mut parcel: Parcel,
-        _: &Ends,
+        ends: &Ends,
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
-        let (slot, slots) = (INFO.knob(tuning, "slot"), INFO.knob(tuning, "slots"));
-        let page = Page::adopt(parcel.fd()?, size(slot, slots)?)
-            .map_err(|errno| unfit("mapping the sender's memory", errno))?;
-        page.populate();
-        let slots = Slots { page, slot: slot as usize, number: slots, count: 0 };
+        ends.shares.clone()?;
+        let size = Size::of(tuning)?;
+        let region = taken(&parcel.fd()?, size.bytes)?;
+        // It only saves faults.
+        let _ = region.populate();
         let stores = Stores::of(INFO.knob(tuning, "stream"));
-        Ok((Box::new(Receiver { slots, stores }), Parcel::default()))
+        Ok((Box::new(Receiver { slots: size.slots(region), stores }), Parcel::default()))
     }
 }
 
 impl Outgoing for Sender {
-    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
-        talk.tell(Note::new(Say::Begin, &[bytes.len() as u64]))?;
+    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
+        control.tell(Note::new(Say::Begin, &[bytes.len() as u64]))?;
         let ring = &mut self.0;
         for piece in bytes.chunks(ring.slot) {
-            let emptied = ring.page.u64(EMPTIED);
-            // PAIRS WITH: the receiver's Release: it has read the slot before we fill it again.
-            let is_free = || {
-                let behind = ring.count.wrapping_sub(emptied.load(Ordering::Acquire));
-                (behind < ring.number).then_some(())
-            };
-            talk.wait(ring.page.event(ON_EMPTIED), is_free)?;
+            control.wait(|theirs| {
+                // The receiver has read a slot before it counts it as emptied.
+                match ring.count.checked_sub(steps::seen(&theirs.slots.0)) {
+                    Some(full) if full < ring.number => Ok(Some(())),
+                    Some(full) if full == ring.number => Ok(None),
+                    _ => Err(Error::corrupt("a count of slots that cannot be")),
+                }
+            })?;
             // SAFETY: the slot has room for a chunk, and the receiver is done with it: it said so.
             // One that lied sees other bytes, no more.
             unsafe { copy_in(ring.place(ring.count), piece) };
-            ring.count = ring.count.wrapping_add(1);
-            ring.page.u64(FILLED).store(ring.count, Ordering::Release);
-            ring.page.event(ON_FILLED).notify();
+            ring.count += 1;
+            control.publish_slots(ring.count, false);
         }
-        talk.expect(Say::Done).map(drop)
+        control.expect(Say::Done).map(drop)
     }
 }
 
 impl Incoming for Receiver {
-    fn receive(&mut self, _: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
+    fn receive(&mut self, _: Note, into: &mut [u8], control: &mut Control) -> Result<(), Broken> {
         let ring = &mut self.slots;
-        let mut delivered = 0;
+        let (mut delivered, end) = (0, ring.count + into.len().div_ceil(ring.slot) as u64);
         for piece in into.chunks_mut(ring.slot) {
-            let filled = ring.page.u64(FILLED);
-            // PAIRS WITH: the sender's Release: the bytes are there before the count says so.
-            let is_there = || (filled.load(Ordering::Acquire) != ring.count).then_some(());
-            talk.wait(ring.page.event(ON_FILLED), is_there)
-                .map_err(|stop| Broken { delivered, stop })?;
+            let found = control.wait(|theirs| {
+                // The sender has written a slot before it counts it as filled.
+                match steps::seen(&theirs.slots.0).checked_sub(ring.count) {
+                    Some(0) => Ok(None),
+                    Some(full) if full <= ring.number => Ok(Some(())),
+                    _ => Err(Error::corrupt("a count of slots that cannot be")),
+                }
+            });
+            found.map_err(|stop| Broken { delivered, stop })?;
             // SAFETY: the slot is mapped and as long as a chunk. Only a sender that breaks the
             // protocol writes there now; then the bytes are wrong, which is its own loss.
             unsafe { copy_out(piece, ring.place(ring.count), self.stores) };
-            ring.count = ring.count.wrapping_add(1);
-            ring.page.u64(EMPTIED).store(ring.count, Ordering::Release);
-            ring.page.event(ON_EMPTIED).notify();
+            ring.count += 1;
+            // The sender waits for a slot only while it has more pieces than fit; for the last
+            // ones it waits for a note.
+            control.publish_slots(ring.count, ring.count + ring.number > end);
             delivered += piece.len() as u64;
         }
         Ok(())

@@ -11,10 +11,11 @@ use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, U
 use thalweg_sys::region::{Region, Segment};
 
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
+use crate::bulk::control::{Control, Note, Received, Say};
+use crate::bulk::control_message::{ControlMessage, Kind};
+use crate::bulk::joint::{Joint, PAGE};
 use crate::bulk::memory::{Stores, copy_in, copy_out};
-use crate::bulk::packet::{Kind, Packet};
-use crate::bulk::page::{PAGE, Page};
-use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
+use crate::shared::stop::{Stop, unfit};
 
 /// Whole buffers under a lock.
 pub struct ShmLocked;
@@ -49,9 +50,7 @@ static INFO: Info = Info {
 };
 
 const LOCK: usize = 0;
-const ON_LOCK: usize = 128;
 const TURN: usize = 256;
-const ON_TURN: usize = 384;
 /// Whose turn it is: the values of TURN, and who holds LOCK.
 const SENDER: u32 = 1;
 const RECEIVER: u32 = 2;
@@ -59,7 +58,7 @@ const NOBODY: u32 = 0;
 
 /// Shared memory with its words in front.
 struct Shared {
-    page: Page,
+    page: Joint,
     room: usize,
 }
 
@@ -82,10 +81,11 @@ impl Arm for ShmLocked {
     }
 
     fn probe(&self) -> Result<(), Unfit> {
-        Page::create(PAGE).map(drop).map_err(|errno| unfit("memfd_create", errno))
+        Joint::create(PAGE).map(drop).map_err(|errno| unfit("memfd_create", errno))
     }
 
     fn offer(&self, tuning: &Tuning, ends: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+        ends.shares.clone()?;
         let chunk = INFO.length(tuning, "chunk");
         let (sysv, fresh) = (has_segment(tuning, ends)?, INFO.knob(tuning, "fresh") > 0);
         made(sysv, PAGE)?.1.discard();
@@ -99,6 +99,7 @@ impl Arm for ShmLocked {
         _: Parcel,
         ends: &Ends,
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
+        ends.shares.clone()?;
         let (chunk, sysv) = (INFO.length(tuning, "chunk"), has_segment(tuning, ends)?);
         let receiver = Receiver { chunk, sysv, shared: None };
         Ok((Box::new(receiver), Parcel::default()))
@@ -128,9 +129,9 @@ impl Handle {
     }
 }
 
-fn made(sysv: bool, len: usize) -> Result<(Page, Handle), Unfit> {
+fn made(sysv: bool, len: usize) -> Result<(Joint, Handle), Unfit> {
     if !sysv {
-        let made = Page::create(len).map_err(|errno| unfit("memfd_create", errno));
+        let made = Joint::create(len).map_err(|errno| unfit("memfd_create", errno));
         return made.map(|(page, fd)| (page, Handle::File(fd)));
     }
     let segment = Segment::create(len).map_err(|errno| unfit("shmget", errno))?;
@@ -140,7 +141,7 @@ fn made(sysv: bool, len: usize) -> Result<(Page, Handle), Unfit> {
     let removed = segment.remove();
     let region = region.map_err(|errno| unfit("shmat", errno))?;
     removed.map_err(|errno| unfit("shmctl", errno))?;
-    Ok((Page::over(region), Handle::Segment(segment)))
+    Ok((Joint::over(region), Handle::Segment(segment)))
 }
 
 impl Shared {
@@ -150,19 +151,18 @@ impl Shared {
     }
 
     /// Waits for our turn and takes the lock. An owner that died does not keep it.
-    fn enter(&self, me: u32, talk: &Talk) -> Result<(), Stop> {
+    fn enter(&self, me: u32, control: &mut Control) -> Result<(), Stop> {
         let turn = self.page.u32(TURN);
         // PAIRS WITH: `leave`: what was copied before the turn changed is there.
-        let is_ours = || (turn.load(Ordering::Acquire) == me).then_some(());
-        talk.wait(self.page.event(ON_TURN), is_ours)?;
+        control.wait(|_| Ok((turn.load(Ordering::Acquire) == me).then_some(())))?;
         let lock = self.page.u32(LOCK);
-        let taken = || {
+        let take = || {
             let free = lock.compare_exchange(NOBODY, me, Ordering::AcqRel, Ordering::Acquire);
             free.is_ok().then_some(())
         };
-        match talk.wait(self.page.event(ON_LOCK), taken) {
+        match control.wait(|_| Ok(take())) {
             // It died between the turn and the lock: it had finished, for the turn comes last.
-            Err(Stop::Died) => {
+            Err(Stop::Gone(_)) => {
                 lock.store(me, Ordering::Release);
                 Ok(())
             }
@@ -170,17 +170,16 @@ impl Shared {
         }
     }
 
-    fn leave(&self, next: u32) {
+    fn leave(&self, next: u32, control: &mut Control) {
         self.page.u32(TURN).store(next, Ordering::Release);
         self.page.u32(LOCK).store(NOBODY, Ordering::Release);
-        self.page.event(ON_LOCK).notify();
-        self.page.event(ON_TURN).notify();
+        control.announce();
     }
 }
 
 impl Sender {
     /// Shared memory of `room` bytes, told to the receiver if it is new, and whether it is.
-    fn prepare(&mut self, room: usize, talk: &Talk) -> Result<(Shared, bool), Stop> {
+    fn prepare(&mut self, room: usize, control: &mut Control) -> Result<(Shared, bool), Stop> {
         let old = self.shared.take().filter(|shared| shared.room >= room && !self.fresh);
         if let Some(shared) = old {
             return Ok((shared, false));
@@ -189,11 +188,11 @@ impl Sender {
             PAGE.checked_add(room).ok_or_else(|| Stop::Refused(Unfit::because("too long")))?;
         let (page, handle) = made(self.sysv, len).map_err(Stop::Refused)?;
         page.u32(TURN).store(SENDER, Ordering::Release);
-        let packet = Packet::new(Kind::Memory);
+        let packet = ControlMessage::new(Kind::Memory);
         match &handle {
-            Handle::File(fd) => talk.send(&packet.words(&[len as u64]), &[fd.as_fd()])?,
+            Handle::File(fd) => control.send(&packet.words(&[len as u64]), &[fd.as_fd()])?,
             Handle::Segment(segment) => {
-                talk.send(&packet.words(&[len as u64, 1, segment.id() as u64]), &[])?;
+                control.send(&packet.words(&[len as u64, 1, segment.id() as u64]), &[])?;
             }
         }
         Ok((Shared { page, room }, true))
@@ -201,57 +200,62 @@ impl Sender {
 }
 
 impl Outgoing for Sender {
-    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
+    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
         let room = self.chunk.unwrap_or(bytes.len()).min(bytes.len());
-        let (shared, is_new) = self.prepare(room, talk)?;
+        let (shared, is_new) = self.prepare(room, control)?;
         let shared = self.shared.insert(shared);
-        talk.tell(Note::new(Say::Begin, &[bytes.len() as u64, u64::from(is_new)]))?;
+        control.tell(Note::new(Say::Begin, &[bytes.len() as u64, u64::from(is_new)]))?;
         for piece in bytes.chunks(self.chunk.unwrap_or(bytes.len())) {
-            shared.enter(SENDER, talk)?;
+            shared.enter(SENDER, control)?;
             // SAFETY: there is room for a chunk, and it is our turn.
             unsafe { copy_in(shared.data(), piece) };
-            shared.leave(RECEIVER);
+            shared.leave(RECEIVER, control);
         }
-        talk.expect(Say::Done).map(drop)
+        control.expect(Say::Done).map(drop)
     }
 }
 
 impl Receiver {
-    fn learn(&self, talk: &mut Talk) -> Result<Shared, Stop> {
-        let (packet, mut fds) = talk.packet()?;
-        let len = usize::try_from(packet.word(0)).unwrap_or(0);
-        if packet.kind != Kind::Memory || len <= PAGE {
-            return Err(Stop::Corrupt("no memory where some was promised".into()));
+    fn learn(&self, control: &mut Control) -> Result<Shared, Stop> {
+        let Received { message, mut fds } = control.message()?;
+        let len = usize::try_from(message.word(0)).unwrap_or(0);
+        if message.kind != Kind::Memory || len <= PAGE {
+            return Err(Stop::corrupt("no memory where some was promised"));
         }
         let page = if self.sysv {
-            let segment = Segment::of_id(packet.word(2) as i32);
+            let segment = Segment::of_id(message.word(2) as i32);
             let region = Region::of_segment(segment, len);
-            region.map(Page::over).map_err(|errno| Stop::refused("shmat", errno))?
+            region.map(Joint::over).map_err(|errno| Stop::refused("shmat", errno))?
         } else {
-            let fd = fds.pop().ok_or_else(|| Stop::Corrupt("no descriptor".into()))?;
-            Page::adopt(fd, len).map_err(|errno| Stop::refused("mmap", errno))?
+            let fd = fds.pop().ok_or_else(|| Stop::corrupt("no descriptor"))?;
+            Joint::adopt(fd, len).map_err(|errno| Stop::refused("mmap", errno))?
         };
         Ok(Shared { page, room: len - PAGE })
     }
 }
 
 impl Incoming for Receiver {
-    fn receive(&mut self, begin: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
+    fn receive(
+        &mut self,
+        begin: Note,
+        into: &mut [u8],
+        control: &mut Control,
+    ) -> Result<(), Broken> {
         if begin.words[1] != 0 || self.shared.is_none() {
             self.shared = None;
-            self.shared = Some(self.learn(talk)?);
+            self.shared = Some(self.learn(control)?);
         }
         let chunk = self.chunk.unwrap_or(into.len());
         let shared = self.shared.as_ref().filter(|shared| shared.room >= chunk.min(into.len()));
         let Some(shared) = shared else {
-            return Err(Stop::Corrupt("a buffer outside its memory".into()).into());
+            return Err(Stop::corrupt("a buffer outside its memory").into());
         };
         let mut delivered = 0;
         for piece in into.chunks_mut(chunk) {
-            shared.enter(RECEIVER, talk).map_err(|stop| Broken { delivered, stop })?;
+            shared.enter(RECEIVER, control).map_err(|stop| Broken { delivered, stop })?;
             // SAFETY: mapped for a chunk, which cannot shrink, and it is our turn.
             unsafe { copy_out(piece, shared.data(), Stores::Plain) };
-            shared.leave(SENDER);
+            shared.leave(SENDER, control);
             delivered += piece.len() as u64;
         }
         Ok(())

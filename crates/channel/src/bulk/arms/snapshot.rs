@@ -7,10 +7,11 @@ use thalweg_sys::memfd;
 use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed, seal};
 
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
+use crate::bulk::control::{Control, Note, Received, Say};
+use crate::bulk::control_message::{ControlMessage, Kind};
+use crate::bulk::joint::NAME;
 use crate::bulk::memory::{Handing, Lent, Memory, Stores, copy_out};
-use crate::bulk::packet::{Kind, Packet};
-use crate::bulk::page::NAME;
-use crate::bulk::talk::{Note, Say, Stop, Talk, unfit};
+use crate::shared::stop::{Stop, unfit};
 use thalweg_sys::io;
 
 /// A sealed memfd that changes hands.
@@ -70,15 +71,15 @@ impl Arm for Snapshot {
 }
 
 /// Seals and hands over.
-fn give(fd: impl AsFd, len: usize, talk: &mut Talk) -> Result<(), Stop> {
+fn give(fd: impl AsFd, len: usize, control: &mut Control) -> Result<(), Stop> {
     seal(&fd, FOR_GOOD).map_err(|errno| Stop::refused("F_ADD_SEALS", errno))?;
-    talk.send(&Packet::new(Kind::Memory).words(&[len as u64]), &[fd.as_fd()])?;
-    talk.tell(Note::new(Say::Begin, &[len as u64]))?;
-    talk.expect(Say::Done).map(drop)
+    control.send(&ControlMessage::new(Kind::Memory).words(&[len as u64]), &[fd.as_fd()])?;
+    control.tell(Note::new(Say::Begin, &[len as u64]))?;
+    control.expect(Say::Done).map(drop)
 }
 
 impl Outgoing for Sender {
-    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
+    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
         let fd = memfd::create(NAME, bytes.len() as u64)
             .map_err(|e| Stop::refused("memfd_create", e))?;
         let mut at = 0;
@@ -86,48 +87,53 @@ impl Outgoing for Sender {
             match io::pwrite(&fd, &bytes[at..], at as u64) {
                 Ok(0) => return Err(Stop::refused("pwrite", thalweg_sys::Errno::NOSPC)),
                 Ok(count) => at += count,
-                Err(thalweg_sys::Errno::INTR) => talk.wanted()?,
+                Err(thalweg_sys::Errno::INTR) => control.wanted()?,
                 Err(errno) => return Err(Stop::refused("pwrite", errno)),
             }
         }
-        give(&fd, bytes.len(), talk)
+        give(&fd, bytes.len(), control)
     }
 
     fn lend(&mut self, len: usize) -> Option<Result<Lent, Unfit>> {
         Some(Lent::sealable(len))
     }
 
-    fn send_lent(&mut self, lent: Lent, talk: &mut Talk) -> (Option<Lent>, Result<(), Stop>) {
+    fn send_lent(&mut self, lent: Lent, control: &mut Control) -> (Option<Lent>, Result<(), Stop>) {
         let len = lent.len();
         let Handing::Sealable(fd) = lent.handing else {
-            let outcome = self.send(lent.bytes(), talk);
+            let outcome = self.send(lent.bytes(), control);
             return (Some(lent), outcome);
         };
         // Our own mapping goes with it: from here on nobody can write.
         drop(lent.region);
-        let outcome = give(&fd, len, talk);
+        let outcome = give(&fd, len, control);
         let again = outcome.is_err().then(|| Lent::of_sealed(&fd, len)).flatten();
         (again, outcome)
     }
 }
 
 /// The memfd of the buffer that began, if nobody can write to it or shrink it any more.
-fn taken(len: u64, talk: &mut Talk) -> Result<(rustix::fd::OwnedFd, usize), Stop> {
-    let (packet, mut fds) = talk.packet()?;
-    let fd = fds.pop().filter(|_| packet.kind == Kind::Memory && packet.word(0) == len);
-    let fd = fd.ok_or_else(|| Stop::Corrupt("no memory where some was promised".into()))?;
+fn taken(len: u64, control: &mut Control) -> Result<(rustix::fd::OwnedFd, usize), Stop> {
+    let Received { message, mut fds } = control.message()?;
+    let fd = fds.pop().filter(|_| message.kind == Kind::Memory && message.word(0) == len);
+    let fd = fd.ok_or_else(|| Stop::corrupt("no memory where some was promised"))?;
     // Sealed against writing it gets no holes any more, which would be filled at our expense.
     if !is_sealed(&fd, SealFlags::WRITE | SealFlags::SHRINK, len) || !memfd::is_whole(&fd) {
         let what = "memory that may still change, or is not there, was handed over";
-        return Err(Stop::Corrupt(what.into()));
+        return Err(Stop::corrupt(what));
     }
-    let len = usize::try_from(len).map_err(|_| Stop::Corrupt("too much memory".into()))?;
+    let len = usize::try_from(len).map_err(|_| Stop::corrupt("too much memory"))?;
     Ok((fd, len))
 }
 
 impl Incoming for Receiver {
-    fn receive(&mut self, begin: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
-        let (fd, len) = taken(begin.words[0], talk)?;
+    fn receive(
+        &mut self,
+        begin: Note,
+        into: &mut [u8],
+        control: &mut Control,
+    ) -> Result<(), Broken> {
+        let (fd, len) = taken(begin.words[0], control)?;
         let region = Region::of_file(&fd, len, Sharing::Read);
         let region = region.map_err(|errno| Stop::refused("mmap", errno))?;
         // It only saves faults.
@@ -141,9 +147,9 @@ impl Incoming for Receiver {
     fn receive_as_memory(
         &mut self,
         begin: Note,
-        talk: &mut Talk,
+        control: &mut Control,
     ) -> Option<Result<Memory, Broken>> {
-        let memory = taken(begin.words[0], talk).and_then(|(fd, len)| {
+        let memory = taken(begin.words[0], control).and_then(|(fd, len)| {
             let region = Region::of_file(&fd, len, Sharing::Private);
             let region = region.map_err(|errno| Stop::refused("mmap", errno))?;
             // Private pages of a file that is sealed: whoever holds this has it for himself.

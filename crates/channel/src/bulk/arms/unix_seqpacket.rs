@@ -7,8 +7,9 @@ use thalweg_sys::{Errno, io, net};
 
 use super::unix_stream;
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
+use crate::bulk::control::{Control, Note};
 use crate::bulk::stream;
-use crate::bulk::talk::{Note, Stop, Talk, unfit};
+use crate::shared::stop::{Stop, unfit};
 
 /// `send` and `read` of packets.
 pub struct UnixSeqpacket;
@@ -66,14 +67,19 @@ impl Arm for UnixSeqpacket {
 }
 
 impl Outgoing for Sender {
-    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
+    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
         let socket = self.0.as_fd();
-        stream::push(bytes, self.1, talk, ("send", socket, |part: &[u8]| net::send(socket, part)))
+        stream::push(
+            bytes,
+            self.1,
+            control,
+            ("send", socket, |part: &[u8]| net::send(socket, part)),
+        )
     }
 }
 
 impl Incoming for Receiver {
-    fn receive(&mut self, _: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
+    fn receive(&mut self, _: Note, into: &mut [u8], control: &mut Control) -> Result<(), Broken> {
         let socket = self.0.as_fd();
         // A packet that does not fit would be cut without a word, one that is short would leave a
         // gap: both sides cut the buffer at the same places.
@@ -81,6 +87,6 @@ impl Incoming for Receiver {
             Ok(count) if count > 0 && count < part.len() => Err(Errno::BADMSG),
             answer => answer,
         };
-        stream::pull(into, self.1, talk, ("read", socket, get))
+        stream::pull(into, self.1, control, ("read", socket, get))
     }
 }

@@ -7,8 +7,10 @@ use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, U
 use thalweg_sys::{io, net};
 
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
+use crate::bulk::control::{Control, Note};
 use crate::bulk::stream;
-use crate::bulk::talk::{ASK, Note, Stop, Talk, unfit};
+use crate::shared::stop::{Stop, unfit};
+use crate::shared::wait::ASK;
 
 /// `send` and `read` through a unix stream.
 pub struct UnixStream;
@@ -92,16 +94,21 @@ impl Arm for UnixStream {
 }
 
 impl Outgoing for Sender {
-    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
+    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
         let socket = self.0.as_fd();
-        stream::push(bytes, self.1, talk, ("send", socket, |part: &[u8]| net::send(socket, part)))
+        stream::push(
+            bytes,
+            self.1,
+            control,
+            ("send", socket, |part: &[u8]| net::send(socket, part)),
+        )
     }
 }
 
 impl Incoming for Receiver {
-    fn receive(&mut self, _: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
+    fn receive(&mut self, _: Note, into: &mut [u8], control: &mut Control) -> Result<(), Broken> {
         let socket = self.0.as_fd();
         let get = |part: &mut [u8]| io::read(socket, part);
-        stream::pull(into, self.1, talk, ("read", socket, get))
+        stream::pull(into, self.1, control, ("read", socket, get))
     }
 }

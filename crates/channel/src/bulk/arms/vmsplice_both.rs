@@ -8,8 +8,9 @@ use thalweg_sys::pipe::{Pipe, SpliceMode, vmsplice, vmsplice_out};
 
 use super::pipe;
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
+use crate::bulk::control::{Control, Note};
 use crate::bulk::stream;
-use crate::bulk::talk::{Note, Stop, Talk, unfit};
+use crate::shared::stop::{Stop, unfit};
 
 /// `vmsplice` on both ends.
 pub struct VmspliceBoth;
@@ -72,17 +73,17 @@ impl Arm for VmspliceBoth {
 }
 
 impl Outgoing for Sender {
-    fn send(&mut self, bytes: &[u8], talk: &mut Talk) -> Result<(), Stop> {
+    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
         let writer = self.0.as_fd();
         let put = |part: &[u8]| vmsplice(writer, part, SpliceMode::NonBlock);
-        stream::push(bytes, self.1, talk, ("vmsplice", writer, put))
+        stream::push(bytes, self.1, control, ("vmsplice", writer, put))
     }
 }
 
 impl Incoming for Receiver {
-    fn receive(&mut self, _: Note, into: &mut [u8], talk: &mut Talk) -> Result<(), Broken> {
+    fn receive(&mut self, _: Note, into: &mut [u8], control: &mut Control) -> Result<(), Broken> {
         let reader = self.0.as_fd();
         let get = |part: &mut [u8]| vmsplice_out(reader, part, SpliceMode::NonBlock);
-        stream::pull_pages(into, self.1, talk, ("vmsplice", reader, get))
+        stream::pull_pages(into, self.1, control, ("vmsplice", reader, get))
     }
 }

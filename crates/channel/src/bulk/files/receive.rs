@@ -1,11 +1,11 @@
 //! The receiver's side of a handover of files.
 
 use super::{Announced, DIFFERS, Handed, Head, LONGEST, NOT_TAKEN, Problem, TAKEN, Tail};
+use crate::bulk::control_message::{ControlMessage, Kind};
 use crate::bulk::memory::Memory;
-use crate::bulk::packet::{Kind, Packet};
 use crate::bulk::receiver::Receiver;
-use crate::bulk::talk::Stop;
 use crate::error::{Error, Result};
+use crate::shared::stop::Stop;
 use thalweg_sys::{host, region::Pages};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -119,7 +119,7 @@ impl Receiver {
             if count == 0 {
                 break;
             }
-            self.talk().wanted().map_err(|stop| self.stopped(stop))?;
+            self.control().wanted().map_err(|stop| self.stopped(stop))?;
             bytes += count as u64;
             *moved += count as u64;
             if failed.is_none() {
@@ -166,8 +166,8 @@ impl Receiver {
             Some(Problem::Differs { why }) => (DIFFERS, why.as_str()),
             Some(Problem::NotTaken { why } | Problem::GivenUp { why }) => (NOT_TAKEN, why.as_str()),
         };
-        let packet = Packet::new(Kind::Answer).words(&[code]).text(why);
-        let sent = self.talk().send(&packet, &[]);
+        let packet = ControlMessage::new(Kind::Answer).words(&[code]).text(why);
+        let sent = self.control().send(&packet, &[]);
         sent.map_err(|stop| self.stopped(stop))
     }
 

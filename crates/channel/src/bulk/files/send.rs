@@ -2,12 +2,13 @@
 
 use super::checked;
 use super::{Announced, DIFFERS, Handed, Head, LONGEST_NAME, NOT_TAKEN, Problem, TAKEN, Tail};
-use crate::bulk::meet::error_of;
+use crate::bulk::control::Control;
+use crate::bulk::control_message::Kind;
+use crate::bulk::handshake::error_of;
 use crate::bulk::memory::Loan;
-use crate::bulk::packet::Kind;
 use crate::bulk::sender::Sender;
-use crate::bulk::talk::{Stop, Talk};
 use crate::error::{Error, Result};
+use crate::shared::stop::Stop;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -83,13 +84,13 @@ impl Sender {
         }
         let (mut hasher, mut bytes) = (Xxh3::new(), 0);
         let failed = loop {
-            self.talk().wanted().map_err(|stop| self.break_off(stop))?;
+            self.control().wanted().map_err(|stop| self.break_off(stop))?;
             let mut own = match loan.take().filter(|own| own.len() >= room) {
                 Some(own) => own,
                 None => self.alloc(room)?,
             };
             let whole = size.is_some();
-            let (count, failed) = fill(&mut source, &mut own[..room], whole, self.talk());
+            let (count, failed) = fill(&mut source, &mut own[..room], whole, self.control());
             if failed.as_ref().is_some_and(|error| error.kind() == ErrorKind::Interrupted) {
                 return Err(self.break_off(Stop::Interrupted));
             }
@@ -131,14 +132,14 @@ impl Sender {
 
     /// What the receiver says of the head or the tail; `None` if all is well.
     fn answer(&mut self) -> Result<Option<Problem>> {
-        let heard = self.talk().packet();
-        let packet = heard.map_err(|stop| self.break_off(stop))?.0;
-        let why = packet.text.clone();
-        match (packet.kind, packet.word(0)) {
+        let heard = self.control().message();
+        let answer = heard.map_err(|stop| self.break_off(stop))?.message;
+        let why = answer.text.clone();
+        match (answer.kind, answer.word(0)) {
             (Kind::Answer, TAKEN) => Ok(None),
             (Kind::Answer, NOT_TAKEN) => Ok(Some(Problem::NotTaken { why })),
             (Kind::Answer, DIFFERS) => Ok(Some(Problem::Differs { why })),
-            _ => Err(self.break_off(Stop::Corrupt("no answer where one was due".to_owned()))),
+            _ => Err(self.break_off(Stop::corrupt("no answer where one was due"))),
         }
     }
 
@@ -155,14 +156,14 @@ fn fill(
     source: &mut impl Read,
     into: &mut [u8],
     whole: bool,
-    talk: &Talk,
+    control: &Control,
 ) -> (usize, Option<std::io::Error>) {
     let mut filled = 0;
     while filled < into.len() {
         match source.read(&mut into[filled..]) {
             Ok(0) => break,
             Ok(count) => filled += count.min(into.len() - filled),
-            Err(error) if error.kind() == ErrorKind::Interrupted && talk.wanted().is_ok() => {
+            Err(error) if error.kind() == ErrorKind::Interrupted && control.wanted().is_ok() => {
                 continue;
             }
             Err(error) => return (filled, Some(error)),

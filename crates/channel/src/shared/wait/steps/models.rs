@@ -6,6 +6,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32 as Model32, AtomicU64 as Model64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
+use std::sync::atomic::Ordering::AcqRel;
 use thalweg_sys::futex::OWNER_DIED;
 
 impl Word for Model32 {
@@ -29,11 +30,16 @@ impl Cursor for Model64 {
     }
 }
 
-/// Two slots of one word, a cursor for each side, and the words to sleep on.
+/// Two slots of one word, a cursor for each side, one more that the producer moves, and the words to
+/// sleep on.
 struct Shared {
     slots: [UnsafeCell<u64>; 2],
     head: Model64,
+    /// In a bulk transfer the count of slots beside that of notes.
+    second: Model64,
     tail: Model64,
+    /// A word of a mechanism that both sides write.
+    turn: Model32,
     producer_wake: Model32,
     producer_waiting: Model32,
     consumer_wake: Model32,
@@ -50,7 +56,9 @@ impl Shared {
         Arc::new(Self {
             slots: [UnsafeCell::new(0), UnsafeCell::new(0)],
             head: Model64::new(0),
+            second: Model64::new(0),
             tail: Model64::new(0),
+            turn: word(),
             producer_wake: word(),
             producer_waiting: word(),
             consumer_wake: word(),
@@ -74,6 +82,29 @@ impl Shared {
     fn wake_sleepers(&self) {
         let _guard = self.bucket.lock().expect("no panic holds it");
         self.woken.notify_all();
+    }
+
+    /// The consumer's way to sleep until `is_there`.
+    fn await_that(&self, is_there: impl Fn() -> bool) {
+        let mut found = is_there();
+        while !found {
+            let value =
+                announce_sleep::<Model64>(&self.consumer_waiting, ON_FUTEX, &self.producer_wake);
+            found = is_there();
+            if !found {
+                self.wait((&self.producer_wake, value), (&self.alive, 0));
+            }
+            wake_up(&self.consumer_waiting);
+            found = found || is_there();
+        }
+    }
+
+    /// The producer's second half of publishing anything.
+    fn announce(&self, sleeper: &mut Sleeper) {
+        let waiting = announce::<Model64>(&self.consumer_waiting);
+        if sleeper.due(waiting, &self.producer_wake) == ON_FUTEX {
+            self.wake_sleepers();
+        }
     }
 
     fn put(&self, sleeper: &mut Sleeper, at: u64, value: u64) {
@@ -106,22 +137,24 @@ impl Shared {
                 // What was committed before the death is still there.
                 return seen(&self.head) > at;
             }
-            let value = lie_down::<Model64>(&self.consumer_waiting, ON_FUTEX, &self.producer_wake);
+            let value =
+                announce_sleep::<Model64>(&self.consumer_waiting, ON_FUTEX, &self.producer_wake);
             if seen(&self.head) == at && self.closed.load(Acquire) == 0 {
                 self.wait((&self.producer_wake, value), (&self.alive, alive));
             }
-            get_up(&self.consumer_waiting);
+            wake_up(&self.consumer_waiting);
         }
     }
 
     /// The producer's way to sleep until the tail leaves room for slot `at`.
     fn await_room(&self, at: u64) {
         while at - seen(&self.tail) == 2 {
-            let value = lie_down::<Model64>(&self.producer_waiting, ON_FUTEX, &self.consumer_wake);
+            let value =
+                announce_sleep::<Model64>(&self.producer_waiting, ON_FUTEX, &self.consumer_wake);
             if at - seen(&self.tail) == 2 {
                 self.wait((&self.consumer_wake, value), (&self.alive, 0));
             }
-            get_up(&self.producer_waiting);
+            wake_up(&self.producer_waiting);
         }
     }
 }
@@ -213,7 +246,7 @@ fn a_death_wakes_the_sleeper_and_leaves_what_was_committed() {
 }
 
 #[test]
-fn a_goodbye_wakes_the_sleeper_and_follows_the_last_message() {
+fn closing_wakes_the_sleeper_and_follows_the_last_message() {
     model(|| {
         let shared = Shared::new();
         let mut sleeper = Sleeper::default();
@@ -221,7 +254,7 @@ fn a_goodbye_wakes_the_sleeper_and_follows_the_last_message() {
         let writer = thread::spawn(move || {
             let mut sleeper = Sleeper::default();
             producer.put(&mut sleeper, 0, 5);
-            let waiting = say_goodbye::<Model64>(&producer.closed, &producer.consumer_waiting);
+            let waiting = close::<Model64>(&producer.closed, &producer.consumer_waiting);
             if sleeper.due(waiting, &producer.producer_wake) == ON_FUTEX {
                 producer.wake_sleepers();
             }
@@ -229,6 +262,57 @@ fn a_goodbye_wakes_the_sleeper_and_follows_the_last_message() {
         assert!(shared.await_data(0), "the committed message was lost");
         assert_eq!(shared.take(&mut sleeper, 0), 5);
         assert!(!shared.await_data(1), "a message that was never committed");
+        writer.join().expect("the producer");
+    });
+}
+
+#[test]
+fn a_sleeper_on_either_of_two_cursors_is_never_forgotten() {
+    model(|| {
+        let shared = Shared::new();
+        let producer = shared.clone();
+        let writer = thread::spawn(move || {
+            let mut sleeper = Sleeper::default();
+            // SAFETY: loom reports any access that is not ordered with this one.
+            producer.slots[0].with_mut(|slot| unsafe { *slot = 4 });
+            producer.second.publish_quietly(1);
+            producer.announce(&mut sleeper);
+            producer.put(&mut sleeper, 1, 9);
+        });
+        shared.await_that(|| seen(&shared.second) == 1);
+        // SAFETY: as above.
+        assert_eq!(shared.slots[0].with(|slot| unsafe { *slot }), 4);
+        shared.await_that(|| seen(&shared.head) == 2);
+        writer.join().expect("the producer");
+    });
+}
+
+#[test]
+fn a_quiet_step_is_seen_with_the_next_loud_one() {
+    model(|| {
+        let shared = Shared::new();
+        let producer = shared.clone();
+        let writer = thread::spawn(move || {
+            producer.second.publish_quietly(3);
+            producer.put(&mut Sleeper::default(), 0, 5);
+        });
+        shared.await_that(|| seen(&shared.head) == 1);
+        assert_eq!(seen(&shared.second), 3);
+        writer.join().expect("the producer");
+    });
+}
+
+#[test]
+fn a_sleeper_on_a_word_that_both_sides_write_is_never_forgotten() {
+    model(|| {
+        let shared = Shared::new();
+        let producer = shared.clone();
+        let writer = thread::spawn(move || {
+            producer.turn.store(1, Release);
+            producer.announce(&mut Sleeper::default());
+        });
+        shared.await_that(|| shared.turn.compare_exchange(1, 2, AcqRel, Acquire).is_ok());
+        assert_eq!(shared.turn.load(Relaxed), 2);
         writer.join().expect("the producer");
     });
 }

@@ -1,18 +1,18 @@
-//! The first page of each side's memory: fixed fields, then four words that change, each with 128
-//! bytes of its own, because processors fetch cache lines in pairs.
+//! The fixed fields at the start of a memory file.
 
-use super::{ALIGN, Fault, MOST_CAPACITY, VERSION, put, u32_at, u64_at};
-use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicU32, AtomicU64};
-use thalweg_sys::robust::Node;
+use super::{ALIGN, BULK_VERSION, Fault, MOST_CAPACITY, VERSION, Words, put, u32_at, u64_at};
 
-/// Whose memory it is.
+/// Whose memory it is, and of which format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Head and data.
+    /// Of a ring: head and data.
     Producer,
-    /// Tail.
+    /// Of a ring: tail.
     Consumer,
+    /// Of a bulk transfer.
+    Sender,
+    /// Of a bulk transfer.
+    Receiver,
 }
 
 impl Role {
@@ -20,57 +20,42 @@ impl Role {
         match self {
             Self::Producer => *b"THALWEGR",
             Self::Consumer => *b"THALWEGC",
+            Self::Sender => *b"THALWEGS",
+            Self::Receiver => *b"THALWEGV",
+        }
+    }
+
+    /// What its memory is called in `/proc/PID/maps`.
+    pub(crate) const fn name(self) -> &'static str {
+        if self.is_of_ring() { "thalweg-ring" } else { "thalweg-bulk" }
+    }
+
+    pub(crate) const fn is_of_ring(self) -> bool {
+        matches!(self, Self::Producer | Self::Consumer)
+    }
+
+    const fn version(self) -> u32 {
+        if self.is_of_ring() { VERSION } else { BULK_VERSION }
+    }
+
+    /// The other side.
+    #[must_use]
+    pub const fn peer(self) -> Self {
+        match self {
+            Self::Producer => Self::Consumer,
+            Self::Consumer => Self::Producer,
+            Self::Sender => Self::Receiver,
+            Self::Receiver => Self::Sender,
         }
     }
 }
-
-/// 128 bytes that nothing else shares.
-#[repr(C, align(128))]
-#[derive(Debug)]
-pub struct Pair<T>(pub T);
-
-/// The words of a page, at their offsets. All are written by the owner of the memory only.
-#[repr(C)]
-#[derive(Debug)]
-pub struct Page {
-    /// 0: [`Geometry`], copied out once and never looked at again: its owner could change it.
-    pub fixed: Pair<UnsafeCell<[u8; 128]>>,
-    /// 128: head or tail, in bytes since the beginning.
-    pub cursor: Pair<AtomicU64>,
-    /// 256: counts the wake-ups given to the other side, which sleeps on it.
-    pub wake: Pair<AtomicU32>,
-    /// 384: whether and how the owner sleeps.
-    pub waiting: Pair<AtomicU32>,
-    /// 512: the kernel's mark of the owner's end; 528: 1 after its goodbye.
-    pub alive: Pair<Alive>,
-}
-
-/// The words about the owner's life.
-#[repr(C)]
-#[derive(Debug)]
-pub struct Alive {
-    /// Kernel-marked.
-    pub node: Node,
-    /// 0, or 1 after the goodbye.
-    pub closed: AtomicU32,
-}
-
-const _: () = {
-    assert!(std::mem::offset_of!(Page, cursor) == 128);
-    assert!(std::mem::offset_of!(Page, wake) == 256);
-    assert!(std::mem::offset_of!(Page, waiting) == 384);
-    assert!(std::mem::offset_of!(Page, alive) == 512);
-    assert!(std::mem::offset_of!(Alive, closed) == 16);
-    assert!(size_of::<Page>() == 640);
-    assert!(cfg!(target_endian = "little"), "the words are little endian and used in place");
-};
 
 /// The fixed fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Bytes before the data.
     pub header: u32,
-    /// Bytes of data: a power of two.
+    /// Bytes of data: a power of two; 0 in a bulk transfer.
     pub capacity: u64,
     /// Whether the producer writes checksums.
     pub checksums: bool,
@@ -84,12 +69,20 @@ impl Geometry {
     /// Bytes of the fixed fields in use.
     pub const LEN: usize = 44;
 
-    /// Whether a ring can have these sizes: the reason if not.
-    pub fn check(&self) -> Result<(), Fault> {
+    /// Whether memory of this role can have these sizes: the reason if not.
+    pub fn check(&self, role: Role) -> Result<(), Fault> {
         let page = rustix::param::page_size() as u64;
         let header = u64::from(self.header);
-        if header < size_of::<Page>() as u64 || !header.is_power_of_two() || header < page {
+        if header < size_of::<Words>() as u64 || !header.is_power_of_two() || header < page {
             return Err(format!("header_len {header} is no power of two and multiple of {page}"));
+        }
+        if !role.is_of_ring() {
+            return match (self.capacity, self.checksums) {
+                (0, false) => Ok(()),
+                (capacity, flags) => {
+                    Err(format!("capacity {capacity}, flags {}", u32::from(flags)))
+                }
+            };
         }
         let sizes = page..=MOST_CAPACITY;
         if !self.capacity.is_power_of_two() || !sizes.contains(&self.capacity) {
@@ -101,11 +94,24 @@ impl Geometry {
         Ok(())
     }
 
+    /// Bytes of a header that holds all words, in whole pages of this machine.
+    pub(crate) fn header_len() -> u32 {
+        rustix::param::page_size().max(size_of::<Words>().next_power_of_two()) as u32
+    }
+
+    /// Bytes of data in the file of this role.
+    pub(crate) const fn data_len(&self, role: Role) -> usize {
+        match role {
+            Role::Producer => self.capacity as usize,
+            _ => 0,
+        }
+    }
+
     /// The fixed fields as bytes.
     pub fn to_bytes(self, role: Role) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         put(&mut bytes, 0, &role.magic());
-        put(&mut bytes, 8, &VERSION.to_le_bytes());
+        put(&mut bytes, 8, &role.version().to_le_bytes());
         put(&mut bytes, 12, &self.header.to_le_bytes());
         put(&mut bytes, 16, &self.capacity.to_le_bytes());
         put(&mut bytes, 24, &(ALIGN as u32).to_le_bytes());
@@ -124,8 +130,8 @@ impl Geometry {
             return Err(format!("magic {:02x?} is not {role:?}'s", &bytes[..8]));
         }
         match u32_at(bytes, 8) {
-            VERSION => {}
-            other => return Err(format!("version {other}: only {VERSION} is known")),
+            version if version == role.version() => {}
+            other => return Err(format!("version {other}: only {} is known", role.version())),
         }
         if u64::from(u32_at(bytes, 24)) != ALIGN || u32_at(bytes, 28) > 1 {
             return Err(format!("align {}, flags {}", u32_at(bytes, 24), u32_at(bytes, 28)));
@@ -137,7 +143,7 @@ impl Geometry {
             epoch: u64_at(bytes, 32),
             process: u32_at(bytes, 40),
         };
-        geometry.check().map(|()| geometry)
+        geometry.check(role).map(|()| geometry)
     }
 }
 
@@ -166,10 +172,26 @@ mod tests {
     fn sizes_that_make_no_ring_are_refused() {
         let good = fine();
         for capacity in [0, 1, 4095, good.capacity + 1, MOST_CAPACITY * 2, u64::MAX] {
-            assert!(Geometry { capacity, ..good }.check().is_err(), "{capacity}");
+            assert!(Geometry { capacity, ..good }.check(Role::Producer).is_err(), "{capacity}");
         }
         for header in [0, 64, good.header + 64, good.header * 3, u32::MAX] {
-            assert!(Geometry { header, ..good }.check().is_err(), "{header}");
+            assert!(Geometry { header, ..good }.check(Role::Producer).is_err(), "{header}");
+        }
+    }
+
+    #[test]
+    fn the_memory_of_a_bulk_transfer_has_no_data() {
+        let good = Geometry { capacity: 0, checksums: false, ..fine() };
+        for role in [Role::Sender, Role::Receiver] {
+            assert_eq!(Geometry::parse(&good.to_bytes(role), role), Ok(good));
+            assert!(Geometry::parse(&good.to_bytes(role), role.peer()).is_err());
+            for bad in [
+                Geometry { capacity: 4096, ..good },
+                Geometry { checksums: true, ..good },
+                Geometry { header: 64, ..good },
+            ] {
+                assert!(Geometry::parse(&bad.to_bytes(role), role).is_err(), "{bad:?}");
+            }
         }
     }
 

@@ -1,10 +1,10 @@
-//! The steps of publishing, going to sleep and waking, over any kind of atomics: the ring runs
-//! them over the words in shared memory, the tests under loom, which tries every order.
+//! The steps of publishing, going to sleep and waking, over any kind of atomics: the ring and bulk
+//! transfer run them over the words in shared memory, the tests under loom, which tries every order.
 //!
-//! Two words decide, each written by one side: the cursor by whoever publishes, `waiting` by
-//! whoever sleeps. Each side writes its own, passes a full fence, and reads the other's: at least
-//! one of them then sees what the other wrote, so either the sleeper finds the news or the
-//! publisher finds the sleeper.
+//! Two words decide: a cursor (or any other word that is waited for), which the publisher writes, and
+//! `waiting`, which the sleeper writes. Each side writes its own, passes a full fence, and reads the
+//! other's: at least one of them then sees what the other wrote, so either the sleeper finds the news
+//! or the publisher finds the sleeper.
 
 use std::sync::atomic::Ordering;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -31,6 +31,14 @@ pub(crate) trait Cursor {
     fn load(&self, order: Ordering) -> u64;
     fn store(&self, value: u64, order: Ordering);
     fn fence(order: Ordering);
+
+    /// Moves it and wakes nothing: for a step that the other side does not wait for before the next
+    /// [`publish`].
+    #[inline]
+    fn publish_quietly(&self, to: u64) {
+        // PAIRS WITH: `seen` (Acquire): the bytes are visible before the cursor.
+        self.store(to, Release);
+    }
 }
 
 impl Word for AtomicU32 {
@@ -59,13 +67,18 @@ impl Cursor for AtomicU64 {
     }
 }
 
-/// Moves the owner's cursor: everything written before it is visible to whoever sees it. Returns
+/// Moves the owner's cursor: everything written before it is visible to a side that sees it. Returns
 /// the other side's `waiting`, for [`Sleeper::due`].
 #[inline]
 pub(crate) fn publish<C: Cursor>(own: &C, to: u64, others_waiting: &impl Word) -> u32 {
-    // PAIRS WITH: `seen` (Acquire): the bytes are visible before the cursor.
-    own.store(to, Release);
-    // PAIRS WITH: the fence in `lie_down`.
+    own.publish_quietly(to);
+    announce::<C>(others_waiting)
+}
+
+/// The second half of publishing, after a store to any word that the other side may wait for.
+#[inline]
+pub(crate) fn announce<C: Cursor>(others_waiting: &impl Word) -> u32 {
+    // PAIRS WITH: the fence in `announce_sleep`.
     C::fence(SeqCst);
     others_waiting.load(Relaxed)
 }
@@ -83,16 +96,16 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
-    /// How the other side is to be woken, [`AWAKE`] if not at all. A sleep is ended once: whoever
-    /// has said that it sleeps has read the `wake` word before, so one change of that word, and one
-    /// call after it, end the sleep wherever it is. Further ones would be calls for nothing.
+    /// How the other side is to be woken, [`AWAKE`] if not at all. A sleep is ended once: a side
+    /// that says that it sleeps has read the `wake` word before, so one change of that word, and one
+    /// call after it, end the sleep wherever it is. Further calls would have no effect.
     #[inline]
     pub(crate) fn due(&mut self, waiting: u32, own_wake: &impl Word) -> u32 {
         if waiting & HOW == AWAKE || waiting == self.ended {
             return AWAKE;
         }
         self.ended = waiting;
-        // Only the owner writes it, so this is no race. PAIRS WITH: `lie_down` (Acquire).
+        // Only the owner writes it, so this is no race. PAIRS WITH: `announce_sleep` (Acquire).
         own_wake.store(own_wake.load(Relaxed).wrapping_add(1), Release);
         waiting & HOW
     }
@@ -100,7 +113,7 @@ impl Sleeper {
 
 /// First half of going to sleep: says so, and returns the value of the other's `wake` word to
 /// sleep on. The caller looks once more for news before it sleeps.
-pub(crate) fn lie_down<C: Cursor>(
+pub(crate) fn announce_sleep<C: Cursor>(
     own_waiting: &impl Word,
     how: u32,
     others_wake: &impl Word,
@@ -109,22 +122,21 @@ pub(crate) fn lie_down<C: Cursor>(
     let value = others_wake.load(Acquire);
     let sleeps = (own_waiting.load(Relaxed) & !HOW).wrapping_add(ONE_SLEEP);
     own_waiting.store(sleeps | how, Relaxed);
-    // PAIRS WITH: the fence in `publish`.
+    // PAIRS WITH: the fence in `announce`.
     C::fence(SeqCst);
     value
 }
 
 /// The end of a sleep, or of the wish for one.
-pub(crate) fn get_up(own_waiting: &impl Word) {
+pub(crate) fn wake_up(own_waiting: &impl Word) {
     own_waiting.store((own_waiting.load(Relaxed) & !HOW) | AWAKE, Relaxed);
 }
 
-/// The owner's goodbye: everything it published is visible to whoever sees it. The answer is as
-/// for [`publish`].
-pub(crate) fn say_goodbye<C: Cursor>(own_closed: &impl Word, others_waiting: &impl Word) -> u32 {
+/// Closes the owner's end: everything it published is visible to a side that sees it closed. The
+/// answer is as for [`publish`].
+pub(crate) fn close<C: Cursor>(own_closed: &impl Word, others_waiting: &impl Word) -> u32 {
     own_closed.store(1, Release);
-    C::fence(SeqCst);
-    others_waiting.load(Relaxed)
+    announce::<C>(others_waiting)
 }
 
 #[cfg(test)]

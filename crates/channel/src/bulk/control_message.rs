@@ -8,13 +8,14 @@
 //! All little endian.
 
 use crate::error::{Error, Result};
+use crate::layout::BULK_VERSION;
 use thalweg_core::Tuning;
 
 /// Bytes of the longest message.
 pub(crate) const LONGEST: usize = 16 << 10;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"TWBK");
-const VERSION: u16 = 2;
+const VERSION: u16 = BULK_VERSION as u16;
 const HEADER: usize = 16;
 /// The words of a message are few: addresses, lengths, numbers of things.
 const MOST_WORDS: usize = 32;
@@ -24,31 +25,28 @@ const MOST_KNOBS: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Kind {
-    /// Who speaks, and what it knows about itself. The first message of either side.
-    Hello = 1,
     /// The sender proposes an arm, named by the text.
-    Offer = 2,
+    Offer = 1,
     /// The receiver is ready to use it.
-    Accept = 3,
+    Accept = 2,
     /// The receiver cannot use it: the text says why.
-    Refuse = 4,
+    Refuse = 3,
     /// The sender is ready too; the arm is in use.
-    Agreed = 5,
+    Agreed = 4,
     /// The sender cannot go on with the arm it offered: another offer follows.
-    Withdraw = 6,
+    Withdraw = 5,
     /// No arm is left: the text says why.
-    GiveUp = 7,
-    /// A note of the conversation, where there is no shared page.
-    Note = 8,
+    GiveUp = 6,
+    /// A note of the conversation, where no memory is shared.
+    Note = 7,
     /// Memory that a note to come will speak of.
-    Memory = 9,
+    Memory = 8,
     /// The receiver's, to the head or the tail of a file; the text is the reason if it is not well.
-    Answer = 10,
+    Answer = 9,
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
-        Self::Hello,
+    const ALL: [Self; 9] = [
         Self::Offer,
         Self::Accept,
         Self::Refuse,
@@ -63,14 +61,14 @@ impl Kind {
 
 /// One message, without its descriptors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Packet {
+pub(crate) struct ControlMessage {
     pub kind: Kind,
     pub words: Vec<u64>,
     pub tuning: Tuning,
     pub text: String,
 }
 
-impl Packet {
+impl ControlMessage {
     pub fn new(kind: Kind) -> Self {
         Self { kind, words: Vec::new(), tuning: Tuning::default(), text: String::new() }
     }
@@ -197,28 +195,29 @@ mod tests {
     #[test]
     fn what_is_said_is_what_is_heard() {
         let tuning = Tuning::of("slot", 4096).with("slots", 4);
-        let packet = Packet::new(Kind::Offer).words(&[1, u64::MAX]).tuning(&tuning).text("ring");
-        assert_eq!(Packet::parse(&packet.to_bytes()).unwrap(), packet);
-        let long = Packet::new(Kind::Refuse).text("\u{e9}".repeat(LONGEST));
+        let message =
+            ControlMessage::new(Kind::Offer).words(&[1, u64::MAX]).tuning(&tuning).text("ring");
+        assert_eq!(ControlMessage::parse(&message.to_bytes()).unwrap(), message);
+        let long = ControlMessage::new(Kind::Refuse).text("\u{e9}".repeat(LONGEST));
         let bytes = long.to_bytes();
         assert!(bytes.len() <= LONGEST);
-        assert!(Packet::parse(&bytes).unwrap().text.len() > LONGEST / 2);
+        assert!(ControlMessage::parse(&bytes).unwrap().text.len() > LONGEST / 2);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_a_message_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Packet::parse(&bytes);
+            let _ = ControlMessage::parse(&bytes);
         }
 
         #[test]
         fn a_damaged_message_is_a_message_or_an_error(at in 0_usize..64, byte in any::<u8>(), cut in 0_usize..64) {
-            let packet = Packet::new(Kind::Offer).words(&[7]).tuning(&Tuning::of("slot", 1)).text("ring");
-            let mut bytes = packet.to_bytes();
+            let message = ControlMessage::new(Kind::Offer).words(&[7]).tuning(&Tuning::of("slot", 1)).text("ring");
+            let mut bytes = message.to_bytes();
             let last = bytes.len() - 1;
             bytes[at.min(last)] = byte;
             bytes.truncate(bytes.len() - cut.min(bytes.len()));
-            let _ = Packet::parse(&bytes);
+            let _ = ControlMessage::parse(&bytes);
         }
     }
 }

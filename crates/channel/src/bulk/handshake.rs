@@ -4,20 +4,23 @@
 use super::arm::{Arm, Ends, Incoming, Outgoing, Parcel, Token};
 use super::arms::by_name;
 use super::choose::{Destination, Facts, Options, choose};
-use super::life::Sign;
-use super::packet::{Kind, Packet};
-use super::page::{PAGE, Page};
-use super::talk::{Stop, Talk, unfit};
+use super::control::{Control, Received};
+use super::control_message::{ControlMessage, Kind, LONGEST};
 use crate::error::Error;
+use crate::layout::{Geometry, Introduction, Role};
 use crate::link::Link;
-use rustix::fd::{AsFd, OwnedFd};
+use crate::shared::end::End;
+use crate::shared::handshake::{Accepted, Asked, Met, Offered, Party, new_epoch};
+use crate::shared::line::Line;
+use crate::shared::stop::Stop;
+use crate::shared::wait::Limits;
+use rustix::fd::AsFd;
 use std::collections::hash_map::RandomState;
 use std::fmt::Write;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use thalweg_core::{Info, Judgement, Tuning, Unfit};
-use thalweg_sys::Errno;
 
 /// What a receiver keeps of arms that are not used, at most: more than any build has arms.
 const MOST_SKIPPED: usize = 64;
@@ -33,80 +36,68 @@ pub struct Skipped {
 
 /// What both kinds of end have.
 pub(crate) struct Meeting {
-    pub talk: Talk,
+    pub control: Control,
     pub ends: Ends,
     pub facts: Facts,
     pub skipped: Vec<Skipped>,
 }
 
 impl Meeting {
-    /// Introduces this side, reads how the other one does. `makes_page` is true for the sender, which
-    /// speaks first.
+    /// Shares memory with the other side, and reads what it says of itself.
     pub fn begin(
         link: Link,
         options: &Options,
         deadline: Option<Instant>,
-        makes_page: bool,
+        role: Role,
     ) -> Result<Self, Stop> {
-        let mut talk = Talk::new(link, options.wait, options.stop);
-        talk.until(deadline);
+        let limits = Limits { deadline, stop: options.stop };
+        let own_token = token();
+        let introduction = Introduction {
+            trusts: options.trust,
+            shares: false,
+            token_at: own_token.as_ptr() as u64,
+            token: own_token.load(Ordering::Relaxed),
+            destination: options.destination as u32,
+        };
+        let party = Party { link, role, introduction: Some(introduction), limits };
+        let Met { link, memory, peer } = shake_hands(party)?;
+        let peer = peer.unwrap_or_default();
+        let (pid, trusted) = (link.peer().pid as i32, trusted(&link, options.trust, peer.trusts));
+        let line = Line::new(link, LONGEST);
         let mut skipped = Vec::new();
-        let sign = Sign::make().ok();
-        let own = token();
-        let (theirs, page);
-        if makes_page {
-            let made = Page::create(PAGE).map_err(|errno| unfit("memfd_create", errno));
-            let handed = made.as_ref().ok().map(|(_, fd)| fd);
-            introduce(&talk, options, (sign.as_ref(), handed), false)?;
-            theirs = Introduced::hear(&mut talk)?;
-            page = match made {
-                Ok((page, _)) if theirs.has_page => Ok(page),
-                Ok(_) => Err(Unfit::because("the receiver cannot use it")),
-                Err(why) => Err(why),
-            };
-        } else {
-            let mut heard = Introduced::hear(&mut talk)?;
-            page = match heard.fds.pop().map(|fd| Page::adopt(fd, PAGE)) {
-                // Whoever hands over what may shrink is up to something.
-                Some(Err(errno @ Errno::ACCESS)) => {
-                    return Err(Stop::refused("mapping the peer's page", errno));
+        let mut skip = |what: &str, reason: String| {
+            skipped.push(Skipped { arm: what.to_owned(), reason });
+        };
+        let shares = memory.as_ref().map(drop).map_err(Clone::clone);
+        let control = match memory {
+            Ok(sides) => {
+                let end = End::new(sides, line, options.wait);
+                if !end.sleeps_on_futexes() {
+                    let why = "no futex_waitv here, or the kernel will not mark the peer's word";
+                    skip("liveness word", format!("{why}; the link is polled instead"));
                 }
-                Some(page) => page.map_err(|errno| unfit("mapping the peer's page", errno)),
-                None => Err(Unfit::because("the sender has none")),
-            };
-            introduce(&talk, options, (sign.as_ref(), None), page.is_ok())?;
-            theirs = heard;
-        }
-        if let Some((sign, _)) = sign {
-            talk.show(sign);
-        }
-        if let Err(why) = talk.watch(theirs.sign) {
-            let reason = format!("{}; the peer is looked at now and then instead", why.reason);
-            skipped.push(Skipped { arm: "sign of life".to_owned(), reason });
-        }
-        match page {
-            Ok(page) => talk.through(page, usize::from(!makes_page)),
-            Err(why) => {
-                let reason = format!("{}; notes go over the link", why.reason);
-                skipped.push(Skipped { arm: "shared page".to_owned(), reason });
+                Control::shared(end, limits)
             }
-        }
-        let theirs = theirs.packet;
-        let trusted = trusted(&talk.link, options.trust, theirs.word(2) == 1);
+            Err(why) => {
+                skip("shared memory", format!("{}; notes go over the link", why.reason));
+                Control::over(line, limits)
+            }
+        };
         let ends = Ends {
-            pid: talk.link.peer().pid as i32,
-            token: (theirs.word(0), theirs.word(1)),
-            own_token: own,
+            pid,
+            token: (peer.token_at, peer.token),
+            own_token,
             trusted: trusted.clone(),
+            shares,
         };
         let facts = Facts {
-            destination: Destination::from_word(theirs.word(3)),
+            destination: Destination::from_word(u64::from(peer.destination)),
             will_loan: options.will_loan,
             trusted: trusted.err().map(|why| why.reason),
             size: options.size,
-            free_core: talk.has_free_core(),
+            free_core: control.has_free_core(),
         };
-        Ok(Self { talk, ends, facts, skipped })
+        Ok(Self { control, ends, facts, skipped })
     }
 
     fn skip(&mut self, arm: &str, reason: impl Into<String>) {
@@ -132,7 +123,7 @@ impl Meeting {
             }
         }
         let why = self.nothing_left(options);
-        self.talk.send(&Packet::new(Kind::GiveUp).text(&*why), &[])?;
+        self.control.send(&ControlMessage::new(Kind::GiveUp).text(&*why), &[])?;
         Err(Stop::Refused(Unfit::because(why)))
     }
 
@@ -145,26 +136,26 @@ impl Meeting {
             Ok(made) => made,
             Err(why) => return Ok(Err(why)),
         };
-        let offer = Packet::new(Kind::Offer).text(arm.info().name).tuning(tuning);
+        let offer = ControlMessage::new(Kind::Offer).text(arm.info().name).tuning(tuning);
         let fds: Vec<_> = parcel.fds.iter().map(AsFd::as_fd).collect();
-        self.talk.send(&offer.words(&parcel.words), &fds)?;
+        self.control.send(&offer.words(&parcel.words), &fds)?;
         drop(parcel);
-        let (answer, fds) = self.talk.packet()?;
+        let Received { message: answer, fds } = self.control.message()?;
         match answer.kind {
             Kind::Accept => {}
             Kind::Refuse => {
                 return Ok(Err(Unfit::because(format!("the receiver: {}", answer.text))));
             }
-            other => return Err(Stop::Corrupt(format!("{other:?} for an answer to an offer"))),
+            other => return Err(Stop::corrupt(format!("{other:?} for an answer to an offer"))),
         }
         let parcel = Parcel { words: answer.words, fds };
         match outgoing.agreed(parcel, &self.ends) {
             Ok(()) => {
-                self.talk.send(&Packet::new(Kind::Agreed), &[])?;
+                self.control.send(&ControlMessage::new(Kind::Agreed), &[])?;
                 Ok(Ok(outgoing))
             }
             Err(why) => {
-                self.talk.send(&Packet::new(Kind::Withdraw).text(&*why.reason), &[])?;
+                self.control.send(&ControlMessage::new(Kind::Withdraw).text(&*why.reason), &[])?;
                 Ok(Err(why))
             }
         }
@@ -183,20 +174,20 @@ impl Meeting {
     }
 
     /// The receiver's part: takes offers until one is agreed upon.
-    pub fn accept(&mut self) -> Result<Accepted, Stop> {
+    pub fn accept(&mut self) -> Result<Taken, Stop> {
         loop {
             // A sender that never runs out of offers keeps us from nothing.
-            self.talk.wanted()?;
+            self.control.wanted()?;
             if self.skipped.len() > MOST_SKIPPED {
-                return Err(Stop::Corrupt("offers without end".to_owned()));
+                return Err(Stop::corrupt("offers without end"));
             }
-            let (offer, fds) = self.talk.packet()?;
+            let Received { message: offer, fds } = self.control.message()?;
             match offer.kind {
                 Kind::Offer => {}
                 // Of a buffer that did not arrive by the arm before.
                 Kind::Memory => continue,
                 Kind::GiveUp => return Err(Stop::Refused(Unfit::because(offer.text))),
-                other => return Err(Stop::Corrupt(format!("{other:?} instead of an offer"))),
+                other => return Err(Stop::corrupt(format!("{other:?} instead of an offer"))),
             }
             let parcel = Parcel { words: offer.words, fds };
             match self.accept_one(&offer.text, &offer.tuning, parcel)? {
@@ -211,7 +202,7 @@ impl Meeting {
         name: &str,
         tuning: &Tuning,
         parcel: Parcel,
-    ) -> Result<Result<Accepted, Unfit>, Stop> {
+    ) -> Result<Result<Taken, Unfit>, Stop> {
         let arm = by_name(name).ok_or_else(|| Unfit::because("not in this build"));
         let accepted = arm.and_then(|arm| {
             let (incoming, parcel) = arm.accept(tuning, parcel, &self.ends)?;
@@ -220,19 +211,19 @@ impl Meeting {
         let (info, incoming, parcel) = match accepted {
             Ok(accepted) => accepted,
             Err(why) => {
-                self.talk.send(&Packet::new(Kind::Refuse).text(&*why.reason), &[])?;
+                self.control.send(&ControlMessage::new(Kind::Refuse).text(&*why.reason), &[])?;
                 return Ok(Err(why));
             }
         };
         let fds: Vec<_> = parcel.fds.iter().map(AsFd::as_fd).collect();
-        self.talk.send(&Packet::new(Kind::Accept).words(&parcel.words), &fds)?;
-        let (answer, _) = self.talk.packet()?;
+        self.control.send(&ControlMessage::new(Kind::Accept).words(&parcel.words), &fds)?;
+        let answer = self.control.message()?.message;
         match answer.kind {
             Kind::Agreed => Ok(Ok((Chosen { info, tuning: tuning.clone() }, incoming))),
             Kind::Withdraw => {
                 Ok(Err(Unfit::because(format!("withdrawn by the sender: {}", answer.text))))
             }
-            other => Err(Stop::Corrupt(format!("{other:?} after an answer to an offer"))),
+            other => Err(Stop::corrupt(format!("{other:?} after an answer to an offer"))),
         }
     }
 }
@@ -244,7 +235,7 @@ pub(crate) struct Chosen {
 }
 
 /// An arm in use at the receiver.
-type Accepted = (Chosen, Box<dyn Incoming>);
+type Taken = (Chosen, Box<dyn Incoming>);
 
 /// Whether the two may use each other's memory.
 fn trusted(link: &Link, we: bool, they: bool) -> Result<(), Unfit> {
@@ -261,47 +252,24 @@ fn trusted(link: &Link, we: bool, they: bool) -> Result<(), Unfit> {
     Err(Unfit::because(why))
 }
 
-/// What the peer said of itself, and what it handed over.
-struct Introduced {
-    packet: Packet,
-    /// Memory with its sign of life.
-    sign: Option<OwnedFd>,
-    /// What else came: the sender's page.
-    fds: Vec<OwnedFd>,
-    /// The receiver will speak through the sender's page.
-    has_page: bool,
-}
-
-impl Introduced {
-    fn hear(talk: &mut Talk) -> Result<Self, Stop> {
-        let (packet, mut fds) = talk.packet()?;
-        if packet.kind != Kind::Hello {
-            return Err(Stop::Corrupt("the peer does not introduce itself".to_owned()));
-        }
-        let sign = (packet.word(4) == 1 && !fds.is_empty()).then(|| fds.remove(0));
-        let has_page = packet.word(5) == 1;
-        Ok(Self { packet, sign, fds, has_page })
-    }
-}
-
-/// Says who we are, and hands over our sign of life and the page, where there are such.
-fn introduce(
-    talk: &Talk,
-    options: &Options,
-    (sign, page): (Option<&(Sign, OwnedFd)>, Option<&OwnedFd>),
-    has_page: bool,
-) -> Result<(), Stop> {
-    let own = token();
-    let hello = Packet::new(Kind::Hello).words(&[
-        own.as_ptr() as u64,
-        own.load(Ordering::Relaxed),
-        u64::from(options.trust),
-        options.destination as u64,
-        u64::from(sign.is_some()),
-        u64::from(has_page),
-    ]);
-    let fds = sign.map(|(_, fd)| fd.as_fd()).into_iter().chain(page.map(AsFd::as_fd));
-    talk.send(&hello, &fds.collect::<Vec<_>>())
+/// A call that fails is a refusal, as it is for a mechanism.
+fn shake_hands(party: Party) -> Result<Met, Stop> {
+    let shaken = if party.role == Role::Sender {
+        let geometry = Geometry {
+            header: Geometry::header_len(),
+            capacity: 0,
+            checksums: false,
+            epoch: new_epoch()?,
+            process: std::process::id(),
+        };
+        party.offer(geometry).and_then(Offered::finish)
+    } else {
+        party.ask().and_then(Asked::accept).and_then(Accepted::finish)
+    };
+    shaken.map_err(|stop| match stop {
+        Stop::Failed(Error::System { call, errno }) => Stop::refused(call, errno),
+        stop => stop,
+    })
 }
 
 /// A word nobody could guess, at a place that does not move: who reads it from this process has the
@@ -324,10 +292,7 @@ fn token() -> &'static Token {
 /// What a stop means to the caller.
 pub(crate) fn error_of(stop: Stop, delivered: u64) -> Error {
     match stop {
-        Stop::Died => Error::PeerDied { delivered, partial: 0 },
-        Stop::Interrupted => Error::System { call: "bulk transfer", errno: Errno::INTR },
-        Stop::Late => Error::Timeout,
-        Stop::Refused(why) => Error::not_permitted(why.reason),
-        Stop::Corrupt(what) => Error::corrupt(what),
+        Stop::Gone(_) => Error::PeerDied { delivered, partial: 0 },
+        stop => stop.into_error(delivered),
     }
 }

@@ -1,0 +1,282 @@
+//! How two sides come to share memory: Offer with the producer's or sender's file, Ask, Accept with
+//! the other's, Ready. Each side checks what it was given before it agrees; a refusal says why and
+//! ends the handshake. A ring is nothing without its memory; a bulk transfer can go on without.
+
+use super::liveness::{Gone, RECHECK};
+use super::memory::{Memory, Sides};
+use super::stop::{Stop, unfit};
+use super::wait::Limits;
+use crate::error::{Error, Result};
+use crate::layout::{Geometry, Hello, Introduction, Kind, Refusal, Role};
+use crate::link::Link;
+use rustix::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+use thalweg_core::Unfit;
+use thalweg_sys::Errno;
+
+/// One side of a handshake.
+#[derive(Debug)]
+pub(crate) struct Party {
+    pub link: Link,
+    pub role: Role,
+    /// `None` on a ring.
+    pub introduction: Option<Introduction>,
+    pub limits: Limits,
+}
+
+/// A producer or sender that waits for the other side.
+#[derive(Debug)]
+pub(crate) struct Offered {
+    party: Party,
+    epoch: u64,
+    own: std::result::Result<Memory, Unfit>,
+}
+
+/// A consumer or receiver that waits for the offer.
+#[derive(Debug)]
+pub(crate) struct Asked(Party);
+
+/// A consumer or receiver that waits for the last message.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    party: Party,
+    epoch: u64,
+    memory: std::result::Result<Sides, Unfit>,
+    peer: Option<Introduction>,
+}
+
+/// The outcome of a handshake.
+#[derive(Debug)]
+pub(crate) struct Met {
+    pub link: Link,
+    /// [`Unfit`] only in a bulk transfer.
+    pub memory: std::result::Result<Sides, Unfit>,
+    pub peer: Option<Introduction>,
+}
+
+/// A message of the peer with what came along.
+struct Heard {
+    hello: Hello,
+    fds: Vec<OwnedFd>,
+}
+
+type Stopped<T> = std::result::Result<T, Stop>;
+
+impl Party {
+    /// Makes our memory and sends it.
+    pub fn offer(self, geometry: Geometry) -> Stopped<Offered> {
+        let epoch = geometry.epoch;
+        let (own, fd) = apart(self.needed(Memory::make(self.role, geometry), epoch)?);
+        self.greet(Kind::Offer, epoch, fd.as_ref())?;
+        Ok(Offered { party: self, epoch, own })
+    }
+
+    /// Tells a producer or sender that the other side is here.
+    pub fn ask(self) -> Stopped<Asked> {
+        self.greet(Kind::Ask, 0, None)?;
+        Ok(Asked(self))
+    }
+
+    fn say(&self, kind: Kind, epoch: u64, (shares, fd): (bool, Option<&OwnedFd>)) -> Result<()> {
+        let introduction = self.introduction.map(|own| Introduction { shares, ..own });
+        let fds: Vec<_> = fd.iter().map(|fd| fd.as_fd()).collect();
+        let bytes = Hello { kind, epoch, introduction }.to_bytes();
+        // The queue of a link holds a whole handshake, so a deadline long past still lets it out.
+        self.link.send_until(&bytes, &fds, Some(Instant::now()))
+    }
+
+    /// Says the first word. If the peer has hung up, it may have left the reason in the link.
+    fn greet(&self, kind: Kind, epoch: u64, fd: Option<&OwnedFd>) -> Result<()> {
+        match self.say(kind, epoch, (fd.is_some(), fd)) {
+            Err(Error::Closed { .. }) => Ok(()),
+            answer => answer,
+        }
+    }
+
+    fn receive(&self) -> Stopped<(Vec<u8>, Vec<OwnedFd>)> {
+        let mut bytes = vec![0; Hello::LEN];
+        let mut gone = None;
+        loop {
+            match self.link.receive_until(&mut bytes, Some(Instant::now())) {
+                Ok((len, fds)) => {
+                    bytes.truncate(len);
+                    return Ok((bytes, fds));
+                }
+                Err(Error::Timeout) => {}
+                Err(Error::Closed { .. }) if self.link.peer_has_ended() => {
+                    return Err(Stop::Gone(Gone::Died));
+                }
+                Err(Error::Closed { .. }) => return Err(Stop::Gone(Gone::Closed)),
+                Err(error) => return Err(error.into()),
+            }
+            if let Some(gone) = gone {
+                return Err(Stop::Gone(gone));
+            }
+            self.limits.check()?;
+            // It may have spoken last and died then: one more look.
+            gone = (!self.link.peer_is_alive()).then_some(Gone::Died);
+            if gone.is_none() {
+                self.link.await_news(Some(self.limits.left_of(RECHECK)))?;
+            }
+        }
+    }
+
+    /// Receives a message that must be of one kind.
+    fn hear(&self, kind: Kind) -> Stopped<Heard> {
+        let (bytes, fds) = self.receive()?;
+        let hello = match Hello::parse(&bytes) {
+            Ok(hello) if hello.introduction.is_some() != self.introduction.is_some() => {
+                Err(Error::corrupt("one end is of a ring, the other of a bulk transfer"))
+            }
+            parsed => parsed.map_err(Error::corrupt),
+        };
+        let hello = self.checked(hello, 0)?;
+        match hello.kind {
+            heard if heard == kind => Ok(Heard { hello, fds }),
+            Kind::Refuse(why) => Err(Error::not_permitted(why.text()).into()),
+            Kind::Offer | Kind::Ask => {
+                let _ = self.say(Kind::Refuse(Refusal::SameRole), 0, (false, None));
+                Err(Error::not_permitted(Refusal::SameRole.text()).into())
+            }
+            heard => Err(Stop::corrupt(format!("{heard:?} where {kind:?} was due"))),
+        }
+    }
+
+    /// The memory that came with a message.
+    fn map(&self, heard: Heard) -> Result<Memory> {
+        let Heard { hello, mut fds } = heard;
+        let fd = match (fds.pop(), fds.len()) {
+            (Some(fd), 0) => fd,
+            (_, more) => {
+                return Err(Error::corrupt(format!("{more} descriptors where one was due")));
+            }
+        };
+        let peer = Memory::of_peer(fd, self.role.peer())?;
+        if peer.geometry.epoch == hello.epoch {
+            return Ok(peer);
+        }
+        Err(Error::corrupt("a message and the memory with it have different epochs"))
+    }
+
+    /// Tells the peer before we give up on it.
+    fn checked<T>(&self, checked: Result<T>, epoch: u64) -> Result<T> {
+        if let Err(error) = &checked {
+            let why = match error {
+                Error::NotPermitted { .. } => Refusal::Memory,
+                _ => Refusal::Other,
+            };
+            let _ = self.say(Kind::Refuse(why), epoch, (false, None));
+        }
+        checked
+    }
+
+    /// A call that fails on our side leaves a bulk transfer without shared memory; a peer that
+    /// hands over something else than agreed ends the handshake.
+    fn needed<T>(&self, made: Result<T>, epoch: u64) -> Result<std::result::Result<T, Unfit>> {
+        match made {
+            Err(Error::System { call, errno }) if !self.role.is_of_ring() => {
+                Ok(Err(unfit(call, errno)))
+            }
+            made => self.checked(made, epoch).map(Ok),
+        }
+    }
+
+    fn map_if_shared(&self, heard: Heard) -> Result<std::result::Result<Memory, Unfit>> {
+        let introduction = heard.hello.introduction;
+        if introduction.is_some_and(|peer| !peer.shares) && heard.fds.is_empty() {
+            return Ok(Err(Unfit::because("the peer has none")));
+        }
+        let epoch = heard.hello.epoch;
+        self.needed(self.map(heard), epoch)
+    }
+}
+
+impl Offered {
+    /// Waits for the other side's memory, checks it and says that all is ready.
+    pub fn finish(self) -> Stopped<Met> {
+        let Self { party, epoch, own } = self;
+        party.hear(Kind::Ask)?;
+        let heard = party.hear(Kind::Accept)?;
+        let peer = heard.hello.introduction;
+        let memory = match (own, party.map_if_shared(heard)?) {
+            (Ok(own), Ok(peer)) => {
+                let told = Geometry { process: own.geometry.process, ..peer.geometry };
+                let agreed = if told == own.geometry {
+                    Ok(Sides { own, peer })
+                } else {
+                    let offered = own.geometry;
+                    Err(Error::corrupt(format!("we offered {offered:?} and they took {told:?}")))
+                };
+                Ok(party.checked(agreed, epoch)?)
+            }
+            (Err(why), _) | (_, Err(why)) => Err(why),
+        };
+        party.say(Kind::Ready, epoch, (memory.is_ok(), None))?;
+        Ok(Met { link: party.link, memory, peer })
+    }
+}
+
+impl Asked {
+    /// Waits for the offered memory, checks it and sends ours.
+    pub fn accept(self) -> Stopped<Accepted> {
+        let party = self.0;
+        let heard = party.hear(Kind::Offer)?;
+        let (epoch, introduction) = (heard.hello.epoch, heard.hello.introduction);
+        let mut fd = None;
+        let memory = match party.map_if_shared(heard)? {
+            Ok(peer) => {
+                let geometry = Geometry { process: std::process::id(), ..peer.geometry };
+                let (own, made) = apart(party.needed(Memory::make(party.role, geometry), epoch)?);
+                fd = made;
+                own.map(|own| Sides { own, peer })
+            }
+            Err(why) => Err(why),
+        };
+        party.say(Kind::Accept, epoch, (fd.is_some(), fd.as_ref()))?;
+        Ok(Accepted { party, epoch, memory, peer: introduction })
+    }
+}
+
+impl Accepted {
+    /// Waits until the other side has agreed.
+    pub fn finish(self) -> Stopped<Met> {
+        let Self { party, epoch, mut memory, peer } = self;
+        let hello = party.hear(Kind::Ready)?.hello;
+        if hello.epoch != epoch {
+            return Err(Stop::corrupt("the last message is about another epoch"));
+        }
+        if hello.introduction.is_some_and(|peer| !peer.shares) && memory.is_ok() {
+            memory = Err(Unfit::because("the peer cannot use it"));
+        }
+        Ok(Met { link: party.link, memory, peer })
+    }
+}
+
+/// Ends a ring's handshake before it began; a peer that is gone need not hear it.
+pub(crate) fn refuse(link: &Link, why: Refusal) {
+    let hello = Hello::of_ring(Kind::Refuse(why), 0);
+    let _ = link.send_until(&hello.to_bytes(), &[], Some(Instant::now()));
+}
+
+/// The memory, and the descriptor to send.
+fn apart(
+    made: std::result::Result<(Memory, OwnedFd), Unfit>,
+) -> (std::result::Result<Memory, Unfit>, Option<OwnedFd>) {
+    match made {
+        Ok((memory, fd)) => (Ok(memory), Some(fd)),
+        Err(why) => (Err(why), None),
+    }
+}
+
+/// A random number for a new channel.
+pub(crate) fn new_epoch() -> Result<u64> {
+    use rustix::rand::{GetRandomFlags, getrandom};
+    let mut bytes = [0; 8];
+    loop {
+        match getrandom(&mut bytes[..], GetRandomFlags::empty()) {
+            Ok(8) => return Ok(u64::from_le_bytes(bytes)),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(Error::System { call: "getrandom", errno }),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Why something that an end waited for, or tried, did not come about.
+
+use super::liveness::Gone;
+use crate::error::Error;
+use thalweg_core::Unfit;
+use thalweg_sys::Errno;
+
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Gone(Gone),
+    /// The caller's deadline passed.
+    Late,
+    /// The caller wants no more of it.
+    Interrupted,
+    /// This way does not work here, or for this buffer; another may.
+    Refused(Unfit),
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Stop {
+    pub fn corrupt(what: impl Into<String>) -> Self {
+        Self::Failed(Error::corrupt(what))
+    }
+
+    pub fn refused(call: &'static str, errno: Errno) -> Self {
+        Self::Refused(unfit(call, errno))
+    }
+
+    /// A refusal that the peer tells of. Its errno may be any number, and not all are one.
+    pub fn told(what: &'static str, errno: u64) -> Self {
+        match i32::try_from(errno) {
+            Ok(errno @ 1..4096) => Self::refused(what, Errno::from_raw_os_error(errno)),
+            _ => Self::Refused(Unfit::because(what)),
+        }
+    }
+
+    /// What to tell the caller, who has had `delivered` before.
+    pub fn into_error(self, delivered: u64) -> Error {
+        match self {
+            Self::Gone(Gone::Died) => Error::PeerDied { delivered, partial: 0 },
+            Self::Gone(Gone::Closed) => Error::Closed { delivered },
+            Self::Late => Error::Timeout,
+            Self::Interrupted => Error::System { call: "bulk transfer", errno: Errno::INTR },
+            Self::Refused(why) => Error::not_permitted(why.reason),
+            Self::Failed(error) => error,
+        }
+    }
+}
+
+/// A refused call as an answer.
+pub(crate) fn unfit(call: &str, errno: Errno) -> Unfit {
+    let reason = format!("{call}: {}", thalweg_core::error::errno_name(errno));
+    Unfit { reason, errno: Some(errno) }
+}
