@@ -9,6 +9,7 @@ use thalweg_core::{Guarantees, Unfit, alias::Alias};
 use crate::measure::{sample::Sample, schedule::Failure};
 
 pub(crate) mod bulk;
+pub mod command;
 pub(crate) mod content;
 mod exactly;
 mod far;

@@ -1,5 +1,6 @@
 //! The questions that are asked with arms and [`measure`](crate::measure), one module each.
 
+pub mod compare;
 pub mod libc_thresholds;
 pub mod trial;
 pub mod tune_copy;

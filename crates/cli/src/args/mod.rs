@@ -1,5 +1,6 @@
 //! The command line: one file per command's arguments, no behaviour.
 
+use crate::commands::CompareArgs;
 use clap::{Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
 
 mod abbreviated;
@@ -13,6 +14,7 @@ mod helper;
 mod kept;
 mod list;
 mod manifest;
+mod metric;
 mod pipe;
 mod plan;
 mod progress;
@@ -35,6 +37,7 @@ pub use helper::HelperArgs;
 pub use kept::Kept;
 pub use list::ListArgs;
 pub use manifest::{HashName, ManifestArgs};
+pub use metric::{MetricArgs, words};
 pub use pipe::PipeArgs;
 pub use plan::PlanArgs;
 pub use progress::{ProgressArgs, When};
@@ -42,7 +45,7 @@ pub use receive::ReceiveArgs;
 pub use report::ReportArgs;
 pub use send::SendArgs;
 pub use study::StudyArgs;
-pub use trial::{Better, TrialArgs};
+pub use trial::TrialArgs;
 pub use tune::TuneArgs;
 pub use verify::VerifyArgs;
 
@@ -76,6 +79,7 @@ pub enum Command {
     Doctor(DoctorArgs),
     Report(ReportArgs),
     List(ListArgs),
+    Compare(Box<CompareArgs>),
     Trial(Box<TrialArgs>),
     Study(Box<StudyArgs>),
     Completions(CompletionsArgs),
@@ -96,7 +100,7 @@ pub enum Color {
 }
 
 /// `1`, `yes`, `true` in an environment variable set a flag; `0`, `no`, `false` and nothing do not.
-fn flag() -> FalseyValueParser {
+pub fn flag() -> FalseyValueParser {
     FalseyValueParser::new()
 }
 
@@ -112,6 +116,8 @@ Examples:
   thalweg report -o report.html            saved results of studies as one page
   thalweg tune --quick                     measure this machine once; plans rest on it from then on
   thalweg doctor                           what works on this machine, and what does not
+  thalweg compare -- 'cp A B' 'thalweg copy A B'
+                                           which one is faster, or that no difference shows
   thalweg study                            published experiments that can be run here
 
 Exit status: 0 done; 1 failed, or data differ; 2 usage; 3 incomplete, and the same command with --resume

@@ -1,13 +1,13 @@
 //! Arguments of `thalweg trial`.
 
 use clap::{
-    Args, ValueEnum,
+    Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use std::ffi::OsString;
-use thalweg_lab::probes::trial::{Bands, Metric, bands_given, kernel_names};
+use thalweg_lab::probes::trial::{Bands, bands_given, kernel_names};
 
-use super::flag;
+use super::{MetricArgs, flag};
 
 /// Runs a program under each copy kernel, and says which one it gains or loses by
 ///
@@ -33,12 +33,8 @@ pub struct TrialArgs {
     /// glibc.cpu.NAME=VALUE; may be given several times
     #[arg(long, value_name = "WHICH", default_value = "usual")]
     pub tunables: Vec<String>,
-    /// What to judge by: wall, cpu, maxrss, or regex:PATTERN for a number that the program prints
-    #[arg(short, long, value_name = "WHAT", default_value = "wall", value_parser = Metric::parse)]
-    pub metric: Metric,
-    /// Which numbers are good; higher without it for one that is printed, lower for the others
-    #[arg(long, value_name = "WHICH", value_enum)]
-    pub better: Option<Better>,
+    #[command(flatten)]
+    pub metric: MetricArgs,
     /// Rounds; each runs every arm once, and one of them twice
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u32).range(2..=10_000))]
@@ -63,15 +59,6 @@ pub struct TrialArgs {
     /// Print JSON
     #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
     pub json: bool,
-}
-
-/// Which numbers are good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Better {
-    /// Small ones
-    Lower,
-    /// Large ones
-    Higher,
 }
 
 fn kernels() -> impl TypedValueParser<Value = String> {

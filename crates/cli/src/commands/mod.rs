@@ -1,5 +1,6 @@
 //! One file per command.
 
+mod compare;
 mod completions;
 mod copy;
 mod doctor;
@@ -18,6 +19,8 @@ mod study;
 mod trial;
 mod tune;
 mod verify;
+
+pub use compare::CompareArgs;
 
 use crate::{
     args::{Cli, Command},
@@ -40,6 +43,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Doctor(args) => doctor::run(&args, color()),
         Command::Report(args) => report::run(&args),
         Command::List(args) => list::run(&args, color()),
+        Command::Compare(args) => compare::run(&args, color()),
         Command::Trial(args) => trial::run(&args, color()),
         Command::Study(args) => study::run(&args, color()),
         Command::Helper(args) => {

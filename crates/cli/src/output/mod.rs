@@ -1,8 +1,11 @@
 //! What people and programs read: tables, JSON, numbers with units.
 
 pub mod answer;
+pub mod csv;
 pub mod paint;
 pub mod pairs;
+pub mod ratio;
+pub mod runs;
 pub mod table;
 pub mod text;
 pub mod ticking;

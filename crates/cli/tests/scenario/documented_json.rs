@@ -78,6 +78,13 @@ fn plans_lists_and_looks_print_what_their_schemas_say() {
 }
 
 #[test]
+fn comparisons_print_what_their_schema_says() {
+    let mut command = thalweg();
+    command.args(["compare", "-n", "2", "--json", "--", "true", "--", "true"]);
+    expect("compare", &run(&mut command).expect(0).json());
+}
+
+#[test]
 fn the_page_about_json_names_every_field_of_every_schema() {
     let page = fs::read_to_string(docs().join("json.md")).unwrap();
     for entry in fs::read_dir(docs().join("schemas")).unwrap() {

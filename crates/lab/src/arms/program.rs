@@ -3,13 +3,8 @@
 
 use serde::Deserialize;
 use std::{
-    ffi::OsString,
     fs::File,
     io,
-    os::unix::{
-        ffi::{OsStrExt, OsStringExt},
-        fs::PermissionsExt,
-    },
     path::PathBuf,
     process::{Command, ExitStatus, Stdio},
 };
@@ -17,6 +12,7 @@ use thalweg_core::{Guarantees, Unfit};
 
 use super::{
     ArmKind, Job, Piece,
+    command::{fill, find},
     content::{self, Content},
     parameters,
     place::Place,
@@ -65,7 +61,9 @@ impl ArmKind for Program {
                 return Err(Unfit::because(format!("parameters of program: no {name} in command")));
             }
         }
-        let program = found(&with.command[0])?;
+        let name = &with.command[0];
+        let found = find(name.as_ref());
+        let program = found.map_err(|why| Unfit::because(format!("{name}: {why}")))?;
         let place = Place::find(&with.place, job.scratch)?;
         let file = |what| place.path().join(format!("{what}-{}", job.arm.replace('/', "-")));
         let (source, sink, words) = (file("from"), file("to"), file("words"));
@@ -135,9 +133,8 @@ impl Running {
     fn process(&self) -> io::Result<Command> {
         let mut command = Command::new(&self.program);
         for word in &self.command[1..] {
-            let word = filled(word.as_bytes(), b"{source}", self.source.as_os_str().as_bytes());
-            let word = filled(&word, b"{sink}", self.sink.as_os_str().as_bytes());
-            command.arg(OsString::from_vec(word));
+            let word = fill(word.as_ref(), "{source}", self.source.as_os_str());
+            command.arg(fill(&word, "{sink}", self.sink.as_os_str()));
         }
         let words = File::create(&self.words)?;
         command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::null()).stderr(words);
@@ -160,58 +157,5 @@ impl Drop for Running {
         for path in [&self.source, &self.sink, &self.words] {
             remove(path);
         }
-    }
-}
-
-/// `word` with `path` for every `name`. Paths are bytes, not text.
-fn filled(word: &[u8], name: &[u8], path: &[u8]) -> Vec<u8> {
-    let mut filled = Vec::new();
-    let mut rest = word;
-    while let Some(at) = rest.windows(name.len()).position(|part| part == name) {
-        filled.extend_from_slice(&rest[..at]);
-        filled.extend_from_slice(path);
-        rest = &rest[at + name.len()..];
-    }
-    filled.extend_from_slice(rest);
-    filled
-}
-
-/// The program's file, looked for in PATH as execvp(3) would.
-fn found(program: &str) -> Result<PathBuf, Unfit> {
-    let runs = |path: &PathBuf| {
-        path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-    };
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = if program.contains('/') {
-        vec![PathBuf::new()]
-    } else {
-        std::env::split_paths(&path).collect()
-    };
-    let found = folders.into_iter().map(|folder| folder.join(program)).find(runs);
-    found.ok_or_else(|| Unfit::because(format!("no program {program:?} in PATH")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_filled_in_wherever_they_stand() {
-        assert_eq!(filled(b"if={source},{source}", b"{source}", b"/a b"), b"if=/a b,/a b");
-        assert_eq!(filled(b"-n", b"{sink}", b"/x"), b"-n");
-    }
-
-    #[test]
-    fn a_program_is_found_as_a_shell_would_find_it() {
-        assert!(found("sh").unwrap().is_absolute());
-        let path = found("sh").unwrap();
-        assert_eq!(found(path.to_str().unwrap()), Ok(path));
-        assert!(found("no-such-program").unwrap_err().reason.contains("in PATH"));
-        let folder = tempfile::tempdir().unwrap();
-        let text = folder.path().join("text");
-        std::fs::write(&text, "no program").unwrap();
-        std::fs::set_permissions(&text, std::fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(found(text.to_str().unwrap()).is_err());
-        assert!(found(folder.path().to_str().unwrap()).is_err());
     }
 }

@@ -41,6 +41,12 @@ impl From<Cancelled> for Failure {
     }
 }
 
+impl From<String> for Failure {
+    fn from(reason: String) -> Self {
+        Self::Unfit(Unfit::because(reason))
+    }
+}
+
 /// The rules of a schedule, fixed before the first sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {

@@ -7,18 +7,15 @@
 mod arms;
 mod elf;
 mod judge;
-mod metric;
 mod program;
 mod reached;
 mod run;
 mod server;
 mod stage;
-mod started;
 pub(crate) mod tunables;
 
 pub use arms::{Bands, Kind, LeftOut, OBJECT_ALONE, Setting, bands_given, kernel_names};
 pub use judge::{Effect, Row};
-pub use metric::{Better, Metric, What};
 pub use program::Program;
 pub use reached::{Band, Reached};
 pub use server::{Ready, Server};
@@ -29,18 +26,21 @@ use std::{
     ffi::OsString,
     time::{Duration, Instant},
 };
-use thalweg_core::{Cancelled, Unfit};
+use thalweg_core::Cancelled;
 use thalweg_preload::counts::Counts;
 
-use crate::measure::{
-    conditions::Conditions,
-    log::Log,
-    sample::Sample,
-    schedule::{Arm, Broken, Failure, Lineup, Rules, Schedule},
-    stats::Random,
+use crate::{
+    arms::command::{self, Metric, Ran, What, last_words},
+    measure::{
+        conditions::Conditions,
+        log::Log,
+        sample::Sample,
+        schedule::{Arm, Broken, Failure, Lineup, Rules, Schedule},
+        stats::Random,
+    },
 };
-use run::{Failed, Ran, Runner};
-use stage::{Stage, last_words};
+use run::Runner;
+use stage::Stage;
 
 /// A deadline that no run reaches: the number of rounds is what ends a trial.
 const NO_DEADLINE: Duration = Duration::from_secs(u32::MAX as u64);
@@ -183,9 +183,13 @@ pub fn run(trial: &Trial<'_>) -> Result<Found, TrialError> {
         command: trial.command,
         server: trial.server,
         stage: &stage,
-        limit: trial.limit,
-        stop: trial.stop,
-        listens: matches!(trial.metric.what, What::Printed(_)),
+        runs: command::Runner {
+            outputs: stage.outputs(),
+            keeps_output: matches!(trial.metric.what, What::Printed(_)),
+            must_succeed: true,
+            limit: trial.limit,
+            stop: trial.stop,
+        },
     };
     let judged = Judged { runner: &runner, metric: trial.metric };
     let checked = check(&judged, &settings, trial)?;
@@ -198,8 +202,8 @@ pub fn run(trial: &Trial<'_>) -> Result<Found, TrialError> {
     let mut random = Random::new(trial.seed);
     Ok(Found {
         metric: trial.metric.to_string(),
-        noise: log.noise(trial.metric, &mut random),
         rounds: log.rounds.len(),
+        noise: log.noise(trial.metric, &mut random),
         rows: judge::rows(&log, &settings, trial.metric, &mut random),
         reached: checked.reached.map(|counts| Reached::of(&counts)),
         left_out,
@@ -229,11 +233,11 @@ struct Judged<'t> {
 
 impl Judged<'_> {
     /// One run; its sample tells the number it is judged by.
-    fn once(&self, setting: &Setting, counted: bool) -> Result<Ran, Failed> {
+    fn once(&self, setting: &Setting, counted: bool) -> Result<Ran, Failure> {
         let mut ran = self.runner.once(setting, counted)?;
         ran.sample.told = self.metric.of(&ran).map_err(|why| {
             let name = self.runner.command[0].display();
-            Failed::Because(format!("{name}: {why}"))
+            format!("{name}: {why}")
         })?;
         Ok(ran)
     }
@@ -261,10 +265,12 @@ fn check(
         let is_kernel = matches!(setting.kind, Kind::Kernel { .. });
         let ran = match judged.once(setting, is_kernel) {
             Ok(ran) => ran,
-            Err(Failed::Cancelled) => return Err(TrialError::Cancelled),
-            Err(Failed::Because(why)) if place == 0 => return Err(TrialError::Program(why)),
-            Err(Failed::Because(why)) => {
-                checked.failed[place] = Some(why);
+            Err(Failure::Cancelled) => return Err(TrialError::Cancelled),
+            Err(Failure::Unfit(unfit)) if place == 0 => {
+                return Err(TrialError::Program(unfit.reason));
+            }
+            Err(Failure::Unfit(unfit)) => {
+                checked.failed[place] = Some(unfit.reason);
                 continue;
             }
         };
@@ -321,11 +327,7 @@ impl Arm for Run<'_> {
 
     fn sample(&mut self) -> Result<Sample, Failure> {
         (self.stop)()?;
-        match self.judged.once(self.setting, false) {
-            Ok(ran) => Ok(ran.sample),
-            Err(Failed::Cancelled) => Err(Failure::Cancelled),
-            Err(Failed::Because(why)) => Err(Failure::Unfit(Unfit::because(why))),
-        }
+        Ok(self.judged.once(self.setting, false)?.sample)
     }
 }
 
@@ -349,12 +351,7 @@ fn rounds(
     let mut random = Random::new(trial.seed);
     let mut schedule = Schedule {
         // Every arm to the end, however slow: that it is slow is the answer.
-        rules: Rules {
-            least_rounds: trial.rounds,
-            most_rounds: trial.rounds,
-            too_slow: f64::MAX,
-            grace_rounds: usize::MAX,
-        },
+        rules: Rules::fixed(trial.rounds),
         clock: &|| began.elapsed(),
         deadline: NO_DEADLINE,
         stop: trial.stop,

@@ -3,21 +3,21 @@
 mod printed;
 
 use serde::Serialize;
-use std::{
-    ffi::OsString,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::Duration;
 use thalweg_core::{
     Prefer,
     profile::{Band, Load},
 };
-use thalweg_lab::probes::trial::{
-    self, Bands, Found, Metric, Ready, Server, Trial, TrialError, Tunables, tunables_given,
+use thalweg_lab::{
+    measure::stats::Random,
+    probes::trial::{
+        self, Bands, Found, Ready, Server, Trial, TrialError, Tunables, tunables_given,
+    },
 };
 use thalweg_sys::signal;
 
 use crate::{
-    args::{Better, TrialArgs},
+    args::{TrialArgs, words},
     exit::{Exit, Failure},
     interrupt,
     output::{
@@ -32,7 +32,7 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// Tries, and prints what was found.
 pub fn run(args: &TrialArgs, color: bool) -> Result<Exit, Failure> {
-    let metric = metric(args);
+    let metric = args.metric.get();
     let server = server(args)?;
     let tunables = tunables(&args.tunables)?;
     // Without `interrupt::catch`: that blocks signals in this thread, and a program started
@@ -48,7 +48,7 @@ pub fn run(args: &TrialArgs, color: bool) -> Result<Exit, Failure> {
         metric: &metric,
         rounds: args.runs as usize,
         limit: Some(Duration::from_secs(args.timeout)),
-        seed: args.seed.unwrap_or_else(any_seed),
+        seed: args.seed.unwrap_or_else(Random::any_seed),
         stop: &interrupt::check,
         say: &|line| {
             if !args.json {
@@ -90,16 +90,6 @@ struct Answer<'f> {
     schema: u32,
 }
 
-fn metric(args: &TrialArgs) -> Metric {
-    let mut metric = args.metric.clone();
-    match args.better {
-        Some(Better::Lower) => metric.better = trial::Better::Lower,
-        Some(Better::Higher) => metric.better = trial::Better::Higher,
-        None => {}
-    }
-    metric
-}
-
 fn server(args: &TrialArgs) -> Result<Option<Server>, Failure> {
     let Some(server) = &args.server else { return Ok(None) };
     let command = words("--server", server)?;
@@ -113,15 +103,6 @@ fn server(args: &TrialArgs) -> Result<Option<Server>, Failure> {
     Ok(Some(Server { command, ready, within }))
 }
 
-/// The words of a command as a shell would split them, without its other powers.
-fn words(option: &str, text: &str) -> Result<Vec<OsString>, Failure> {
-    match shlex::split(text) {
-        Some(words) if !words.is_empty() => Ok(words.into_iter().map(Into::into).collect()),
-        Some(_) => Err(Failure::new(Exit::Usage, format!("{option}: an empty command"))),
-        None => Err(Failure::new(Exit::Usage, format!("{option} '{text}': an open quote"))),
-    }
-}
-
 fn tunables(asked: &[String]) -> Result<Tunables, Failure> {
     if asked.iter().all(|which| which == "usual") {
         return Ok(Tunables::Usual);
@@ -129,11 +110,6 @@ fn tunables(asked: &[String]) -> Result<Tunables, Failure> {
     let given = asked.iter().filter(|which| *which != "none").map(|which| tunables_given(which));
     let given = given.collect::<Result<Vec<_>, String>>();
     given.map(Tunables::These).map_err(|why| Failure::new(Exit::Usage, format!("--tunables {why}")))
-}
-
-fn any_seed() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.as_nanos() as u64
 }
 
 fn failure(error: &TrialError) -> Failure {

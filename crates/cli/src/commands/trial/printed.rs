@@ -1,17 +1,20 @@
 //! What a trial found, on 80 columns.
 
-use std::{fmt::Write, time::Duration};
-use thalweg_core::{profile::Ratio, shown};
-use thalweg_lab::probes::trial::{
-    Band, Better, Effect, Found, Kind, Metric, OBJECT_ALONE, Reached, Row, What,
+use std::fmt::Write;
+use thalweg_core::shown;
+use thalweg_lab::{
+    arms::command::Metric,
+    probes::trial::{Band, Effect, Found, Kind, OBJECT_ALONE, Reached, Row},
 };
 
-use crate::output::{paint, units};
+use crate::output::{
+    paint,
+    ratio::{bar, interval, number},
+    units,
+};
 
 const COLUMNS: usize = 80;
 const NAME: usize = 15;
-/// Cells on either side of a bar's middle, which together stand for half to twice as good.
-const HALF: usize = 7;
 
 /// Everything a person wants to know.
 pub fn text(found: &Found, metric: &Metric, color: bool) -> String {
@@ -72,60 +75,15 @@ fn line(row: &Row, metric: &Metric, color: bool) -> String {
     if let Some(failed) = &row.failed {
         return wrapped(&format!("{} no verdict: {failed}", text.trim_end()));
     }
-    let value = row.value.map_or("-".to_owned(), |value| number(value.median, metric));
+    let value = row.value.map_or("-".to_owned(), |value| number(value.median, &metric.what));
     let _ = write!(text, " {value:>9}");
     if let Some(ratio) = &row.ratio {
-        let interval =
-            format!("{} [{}, {}]", factor(ratio.ratio), factor(ratio.lo), factor(ratio.hi));
+        let interval = interval(ratio);
         let effect = row.effect.unwrap_or(Effect::NoDifferenceShown);
         let _ = write!(text, " {interval:17} {:14} {effect}", bar(ratio, metric.better));
     }
     let strong = row.effect.is_some_and(|effect| effect != Effect::NoDifferenceShown);
     paint::strong(text.trim_end(), color && strong) + "\n"
-}
-
-/// A median in the metric's unit.
-fn number(value: f64, metric: &Metric) -> String {
-    match metric.what {
-        What::Wall | What::Cpu => {
-            units::duration(Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX))
-        }
-        What::MaxRss => units::bytes(value as u64),
-        What::Printed(_) if (1e5..1e9).contains(&value) => format!("{value:.0}"),
-        What::Printed(_) if !(1e-3..1e5).contains(&value) => format!("{value:.3e}"),
-        What::Printed(_) => short(value),
-    }
-}
-
-/// About three digits.
-fn short(value: f64) -> String {
-    match value {
-        value if !(1e-3..1e5).contains(&value) => format!("{value:.0e}"),
-        value if value >= 100.0 => format!("{value:.0}"),
-        value if value >= 10.0 => format!("{value:.1}"),
-        value if value >= 0.1 => format!("{value:.2}"),
-        value => format!("{value:.4}"),
-    }
-}
-
-/// In at most four characters, so that three fit their column whatever was measured.
-fn factor(value: f64) -> String {
-    match value {
-        value if !(0.005..999.5).contains(&value) => format!("{value:.0e}"),
-        value if value >= 9.995 => format!("{value:.0}"),
-        value => format!("{value:.2}"),
-    }
-}
-
-/// How far from the middle, to the right where it is better; full at half or twice.
-fn bar(ratio: &Ratio, better: Better) -> String {
-    let doublings = match better {
-        Better::Lower => -ratio.ratio.log2(),
-        Better::Higher => ratio.ratio.log2(),
-    };
-    let cells = (doublings.abs() * HALF as f64).round().min(HALF as f64) as usize;
-    let filled = "#".repeat(cells);
-    if doublings < 0.0 { format!("{filled:>HALF$}|") } else { format!("{:HALF$}|{filled}", "") }
 }
 
 fn through(reached: &Reached) -> String {
@@ -204,25 +162,6 @@ fn wrapped(words: &str) -> String {
 mod tests {
     use super::*;
 
-    fn ratio(ratio: f64) -> Ratio {
-        Ratio { ratio, lo: ratio, hi: ratio }
-    }
-
-    #[test]
-    fn bars_point_to_what_is_better() {
-        assert_eq!(bar(&ratio(1.0), Better::Lower), "       |");
-        assert_eq!(bar(&ratio(2.0), Better::Lower), "#######|");
-        assert_eq!(bar(&ratio(2.0), Better::Higher), "       |#######");
-        assert_eq!(bar(&ratio(1e9), Better::Higher), "       |#######");
-        assert_eq!(bar(&ratio(0.9), Better::Lower), "       |#");
-    }
-
-    #[test]
-    fn factors_keep_to_their_column() {
-        let shown = [0.0, 0.0032, 0.005, 0.999, 9.994, 9.996, 16.4, 999.4, 999.6, 1e9].map(factor);
-        assert_eq!(shown, ["0e0", "3e-3", "0.01", "1.00", "9.99", "10", "16", "999", "1e3", "1e9"]);
-    }
-
     #[test]
     fn lines_fit_and_lose_no_word() {
         let words = "word ".repeat(60) + &"x".repeat(100) + " end";
@@ -237,7 +176,5 @@ mod tests {
         assert!(line(0, 15).starts_with("0-15 B "));
         assert!(line(1024, 4095).starts_with("1 KiB-4 KiB "));
         assert!(line(1 << 62, u64::MAX).starts_with("4.0 EiB and up"));
-        let shown = [0.0, 1.234e-5, 0.01234, 0.5, 12.34, 1234.6, 1.23e6].map(short);
-        assert_eq!(shown, ["0e0", "1e-5", "0.0123", "0.50", "12.3", "1235", "1e6"]);
     }
 }

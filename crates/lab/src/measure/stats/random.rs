@@ -1,5 +1,7 @@
 //! A small generator of our own, so that a run can be repeated from its seed. Not for secrets.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 /// SplitMix64 (Steele, Lea, Flood 2014): one word of state, every seed good.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -8,6 +10,12 @@ impl Random {
     /// The generator of this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
+    }
+
+    /// A seed that no other run has: from the clock.
+    pub fn any_seed() -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        now.as_nanos() as u64
     }
 
     /// The next 64 bits.

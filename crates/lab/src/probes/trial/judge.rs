@@ -4,13 +4,13 @@ use serde::Serialize;
 use std::fmt;
 use thalweg_core::profile::Ratio;
 
-use super::{
-    arms::Setting,
-    metric::{Better, Metric},
-};
-use crate::measure::{
-    log::Log,
-    stats::{Random, Spread, Verdict, verdict},
+use super::arms::Setting;
+use crate::{
+    arms::command::Metric,
+    measure::{
+        log::Log,
+        stats::{Random, Spread, Verdict, verdict},
+    },
 };
 
 /// What an arm does to the program, by its own metric.
@@ -67,7 +67,7 @@ pub fn rows(log: &Log, settings: &[Setting], metric: &Metric, random: &mut Rando
             setting: setting.clone(),
             runs: values.len(),
             value: Spread::of(&values),
-            ratio: costs.map(|ratio| of_values(ratio, metric.better)),
+            ratio: costs.map(|costs| metric.ratio_of_values(costs)),
             effect: costs.map(|ratio| effect(&ratio, noise)),
             failed,
         }
@@ -80,16 +80,6 @@ fn effect(costs: &Ratio, noise: f64) -> Effect {
         Verdict::Faster => Effect::Helps,
         Verdict::Slower => Effect::Hurts,
         Verdict::NoDifferenceShown => Effect::NoDifferenceShown,
-    }
-}
-
-/// The ratio of the numbers a program gives, from that of the costs that stand for them.
-fn of_values(costs: Ratio, better: Better) -> Ratio {
-    match better {
-        Better::Lower => costs,
-        Better::Higher => {
-            Ratio { ratio: 1.0 / costs.ratio, lo: 1.0 / costs.hi, hi: 1.0 / costs.lo }
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! into it.
 
 use rustix::{
-    fs::{Access, access, getxattr},
+    fs::getxattr,
     process::{getgid, getuid},
 };
 use serde::{Serialize, Serializer};
@@ -18,6 +18,7 @@ use super::{
     TrialError,
     elf::{Elf, HEAD},
 };
+use crate::arms::command::find;
 
 /// How many interpreters may stand behind each other; the kernel stops there too.
 const MOST_INTERPRETERS: usize = 5;
@@ -93,33 +94,8 @@ impl Program {
     }
 }
 
-/// The file a shell would run for this name.
 fn lookup(name: &OsStr) -> Result<PathBuf, TrialError> {
-    let fail = |why: &str| {
-        Err(TrialError::NoProgram { name: name.display().to_string(), why: why.to_owned() })
-    };
-    if name.is_empty() {
-        return fail("the command is empty");
-    }
-    if name.as_bytes().contains(&b'/') {
-        let path = PathBuf::from(name);
-        return match path.metadata() {
-            Err(error) => fail(&error.to_string()),
-            Ok(meta) if !meta.is_file() => fail("not a file"),
-            Ok(_) if !is_executable(&path) => fail("not executable"),
-            Ok(_) => Ok(path),
-        };
-    }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    let mut candidates = std::env::split_paths(&folders).map(|folder| folder.join(name));
-    match candidates.find(|path| path.is_file() && is_executable(path)) {
-        Some(path) => Ok(path),
-        None => fail("not found in PATH"),
-    }
-}
-
-fn is_executable(path: &Path) -> bool {
-    access(path, Access::EXEC_OK).is_ok()
+    find(name).map_err(|why| TrialError::NoProgram { name: name.display().to_string(), why })
 }
 
 fn head_of(path: &Path) -> Result<Vec<u8>, TrialError> {

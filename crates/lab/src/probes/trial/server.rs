@@ -11,9 +11,9 @@ use std::{
 use thalweg_core::Cancelled;
 use thalweg_sys::process::{self, Ended};
 
-use super::{
-    run::{Failed, Runner, end, wait, watch},
-    stage::last_words,
+use crate::{
+    arms::command::{Runner, end, last_words, wait, watch},
+    measure::schedule::Failure,
 };
 
 /// Between two looks whether it is ready.
@@ -51,7 +51,7 @@ impl Server {
         &self,
         left: Duration,
         stop: &dyn Fn() -> Result<(), Cancelled>,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, Failure> {
         let words = match &self.ready {
             Ready::Port(port) => {
                 let address = (Ipv4Addr::LOCALHOST, *port).into();
@@ -66,9 +66,9 @@ impl Server {
         let child = command.spawn().map_err(|error| format!("{}: {error}", name.display()))?;
         match wait(child, Some(left), stop) {
             Ok(ended) => Ok(ended.status.success()),
-            Err(Failed::Cancelled) => Err(Failed::Cancelled),
+            Err(Failure::Cancelled) => Err(Failure::Cancelled),
             // Over its limit: not ready, and no time left.
-            Err(Failed::Because(_)) => Ok(false),
+            Err(Failure::Unfit(_)) => Ok(false),
         }
     }
 }
@@ -87,7 +87,7 @@ impl<'s> Up<'s> {
         server: &'s Server,
         runner: &Runner<'_>,
         put: &dyn Fn(&mut Command),
-    ) -> Result<Self, Failed> {
+    ) -> Result<Self, Failure> {
         let name = server.name();
         if server.is_ready(server.within, runner.stop)? {
             let sign = match &server.ready {
@@ -99,7 +99,7 @@ impl<'s> Up<'s> {
         }
         let mut command = Command::new(&server.command[0]);
         command.args(&server.command[1..]).stdin(Stdio::null());
-        command.stdout(Stdio::null()).stderr(runner.stage.ear("server")?);
+        command.stdout(Stdio::null()).stderr(runner.outputs.create("server")?);
         put(&mut command);
         let mut child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
         let process = watch(&mut child)?;
@@ -108,7 +108,7 @@ impl<'s> Up<'s> {
         Ok(up)
     }
 
-    fn wait_until_ready(&mut self, runner: &Runner<'_>) -> Result<(), Failed> {
+    fn wait_until_ready(&mut self, runner: &Runner<'_>) -> Result<(), Failure> {
         let (name, began) = (self.server.name(), Instant::now());
         loop {
             (runner.stop)()?;
@@ -119,7 +119,7 @@ impl<'s> Up<'s> {
             let left = self.server.within.saturating_sub(began.elapsed());
             if left.is_zero() {
                 let seconds = self.server.within.as_secs_f64();
-                let said = last_words(&runner.stage.heard("server"));
+                let said = last_words(&runner.outputs.read("server"));
                 return Err(format!("{name}: not ready after {seconds} s: {said}").into());
             }
             if self.server.is_ready(left, runner.stop)? {
@@ -130,7 +130,7 @@ impl<'s> Up<'s> {
     }
 
     /// Asks it to end, and says what it used; one that ended before it was asked has failed.
-    pub fn stop(mut self, runner: &Runner<'_>) -> Result<Ended, Failed> {
+    pub fn stop(mut self, runner: &Runner<'_>) -> Result<Ended, Failure> {
         self.over = true;
         match process::reap(&self.child) {
             Ok(Some(ended)) => {
@@ -142,7 +142,7 @@ impl<'s> Up<'s> {
 }
 
 fn died(name: &str, ended: &Ended, runner: &Runner<'_>, when: &str) -> String {
-    let said = last_words(&runner.stage.heard("server"));
+    let said = last_words(&runner.outputs.read("server"));
     format!("{name}: ended {when}: {}: {said}", ended.status)
 }
 

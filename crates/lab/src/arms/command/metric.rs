@@ -3,8 +3,9 @@
 
 use regex_lite::Regex;
 use std::fmt;
+use thalweg_core::profile::Ratio;
 
-use super::run::Ran;
+use super::Ran;
 use crate::measure::{outcome::Cost, sample::Sample};
 
 /// What is compared.
@@ -58,7 +59,7 @@ impl Metric {
     }
 
     /// The number of a run, above 0; or why there is none.
-    pub(super) fn of(&self, ran: &Ran) -> Result<f64, String> {
+    pub(crate) fn of(&self, ran: &Ran) -> Result<f64, String> {
         match &self.what {
             What::Wall => Ok(ran.sample.wall_seconds()),
             What::Cpu => Ok(ran.sample.cpu_seconds()),
@@ -79,6 +80,18 @@ impl Cost for Metric {
         match self.better {
             Better::Lower => value,
             Better::Higher => 1.0 / value,
+        }
+    }
+}
+
+impl Metric {
+    /// The ratio of the numbers, from that of the costs that stand for them.
+    pub(crate) fn ratio_of_values(&self, costs: Ratio) -> Ratio {
+        match self.better {
+            Better::Lower => costs,
+            Better::Higher => {
+                Ratio { ratio: 1.0 / costs.ratio, lo: 1.0 / costs.hi, hi: 1.0 / costs.lo }
+            }
         }
     }
 }

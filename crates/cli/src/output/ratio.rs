@@ -1,0 +1,89 @@
+//! Ratios with their intervals, and the numbers they are of, in few columns.
+
+use std::time::Duration;
+use thalweg_core::profile::Ratio;
+use thalweg_lab::arms::command::{Better, What};
+
+use super::units;
+
+/// Cells on either side of a bar's middle, which together stand for half to twice as good.
+const HALF: usize = 7;
+
+/// A median in the metric's unit.
+pub fn number(value: f64, what: &What) -> String {
+    match what {
+        What::Wall | What::Cpu => {
+            units::duration(Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX))
+        }
+        What::MaxRss => units::bytes(value as u64),
+        What::Printed(_) if (1e5..1e9).contains(&value) => format!("{value:.0}"),
+        What::Printed(_) if !(1e-3..1e5).contains(&value) => format!("{value:.3e}"),
+        What::Printed(_) => short(value),
+    }
+}
+
+/// About three digits.
+fn short(value: f64) -> String {
+    match value {
+        value if !(1e-3..1e5).contains(&value) => format!("{value:.0e}"),
+        value if value >= 100.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value if value >= 0.1 => format!("{value:.2}"),
+        value => format!("{value:.4}"),
+    }
+}
+
+/// In at most four characters, so that three fit their column whatever was measured.
+fn factor(value: f64) -> String {
+    match value {
+        value if !(0.005..999.5).contains(&value) => format!("{value:.0e}"),
+        value if value >= 9.995 => format!("{value:.0}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+/// `0.65 [0.60, 0.70]`: a ratio with its interval.
+pub fn interval(ratio: &Ratio) -> String {
+    format!("{} [{}, {}]", factor(ratio.ratio), factor(ratio.lo), factor(ratio.hi))
+}
+
+/// How far from the middle, to the right where it is better; full at half or twice.
+pub fn bar(ratio: &Ratio, better: Better) -> String {
+    let doublings = match better {
+        Better::Lower => -ratio.ratio.log2(),
+        Better::Higher => ratio.ratio.log2(),
+    };
+    let cells = (doublings.abs() * HALF as f64).round().min(HALF as f64) as usize;
+    let filled = "#".repeat(cells);
+    if doublings < 0.0 { format!("{filled:>HALF$}|") } else { format!("{:HALF$}|{filled}", "") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ratio(ratio: f64) -> Ratio {
+        Ratio { ratio, lo: ratio, hi: ratio }
+    }
+
+    #[test]
+    fn bars_point_to_what_is_better() {
+        assert_eq!(bar(&ratio(1.0), Better::Lower), "       |");
+        assert_eq!(bar(&ratio(2.0), Better::Lower), "#######|");
+        assert_eq!(bar(&ratio(2.0), Better::Higher), "       |#######");
+        assert_eq!(bar(&ratio(1e9), Better::Higher), "       |#######");
+        assert_eq!(bar(&ratio(0.9), Better::Lower), "       |#");
+    }
+
+    #[test]
+    fn factors_keep_to_their_column() {
+        let shown = [0.0, 0.0032, 0.005, 0.999, 9.994, 9.996, 16.4, 999.4, 999.6, 1e9].map(factor);
+        assert_eq!(shown, ["0e0", "3e-3", "0.01", "1.00", "9.99", "10", "16", "999", "1e3", "1e9"]);
+    }
+
+    #[test]
+    fn printed_numbers_have_about_three_digits() {
+        let shown = [0.0, 1.234e-5, 0.01234, 0.5, 12.34, 1234.6, 1.23e6].map(short);
+        assert_eq!(shown, ["0e0", "1e-5", "0.0123", "0.50", "12.3", "1235", "1e6"]);
+    }
+}

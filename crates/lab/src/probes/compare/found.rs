@@ -1,0 +1,241 @@
+//! What a comparison showed.
+
+use serde::Serialize;
+use std::{fs, thread, time::Duration};
+use thalweg_core::profile::Ratio;
+
+use super::{Compare, Contender};
+use crate::{
+    arms::command::{Metric, What},
+    measure::{
+        conditions::Conditions,
+        contamination::{Mark, marks},
+        log::Log,
+        outcome::Cost,
+        sample::{self, Sample},
+        stats::{Random, Spread, Verdict, verdict},
+    },
+};
+
+/// Everything that was seen.
+#[derive(Debug, Serialize)]
+pub struct Found {
+    /// By what the commands are judged.
+    pub judged_by: String,
+    /// A row for every command, in the order they were given.
+    pub rows: Vec<Row>,
+    /// What two runs of one command differed by, as a fraction, for each figure of a row.
+    pub noise: Vec<f64>,
+    /// Rounds run.
+    pub rounds: usize,
+    /// How busy the machine was before.
+    pub busy: Option<Busy>,
+    /// Runs that something disturbed: they count all the same.
+    pub marks: Vec<Mark>,
+    /// The seed of the orders.
+    pub seed: u64,
+    /// What it was measured under.
+    pub conditions: Conditions,
+    /// Every run.
+    pub log: Log,
+}
+
+/// A command and what it showed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// In tables.
+    pub name: String,
+    /// Its words; bytes that are no text become U+FFFD.
+    pub command: Vec<String>,
+    /// The row it is compared with; none for that one itself.
+    pub against: Option<usize>,
+    /// Runs that count.
+    pub runs: usize,
+    /// The one that judges, then time on the clock and processor time where they are others.
+    pub figures: Vec<Figure>,
+    /// Why it was not run to the end.
+    pub failed: Option<String>,
+}
+
+/// One figure of a command.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    /// Of what.
+    pub metric: String,
+    /// The runs' numbers: seconds, bytes, or what the program prints; `None` without a run.
+    pub value: Option<Spread>,
+    /// The numbers over those of the other command, round by round; `None` where nothing is compared.
+    pub ratio: Option<Ratio>,
+    /// The same of costs, of which less is better.
+    #[serde(skip)]
+    pub costs: Option<Ratio>,
+    /// The word for it.
+    pub verdict: Option<Verdict>,
+}
+
+impl Row {
+    /// The figure that judges.
+    pub fn judged(&self) -> &Figure {
+        self.figures.first().expect("the time on the clock at least")
+    }
+}
+
+impl Found {
+    /// The rows that are shown to be slower, or worse, with the whole interval beyond this share.
+    pub fn slower_by(&self, share: f64) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(move |row| {
+            let judged = row.judged();
+            let cost = judged.costs.is_some_and(|costs| costs.lo > 1.0 + share);
+            cost && judged.verdict == Some(Verdict::Slower)
+        })
+    }
+
+    pub(super) fn of(compare: &Compare<'_>, busy: Option<Busy>, log: Log) -> Self {
+        let mut rows: Vec<Row> =
+            compare.contenders.iter().enumerate().map(|(n, c)| Row::of(n, c, &log)).collect();
+        let kinds = kinds(compare.metric);
+        let noise = kinds.iter().map(|kind| kind.judge(&log, compare.seed, &mut rows)).collect();
+        Self {
+            judged_by: compare.metric.to_string(),
+            noise,
+            rounds: log.rounds.len(),
+            busy,
+            // Every run is a fresh process, which faults as a rule: arms are not compared by that.
+            marks: marks(&log, None).into_iter().filter(|mark| mark.round.is_some()).collect(),
+            seed: compare.seed,
+            conditions: Conditions::now(&[]),
+            rows,
+            log,
+        }
+    }
+}
+
+impl Row {
+    fn of(number: usize, contender: &Contender, log: &Log) -> Self {
+        Self {
+            name: contender.name.clone(),
+            command: contender.words.iter().map(|word| word.display().to_string()).collect(),
+            against: contender.against,
+            runs: log.samples(number).count(),
+            figures: Vec::new(),
+            failed: log.arms[number].dropped.clone(),
+        }
+    }
+}
+
+/// A figure of a sample, with the direction in which it is good.
+enum Kind<'m> {
+    Time(sample::Metric),
+    Told(&'m Metric),
+}
+
+/// The figures that are shown, the one that judges first.
+fn kinds(metric: &Metric) -> Vec<Kind<'_>> {
+    use sample::Metric::{Cpu, Wall};
+    match metric.what {
+        What::Wall => vec![Kind::Time(Wall), Kind::Time(Cpu)],
+        What::Cpu => vec![Kind::Time(Cpu), Kind::Time(Wall)],
+        What::MaxRss | What::Printed(_) => {
+            vec![Kind::Told(metric), Kind::Time(Wall), Kind::Time(Cpu)]
+        }
+    }
+}
+
+impl Kind<'_> {
+    /// Adds the figure to every row, and returns the noise of this one.
+    fn judge(&self, log: &Log, seed: u64, rows: &mut [Row]) -> f64 {
+        let mut random = Random::new(seed);
+        let noise = log.noise(self, &mut random);
+        let failed = |arm: usize| log.arms[arm].failed;
+        for (arm, row) in rows.iter_mut().enumerate() {
+            let values: Vec<f64> = log.samples(arm).map(|sample| self.value(sample)).collect();
+            // A command that fails sometimes is not judged by the times it did not.
+            let other = row.against.filter(|other| !failed(arm) && !failed(*other));
+            let costs = other.and_then(|other| log.ratio(arm, other, self, &mut random));
+            row.figures.push(Figure {
+                metric: self.name(),
+                value: Spread::of(&values),
+                ratio: costs.map(|costs| match self {
+                    Self::Time(_) => costs,
+                    Self::Told(metric) => metric.ratio_of_values(costs),
+                }),
+                costs,
+                verdict: costs.map(|costs| verdict(&costs, noise)),
+            });
+        }
+        noise
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Time(sample::Metric::Wall) => "wall".to_owned(),
+            Self::Time(sample::Metric::Cpu) => "cpu".to_owned(),
+            Self::Told(Metric { what: What::MaxRss, .. }) => "maxrss".to_owned(),
+            Self::Told(_) => "printed".to_owned(),
+        }
+    }
+
+    fn value(&self, sample: &Sample) -> f64 {
+        match self {
+            Self::Time(metric) => metric.of(sample),
+            Self::Told(_) => sample.told,
+        }
+    }
+}
+
+impl Cost for Kind<'_> {
+    fn cost(&self, sample: &Sample) -> f64 {
+        match self {
+            Self::Time(metric) => metric.cost(sample),
+            Self::Told(metric) => metric.cost(sample),
+        }
+    }
+}
+
+/// How busy the machine was with other work.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Busy {
+    /// Processors that were busy, on average.
+    pub processors: f64,
+    /// Of how many.
+    pub of: usize,
+}
+
+impl Busy {
+    /// Looks for a moment; `None` where /proc/stat cannot be read.
+    pub fn now() -> Option<Self> {
+        const MOMENT: Duration = Duration::from_millis(200);
+        let before = Ticks::read(&fs::read_to_string("/proc/stat").ok()?)?;
+        thread::sleep(MOMENT);
+        let after = Ticks::read(&fs::read_to_string("/proc/stat").ok()?)?;
+        let passed = after.all.saturating_sub(before.all).max(1);
+        let share = after.busy.saturating_sub(before.busy) as f64 / passed as f64;
+        Some(Self { processors: share * after.processors as f64, of: after.processors })
+    }
+
+    /// Whether a tenth of the machine or more was taken.
+    pub fn is_much(&self) -> bool {
+        self.processors >= 0.1 * self.of as f64
+    }
+}
+
+/// Clock ticks of all processors since the start, as proc_stat(5) has them.
+struct Ticks {
+    busy: u64,
+    all: u64,
+    processors: usize,
+}
+
+impl Ticks {
+    fn read(stat: &str) -> Option<Self> {
+        let mut lines = stat.lines();
+        let first = lines.next()?.strip_prefix("cpu ")?;
+        // The ninth and tenth, of guests, are in the first two already.
+        let ticks: Vec<u64> =
+            first.split_whitespace().take(8).filter_map(|t| t.parse().ok()).collect();
+        let all = ticks.iter().sum();
+        let idle = ticks.get(3)? + ticks.get(4).unwrap_or(&0);
+        let processors = lines.take_while(|line| line.starts_with("cpu")).count();
+        Some(Self { busy: all - idle, all, processors })
+    }
+}
