@@ -4,9 +4,9 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::path::Path;
-use thalweg_core::{Guarantees, Unfit, alias::Alias};
+use thalweg_core::Unfit;
 
-use crate::measure::{sample::Sample, schedule::Failure};
+pub use crate::measure::schedule::Arm;
 
 pub(crate) mod bulk;
 pub mod command;
@@ -34,7 +34,7 @@ pub trait ArmKind: Sync {
 
     /// Reads the parameters and acquires what must exist before any buffer does: processes, built
     /// programs. Unknown parameters are an error; what this machine lacks is the `Unfit`'s reason.
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit>;
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit>;
 }
 
 /// What an arm is made of.
@@ -42,9 +42,7 @@ pub trait ArmKind: Sync {
 pub struct Job<'j> {
     /// The arm's name, for messages.
     pub arm: &'j str,
-    /// The parameters.
     pub with: &'j toml::Table,
-    /// Bytes of one operation.
     pub bytes: u64,
     /// Where files may be made; removed after the session.
     pub scratch: &'j Path,
@@ -52,37 +50,6 @@ pub struct Job<'j> {
     pub studies: &'j Path,
     /// Our own binary, for helper processes.
     pub program: &'j Path,
-}
-
-/// An opened piece of work: one operation on `bytes` bytes, as often as one likes.
-pub trait Piece {
-    /// What it promises; `None` where the question makes no sense.
-    fn promises(&self) -> Option<Guarantees>;
-
-    /// Whether it touches fresh memory on purpose, so that faults are part of it.
-    fn is_fresh(&self) -> bool {
-        false
-    }
-
-    /// Allocates and touches everything, so that the first sample is like the others.
-    fn warm_up(&mut self) -> Result<(), Unfit>;
-
-    /// Does the operation `repeats` times and says what that took; set-up is left out.
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure>;
-
-    /// Why nobody counted the calls of its samples, though somebody tried.
-    fn calls_uncounted(&self) -> Option<String> {
-        None
-    }
-
-    /// Does the operation once more, outside every timed part, and looks at the bytes.
-    fn check(&mut self) -> Result<(), Unfit>;
-
-    /// Whether a change of the source after the operation shows in the sink; `None` where the
-    /// question makes no sense.
-    fn alias(&mut self) -> Option<Result<Alias, Unfit>> {
-        None
-    }
 }
 
 /// Decides a claim of mechanism by doing it and looking, without a clock.
@@ -93,7 +60,6 @@ pub trait Probe: Sync {
     /// One line for the manual.
     fn summary(&self) -> &'static str;
 
-    /// Does it.
     fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit>;
 }
 
@@ -102,23 +68,18 @@ pub trait Probe: Sync {
 pub struct Finding {
     /// The numbers that a claim's range is compared with.
     pub numbers: Vec<f64>,
-    /// The same in words.
     pub text: String,
 }
 
 /// The works and probes that study files may name.
 #[derive(Clone, Copy)]
 pub struct Catalogue {
-    /// The kinds of arm.
     pub arm_kinds: &'static [&'static dyn ArmKind],
-    /// The probes.
     pub probes: &'static [&'static dyn Probe],
 }
 
-/// Those of this build.
 pub static CATALOGUE: Catalogue = Catalogue { arm_kinds: ARM_KINDS, probes: PROBES };
 
-/// Every kind of arm.
 pub static ARM_KINDS: &[&dyn ArmKind] = &[
     &bulk::Bulk,
     &memory::Memory,
@@ -128,7 +89,6 @@ pub static ARM_KINDS: &[&dyn ArmKind] = &[
     &worker::Worker,
 ];
 
-/// Every probe.
 pub static PROBES: &[&dyn Probe] = &[
     &probes::alias::AliasProbe,
     &probes::bulk_memory::BulkMemory,
@@ -146,12 +106,10 @@ pub fn size_distributions() -> impl Iterator<Item = &'static str> {
 }
 
 impl Catalogue {
-    /// The kind of arm of this name.
     pub fn arm_kind(&self, name: &str) -> Option<&'static dyn ArmKind> {
         self.arm_kinds.iter().copied().find(|kind| kind.name() == name)
     }
 
-    /// The probe of this name.
     pub fn probe(&self, name: &str) -> Option<&'static dyn Probe> {
         self.probes.iter().copied().find(|probe| probe.name() == name)
     }

@@ -24,7 +24,6 @@ use crate::{
 /// stdin and stdout, and ends when stdin does.
 pub type Helper = (&'static str, fn(&[String]) -> Result<(), String>);
 
-/// Every kind.
 pub static HELPERS: &[Helper] = &[
     ("bulk", bulk::run),
     ("feeder", feeder::run),

@@ -51,7 +51,6 @@ impl Cp {
         done.map(|()| took)
     }
 
-    /// Copies.
     pub fn run(&self, source: &Path, copy: &Path) -> Result<(), String> {
         let status = self.process(source, copy).stderr(Stdio::null()).status();
         match status {
@@ -82,7 +81,6 @@ pub(crate) struct CpArm<'p> {
     pub cp: &'p Cp,
     pub source: &'p Path,
     pub copy: &'p Path,
-    /// An empty file.
     pub empty: &'p Path,
     pub bytes: u64,
     /// Looks at what was copied.
@@ -92,11 +90,7 @@ pub(crate) struct CpArm<'p> {
 }
 
 impl Arm for CpArm<'_> {
-    fn name(&self) -> &str {
-        &self.cp.command
-    }
-
-    fn sample(&mut self) -> Result<Sample, Failure> {
+    fn sample(&mut self, _repeats: u32) -> Result<Sample, Failure> {
         let unfit = |reason: String| Failure::Unfit(Unfit::because(reason));
         remove(self.copy);
         let started = self.cp.start(self.empty, self.copy).map_err(unfit)?;

@@ -32,12 +32,10 @@ impl Folder {
         Ok(Self(path))
     }
 
-    /// The path of a file in it.
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// Its own path.
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -6,7 +6,7 @@ use std::{fmt::Write, fs, path::Path};
 use thalweg_channel::bulk::ARMS;
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 use thalweg_lab::{
-    arms::{CATALOGUE, Job, Piece},
+    arms::{Arm, CATALOGUE, Job},
     report::{Input, html},
     study::{file::Study, result::ClaimVerdict, run::RunError},
 };
@@ -14,14 +14,14 @@ use thalweg_lab::{
 mod planted;
 use planted::{PROGRAM, really, settings, simulated, simulated::World, skip};
 
-fn open_by(program: &str, with: &str, bytes: u64, at: &Path) -> Result<Box<dyn Piece>, Unfit> {
+fn open_by(program: &str, with: &str, bytes: u64, at: &Path) -> Result<Box<dyn Arm>, Unfit> {
     let with: toml::Table = with.parse().unwrap();
     let (scratch, studies, program) = (at, at, Path::new(program));
     let job = Job { arm: "arm", with: &with, bytes, scratch, studies, program };
     CATALOGUE.arm_kind("bulk").unwrap().open(&job)
 }
 
-fn open(with: &str, bytes: u64, at: &Path) -> Result<Box<dyn Piece>, Unfit> {
+fn open(with: &str, bytes: u64, at: &Path) -> Result<Box<dyn Arm>, Unfit> {
     open_by(PROGRAM, with, bytes, at)
 }
 
@@ -38,7 +38,7 @@ fn working() -> Vec<&'static str> {
 }
 
 /// Everything a session does with a piece.
-fn used(piece: &mut dyn Piece, bytes: u64, what: &str) {
+fn used(piece: &mut dyn Arm, bytes: u64, what: &str) {
     piece.warm_up().unwrap_or_else(|e| panic!("{what}: {e}"));
     for repeats in [1, 3, 300] {
         let sample = piece.sample(repeats).unwrap_or_else(|e| panic!("{what}: {e:?}"));

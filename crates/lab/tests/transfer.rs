@@ -8,7 +8,7 @@ use std::{
 };
 use thalweg_core::{Kind, MECHANISMS, Role, Unfit, alias::Alias};
 use thalweg_lab::{
-    arms::{ARM_KINDS, Job, Piece},
+    arms::{ARM_KINDS, Arm, Job},
     measure::schedule::Failure,
 };
 
@@ -17,7 +17,7 @@ use support::skip;
 
 const HELPER: &str = env!("CARGO_BIN_EXE_thalweg-lab-helper");
 
-fn open(work: &str, with: &str, bytes: u64, scratch: &Path) -> Result<Box<dyn Piece>, Unfit> {
+fn open(work: &str, with: &str, bytes: u64, scratch: &Path) -> Result<Box<dyn Arm>, Unfit> {
     let with: toml::Table = with.parse().unwrap();
     let work = ARM_KINDS.iter().find(|known| known.name() == work).unwrap();
     let studies = scratch;

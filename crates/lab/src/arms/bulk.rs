@@ -14,7 +14,7 @@ mod with;
 use std::fs;
 use thalweg_core::Unfit;
 
-use super::{ArmKind, Job, Piece, content::Content};
+use super::{Arm, ArmKind, Job, content::Content};
 use crate::measure::schedule::Failure;
 use alone::Alone;
 use moving::Moving;
@@ -33,7 +33,7 @@ impl ArmKind for Bulk {
         "an arm of the channel, between this process and a helper; or one memcpy, to compare with"
     }
 
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let with = With::read(job.with)?;
         let bytes = length(job)?;
         Ok(match with.way()? {

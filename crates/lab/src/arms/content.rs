@@ -43,7 +43,7 @@ impl Content {
     }
 
     /// At most `PIECE` bytes from place `at`.
-    fn piece(self, at: u64, len: usize) -> &'static [u8] {
+    pub fn piece(self, at: u64, len: usize) -> &'static [u8] {
         static ZEROS: [u8; PIECE] = [0; PIECE];
         match self {
             Self::Zeros => &ZEROS[..len],
@@ -161,7 +161,7 @@ pub(crate) fn check(path: &Path, content: Content, (from, len): (u64, u64)) -> R
         let most = PIECE.min((len - at) as usize);
         file.read_exact(&mut buffer[..most]).map_err(failed)?;
         if let Some(place) = first_difference(content, from + at, &buffer[..most]) {
-            return Err(format!("a wrong byte at {} of {len}", at + place as u64));
+            return Err(format!("delivered a wrong byte at {} of {len}", at + place as u64));
         }
         at += most as u64;
     }

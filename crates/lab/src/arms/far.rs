@@ -54,7 +54,6 @@ impl Far {
         }
     }
 
-    /// Hears exactly this.
     pub fn hear_only(&mut self, expected: &str) -> Result<(), Unfit> {
         match self.hear()? {
             line if line == expected => Ok(()),

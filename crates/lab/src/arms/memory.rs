@@ -13,7 +13,7 @@ mod working_set;
 use serde::Deserialize;
 use thalweg_core::{Guarantees, Unfit};
 
-use super::{ArmKind, Job, Piece, parameters};
+use super::{Arm, ArmKind, Job, parameters};
 use crate::measure::{
     sample::{Meter, Sample},
     schedule::Failure,
@@ -36,13 +36,11 @@ pub struct Memory;
 struct Parameters {
     /// A row of the table of kernels, of fills, of checksums or of hashes.
     kernel: Option<String>,
-    /// What is done.
     #[serde(default, rename = "use")]
     usage: Usage,
     /// How much memory the copies cycle over.
     #[serde(default)]
     residency: WorkingSet,
-    /// Where the sink lies.
     #[serde(default)]
     sink: Sink,
     /// Bytes that the sink lies past its place.
@@ -63,7 +61,6 @@ fn one() -> usize {
     1
 }
 
-/// Where a sink lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Sink {
@@ -93,7 +90,7 @@ impl ArmKind for Memory {
         "a copy kernel in this process, and what is done with the copy"
     }
 
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let refuse = |reason: String| Unfit::because(format!("memory {}: {reason}", job.arm));
         let with: Parameters = parameters("memory", job.with)?;
         let bytes = usize::try_from(job.bytes).ok().filter(|bytes| *bytes > 0 && *bytes < 1 << 40);
@@ -103,7 +100,7 @@ impl ArmKind for Memory {
 }
 
 impl Parameters {
-    fn open(&self, bytes: usize) -> Result<Box<dyn Piece>, String> {
+    fn open(&self, bytes: usize) -> Result<Box<dyn Arm>, String> {
         self.check()?;
         let working_set = self.residency.bytes()?;
         if self.usage == Usage::Ring {
@@ -164,7 +161,7 @@ impl Parameters {
         Ok(())
     }
 
-    fn in_threads<C: Copies + Send + 'static>(&self, make: impl Fn() -> C) -> Box<dyn Piece> {
+    fn in_threads<C: Copies + Send + 'static>(&self, make: impl Fn() -> C) -> Box<dyn Arm> {
         Box::new(Threads::of((0..self.threads).map(|_| make()).collect()))
     }
 }
@@ -190,7 +187,6 @@ trait Copies {
     /// Copies with every sink spoiled before, and looks at all bytes of some sinks.
     fn verify(&mut self) -> Result<(), String>;
 
-    /// Bytes of one operation.
     fn bytes(&self) -> usize;
 
     /// Whether page faults are part of it.
@@ -199,7 +195,7 @@ trait Copies {
     }
 }
 
-impl<C: Copies> Piece for C {
+impl<C: Copies> Arm for C {
     fn promises(&self) -> Option<Guarantees> {
         Some(Guarantees::COPIED)
     }

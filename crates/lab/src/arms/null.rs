@@ -1,15 +1,14 @@
 //! `null`: does nothing. What a sample of it takes is what meter and harness take.
 
 use std::hint::black_box;
-use thalweg_core::{Guarantees, Unfit};
+use thalweg_core::Unfit;
 
-use super::{ArmKind, Job, Piece, known};
+use super::{Arm, ArmKind, Job, known};
 use crate::measure::{
     sample::{Meter, Sample},
     schedule::Failure,
 };
 
-/// The work.
 pub(super) struct Null;
 
 /// It holds how many bytes an operation is said to have.
@@ -24,30 +23,18 @@ impl ArmKind for Null {
         "does nothing: what it takes is what the harness takes; no parameters"
     }
 
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
         known(job.with, &[])?;
         Ok(Box::new(Nothing(job.bytes)))
     }
 }
 
-impl Piece for Nothing {
-    fn promises(&self) -> Option<Guarantees> {
-        None
-    }
-
-    fn warm_up(&mut self) -> Result<(), Unfit> {
-        Ok(())
-    }
-
+impl Arm for Nothing {
     fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
         let meter = Meter::start();
         for n in 0..repeats {
             black_box(n);
         }
         Ok(meter.stop(self.0.saturating_mul(u64::from(repeats))))
-    }
-
-    fn check(&mut self) -> Result<(), Unfit> {
-        Ok(())
     }
 }

@@ -13,7 +13,6 @@ use crate::scratch::Folder;
 /// A folder for the files of one piece of work. One we made ourselves goes with it.
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// The session's.
     Scratch(PathBuf),
     /// Our own, on another file system.
     Own(Folder),
@@ -51,7 +50,6 @@ impl Place {
         )))
     }
 
-    /// The folder.
     pub fn path(&self) -> &Path {
         match self {
             Self::Scratch(path) => path,

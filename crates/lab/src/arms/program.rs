@@ -11,7 +11,7 @@ use std::{
 use thalweg_core::{Guarantees, Unfit};
 
 use super::{
-    ArmKind, Job, Piece,
+    Arm, ArmKind, Job,
     command::{fill, find},
     content::{self, Content},
     parameters,
@@ -54,7 +54,7 @@ impl ArmKind for Program {
         "a command that makes {sink} out of {source}, a fresh process for each operation"
     }
 
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let with: With = parameters(self.name(), job.with)?;
         for name in ["{source}", "{sink}"] {
             if !with.command.iter().skip(1).any(|word| word.contains(name)) {
@@ -87,7 +87,7 @@ struct Running {
     place: Place,
 }
 
-impl Piece for Running {
+impl Arm for Running {
     fn promises(&self) -> Option<Guarantees> {
         Some(if self.shares { Guarantees::SHARED } else { Guarantees::COPIED })
     }

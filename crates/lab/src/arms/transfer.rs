@@ -15,7 +15,7 @@ use thalweg_sys::{Errno, net, tally};
 mod with;
 
 use super::{
-    ArmKind, Job, Piece, content,
+    Arm, ArmKind, Job, content,
     exactly::{from_start, move_exactly},
     far::{Far, Fifo, connect_tcp, connect_unix},
     place::Place,
@@ -44,7 +44,7 @@ impl ArmKind for Transfer {
         "one mechanism, without fallback, between two ends; a process reads pipes and sockets"
     }
 
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let with = With::read(job.with)?;
         let (mechanism, tuning) = with.tuned()?;
         let (from, to) = (with.source.kind(), with.sink.kind());
@@ -181,7 +181,7 @@ enum Reading {
     Look,
 }
 
-impl Piece for Moving {
+impl Arm for Moving {
     fn promises(&self) -> Option<Guarantees> {
         Some(self.pair.gives)
     }

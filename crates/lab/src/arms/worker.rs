@@ -23,7 +23,7 @@ use std::{
 };
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 
-use super::{ArmKind, Job, Piece, parameters};
+use super::{Arm, ArmKind, Job, parameters};
 use crate::measure::{
     sample::{CallsKind, Meter, Sample},
     schedule::Failure,
@@ -33,7 +33,6 @@ use calls::Calls;
 use packages::Packages;
 use talk::Talk;
 
-/// An external program.
 pub struct Worker;
 
 /// The parameters of an arm.
@@ -43,7 +42,6 @@ struct Parameters {
     /// A C or Java source below the studies, any other program below them (with a slash), one of ours
     /// (`thalweg-NAME`, beside our own binary), or a command.
     program: PathBuf,
-    /// For the compiler.
     #[serde(default)]
     cflags: Vec<String>,
     /// Packages whose flags the compiler gets too: the name for pkg-config, and the one under which
@@ -92,7 +90,7 @@ impl ArmKind for Worker {
         "an external program, a C or Java source or any other, that speaks the worker protocol"
     }
 
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let launch = Launch::prepare(job)?;
         let running = launch.start()?;
         // A cold one has now shown that it starts; each of its operations starts another.
@@ -175,7 +173,6 @@ impl Running {
         })
     }
 
-    /// Calls since then.
     fn calls_since(&mut self, before: Option<u64>) -> Option<u64> {
         self.calls.as_mut()?.as_mut().ok()?.since(before?)
     }
@@ -234,7 +231,7 @@ fn unfit(job: &Job<'_>, reason: &str) -> Unfit {
     Unfit::because(format!("worker {}: {reason}", job.arm))
 }
 
-impl Piece for Running {
+impl Arm for Running {
     fn promises(&self) -> Option<Guarantees> {
         self.promises
     }

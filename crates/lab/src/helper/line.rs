@@ -14,7 +14,6 @@ pub(super) fn hear() -> Result<Option<Vec<String>>, String> {
     }
 }
 
-/// Answers a line.
 pub(crate) fn say(line: &str) -> Result<(), String> {
     let mut out = io::stdout().lock();
     out.write_all(format!("{line}\n").as_bytes())

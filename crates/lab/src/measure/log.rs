@@ -17,7 +17,6 @@ pub struct Log {
 /// What is known of an arm besides its samples.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ArmLog {
-    /// Its name.
     pub name: String,
     /// Why it was not sampled to the end.
     pub dropped: Option<String>,
@@ -28,9 +27,7 @@ pub struct ArmLog {
 /// One sample and where it belongs.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Entry {
-    /// The arm's number.
     pub arm: usize,
-    /// What was measured.
     pub sample: Sample,
     /// What taking the sample cost, with preparing and tidying up.
     pub cost: Duration,

@@ -61,7 +61,6 @@ pub struct Process {
 pub enum Heard {
     /// A line, without its end.
     Line(String),
-    /// Nothing.
     Silence,
     /// It has closed its output.
     End,

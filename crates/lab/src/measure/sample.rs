@@ -32,13 +32,11 @@ pub struct Sample {
     /// Page faults that had to read.
     #[serde(default, skip_serializing_if = "is_none")]
     pub major_faults: u64,
-    /// Times it waited.
     #[serde(default, skip_serializing_if = "is_none")]
     pub voluntary_switches: u64,
     /// Times the processor was taken away.
     #[serde(default, skip_serializing_if = "is_none")]
     pub involuntary_switches: u64,
-    /// Bytes moved.
     pub bytes: u64,
     /// System calls made, where somebody counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,7 +79,6 @@ pub enum CallsKind {
 }
 
 impl CallsKind {
-    /// Its name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Counted => "counted",
@@ -105,7 +102,6 @@ fn tells_nothing(number: &f64) -> bool {
     *number == 0.0
 }
 
-/// A duration as seconds.
 mod seconds {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
     use std::time::Duration;
@@ -186,7 +182,6 @@ pub enum Metric {
     /// Time on the clock.
     #[default]
     Wall,
-    /// Processor time.
     Cpu,
 }
 

@@ -4,7 +4,7 @@
 //! simulated arms can test it.
 
 use std::time::Duration;
-use thalweg_core::{Cancelled, Unfit};
+use thalweg_core::{Cancelled, Guarantees, Unfit, alias::Alias};
 
 use crate::measure::{
     log::{Entry, Log},
@@ -12,16 +12,72 @@ use crate::measure::{
     stats::Random,
 };
 
-/// One way of doing the work that is compared.
+/// Something that is sampled: one operation, as often as one likes. Set-up is never part of a sample.
 pub trait Arm {
-    /// The name in results.
-    fn name(&self) -> &str;
+    /// What it promises; `None` where the question makes no sense.
+    fn promises(&self) -> Option<Guarantees> {
+        None
+    }
 
-    /// Does the work once. Preparing and tidying up are left out of the sample.
-    fn sample(&mut self) -> Result<Sample, Failure>;
+    /// Whether it touches fresh memory on purpose, so that faults are part of it.
+    fn is_fresh(&self) -> bool {
+        false
+    }
 
-    /// Whether the last sample did what it should: the bytes that arrived are the right ones.
+    /// Allocates and touches everything, so that the first sample is like the others.
+    fn warm_up(&mut self) -> Result<(), Unfit> {
+        Ok(())
+    }
+
+    /// Does the operation `repeats` times and says what that took.
+    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure>;
+
+    /// Why the calls of its samples were not counted, though it was tried.
+    fn calls_uncounted(&self) -> Option<String> {
+        None
+    }
+
+    /// Looks at the bytes that an operation delivered: those of the last sample, or of one more.
     fn check(&mut self) -> Result<(), Unfit> {
+        Ok(())
+    }
+
+    /// Whether a change of the source after the operation shows in the sink; `None` where the
+    /// question makes no sense.
+    fn alias(&mut self) -> Option<Result<Alias, Unfit>> {
+        None
+    }
+}
+
+/// An arm in the rounds.
+pub struct Sampled<'a> {
+    pub arm: Box<dyn Arm + 'a>,
+    /// Operations in each of its samples.
+    pub repeats: u32,
+}
+
+/// Doublings, at most: beyond it a sample is short for another reason than too few operations.
+const MOST_DOUBLINGS: usize = 32;
+
+impl<'a> Sampled<'a> {
+    /// One operation in each sample.
+    pub fn once(arm: impl Arm + 'a) -> Self {
+        Self { arm: Box::new(arm), repeats: 1 }
+    }
+
+    /// Finds how many operations fill a sample; one at least.
+    pub fn calibrate(&mut self, sample: Duration) -> Result<(), Failure> {
+        for _ in 0..MOST_DOUBLINGS {
+            let took = self.arm.sample(self.repeats)?.wall_seconds();
+            let wanted = sample.as_secs_f64() / took;
+            let scaled = (f64::from(self.repeats) * wanted).round().clamp(1.0, f64::from(u32::MAX));
+            if wanted <= 2.0 {
+                self.repeats = scaled as u32;
+                return Ok(());
+            }
+            // A first, cold operation says little of the next ones: no faster than eightfold.
+            self.repeats = scaled.min(f64::from(self.repeats) * 8.0) as u32;
+        }
         Ok(())
     }
 }
@@ -80,7 +136,6 @@ impl Default for Rules {
 
 /// What a schedule runs on.
 pub struct Schedule<'s> {
-    /// The rules.
     pub rules: Rules,
     /// Time since some beginning.
     pub clock: &'s dyn Fn() -> Duration,
@@ -88,7 +143,6 @@ pub struct Schedule<'s> {
     pub deadline: Duration,
     /// Asked before every sample.
     pub stop: &'s dyn Fn() -> Result<(), Cancelled>,
-    /// Draws the orders.
     pub random: &'s mut Random,
 }
 
@@ -113,7 +167,6 @@ impl Lineup {
 /// Somebody asked to stop, or the reference arm failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// Somebody asked.
     Cancelled,
     /// The reference cannot do the work: nothing can be compared.
     Reference(Unfit),
@@ -130,7 +183,7 @@ impl Schedule<'_> {
     /// every arm left out says why there.
     pub fn run(
         &mut self,
-        arms: &mut [Box<dyn Arm + '_>],
+        arms: &mut [Sampled<'_>],
         mut lineup: Lineup,
         log: &mut Log,
     ) -> Result<(), Broken> {
@@ -169,7 +222,7 @@ impl Schedule<'_> {
 
     fn take(
         &mut self,
-        arms: &mut [Box<dyn Arm + '_>],
+        arms: &mut [Sampled<'_>],
         arm: usize,
         lineup: &Lineup,
         log: &mut Log,
@@ -178,7 +231,8 @@ impl Schedule<'_> {
             return Ok(());
         }
         let began = (self.clock)();
-        match arms[arm].sample() {
+        let Sampled { arm: sampled, repeats } = &mut arms[arm];
+        match sampled.sample(*repeats) {
             Ok(sample) => {
                 log.add(Entry { arm, sample, cost: (self.clock)().saturating_sub(began) });
             }

@@ -32,7 +32,6 @@ pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
 pub struct Spread {
     /// A quarter lies below.
     pub lower: f64,
-    /// Half lies below.
     pub median: f64,
     /// Three quarters lie below.
     pub upper: f64,

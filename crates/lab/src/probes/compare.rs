@@ -23,7 +23,7 @@ use crate::{
     measure::{
         log::Log,
         sample::Sample,
-        schedule::{Arm, Broken, Failure, Lineup, Rules, Schedule},
+        schedule::{Arm, Broken, Failure, Lineup, Rules, Sampled, Schedule},
         stats::Random,
     },
 };
@@ -132,12 +132,12 @@ pub fn run(compare: &Compare<'_>) -> Result<Found, CompareError> {
         stop: compare.stop,
     };
     let (mut log, count) = (Log::default(), Count::default());
-    let mut arms: Vec<Box<dyn Arm + '_>> = Vec::new();
+    let mut arms: Vec<Sampled<'_>> = Vec::new();
     for contender in compare.contenders {
         let number = log.enter(&contender.name);
         let expected = format!("expected-{}", contender.against.unwrap_or(number));
         let arm = CommandArm { contender, expected, compare, runner: &runner, count: &count };
-        arms.push(Box::new(arm));
+        arms.push(Sampled::once(arm));
     }
     let longest = warm_up(&mut arms, &mut log, compare)?;
     let rounds = compare.rounds.number(longest);
@@ -151,7 +151,7 @@ pub fn run(compare: &Compare<'_>) -> Result<Found, CompareError> {
 /// The runs that do not count. What fails in them takes no further part; the longest time of a run is
 /// returned.
 fn warm_up(
-    arms: &mut [Box<dyn Arm + '_>],
+    arms: &mut [Sampled<'_>],
     log: &mut Log,
     compare: &Compare<'_>,
 ) -> Result<Duration, CompareError> {
@@ -159,7 +159,7 @@ fn warm_up(
     for (number, arm) in arms.iter_mut().enumerate() {
         for _ in 0..compare.warm_ups.max(1) {
             let began = Instant::now();
-            match arm.sample() {
+            match arm.arm.sample(1) {
                 Ok(_) => longest = longest.max(began.elapsed()),
                 Err(Failure::Cancelled) => return Err(CompareError::Cancelled),
                 Err(Failure::Unfit(unfit)) => {
@@ -179,7 +179,7 @@ fn warm_up(
 }
 
 fn measure(
-    arms: &mut [Box<dyn Arm + '_>],
+    arms: &mut [Sampled<'_>],
     log: &mut Log,
     compare: &Compare<'_>,
     rounds: usize,
@@ -232,11 +232,7 @@ struct CommandArm<'c> {
 }
 
 impl Arm for CommandArm<'_> {
-    fn name(&self) -> &str {
-        &self.contender.name
-    }
-
-    fn sample(&mut self) -> Result<Sample, Failure> {
+    fn sample(&mut self, _repeats: u32) -> Result<Sample, Failure> {
         (self.compare.stop)()?;
         self.beside("prepare", &self.contender.prepare)?;
         let mut ran = self.runner.once(&mut command(&self.contender.words))?;

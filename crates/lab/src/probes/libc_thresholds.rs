@@ -36,11 +36,9 @@ use crate::{
 /// A size at which libc goes over to another way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Threshold {
-    /// The tunable's name.
     pub name: String,
     /// Its value for a process started now, in bytes.
     pub bytes: u64,
-    /// What begins there.
     pub what: &'static str,
 }
 
@@ -56,7 +54,6 @@ const SHOWN: [(&str, &str); 3] = [
 pub struct Effective {
     /// The loader that was asked.
     pub loader: PathBuf,
-    /// Those it has.
     pub thresholds: Vec<Threshold>,
     #[serde(skip)]
     tunables: Vec<Tunable>,
@@ -112,17 +109,14 @@ struct Candidate {
     text: String,
 }
 
-/// How it is measured.
 pub struct Measuring<'m> {
     /// Our own binary, for the processes under each setting.
     pub program: &'m Path,
-    /// Draws the orders.
     pub seed: u64,
     /// Asked before every process.
     pub stop: &'m Stop<'m>,
 }
 
-/// What was found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Found {
     /// Where loops overtake each other here.

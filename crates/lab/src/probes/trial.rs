@@ -35,7 +35,7 @@ use crate::{
         conditions::Conditions,
         log::Log,
         sample::Sample,
-        schedule::{Arm, Broken, Failure, Lineup, Rules, Schedule},
+        schedule::{Arm, Broken, Failure, Lineup, Rules, Sampled, Schedule},
         stats::Random,
     },
 };
@@ -45,7 +45,6 @@ use stage::Stage;
 /// A deadline that no run reaches: the number of rounds is what ends a trial.
 const NO_DEADLINE: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// What to try.
 pub struct Trial<'t> {
     /// The command that is measured, its name first.
     pub command: &'t [OsString],
@@ -63,7 +62,6 @@ pub struct Trial<'t> {
     pub rounds: usize,
     /// How long one run may take.
     pub limit: Option<Duration>,
-    /// Draws the orders.
     pub seed: u64,
     /// Asked whenever a run was interrupted, and between runs.
     pub stop: &'t dyn Fn() -> Result<(), Cancelled>,
@@ -76,7 +74,6 @@ pub struct Trial<'t> {
 pub enum Tunables {
     /// Thresholds at the sizes of this machine's caches.
     Usual,
-    /// These.
     These(Vec<Setting>),
 }
 
@@ -85,11 +82,9 @@ pub enum Tunables {
 pub struct Found {
     /// What the kernels were put under.
     pub program: Program,
-    /// The metric, in words.
     pub metric: String,
     /// The noise of this run, as a fraction: what two runs of one arm differed by.
     pub noise: f64,
-    /// Rounds run.
     pub rounds: usize,
     /// A row for every arm; the first is the program as it is.
     pub rows: Vec<Row>,
@@ -101,7 +96,6 @@ pub struct Found {
     pub seed: u64,
     /// What it was measured under.
     pub conditions: Conditions,
-    /// Every run.
     pub log: Log,
 }
 
@@ -110,20 +104,9 @@ pub struct Found {
 pub enum TrialError {
     /// No such command, or none that can run.
     #[error("{name}: {why}")]
-    NoProgram {
-        /// As it was given.
-        name: String,
-        /// Why not.
-        why: String,
-    },
-    /// No such kernel.
+    NoProgram { name: String, why: String },
     #[error("no kernel of the name '{name}'; there are {known}")]
-    NoKernel {
-        /// As it was given.
-        name: String,
-        /// The names there are.
-        known: String,
-    },
+    NoKernel { name: String, known: String },
     /// Nothing but the program as it is.
     #[error("nothing to compare libc with: {0}")]
     NothingToTry(String),
@@ -135,12 +118,7 @@ pub enum TrialError {
     NoObject(String),
     /// The folder for temporary files does not serve.
     #[error("{path}: {why}")]
-    Folder {
-        /// Where.
-        path: String,
-        /// Why not.
-        why: String,
-    },
+    Folder { path: String, why: String },
     /// The program as it is does not do what can be measured.
     #[error("{0}")]
     Program(String),
@@ -155,7 +133,6 @@ impl From<Cancelled> for TrialError {
     }
 }
 
-/// Tries.
 pub fn run(trial: &Trial<'_>) -> Result<Found, TrialError> {
     let client = Program::find(trial.command)?;
     let program = match trial.server {
@@ -321,11 +298,7 @@ struct Run<'t> {
 }
 
 impl Arm for Run<'_> {
-    fn name(&self) -> &str {
-        &self.setting.name
-    }
-
-    fn sample(&mut self) -> Result<Sample, Failure> {
+    fn sample(&mut self, _repeats: u32) -> Result<Sample, Failure> {
         (self.stop)()?;
         Ok(self.judged.once(self.setting, false)?.sample)
     }
@@ -339,13 +312,13 @@ fn rounds(
 ) -> (Log, Result<(), Broken>) {
     let mut log = Log::default();
     let mut active = Vec::new();
-    let mut arms: Vec<Box<dyn Arm + '_>> = Vec::new();
+    let mut arms: Vec<Sampled<'_>> = Vec::new();
     for (setting, failed) in settings.iter().zip(&checked.failed) {
         let place = log.enter(&setting.name);
         log.arms[place].dropped.clone_from(failed);
         log.arms[place].failed = failed.is_some();
         active.extend(failed.is_none().then_some(place));
-        arms.push(Box::new(Run { judged, setting, stop: trial.stop }));
+        arms.push(Sampled::once(Run { judged, setting, stop: trial.stop }));
     }
     let began = Instant::now();
     let mut random = Random::new(trial.seed);

@@ -53,21 +53,13 @@ pub type Stop<'s> = dyn Fn() -> Result<(), Cancelled> + Sync + 's;
 pub enum TuneError {
     /// The job cannot be measured beforehand. Copying it is another matter.
     #[error("cannot be measured beforehand: {reason}")]
-    NotTunable {
-        /// Why.
-        reason: String,
-    },
+    NotTunable { reason: String },
     /// Somebody asked to stop.
     #[error("stopped")]
     Cancelled,
     /// The file system refused something the measurement needs.
     #[error("{path}: {source}")]
-    Io {
-        /// Where.
-        path: PathBuf,
-        /// What it said.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
 impl From<Cancelled> for TuneError {
@@ -110,7 +102,6 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Starts it.
     pub fn start(budget: Duration) -> Self {
         Self { began: Instant::now(), budget }
     }

@@ -12,7 +12,6 @@ pub mod emit;
 mod grid;
 mod job;
 mod pair;
-mod pattern;
 mod peer;
 mod processes;
 pub mod regret;
@@ -48,15 +47,11 @@ use crate::{
 
 /// What is to be measured.
 pub struct Plan<'p> {
-    /// Between what.
     pub pairs: Vec<Ends>,
-    /// How much.
     pub depth: Depth,
     /// Time on the clock for everything. Sessions begun may overrun a little.
     pub budget: Duration,
-    /// Under which loads.
     pub loads: Vec<Load>,
-    /// Draws all orders.
     pub seed: u64,
     /// Asked every few milliseconds.
     pub stop: &'p Stop<'p>,
@@ -74,13 +69,9 @@ impl Plan<'_> {
 /// How far a survey is.
 #[derive(Clone, Debug)]
 pub struct Progress<'p> {
-    /// Sessions done.
     pub done: usize,
-    /// Of so many.
     pub of: usize,
-    /// What comes now.
     pub ends: &'p Ends,
-    /// Its load.
     pub load: Load,
     /// Whether it is a scouting session.
     pub scouting: bool,
@@ -88,7 +79,6 @@ pub struct Progress<'p> {
     pub left: Duration,
 }
 
-/// What was found.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Every survey with all of its samples.
@@ -110,7 +100,6 @@ impl Found {
     }
 }
 
-/// Measures.
 pub fn survey(
     plan: &Plan<'_>,
     runner: &mut dyn Runner,

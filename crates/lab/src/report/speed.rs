@@ -194,7 +194,7 @@ impl<'g> Panel<'g> {
             let Some(point) = series.points.first() else { continue };
             let y = TOP + ROW * row as f64;
             if let Some(limit) = limit {
-                // Piece by piece, so that it never runs through a figure.
+                // Arm by piece, so that it never runs through a figure.
                 let x = along.at(limit.median);
                 svg.line([x, y + 9.0], [x, y + 25.0], "limit solid");
             }

@@ -26,7 +26,6 @@ impl Study {
         Ok(study)
     }
 
-    /// The cell of this name.
     pub fn cell(&self, name: &str) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.name == name)
     }

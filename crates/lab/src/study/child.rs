@@ -22,13 +22,9 @@ const SILENCE: Duration = Duration::from_secs(1800);
 pub enum Failed {
     /// Somebody asked to stop.
     Cancelled,
-    /// Wrong bytes.
     Wrong {
-        /// The arm.
         arm: String,
-        /// Where.
         place: Place,
-        /// What was seen.
         reason: String,
     },
     /// The session itself could not go on.

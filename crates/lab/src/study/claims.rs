@@ -19,7 +19,6 @@ use thalweg_core::profile::Ratio;
 /// What one check came to.
 struct Judged {
     evidence: Evidence,
-    /// Why, in words.
     why: String,
 }
 

@@ -20,7 +20,6 @@ impl Eta {
         Self { places: guesses, began: None, left, sessions_left: sessions }
     }
 
-    /// A session begins.
     pub fn session(&mut self) {
         self.left.fill(true);
         self.sessions_left = self.sessions_left.saturating_sub(1);
@@ -32,7 +31,6 @@ impl Eta {
         self.began = Some((number, Instant::now()));
     }
 
-    /// The session is over.
     pub fn session_done(&mut self) {
         self.settle();
         self.left.fill(false);

@@ -33,7 +33,6 @@ pub fn by_session(a: &ArmResult, b: &ArmResult, metric: Metric) -> BTreeMap<usiz
     sessions.collect()
 }
 
-/// The lists alone.
 pub fn paired(a: &ArmResult, b: &ArmResult, metric: Metric) -> Vec<Vec<f64>> {
     by_session(a, b, metric).into_values().collect()
 }

@@ -33,7 +33,6 @@ pub struct Study {
     pub claims: Vec<Claim>,
 }
 
-/// The publication.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Article {
@@ -47,7 +46,6 @@ pub struct Article {
     pub tables: Vec<Table>,
 }
 
-/// A published table.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
@@ -174,7 +172,6 @@ pub struct Claim {
     pub id: String,
     /// number, ratio, conclusion, mechanism or method; goal for one that is ours.
     pub kind: String,
-    /// What was said.
     pub text: String,
     /// The published figure or figures.
     pub published: Option<toml::Value>,
@@ -206,7 +203,6 @@ pub struct Remark {
     pub check: usize,
     /// The range in which all that the check found must lie surely.
     pub within: [f64; 2],
-    /// The words.
     pub text: String,
 }
 
@@ -215,13 +211,9 @@ pub struct Remark {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "test", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Check {
-    /// One ratio.
     Ratio {
-        /// The two arms.
         arms: [String; 2],
-        /// Where.
         at: At,
-        /// What is compared.
         #[serde(default)]
         metric: Metric,
         /// The range that holds.
@@ -231,136 +223,103 @@ pub enum Check {
     },
     /// The (arithmetic) mean of the ratios over all sizes of a cell, session by session.
     MeanRatio {
-        /// The two arms.
         arms: [String; 2],
         /// Where; the size is left out.
         at: At,
-        /// What is compared.
         #[serde(default)]
         metric: Metric,
         /// The range that holds.
         within: [f64; 2],
-        /// In words.
         note: Option<String>,
     },
     /// One arm under one load to the same arm under another, by the medians of each session.
     LoadRatio {
-        /// The arm.
         arm: String,
         /// Where; the load is left out.
         at: At,
-        /// The two loads.
         loads: [Load; 2],
-        /// What is compared.
         #[serde(default)]
         metric: Metric,
         /// The range that holds.
         within: [f64; 2],
-        /// In words.
         note: Option<String>,
     },
     /// Each row's ratio lies within `factor` of the published one.
     Rows {
-        /// The two arms.
         arms: [String; 2],
         /// Where; the size is left out.
         at: At,
-        /// What is compared.
         #[serde(default)]
         metric: Metric,
         /// Published ratios by size.
         published: BTreeMap<String, f64>,
-        /// Measured over published.
         within: [f64; 2],
-        /// In words.
         note: Option<String>,
     },
     /// Among all sizes of these cells there are two where the ratio lies surely on opposite sides
     /// of `around`.
     Opposite {
-        /// The two arms.
         arms: [String; 2],
-        /// The cells.
         cells: Vec<String>,
-        /// What is compared.
         #[serde(default)]
         metric: Metric,
         /// The range both intervals must be clear of, one on each side.
         around: [f64; 2],
-        /// In words.
         note: Option<String>,
     },
     /// In every size of these cells the ratio lies surely within.
     Everywhere {
-        /// The two arms.
         arms: [String; 2],
-        /// The cells.
         cells: Vec<String>,
-        /// What is compared.
         #[serde(default)]
         metric: Metric,
         /// The range that holds.
         within: [f64; 2],
-        /// In words.
         note: Option<String>,
     },
     /// In at least one size of these cells the ratio lies surely within.
     Somewhere {
-        /// The two arms.
         arms: [String; 2],
-        /// The cells.
         cells: Vec<String>,
-        /// What is compared.
         #[serde(default)]
         metric: Metric,
         /// The range that holds.
         within: [f64; 2],
-        /// In words.
         note: Option<String>,
     },
     /// In every place of these cells the arm's cost to that of each of the others lies within; the one
     /// that the arm is furthest behind is shown.
     AgainstBest {
-        /// The arm.
         arm: String,
         /// The others. One that cannot run in a place is not the best there.
         rivals: Vec<String>,
-        /// The cells.
         cells: Vec<String>,
-        /// What is compared.
         #[serde(default)]
         metric: Metric,
         /// The range that holds.
         within: [f64; 2],
-        /// In words.
         note: Option<String>,
     },
     /// Rank correlation (Spearman) of the arms' costs in one place with those in another.
     RankCorrelation {
         /// The arms that are ranked.
         arms: Vec<String>,
-        /// The two places.
         places: [At; 2],
         /// The arms' names in the second place, where they differ.
         second_arms: Option<Vec<String>>,
-        /// What is compared.
         #[serde(default)]
         metric: Metric,
         /// The range that holds.
         within: [f64; 2],
-        /// In words.
         note: Option<String>,
     },
     /// What a probe finds (see [`PROBES`](crate::arms::PROBES)): numbers, compared one by one.
     Probe {
-        /// Its name.
         probe: String,
-        /// Its parameters.
         #[serde(default)]
         with: toml::Table,
         /// The range in which every number it returns must lie.
         within: [f64; 2],
-        /// In words.
         note: Option<String>,
     },
 }
@@ -369,14 +328,12 @@ pub enum Check {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct At {
-    /// The cell.
     pub cell: String,
     /// The size, as the cell writes it; the only one if left out.
     pub size: Option<String>,
     /// Of the check of one ratio: the size that stands in where there is no figure of that one, because
     /// the run left it out or the machine is too small. The reason says so.
     pub instead: Option<String>,
-    /// The load.
     #[serde(default = "idle")]
     pub load: Load,
 }

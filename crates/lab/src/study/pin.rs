@@ -2,7 +2,6 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Numbers of processors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Processors(Vec<usize>);
 
@@ -20,7 +19,6 @@ impl Processors {
         Self::new(numbers.collect::<Result<_, _>>()?)
     }
 
-    /// Those with these numbers.
     pub fn new(numbers: Vec<usize>) -> Result<Self, String> {
         match numbers.iter().find(|n| **n >= CpuSet::MAX_CPU) {
             Some(n) => Err(format!("there is no processor {n}")),
@@ -35,7 +33,6 @@ impl Processors {
         Self(self.0.last().copied().into_iter().collect())
     }
 
-    /// How many.
     pub fn count(&self) -> usize {
         self.0.len()
     }

@@ -5,11 +5,9 @@ use std::time::Duration;
 /// Sessions, rounds, and the pause that spreads the sessions in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
-    /// Its name in results.
     pub name: &'static str,
     /// Fresh processes: intervals are over these.
     pub sessions: usize,
-    /// Rounds in each.
     pub rounds: usize,
     /// From the end of a study's session to the beginning of its next one, at least.
     pub pause: Duration,
@@ -32,21 +30,17 @@ impl Preset {
 pub struct Settings {
     /// The preset's name, or `custom` if anything of it was changed.
     pub preset: String,
-    /// Fresh processes.
     pub sessions: usize,
-    /// Rounds in each.
     pub rounds: usize,
     /// Between two sessions of one study.
     pub pause: Duration,
     /// How long a sample is meant to be.
     pub sample: Duration,
-    /// Draws the orders.
     pub seed: u64,
     /// The processors that arms and their helpers may use; empty for all.
     pub pinned: Vec<usize>,
     /// The cells to run; empty for all.
     pub only: Vec<String>,
-    /// The sizes to run.
     pub sizes: Sizes,
     /// The command that repeats the run, for the record.
     pub command: String,
@@ -55,7 +49,6 @@ pub struct Settings {
 /// Which of a cell's sizes are run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// All of them.
     All,
     /// All but those that the study keeps for a strict run.
     Standard,
@@ -69,7 +62,6 @@ pub enum Sizes {
 pub const SAMPLE: Duration = Duration::from_millis(20);
 
 impl Settings {
-    /// A preset as it is.
     pub fn of(preset: Preset, seed: u64) -> Self {
         Self {
             preset: preset.name.to_owned(),

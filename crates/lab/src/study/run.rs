@@ -33,14 +33,12 @@ pub struct Stage<'s> {
     pub at: &'s Path,
     /// Asked several times a second.
     pub stop: &'s dyn Fn() -> Result<(), Cancelled>,
-    /// Told what happens.
     pub watch: &'s mut dyn FnMut(&Progress<'_>),
 }
 
 /// How far a run is.
 #[derive(Clone, Debug)]
 pub struct Progress<'p> {
-    /// The study's id.
     pub study: &'p str,
     /// The number of the session, from 1, and of how many.
     pub session: [usize; 2],
@@ -64,25 +62,18 @@ pub enum RunError {
         "study {study}, arm {arm}, {at}, session {session}: WRONG BYTES: {reason}; nothing of this run is a result"
     )]
     Wrong {
-        /// The study.
         study: String,
-        /// The arm.
         arm: String,
-        /// The place.
         at: String,
         /// The session, from 1.
         session: usize,
-        /// What was seen.
         reason: String,
     },
-    /// A session broke.
     #[error("study {study}, session {session}: {reason}")]
     Session {
-        /// The study.
         study: String,
         /// The session, from 1.
         session: usize,
-        /// What it said.
         reason: String,
     },
     /// The settings name what the study has not.

@@ -165,7 +165,7 @@ impl Session<'_> {
     }
 
     fn open(&self, name: &str, place: &Place, scratch: &Path) -> Opened {
-        let piece = (|| {
+        let arm = (|| {
             let arm = self.study.arms.iter().find(|arm| arm.name == name);
             let cell = self.study.cell(&place.cell);
             let (Some(arm), Some(cell)) = (arm, cell) else {
@@ -179,7 +179,7 @@ impl Session<'_> {
             fs::create_dir(&own).map_err(|e| Unfit::because(format!("{}: {e}", own.display())))?;
             work.open(&self.job(name, &cell.parameters(arm), place.bytes, &own))
         })();
-        Opened { name: name.to_owned(), piece }
+        Opened { name: name.to_owned(), arm }
     }
 
     /// Every probe that a claim asks.

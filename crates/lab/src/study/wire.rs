@@ -17,9 +17,7 @@ pub struct SessionJob {
     pub folder: PathBuf,
     /// An empty folder for files. Whoever started the session removes it.
     pub scratch: PathBuf,
-    /// Our own binary.
     pub program: PathBuf,
-    /// Rounds in each place.
     pub rounds: usize,
     /// How long a sample is meant to be.
     pub sample_seconds: f64,
@@ -27,7 +25,6 @@ pub struct SessionJob {
     pub seed: u64,
     /// Processors to stay on; empty for all.
     pub pinned: Vec<usize>,
-    /// The places to run.
     pub places: Vec<Place>,
 }
 
@@ -36,33 +33,18 @@ pub struct SessionJob {
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
     /// A place begins: its number among the job's.
-    Place {
-        /// The number.
-        place: usize,
-    },
-    /// A round has ended.
+    Place { place: usize },
     Round {
         /// The number of the place.
         place: usize,
-        /// Rounds done there.
         done: usize,
         /// 10^9 bytes a second of each arm in this round.
         rates: Vec<(String, f64)>,
     },
     /// An arm delivered wrong bytes: the run has failed.
-    Wrong {
-        /// The arm.
-        arm: String,
-        /// Where.
-        place: Place,
-        /// What was seen.
-        reason: String,
-    },
+    Wrong { arm: String, place: Place, reason: String },
     /// The session is over.
-    Done {
-        /// Everything it saw.
-        log: SessionLog,
-    },
+    Done { log: SessionLog },
 }
 
 /// Everything one session saw.
@@ -81,7 +63,6 @@ pub struct SessionLog {
 /// What one session saw in one place.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct PlaceLog {
-    /// Where.
     pub place: Place,
     /// The arms that gave samples.
     pub arms: Vec<ArmRun>,
@@ -94,9 +75,7 @@ pub struct PlaceLog {
 /// One arm in one session and place.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct ArmRun {
-    /// Its name.
     pub name: String,
-    /// What it promises.
     pub promises: Option<Guarantees>,
     /// What the alias probe saw.
     pub alias: Option<String>,
@@ -104,9 +83,7 @@ pub struct ArmRun {
     pub repeats: u32,
     /// The samples, in the order taken.
     pub samples: Vec<RoundSample>,
-    /// How many of them are marked.
     pub marked: usize,
-    /// The marks, in words.
     pub marks: Vec<String>,
     /// Why nobody counted its calls, though somebody tried.
     #[serde(default)]

@@ -7,7 +7,7 @@ use std::{
 };
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 use thalweg_lab::{
-    arms::{ArmKind, CATALOGUE, Catalogue, Finding, Job, Piece, Probe, known},
+    arms::{Arm, ArmKind, CATALOGUE, Catalogue, Finding, Job, Probe, known},
     measure::{
         sample::{Meter, Sample},
         schedule::Failure,
@@ -32,7 +32,7 @@ impl ArmKind for Own {
         "the product's own"
     }
 
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let own =
             CATALOGUE.arm_kind(self.0).ok_or_else(|| Unfit::because("it has no such work"))?;
         own.open(job)
@@ -53,7 +53,7 @@ impl ArmKind for Copy {
         "copies in memory"
     }
 
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Piece>, Unfit> {
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
         known(job.with, &["fault"])?;
         let fault = job.with.get("fault").and_then(toml::Value::as_str).unwrap_or_default();
         if fault == "absent" {
@@ -72,7 +72,7 @@ struct CopyPiece {
     taken: usize,
 }
 
-impl Piece for CopyPiece {
+impl Arm for CopyPiece {
     fn promises(&self) -> Option<Guarantees> {
         Some(if self.fault == "shares" { Guarantees::SHARED } else { Guarantees::COPIED })
     }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     arms::{
-        Job, Piece,
+        Arm, Job,
         content::{Content, first_difference},
     },
     measure::{
@@ -28,10 +28,7 @@ pub(super) enum Copier {
     /// One call of the C library's memcpy.
     Memcpy,
     /// Pieces through a pipe.
-    Vmsplice {
-        /// Bytes of each.
-        piece: usize,
-    },
+    Vmsplice { piece: usize },
 }
 
 impl Copier {
@@ -96,7 +93,7 @@ impl Alone {
     }
 }
 
-impl Piece for Alone {
+impl Arm for Alone {
     fn promises(&self) -> Option<Guarantees> {
         Some(Guarantees::COPIED)
     }

@@ -24,7 +24,6 @@ const STRETCH: usize = 64 << 20;
 const MOST: usize = 256;
 
 impl Residency {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Resident, Self::Fresh, Self::Huge];
 
     /// The name in the talk with the helper.
@@ -54,7 +53,6 @@ pub(crate) fn at_once(bytes: usize) -> u32 {
 /// Memory for some operations, one after the other.
 pub(crate) struct Landing {
     residency: Residency,
-    /// Of one operation.
     bytes: usize,
     /// Resident, or fresh for some operations.
     mapped: Option<Map>,

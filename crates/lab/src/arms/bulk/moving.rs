@@ -1,7 +1,7 @@
 //! One arm between the two processes.
 
 use std::{cell::RefCell, mem, rc::Rc};
-use thalweg_channel::bulk::{Arm, Loan, Sender};
+use thalweg_channel::bulk::{Arm as ChannelArm, Loan, Sender};
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 use thalweg_sys::tally;
 
@@ -11,7 +11,7 @@ use super::{
     with::{From, With},
 };
 use crate::{
-    arms::{Job, Piece, content::Content},
+    arms::{Arm, Job, content::Content},
     measure::{
         sample::{Meter, Sample},
         schedule::Failure,
@@ -41,9 +41,9 @@ impl Moving {
     pub fn join(
         job: &Job<'_>,
         with: With,
-        (arm, bytes): (Option<&dyn Arm>, usize),
+        (arm, bytes): (Option<&dyn ChannelArm>, usize),
     ) -> Result<Self, Unfit> {
-        arm.map_or(Ok(()), Arm::probe)?;
+        arm.map_or(Ok(()), ChannelArm::probe)?;
         let options = with.options(arm, bytes)?;
         let pair = pair_of(job, bytes)?;
         let (sender, seat) = pair.borrow_mut().join((with.residency, with.read), options)?;
@@ -169,7 +169,7 @@ fn send(
     Ok(())
 }
 
-impl Piece for Moving {
+impl Arm for Moving {
     fn promises(&self) -> Option<Guarantees> {
         Some(self.gives)
     }

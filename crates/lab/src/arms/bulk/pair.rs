@@ -87,7 +87,6 @@ impl Pair {
         answer.map(|()| (sender, seat))
     }
 
-    /// B's process number.
     pub fn helper(&self) -> u32 {
         self.far.id()
     }
@@ -117,7 +116,6 @@ impl Pair {
         Content::Pattern.fill(at, self.source_mut());
     }
 
-    /// A's memory.
     pub fn source(&self) -> &[u8] {
         self.source.as_ref().and_then(Map::bytes).unwrap_or_default()
     }
@@ -151,13 +149,11 @@ impl Pair {
         }
     }
 
-    /// Has B look again.
     pub fn look_again(&mut self, at: u64) -> Result<Option<String>, Unfit> {
         self.far.say(&format!("again {at}"))?;
         self.verdict()
     }
 
-    /// Hears exactly this.
     pub fn hear_only(&mut self, expected: &str) -> Result<(), Unfit> {
         match self.hear()? {
             line if line == expected => Ok(()),

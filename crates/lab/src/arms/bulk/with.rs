@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use std::sync::Arc;
-use thalweg_channel::bulk::{ARMS, Arm, Options, PIPE_BUF, by_name, saved_profile};
+use thalweg_channel::bulk::{ARMS, Arm as ChannelArm, Options, PIPE_BUF, by_name, saved_profile};
 use thalweg_core::{Tuning, Unfit};
 
 use super::{alone::Copier, landing::Residency};
@@ -46,16 +46,14 @@ fn yes() -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum From {
-    /// A's own memory.
     #[default]
     Private,
     /// Memory that the channel lends; writing the data there is no part of the operation.
     Born,
 }
 
-/// What moves them.
 pub(super) enum Way {
-    Arm(&'static dyn Arm),
+    Arm(&'static dyn ChannelArm),
     Auto,
     Copy(Copier),
 }
@@ -89,7 +87,7 @@ impl With {
     }
 
     /// How the sender is opened.
-    pub fn options(&self, arm: Option<&dyn Arm>, bytes: usize) -> Result<Options, Unfit> {
+    pub fn options(&self, arm: Option<&dyn ChannelArm>, bytes: usize) -> Result<Options, Unfit> {
         let mut tuning = Tuning::default();
         for knob in self.tuning.keys() {
             let value = self.size(knob)?.unwrap_or_default();

@@ -8,7 +8,6 @@ use thalweg_core::profile::Ratio;
 use super::Ran;
 use crate::measure::{outcome::Cost, sample::Sample};
 
-/// What is compared.
 #[derive(Clone, Debug)]
 pub enum What {
     /// Time on the clock, in seconds.
@@ -33,7 +32,6 @@ pub enum Better {
 /// A metric with its direction.
 #[derive(Clone, Debug)]
 pub struct Metric {
-    /// What is compared.
     pub what: What,
     /// Which way is up.
     pub better: Better,

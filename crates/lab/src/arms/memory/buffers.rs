@@ -38,7 +38,6 @@ impl Buffers {
 
 /// Who works on two buffers of his own.
 pub trait HasBuffers: Sized {
-    /// His.
     fn buffers(&mut self) -> &mut Buffers;
 
     /// Acts on the sources and the sinks; `None` where they are not allocated.

@@ -17,7 +17,6 @@ pub struct Distribution {
 struct Table(Vec<(usize, u64)>);
 
 impl Distribution {
-    /// The names there are.
     pub fn names() -> impl Iterator<Item = &'static str> {
         DATA.lines().filter(|line| !line.starts_with([' ', '#']))
     }

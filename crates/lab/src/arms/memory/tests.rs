@@ -2,7 +2,7 @@ use super::*;
 use std::path::Path;
 use thalweg_kernels::{CHECKSUMS, FILLS, HASHES, KERNELS, tuned};
 
-fn open(with: &toml::Table, bytes: u64) -> Result<Box<dyn Piece>, Unfit> {
+fn open(with: &toml::Table, bytes: u64) -> Result<Box<dyn Arm>, Unfit> {
     let nowhere = Path::new("/nowhere");
     let job = Job { arm: "m", with, bytes, scratch: nowhere, studies: nowhere, program: nowhere };
     Memory.open(&job)

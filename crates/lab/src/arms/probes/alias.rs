@@ -22,7 +22,6 @@ use crate::arms::{
     parameters,
 };
 
-/// The probe.
 pub(in crate::arms) struct AliasProbe;
 
 #[derive(Deserialize)]
@@ -37,9 +36,7 @@ struct With {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::arms) enum From {
-    /// This process's memory.
     Memory,
-    /// A file in scratch.
     File,
     /// A file in memory.
     Memfd,
@@ -49,9 +46,7 @@ pub(in crate::arms) enum From {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::arms) enum To {
-    /// A file in scratch.
     File,
-    /// A pipe.
     Pipe,
     /// A pair of unix stream sockets.
     Unix,
@@ -59,7 +54,6 @@ pub(in crate::arms) enum To {
     Tcp,
 }
 
-/// A page.
 const SOME: usize = 4096;
 
 impl Probe for AliasProbe {

@@ -7,7 +7,6 @@ use thalweg_core::Unfit;
 
 use crate::arms::{Finding, Job, Probe, bulk::extra_memory, parameters};
 
-/// The probe.
 pub(in crate::arms) struct BulkMemory;
 
 #[derive(Debug, Deserialize)]

@@ -20,7 +20,6 @@ use crate::arms::{
     size::Size,
 };
 
-/// The probe.
 pub(in crate::arms) struct CallsPerBuffer;
 
 #[derive(Deserialize)]
@@ -91,7 +90,6 @@ impl Probe for CallsPerBuffer {
 }
 
 impl To {
-    /// (writing, reading)
     fn pair(self) -> std::io::Result<(OwnedFd, OwnedFd)> {
         match self {
             Self::Unix => UnixStream::pair().map(|(a, b)| (a.into(), b.into())),

@@ -20,7 +20,6 @@ pub(in crate::arms) struct RdtscSmall;
 struct Parameters {
     /// Bytes of one copy.
     sizes: Vec<usize>,
-    /// The kernel that copies.
     #[serde(default = "of_the_library")]
     kernel: String,
 }

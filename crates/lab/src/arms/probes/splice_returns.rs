@@ -12,7 +12,6 @@ use thalweg_sys::{
 
 use crate::arms::{Finding, Job, Probe, content, parameters, size::Size};
 
-/// The probe.
 pub(in crate::arms) struct SpliceReturns;
 
 #[derive(Deserialize)]

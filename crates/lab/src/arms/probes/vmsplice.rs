@@ -70,7 +70,6 @@ impl Probe for Limit {
     }
 }
 
-/// A page.
 const SOME: usize = 4096;
 
 impl Probe for Directions {

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use thalweg_core::Unfit;
 
-use crate::arms::{Finding, Job, Piece, Probe, parameters, worker::Running};
+use crate::arms::{Arm, Finding, Job, Probe, parameters, worker::Running};
 
 /// The memory of one worker to that of another.
 pub(in crate::arms) struct WorkerMemory;
@@ -12,7 +12,6 @@ pub(in crate::arms) struct WorkerMemory;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// Bytes of the operation.
     bytes: u64,
     /// Two tables of parameters of work `worker`.
     first: toml::Table,

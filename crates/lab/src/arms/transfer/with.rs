@@ -18,7 +18,6 @@ pub(super) struct With {
     pub tuning: toml::Table,
     /// Where the bytes come from.
     pub source: From,
-    /// Where they go.
     pub sink: To,
     /// The file system of source and sink files.
     #[serde(default = "scratch")]
@@ -53,13 +52,11 @@ pub(super) enum From {
     Paced,
 }
 
-/// Where bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum To {
     /// `/dev/null`.
     Null,
-    /// A file.
     File,
     /// A pipe that another process reads.
     Pipe,
@@ -153,7 +150,6 @@ impl From {
         }
     }
 
-    /// What it consists of.
     pub fn content(self) -> Content {
         if self == Self::Zero { Content::Zeros } else { Content::Pattern }
     }

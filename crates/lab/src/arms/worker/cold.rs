@@ -4,7 +4,7 @@
 
 use thalweg_core::{Guarantees, Unfit};
 
-use super::{Launch, Piece, Running};
+use super::{Arm, Launch, Running};
 use crate::measure::{sample::Sample, schedule::Failure};
 
 /// An arm whose processes live for one operation.
@@ -27,7 +27,7 @@ impl Cold {
     }
 }
 
-impl Piece for Cold {
+impl Arm for Cold {
     fn promises(&self) -> Option<Guarantees> {
         self.launch.promises
     }

@@ -11,7 +11,6 @@ use std::{
 pub struct Packages {
     /// Before the study's own flags, so that those win.
     pub cflags: Vec<String>,
-    /// Behind the source.
     pub libs: Vec<String>,
     versions: Vec<String>,
 }

@@ -9,7 +9,7 @@ fn studies() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies")
 }
 
-fn open(with: &toml::Table, bytes: u64, scratch: &Path) -> Result<Box<dyn Piece>, Unfit> {
+fn open(with: &toml::Table, bytes: u64, scratch: &Path) -> Result<Box<dyn Arm>, Unfit> {
     let (studies, program) = (studies(), Path::new("/nowhere"));
     Worker.open(&Job { arm: "w", with, bytes, scratch, studies: &studies, program })
 }
@@ -43,7 +43,7 @@ fn program(text: &str) -> toml::Table {
 }
 
 /// `None`, counted as a skip, without a compiler.
-fn built(test: &str, with: &toml::Table, bytes: u64, scratch: &Path) -> Option<Box<dyn Piece>> {
+fn built(test: &str, with: &toml::Table, bytes: u64, scratch: &Path) -> Option<Box<dyn Arm>> {
     match open(with, bytes, scratch) {
         Ok(piece) => Some(piece),
         Err(unfit) if unfit.reason.contains("needs a C compiler") => {

@@ -7,11 +7,8 @@ use std::{fs::read_to_string, ops::AddAssign};
 /// Microseconds in which some task waited for a resource (Documentation/accounting/psi.rst).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Pressure {
-    /// For a processor.
     pub cpu: u64,
-    /// For a disk.
     pub io: u64,
-    /// For memory.
     pub memory: u64,
 }
 

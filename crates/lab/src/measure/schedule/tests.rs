@@ -47,24 +47,21 @@ impl World {
         (self.sigma * self.last.get()).exp() * outlier * drift
     }
 
-    fn arm(&self, name: &str, millis: f64) -> Box<dyn Arm> {
-        Box::new(Simulated { world: self.clone(), name: name.to_owned(), millis, fails_at: None })
+    fn arm(&self, name: &'static str, millis: f64) -> Named {
+        (name, Sampled::once(Simulated { world: self.clone(), millis, fails_at: None }))
     }
 }
 
+type Named = (&'static str, Sampled<'static>);
+
 struct Simulated {
     world: World,
-    name: String,
     millis: f64,
     fails_at: Option<usize>,
 }
 
 impl Arm for Simulated {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn sample(&mut self) -> Result<Sample, Failure> {
+    fn sample(&mut self, _repeats: u32) -> Result<Sample, Failure> {
         if let Some(left) = &mut self.fails_at {
             if *left == 0 {
                 return Err(Failure::Unfit(Unfit::because("EIO")));
@@ -78,18 +75,14 @@ impl Arm for Simulated {
 }
 
 /// Runs the arms, the first being the reference, for so long a budget.
-fn run(world: &World, arms: Vec<Box<dyn Arm>>, budget: Duration, rules: Rules) -> Log {
+fn run(world: &World, arms: Vec<Named>, budget: Duration, rules: Rules) -> Log {
     try_run(world, arms, budget, rules).unwrap()
 }
 
-fn try_run(
-    world: &World,
-    mut arms: Vec<Box<dyn Arm>>,
-    budget: Duration,
-    rules: Rules,
-) -> Result<Log, Broken> {
+fn try_run(world: &World, arms: Vec<Named>, budget: Duration, rules: Rules) -> Result<Log, Broken> {
     let mut log = Log::default();
-    let active: Vec<usize> = arms.iter().map(|arm| log.enter(arm.name())).collect();
+    let active: Vec<usize> = arms.iter().map(|(name, _)| log.enter(name)).collect();
+    let mut arms: Vec<Sampled<'_>> = arms.into_iter().map(|(_, arm)| arm).collect();
     let now = world.now.clone();
     let mut schedule = Schedule {
         rules,
@@ -240,9 +233,9 @@ fn where_five_rounds_of_all_do_not_fit_the_dearest_go_first() {
 #[test]
 fn an_arm_that_fails_under_way_leaves_with_its_reason_and_the_reference_ends_all() {
     let world = World::new(8);
-    let failing = |name: &str| -> Box<dyn Arm> {
-        let (world, name) = (world.clone(), name.to_owned());
-        Box::new(Simulated { world, name, millis: 10.0, fails_at: Some(3) })
+    let failing = |name| -> Named {
+        let world = world.clone();
+        (name, Sampled::once(Simulated { world, millis: 10.0, fails_at: Some(3) }))
     };
     let arms = vec![world.arm("a", 10.0), failing("b")];
     let log = run(&world, arms, Duration::from_secs(1), Rules::default());
@@ -254,7 +247,7 @@ fn an_arm_that_fails_under_way_leaves_with_its_reason_and_the_reference_ends_all
 #[test]
 fn stopping_is_noticed_before_the_next_sample() {
     let world = World::new(9);
-    let mut arms = vec![world.arm("a", 10.0)];
+    let mut arms = vec![world.arm("a", 10.0).1];
     let mut log = Log::default();
     let active = vec![log.enter("a")];
     let now = world.now.clone();
@@ -273,15 +266,17 @@ fn stopping_is_noticed_before_the_next_sample() {
 #[test]
 fn among_equals_the_first_arm_may_fail_too_and_all_of_them_end_the_rounds() {
     let world = World::new(10);
-    let failing = || -> Box<dyn Arm> {
-        let (world, name) = (world.clone(), "bad".to_owned());
-        Box::new(Simulated { world, name, millis: 10.0, fails_at: Some(1) })
+    let failing = || -> Named {
+        let world = world.clone();
+        ("bad", Sampled::once(Simulated { world, millis: 10.0, fails_at: Some(1) }))
     };
-    for (mut arms, rounds) in
+    for (arms, rounds) in
         [(vec![failing(), world.arm("good", 50.0)], 7), (vec![failing(), failing()], 2)]
     {
         let mut log = Log::default();
-        let active = arms.iter().map(|arm| log.enter(arm.name())).collect();
+        let active = arms.iter().map(|(name, _)| log.enter(name)).collect();
+        let good = arms[1].0 == "good";
+        let mut arms: Vec<Sampled<'_>> = arms.into_iter().map(|(_, arm)| arm).collect();
         let mut schedule = Schedule {
             rules: Rules::fixed(7),
             clock: &|| Duration::ZERO,
@@ -291,7 +286,7 @@ fn among_equals_the_first_arm_may_fail_too_and_all_of_them_end_the_rounds() {
         };
         schedule.run(&mut arms, Lineup::of_equals(active), &mut log).unwrap();
         assert!(log.arms[0].failed && (2..=rounds).contains(&log.rounds.len()));
-        assert_eq!(log.rounds_of(1) == 7, arms[1].name() == "good");
+        assert_eq!(log.rounds_of(1) == 7, good);
     }
 }
 

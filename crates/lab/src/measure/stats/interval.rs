@@ -39,11 +39,8 @@ pub fn ratio_of_rounds(rounds: &[f64], random: &mut Random) -> Option<Ratio> {
 /// A figure with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// The median.
     pub middle: f64,
-    /// The lower end.
     pub lo: f64,
-    /// The upper end.
     pub hi: f64,
 }
 

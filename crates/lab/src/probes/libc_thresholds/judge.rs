@@ -24,7 +24,6 @@ pub struct Effect {
     pub ratio: Ratio,
     /// How much two runs of one setting differ, as a fraction.
     pub noise: f64,
-    /// The word for it.
     pub verdict: Verdict,
 }
 
@@ -40,7 +39,6 @@ impl Effect {
 pub struct Tried {
     /// As GLIBC_TUNABLES has it.
     pub tunables: String,
-    /// At every size.
     pub effects: Vec<Effect>,
     /// Whether it helps somewhere.
     pub helps: bool,

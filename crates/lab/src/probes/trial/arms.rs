@@ -16,13 +16,11 @@ const PRELOAD: &str = "LD_PRELOAD";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Kind {
-    /// Nothing.
     Plain,
     /// Its calls of memcpy and its relatives go to these.
     Kernel {
         /// For memcpy, mempcpy and memmove, as [`thalweg_preload::choice`] reads it.
         copies: String,
-        /// For memset.
         fills: String,
     },
     /// glibc is told other thresholds.
@@ -32,12 +30,10 @@ pub enum Kind {
     },
 }
 
-/// An arm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Setting {
     /// In tables and answers.
     pub name: String,
-    /// What is done.
     #[serde(flatten)]
     pub kind: Kind,
 }
@@ -45,9 +41,7 @@ pub struct Setting {
 /// An arm that was asked for, or is usual, and does not take part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// Its name.
     pub name: String,
-    /// Why.
     pub reason: String,
 }
 

@@ -38,17 +38,14 @@ impl fmt::Display for Effect {
 /// An arm and what it showed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The arm.
     #[serde(flatten)]
     pub setting: Setting,
-    /// Runs that count.
     pub runs: usize,
     /// The metric's numbers; `None` without a run.
     pub value: Option<Spread>,
     /// The number divided by that of the program as it is; `None` for that itself, and for fewer than
     /// two rounds.
     pub ratio: Option<Ratio>,
-    /// The word for it.
     pub effect: Option<Effect>,
     /// Why it was not run to the end.
     pub failed: Option<String>,

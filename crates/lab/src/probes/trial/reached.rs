@@ -9,9 +9,7 @@ use thalweg_preload::{counts::Counts, layout::KINDS};
 pub struct Reached {
     /// Processes it was started in.
     pub processes: u64,
-    /// Calls in all.
     pub calls: u64,
-    /// Bytes in all.
     pub bytes: u64,
     /// By size, smallest first, without the empty ones.
     pub bands: Vec<Band>,
@@ -22,15 +20,11 @@ pub struct Reached {
 pub struct Band {
     /// Smallest size, in bytes.
     pub from: u64,
-    /// Largest size.
     pub upto: u64,
     /// Calls of memcpy and mempcpy.
     pub memcpy: u64,
-    /// Calls of memmove.
     pub memmove: u64,
-    /// Calls of memset.
     pub memset: u64,
-    /// Bytes of them all.
     pub bytes: u64,
 }
 

@@ -26,7 +26,6 @@ const CONNECT: Duration = Duration::from_secs(1);
 pub struct Server {
     /// Its command, which stays in the foreground.
     pub command: Vec<OsString>,
-    /// The sign.
     pub ready: Ready,
     /// How long it may take.
     pub within: Duration,

@@ -30,7 +30,6 @@ pub(super) struct Work<'w> {
     pub len: u64,
     /// What must hold afterwards.
     pub needs: Guarantees,
-    /// Asked between steps.
     pub stop: &'w Stop<'w>,
 }
 
@@ -38,7 +37,6 @@ const COMPARED_AT_ONCE: usize = 256 << 10;
 
 /// A mechanism at one tuning, without fallback: whatever the driver would step down for ends it.
 pub(super) struct MoverArm<'w> {
-    name: String,
     pub mechanism: &'static dyn Mechanism,
     pub tuning: Tuning,
     work: &'w Work<'w>,
@@ -46,18 +44,12 @@ pub(super) struct MoverArm<'w> {
 
 impl<'w> MoverArm<'w> {
     pub fn new(mechanism: &'static dyn Mechanism, tuning: Tuning, work: &'w Work<'w>) -> Self {
-        let name = mechanism.info().name;
-        let name = if tuning.is_default() { name.to_owned() } else { format!("{name} {tuning}") };
-        Self { name, mechanism, tuning, work }
+        Self { mechanism, tuning, work }
     }
 }
 
 impl Arm for MoverArm<'_> {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn sample(&mut self) -> Result<Sample, Failure> {
+    fn sample(&mut self, _repeats: u32) -> Result<Sample, Failure> {
         crate::peer::remove(&self.work.sink);
         let meter = Meter::start();
         let moved = move_file(self.mechanism, &self.tuning, self.work)?;

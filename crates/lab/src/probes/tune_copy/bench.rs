@@ -36,7 +36,6 @@ const SAMPLE: f64 = 0.02;
 pub(super) struct Bench {
     /// The file's real place.
     pub source: PathBuf,
-    /// Its size.
     pub len: u64,
     /// Where every arm writes.
     pub sink: PathBuf,
@@ -53,7 +52,6 @@ pub(super) struct Bench {
 pub(super) struct Trial {
     /// Those that work, and seconds per byte with preparing and tidying up.
     pub works: Vec<(&'static dyn Mechanism, f64)>,
-    /// Those that do not.
     pub unfit: HashMap<&'static str, Unfit>,
     /// Those for which there was no time.
     pub untried: HashMap<&'static str, Unfit>,
@@ -180,7 +178,6 @@ impl Bench {
     }
 }
 
-/// What one trial took.
 struct Took {
     sample: Duration,
     check: Duration,
@@ -189,14 +186,14 @@ struct Took {
 /// Three times: the first pays for what is cold, and one of the others may be disturbed.
 fn try_one(mechanism: &'static dyn Mechanism, work: &Work<'_>) -> Result<Took, Failure> {
     let mut arm = MoverArm::new(mechanism, Tuning::default(), work);
-    arm.sample()?;
+    arm.sample(1)?;
     let began = Instant::now();
     arm.check().map_err(Failure::Unfit)?;
     let check = began.elapsed();
     let mut sample = Duration::MAX;
     for _ in 0..2 {
         let began = Instant::now();
-        arm.sample()?;
+        arm.sample(1)?;
         sample = sample.min(began.elapsed());
     }
     Ok(Took { sample, check })

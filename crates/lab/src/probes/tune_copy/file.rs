@@ -66,7 +66,7 @@ pub(super) fn tune_file(
             checked: &checked,
             starts: &starts,
         };
-        without_peer = run.stage.admit(Box::new(arm), Subject::Peer)?.err();
+        without_peer = run.stage.admit(arm, Subject::Peer(cp.command.clone()))?.err();
     }
     run.measure()?;
     let (log, subjects, mut random) = run.stage.finish();
@@ -89,7 +89,6 @@ pub(super) fn tune_file(
     Ok(measured.result(Some(&bench.facts), &request, (clock, &mut random)))
 }
 
-/// One file's measurement.
 struct Run<'r> {
     stage: Stage<'r>,
     work: &'r Work<'r>,
@@ -124,7 +123,7 @@ impl Run<'_> {
         tuning: Tuning,
     ) -> Result<Result<(), Unfit>, TuneError> {
         let arm = MoverArm::new(mechanism, tuning.clone(), self.work);
-        self.stage.admit(Box::new(arm), Subject::Mechanism { mechanism, tuning })
+        self.stage.admit(arm, Subject::Mechanism { mechanism, tuning })
     }
 
     /// All at their defaults; then, if five rounds with them fit, other tunings of the best; else

@@ -23,7 +23,6 @@ const PASSES: usize = 8;
 /// A regular file of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Picked {
-    /// Where it is.
     pub path: PathBuf,
     /// Its path inside a sample.
     pub inside: PathBuf,
@@ -92,7 +91,6 @@ impl Lot<'_> {
     }
 }
 
-/// A sample on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sampled {
     pub files: u64,

@@ -18,7 +18,6 @@ use crate::{
     peer::Cp,
 };
 
-/// What a tuning found.
 #[derive(Clone, Debug, Serialize)]
 pub struct TuneResult {
     /// Everything that was measured, `cp` among it, in order of entry.
@@ -65,7 +64,6 @@ pub struct ArmResult {
     pub name: String,
     /// The mechanism; `None` for `cp` and for trees.
     pub mechanism: Option<&'static str>,
-    /// Its tuning.
     pub tuning: Tuning,
     /// The threads that copied a tree.
     pub jobs: Option<usize>,
@@ -99,9 +97,7 @@ pub struct ArmResult {
 /// A mechanism and how to tune it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Choice {
-    /// The mechanism.
     pub mechanism: &'static str,
-    /// Its tuning.
     pub tuning: Tuning,
 }
 
@@ -114,9 +110,7 @@ impl Choice {
 /// A mechanism that could not take part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unavailable {
-    /// Its name.
     pub name: &'static str,
-    /// Why.
     pub reason: String,
 }
 

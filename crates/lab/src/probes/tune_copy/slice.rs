@@ -17,13 +17,10 @@ use crate::{measure::schedule::Failure, scratch::Folder};
 /// The bytes that were moved in every sample.
 #[derive(Clone, Debug, Serialize)]
 pub struct SliceFacts {
-    /// How many.
     pub bytes: u64,
-    /// Files among them.
     pub files: u64,
     /// Out of how many bytes of the whole job, as far as known.
     pub of: Option<u64>,
-    /// Where they lay.
     pub placement: Placement,
     /// Whether there are holes in them: then `cp` skips what others read.
     pub holes: bool,

@@ -5,7 +5,7 @@ use thalweg_core::Unfit;
 use super::{Clock, Job, TuneError, sum::Subject};
 use crate::measure::{
     log::Log,
-    schedule::{Arm, Broken, Failure, Lineup, Rules, Schedule},
+    schedule::{Arm, Broken, Failure, Lineup, Rules, Sampled, Schedule},
     stats::Random,
 };
 
@@ -17,7 +17,7 @@ pub(super) struct Stage<'r> {
     pub log: Log,
     /// What each arm is, by its number. The reference is the first.
     pub subjects: Vec<Subject>,
-    arms: Vec<Box<dyn Arm + 'r>>,
+    arms: Vec<Sampled<'r>>,
 }
 
 impl<'r> Stage<'r> {
@@ -33,16 +33,16 @@ impl<'r> Stage<'r> {
 
     /// The number of `cp`, if it takes part.
     pub fn peer(&self) -> Option<usize> {
-        self.subjects.iter().position(|subject| matches!(subject, Subject::Peer))
+        self.subjects.iter().position(|subject| matches!(subject, Subject::Peer(_)))
     }
 
     /// One sample that does not count, and a look at its bytes: an arm that passes takes part.
     pub fn admit(
         &mut self,
-        mut arm: Box<dyn Arm + 'r>,
+        mut arm: impl Arm + 'r,
         subject: Subject,
     ) -> Result<Result<(), Unfit>, TuneError> {
-        match arm.sample() {
+        match arm.sample(1) {
             Ok(_) => {}
             Err(Failure::Cancelled) => return Err(TuneError::Cancelled),
             Err(Failure::Unfit(unfit)) => return Ok(Err(unfit)),
@@ -51,8 +51,8 @@ impl<'r> Stage<'r> {
             return Ok(Err(unfit));
         }
         (self.job.stop)()?;
-        self.log.enter(arm.name());
-        self.arms.push(arm);
+        self.log.enter(&subject.name());
+        self.arms.push(Sampled::once(arm));
         self.subjects.push(subject);
         Ok(Ok(()))
     }

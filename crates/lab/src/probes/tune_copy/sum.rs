@@ -29,7 +29,22 @@ pub(super) enum Subject {
     },
     /// The copy of a tree with so many threads.
     Threads(usize),
-    Peer,
+    /// The system's own command.
+    Peer(String),
+}
+
+impl Subject {
+    pub fn name(&self) -> String {
+        match self {
+            Self::Mechanism { mechanism, tuning } if tuning.is_default() => {
+                mechanism.info().name.to_owned()
+            }
+            Self::Mechanism { mechanism, tuning } => format!("{} {tuning}", mechanism.info().name),
+            Self::Threads(1) => "1 thread".to_owned(),
+            Self::Threads(jobs) => format!("{jobs} threads"),
+            Self::Peer(command) => command.clone(),
+        }
+    }
 }
 
 /// A finished measurement, not yet summed up.
@@ -39,7 +54,6 @@ pub(super) struct Measured {
     /// The number of the arm of ratio 1.
     pub reference: usize,
     pub cp: Result<Cp, String>,
-    /// Seconds of its starts.
     pub starts: Vec<f64>,
     pub slice: SliceFacts,
     pub conditions: Conditions,
@@ -96,7 +110,7 @@ impl Measured {
     }
 
     fn peer(&self) -> Option<usize> {
-        self.subjects.iter().position(|subject| matches!(subject, Subject::Peer))
+        self.subjects.iter().position(|subject| matches!(subject, Subject::Peer(_)))
     }
 
     /// Whether more than half of the time of `cp` is left when its start is taken off.
@@ -112,7 +126,7 @@ impl Measured {
                 let saves = facts.is_some_and(|facts| mechanism.saves_work(facts));
                 (Some(mechanism.info().name), tuning.clone(), saves)
             }
-            Subject::Threads(_) | Subject::Peer => (None, Tuning::default(), false),
+            Subject::Threads(_) | Subject::Peer(_) => (None, Tuning::default(), false),
         };
         let startup = self.cp.as_ref().map_or(0.0, |cp| cp.startup);
         let of_mechanisms = mechanism.is_some() || facts.is_some();

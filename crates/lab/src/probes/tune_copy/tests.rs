@@ -160,7 +160,6 @@ enum Fault {
     WrongByte,
     /// The last byte is missing, and it says it is there.
     Short,
-    /// The kernel refuses.
     Refused,
 }
 

@@ -95,7 +95,7 @@ pub(super) fn tune_tree(job: &Job<'_>, copy: &CopyTree) -> Result<TuneResult, Tu
     for jobs in &threads {
         let options = CopyOptions { jobs: *jobs, ..options.clone() };
         let arm = TreeArm::new(options, &place, (copy, job.stop));
-        let answer = stage.admit(Box::new(arm), Subject::Threads(*jobs))?;
+        let answer = stage.admit(arm, Subject::Threads(*jobs))?;
         answer.map_err(|unfit| TuneError::not_tunable(unfit.reason))?;
     }
     let mut without_peer = None;
@@ -109,7 +109,7 @@ pub(super) fn tune_tree(job: &Job<'_>, copy: &CopyTree) -> Result<TuneResult, Tu
             checked: &checked,
             starts: &starts,
         };
-        without_peer = stage.admit(Box::new(arm), Subject::Peer)?.err();
+        without_peer = stage.admit(arm, Subject::Peer(cp.command.clone()))?.err();
     }
     let all: Vec<usize> = (0..stage.len()).collect();
     stage.rounds(all.clone(), all, Rules::default())?;

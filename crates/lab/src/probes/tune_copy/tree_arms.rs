@@ -27,7 +27,6 @@ pub(super) struct Place {
 /// One copy of a folder to a name that does not exist. A parameter for the tests' sake.
 pub(super) type CopyTree = dyn Fn(&Path, &Path, &CopyOptions, &Stop<'_>) -> Result<(), Failure>;
 
-/// Our copy of a tree.
 pub(super) fn copy_tree(
     from: &Path,
     to: &Path,
@@ -55,7 +54,6 @@ impl Events for Listener<'_> {
 
 /// Our copy with so many threads.
 pub(super) struct TreeArm<'p> {
-    name: String,
     options: CopyOptions,
     place: &'p Place,
     copy: &'p CopyTree,
@@ -68,18 +66,12 @@ impl<'p> TreeArm<'p> {
         place: &'p Place,
         (copy, stop): (&'p CopyTree, &'p Stop<'p>),
     ) -> Self {
-        let name =
-            format!("{} {}", options.jobs, if options.jobs == 1 { "thread" } else { "threads" });
-        Self { name, options, place, copy, stop }
+        Self { options, place, copy, stop }
     }
 }
 
 impl Arm for TreeArm<'_> {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn sample(&mut self) -> Result<Sample, Failure> {
+    fn sample(&mut self, _repeats: u32) -> Result<Sample, Failure> {
         remove(&self.place.copy);
         let meter = Meter::start();
         (self.copy)(&self.place.sample, &self.place.copy, &self.options, self.stop)?;

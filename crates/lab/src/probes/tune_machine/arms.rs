@@ -7,12 +7,9 @@ use thalweg_kernels::{Ready, ReadyFill};
 use thalweg_sys::host::memory_available;
 
 use super::{bench::Bench, buffers::Buffers, job::Way, processes::Processes};
-use crate::{
-    arms::Piece,
-    measure::{
-        sample::Sample,
-        schedule::{Arm, Failure},
-    },
+use crate::measure::{
+    sample::Sample,
+    schedule::{Arm, Failure},
 };
 
 /// Where all arms of a session do their work, one after the other.
@@ -36,12 +33,11 @@ pub(super) enum Means {
 pub(super) struct SurveyArm<'p, 's> {
     pub way: Way,
     means: Means,
-    name: String,
     place: &'p Place<'s>,
     /// Transfers in each of its samples between ends; as many as the place has until it has its own.
     transfers: Option<u64>,
     /// The two ends of an arm, once they have been tried.
-    piece: Option<Box<dyn Piece>>,
+    piece: Option<Box<dyn Arm>>,
 }
 
 impl Place<'_> {
@@ -103,8 +99,7 @@ const MOST_CALLS: u64 = 1 << 24;
 
 impl<'p, 's> SurveyArm<'p, 's> {
     pub fn new(way: Way, means: Means, place: &'p Place<'s>) -> Self {
-        let name = way.to_string();
-        Self { way, means, name, place, transfers: None, piece: None }
+        Self { way, means, place, transfers: None, piece: None }
     }
 
     /// Does it once, looks at what arrived, and says how much memory it held.
@@ -139,7 +134,7 @@ impl<'p, 's> SurveyArm<'p, 's> {
         let mut least = Duration::MAX;
         let mut took = Duration::ZERO;
         for _ in 0..5 {
-            let one = self.sample()?.wall;
+            let one = self.sample(1)?.wall;
             (least, took) = (least.min(one), took + one);
             if took > LONG_ENOUGH {
                 break;
@@ -153,7 +148,7 @@ impl<'p, 's> SurveyArm<'p, 's> {
                 break;
             }
             transfers = now;
-            least = self.sample()?.wall;
+            least = self.sample(1)?.wall;
         }
         Ok(least.div_f64(transfers as f64).max(Duration::from_nanos(1)))
     }
@@ -169,7 +164,7 @@ impl<'p, 's> SurveyArm<'p, 's> {
         let Place::Ends(_) = self.place else { return };
         self.transfers = Some(self.place.repeat(1));
         // What fails now fails in the rounds, which say so.
-        let one = self.sample().map_or(sample, |one| one.wall);
+        let one = self.sample(1).map_or(sample, |one| one.wall);
         let fitting = sample.as_secs_f64() / one.as_secs_f64().max(1e-9);
         self.hold(self.place.repeat(transfers.max(fitting as u64)));
     }
@@ -179,11 +174,7 @@ const LONG_ENOUGH: Duration = Duration::from_millis(5);
 const CAN_BE_TIMED: Duration = Duration::from_micros(20);
 
 impl Arm for SurveyArm<'_, '_> {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn sample(&mut self) -> Result<Sample, Failure> {
+    fn sample(&mut self, _repeats: u32) -> Result<Sample, Failure> {
         match (self.place, self.means) {
             (Place::Ends(bench), Means::Mechanism(mechanism)) => {
                 let mut bench = bench.borrow_mut();

@@ -5,20 +5,19 @@ use std::{
     io::{self, Write},
     os::fd::AsFd,
     path::PathBuf,
-    sync::Arc,
 };
 use thalweg_core::{
     End, Facts, Guarantees, Mechanism, Sink, Source, Transfer, Tuning, Unfit, profile::SinkState,
 };
-use thalweg_sys::{io as call, usage::Heap};
+use thalweg_sys::usage::Heap;
 
 use super::{
     job::EndKeys,
     pair::{EndKind, Ends},
-    pattern::Pattern,
     peer::Peer,
 };
 use crate::{
+    arms::content::{Content, check, first_difference, own_file},
     measure::{
         sample::{Meter, Sample},
         schedule::Failure,
@@ -35,16 +34,13 @@ pub(super) struct Bench<'s> {
     ends: Ends,
     state: SinkState,
     stop: &'s Stop<'s>,
-    pattern: Arc<Pattern>,
     feeder: Option<Peer>,
     drain: Option<Peer>,
     from: Option<Folder>,
     to: Option<Folder>,
     memory: Vec<u8>,
     room: Vec<u8>,
-    /// Bytes per transfer.
     pub size: u64,
-    /// Transfers in a sample.
     pub transfers: u64,
 }
 
@@ -55,11 +51,12 @@ impl<'s> Bench<'s> {
             EndKind::File(folder) => Folder::inside(folder).map(Some),
             _ => Ok(None),
         };
+        // Made now: else it would count as memory that the first mechanism holds.
+        Content::Pattern.piece(0, 1);
         let mut bench = Self {
             ends: ends.clone(),
             state,
             stop,
-            pattern: Arc::new(Pattern::new()),
             feeder: None,
             drain: None,
             from: folder(&ends.source)?,
@@ -80,11 +77,11 @@ impl<'s> Bench<'s> {
             |end: &EndKind| !matches!(end, EndKind::Memory | EndKind::Fill | EndKind::File(_));
         if is_stream(&self.ends.source) {
             self.feeder = None;
-            self.feeder = Some(Peer::feeding(&self.ends.source, Arc::clone(&self.pattern))?);
+            self.feeder = Some(Peer::feeding(&self.ends.source)?);
         }
         if is_stream(&self.ends.sink) {
             self.drain = None;
-            self.drain = Some(Peer::draining(&self.ends.sink, Arc::clone(&self.pattern))?);
+            self.drain = Some(Peer::draining(&self.ends.sink)?);
         }
         Ok(())
     }
@@ -95,14 +92,11 @@ impl<'s> Bench<'s> {
         let len = usize::try_from(size).map_err(|_| io::ErrorKind::InvalidInput)?;
         if let Some(path) = self.source_path() {
             remove(&path)?;
-            let mut file = File::create_new(&path)?;
-            self.write_pattern(&mut file)?;
-            // Else it would be written back while something is timed.
-            file.sync_data()?;
+            own_file(&path, size)?;
         }
         if self.ends.source == EndKind::Memory {
             self.memory = vec![0; len];
-            self.pattern.fill(0, &mut self.memory);
+            Content::Pattern.fill(0, &mut self.memory);
         }
         if self.ends.sink == EndKind::Memory {
             self.room = vec![1; len];
@@ -162,7 +156,7 @@ impl<'s> Bench<'s> {
         };
         self.with_transfer(0, |transfer| move_all(way, transfer, stop, &mut at_end))?;
         self.wait()?;
-        let arrived = self.look_at_sink().map_err(|e| unfit("reading the sink", &e))?;
+        let arrived = self.look_at_sink();
         self.clear().map_err(|e| unfit("removing a sink", &e))?;
         arrived.map(|()| held).map_err(|why| Failure::Unfit(Unfit::because(why)))
     }
@@ -245,41 +239,13 @@ impl<'s> Bench<'s> {
         file.set_len(self.size)
     }
 
-    fn write_pattern(&self, file: &mut File) -> io::Result<()> {
-        let mut at = 0;
-        while at < self.size {
-            let most = (self.size - at).min(AT_ONCE as u64) as usize;
-            let piece = self.pattern.piece(at, most);
-            file.write_all(piece)?;
-            at += piece.len() as u64;
-        }
-        Ok(())
-    }
-
     /// What is wrong with the bytes that arrived; streams were looked at by their drain.
-    fn look_at_sink(&self) -> io::Result<Result<(), String>> {
-        let wrong = |place: u64| Err(format!("delivered a wrong byte at {place}"));
+    fn look_at_sink(&self) -> Result<(), String> {
         if self.ends.sink == EndKind::Memory {
-            return Ok(self.pattern.first_difference(0, &self.room).map_or(Ok(()), wrong));
+            let wrong = first_difference(Content::Pattern, 0, &self.room);
+            return wrong.map_or(Ok(()), |place| Err(format!("delivered a wrong byte at {place}")));
         }
-        let Some(path) = self.sink_path(0) else { return Ok(Ok(())) };
-        let file = File::open(path)?;
-        let (len, size) = (file.metadata()?.len(), self.size);
-        if len != size {
-            return Ok(Err(format!("wrote {len} bytes of {size}")));
-        }
-        let (mut at, mut buffer) = (0, vec![0; AT_ONCE]);
-        while at < size {
-            let got = call::pread(&file, &mut buffer, at)?;
-            if let Some(place) = self.pattern.first_difference(at, &buffer[..got]) {
-                return Ok(wrong(place));
-            }
-            if got == 0 {
-                return Ok(Err(format!("{at} bytes of {size} can be read")));
-            }
-            at += got as u64;
-        }
-        Ok(Ok(()))
+        self.sink_path(0).map_or(Ok(()), |path| check(&path, Content::Pattern, (0, self.size)))
     }
 }
 

@@ -4,11 +4,13 @@ use std::hint::black_box;
 use thalweg_core::{Unfit, profile::SHORT};
 use thalweg_kernels::{Ready, ReadyFill};
 
-use super::pattern::Pattern;
-use crate::measure::{
-    sample::{Meter, Sample},
-    schedule::Failure,
-    stats::Random,
+use crate::{
+    arms::content::Content,
+    measure::{
+        sample::{Meter, Sample},
+        schedule::Failure,
+        stats::Random,
+    },
 };
 
 /// Two buffers of the largest size so far and a page more, in which each copy has drawn places: how
@@ -44,7 +46,6 @@ const DRAWN: usize = 1 << 14;
 /// Copies begin within a page, as far apart as malloc aligns.
 const PLACES: usize = 4096;
 const ALIGNED: usize = 16;
-/// What fills write.
 const FILLED: u8 = 0x5a;
 
 impl Buffers {
@@ -56,7 +57,7 @@ impl Buffers {
     pub fn resize(&mut self, size: usize) {
         if self.source.len() < size + PLACES {
             self.source = vec![0; size + PLACES];
-            Pattern::new().fill(0, &mut self.source);
+            Content::Pattern.fill(0, &mut self.source);
             self.sink = vec![1; size + PLACES];
         }
         (self.size, self.transfers) = (size, 1);

@@ -23,7 +23,6 @@ use super::{
 use crate::measure::{schedule::Failure, stats::Random};
 use thalweg_core::Prefer;
 
-/// What a check found.
 #[derive(Clone, Debug)]
 pub struct Checked {
     /// A regret for each pair, load and promise.

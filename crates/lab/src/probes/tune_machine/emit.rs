@@ -13,7 +13,6 @@ use super::{
     table::{Asked, choice},
 };
 
-/// What is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     /// Rust 2021 and later.

@@ -9,14 +9,12 @@ use super::pair::{EndKind, Ends, Held};
 /// A preset of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// A first look.
     Quick,
     /// What a profile should rest on.
     Standard,
 }
 
 impl Depth {
-    /// Sessions of each survey.
     pub fn sessions(self) -> usize {
         match self {
             Self::Quick => 3,

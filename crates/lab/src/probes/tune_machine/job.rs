@@ -15,7 +15,6 @@ use crate::measure::log::Log;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
-    /// Measures.
     Measure(SessionJob),
     /// Keeps a processor busy for so long, or until its standard input ends.
     Burn(Duration),
@@ -24,7 +23,6 @@ pub enum Task {
 /// One session: all ways on one pair, size by size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionJob {
-    /// Between what.
     pub ends: Ends,
     /// What else the machine does meanwhile. The session is told, and does not see to it itself.
     pub load: Load,
@@ -32,13 +30,11 @@ pub struct SessionJob {
     pub sink_state: SinkState,
     /// Bytes per transfer, rising.
     pub sizes: Vec<u64>,
-    /// Who takes part.
     pub ways: Ways,
     /// Most rounds for each size.
     pub rounds: usize,
     /// Time on the clock for everything.
     pub budget: Duration,
-    /// Draws the orders.
     pub seed: u64,
     /// By kernels: whether all copies, or fills, have exactly the size. Else all short ones and half of
     /// the long ones have fewer bytes, drawn.
@@ -54,22 +50,18 @@ pub enum Ways {
     All,
     /// These; every mechanism at its default besides.
     These(Vec<Way>),
-    /// These alone.
     Only(Vec<Way>),
 }
 
 /// A mechanism, or a kernel, and its tuning.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Way {
-    /// Its name.
     pub name: String,
-    /// Its tuning.
     #[serde(default)]
     pub tuning: Tuning,
 }
 
 impl Way {
-    /// One at its default.
     pub fn plain(name: &str) -> Self {
         Self { name: name.to_owned(), tuning: Tuning::default() }
     }
@@ -88,23 +80,17 @@ impl std::fmt::Display for Way {
 pub enum Line {
     /// The ends as a profile keeps them.
     Ends(EndKeys),
-    /// One size is done.
     Size(SizeLog),
     /// A size is left out.
     Skipped {
-        /// Which.
         size: u64,
-        /// Why.
         reason: String,
     },
     /// A way cannot take part, or took part and delivered other bytes.
     Unfit {
-        /// Which.
         way: Way,
-        /// Why.
         reason: String,
     },
-    /// Everything is done.
     Done,
     /// It ended early, and why.
     Failed(String),
@@ -113,9 +99,7 @@ pub enum Line {
 /// How a profile names the two ends: key and mount options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndKeys {
-    /// Key of the source.
     pub source: String,
-    /// Key of the sink.
     pub sink: String,
     /// Mount options of both.
     pub options: [String; 2],
@@ -124,15 +108,12 @@ pub struct EndKeys {
 /// The samples of one size. The ways have the numbers of the log's arms; the first is the reference.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SizeLog {
-    /// Bytes per transfer.
     pub size: u64,
     /// Transfers in each sample of the reference; faster ways may have more.
     pub transfers: u64,
-    /// What took part.
     pub ways: Vec<Way>,
     /// Private memory that each held at the end of a transfer, where that was looked at.
     pub memory: Vec<Option<u64>>,
-    /// Every sample.
     pub log: Log,
 }
 
@@ -154,7 +135,6 @@ pub struct SessionLog {
 }
 
 impl SessionLog {
-    /// Takes in a line.
     pub fn take(&mut self, line: Line) {
         match line {
             Line::Ends(ends) => self.ends = Some(ends),

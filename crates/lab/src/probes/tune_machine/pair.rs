@@ -10,18 +10,15 @@ use thalweg_core::{Kind, profile::SinkState};
 pub struct Ends {
     /// Where bytes come from.
     pub source: EndKind,
-    /// Where they go.
     pub sink: EndKind,
 }
 
 /// What an end is made of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EndKind {
-    /// Memory of the process.
     Memory,
     /// A byte, again and again: what memory is filled with.
     Fill,
-    /// Files in this folder.
     File(PathBuf),
     /// A pipe; a thread of ours is at its other end.
     Pipe,

@@ -9,18 +9,19 @@ use std::{
     io,
     net::{Ipv4Addr, TcpListener, TcpStream},
     os::fd::OwnedFd,
-    sync::{
-        Arc,
-        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
-    },
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread,
     time::Duration,
 };
 use thalweg_core::Unfit;
 use thalweg_sys::{Errno, io as call};
 
-use super::{pair::EndKind, pattern::Pattern};
-use crate::{measure::schedule::Failure, probes::tune_copy::Stop};
+use super::pair::EndKind;
+use crate::{
+    arms::content::{Content, first_difference},
+    measure::schedule::Failure,
+    probes::tune_copy::Stop,
+};
 
 /// What programs that read a stream ask for at a time, and what a pipe holds.
 const AT_ONCE: usize = 64 << 10;
@@ -28,7 +29,6 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// The end of the stream that is measured, and the thread at the other.
 pub(super) struct Peer {
-    /// Our end.
     pub near: OwnedFd,
     orders: Sender<Order>,
     answers: Receiver<Result<(), String>>,
@@ -44,16 +44,16 @@ struct Order {
 
 impl Peer {
     /// Something to read from.
-    pub fn feeding(kind: &EndKind, pattern: Arc<Pattern>) -> io::Result<Self> {
+    pub fn feeding(kind: &EndKind) -> io::Result<Self> {
         let (near, far) = stream(kind)?;
-        Self::start(near, move |order| feed(&far, &pattern, order))
+        Self::start(near, move |order| feed(&far, order))
     }
 
     /// Something to write to.
-    pub fn draining(kind: &EndKind, pattern: Arc<Pattern>) -> io::Result<Self> {
+    pub fn draining(kind: &EndKind) -> io::Result<Self> {
         let (far, near) = stream(kind)?;
         let mut buffer = vec![0; AT_ONCE];
-        Self::start(near, move |order| drain(&far, &mut buffer, &pattern, order))
+        Self::start(near, move |order| drain(&far, &mut buffer, order))
     }
 
     fn start(
@@ -98,12 +98,12 @@ impl Peer {
 }
 
 /// Writes the pattern. Where SIGPIPE is not ignored, a reader that leaves ends the process.
-fn feed(far: &OwnedFd, pattern: &Pattern, order: Order) -> Result<(), String> {
+fn feed(far: &OwnedFd, order: Order) -> Result<(), String> {
     for _ in 0..order.transfers {
         let mut at = 0;
         while at < order.size {
             let most = (order.size - at).min(AT_ONCE as u64) as usize;
-            match call::write(far, pattern.piece(at, most)) {
+            match call::write(far, Content::Pattern.piece(at, most)) {
                 Ok(put) => at += put as u64,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(format!("feeding the source: {errno}")),
@@ -114,7 +114,7 @@ fn feed(far: &OwnedFd, pattern: &Pattern, order: Order) -> Result<(), String> {
 }
 
 /// Reads everything; compares it if it is told to.
-fn drain(far: &OwnedFd, buffer: &mut [u8], pattern: &Pattern, order: Order) -> Result<(), String> {
+fn drain(far: &OwnedFd, buffer: &mut [u8], order: Order) -> Result<(), String> {
     let total = order.size * order.transfers;
     let mut at = 0;
     while at < total {
@@ -122,9 +122,9 @@ fn drain(far: &OwnedFd, buffer: &mut [u8], pattern: &Pattern, order: Order) -> R
         match call::read(far, &mut buffer[..most]) {
             Ok(0) => return Err(format!("{at} of {total} bytes arrived")),
             Ok(got) => {
-                let wrong = || pattern.first_difference(at, &buffer[..got]);
+                let wrong = || first_difference(Content::Pattern, at, &buffer[..got]);
                 if let Some(place) = order.checking.then(wrong).flatten() {
-                    return Err(format!("delivered a wrong byte at {place}"));
+                    return Err(format!("delivered a wrong byte at {}", at + place as u64));
                 }
                 at += got as u64;
             }

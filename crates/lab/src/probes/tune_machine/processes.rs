@@ -15,7 +15,7 @@ use super::{
     table::Asked,
 };
 use crate::{
-    arms::{CATALOGUE, Job, Piece},
+    arms::{Arm, CATALOGUE, Job},
     scratch::Folder,
 };
 
@@ -57,7 +57,7 @@ impl Processes {
 
     /// Has the two processes agree on an arm; looks at the bytes that arrive, and whether what is
     /// done to the source afterwards shows there.
-    pub fn open(&self, way: &Way) -> Result<Box<dyn Piece>, Unfit> {
+    pub fn open(&self, way: &Way) -> Result<Box<dyn Arm>, Unfit> {
         let knobs = way.tuning.iter().map(|(knob, value)| {
             let value = i64::try_from(value).unwrap_or(i64::MAX);
             (knob.to_owned(), toml::Value::Integer(value))

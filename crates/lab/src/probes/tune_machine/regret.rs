@@ -40,7 +40,6 @@ pub struct Point {
 /// The regret on one pair under one load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Regret {
-    /// The pair.
     pub pair: Ends,
     /// What else the machine did.
     pub load: Load,
@@ -52,9 +51,7 @@ pub struct Regret {
     pub points: Vec<Point>,
     /// Those that could not: too few rounds, or what the planner took did not work there.
     pub unscored: Vec<u64>,
-    /// The planner's.
     pub planner: Spread,
-    /// The floor.
     pub floor: Spread,
     /// Always the same way at its default.
     pub always: BTreeMap<String, Spread>,
@@ -63,11 +60,9 @@ pub struct Regret {
 /// Regrets in three numbers, as fractions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// Of all sizes.
     pub mean: f64,
     /// Nineteen of twenty lie below.
     pub p95: f64,
-    /// The largest.
     pub worst: f64,
     /// Sizes it is about: a way that was too slow to be sampled at some has fewer.
     pub sizes: usize,

@@ -24,7 +24,6 @@ use crate::{
     probes::tune_copy::Stop,
 };
 
-/// Runs sessions.
 pub trait Runner {
     /// Runs one, under its load. A session that fails says so in its log.
     fn run(&mut self, job: &SessionJob, stop: &Stop<'_>) -> SessionLog;

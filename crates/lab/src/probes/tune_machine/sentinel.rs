@@ -31,11 +31,8 @@ const LONGEST: Duration = Duration::from_micros(500);
 pub struct Look {
     /// The pair, as on the command line.
     pub pair: String,
-    /// The way.
     pub way: Way,
-    /// Bytes per transfer.
     pub size: u64,
-    /// What the profile has.
     pub was: Ratio,
     /// What it is now, in this one short burst.
     pub is: Ratio,

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     measure::{
         log::Log,
-        schedule::{Arm, Broken, Failure, Lineup, Rules, Schedule},
+        schedule::{Broken, Failure, Lineup, Rules, Sampled, Schedule},
         stats::Random,
     },
     probes::tune_copy::Stop,
@@ -155,12 +155,11 @@ impl Session<'_> {
         reference.hold(transfers);
         arms[1..].iter_mut().for_each(|arm| arm.fill(share.sample, transfers));
         let took_part: Vec<Way> = arms.iter().map(|arm| arm.way.clone()).collect();
-        let arms: Vec<Box<dyn Arm + '_>> =
-            arms.into_iter().map(|arm| Box::new(arm) as Box<dyn Arm + '_>).collect();
+        let arms: Vec<Sampled<'_>> = arms.into_iter().map(Sampled::once).collect();
         // Two rounds are taken also where the trials have used the time up.
         let round = share.sample.max(one) * 2 * (arms.len() as u32 + 1);
         let until = until.max(self.began.elapsed() + round * LEAST_ROUNDS as u32);
-        let log = self.rounds(arms, until, random)?;
+        let log = self.rounds((&took_part, arms), until, random)?;
         for (arm, way) in took_part.iter().enumerate().filter(|(arm, _)| log.arms[*arm].failed) {
             let reason = log.arms[arm].dropped.clone().unwrap_or_default();
             answer(Line::Unfit { way: way.clone(), reason });
@@ -179,12 +178,12 @@ impl Session<'_> {
 
     fn rounds(
         &self,
-        mut arms: Vec<Box<dyn Arm + '_>>,
+        (ways, mut arms): (&[Way], Vec<Sampled<'_>>),
         until: Duration,
         random: &mut Random,
     ) -> Result<Log, Failure> {
         let mut log = Log::default();
-        let active = arms.iter().map(|arm| log.enter(arm.name())).collect();
+        let active = ways.iter().map(|way| log.enter(&way.to_string())).collect();
         let rounds = self.job.rounds.max(LEAST_ROUNDS);
         let rules = Rules { least_rounds: LEAST_ROUNDS, most_rounds: rounds, ..Rules::default() };
         let mut schedule = Schedule {
@@ -208,7 +207,6 @@ fn copies() -> Vec<(&'static str, Option<Means>)> {
     single.map(|row| (row.name, row.ready().map(Means::Kernel))).collect()
 }
 
-/// The same of those that fill.
 fn fills() -> Vec<(&'static str, Option<Means>)> {
     let single = FILLS.iter().filter(|row| row.name != tuned::FILL.name);
     single.map(|row| (row.name, row.ready().map(Means::Fill))).collect()

@@ -16,7 +16,6 @@ const SHORTEST: Duration = Duration::from_micros(200);
 pub(super) struct Share {
     /// Time for all of it.
     pub allotted: Duration,
-    /// Time for a sample.
     pub sample: Duration,
 }
 

@@ -16,13 +16,11 @@ use crate::measure::{
 /// All sessions on one pair under one load and one state of the sink.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// Between what.
     pub ends: Ends,
     /// What else the machine did.
     pub load: Load,
     /// What the sink was like before.
     pub sink_state: SinkState,
-    /// What the sessions answered.
     pub sessions: Vec<SessionLog>,
 }
 

@@ -20,7 +20,6 @@ use crate::measure::{
 /// One pair of ends at one size.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The pair.
     pub pair: Ends,
     /// What else the machine did.
     pub load: Load,
@@ -28,7 +27,6 @@ pub struct Row {
     pub sink_state: SinkState,
     /// Whether the sink may share pages with the source.
     pub zero_copy: bool,
-    /// Bytes per transfer.
     pub size: u64,
     /// What the planner takes.
     pub winner: Way,
@@ -36,7 +34,6 @@ pub struct Row {
     pub runner_up: Option<Way>,
     /// The winner's time, or processor time, against the runner-up's.
     pub ratio: Option<Ratio>,
-    /// The noise floor.
     pub noise: f64,
     /// The word for it; anything but `faster` is a tie, or a safer way that is as good.
     pub verdict: Option<Verdict>,
@@ -45,11 +42,9 @@ pub struct Row {
 /// What is moved, and what must hold of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// Bytes.
     pub size: u64,
     /// What is not given up.
     pub needs: Guarantees,
-    /// What "best" means.
     pub prefer: Prefer,
     /// What else the machine does.
     pub load: Load,

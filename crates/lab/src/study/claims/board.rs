@@ -17,7 +17,6 @@ use crate::{
 pub struct Absent {
     /// Not runnable if an arm cannot run; undecided if nobody ran it, or only once.
     pub verdict: ClaimVerdict,
-    /// In words.
     pub why: String,
 }
 

@@ -1,18 +1,18 @@
 use super::*;
 use crate::{
-    arms::{ArmKind, Piece, tests::skip, worker::Worker},
+    arms::{Arm, ArmKind, tests::skip, worker::Worker},
     measure::schedule::Failure,
 };
 use thalweg_core::Unfit;
 
-fn open(text: &str, bytes: u64, scratch: &Path) -> Result<Box<dyn Piece>, Unfit> {
+fn open(text: &str, bytes: u64, scratch: &Path) -> Result<Box<dyn Arm>, Unfit> {
     let studies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
     let (with, program) = (text.parse().unwrap(), Path::new("/nowhere"));
     Worker.open(&Job { arm: "w", with: &with, bytes, scratch, studies: &studies, program })
 }
 
 /// `None`, counted as a skip, without the JDK.
-fn started(test: &str, text: &str, bytes: u64, scratch: &Path) -> Option<Box<dyn Piece>> {
+fn started(test: &str, text: &str, bytes: u64, scratch: &Path) -> Option<Box<dyn Arm>> {
     match open(text, bytes, scratch) {
         Ok(piece) => Some(piece),
         Err(unfit) if unfit.reason.contains("no JDK") => {

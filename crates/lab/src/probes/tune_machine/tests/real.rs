@@ -211,7 +211,7 @@ fn a_way_faster_than_the_reference_fills_its_samples_with_more_transfers() {
     let means = arms::Means::Mechanism(thalweg_core::mechanisms::LAST_RESORT);
     let mut arm = arms::SurveyArm::new(Way::plain("read-write"), means, &site);
     let moved = |arm: &mut arms::SurveyArm<'_, '_>| {
-        crate::measure::schedule::Arm::sample(arm).unwrap().bytes
+        crate::measure::schedule::Arm::sample(arm, 1).unwrap().bytes
     };
     arm.hold(3);
     assert_eq!(moved(&mut arm), 3 * 4096);
@@ -225,7 +225,6 @@ fn a_way_faster_than_the_reference_fills_its_samples_with_more_transfers() {
     assert!(is_clean(place.path()));
 }
 
-/// Moves nothing.
 struct Nothing;
 
 impl thalweg_core::Mechanism for Nothing {
@@ -263,7 +262,7 @@ fn a_way_that_fails_leaves_no_sink_in_the_way_of_the_next_one() {
     for _ in 0..2 {
         assert!(fails.try_out().is_err());
         works.try_out().unwrap();
-        assert!(crate::measure::schedule::Arm::sample(&mut fails).is_err());
-        crate::measure::schedule::Arm::sample(&mut works).unwrap();
+        assert!(crate::measure::schedule::Arm::sample(&mut fails, 1).is_err());
+        crate::measure::schedule::Arm::sample(&mut works, 1).unwrap();
     }
 }
