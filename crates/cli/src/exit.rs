@@ -1,9 +1,11 @@
 //! How the command ends: the exit codes, and the sentence printed once before all but the first.
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 use thalweg_core::{
     Error,
+    atomic_file::{CallFailed, DestinationError},
     failed::{Failed, quoted},
+    shown,
 };
 use thalweg_sys::{Errno, signal};
 
@@ -82,6 +84,25 @@ impl Failure {
             Some(errno) => Self::of_call(call, what, errno),
             None => Self::new(Exit::Failed, format!("{}: {call}: {error}", named(what))),
         }
+    }
+}
+
+impl Failure {
+    /// A destination that could not be opened, written or published.
+    pub fn of_destination(error: DestinationError, path: &Path) -> Self {
+        let name = quoted(path);
+        let (exit, why) = match error {
+            DestinationError::Call(CallFailed { call, errno }) => {
+                return Self::of_call(call, &shown(path).to_string(), errno);
+            }
+            DestinationError::NoFolder => (Exit::Usage, "no such folder; make it, or name a file"),
+            DestinationError::Dangling => {
+                (Exit::Failed, "a symbolic link to nothing; remove it first")
+            }
+            DestinationError::Exists => (Exit::Failed, "there already; --force replaces it"),
+            DestinationError::NoFile => (Exit::Failed, "there already, and no file"),
+        };
+        Self::new(exit, format!("{name}: {why}"))
     }
 }
 

@@ -3,11 +3,11 @@
 use rustix::{
     event::epoll,
     fs::{FileType, SeekFrom, Stat, fstat, seek},
-    io::{FdFlags, fcntl_setfd},
+    io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd},
     stdio,
 };
-use std::path::PathBuf;
-use thalweg_core::{End, Kind};
+use std::path::{Path, PathBuf};
+use thalweg_core::{End, Kind, atomic_file::Destination};
 use thalweg_sys::{host, pipe, standard};
 
 use crate::exit::{Exit, Failure};
@@ -29,6 +29,16 @@ pub fn output() -> Result<End<'static>, Failure> {
     expect_open(1, OUTPUT)?;
     let end = End::of(stdio::stdout()).map_err(|e| Failure::of_call("fstat", OUTPUT, e))?;
     Ok(inherited(end))
+}
+
+/// What a path leads to, to be written; `-` is standard output.
+pub fn destination(path: &Path) -> Result<Destination, Failure> {
+    if path.as_os_str() != "-" {
+        return Destination::open(path).map_err(|error| Failure::of_destination(error, path));
+    }
+    expect_open(1, OUTPUT)?;
+    let fd = fcntl_dupfd_cloexec(stdio::stdout(), 3);
+    fd.map(Destination::Direct).map_err(|errno| Failure::of_call("fcntl", OUTPUT, errno))
 }
 
 /// Refuses a descriptor that was closed when this process was started.

@@ -25,6 +25,8 @@
 // Hidden: for the other crates of this project only.
 #[doc(hidden)]
 pub mod alias;
+#[doc(hidden)]
+pub mod atomic_file;
 pub mod cancel;
 mod conduit;
 pub mod driver;

@@ -15,6 +15,8 @@ mod evidence;
 mod kernels;
 mod machine;
 
+use crate::atomic_file::write_file;
+
 pub use cell::{Cell, Load, Ratio, SinkState};
 pub use evidence::{Evidence, Known, day};
 pub use kernels::{Band, BandsError, FILL, LIBC, SHORT};
@@ -111,11 +113,7 @@ impl Profile {
         let folder = path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(io_error)?;
         let text = serde_json::to_vec_pretty(self).map_err(|e| io_error(e.into()))?;
-        let temporary = path.with_extension(format!("json.{}", std::process::id()));
-        fs::write(&temporary, text)
-            .and_then(|()| fs::rename(&temporary, path))
-            .inspect_err(|_| drop(fs::remove_file(&temporary)))
-            .map_err(io_error)
+        write_file(path, &text).map_err(|error| io_error(error.into()))
     }
 
     /// The keys in which this machine differs from the one the profile was measured on.

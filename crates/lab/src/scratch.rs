@@ -1,11 +1,14 @@
 //! A folder of our own that goes when it is dropped, also on errors and panics.
 
 use std::{
+    ffi::OsStr,
     fs, io,
     path::{Path, PathBuf},
 };
+use thalweg_core::atomic_file::name::unfinished_name;
 
-/// A hidden folder `.thalweg-PURPOSE-PID`.
+/// A hidden folder, named as everything unfinished is: a copy of what is around it leaves it out, also
+/// when a killed process has left it.
 #[derive(Debug)]
 pub(crate) struct Folder(PathBuf);
 
@@ -17,19 +20,14 @@ impl Folder {
 
     /// The same for another purpose than tuning.
     pub fn named(parent: &Path, purpose: &str) -> io::Result<Self> {
-        let name = format!(".thalweg-{purpose}-{}", std::process::id());
-        let mut path = parent.join(&name);
-        for n in 2.. {
+        loop {
+            let path = parent.join(unfinished_name(OsStr::new(purpose)));
             match fs::create_dir(&path) {
-                Ok(()) => break,
-                // Left by a killed process of this number, or made by another thread of this one.
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                    path = parent.join(format!("{name}-{n}"));
-                }
-                Err(e) => return Err(e),
+                // Left by a killed process of this number.
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made.map(|()| Self(path)),
             }
         }
-        Ok(Self(path))
     }
 
     pub fn file(&self, name: &str) -> PathBuf {

@@ -9,6 +9,7 @@ use std::{
     },
     path::{Path, PathBuf},
 };
+use thalweg_core::atomic_file::name::unique;
 use thalweg_sys::{Errno, io};
 
 use crate::{
@@ -16,7 +17,6 @@ use crate::{
     error::{Attempt, Failure, at_sink},
     hardlink::has_no_links,
     identity::{Id, kind},
-    naming,
     publish::{Spot, rename, unlink},
     sources::Named,
     stage::listing_buffer,
@@ -80,7 +80,7 @@ fn add(spot: Spot<'_>, name: &CStr) -> Attempt<()> {
 
 /// Another name, even if it is taken: by way of a third one, as linkat does not replace.
 fn replace(spot: Spot<'_>, name: &CStr) -> Attempt<()> {
-    let temporary = naming::unique(spot.name);
+    let temporary = unique(spot.name);
     match io::link(spot.dir, spot.name, spot.dir, &*temporary) {
         Ok(()) => {
             let moved = io::rename(spot.dir, &*temporary, spot.dir, name, false);

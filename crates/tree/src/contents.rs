@@ -95,27 +95,28 @@ impl Worker<'_> {
                 }
                 answer => answer?,
             };
-        if sink.adopted {
+        if sink.is_adopted() {
             wanted.has_mode = None;
         }
         if alike.is_some() && way == Way::Part {
-            attributes::inherit(spot, sink.fd.as_fd());
+            attributes::inherit(spot, sink.fd().as_fd());
             wanted.born_with_acl = true;
         }
-        let may_exist = sink.adopted || !leaf.directory.is_fresh;
-        let mut keeper = sink.journal().map(|at| Keeper::new(at, stat, may_exist));
+        let may_exist = sink.is_adopted() || !leaf.directory.is_fresh;
+        let mut keeper = sink.journal().map(|name| Keeper::new((spot.dir, name), stat, may_exist));
         // Whoever removed a part by hand left its journal.
-        if let Some(keeper) = keeper.as_mut().filter(|_| !sink.adopted) {
+        if let Some(keeper) = keeper.as_mut().filter(|_| !sink.is_adopted()) {
             keeper.forget()?;
         }
         let clock = reading.map(|_| Instant::now());
         let written = if by_kernel {
-            self.copy_single(source, &sink.fd, contents.len)
+            self.copy_single(source, sink.fd(), contents.len)
         } else if contents.is_whole {
-            self.write_single(&sink.fd, contents.len)
+            self.write_single(sink.fd(), contents.len)
         } else {
             let takes_holes = there.is_none_or(|there| !there.is_special());
-            let job = Job { source, stat, sink: &sink.fd, adopted: sink.adopted, takes_holes };
+            let job =
+                Job { source, stat, sink: sink.fd(), adopted: sink.is_adopted(), takes_holes };
             self.large(&job, contents.len, keeper.as_mut())
         };
         if let (Some(reading), Some(began), true) = (reading, clock, contents.is_whole) {
@@ -132,7 +133,7 @@ impl Worker<'_> {
                 self.count_file(leaf, backup.as_deref());
                 let named = leaf.named_by_caller();
                 let has_links = self.run.options.links_names(named, stat.st_nlink);
-                let copy = has_links.then(|| fstat(&sink.fd).ok()).flatten();
+                let copy = has_links.then(|| fstat(sink.fd()).ok()).flatten();
                 Ok(copy.map(|copy| Id::of(&copy)))
             }
             Ok(Published::Skipped) => {
@@ -164,7 +165,7 @@ impl Worker<'_> {
                     None => {}
                 }
                 // The part was spoilt where its journal said that it is true: it is gone now.
-                if sink.adopted && matches!(failure, Failure::Differ) {
+                if sink.is_adopted() && matches!(failure, Failure::Differ) {
                     drop(sink);
                     self.tell_again(leaf);
                     return self.copy_anew(leaf, source, stat);
@@ -257,7 +258,7 @@ impl Worker<'_> {
         let is_regular = kind(stat) == FileType::RegularFile;
         let is_special = there.is_some_and(There::is_special);
         // Before the attributes: what is still on its way would change the times.
-        io::flush(&sink.fd).map_err(|errno| Failure::Sink("close", errno, size(stat)))?;
+        io::flush(sink.fd()).map_err(|errno| Failure::Sink("close", errno, size(stat)))?;
         let look = || fstat(source).map_err(at_source("fstat"));
         let mut has_changed = is_regular && changed(stat, &look()?);
         let can_be_read_again = is_regular && there.is_none_or(There::can_be_read_again);
@@ -266,7 +267,7 @@ impl Worker<'_> {
         // What follows on a device is not ours.
         let limit = if is_special { SinkEnd::OfSource } else { SinkEnd::Own };
         if let Some(hash) = options.verify.filter(|_| can_be_read_again)
-            && !self.is_equal((source.as_fd(), sink.fd.as_fd(), limit), hash)?
+            && !self.is_equal((source.as_fd(), sink.fd().as_fd(), limit), hash)?
         {
             has_changed = has_changed || changed(stat, &look()?);
             if !has_changed {
@@ -280,14 +281,14 @@ impl Worker<'_> {
         if is_special {
             return Ok(());
         }
-        let body = Body { fd: sink.fd.as_fd(), path: &|| leaf.destination_path() };
+        let body = Body { fd: sink.fd().as_fd(), path: &|| leaf.destination_path() };
         let dressed = Taken::from(&Holder::Fd(source.as_fd()), options.preserve)
             .and_then(|taken| attributes::dress(self.run, body, &taken, stat, wanted));
         if let Err(failure) = dressed {
             self.incomplete(leaf, failure);
         }
         if options.fsync != Fsync::None {
-            io::sync(&sink.fd).map_err(|errno| Failure::Sink("fsync", errno, size(stat)))?;
+            io::sync(sink.fd()).map_err(|errno| Failure::Sink("fsync", errno, size(stat)))?;
         }
         Ok(())
     }

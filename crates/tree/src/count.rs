@@ -11,13 +11,12 @@ use std::{
     path::{Component, PathBuf},
 };
 
-use thalweg_core::Cancelled;
+use thalweg_core::{Cancelled, atomic_file::name::is_reserved};
 
 use crate::{
     CopyOptions,
     identity::{Id, kind, size},
     left_out::Met,
-    naming::is_reserved,
     place::os,
     sources::in_folder,
     stage::listing_buffer,

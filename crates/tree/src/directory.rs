@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
+use thalweg_core::atomic_file::name::OWN_JOURNAL;
 use thalweg_sys::{Errno, io};
 
 use crate::{
@@ -17,7 +18,6 @@ use crate::{
     error::{Attempt, Failure, at_sink},
     folder::{Address, Folder},
     identity::Id,
-    naming::OWN_JOURNAL,
     place::{Leaf, Place, os},
     publish::{Spot, unlink},
     run::Run,

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use thalweg_core::{
     Cancelled, Side,
+    atomic_file::CallFailed,
     failed::{Failed, quoted},
 };
 use thalweg_sys::Errno;
@@ -172,6 +173,12 @@ pub(crate) fn at_source(call: &'static str) -> impl Fn(Errno) -> Failure {
 /// Names the call of an errno, on the side it was made.
 pub(crate) fn at_sink(call: &'static str) -> impl Fn(Errno) -> Failure {
     move |errno| Failure::Sink(call, errno, 0)
+}
+
+impl From<CallFailed> for Failure {
+    fn from(failed: CallFailed) -> Self {
+        Self::Sink(failed.call, failed.errno, 0)
+    }
 }
 
 impl From<Cancelled> for Failure {

@@ -11,6 +11,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+use thalweg_core::atomic_file::name::unique;
 use thalweg_sys::{Errno, io};
 
 use crate::{
@@ -19,7 +20,6 @@ use crate::{
     directory::Directory,
     error::{Attempt, Failure, at_sink},
     identity::Id,
-    naming,
     place::{Leaf, Origin, Place},
     publish::{Spot, ignore, rename, unlink},
     queue::{Names, Task},
@@ -204,7 +204,7 @@ fn link(
     if !is_hidden && is_copy(leaf.name) {
         return Ok(Linked::Done(None));
     }
-    let new = if is_hidden { leaf.name.to_owned() } else { naming::unique(leaf.name) };
+    let new = if is_hidden { leaf.name.to_owned() } else { unique(leaf.name) };
     match io::link(there.as_fd(), &*name.last, dir, &*new) {
         Ok(()) => {}
         Err(Errno::NOENT) => return Ok(Linked::Lost),

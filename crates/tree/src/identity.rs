@@ -2,18 +2,7 @@
 
 use rustix::fs::{FileType, Stat};
 
-/// A file, whatever its names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Id {
-    pub dev: u64,
-    pub ino: u64,
-}
-
-impl Id {
-    pub fn of(stat: &Stat) -> Self {
-        Self { dev: stat.st_dev, ino: stat.st_ino }
-    }
-}
+pub(crate) use thalweg_core::atomic_file::lock::Id;
 
 /// The type of a file.
 pub(crate) fn kind(stat: &Stat) -> FileType {

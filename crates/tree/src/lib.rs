@@ -33,7 +33,6 @@ mod acl;
 mod attributes;
 mod backup;
 mod birth;
-mod claim;
 pub mod compare;
 mod contents;
 mod contest;
@@ -54,7 +53,6 @@ mod linking;
 mod listed;
 pub mod manifest;
 mod modes;
-mod naming;
 mod options;
 mod pace;
 mod pair;
@@ -88,7 +86,6 @@ pub use error::{Error, Refusal};
 pub use event::{Event, Events, Halt, Progress, Skip};
 pub use journal::Journal;
 pub use listed::Listed;
-pub use naming::unfinished_name;
 pub use options::{
     Backup, Becomes, CopyOptions, Dereference, Filter, Fsync, Hash, Preserve, Target, Update, When,
 };

@@ -1,23 +1,27 @@
 //! A new directory that is built under another name and gets its own when all is in it.
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RawDir, Stat, chmodat, fchmod, mkdirat, openat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, RawDir, Stat, chmodat, fchmod, fstat, mkdirat, openat,
+    unlinkat,
 };
 use std::{
     ffi::{CStr, CString},
     mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
+use thalweg_core::atomic_file::{
+    lock::{Leftover, claim, is_ours},
+    name::{OWN_JOURNAL, PART, beside, is_reserved, short, unique},
+};
 use thalweg_sys::{Errno, io};
 
 use crate::{
     birth::open_new,
-    claim::{Leftover, claim, holds, is_ours},
-    error::{Attempt, Failure, at_sink},
+    error::{Attempt, Failure, at_sink, at_source},
     identity::Id,
     journal::Keeper,
-    naming::{OWN_JOURNAL, PART, beside, is_reserved, short, unique},
     publish::{Spot, unlink},
+    sources::ancestors,
 };
 
 /// How to open a directory to work in.
@@ -120,6 +124,14 @@ fn is_of_another(leftover: &OwnedFd, source: &Stat) -> bool {
     was.ino != is.ino || (earlier.is_of_this_boot() && was.dev != is.dev)
 }
 
+/// Whether a leftover is the source that is copied, or a directory around it: what was left is being
+/// copied to its final name, and it must not be removed for that.
+fn holds(leftover: &OwnedFd, source: BorrowedFd<'_>) -> Attempt<bool> {
+    let leftover = Id::of(&fstat(leftover).map_err(at_sink("fstat"))?);
+    let above = ancestors(source).map_err(at_source("openat"))?;
+    Ok(above.contains(&leftover))
+}
+
 /// Removes the unfinished files that a killed run left in a directory nobody can see yet.
 pub(crate) fn remove_leftovers(dir: BorrowedFd<'_>) -> Attempt<()> {
     let fd = openat(dir, c".", DIRECTORY, Mode::empty()).map_err(at_sink("openat"))?;
@@ -218,7 +230,7 @@ mod tests {
         fs::write(old.join("a/b/file"), "x").unwrap();
         let dir = fs::File::open(place.path()).unwrap();
         let spot = Spot { dir: dir.as_fd(), name: c"new" };
-        let stat = rustix::fs::fstat(&dir).unwrap();
+        let stat = fstat(&dir).unwrap();
         let source = (dir.as_fd(), &stat);
         let (held, first) = Stage::make(spot, 0o700, false, source).unwrap();
         assert!(!first.adopted);
@@ -240,11 +252,28 @@ mod tests {
     }
 
     #[test]
+    fn a_stage_that_was_published_by_another_before_it_was_locked_is_not_ours() {
+        let place = tempfile::tempdir().unwrap();
+        let (name, part) = (c"n", c".n.thalweg-part");
+        let path = place.path().join(".n.thalweg-part");
+        let dir = fs::File::open(place.path()).unwrap();
+        let spot = Spot { dir: dir.as_fd(), name };
+        fs::create_dir(&path).unwrap();
+        let made = OwnedFd::from(fs::File::open(&path).unwrap());
+        let source = (dir.as_fd(), &fstat(&dir).unwrap());
+        let (held, rival) = Stage::make(spot, 0o700, true, source).unwrap();
+        assert!(rival.adopted);
+        rival.publish(spot).unwrap();
+        drop(held);
+        assert!(!is_ours(&made, spot.dir, part).unwrap());
+    }
+
+    #[test]
     fn of_many_that_race_for_one_name_one_gets_it_with_what_it_put_in() {
         let place = tempfile::tempdir().unwrap();
         let dir = fs::File::open(place.path()).unwrap();
         let spot = Spot { dir: dir.as_fd(), name: c"new" };
-        let stat = rustix::fs::fstat(&dir).unwrap();
+        let stat = fstat(&dir).unwrap();
         let source = (dir.as_fd(), &stat);
         let build = |n: u64| {
             let (fd, stage) = Stage::make(spot, 0o700, false, source).unwrap();

@@ -8,6 +8,7 @@ use std::{
     ffi::CStr,
     os::fd::{AsFd, BorrowedFd},
 };
+use thalweg_core::atomic_file::name::unique;
 use thalweg_sys::{Errno, io};
 
 use crate::{
@@ -17,7 +18,6 @@ use crate::{
     existing::{Verdict, weigh},
     hardlink::{self, Met, Named},
     identity::kind,
-    naming::unique,
     place::Leaf,
     publish::{Spot, ignore, unlink},
     worker::Worker,

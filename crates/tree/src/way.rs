@@ -1,6 +1,7 @@
 //! Under which name a file is written until it is whole.
 
 use rustix::fs::{AtFlags, OFlags};
+use thalweg_core::atomic_file::Leftovers;
 use thalweg_sys::Errno;
 
 use crate::{
@@ -71,9 +72,12 @@ impl Worker<'_> {
                     return Ok(sink);
                 }
                 self.names_all = true;
-                Sink::part(spot, mode, (false, source))
+                Sink::part(spot, mode, Leftovers { resume: false, spare: source })
             }
-            Way::Part => Sink::part(spot, mode, (options.resume && !is_single, source)),
+            Way::Part => {
+                let resume = options.resume && !is_single;
+                Sink::part(spot, mode, Leftovers { resume, spare: source })
+            }
             Way::Existing => match Sink::existing(spot, access, source) {
                 Err(Failure::Sink(_, Errno::ACCESS | Errno::PERM | Errno::TXTBSY, _))
                     if options.force =>

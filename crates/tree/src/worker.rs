@@ -11,6 +11,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use thalweg_core::atomic_file::name::is_reserved;
 use thalweg_sys::Errno;
 
 use crate::{
@@ -21,7 +22,6 @@ use crate::{
     folder::{Address, Folder},
     identity::{Id, kind},
     left_out::Met,
-    naming::is_reserved,
     place::{Leaf, Origin},
     queue::{Names, Task},
     report::Tally,

@@ -7,7 +7,7 @@ use thalweg_tree::{
     manifest::{Made, make},
 };
 
-use super::{landing::Landing, verify::Findings};
+use super::verify::Findings;
 use crate::{
     args::{HashName, ManifestArgs},
     exit::{Exit, Failure},
@@ -17,6 +17,7 @@ use crate::{
         text::{note, note_json, print, print_bytes},
         units,
     },
+    stdio,
 };
 
 const NOT_WRITTEN: &str = "no manifest was written";
@@ -52,9 +53,10 @@ pub fn publish(path: &Path, made: &Made) -> Result<Exit, Failure> {
         let message = format!("no manifest was written: {count}, see above");
         return Err(Failure::new(Exit::Failed, message));
     }
-    let mut landing = Landing::open(path)?;
-    landing.write(&made.text)?;
-    landing.publish()?;
+    let failed = |error| Failure::of_destination(error, path);
+    let mut destination = stdio::destination(path)?;
+    destination.write(&made.text, &interrupt::check).map_err(|error| failed(error.into()))?;
+    destination.publish().map_err(failed)?;
     Ok(Exit::Done)
 }
 

@@ -5,7 +5,6 @@ mod completions;
 mod copy;
 mod doctor;
 mod handover;
-mod landing;
 mod list;
 mod man;
 mod manifest;

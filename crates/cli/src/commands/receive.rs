@@ -3,23 +3,24 @@
 use rustix::io::ioctl_fionread;
 use std::{
     cell::RefCell,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 use thalweg_channel::{
     Address, Error, Link, Listener,
-    bulk::{Announced, Destination, Options, Receiver, Sink},
+    bulk::{self, Announced, Options, Receiver, Sink},
 };
-use thalweg_core::shown;
+use thalweg_core::{atomic_file::Destination, shown};
 use thalweg_sys::{Errno, io};
 
 use super::handover::{self, Account, Clock, Counts, SoFar, failure};
-use super::landing::Landing;
 use crate::{
     args::ReceiveArgs,
     exit::{Exit, Failure},
     interrupt::{self, is_interrupted},
     output::text::complain,
     progress::Meter,
+    stdio,
 };
 
 /// How often to look whether an interrupt came while nobody has called.
@@ -36,7 +37,7 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
         trust: !args.no_trust,
         stop: Some(is_interrupted),
         // One buffer, received into again and again.
-        destination: Destination::Resident,
+        destination: bulk::Destination::Resident,
         ..Options::default()
     };
     let receiver = Receiver::over(link, &options);
@@ -77,7 +78,7 @@ pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
         did: "received",
         shown: args.shown,
         verbose: args.verbose,
-        on_stderr: landings.is_output,
+        on_stderr: args.destination.as_os_str() == "-",
         arm: receiver.arm(),
         tuning: receiver.tuning(),
         choice: None,
@@ -133,61 +134,73 @@ fn speaks(link: &Link) -> bool {
     }
 }
 
+/// A file that is being received.
+struct UnderWay {
+    destination: Destination,
+    path: PathBuf,
+}
+
 /// Where the files go, one after the other.
 struct Landings<'a> {
     args: &'a ReceiveArgs,
     /// Opened before anybody has called, unless it is a folder.
-    single: Option<Landing>,
-    under_way: Option<Landing>,
+    single: Option<UnderWay>,
+    under_way: Option<UnderWay>,
     in_folder: bool,
-    is_output: bool,
     so_far: SoFar,
 }
 
 impl<'a> Landings<'a> {
     fn of(args: &'a ReceiveArgs) -> Result<Self, Failure> {
-        let in_folder = args.destination.is_dir();
-        let single = if in_folder { None } else { Some(Landing::open(&args.destination)?) };
-        let is_output = single.as_ref().is_some_and(Landing::is_output);
-        let so_far = SoFar::default();
-        Ok(Self { args, single, under_way: None, in_folder, is_output, so_far })
+        let path = args.destination.clone();
+        let in_folder = path.is_dir();
+        let single = if in_folder {
+            None
+        } else {
+            Some(UnderWay { destination: stdio::destination(&path)?, path })
+        };
+        Ok(Self { args, single, under_way: None, in_folder, so_far: SoFar::default() })
     }
 
-    fn open(&mut self, file: &Announced) -> Result<Landing, String> {
-        let place = shown(&self.args.destination);
+    fn open(&mut self, file: &Announced) -> Result<UnderWay, String> {
+        let folder = shown(&self.args.destination);
         if !self.in_folder {
             if file.total.is_some_and(|total| total > 1) {
-                return Err(format!("'{place}' is no folder, and several files are coming"));
+                return Err(format!("'{folder}' is no folder, and several files are coming"));
             }
-            return self
-                .single
-                .take()
-                .ok_or_else(|| format!("'{place}': one file is there already"));
+            let single = self.single.take();
+            return single.ok_or_else(|| format!("'{folder}': one file is there already"));
         }
         let name = file.name.as_ref();
         let name =
-            name.ok_or_else(|| format!("'{place}' is a folder, and a stream has no name"))?;
-        Landing::in_folder(&self.args.destination, name, self.args.force).map_err(|f| f.message)
+            name.ok_or_else(|| format!("'{folder}' is a folder, and a stream has no name"))?;
+        let path = self.args.destination.join(name);
+        let opened = Destination::in_folder(&self.args.destination, name, self.args.force);
+        match opened {
+            Ok(destination) => Ok(UnderWay { destination, path }),
+            Err(error) => Err(Failure::of_destination(error, &path).message),
+        }
     }
 }
 
 impl Sink for Landings<'_> {
     fn begin(&mut self, file: &Announced) -> Result<(), String> {
         (self.so_far.total, self.so_far.size) = (file.total, file.size);
-        let landing = self.open(file)?;
-        self.under_way = Some(landing);
+        self.under_way = Some(self.open(file)?);
         Ok(())
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let landing = self.under_way.as_mut();
-        landing.map_or(Ok(()), |landing| landing.write(bytes)).map_err(|failure| failure.message)
+        let Some(UnderWay { destination, path }) = &mut self.under_way else { return Ok(()) };
+        let written = destination.write(bytes, &interrupt::check);
+        written.map_err(|error| Failure::of_destination(error.into(), path).message)
     }
 
     fn publish(&mut self) -> Result<(), String> {
-        let landing = self.under_way.take();
-        let published = landing.map_or(Ok(()), |mut landing| landing.publish());
-        published.map_err(|failure| failure.message)?;
+        if let Some(UnderWay { destination, path }) = self.under_way.take() {
+            let published = destination.publish();
+            published.map_err(|error| Failure::of_destination(error, &path).message)?;
+        }
         self.so_far.files += 1;
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! `thalweg report`: saved results as a page or as Markdown.
 
 use std::{
-    fs,
     io::IsTerminal,
     path::{Path, PathBuf},
 };
+use thalweg_core::atomic_file::write_file;
 use thalweg_lab::{
     report::{Found, ReportError, html, markdown, read_all, usual_folders},
     study::store::{self, ResultError},
@@ -80,28 +80,11 @@ fn failure(error: ReportError) -> Failure {
     }
 }
 
-/// Beside its place first, then by a rename: half a page never stands under the name. What is no
-/// plain file (a device, a FIFO) is written as it is.
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let failed = |call: &str, error: &std::io::Error| {
+    write_file(path, text.as_bytes()).map_err(|error| {
         let length = units::exact(text.len() as u64);
-        let mut failure = Failure::of_io(call, &path.display().to_string(), error);
+        let mut failure = Failure::of_destination(error, path);
         failure.message = format!("{} (a report of {length} was to be written)", failure.message);
         failure
-    };
-    let special = fs::metadata(path).is_ok_and(|found| !found.is_file());
-    let name = path.file_name().filter(|_| !special);
-    let Some(name) = name else {
-        return fs::write(path, text).map_err(|e| failed("write", &e));
-    };
-    // A link is followed: what it leads to is replaced, not the link.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let name = path.file_name().unwrap_or(name);
-    let part = format!(".{}.thalweg-part.{}", name.to_string_lossy(), std::process::id());
-    let part = path.with_file_name(part);
-    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&part);
-        failed("write", &error)
     })
 }

@@ -156,10 +156,16 @@ fn what_a_killed_receive_leaves_is_not_copied_as_data() {
     drop(receiving.finish());
     sending.signal_group(Signal::KILL);
     drop(sending.finish());
-    assert_eq!(names(&scratch.join("into")).len(), 1, "the part");
+    assert_eq!(names(&scratch.join("into")), [".copy.thalweg-part"]);
     let copied = shell(scratch.path(), "$T copy -r into again; ls -A again").expect(0);
     copied.expect_said("has a name kept for unfinished copies");
     assert_eq!(names(&scratch.join("again")), Vec::<String>::new());
+    // The next one for that name begins anew in its place.
+    let receiving = start_without(&[&NAMELESS], libc::EOPNOTSUPP, &mut receive).unwrap();
+    shell(scratch.path(), "$T send --to ./s data").expect(0);
+    receiving.finish().expect(0);
+    assert_eq!(names(&scratch.join("into")), ["copy"]);
+    bytes::expect(&scratch.join("into/copy"), 1, BIG);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Names for what is not finished, beside the name it will get.
+//! The names of unfinished files and folders, beside the name they will get: one scheme for all
+//! commands, so that each of them knows what another has left.
 
 use std::{
     ffi::{CStr, CString, OsStr, OsString},
@@ -9,32 +10,32 @@ use std::{
     },
     time::SystemTime,
 };
-use xxhash_rust::xxh3::xxh3_64;
+use thalweg_kernels::xxh3;
 
 /// What an unfinished file or directory is called: `.NAME.thalweg-part`.
-pub(crate) const PART: &[u8] = b".thalweg-part";
+pub const PART: &[u8] = b".thalweg-part";
 /// What the journal of an unfinished file is called: `.NAME.thalweg-journal`.
-pub(crate) const JOURNAL: &[u8] = b".thalweg-journal";
+pub const JOURNAL: &[u8] = b".thalweg-journal";
 /// The journal in an unfinished directory: which source it is a copy of.
-pub(crate) const OWN_JOURNAL: &CStr = c".thalweg-journal";
+pub const OWN_JOURNAL: &CStr = c".thalweg-journal";
 
 // NAME_MAX of every common file system; where it is less, the caller asks for the short form.
 const NAME_MAX: usize = 255;
 
 /// `.NAMEsuffix`, or a short form with a hash of the name where that is too long.
-pub(crate) fn beside(name: &CStr, suffix: &[u8]) -> CString {
+pub fn beside(name: &CStr, suffix: &[u8]) -> CString {
     let long = [b".", name.to_bytes(), suffix].concat();
     if long.len() <= NAME_MAX { c_string(long) } else { short(name, suffix) }
 }
 
 /// `.HASHsuffix`: the same length for every name.
-pub(crate) fn short(name: &CStr, suffix: &[u8]) -> CString {
-    let hash = format!(".{:016x}", xxh3_64(name.to_bytes()));
+pub fn short(name: &CStr, suffix: &[u8]) -> CString {
+    let hash = format!(".{:016x}", xxh3(name.to_bytes()));
     c_string([hash.as_bytes(), suffix].concat())
 }
 
 /// A part's name that no other process uses, for when the usual one is taken by a living one.
-pub(crate) fn unique(name: &CStr) -> CString {
+pub fn unique(name: &CStr) -> CString {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     // Process numbers come again, in a container the first ones always.
     static BEGAN: OnceLock<u128> = OnceLock::new();
@@ -47,8 +48,7 @@ pub(crate) fn unique(name: &CStr) -> CString {
     beside(name, &[PART, tail.as_bytes()].concat())
 }
 
-/// A name beside `name` for a file that is not finished, which no other process uses. [`copy`](crate::copy)
-/// takes no file of such a name for data.
+/// The same for a name of the standard library's.
 pub fn unfinished_name(name: &OsStr) -> OsString {
     // No file has a name with a NUL in it.
     let name = CString::new(name.as_bytes()).unwrap_or_default();
@@ -57,7 +57,7 @@ pub fn unfinished_name(name: &OsStr) -> OsString {
 
 /// Whether a name is one of ours. A source of such a name is not copied: the next run would take
 /// the copy for an unfinished file of its own, and remove it.
-pub(crate) fn is_reserved(name: &CStr) -> bool {
+pub fn is_reserved(name: &CStr) -> bool {
     let name = name.to_bytes();
     // Most names end here.
     if name.first() != Some(&b'.') || name.len() <= PART.len() {
@@ -96,7 +96,8 @@ mod tests {
             assert!(is_reserved(&beside(name, PART)));
             assert!(is_reserved(&beside(name, JOURNAL)));
             assert!(is_reserved(&unique(name)));
-            let unfinished = unfinished_name(crate::place::os(name)).into_encoded_bytes();
+            let unfinished =
+                unfinished_name(OsStr::from_bytes(name.to_bytes())).into_encoded_bytes();
             assert!(is_reserved(&CString::new(unfinished).unwrap()));
             assert!(!is_reserved(name));
         }

@@ -1,0 +1,287 @@
+//! Files that appear when they are whole.
+//!
+//! Until it is published, an [`AtomicFile`] has no name at all (`O_TMPFILE`), or is locked under the
+//! name of an unfinished file ([`name`]), by which every command knows it again after a kill. What is
+//! not published goes when it is dropped. A [`Destination`] is what a person named: such a file, or
+//! something that is written as it stands.
+
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, unlinkat};
+use std::{
+    ffi::{CStr, CString},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    thread,
+    time::Duration,
+};
+use thalweg_sys::{Errno, io};
+
+mod destination;
+pub mod lock;
+pub mod name;
+
+pub use destination::{Destination, DestinationError, write_file};
+use lock::{Id, Leftover, is_ours, leftover};
+use name::{JOURNAL, PART, beside, short, unique};
+
+/// A call on a destination that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallFailed {
+    pub call: &'static str,
+    pub errno: Errno,
+}
+
+/// Names the call of an errno.
+pub fn failed(call: &'static str) -> impl Fn(Errno) -> CallFailed {
+    move |errno| CallFailed { call, errno }
+}
+
+/// What becomes of an unfinished file that a dead process left under the wanted name.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Leftovers {
+    /// It is gone on with; otherwise it is removed.
+    pub resume: bool,
+    /// Neither is done to this file: the source, if it has such a name.
+    pub spare: Id,
+}
+
+/// An open file that gets its name when it is whole.
+#[derive(Debug)]
+pub struct AtomicFile<D: AsFd, N: AsRef<CStr>> {
+    pub fd: OwnedFd,
+    /// An earlier run left it, and this one goes on with it.
+    pub adopted: bool,
+    dir: D,
+    name: N,
+    /// `None`: it has no name yet.
+    part: Option<Part>,
+    settled: bool,
+}
+
+#[derive(Debug)]
+struct Part {
+    name: CString,
+    /// The name by which a later run finds it; another one where a living process has that.
+    is_usual: bool,
+}
+
+// Enough for any sane number of copies racing for one name.
+const TRIES: usize = 100;
+// The kernel closes the files of a killed process's io_uring some time after that process is gone, and with them goes
+// the lock: without this wait a resume would begin anew beside the part that it was started for.
+const WAITS: usize = 50;
+const WAIT: Duration = Duration::from_millis(20);
+
+impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
+    /// A file that will be `name` in `dir`: without a name until then where the file system has such
+    /// files, and as a part where not.
+    pub fn create(dir: D, name: N, mode: u32) -> Result<Self, CallFailed> {
+        match open_nameless(dir.as_fd(), OFlags::RDWR, mode)? {
+            Some(fd) => Ok(Self::new(fd, dir, name, None)),
+            None => Self::part(dir, name, mode, Leftovers::default()),
+        }
+    }
+
+    /// A file without a name; `None` where the file system has no such thing.
+    pub fn nameless(
+        dir: D,
+        name: N,
+        access: OFlags,
+        mode: u32,
+    ) -> Result<Option<Self>, CallFailed> {
+        let opened = open_nameless(dir.as_fd(), access, mode)?;
+        Ok(opened.map(|fd| Self::new(fd, dir, name, None)))
+    }
+
+    /// A file under the name of an unfinished one. It is locked for as long as it is open, so that no
+    /// other run takes it for a leftover.
+    pub fn part(dir: D, name: N, mode: u32, leftovers: Leftovers) -> Result<Self, CallFailed> {
+        let found = open_part(dir.as_fd(), name.as_ref(), mode, leftovers)?;
+        let mut file = Self::new(found.fd, dir, name, Some(found.part));
+        file.adopted = found.adopted;
+        Ok(file)
+    }
+
+    fn new(fd: OwnedFd, dir: D, name: N, part: Option<Part>) -> Self {
+        Self { fd, adopted: false, dir, name, part, settled: false }
+    }
+
+    /// The name of this file's journal, if it can have one.
+    pub fn journal(&self) -> Option<CString> {
+        // Beside the usual part there is another run's journal, if any.
+        let is_usual = self.part.as_ref().is_some_and(|part| part.is_usual);
+        is_usual.then(|| beside(self.name.as_ref(), JOURNAL))
+    }
+
+    /// Gives the file its name. `keep`: fail with EEXIST rather than replace what has it.
+    pub fn publish(&mut self, keep: bool) -> Result<(), CallFailed> {
+        let (dir, name) = (self.dir.as_fd(), self.name.as_ref());
+        match &self.part {
+            None => match io::link_tmpfile(&self.fd, dir, name) {
+                Err(Errno::EXIST) if !keep => {
+                    let temporary = unique(name);
+                    io::link_tmpfile(&self.fd, dir, &*temporary).map_err(failed("linkat"))?;
+                    rename(dir, &temporary, name, false)
+                        .inspect_err(|_| {
+                            let _ = unlink(dir, &temporary);
+                        })
+                        .map_err(failed("renameat2"))?;
+                }
+                answer => answer.map_err(failed("linkat"))?,
+            },
+            Some(part) => rename(dir, &part.name, name, keep).map_err(failed("renameat2"))?,
+        }
+        self.settled = true;
+        Ok(())
+    }
+
+    /// Leaves the unfinished file for a later run, under the name it returns; `None` if no later run
+    /// would find it: then it goes.
+    pub fn leave(&mut self) -> Option<&CStr> {
+        let part = self.part.as_ref().filter(|part| part.is_usual)?;
+        self.settled = true;
+        Some(&part.name)
+    }
+}
+
+impl<D: AsFd, N: AsRef<CStr>> Drop for AtomicFile<D, N> {
+    fn drop(&mut self) {
+        if let Some(part) = self.part.as_ref().filter(|_| !self.settled) {
+            // The lock is still held, so the name is still ours. An error has no reader any more.
+            let _ = unlink(self.dir.as_fd(), &part.name);
+        }
+    }
+}
+
+/// A new file of this name.
+pub fn create_new(
+    dir: BorrowedFd<'_>,
+    name: &CStr,
+    access: OFlags,
+    mode: u32,
+) -> Result<OwnedFd, Errno> {
+    let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    openat(dir, name, flags, Mode::from_raw_mode(mode))
+}
+
+/// A rename; `keep`: to a name that must be free.
+pub fn rename(dir: BorrowedFd<'_>, from: &CStr, to: &CStr, keep: bool) -> Result<(), Errno> {
+    if keep { io::rename_new(dir, from, dir, to) } else { io::rename(dir, from, dir, to, false) }
+}
+
+/// Removes a name; it may be gone already.
+pub fn unlink(dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+    match unlinkat(dir, name, AtFlags::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        answer => answer,
+    }
+}
+
+fn open_nameless(
+    dir: BorrowedFd<'_>,
+    access: OFlags,
+    mode: u32,
+) -> Result<Option<OwnedFd>, CallFailed> {
+    let flags = access | OFlags::TMPFILE | OFlags::CLOEXEC;
+    match openat(dir, c".", flags, Mode::from_raw_mode(mode)) {
+        Ok(fd) => Ok(Some(fd)),
+        // Old kernels take O_TMPFILE for O_DIRECTORY.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => Ok(None),
+        Err(errno) => Err(CallFailed { call: "openat", errno }),
+    }
+}
+
+struct OpenPart {
+    fd: OwnedFd,
+    part: Part,
+    adopted: bool,
+}
+
+fn open_part(
+    dir: BorrowedFd<'_>,
+    target: &CStr,
+    mode: u32,
+    leftovers: Leftovers,
+) -> Result<OpenPart, CallFailed> {
+    let usual = || Part { name: beside(target, PART), is_usual: true };
+    let another = || Part { name: unique(target), is_usual: false };
+    let mut part = usual();
+    let mut waits = if leftovers.resume { WAITS } else { 0 };
+    for _ in 0..TRIES {
+        match create_new(dir, &part.name, OFlags::RDWR, mode) {
+            Ok(fd) => {
+                if is_ours(&fd, dir, &part.name)? {
+                    return Ok(OpenPart { fd, part, adopted: false });
+                }
+                part = another();
+            }
+            Err(Errno::EXIST) => match leftover(dir, &part.name)? {
+                Leftover::Gone => {}
+                Leftover::Alive if part.is_usual && waits > 0 => {
+                    waits -= 1;
+                    thread::sleep(WAIT);
+                }
+                Leftover::Alive => part = another(),
+                Leftover::Free(fd) if is(&fd, leftovers.spare)? => part = another(),
+                // Under another name it has no journal: it is begun anew.
+                Leftover::Free(fd) if leftovers.resume && part.is_usual => {
+                    return Ok(OpenPart { fd, part, adopted: true });
+                }
+                Leftover::Free(_locked) => {
+                    if part.is_usual {
+                        let _ = unlink(dir, &beside(target, JOURNAL));
+                    }
+                    unlink(dir, &part.name).map_err(failed("unlinkat"))?;
+                }
+            },
+            Err(Errno::NAMETOOLONG) if part.name != short(target, PART) => {
+                part.name = short(target, PART);
+            }
+            Err(errno) => return Err(CallFailed { call: "openat", errno }),
+        }
+    }
+    Err(CallFailed { call: "openat", errno: Errno::EXIST })
+}
+
+fn is(fd: &OwnedFd, id: Id) -> Result<bool, CallFailed> {
+    Ok(Id::of(&fstat(fd).map_err(failed("fstat"))?) == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn what_another_process_of_our_number_left_under_another_name_is_not_gone_on_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let part = folder.path().join(".n.thalweg-part");
+        let alive = fs::File::create(&part).unwrap();
+        alive.lock().unwrap();
+        // Whichever number comes next, there is a leftover of that name.
+        let name = unique(c"n").into_string().unwrap();
+        let (stem, number) = name.rsplit_once('-').unwrap();
+        let number: u64 = number.parse().unwrap();
+        for next in number..number + 1000 {
+            fs::write(folder.path().join(format!("{stem}-{next}")), "left").unwrap();
+        }
+        let dir = fs::File::open(folder.path()).unwrap();
+        let leftovers = Leftovers { resume: true, ..Leftovers::default() };
+        let file = AtomicFile::part(&dir, c"n", 0o600, leftovers).unwrap();
+        assert!(!file.adopted && file.journal().is_none());
+        assert_eq!(fstat(&file.fd).unwrap().st_size, 0);
+    }
+
+    #[test]
+    fn what_was_published_by_another_before_it_was_locked_is_not_ours() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(".n.thalweg-part");
+        let dir = fs::File::open(folder.path()).unwrap();
+        let is_ours = |made: &OwnedFd| is_ours(made, dir.as_fd(), c".n.thalweg-part").unwrap();
+        let made = OwnedFd::from(fs::File::create_new(&path).unwrap());
+        let leftovers = Leftovers { resume: true, ..Leftovers::default() };
+        let mut rival = AtomicFile::part(&dir, c"n", 0o600, leftovers).unwrap();
+        assert!(rival.adopted && !is_ours(&made));
+        rival.publish(false).unwrap();
+        drop(rival);
+        assert!(!is_ours(&made));
+    }
+}

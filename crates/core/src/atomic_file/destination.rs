@@ -1,0 +1,247 @@
+//! Where a command writes what a person asked for: a file that appears when it is whole, or a device,
+//! a FIFO or an open stream that is written as it stands.
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fchmod, fstat, openat, stat, statat};
+use std::{
+    ffi::{CString, OsStr},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Path, PathBuf},
+};
+use thalweg_sys::{Errno, io};
+
+use super::{AtomicFile, CallFailed, failed};
+use crate::Cancelled;
+
+/// An open destination.
+#[derive(Debug)]
+pub enum Destination {
+    /// What is written is there at once.
+    Direct(OwnedFd),
+    /// Nothing can be seen of it until it is published.
+    Whole {
+        file: AtomicFile<OwnedFd, CString>,
+        /// An existing file of its name gives way.
+        replace: bool,
+    },
+}
+
+/// Why a destination cannot be opened, written or published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DestinationError {
+    Call(CallFailed),
+    /// The path ends in a folder that is not there.
+    NoFolder,
+    /// A symbolic link to nothing: it cannot be followed, and to replace it was not asked for.
+    Dangling,
+    /// There is a file of this name, and it is not to be replaced.
+    Exists,
+    /// There is something else than a file or a link.
+    NoFile,
+}
+
+impl From<CallFailed> for DestinationError {
+    fn from(failed: CallFailed) -> Self {
+        Self::Call(failed)
+    }
+}
+
+impl From<DestinationError> for std::io::Error {
+    fn from(error: DestinationError) -> Self {
+        match error {
+            DestinationError::Call(CallFailed { errno, .. }) => errno.into(),
+            DestinationError::NoFolder | DestinationError::Dangling => Errno::NOENT.into(),
+            DestinationError::Exists | DestinationError::NoFile => Errno::EXIST.into(),
+        }
+    }
+}
+
+/// Writes a file, whole or not at all.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), DestinationError> {
+    let mut destination = Destination::open(path)?;
+    destination.write(bytes, &|| Ok(()))?;
+    destination.publish()
+}
+
+impl Destination {
+    /// What this path leads to: a link is followed, and the file it names is replaced.
+    pub fn open(path: &Path) -> Result<Self, DestinationError> {
+        let found = match stat(path) {
+            Ok(found) if is_file(&found) => Some(found),
+            Ok(_) => {
+                let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+                let fd = openat(CWD, path, flags, Mode::empty()).map_err(failed("open"))?;
+                return Ok(Self::Direct(fd));
+            }
+            // Otherwise this would only show when everything has been written.
+            Err(Errno::NOENT) if path.as_os_str().as_bytes().ends_with(b"/") => {
+                return Err(DestinationError::NoFolder);
+            }
+            Err(Errno::NOENT) if statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).is_ok() => {
+                return Err(DestinationError::Dangling);
+            }
+            Err(Errno::NOENT) => None,
+            Err(errno) => return Err(CallFailed { call: "stat", errno }.into()),
+        };
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let name = path.file_name().ok_or(DestinationError::NoFolder)?;
+        Self::whole(open_folder(&folder_of(&path))?, name, found, true)
+    }
+
+    /// A file in a folder, under a name that another process gave it: of one part. No link of that name
+    /// is followed, and nothing but a file or a link is replaced, if that is asked for.
+    pub fn in_folder(folder: &Path, name: &OsStr, replace: bool) -> Result<Self, DestinationError> {
+        let dir = open_folder(folder)?;
+        let found = match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) if !replace => return Err(DestinationError::Exists),
+            Ok(found) if is_file(&found) => Some(found),
+            Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::Symlink => None,
+            Ok(_) => return Err(DestinationError::NoFile),
+            Err(Errno::NOENT) => None,
+            Err(errno) => return Err(CallFailed { call: "stat", errno }.into()),
+        };
+        Self::whole(dir, name, found, replace)
+    }
+
+    fn whole(
+        dir: OwnedFd,
+        name: &OsStr,
+        found: Option<Stat>,
+        replace: bool,
+    ) -> Result<Self, DestinationError> {
+        let name = CString::new(name.as_bytes()).map_err(|_| failed("open")(Errno::INVAL))?;
+        let file = AtomicFile::create(dir, name, 0o666)
+            .map_err(|error| CallFailed { call: "open", ..error })?;
+        if let Some(found) = found {
+            // A file that is replaced keeps its mode where that is allowed.
+            let _ = fchmod(&file.fd, Mode::from_raw_mode(found.st_mode & 0o777));
+        }
+        Ok(Self::Whole { file, replace })
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Direct(fd) => fd.as_fd(),
+            Self::Whole { file, .. } => file.fd.as_fd(),
+        }
+    }
+
+    /// Writes all of it; a call that is interrupted is made again unless the caller has had enough.
+    pub fn write(
+        &mut self,
+        mut bytes: &[u8],
+        go_on: &dyn Fn() -> Result<(), Cancelled>,
+    ) -> Result<(), CallFailed> {
+        while !bytes.is_empty() {
+            let (call, errno) = match io::write(self.fd(), bytes) {
+                Ok(count) => {
+                    bytes = &bytes[count..];
+                    continue;
+                }
+                Err(Errno::AGAIN) => match io::wait_writable(self.fd(), None) {
+                    Ok(_) => continue,
+                    Err(errno) => ("poll", errno),
+                },
+                Err(errno) => ("write", errno),
+            };
+            if errno != Errno::INTR || go_on().is_err() {
+                return Err(CallFailed { call, errno });
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a file its name; of anything else it says whether what it took is kept.
+    pub fn publish(self) -> Result<(), DestinationError> {
+        // Servers tell of a full disk or a quota when a file is closed.
+        if fstat(self.fd()).is_ok_and(|found| is_file(&found)) {
+            io::flush(self.fd()).map_err(failed("close"))?;
+        }
+        match self {
+            Self::Direct(_) => Ok(()),
+            Self::Whole { mut file, replace } => match file.publish(!replace) {
+                Err(CallFailed { errno: Errno::EXIST, .. }) if !replace => {
+                    Err(DestinationError::Exists)
+                }
+                answer => Ok(answer?),
+            },
+        }
+    }
+}
+
+fn is_file(found: &Stat) -> bool {
+    FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
+}
+
+/// O_PATH: a folder may be written without being readable.
+fn open_folder(folder: &Path) -> Result<OwnedFd, CallFailed> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(CWD, folder, flags, Mode::empty()).map_err(failed("open"))
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    #[test]
+    fn a_file_is_seen_when_it_is_published_and_goes_if_it_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        let count = || fs::read_dir(folder.path()).unwrap().count();
+        let mut destination = Destination::open(&path).unwrap();
+        destination.write(b"whole", &|| Ok(())).unwrap();
+        assert!(!path.exists());
+        drop(destination);
+        assert_eq!(count(), 0);
+        write_file(&path, b"whole").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        write_file(&path, b"again").unwrap();
+        assert_eq!((fs::read(&path).unwrap(), count()), (b"again".to_vec(), 1));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn a_link_is_followed_unless_its_name_came_from_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        write_file(&link, b"new").unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+        let inside = |replace| Destination::in_folder(folder.path(), OsStr::new("link"), replace);
+        assert_eq!(inside(false).unwrap_err(), DestinationError::Exists);
+        let mut destination = inside(true).unwrap();
+        destination.write(b"replaced", &|| Ok(())).unwrap();
+        destination.publish().unwrap();
+        assert_eq!(
+            (fs::read(&file).unwrap(), fs::read(&link).unwrap().len()),
+            (b"new".to_vec(), 8)
+        );
+        fs::remove_file(&file).unwrap();
+        fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        assert_eq!(Destination::open(&link).unwrap_err(), DestinationError::Dangling);
+        let missing = folder.path().join("missing/");
+        assert_eq!(Destination::open(&missing).unwrap_err(), DestinationError::NoFolder);
+    }
+
+    #[test]
+    fn a_name_that_was_taken_meanwhile_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let destination = Destination::in_folder(folder.path(), OsStr::new("f"), false).unwrap();
+        fs::write(folder.path().join("f"), "theirs").unwrap();
+        assert_eq!(destination.publish(), Err(DestinationError::Exists));
+        assert_eq!(fs::read(folder.path().join("f")).unwrap(), b"theirs");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}
