@@ -9,7 +9,10 @@ use thalweg_core::{
 };
 use thalweg_sys::{Errno, signal};
 
-use crate::stdio::{INPUT, OUTPUT};
+/// What messages call standard input.
+pub const INPUT: &str = "standard input";
+/// What messages call standard output.
+pub const OUTPUT: &str = "standard output";
 
 /// The exit status, as the manual lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

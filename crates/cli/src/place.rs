@@ -13,9 +13,9 @@ use thalweg_core::{End, EndFacts, Kind, shown};
 use thalweg_sys::host::filesystem;
 
 use crate::{
-    exit::Failure,
+    exit::{Failure, INPUT, OUTPUT},
     output::units,
-    stdio::{self, INPUT, OUTPUT},
+    stdio,
 };
 
 /// One end of a transfer that is only thought about.

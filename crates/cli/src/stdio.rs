@@ -10,12 +10,7 @@ use std::path::{Path, PathBuf};
 use thalweg_core::{End, Kind, atomic_file::Destination};
 use thalweg_sys::{host, pipe, standard};
 
-use crate::exit::{Exit, Failure};
-
-/// What messages call standard input.
-pub const INPUT: &str = "standard input";
-/// What messages call standard output.
-pub const OUTPUT: &str = "standard output";
+use crate::exit::{Exit, Failure, INPUT, OUTPUT};
 
 /// Standard input. See [`inherited`].
 pub fn input() -> Result<End<'static>, Failure> {

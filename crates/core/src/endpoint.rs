@@ -8,7 +8,7 @@ use std::{
 };
 use thalweg_sys::{Errno, io};
 
-use crate::{Error, Guarantees, Info, Side};
+use crate::Guarantees;
 
 /// What an end is, as far as mechanisms care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -203,14 +203,6 @@ impl<'a> Transfer<'a> {
             },
             len: self.len.map(|len| len.saturating_sub(done)),
             needs: self.needs,
-        }
-    }
-
-    /// Both ends as descriptors, for mechanisms whose pairs have no memory in them.
-    pub fn descriptors(self, info: &Info) -> Result<(End<'a>, End<'a>), Error> {
-        match (self.source, self.sink) {
-            (Source::Fd(source), Sink::Fd(sink)) => Ok((source, sink)),
-            _ => Err(info.error("open", Side::Either, Errno::INVAL, 0)),
         }
     }
 

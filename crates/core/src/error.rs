@@ -3,8 +3,6 @@
 use std::fmt;
 use thalweg_sys::Errno;
 
-use crate::failed::{After, Why};
-
 /// Which end of a transfer a failed call was about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -159,6 +157,47 @@ pub fn symbol(errno: Errno) -> &'static str {
         (Errno::XDEV, "EXDEV"),
     ];
     SYMBOLS.iter().find(|(e, _)| *e == errno).map_or("", |(_, s)| s)
+}
+
+/// `no space left on device (write: ENOSPC)`.
+pub(crate) struct Why<'a> {
+    pub call: &'a str,
+    pub errno: Errno,
+}
+
+impl fmt::Display for Why<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}: {})", meaning(self.errno), self.call, code(self.errno))
+    }
+}
+
+/// ` after 42 bytes`; nothing of nothing.
+pub(crate) struct After(pub u64);
+
+impl fmt::Display for After {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { Ok(()) } else { write!(f, " after {} bytes", self.0) }
+    }
+}
+
+/// What an errno means: `no space left on device`.
+fn meaning(errno: Errno) -> String {
+    let text = std::io::Error::from(errno).to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    // "RFS specific error" and its like keep their capitals.
+    let shouted = text.chars().nth(1).is_some_and(|second| !second.is_lowercase());
+    match text.chars().next() {
+        Some(first) if !shouted => first.to_lowercase().chain(text.chars().skip(1)).collect(),
+        _ => text.to_owned(),
+    }
+}
+
+/// `ENOSPC`; a number for one that has no symbol here.
+fn code(errno: Errno) -> String {
+    match symbol(errno) {
+        "" => format!("errno {}", errno.raw_os_error()),
+        symbol => symbol.to_owned(),
+    }
 }
 
 /// Why a mechanism is not used for a job, in words a person understands. An answer, not an error.

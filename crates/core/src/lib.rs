@@ -27,6 +27,7 @@
 pub mod alias;
 #[doc(hidden)]
 pub mod atomic_file;
+pub mod bands;
 pub mod cancel;
 mod conduit;
 pub mod driver;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-use crate::{Error, Facts, Guarantees, Kind, Transfer, Tuning, Unfit};
+use crate::{End, Error, Facts, Guarantees, Kind, Sink, Source, Transfer, Tuning, Unfit};
 use thalweg_sys::Errno;
 
 use crate::error::Side;
@@ -228,6 +228,16 @@ impl Info {
     /// An error of this mechanism.
     pub fn error(&self, call: &'static str, side: Side, errno: Errno, moved: u64) -> Error {
         Error { mechanism: self.name, call, errno, side, moved }
+    }
+}
+
+impl<'a> Transfer<'a> {
+    /// Both ends as descriptors, for mechanisms whose pairs have no memory in them.
+    pub fn descriptors(self, info: &Info) -> Result<(End<'a>, End<'a>), Error> {
+        match (self.source, self.sink) {
+            (Source::Fd(source), Sink::Fd(sink)) => Ok((source, sink)),
+            _ => Err(info.error("open", Side::Either, Errno::INVAL, 0)),
+        }
     }
 }
 

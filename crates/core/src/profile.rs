@@ -10,18 +10,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-mod cell;
+pub(crate) mod cell;
 mod evidence;
-mod kernels;
 mod machine;
 
 use crate::atomic_file::write_file;
 
 pub use cell::{Cell, Load, Ratio, SinkState};
 pub use evidence::{Evidence, Known, day};
-pub use kernels::{Band, BandsError, FILL, LIBC, SHORT};
 pub use machine::{Machine, Stale};
 
+/// The kernel that the others are compared with, and that is used where nothing is shown.
+pub const LIBC: &str = "libc";
+/// The source of the cells in which memory is set to a byte.
+pub const FILL: &str = "fill";
+/// Up to so many bytes copies are short: programs mix them, and so do the samples of a survey. What is
+/// larger is the size of a buffer, and often the same.
+pub const SHORT: u64 = 4096;
 /// The version of the file's layout.
 pub const SCHEMA: u32 = 1;
 /// Differences smaller than this are noise however good a run looks (the protocol's floor).

@@ -4,7 +4,7 @@ use core::ops::RangeBounds;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::ready::part;
-use crate::table::{Checksum, Hash};
+use crate::row::{Checksum, Hash};
 use crate::tuned;
 
 /// Copies `src` over `dst` by the row that is installed for this size, or by the C library.

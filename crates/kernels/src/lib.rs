@@ -14,10 +14,12 @@
 // A loop must be compiled into the function that has its instruction set, or its vectors are split.
 #![allow(clippy::inline_always)]
 
+mod c_library;
 pub mod cpu;
 mod crc32c;
 mod face;
 mod ready;
+mod row;
 mod rows;
 mod table;
 pub mod tuned;
@@ -26,12 +28,10 @@ mod xxh3;
 
 pub use face::{copy, copy_crc32c, copy_within, copy_xxh3, crc32c, fill, xxh3};
 pub use ready::{Ready, ReadyChecksum, ReadyFill, ReadyHash};
+pub use row::{Checksum, CopyFn, CopyHashFn, CopySumFn, Fill, FillFn, Hash, HashFn, Kernel, SumFn};
 pub use rows::inline;
 pub use rows::prefetch::{prefetch_distance, set_prefetch_distance};
-pub use table::{
-    CHECKSUMS, Checksum, CopyFn, CopyHashFn, CopySumFn, FILLS, Fill, FillFn, HASHES, Hash, HashFn,
-    KERNELS, Kernel, SumFn, by_name,
-};
+pub use table::{CHECKSUMS, FILLS, HASHES, KERNELS, by_name};
 pub use tuned::Bands;
 pub use word::{Vector, Word};
 

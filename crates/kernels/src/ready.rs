@@ -2,7 +2,7 @@
 
 use core::ops::{Bound, RangeBounds};
 
-use crate::table::{Checksum, CopyFn, Fill, FillFn, Hash, Kernel};
+use crate::row::{Checksum, CopyFn, Fill, FillFn, Hash, Kernel};
 use crate::tuned;
 
 /// A copy kernel this machine can run, as the pointer that it was when it was asked for: a `Ready` of

@@ -12,8 +12,8 @@ use core::cell::UnsafeCell;
 use core::fmt;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
-use crate::rows::libc;
-use crate::table::{ALWAYS, CopyFn, Fill, FillFn, Head, Kernel};
+use crate::c_library;
+use crate::row::{ALWAYS, CopyFn, Fill, FillFn, Head, Kernel};
 
 /// The table row that runs whatever bands are installed.
 pub const COPY: Kernel = Kernel {
@@ -143,7 +143,7 @@ impl Bands {
         for &(upto, row) in rows {
             usable(row.name, row.is_available)?;
             bands.copies.push(upto, row.copy)?;
-            bands.moves.push(upto, row.move_.unwrap_or(libc::move_))?;
+            bands.moves.push(upto, row.move_.unwrap_or(c_library::move_))?;
         }
         let first = rows.first().map(|&(upto, row)| (upto, row.head));
         bands.head = first.and_then(|(upto, head)| head.filter(|head| upto >= head.least));
@@ -202,9 +202,9 @@ fn usable(name: &'static str, is_available: fn() -> bool) -> Result<(), Unfit> {
 }
 
 const UNTUNED: Bands = Bands {
-    copies: Steps::only(libc::copy as CopyFn),
-    moves: Steps::only(libc::move_ as CopyFn),
-    fills: Steps::only(libc::fill as FillFn),
+    copies: Steps::only(c_library::copy as CopyFn),
+    moves: Steps::only(c_library::move_ as CopyFn),
+    fills: Steps::only(c_library::fill as FillFn),
     head: None,
 };
 
@@ -249,12 +249,30 @@ impl Once {
 }
 
 static INSTALLED: Once = Once { state: AtomicU8::new(FREE), bands: UnsafeCell::new(UNTUNED) };
-static COPY_NOW: AtomicPtr<()> = AtomicPtr::new(libc::copy as *mut ());
-static MOVE_NOW: AtomicPtr<()> = AtomicPtr::new(libc::move_ as *mut ());
-static FILL_NOW: AtomicPtr<()> = AtomicPtr::new(libc::fill as *mut ());
+static COPY_NOW: AtomicPtr<()> = AtomicPtr::new(c_library::copy as *mut ());
+static MOVE_NOW: AtomicPtr<()> = AtomicPtr::new(c_library::move_ as *mut ());
+static FILL_NOW: AtomicPtr<()> = AtomicPtr::new(c_library::fill as *mut ());
 /// The largest size of the first band of copies and of moves. For the heads: written before the
 /// pointers that lead to them.
 static FIRST_ENDS: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// A function of a [`Head`]: the first band by the loop, what is larger by the way out.
+macro_rules! first {
+    ($name:ident, $loop:path, $beyond:ident $(, $features:literal)?) => {
+        /// # Safety
+        /// The contract of `Head::copy` or `Head::move_`; the bands are installed.
+        $(#[target_feature(enable = $features)])?
+        unsafe fn $name(dst: *mut u8, src: *const u8, n: usize) {
+            if n > $crate::tuned::first_ends() {
+                // SAFETY: the same contract.
+                return unsafe { $crate::tuned::$beyond(dst, src, n) };
+            }
+            // SAFETY: the same contract.
+            unsafe { $loop(dst, src, n) };
+        }
+    };
+}
+pub(crate) use first;
 
 /// Beyond this a head goes to [`copy_beyond`] or [`move_beyond`].
 #[inline(always)]

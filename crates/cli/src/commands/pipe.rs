@@ -17,9 +17,8 @@ use thalweg_core::{
 use super::stream::{Finished, Stream, is_deserted, not_kept};
 use crate::{
     args::PipeArgs,
-    exit::{Exit, Failure, transfer_error},
-    interrupt,
-    stdio::{self, INPUT, OUTPUT},
+    exit::{Exit, Failure, INPUT, OUTPUT, transfer_error},
+    interrupt, stdio,
 };
 
 /// Moves the stream.

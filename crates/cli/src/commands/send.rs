@@ -21,12 +21,12 @@ use thalweg_sys::{Errno, io};
 use super::handover::{self, Account, Clock, Counts, SoFar, failure};
 use crate::{
     args::SendArgs,
-    exit::{Exit, Failure},
+    exit::{Exit, Failure, INPUT},
     interrupt::{self, is_interrupted},
     output::answer::{Choice, Verified},
     profile::Saved,
     progress::Meter,
-    stdio::{self, INPUT},
+    stdio,
 };
 
 /// How often to look whether somebody listens by now.

@@ -5,8 +5,8 @@ use std::io::{ErrorKind, Write};
 use thalweg_core::shown_lines;
 
 use crate::{
-    exit::{Exit, Failure},
-    stdio::{OUTPUT, expect_open},
+    exit::{Exit, Failure, OUTPUT},
+    stdio::expect_open,
 };
 
 const SIGPIPE: i32 = rustix::process::Signal::PIPE.as_raw();

@@ -178,7 +178,7 @@ impl Cell {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     pub fn cell(mechanism: &str, size: u64, ratio: f64) -> Cell {

@@ -1,7 +1,7 @@
 //! Eight bytes at a time through tables: where the CPU has no crc32 instruction, and the oracle.
 
 use super::poly;
-use crate::table::{ALWAYS, Checksum};
+use crate::row::{ALWAYS, Checksum};
 use crate::word::{Word, load, store};
 
 pub const ROW: Checksum = Checksum {

@@ -9,7 +9,7 @@ use core::arch::x86_64::{
 use super::poly;
 use super::software::take;
 use crate::cpu;
-use crate::table::Checksum;
+use crate::row::Checksum;
 
 pub const ROW: Checksum = Checksum {
     name: "crc32c-sse42",

@@ -12,7 +12,7 @@ use super::poly;
 use super::software::take;
 use super::sse42::rest;
 use crate::cpu;
-use crate::table::Checksum;
+use crate::row::Checksum;
 
 pub const ROW: Checksum = Checksum {
     name: "crc32c-vpclmul",

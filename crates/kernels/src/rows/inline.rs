@@ -16,7 +16,8 @@
 //! A wider type than that is split by the compiler: right, and slower. No alignment, no masks (the
 //! header is read back at once, and a load behind a masked store waits), no test for overlap.
 
-use crate::table::{ALWAYS, Head, Kernel, first};
+use crate::row::{ALWAYS, Head, Kernel};
+use crate::tuned::first;
 use crate::word::{Vector, ends, load, opaque, store};
 
 /// The widest vector this crate was compiled for.

@@ -3,7 +3,8 @@
 use core::arch::aarch64::uint8x16_t;
 
 use super::vector;
-use crate::table::{ALWAYS, Fill, Head, Kernel, first};
+use crate::row::{ALWAYS, Fill, Head, Kernel};
+use crate::tuned::first;
 
 pub const COPY: Kernel = Kernel {
     name: "neon",

@@ -1,6 +1,6 @@
 //! The loop of a textbook: one byte at a time, kept that way.
 
-use crate::table::{ALWAYS, Fill, Kernel};
+use crate::row::{ALWAYS, Fill, Kernel};
 use crate::word::opaque;
 
 pub const COPY: Kernel = Kernel {

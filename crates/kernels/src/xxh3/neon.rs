@@ -7,7 +7,7 @@ use core::arch::aarch64::{
 
 use super::long::{Lanes, run};
 use super::short::PRIME32;
-use crate::table::{ALWAYS, Hash};
+use crate::row::{ALWAYS, Hash};
 
 pub const ROW: Hash = Hash {
     name: "xxh3-neon",

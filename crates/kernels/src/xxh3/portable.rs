@@ -2,7 +2,7 @@
 
 use super::long::{Lanes, run};
 use super::short::PRIME32;
-use crate::table::{ALWAYS, Hash};
+use crate::row::{ALWAYS, Hash};
 
 pub const ROW: Hash = Hash {
     name: "xxh3-portable",

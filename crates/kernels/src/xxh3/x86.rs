@@ -10,7 +10,7 @@ use core::arch::x86_64::{
 use super::long::{Lanes, run};
 use super::short::PRIME32;
 use crate::cpu;
-use crate::table::Hash;
+use crate::row::Hash;
 
 pub const AVX2: Hash = Hash {
     name: "xxh3-avx2",

@@ -18,7 +18,7 @@ use thalweg_tree::{
 use super::{manifest, stream::Stream, verify::Findings};
 use crate::{
     args::CopyArgs,
-    exit::{Exit, Failure},
+    exit::{Exit, Failure, INPUT, OUTPUT},
     interrupt,
     output::{
         answer::Answer,
@@ -26,7 +26,7 @@ use crate::{
     },
     profile::Saved,
     progress::{Counting, Meter},
-    stdio::{self, INPUT, OUTPUT},
+    stdio,
 };
 
 mod chosen;

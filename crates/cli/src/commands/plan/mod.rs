@@ -7,9 +7,10 @@ use std::fmt::Write;
 use std::time::Duration;
 use thalweg_core::{
     Facts, Judgement, Kind, MECHANISMS, Pair, Plan, Request, Role, Unfit, Verdict,
+    bands::Band,
     mechanisms::LAST_RESORT,
     probe,
-    profile::{Band, Evidence, SinkState, day},
+    profile::{Evidence, SinkState, day},
     scratch::Site,
     tuning::Size,
 };

@@ -6,7 +6,8 @@ use serde::Serialize;
 use std::time::Duration;
 use thalweg_core::{
     Prefer,
-    profile::{Band, Load},
+    bands::Band,
+    profile::Load,
 };
 use thalweg_lab::{
     measure::stats::Random,

@@ -7,7 +7,8 @@ use std::{
 };
 use thalweg_core::{
     Prefer, Profile,
-    profile::{Band, Load, Ratio},
+    bands::Band,
+    profile::{Load, Ratio},
     tuning::Size,
 };
 use thalweg_lab::{

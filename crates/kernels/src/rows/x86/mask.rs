@@ -11,8 +11,8 @@ use core::arch::x86_64::{
 };
 
 use crate::cpu;
+use crate::row::{Head, Kernel};
 use crate::rows::vector;
-use crate::table::{Head, Kernel};
 use crate::tuned;
 use crate::word::{load, store};
 

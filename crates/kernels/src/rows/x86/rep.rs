@@ -3,7 +3,7 @@
 use core::arch::asm;
 
 use super::wide::move_sse2;
-use crate::table::{ALWAYS, Fill, Kernel};
+use crate::row::{ALWAYS, Fill, Kernel};
 
 pub const COPY: Kernel = Kernel {
     name: "rep-movsb",

@@ -9,9 +9,9 @@ use core::arch::x86_64::{
 };
 
 use crate::cpu;
+use crate::row::{ALWAYS, Fill, Kernel};
 use crate::rows::prefetch::prefetch_distance;
 use crate::rows::vector;
-use crate::table::{ALWAYS, Fill, Kernel};
 use crate::word::{Vector, load, store};
 
 const LINE: usize = 64;

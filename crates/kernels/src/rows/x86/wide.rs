@@ -6,8 +6,9 @@ use core::arch::x86_64::{__m256i, __m512i};
 
 #[cfg(not(miri))]
 use crate::cpu;
+use crate::row::{ALWAYS, Fill, Head, Kernel};
 use crate::rows::vector;
-use crate::table::{ALWAYS, Fill, Head, Kernel, first};
+use crate::tuned::first;
 
 macro_rules! width {
     ($module:ident, $vector:ty $(, $features:literal)?) => {

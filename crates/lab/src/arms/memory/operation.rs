@@ -2,10 +2,7 @@
 //! with the result at once.
 
 use serde::Deserialize;
-use thalweg_core::{
-    Prefer, Profile,
-    profile::{Band, Load},
-};
+use thalweg_core::{Prefer, Profile, bands::Band, profile::Load};
 use thalweg_kernels::{
     CHECKSUMS, FILLS, HASHES, KERNELS, Ready, ReadyChecksum, ReadyFill, ReadyHash, by_name, crc32c,
     set_prefetch_distance, tuned, xxh3,

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use thalweg_core::{
     EndFacts, Facts, Guarantees, MECHANISMS, Plan, Prefer, Profile, Request, Unfit,
-    profile::{Band, FILL, LIBC, Load, Ratio, SinkState},
+    bands::Band,
+    profile::{FILL, LIBC, Load, Ratio, SinkState},
 };
 
 use super::{

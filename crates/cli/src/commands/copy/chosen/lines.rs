@@ -8,8 +8,8 @@ use std::{
 use thalweg_core::shown;
 
 use crate::{
-    exit::Failure,
-    stdio::{INPUT, expect_open},
+    exit::{Failure, INPUT},
+    stdio::expect_open,
 };
 
 /// A file of lines.

@@ -1,9 +1,9 @@
 //! Which kernel begins a band, and how far it goes.
 
-use super::{Band, LIBC, SHORT};
+use super::Band;
 use crate::{
     Judgement, Prefer, Unfit, Verdict,
-    profile::{Cell, Evidence, Known, Ratio},
+    profile::{Cell, Evidence, Known, LIBC, Ratio, SHORT},
     select::{Candidate, Prior, rank},
 };
 

@@ -14,18 +14,13 @@ use serde::Serialize;
 use thalweg_kernels::{Bands, FILLS, by_name, tuned};
 use thalweg_sys::host::caches;
 
-use super::{Cell, Load, Profile, Ratio};
-use crate::Prefer;
+use crate::{
+    Prefer,
+    profile::{Cell, FILL, Load, Profile, Ratio},
+};
 use longest::{AtSize, give_up_least, halfway, longest};
 
-/// The kernel that the others are compared with, and that is used where nothing is shown.
-pub const LIBC: &str = "libc";
-/// The source of the cells in which memory is set to a byte.
-pub const FILL: &str = "fill";
 const MEMORY: &str = "memory";
-/// Up to so many bytes copies are short: programs mix them, and so do the samples of a survey. What is
-/// larger is the size of a buffer, and often the same.
-pub const SHORT: u64 = 4096;
 
 /// What bands are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-use super::{super::cell::tests::cell, *};
+use super::*;
+use crate::profile::{LIBC, SHORT, cell::tests::cell};
 
 /// Sizes above the short ones are counted in these.
 const KIB: u64 = 1 << 10;
