@@ -14,22 +14,13 @@ use std::{
 use thalweg_core::{Cancelled, atomic_file::name::is_reserved};
 
 use crate::{
-    CopyOptions,
+    CopyOptions, Total,
     identity::{Id, kind, size},
     left_out::Met,
-    place::os,
+    listing::listing_buffer,
+    names::os,
     sources::in_folder,
-    stage::listing_buffer,
 };
-
-/// Files with contents, and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Total {
-    /// Names of regular files: a hard link counts as often as it is met.
-    pub files: u64,
-    /// Their sizes, holes among them.
-    pub bytes: u64,
-}
 
 /// Folders below each other that are counted: each holds a descriptor and a buffer.
 const DEEPEST: u64 = 128;

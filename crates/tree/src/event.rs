@@ -1,10 +1,11 @@
 //! What a run tells while it runs. The library prints nothing.
 
+use rustix::fs::FileType;
 use std::{ffi::CStr, path::Path};
 use thalweg_core::Cancelled;
 use thalweg_sys::Errno;
 
-use crate::{Error, Total, compare::Finding};
+use crate::Error;
 
 /// Somebody who listens to a run. Called from several threads at once.
 pub trait Events: Sync {
@@ -148,4 +149,69 @@ pub enum Halt {
     Cancelled,
     /// The destination takes no more: full, over quota, or read-only.
     Full,
+}
+
+/// Files with contents, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Total {
+    /// Names of regular files: a hard link counts as often as it is met.
+    pub files: u64,
+    /// Their sizes, holes among them.
+    pub bytes: u64,
+}
+
+/// Something that is not the same on both sides.
+#[derive(Debug)]
+pub enum Finding<'a> {
+    /// It is on both sides, and differs.
+    Differs {
+        /// In the destination.
+        path: &'a Path,
+        /// In what.
+        how: How,
+    },
+    /// It is only in the source.
+    Missing {
+        /// Where it would be in the destination.
+        path: &'a Path,
+        /// What it is.
+        kind: FileType,
+    },
+    /// It is only in the destination.
+    Extra {
+        /// There.
+        path: &'a Path,
+        /// What it is.
+        kind: FileType,
+    },
+}
+
+impl Finding<'_> {
+    /// The path in the destination.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Differs { path, .. } | Self::Missing { path, .. } | Self::Extra { path, .. } => {
+                path
+            }
+        }
+    }
+}
+
+/// In what two things of one name differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum How {
+    /// In what they are: in the source, in the destination.
+    Kind(FileType, FileType),
+    /// In their length: in the source, in the destination.
+    Size(u64, u64),
+    /// In the byte at this offset, the first of those that differ.
+    Byte(u64),
+    /// In the hash that the manifest has in this line.
+    Hash(usize),
+    /// In what the symbolic link says.
+    Target,
+    /// In the number of the device.
+    Device,
+    /// In these attributes.
+    Attributes(Vec<&'static str>),
 }

@@ -226,7 +226,7 @@ impl Drop for Folder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stage::DIRECTORY;
+    use crate::listing::DIRECTORY;
     use std::{fs, os::unix::ffi::OsStrExt, path::Path};
 
     fn opened(path: &Path, above: Option<&Arc<Folder>>, kept: &Arc<Kept>) -> Arc<Folder> {

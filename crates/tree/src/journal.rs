@@ -12,12 +12,12 @@ use std::{
     sync::OnceLock,
     time::{Duration, Instant},
 };
+use thalweg_core::atomic_file::unlink;
 use thalweg_sys::io;
 
 use crate::{
     error::{Attempt, at_sink},
     identity::{ctime, mtime, size},
-    publish::unlink,
 };
 
 /// The version of the layout.

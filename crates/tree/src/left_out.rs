@@ -10,8 +10,8 @@ use std::{
 use crate::{
     CopyOptions,
     identity::kind,
-    place::os,
-    sources::{Named, cut},
+    names::{cut, os},
+    sources::Named,
 };
 
 /// An entry of a directory, before it is known what it is.

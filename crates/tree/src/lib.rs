@@ -30,67 +30,40 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod acl;
-mod attributes;
-mod backup;
-mod birth;
 pub mod compare;
-mod contents;
-mod contest;
+mod copy;
 mod count;
-mod directory;
 mod error;
 mod event;
-mod existing;
-mod file;
 mod folder;
-mod hardlink;
 mod hashing;
 mod identity;
 pub mod journal;
-mod large;
 mod left_out;
-mod linking;
 mod listed;
+mod listing;
 pub mod manifest;
-mod modes;
+mod names;
 mod options;
-mod pace;
-mod pair;
-mod parents;
+mod paths;
 mod pieces;
-mod place;
-mod publish;
 mod queue;
 mod read;
-mod recheck;
-mod report;
-mod resume;
-mod run;
-mod same;
-mod small;
 mod sources;
-mod sparse;
-mod special;
-mod stage;
-mod start;
-mod symlink;
 mod threads;
-mod verify;
 mod walk;
-mod way;
-mod worker;
 mod xattrs;
 
-pub use count::{Total, count};
+pub use copy::report::{Ending, MOST_ERRORS, MOST_STEPS, MechanismShare, TreeReport, Verified};
+pub use copy::start::copy;
+pub use count::count;
 pub use error::{Error, Refusal};
-pub use event::{Event, Events, Halt, Progress, Skip};
+pub use event::{Event, Events, Halt, Progress, Skip, Total};
 pub use journal::Journal;
 pub use listed::Listed;
 pub use options::{
     Backup, Becomes, CopyOptions, Dereference, Filter, Fsync, Hash, Preserve, Target, Update, When,
 };
-pub use report::{Ending, MOST_ERRORS, MOST_STEPS, MechanismShare, TreeReport, Verified};
-pub use start::copy;
 
 /// The examples of README.md are tests.
 #[cfg(doctest)]

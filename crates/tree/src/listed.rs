@@ -1,15 +1,8 @@
 //! The files that a copy answers for, as a manifest of it names them.
 
-use std::{
-    ffi::CStr,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use crate::{
-    manifest::plain,
-    place::{Leaf, os_bytes},
-    worker::Worker,
-};
+use crate::names::{os_bytes, plain};
 
 /// The files that a copy put somewhere, or left there as they were.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -18,17 +11,6 @@ pub struct Listed {
     pub folder: PathBuf,
     /// Their paths.
     pub names: Vec<Vec<u8>>,
-}
-
-impl Worker<'_> {
-    /// Books a file, if a list is wanted.
-    pub fn list_file(&mut self, leaf: &Leaf<'_>) {
-        if self.run.options.list {
-            let names = leaf.directory.place.names();
-            let names = names.into_iter().chain([leaf.name]).map(CStr::to_bytes);
-            self.tally.listed.push(names.collect::<Vec<_>>().join(&b'/'));
-        }
-    }
 }
 
 impl Listed {

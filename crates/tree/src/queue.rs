@@ -3,25 +3,12 @@
 //! Last in first out keeps the walk deep rather than wide, so few directories are open at a time.
 
 use std::{
-    ffi::{CStr, CString},
+    ffi::CStr,
     sync::{
-        Arc, Condvar, Mutex, PoisonError,
+        Condvar, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
-
-use crate::{directory::Directory, place::Origin};
-
-/// A piece of work. Each holds one count of its directory's `pending`.
-#[derive(Debug)]
-pub(crate) enum Task {
-    /// A source that the caller named.
-    Named { directory: Arc<Directory>, from: Origin, source: CString, name: CString },
-    /// A directory to enter, below `directory`.
-    Enter { directory: Arc<Directory>, from: Origin, name: CString },
-    /// Entries of one directory that some idle worker should copy.
-    Batch { directory: Arc<Directory>, from: Origin, names: Names },
-}
 
 /// Entries packed one after the other: a type byte, the name, a NUL.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +50,7 @@ impl Names {
 
 /// The queue that the workers of a run share.
 #[derive(Debug)]
-pub(crate) struct Queue<T = Task> {
+pub(crate) struct Queue<T> {
     state: Mutex<State<T>>,
     wake: Condvar,
     idle: AtomicUsize,
@@ -161,7 +148,7 @@ mod tests {
 
     #[test]
     fn an_empty_queue_ends_at_once() {
-        let queue = Queue::<Task>::default();
+        let queue = Queue::<()>::default();
         assert!(queue.next().is_none());
         assert!(!queue.is_hungry());
         assert_eq!(queue.len(), 0);

@@ -1,11 +1,11 @@
 //! From what the caller typed to a directory to copy into and a name for every source.
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, stat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, stat, statat};
 use std::{
     collections::HashSet,
     ffi::{CString, OsStr},
     os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
     path::{Component, Path, PathBuf},
@@ -16,6 +16,8 @@ use thalweg_sys::Errno;
 use crate::{
     Backup, CopyOptions, Error, Refusal, Target,
     identity::{Id, kind},
+    listing::ancestors,
+    names::{c_string, cut},
 };
 
 /// Where everything goes.
@@ -32,23 +34,6 @@ pub(crate) struct Base {
 pub(crate) struct Named {
     pub source: CString,
     pub name: CString,
-}
-
-/// A path cut into its directory and its last name. Where the last name says nothing (`..`, `/`)
-/// the path itself is the directory, and the name is `.`.
-pub(crate) fn cut(path: &Path) -> (&Path, &OsStr) {
-    let bytes = path.as_os_str().as_bytes();
-    let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
-    let start = bytes[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
-    match &bytes[start..end] {
-        b"" | b"." | b".." => (path, OsStr::new(".")),
-        name => (Path::new(OsStr::from_bytes(&bytes[..start])), OsStr::from_bytes(name)),
-    }
-}
-
-pub(crate) fn c_string(text: &OsStr) -> Result<CString, Error> {
-    CString::new(text.as_bytes())
-        .map_err(|_| Error::Usage(format!("'{}': a name with a NUL in it", shown(text))))
 }
 
 fn call(path: &Path, call: &'static str) -> impl FnOnce(Errno) -> Error {
@@ -179,21 +164,6 @@ pub(crate) fn waves(named: Vec<Named>) -> Vec<Vec<Named>> {
     waves
 }
 
-/// A directory and every one above it.
-pub(crate) fn ancestors(dir: BorrowedFd<'_>) -> Result<Vec<Id>, Errno> {
-    let mut ids = vec![Id::of(&fstat(dir)?)];
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut above = openat(dir, c"..", flags, Mode::empty())?;
-    loop {
-        let id = Id::of(&fstat(&above)?);
-        if ids.last() == Some(&id) {
-            return Ok(ids);
-        }
-        ids.push(id);
-        above = openat(&above, c"..", flags, Mode::empty())?;
-    }
-}
-
 /// What the caller's sources are, and which of them cannot be copied.
 pub(crate) struct Inspection {
     /// At least one source is a directory to go through.
@@ -247,7 +217,7 @@ pub(crate) fn inspect(named: Vec<Named>, base: &Base, options: &CopyOptions) -> 
             }
             let above = above.get_or_insert_with(|| ancestors(base.fd.as_fd()).unwrap_or_default());
             if above.contains(&id) && source.name.as_c_str() != c"." {
-                let into = base.path.join(crate::place::os(&source.name));
+                let into = base.path.join(crate::names::os(&source.name));
                 found.refused.push((source, Refusal::IntoItself(into)));
                 continue;
             }

@@ -16,10 +16,11 @@ use thalweg_sys::Errno;
 
 use crate::{
     Error, identity,
-    place::{Opened, Place, os},
+    listing::{Opened, listing_buffer},
+    names::os,
+    paths::Paths,
     queue::{Names, Queue},
     read::TO_READ,
-    stage::listing_buffer,
     threads::on_threads,
 };
 
@@ -48,14 +49,14 @@ pub(crate) trait Visit: Sync {
 /// Where a walk begins: the same folder on one side or both.
 #[derive(Debug)]
 pub(crate) struct Root {
-    place: Arc<Place>,
+    paths: Arc<Paths<()>>,
     sides: [Option<OwnedFd>; 2],
 }
 
 /// An open folder.
 #[derive(Debug)]
 pub(crate) struct Folder {
-    place: Arc<Place>,
+    paths: Arc<Paths<()>>,
     sides: [Option<Opened>; 2],
 }
 
@@ -71,8 +72,8 @@ pub(crate) enum Task<W> {
     Tree(Arc<Root>),
     /// Something that the caller named, whatever leads to it.
     Named([CString; 2], Kinds),
-    /// Folders in a folder, from a place in the packed names on.
-    Folders { root: Arc<Root>, place: Arc<Place>, names: Arc<Names>, at: usize },
+    /// Folders in a folder, from a paths in the packed names on.
+    Folders { root: Arc<Root>, paths: Arc<Paths<()>>, names: Arc<Names>, at: usize },
     /// Entries of one folder for an idle thread.
     Entries { folder: Arc<Folder>, names: Names },
     /// A piece of something large.
@@ -130,13 +131,13 @@ impl Root {
             *side = Some(fd.map_err(|errno| failed_call(os(path).into(), "openat", errno))?);
         }
         let [source, destination] = paths.map(|path| path.unwrap_or_default().to_owned());
-        Ok(Self { place: Place::root(source, destination), sides })
+        Ok(Self { paths: Paths::root(source, destination), sides })
     }
 
     /// Opens a folder below, in steps if its path is too long for one.
-    fn open_below(&self, place: &Place, side: usize) -> Result<OwnedFd, Errno> {
+    fn open_below(&self, paths: &Paths<()>, side: usize) -> Result<OwnedFd, Errno> {
         let root = self.sides[side].as_ref().ok_or(Errno::NOENT)?;
-        let names: Vec<&[u8]> = place.names().into_iter().map(CStr::to_bytes).collect();
+        let names: Vec<&[u8]> = paths.names().into_iter().map(CStr::to_bytes).collect();
         let path = if names.is_empty() { b".".to_vec() } else { names.join(&b'/') };
         open_long(root.as_fd(), &path, FOLDER | OFlags::NOFOLLOW)
     }
@@ -182,8 +183,8 @@ impl<'a> At<'a> {
 
     /// The path on a side, for people.
     pub fn path(&self, side: usize) -> PathBuf {
-        let place = &self.folder.place;
-        let mut path = if side == 0 { place.source_path() } else { place.destination_path() };
+        let paths = &self.folder.paths;
+        let mut path = if side == 0 { paths.source_path() } else { paths.destination_path() };
         path.push(os(self.names[side]));
         path
     }
@@ -191,7 +192,7 @@ impl<'a> At<'a> {
     /// The path below the root.
     pub fn below_root(&self) -> Vec<u8> {
         let mut path = Vec::new();
-        for name in self.folder.place.names() {
+        for name in self.folder.paths.names() {
             path.extend_from_slice(name.to_bytes());
             path.push(b'/');
         }
@@ -222,22 +223,22 @@ impl<V: Visit> Walker<'_, V> {
         match task {
             Task::Tree(root) => {
                 let present = root.sides.each_ref().map(Option::is_some);
-                self.enter(&root, Arc::clone(&root.place), present);
+                self.enter(&root, Arc::clone(&root.paths), present);
             }
             Task::Named(names, kinds) => {
-                let place = Place::root(CString::default(), CString::default());
+                let paths = Paths::root(CString::default(), CString::default());
                 let sides = kinds.map(|kind| kind.map(|_| Opened::Caller));
                 let names = names.each_ref().map(CString::as_c_str);
-                let at = At { folder: &Folder { place, sides }, names };
+                let at = At { folder: &Folder { paths, sides }, names };
                 self.crew.visit.entry(self.crew, &mut self.hand, &at, kinds);
             }
-            Task::Folders { root, place, names, at } => {
+            Task::Folders { root, paths, names, at } => {
                 let Some((code, name, next)) = names.at(at) else { return };
                 let present = kinds_of(code).map(|kind| kind == Some(FileType::Directory));
-                let below = Place::below(&place, name);
+                let below = Paths::below(&paths, name);
                 if names.at(next).is_some() {
                     let (root, names) = (Arc::clone(&root), Arc::clone(&names));
-                    self.crew.queue.push(Task::Folders { root, place, names, at: next });
+                    self.crew.queue.push(Task::Folders { root, paths, names, at: next });
                 }
                 self.enter(&root, below, present);
             }
@@ -257,12 +258,12 @@ impl<V: Visit> Walker<'_, V> {
     }
 
     /// Lists a folder where it is there, and goes through the names of both sides in their order.
-    fn enter(&mut self, root: &Arc<Root>, place: Arc<Place>, present: [bool; 2]) {
+    fn enter(&mut self, root: &Arc<Root>, paths: Arc<Paths<()>>, present: [bool; 2]) {
         let mut sides = [None, None];
         let mut lists = [Names::default(), Names::default()];
         for side in (0..2).filter(|side| present[*side]) {
             let listed = root
-                .open_below(&place, side)
+                .open_below(&paths, side)
                 .map_err(|errno| ("openat", errno))
                 .and_then(|fd| Ok((self.list(&fd)?, fd)));
             match listed {
@@ -273,12 +274,12 @@ impl<V: Visit> Walker<'_, V> {
                 // Without one side nothing can be said of the other.
                 Err((call, errno)) => {
                     let path =
-                        if side == 0 { place.source_path() } else { place.destination_path() };
+                        if side == 0 { paths.source_path() } else { paths.destination_path() };
                     return self.crew.visit.failed(failed_call(path, call, errno));
                 }
             }
         }
-        let folder = Arc::new(Folder { place, sides });
+        let folder = Arc::new(Folder { paths, sides });
         let (mut folders, mut entries) = (Names::default(), Names::default());
         for (name, kinds) in merged(&folder, &lists) {
             if kinds.contains(&Some(FileType::Directory)) {
@@ -288,8 +289,8 @@ impl<V: Visit> Walker<'_, V> {
         }
         drop(lists);
         if folders.len() > 0 {
-            let (root, place) = (Arc::clone(root), Arc::clone(&folder.place));
-            self.crew.queue.push(Task::Folders { root, place, names: Arc::new(folders), at: 0 });
+            let (root, paths) = (Arc::clone(root), Arc::clone(&folder.paths));
+            self.crew.queue.push(Task::Folders { root, paths, names: Arc::new(folders), at: 0 });
         }
         self.share_entries(&folder, &entries);
     }
@@ -403,8 +404,8 @@ mod tests {
         for (side, name) in [(0, c"c"), (0, c"a"), (1, c"b"), (1, c"c")] {
             lists[side].push(file, name);
         }
-        let place = Place::root(CString::default(), CString::default());
-        let folder = Folder { place, sides: [None, None] };
+        let paths = Paths::root(CString::default(), CString::default());
+        let folder = Folder { paths, sides: [None, None] };
         let names: Vec<_> = merged(&folder, &lists)
             .map(|(name, kinds)| (name, kinds.map(|kind| kind.is_some())))
             .collect();

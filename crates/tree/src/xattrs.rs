@@ -9,9 +9,11 @@ use thalweg_sys::Errno;
 
 use crate::{
     Preserve, acl,
-    attributes::ALL,
     error::{Attempt, Failure, SET_ACCESS_LIST, SET_DEFAULT_LIST, at_source},
 };
+
+/// The other permission bits.
+pub(crate) const ALL: u32 = 0o777;
 
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 const DEFAULT_LIST: &CStr = c"system.posix_acl_default";

@@ -11,5 +11,6 @@ mod operands;
 mod report;
 pub(crate) mod run;
 
+pub use crate::event::{Finding, How};
 pub use operands::{CompareOptions, Into, compare};
-pub use report::{Comparison, Finding, How};
+pub use report::Comparison;

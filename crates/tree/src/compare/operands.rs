@@ -11,7 +11,7 @@ use thalweg_sys::usage;
 use super::{Comparison, entry::Compare, links::Links, run::Run};
 use crate::{
     Error, Events, identity,
-    sources::{c_string, cut},
+    names::{c_string, cut},
     threads::or_processors,
     walk::{Root, Task, failed_call, walk},
 };

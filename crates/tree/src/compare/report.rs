@@ -1,8 +1,5 @@
 //! What a comparison found.
 
-use rustix::fs::FileType;
-use std::path::Path;
-
 use crate::Error;
 
 /// The account of a comparison.
@@ -59,60 +56,4 @@ impl Comparison {
         self.error_count += other.error_count;
         self.error = self.error.take().or(other.error);
     }
-}
-
-/// Something that is not the same on both sides.
-#[derive(Debug)]
-pub enum Finding<'a> {
-    /// It is on both sides, and differs.
-    Differs {
-        /// In the destination.
-        path: &'a Path,
-        /// In what.
-        how: How,
-    },
-    /// It is only in the source.
-    Missing {
-        /// Where it would be in the destination.
-        path: &'a Path,
-        /// What it is.
-        kind: FileType,
-    },
-    /// It is only in the destination.
-    Extra {
-        /// There.
-        path: &'a Path,
-        /// What it is.
-        kind: FileType,
-    },
-}
-
-impl Finding<'_> {
-    /// The path in the destination.
-    pub fn path(&self) -> &Path {
-        match self {
-            Self::Differs { path, .. } | Self::Missing { path, .. } | Self::Extra { path, .. } => {
-                path
-            }
-        }
-    }
-}
-
-/// In what two things of one name differ.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum How {
-    /// In what they are: in the source, in the destination.
-    Kind(FileType, FileType),
-    /// In their length: in the source, in the destination.
-    Size(u64, u64),
-    /// In the byte at this offset, the first of those that differ.
-    Byte(u64),
-    /// In the hash that the manifest has in this line.
-    Hash(usize),
-    /// In what the symbolic link says.
-    Target,
-    /// In the number of the device.
-    Device,
-    /// In these attributes.
-    Attributes(Vec<&'static str>),
 }

@@ -20,9 +20,8 @@ use crate::{
     Error, Events, Hash,
     compare::{Comparison, Finding, How, run::Run},
     identity::{Id, kind},
-    place::os_bytes,
+    names::{c_string, os_bytes},
     read::open,
-    sources::c_string,
     threads::or_processors,
     walk::{Crew, Root, Task, failed_call, walk},
 };

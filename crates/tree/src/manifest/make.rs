@@ -12,7 +12,7 @@ use crate::{
     Error, Events, Hash, Listed,
     compare::{Comparison, run::Run},
     identity::{Id, kind},
-    sources::{c_string, cut},
+    names::{c_string, cut},
     threads::or_processors,
     walk::{Root, Task, failed_call, walk},
 };

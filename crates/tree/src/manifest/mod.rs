@@ -12,6 +12,5 @@ pub use check::{CheckOptions, check};
 pub use line::{Malformed, Stated, write_line};
 pub use make::{Made, make, make_of};
 pub use text::Manifest;
-pub(crate) use text::plain;
 
 pub use crate::hashing::Digest;

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use super::{Malformed, Stated};
 
+use crate::names::plain;
+
 /// The lines of a manifest, and those that are none.
 #[derive(Debug, Default)]
 pub struct Manifest {
@@ -31,14 +33,6 @@ impl Manifest {
     pub(crate) fn names(&self) -> HashMap<Vec<u8>, usize> {
         (0..).zip(&self.lines).map(|(at, (_, stated))| (plain(&stated.name), at)).collect()
     }
-}
-
-/// A path without what leads nowhere: `./a//b` is `a/b`.
-pub(crate) fn plain(path: &[u8]) -> Vec<u8> {
-    let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".");
-    let names: Vec<&[u8]> = names.collect();
-    let root: &[u8] = if path.starts_with(b"/") { b"/" } else { b"" };
-    [root, &names.join(&b'/')].concat()
 }
 
 #[cfg(test)]

@@ -4,11 +4,7 @@ mod printed;
 
 use serde::Serialize;
 use std::time::Duration;
-use thalweg_core::{
-    Prefer,
-    bands::Band,
-    profile::Load,
-};
+use thalweg_core::{Prefer, bands::Band, profile::Load};
 use thalweg_lab::{
     measure::stats::Random,
     probes::trial::{

@@ -13,21 +13,28 @@ use thalweg_sys::{Errno, io};
 
 use crate::{
     Error, Fsync, Refusal,
-    attributes::{self, Body, Wanted},
-    birth::{Births, make, wanted},
+    copy::{
+        attributes::{self, Body, Wanted},
+        dest::{
+            mkdir::{Births, make, wanted},
+            publish::{Spot, unlink},
+            staged_dir::{StagedDir, remove_leftovers},
+        },
+        leaf::Leaf,
+        run::Run,
+    },
     error::{Attempt, Failure, at_sink},
     folder::{Address, Folder},
     identity::Id,
-    place::{Leaf, Place, os},
-    publish::{Spot, unlink},
-    run::Run,
-    stage::{DIRECTORY, Stage, remove_leftovers},
+    listing::DIRECTORY,
+    names::os,
+    paths::Paths,
     xattrs::{Holder, Taken},
 };
 
 /// An open destination directory.
 pub(crate) struct Directory {
-    pub place: Arc<Place>,
+    pub paths: Arc<Paths<Directory>>,
     /// Nothing in it can be seen under its final path yet.
     pub is_staged: bool,
     /// Nothing is in it but what this run has put there: no need to look before making a name.
@@ -43,7 +50,7 @@ pub(crate) struct Directory {
     parent: Option<Arc<Directory>>,
     // None in a dry run, where it would be new.
     folder: Option<Arc<Folder>>,
-    stage: Option<Stage>,
+    stage: Option<StagedDir>,
     closing: Option<Closing>,
     pending: AtomicUsize,
 }
@@ -57,21 +64,21 @@ struct Closing {
 
 impl std::fmt::Debug for Directory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Directory").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("Directory").field("paths", &self.paths).finish_non_exhaustive()
     }
 }
 
 impl Directory {
     /// The directory that the caller's sources go to. It is there already.
-    pub fn base(run: &Run<'_>, place: Arc<Place>, fd: OwnedFd) -> Attempt<Arc<Self>> {
+    pub fn base(run: &Run<'_>, paths: Arc<Paths<Directory>>, fd: OwnedFd) -> Attempt<Arc<Self>> {
         let stat = fstat(&fd).map_err(at_sink("fstat"))?;
         let births = Births::of(run, fd.as_fd(), &stat);
-        let address = Address { above: None, name: place.name(), flags: DIRECTORY };
+        let address = Address { above: None, name: paths.name(), flags: DIRECTORY };
         let folder = Folder::new(fd, Id::of(&stat), &address, None);
         Ok(Arc::new_cyclic(|weak| {
-            let _ = place.here.set(weak.clone());
+            let _ = paths.here.set(weak.clone());
             Self {
-                place,
+                paths,
                 is_staged: false,
                 is_fresh: false,
                 births,
@@ -134,7 +141,7 @@ impl Directory {
             return Err(Failure::Refused(Refusal::SameFile(leaf.source_path())));
         }
         parent.expect_one_more();
-        let place = Place::of(leaf);
+        let paths = leaf.paths();
         let folder = made.fd.map(|fd| {
             let address =
                 Address { above: parent.folder.as_ref(), name: leaf.name, flags: DIRECTORY };
@@ -144,9 +151,9 @@ impl Directory {
         });
         let adopted = made.stage.as_ref().is_some_and(|stage| stage.adopted);
         Ok(Arc::new_cyclic(|weak| {
-            let _ = place.here.set(weak.clone());
+            let _ = paths.here.set(weak.clone());
             Self {
-                place,
+                paths,
                 is_staged: parent.is_staged || made.stage.is_some(),
                 // Two names of the source may be one here: then both are put in by this run.
                 is_fresh: (made.is_new || parent.is_fresh) && !adopted,
@@ -203,8 +210,8 @@ impl Directory {
 
     fn close(&self, run: &Run<'_>) {
         let Some(folder) = &self.folder else { return };
-        let path = || self.place.destination_path();
-        let failed = |failure: Failure| failure.at(|| self.place.source_path(), path);
+        let path = || self.paths.destination_path();
+        let failed = |failure: Failure| failure.at(|| self.paths.source_path(), path);
         // In a stage but not fresh: an earlier run had made it.
         let leftovers = self.is_staged && !self.is_fresh && !run.has_left_parts();
         if self.stage.is_none() && self.closing.is_none() && !leftovers {
@@ -219,7 +226,7 @@ impl Directory {
         };
         let stage = self.stage.as_ref().zip(above.as_ref());
         let stage =
-            stage.map(|(stage, dir)| (stage, Spot { dir: dir.as_fd(), name: self.place.name() }));
+            stage.map(|(stage, dir)| (stage, Spot { dir: dir.as_fd(), name: self.paths.name() }));
         if let Some((stage, spot)) = stage.filter(|_| run.is_halting()) {
             match stage.leave(spot, &fd) {
                 Ok(true) => run.left_unfinished(path().with_file_name(os(&stage.name))),
@@ -239,7 +246,7 @@ impl Directory {
         }
         if let Some(Closing { xattrs, stat, wanted }) = &self.closing {
             let body = Body { fd: fd.as_fd(), path: &path };
-            let dressed = attributes::dress(run, body, xattrs, stat, wanted);
+            let dressed = attributes::apply_attributes(run, body, xattrs, stat, wanted);
             if let Err(failure) = dressed {
                 run.incomplete(failed(failure));
             }

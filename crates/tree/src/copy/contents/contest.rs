@@ -9,7 +9,7 @@ use std::{os::fd::BorrowedFd, time::Duration};
 use thalweg_core::profile::LEAST_NOISE;
 use thalweg_sys::host::filesystem;
 
-use crate::{CopyOptions, When, identity::size, small::SINGLE};
+use crate::{CopyOptions, When, copy::contents::small::SINGLE, identity::size};
 
 /// The mechanism that competes with plain reading and writing.
 pub(crate) const IN_KERNEL: &str = "copy-file-range";

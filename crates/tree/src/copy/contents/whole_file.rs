@@ -1,4 +1,4 @@
-//! Moves the contents of one file, checks them, dresses the copy and gives it its name.
+//! Moves the contents of one file, checks them, sets the attributes of the copy and gives it its name.
 
 use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek};
 use std::{
@@ -10,22 +10,25 @@ use thalweg_sys::{Errno, io};
 
 use crate::{
     Backup, Event, Fsync, Refusal, Skip, When,
-    attributes::{self, Body, Wanted},
-    backup,
-    contest::is_held,
+    copy::{
+        attributes::{self, Body, Wanted},
+        contents::{
+            contest::is_held, large::Job, small::SINGLE, sparse::seems_sparse, verify::SinkEnd,
+        },
+        dest::{
+            backup,
+            conflict::{Existing, Verdict, resolve_conflict},
+            mode::modes,
+            publish::{Sink, Spot},
+            way::{Way, cannot_be_made, cannot_be_named, cannot_be_replaced},
+        },
+        leaf::Leaf,
+        worker::Worker,
+    },
     error::{Attempt, Failure, at_source},
-    existing::{There, Verdict, weigh},
     identity::{Id, changed, kind, size},
     journal::Keeper,
-    large::Job,
-    modes::modes,
-    place::{Leaf, os},
-    publish::{Sink, Spot},
-    small::SINGLE,
-    sparse::seems_sparse,
-    verify::SinkEnd,
-    way::{Way, cannot_be_made, cannot_be_named, cannot_be_replaced},
-    worker::Worker,
+    names::os,
     xattrs::{Holder, Taken},
 };
 
@@ -63,7 +66,7 @@ impl Worker<'_> {
         leaf: &Leaf<'_>,
         source: &OwnedFd,
         stat: &Stat,
-        there: Option<&There>,
+        there: Option<&Existing>,
     ) -> Attempt<Option<Id>> {
         let Some(dir) = leaf.directory.open()? else { return Ok(None) };
         let dir = dir.as_fd();
@@ -150,7 +153,7 @@ impl Worker<'_> {
                         keeper.write();
                         if let Some(part) = sink.leave() {
                             let directory = &leaf.directory;
-                            let path = || directory.place.destination_path().join(os(part));
+                            let path = || directory.paths.destination_path().join(os(part));
                             self.run.left_part(path, directory.is_staged);
                         }
                     }
@@ -181,7 +184,12 @@ impl Worker<'_> {
     }
 
     /// Whether a copy that failed may go into the file that it was to replace.
-    fn can_be_written_into(&self, there: Option<&There>, stat: &Stat, failure: &Failure) -> bool {
+    fn can_be_written_into(
+        &self,
+        there: Option<&Existing>,
+        stat: &Stat,
+        failure: &Failure,
+    ) -> bool {
         let options = self.run.options;
         let is_refused = match failure {
             Failure::Sink("openat", errno, _) => cannot_be_made(*errno),
@@ -203,7 +211,7 @@ impl Worker<'_> {
         if kind(stat) == FileType::RegularFile {
             seek(source, SeekFrom::Start(0)).map_err(at_source("lseek"))?;
         }
-        match weigh(self.run, leaf, dir, stat)? {
+        match resolve_conflict(self.run, leaf, dir, stat)? {
             Verdict::Skip(reason, _) => {
                 self.skip(leaf, reason);
                 self.list_file(leaf);
@@ -219,7 +227,7 @@ impl Worker<'_> {
         leaf: &Leaf<'_>,
         stat: &Stat,
         (sink, spot): (&mut Sink<'_>, Spot<'_>),
-        there: Option<&There>,
+        there: Option<&Existing>,
     ) -> Attempt<Published> {
         let options = self.run.options;
         if there.is_some_and(|there| there.is_written_into(options)) {
@@ -252,16 +260,16 @@ impl Worker<'_> {
         leaf: &Leaf<'_>,
         (source, stat): (&OwnedFd, &Stat),
         sink: &Sink<'_>,
-        (there, wanted): (Option<&There>, &Wanted),
+        (there, wanted): (Option<&Existing>, &Wanted),
     ) -> Attempt<()> {
         let options = self.run.options;
         let is_regular = kind(stat) == FileType::RegularFile;
-        let is_special = there.is_some_and(There::is_special);
+        let is_special = there.is_some_and(Existing::is_special);
         // Before the attributes: what is still on its way would change the times.
         io::flush(sink.fd()).map_err(|errno| Failure::Sink("close", errno, size(stat)))?;
         let look = || fstat(source).map_err(at_source("fstat"));
         let mut has_changed = is_regular && changed(stat, &look()?);
-        let can_be_read_again = is_regular && there.is_none_or(There::can_be_read_again);
+        let can_be_read_again = is_regular && there.is_none_or(Existing::can_be_read_again);
         let is_unread = options.verify.is_some() && !can_be_read_again;
         self.tally.verified.not_read += u64::from(is_unread);
         // What follows on a device is not ours.
@@ -283,7 +291,7 @@ impl Worker<'_> {
         }
         let body = Body { fd: sink.fd().as_fd(), path: &|| leaf.destination_path() };
         let dressed = Taken::from(&Holder::Fd(source.as_fd()), options.preserve)
-            .and_then(|taken| attributes::dress(self.run, body, &taken, stat, wanted));
+            .and_then(|taken| attributes::apply_attributes(self.run, body, &taken, stat, wanted));
         if let Err(failure) = dressed {
             self.incomplete(leaf, failure);
         }
@@ -305,7 +313,7 @@ impl Worker<'_> {
     }
 
     /// Whether a small file is left to the kernel.
-    fn goes_by_kernel(&mut self, leaf: &Leaf<'_>, stat: &Stat, there: Option<&There>) -> bool {
+    fn goes_by_kernel(&mut self, leaf: &Leaf<'_>, stat: &Stat, there: Option<&Existing>) -> bool {
         let (Ok(Some(dir)), None) = (leaf.directory.open(), there) else { return false };
         let dir = dir.as_fd();
         is_held(self.run.options)

@@ -10,17 +10,21 @@ use std::{
 use thalweg_sys::{io, usage, usage::Usage};
 
 use crate::{
-    Backup, CopyOptions, Error, Event, Events, Fsync, Listed, TreeReport, backup,
-    directory::Directory,
+    Backup, CopyOptions, Error, Event, Events, Fsync, Listed, TreeReport,
+    copy::{
+        dest::backup,
+        directory::Directory,
+        entry::parents::{Below, Parents},
+        report::Tally,
+        run::{Me, Run, share},
+        task::Task,
+        worker::Worker,
+    },
     folder::Kept,
-    parents::{Below, Parents},
-    place::{Place, os},
-    queue::Task,
-    report::Tally,
-    run::{Me, Run, share},
+    names::os,
+    paths::Paths,
     sources::{inspect, resolve, waves},
     threads::{on_threads, or_processors},
-    worker::Worker,
 };
 
 /// Copies `sources` to `destination`. What goes wrong with single files is in the report; an error
@@ -55,10 +59,10 @@ pub fn copy(
     }
     let path = CString::new(base.path.as_os_str().as_bytes());
     let path = path.map_err(|_| Error::Usage("a name with a NUL in it".to_owned()))?;
-    let place = Place::root(CString::default(), path);
+    let paths = Paths::root(CString::default(), path);
     let failed = |errno, call| Error::Call { path: base.path.clone(), call, errno, bytes: 0 };
     let fd = base.fd.try_clone().map_err(|_| failed(thalweg_sys::Errno::MFILE, "fcntl"))?;
-    let directory = Directory::base(&run, place, fd)
+    let directory = Directory::base(&run, paths, fd)
         .map_err(|failure| failure.at(|| base.path.clone(), || base.path.clone()))?;
     let mut enough = usize::MAX;
     if found.has_trees {

@@ -6,13 +6,17 @@ use thalweg_sys::Errno;
 
 use crate::{
     Refusal,
+    copy::{
+        dest::{
+            conflict::Existing,
+            publish::{Sink, Spot},
+        },
+        entry::hardlink::has_no_links,
+        leaf::Leaf,
+        worker::Worker,
+    },
     error::{Attempt, Failure, at_sink},
-    existing::There,
-    hardlink::has_no_links,
     identity::Id,
-    place::Leaf,
-    publish::{Sink, Spot},
-    worker::Worker,
 };
 
 /// Under which name a file is written.
@@ -30,7 +34,7 @@ pub(crate) enum Way {
 
 impl Worker<'_> {
     /// Under which name the file is written.
-    pub fn way(&self, leaf: &Leaf<'_>, there: Option<&There>, is_single: bool) -> Way {
+    pub fn way(&self, leaf: &Leaf<'_>, there: Option<&Existing>, is_single: bool) -> Way {
         let options = self.run.options;
         match there {
             Some(there) if there.is_written_into(options) => Way::Existing,
@@ -46,13 +50,13 @@ impl Worker<'_> {
     pub fn open_sink<'a>(
         &mut self,
         leaf: &Leaf<'_>,
-        (spot, way, there): (Spot<'a>, Way, Option<&There>),
+        (spot, way, there): (Spot<'a>, Way, Option<&Existing>),
         mode: u32,
         (is_single, source): (bool, Id),
     ) -> Attempt<Sink<'a>> {
         let options = self.run.options;
         // A pipe that is open for reading too waits for no reader, and loses what is written to it.
-        let reads = options.verify.is_some() && there.is_none_or(There::can_be_read_again);
+        let reads = options.verify.is_some() && there.is_none_or(Existing::can_be_read_again);
         let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
         match way {
             Way::Own => match Sink::own(spot, access, mode) {

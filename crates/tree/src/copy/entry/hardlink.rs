@@ -16,14 +16,20 @@ use thalweg_sys::{Errno, io};
 
 use crate::{
     CopyOptions, Event, Refusal, Skip,
-    backup::set_aside,
-    directory::Directory,
+    copy::{
+        dest::{
+            backup::set_aside,
+            publish::{Spot, ignore, rename, unlink},
+        },
+        directory::Directory,
+        leaf::{Leaf, Origin},
+        task::Task,
+        worker::Worker,
+    },
     error::{Attempt, Failure, at_sink},
     identity::Id,
-    place::{Leaf, Origin, Place},
-    publish::{Spot, ignore, rename, unlink},
-    queue::{Names, Task},
-    worker::Worker,
+    paths::Paths,
+    queue::Names,
 };
 
 /// The files with several names that are on their way.
@@ -50,7 +56,7 @@ enum State {
 /// A name in the destination.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
-    place: Arc<Place>,
+    paths: Arc<Paths<Directory>>,
     last: CString,
     // The copy that got it: somebody may give it to another file.
     id: Id,
@@ -118,8 +124,8 @@ impl Links {
         let mut table = self.lock();
         let id = Id::of(stat);
         let Some(entry) = table.get_mut(&id) else { return Vec::new() };
-        let place = Arc::clone(&leaf.directory.place);
-        let name = Name { place, last: leaf.name.to_owned(), id: copy };
+        let paths = Arc::clone(&leaf.directory.paths);
+        let name = Name { paths, last: leaf.name.to_owned(), id: copy };
         let before = std::mem::replace(&mut entry.state, State::Made(name));
         // Those that waited will come again, and be met as made.
         let waiting = if let State::Making(waiting) = before { waiting } else { Vec::new() };
@@ -163,7 +169,7 @@ enum Linked {
     Skipped,
     /// What had been copied has lost its name to somebody else's file.
     Lost,
-    /// There are no hard links here, or no more of this file.
+    /// Existing are no hard links here, or no more of this file.
     Refused(Errno),
 }
 
@@ -240,15 +246,15 @@ pub(crate) fn id_of(dir: BorrowedFd<'_>, name: &CStr) -> Option<Id> {
 impl Name {
     /// The directory it is in: still open, or opened again from the nearest one that is.
     fn directory(&self) -> Attempt<Arc<OwnedFd>> {
-        let alive = |place: &Place| place.here.get().and_then(std::sync::Weak::upgrade);
+        let alive = |paths: &Paths<Directory>| paths.here.get().and_then(std::sync::Weak::upgrade);
         let mut names = Vec::new();
-        let mut place = &self.place;
+        let mut paths = &self.paths;
         let directory = loop {
-            match alive(place) {
+            match alive(paths) {
                 Some(directory) => break directory,
-                None => names.push(place.name()),
+                None => names.push(paths.name()),
             }
-            place = place.parent().ok_or(Failure::Sink("openat", Errno::NOENT, 0))?;
+            paths = paths.parent().ok_or(Failure::Sink("openat", Errno::NOENT, 0))?;
         };
         let mut at = directory.open()?.ok_or(Failure::Sink("openat", Errno::NOENT, 0))?;
         for name in names.into_iter().rev() {

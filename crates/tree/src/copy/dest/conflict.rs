@@ -12,12 +12,14 @@ use thalweg_sys::Errno;
 
 use crate::{
     Backup, Becomes, CopyOptions, Refusal, Skip, Update,
+    copy::{
+        contents::same::{Relation, relation},
+        dest::publish::Spot,
+        leaf::Leaf,
+        run::Run,
+    },
     error::{Attempt, Failure, at_sink},
     identity::{ctime, kind, mtime},
-    place::Leaf,
-    publish::Spot,
-    run::Run,
-    same::{Relation, relation},
 };
 
 /// What to do about the name of a copy.
@@ -25,13 +27,13 @@ pub(crate) enum Verdict {
     /// It is free.
     New,
     /// This gives way.
-    Replace(There),
+    Replace(Existing),
     /// The copy is not made, as this is there.
-    Skip(Skip, There),
+    Skip(Skip, Existing),
 }
 
 /// What is there and gives way.
-pub(crate) struct There {
+pub(crate) struct Existing {
     /// The file, behind links if they are followed.
     pub stat: Stat,
     // Where it is, if a link led to it.
@@ -42,7 +44,7 @@ pub(crate) struct There {
     pub is_removed: bool,
 }
 
-impl There {
+impl Existing {
     /// Where the file is: what replaces it is made beside it.
     pub fn spot<'a>(&'a self, here: Spot<'a>) -> Spot<'a> {
         self.through.as_ref().map_or(here, |(dir, name)| Spot { dir: dir.as_fd(), name })
@@ -81,7 +83,7 @@ impl There {
 
 /// Looks at the name of a copy. A regular source follows a link there, as `cp` does; other sources
 /// replace it.
-pub(crate) fn weigh(
+pub(crate) fn resolve_conflict(
     run: &Run<'_>,
     leaf: &Leaf<'_>,
     dir: BorrowedFd<'_>,
@@ -112,7 +114,7 @@ pub(crate) fn weigh(
     // As a backup it is not there any more either.
     let is_kept = options.backup != Backup::None && kind(&stat) == FileType::RegularFile;
     let is_removed = options.remove_destination || is_kept;
-    let there = There { stat, through, keeps_inode, is_removed };
+    let there = Existing { stat, through, keeps_inode, is_removed };
     if options.update == Update::NoneFail {
         return Err(Failure::Refused(Refusal::NotReplaced));
     }
@@ -147,7 +149,7 @@ pub(crate) fn weigh(
 }
 
 /// Replacing needs no right to write the file, but then no file would be safe from us.
-pub(crate) fn may_be_replaced(run: &Run<'_>, here: Spot<'_>, there: &There) -> Attempt<()> {
+pub(crate) fn may_be_replaced(run: &Run<'_>, here: Spot<'_>, there: &Existing) -> Attempt<()> {
     if run.options.force || run.me.uid == 0 || there.is_taken_away() {
         return Ok(());
     }

@@ -5,10 +5,10 @@ use thalweg_core::Cancelled;
 use thalweg_sys::{Errno, io};
 
 use crate::{
+    copy::contents::large::Job,
     error::{Attempt, Failure, at_sink},
     identity::size,
     journal::{Identity, Journal, JournalError},
-    large::Job,
 };
 
 /// The length of the part that is true: as the journal says if it speaks of this source and of

@@ -5,9 +5,8 @@ use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 
 use crate::{
+    copy::{leaf::Leaf, worker::Worker},
     error::{Attempt, at_source},
-    place::Leaf,
-    worker::Worker,
 };
 
 impl Worker<'_> {

@@ -12,13 +12,17 @@ use thalweg_sys::{Errno, io};
 
 use crate::{
     Refusal, When,
+    copy::{
+        contents::{
+            pair::{CLONE, Pair, request},
+            resume::prefix,
+            sparse::{next_extent, seems_sparse, write_but_zeros},
+        },
+        worker::Worker,
+    },
     error::{Attempt, Failure, at_sink, at_source},
     identity::{kind, size},
     journal::Keeper,
-    pair::{CLONE, Pair, request},
-    resume::prefix,
-    sparse::{next_extent, seems_sparse, write_but_zeros},
-    worker::Worker,
 };
 
 /// One file to move.

@@ -16,18 +16,21 @@ use thalweg_sys::Errno;
 
 use crate::{
     Becomes, Event, Halt, Progress, Refusal, Skip,
-    contest::Contests,
-    directory::{Directory, error_at},
+    copy::{
+        contents::{contest::Contests, small::SINGLE},
+        directory::{Directory, error_at},
+        leaf::{Leaf, Origin},
+        report::Tally,
+        run::Run,
+        task::Task,
+    },
     error::{Attempt, Failure, at_source},
     folder::{Address, Folder},
     identity::{Id, kind},
     left_out::Met,
-    place::{Leaf, Origin},
-    queue::{Names, Task},
-    report::Tally,
-    run::Run,
-    small::SINGLE,
-    stage::listing_buffer,
+    listing::listing_buffer,
+    names::os,
+    queue::Names,
 };
 
 /// One worker of a run.
@@ -64,6 +67,15 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 const TELL: Duration = Duration::from_millis(50);
 
 impl<'r> Worker<'r> {
+    /// Books a file, if a list is wanted.
+    pub fn list_file(&mut self, leaf: &Leaf<'_>) {
+        if self.run.options.list {
+            let names = leaf.directory.paths.names();
+            let names = names.into_iter().chain([leaf.name]).map(CStr::to_bytes);
+            self.tally.listed.push(names.collect::<Vec<_>>().join(&b'/'));
+        }
+    }
+
     pub fn new(run: &'r Run<'r>) -> Self {
         Self {
             run,
@@ -344,7 +356,7 @@ impl<'r> Worker<'r> {
             return;
         }
         let destination = leaf.destination_path();
-        let backup = backup.map(|name| destination.with_file_name(crate::place::os(name)));
+        let backup = backup.map(|name| destination.with_file_name(os(name)));
         self.run.events.event(&Event::Copied {
             source: &leaf.source_path(),
             destination: &destination,

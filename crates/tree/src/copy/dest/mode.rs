@@ -2,14 +2,19 @@
 
 use rustix::fs::Stat;
 
-use crate::{attributes::Wanted, existing::There, place::Leaf, run::Run, way::Way};
+use crate::copy::{
+    attributes::Wanted,
+    dest::{conflict::Existing, way::Way},
+    leaf::Leaf,
+    run::Run,
+};
 
 /// The mode a file is made with, and the attributes it should have in the end.
 pub(crate) fn modes(
     run: &Run<'_>,
     leaf: &Leaf<'_>,
     stat: &Stat,
-    (there, way): (Option<&There>, Way),
+    (there, way): (Option<&Existing>, Way),
 ) -> (u32, Wanted) {
     let keep = run.options.preserve;
     let births = leaf.directory.births;

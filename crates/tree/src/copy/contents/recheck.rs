@@ -6,13 +6,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::{
     Event, Hash, Skip,
+    copy::{
+        contents::verify::{SinkEnd, are_equal},
+        dest::{
+            conflict::{Existing, may_be_replaced},
+            publish::Spot,
+        },
+        leaf::Leaf,
+        worker::Worker,
+    },
     error::{Attempt, Failure, at_sink, at_source},
-    existing::{There, may_be_replaced},
     identity::{changed, kind, size},
-    place::Leaf,
-    publish::Spot,
-    verify::{SinkEnd, are_equal},
-    worker::Worker,
 };
 
 impl Worker<'_> {
@@ -23,7 +27,7 @@ impl Worker<'_> {
         leaf: &Leaf<'_>,
         reason: Skip,
         (source, stat): (&OwnedFd, &Stat),
-        (dir, there): (BorrowedFd<'_>, &There),
+        (dir, there): (BorrowedFd<'_>, &Existing),
     ) -> Attempt<bool> {
         let Some(hash) = self.run.options.verify else { return Ok(false) };
         if kind(stat) != FileType::RegularFile {
@@ -89,7 +93,7 @@ impl Worker<'_> {
         &mut self,
         leaf: &Leaf<'_>,
         (dir, stat): (BorrowedFd<'_>, &Stat),
-        there: &There,
+        there: &Existing,
     ) -> Attempt<()> {
         if self.run.options.verify.is_none() || self.run.options.dry_run {
             return Ok(());

@@ -13,10 +13,9 @@ use thalweg_sys::Errno;
 
 use crate::{
     Preserve,
+    copy::{dest::publish::Spot, run::Run},
     error::{Attempt, at_sink},
-    publish::Spot,
-    run::Run,
-    xattrs::{Holder, Taken},
+    xattrs::{ALL, Holder, Taken},
 };
 
 /// What a new file should have in the end, and what it is known to have already.
@@ -36,9 +35,6 @@ pub(crate) struct Wanted {
 
 /// Set-user-id, set-group-id and sticky.
 pub(crate) const SPECIAL: u32 = 0o7000;
-/// The other permission bits.
-pub(crate) const ALL: u32 = 0o777;
-
 /// The times of a source, as they are set on its copy.
 pub(crate) fn times(stat: &Stat) -> Timestamps {
     Timestamps {
@@ -55,7 +51,7 @@ pub(crate) struct Body<'a> {
 }
 
 /// Dresses an open file or directory. Goes on after a failure and returns the first one.
-pub(crate) fn dress(
+pub(crate) fn apply_attributes(
     run: &Run<'_>,
     Body { fd: sink, path }: Body<'_>,
     xattrs: &Taken,

@@ -5,10 +5,11 @@ use thalweg_core::{Tuning, mechanisms::LAST_RESORT};
 use thalweg_sys::{Errno, copy::copy_file_range, io};
 
 use crate::{
-    contents::Contents,
-    contest::IN_KERNEL,
+    copy::{
+        contents::{contest::IN_KERNEL, whole_file::Contents},
+        worker::Worker,
+    },
     error::{Attempt, Failure, at_sink, at_source},
-    worker::Worker,
 };
 
 /// The largest file that is read whole into the buffer each worker has; larger ones are planned.

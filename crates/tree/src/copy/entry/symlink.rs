@@ -12,16 +12,21 @@ use thalweg_core::atomic_file::name::unique;
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    Becomes, Refusal, Skip, attributes,
-    backup::set_aside,
+    Becomes, Refusal, Skip,
+    copy::{
+        attributes,
+        dest::{
+            backup::set_aside,
+            conflict::{Verdict, resolve_conflict},
+            publish::{Spot, ignore, unlink},
+        },
+        entry::hardlink::{self, Met, Named},
+        leaf::Leaf,
+        worker::Worker,
+    },
     error::{Attempt, Failure, at_sink, at_source},
-    existing::{Verdict, weigh},
-    hardlink::{self, Met, Named},
     identity::kind,
-    place::Leaf,
-    publish::{Spot, ignore, unlink},
-    worker::Worker,
-    xattrs::{Given, Holder, Taken},
+    xattrs::{ALL, Given, Holder, Taken},
 };
 
 impl Worker<'_> {
@@ -35,7 +40,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Makes something without contents, which is whole at once, and dresses it. Counts it as a
+    /// Makes something without contents, which is whole at once, and sets its attributes. Counts it as a
     /// link; returns false if it was not made.
     pub fn make_node(
         &mut self,
@@ -55,8 +60,11 @@ impl Worker<'_> {
             return Ok(true);
         };
         let dir = dir.as_fd();
-        let verdict =
-            if leaf.directory.is_fresh { Verdict::New } else { weigh(run, leaf, dir, stat)? };
+        let verdict = if leaf.directory.is_fresh {
+            Verdict::New
+        } else {
+            resolve_conflict(run, leaf, dir, stat)?
+        };
         if let Verdict::Skip(reason, there) = verdict {
             self.skip(leaf, reason);
             if run.options.becomes != Becomes::Copy {
@@ -85,7 +93,7 @@ impl Worker<'_> {
                 Met::First => break,
             }
         }
-        let made = self.make_and_dress(leaf, stat, (dir, &verdict), make);
+        let made = self.make_with_attributes(leaf, stat, (dir, &verdict), make);
         if counts && is_first {
             self.wake(match hardlink::id_of(dir, leaf.name).filter(|_| made.is_ok()) {
                 Some(copy) => run.links.made(leaf, stat, copy),
@@ -97,7 +105,7 @@ impl Worker<'_> {
         Ok(true)
     }
 
-    fn make_and_dress(
+    fn make_with_attributes(
         &mut self,
         leaf: &Leaf<'_>,
         stat: &Stat,
@@ -155,7 +163,7 @@ impl Worker<'_> {
             // Links have no lists.
             let born_with_acl = births.acl && kind(stat) != FileType::Symlink;
             let given = self.give_xattrs(leaf, dir, name, born_with_acl);
-            let allowed = given.as_ref().map_or(attributes::ALL, |given| given.allowed);
+            let allowed = given.as_ref().map_or(ALL, |given| given.allowed);
             mode &= attributes::SPECIAL | allowed;
             dressed = dressed.and(given.and_then(|given| given.answer));
         }

@@ -1,8 +1,7 @@
 //! A new directory that is built under another name and gets its own when all is in it.
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RawDir, Stat, chmodat, fchmod, fstat, mkdirat, openat,
-    unlinkat,
+    AtFlags, FileType, Mode, RawDir, Stat, chmodat, fchmod, fstat, mkdirat, openat, unlinkat,
 };
 use std::{
     ffi::{CStr, CString},
@@ -16,20 +15,18 @@ use thalweg_core::atomic_file::{
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    birth::open_new,
+    copy::dest::{
+        mkdir::open_new,
+        publish::{Spot, unlink},
+    },
     error::{Attempt, Failure, at_sink, at_source},
     identity::Id,
     journal::Keeper,
-    publish::{Spot, unlink},
-    sources::ancestors,
+    listing::{DIRECTORY, ancestors, listing_buffer},
 };
 
-/// How to open a directory to work in.
-pub(crate) const DIRECTORY: OFlags =
-    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-
 /// A directory under its temporary name, locked while it is open.
-pub(crate) struct Stage {
+pub(crate) struct StagedDir {
     /// The name it has now.
     pub name: CString,
     /// It was left by an earlier run.
@@ -40,7 +37,7 @@ pub(crate) struct Stage {
 
 const TRIES: usize = 100;
 
-impl Stage {
+impl StagedDir {
     /// Makes a stage for the directory that is to be `spot`, or takes over a leftover one of the same
     /// source.
     pub fn make(
@@ -97,7 +94,7 @@ impl Stage {
     }
 }
 
-impl Stage {
+impl StagedDir {
     /// Leaves the directory for a later run if that would find it, and removes it if not; says
     /// whether it is still there.
     pub fn leave(&self, spot: Spot<'_>, fd: &OwnedFd) -> Attempt<bool> {
@@ -144,11 +141,6 @@ pub(crate) fn remove_leftovers(dir: BorrowedFd<'_>) -> Attempt<()> {
         }
     }
     Ok(())
-}
-
-/// Room for one call of getdents.
-pub(crate) fn listing_buffer() -> Vec<MaybeUninit<u8>> {
-    vec![MaybeUninit::uninit(); 32 << 10]
 }
 
 /// Another descriptor of an open directory.
@@ -232,22 +224,22 @@ mod tests {
         let spot = Spot { dir: dir.as_fd(), name: c"new" };
         let stat = fstat(&dir).unwrap();
         let source = (dir.as_fd(), &stat);
-        let (held, first) = Stage::make(spot, 0o700, false, source).unwrap();
+        let (held, first) = StagedDir::make(spot, 0o700, false, source).unwrap();
         assert!(!first.adopted);
         assert_eq!(fs::read_dir(&old).unwrap().count(), 1, "the journal");
-        let (_, second) = Stage::make(spot, 0o700, true, source).unwrap();
+        let (_, second) = StagedDir::make(spot, 0o700, true, source).unwrap();
         assert_ne!(second.name, first.name);
         drop(held);
-        let (_held, third) = Stage::make(spot, 0o700, true, source).unwrap();
+        let (_held, third) = StagedDir::make(spot, 0o700, true, source).unwrap();
         assert!(third.adopted && third.name == first.name);
         third.publish(spot).unwrap();
         assert!(second.publish(spot).is_err());
         // A later run looks for the usual name only.
-        let (_alive, fourth) = Stage::make(spot, 0o700, true, source).unwrap();
-        let (fd, fifth) = Stage::make(spot, 0o700, true, source).unwrap();
+        let (_alive, fourth) = StagedDir::make(spot, 0o700, true, source).unwrap();
+        let (fd, fifth) = StagedDir::make(spot, 0o700, true, source).unwrap();
         assert!(!fifth.leave(spot, &fd).unwrap());
         assert!(fourth.leave(spot, &fd).unwrap());
-        let left = |stage: &Stage| place.path().join(stage.name.to_str().unwrap()).is_dir();
+        let left = |stage: &StagedDir| place.path().join(stage.name.to_str().unwrap()).is_dir();
         assert!(left(&fourth) && !left(&fifth));
     }
 
@@ -261,7 +253,7 @@ mod tests {
         fs::create_dir(&path).unwrap();
         let made = OwnedFd::from(fs::File::open(&path).unwrap());
         let source = (dir.as_fd(), &fstat(&dir).unwrap());
-        let (held, rival) = Stage::make(spot, 0o700, true, source).unwrap();
+        let (held, rival) = StagedDir::make(spot, 0o700, true, source).unwrap();
         assert!(rival.adopted);
         rival.publish(spot).unwrap();
         drop(held);
@@ -276,7 +268,7 @@ mod tests {
         let stat = fstat(&dir).unwrap();
         let source = (dir.as_fd(), &stat);
         let build = |n: u64| {
-            let (fd, stage) = Stage::make(spot, 0o700, false, source).unwrap();
+            let (fd, stage) = StagedDir::make(spot, 0o700, false, source).unwrap();
             let mine = CString::new(n.to_string()).unwrap();
             mkdirat(&fd, &mine, Mode::RWXU).unwrap();
             match stage.publish(spot) {

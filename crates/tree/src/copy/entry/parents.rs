@@ -9,12 +9,14 @@ use std::{
 };
 
 use crate::{
-    directory::{Directory, error_at},
+    copy::{
+        directory::{Directory, error_at},
+        leaf::{Leaf, Origin},
+        run::Run,
+        worker::Worker,
+    },
     error::{Attempt, at_source},
-    place::{Leaf, Origin},
-    run::Run,
     sources::Named,
-    worker::Worker,
 };
 
 /// The directories that were made or entered so far. They are complete when all sources are.

@@ -4,10 +4,9 @@ use rustix::fs::{AtFlags, CWD, linkat, statat, symlinkat};
 
 use crate::{
     Becomes, Refusal,
+    copy::{leaf::Leaf, worker::Worker},
     error::{Attempt, Failure, at_source},
     identity::Id,
-    place::Leaf,
-    worker::Worker,
 };
 
 impl Worker<'_> {

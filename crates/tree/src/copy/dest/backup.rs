@@ -14,12 +14,14 @@ use thalweg_sys::{Errno, io};
 
 use crate::{
     Backup, CopyOptions, Error, Refusal,
+    copy::{
+        dest::publish::{Spot, rename, unlink},
+        entry::hardlink::has_no_links,
+    },
     error::{Attempt, Failure, at_sink},
-    hardlink::has_no_links,
     identity::{Id, kind},
-    publish::{Spot, rename, unlink},
+    listing::listing_buffer,
     sources::Named,
-    stage::listing_buffer,
 };
 
 // Enough for any sane crowd of copies that back up one name.

@@ -5,9 +5,10 @@ use std::{os::fd::BorrowedFd, path::Path};
 
 use crate::{
     Backup, Becomes, CopyOptions,
+    copy::leaf::{Leaf, Origin},
     error::Attempt,
     identity::{Id, kind},
-    place::{Leaf, Origin, os},
+    names::os,
 };
 
 /// What a source and an existing destination are to each other.

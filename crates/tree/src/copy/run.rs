@@ -14,20 +14,23 @@ use thalweg_sys::{Errno, host::filesystem};
 
 use crate::{
     CopyOptions, Error, Event, Events, Halt, Progress, Total,
+    copy::{
+        contents::pair::Pairs,
+        entry::hardlink::Links,
+        pace::Pace,
+        report::{MOST_ERRORS, TreeReport},
+        task::Task,
+    },
     folder::Kept,
-    hardlink::Links,
     identity::Id,
-    pace::Pace,
-    pair::Pairs,
     queue::Queue,
-    report::{MOST_ERRORS, TreeReport},
 };
 
 /// The shared state of a run.
 pub(crate) struct Run<'r> {
     pub options: &'r CopyOptions,
     pub events: &'r dyn Events,
-    pub queue: Queue,
+    pub queue: Queue<Task>,
     pub links: Links,
     pub pairs: Pairs,
     pub pace: Option<Pace>,

@@ -9,16 +9,20 @@ use thalweg_sys::Errno;
 
 use crate::{
     Refusal, Skip,
-    attributes::{self, Body, Wanted},
+    copy::{
+        attributes::{self, Body, Wanted},
+        dest::{
+            conflict::{Existing, Verdict, resolve_conflict},
+            mode::modes,
+            publish::Spot,
+            way::Way,
+        },
+        entry::hardlink::{self, Met, Named},
+        leaf::Leaf,
+        worker::Worker,
+    },
     error::{Attempt, Failure, at_sink, at_source},
-    existing::{There, Verdict, weigh},
-    hardlink::{self, Met, Named},
     identity::{kind, size},
-    modes::modes,
-    place::Leaf,
-    publish::Spot,
-    way::Way,
-    worker::Worker,
     xattrs::{Holder, Taken},
 };
 
@@ -47,8 +51,11 @@ impl Worker<'_> {
         let is_regular = kind(stat) == FileType::RegularFile;
         let Some(dir) = leaf.directory.open()? else { return Ok(()) };
         let dir = dir.as_fd();
-        let mut verdict =
-            if leaf.directory.is_fresh { Verdict::New } else { weigh(self.run, leaf, dir, stat)? };
+        let mut verdict = if leaf.directory.is_fresh {
+            Verdict::New
+        } else {
+            resolve_conflict(self.run, leaf, dir, stat)?
+        };
         if let Verdict::Skip(reason, there) = verdict {
             if !self.is_to_be_replaced(leaf, reason, (source, stat), (dir, &there))? {
                 self.skip_file(leaf, (dir, reason), source, stat);
@@ -100,7 +107,9 @@ impl Worker<'_> {
         accessat(leaf.from.open()?, leaf.source, Access::READ_OK, AtFlags::EACCESS)
             .map_err(at_source("faccessat2"))?;
         let verdict = match leaf.directory.open()? {
-            Some(dir) if !leaf.directory.is_fresh => weigh(self.run, leaf, dir.as_fd(), &stat)?,
+            Some(dir) if !leaf.directory.is_fresh => {
+                resolve_conflict(self.run, leaf, dir.as_fd(), &stat)?
+            }
             _ => Verdict::New,
         };
         if let Verdict::Skip(reason, _) = verdict {
@@ -129,7 +138,7 @@ impl Worker<'_> {
         &mut self,
         leaf: &Leaf<'_>,
         (source, stat): (&OwnedFd, &Stat),
-        there: &There,
+        there: &Existing,
     ) -> Attempt<()> {
         let Some(dir) = leaf.directory.open()? else { return Ok(()) };
         let spot = there.spot(Spot { dir: dir.as_fd(), name: leaf.name });
@@ -145,7 +154,7 @@ impl Worker<'_> {
         let keep = self.run.options.preserve;
         let body = Body { fd: fd.as_fd(), path: &|| leaf.destination_path() };
         let dressed = Taken::from(&Holder::Fd(source.as_fd()), keep)
-            .and_then(|taken| attributes::dress(self.run, body, &taken, stat, &wanted));
+            .and_then(|taken| attributes::apply_attributes(self.run, body, &taken, stat, &wanted));
         if let Err(failure) = dressed {
             self.incomplete(leaf, failure);
         }
@@ -165,7 +174,7 @@ impl Worker<'_> {
         self.list_file(leaf);
         if reason == Skip::Done {
             self.tally.resumed += size(stat);
-            self.dress_again(leaf, source, stat);
+            self.apply_attributes_again(leaf, source, stat);
         }
         // A skipped file still is what other names of its source are linked to.
         if matches!(reason, Skip::Done | Skip::Newer)
@@ -180,7 +189,7 @@ impl Worker<'_> {
     }
 
     /// An earlier run wrote the file; it may have been killed before its attributes were complete.
-    fn dress_again(&self, leaf: &Leaf<'_>, source: &OwnedFd, stat: &Stat) {
+    fn apply_attributes_again(&self, leaf: &Leaf<'_>, source: &OwnedFd, stat: &Stat) {
         let keep = self.run.options.preserve;
         if !(keep.mode || keep.owner || keep.xattrs) {
             return;
@@ -191,14 +200,14 @@ impl Worker<'_> {
             owner: keep.owner.then_some((stat.st_uid, stat.st_gid)),
             ..Wanted::default()
         };
-        let dress = || {
+        let apply = || {
             let Some(dir) = leaf.directory.open()? else { return Ok(()) };
             let fd = openat(dir, leaf.name, flags, Mode::empty()).map_err(at_sink("openat"))?;
             let taken = Taken::from(&Holder::Fd(source.as_fd()), keep)?;
             let body = Body { fd: fd.as_fd(), path: &|| leaf.destination_path() };
-            attributes::dress(self.run, body, &taken, stat, &wanted)
+            attributes::apply_attributes(self.run, body, &taken, stat, &wanted)
         };
-        if let Err(failure) = dress() {
+        if let Err(failure) = apply() {
             self.incomplete(leaf, failure);
         }
     }

@@ -8,13 +8,15 @@ use thalweg_sys::Errno;
 
 use crate::{
     CopyOptions, Refusal,
-    attributes::Wanted,
+    copy::{
+        attributes::Wanted,
+        dest::{publish::Spot, staged_dir::StagedDir},
+        leaf::Leaf,
+        run::Run,
+    },
     error::{Attempt, Failure, at_sink},
     identity::kind,
-    place::Leaf,
-    publish::Spot,
-    run::Run,
-    stage::{DIRECTORY, Stage},
+    listing::DIRECTORY,
     xattrs,
 };
 
@@ -47,7 +49,7 @@ impl Births {
 /// A directory that is there now.
 pub(crate) struct Made {
     pub fd: Option<OwnedFd>,
-    pub stage: Option<Stage>,
+    pub stage: Option<StagedDir>,
     pub is_new: bool,
 }
 
@@ -95,7 +97,7 @@ pub(crate) fn make(
     let reckoned =
         run.options.preserve.mode || (run.me.umask().is_some() && !leaf.directory.births.acl);
     let mode = if reckoned { 0o700 } else { first_mode(run, stat) };
-    let (fd, stage) = Stage::make(spot, mode, run.options.resume, (source, stat))?;
+    let (fd, stage) = StagedDir::make(spot, mode, run.options.resume, (source, stat))?;
     Ok(Made { fd: Some(fd), stage: Some(stage), is_new: true })
 }
 

@@ -1,0 +1,9 @@
+//! The destination: what is there, under which name something new is made, and how it gets its own.
+
+pub(crate) mod backup;
+pub(crate) mod conflict;
+pub(crate) mod mkdir;
+pub(crate) mod mode;
+pub(crate) mod publish;
+pub(crate) mod staged_dir;
+pub(crate) mod way;

@@ -1,0 +1,8 @@
+//! One entry of a directory, by what it is.
+
+pub(crate) mod file;
+pub(crate) mod hardlink;
+pub(crate) mod linking;
+pub(crate) mod parents;
+pub(crate) mod special;
+pub(crate) mod symlink;

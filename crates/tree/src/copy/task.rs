@@ -1,0 +1,19 @@
+//! What the workers of a copy have to do.
+
+use std::{ffi::CString, sync::Arc};
+
+use crate::{
+    copy::{directory::Directory, leaf::Origin},
+    queue::Names,
+};
+
+/// A piece of work. Each holds one count of its directory's `pending`.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// A source that the caller named.
+    Named { directory: Arc<Directory>, from: Origin, source: CString, name: CString },
+    /// A directory to enter, below `directory`.
+    Enter { directory: Arc<Directory>, from: Origin, name: CString },
+    /// Entries of one directory that some idle worker should copy.
+    Batch { directory: Arc<Directory>, from: Origin, names: Names },
+}

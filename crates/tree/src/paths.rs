@@ -1,0 +1,135 @@
+//! Where a directory of the run came from and went to, as a chain of single names.
+//!
+//! Whole paths are only built to be shown. System calls get one name and a directory, so that no
+//! depth is too deep; both chains may be longer than a thread's stack and are dropped in a loop.
+
+use std::{
+    ffi::{CStr, CString},
+    path::PathBuf,
+    sync::{Arc, OnceLock, Weak},
+};
+
+use crate::names::os;
+
+/// The names of one directory in both trees, and what is known of it there.
+#[derive(Debug)]
+pub(crate) struct Paths<D> {
+    parent: Option<Arc<Self>>,
+    source: CString,
+    // None: the same as the source's.
+    name: Option<CString>,
+    // The caller named it: paths inside a source begin below it.
+    is_named: bool,
+    /// The directory itself, while it is being copied.
+    pub here: OnceLock<Weak<D>>,
+}
+
+impl<D> Paths<D> {
+    /// Without a parent: its names are whole paths.
+    pub fn root(source: CString, destination: CString) -> Arc<Self> {
+        Arc::new(Self {
+            parent: None,
+            source,
+            name: Some(destination),
+            is_named: true,
+            here: OnceLock::new(),
+        })
+    }
+
+    /// A directory below another; `name`: that in the destination, if it has another one there.
+    pub fn child(
+        parent: &Arc<Self>,
+        source: &CStr,
+        name: Option<CString>,
+        is_named: bool,
+    ) -> Arc<Self> {
+        let (parent, source) = (Some(Arc::clone(parent)), source.to_owned());
+        Arc::new(Self { parent, source, name, is_named, here: OnceLock::new() })
+    }
+
+    /// A directory of one name in both trees.
+    pub fn below(parent: &Arc<Self>, name: &CStr) -> Arc<Self> {
+        Self::child(parent, name, None, false)
+    }
+
+    /// The names from below the root down to here.
+    pub fn names(&self) -> Vec<&CStr> {
+        let mut names = Vec::new();
+        let mut paths = self;
+        while let Some(parent) = &paths.parent {
+            names.push(paths.name());
+            paths = parent;
+        }
+        names.reverse();
+        names
+    }
+
+    /// The name in the destination.
+    pub fn name(&self) -> &CStr {
+        self.name.as_deref().unwrap_or(&self.source)
+    }
+
+    /// The directory above.
+    pub fn parent(&self) -> Option<&Arc<Self>> {
+        self.parent.as_ref()
+    }
+
+    /// The path in the source, for people.
+    pub fn source_path(&self) -> PathBuf {
+        self.path(|paths| &paths.source)
+    }
+
+    /// The path in the destination, for people.
+    pub fn destination_path(&self) -> PathBuf {
+        self.path(Self::name)
+    }
+
+    /// The path below the source that the caller named, or below the root.
+    pub fn path_inside(&self, from_root: bool) -> PathBuf {
+        let mut parts = Vec::new();
+        let mut paths = self;
+        while let Some(parent) = paths.parent.as_deref().filter(|_| from_root || !paths.is_named) {
+            parts.push(os(paths.name()));
+            paths = parent;
+        }
+        parts.into_iter().rev().filter(|name| *name != ".").collect()
+    }
+
+    fn path<'a>(&'a self, part: impl Fn(&'a Self) -> &'a CStr) -> PathBuf {
+        let mut parts = vec![part(self)];
+        let mut above = self.parent.as_deref();
+        while let Some(paths) = above {
+            parts.push(part(paths));
+            above = paths.parent.as_deref();
+        }
+        parts.into_iter().rev().map(os).collect()
+    }
+}
+
+impl<D> Drop for Paths<D> {
+    fn drop(&mut self) {
+        let mut above = self.parent.take();
+        while let Some(mut paths) = above.and_then(Arc::into_inner) {
+            above = paths.parent.take();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_far_deeper_than_the_stack_is_shown_and_dropped() {
+        let mut paths = Paths::<()>::root(c"".to_owned(), c"to".to_owned());
+        for _ in 0..200_000 {
+            let parent = Some(paths);
+            let source = c"d".to_owned();
+            let (name, is_named, here) = (None, false, OnceLock::new());
+            paths = Arc::new(Paths { parent, source, name, is_named, here });
+        }
+        assert_eq!(paths.source_path().as_os_str().len(), 2 * 200_000 - 1);
+        assert!(paths.destination_path().starts_with("to/d/d"));
+        drop(paths);
+    }
+}
