@@ -1,43 +1,108 @@
-//! What the arms through a pipe or a socket have in common: everything in, everything out, and what
-//! an end that closes means. None of their calls waits for long: an end that stays open is no sign of
-//! life, for a child that the peer forked has it too.
+//! The mechanisms through a pipe or a socket: everything in, everything out, and what an end that
+//! closes means. None of their calls waits for long: an end that stays open is no proof that the peer
+//! lives, for a child that the peer forked has it too.
 
 use rustix::event::PollFlags;
-use rustix::fd::BorrowedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use thalweg_core::{Info, Tuning, Unfit};
 use thalweg_sys::Errno;
 
-use crate::bulk::arm::Broken;
+use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::control::{Control, Note, Say};
 use crate::shared::liveness::Gone;
 use crate::shared::stop::Stop;
 
-/// A call by its name, its descriptor, and the call, which answers EAGAIN after a while.
-pub(crate) type Call<'f, F> = (&'static str, BorrowedFd<'f>, F);
+/// What differs between them.
+pub struct StreamMechanism {
+    pub(crate) info: &'static Info,
+    /// Tries the calls in this process alone.
+    pub(crate) probe: fn() -> Result<(), Unfit>,
+    /// The end to keep, and the end to hand over.
+    pub(crate) make: fn(&Tuning) -> Result<(OwnedFd, OwnedFd), Unfit>,
+    /// The end that was handed over, checked.
+    pub(crate) take: fn(OwnedFd) -> Result<OwnedFd, Unfit>,
+    pub(crate) write: Write,
+    pub(crate) read: Read,
+    /// The receiver reads pages that are still the sender's own.
+    pub(crate) shares_pages: bool,
+}
 
-/// Announces the buffer, puts all of it in by pieces of at most `piece` bytes, waits for the answer.
-pub(crate) fn push(
-    bytes: &[u8],
+/// Answers EAGAIN after a while.
+type Write = fn(BorrowedFd<'_>, &[u8]) -> Result<usize, Errno>;
+type Read = fn(BorrowedFd<'_>, &mut [u8]) -> Result<usize, Errno>;
+
+struct Sender {
+    fd: OwnedFd,
     piece: usize,
-    control: &mut Control,
-    (call, fd, mut put): Call<'_, impl FnMut(&[u8]) -> Result<usize, Errno>>,
-) -> Result<(), Stop> {
-    control.tell(Note::new(Say::Begin, &[bytes.len() as u64]))?;
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        match put(&rest[..rest.len().min(piece)]) {
-            Ok(0) => return Err(Stop::refused(call, Errno::INVAL)),
-            Ok(count) => rest = &rest[count..],
-            Err(Errno::INTR) => control.wanted()?,
-            Err(Errno::AGAIN) => match control.check() {
-                Ok(()) => control.await_ready(fd, PollFlags::OUT)?,
-                Err(Stop::Gone(_)) => return Err(deserted(control)),
-                Err(stop) => return Err(stop),
-            },
-            Err(Errno::PIPE | Errno::CONNRESET) => return Err(deserted(control)),
-            Err(errno) => return Err(Stop::refused(call, errno)),
-        }
+    call: &'static str,
+    write: Write,
+}
+
+struct Receiver {
+    fd: OwnedFd,
+    piece: usize,
+    call: &'static str,
+    read: Read,
+    shares_pages: bool,
+}
+
+impl StreamMechanism {
+    /// Most bytes of one call.
+    fn piece(&self, tuning: &Tuning) -> usize {
+        self.info.length(tuning, "piece").unwrap_or(usize::MAX)
     }
-    control.expect(Say::Done).map(drop)
+}
+
+impl Arm for StreamMechanism {
+    fn info(&self) -> &'static Info {
+        self.info
+    }
+
+    fn probe(&self) -> Result<(), Unfit> {
+        (self.probe)()
+    }
+
+    fn offer(&self, tuning: &Tuning, _: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
+        let (fd, theirs) = (self.make)(tuning)?;
+        let (call, write) = (self.info.calls[0], self.write);
+        let sender = Sender { fd, piece: self.piece(tuning), call, write };
+        Ok((Box::new(sender), Parcel::of(&[], vec![theirs])))
+    }
+
+    fn accept(
+        &self,
+        tuning: &Tuning,
+        mut parcel: Parcel,
+        _: &Ends,
+    ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
+        let fd = (self.take)(parcel.fd()?)?;
+        let call = self.info.calls[self.info.calls.len() - 1];
+        let (piece, shares_pages) = (self.piece(tuning), self.shares_pages);
+        let receiver = Receiver { fd, piece, call, read: self.read, shares_pages };
+        Ok((Box::new(receiver), Parcel::default()))
+    }
+}
+
+impl Outgoing for Sender {
+    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
+        control.tell(Note::new(Say::Begin, &[bytes.len() as u64]))?;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match (self.write)(self.fd.as_fd(), &rest[..rest.len().min(self.piece)]) {
+                Ok(0) => return Err(Stop::refused(self.call, Errno::INVAL)),
+                Ok(count) => rest = &rest[count..],
+                Err(Errno::INTR) => control.wanted()?,
+                Err(Errno::AGAIN) => match control.check() {
+                    Ok(()) => control.await_ready(self.fd.as_fd(), PollFlags::OUT)?,
+                    Err(Stop::Gone(_)) => return Err(deserted(control)),
+                    Err(stop) => return Err(stop),
+                },
+                Err(Errno::PIPE | Errno::CONNRESET) => return Err(deserted(control)),
+                Err(errno) => return Err(Stop::refused(self.call, errno)),
+            }
+        }
+        control.expect(Say::Done).map(drop)
+    }
 }
 
 /// The receiver closed its end: it is gone, or it refused and says so.
@@ -48,42 +113,41 @@ pub(crate) fn deserted(control: &mut Control) -> Stop {
     }
 }
 
-/// Takes as many bytes as fill `into`.
-pub(crate) fn pull(
-    into: &mut [u8],
-    piece: usize,
-    control: &mut Control,
-    (call, fd, mut get): Call<'_, impl FnMut(&mut [u8]) -> Result<usize, Errno>>,
-) -> Result<(), Broken> {
-    let (mut filled, mut ended) = (0, None);
-    while filled < into.len() {
-        let most = piece.min(into.len() - filled);
-        let answer = get(&mut into[filled..filled + most]);
-        let broken = |stop| Broken { delivered: filled as u64, stop };
-        match (answer, ended.take()) {
-            (Ok(0) | Err(Errno::CONNRESET), _) => return Err(broken(Stop::Gone(Gone::Died))),
-            (Ok(count), _) => filled += count,
-            (Err(Errno::INTR), _) => control.wanted().map_err(broken)?,
-            (Err(Errno::AGAIN), Some(stop)) => return Err(broken(stop)),
-            (Err(Errno::AGAIN), None) => match control.check() {
-                Ok(()) => control.await_ready(fd, PollFlags::IN).map_err(broken)?,
-                // It may have written last and died then: one more look.
-                Err(stop) => ended = Some(stop),
-            },
-            (Err(errno), _) => return Err(broken(Stop::refused(call, errno))),
+impl Receiver {
+    fn fill(&self, into: &mut [u8], control: &mut Control) -> Result<(), Broken> {
+        let (mut filled, mut ended) = (0, None);
+        while filled < into.len() {
+            let most = self.piece.min(into.len() - filled);
+            let answer = (self.read)(self.fd.as_fd(), &mut into[filled..filled + most]);
+            let broken = |stop| Broken { delivered: filled as u64, stop };
+            match (answer, ended.take()) {
+                (Ok(0) | Err(Errno::CONNRESET), _) => return Err(broken(Stop::Gone(Gone::Died))),
+                (Ok(count), _) => filled += count,
+                (Err(Errno::INTR), _) => control.wanted().map_err(broken)?,
+                (Err(Errno::AGAIN), Some(stop)) => return Err(broken(stop)),
+                (Err(Errno::AGAIN), None) => match control.check() {
+                    Ok(()) => {
+                        control.await_ready(self.fd.as_fd(), PollFlags::IN).map_err(broken)?;
+                    }
+                    // It may have written last and died then: one more look.
+                    Err(stop) => ended = Some(stop),
+                },
+                (Err(errno), _) => return Err(broken(Stop::refused(self.call, errno))),
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
-/// The same, of pages that are the sender's own. A sender that gave up may have written to them
-/// before they were read: then how much of it is true nobody can say.
-pub(crate) fn pull_pages(
-    into: &mut [u8],
-    piece: usize,
-    control: &mut Control,
-    call: Call<'_, impl FnMut(&mut [u8]) -> Result<usize, Errno>>,
-) -> Result<(), Broken> {
-    let pulled = pull(into, piece, control, call).map_err(|broken| broken.stop);
-    pulled.and_then(|()| control.check_peer()).map_err(Broken::from)
+impl Incoming for Receiver {
+    fn receive(&mut self, _: Note, into: &mut [u8], control: &mut Control) -> Result<(), Broken> {
+        let filled = self.fill(into, control);
+        if !self.shares_pages {
+            return filled;
+        }
+        // A sender that gave up may have written to its pages before they were read: then nothing
+        // tells how much of it is true.
+        filled.map_err(|broken| broken.stop)?;
+        control.check_peer().map_err(Broken::from)
+    }
 }

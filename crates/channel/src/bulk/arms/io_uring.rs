@@ -140,8 +140,8 @@ impl Arm for IoUring {
     }
 
     fn offer(&self, tuning: &Tuning, _: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
-        let (near, parcel) = unix_stream::made(&INFO, tuning, false)?;
-        Ok((Box::new(Sender(End::new(near, tuning)?)), parcel))
+        let (near, far) = unix_stream::pair(&INFO, tuning, false)?;
+        Ok((Box::new(Sender(End::new(near, tuning)?)), Parcel::of(&[], vec![far])))
     }
 
     fn accept(

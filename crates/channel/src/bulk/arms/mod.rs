@@ -24,14 +24,14 @@ pub static ARMS: &[&dyn Arm] = &[
     &pull::Pull,
     &coop::Coop,
     &snapshot::Snapshot,
-    &unix_stream::UnixStream,
-    &pipe::ThroughPipe,
-    &unix_seqpacket::UnixSeqpacket,
+    &unix_stream::MECHANISM,
+    &pipe::MECHANISM,
+    &unix_seqpacket::MECHANISM,
     &process_vm::ProcessVm,
     &shm_locked::ShmLocked,
     &io_uring::IoUring,
-    &vmsplice_read::VmspliceRead,
-    &vmsplice_both::VmspliceBoth,
+    &vmsplice_read::MECHANISM,
+    &vmsplice_both::MECHANISM,
 ];
 
 /// The arm of this name.

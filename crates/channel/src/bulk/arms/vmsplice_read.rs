@@ -1,18 +1,13 @@
 //! vmsplice into a pipe, plain read out of it: one copy, by the kernel, at the receiver.
 
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 use thalweg_sys::io;
 use thalweg_sys::pipe::{Pipe, SpliceMode, vmsplice};
 
 use super::pipe;
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
-use crate::bulk::control::{Control, Note};
-use crate::bulk::stream;
-use crate::shared::stop::{Stop, unfit};
-
-/// `vmsplice` in, `read` out.
-pub struct VmspliceRead;
+use crate::bulk::stream::StreamMechanism;
+use crate::shared::stop::unfit;
 
 static INFO: Info = Info {
     name: "vmsplice-read",
@@ -33,51 +28,25 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-struct Sender(OwnedFd, usize);
+/// `vmsplice` in, `read` out.
+pub static MECHANISM: StreamMechanism = StreamMechanism {
+    info: &INFO,
+    probe,
+    make: made,
+    take: pipe::taken,
+    write: |fd, part| vmsplice(fd, part, SpliceMode::NonBlock),
+    read: |fd, part| io::read(fd, part),
+    shares_pages: true,
+};
 
-struct Receiver(OwnedFd, usize);
-
-impl Arm for VmspliceRead {
-    fn info(&self) -> &'static Info {
-        &INFO
-    }
-
-    fn probe(&self) -> Result<(), Unfit> {
-        let pipe = Pipe::new(0).map_err(|errno| unfit("pipe2", errno))?;
-        let answer = vmsplice(&pipe.writer, b"x", SpliceMode::NonBlock);
-        answer.map(drop).map_err(|errno| unfit("vmsplice", errno))
-    }
-
-    fn offer(&self, tuning: &Tuning, _: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
-        self.probe()?;
-        let (writer, parcel) = pipe::made(&INFO, tuning)?;
-        let piece = INFO.length(tuning, "piece").unwrap_or(usize::MAX);
-        Ok((Box::new(Sender(writer, piece)), parcel))
-    }
-
-    fn accept(
-        &self,
-        tuning: &Tuning,
-        mut parcel: Parcel,
-        _: &Ends,
-    ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
-        let piece = INFO.length(tuning, "piece").unwrap_or(usize::MAX);
-        Ok((Box::new(Receiver(pipe::taken(&mut parcel)?, piece)), Parcel::default()))
-    }
+fn probe() -> Result<(), Unfit> {
+    let pipe = Pipe::new(0).map_err(|errno| unfit("pipe2", errno))?;
+    let answer = vmsplice(&pipe.writer, b"x", SpliceMode::NonBlock);
+    answer.map(drop).map_err(|errno| unfit("vmsplice", errno))
 }
 
-impl Outgoing for Sender {
-    fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
-        let writer = self.0.as_fd();
-        let put = |part: &[u8]| vmsplice(writer, part, SpliceMode::NonBlock);
-        stream::push(bytes, self.1, control, ("vmsplice", writer, put))
-    }
-}
-
-impl Incoming for Receiver {
-    fn receive(&mut self, _: Note, into: &mut [u8], control: &mut Control) -> Result<(), Broken> {
-        let reader = self.0.as_fd();
-        let get = |part: &mut [u8]| io::read(reader, part);
-        stream::pull_pages(into, self.1, control, ("read", reader, get))
-    }
+/// As for a pipe, where the calls work.
+fn made(tuning: &Tuning) -> Result<(OwnedFd, OwnedFd), Unfit> {
+    probe()?;
+    pipe::made(&INFO, tuning)
 }
