@@ -2,21 +2,21 @@
 //! the channel between two processes.
 
 use std::{cell::RefCell, time::Duration};
-use thalweg_core::{Mechanism, Unfit};
+use thalweg_core::{Mechanism, Tuning, Unfit};
 use thalweg_kernels::{Ready, ReadyFill};
 use thalweg_sys::host::memory_available;
 
 use super::{bench::Bench, buffers::Buffers, job::Way, processes::Processes};
 use crate::measure::{
     sample::Sample,
-    schedule::{Arm, Failure},
+    schedule::{Arm, Failure, Sampled},
 };
 
 /// Where all arms of a session do their work, one after the other.
 pub(super) enum Place<'s> {
     Ends(Box<RefCell<Bench<'s>>>),
     Memory(RefCell<Buffers>),
-    Processes(RefCell<Processes>),
+    Processes(Processes),
 }
 
 /// What does the work of a way.
@@ -29,20 +29,13 @@ pub(super) enum Means {
     Arm,
 }
 
-/// A way at work.
-pub(super) struct SurveyArm<'p, 's> {
-    pub way: Way,
-    means: Means,
-    place: &'p Place<'s>,
-    /// Transfers in each of its samples between ends; as many as the place has until it has its own.
-    transfers: Option<u64>,
-    /// The two ends of an arm, once they have been tried.
-    piece: Option<Box<dyn Arm>>,
-}
+// Files of one sample: more would measure the folder.
+const MOST_TRANSFERS: u64 = 256;
+const MOST_CALLS: u64 = 1 << 24;
 
 impl Place<'_> {
     /// From now on so many bytes are moved at a time.
-    pub fn resize(&self, size: u64) -> std::io::Result<()> {
+    pub fn resize(&mut self, size: u64) -> std::io::Result<()> {
         match self {
             Self::Ends(bench) => bench.borrow_mut().resize(size),
             Self::Memory(buffers) => {
@@ -51,33 +44,22 @@ impl Place<'_> {
                 Ok(())
             }
             Self::Processes(processes) => {
-                let mut processes = processes.borrow_mut();
-                (processes.size, processes.transfers) = (size, 1);
+                processes.size = size;
                 Ok(())
             }
         }
     }
 
-    /// From now on a sample holds so many transfers, as far as there is room for them.
-    pub fn repeat(&self, transfers: u64) -> u64 {
-        match self {
+    /// So many transfers as a sample, as far as there is room for them.
+    pub fn fitting(&self, transfers: u64) -> u64 {
+        let most = match self {
             Self::Ends(bench) => {
-                let mut bench = bench.borrow_mut();
-                let fitting = bench.room_for() / bench.size.max(1);
-                bench.transfers = transfers.min(fitting).clamp(1, MOST_TRANSFERS);
-                bench.transfers
+                let bench = bench.borrow();
+                (bench.room_for() / bench.size.max(1)).clamp(1, MOST_TRANSFERS)
             }
-            Self::Memory(buffers) => {
-                let mut buffers = buffers.borrow_mut();
-                buffers.transfers = transfers.clamp(1, MOST_CALLS);
-                buffers.transfers
-            }
-            Self::Processes(processes) => {
-                let mut processes = processes.borrow_mut();
-                processes.transfers = transfers.clamp(1, MOST_CALLS);
-                processes.transfers
-            }
-        }
+            Self::Memory(_) | Self::Processes(_) => MOST_CALLS,
+        };
+        transfers.clamp(1, most)
     }
 
     /// Whether so many ways may move so many bytes here.
@@ -91,50 +73,47 @@ impl Place<'_> {
             Self::Processes(_) => Processes::has_room(size, ways),
         }
     }
-}
 
-// Files of one sample: more would measure the folder.
-const MOST_TRANSFERS: u64 = 256;
-const MOST_CALLS: u64 = 1 << 24;
-
-impl<'p, 's> SurveyArm<'p, 's> {
-    pub fn new(way: Way, means: Means, place: &'p Place<'s>) -> Self {
-        Self { way, means, place, transfers: None, piece: None }
-    }
-
-    /// Does it once, looks at what arrived, and says how much memory it held.
-    pub fn try_out(&mut self) -> Result<Option<u64>, Failure> {
-        match (self.place, self.means) {
-            (Place::Ends(bench), Means::Mechanism(mechanism)) => {
-                let mut bench = bench.borrow_mut();
-                let tried = bench.check((mechanism, &self.way.tuning));
-                if tried.is_err() {
-                    renew(&mut bench)?;
-                }
-                tried
+    /// Has the way do it once and looks at what arrived: its arm, and how much memory it held.
+    pub fn try_out<'p>(
+        &'p self,
+        way: &Way,
+        means: Means,
+    ) -> Result<(Sampled<'p>, Option<u64>), Failure> {
+        match (self, means) {
+            (Self::Ends(bench), Means::Mechanism(mechanism)) => {
+                let arm = BetweenEnds { bench, mechanism, tuning: way.tuning.clone() };
+                let held = arm.on_bench(Bench::check)?;
+                Ok((Sampled::once(arm), held))
             }
-            (Place::Memory(buffers), Means::Kernel(kernel)) => {
-                buffers.borrow_mut().check_copy(kernel).map(|()| Some(0))
+            (Self::Memory(buffers), Means::Kernel(kernel)) => {
+                buffers.borrow_mut().check_copy(kernel)?;
+                let run = move |buffers: &mut Buffers| buffers.sample_copy(kernel);
+                Ok((Sampled::once(InMemory { buffers, run }), Some(0)))
             }
-            (Place::Memory(buffers), Means::Fill(fill)) => {
-                buffers.borrow_mut().check_fill(fill).map(|()| Some(0))
+            (Self::Memory(buffers), Means::Fill(fill)) => {
+                buffers.borrow_mut().check_fill(fill)?;
+                let run = move |buffers: &mut Buffers| buffers.sample_fill(fill);
+                Ok((Sampled::once(InMemory { buffers, run }), Some(0)))
             }
-            (Place::Processes(processes), Means::Arm) => {
-                let piece = processes.borrow().open(&self.way).map_err(Failure::Unfit)?;
-                self.piece = Some(piece);
-                Ok(None)
+            (Self::Processes(processes), Means::Arm) => {
+                let arm = processes.open(way).map_err(Failure::Unfit)?;
+                Ok((Sampled { arm, repeats: 1 }, None))
             }
-            _ => Err(misplaced()),
+            _ => {
+                let why = "kernels copy and fill memory, arms work between processes, mechanisms do \
+                           the rest";
+                Err(Failure::Unfit(Unfit::because(why)))
+            }
         }
     }
 
     /// Time on the clock of one transfer: the least of a few.
-    pub fn calibrate(&mut self) -> Result<Duration, Failure> {
-        self.place.repeat(1);
+    pub fn time_of_one(&self, arm: &mut dyn Arm) -> Result<Duration, Failure> {
         let mut least = Duration::MAX;
         let mut took = Duration::ZERO;
         for _ in 0..5 {
-            let one = self.sample(1)?.wall;
+            let one = arm.sample(1)?.wall;
             (least, took) = (least.min(one), took + one);
             if took > LONG_ENOUGH {
                 break;
@@ -142,71 +121,73 @@ impl<'p, 's> SurveyArm<'p, 's> {
         }
         // A clock cannot see a single small copy: as many as can be told from nothing.
         let mut transfers = 1_u64;
-        while least < CAN_BE_TIMED && transfers < MOST_CALLS {
-            let now = self.place.repeat(transfers * 16);
-            if now == transfers {
+        while least < CAN_BE_TIMED {
+            let more = self.fitting(transfers * 16);
+            if more == transfers {
                 break;
             }
-            transfers = now;
-            least = self.sample(1)?.wall;
+            transfers = more;
+            least = arm.sample(transfers as u32)?.wall;
         }
         Ok(least.div_f64(transfers as f64).max(Duration::from_nanos(1)))
     }
 
-    /// From now on each of its samples holds so many transfers.
-    pub fn hold(&mut self, transfers: u64) {
-        self.transfers = Some(transfers);
-    }
-
-    /// The same, and more where they would not fill a sample: beside a reference that moves every byte,
-    /// a way that moves none had samples of a single call, and whatever disturbed that decided.
-    pub fn fill(&mut self, sample: Duration, transfers: u64) {
-        let Place::Ends(_) = self.place else { return };
-        self.transfers = Some(self.place.repeat(1));
+    /// Has an arm's samples hold as many transfers as those of the reference; and more between ends,
+    /// where they would not fill a sample: beside a reference that moves every byte, a way that moves
+    /// none had samples of a single call, and whatever disturbed that decided.
+    pub fn fill(&self, arm: &mut Sampled<'_>, sample: Duration, transfers: u64) {
+        arm.repeats = transfers as u32;
+        let Self::Ends(_) = self else { return };
         // What fails now fails in the rounds, which say so.
-        let one = self.sample(1).map_or(sample, |one| one.wall);
+        let one = arm.arm.sample(1).map_or(sample, |one| one.wall);
         let fitting = sample.as_secs_f64() / one.as_secs_f64().max(1e-9);
-        self.hold(self.place.repeat(transfers.max(fitting as u64)));
+        arm.repeats = self.fitting(transfers.max(fitting as u64)) as u32;
     }
 }
 
 const LONG_ENOUGH: Duration = Duration::from_millis(5);
 const CAN_BE_TIMED: Duration = Duration::from_micros(20);
 
-impl Arm for SurveyArm<'_, '_> {
-    fn sample(&mut self, _repeats: u32) -> Result<Sample, Failure> {
-        match (self.place, self.means) {
-            (Place::Ends(bench), Means::Mechanism(mechanism)) => {
-                let mut bench = bench.borrow_mut();
-                bench.transfers = self.transfers.unwrap_or(bench.transfers);
-                let sample = bench.sample((mechanism, &self.way.tuning));
-                if sample.is_err() {
-                    renew(&mut bench)?;
-                }
-                sample
-            }
-            (Place::Memory(buffers), Means::Kernel(kernel)) => {
-                Ok(buffers.borrow_mut().sample_copy(kernel))
-            }
-            (Place::Memory(buffers), Means::Fill(fill)) => {
-                Ok(buffers.borrow_mut().sample_fill(fill))
-            }
-            (Place::Processes(processes), Means::Arm) => {
-                let transfers = processes.borrow().transfers as u32;
-                self.piece
-                    .as_mut()
-                    .map_or_else(|| Err(misplaced()), |piece| piece.sample(transfers))
-            }
-            _ => Err(misplaced()),
+/// A mechanism between the ends of a bench.
+pub(super) struct BetweenEnds<'p, 's> {
+    pub bench: &'p RefCell<Bench<'s>>,
+    pub mechanism: &'static dyn Mechanism,
+    pub tuning: Tuning,
+}
+
+impl<'s> BetweenEnds<'_, 's> {
+    /// After a failure the bench has new streams: nothing is known of what the old ones hold.
+    pub fn on_bench<R>(
+        &self,
+        act: impl FnOnce(&mut Bench<'s>, (&dyn Mechanism, &Tuning)) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let mut bench = self.bench.borrow_mut();
+        let done = act(&mut bench, (self.mechanism, &self.tuning));
+        if done.is_err() {
+            let failed = |e| Failure::Unfit(Unfit::because(format!("new streams: {e}")));
+            bench.renew().map_err(failed)?;
         }
+        done
     }
 }
 
-fn renew(bench: &mut Bench<'_>) -> Result<(), Failure> {
-    bench.renew().map_err(|e| Failure::Unfit(Unfit::because(format!("new streams: {e}"))))
+impl Arm for BetweenEnds<'_, '_> {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+        self.bench.borrow_mut().transfers = u64::from(repeats);
+        self.on_bench(Bench::sample)
+    }
 }
 
-fn misplaced() -> Failure {
-    let why = "kernels copy and fill memory, arms work between processes, mechanisms do the rest";
-    Failure::Unfit(Unfit::because(why))
+/// A kernel on the buffers of a session.
+struct InMemory<'p, R> {
+    buffers: &'p RefCell<Buffers>,
+    run: R,
+}
+
+impl<R: Fn(&mut Buffers) -> Sample> Arm for InMemory<'_, R> {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+        let mut buffers = self.buffers.borrow_mut();
+        buffers.transfers = u64::from(repeats);
+        Ok((self.run)(&mut buffers))
+    }
 }

@@ -26,8 +26,6 @@ pub(super) struct Processes {
     residency: &'static str,
     /// Bytes of a buffer.
     pub size: u64,
-    /// Buffers in a sample.
-    pub transfers: u64,
 }
 
 impl Processes {
@@ -44,7 +42,6 @@ impl Processes {
                 SinkState::Resident => "resident",
             },
             size: 1,
-            transfers: 1,
         })
     }
 

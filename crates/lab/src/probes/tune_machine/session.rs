@@ -12,7 +12,7 @@ use thalweg_core::{
 use thalweg_kernels::{FILLS, KERNELS, tuned};
 
 use super::{
-    arms::{Means, Place, SurveyArm},
+    arms::{Means, Place},
     bench::Bench,
     buffers::Buffers,
     job::{EndKeys, Line, SessionJob, SizeLog, Way, Ways},
@@ -51,7 +51,7 @@ impl Session<'_> {
         let failed =
             |e: std::io::Error| Failure::Unfit(Unfit::because(format!("{}: {e}", job.ends)));
         let first = job.sizes.first().copied().unwrap_or(1);
-        let (place, mut ways) = if job.ends.are_memory() {
+        let (mut place, mut ways) = if job.ends.are_memory() {
             let memory = "memory";
             let (source, kernels) =
                 if job.ends.are_fill() { (FILL, fills()) } else { (memory, copies()) };
@@ -61,7 +61,7 @@ impl Session<'_> {
         } else if job.ends.are_processes() {
             let processes = Processes::new(&job.ends, job.sink_state).map_err(failed)?;
             answer(Line::Ends(processes::keys(&job.ends)));
-            (Place::Processes(RefCell::new(processes)), ways::of_arms(job, answer))
+            (Place::Processes(processes), ways::of_arms(job, answer))
         } else {
             let mut bench = Bench::new(&job.ends, job.sink_state, self.stop).map_err(failed)?;
             bench.resize(first).map_err(failed)?;
@@ -127,16 +127,16 @@ impl Session<'_> {
         answer: &mut dyn FnMut(Line),
     ) -> Result<Duration, Failure> {
         let until = self.began.elapsed() + share.allotted;
-        let (mut arms, mut memory) = (Vec::new(), Vec::new());
+        let (mut arms, mut took_part, mut memory) = (Vec::new(), Vec::new(), Vec::new());
         ways.retain(|(way, means)| {
-            let mut arm = SurveyArm::new(way.clone(), *means, place);
             if (self.stop)().is_err() {
                 return true;
             }
-            match arm.try_out() {
-                Ok(held) => {
+            match place.try_out(way, *means) {
+                Ok((arm, held)) => {
                     memory.push(held);
                     arms.push(arm);
+                    took_part.push(way.clone());
                     true
                 }
                 Err(Failure::Cancelled) => true,
@@ -147,15 +147,15 @@ impl Session<'_> {
             }
         });
         (self.stop)()?;
-        let Some(reference) = arms.first_mut().filter(|arm| self.is_reference(&arm.way)) else {
+        let (true, Some(reference)) =
+            (took_part.first().is_some_and(|way| self.is_reference(way)), arms.first_mut())
+        else {
             return Err(Failure::Unfit(Unfit::because("the reference does not work here")));
         };
-        let one = reference.calibrate()?;
-        let transfers = place.repeat((share.sample.as_secs_f64() / one.as_secs_f64()) as u64);
-        reference.hold(transfers);
-        arms[1..].iter_mut().for_each(|arm| arm.fill(share.sample, transfers));
-        let took_part: Vec<Way> = arms.iter().map(|arm| arm.way.clone()).collect();
-        let arms: Vec<Sampled<'_>> = arms.into_iter().map(Sampled::once).collect();
+        let one = place.time_of_one(reference.arm.as_mut())?;
+        let transfers = place.fitting((share.sample.as_secs_f64() / one.as_secs_f64()) as u64);
+        reference.repeats = transfers as u32;
+        arms[1..].iter_mut().for_each(|arm| place.fill(arm, share.sample, transfers));
         // Two rounds are taken also where the trials have used the time up.
         let round = share.sample.max(one) * 2 * (arms.len() as u32 + 1);
         let until = until.max(self.began.elapsed() + round * LEAST_ROUNDS as u32);

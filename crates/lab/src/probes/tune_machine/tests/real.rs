@@ -1,6 +1,7 @@
 //! Sessions between real ends, in this process.
 
 use super::*;
+use crate::measure::schedule::{Arm, Sampled};
 use std::path::Path;
 
 fn job(ends: &str, sizes: &[u64]) -> SessionJob {
@@ -206,19 +207,17 @@ fn a_way_faster_than_the_reference_fills_its_samples_with_more_transfers() {
     let place = tempfile::tempdir().unwrap();
     let ends: Ends = format!("file:file@{}", place.path().display()).parse().unwrap();
     let bench = bench::Bench::new(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
-    let site = arms::Place::Ends(Box::new(std::cell::RefCell::new(bench)));
+    let mut site = arms::Place::Ends(Box::new(std::cell::RefCell::new(bench)));
     site.resize(4096).unwrap();
     let means = arms::Means::Mechanism(thalweg_core::mechanisms::LAST_RESORT);
-    let mut arm = arms::SurveyArm::new(Way::plain("read-write"), means, &site);
-    let moved = |arm: &mut arms::SurveyArm<'_, '_>| {
-        crate::measure::schedule::Arm::sample(arm, 1).unwrap().bytes
-    };
-    arm.hold(3);
+    let (mut arm, _) = site.try_out(&Way::plain("read-write"), means).unwrap();
+    let moved = |arm: &mut Sampled<'_>| arm.arm.sample(arm.repeats).unwrap().bytes;
+    arm.repeats = 3;
     assert_eq!(moved(&mut arm), 3 * 4096);
     // So long a sample has room for the most there may be, whatever the machine.
-    arm.fill(Duration::from_secs(3600), 3);
+    site.fill(&mut arm, Duration::from_secs(3600), 3);
     assert!(moved(&mut arm) > 100 * 4096);
-    arm.fill(Duration::ZERO, 3);
+    site.fill(&mut arm, Duration::ZERO, 3);
     assert_eq!(moved(&mut arm), 3 * 4096, "never fewer than the reference has");
     drop(arm);
     drop(site);
@@ -252,17 +251,18 @@ fn a_way_that_fails_leaves_no_sink_in_the_way_of_the_next_one() {
     let place = tempfile::tempdir().unwrap();
     let ends: Ends = format!("file:file@{}", place.path().display()).parse().unwrap();
     let bench = bench::Bench::new(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
-    let site = arms::Place::Ends(Box::new(std::cell::RefCell::new(bench)));
-    site.resize(5000).unwrap();
-    let arm = |mechanism: &'static dyn thalweg_core::Mechanism| {
-        let means = arms::Means::Mechanism(mechanism);
-        arms::SurveyArm::new(Way::plain("read-write"), means, &site)
+    let bench = std::cell::RefCell::new(bench);
+    bench.borrow_mut().resize(5000).unwrap();
+    let arm = |mechanism: &'static dyn thalweg_core::Mechanism| arms::BetweenEnds {
+        bench: &bench,
+        mechanism,
+        tuning: Tuning::default(),
     };
     let (mut fails, mut works) = (arm(&Nothing), arm(thalweg_core::mechanisms::LAST_RESORT));
     for _ in 0..2 {
-        assert!(fails.try_out().is_err());
-        works.try_out().unwrap();
-        assert!(crate::measure::schedule::Arm::sample(&mut fails, 1).is_err());
-        crate::measure::schedule::Arm::sample(&mut works, 1).unwrap();
+        assert!(fails.on_bench(bench::Bench::check).is_err());
+        works.on_bench(bench::Bench::check).unwrap();
+        assert!(fails.sample(1).is_err());
+        works.sample(1).unwrap();
     }
 }
