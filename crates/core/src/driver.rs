@@ -58,6 +58,19 @@ impl Driver {
     pub fn run(&self, transfer: &mut Transfer<'_>, plan: &Plan, watch: &mut dyn Watch) -> Outcome {
         let started = Instant::now();
         let cpu = Usage::now_process();
+        let mut outcome = self.run_untimed(transfer, plan, watch);
+        outcome.report.wall = started.elapsed();
+        outcome.report.cpu = Usage::now_process().since(&cpu).cpu();
+        outcome
+    }
+
+    /// The same without the times in the report, for one of many small transfers.
+    pub fn run_untimed(
+        &self,
+        transfer: &mut Transfer<'_>,
+        plan: &Plan,
+        watch: &mut dyn Watch,
+    ) -> Outcome {
         let durable = transfer.needs.durable;
         let mut ride = Ride {
             pace: Pace::new(self.limit, STEP),
@@ -69,9 +82,7 @@ impl Driver {
         if failure.is_none() && durable {
             failure = sync(&transfer.sink, ride.report.bytes).err().map(Stop::Failed);
         }
-        let mut report = ride.report;
-        report.wall = started.elapsed();
-        report.cpu = Usage::now_process().since(&cpu).cpu();
+        let report = ride.report;
         match failure {
             None => Outcome { report, stopped: false, error: None },
             Some(Stop::Cancelled) => Outcome { report, stopped: true, error: None },

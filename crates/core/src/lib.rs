@@ -62,7 +62,8 @@ pub use error::{Error, Side, Unfit};
 pub use facts::{EndFacts, Facts};
 pub use guarantee::{Guarantees, Prefer};
 pub use mechanism::{
-    BETWEEN_PROCESSES, Info, Knob, Mechanism, Mover, Nature, Pair, Role, Unit, advance_by_steps,
+    BETWEEN_PROCESSES, Blocks, Info, Knob, Mechanism, Mover, Nature, Pair, Role, Unit,
+    advance_by_steps,
 };
 pub use mechanisms::MECHANISMS;
 pub use plan::{Plan, Request};

@@ -83,9 +83,8 @@ pub struct Info {
 /// What a mechanism does or wants beyond what it promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nature {
-    /// Two files may lie on the same blocks afterwards, until one is written: a clone, also one that
-    /// the file system makes unasked.
-    pub shares_blocks: bool,
+    /// What two files do with their blocks afterwards.
+    pub blocks: Blocks,
     /// The sender writes its data into memory that the channel lends; anything else is copied there
     /// first.
     pub wants_loan: bool,
@@ -95,9 +94,18 @@ pub struct Nature {
 
 impl Nature {
     /// Nothing of that.
-    pub const PLAIN: Self = Self { shares_blocks: false, wants_loan: false, wants_trust: false };
-    /// A clone.
-    pub const SHARES_BLOCKS: Self = Self { shares_blocks: true, ..Self::PLAIN };
+    pub const PLAIN: Self = Self { blocks: Blocks::Own, wants_loan: false, wants_trust: false };
+}
+
+/// What two files do with their blocks after a transfer, until one of them is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocks {
+    /// Each has its own.
+    Own,
+    /// The file system decides: it copies, or clones unasked.
+    MayShare,
+    /// They share them: it is a clone or nothing.
+    Shared,
 }
 
 /// What a mechanism is for.
@@ -166,6 +174,11 @@ impl Info {
     /// The entry for this pair of kinds, if the mechanism serves it.
     pub fn pair(&self, source: Kind, sink: Kind) -> Option<&'static Pair> {
         self.pairs.iter().find(|p| p.source == source && p.sink == sink)
+    }
+
+    /// Whether it is used only by those who give this flag.
+    pub fn waits_for(&self, flag: &str) -> bool {
+        matches!(self.role, Role::OnRequest(text) if text.contains(flag))
     }
 
     /// What holds once bytes have come from memory to memory; nothing where it does not serve that.

@@ -280,3 +280,47 @@ fn where_nothing_can_be_renamed_a_file_is_written_into_and_a_tree_keeps_its_temp
         assert_eq!(contents(&src), contents(&place.path().join("to")));
     }
 }
+
+/// Enough small files of one size that the rival of read and write has its turns.
+fn many_small(at: &Path) -> PathBuf {
+    let src = at.join("src");
+    fs::create_dir_all(&src).unwrap();
+    for n in 0..100 {
+        fs::write(src.join(format!("small{n}")), noise(4096, n)).unwrap();
+    }
+    src
+}
+
+#[test]
+fn a_small_file_whose_mechanism_is_refused_leaves_a_step_down() {
+    let place = tempfile::tempdir().unwrap();
+    let src = many_small(place.path());
+    let options = CopyOptions { jobs: 1, ..recursive() };
+    let refused = Effect::Errno(Errno::OPNOTSUPP);
+    let rule = Rule { call: Call::CopyFileRange, nth: 5, effect: refused, repeat: true };
+    let outcome = run(vec![rule], &src, &place.path().join("to"), &options);
+    assert_eq!(outcome.value.error_count, 0, "{}", problems(&outcome.value));
+    assert_eq!(contents(&src), contents(&place.path().join("to")));
+    if outcome.fired == 0 {
+        support::skip(
+            "the contest of small files",
+            "the scratch directory is on no local file system",
+        );
+        return;
+    }
+    // It is not tried again.
+    let steps = &outcome.value.steps_down;
+    let [step] = &steps[..] else { panic!("{steps:?}") };
+    assert_eq!((step.from, step.to, step.at), ("copy-file-range", "read-write", 0));
+    assert_eq!(step.errno, "EOPNOTSUPP");
+}
+
+#[test]
+fn small_files_are_not_left_to_what_may_clone_where_clones_are_forbidden() {
+    let place = tempfile::tempdir().unwrap();
+    let src = many_small(place.path());
+    let options = CopyOptions { jobs: 1, reflink: When::Never, ..recursive() };
+    let report = run(vec![], &src, &place.path().join("to"), &options).value;
+    let names: Vec<_> = report.shares.iter().map(|share| share.mechanism).collect();
+    assert_eq!(names, ["read-write"]);
+}

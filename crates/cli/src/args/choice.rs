@@ -4,7 +4,7 @@ use clap::{
     Args, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use thalweg_core::{Guarantees, MECHANISMS, Prefer, Request, Role, profile::Load};
+use thalweg_core::{Guarantees, Info, MECHANISMS, Prefer, Request, profile::Load};
 
 use super::flag;
 
@@ -107,11 +107,9 @@ impl Choice {
     /// The mechanisms that wait for a flag that was given: each names its own.
     fn asked_for(&self) -> Vec<String> {
         let given = [("--direct", self.direct), ("--zero-copy", self.zero_copy)];
-        let waits_for_one = |role: &Role| match role {
-            Role::OnRequest(text) => given.iter().any(|(flag, on)| *on && text.contains(flag)),
-            Role::Mover | Role::Harness => false,
-        };
+        let is_asked_for =
+            |info: &&Info| given.iter().any(|(flag, on)| *on && info.waits_for(flag));
         let infos = MECHANISMS.iter().map(|m| m.info());
-        infos.filter(|i| waits_for_one(&i.role)).map(|i| i.name.to_owned()).collect()
+        infos.filter(is_asked_for).map(|info| info.name.to_owned()).collect()
     }
 }

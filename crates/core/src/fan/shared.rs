@@ -12,22 +12,11 @@ use thalweg_sys::{
 
 use super::Ride;
 use crate::{
-    Error, Guarantees, Info, Kind, Nature, Pair, Role, Side, StepDown,
+    Error, Side, StepDown,
     conduit::{Conduit, chunk},
     driver::Stop,
     error::symbol,
-    mechanisms::LAST_RESORT,
-};
-
-// For errors and for the account: not in the list, since a fan has more than two ends.
-static INFO: Info = Info {
-    name: "tee",
-    summary: "hand the pages of one pipe to several sinks",
-    calls: &["tee", "splice"],
-    pairs: &[Pair::new(Kind::Pipe, Kind::Pipe, Guarantees::COPIED)],
-    knobs: &[],
-    role: Role::Mover,
-    nature: Nature::PLAIN,
+    mechanisms::{LAST_RESORT, tee::INFO},
 };
 
 /// A sink's own pipe.

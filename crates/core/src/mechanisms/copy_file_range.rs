@@ -4,8 +4,8 @@
 use thalweg_sys::copy;
 
 use crate::{
-    End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
-    Transfer, Tuning, Unfit, Unit, advance_by_steps, conduit::chunk,
+    Blocks, End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role,
+    Side, Transfer, Tuning, Unfit, Unit, advance_by_steps, conduit::chunk,
 };
 
 /// `copy_file_range` with explicit offsets.
@@ -23,7 +23,7 @@ static INFO: Info = Info {
         values: &[64 << 20, 1 << 20, 16 << 20, 256 << 20, 1 << 30],
     }],
     role: Role::Mover,
-    nature: Nature::SHARES_BLOCKS,
+    nature: Nature { blocks: Blocks::MayShare, ..Nature::PLAIN },
 };
 
 struct Run<'a> {

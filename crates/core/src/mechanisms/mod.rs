@@ -3,7 +3,7 @@
 //! Written by hand, safest first. Where nothing was measured the order decides, and the earlier one
 //! wins a tie. The manual, `thalweg list`, the planner, the lab and the conformance tests read it.
 
-use crate::Mechanism;
+use crate::{Blocks, Mechanism};
 
 mod copy_file_range;
 mod io_uring;
@@ -18,7 +18,7 @@ mod reflink;
 mod sendfile;
 mod splice;
 mod splice_threaded;
-mod tee;
+pub(crate) mod tee;
 mod vmsplice;
 
 /// Every mechanism this build knows.
@@ -42,6 +42,11 @@ pub static MECHANISMS: &[&dyn Mechanism] = &[
 
 /// The mechanism that serves every pair and keeps every promise: the oracle, and the last resort.
 pub static LAST_RESORT: &dyn Mechanism = &read_write::ReadWrite;
+
+/// The mechanism that clones or does nothing: what `--reflink=always` asks for.
+pub fn cloner() -> Option<&'static dyn Mechanism> {
+    MECHANISMS.iter().find(|m| m.info().nature.blocks == Blocks::Shared).copied()
+}
 
 /// The mechanism of this name.
 pub fn by_name(name: &str) -> Option<&'static dyn Mechanism> {

@@ -6,7 +6,7 @@ use rustix::fs::fstat;
 use thalweg_sys::{Errno, copy};
 
 use crate::{
-    End, Error, Facts, Guarantees, Info, Kind, Mechanism, Mover, Nature, Pair, Role, Side,
+    Blocks, End, Error, Facts, Guarantees, Info, Kind, Mechanism, Mover, Nature, Pair, Role, Side,
     Transfer, Tuning, Unfit, advance_by_steps, growth::length,
 };
 
@@ -20,7 +20,7 @@ static INFO: Info = Info {
     pairs: &[Pair::new(Kind::File, Kind::File, Guarantees::COPIED)],
     knobs: &[],
     role: Role::Mover,
-    nature: Nature::SHARES_BLOCKS,
+    nature: Nature { blocks: Blocks::Shared, ..Nature::PLAIN },
 };
 
 struct Run<'a> {

@@ -16,7 +16,7 @@ use crate::{
 /// `tee`, then `splice` to `/dev/null`.
 pub struct Tee;
 
-static INFO: Info = Info {
+pub(crate) static INFO: Info = Info {
     name: "tee",
     summary: "show one pipe's bytes to another, then take them out of the first",
     calls: &["tee", "splice"],

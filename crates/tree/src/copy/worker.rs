@@ -17,7 +17,7 @@ use thalweg_sys::Errno;
 use crate::{
     Becomes, Event, Halt, Progress, Refusal, Skip,
     copy::{
-        contents::{contest::Contests, small::SINGLE},
+        contents::{contest::Contests, small::single},
         directory::{Directory, error_at},
         leaf::{Leaf, Origin},
         report::Tally,
@@ -402,7 +402,7 @@ impl<'r> Worker<'r> {
     pub fn take_up(&mut self, leaf: &Leaf<'_>, size: u64) {
         self.of_file = 0;
         // It may be all there is to tell of for long.
-        if size > SINGLE as u64 {
+        if size > single() as u64 {
             self.run.events.current(&leaf.source_path());
         }
     }

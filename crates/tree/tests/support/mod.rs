@@ -164,3 +164,12 @@ pub fn hard_link_of_link(link: &Path, name: &Path) {
     let (cwd, flags) = (rustix::fs::CWD, rustix::fs::AtFlags::empty());
     rustix::fs::linkat(cwd, link, cwd, name, flags).unwrap();
 }
+
+/// Notes that something did not run, and why, also in the file that `THALWEG_SKIPS` names.
+pub fn skip(what: &str, reason: &str) {
+    use std::io::Write;
+    eprintln!("skipped: {what}: {reason}");
+    let Some(path) = std::env::var_os("THALWEG_SKIPS") else { return };
+    let file = fs::OpenOptions::new().append(true).create(true).open(path);
+    writeln!(file.unwrap(), "{what}: {reason}").unwrap();
+}

@@ -1,45 +1,87 @@
-//! Which of two ways moves small files faster here: read and write, or one call that keeps the bytes
-//! in the kernel. The files themselves decide: the ways take turns until it is clear.
+//! Evidence about small files: whether they go faster by read and write, or by a mechanism that
+//! copies without their bytes coming to us. No profile has it, since opening both files is part of
+//! it. The files of a run themselves are timed, the two ways by turns; then the rule of all choices
+//! decides for files of about that size.
 //!
-//! No planner is asked, for a plan costs more than a small file; nor is anything kept for the next
-//! run, for finding out again costs a few hundred files their worse way.
+//! Nothing is kept for the next run: finding out again costs a few hundred files their worse way.
 
 use rustix::fs::Stat;
-use std::{os::fd::BorrowedFd, time::Duration};
-use thalweg_core::profile::LEAST_NOISE;
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+    time::Duration,
+};
+use thalweg_core::{
+    Blocks, End, EndFacts, Facts, Kind, Plan, Prefer, Tuning,
+    mechanisms::{LAST_RESORT, by_name},
+    profile::{Evidence, LEAST_NOISE, Load, Ratio, SinkState},
+    select::{Candidate, Prior},
+};
 use thalweg_sys::host::filesystem;
 
-use crate::{CopyOptions, When, copy::contents::small::SINGLE, identity::size};
-
-/// The mechanism that competes with plain reading and writing.
-pub(crate) const IN_KERNEL: &str = "copy-file-range";
+use crate::{
+    CopyOptions,
+    copy::contents::pair::{Pair, Pairs},
+    identity::size,
+};
 
 /// The contests of one worker, on the pair of file systems it met last.
 #[derive(Debug, Default)]
 pub(crate) struct Contests {
     seen: u32,
     devices: (u64, u64),
-    classes: [Contest; CLASSES.len()],
+    rival: Option<Rival>,
+    classes: [Class; CLASSES],
+}
+
+/// How a small file is to go if not by read and write.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    pub plan: Arc<Plan>,
+    pub pair: Option<Arc<Pair>>,
+}
+
+/// The mechanism that read and write are compared with.
+#[derive(Debug)]
+struct Rival {
+    name: &'static str,
+    planned: Planned,
+}
+
+/// Where a file goes and comes from, as far as it matters here.
+pub(crate) struct Places<'a> {
+    pub source: &'a OwnedFd,
+    pub stat: &'a Stat,
+    pub dir: BorrowedFd<'a>,
+    /// The device of `dir`.
+    pub device: u64,
 }
 
 /// Files before the first contest: a copy of a few need not be asked anything.
 const PRELUDE: u32 = 32;
+// Files are compared with those that have as many digits to the base 16: mechanisms differ in how
+// their cost grows.
+const CLASSES: usize = 16;
 
-// The upper bounds of what is compared with each other: the ways differ in how they grow.
-const CLASSES: [u64; 3] = [SINGLE as u64 / 16, SINGLE as u64 / 4, SINGLE as u64];
-
-/// One contest.
-#[derive(Clone, Copy, Debug)]
-enum Contest {
-    /// Still going: per way, the number of samples and the sum of their logarithms.
-    Open([(u32, f64); 2]),
-    /// Whether the kernel's way has won.
-    Closed(bool),
+/// What is known of one class of sizes.
+#[derive(Clone, Debug)]
+enum Class {
+    /// Still going: the samples of read and write, and of the rival.
+    Open([Samples; 2]),
+    /// The plan, unless read and write are the choice.
+    Decided(Option<Arc<Plan>>),
 }
 
-impl Default for Contest {
+#[derive(Clone, Copy, Debug, Default)]
+struct Samples {
+    count: u32,
+    /// Sum of the logarithms of their costs, so that one interrupted file does not decide.
+    sum: f64,
+}
+
+impl Default for Class {
     fn default() -> Self {
-        Self::Open([(0, 0.0); 2])
+        Self::Open([Samples::default(); 2])
     }
 }
 
@@ -48,89 +90,151 @@ const SAMPLES: u32 = 128;
 // What a call costs beyond its bytes is about what a page costs: makes sizes comparable.
 const CALL: f64 = 4096.0;
 
-/// Whether the contest is held at all: the options must leave the choice to us.
-pub(crate) fn is_held(options: &CopyOptions) -> bool {
-    let request = &options.request;
-    request.only.is_none()
-        && !request.without.iter().any(|name| name == IN_KERNEL)
-        && options.reflink != When::Never
-}
-
 impl Contests {
-    /// Whether the next file, of this source, should go by the kernel's way. `dir` is where it goes.
-    pub fn chooses_kernel(&mut self, source: &Stat, (dir, device): (BorrowedFd<'_>, u64)) -> bool {
-        // Across file systems the kernel has no such way, and an empty file may be one that lies.
-        if source.st_dev != device || source.st_size == 0 {
-            return false;
+    /// How the next file is to go, if not by read and write.
+    pub fn plan(
+        &mut self,
+        places: &Places<'_>,
+        options: &CopyOptions,
+        pairs: &Pairs,
+    ) -> Option<Planned> {
+        let stat = places.stat;
+        // Across file systems nothing is cheaper, and an empty file may be one that lies.
+        if stat.st_dev != places.device || stat.st_size == 0 {
+            return None;
         }
         if self.seen < PRELUDE {
             self.seen += 1;
-            return false;
+            return None;
         }
-        if self.devices != (source.st_dev, device) {
-            self.devices = (source.st_dev, device);
-            // Elsewhere a size is only a claim, and this way believes it.
-            let is_honest = filesystem(dir)
-                .is_ok_and(|fs| !fs.remote && !fs.name.starts_with("fuse") && fs.name != "overlay");
-            let start = if is_honest { Contest::default() } else { Contest::Closed(false) };
-            self.classes = [start; CLASSES.len()];
+        let devices = (stat.st_dev, places.device);
+        if self.devices != devices {
+            *self = Self { seen: self.seen, devices, ..Self::default() };
+            self.rival = rival(places, options, pairs);
         }
-        match self.class(size(source)) {
-            Contest::Open([(plain, _), (kernel, _)]) => kernel < plain,
-            Contest::Closed(kernel) => *kernel,
+        let rival = self.rival.as_ref()?;
+        match &self.classes[class(size(stat))] {
+            Class::Open([plain, kernel]) => {
+                (kernel.count < plain.count).then(|| rival.planned.clone())
+            }
+            Class::Decided(plan) => {
+                let plan = Arc::clone(plan.as_ref()?);
+                Some(Planned { plan, pair: rival.planned.pair.clone() })
+            }
         }
     }
 
     /// Whether times are still wanted for files of this size.
-    pub fn is_open(&mut self, size: u64) -> bool {
-        self.seen == PRELUDE && matches!(self.class(size), Contest::Open(_))
+    pub fn is_open(&self, size: u64) -> bool {
+        self.rival.is_some() && matches!(self.classes[class(size)], Class::Open(_))
     }
 
     /// Takes the time of one file.
-    pub fn note(&mut self, kernel: bool, size: u64, took: Duration) {
-        let contest = self.class(size);
-        let Contest::Open(sums) = contest else { return };
-        let sum = &mut sums[usize::from(kernel)];
-        // Logarithms, so that one interrupted file does not decide.
+    pub fn note(&mut self, is_planned: bool, size: u64, took: Duration) {
+        let (Some(rival), class) = (&self.rival, &mut self.classes[class(size)]) else { return };
+        let Class::Open(samples) = class else { return };
+        let own = &mut samples[usize::from(is_planned)];
         let cost = took.as_nanos().max(1) as f64 / (size as f64 + CALL);
-        *sum = (sum.0 + 1, sum.1 + cost.ln());
-        let [plain, kernel] = *sums;
-        if plain.0 >= SAMPLES && kernel.0 >= SAMPLES {
-            let ratio = (kernel.1 / f64::from(kernel.0) - plain.1 / f64::from(plain.0)).exp();
-            *contest = Contest::Closed(ratio < 1.0 - LEAST_NOISE);
+        *own = Samples { count: own.count + 1, sum: own.sum + cost.ln() };
+        let [plain, kernel] = *samples;
+        if plain.count >= SAMPLES && kernel.count >= SAMPLES {
+            let ratio =
+                (kernel.sum / f64::from(kernel.count) - plain.sum / f64::from(plain.count)).exp();
+            let plan = decide(rival.name, ratio);
+            let is_plain =
+                plan.chosen().is_none_or(|chosen| chosen.mechanism == LAST_RESORT.info().name);
+            *class = Class::Decided((!is_plain).then(|| Arc::new(plan)));
         }
     }
 
-    /// The kernel refused: it does not take part any more.
-    pub fn refused(&mut self) {
-        self.classes = [Contest::Closed(false); CLASSES.len()];
+    /// The driver left this mechanism: if it is the rival, it does not take part any more.
+    pub fn left(&mut self, mechanism: &str) {
+        if self.rival.as_ref().is_some_and(|rival| rival.name == mechanism) {
+            self.rival = None;
+        }
     }
+}
 
-    fn class(&mut self, size: u64) -> &mut Contest {
-        let n = CLASSES.iter().position(|bound| size <= *bound).unwrap_or(CLASSES.len() - 1);
-        &mut self.classes[n]
+/// The rival on this pair of file systems: the first mechanism that the planner would allow and that
+/// leaves it to the file system how blocks are copied.
+fn rival(places: &Places<'_>, options: &CopyOptions, pairs: &Pairs) -> Option<Rival> {
+    let fs = filesystem(places.dir).ok()?;
+    // Elsewhere a size is only a claim, and the rival believes it.
+    if fs.remote || fs.name.starts_with("fuse") || fs.name == "overlay" {
+        return None;
     }
+    let facts = || {
+        let source = End { fd: places.source.as_fd(), kind: Kind::File, at: Some(0) };
+        let sink = EndFacts { kind: Kind::File, fs: Some(fs), ..EndFacts::MEMORY };
+        Facts { source: EndFacts::of(&source), sink, len: None, needs: options.needs }
+    };
+    let pair = pairs.of((places.stat.st_dev, places.device), facts);
+    let plan = pair.plan(options, options.needs, Some(size(places.stat)));
+    let leaves_it =
+        |name: &str| by_name(name).is_some_and(|m| m.info().nature.blocks == Blocks::MayShare);
+    let usable = plan.verdicts.iter().filter(|verdict| verdict.judgement.is_usable());
+    let name = usable.map(|verdict| verdict.mechanism).find(|name| leaves_it(name))?;
+    let first = [candidate(name, None), candidate(LAST_RESORT.info().name, None)];
+    let plan = Arc::new(Plan::of(first.into(), Prefer::Wall));
+    Some(Rival { name, planned: Planned { plan, pair: Some(pair) } })
+}
+
+/// The plan that follows from the cost of the rival, as a ratio to that of read and write.
+fn decide(rival: &'static str, ratio: f64) -> Plan {
+    let plain = candidate(LAST_RESORT.info().name, Some(1.0));
+    Plan::of(vec![plain, candidate(rival, Some(ratio))], Prefer::Wall)
+}
+
+fn candidate(name: &'static str, ratio: Option<f64>) -> Candidate {
+    let evidence = ratio.map(|ratio| Evidence {
+        tuning: Tuning::default(),
+        wall: Ratio { ratio, lo: ratio, hi: ratio },
+        cpu: Ratio::ONE,
+        noise: LEAST_NOISE,
+        ns_per_byte: 0.0,
+        memory: None,
+        at: String::new(),
+        sessions: 1,
+        rounds: SAMPLES,
+        load: Load::Idle,
+        sink_state: SinkState::Fresh,
+    });
+    Candidate { name, fits: Ok(()), prior: Prior::NONE, evidence }
+}
+
+fn class(size: u64) -> usize {
+    size.max(1).ilog2() as usize / 4
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
+    use crate::When;
+    use std::fs::File;
+    use thalweg_core::MECHANISMS;
 
+    /// Whether the rival is chosen for files of 1,000 bytes, from the nanoseconds that they took.
     fn after(kernel: u64, plain: u64) -> bool {
-        let mut contests = Contests { seen: PRELUDE, ..Contests::default() };
+        let leaves_it =
+            |name: &&str| by_name(name).is_some_and(|m| m.info().nature.blocks == Blocks::MayShare);
+        let name = MECHANISMS.iter().map(|m| m.info().name).find(leaves_it).unwrap();
+        let planned = Planned { plan: Arc::new(decide(name, 1.0)), pair: None };
+        let rival = Some(Rival { name, planned });
+        let mut contests = Contests { rival, ..Contests::default() };
         for n in 0..SAMPLES {
             let jitter = u64::from(n % 7) * 100;
             contests.note(false, 1000, Duration::from_nanos(plain + jitter));
             contests.note(true, 1000, Duration::from_nanos(kernel + jitter));
         }
         assert!(!contests.is_open(1000) && contests.is_open(100_000));
-        let Contest::Closed(won) = contests.class(1000) else { return false };
-        *won
+        let Class::Decided(plan) = &contests.classes[class(1000)] else { return false };
+        let first = plan.as_ref().map(|plan| plan.ladder()[0].0.info().name);
+        assert_eq!(first, plan.as_ref().map(|_| name));
+        plan.is_some()
     }
 
     #[test]
-    fn the_kernel_wins_only_by_more_than_noise() {
+    fn the_rival_wins_only_by_more_than_noise() {
         assert!(after(4000, 5000));
         assert!(!after(5000, 4000));
         assert!(!after(4950, 5000));
@@ -138,12 +242,20 @@ mod tests {
 
     #[test]
     fn nothing_is_tried_across_file_systems_or_on_request() {
-        let file = tempfile::tempfile().unwrap();
-        rustix::fs::ftruncate(&file, 10).unwrap();
-        let stat = rustix::fs::fstat(&file).unwrap();
-        let mut contests = Contests { seen: PRELUDE, ..Contests::default() };
-        assert!(!contests.chooses_kernel(&stat, (file.as_fd(), stat.st_dev + 1)));
-        let options = CopyOptions { reflink: When::Never, ..CopyOptions::default() };
-        assert!(!is_held(&options) && is_held(&CopyOptions::default()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "ten bytes!").unwrap();
+        let source = OwnedFd::from(File::open(&path).unwrap());
+        let stat = rustix::fs::fstat(&source).unwrap();
+        let dir = File::open(folder.path()).unwrap();
+        let tried = |device, options: &CopyOptions| {
+            let mut contests = Contests { seen: PRELUDE, ..Contests::default() };
+            let places = Places { source: &source, stat: &stat, dir: dir.as_fd(), device };
+            contests.plan(&places, options, &Pairs::default());
+            contests.rival.is_some()
+        };
+        let never = CopyOptions { reflink: When::Never, ..CopyOptions::default() };
+        assert!(!tried(stat.st_dev + 1, &CopyOptions::default()));
+        assert!(!tried(stat.st_dev, &never));
     }
 }

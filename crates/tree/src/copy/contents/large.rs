@@ -6,7 +6,9 @@ use std::{
     sync::Arc,
 };
 use thalweg_core::{
-    Driver, End, Guarantees, Kind, Plan, Sink, Source, Transfer, Tuning, mechanisms::LAST_RESORT,
+    Blocks, Driver, End, Facts, Guarantees, Kind, Plan, Sink, Source, StepDown, Transfer, Tuning,
+    error::{errno_name, symbol},
+    mechanisms::{LAST_RESORT, by_name, cloner},
 };
 use thalweg_sys::{Errno, io};
 
@@ -14,7 +16,8 @@ use crate::{
     Refusal, When,
     copy::{
         contents::{
-            pair::{CLONE, Pair, request},
+            contest::Planned,
+            pair::request,
             resume::prefix,
             sparse::{next_extent, seems_sparse, write_but_zeros},
         },
@@ -123,18 +126,28 @@ impl Worker<'_> {
         &mut self,
         job: &Job<'_>,
         Stretch { from, len }: Stretch,
-        mut keeper: Option<&mut Keeper<'_>>,
+        keeper: Option<&mut Keeper<'_>>,
     ) -> Attempt<u64> {
-        let run = self.run;
-        let options = run.options;
-        let needs = Guarantees { durable: false, ..options.needs };
+        let needs = Guarantees { durable: false, ..self.run.options.needs };
         let source =
             Source::Fd(end_of(job.source, kind(job.stat), from).map_err(at_source("fstat"))?);
         let own = fstat(job.sink).map_err(at_sink("fstat"))?;
         let sink = Sink::Fd(end_of(job.sink, kind(&own), from).map_err(at_sink("fstat"))?);
         let mut transfer = Transfer { source, sink, len, needs };
-        let (plan, pair) = self.plan(job, &own, &transfer, from)?;
-        let driver = Driver { limit: options.limit };
+        let planned = self.plan(job, &own, &transfer, from)?;
+        self.drive(&mut transfer, &planned, from, keeper)
+    }
+
+    /// Has the driver move; takes down which mechanisms moved how much and which were left.
+    pub fn drive(
+        &mut self,
+        transfer: &mut Transfer<'_>,
+        planned: &Planned,
+        from: u64,
+        mut keeper: Option<&mut Keeper<'_>>,
+    ) -> Attempt<u64> {
+        let run = self.run;
+        let driver = Driver { limit: run.options.limit };
         let mut seen = 0;
         let mut watch = |moved: u64| {
             self.moved(moved - seen);
@@ -145,19 +158,16 @@ impl Worker<'_> {
             self.tell();
             run.go_on()
         };
-        let outcome = driver.run(&mut transfer, &plan, &mut watch);
+        let outcome = driver.run_untimed(transfer, &planned.plan, &mut watch);
         self.moved(outcome.report.bytes - seen);
         for share in &outcome.report.shares {
             self.tally.book(share.mechanism, &share.tuning, share.bytes);
-            if share.mechanism == CLONE {
+            if is_clone(share.mechanism) {
                 self.tally.cloned += share.bytes;
             }
         }
         for step in outcome.report.steps_down {
-            if let Some(pair) = &pair {
-                pair.learn(&step);
-            }
-            self.tally.step_down(step);
+            self.take_down(step, planned);
         }
         if let Some(keeper) = keeper {
             keeper.note(from + outcome.report.bytes);
@@ -169,28 +179,37 @@ impl Worker<'_> {
         }
     }
 
+    fn take_down(&mut self, step: StepDown, planned: &Planned) {
+        if let Some(pair) = &planned.pair {
+            pair.learn(&step);
+        }
+        self.contests.left(step.from);
+        self.tally.step_down(step);
+    }
+
     fn plan(
         &self,
         job: &Job<'_>,
         own: &Stat,
         transfer: &Transfer<'_>,
         from: u64,
-    ) -> Attempt<(Plan, Option<Arc<Pair>>)> {
+    ) -> Attempt<Planned> {
         let options = self.run.options;
         let are_files =
             kind(job.stat) == FileType::RegularFile && kind(own) == FileType::RegularFile;
         let (plan, pair) = if are_files {
-            let pair = self.run.pairs.of((job.stat.st_dev, own.st_dev), transfer);
+            let devices = (job.stat.st_dev, own.st_dev);
+            let pair = self.run.pairs.of(devices, || Facts::of(transfer));
             let left = size(job.stat).saturating_sub(from);
             let len = transfer.len.or(Some(left).filter(|left| *left > 0));
             (pair.plan(options, transfer.needs, len), Some(pair))
         } else {
-            let facts = thalweg_core::Facts::of(transfer);
+            let facts = Facts::of(transfer);
             (Plan::make(&facts, &request(options), options.profile.as_deref()), None)
         };
         match plan.impossible {
             Some(reason) => Err(Failure::RefusedSource(Refusal::NoMechanism(reason))),
-            None => Ok((plan, pair)),
+            None => Ok(Planned { plan: Arc::new(plan), pair }),
         }
     }
 
@@ -199,26 +218,29 @@ impl Worker<'_> {
     fn clones_first(&mut self, job: &Job<'_>) -> Attempt<bool> {
         let transfer = Transfer::between(job.source, job.sink).map_err(at_source("fstat"))?;
         let own = fstat(job.sink).map_err(at_sink("fstat"))?;
-        let (plan, pair) = self.plan(job, &own, &transfer, 0)?;
-        if plan.chosen().is_none_or(|verdict| verdict.mechanism != CLONE) {
-            return Ok(false);
-        }
-        match (self.clone_whole(job), pair) {
-            (Ok(()), _) => Ok(true),
-            (Err(errno), pair) => {
-                if let Some(pair) = pair {
-                    let reason = thalweg_core::error::errno_name(errno);
-                    pair.refuse(CLONE, format!("FICLONE: {reason} (earlier in this run)"));
-                }
-                Ok(false)
-            }
-        }
+        let planned = self.plan(job, &own, &transfer, 0)?;
+        let ladder = planned.plan.ladder();
+        let mut rungs = ladder.iter().map(|(mechanism, _)| mechanism.info().name);
+        let Some(from) = rungs.next().filter(|name| is_clone(name)) else { return Ok(false) };
+        let Err(errno) = self.clone_whole(job) else { return Ok(true) };
+        let step = StepDown {
+            from,
+            to: rungs.next().unwrap_or(LAST_RESORT.info().name),
+            at: 0,
+            call: "FICLONE",
+            errno: symbol(errno),
+            reason: errno_name(errno),
+        };
+        self.take_down(step, &planned);
+        Ok(false)
     }
 
     fn clone_whole(&mut self, job: &Job<'_>) -> Result<(), Errno> {
         thalweg_sys::copy::clone_file(job.source, job.sink)?;
         let bytes = size(job.stat);
-        self.tally.book(CLONE, &Tuning::default(), bytes);
+        if let Some(cloner) = cloner() {
+            self.tally.book(cloner.info().name, &Tuning::default(), bytes);
+        }
         self.tally.cloned += bytes;
         self.moved(bytes);
         Ok(())
@@ -257,6 +279,11 @@ impl Worker<'_> {
         self.tally.book(LAST_RESORT.info().name, &Tuning::default(), at - begin);
         io::ftruncate(job.sink, at).map_err(at_sink("ftruncate"))
     }
+}
+
+/// Whether what this mechanism moved shares its blocks with the source.
+fn is_clone(mechanism: &str) -> bool {
+    by_name(mechanism).is_some_and(|m| m.info().nature.blocks == Blocks::Shared)
 }
 
 /// One end of a move. Regular files are addressed; what else there is answers for itself.

@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
 };
-use thalweg_core::{Facts, Guarantees, Plan, Request, StepDown, Transfer, Unfit};
+use thalweg_core::{Blocks, Facts, Guarantees, MECHANISMS, Plan, Request, StepDown, Unfit};
 
 use crate::{CopyOptions, When};
 
@@ -20,26 +20,18 @@ pub(crate) struct Pair {
     unfit: Mutex<HashMap<&'static str, Unfit>>,
 }
 
-/// The mechanism of `--reflink`.
-pub(crate) const CLONE: &str = "reflink";
-// What may clone without saying so.
-const MAY_CLONE: [&str; 2] = [CLONE, "copy-file-range"];
-// The mechanism of `--direct`.
-const DIRECT: &str = "read-write-direct";
-
 // The kernel or a file system does not do it at all. Other refusals may be about one file.
 const FOR_GOOD: [&str; 6] = ["ENOSYS", "EOPNOTSUPP", "EXDEV", "ENOTTY", "EINVAL", "EPERM"];
 
 impl Pairs {
-    /// The pair that a transfer between regular files belongs to.
-    pub fn of(&self, devices: (u64, u64), transfer: &Transfer<'_>) -> Arc<Pair> {
+    /// The pair that a transfer between regular files belongs to; its facts are asked for once.
+    pub fn of(&self, devices: (u64, u64), facts: impl FnOnce() -> Facts) -> Arc<Pair> {
         let mut pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pair = pairs.entry(devices).or_insert_with(|| {
-            let unfit = Mutex::default();
-            let mut facts = Facts::of(transfer);
+            let mut facts = facts();
             // The copy is a new file, whatever room was made in it beforehand.
             facts.sink.filled = false;
-            Arc::new(Pair { facts, unfit })
+            Arc::new(Pair { facts, unfit: Mutex::default() })
         });
         Arc::clone(pair)
     }
@@ -61,14 +53,10 @@ impl Pair {
     pub fn learn(&self, step: &StepDown) {
         let for_good = step.errno.is_empty() || FOR_GOOD.contains(&step.errno);
         if step.at == 0 && for_good {
-            self.refuse(step.from, format!("{}: {} (earlier in this run)", step.call, step.reason));
+            let reason = format!("{}: {} (earlier in this run)", step.call, step.reason);
+            let mut unfit = self.unfit.lock().unwrap_or_else(PoisonError::into_inner);
+            unfit.insert(step.from, Unfit::because(reason));
         }
-    }
-
-    /// Never try this mechanism again on this pair.
-    pub fn refuse(&self, mechanism: &'static str, reason: String) {
-        let mut unfit = self.unfit.lock().unwrap_or_else(PoisonError::into_inner);
-        unfit.insert(mechanism, Unfit::because(reason));
     }
 }
 
@@ -77,11 +65,16 @@ pub(crate) fn request(options: &CopyOptions) -> Request {
     let mut request = options.request.clone();
     // A clone of a file with holes has them too; so with `cp`.
     if options.reflink == When::Never || options.sparse == When::Never {
-        request.without.extend(MAY_CLONE.map(str::to_owned));
+        let infos = MECHANISMS.iter().map(|m| m.info());
+        let may_clone = infos.filter(|info| info.nature.blocks != Blocks::Own);
+        request.without.extend(may_clone.map(|info| info.name.to_owned()));
     }
     if options.direct {
-        request.asked_for.push(DIRECT.to_owned());
-        request.only.get_or_insert_with(|| DIRECT.to_owned());
+        let direct = MECHANISMS.iter().map(|m| m.info()).filter(|info| info.waits_for("--direct"));
+        for name in direct.map(|info| info.name) {
+            request.asked_for.push(name.to_owned());
+            request.only.get_or_insert_with(|| name.to_owned());
+        }
     }
     request
 }
@@ -90,6 +83,7 @@ pub(crate) fn request(options: &CopyOptions) -> Request {
 mod tests {
     use super::*;
     use std::fs::File;
+    use thalweg_core::Transfer;
 
     fn step(errno: &'static str, at: u64) -> StepDown {
         let reason = String::new();
@@ -101,18 +95,24 @@ mod tests {
         let (from, to) = (File::open("/proc/self/exe").unwrap(), tempfile::tempfile().unwrap());
         let transfer = Transfer::between(&from, &to).unwrap();
         let pairs = Pairs::default();
-        let pair = pairs.of((1, 2), &transfer);
+        let facts = || Facts::of(&transfer);
+        let pair = pairs.of((1, 2), facts);
         pair.learn(&step("EOPNOTSUPP", 4096));
         pair.learn(&step("EIO", 0));
         assert!(pair.unfit.lock().unwrap().is_empty());
         pair.learn(&step("EOPNOTSUPP", 0));
-        assert!(pairs.of((1, 2), &transfer).unfit.lock().unwrap().contains_key("splice"));
-        assert!(pairs.of((2, 1), &transfer).unfit.lock().unwrap().is_empty());
+        assert!(pairs.of((1, 2), facts).unfit.lock().unwrap().contains_key("splice"));
+        assert!(pairs.of((2, 1), facts).unfit.lock().unwrap().is_empty());
     }
 
     #[test]
     fn no_clones_means_also_none_by_the_back_door() {
         let options = CopyOptions { reflink: When::Never, ..CopyOptions::default() };
-        assert_eq!(request(&options).without, MAY_CLONE);
+        let without = request(&options).without;
+        for info in MECHANISMS.iter().map(|m| m.info()) {
+            let is_out = without.iter().any(|name| name == info.name);
+            assert_eq!(is_out, info.nature.blocks != Blocks::Own, "{}", info.name);
+        }
+        assert!(without.len() > 1, "also what clones unasked");
     }
 }

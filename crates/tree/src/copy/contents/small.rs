@@ -1,25 +1,31 @@
 //! Files that fit one buffer: one read and one write, and no question that could be left out.
 
-use std::os::fd::OwnedFd;
-use thalweg_core::{Tuning, mechanisms::LAST_RESORT};
-use thalweg_sys::{Errno, copy::copy_file_range, io};
+use std::os::fd::{AsFd, OwnedFd};
+use thalweg_core::{
+    End, Guarantees, Kind, Sink, Source, Transfer, Tuning, mechanisms::LAST_RESORT,
+};
+use thalweg_sys::{Errno, io};
 
 use crate::{
     copy::{
-        contents::{contest::IN_KERNEL, whole_file::Contents},
+        contents::{contest::Planned, whole_file::Contents},
         worker::Worker,
     },
-    error::{Attempt, Failure, at_sink, at_source},
+    error::{Attempt, Failure, at_source},
 };
 
-/// The largest file that is read whole into the buffer each worker has; larger ones are planned.
-pub(crate) const SINGLE: usize = 256 << 10;
+/// The largest file that is read whole into the buffer that each worker has: the one that plain
+/// reading and writing has by default.
+pub(crate) fn single() -> usize {
+    let info = LAST_RESORT.info();
+    info.bytes(&Tuning::default(), info.knobs.first().map_or("", |knob| knob.name))
+}
 
 impl Worker<'_> {
     /// Makes sure that the buffer is there: most workers of a small run never need one.
     pub fn make_room(&mut self) {
         if self.buffer.is_empty() {
-            self.buffer = vec![0; SINGLE + 1];
+            self.buffer = vec![0; single() + 1];
         }
     }
 
@@ -70,33 +76,21 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Has the kernel copy the whole of a small file. If it will not, or stops short, the plain way
-    /// does it again from the start and finds the true reason.
-    pub fn copy_single(&mut self, source: &OwnedFd, sink: &OwnedFd, len: usize) -> Attempt<()> {
-        // One byte more than the size, so that the end is seen.
-        match copy_file_range(source, Some(0), sink, Some(0), len + 1) {
-            Ok(moved) if moved == len => {
-                self.tally.book(IN_KERNEL, &Tuning::default(), len as u64);
-                self.moved(len as u64);
-                return Ok(());
-            }
-            Err(Errno::INTR) => {}
-            _ => self.contests.refused(),
-        }
-        let contents = self.read_single(source, len)?;
-        self.write_single(sink, contents.len)?;
-        if contents.is_whole {
-            return io::ftruncate(sink, contents.len as u64).map_err(at_sink("ftruncate"));
-        }
-        // It has grown beyond the buffer meanwhile.
-        loop {
-            self.make_room();
-            match io::read(source, &mut self.buffer) {
-                Ok(0) => return Ok(()),
-                Ok(got) => self.write_single(sink, got)?,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(at_source("read")(errno)),
-            }
-        }
+    /// Has the driver move the whole of a small file. What is appended meanwhile is left out; that
+    /// the file has changed is told as always.
+    pub fn move_small(
+        &mut self,
+        source: &OwnedFd,
+        sink: &OwnedFd,
+        len: usize,
+        planned: &Planned,
+    ) -> Attempt<()> {
+        let mut transfer = Transfer {
+            source: Source::Fd(End { fd: source.as_fd(), kind: Kind::File, at: Some(0) }),
+            sink: Sink::Fd(End { fd: sink.as_fd(), kind: Kind::File, at: Some(0) }),
+            len: Some(len as u64),
+            needs: Guarantees { durable: false, ..self.run.options.needs },
+        };
+        self.drive(&mut transfer, planned, 0, None).map(drop)
     }
 }

@@ -13,7 +13,11 @@ use crate::{
     copy::{
         attributes::{self, Body, Wanted},
         contents::{
-            contest::is_held, large::Job, small::SINGLE, sparse::seems_sparse, verify::SinkEnd,
+            contest::{Places, Planned},
+            large::Job,
+            small::single,
+            sparse::seems_sparse,
+            verify::SinkEnd,
         },
         dest::{
             backup,
@@ -74,10 +78,11 @@ impl Worker<'_> {
         let spot = there.map_or(here, |there| there.spot(here));
         let no_bytes = self.run.options.attributes_only;
         let is_small = !no_bytes && self.is_small(stat);
-        let by_kernel = is_small && self.goes_by_kernel(leaf, stat, there);
+        let is_new = is_small && there.is_none();
+        let planned = if is_new { self.planned(leaf, source, stat) } else { None };
         // Reading and writing are timed, not the making of the file between them.
         let clock = (is_small && self.contests.is_open(size(stat))).then(Instant::now);
-        let contents = if by_kernel {
+        let contents = if planned.is_some() {
             Contents { len: size(stat) as usize, is_whole: true }
         } else if no_bytes {
             Contents { len: 0, is_whole: true }
@@ -112,8 +117,8 @@ impl Worker<'_> {
             keeper.forget()?;
         }
         let clock = reading.map(|_| Instant::now());
-        let written = if by_kernel {
-            self.copy_single(source, sink.fd(), contents.len)
+        let written = if let Some(planned) = &planned {
+            self.move_small(source, sink.fd(), contents.len, planned)
         } else if contents.is_whole {
             self.write_single(sink.fd(), contents.len)
         } else {
@@ -123,7 +128,7 @@ impl Worker<'_> {
             self.large(&job, contents.len, keeper.as_mut())
         };
         if let (Some(reading), Some(began), true) = (reading, clock, contents.is_whole) {
-            self.contests.note(by_kernel, size(stat), reading + began.elapsed());
+            self.contests.note(planned.is_some(), size(stat), reading + began.elapsed());
         }
         let published = written
             .and_then(|()| self.finish(leaf, (source, stat), &sink, (there, &wanted)))
@@ -305,19 +310,18 @@ impl Worker<'_> {
     fn is_small(&self, stat: &Stat) -> bool {
         let options = self.run.options;
         kind(stat) == FileType::RegularFile
-            && size(stat) <= SINGLE as u64
+            && size(stat) <= single() as u64
             && options.allows_single_write()
             && options.sparse != When::Always
             && options.reflink != When::Always
             && !(options.sparse == When::Auto && seems_sparse(stat))
     }
 
-    /// Whether a small file is left to the kernel.
-    fn goes_by_kernel(&mut self, leaf: &Leaf<'_>, stat: &Stat, there: Option<&Existing>) -> bool {
-        let (Ok(Some(dir)), None) = (leaf.directory.open(), there) else { return false };
-        let dir = dir.as_fd();
-        is_held(self.run.options)
-            && self.contests.chooses_kernel(stat, (dir, leaf.directory.own.dev))
+    /// How a new small file goes if not by read and write.
+    fn planned(&mut self, leaf: &Leaf<'_>, source: &OwnedFd, stat: &Stat) -> Option<Planned> {
+        let dir = leaf.directory.open().ok()??;
+        let places = Places { source, stat, dir: dir.as_fd(), device: leaf.directory.own.dev };
+        self.contests.plan(&places, self.run.options, &self.run.pairs)
     }
 }
 
