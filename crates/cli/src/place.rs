@@ -132,6 +132,9 @@ impl Place {
         if let Some(fs) = &self.facts.fs {
             let _ = write!(about, " on {}", fs.name);
         }
+        if self.facts.unchanging {
+            about += " that can never change";
+        }
         let size = self.size.map(units::bytes);
         for more in size.as_deref().into_iter().chain(self.assumed) {
             let _ = write!(about, ", {more}");

@@ -1,7 +1,11 @@
 //! What can be known about a job without moving a byte.
 
 use rustix::{
-    fs::{OFlags, SealFlags, fcntl_get_seals, fcntl_getfl, fstat},
+    fd::BorrowedFd,
+    fs::{
+        AtFlags, OFlags, SealFlags, StatxAttributes, StatxFlags, fcntl_get_seals, fcntl_getfl,
+        fstat, statx,
+    },
     net::sockopt::socket_domain,
 };
 use thalweg_sys::host::{FileSystem, filesystem};
@@ -32,8 +36,9 @@ pub struct EndFacts {
     pub addressed: bool,
     /// Opened with `O_APPEND`.
     pub append: bool,
-    /// Nobody can change its bytes any more: a memfd sealed against writing and shrinking.
-    pub sealed: bool,
+    /// No byte of it can ever change: a memfd sealed against writing, shrinking and growing, a file
+    /// with fs-verity, or one on a file system that can only be read.
+    pub unchanging: bool,
     /// An internet socket, not a unix one.
     pub internet: bool,
     /// A file that holds bytes from its offset on: a sink whose pages may be there already.
@@ -47,7 +52,7 @@ impl EndFacts {
         fs: None,
         addressed: true,
         append: false,
-        sealed: false,
+        unchanging: false,
         internet: false,
         filled: false,
     };
@@ -62,15 +67,14 @@ impl EndFacts {
         let left = left_in(end);
         let file = end.kind == Kind::File;
         let flags = fcntl_getfl(end.fd).unwrap_or(OFlags::empty());
-        let seals = if file { fcntl_get_seals(end.fd).ok() } else { None };
-        let immutable = SealFlags::WRITE | SealFlags::SHRINK;
+        let fs = if file { filesystem(end.fd).ok() } else { None };
         let facts = Self {
             kind: end.kind,
             filled: left.is_some_and(|left| left > 0),
-            fs: if file { filesystem(end.fd).ok() } else { None },
+            unchanging: file && is_unchanging(end.fd, fs.as_ref()),
+            fs,
             addressed: end.at.is_some(),
             append: flags.contains(OFlags::APPEND),
-            sealed: seals.is_some_and(|s| s.contains(immutable)),
             internet: end.kind == Kind::Socket
                 && socket_domain(end.fd).is_ok_and(|d| d != rustix::net::AddressFamily::UNIX),
         };
@@ -137,10 +141,32 @@ impl Facts {
         [&self.source.fs, &self.sink.fs].into_iter().flatten().any(|fs| fs.remote)
     }
 
-    /// What a mechanism has to give: what was asked for, less what the source guarantees anyway.
+    /// What a mechanism has to give: what was asked for, less what the source guarantees anyway. Pages
+    /// shared with a source that can never change are as good as a copy of them.
     pub fn needs(&self) -> Guarantees {
-        Guarantees { stable: self.needs.stable && !self.source.sealed, ..self.needs }
+        let may_change = !self.source.unchanging;
+        Guarantees {
+            stable: self.needs.stable && may_change,
+            private: self.needs.private && may_change,
+            ..self.needs
+        }
     }
+}
+
+/// File systems that no kernel can write.
+const READ_ONLY: [&str; 3] = ["squashfs", "erofs", "iso9660"];
+
+/// Whether no byte of a file can ever change. Being mounted or opened read-only is not enough: the file
+/// may be written by another way, and F_SEAL_FUTURE_WRITE leaves the maps that are there.
+fn is_unchanging(fd: BorrowedFd<'_>, fs: Option<&FileSystem>) -> bool {
+    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
+    let has_verity = || {
+        let told = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::empty());
+        told.is_ok_and(|told| told.stx_attributes.contains(StatxAttributes::VERITY))
+    };
+    fs.is_some_and(|fs| READ_ONLY.contains(&&*fs.name))
+        || fcntl_get_seals(fd).is_ok_and(|found| found.contains(seals))
+        || has_verity()
 }
 
 /// Bytes between an end's offset and the end of its file; `None` where the size says nothing
@@ -154,6 +180,8 @@ fn left_in(end: &End<'_>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{MemfdFlags, fcntl_add_seals, memfd_create};
+    use std::os::fd::AsFd;
 
     #[test]
     fn an_end_is_found_again_from_its_key() {
@@ -168,12 +196,32 @@ mod tests {
     }
 
     #[test]
+    fn a_memfd_can_never_change_once_it_is_sealed_against_every_change() {
+        let every = [SealFlags::WRITE, SealFlags::SHRINK, SealFlags::GROW];
+        let without = |missing: Option<SealFlags>| {
+            let fd = memfd_create("facts", MemfdFlags::ALLOW_SEALING).unwrap();
+            let seals = every.into_iter().filter(|seal| Some(*seal) != missing);
+            fcntl_add_seals(&fd, seals.collect()).unwrap();
+            let source = EndFacts::of(&End::of(fd.as_fd()).unwrap());
+            let needs = Guarantees { durable: true, ..Guarantees::COPIED };
+            Facts { source, sink: EndFacts::MEMORY, len: None, needs }
+        };
+        let whole = without(None);
+        assert!(whole.source.unchanging && whole.needs().durable);
+        assert!(!whole.needs().stable && !whole.needs().private);
+        for missing in every {
+            let facts = without(Some(missing));
+            assert!(!facts.source.unchanging && facts.needs() == facts.needs, "{missing:?}");
+        }
+    }
+
+    #[test]
     fn a_file_with_bytes_in_it_is_written_over() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "bytes").unwrap();
         let file = std::fs::File::open(&path).unwrap();
-        let end = End::of(std::os::fd::AsFd::as_fd(&file)).unwrap();
+        let end = End::of(file.as_fd()).unwrap();
         assert!(EndFacts::of(&end).filled);
         assert!(!EndFacts::of(&end.at(5)).filled);
     }

@@ -137,7 +137,12 @@ fn prior(mechanism: &dyn Mechanism, facts: &Facts) -> Prior {
         let why = "not measured: saves the copy where it works";
         Prior { saves_work: true, guess: 0, why }
     } else if uses_what_was_given_up(mechanism, facts) {
-        Prior { saves_work: false, guess: 0, why: "not measured: shares pages, as was allowed" }
+        let why = if facts.source.unchanging {
+            "not measured: shares pages with a source that can never change"
+        } else {
+            "not measured: shares pages, as was allowed"
+        };
+        Prior { saves_work: false, guess: 0, why }
     } else {
         Prior { guess: 1, ..Prior::NONE }
     }

@@ -267,6 +267,7 @@ fn place_json(place: &Place) -> Value {
     json!({
         "name": place.name, "kind": place.facts.kind, "bytes": place.size,
         "file_system": fs.map(|fs| fs.name.as_str()), "options": fs.map(|fs| fs.options.as_str()),
-        "remote": fs.is_some_and(|fs| fs.remote), "assumed": place.assumed,
+        "remote": fs.is_some_and(|fs| fs.remote), "unchanging": place.facts.unchanging,
+        "assumed": place.assumed,
     })
 }

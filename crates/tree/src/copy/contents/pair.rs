@@ -29,8 +29,9 @@ impl Pairs {
         let mut pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pair = pairs.entry(devices).or_insert_with(|| {
             let mut facts = facts();
-            // The copy is a new file, whatever room was made in it beforehand.
-            facts.sink.filled = false;
+            // The copy is a new file, whatever room was made in it beforehand; and another file of the
+            // pair may change, even if this one cannot.
+            (facts.sink.filled, facts.source.unchanging) = (false, false);
             Arc::new(Pair { facts, unfit: Mutex::default() })
         });
         Arc::clone(pair)

@@ -1,0 +1,118 @@
+//! A source that can never change: its pages are handed over without a flag, by the real command.
+#![allow(clippy::unwrap_used)]
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use serde_json::Value;
+use std::{
+    fs::File,
+    io::{Read, Seek, Write},
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    path::Path,
+    process::{Command, Stdio},
+};
+use thalweg_core::{Guarantees, Kind, mechanisms::by_name};
+
+mod support;
+use support::{Ran, Scratch, bytes, skip};
+
+const EVERY: [SealFlags; 3] = [SealFlags::WRITE, SealFlags::SHRINK, SealFlags::GROW];
+
+/// A memfd that holds these bytes, sealed.
+fn sealed(bytes: &[u8], seals: SealFlags) -> File {
+    let mut file = File::from(memfd_create("source", MemfdFlags::ALLOW_SEALING).unwrap());
+    file.write_all(bytes).unwrap();
+    file.rewind().unwrap();
+    fcntl_add_seals(&file, seals).unwrap();
+    file
+}
+
+/// What `thalweg pipe` gave that moved this source into a pipe or a socket; all of it must arrive.
+fn gives(scratch: &Scratch, source: File, data: &[u8], into: Kind) -> Guarantees {
+    let (mut reader, writer): (File, OwnedFd) = if into == Kind::Socket {
+        let (reader, writer) = UnixStream::pair().unwrap();
+        (File::from(OwnedFd::from(reader)), writer.into())
+    } else {
+        let (reader, writer) = std::io::pipe().unwrap();
+        (File::from(OwnedFd::from(reader)), writer.into())
+    };
+    let mut command = scratch.thalweg(["pipe", "--json", "--progress=never"]);
+    command.stdin(source).stdout(writer).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    // It holds the other end of what is read.
+    drop(command);
+    let mut arrived = Vec::new();
+    reader.read_to_end(&mut arrived).unwrap();
+    assert!(arrived == data, "{} bytes of {}", arrived.len(), data.len());
+    let told = Ran::of_child(child).ended(0).err_json();
+    let mechanism = by_name(told["mechanism"].as_str().unwrap()).unwrap();
+    mechanism.info().pair(Kind::File, into).unwrap().gives
+}
+
+#[test]
+fn pages_of_a_fully_sealed_memfd_are_handed_over_and_those_of_another_are_not() {
+    let (scratch, data) = (Scratch::new(), bytes(300_000));
+    for into in [Kind::Pipe, Kind::Socket] {
+        let every = EVERY.into_iter().collect();
+        assert_eq!(gives(&scratch, sealed(&data, every), &data, into), Guarantees::SHARED);
+        for missing in EVERY {
+            let most = EVERY.into_iter().filter(|seal| *seal != missing).collect();
+            let given = gives(&scratch, sealed(&data, most), &data, into);
+            assert_eq!(given, Guarantees::COPIED, "{missing:?} into {into}");
+        }
+    }
+}
+
+#[test]
+fn the_plan_says_why_no_flag_is_needed() {
+    let scratch = Scratch::new();
+    let plan = |seals: SealFlags| -> Value {
+        let mut command = scratch.thalweg(["plan", "--json", "-", "pipe:"]);
+        command.stdin(sealed(&bytes(9000), seals)).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ran::of_child(command.spawn().unwrap()).ended(0).json()
+    };
+    let (whole, partly) = (plan(EVERY.into_iter().collect()), plan(SealFlags::WRITE));
+    assert_eq!(
+        (&whole["source"]["unchanging"], &partly["source"]["unchanging"]),
+        (&true.into(), &false.into())
+    );
+    let why = |plan: &Value| plan["verdicts"][0]["why"].as_str().unwrap().to_owned();
+    assert!(why(&whole).contains("can never change"), "{}", why(&whole));
+    assert!(!why(&partly).contains("shares"), "{}", why(&partly));
+}
+
+/// Unmounts at the end of a test, also of one that fails.
+struct Mounted<'p>(&'p Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).status();
+    }
+}
+
+#[test]
+fn pages_of_a_squashfs_are_handed_over() {
+    const TEST: &str = "pages_of_a_squashfs_are_handed_over";
+    let (scratch, data) = (Scratch::new(), bytes(300_000));
+    let (tree, image, at) = (scratch.path("tree"), scratch.path("image"), scratch.path("at"));
+    for folder in [&tree, &at] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    std::fs::write(tree.join("file"), &data).unwrap();
+    let made = Command::new("mksquashfs").arg(&tree).arg(&image).arg("-quiet").output();
+    match made {
+        Ok(made) if made.status.success() => {}
+        Ok(made) => return skip(TEST, &String::from_utf8_lossy(&made.stderr)),
+        Err(error) => return skip(TEST, &format!("mksquashfs: {error}")),
+    }
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "squashfs", "-o", "loop,ro"]).args([&image, &at]);
+    let mounted = mount.output().unwrap();
+    if !mounted.status.success() {
+        return skip(TEST, &String::from_utf8_lossy(&mounted.stderr));
+    }
+    let _mounted = Mounted(&at);
+    for into in [Kind::Pipe, Kind::Socket] {
+        let source = File::open(at.join("file")).unwrap();
+        assert_eq!(gives(&scratch, source, &data, into), Guarantees::SHARED, "{into}");
+    }
+}
