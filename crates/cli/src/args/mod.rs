@@ -1,11 +1,11 @@
 //! The command line: one file per command's arguments, no behaviour.
 
-use crate::commands::CompareArgs;
 use clap::{Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
 
 mod abbreviated;
 mod choice;
 mod chosen;
+mod compare;
 mod copy;
 mod doctor;
 mod environment;
@@ -29,6 +29,7 @@ mod verify;
 pub use abbreviated::{Abbreviated, find};
 pub use choice::{Choice, Preference};
 pub use chosen::Chosen;
+pub use compare::{CompareArgs, Export, FailIf, Form, Scan};
 pub use copy::{Backup, CopyArgs, Fsync, Reflink, Sparse, Update, Verify};
 pub use doctor::DoctorArgs;
 pub use environment::shown_in_help;
@@ -100,7 +101,7 @@ pub enum Color {
 }
 
 /// `1`, `yes`, `true` in an environment variable set a flag; `0`, `no`, `false` and nothing do not.
-pub fn flag() -> FalseyValueParser {
+fn flag() -> FalseyValueParser {
     FalseyValueParser::new()
 }
 

@@ -19,8 +19,6 @@ mod trial;
 mod tune;
 mod verify;
 
-pub use compare::CompareArgs;
-
 use crate::{
     args::{Cli, Command},
     exit::{Exit, Failure},

@@ -6,34 +6,10 @@ use thalweg_lab::{
     probes::compare::Contender,
 };
 
-use super::CompareArgs;
 use crate::{
-    args::words,
+    args::{CompareArgs, Scan, words},
     exit::{Exit, Failure},
 };
-
-/// A name and the values that are put in its place.
-#[derive(Clone, Debug)]
-pub struct Scan {
-    name: String,
-    values: Vec<String>,
-}
-
-impl Scan {
-    /// Reads `name=1,2,4`.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let (name, values) = text.split_once('=').ok_or("a scan is written NAME=A,B,...")?;
-        if name.is_empty() || name.contains(['{', '}']) {
-            return Err(format!("'{name}' is no name for a scan"));
-        }
-        let values = values.split(',').map(str::to_owned).collect();
-        Ok(Self { name: name.to_owned(), values })
-    }
-
-    fn pattern(&self) -> String {
-        format!("{{{}}}", self.name)
-    }
-}
 
 /// A value of each scan, in their order.
 type Values<'s> = Vec<(&'s Scan, &'s str)>;
