@@ -27,6 +27,20 @@ fn a_saved_result_becomes_one_file() {
 }
 
 #[test]
+fn drawings_are_a_page_for_each_study_and_leave_the_report_where_it_was_asked_for() {
+    let scratch = Scratch::new();
+    let ran = scratch.run(&["report", &result(), "--drawings", "a/pages"]).ended(0);
+    assert!(ran.text().is_empty() && ran.err.is_empty(), "{}", ran.err);
+    assert_eq!(scratch.names(), ["a"]);
+    let drawn = String::from_utf8(scratch.read("a/pages/900.html")).expect("text");
+    assert!(drawn.starts_with("<!DOCTYPE html>") && drawn.contains("<figure"));
+    scratch.run(&["report", &result(), "--drawings", "a/pages", "-o", "report.html"]).ended(0);
+    assert_eq!(scratch.names(), ["a", "report.html"]);
+    scratch.run(&["report", &result(), "--drawings", "report.html"]).ended(1);
+    scratch.run(&["report", &result(), "--drawings", "a", "--markdown"]).ended(2);
+}
+
+#[test]
 fn markdown_goes_to_standard_output_or_to_a_file() {
     let scratch = Scratch::new();
     let text = scratch.run(&["report", "--markdown", &result()]).ended(0).text();

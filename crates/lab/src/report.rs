@@ -1,9 +1,11 @@
-//! The report: saved results as one self-contained HTML page, or as Markdown for an issue.
+//! The report: saved results as one short self-contained HTML page, their drawings as a page for each
+//! study, or all as Markdown for an issue.
 //!
 //! It shows what [`StudyResult`](crate::study::result::StudyResult) says and judges nothing anew, but
-//! for one thing: who wins a place is worked out here from the samples, by the same statistics.
+//! for one thing: what wins a place is worked out here from the samples, by the same statistics.
 //! No network, no script; drawings come from our own builders, pages from templates that escape.
 
+mod answers;
 mod claims;
 mod drift;
 mod figures;
@@ -24,4 +26,4 @@ mod words;
 
 pub use load::{Found, Input, ReportError, read, read_all, usual_folders};
 pub use markdown::markdown;
-pub use page::html;
+pub use page::{Drawings, drawings, html};

@@ -7,7 +7,7 @@ use thalweg_channel::bulk::ARMS;
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 use thalweg_lab::{
     arms::{Arm, CATALOGUE, Job},
-    report::{Input, html},
+    report::{Input, drawings},
     study::{file::Study, result::ClaimVerdict, run::RunError},
 };
 
@@ -176,8 +176,9 @@ fn the_map_of_study_102_has_a_row_for_each_destination_and_a_column_for_each_siz
     let result = simulated::run(&study, (4, 5), (world, 3), &cost);
     let columns = study.cell("resident").unwrap().sizes.len();
     let origin = "102.json".to_owned();
-    let page = html(&[Input { result, origin, study: Some(study) }]).unwrap();
-    let maps: Vec<&str> = page.split("<div class=\"map\">").skip(1).collect();
+    let pages = drawings(&[Input { result, origin, study: Some(study) }]).unwrap();
+    assert_eq!(pages[0].name, "102.html");
+    let maps: Vec<&str> = pages[0].html.split("<div class=\"map\">").skip(1).collect();
     assert_eq!(maps.len(), 2, "one for the clock, one for processor time");
     let map = maps[0].split("</table>").next().unwrap();
     assert_eq!(map.matches("<tr").count(), 1 + 6, "{map}");

@@ -1,12 +1,13 @@
-//! `thalweg report`: saved results as a page or as Markdown.
+//! `thalweg report`: saved results as a page, as drawings, or as Markdown.
 
 use std::{
+    fs,
     io::IsTerminal,
     path::{Path, PathBuf},
 };
 use thalweg_core::atomic_file::write_file;
 use thalweg_lab::{
-    report::{Found, ReportError, html, markdown, read_all, usual_folders},
+    report::{Found, ReportError, drawings, html, markdown, read_all, usual_folders},
     study::store::{self, ResultError},
 };
 
@@ -25,6 +26,7 @@ pub fn run(args: &ReportArgs) -> Result<Exit, Failure> {
     if output.is_none()
         && args.output.is_none()
         && !args.markdown
+        && args.drawings.is_none()
         && std::io::stdout().is_terminal()
     {
         let message =
@@ -35,16 +37,32 @@ pub fn run(args: &ReportArgs) -> Result<Exit, Failure> {
     for reason in &found.passed_over {
         complain(&format!("passed over: {reason}"));
     }
+    if let Some(folder) = &args.drawings {
+        write_drawings(folder, &found)?;
+    }
+    if args.drawings.is_none() || args.output.is_some() {
+        write_report(args, output, &found)?;
+    }
+    Ok(if found.passed_over.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+fn write_report(args: &ReportArgs, output: Option<&Path>, found: &Found) -> Result<(), Failure> {
     let text = if args.markdown {
         markdown(&found.inputs)
     } else {
         html(&found.inputs).map_err(failure)?
     };
     match output {
-        Some(path) => write(path, &text)?,
-        None => print(&text)?,
+        Some(path) => write(path, &text),
+        None => print(&text),
     }
-    Ok(if found.passed_over.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+fn write_drawings(folder: &Path, found: &Found) -> Result<(), Failure> {
+    let pages = drawings(&found.inputs).map_err(failure)?;
+    fs::create_dir_all(folder)
+        .map_err(|e| Failure::of_io("mkdir", &folder.display().to_string(), &e))?;
+    pages.iter().try_for_each(|page| write(&folder.join(&page.name), &page.html))
 }
 
 fn find(named: &[PathBuf]) -> Result<Found, Failure> {

@@ -1,10 +1,15 @@
-//! The HTML page: what templates are given, and the templates.
+//! The HTML pages: what templates are given, and the templates.
 
-use minijinja::{AutoEscape, Environment, context, syntax::SyntaxConfig, value::Serde};
+use minijinja::{
+    AutoEscape, Environment, context,
+    syntax::SyntaxConfig,
+    value::{Serde, Value},
+};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::Value as Json;
 
 use super::{
+    answers,
     claims::{self, ClaimView, Tally},
     figures::{self, Figure, GroupView, Scope},
     history,
@@ -15,6 +20,29 @@ use super::{
     winners, words,
 };
 use crate::study::result::{Protocol, StudyResult};
+
+/// The drawings of a study as templates take them.
+#[derive(Clone, Debug, Serialize)]
+struct DrawingsView {
+    anchor: String,
+    study: String,
+    title: String,
+    began: String,
+    preset: String,
+    machine: String,
+    claims_figure: Option<Figure>,
+    winners: Vec<Table>,
+    groups: Vec<GroupView>,
+}
+
+/// A page of drawings.
+#[derive(Clone, Debug)]
+pub struct Drawings {
+    /// The name of its file: that of the study, where it is a plain word.
+    pub name: String,
+    /// The page.
+    pub html: String,
+}
 
 /// A study as templates take it.
 #[derive(Clone, Debug, Serialize)]
@@ -29,9 +57,7 @@ struct StudyView {
     machine: String,
     source: Option<Source>,
     claims: Vec<ClaimView>,
-    claims_figure: Option<Figure>,
-    winners: Vec<Table>,
-    groups: Vec<GroupView>,
+    answers: Option<Table>,
     missing: Option<Table>,
     probes: Option<Table>,
     history: Option<Table>,
@@ -43,8 +69,10 @@ struct StudyView {
     by_chance: String,
 }
 
-const TEMPLATES: [(&str, &str); 4] = [
+const TEMPLATES: [(&str, &str); 6] = [
     ("page.html", include_str!("templates/page.html")),
+    ("drawings.html", include_str!("templates/drawings.html")),
+    ("head.html", include_str!("templates/head.html")),
     ("study.html", include_str!("templates/study.html")),
     ("parts.html", include_str!("templates/parts.html")),
     ("style.css", include_str!("templates/style.css")),
@@ -63,14 +91,36 @@ pub fn html(inputs: &[Input]) -> Result<String, ReportError> {
         .map(|(number, runs)| study_view(runs, format!("s{number}")))
         .collect();
     let total = studies.iter().fold(Tally::default(), |sum, study| sum.and(study.tally));
+    render("page.html", context! { studies => Serde(studies), total => Serde(total) })
+}
+
+/// For the newest run of each study a page of its drawings: every ratio, speed and sample, and the
+/// figures they are made of.
+///
+/// # Errors
+/// Only if a template is wrong, which is a bug.
+pub fn drawings(inputs: &[Input]) -> Result<Vec<Drawings>, ReportError> {
+    let studies = history::by_study(inputs);
+    let pages = studies.iter().enumerate().map(|(number, runs)| {
+        let view = drawings_view(runs[0], format!("s{number}"));
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        let study = &view.study;
+        let is_plain = (1..=80).contains(&study.len()) && study.chars().all(plain);
+        let name = if is_plain { study.clone() } else { format!("study.{number}") };
+        let html = render("drawings.html", context! { s => Serde(view) })?;
+        Ok(Drawings { name: format!("{name}.html"), html })
+    });
+    pages.collect()
+}
+
+fn render(template: &str, of: Value) -> Result<String, ReportError> {
     let wrong = |error: minijinja::Error| ReportError::Page(format!("{error:#}"));
     let environment = environment().map_err(wrong)?;
-    let page = environment.get_template("page.html").map_err(wrong)?;
+    let page = environment.get_template(template).map_err(wrong)?;
     let text = page
         .render(context! {
-            studies => Serde(studies), total => Serde(total),
             light => Serde(LIGHT), dark => Serde(DARK),
-            made => crate::measure::conditions::now(), version => env!("CARGO_PKG_VERSION"),
+            made => crate::measure::conditions::now(), version => env!("CARGO_PKG_VERSION"), ..of
         })
         .map_err(wrong)?;
     Ok(printable(&text))
@@ -100,6 +150,22 @@ pub fn printable(text: &str) -> String {
     text.chars().map(|c| if odd(c) { '\u{fffd}' } else { c }).collect()
 }
 
+fn drawings_view(input: &Input, anchor: String) -> DrawingsView {
+    let result = &input.result;
+    let scope = Scope { id: &anchor, result, study: input.study.as_ref() };
+    DrawingsView {
+        study: result.study.clone(),
+        title: result.title.clone(),
+        began: words::moment(&result.protocol.began),
+        preset: result.protocol.preset.clone(),
+        machine: machine(result),
+        claims_figure: claims::figure(&scope),
+        winners: winners::maps(&scope),
+        groups: figures::groups(&scope),
+        anchor,
+    }
+}
+
 fn study_view(runs: &[&Input], anchor: String) -> StudyView {
     let input = runs[0];
     let result = &input.result;
@@ -114,9 +180,7 @@ fn study_view(runs: &[&Input], anchor: String) -> StudyView {
         machine: machine(result),
         source: input.study.as_ref().map(source::of),
         claims: claims::views(&scope),
-        claims_figure: claims::figure(&scope),
-        winners: winners::maps(&scope),
-        groups: figures::groups(&scope),
+        answers: answers::table(&scope),
         missing: missing(result),
         probes: probes(result),
         history: history::table(runs),
@@ -178,22 +242,22 @@ fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {
 }
 
 /// Conditions as names and values, however they are nested.
-fn pairs(value: &Value) -> Vec<(String, String)> {
+fn pairs(value: &Json) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     flatten(value, (String::new(), 0), &mut pairs);
     pairs
 }
 
-fn flatten(value: &Value, (name, depth): (String, usize), pairs: &mut Vec<(String, String)>) {
+fn flatten(value: &Json, (name, depth): (String, usize), pairs: &mut Vec<(String, String)>) {
     match value {
-        Value::Object(map) if depth < DEEPEST => {
+        Json::Object(map) if depth < DEEPEST => {
             for (key, value) in map {
                 let key = key.replace('_', " ");
                 let name = if name.is_empty() { key } else { format!("{name}: {key}") };
                 flatten(value, (name, depth + 1), pairs);
             }
         }
-        Value::Array(all) => {
+        Json::Array(all) => {
             let all: Vec<String> = all.iter().map(plain).collect();
             pairs.push((name, if all.is_empty() { "none".to_owned() } else { all.join("; ") }));
         }
@@ -201,11 +265,11 @@ fn flatten(value: &Value, (name, depth): (String, usize), pairs: &mut Vec<(Strin
     }
 }
 
-fn plain(value: &Value) -> String {
+fn plain(value: &Json) -> String {
     match value {
-        Value::Null => "not told".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(all) => all.iter().map(plain).collect::<Vec<_>>().join(", "),
+        Json::Null => "not told".to_owned(),
+        Json::String(text) => text.clone(),
+        Json::Array(all) => all.iter().map(plain).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
 }

@@ -1,5 +1,7 @@
-//! Who wins where: one map for each metric, cells and loads by sizes. Ties are hatched, promises
+//! What wins where: one map for each metric, cells and loads by sizes. Ties are hatched, promises
 //! are said. Worked out from the samples by the statistics of a run, so one session has no winner.
+
+use thalweg_core::profile::Ratio;
 
 use super::{
     figures::{Scope, metric_name},
@@ -63,48 +65,83 @@ fn map(
     (!table.rows.is_empty()).then_some(table)
 }
 
+/// The arms of a place by their cost, the cheapest first.
+pub struct Ranking<'a> {
+    /// The cheapest.
+    pub best: &'a ArmResult,
+    /// The others, each with what the best costs of it.
+    pub others: Vec<Rival<'a>>,
+}
+
+/// An arm that is not the cheapest.
+pub struct Rival<'a> {
+    /// The arm.
+    pub arm: &'a ArmResult,
+    /// The cost of the best over its own; `None` where no two sessions have both.
+    pub ratio: Option<Ratio>,
+    /// Whether it is surely dearer.
+    pub beaten: bool,
+}
+
+impl<'a> Ranking<'a> {
+    /// `None` where there are no two arms to compare.
+    pub fn of(scope: &Scope<'_>, group: &Group<'a>, place: &Place, metric: Metric) -> Option<Self> {
+        let arms = group.in_place(place).filter(|arm| arm.origin != Origin::Baseline);
+        let arms: Vec<&ArmResult> = arms.collect();
+        let (noise, seed) = (scope.result.noise, scope.result.protocol.seed);
+        let ranked = ranked(&arms, (metric, seed))?;
+        let best = ranked[0];
+        let others = ranked[1..].iter().map(|arm| {
+            let ratio = ratio(best, arm, metric, seed);
+            let beaten = ratio.is_some_and(|ratio| verdict(&ratio, noise) == Verdict::Faster);
+            Rival { arm, ratio, beaten }
+        });
+        Some(Self { best, others: others.collect() })
+    }
+
+    /// The arms that cost no more, as far as the noise of the run lets one tell.
+    pub fn ties(&self) -> impl Iterator<Item = &'a str> + '_ {
+        self.others.iter().filter(|rival| !rival.beaten).map(|rival| rival.arm.name.as_str())
+    }
+
+    /// Where the best one promises less than a private copy: the cheapest that keeps both promises.
+    pub fn keeper(&self) -> Option<&Rival<'a>> {
+        self.others.iter().find(|rival| !words::promises_less(rival.arm.promises))
+    }
+}
+
 /// What stands in a cell of the map; `None` where there are no two arms to compare.
 fn winner(scope: &Scope<'_>, group: &Group<'_>, (place, metric): (&Place, Metric)) -> Option<Cell> {
-    let arms: Vec<&ArmResult> =
-        group.in_place(place).filter(|arm| arm.origin != Origin::Baseline).collect();
-    let (noise, seed) = (scope.result.noise, scope.result.protocol.seed);
-    let ranked = ranked(&arms, (metric, seed))?;
-    let best = ranked[0];
-    let rivals: Vec<(&ArmResult, Option<f64>, Verdict)> = ranked[1..]
-        .iter()
-        .map(|rival| {
-            let found = ratio(best, rival, metric, seed);
-            let word = found.map_or(Verdict::NoDifferenceShown, |ratio| verdict(&ratio, noise));
-            (*rival, found.map(|ratio| ratio.ratio), word)
-        })
-        .collect();
-    let ties: Vec<&str> = rivals
-        .iter()
-        .filter(|(_, _, word)| *word != Verdict::Faster)
-        .map(|(rival, ..)| rival.name.as_str())
-        .collect();
+    let ranking = Ranking::of(scope, group, place, metric)?;
+    let best = ranking.best;
+    let ties: Vec<&str> = ranking.ties().collect();
     let look = look_of(scope, &best.name);
     let mut cell = Cell::styled(best.name.clone(), format!("win h{}", hue(look)));
     cell.key = Some(arm_key(look));
     if ties.is_empty() {
-        let (next, ratio, _) = rivals[0];
-        cell.more.push(format!("{} times that of {}", words::perhaps(ratio), next.name));
+        let next = &ranking.others[0];
+        let ratio = words::perhaps(next.ratio.map(|ratio| ratio.ratio));
+        cell.more.push(format!("{ratio} times that of {}", next.arm.name));
     } else {
         cell.class += " tie";
         cell.more.push(format!("tie with {}", ties.join(", ")));
     }
     cell.more.push(words::promises(best.promises));
     if words::promises_less(best.promises) {
-        let keeps = |arm: &&&ArmResult| !words::promises_less(arm.promises);
-        let keeper = ranked.iter().find(keeps);
         cell.class += " weak";
-        cell.more.push(keeper.map_or("no arm here is stable and private".to_owned(), |arm| {
-            let worse = ratio(arm, best, metric, seed).map(|ratio| number(ratio.ratio));
-            let worse = worse.map_or(String::new(), |worse| format!(", {worse} times the cost"));
-            format!("stable and private: {}{worse}", arm.name)
-        }));
+        cell.more.push(kept(&ranking));
     }
     Some(cell)
+}
+
+/// What it costs to have both promises kept.
+pub fn kept(ranking: &Ranking<'_>) -> String {
+    let Some(keeper) = ranking.keeper() else {
+        return "no arm here is stable and private".to_owned();
+    };
+    let worse = keeper.ratio.map(|ratio| number(1.0 / ratio.ratio));
+    let worse = worse.map_or(String::new(), |worse| format!(", {worse} times the cost"));
+    format!("stable and private: {}{worse}", keeper.arm.name)
 }
 
 /// The arms by their cost, the cheapest first; at least two.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use thalweg_lab::{
-    report::{Input, html, markdown},
+    report::{Input, drawings, html, markdown},
     study::{file::Study, result::StudyResult},
 };
 
@@ -29,9 +29,14 @@ fn changed(change: impl FnOnce(&mut Value)) -> StudyResult {
     serde_json::from_value(json).expect("still a result")
 }
 
+/// The short page, and the drawings of the studies behind it.
 fn page(inputs: &[Input]) -> String {
-    let page = html(inputs).expect("a page");
+    let mut page = html(inputs).expect("a page");
     markup::examine(&page);
+    for drawn in drawings(inputs).expect("drawings") {
+        markup::examine(&drawn.html);
+        page.push_str(&drawn.html);
+    }
     page
 }
 
@@ -70,7 +75,7 @@ fn a_result_without_its_study_file_still_has_a_page() {
     alone.study = None;
     let page = page(&[alone]);
     assert!(!page.contains("What was published"));
-    assert!(page.contains("Who wins where"));
+    assert!(page.contains("What wins where") && page.contains("What wins here"));
 }
 
 #[test]
@@ -128,6 +133,10 @@ fn names_are_never_markup() {
     markup::examine(&text);
     assert!(text.contains("&lt;script&gt;alert(1)"));
     assert!(!text.contains(['\u{202e}', '\u{0}']));
+    for drawn in drawings(std::slice::from_ref(&input)).expect("drawings") {
+        assert_eq!(drawn.name, "study.0.html");
+        markup::examine(&drawn.html.replace("{{ 7*7 }}", ""));
+    }
     let markdown = markdown(&[input]);
     // The command stands between backticks, where nothing is markup.
     let outside = markdown.lines().filter(|line| !line.starts_with("Repeat it: `"));
@@ -210,4 +219,24 @@ fn markdown_is_short_and_says_what_promises_differ() {
         assert!([6, 8].contains(&cells), "{line}");
     }
     assert!(text.len() < 16_000, "{} bytes", text.len());
+}
+
+#[test]
+fn the_page_says_what_wins_by_how_much_and_what_flips_it() {
+    let inputs = [input(fixture::result(STANDARD))];
+    let page = html(&inputs).expect("a page").replace("&#x2f;", "/");
+    let answers = page.split_once("id=\"answers\"").expect("the answers").1;
+    let answers = answers.split_once("</section>").expect("their end").0;
+    let row = |cell: &str| {
+        let from = answers.find(&format!(">{cell}")).unwrap_or_else(|| panic!("{cell}: {answers}"));
+        answers[from..].split_once("</tr>").expect("the end of the row").0
+    };
+    // Sendfile is fastest where it is large, and shares pages; the copy that shares none is named.
+    let socket = row("file to socket, 4KiB to 1GB");
+    for words in ["1MiB to 1GB: sendfile", "stable and private: read and send"] {
+        assert!(socket.contains(words), "{words:?} is missing in {socket}");
+    }
+    assert!(row("zero to null, 16GiB").contains(">read-write 64 KiB</td>"), "{answers}");
+    assert_eq!(answers.matches("<th scope=\"row\"").count(), 2, "loads share a line: {answers}");
+    assert!(page.len() < 60_000 && !page.contains("<figure"), "{} bytes", page.len());
 }

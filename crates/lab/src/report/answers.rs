@@ -1,0 +1,175 @@
+//! What wins here, by how much, and what flips it: a line for each cell of a study.
+
+use thalweg_core::profile::Ratio;
+
+use super::{
+    figures::Scope,
+    group::Group,
+    table::{Cell, Table},
+    winners::{Ranking, kept},
+    words::{self, number},
+};
+use crate::{
+    measure::sample::Metric,
+    study::{file::Load, result::Place},
+};
+
+/// Sizes next to each other at which the same arm is the cheapest, or ties with the cheapest.
+struct Band<'g> {
+    name: &'g str,
+    /// Those that no size of the band tells from it.
+    ties: Vec<&'g str>,
+    first: &'g Place,
+    last: &'g Place,
+    /// What it costs of the next one, at the sizes where that is sure.
+    leads: Vec<Ratio>,
+}
+
+/// The table of a study; `None` where nothing was compared.
+pub fn table(scope: &Scope<'_>) -> Option<Table> {
+    let caption = format!("{}: {}", scope.result.study, scope.result.title);
+    let columns = ["Where", "Wins by the clock", "Its cost to the next one's", "What flips it"];
+    let mut table = Table::new(caption, &columns);
+    let groups = Group::all(scope.result);
+    for group in &groups {
+        // One line for a cell: idle where it was, else as it was first.
+        let same = |other: &&Group<'_>| other.cell == group.cell;
+        let idle = |other: &&Group<'_>| other.load == Load::Idle;
+        let shown = groups.iter().filter(same).find(idle).or(groups.iter().find(same));
+        if shown.is_none_or(|shown| shown.load != group.load) {
+            continue;
+        }
+        let rankings = ranked(scope, group, Metric::Wall);
+        let bands = bands(&rankings);
+        if bands.is_empty() {
+            continue;
+        }
+        let mut flips = by_promises(&rankings);
+        let other_loads = groups.iter().filter(same).filter(|other| other.load != group.load);
+        for other in other_loads {
+            let name = words::load_name(other.load);
+            flips.extend(against(&bands, &ranked(scope, other, Metric::Wall), name));
+        }
+        flips.extend(against(&bands, &ranked(scope, group, Metric::Cpu), "in processor time"));
+        if flips.is_empty() {
+            flips.push("nothing that was measured".to_owned());
+        }
+        table.row([place(group), winners(&bands), leads(&bands), lines(flips)]);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+type Ranked<'g> = Vec<(&'g Place, Ranking<'g>)>;
+
+fn ranked<'g>(scope: &Scope<'_>, group: &Group<'g>, metric: Metric) -> Ranked<'g> {
+    let of = |place: &&'g Place| Some((*place, Ranking::of(scope, group, place, metric)?));
+    group.places.iter().filter_map(of).collect()
+}
+
+fn bands<'g>(rankings: &Ranked<'g>) -> Vec<Band<'g>> {
+    let mut bands: Vec<Band<'g>> = Vec::new();
+    for (place, ranking) in rankings {
+        let ties: Vec<&str> = ranking.ties().collect();
+        let lead = ranking.others[0].ratio.filter(|_| ties.is_empty());
+        match bands.last_mut() {
+            Some(band) if band.name == ranking.best.name || ties.contains(&band.name) => {
+                band.last = place;
+                let still = |name: &&str| ties.contains(name) || *name == ranking.best.name;
+                band.ties.retain(still);
+                band.leads.extend(lead);
+            }
+            _ => bands.push(Band {
+                name: &ranking.best.name,
+                ties,
+                first: place,
+                last: place,
+                leads: lead.into_iter().collect(),
+            }),
+        }
+    }
+    bands
+}
+
+/// Where an arm that wins by the clock is surely beaten under another load, or in another time.
+fn against(bands: &[Band<'_>], rankings: &Ranked<'_>, condition: &str) -> Option<String> {
+    let beaten = rankings.iter().filter_map(|(place, ranking)| {
+        let holds = |band: &&Band<'_>| (band.first.bytes..=band.last.bytes).contains(&place.bytes);
+        let band = bands.iter().find(holds)?;
+        let lost = ranking.others.iter().any(|other| other.beaten && other.arm.name == band.name);
+        lost.then_some((ranking.best.name.as_str(), place.size.as_str()))
+    });
+    let mut by_name: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (name, size) in beaten {
+        match by_name.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sizes)) => sizes.push(size),
+            None => by_name.push((name, vec![size])),
+        }
+    }
+    let everywhere = by_name.first().is_some_and(|(_, sizes)| sizes.len() == rankings.len());
+    let names = by_name.iter().map(|(name, sizes)| {
+        if everywhere { (*name).to_owned() } else { format!("{name} at {}", sizes.join(", ")) }
+    });
+    let names: Vec<String> = names.collect();
+    (!names.is_empty()).then(|| format!("{condition}: {}", names.join("; ")))
+}
+
+/// What takes the place of a winner that promises less, for a caller who needs a private copy.
+fn by_promises(rankings: &Ranked<'_>) -> Vec<String> {
+    let weak = |(_, ranking): &&(&Place, Ranking<'_>)| words::promises_less(ranking.best.promises);
+    let Some((place, ranking)) = rankings.iter().rev().find(weak) else { return Vec::new() };
+    let at = if rankings.len() > 1 { format!(" (at {})", place.size) } else { String::new() };
+    vec![format!("{}{at}", kept(ranking))]
+}
+
+fn place(group: &Group<'_>) -> Cell {
+    let sizes = match group.places.as_slice() {
+        [first, .., last] => format!("{} to {}", first.size, last.size),
+        [only] => only.size.clone(),
+        [] => String::new(),
+    };
+    let load = if group.load == Load::Idle { "" } else { words::load_name(group.load) };
+    let parts = [group.cell, &sizes, load].into_iter().filter(|part| !part.is_empty());
+    Cell::from(parts.collect::<Vec<_>>().join(", "))
+}
+
+fn winners(bands: &[Band<'_>]) -> Cell {
+    let several = bands.len() > 1;
+    lines(bands.iter().map(|band| {
+        let ties = if band.ties.is_empty() {
+            String::new()
+        } else {
+            format!(", tie with {}", band.ties.join(", "))
+        };
+        if several {
+            format!("{}: {}{ties}", sizes(band), band.name)
+        } else {
+            format!("{}{ties}", band.name)
+        }
+    }))
+}
+
+fn sizes(band: &Band<'_>) -> String {
+    let (first, last) = (&band.first.size, &band.last.size);
+    if first == last { first.clone() } else { format!("{first} to {last}") }
+}
+
+/// The ratio of each band with its interval, or the least and the most of its sizes.
+fn leads(bands: &[Band<'_>]) -> Cell {
+    lines(bands.iter().map(|band| {
+        let by_ratio = |a: &&Ratio, b: &&Ratio| a.ratio.total_cmp(&b.ratio);
+        match (band.leads.iter().min_by(by_ratio), band.leads.iter().max_by(by_ratio)) {
+            (Some(only), _) if band.leads.len() == 1 => words::ratio(only),
+            (Some(least), Some(most)) => {
+                format!("{} to {}", number(least.ratio), number(most.ratio))
+            }
+            _ => "no difference shown".to_owned(),
+        }
+    }))
+}
+
+fn lines(all: impl IntoIterator<Item = String>) -> Cell {
+    let mut all = all.into_iter();
+    let mut cell = Cell::from(all.next().unwrap_or_default());
+    cell.more = all.collect();
+    cell
+}
