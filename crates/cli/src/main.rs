@@ -3,10 +3,10 @@
 
 mod args;
 mod commands;
+mod endpoint_arg;
 mod exit;
 mod interrupt;
 mod output;
-mod place;
 mod profile;
 mod progress;
 mod stdio;

@@ -209,7 +209,7 @@ impl Ride<'_> {
                     self.pace.moved(moved, began.elapsed());
                     self.look()?;
                     let bytes = self.report.bytes;
-                    self.pace.hold_back(|| self.watch.progress(bytes))?;
+                    self.pace.hold_back(moved, || self.watch.progress(bytes))?;
                 }
                 Err(error) => {
                     self.account(error.moved);

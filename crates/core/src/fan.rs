@@ -171,7 +171,7 @@ impl Ride<'_, '_> {
         let done = self.delivered();
         let watch = &mut *self.watch;
         watch.progress(done)?;
-        Ok(self.pace.hold_back(|| watch.progress(done))?)
+        Ok(self.pace.hold_back(bytes, || watch.progress(done))?)
     }
 
     /// One read of the source; 0 is its end.

@@ -48,6 +48,8 @@ pub mod probe;
 pub mod profile;
 #[doc(hidden)]
 pub mod quantity;
+#[doc(hidden)]
+pub mod rate_limit;
 mod reopen;
 #[doc(hidden)]
 pub mod scratch;

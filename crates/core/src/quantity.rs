@@ -1,7 +1,7 @@
 //! Sizes, rates and times as people write and read them: one grammar and one text for every
 //! command, study and report. What these functions print, the parsers here read.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 /// The bytes of `4096`, `64K`, `64k`, `1.5G`, `10MB`, `64 KiB`, `1.5 GiB`.
 ///
@@ -124,6 +124,21 @@ pub fn exact(count: u64) -> String {
     }
 }
 
+/// A size for people: `256K`, `1M`, `4097`. Powers of 1024, exact or in plain bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Size(pub u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (shift, letter) in [(40, 'T'), (30, 'G'), (20, 'M'), (10, 'K')] {
+            if self.0 >> shift > 0 && self.0.trailing_zeros() >= shift {
+                return write!(f, "{}{letter}", self.0 >> shift);
+            }
+        }
+        write!(f, "{}", self.0)
+    }
+}
+
 /// `812.3 MiB/s`; nothing took no time.
 pub fn rate(count: u64, took: Duration) -> String {
     let seconds = took.as_secs_f64().max(1e-9);
@@ -168,6 +183,13 @@ mod tests {
         assert_eq!(duration(Duration::from_secs(3723)), "1:02:03");
         assert_eq!(duration(Duration::from_micros(400)), "0.4 ms");
         assert_eq!(rate(2048, Duration::from_secs(2)), "1.0 KiB/s");
+    }
+
+    #[test]
+    fn sizes_are_exact_or_plain() {
+        assert_eq!(Size(256 << 10).to_string(), "256K");
+        assert_eq!(Size((1 << 20) + 1).to_string(), "1048577");
+        assert_eq!(Size(0).to_string(), "0");
     }
 
     #[test]
@@ -232,6 +254,7 @@ mod tests {
         #[test]
         fn what_is_printed_can_be_read(count: u64, microseconds in 0_u64..1 << 50) {
             prop_assert!(parse_bytes(&bytes(count >> 2)).is_ok());
+            prop_assert_eq!(parse_bytes(&Size(count).to_string()), Ok(count));
             let printed = duration(Duration::from_micros(microseconds));
             prop_assert!(parse_duration(&printed).is_ok(), "{printed}");
         }

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 
+use crate::quantity::Size;
+
 /// Knob name -> value. A knob that is absent stands at its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -44,32 +46,5 @@ impl fmt::Display for Tuning {
             write!(f, "{comma}{knob}={}", Size(*value))?;
         }
         Ok(())
-    }
-}
-
-/// A size for people: `256K`, `1M`, `4097`. Powers of 1024, exact or in plain bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Size(pub u64);
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (shift, letter) in [(40, 'T'), (30, 'G'), (20, 'M'), (10, 'K')] {
-            if self.0 >> shift > 0 && self.0.trailing_zeros() >= shift {
-                return write!(f, "{}{letter}", self.0 >> shift);
-            }
-        }
-        write!(f, "{}", self.0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_exact_or_plain() {
-        assert_eq!(Size(256 << 10).to_string(), "256K");
-        assert_eq!(Size((1 << 20) + 1).to_string(), "1048577");
-        assert_eq!(Size(0).to_string(), "0");
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use std::fmt::Write;
 use thalweg_channel::bulk::{self, ARMS};
-use thalweg_core::{Info, Kind, Knob, MECHANISMS, Role, tuning::Size};
+use thalweg_core::{Info, Kind, Knob, MECHANISMS, Role, quantity::Size};
 
 use crate::{
     args::ListArgs,

@@ -14,8 +14,8 @@ use crate::{
     interrupt,
     output::{
         answer::SCHEMA,
+        quantity,
         text::{note, note_json, print, print_bytes},
-        units,
     },
     stdio,
 };
@@ -49,7 +49,7 @@ pub fn publish(path: &Path, made: &Made) -> Result<Exit, Failure> {
         return Err(interrupt::failure(NOT_WRITTEN));
     }
     if made.account.error_count > 0 {
-        let count = units::count(made.account.error_count, "problem", "problems");
+        let count = quantity::count(made.account.error_count, "problem", "problems");
         let message = format!("no manifest was written: {count}, see above");
         return Err(Failure::new(Exit::Failed, message));
     }
@@ -93,15 +93,15 @@ fn tell(args: &ManifestArgs, made: &Made, is_in_file: bool) -> Result<(), Failur
     let not_in_it = if unnamed == 0 {
         String::new()
     } else {
-        let what = units::count(unnamed, "link or special file", "links and special files");
+        let what = quantity::count(unnamed, "link or special file", "links and special files");
         format!("; {what} not in it")
     };
     let line = format!(
         "{}, {} in {}: {}{not_in_it}",
-        units::count(account.same, "file", "files"),
-        units::bytes(account.bytes),
-        units::duration(took),
-        units::rate(account.bytes, took)
+        quantity::count(account.same, "file", "files"),
+        quantity::bytes(account.bytes),
+        quantity::duration(took),
+        quantity::rate(account.bytes, took)
     );
     if is_in_file {
         return print(&(line + "\n"));

@@ -13,7 +13,7 @@ use thalweg_channel::{
 use thalweg_core::{atomic_file::Destination, shown};
 use thalweg_sys::{Errno, io};
 
-use super::handover::{self, Account, Clock, Counts, SoFar, failure};
+use super::transfer_report::{self, Account, Clock, Counts, SoFar, failure};
 use crate::{
     args::ReceiveArgs,
     exit::{Exit, Failure},
@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Receives it.
 pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
-    let address = handover::address(&args.from)?;
+    let address = transfer_report::address(&args.from)?;
     let mut landings = Landings::of(args)?;
     interrupt::catch();
     let link = accept(args, &address)?;

@@ -15,8 +15,8 @@ use crate::{
     args::ReportArgs,
     exit::{Exit, Failure},
     output::{
+        quantity,
         text::{complain, print},
-        units,
     },
 };
 
@@ -100,7 +100,7 @@ fn failure(error: ReportError) -> Failure {
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     write_file(path, text.as_bytes()).map_err(|error| {
-        let length = units::exact(text.len() as u64);
+        let length = quantity::exact(text.len() as u64);
         let mut failure = Failure::of_destination(error, path);
         failure.message = format!("{} (a report of {length} was to be written)", failure.message);
         failure

@@ -18,7 +18,7 @@ use thalweg_channel::{
 use thalweg_core::{Tuning, shown};
 use thalweg_sys::{Errno, io};
 
-use super::handover::{self, Account, Clock, Counts, SoFar, failure};
+use super::transfer_report::{self, Account, Clock, Counts, SoFar, failure};
 use crate::{
     args::SendArgs,
     exit::{Exit, Failure, INPUT},
@@ -47,7 +47,7 @@ pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
     let mut options = options(args)?;
     let saved = Saved::use_if_current(!args.no_profile);
     options.measured = saved.current.clone().map(Arc::new);
-    let address = handover::address(&args.to)?;
+    let address = transfer_report::address(&args.to)?;
     let names = names(args)?;
     // One that is alone is opened first: where it is not to be had nobody need be called.
     let mut first = match &args.files[..] {

@@ -10,8 +10,8 @@ use crate::{
     exit::{Exit, Failure, transfer_error},
     output::{
         answer::{Answer, Unavailable, unavailable},
+        quantity,
         text::{note, note_json},
-        units,
     },
     profile::Saved,
     progress::Meter,
@@ -122,7 +122,7 @@ impl Stream<'_> {
         if report.lost > 0 && !stdio::put_back(&self.source, report.lost) && !end.deserted {
             problems.push(format!(
                 "{} were taken from {} and did not reach every destination",
-                units::exact(report.lost),
+                quantity::exact(report.lost),
                 self.source_name
             ));
         }
@@ -170,10 +170,10 @@ fn summary(report: &Report) -> String {
     let tuning = tuning.map_or(String::new(), |tuning| format!(" ({tuning})"));
     let mut text = format!(
         "{} in {}, {}, by {by}{tuning}, {} of processor time",
-        units::exact(report.bytes),
-        units::duration(report.wall),
-        units::rate(report.bytes, report.wall),
-        units::duration(report.cpu),
+        quantity::exact(report.bytes),
+        quantity::duration(report.wall),
+        quantity::rate(report.bytes, report.wall),
+        quantity::duration(report.cpu),
     );
     for step in &report.steps_down {
         let _ = write!(

@@ -11,4 +11,4 @@ pub mod text;
 pub mod ticking;
 pub mod wrap;
 
-pub use thalweg_core::quantity as units;
+pub use thalweg_core::quantity;

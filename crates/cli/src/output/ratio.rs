@@ -4,7 +4,7 @@ use std::time::Duration;
 use thalweg_core::profile::Ratio;
 use thalweg_lab::arms::command::{Better, What};
 
-use super::units;
+use super::quantity;
 
 /// Cells on either side of a bar's middle, which together stand for half to twice as good.
 const HALF: usize = 7;
@@ -13,9 +13,9 @@ const HALF: usize = 7;
 pub fn number(value: f64, what: &What) -> String {
     match what {
         What::Wall | What::Cpu => {
-            units::duration(Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX))
+            quantity::duration(Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX))
         }
-        What::MaxRss => units::bytes(value as u64),
+        What::MaxRss => quantity::bytes(value as u64),
         What::Printed(_) if (1e5..1e9).contains(&value) => format!("{value:.0}"),
         What::Printed(_) if !(1e-3..1e5).contains(&value) => format!("{value:.3e}"),
         What::Printed(_) => short(value),

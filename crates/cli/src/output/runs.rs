@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{text::note, ticking::keep_ticking, units};
+use super::{quantity, text::note, ticking::keep_ticking};
 
 /// What is over sooner needs no line.
 const LONG: Duration = Duration::from_secs(2);
@@ -38,7 +38,7 @@ impl Runs {
         } else if done == 2 && self.speaks && began.elapsed() * (all as u32) > LONG {
             // The time of the first run is not known: it is over when this is first called.
             let about = began.elapsed() * (all as u32).saturating_sub(2);
-            note(&format!("{all} runs, about {}", units::duration(about)));
+            note(&format!("{all} runs, about {}", quantity::duration(about)));
         }
     }
 

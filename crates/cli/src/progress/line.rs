@@ -5,7 +5,7 @@ use rustix::termios::tcgetwinsize;
 use std::time::Duration;
 
 use super::state::State;
-use crate::output::units;
+use crate::output::quantity;
 
 /// The columns of the terminal that standard error is, without the last: a cursor there may wrap.
 pub fn width() -> usize {
@@ -54,7 +54,7 @@ fn parts(state: &State) -> Vec<Part> {
     } else if state.is_counting() {
         part("counting".to_owned(), 3);
     }
-    part(units::bytes(state.moved), 1);
+    part(quantity::bytes(state.moved), 1);
     part(clock(state.elapsed()), 7);
     part(state.rate_now(), 4);
     part(format!("(average {})", state.rate()), 8);

@@ -9,7 +9,7 @@ use std::{
 };
 use thalweg_tree::{Progress, Total};
 
-use crate::output::units;
+use crate::output::quantity;
 
 /// The rate "now" is that of so long.
 const WINDOW: Duration = Duration::from_secs(3);
@@ -118,12 +118,12 @@ impl State {
     pub fn rate_now(&self) -> String {
         let oldest = self.recent.front().filter(|_| self.recent.len() > 1);
         let (since, before) = oldest.copied().unwrap_or((self.began, 0));
-        units::rate(self.moved - before, since.elapsed())
+        quantity::rate(self.moved - before, since.elapsed())
     }
 
     /// Bytes a second since the start.
     pub fn rate(&self) -> String {
-        units::rate(self.moved, self.elapsed())
+        quantity::rate(self.moved, self.elapsed())
     }
 
     /// Whether the total is not known yet and will be.
@@ -133,13 +133,13 @@ impl State {
 
     /// `1.2 GiB in 4.0 s, 312.4 MiB/s, 42 %, left 0:08, 12 of 99 files, at 'name'`.
     pub fn sentence(&self) -> String {
-        let took = units::duration(self.elapsed());
-        let mut text = format!("{} in {took}, {}", units::bytes(self.moved), self.rate());
+        let took = quantity::duration(self.elapsed());
+        let mut text = format!("{} in {took}, {}", quantity::bytes(self.moved), self.rate());
         if let Some(percent) = self.percent() {
             let _ = write!(text, ", {percent} %");
         }
         if let Some(left) = self.left() {
-            let _ = write!(text, ", left {}", units::duration(left));
+            let _ = write!(text, ", left {}", quantity::duration(left));
         }
         let Some(tree) = &self.tree else { return text };
         match tree.total {
@@ -147,7 +147,7 @@ impl State {
                 let _ = write!(text, ", {} of {} files", tree.settled.files, total.files);
             }
             None => {
-                let _ = write!(text, ", {}", units::count(tree.settled.files, "file", "files"));
+                let _ = write!(text, ", {}", quantity::count(tree.settled.files, "file", "files"));
             }
         }
         if tree.counting {

@@ -1,17 +1,15 @@
 //! How much one step may move: enough to be fast, little enough to stay in control.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::Cancelled;
+use crate::{Cancelled, rate_limit::RateLimit};
 
 /// Adapts the budget of a step to the time a step should take, and keeps a limit if there is one.
 #[derive(Debug)]
 pub struct Pace {
-    limit: Option<u64>,
+    limit: Option<RateLimit>,
     step: Duration,
     budget: u64,
-    began: Instant,
-    total: u64,
 }
 
 // Budgets are whole multiples of this, so that clones and O_DIRECT see aligned ranges.
@@ -21,21 +19,17 @@ const LARGEST: u64 = 1 << 30;
 impl Pace {
     /// A pace for steps of about `step`, and no more than `limit` bytes per second if given.
     pub fn new(limit: Option<u64>, step: Duration) -> Self {
-        Self { limit, step, budget: 4 * GRAIN, began: Instant::now(), total: 0 }
+        let limit = limit.filter(|limit| *limit > 0).map(RateLimit::new);
+        Self { limit, step, budget: 4 * GRAIN }
     }
 
     /// Bytes the next step may move.
     pub fn budget(&self) -> u64 {
-        match self.limit {
-            // Ten steps a second, so that a slow limit is smooth.
-            Some(limit) => self.budget.min((limit / 10).max(1)),
-            None => self.budget,
-        }
+        self.limit.as_ref().map_or(self.budget, |limit| self.budget.min(limit.step()))
     }
 
     /// Learns from a step that moved `bytes` in `took`.
     pub fn moved(&mut self, bytes: u64, took: Duration) {
-        self.total += bytes;
         if bytes < self.budget {
             return;
         }
@@ -46,21 +40,13 @@ impl Pace {
         }
     }
 
-    /// Sleeps for as long as the limit demands, asking `watch` ten times a second.
+    /// Keeps the limit after a step that moved `bytes`.
     pub fn hold_back(
         &self,
-        mut watch: impl FnMut() -> Result<(), Cancelled>,
+        bytes: u64,
+        go_on: impl FnMut() -> Result<(), Cancelled>,
     ) -> Result<(), Cancelled> {
-        let Some(limit) = self.limit.filter(|l| *l > 0) else { return Ok(()) };
-        let due = Duration::from_secs_f64(self.total as f64 / limit as f64);
-        loop {
-            let ahead = due.saturating_sub(self.began.elapsed());
-            if ahead.is_zero() {
-                return Ok(());
-            }
-            std::thread::sleep(ahead.min(Duration::from_millis(100)));
-            watch()?;
-        }
+        self.limit.as_ref().map_or(Ok(()), |limit| limit.keep(bytes, go_on))
     }
 }
 
@@ -87,10 +73,5 @@ mod tests {
         let first = pace.budget();
         pace.moved(1, Duration::from_nanos(1));
         assert_eq!(pace.budget(), first);
-    }
-
-    #[test]
-    fn a_tiny_limit_still_moves() {
-        assert_eq!(Pace::new(Some(3), Duration::from_millis(40)).budget(), 1);
     }
 }

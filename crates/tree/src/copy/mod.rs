@@ -6,7 +6,6 @@ pub(crate) mod dest;
 pub(crate) mod directory;
 pub(crate) mod entry;
 pub(crate) mod leaf;
-pub(crate) mod pace;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod start;

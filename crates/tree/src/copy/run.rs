@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
-use thalweg_core::Cancelled;
+use thalweg_core::{Cancelled, rate_limit::RateLimit};
 use thalweg_sys::{Errno, host::filesystem};
 
 use crate::{
@@ -17,7 +17,6 @@ use crate::{
     copy::{
         contents::pair::Pairs,
         entry::hardlink::Links,
-        pace::Pace,
         report::{MOST_ERRORS, TreeReport},
         task::Task,
     },
@@ -33,7 +32,7 @@ pub(crate) struct Run<'r> {
     pub queue: Queue<Task>,
     pub links: Links,
     pub pairs: Pairs,
-    pub pace: Option<Pace>,
+    pub limit: Option<RateLimit>,
     /// Directories that can be given up; `None` in a run that enters none.
     pub kept: Option<Arc<Kept>>,
     pub me: Me,
@@ -132,7 +131,7 @@ impl<'r> Run<'r> {
             queue: Queue::default(),
             links: Links::new(options),
             pairs: Pairs::default(),
-            pace: options.limit.map(Pace::new),
+            limit: options.limit.map(RateLimit::new),
             kept: None,
             me,
             grown: RwLock::default(),

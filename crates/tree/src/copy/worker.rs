@@ -382,14 +382,15 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Counts bytes that have moved, and keeps the pace.
+    /// Counts bytes that have moved, and keeps the limit on their rate.
     pub fn moved(&mut self, bytes: u64) {
         self.untold.bytes += bytes;
         self.untold.settled.bytes += bytes;
         self.of_file += bytes;
         let run = self.run;
-        if let Some(pace) = &run.pace {
-            pace.keep(bytes, || run.go_on());
+        if let Some(limit) = &run.limit {
+            // What is cancelled is told by the next question.
+            let _ = limit.keep(bytes, || run.go_on());
         }
     }
 

@@ -10,9 +10,8 @@ use thalweg_lab::{
 
 use crate::output::{
     csv::quoted,
-    paint,
+    paint, quantity,
     ratio::{bar, interval, number},
-    units,
 };
 
 /// What is printed, and how.
@@ -91,10 +90,10 @@ impl Printed<'_> {
         let mut text = format!(
             "judged by {}; {}; two runs of one command differ by up to {noise:.0} %",
             found.judged_by,
-            units::count(found.rounds as u64, "round", "rounds"),
+            quantity::count(found.rounds as u64, "round", "rounds"),
         );
         if !found.marks.is_empty() {
-            let disturbed = units::count(found.marks.len() as u64, "run was", "runs were");
+            let disturbed = quantity::count(found.marks.len() as u64, "run was", "runs were");
             let _ = write!(text, "; {disturbed} disturbed, and counted");
         }
         text

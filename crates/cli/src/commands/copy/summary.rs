@@ -9,19 +9,19 @@ use super::tuning;
 use crate::args::Verify;
 use crate::output::{
     answer::{Answer, SCHEMA, Step, Verified},
-    units,
+    quantity,
 };
 
 /// `copied 3 files, 1.2 GiB in 0.6 s: 2.0 GiB/s by read-write`.
 pub fn line(report: &TreeReport, dry_run: bool) -> String {
-    let mut things = vec![units::count(report.files, "file", "files")];
+    let mut things = vec![quantity::count(report.files, "file", "files")];
     for (number, one, many) in [
         (report.dirs, "folder", "folders"),
         (report.links, "link", "links"),
         (report.specials, "special file", "special files"),
     ] {
         if number > 0 {
-            things.push(units::count(number, one, many));
+            things.push(quantity::count(number, one, many));
         }
     }
     if dry_run {
@@ -35,11 +35,11 @@ pub fn line(report: &TreeReport, dry_run: bool) -> String {
     let mut line = format!(
         "copied {}, {} in {}",
         things.join(", "),
-        units::bytes(report.bytes),
-        units::duration(took)
+        quantity::bytes(report.bytes),
+        quantity::duration(took)
     );
     if let Some(share) = report.main() {
-        let rate = units::rate(report.bytes, took);
+        let rate = quantity::rate(report.bytes, took);
         let _ = write!(line, ": {rate} by {}", named(share.mechanism, &share.tuning));
         let percent = share.bytes.saturating_mul(100) / report.bytes.max(1);
         if report.shares.len() > 1 && percent < 100 {
@@ -49,7 +49,7 @@ pub fn line(report: &TreeReport, dry_run: bool) -> String {
     }
     for (number, what) in [(report.cloned, "cloned"), (report.resumed, "moved by an earlier run")] {
         if number > 0 {
-            let _ = write!(line, "; {} {what}", units::bytes(number));
+            let _ = write!(line, "; {} {what}", quantity::bytes(number));
         }
     }
     for (number, what) in [

@@ -14,9 +14,8 @@ use crate::{
     interrupt,
     output::{
         answer::{Arm, Tuned, Unavailable},
-        paint,
+        paint, quantity,
         table::{render, table},
-        units,
     },
 };
 
@@ -86,7 +85,7 @@ fn what_it_cost(tuned: &TuneResult, (copied, kept): (Duration, Option<&Path>)) -
     let mut text = match kept {
         Some(path) if !tuned.cells.is_empty() => format!(
             "kept for later copies: {} in {}\n",
-            units::count(tuned.cells.len() as u64, "measurement", "measurements"),
+            quantity::count(tuned.cells.len() as u64, "measurement", "measurements"),
             quoted(path),
         ),
         _ => "nothing of it is kept for later copies\n".to_owned(),
@@ -96,7 +95,7 @@ fn what_it_cost(tuned: &TuneResult, (copied, kept): (Duration, Option<&Path>)) -
             text,
             "measuring took {:.1} s, the copy {}: so short a copy gains nothing by --tune",
             tuned.seconds,
-            units::duration(copied),
+            quantity::duration(copied),
         );
     }
     text
@@ -176,11 +175,11 @@ const CHOSEN: &str = "*";
 fn conditions(tuned: &TuneResult) -> String {
     let slice = &tuned.slice;
     let files = if slice.files > 1 {
-        format!(" in {}", units::count(slice.files, "file", "files"))
+        format!(" in {}", quantity::count(slice.files, "file", "files"))
     } else {
         String::new()
     };
-    let of = slice.of.filter(|of| *of > slice.bytes).map(units::bytes);
+    let of = slice.of.filter(|of| *of > slice.bytes).map(quantity::bytes);
     let of = of.map_or(String::new(), |of| format!(" of {of}"));
     let cp = match &tuned.cp {
         Ok(cp) => format!("`{}` ({}), its start included", cp.command, cp.version),
@@ -189,7 +188,7 @@ fn conditions(tuned: &TuneResult) -> String {
     format!(
         "measured in {:.1} s on {}{files}{of}, noise {:.0} %, against {cp}:",
         tuned.seconds,
-        units::bytes(slice.bytes),
+        quantity::bytes(slice.bytes),
         tuned.noise * 100.0,
     )
 }

@@ -6,7 +6,7 @@ use std::{
     path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
-use thalweg_core::tuning::Size;
+use thalweg_core::quantity::Size;
 use thalweg_lab::probes::libc_thresholds::{
     Crossover, Effect, Effective, Found, Measuring, Tried, measure,
 };

@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, getrlimit};
 use serde_json::{Map, Value};
-use thalweg_core::{cpu, error::errno_name, profile::Machine, tuning::Size};
+use thalweg_core::{cpu, error::errno_name, profile::Machine, quantity::Size};
 use thalweg_sys::{host, uring::Uring};
 
 /// One fact, and what it means if that is not plain.

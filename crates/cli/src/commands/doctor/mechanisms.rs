@@ -10,9 +10,8 @@ use thalweg_core::{
 };
 
 use crate::output::{
-    pairs,
+    pairs, quantity,
     table::{render, table},
-    units,
 };
 
 /// What became of one mechanism.
@@ -103,7 +102,7 @@ pub fn printed(tried: &[Tried], all: bool) -> String {
     }
     let mut text = render(&rows);
     if untold > 0 {
-        let pairs = units::count(untold as u64, "pair of ends does", "pairs of ends do");
+        let pairs = quantity::count(untold as u64, "pair of ends does", "pairs of ends do");
         let _ = writeln!(text, "  {pairs} not work with some of them; -v names them and says why");
     }
     text

@@ -11,21 +11,20 @@ use thalweg_core::{
     mechanisms::LAST_RESORT,
     probe,
     profile::{Evidence, SinkState, day},
+    quantity::Size,
     scratch::Site,
-    tuning::Size,
 };
 
 use crate::{
     args::PlanArgs,
+    endpoint_arg::EndpointArg,
     exit::{Exit, Failure},
     output::{
         answer::SCHEMA,
-        paint,
+        paint, quantity,
         table::{render, table},
         text::{print, print_json},
-        units,
     },
-    place::Place,
     profile::Saved,
 };
 
@@ -34,8 +33,8 @@ pub fn run(args: &PlanArgs, color: bool) -> Result<Exit, Failure> {
     if let Some(facts) = processes::facts(args) {
         return processes::run(args, &facts, color);
     }
-    let source = Place::of_source(&args.source)?;
-    let sink = Place::of_sink(&args.sink)?;
+    let source = EndpointArg::of_source(&args.source)?;
+    let sink = EndpointArg::of_sink(&args.sink)?;
     let facts = Facts {
         source: source.facts.clone(),
         sink: sink.facts.clone(),
@@ -49,7 +48,7 @@ pub fn run(args: &PlanArgs, color: bool) -> Result<Exit, Failure> {
     let [kernels, fills] = kernels(&facts, &request, &saved);
     if args.json {
         print_json(&json!({
-            "source": place_json(&source), "sink": place_json(&sink), "needs": facts.needs,
+            "source": endpoint_json(&source), "sink": endpoint_json(&sink), "needs": facts.needs,
             "prefer": request.prefer, "load": request.load, "bytes": facts.len,
             "kernels": kernels, "fills": fills, "probed": untried.is_none(),
             "not_probed": untried.map(|unfit| unfit.reason),
@@ -122,7 +121,7 @@ fn kernels_text(title: &str, bands: &[Band], size: Option<u64>) -> String {
                 band.ratio.ratio,
                 band.ratio.lo,
                 band.ratio.hi,
-                units::count(u64::from(band.sessions), "session", "sessions"),
+                quantity::count(u64::from(band.sessions), "session", "sessions"),
             ),
         ]);
     }
@@ -131,7 +130,7 @@ fn kernels_text(title: &str, bands: &[Band], size: Option<u64>) -> String {
 
 /// Tries every mechanism on such ends and puts what does not work into the request; or says why
 /// trying is not possible here.
-fn try_all(source: &Place, sink: &Place, request: &mut Request) -> Result<(), Unfit> {
+fn try_all(source: &EndpointArg, sink: &EndpointArg, request: &mut Request) -> Result<(), Unfit> {
     let pair_of = |info: &'static thalweg_core::Info| info.pair(source.facts.kind, sink.facts.kind);
     let site = Site { source: source.folder.clone(), sink: sink.folder.clone() };
     let works = |site: &Site, pair: Pair| probe::pair(LAST_RESORT, pair, site);
@@ -155,7 +154,7 @@ fn try_all(source: &Place, sink: &Place, request: &mut Request) -> Result<(), Un
     Ok(())
 }
 
-fn same_file_system(source: &Place, sink: &Place) -> bool {
+fn same_file_system(source: &EndpointArg, sink: &EndpointArg) -> bool {
     match (&source.facts.fs, &sink.facts.fs) {
         (Some(a), Some(b)) => a.dev == b.dev,
         _ => false,
@@ -163,7 +162,11 @@ fn same_file_system(source: &Place, sink: &Place) -> bool {
 }
 
 /// What the answer is about and rests on.
-fn about((source, sink): (&Place, &Place), saved: &Saved, untried: Option<&Unfit>) -> String {
+fn about(
+    (source, sink): (&EndpointArg, &EndpointArg),
+    saved: &Saved,
+    untried: Option<&Unfit>,
+) -> String {
     let mut text = format!("{} -> {}\n", source.describe(), sink.describe());
     let _ = writeln!(text, "profile: {}", saved.describe());
     if let Some(unfit) = untried {
@@ -211,7 +214,7 @@ fn verdicts_text(
     }
     let unfit = plan.verdicts.iter().filter(|verdict| !is_told(verdict)).count();
     if unfit > 0 {
-        let others = units::count(unfit as u64, "other cannot", "others cannot");
+        let others = quantity::count(unfit as u64, "other cannot", "others cannot");
         let _ = writeln!(text, "\n{others} do it here; -v says why");
     }
     text
@@ -234,8 +237,8 @@ fn verdict_text(verdict: &Verdict) -> String {
 
 fn expected(evidence: &Evidence, size: Option<u64>) -> String {
     match size {
-        Some(size) => units::duration(time_for(evidence, size)),
-        None => format!("{}/s", units::bytes((1e9 / evidence.ns_per_byte) as u64)),
+        Some(size) => quantity::duration(time_for(evidence, size)),
+        None => format!("{}/s", quantity::bytes((1e9 / evidence.ns_per_byte) as u64)),
     }
 }
 
@@ -262,7 +265,7 @@ fn verdicts_json(plan: &Plan, cite: &Cite<'_>) -> Vec<Value> {
     plan.verdicts.iter().map(with_words).collect()
 }
 
-fn place_json(place: &Place) -> Value {
+fn endpoint_json(place: &EndpointArg) -> Value {
     let fs = place.facts.fs.as_ref();
     json!({
         "name": place.name, "kind": place.facts.kind, "bytes": place.size,

@@ -18,9 +18,9 @@ use crate::{
     exit::{Exit, Failure},
     output::{
         answer::SCHEMA,
-        paint,
+        paint, quantity,
         text::{complain, print, print_json},
-        units, wrap,
+        wrap,
     },
 };
 
@@ -65,7 +65,7 @@ pub fn list(args: &StudyArgs, color: bool) -> Result<Exit, Failure> {
 fn known(results: &[&Saved]) -> String {
     let Some(newest) = results.last() else { return "no result yet".to_owned() };
     let day = newest.began.split('T').next().unwrap_or_default();
-    let count = units::count(results.len() as u64, "result", "results");
+    let count = quantity::count(results.len() as u64, "result", "results");
     format!("{count}; newest {day}, {}: {}", newest.preset, verdicts(&newest.verdicts))
 }
 
@@ -118,9 +118,9 @@ pub fn check(files: &[String]) -> Result<Exit, Failure> {
             Ok(Loaded { study, path, .. }) => print(&format!(
                 "{}: fine: {}, {}, {}\n",
                 path.display(),
-                units::count(study.cells.len() as u64, "cell", "cells"),
-                units::count(study.arms.len() as u64, "arm", "arms"),
-                units::count(study.claims.len() as u64, "claim", "claims"),
+                quantity::count(study.cells.len() as u64, "cell", "cells"),
+                quantity::count(study.arms.len() as u64, "arm", "arms"),
+                quantity::count(study.claims.len() as u64, "claim", "claims"),
             ))?,
             Err(error) => {
                 complain(&error.to_string());

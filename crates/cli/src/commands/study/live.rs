@@ -12,7 +12,7 @@ use thalweg_lab::{
 };
 
 use super::tables::{bar, gb_per_s};
-use crate::output::{table::width, text::note, ticking::keep_ticking, units};
+use crate::output::{quantity, table::width, text::note, ticking::keep_ticking};
 
 /// Steps of the bar.
 const STEPS: u64 = 1000;
@@ -114,7 +114,7 @@ fn head(progress: &Progress<'_>) -> String {
         }
         None => "pause".to_owned(),
     };
-    let left = units::duration(Duration::from_secs(progress.left.as_secs().max(1)));
+    let left = quantity::duration(Duration::from_secs(progress.left.as_secs().max(1)));
     format!("{}, session {session} of {sessions}, {place}, left {left}", progress.study)
 }
 
@@ -131,7 +131,7 @@ pub fn slowest(results: &[StudyResult]) -> Option<String> {
     costs.sort_by(|(_, a), (_, b)| b.seconds.total_cmp(&a.seconds));
     let dear = costs.iter().take(SLOWEST).map(|(study, cost)| {
         let took = Duration::try_from_secs_f64(cost.seconds).unwrap_or_default();
-        format!("{study} {} {}", named(&cost.place), units::duration(took))
+        format!("{study} {} {}", named(&cost.place), quantity::duration(took))
     });
     let dear: Vec<String> = dear.collect();
     (!dear.is_empty()).then(|| format!("slowest of {} places: {}", costs.len(), dear.join(", ")))

@@ -13,8 +13,9 @@ use thalweg_lab::{
 use super::list::verdicts;
 use crate::output::{
     paint::{self, Tint},
+    quantity,
     table::{render, table},
-    units, wrap,
+    wrap,
 };
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ pub fn summary(results: &[StudyResult], color: bool) -> String {
         text,
         "{:<8} {}: {}",
         "together",
-        units::count(all.len() as u64, "claim", "claims"),
+        quantity::count(all.len() as u64, "claim", "claims"),
         verdicts(&all)
     );
     text
@@ -80,8 +81,10 @@ fn how(result: &StudyResult) -> String {
         protocol.preset,
         protocol.sessions,
         protocol.rounds,
-        units::duration(Duration::try_from_secs_f64(protocol.sample_seconds).unwrap_or_default()),
-        units::duration(Duration::try_from_secs_f64(protocol.took_seconds).unwrap_or_default()),
+        quantity::duration(
+            Duration::try_from_secs_f64(protocol.sample_seconds).unwrap_or_default()
+        ),
+        quantity::duration(Duration::try_from_secs_f64(protocol.took_seconds).unwrap_or_default()),
         protocol.began,
     )
 }
@@ -283,8 +286,8 @@ fn noise(result: &StudyResult) -> String {
     format!(
         "{aa} {} made; by chance alone one in twenty differs.{null} {}; none was left out. Arms with + \
          were added for a fair comparison. Again: {}",
-        units::count(result.comparisons as u64, "comparison", "comparisons"),
-        units::count(marked as u64, "sample is marked", "samples are marked"),
+        quantity::count(result.comparisons as u64, "comparison", "comparisons"),
+        quantity::count(marked as u64, "sample is marked", "samples are marked"),
         result.protocol.command
     )
 }

@@ -8,9 +8,8 @@ use thalweg_lab::{
 };
 
 use crate::output::{
-    paint,
+    paint, quantity,
     ratio::{bar, interval, number},
-    units,
 };
 
 const COLUMNS: usize = 80;
@@ -89,9 +88,9 @@ fn line(row: &Row, metric: &Metric, color: bool) -> String {
 fn through(reached: &Reached) -> String {
     let mut text = wrapped(&format!(
         "Through the object in one run, counted apart: {}, {}, in {}",
-        units::count(reached.calls, "call", "calls"),
-        units::bytes(reached.bytes),
-        units::count(reached.processes, "process", "processes"),
+        quantity::count(reached.calls, "call", "calls"),
+        quantity::bytes(reached.bytes),
+        quantity::count(reached.processes, "process", "processes"),
     ));
     if reached.calls > 0 {
         let _ = writeln!(
@@ -119,7 +118,7 @@ fn through(reached: &Reached) -> String {
 fn band_line(band: &Band, all: u64) -> String {
     // The last range has no end worth printing.
     let size = match (band.from, band.upto) {
-        (from, u64::MAX) => format!("{} and up", units::bytes(from)),
+        (from, u64::MAX) => format!("{} and up", quantity::bytes(from)),
         (from, upto) if upto < 1024 => format!("{from}-{upto} B"),
         (from, upto) => format!("{}-{}", whole(from), whole(upto + 1)),
     };
@@ -130,14 +129,14 @@ fn band_line(band: &Band, all: u64) -> String {
         band.memcpy,
         band.memmove,
         band.memset,
-        units::bytes(band.bytes)
+        quantity::bytes(band.bytes)
     );
     line.trim_end().to_owned() + "\n"
 }
 
 /// `4 KiB`: the ends of ranges are powers of two.
 fn whole(bytes: u64) -> String {
-    units::bytes(bytes).replace(".0", "")
+    quantity::bytes(bytes).replace(".0", "")
 }
 
 /// Lines of at most 80 columns; a word that is longer has a line of its own.

@@ -21,9 +21,9 @@ use crate::{
     interrupt,
     output::{
         answer::SCHEMA,
+        quantity,
         text::{complain, print, print_json},
         ticking::keep_ticking,
-        units,
     },
     profile::Saved,
 };
@@ -226,7 +226,7 @@ impl Shown {
         bar.set_length(progress.of as u64);
         bar.set_position(progress.done as u64);
         let doing = if progress.scouting { "looking at tunings of" } else { "measuring" };
-        let left = units::duration(progress.left);
+        let left = quantity::duration(progress.left);
         let (ends, load) = (progress.ends, progress.load.name());
         bar.set_message(format!("sessions, {left} left: {doing} {ends}, {load}"));
     }

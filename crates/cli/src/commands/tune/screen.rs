@@ -9,7 +9,7 @@ use thalweg_core::{
     Prefer, Profile,
     bands::Band,
     profile::{Load, Ratio},
-    tuning::Size,
+    quantity::Size,
 };
 use thalweg_lab::{
     measure::stats::Verdict,
@@ -22,9 +22,8 @@ use thalweg_lab::{
 };
 
 use crate::output::{
-    paint,
+    paint, quantity,
     table::{render, table},
-    units,
 };
 
 /// A line for each pair and size: winner, runner-up, the ratio with its interval.
@@ -59,8 +58,8 @@ pub fn survey(found: &Found, rows: &[Row], profile: &Profile, color: bool) -> St
         );
     }
     let took = Duration::try_from_secs_f64(found.seconds).unwrap_or_default();
-    let sessions = units::count(found.sessions as u64, "session", "sessions");
-    let _ = writeln!(text, "{sessions} in {}", units::duration(took));
+    let sessions = quantity::count(found.sessions as u64, "session", "sessions");
+    let _ = writeln!(text, "{sessions} in {}", quantity::duration(took));
     text
 }
 
@@ -157,7 +156,7 @@ pub fn sentinel(looks: &[Look]) -> String {
     match (looks.len(), text.is_empty()) {
         (0, _) => "sentinel: no measured pair can be tried again here\n".to_owned(),
         (count, true) => {
-            let cells = units::count(count as u64, "entry", "entries");
+            let cells = quantity::count(count as u64, "entry", "entries");
             format!("sentinel: {cells} measured again, no drift shown\n")
         }
         _ => text + "the profile may be out of date: measure again with `thalweg tune`\n",
@@ -195,7 +194,7 @@ pub fn regret(checked: &Checked) -> String {
     let unscored = if unscored == 0 {
         String::new()
     } else {
-        let sizes = units::count(unscored as u64, "size", "sizes");
+        let sizes = quantity::count(unscored as u64, "size", "sizes");
         format!("not scored: {sizes}: too few rounds (--budget gives more), or the choice failed\n")
     };
     let took = Duration::try_from_secs_f64(checked.seconds).unwrap_or_default();
@@ -203,7 +202,7 @@ pub fn regret(checked: &Checked) -> String {
         "regret on sizes the profile has not seen (time over that of the best way in hindsight)\n\
          {}{unscored}{}\n",
         render(&rows),
-        units::duration(took)
+        quantity::duration(took)
     )
 }
 

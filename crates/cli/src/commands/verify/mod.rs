@@ -20,7 +20,7 @@ use crate::{
     args::VerifyArgs,
     exit::{Exit, Failure},
     interrupt,
-    output::{answer::SCHEMA, text::print, units},
+    output::{answer::SCHEMA, quantity, text::print},
 };
 
 mod findings;
@@ -114,10 +114,10 @@ fn line(found: &Comparison) -> String {
     let took = Duration::try_from_secs_f64(found.seconds).unwrap_or_default();
     let mut parts = vec![format!(
         "{} the same, {} in {}: {}",
-        units::count(found.same, "file", "files"),
-        units::bytes(found.bytes),
-        units::duration(took),
-        units::rate(found.bytes, took)
+        quantity::count(found.same, "file", "files"),
+        quantity::bytes(found.bytes),
+        quantity::duration(took),
+        quantity::rate(found.bytes, took)
     )];
     for (number, one, many) in [
         (found.dirs, "folder on both sides", "folders on both sides"),
@@ -134,7 +134,7 @@ fn line(found: &Comparison) -> String {
         (found.error_count, "could not be compared", "could not be compared"),
     ] {
         if number > 0 {
-            parts.push(units::count(number, one, many));
+            parts.push(quantity::count(number, one, many));
         }
     }
     parts.join("; ") + "\n"

@@ -18,8 +18,8 @@ use crate::{
     interrupt,
     output::{
         answer::{Answer, Choice, SCHEMA, Unavailable, Verified},
+        quantity,
         text::{complain, note, note_json, print},
-        units,
     },
 };
 
@@ -33,7 +33,7 @@ pub fn address(name: &str) -> Result<Address, Failure> {
 
 /// What went wrong between the two before anything was moved.
 pub fn failure(error: &Error, name: &str) -> Failure {
-    failure_after(error, name, &units::exact(0))
+    failure_after(error, name, &quantity::exact(0))
 }
 
 /// What went wrong between the two, and how far they were, in words.
@@ -80,7 +80,7 @@ impl Clock {
     }
 }
 
-/// How far a handover was when it ended too early, and what had been announced.
+/// How far a transfer was when it ended too early, and what had been announced.
 #[derive(Debug, Default)]
 pub struct SoFar {
     /// Files that are whole at the other side, as far as this one knows.
@@ -95,9 +95,9 @@ pub struct SoFar {
 
 impl SoFar {
     fn words(&self) -> String {
-        let bytes = units::exact(self.bytes);
+        let bytes = quantity::exact(self.bytes);
         match (self.total, self.size) {
-            (Some(1), Some(size)) => format!("{bytes} of {} announced", units::exact(size)),
+            (Some(1), Some(size)) => format!("{bytes} of {} announced", quantity::exact(size)),
             (Some(total), _) if total > 1 => {
                 format!("{bytes}, with {} of {total} announced files there", self.files)
             }
@@ -265,10 +265,10 @@ impl Account<'_> {
         let mut text = format!(
             "{} {}, {} in {}: {} by {}{tuning}",
             self.did,
-            units::count(counts.files, "file", "files"),
-            units::bytes(counts.bytes),
-            units::duration(took),
-            units::rate(counts.bytes, took),
+            quantity::count(counts.files, "file", "files"),
+            quantity::bytes(counts.bytes),
+            quantity::duration(took),
+            quantity::rate(counts.bytes, took),
             self.arm.name,
         );
         let failed = counts.failures.len();
@@ -276,7 +276,7 @@ impl Account<'_> {
             let _ = write!(text, "; {failed} with problems");
         }
         if self.verbose {
-            let _ = write!(text, "; {} of processor time", units::duration(self.took.1));
+            let _ = write!(text, "; {} of processor time", quantity::duration(self.took.1));
             if let Some(choice) = &self.choice {
                 let _ = write!(text, "\n  {}: {}", self.arm.name, choice.why);
             }

@@ -14,13 +14,13 @@ use thalweg_sys::host::filesystem;
 
 use crate::{
     exit::{Failure, INPUT, OUTPUT},
-    output::units,
+    output::quantity,
     stdio,
 };
 
 /// One end of a transfer that is only thought about.
 #[derive(Debug)]
-pub struct Place {
+pub struct EndpointArg {
     /// As given, or `standard input`.
     pub name: String,
     /// What it is.
@@ -33,24 +33,24 @@ pub struct Place {
     pub assumed: Option<&'static str>,
 }
 
-impl Place {
+impl EndpointArg {
     /// The source: it has to be there, and readable.
     pub fn of_source(path: &Path) -> Result<Self, Failure> {
         if path.as_os_str() == "-" {
             let end = stdio::input()?;
             return Ok(Self { size: stdio::left_in(&end), ..Self::inherited(INPUT, &end) });
         }
-        if let Some(place) = Self::of_word(path) {
-            return Ok(place);
+        if let Some(end) = Self::of_word(path) {
+            return Ok(end);
         }
         let name = path.display().to_string();
         let fd = look_at(path).map_err(|e| Failure::of_call("open", &name, e))?;
-        let place = Self::of_open(path, &fd).map_err(|e| Failure::of_call("stat", &name, e))?;
-        if place.facts.kind == Kind::File && place.assumed.is_none() {
+        let end = Self::of_open(path, &fd).map_err(|e| Failure::of_call("stat", &name, e))?;
+        if end.facts.kind == Kind::File && end.assumed.is_none() {
             let readable = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
             readable.map_err(|e| Failure::of_call("open", &name, e))?;
         }
-        Ok(place)
+        Ok(end)
     }
 
     /// The sink: it may not be there yet, but its folder must be.
@@ -60,8 +60,8 @@ impl Place {
             let end = end?;
             return Ok(Self::inherited(OUTPUT, &end));
         }
-        if let Some(place) = Self::of_word(path) {
-            return Ok(place);
+        if let Some(end) = Self::of_word(path) {
+            return Ok(end);
         }
         let name = path.display().to_string();
         match look_at(path) {
@@ -135,7 +135,7 @@ impl Place {
         if self.facts.unchanging {
             about += " that can never change";
         }
-        let size = self.size.map(units::bytes);
+        let size = self.size.map(quantity::bytes);
         for more in size.as_deref().into_iter().chain(self.assumed) {
             let _ = write!(about, ", {more}");
         }
