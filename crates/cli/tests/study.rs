@@ -247,7 +247,7 @@ fn an_interrupt_ends_the_run_and_leaves_nothing() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .expect("it starts");
-    let started = || scratch.names().iter().any(|name| name.starts_with(".thalweg-study"));
+    let started = || scratch.names().iter().any(|name| name.starts_with(".study.thalweg-part"));
     for _ in 0..2400 {
         if started() {
             break;
