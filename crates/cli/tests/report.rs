@@ -96,7 +96,7 @@ fn what_cannot_be_reported_is_said_once() {
     }
     let ran = scratch.run(&["report", &result(), "-o", "no/such/folder.html"]).ended(1);
     assert!(
-        ran.err.contains("no/such/folder.html': no such file or directory (write: ENOENT)"),
+        ran.err.contains("no/such/folder.html': no such file or directory (open: ENOENT)"),
         "{}",
         ran.err
     );
