@@ -81,7 +81,7 @@ fn plans_lists_and_looks_print_what_their_schemas_say() {
 fn comparisons_print_what_their_schema_says() {
     let mut command = thalweg();
     command.args(["compare", "-n", "2", "--json", "--", "true", "--", "true"]);
-    expect("compare", &run(&mut command).expect(0).json());
+    expect("compare", &run(&mut command).expect(0).all_json());
 }
 
 #[test]

@@ -133,13 +133,15 @@ pub fn serve() -> io::Result<()> {
     let task: Task = serde_json::from_str(&line)?;
     let gone = Arc::new(AtomicBool::new(false));
     let watched = Arc::clone(&gone);
-    thread::Builder::new().spawn(move || {
+    let watch = move || {
         let mut line = String::new();
         while io::stdin().lock().read_line(&mut line).is_ok_and(|got| got > 0) {
             line.clear();
         }
         watched.store(true, Ordering::Relaxed);
-    })?;
+    };
+    let refused = |e| io::Error::other(format!("no thread to watch standard input with: {e}"));
+    thread::Builder::new().spawn(watch).map_err(refused)?;
     let stop = || {
         let ended = gone.load(Ordering::Relaxed) || signal::interrupted();
         if ended { Err(Cancelled) } else { Ok(()) }
