@@ -25,7 +25,7 @@ pub struct CompareArgs {
     #[arg(short = 'n', long, value_name = "N", conflicts_with = "min_time")]
     #[arg(value_parser = clap::value_parser!(u32).range(2..=100_000))]
     pub runs: Option<u32>,
-    /// How long each command runs in all, at least
+    /// How long the runs of each command take in all, --prepare and --check included, at least
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     pub min_time: Duration,
     /// Runs of each command before any counts

@@ -136,6 +136,8 @@ impl Destination {
     ) -> Result<(), CallFailed> {
         while !bytes.is_empty() {
             let (call, errno) = match io::write(self.fd(), bytes) {
+                // Asked again it would answer the same for ever.
+                Ok(0) => ("write", Errno::IO),
                 Ok(count) => {
                     bytes = &bytes[count..];
                     continue;

@@ -4,7 +4,7 @@ mod contenders;
 mod printed;
 
 use serde::Serialize;
-use std::fs;
+use thalweg_core::atomic_file::write_file;
 use thalweg_lab::{
     measure::stats::Random,
     probes::compare::{self, Busy, Compare, CompareError, Found, Rounds},
@@ -102,7 +102,7 @@ fn write(export: &Export, printed: &printed::Printed<'_>) -> Result<(), Failure>
             .map_err(|e| Failure::new(Exit::Failed, format!("no JSON of the answer: {e}")))?,
     };
     let Some(file) = &export.file else { return print(&text) };
-    fs::write(file, text).map_err(|e| Failure::of_io("write", &file.display().to_string(), &e))
+    write_file(file, text.as_bytes()).map_err(|error| Failure::of_destination(error, file))
 }
 
 fn failure(error: &CompareError) -> Failure {
