@@ -296,3 +296,6 @@ pub(crate) fn error_of(stop: Stop, delivered: u64) -> Error {
         stop => stop.into_error(delivered),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,18 +77,29 @@ impl Party {
         Ok(Asked(self))
     }
 
-    fn say(&self, kind: Kind, epoch: u64, (shares, fd): (bool, Option<&OwnedFd>)) -> Result<()> {
+    fn say(&self, kind: Kind, epoch: u64, (shares, fd): (bool, Option<&OwnedFd>)) -> Stopped<()> {
         let introduction = self.introduction.map(|own| Introduction { shares, ..own });
         let fds: Vec<_> = fd.iter().map(|fd| fd.as_fd()).collect();
         let bytes = Hello { kind, epoch, introduction }.to_bytes();
         // The queue of a link holds a whole handshake, so a deadline long past still lets it out.
-        self.link.send_until(&bytes, &fds, Some(Instant::now()))
+        let said = self.link.send_until(&bytes, &fds, Some(Instant::now()));
+        said.map_err(|error| self.stop_of(error))
+    }
+
+    /// What a failed call of the link means. A process that dies closes its files before its pidfd
+    /// tells of the end, so a death may look like a hang-up; a bulk transfer takes both for a death.
+    fn stop_of(&self, error: Error) -> Stop {
+        match error {
+            Error::Closed { .. } if self.link.peer_has_ended() => Stop::Gone(Gone::Died),
+            Error::Closed { .. } => Stop::Gone(Gone::Closed),
+            error => Stop::Failed(error),
+        }
     }
 
     /// Says the first word. If the peer has hung up, it may have left the reason in the link.
-    fn greet(&self, kind: Kind, epoch: u64, fd: Option<&OwnedFd>) -> Result<()> {
+    fn greet(&self, kind: Kind, epoch: u64, fd: Option<&OwnedFd>) -> Stopped<()> {
         match self.say(kind, epoch, (fd.is_some(), fd)) {
-            Err(Error::Closed { .. }) => Ok(()),
+            Err(Stop::Gone(_)) => Ok(()),
             answer => answer,
         }
     }
@@ -103,11 +114,7 @@ impl Party {
                     return Ok((bytes, fds));
                 }
                 Err(Error::Timeout) => {}
-                Err(Error::Closed { .. }) if self.link.peer_has_ended() => {
-                    return Err(Stop::Gone(Gone::Died));
-                }
-                Err(Error::Closed { .. }) => return Err(Stop::Gone(Gone::Closed)),
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(self.stop_of(error)),
             }
             if let Some(gone) = gone {
                 return Err(Stop::Gone(gone));
