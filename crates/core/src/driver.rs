@@ -49,7 +49,7 @@ pub struct Driver {
 }
 
 /// How long one call into a mechanism should take: short enough for a live bar and a quick Ctrl-C.
-const STEP: Duration = Duration::from_millis(40);
+pub(crate) const STEP: Duration = Duration::from_millis(40);
 /// How long a wait for a slow end lasts before the watcher is asked again.
 const WAIT: Duration = Duration::from_millis(100);
 

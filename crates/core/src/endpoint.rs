@@ -82,6 +82,12 @@ impl<'a> End<'a> {
         Ok(Self { fd, kind, at })
     }
 
+    /// The same from its first byte, if it can be addressed.
+    pub fn from_start(fd: BorrowedFd<'a>) -> Result<Self, Errno> {
+        let end = Self::of(fd)?;
+        Ok(Self { at: end.at.and(Some(0)), ..end })
+    }
+
     /// The same end, at offset `at`.
     #[must_use]
     pub fn at(mut self, at: u64) -> Self {

@@ -33,6 +33,8 @@ mod conduit;
 pub mod driver;
 pub mod endpoint;
 pub mod error;
+#[doc(hidden)]
+pub mod exact;
 pub mod facts;
 #[doc(hidden)]
 pub mod failed;

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use crate::{
     Facts, Guarantees, Kind, Mechanism, Pair, Role, Tuning, Unfit,
+    exact::{Exactly, Inexact, run_exact},
     scratch::{Scratch, Site, Sockets},
 };
 
 /// A page: enough for every call, and it fits into the smallest pipe.
 const SOME: usize = 4096;
-/// How often a probe is told to wait before it gives up.
-const PATIENCE: u32 = 100;
+/// How long a probe waits: scratch ends are ready at once; a mover that waits for a thread or a peer
+/// is not.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether this mechanism can move a page between two ends of this pair's kinds, here and now.
 pub fn pair(mechanism: &dyn Mechanism, pair: Pair, site: &Site) -> Result<(), Unfit> {
@@ -61,26 +63,16 @@ pub(crate) fn tried(
     let transfer = scratch.transfer(bytes.len() as u64, Guarantees::SHARED);
     let transfer = transfer.map_err(|e| Unfit::because(format!("scratch ends: {e}")))?;
     let mut mover = mechanism.open(transfer, &Tuning::default())?;
-    let (mut moved, mut waits) = (0, 0);
-    while moved < bytes.len() as u64 {
-        match mover.advance(bytes.len() as u64 - moved) {
-            Ok(0) => break,
-            Ok(count) => moved += count,
-            Err(error) if error.is_interruption() => moved += error.moved,
-            // Scratch ends are ready at once; a mover that waits for a thread or a peer is not.
-            Err(error) if error.is_would_block() && waits < PATIENCE => {
-                moved += error.moved;
-                waits += 1;
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let mut how = Exactly { paced: false, patience: PATIENCE, watch: &mut () };
+    let moved = run_exact(mover.as_mut(), bytes.len() as u64, &mut how);
     drop(mover);
-    if moved < bytes.len() as u64 && scratch.source_is_ours() {
-        return Err(Unfit::because(format!("moved {moved} of {} bytes", bytes.len())));
+    match moved {
+        // A device gives as much as it likes.
+        Err(Inexact::Ended { .. }) if !scratch.source_is_ours() => Ok(scratch),
+        Err(Inexact::Failed { error, .. }) => Err(error.into()),
+        Err(inexact) => Err(inexact.into()),
+        Ok(()) => Ok(scratch),
     }
-    Ok(scratch)
 }
 
 fn fits(mechanism: &dyn Mechanism, scratch: &mut Scratch) -> Result<(), Unfit> {

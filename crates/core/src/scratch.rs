@@ -82,11 +82,11 @@ impl Scratch {
     pub fn transfer(&mut self, len: u64, needs: Guarantees) -> Result<Transfer<'_>, Errno> {
         let source = match &self.source.fd {
             None => Source::Memory(&self.source.memory),
-            Some(fd) => Source::Fd(from_start(fd)?),
+            Some(fd) => Source::Fd(End::from_start(fd.as_fd())?),
         };
         let sink = match &self.sink.fd {
             None => Sink::Memory(&mut self.sink.memory),
-            Some(fd) => Sink::Fd(from_start(fd)?),
+            Some(fd) => Sink::Fd(End::from_start(fd.as_fd())?),
         };
         Ok(Transfer { source, sink, len: Some(len), needs })
     }
@@ -133,11 +133,6 @@ impl Scratch {
     pub fn source_is_ours(&self) -> bool {
         !matches!(self.source.kind, Kind::Device | Kind::Null)
     }
-}
-
-fn from_start(fd: &OwnedFd) -> Result<End<'_>, Errno> {
-    let end = End::of(fd.as_fd())?;
-    Ok(if end.at.is_some() { end.at(0) } else { end })
 }
 
 impl Near {

@@ -11,7 +11,6 @@ pub use crate::measure::schedule::Arm;
 pub(crate) mod bulk;
 pub mod command;
 pub(crate) mod content;
-mod exactly;
 mod far;
 mod memory;
 mod null;
@@ -19,7 +18,7 @@ mod place;
 mod probes;
 mod program;
 mod size;
-mod transfer;
+pub(crate) mod transfer;
 mod worker;
 
 pub(crate) use worker::jdks;

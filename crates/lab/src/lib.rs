@@ -35,7 +35,6 @@
 pub mod arms;
 pub mod helper;
 pub mod measure;
-mod moving;
 pub mod peer;
 pub mod probes;
 pub mod report;

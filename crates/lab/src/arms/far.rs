@@ -19,11 +19,13 @@ use std::{
 use thalweg_core::Unfit;
 use thalweg_sys::{Errno, pipe, usage::Usage};
 
-use super::exactly::PATIENCE;
 use crate::{
     helper::{command, spent},
     measure::process::{Heard, Manner, Process},
 };
+
+/// How long a process of ours may make us wait without anything happening.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A helper process. It ends when this is dropped.
 pub(super) struct Far {

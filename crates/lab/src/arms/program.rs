@@ -105,9 +105,9 @@ impl Arm for Running {
     }
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
-        let mut sum = self.once().map_err(Failure::Unfit)?;
+        let mut sum = self.once()?;
         for _ in 1..repeats {
-            sum += self.once().map_err(Failure::Unfit)?;
+            sum += self.once()?;
         }
         Ok(sum)
     }

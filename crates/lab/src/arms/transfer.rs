@@ -12,11 +12,14 @@ use thalweg_core::{
 };
 use thalweg_sys::{Errno, net, tally};
 
+mod alone;
 mod with;
+
+pub(in crate::arms) use alone::move_exactly;
+pub(crate) use alone::{end_of, move_all};
 
 use super::{
     Arm, ArmKind, Job, content,
-    exactly::{from_start, move_exactly},
     far::{Far, Fifo, connect_tcp, connect_unix},
     place::Place,
     probes,
@@ -281,8 +284,8 @@ impl Moving {
         let sink = self.sink_of_one()?;
         let len = (!self.with.source.is_endless()).then_some(lead + total);
         let transfer = Bytes {
-            source: Source::Fd(from_start(&source)?),
-            sink: Sink::Fd(from_start(&sink)?),
+            source: Source::Fd(end_of(&*source)?),
+            sink: Sink::Fd(end_of(&*sink)?),
             len,
             needs: self.with.needs.guarantees(),
         };

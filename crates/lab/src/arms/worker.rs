@@ -247,9 +247,9 @@ impl Arm for Running {
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
         let command = format!("run {repeats}");
-        let before = self.calls_so_far().map_err(Failure::Unfit)?;
+        let before = self.calls_so_far()?;
         let meter = Meter::start();
-        let line = self.talk.ask(&command).map_err(Failure::Unfit)?;
+        let line = self.talk.ask(&command)?;
         let seen = meter.stop(0);
         let sample = reply::sample(&line, seen)
             .map_err(|words| Failure::Unfit(self.talk.nonsense(&command, &words)))?;

@@ -97,6 +97,12 @@ impl From<Cancelled> for Failure {
     }
 }
 
+impl From<Unfit> for Failure {
+    fn from(unfit: Unfit) -> Self {
+        Self::Unfit(unfit)
+    }
+}
+
 impl From<String> for Failure {
     fn from(reason: String) -> Self {
         Self::Unfit(Unfit::because(reason))

@@ -14,7 +14,12 @@ use thalweg_core::Unfit;
 use thalweg_sys::{map::Map, usage::Usage};
 
 use super::landing::{Residency, ordinary};
-use crate::arms::{Job, content::Content, exactly::PATIENCE, far::Far, memory::room_for};
+use crate::arms::{
+    Job,
+    content::Content,
+    far::{Far, PATIENCE},
+    memory::room_for,
+};
 
 /// A, and the way to B.
 pub(super) struct Pair {

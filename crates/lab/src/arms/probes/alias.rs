@@ -18,8 +18,8 @@ use thalweg_sys::{Errno, io};
 use crate::arms::{
     Finding, Job, Probe,
     content::Content,
-    exactly::{from_start, move_exactly},
     parameters,
+    transfer::{end_of, move_exactly},
 };
 
 pub(in crate::arms) struct AliasProbe;
@@ -106,7 +106,7 @@ pub(in crate::arms) fn look(
     let transfer = scratch.transfer(SOME as u64, Guarantees::SHARED);
     let mut transfer = transfer.map_err(failed)?;
     if let Some(memfd) = &memfd {
-        transfer.source = Source::Fd(from_start(memfd)?);
+        transfer.source = Source::Fd(end_of(memfd)?);
     }
     if let Sink::Fd(end) = &transfer.sink {
         is_wanted(end, to)?;

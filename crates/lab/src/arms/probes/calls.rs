@@ -15,9 +15,9 @@ use thalweg_sys::tally;
 use crate::arms::{
     Finding, Job, Probe,
     content::{self, Content, first_difference},
-    exactly::{from_start, move_exactly},
     parameters,
     size::Size,
+    transfer::{end_of, move_exactly},
 };
 
 pub(in crate::arms) struct CallsPerBuffer;
@@ -68,8 +68,8 @@ impl Probe for CallsPerBuffer {
         let reader = reader.map_err(|e| Unfit::because(format!("no thread to read with: {e}")))?;
         let sink = File::from(near);
         let transfer = Transfer {
-            source: Source::Fd(from_start(&file)?),
-            sink: Sink::Fd(from_start(&sink)?),
+            source: Source::Fd(end_of(&file)?),
+            sink: Sink::Fd(end_of(&sink)?),
             len: Some(total),
             needs: Guarantees::SHARED,
         };

@@ -44,7 +44,7 @@ impl Arm for Cold {
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
         let mut once = || {
-            let mut running = self.ready().map_err(Failure::Unfit)?;
+            let mut running = self.ready()?;
             let sample = running.sample(1)?;
             self.uncounted = running.calls_uncounted();
             Ok::<_, Failure>(sample)

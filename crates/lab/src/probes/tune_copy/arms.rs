@@ -5,18 +5,17 @@ use std::{
     io,
     path::{Path, PathBuf},
 };
-use thalweg_core::{End, Guarantees, Mechanism, Sink, Source, Transfer, Tuning, Unfit};
+use thalweg_core::{Guarantees, Mechanism, Sink, Source, Transfer, Tuning, Unfit};
 use thalweg_sys::{Errno, io as call};
 
 use super::Stop;
 use crate::{
+    arms::transfer::{end_of, move_all},
     measure::{
         sample::{Meter, Sample},
         schedule::{Arm, Failure},
     },
-    moving::move_all,
 };
-use std::os::fd::AsFd;
 
 /// What every arm of a tuning moves.
 pub(super) struct Work<'w> {
@@ -85,10 +84,9 @@ pub(super) fn move_file(
     let unfit = |text: &str, e: io::Error| Failure::Unfit(Unfit::because(format!("{text}: {e}")));
     let source = File::open(&work.source).map_err(|e| unfit("source", e))?;
     let sink = create(&work.sink).map_err(|e| unfit("destination", e))?;
-    let end = |fd, text| End::of(fd).map_err(|e| unfit(text, e.into()));
     let transfer = Transfer {
-        source: Source::Fd(end(source.as_fd(), "source")?.at(0)),
-        sink: Sink::Fd(end(sink.as_fd(), "destination")?.at(0)),
+        source: Source::Fd(end_of(&source)?),
+        sink: Sink::Fd(end_of(&sink)?),
         len: Some(work.len),
         needs: Guarantees { durable: false, ..work.needs },
     };

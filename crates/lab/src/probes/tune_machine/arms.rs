@@ -97,7 +97,7 @@ impl Place<'_> {
                 Ok((Sampled::once(InMemory { buffers, run }), Some(0)))
             }
             (Self::Processes(processes), Means::Arm) => {
-                let arm = processes.open(way).map_err(Failure::Unfit)?;
+                let arm = processes.open(way)?;
                 Ok((Sampled { arm, repeats: 1 }, None))
             }
             _ => {

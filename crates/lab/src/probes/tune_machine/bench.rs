@@ -3,11 +3,10 @@
 use std::{
     fs::{self, File},
     io::{self, Write},
-    os::fd::AsFd,
     path::PathBuf,
 };
 use thalweg_core::{
-    End, Facts, Guarantees, Mechanism, Sink, Source, Transfer, Tuning, Unfit, profile::SinkState,
+    Facts, Guarantees, Mechanism, Sink, Source, Transfer, Tuning, Unfit, profile::SinkState,
 };
 use thalweg_sys::usage::Heap;
 
@@ -17,12 +16,14 @@ use super::{
     peer::Peer,
 };
 use crate::{
-    arms::content::{Content, check, first_difference, own_file},
+    arms::{
+        content::{Content, check, first_difference, own_file},
+        transfer::{end_of, move_all},
+    },
     measure::{
         sample::{Meter, Sample},
         schedule::Failure,
     },
-    moving::move_all,
     probes::tune_copy::Stop,
     scratch::Folder,
 };
@@ -190,15 +191,14 @@ impl<'s> Bench<'s> {
             SinkState::Resident => File::options().read(true).write(true).open(path),
         });
         let sink = sink.transpose().map_err(failed("opening the sink"))?;
-        let end = |fd| End::of(fd).map_err(|e| unfit("looking at an end", &e.into()));
         let from = match (&source, &self.feeder) {
-            (Some(file), _) => Source::Fd(end(file.as_fd())?.at(0)),
-            (None, Some(peer)) => Source::Fd(end(peer.near.as_fd())?),
+            (Some(file), _) => Source::Fd(end_of(file)?),
+            (None, Some(peer)) => Source::Fd(end_of(&peer.near)?),
             (None, None) => Source::Memory(&self.memory),
         };
         let to = match (&sink, &self.drain) {
-            (Some(file), _) => Sink::Fd(end(file.as_fd())?.at(0)),
-            (None, Some(peer)) => Sink::Fd(end(peer.near.as_fd())?),
+            (Some(file), _) => Sink::Fd(end_of(file)?),
+            (None, Some(peer)) => Sink::Fd(end_of(&peer.near)?),
             (None, None) => Sink::Memory(&mut self.room),
         };
         // Whoever promises less may take part: the planner knows who needs more.

@@ -1,0 +1,42 @@
+//! One mechanism and nothing else, as arms and probes drive it: whatever the driver would step down
+//! for is a failure.
+
+use std::{os::fd::AsFd, time::Duration};
+use thalweg_core::{
+    End, Mechanism, Mover, Transfer, Tuning, Unfit,
+    exact::{Exactly, Inexact, run_exact},
+};
+
+use crate::{arms::far::PATIENCE, measure::schedule::Failure, probes::tune_copy::Stop};
+
+/// An open file as an end; from its first byte if it can be addressed.
+pub(crate) fn end_of(file: &impl AsFd) -> Result<End<'_>, Unfit> {
+    let end = End::from_start(file.as_fd());
+    end.map_err(|e| Unfit::because(format!("looking at an end: {e}")))
+}
+
+/// Moves `total` bytes by an opened mechanism, which is asked for all of them.
+pub(in crate::arms) fn move_exactly(mover: &mut dyn Mover, total: u64) -> Result<(), Unfit> {
+    let mut how = Exactly { paced: false, patience: PATIENCE, watch: &mut () };
+    Ok(run_exact(mover, total, &mut how)?)
+}
+
+/// Opens the mechanism, moves the whole length of the transfer as the driver would, calls `at_end`
+/// while the mechanism still holds what it took, and closes it.
+pub(crate) fn move_all(
+    (mechanism, tuning): (&dyn Mechanism, &Tuning),
+    transfer: Transfer<'_>,
+    stop: &Stop<'_>,
+    at_end: &mut dyn FnMut(),
+) -> Result<u64, Failure> {
+    let total = transfer.len.unwrap_or(u64::MAX);
+    let mut mover = mechanism.open(transfer, tuning).map_err(Unfit::from)?;
+    let mut watch = |_| stop();
+    let mut how = Exactly { paced: true, patience: Duration::MAX, watch: &mut watch };
+    match run_exact(mover.as_mut(), total, &mut how) {
+        Err(Inexact::Cancelled) => return Err(Failure::Cancelled),
+        moved => moved.map_err(Unfit::from)?,
+    }
+    at_end();
+    Ok(total)
+}
