@@ -21,7 +21,8 @@ use std::{
 use thalweg_core::cpu;
 use thalweg_sys::signal;
 
-use args::{Cli, Command, shown_in_help};
+use args::shown_in_help;
+use commands::Cli;
 use exit::{Exit, Failure};
 use output::text::complain;
 
@@ -47,36 +48,19 @@ fn run() -> ExitCode {
             error.exit()
         }
     };
-    // `pipe` puts back what it has read before it dies, and outlives the readers of --tee's FIFOs;
-    // `copy` is not to be cut off because nobody reads its messages any more. `tune`, the sentinel of
-    // `doctor` and helpers write into pipes and sockets of their own, whose readers may leave first; to
-    // `send` and `receive` a pipe that closes is the other process's death, which they tell of.
-    let keeps = matches!(
-        &cli.command,
-        Command::Pipe(_)
-            | Command::Copy(_)
-            | Command::Tune(_)
-            | Command::Doctor(_)
-            | Command::Helper(_)
-            | Command::Send(_)
-            | Command::Receive(_)
-            | Command::Verify(_)
-            | Command::Manifest(_)
-    );
-    if !keeps {
+    if !cli.outlives_pipes() {
         quiet_about_closed_pipes();
     }
     stdio::disarm_closed();
     // Else a file size limit kills before anything could be said or put away.
     let _ = signal::ignore_sigxfsz();
     let hidden = cpu::hidden().map_err(|error| Failure::new(Exit::Usage, error));
-    let exit =
-        hidden.and_then(|_| commands::run(cli)).unwrap_or_else(|Failure { exit, message }| {
-            if !message.is_empty() {
-                complain(&message);
-            }
-            exit
-        });
+    let exit = hidden.and_then(|_| cli.run()).unwrap_or_else(|Failure { exit, message }| {
+        if !message.is_empty() {
+            complain(&message);
+        }
+        exit
+    });
     exit.as_interrupted().into()
 }
 

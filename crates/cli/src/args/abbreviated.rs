@@ -45,18 +45,3 @@ impl<E: ValueEnum + PartialEq + Send + Sync + 'static> TypedValueParser for Abbr
         Some(Box::new(E::value_variants().iter().filter_map(E::to_possible_value)))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::args::Backup;
-
-    #[test]
-    fn a_beginning_counts_where_it_means_one_thing() {
-        assert_eq!(find("num"), Some(Backup::Numbered));
-        assert_eq!(find("t"), Some(Backup::Numbered));
-        // none, numbered, never, nil
-        assert_eq!(find::<Backup>("n"), None);
-        assert_eq!(find::<Backup>("x"), None);
-    }
-}

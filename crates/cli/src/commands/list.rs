@@ -1,12 +1,14 @@
 //! `thalweg list`: the registry, printed.
 
+use clap::Args;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use thalweg_channel::bulk::{self, ARMS};
 use thalweg_core::{Info, Kind, Knob, MECHANISMS, Role, quantity::Size};
 
+use super::Subcommand;
 use crate::{
-    args::ListArgs,
+    args::flag,
     exit::{Exit, Failure},
     output::{
         answer::SCHEMA,
@@ -16,44 +18,59 @@ use crate::{
     },
 };
 
-/// Prints every mechanism with what it promises.
-pub fn run(args: &ListArgs, color: bool) -> Result<Exit, Failure> {
-    let infos = MECHANISMS.iter().map(|m| m.info());
-    if args.json {
-        let mechanisms: Vec<Value> = infos.map(Info::to_json).collect();
-        let arms: Vec<Value> = ARMS.iter().map(|arm| arm_as_json(*arm)).collect();
-        print_json(&json!({ "mechanisms": mechanisms, "bulk": arms, "schema": SCHEMA }))?;
-        return Ok(Exit::Done);
-    }
-    let mut text = format!(
-        "{} mechanisms, safest first. Without measurements the first that keeps the promises is \
+/// Lists the mechanisms this build knows
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ListArgs {
+    /// Print JSON
+    #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
+    pub json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg list
+  thalweg list --json | jq -r '.mechanisms[].name'";
+
+impl Subcommand for ListArgs {
+    fn run(&self, color: bool) -> Result<Exit, Failure> {
+        let infos = MECHANISMS.iter().map(|m| m.info());
+        if self.json {
+            let mechanisms: Vec<Value> = infos.map(Info::to_json).collect();
+            let arms: Vec<Value> = ARMS.iter().map(|arm| arm_as_json(*arm)).collect();
+            print_json(&json!({ "mechanisms": mechanisms, "bulk": arms, "schema": SCHEMA }))?;
+            return Ok(Exit::Done);
+        }
+        let mut text = format!(
+            "{} mechanisms, safest first. Without measurements the first that keeps the promises is \
          used;\n`thalweg plan SRC DST` says which that is.\n\n",
-        MECHANISMS.len()
-    );
-    for info in infos {
-        text.push_str(&paint::strong(info.name, color));
-        let _ = writeln!(text, ": {}", info.summary);
-        let mut facts = table(&[]);
-        for (name, value) in facts_of(info) {
-            facts.add_row([format!("   {name}"), value]);
+            MECHANISMS.len()
+        );
+        for info in infos {
+            text.push_str(&paint::strong(info.name, color));
+            let _ = writeln!(text, ": {}", info.summary);
+            let mut facts = table(&[]);
+            for (name, value) in facts_of(info) {
+                facts.add_row([format!("   {name}"), value]);
+            }
+            text.push_str(&render(&facts));
+            text.push('\n');
         }
-        text.push_str(&render(&facts));
-        text.push('\n');
-    }
-    text.push_str("Between two processes (`thalweg send`, `thalweg receive`):\n\n");
-    for arm in ARMS {
-        let info = arm.info();
-        text.push_str(&paint::strong(info.name, color));
-        let _ = writeln!(text, ": {}", info.summary);
-        let mut facts = table(&[]);
-        for (name, value) in arm_facts(*arm) {
-            facts.add_row([format!("   {name}"), value]);
+        text.push_str("Between two processes (`thalweg send`, `thalweg receive`):\n\n");
+        for arm in ARMS {
+            let info = arm.info();
+            text.push_str(&paint::strong(info.name, color));
+            let _ = writeln!(text, ": {}", info.summary);
+            let mut facts = table(&[]);
+            for (name, value) in arm_facts(*arm) {
+                facts.add_row([format!("   {name}"), value]);
+            }
+            text.push_str(&render(&facts));
+            text.push('\n');
         }
-        text.push_str(&render(&facts));
-        text.push('\n');
+        print(&text)?;
+        Ok(Exit::Done)
     }
-    print(&text)?;
-    Ok(Exit::Done)
 }
 
 /// What there is to say about one arm, tried here and now.

@@ -1,7 +1,7 @@
 //! `thalweg man`: one page for the command and one for each subcommand; the part about mechanisms
 //! is the registry, printed.
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Args, Command, CommandFactory};
 use clap_mangen::{
     Man,
     roff::{Roff, bold, roman},
@@ -9,33 +9,45 @@ use clap_mangen::{
 use std::{
     fs,
     io::Write,
-    path::Path,
+    path::{Path, PathBuf},
     process::{self, Stdio},
 };
 use thalweg_core::MECHANISMS;
 
-use super::list::facts_of;
+use super::{Cli, Subcommand, list::facts_of};
 use crate::{
-    args::{Cli, ManArgs},
     exit::{Exit, Failure},
     output::text::print,
 };
 
-/// Shows the page of the command, or writes all pages.
-pub fn run(args: &ManArgs) -> Result<Exit, Failure> {
-    let Some(folder) = &args.folder else { return show() };
-    fs::create_dir_all(folder)
-        .map_err(|e| Failure::of_io("mkdir", &folder.display().to_string(), &e))?;
-    let mut root = Cli::command();
-    root.build();
-    for command in root.get_subcommands() {
-        if command.get_name() != "help" && !command.is_hide_set() {
-            let name = format!("thalweg-{}", command.get_name());
-            write_page(folder, &name, page(command.clone(), &environment(command))?)?;
+/// Shows the manual page, or writes all of them into a folder
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  thalweg man
+  thalweg man /usr/local/share/man/man1
+  thalweg man . && man ./thalweg.1")]
+pub struct ManArgs {
+    /// Where to write them; it is made if it is not there
+    pub folder: Option<PathBuf>,
+}
+
+impl Subcommand for ManArgs {
+    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+        let Some(folder) = &self.folder else { return show() };
+        fs::create_dir_all(folder)
+            .map_err(|e| Failure::of_io("mkdir", &folder.display().to_string(), &e))?;
+        let mut root = Cli::command();
+        root.build();
+        for command in root.get_subcommands() {
+            if command.get_name() != "help" && !command.is_hide_set() {
+                let name = format!("thalweg-{}", command.get_name());
+                write_page(folder, &name, page(command.clone(), &environment(command))?)?;
+            }
         }
+        write_page(folder, "thalweg", page(root, &mechanisms())?)?;
+        Ok(Exit::Done)
     }
-    write_page(folder, "thalweg", page(root, &mechanisms())?)?;
-    Ok(Exit::Done)
 }
 
 /// By `man` where there is one, else as the long help.

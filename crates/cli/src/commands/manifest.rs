@@ -1,15 +1,19 @@
 //! `thalweg manifest`: the hash and the name of every file.
 
+use clap::{Args, ValueEnum};
 use serde_json::json;
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 use thalweg_tree::{
     Hash,
     manifest::{Made, make},
 };
 
-use super::verify::Findings;
+use super::{Subcommand, verify::Findings};
 use crate::{
-    args::{HashName, ManifestArgs},
+    args::ProgressArgs,
     exit::{Exit, Failure},
     interrupt,
     output::{
@@ -20,27 +24,81 @@ use crate::{
     stdio,
 };
 
+/// Writes the hash and the name of every file
+///
+/// One line for each file below DIR, sorted by name, as sha256sum, b3sum and xxhsum -H2 write them and
+/// their -c reads them in DIR. Names are those below DIR. Symbolic links and special files have no
+/// line; how many there are is said.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ManifestArgs {
+    /// The folder whose files are listed, or one file
+    #[arg(value_name = "DIR")]
+    pub path: PathBuf,
+
+    /// The hash of each file
+    #[arg(long, value_name = "HASH", value_enum, default_value_t = HashName::Blake3)]
+    pub hash: HashName,
+    /// Write to this file, which has its name when it is whole, instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// How many threads read
+    #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+
+    #[command(flatten)]
+    pub shown: ProgressArgs,
+}
+
+/// The hashes of manifests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HashName {
+    /// SHA-256, for sha256sum -c
+    Sha256,
+    /// BLAKE3, for b3sum -c
+    Blake3,
+    /// XXH3 of 128 bits, for xxhsum -c: not cryptographic
+    #[value(alias = "xxh128")]
+    Xxh3,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg manifest -o photos.b3 photos
+  (cd photos && b3sum -c ../photos.b3)
+  thalweg verify --manifest photos.b3 /backup/photos
+  thalweg manifest --hash sha256 . | diff - yesterday.sums
+
+Exit status: 0 done; 1 something cannot be read, and with -o nothing was written; 2 usage;
+128 and the signal's number when interrupted.";
+
 const NOT_WRITTEN: &str = "no manifest was written";
 
-/// Writes a manifest.
-pub fn run(args: &ManifestArgs) -> Result<Exit, Failure> {
-    interrupt::catch();
-    let findings = Findings::new(args.shown);
-    let jobs = args.jobs.map_or(0, |jobs| jobs as usize);
-    let own = args.output.as_deref().filter(|path| path.as_os_str() != "-");
-    let made = make(&args.path, hash_of(args.hash), (jobs, own), &findings);
-    findings.finish(made.as_ref().map_or(0, |made| made.account.bytes));
-    let made = made.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-    let account = &made.account;
-    match own {
-        Some(path) => {
-            publish(path, &made)?;
-        }
-        None if account.stopped => return Err(interrupt::failure(NOT_WRITTEN)),
-        None => print_bytes(&made.text)?,
+impl Subcommand for ManifestArgs {
+    fn outlives_pipes(&self) -> bool {
+        true
     }
-    tell(args, &made, own.is_some())?;
-    Ok(if account.error_count == 0 { Exit::Done } else { Exit::Failed })
+
+    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+        interrupt::catch();
+        let findings = Findings::new(self.shown);
+        let jobs = self.jobs.map_or(0, |jobs| jobs as usize);
+        let own = self.output.as_deref().filter(|path| path.as_os_str() != "-");
+        let made = make(&self.path, hash_of(self.hash), (jobs, own), &findings);
+        findings.finish(made.as_ref().map_or(0, |made| made.account.bytes));
+        let made = made.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+        let account = &made.account;
+        match own {
+            Some(path) => {
+                publish(path, &made)?;
+            }
+            None if account.stopped => return Err(interrupt::failure(NOT_WRITTEN)),
+            None => print_bytes(&made.text)?,
+        }
+        tell(self, &made, own.is_some())?;
+        Ok(if account.error_count == 0 { Exit::Done } else { Exit::Failed })
+    }
 }
 
 /// Writes a manifest to a file, if it is whole.

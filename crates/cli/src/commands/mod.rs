@@ -1,9 +1,13 @@
-//! One file per command.
+//! The command line: one file or folder per command, with its arguments, its help and what it does.
+//! A command is its file, its `mod` and its line in `commands!`.
+
+use clap::{Parser, Subcommand as Parsed};
 
 mod compare;
 mod completions;
 mod copy;
 mod doctor;
+mod helper;
 mod list;
 mod man;
 mod manifest;
@@ -20,34 +24,106 @@ mod tune;
 mod verify;
 
 use crate::{
-    args::{Cli, Command},
+    args::Color,
     exit::{Exit, Failure},
     output::paint,
 };
 
-/// Runs the command.
-pub fn run(cli: Cli) -> Result<Exit, Failure> {
-    let color = || paint::wanted(cli.color);
-    match cli.command {
-        Command::Copy(args) => copy::run(&args, color()),
-        Command::Pipe(args) => pipe::run(&args),
-        Command::Send(args) => send::run(&args),
-        Command::Receive(args) => receive::run(&args),
-        Command::Verify(args) => verify::run(&args),
-        Command::Manifest(args) => manifest::run(&args),
-        Command::Plan(args) => plan::run(&args, color()),
-        Command::Tune(args) => tune::run(&args, color()),
-        Command::Doctor(args) => doctor::run(&args, color()),
-        Command::Report(args) => report::run(&args),
-        Command::List(args) => list::run(&args, color()),
-        Command::Compare(args) => compare::run(&args, color()),
-        Command::Trial(args) => trial::run(&args, color()),
-        Command::Study(args) => study::run(&args, color()),
-        Command::Helper(args) => {
-            // It answers for itself: on stdout to the one that started it, on stderr to people.
-            std::process::exit(thalweg_lab::helper::run(&args.words));
+/// The arguments of a command, which can run.
+pub trait Subcommand {
+    /// Whether a pipe that closes is told to it as an error, instead of ending the process (SIGPIPE).
+    fn outlives_pipes(&self) -> bool {
+        false
+    }
+
+    /// Does the work; `color` is for what people read.
+    fn run(&self, color: bool) -> Result<Exit, Failure>;
+}
+
+/// Moves bytes on Linux by the way that is fastest on the machine it runs on.
+///
+/// Nothing is assumed about the machine: `tune` measures, `plan` explains, `doctor` looks.
+#[derive(Debug, Parser)]
+#[command(name = "thalweg", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub struct Cli {
+    /// When to colour what people read; NO_COLOR is respected
+    #[arg(long, global = true, value_name = "WHEN", env = "THALWEG_COLOR", hide_env = true)]
+    #[arg(value_enum, default_value_t = Color::Auto)]
+    pub color: Color,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+macro_rules! commands {
+    ($($(#[$how:meta])* $name:ident($args:ty),)*) => {
+        /// The commands, in the order of the help.
+        #[derive(Debug, Parsed)]
+        pub enum Command {
+            $($(#[$how])* $name(Box<$args>),)*
         }
-        Command::Completions(args) => completions::run(&args),
-        Command::Man(args) => man::run(&args),
+
+        impl Command {
+            fn chosen(&self) -> &dyn Subcommand {
+                match self {
+                    $(Self::$name(args) => &**args,)*
+                }
+            }
+        }
+    };
+}
+
+commands! {
+    Copy(copy::CopyArgs),
+    Pipe(pipe::PipeArgs),
+    Send(send::SendArgs),
+    Receive(receive::ReceiveArgs),
+    Verify(verify::VerifyArgs),
+    Manifest(manifest::ManifestArgs),
+    #[command(alias = "explain")]
+    Plan(plan::PlanArgs),
+    Tune(tune::TuneArgs),
+    Doctor(doctor::DoctorArgs),
+    Report(report::ReportArgs),
+    List(list::ListArgs),
+    Compare(compare::CompareArgs),
+    Trial(trial::TrialArgs),
+    Study(study::StudyArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
+    #[command(hide = true)]
+    Helper(helper::HelperArgs),
+}
+
+impl Cli {
+    /// Whether the command is to be told of pipes that close; else SIGPIPE ends the process.
+    pub fn outlives_pipes(&self) -> bool {
+        self.command.chosen().outlives_pipes()
+    }
+
+    /// Runs the command.
+    pub fn run(&self) -> Result<Exit, Failure> {
+        self.command.chosen().run(paint::wanted(self.color))
     }
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg copy --tune big.iso /mnt/usb/    measure for three seconds, then move by the winner
+  thalweg copy -a photos/ /backup/         a tree, with everything that can be kept
+  thalweg pipe < dump.sql | gzip > d.gz    like pv: progress, larger pipes
+  thalweg send --to job big.iso            to `thalweg receive --from job`, memory to memory
+  thalweg verify photos/ /backup/photos    every file, byte by byte
+  thalweg manifest -o photos.b3 photos/    hashes that b3sum -c reads, to verify against later
+  thalweg plan big.iso /mnt/usb/           what would be used, and why
+  thalweg report -o report.html            saved results of studies as one page
+  thalweg tune --quick                     measure this machine once; plans rest on it from then on
+  thalweg doctor                           what works on this machine, and what does not
+  thalweg compare -- 'cp A B' 'thalweg copy A B'
+                                           which one is faster, or that no difference shows
+  thalweg study                            published experiments that can be run here
+
+Exit status: 0 done; 1 failed, or data differ; 2 usage; 3 incomplete, and the same command with --resume
+goes on, or the source changed while it was copied; 4 not supported here; 130 interrupted before all was
+done (128 and the signal's number).
+Many long options can be set in the environment, as THALWEG_LIMIT=10M: --help names them.";

@@ -1,44 +1,100 @@
 //! `thalweg pipe`: standard input to standard output, and to files.
 
+use clap::Args;
 use rustix::{
     fs::{CWD, Mode, OFlags, ftruncate, openat},
     io::Errno,
 };
 use std::{
     os::fd::{AsFd, OwnedFd},
-    path::Path,
+    path::{Path, PathBuf},
 };
 use thalweg_core::{
     End,
     fan::{Branch, Fan},
+    quantity::{parse_bytes, parse_rate},
     shown,
 };
 
-use super::stream::{Finished, Stream, is_deserted, not_kept};
+use super::{
+    Subcommand,
+    stream::{Finished, Stream, is_deserted, not_kept},
+};
 use crate::{
-    args::PipeArgs,
+    args::{Choice, ProgressArgs, flag},
     exit::{Exit, Failure, INPUT, OUTPUT, transfer_error},
     interrupt, stdio,
 };
 
-/// Moves the stream.
-pub fn run(args: &PipeArgs) -> Result<Exit, Failure> {
-    let (source, sink) = (stdio::input()?, stdio::output()?);
-    interrupt::catch();
-    let stream = Stream {
-        choice: &args.choice,
-        shown: args.shown,
-        label: args.name.as_deref(),
-        limit: args.limit,
-        verbose: args.verbose,
-        source,
-        source_name: INPUT.to_owned(),
-        sink,
-        sink_name: OUTPUT.to_owned(),
-        len: args.size.filter(|_| args.stop_at_size),
-        expected: args.size.or_else(|| stdio::left_in(&source)),
-    };
-    if args.tee.is_empty() { stream.run() } else { fan_out(args, &stream) }
+/// Moves standard input to standard output and to files, with progress
+///
+/// Enlarges the pipes it stands between to what the kernel grants, so that the programs on either
+/// side profit too. Safe by default: with --zero-copy file pages go into the pipe by reference, and
+/// a change of the file before the reader reads them shows.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct PipeArgs {
+    /// Write the bytes into this file too; may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub tee: Vec<PathBuf>,
+    /// Append to the files of --tee instead of emptying them first
+    #[arg(long, requires = "tee")]
+    pub append: bool,
+    /// How many bytes to expect, for the percentage and the time left
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub size: Option<u64>,
+    /// Stop after the bytes of --size, even if there are more
+    #[arg(short = 'S', long, requires = "size", conflicts_with = "tee")]
+    pub stop_at_size: bool,
+    /// A label for the progress line
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Move no more than this many bytes a second
+    #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
+    #[arg(value_parser = parse_rate)]
+    pub limit: Option<u64>,
+    /// Say at the end what was moved, and by what
+    #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub choice: Choice,
+    #[command(flatten)]
+    pub shown: ProgressArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg pipe < dump.sql | mysql db          progress, and a larger pipe
+  thalweg pipe --zero-copy < big | reader     pages by reference: the file must not change meanwhile
+  tar c . | thalweg pipe --tee a.tar | ssh host tar x
+  thalweg pipe --size 1G --stop-at-size < /dev/urandom > noise
+  generate | thalweg pipe --size 10G --limit 20M > file
+
+A file of --tee that fails is reported, the others go on, and the exit status is 1.";
+
+impl Subcommand for PipeArgs {
+    fn outlives_pipes(&self) -> bool {
+        true
+    }
+
+    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+        let (source, sink) = (stdio::input()?, stdio::output()?);
+        interrupt::catch();
+        let stream = Stream {
+            choice: &self.choice,
+            shown: self.shown,
+            label: self.name.as_deref(),
+            limit: self.limit,
+            verbose: self.verbose,
+            source,
+            source_name: INPUT.to_owned(),
+            sink,
+            sink_name: OUTPUT.to_owned(),
+            len: self.size.filter(|_| self.stop_at_size),
+            expected: self.size.or_else(|| stdio::left_in(&source)),
+        };
+        if self.tee.is_empty() { stream.run() } else { fan_out(self, &stream) }
+    }
 }
 
 /// The same into several sinks.

@@ -1,5 +1,6 @@
 //! `thalweg receive`: what another process sends, into a file, a folder or a stream.
 
+use clap::Args;
 use rustix::io::ioctl_fionread;
 use std::{
     cell::RefCell,
@@ -10,12 +11,15 @@ use thalweg_channel::{
     Address, Error, Link, Listener,
     bulk::{self, Announced, Options, Receiver, Sink},
 };
-use thalweg_core::{atomic_file::Destination, shown};
+use thalweg_core::{atomic_file::Destination, quantity::parse_duration, shown};
 use thalweg_sys::{Errno, io};
 
-use super::transfer_report::{self, Account, Clock, Counts, SoFar, failure};
+use super::{
+    Subcommand,
+    transfer_report::{self, Account, Clock, Counts, SoFar, failure},
+};
 use crate::{
-    args::ReceiveArgs,
+    args::{ProgressArgs, flag},
     exit::{Exit, Failure},
     interrupt::{self, is_interrupted},
     output::text::complain,
@@ -23,72 +27,121 @@ use crate::{
     stdio,
 };
 
+/// Takes files, or a stream, from another process on this machine
+///
+/// Waits for `thalweg send --to NAME` of the same user. A file gets its name only when all of it is
+/// there and its checksum is the sender's; one that DST names is replaced in that moment. Into a
+/// folder go any number of files under the names the sender gives them: names of one part, and only
+/// with --force those that are there already. What goes wrong with one does not keep back the
+/// others. Standard output and devices get the bytes as they come.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ReceiveArgs {
+    /// The name to listen at, or the path of a socket to make, with a slash in it
+    #[arg(long, value_name = "NAME")]
+    pub from: String,
+    /// Where to put it: a file, a folder that is there, or `-` for standard output
+    #[arg(value_name = "DST")]
+    pub destination: PathBuf,
+    /// How long to wait for the other side
+    #[arg(long, value_name = "TIME", default_value = "30s", env = "THALWEG_WAIT", hide_env = true)]
+    #[arg(value_parser = parse_duration)]
+    pub wait: Duration,
+    /// Do not let the sender read or write this process's memory, although it is of the same user
+    #[arg(long)]
+    pub no_trust: bool,
+    /// Replace files in the folder that have the name of one that comes
+    #[arg(short, long)]
+    pub force: bool,
+    /// Say at the end also what was not used and why, and the processor time
+    #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub shown: ProgressArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg receive --from job copy.img
+  thalweg receive --from job copies/
+  thalweg receive --from job - | gzip > copy.gz
+  thalweg receive --from job --wait 1h copy.img
+  thalweg receive --from job --json copy.img | jq .mechanism
+
+Exit status: 0 all is there; 1 not all of it came, or a checksum differs; 2 usage; 4 no way between
+these two works.";
+
 /// How often to look whether an interrupt came while nobody has called.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Receives it.
-pub fn run(args: &ReceiveArgs) -> Result<Exit, Failure> {
-    let address = transfer_report::address(&args.from)?;
-    let mut landings = Landings::of(args)?;
-    interrupt::catch();
-    let link = accept(args, &address)?;
-    let clock = Clock::start();
-    let options = Options {
-        trust: !args.no_trust,
-        stop: Some(is_interrupted),
-        // One buffer, received into again and again.
-        destination: bulk::Destination::Resident,
-        ..Options::default()
-    };
-    let receiver = Receiver::over(link, &options);
-    let mut receiver = receiver.map_err(|error| failure(&error, &args.from))?;
-    let meter = RefCell::new(None);
-    let mut moved = 0;
-    let handed = receiver.recv_all(&mut landings, &mut |file, now| {
-        moved = now;
-        let mut meter = meter.borrow_mut();
-        let meter = meter.get_or_insert_with(|| {
-            // The sizes of further files are not known before they come.
-            let size = file.size.filter(|_| file.total == Some(1));
-            let mut meter = Meter::new(args.shown, None, size);
-            meter.listen();
-            meter
+impl Subcommand for ReceiveArgs {
+    fn outlives_pipes(&self) -> bool {
+        true
+    }
+
+    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+        let address = transfer_report::address(&self.from)?;
+        let mut landings = Landings::of(self)?;
+        interrupt::catch();
+        let link = accept(self, &address)?;
+        let clock = Clock::start();
+        let options = Options {
+            trust: !self.no_trust,
+            stop: Some(is_interrupted),
+            // One buffer, received into again and again.
+            destination: bulk::Destination::Resident,
+            ..Options::default()
+        };
+        let receiver = Receiver::over(link, &options);
+        let mut receiver = receiver.map_err(|error| failure(&error, &self.from))?;
+        let meter = RefCell::new(None);
+        let mut moved = 0;
+        let handed = receiver.recv_all(&mut landings, &mut |file, now| {
+            moved = now;
+            let mut meter = meter.borrow_mut();
+            let meter = meter.get_or_insert_with(|| {
+                // The sizes of further files are not known before they come.
+                let size = file.size.filter(|_| file.total == Some(1));
+                let mut meter = Meter::new(self.shown, None, size);
+                meter.listen();
+                meter
+            });
+            meter.show(now);
         });
-        meter.show(now);
-    });
-    if let Some(meter) = meter.borrow_mut().as_mut() {
-        meter.finish(moved, true);
+        if let Some(meter) = meter.borrow_mut().as_mut() {
+            meter.finish(moved, true);
+        }
+        let missing = handed.as_ref().map_or(0, |handed| handed.missing);
+        let so_far = SoFar { bytes: moved, ..landings.so_far };
+        let mut counts = Counts::of(handed, &so_far, &self.from, Vec::new());
+        let seen = counts.seen();
+        let lacking = match (seen, missing) {
+            (0, _) => Some("the sender had nothing to send".to_owned()),
+            (_, 0) => None,
+            _ => Some(format!(
+                "{seen} of {} announced files came; the sender left the others out and says why",
+                seen as u64 + missing
+            )),
+        };
+        if let Some(lacking) = lacking {
+            counts.end(Failure::new(Exit::Failed, format!("'{}': {lacking}", self.from)));
+        }
+        let account = Account {
+            did: "received",
+            shown: self.shown,
+            verbose: self.verbose,
+            on_stderr: self.destination.as_os_str() == "-",
+            arm: receiver.arm(),
+            tuning: receiver.tuning(),
+            choice: None,
+            skipped: receiver.skipped(),
+            counts: &counts,
+            verified: counts.verified(),
+            took: clock.read(),
+        };
+        let told = account.tell();
+        counts.exit(seen).and_then(|exit| told.map(|()| exit))
     }
-    let missing = handed.as_ref().map_or(0, |handed| handed.missing);
-    let so_far = SoFar { bytes: moved, ..landings.so_far };
-    let mut counts = Counts::of(handed, &so_far, &args.from, Vec::new());
-    let seen = counts.seen();
-    let lacking = match (seen, missing) {
-        (0, _) => Some("the sender had nothing to send".to_owned()),
-        (_, 0) => None,
-        _ => Some(format!(
-            "{seen} of {} announced files came; the sender left the others out and says why",
-            seen as u64 + missing
-        )),
-    };
-    if let Some(lacking) = lacking {
-        counts.end(Failure::new(Exit::Failed, format!("'{}': {lacking}", args.from)));
-    }
-    let account = Account {
-        did: "received",
-        shown: args.shown,
-        verbose: args.verbose,
-        on_stderr: args.destination.as_os_str() == "-",
-        arm: receiver.arm(),
-        tuning: receiver.tuning(),
-        choice: None,
-        skipped: receiver.skipped(),
-        counts: &counts,
-        verified: counts.verified(),
-        took: clock.read(),
-    };
-    let told = account.tell();
-    counts.exit(seen).and_then(|exit| told.map(|()| exit))
 }
 
 /// Waits for a caller of our own user that wants to send; others are turned away.

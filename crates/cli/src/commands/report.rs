@@ -1,5 +1,6 @@
 //! `thalweg report`: saved results as a page, as drawings, or as Markdown.
 
+use clap::Args;
 use std::{
     fs,
     io::IsTerminal,
@@ -11,8 +12,9 @@ use thalweg_lab::{
     study::store::{self, ResultError},
 };
 
+use super::Subcommand;
 use crate::{
-    args::ReportArgs,
+    args::flag,
     exit::{Exit, Failure},
     output::{
         quantity,
@@ -20,30 +22,66 @@ use crate::{
     },
 };
 
-/// Writes the report.
-pub fn run(args: &ReportArgs) -> Result<Exit, Failure> {
-    let output = args.output.as_deref().filter(|path| *path != Path::new("-"));
-    if output.is_none()
-        && args.output.is_none()
-        && !args.markdown
-        && args.drawings.is_none()
-        && std::io::stdout().is_terminal()
-    {
-        let message =
-            "a page would fill the terminal: name a file with -o report.html, or use --markdown";
-        return Err(Failure::new(Exit::Usage, message));
+/// Shows saved study results as one HTML page, or as Markdown
+///
+/// The page says what wins here, by how much, what flips it, and what became of every claim. It is
+/// one file: no script, nothing from the network, light and dark, fit for paper. Of several runs of
+/// one study the newest is shown, the verdicts of all beside each other.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ReportArgs {
+    /// Results that `thalweg study` saved, or folders with some; without any, everything saved here
+    #[arg(value_name = "RESULT")]
+    pub results: Vec<PathBuf>,
+    /// Where to write it; `-` is standard output
+    #[arg(short, long, value_name = "FILE", env = "THALWEG_OUTPUT", hide_env = true)]
+    pub output: Option<PathBuf>,
+    /// Write a page of drawings for each study there: every ratio, speed and sample; the short page only
+    /// with --output
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with = "markdown",
+        env = "THALWEG_DRAWINGS",
+        hide_env = true
+    )]
+    pub drawings: Option<PathBuf>,
+    /// Print Markdown, short enough for an issue
+    #[arg(long, env = "THALWEG_MARKDOWN", hide_env = true, value_parser = flag())]
+    pub markdown: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg report -o report.html                                everything saved here
+  thalweg report --drawings pages                              a page of drawings for each study
+  thalweg report studies/results/host/2026-11-22/002.json -o 002.html
+  thalweg report --markdown studies/results/host/2026-11-22 | gh issue comment 7 -F -";
+
+impl Subcommand for ReportArgs {
+    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+        let output = self.output.as_deref().filter(|path| *path != Path::new("-"));
+        if output.is_none()
+            && self.output.is_none()
+            && !self.markdown
+            && self.drawings.is_none()
+            && std::io::stdout().is_terminal()
+        {
+            let message = "a page would fill the terminal: name a file with -o report.html, or use --markdown";
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        let found = find(&self.results)?;
+        for reason in &found.passed_over {
+            complain(&format!("passed over: {reason}"));
+        }
+        if let Some(folder) = &self.drawings {
+            write_drawings(folder, &found)?;
+        }
+        if self.drawings.is_none() || self.output.is_some() {
+            write_report(self, output, &found)?;
+        }
+        Ok(if found.passed_over.is_empty() { Exit::Done } else { Exit::Failed })
     }
-    let found = find(&args.results)?;
-    for reason in &found.passed_over {
-        complain(&format!("passed over: {reason}"));
-    }
-    if let Some(folder) = &args.drawings {
-        write_drawings(folder, &found)?;
-    }
-    if args.drawings.is_none() || args.output.is_some() {
-        write_report(args, output, &found)?;
-    }
-    Ok(if found.passed_over.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
 fn write_report(args: &ReportArgs, output: Option<&Path>, found: &Found) -> Result<(), Failure> {

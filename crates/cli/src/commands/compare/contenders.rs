@@ -6,8 +6,9 @@ use thalweg_lab::{
     probes::compare::Contender,
 };
 
+use super::args::{CompareArgs, Scan};
 use crate::{
-    args::{CompareArgs, Scan, words},
+    args::words,
     exit::{Exit, Failure},
 };
 

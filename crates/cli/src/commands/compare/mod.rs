@@ -1,5 +1,6 @@
 //! `thalweg compare`: any commands, judged as the lab judges its arms.
 
+mod args;
 mod contenders;
 mod printed;
 
@@ -11,8 +12,11 @@ use thalweg_lab::{
 };
 use thalweg_sys::signal;
 
+pub use args::CompareArgs;
+use args::{Export, FailIf, Form};
+
+use super::Subcommand;
 use crate::{
-    args::{CompareArgs, Export, FailIf, Form},
     exit::{Exit, Failure},
     interrupt,
     output::{
@@ -22,48 +26,49 @@ use crate::{
     },
 };
 
-/// Compares, and prints what was found.
-pub fn run(args: &CompareArgs, color: bool) -> Result<Exit, Failure> {
-    let contenders = contenders::read(args)?;
-    // Not as other commands do: that blocks signals in this thread, and a program started with SIGTERM
-    // blocked could not be asked to end. It fails for no signal that exists.
-    let _ = signal::catch_interrupts();
-    let metric = args.metric.get();
-    let runs = Runs::new(!args.json);
-    let found = compare::run(&Compare {
-        contenders: &contenders,
-        metric: &metric,
-        rounds: args.runs.map_or(Rounds::AtLeast(args.min_time), |n| Rounds::Fixed(n as usize)),
-        warm_ups: args.warmup as usize,
-        same_output: args.same_output,
-        must_succeed: !args.ignore_failure,
-        limit: Some(args.timeout),
-        seed: args.seed.unwrap_or_else(Random::any_seed),
-        stop: &interrupt::check,
-        watch: &|done, all| runs.show(done, all),
-    });
-    runs.finish();
-    let found = found.map_err(|error| failure(&error))?;
-    if let Some(busy) = found.busy.filter(Busy::is_much) {
-        note(&format!(
-            "thalweg: {:.1} of {} processors were busy with other work before: the interval shows it",
-            busy.processors, busy.of
-        ));
+impl Subcommand for CompareArgs {
+    fn run(&self, color: bool) -> Result<Exit, Failure> {
+        let contenders = contenders::read(self)?;
+        // Not as other commands do: that blocks signals in this thread, and a program started with SIGTERM
+        // blocked could not be asked to end. It fails for no signal that exists.
+        let _ = signal::catch_interrupts();
+        let metric = self.metric.get();
+        let runs = Runs::new(!self.json);
+        let found = compare::run(&Compare {
+            contenders: &contenders,
+            metric: &metric,
+            rounds: self.runs.map_or(Rounds::AtLeast(self.min_time), |n| Rounds::Fixed(n as usize)),
+            warm_ups: self.warmup as usize,
+            same_output: self.same_output,
+            must_succeed: !self.ignore_failure,
+            limit: Some(self.timeout),
+            seed: self.seed.unwrap_or_else(Random::any_seed),
+            stop: &interrupt::check,
+            watch: &|done, all| runs.show(done, all),
+        });
+        runs.finish();
+        let found = found.map_err(|error| failure(&error))?;
+        if let Some(busy) = found.busy.filter(Busy::is_much) {
+            note(&format!(
+                "thalweg: {:.1} of {} processors were busy with other work before: the interval shows it",
+                busy.processors, busy.of
+            ));
+        }
+        let printed = printed::Printed { found: &found, metric: &metric, color };
+        for export in &self.export {
+            write(export, &printed)?;
+        }
+        let shown = match (self.json, self.markdown) {
+            (true, _) => Some(Form::Json),
+            (_, true) => Some(Form::Markdown),
+            // What is exported to standard output takes the place of the table.
+            _ => self.export.iter().all(|export| export.file.is_some()).then_some(Form::Text),
+        };
+        if let Some(form) = shown {
+            write(&Export { form, file: None }, &printed)?;
+        }
+        Ok(verdict(self, &found))
     }
-    let printed = printed::Printed { found: &found, metric: &metric, color };
-    for export in &args.export {
-        write(export, &printed)?;
-    }
-    let shown = match (args.json, args.markdown) {
-        (true, _) => Some(Form::Json),
-        (_, true) => Some(Form::Markdown),
-        // What is exported to standard output takes the place of the table.
-        _ => args.export.iter().all(|export| export.file.is_some()).then_some(Form::Text),
-    };
-    if let Some(form) = shown {
-        write(&Export { form, file: None }, &printed)?;
-    }
-    Ok(verdict(args, &found))
 }
 
 fn verdict(args: &CompareArgs, found: &Found) -> Exit {

@@ -15,9 +15,8 @@ use thalweg_tree::{
     CopyOptions, Dereference, Ending, Error, Halt, Refusal, Target, TreeReport, manifest::make_of,
 };
 
-use super::{manifest, stream::Stream, verify::Findings};
+use super::{Subcommand, manifest, stream::Stream, verify::Findings};
 use crate::{
-    args::CopyArgs,
     exit::{Exit, Failure, INPUT, OUTPUT},
     interrupt,
     output::{
@@ -29,6 +28,7 @@ use crate::{
     stdio,
 };
 
+mod args;
 mod chosen;
 mod left;
 mod options;
@@ -36,25 +36,31 @@ mod summary;
 mod tuning;
 mod watcher;
 
+pub use args::CopyArgs;
 use chosen::Choice;
 use left::Left;
 use watcher::Watcher;
 
-/// Copies files and trees.
-pub fn run(args: &CopyArgs, color: bool) -> Result<Exit, Failure> {
-    let (sources, destination) = operands(args)?;
-    // Before interrupts are caught: Ctrl-C ends a wait for a list.
-    let choice = Choice::of(args, &sources, &destination)?;
-    interrupt::catch();
-    let mut options = options::of(args)?;
-    let sources = choice.into_options(sources, &mut options);
-    if is_dash(&destination) {
-        return to_standard_output(args, &sources);
+impl Subcommand for CopyArgs {
+    fn outlives_pipes(&self) -> bool {
+        true
     }
-    if sources.iter().any(|source| is_dash(source)) {
-        return from_standard_input(args, options, (&sources, &destination), color);
+
+    fn run(&self, color: bool) -> Result<Exit, Failure> {
+        let (sources, destination) = operands(self)?;
+        // Before interrupts are caught: Ctrl-C ends a wait for a list.
+        let choice = Choice::of(self, &sources, &destination)?;
+        interrupt::catch();
+        let mut options = options::of(self)?;
+        let sources = choice.into_options(sources, &mut options);
+        if is_dash(&destination) {
+            return to_standard_output(self, &sources);
+        }
+        if sources.iter().any(|source| is_dash(source)) {
+            return from_standard_input(self, options, (&sources, &destination), color);
+        }
+        Run::new(self, color, &sources, &destination).copy(options)
     }
-    Run::new(args, color, &sources, &destination).copy(options)
 }
 
 fn is_dash(path: &Path) -> bool {

@@ -3,8 +3,9 @@
 use std::{ffi::OsString, path::Path};
 use thalweg_tree::{self as tree, Becomes, CopyOptions, Hash, Target, When};
 
+use super::args::{Backup, CopyArgs, Fsync, Reflink, Sparse, Update, Verify};
 use crate::{
-    args::{Backup, CopyArgs, Fsync, Reflink, Sparse, Update, Verify, find},
+    args::find,
     exit::{Exit, Failure},
     output::text::complain,
 };

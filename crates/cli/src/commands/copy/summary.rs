@@ -5,8 +5,8 @@ use thalweg_core::Tuning;
 use thalweg_lab::probes::tune_copy::TuneResult;
 use thalweg_tree::{Halt, MechanismShare, TreeReport};
 
+use super::args::Verify;
 use super::tuning;
-use crate::args::Verify;
 use crate::output::{
     answer::{Answer, SCHEMA, Step, Verified},
     quantity,

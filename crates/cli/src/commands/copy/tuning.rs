@@ -9,8 +9,8 @@ use thalweg_core::{failed::quoted, profile::Ratio};
 use thalweg_lab::probes::tune_copy::{ArmResult, Job, TuneError, TuneResult, tune};
 use thalweg_tree::CopyOptions;
 
+use super::args::CopyArgs;
 use crate::{
-    args::CopyArgs,
     interrupt,
     output::{
         answer::{Arm, Tuned, Unavailable},

@@ -15,8 +15,8 @@ use thalweg_core::{Cancelled, error::errno_name, failed::quoted, shown};
 use thalweg_sys::{Errno, io};
 use thalweg_tree::{Event, Events, Progress, Skip};
 
+use super::args::CopyArgs;
 use crate::{
-    args::CopyArgs,
     exit::advice,
     interrupt,
     output::text::{complain, note, print},

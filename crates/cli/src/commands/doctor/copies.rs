@@ -12,7 +12,7 @@ use thalweg_lab::probes::libc_thresholds::{
 };
 
 use crate::{
-    args::DoctorArgs,
+    commands::doctor::DoctorArgs,
     exit::{Exit, Failure},
     interrupt,
     output::{

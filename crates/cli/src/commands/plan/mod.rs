@@ -1,5 +1,6 @@
 //! `thalweg plan`: the planner's verdicts, printed.
 
+mod args;
 mod processes;
 
 use serde_json::{Value, json};
@@ -15,8 +16,10 @@ use thalweg_core::{
     scratch::Site,
 };
 
+pub use args::PlanArgs;
+
+use super::Subcommand;
 use crate::{
-    args::PlanArgs,
     endpoint_arg::EndpointArg,
     exit::{Exit, Failure},
     output::{
@@ -28,44 +31,45 @@ use crate::{
     profile::Saved,
 };
 
-/// Prints a verdict for every mechanism.
-pub fn run(args: &PlanArgs, color: bool) -> Result<Exit, Failure> {
-    if let Some(facts) = processes::facts(args) {
-        return processes::run(args, &facts, color);
-    }
-    let source = EndpointArg::of_source(&args.source)?;
-    let sink = EndpointArg::of_sink(&args.sink)?;
-    let facts = Facts {
-        source: source.facts.clone(),
-        sink: sink.facts.clone(),
-        len: args.size.or(source.size),
-        needs: args.choice.needs(),
-    };
-    let mut request = args.choice.request();
-    let untried = try_all(&source, &sink, &mut request).err();
-    let saved = Saved::find(!args.choice.no_profile);
-    let plan = Plan::make(&facts, &request, saved.current.as_ref());
-    let [kernels, fills] = kernels(&facts, &request, &saved);
-    if args.json {
-        print_json(&json!({
-            "source": endpoint_json(&source), "sink": endpoint_json(&sink), "needs": facts.needs,
-            "prefer": request.prefer, "load": request.load, "bytes": facts.len,
-            "kernels": kernels, "fills": fills, "probed": untried.is_none(),
-            "not_probed": untried.map(|unfit| unfit.reason),
-            "profile": saved.status(), "verdicts": verdicts_json(&plan, &evidence_text), "impossible": plan.impossible,
-            "schema": SCHEMA,
-        }))?;
-    } else {
-        let mut text = match (facts.source.kind, facts.sink.kind) {
-            (Kind::Memory, Kind::Memory) => kernel_answer(&kernels, facts.len),
-            _ => answer(&plan, facts.len),
+impl Subcommand for PlanArgs {
+    fn run(&self, color: bool) -> Result<Exit, Failure> {
+        if let Some(facts) = processes::facts(self) {
+            return processes::run(self, &facts, color);
+        }
+        let source = EndpointArg::of_source(&self.source)?;
+        let sink = EndpointArg::of_sink(&self.sink)?;
+        let facts = Facts {
+            source: source.facts.clone(),
+            sink: sink.facts.clone(),
+            len: self.size.or(source.size),
+            needs: self.choice.needs(),
         };
-        text += &about((&source, &sink), &saved, untried.as_ref());
-        text += &verdicts_text(&plan, (facts.len, args.verbose), &evidence_text, color);
-        text += &kernels_text("COPY KERNEL", &kernels, facts.len);
-        print(&(text + &kernels_text("FILL", &fills, facts.len)))?;
+        let mut request = self.choice.request();
+        let untried = try_all(&source, &sink, &mut request).err();
+        let saved = Saved::find(!self.choice.no_profile);
+        let plan = Plan::make(&facts, &request, saved.current.as_ref());
+        let [kernels, fills] = kernels(&facts, &request, &saved);
+        if self.json {
+            print_json(&json!({
+                "source": endpoint_json(&source), "sink": endpoint_json(&sink), "needs": facts.needs,
+                "prefer": request.prefer, "load": request.load, "bytes": facts.len,
+                "kernels": kernels, "fills": fills, "probed": untried.is_none(),
+                "not_probed": untried.map(|unfit| unfit.reason),
+                "profile": saved.status(), "verdicts": verdicts_json(&plan, &evidence_text), "impossible": plan.impossible,
+                "schema": SCHEMA,
+            }))?;
+        } else {
+            let mut text = match (facts.source.kind, facts.sink.kind) {
+                (Kind::Memory, Kind::Memory) => kernel_answer(&kernels, facts.len),
+                _ => answer(&plan, facts.len),
+            };
+            text += &about((&source, &sink), &saved, untried.as_ref());
+            text += &verdicts_text(&plan, (facts.len, self.verbose), &evidence_text, color);
+            text += &kernels_text("COPY KERNEL", &kernels, facts.len);
+            print(&(text + &kernels_text("FILL", &fills, facts.len)))?;
+        }
+        Ok(if plan.impossible.is_some() { Exit::Unsupported } else { Exit::Done })
     }
-    Ok(if plan.impossible.is_some() { Exit::Unsupported } else { Exit::Done })
 }
 
 /// From memory to memory no system call moves anything: the kernels by size, those that copy and those

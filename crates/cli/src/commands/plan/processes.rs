@@ -7,7 +7,7 @@ use thalweg_core::profile::Evidence;
 
 use super::{answer, verdicts_json, verdicts_text};
 use crate::{
-    args::PlanArgs,
+    commands::plan::PlanArgs,
     exit::{Exit, Failure},
     output::{
         answer::SCHEMA,

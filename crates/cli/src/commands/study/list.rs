@@ -14,7 +14,7 @@ use thalweg_lab::{
 };
 
 use crate::{
-    args::StudyArgs,
+    commands::study::StudyArgs,
     exit::{Exit, Failure},
     output::{
         answer::SCHEMA,

@@ -1,5 +1,6 @@
 //! `thalweg study`: the lab's runs, shown. Nothing is measured or decided here.
 
+mod args;
 mod list;
 mod live;
 mod tables;
@@ -22,8 +23,10 @@ use thalweg_lab::{
     },
 };
 
+pub use args::StudyArgs;
+
+use super::Subcommand;
 use crate::{
-    args::StudyArgs,
     exit::{Exit, Failure},
     interrupt,
     output::{
@@ -32,54 +35,55 @@ use crate::{
     },
 };
 
-/// Lists, checks or runs.
-pub fn run(args: &StudyArgs, color: bool) -> Result<Exit, Failure> {
-    if args.check {
-        return list::check(&args.studies);
-    }
-    if args.studies.is_empty() {
-        return list::list(args, color);
-    }
-    let studies = chosen(&args.studies)?;
-    let settings = settings(args)?;
-    let program = env::current_exe().map_err(|e| Failure::of_io("find", "this program", &e))?;
-    let at = args.at.clone().unwrap_or_else(scratch);
-    interrupt::catch();
-    let mut live = live::Live::new();
-    let answers = run::run(
-        &studies,
-        &settings,
-        &mut Stage {
-            program: &program,
-            at: &at,
-            stop: &interrupt::check,
-            watch: &mut |progress| live.show(progress),
-        },
-    );
-    live.finish();
-    let mut results = Vec::new();
-    let mut exit = Exit::Done;
-    for answer in answers {
-        match answer {
-            Ok(result) => results.push(result),
-            Err(error) => exit = worse(exit, tell(&error)),
+impl Subcommand for StudyArgs {
+    fn run(&self, color: bool) -> Result<Exit, Failure> {
+        if self.check {
+            return list::check(&self.studies);
         }
-    }
-    if let Some(line) = live::slowest(&results) {
-        note(&line);
-    }
-    // Whatever cannot be kept was measured all the same, and is shown.
-    let kept = results.iter().map(|result| keep(args, result));
-    let csv = args.csv.iter().map(|path| csv(&results, path));
-    let mut problems: Vec<Failure> = kept.chain(csv).filter_map(Result::err).collect();
-    problems.extend(show(args, &results, color).err());
-    for problem in problems {
-        if !problem.message.is_empty() {
-            complain(&problem.message);
+        if self.studies.is_empty() {
+            return list::list(self, color);
         }
-        exit = worse(exit, problem.exit);
+        let studies = chosen(&self.studies)?;
+        let settings = settings(self)?;
+        let program = env::current_exe().map_err(|e| Failure::of_io("find", "this program", &e))?;
+        let at = self.at.clone().unwrap_or_else(scratch);
+        interrupt::catch();
+        let mut live = live::Live::new();
+        let answers = run::run(
+            &studies,
+            &settings,
+            &mut Stage {
+                program: &program,
+                at: &at,
+                stop: &interrupt::check,
+                watch: &mut |progress| live.show(progress),
+            },
+        );
+        live.finish();
+        let mut results = Vec::new();
+        let mut exit = Exit::Done;
+        for answer in answers {
+            match answer {
+                Ok(result) => results.push(result),
+                Err(error) => exit = worse(exit, tell(&error)),
+            }
+        }
+        if let Some(line) = live::slowest(&results) {
+            note(&line);
+        }
+        // Whatever cannot be kept was measured all the same, and is shown.
+        let kept = results.iter().map(|result| keep(self, result));
+        let csv = self.csv.iter().map(|path| csv(&results, path));
+        let mut problems: Vec<Failure> = kept.chain(csv).filter_map(Result::err).collect();
+        problems.extend(show(self, &results, color).err());
+        for problem in problems {
+            if !problem.message.is_empty() {
+                complain(&problem.message);
+            }
+            exit = worse(exit, problem.exit);
+        }
+        Ok(exit)
     }
-    Ok(exit)
 }
 
 fn show(args: &StudyArgs, results: &[StudyResult], color: bool) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 //! `thalweg trial`: the lab's trial of a program under each copy kernel.
 
+mod args;
 mod printed;
 
 use serde::Serialize;
@@ -13,8 +14,11 @@ use thalweg_lab::{
 };
 use thalweg_sys::signal;
 
+pub use args::TrialArgs;
+
+use super::Subcommand;
 use crate::{
-    args::{TrialArgs, words},
+    args::words,
     exit::{Exit, Failure},
     interrupt,
     output::{
@@ -27,44 +31,48 @@ use crate::{
 /// How long a server may take until it is ready: as long as one run, but nobody waits for ever.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// Tries, and prints what was found.
-pub fn run(args: &TrialArgs, color: bool) -> Result<Exit, Failure> {
-    let metric = args.metric.get();
-    let server = server(args)?;
-    let tunables = tunables(&args.tunables)?;
-    // Without `interrupt::catch`: that blocks signals in this thread, and a program started
-    // with SIGTERM blocked could not be asked to end. It fails for no signal that exists.
-    let _ = signal::catch_interrupts();
-    let measured = args.bands.is_none().then(measured_bands);
-    let found = trial::run(&Trial {
-        command: &args.command,
-        server: server.as_ref(),
-        kernels: args.kernels.as_deref(),
-        bands: args.bands.as_ref().or(measured.as_ref()),
-        tunables,
-        metric: &metric,
-        rounds: args.runs as usize,
-        limit: Some(Duration::from_secs(args.timeout)),
-        seed: args.seed.unwrap_or_else(Random::any_seed),
-        stop: &interrupt::check,
-        say: &|line| {
-            if !args.json {
-                note(line);
-            }
-        },
-    });
-    let found = found.map_err(|error| failure(&error))?;
-    if args.json {
-        print_json(&Answer { found: &found, schema: SCHEMA })?;
-    } else {
-        print(&printed::text(&found, &metric, color))?;
+impl Subcommand for TrialArgs {
+    fn run(&self, color: bool) -> Result<Exit, Failure> {
+        let metric = self.metric.get();
+        let server = server(self)?;
+        let tunables = tunables(&self.tunables)?;
+        // Without `interrupt::catch`: that blocks signals in this thread, and a program started
+        // with SIGTERM blocked could not be asked to end. It fails for no signal that exists.
+        let _ = signal::catch_interrupts();
+        let measured = self.bands.is_none().then(measured_bands);
+        let found = trial::run(&Trial {
+            command: &self.command,
+            server: server.as_ref(),
+            kernels: self.kernels.as_deref(),
+            bands: self.bands.as_ref().or(measured.as_ref()),
+            tunables,
+            metric: &metric,
+            rounds: self.runs as usize,
+            limit: Some(Duration::from_secs(self.timeout)),
+            seed: self.seed.unwrap_or_else(Random::any_seed),
+            stop: &interrupt::check,
+            say: &|line| {
+                if !self.json {
+                    note(line);
+                }
+            },
+        });
+        let found = found.map_err(|error| failure(&error))?;
+        if self.json {
+            print_json(&Answer { found: &found, schema: SCHEMA })?;
+        } else {
+            print(&printed::text(&found, &metric, color))?;
+        }
+        let failed = found.rows.iter().filter(|row| row.failed.is_some()).count();
+        if failed == 0 {
+            return Ok(Exit::Done);
+        }
+        let words = if failed == 1 { "one arm".to_owned() } else { format!("{failed} arms") };
+        Err(Failure::new(
+            Exit::Failed,
+            format!("{words} did not run to the end and got no verdict"),
+        ))
     }
-    let failed = found.rows.iter().filter(|row| row.failed.is_some()).count();
-    if failed == 0 {
-        return Ok(Exit::Done);
-    }
-    let words = if failed == 1 { "one arm".to_owned() } else { format!("{failed} arms") };
-    Err(Failure::new(Exit::Failed, format!("{words} did not run to the end and got no verdict")))
 }
 
 /// The kernels by size that `tune` found best on this machine; none without a profile that holds here.

@@ -15,8 +15,8 @@ use thalweg_lab::probes::tune_machine::{
     loads, rows, sentinel, serve,
 };
 
+use super::Subcommand;
 use crate::{
-    args::TuneArgs,
     exit::{Exit, Failure},
     interrupt,
     output::{
@@ -28,33 +28,41 @@ use crate::{
     profile::Saved,
 };
 
+mod args;
 pub mod screen;
 
-/// Measures, checks or writes.
-pub fn run(args: &TuneArgs, color: bool) -> Result<Exit, Failure> {
-    if args.session {
+pub use args::TuneArgs;
+
+impl Subcommand for TuneArgs {
+    fn outlives_pipes(&self) -> bool {
+        true
+    }
+
+    fn run(&self, color: bool) -> Result<Exit, Failure> {
+        if self.session {
+            interrupt::catch();
+            serve().map_err(|e| Failure::of_io("session", "standard input and output", &e))?;
+            return Ok(Exit::Done);
+        }
+        let saved = Saved::find(true);
+        if let Some(language) = self.emit {
+            let profile = measured(&saved)?;
+            print(&emit(profile, self.objective.prefer(), language.language()))?;
+            return Ok(Exit::Done);
+        }
         interrupt::catch();
-        serve().map_err(|e| Failure::of_io("session", "standard input and output", &e))?;
-        return Ok(Exit::Done);
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let depth = if self.quick { Depth::Quick } else { Depth::Standard };
+        let plan = Plan {
+            pairs: pairs(self)?,
+            depth,
+            budget: self.budget.unwrap_or(depth.budget()),
+            loads: loads().to_vec(),
+            seed: since.as_nanos() as u64,
+            stop: &interrupt::check,
+        };
+        if self.check { regret(self, &plan, &saved) } else { tune(self, &plan, &saved, color) }
     }
-    let saved = Saved::find(true);
-    if let Some(language) = args.emit {
-        let profile = measured(&saved)?;
-        print(&emit(profile, args.objective.prefer(), language.language()))?;
-        return Ok(Exit::Done);
-    }
-    interrupt::catch();
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let depth = if args.quick { Depth::Quick } else { Depth::Standard };
-    let plan = Plan {
-        pairs: pairs(args)?,
-        depth,
-        budget: args.budget.unwrap_or(depth.budget()),
-        loads: loads().to_vec(),
-        seed: since.as_nanos() as u64,
-        stop: &interrupt::check,
-    };
-    if args.check { regret(args, &plan, &saved) } else { tune(args, &plan, &saved, color) }
 }
 
 /// This very program, whatever its file is called by now.

@@ -14,40 +14,45 @@ use thalweg_tree::{
     manifest::{CheckOptions, Manifest, check},
 };
 
-use super::manifest::hash_of;
-
+use super::{Subcommand, manifest::hash_of};
 use crate::{
-    args::VerifyArgs,
     exit::{Exit, Failure},
     interrupt,
     output::{answer::SCHEMA, quantity, text::print},
 };
 
+mod args;
 mod findings;
 
+pub use args::VerifyArgs;
 pub use findings::Findings;
 
-/// Compares.
-pub fn run(args: &VerifyArgs) -> Result<Exit, Failure> {
-    interrupt::catch();
-    if let Some(manifest) = &args.manifest {
-        return against_manifest(args, manifest);
+impl Subcommand for VerifyArgs {
+    fn outlives_pipes(&self) -> bool {
+        true
     }
-    let (sources, destination) = operands(args)?;
-    let options = CompareOptions {
-        into: match (&args.into, args.no_target_directory) {
-            (Some(_), _) => Into::Folder,
-            (None, true) => Into::Itself,
-            (None, false) => Into::Guess,
-        },
-        attributes: args.attributes,
-        cold: args.cold,
-        jobs: args.jobs.map_or(0, |jobs| jobs as usize),
-    };
-    let findings = Findings::new(args.shown);
-    let found = compare(&sources, &destination, &options, &findings);
-    findings.finish(found.as_ref().map_or(0, |found| found.bytes));
-    conclude(args, &found.map_err(|error| begun_in_vain(&error))?)
+
+    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+        interrupt::catch();
+        if let Some(manifest) = &self.manifest {
+            return against_manifest(self, manifest);
+        }
+        let (sources, destination) = operands(self)?;
+        let options = CompareOptions {
+            into: match (&self.into, self.no_target_directory) {
+                (Some(_), _) => Into::Folder,
+                (None, true) => Into::Itself,
+                (None, false) => Into::Guess,
+            },
+            attributes: self.attributes,
+            cold: self.cold,
+            jobs: self.jobs.map_or(0, |jobs| jobs as usize),
+        };
+        let findings = Findings::new(self.shown);
+        let found = compare(&sources, &destination, &options, &findings);
+        findings.finish(found.as_ref().map_or(0, |found| found.bytes));
+        conclude(self, &found.map_err(|error| begun_in_vain(&error))?)
+    }
 }
 
 /// `verify --manifest M DST`.

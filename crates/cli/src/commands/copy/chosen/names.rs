@@ -11,7 +11,7 @@ use thalweg_tree::Dereference;
 
 use super::lines::List;
 use crate::{
-    args::CopyArgs,
+    commands::copy::CopyArgs,
     exit::{Exit, Failure},
 };
 

@@ -7,7 +7,7 @@ use thalweg_tree::Filter;
 
 use super::lines::List;
 use crate::{
-    args::Chosen,
+    commands::copy::chosen::Chosen,
     exit::{Exit, Failure},
 };
 

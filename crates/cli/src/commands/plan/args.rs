@@ -4,7 +4,7 @@ use clap::Args;
 use std::path::PathBuf;
 use thalweg_core::quantity::parse_bytes;
 
-use super::{Choice, flag};
+use crate::args::{Choice, flag};
 
 /// Says which mechanism would move SRC to DST, and why no other
 ///

@@ -18,9 +18,11 @@ use thalweg_channel::{
 use thalweg_core::{Tuning, shown};
 use thalweg_sys::{Errno, io};
 
-use super::transfer_report::{self, Account, Clock, Counts, SoFar, failure};
+use super::{
+    Subcommand,
+    transfer_report::{self, Account, Clock, Counts, SoFar, failure},
+};
 use crate::{
-    args::SendArgs,
     exit::{Exit, Failure, INPUT},
     interrupt::{self, is_interrupted},
     output::answer::{Choice, Verified},
@@ -28,6 +30,10 @@ use crate::{
     progress::Meter,
     stdio,
 };
+
+mod args;
+
+pub use args::SendArgs;
 
 /// How often to look whether somebody listens by now.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -42,65 +48,70 @@ struct Source {
     size: Option<u64>,
 }
 
-/// Sends it.
-pub fn run(args: &SendArgs) -> Result<Exit, Failure> {
-    let mut options = options(args)?;
-    let saved = Saved::use_if_current(!args.no_profile);
-    options.measured = saved.current.clone().map(Arc::new);
-    let address = transfer_report::address(&args.to)?;
-    let names = names(args)?;
-    // One that is alone is opened first: where it is not to be had nobody need be called.
-    let mut first = match &args.files[..] {
-        [only] => Some(Source::open(only)?),
-        _ => None,
-    };
-    let expected = expected(args, first.as_ref());
-    // What is smaller than a buffer is moved as one of its size.
-    if let Some(size) = first.as_ref().and_then(|source| source.size) {
-        options.size = Some(size.clamp(1, args.buffer));
+impl Subcommand for SendArgs {
+    fn outlives_pipes(&self) -> bool {
+        true
     }
-    interrupt::catch();
-    let link = connect(args, &address)?;
-    let clock = Clock::start();
-    let mut sender = Sender::over(link, options).map_err(|error| failure(&error, &args.to))?;
-    let mut meter = Meter::new(args.shown, None, expected);
-    meter.listen();
-    let mut moved = 0;
-    // What could not even be opened.
-    let mut missing = Vec::new();
-    let items = args.files.iter().zip(names).filter_map(|(path, name)| {
-        let source = first.take().map_or_else(|| Source::open(path), Ok);
-        let source = source.map_err(|failure| missing.push(failure)).ok()?;
-        Some(Item { name, size: source.size, source })
-    });
-    let mut pace = Pace {
-        buffer: args.buffer as usize,
-        total: Some(args.files.len() as u64),
-        watch: &mut |now| {
-            moved = now;
-            meter.show(now);
-        },
-    };
-    let handed = sender.send_all(items, &mut pace);
-    meter.finish(moved, true);
-    let so_far = SoFar { bytes: moved, ..SoFar::default() };
-    let counts = Counts::of(handed, &so_far, &args.to, missing);
-    let account = Account {
-        did: "sent",
-        shown: args.shown,
-        verbose: args.verbose,
-        on_stderr: false,
-        arm: sender.arm(),
-        tuning: sender.tuning(),
-        choice: Some(choice(&saved, &sender)),
-        skipped: sender.skipped(),
-        counts: &counts,
-        verified: Verified::default(),
-        took: clock.read(),
-    };
-    let told = account.tell();
-    sender.finish();
-    counts.exit(args.files.len()).and_then(|exit| told.map(|()| exit))
+
+    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+        let mut options = options(self)?;
+        let saved = Saved::use_if_current(!self.no_profile);
+        options.measured = saved.current.clone().map(Arc::new);
+        let address = transfer_report::address(&self.to)?;
+        let names = names(self)?;
+        // One that is alone is opened first: where it is not to be had nobody need be called.
+        let mut first = match &self.files[..] {
+            [only] => Some(Source::open(only)?),
+            _ => None,
+        };
+        let expected = expected(self, first.as_ref());
+        // What is smaller than a buffer is moved as one of its size.
+        if let Some(size) = first.as_ref().and_then(|source| source.size) {
+            options.size = Some(size.clamp(1, self.buffer));
+        }
+        interrupt::catch();
+        let link = connect(self, &address)?;
+        let clock = Clock::start();
+        let mut sender = Sender::over(link, options).map_err(|error| failure(&error, &self.to))?;
+        let mut meter = Meter::new(self.shown, None, expected);
+        meter.listen();
+        let mut moved = 0;
+        // What could not even be opened.
+        let mut missing = Vec::new();
+        let items = self.files.iter().zip(names).filter_map(|(path, name)| {
+            let source = first.take().map_or_else(|| Source::open(path), Ok);
+            let source = source.map_err(|failure| missing.push(failure)).ok()?;
+            Some(Item { name, size: source.size, source })
+        });
+        let mut pace = Pace {
+            buffer: self.buffer as usize,
+            total: Some(self.files.len() as u64),
+            watch: &mut |now| {
+                moved = now;
+                meter.show(now);
+            },
+        };
+        let handed = sender.send_all(items, &mut pace);
+        meter.finish(moved, true);
+        let so_far = SoFar { bytes: moved, ..SoFar::default() };
+        let counts = Counts::of(handed, &so_far, &self.to, missing);
+        let account = Account {
+            did: "sent",
+            shown: self.shown,
+            verbose: self.verbose,
+            on_stderr: false,
+            arm: sender.arm(),
+            tuning: sender.tuning(),
+            choice: Some(choice(&saved, &sender)),
+            skipped: sender.skipped(),
+            counts: &counts,
+            verified: Verified::default(),
+            took: clock.read(),
+        };
+        let told = account.tell();
+        sender.finish();
+        counts.exit(self.files.len()).and_then(|exit| told.map(|()| exit))
+    }
 }
 
 fn options(args: &SendArgs) -> Result<Options, Failure> {

@@ -4,7 +4,7 @@ use clap::Args;
 use std::{path::PathBuf, time::Duration};
 use thalweg_core::quantity::parse_duration;
 
-use super::flag;
+use crate::args::flag;
 
 /// Runs published experiments on this machine and says which of their claims hold here
 ///

@@ -4,7 +4,7 @@
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, ValueEnum, parser::ValueSource};
 use thalweg_tree::{Dereference, Preserve};
 
-use super::Abbreviated;
+use crate::args::Abbreviated;
 
 /// What all these flags together mean.
 #[derive(Clone, Copy, Debug, Default)]

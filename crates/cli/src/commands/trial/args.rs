@@ -7,7 +7,7 @@ use clap::{
 use std::ffi::OsString;
 use thalweg_lab::probes::trial::{Bands, bands_given, kernel_names};
 
-use super::{MetricArgs, flag};
+use crate::args::{MetricArgs, flag};
 
 /// Runs a program under each copy kernel, and says which one it gains or loses by
 ///

@@ -4,7 +4,7 @@ use clap::Args;
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 use thalweg_core::quantity::parse_duration;
 
-use super::{MetricArgs, flag};
+use crate::args::{MetricArgs, flag};
 
 /// Compares any commands: which one is faster, by how much, or that no difference shows
 ///

@@ -5,7 +5,7 @@ use std::time::Duration;
 use thalweg_core::quantity::parse_duration;
 use thalweg_lab::probes::tune_machine::{Ends, emit::Language};
 
-use super::{Preference, flag};
+use crate::args::{Preference, flag};
 
 /// Measures the mechanisms of this machine and remembers the result in its profile
 ///

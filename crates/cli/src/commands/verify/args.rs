@@ -3,7 +3,7 @@
 use clap::Args;
 use std::path::PathBuf;
 
-use super::{ProgressArgs, manifest::HashName};
+use crate::{args::ProgressArgs, commands::manifest::HashName};
 
 /// Compares a copy with its source, or with a manifest
 ///

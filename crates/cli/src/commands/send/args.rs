@@ -8,7 +8,7 @@ use std::{path::PathBuf, time::Duration};
 use thalweg_channel::bulk::ARMS;
 use thalweg_core::quantity::{parse_bytes, parse_duration};
 
-use super::{ProgressArgs, flag};
+use crate::args::{ProgressArgs, flag};
 
 /// Hands files, or a stream, to another process on this machine: memory to memory
 ///

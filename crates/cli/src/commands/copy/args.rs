@@ -4,7 +4,14 @@ use clap::{Args, ValueEnum};
 use std::{ffi::OsString, path::PathBuf};
 use thalweg_core::quantity::parse_rate;
 
-use super::{Abbreviated, Choice, Chosen, HashName, Kept, ProgressArgs, flag};
+use super::chosen::Chosen;
+use crate::{
+    args::{Abbreviated, Choice, ProgressArgs, flag},
+    commands::manifest::HashName,
+};
+
+mod kept;
+use kept::Kept;
 
 const SAFETY: &str = "Safety";
 const SPEED: &str = "Speed";
@@ -243,3 +250,18 @@ Examples:
 
 Exit status: 0 done; 1 failed, or data differ; 2 usage; 3 incomplete, and the same command with --resume
 goes on, or the source changed while it was copied; 4 not supported here.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::find;
+
+    #[test]
+    fn a_beginning_counts_where_it_means_one_thing() {
+        assert_eq!(find("num"), Some(Backup::Numbered));
+        assert_eq!(find("t"), Some(Backup::Numbered));
+        // none, numbered, never, nil
+        assert_eq!(find::<Backup>("n"), None);
+        assert_eq!(find::<Backup>("x"), None);
+    }
+}
