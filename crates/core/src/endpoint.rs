@@ -195,17 +195,39 @@ impl<'a> Transfer<'a> {
         Ok(Self { source, sink, len: None, needs: Guarantees::default() })
     }
 
-    /// The part of the job that is left after `done` bytes, for the next mechanism to open.
-    pub fn rest(&mut self, done: u64) -> Transfer<'_> {
-        let memory = usize::try_from(done).unwrap_or(usize::MAX);
+    /// The same job, for as long as this one is borrowed.
+    pub fn reborrow(&mut self) -> Transfer<'_> {
         Transfer {
             source: match &self.source {
-                Source::Memory(bytes) => Source::Memory(bytes.get(memory..).unwrap_or_default()),
-                Source::Fd(end) => Source::Fd(forwarded(*end, done)),
+                Source::Memory(bytes) => Source::Memory(bytes),
+                Source::Fd(end) => Source::Fd(*end),
             },
             sink: match &mut self.sink {
-                Sink::Memory(bytes) => Sink::Memory(bytes.get_mut(memory..).unwrap_or_default()),
-                Sink::Fd(end) => Sink::Fd(forwarded(*end, done)),
+                Sink::Memory(bytes) => Sink::Memory(bytes),
+                Sink::Fd(end) => Sink::Fd(*end),
+            },
+            len: self.len,
+            needs: self.needs,
+        }
+    }
+
+    /// The part of the job that is left after `done` bytes, for a mechanism to open. Memory to be
+    /// filled is given away by it: what comes after the first mechanism finds none.
+    pub(crate) fn rest(&mut self, done: u64) -> Transfer<'a> {
+        let forwarded = |end: &End<'a>| {
+            let mut end = *end;
+            end.forward(done);
+            end
+        };
+        let start = usize::try_from(done).unwrap_or(usize::MAX);
+        Transfer {
+            source: match &self.source {
+                Source::Memory(bytes) => Source::Memory(bytes.get(start..).unwrap_or_default()),
+                Source::Fd(end) => Source::Fd(forwarded(end)),
+            },
+            sink: match &mut self.sink {
+                Sink::Memory(bytes) => Sink::Memory(std::mem::take(bytes)),
+                Sink::Fd(end) => Sink::Fd(forwarded(end)),
             },
             len: self.len.map(|len| len.saturating_sub(done)),
             needs: self.needs,
@@ -220,9 +242,4 @@ impl<'a> Transfer<'a> {
         ];
         memory.into_iter().flatten().chain(self.len).min()
     }
-}
-
-fn forwarded(mut end: End<'_>, done: u64) -> End<'_> {
-    end.forward(done);
-    end
 }

@@ -6,19 +6,18 @@ use std::{
     os::fd::BorrowedFd,
     time::{Duration, Instant},
 };
-use thalweg_sys::{Errno, io, usage::Usage};
+use thalweg_sys::{Errno, usage::Usage};
 
 use crate::{
     End, Error, Kind, Report, Side, Tuning, Watch,
-    driver::{Pace, Share, Stop},
+    driver::{Pace, Share, Stop, wait},
     mechanisms::LAST_RESORT,
 };
 
 mod shared;
 
-/// How long one turn should take, and how long a wait lasts before the watcher is asked again.
+/// How long one turn should take.
 const TURN: Duration = Duration::from_millis(40);
-const WAIT: Duration = Duration::from_millis(100);
 
 /// The settings of a fan.
 #[derive(Clone, Debug, Default)]
@@ -224,18 +223,8 @@ impl Ride<'_, '_> {
         if !error.is_would_block() {
             return Err(Stop::Failed(error));
         }
-        loop {
-            let ready = match side {
-                Side::Source => io::wait_readable(fd, Some(WAIT)),
-                _ => io::wait_writable(fd, Some(WAIT)),
-            };
-            self.look()?;
-            match ready {
-                Ok(true) => return Ok(()),
-                Ok(false) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(Stop::Failed(Error { call: "poll", errno, ..error })),
-            }
-        }
+        let done = self.delivered();
+        wait(fd, side, || self.watch.progress(done))
     }
 
     fn look(&mut self) -> Result<(), Stop> {

@@ -60,7 +60,7 @@ pub mod shown;
 pub mod tuning;
 
 pub use cancel::Cancelled;
-pub use driver::{Driver, Outcome, Report, StepDown, Watch};
+pub use driver::{Driver, Outcome, Report, Step, StepDown, TransferRun, Watch};
 pub use endpoint::{End, Kind, Sink, Source, Transfer};
 pub use error::{Error, Side, Unfit};
 pub use facts::{EndFacts, Facts};

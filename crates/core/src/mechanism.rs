@@ -90,11 +90,15 @@ pub struct Nature {
     pub wants_loan: bool,
     /// It reads or writes the other process's memory: only between processes that trust each other.
     pub wants_trust: bool,
+    /// What a step waits for besides disks and ends that block: a caller that must never sleep cannot
+    /// use it.
+    pub waits: Option<&'static str>,
 }
 
 impl Nature {
     /// Nothing of that.
-    pub const PLAIN: Self = Self { blocks: Blocks::Own, wants_loan: false, wants_trust: false };
+    pub const PLAIN: Self =
+        Self { blocks: Blocks::Own, wants_loan: false, wants_trust: false, waits: None };
 }
 
 /// What two files do with their blocks after a transfer, until one of them is written.

@@ -24,6 +24,8 @@ pub struct Request {
     pub without: Vec<String>,
     /// Mechanisms that must be asked for and were, by name (`--direct`).
     pub asked_for: Vec<String>,
+    /// It is driven by steps that must not sleep ([`TransferRun`](crate::TransferRun)).
+    pub stepwise: bool,
     /// Reasons found by probing, by mechanism.
     pub unfit: HashMap<&'static str, Unfit>,
 }
@@ -126,6 +128,9 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Resul
         return Err(Unfit::because(format!(
             "shares pages: the sink could change later (not {promise}; --zero-copy allows it)"
         )));
+    }
+    if let Some(wait) = info.nature.waits.filter(|_| request.stepwise) {
+        return Err(Unfit::because(wait));
     }
     mechanism.fits(facts)?;
     request.unfit.get(info.name).map_or(Ok(()), |unfit| Err(unfit.clone()))

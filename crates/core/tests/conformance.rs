@@ -18,3 +18,5 @@ mod odd;
 mod plain;
 #[path = "conformance/skips.rs"]
 mod skips;
+#[path = "conformance/steps.rs"]
+mod steps;

@@ -132,13 +132,16 @@ pub fn tee(
 /// `stable`. Memory safety does not depend on it, since the kernel holds the pages.
 ///
 /// Two calls: given the *read* end the kernel would write into `memory`, so the end is checked
-/// first by F_GETFL, and a wrong one is EBADF.
+/// first by F_GETFL, and a wrong one is EBADF. The kernel does not look at O_NONBLOCK here, unlike
+/// splice and write: it is seen to as well.
 pub fn vmsplice(fd: impl AsFd, memory: &[u8], mode: SpliceMode) -> Result<usize, Errno> {
     counted(Call::Vmsplice, memory.len(), |len| {
         let fd = fd.as_fd();
-        if (rustix::fs::fcntl_getfl(fd)? & OFlags::RWMODE) == OFlags::RDONLY {
+        let opened = rustix::fs::fcntl_getfl(fd)?;
+        if (opened & OFlags::RWMODE) == OFlags::RDONLY {
             return Err(Errno::BADF);
         }
+        let mode = if opened.contains(OFlags::NONBLOCK) { SpliceMode::NonBlock } else { mode };
         let slices = [IoSliceRaw::from_slice(&memory[..len])];
         // SAFETY: the fd can be written (checked above), so the kernel only reads the memory;
         // GIFT is not among the flags.
@@ -233,6 +236,9 @@ mod tests {
         write(&pipe.writer, b"enemy").unwrap();
         assert_eq!(vmsplice(&pipe.reader, MEMORY, SpliceMode::NonBlock), Err(Errno::BADF));
         assert_eq!(MEMORY, b"pages");
+        rustix::io::ioctl_fionbio(&pipe.writer, true).unwrap();
+        while vmsplice(&pipe.writer, MEMORY, SpliceMode::Block) == Ok(5) {}
+        assert_eq!(vmsplice(&pipe.writer, MEMORY, SpliceMode::Block), Err(Errno::AGAIN));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     thread,
 };
-use thalweg_sys::pipe::Pipe;
+use thalweg_sys::{io, pipe::Pipe};
 
 fn bytes(count: usize) -> Vec<u8> {
     (0..count).map(|n| (n * 7 + n / 256) as u8).collect()

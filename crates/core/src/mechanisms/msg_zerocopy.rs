@@ -37,7 +37,10 @@ static INFO: Info = Info {
         },
     ],
     role: Role::Mover,
-    nature: Nature::PLAIN,
+    nature: Nature {
+        waits: Some("a step waits until the peer has acknowledged it"),
+        ..Nature::PLAIN
+    },
 };
 
 /// How long to wait for acknowledgements before whoever watches is asked again.

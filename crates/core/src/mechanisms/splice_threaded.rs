@@ -45,7 +45,7 @@ static INFO: Info = Info {
         values: &[1 << 20, 64 << 10, 256 << 10],
     }],
     role: Role::Mover,
-    nature: Nature::PLAIN,
+    nature: Nature { waits: Some("a step waits for a thread of its own"), ..Nature::PLAIN },
 };
 
 /// How long either thread waits before it looks whether it is still wanted.

@@ -9,8 +9,9 @@ use thalweg_core::{
 use thalweg_sys::fault::{Counts, Script};
 
 use crate::{
-    ends::{Basin, Feed, Room, pattern},
+    ends::{Basin, Feed, Room, Streams, pattern},
     skips::skip,
+    steps::{Hands, step_through},
 };
 
 /// How many bytes are asked for, of a source of a certain size.
@@ -38,7 +39,7 @@ pub struct Case {
     pub sink_at: u64,
     pub room: Room,
     pub folder: PathBuf,
-    pub internet: bool,
+    pub streams: Streams,
     /// The source is a file that gives each byte once.
     pub once: bool,
     /// The watcher stops the transfer the first time it is asked.
@@ -112,18 +113,26 @@ impl Case {
             sink_at: 0,
             room: Room::AtTheEnd,
             folder,
-            internet: false,
+            streams: Streams { internet: false, by_hand: false },
             once: false,
             stop: false,
         };
         let Err(unfit) = case.fits() else { return Some(case) };
-        case.internet = true;
+        case.streams.internet = true;
         if case.fits().is_ok() {
             return Some(case);
         }
         let (name, Pair { source, sink, .. }) = (mechanism.info().name, pair);
         skip(&format!("{name} {source} -> {sink}"), &unfit);
         None
+    }
+
+    /// The same in both forms of the engine, where the mechanism has both.
+    pub fn in_both_forms(&self) -> impl Iterator<Item = Self> {
+        let by_hand = Streams { by_hand: true, ..self.streams };
+        let by_steps = Self { streams: by_hand, ..self.clone() };
+        let sleeps = self.mechanism.info().nature.waits.is_some();
+        [Some(self.clone()), (!sleeps).then_some(by_steps)].into_iter().flatten()
     }
 
     fn fits(&self) -> Result<(), String> {
@@ -133,12 +142,12 @@ impl Case {
     }
 
     fn ends(&self) -> (Feed, Basin) {
-        let (folder, internet) = (&self.folder, self.internet);
+        let (folder, streams) = (&self.folder, self.streams);
         let bytes = pattern(self.size);
-        let from = Feed::new(self.pair.source, bytes, self.source_at, folder, internet);
+        let from = Feed::new(self.pair.source, bytes, self.source_at, folder, streams);
         let from = if self.once { from.once() } else { from };
         let place = (self.sink_at, self.room);
-        (from, Basin::new(self.pair.sink, self.size, place, folder, internet))
+        (from, Basin::new(self.pair.sink, self.size, place, folder, streams))
     }
 
     /// What is asked for; an endless source must be asked for a certain length.
@@ -157,7 +166,7 @@ impl Case {
     /// The name of the case, for whoever has to repeat it.
     pub fn name(&self) -> String {
         format!(
-            "{} {} -> {} [{}] size {} {:?} at {} -> {} {:?} in {}",
+            "{} {} -> {} [{}] size {} {:?} at {} -> {} {:?} in {}{}",
             self.mechanism.info().name,
             self.pair.source,
             self.pair.sink,
@@ -168,19 +177,28 @@ impl Case {
             self.sink_at,
             self.room,
             self.folder.display(),
+            if self.streams.by_hand { " by steps" } else { "" },
         )
     }
 
     /// Runs it under a script of faults, and checks what must hold whatever happens.
     pub fn run(&self, script: &Script) -> Done {
-        let (from, mut to) = self.ends();
+        let (mut from, mut to) = self.ends();
         let len = self.len();
         let plan = plan_of(self.mechanism, &self.tuning);
+        let (mut feeding, mut taking) = (from.hand.take(), to.hand.take());
         let ran = {
             let mut transfer = transfer(&from, &mut to, len);
             let flow = if self.stop { Err(Cancelled) } else { Ok(()) };
-            script.run(|| Driver::default().run(&mut transfer, &plan, &mut |_| flow))
+            if self.streams.by_hand {
+                let hands = Hands { feeding: feeding.as_mut(), taking: taking.as_mut() };
+                let name = self.name();
+                script.run(|| step_through(transfer, &plan, hands, self.stop, &name))
+            } else {
+                script.run(|| Driver::default().run(&mut transfer, &plan, &mut |_| flow))
+            }
         };
+        (from.hand, to.hand) = (feeding, taking);
         let outcome = ran.value;
         let report = &outcome.report;
         let name = || format!("{}\n under {script:?}\n gave {outcome:?}", self.name());

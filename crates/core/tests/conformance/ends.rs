@@ -13,6 +13,9 @@ use std::{
     thread::JoinHandle,
 };
 
+use rustix::{
+    io::ioctl_fionbio, net::sockopt::set_socket_send_buffer_size, pipe::fcntl_setpipe_size,
+};
 use thalweg_core::{End, Kind, Sink, Source};
 
 /// What stands round the bytes of a transfer and must not change.
@@ -38,6 +41,54 @@ pub enum Room {
     Within,
 }
 
+/// How pipes and sockets are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Streams {
+    /// Sockets are those of the internet.
+    pub internet: bool,
+    /// They never block, and the test moves their other sides; else threads do.
+    pub by_hand: bool,
+}
+
+/// The other side of an end, in the hands of the test: what it is to feed, or what it has got.
+pub struct Hand {
+    far: Option<File>,
+    bytes: Vec<u8>,
+    fed: usize,
+}
+
+impl Hand {
+    fn new(far: OwnedFd, bytes: &[u8]) -> Self {
+        ioctl_fionbio(&far, true).unwrap();
+        Self { far: Some(far.into()), bytes: bytes.to_vec(), fed: 0 }
+    }
+
+    /// Feeds up to `most` bytes, and closes once there are no more.
+    pub fn feed(&mut self, most: usize) {
+        let until = self.bytes.len().min(self.fed + most);
+        let put =
+            self.far.as_ref().and_then(|mut far| far.write(&self.bytes[self.fed..until]).ok());
+        self.fed += put.unwrap_or(0);
+        if self.fed == self.bytes.len() {
+            self.far = None;
+        }
+    }
+
+    /// Takes up to `most` bytes of what has come.
+    pub fn take(&mut self, most: usize) {
+        // An error: nothing has come.
+        let _ = self.far.as_ref().unwrap().take(most as u64).read_to_end(&mut self.bytes);
+    }
+}
+
+/// Makes an end that could make one wait refuse to, with as little room as the kernel gives.
+fn no_waiting(fd: Option<&OwnedFd>, kind: Kind) {
+    let Some(fd) = fd.filter(|_| kind != Kind::File) else { return };
+    ioctl_fionbio(fd, true).unwrap();
+    let _ = fcntl_setpipe_size(fd, 4096);
+    let _ = set_socket_send_buffer_size(fd, 4096);
+}
+
 /// A source with its bytes.
 pub struct Feed {
     kind: Kind,
@@ -47,6 +98,8 @@ pub struct Feed {
     // A stream of the descriptor's own: what was read from it is gone.
     once: bool,
     feeder: Option<JoinHandle<()>>,
+    /// What the test does by hand; taken while it does.
+    pub hand: Option<Hand>,
 }
 
 /// A sink, and whoever empties it.
@@ -58,6 +111,8 @@ pub struct Basin {
     at: u64,
     room: usize,
     drainer: Option<JoinHandle<Vec<u8>>>,
+    /// What the test does by hand; taken while it does.
+    pub hand: Option<Hand>,
 }
 
 /// A nameless file in a folder.
@@ -89,33 +144,46 @@ fn stream(kind: Kind, internet: bool) -> (OwnedFd, OwnedFd) {
 
 impl Feed {
     /// A source of this kind that gives `bytes`; a file has `at` other bytes before them.
-    pub fn new(kind: Kind, bytes: Vec<u8>, at: u64, folder: &Path, internet: bool) -> Self {
-        let mut from = Self { kind, bytes, fd: None, at, once: false, feeder: None };
+    pub fn new(kind: Kind, bytes: Vec<u8>, at: u64, folder: &Path, streams: Streams) -> Self {
+        let mut from = Self { kind, bytes, fd: None, at, once: false, feeder: None, hand: None };
+        from.open(folder, streams);
+        if streams.by_hand {
+            no_waiting(from.fd.as_ref(), kind);
+        }
+        from
+    }
+
+    fn open(&mut self, folder: &Path, streams: Streams) {
+        let (kind, at) = (self.kind, self.at);
         match kind {
             Kind::Memory => {}
             Kind::File => {
                 let file = file_in(folder);
                 file.write_all_at(&vec![GUARD; at as usize], 0).unwrap();
-                file.write_all_at(&from.bytes, at).unwrap();
-                from.fd = Some(file.into());
+                file.write_all_at(&self.bytes, at).unwrap();
+                self.fd = Some(file.into());
             }
             Kind::Pipe | Kind::Socket => {
-                let (near, far) = stream(kind, internet);
-                let (bytes, mut far) = (from.bytes.clone(), File::from(far));
+                let (near, far) = stream(kind, streams.internet);
+                if streams.by_hand {
+                    self.hand = Some(Hand::new(far, &self.bytes));
+                    self.fd = Some(near);
+                    return;
+                }
+                let (bytes, mut far) = (self.bytes.clone(), File::from(far));
                 // An error: the test has gone, and says so elsewhere.
-                from.feeder = Some(std::thread::spawn(move || drop(far.write_all(&bytes))));
-                from.fd = Some(near);
+                self.feeder = Some(std::thread::spawn(move || drop(far.write_all(&bytes))));
+                self.fd = Some(near);
             }
             Kind::Device => {
-                from.bytes.fill(0);
-                from.fd = Some(File::open("/dev/zero").unwrap().into());
+                self.bytes.fill(0);
+                self.fd = Some(File::open("/dev/zero").unwrap().into());
             }
             Kind::Null => {
-                from.bytes.clear();
-                from.fd = Some(File::open("/dev/null").unwrap().into());
+                self.bytes.clear();
+                self.fd = Some(File::open("/dev/null").unwrap().into());
             }
         }
-        from
     }
 
     /// The same file opened to append: it has no offsets for us, and gives each byte once.
@@ -143,15 +211,17 @@ impl Feed {
 
     /// What a stream still holds; `None` for ends that can be read again.
     pub fn left(mut self) -> Option<Vec<u8>> {
-        let feeder = self.feeder.take();
-        if feeder.is_none() && !self.once {
+        let (feeder, hand) = (self.feeder.take(), self.hand.take());
+        if feeder.is_none() && hand.is_none() && !self.once {
             return None;
         }
+        let unfed = hand.map_or(Vec::new(), |hand| hand.bytes[hand.fed..].to_vec());
         let mut left = Vec::new();
         File::from(self.fd?).read_to_end(&mut left).unwrap();
         if let Some(feeder) = feeder {
             feeder.join().unwrap();
         }
+        left.extend(unfed);
         Some(left)
     }
 }
@@ -163,33 +233,46 @@ impl Basin {
         room: usize,
         (at, place): (u64, Room),
         folder: &Path,
-        internet: bool,
+        streams: Streams,
     ) -> Self {
-        let mut to =
-            Self { kind, memory: Vec::new(), fd: None, file: None, at, room, drainer: None };
+        let (memory, hand) = (Vec::new(), None);
+        let mut to = Self { kind, memory, fd: None, file: None, at, room, drainer: None, hand };
+        to.open(place, folder, streams);
+        if streams.by_hand {
+            no_waiting(to.fd.as_ref(), kind);
+        }
+        to
+    }
+
+    fn open(&mut self, place: Room, folder: &Path, streams: Streams) {
+        let (kind, at, room) = (self.kind, self.at, self.room);
         match kind {
-            Kind::Memory => to.memory = vec![GUARD; room],
+            Kind::Memory => self.memory = vec![GUARD; room],
             Kind::File => {
                 let file = file_in(folder);
                 let behind = if place == Room::Within { room + BEHIND } else { 0 };
                 file.write_all_at(&vec![GUARD; at as usize + behind], 0).unwrap();
-                to.fd = Some(file.try_clone().unwrap().into());
-                to.file = Some(file);
+                self.fd = Some(file.try_clone().unwrap().into());
+                self.file = Some(file);
             }
             Kind::Pipe | Kind::Socket => {
-                let (far, near) = stream(kind, internet);
-                to.drainer = Some(std::thread::spawn(move || {
+                let (far, near) = stream(kind, streams.internet);
+                if streams.by_hand {
+                    self.hand = Some(Hand::new(far, &[]));
+                    self.fd = Some(near);
+                    return;
+                }
+                self.drainer = Some(std::thread::spawn(move || {
                     let mut bytes = Vec::new();
                     File::from(far).read_to_end(&mut bytes).unwrap();
                     bytes
                 }));
-                to.fd = Some(near);
+                self.fd = Some(near);
             }
             // It takes everything, as /dev/null does, and is another device.
-            Kind::Device => to.fd = Some(writable("/dev/zero").into()),
-            Kind::Null => to.fd = Some(writable("/dev/null").into()),
+            Kind::Device => self.fd = Some(writable("/dev/zero").into()),
+            Kind::Null => self.fd = Some(writable("/dev/null").into()),
         }
-        to
     }
 
     /// As one end of a transfer.
@@ -207,6 +290,11 @@ impl Basin {
         let bytes = &bytes[..bytes.len().min(self.room)];
         let delivered = match (self.drainer.take(), &self.file) {
             (Some(drainer), _) => drainer.join().unwrap(),
+            (None, None) if self.hand.is_some() => {
+                let mut hand = self.hand.take().unwrap();
+                hand.take(usize::MAX);
+                hand.bytes
+            }
             (None, Some(file)) => return self.check_file(file, bytes, moved, failed),
             (None, None) if self.kind == Kind::Memory => {
                 let behind = &self.memory[moved..];

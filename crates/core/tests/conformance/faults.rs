@@ -80,7 +80,8 @@ fn each_call(of: impl Fn(&Case, Call) + Sync) {
                         ..big.clone()
                     };
                     let once = file.then(|| Case { once: true, ..small.clone() });
-                    for case in [big, small].into_iter().chain(once) {
+                    let cases = [big, small].into_iter().chain(once);
+                    for case in cases.flat_map(|case| case.in_both_forms().collect::<Vec<_>>()) {
                         let calls = case.run(&script(Vec::new())).calls;
                         Call::ALL.into_iter().filter(|call| calls[*call] > 0).for_each(|call| {
                             of(&case, call);

@@ -64,7 +64,8 @@ fn every_tuning(mechanism: &'static dyn Mechanism, folder: &Path, only: Option<(
         }
         let Some(case) = Case::fitting(mechanism, *pair, folder.to_path_buf()) else { continue };
         for tuning in mechanism.info().tunings() {
-            every_variant(&Case { tuning, ..case.clone() });
+            let case = Case { tuning, ..case.clone() };
+            case.in_both_forms().for_each(|case| every_variant(&case));
         }
     }
 }

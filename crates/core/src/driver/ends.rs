@@ -1,0 +1,71 @@
+//! What an engine must know of the two ends: which of them can make it wait, and for what.
+
+use std::{os::fd::BorrowedFd, time::Duration};
+
+use rustix::fs::{OFlags, fcntl_getfl};
+use thalweg_sys::{Errno, io};
+
+use crate::{End, Error, Kind, Side, Sink, Source, Transfer, Unfit, mechanisms::LAST_RESORT};
+
+/// The ends that can make a call wait, and whether the source gives its bytes more than once.
+pub(super) struct Ends<'a> {
+    source: Option<End<'a>>,
+    sink: Option<End<'a>>,
+    /// What was taken from the source and not delivered can be read again.
+    pub rewindable: bool,
+}
+
+impl<'a> Ends<'a> {
+    pub fn of(transfer: &Transfer<'a>) -> Self {
+        let source = if let Source::Fd(end) = &transfer.source { Some(*end) } else { None };
+        let sink = if let Sink::Fd(end) = &transfer.sink { Some(*end) } else { None };
+        let rewindable = source.is_none_or(|end| end.at.is_some());
+        // What has offsets lies on a disk, for which no call waits in poll's sense.
+        let streams = |end: &End<'a>| end.at.is_none() && end.kind != Kind::Null;
+        Self { source: source.filter(streams), sink: sink.filter(streams), rewindable }
+    }
+
+    /// The descriptor that this side waits for.
+    pub fn descriptor(&self, side: Side) -> Option<BorrowedFd<'a>> {
+        let end = if side == Side::Source { &self.source } else { &self.sink };
+        end.map(|end| end.fd)
+    }
+
+    /// The side to wait for after a call that would have blocked; `None`: the call can be made again
+    /// at once. Of a call on both ends only looking tells which it was.
+    pub fn blocked(&self, side: Side) -> Option<Side> {
+        let is_empty = |end: &End<'a>| io::wait_readable(end.fd, Some(Duration::ZERO)) == Ok(false);
+        let for_source =
+            |end: &End<'a>| side == Side::Source || side != Side::Sink && is_empty(end);
+        if self.source.as_ref().is_some_and(for_source) {
+            return Some(Side::Source);
+        }
+        // It may have got room since: then who waits for it is told at once.
+        self.sink.filter(|_| side != Side::Source).map(|_| Side::Sink)
+    }
+
+    /// Refuses ends for which a call could wait all the same.
+    pub fn never_block(&self) -> Result<(), Unfit> {
+        for (name, end) in [("source", self.source), ("sink", self.sink)] {
+            let Some(end) = end.filter(|end| end.kind != Kind::File) else { continue };
+            let flags = fcntl_getfl(end.fd).unwrap_or(OFlags::empty());
+            if !flags.contains(OFlags::NONBLOCK) {
+                let kind = end.kind;
+                let reason =
+                    format!("the {name} is a {kind} without O_NONBLOCK: a step could wait");
+                return Err(Unfit::because(reason));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Brings what the sink was given to stable storage.
+pub(super) fn sync(sink: &Sink<'_>) -> Result<(), Error> {
+    let Sink::Fd(end) = sink else { return Ok(()) };
+    match io::fdatasync(end.fd) {
+        // Pipes and sockets have no stable storage to reach.
+        Ok(()) | Err(Errno::INVAL) => Ok(()),
+        Err(errno) => Err(LAST_RESORT.info().error("fdatasync", Side::Sink, errno, 0)),
+    }
+}
