@@ -9,8 +9,9 @@ use crate::shared::end::End;
 use crate::shared::line::Line;
 use crate::shared::liveness::{Gone, RECHECK};
 use crate::shared::stop::Stop;
+use crate::shared::wait::Limits;
 use crate::shared::wait::spin::is_alone_with;
-use crate::shared::wait::{Limits, steps};
+use crate::shared::wait::steps::{self, Cursor};
 use rustix::event::PollFlags;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
@@ -67,10 +68,11 @@ impl Note {
         Self { say, words: all }
     }
 
-    fn parse(words: &[u64]) -> Result<Self, Stop> {
-        let say = Say::ALL.into_iter().find(|say| words.first() == Some(&(*say as u64)));
+    fn parse(word: impl Fn(usize) -> u64) -> Result<Self, Stop> {
+        let kind = word(0);
+        let say = Say::ALL.into_iter().find(|say| *say as u64 == kind);
         let say = say.ok_or_else(|| Stop::corrupt("an unknown note"))?;
-        Ok(Self::new(say, words.get(1..NOTE).unwrap_or_default()))
+        Ok(Self { say, words: std::array::from_fn(|n| word(n + 1)) })
     }
 }
 
@@ -132,6 +134,13 @@ impl Control {
 
     /// Tells the other side.
     pub fn tell(&mut self, note: Note) -> Result<(), Stop> {
+        self.tell_quietly(note)?;
+        self.announce();
+        Ok(())
+    }
+
+    /// The same, but a side that sleeps is woken by what is told or announced next.
+    pub fn tell_quietly(&mut self, note: Note) -> Result<(), Stop> {
         let mut words = [note.say as u64; NOTE];
         words[1..].copy_from_slice(&note.words);
         let Door::Shared { end, told, .. } = &mut self.door else {
@@ -142,26 +151,26 @@ impl Control {
             to.store(word, Relaxed);
         }
         *told += 1;
-        end.publish(*told);
+        end.own.words().cursor.0.publish_quietly(*told);
         Ok(())
     }
 
     /// Waits for the next note of the other side.
     pub fn hear(&mut self) -> Result<Note, Stop> {
-        let Door::Shared { heard, .. } = &self.door else { return self.hear_over_link() };
-        let heard = *heard;
-        let words = self.wait(|theirs| note_in(theirs, heard))?;
-        if let Door::Shared { heard, .. } = &mut self.door {
-            *heard += 1;
-        }
-        Note::parse(&words)
+        let Door::Shared { end, heard, .. } = &mut self.door else { return self.hear_over_link() };
+        // The note itself is read afterwards: as what is waited for it would be copied by every
+        // layer in between, which costs more than the wait.
+        wait_for(end, self.limits, |theirs| has_told(theirs, *heard))?;
+        let place = &end.peer.words().notes.0[(*heard % UNREAD) as usize];
+        *heard += 1;
+        Note::parse(|n| place[n].load(Relaxed))
     }
 
     fn hear_over_link(&mut self) -> Result<Note, Stop> {
         loop {
             let got = self.receive()?;
             if got.message.kind == Kind::Note {
-                return Note::parse(&got.message.words);
+                return Note::parse(|n| got.message.word(n));
             }
             if let Door::Link { messages, .. } = &mut self.door {
                 if messages.len() as u64 > UNREAD {
@@ -251,15 +260,11 @@ impl Control {
     /// before it died is still found.
     pub fn wait<T>(
         &mut self,
-        mut look: impl FnMut(&Words) -> Result<Option<T>, Error>,
+        look: impl FnMut(&Words) -> Result<Option<T>, Error>,
     ) -> Result<T, Stop> {
-        let Door::Shared { end, .. } = &mut self.door else {
-            return Err(Stop::Refused(Unfit::because("no memory is shared")));
-        };
-        match end.wait_for(self.limits, &mut |end| look(end.peer.words())) {
-            // A peer that is gone is the better news.
-            Err(Stop::Late) => Err(end.gone(true).map_or(Stop::Late, Stop::Gone)),
-            answer => answer,
+        match &mut self.door {
+            Door::Shared { end, .. } => wait_for(end, self.limits, look),
+            Door::Link { .. } => Err(Stop::Refused(Unfit::because("no memory is shared"))),
         }
     }
 
@@ -330,15 +335,25 @@ impl Control {
     }
 }
 
-/// The words of the note with this number, if it is there.
-fn note_in(theirs: &Words, heard: u64) -> Result<Option<[u64; NOTE]>, Error> {
-    let told = steps::seen(&theirs.cursor.0);
-    match told.wrapping_sub(heard) {
+#[inline]
+fn wait_for<T>(
+    end: &mut End,
+    limits: Limits,
+    mut look: impl FnMut(&Words) -> Result<Option<T>, Error>,
+) -> Result<T, Stop> {
+    match end.wait_for(limits, &mut |end| look(end.peer.words())) {
+        // A peer that is gone is the better news.
+        Err(Stop::Late) => Err(end.gone(true).map_or(Stop::Late, Stop::Gone)),
+        answer => answer,
+    }
+}
+
+/// Whether the note with this number is there.
+#[inline]
+fn has_told(theirs: &Words, number: u64) -> Result<Option<()>, Error> {
+    match steps::seen(&theirs.cursor.0).wrapping_sub(number) {
         0 => Ok(None),
-        1..=UNREAD => {
-            let place = &theirs.notes.0[(heard % UNREAD) as usize];
-            Ok(Some(std::array::from_fn(|n| place[n].load(Relaxed))))
-        }
+        1..=UNREAD => Ok(Some(())),
         _ => Err(Error::corrupt("more notes than there is room for")),
     }
 }

@@ -1,7 +1,7 @@
 //! One end of an open channel: its own memory, the peer's, the link, and waiting for the peer.
 
 use super::line::Line;
-use super::liveness::{self, Gone, LOOKS_BEFORE_RECHECK, RECHECK};
+use super::liveness::{self, Gone, RECHECK};
 use super::memory::{Memory, Sides};
 use super::stop::Stop;
 use super::wait::spin::{Spinner, Turn, is_alone_with};
@@ -141,7 +141,7 @@ impl End {
     pub(crate) fn find<T>(
         &mut self,
         patience: Patience,
-        look: &mut dyn FnMut(&Self) -> Result<Option<T>>,
+        look: &mut impl FnMut(&Self) -> Result<Option<T>>,
     ) -> std::result::Result<Option<T>, Stop> {
         match patience {
             Patience::None => self.look(look),
@@ -150,39 +150,46 @@ impl End {
     }
 
     /// Waits until `look` finds something, the peer is gone and nothing is left, or a limit is
-    /// reached.
+    /// reached. Only what a short wait needs is here: it ends sooner than the rest takes.
+    #[inline]
     pub(crate) fn wait_for<T>(
         &mut self,
         limits: Limits,
-        look: &mut dyn FnMut(&Self) -> Result<Option<T>>,
+        look: &mut impl FnMut(&Self) -> Result<Option<T>>,
     ) -> std::result::Result<T, Stop> {
-        if let Some(found) = self.look(look)? {
-            return Ok(found);
-        }
         let mut spinner = Spinner::new(self.wait, self.alone);
-        let mut looks = 0_u32;
+        let mut found = if self.armed { self.look(look)? } else { look(self)? };
         loop {
-            let found = match spinner.turn() {
-                Turn::Look => look(self)?,
-                Turn::LookAround => {
-                    looks = looks.wrapping_add(1);
-                    if looks.is_multiple_of(LOOKS_BEFORE_RECHECK) {
-                        self.gone(true);
-                    }
-                    let found = self.look(look)?;
-                    if found.is_none() {
-                        limits.check()?;
-                    }
-                    found
-                }
-                Turn::Sleep => match self.sleep(limits, look)? {
-                    None => self.look(look)?,
-                    found => found,
-                },
-            };
             if let Some(found) = found {
                 return Ok(found);
             }
+            found = match spinner.turn() {
+                Turn::Look => look(self)?,
+                turn => self.look_around(turn, limits, look)?,
+            };
+        }
+    }
+
+    #[cold]
+    fn look_around<T>(
+        &mut self,
+        turn: Turn,
+        limits: Limits,
+        look: &mut dyn FnMut(&Self) -> Result<Option<T>>,
+    ) -> std::result::Result<Option<T>, Stop> {
+        if turn == Turn::Doubt {
+            self.gone(true);
+        }
+        if let Some(found) = self.look(look)? {
+            return Ok(Some(found));
+        }
+        limits.check()?;
+        if turn != Turn::Sleep {
+            return Ok(None);
+        }
+        match self.sleep(limits, look)? {
+            None => self.look(look),
+            found => Ok(found),
         }
     }
 
@@ -211,7 +218,6 @@ impl End {
         limits: Limits,
         look: &mut dyn FnMut(&Self) -> Result<Option<T>>,
     ) -> std::result::Result<Option<T>, Stop> {
-        limits.check()?;
         let alive = self.peer.words().life();
         // A peer whose memory will not tell of its death is watched through the link.
         let how = if self.futex && alive != 0 { ON_FUTEX } else { ON_LINK };

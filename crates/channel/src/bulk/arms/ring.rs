@@ -2,9 +2,10 @@
 //! both cores copy at once and the first copy stays in the cache. Two copies.
 
 use rustix::fd::OwnedFd;
+use rustix::io::fcntl_dupfd_cloexec;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 use thalweg_sys::memfd;
-use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed};
+use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed, seal};
 
 use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::control::{Control, Note, Say};
@@ -63,7 +64,14 @@ impl Slots {
     }
 }
 
-struct Sender(Slots);
+struct Sender {
+    slots: Slots,
+    /// Slots that the receiver is known to have emptied: its own count is read only when these are
+    /// not enough, since that word then comes from its processor.
+    emptied: u64,
+    /// Until it is sealed.
+    file: Option<OwnedFd>,
+}
 
 struct Receiver {
     slots: Slots,
@@ -94,21 +102,33 @@ impl Size {
     }
 }
 
-/// Memory that this process alone can write, and the descriptor to hand over.
+/// Memory of a fixed size, and its descriptor.
 fn made(bytes: usize) -> Result<(Region, OwnedFd), Unfit> {
     let fd = memfd::create(NAME, bytes as u64).map_err(|errno| unfit("memfd_create", errno))?;
     let region = Region::of_file(&fd, bytes, Sharing::Write).map_err(|e| unfit("mmap", e))?;
-    memfd::seal_for_one_writer(&fd).map_err(|errno| unfit("F_ADD_SEALS", errno))?;
+    seal(&fd, SealFlags::SHRINK | SealFlags::GROW).map_err(|errno| unfit("F_ADD_SEALS", errno))?;
     Ok((region, fd))
 }
 
-/// The sender's memory, to be read.
+/// After this only those who have the memory mapped can write there, and nobody can take its pages
+/// away.
+fn seal_mapped(fd: &OwnedFd) -> Result<(), Unfit> {
+    memfd::seal_for_one_writer(fd).map_err(|errno| unfit("F_ADD_SEALS", errno))?;
+    // Until now the receiver could punch holes, which we would fill at our expense.
+    if memfd::is_whole(fd) { Ok(()) } else { Err(Unfit::because("the receiver took pages away")) }
+}
+
+/// The sender's memory. It is only read, but mapped for writing where the sender allows it: then
+/// some processors (AMD's Zen 4) get lines that another core has written faster. What a receiver
+/// writes there is its own loss: the sender never reads it.
 fn taken(fd: &OwnedFd, bytes: usize) -> Result<Region, Unfit> {
     // Holes would be filled at our expense, all of them at once by `populate`.
     if !is_sealed(fd, SealFlags::SHRINK, bytes as u64) || !memfd::is_whole(fd) {
         return Err(Unfit::because("the sender's memory may shrink, or is not there"));
     }
-    Region::of_file(fd, bytes, Sharing::Read).map_err(|errno| unfit("mmap", errno))
+    let region = Region::of_file(fd, bytes, Sharing::Write);
+    let region = region.or_else(|_| Region::of_file(fd, bytes, Sharing::Read));
+    region.map_err(|errno| unfit("mmap", errno))
 }
 
 impl Arm for Ring {
@@ -117,7 +137,7 @@ impl Arm for Ring {
     }
 
     fn probe(&self) -> Result<(), Unfit> {
-        made(1).map(drop)
+        seal_mapped(&made(1)?.1)
     }
 
     fn offer(&self, tuning: &Tuning, ends: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
@@ -126,7 +146,9 @@ impl Arm for Ring {
         let (region, fd) = made(size.bytes)?;
         // It only saves faults.
         let _ = region.populate();
-        Ok((Box::new(Sender(size.slots(region))), Parcel::of(&[], vec![fd])))
+        let kept = fcntl_dupfd_cloexec(&fd, 0).map_err(|errno| unfit("F_DUPFD_CLOEXEC", errno))?;
+        let sender = Sender { slots: size.slots(region), emptied: 0, file: Some(kept) };
+        Ok((Box::new(sender), Parcel::of(&[], vec![fd])))
     }
 
     fn accept(
@@ -146,25 +168,40 @@ impl Arm for Ring {
 }
 
 impl Outgoing for Sender {
+    fn agreed(&mut self, _: Parcel, _: &Ends) -> Result<(), Unfit> {
+        self.file.take().map_or(Ok(()), |fd| seal_mapped(&fd))
+    }
+
     fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
-        control.tell(Note::new(Say::Begin, &[bytes.len() as u64]))?;
-        let ring = &mut self.0;
+        let begin = Note::new(Say::Begin, &[bytes.len() as u64]);
+        if control.has_free_core() {
+            control.tell(begin)?;
+        } else {
+            // Woken before the first slot is full, the receiver would only take our processor.
+            control.tell_quietly(begin)?;
+        }
+        let ring = &mut self.slots;
         for piece in bytes.chunks(ring.slot) {
-            control.wait(|theirs| {
-                // The receiver has read a slot before it counts it as emptied.
-                match ring.count.checked_sub(steps::seen(&theirs.slots.0)) {
-                    Some(full) if full < ring.number => Ok(Some(())),
-                    Some(full) if full == ring.number => Ok(None),
-                    _ => Err(Error::corrupt("a count of slots that cannot be")),
-                }
-            })?;
+            if ring.count - self.emptied == ring.number {
+                self.emptied = control.wait(|theirs| {
+                    // The receiver has read a slot before it counts it as emptied.
+                    let emptied = steps::seen(&theirs.slots.0);
+                    match ring.count.checked_sub(emptied) {
+                        Some(full) if full < ring.number => Ok(Some(emptied)),
+                        Some(full) if full == ring.number => Ok(None),
+                        _ => Err(Error::corrupt("a count of slots that cannot be")),
+                    }
+                })?;
+            }
             // SAFETY: the slot has room for a chunk, and the receiver is done with it: it said so.
             // One that lied sees other bytes, no more.
             unsafe { copy_in(ring.place(ring.count), piece) };
             ring.count += 1;
             control.publish_slots(ring.count, false);
         }
-        control.expect(Say::Done).map(drop)
+        control.expect(Say::Done)?;
+        self.emptied = ring.count;
+        Ok(())
     }
 }
 
@@ -192,5 +229,26 @@ impl Incoming for Receiver {
             delivered += piece.len() as u64;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use rustix::fs::{FallocateFlags, fallocate};
+    use thalweg_sys::Errno;
+
+    #[test]
+    fn memory_that_both_have_mapped_gets_no_other_writer_and_keeps_its_pages() {
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let (_mine, fd) = made(8192).unwrap();
+        assert!(taken(&fd, 8192).unwrap().is_writable());
+        seal_mapped(&fd).unwrap();
+        assert!(!taken(&fd, 8192).unwrap().is_writable(), "the peer of an older sender reads");
+        assert_eq!(fallocate(&fd, hole, 0, 4096), Err(Errno::PERM));
+        let (_mine, fd) = made(8192).unwrap();
+        fallocate(&fd, hole, 0, 4096).unwrap();
+        assert!(seal_mapped(&fd).is_err());
     }
 }

@@ -2,9 +2,10 @@
 
 use super::Wait;
 use crate::link::Peer;
+use crate::shared::liveness::LOOKS_BEFORE_RECHECK;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How often the clock and the peer's health are looked at: they cost more than the data word.
 const STRIDE: u32 = 64;
@@ -37,6 +38,8 @@ pub(crate) enum Turn {
     Look,
     /// Look at the peer's health and the deadline as well.
     LookAround,
+    /// The same, and ask the kernel whether the peer lives.
+    Doubt,
     /// Enough: sleep.
     Sleep,
 }
@@ -44,25 +47,30 @@ pub(crate) enum Turn {
 /// One period of waiting.
 #[derive(Debug)]
 pub(crate) struct Spinner {
+    /// `None` is for ever.
+    spin: Option<Duration>,
+    /// When to sleep, counted from the first look at the clock: most waits end before that.
     until: Option<Instant>,
-    for_ever: bool,
     alone: bool,
     turns: u32,
 }
 
 impl Spinner {
     /// `alone`: only one processor may be used, so the peer runs when we do not.
+    #[inline]
     pub(crate) fn new(wait: Wait, alone: bool) -> Self {
-        let until = match wait {
-            Wait::Hybrid { spin } if !alone && !spin.is_zero() => Instant::now().checked_add(spin),
-            _ => None,
+        let spin = match wait {
+            Wait::Spin => None,
+            Wait::Hybrid { spin } if !alone => Some(spin),
+            _ => Some(Duration::ZERO),
         };
-        Self { until, for_ever: wait == Wait::Spin, alone, turns: 0 }
+        Self { spin, until: None, alone, turns: 0 }
     }
 
     /// Passes a moment and says what next.
+    #[inline]
     pub(crate) fn turn(&mut self) -> Turn {
-        if !self.for_ever && self.until.is_none() {
+        if self.spin == Some(Duration::ZERO) {
             return Turn::Sleep;
         }
         self.turns = self.turns.wrapping_add(1);
@@ -71,20 +79,27 @@ impl Spinner {
         } else {
             std::hint::spin_loop();
         }
-        if !self.turns.is_multiple_of(STRIDE) {
-            return Turn::Look;
+        if self.turns.is_multiple_of(STRIDE) { self.look_around() } else { Turn::Look }
+    }
+
+    #[cold]
+    fn look_around(&mut self) -> Turn {
+        if let Some(spin) = self.spin {
+            let now = Instant::now();
+            match self.until {
+                Some(until) if now >= until => return Turn::Sleep,
+                Some(_) => {}
+                None => self.until = now.checked_add(spin),
+            }
         }
-        match self.until {
-            Some(until) if Instant::now() >= until => Turn::Sleep,
-            _ => Turn::LookAround,
-        }
+        let looks = self.turns / STRIDE;
+        if looks.is_multiple_of(LOOKS_BEFORE_RECHECK) { Turn::Doubt } else { Turn::LookAround }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn first_decision(wait: Wait, alone: bool) -> Turn {
         let mut spinner = Spinner::new(wait, alone);

@@ -303,6 +303,21 @@ fn a_quiet_step_is_seen_with_the_next_loud_one() {
 }
 
 #[test]
+fn a_sleeper_on_a_quiet_step_is_woken_by_the_next_loud_one() {
+    model(|| {
+        let shared = Shared::new();
+        let producer = shared.clone();
+        let writer = thread::spawn(move || {
+            producer.second.publish_quietly(3);
+            producer.put(&mut Sleeper::default(), 0, 5);
+        });
+        shared.await_that(|| seen(&shared.second) == 3);
+        shared.await_that(|| seen(&shared.head) == 1);
+        writer.join().expect("the producer");
+    });
+}
+
+#[test]
 fn a_sleeper_on_a_word_that_both_sides_write_is_never_forgotten() {
     model(|| {
         let shared = Shared::new();
