@@ -82,15 +82,14 @@ fn what_cannot_be_kept_is_shown_all_the_same() {
 #[test]
 fn options_set_in_the_environment_do_not_stop_the_sessions() {
     let scratch = Scratch::new();
-    let in_environment = |args: &[&str], text: &str| {
-        let mut command = tune(&scratch, args);
+    let in_environment = |mut command: Command, text: &str| {
         command.env("THALWEG_JSON", text).env("THALWEG_COLOR", "never");
         ran(command)
     };
     for text in ["1", "0"] {
-        let (code, _, err) = in_environment(&["--session"], text);
-        assert!(code == 1 && err.contains("session: EOF"), "it looks for its task: {err}");
-        let (code, _, err) = in_environment(&["--emit", "c"], text);
+        let (code, _, err) = in_environment(scratch.thalweg(["helper", "survey"]), text);
+        assert!(code == 1 && err.contains("the job: EOF"), "it looks for its job: {err}");
+        let (code, _, err) = in_environment(tune(&scratch, &["--emit", "c"]), text);
         assert!(code == 4 && err.contains("first measure"), "{err}");
     }
 }

@@ -12,11 +12,11 @@ mod feeder;
 mod line;
 mod receiver;
 
-pub(crate) use line::{say, spent};
+pub(crate) use line::spent;
 
 use crate::{
     arms::{CATALOGUE, Catalogue},
-    probes::libc_thresholds,
+    probes::{libc_thresholds, tune_machine},
     study::{load, session},
 };
 
@@ -31,6 +31,7 @@ pub static HELPERS: &[Helper] = &[
     ("memcpy", libc_thresholds::child::main),
     ("receiver", receiver::run),
     ("session", |_| session::main(&CATALOGUE)),
+    ("survey", |_| tune_machine::serve()),
 ];
 
 /// The command that starts a helper of this kind: `program` is `thalweg`, or the one of our tests.

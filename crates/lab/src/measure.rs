@@ -7,4 +7,5 @@ pub mod outcome;
 pub mod process;
 pub mod sample;
 pub mod schedule;
+pub mod session;
 pub mod stats;

@@ -5,7 +5,6 @@
 //! into verdicts, [`result`] is the JSON that is saved.
 
 mod check;
-mod child;
 pub mod claims;
 mod eta;
 pub mod figures;

@@ -1,8 +1,10 @@
 //! What helpers and those who started them say to each other: one line each way, words apart by
 //! spaces. A helper's stdin is what it is told, its stdout what it answers.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 use thalweg_sys::{tally, usage::Usage};
+
+pub(super) use crate::measure::process::say;
 
 /// The next line that was said to us, in words; `None` when nobody will say anything any more.
 pub(super) fn hear() -> Result<Option<Vec<String>>, String> {
@@ -12,13 +14,6 @@ pub(super) fn hear() -> Result<Option<Vec<String>>, String> {
         0 => Ok(None),
         _ => Ok(Some(line.split_whitespace().map(str::to_owned).collect())),
     }
-}
-
-pub(crate) fn say(line: &str) -> Result<(), String> {
-    let mut out = io::stdout().lock();
-    out.write_all(format!("{line}\n").as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|e| format!("stdout: {e}"))
 }
 
 /// The word in this place as a number.

@@ -136,10 +136,10 @@ fn whole_arms(usual: &[Usual]) -> Vec<Mark> {
 mod tests {
     use super::*;
     use crate::measure::{
-        schedule::{Arm, Broken, Failure, Lineup, Rules, Sampled, Schedule},
+        schedule::{Arm, Failure, Lineup, Sampled, Schedule},
         stats::Random,
     };
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
     use thalweg_sys::usage::Usage;
 
     // Beyond what malloc ever takes from memory that was touched before: it is mapped anew each time.
@@ -172,18 +172,11 @@ mod tests {
         }
     }
 
-    fn log_of(mut arms: Vec<Sampled<'_>>) -> Result<Log, Broken> {
-        let began = Instant::now();
+    fn log_of(mut arms: Vec<Sampled<'_>>) -> Result<Log, Failure> {
         let mut log = Log::default();
         let active = arms.iter().map(|_| log.enter("touch")).collect();
-        let mut schedule = Schedule {
-            rules: Rules { most_rounds: 6, too_slow: f64::MAX, ..Rules::default() },
-            clock: &|| began.elapsed(),
-            deadline: Duration::from_secs(60),
-            stop: &|| Ok(()),
-            random: &mut Random::new(1),
-        };
-        schedule.run(&mut arms, Lineup { active, reference: 0, kept: vec![] }, &mut log)?;
+        let random = &mut Random::new(1);
+        Schedule::fixed(6, &|| Ok(()), random).run(&mut arms, Lineup::of(active), &mut log)?;
         Ok(log)
     }
 

@@ -84,6 +84,12 @@ impl Log {
         Some(Outcome { ratio: self.ratio(arm, other, by, random)?, noise })
     }
 
+    /// The middle of an arm's ratios to another: by it the candidates are picked that deserve more
+    /// samples. Which is the best is another question, asked of intervals (`thalweg_core::select`).
+    pub fn median_ratio(&self, arm: usize, other: usize, by: &impl Cost) -> Option<f64> {
+        median(&self.paired(arm, other, by)).map(f64::exp)
+    }
+
     /// Log ratios of an arm's costs to another's, one for each round that has both.
     pub fn paired(&self, arm: usize, other: usize, by: &impl Cost) -> Vec<f64> {
         self.costs(arm, by).against(&self.costs(other, by))
@@ -124,6 +130,13 @@ impl Costs {
     fn by_round(&self) -> impl Iterator<Item = (usize, f64)> {
         let mean = |costs: &[f64]| costs.iter().sum::<f64>() / costs.len() as f64;
         self.0.iter().map(move |(round, costs)| (*round, mean(costs)))
+    }
+
+    /// Those of the even rounds, or of the odd ones.
+    #[must_use]
+    pub fn half(&self, parity: usize) -> Self {
+        let rounds = self.0.iter().filter(|(round, _)| *round % 2 == parity);
+        Self(rounds.map(|(round, costs)| (*round, costs.clone())).collect())
     }
 
     /// Log ratios to the other's costs, one for each round that has both.

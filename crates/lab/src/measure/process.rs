@@ -8,7 +8,7 @@ use rustix::{
     process::{Pid, Signal, kill_process_group},
 };
 use std::{
-    io::{self, Read},
+    io::{self, Read, Write},
     os::{
         fd::OwnedFd,
         unix::{net::UnixStream, process::CommandExt},
@@ -22,6 +22,8 @@ use std::{
 const LAST_WORDS: usize = 4 << 10;
 /// What has closed its output ends within this, or is ended.
 const ENDING: Duration = Duration::from_secs(2);
+/// Between two looks whether it has ended, while it is still heard.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// How a process is treated.
 #[derive(Clone, Copy, Debug)]
@@ -251,10 +253,27 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.close();
-        if self.wait(self.manner.grace).is_none() {
-            self.kill();
+        let until = Instant::now() + self.manner.grace;
+        while self.wait(Duration::ZERO).is_none() {
+            // What it still says is taken: else it might wait for room in the pipe and not end.
+            match self.hear(until.min(Instant::now() + BETWEEN_LOOKS)) {
+                Ok(Heard::Line(_)) => {}
+                Ok(Heard::Silence) if Instant::now() < until => {}
+                _ => {
+                    self.wait(until.saturating_duration_since(Instant::now()));
+                    break;
+                }
+            }
         }
+        self.kill();
     }
+}
+
+/// The other side: says a line to the process that started this one.
+pub fn say(line: &str) -> Result<(), String> {
+    let mut out = io::stdout().lock();
+    let said = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush());
+    said.map_err(|e| format!("stdout: {e}"))
 }
 
 fn readable(end: &impl std::os::fd::AsFd) -> bool {

@@ -3,7 +3,10 @@
 //! The schedule knows arms only through [`Arm`], and time only through a clock it is given, so that
 //! simulated arms can test it.
 
-use std::time::Duration;
+use std::{
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
 use thalweg_core::{Cancelled, Guarantees, Unfit, alias::Alias};
 
 use crate::measure::{
@@ -82,13 +85,23 @@ impl<'a> Sampled<'a> {
     }
 }
 
-/// Why an arm gave no sample.
+/// Why an arm gave no sample; of rounds, why nothing can be compared: their reference gave none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// Somebody asked to stop.
     Cancelled,
     /// The arm cannot do this work, and why.
     Unfit(Unfit),
+}
+
+impl Failure {
+    /// Why the arm cannot do it, unless somebody asked to stop.
+    pub fn unfit(self) -> Result<Unfit, Cancelled> {
+        match self {
+            Self::Cancelled => Err(Cancelled),
+            Self::Unfit(unfit) => Ok(unfit),
+        }
+    }
 }
 
 impl From<Cancelled> for Failure {
@@ -122,18 +135,6 @@ pub struct Rules {
     pub grace_rounds: usize,
 }
 
-impl Rules {
-    /// So many rounds of everything, whatever it shows: nobody is left out for being slow.
-    pub fn fixed(rounds: usize) -> Self {
-        Self {
-            least_rounds: rounds,
-            most_rounds: rounds,
-            too_slow: f64::MAX,
-            grace_rounds: usize::MAX,
-        }
-    }
-}
-
 impl Default for Rules {
     fn default() -> Self {
         Self { least_rounds: 5, most_rounds: 40, too_slow: 4.0, grace_rounds: 2 }
@@ -164,27 +165,37 @@ pub struct Lineup {
 }
 
 impl Lineup {
+    /// Arms that are compared with the first of all.
+    pub fn of(active: Vec<usize>) -> Self {
+        Self { active, reference: 0, kept: Vec::new() }
+    }
+
     /// Arms of which none is the reference: one that fails leaves, and the others go on.
     pub fn of_equals(active: Vec<usize>) -> Self {
         Self { active, reference: usize::MAX, kept: Vec::new() }
     }
 }
 
-/// Somebody asked to stop, or the reference arm failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Broken {
-    Cancelled,
-    /// The reference cannot do the work: nothing can be compared.
-    Reference(Unfit),
-}
+/// By which rounds without a deadline note what their samples cost.
+static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-impl From<Cancelled> for Broken {
-    fn from(_: Cancelled) -> Self {
-        Self::Cancelled
+impl<'s> Schedule<'s> {
+    /// So many rounds of everything, however long they take and whatever they show: that an arm is
+    /// slow is the answer.
+    pub fn fixed(
+        rounds: usize,
+        stop: &'s dyn Fn() -> Result<(), Cancelled>,
+        random: &'s mut Random,
+    ) -> Self {
+        let rules = Rules {
+            least_rounds: rounds,
+            most_rounds: rounds,
+            too_slow: f64::MAX,
+            grace_rounds: usize::MAX,
+        };
+        Self { rules, clock: &|| BEGAN.elapsed(), deadline: Duration::MAX, stop, random }
     }
-}
 
-impl Schedule<'_> {
     /// Runs rounds until the budget or the rules end them. Everything sampled is in the log, and
     /// every arm left out says why there.
     pub fn run(
@@ -192,7 +203,7 @@ impl Schedule<'_> {
         arms: &mut [Sampled<'_>],
         mut lineup: Lineup,
         log: &mut Log,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Failure> {
         let first = log.rounds.len();
         loop {
             lineup.active.retain(|arm| log.arms[*arm].dropped.is_none());
@@ -203,7 +214,7 @@ impl Schedule<'_> {
             if done >= self.rules.most_rounds || self.is_over(&lineup, log, done) {
                 return Ok(());
             }
-            let order = self.order(&lineup.active);
+            let order = order(&lineup.active, self.random);
             log.rounds.push(Vec::with_capacity(order.len()));
             for arm in order {
                 (self.stop)()?;
@@ -218,21 +229,13 @@ impl Schedule<'_> {
         }
     }
 
-    /// All arms in random order, one drawn by lot twice.
-    fn order(&mut self, active: &[usize]) -> Vec<usize> {
-        let mut order = active.to_vec();
-        order.push(active[self.random.below(active.len())]);
-        self.random.shuffle(&mut order);
-        order
-    }
-
     fn take(
         &mut self,
         arms: &mut [Sampled<'_>],
         arm: usize,
         lineup: &Lineup,
         log: &mut Log,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Failure> {
         if log.arms[arm].dropped.is_some() {
             return Ok(());
         }
@@ -242,11 +245,9 @@ impl Schedule<'_> {
             Ok(sample) => {
                 log.add(Entry { arm, sample, cost: (self.clock)().saturating_sub(began) });
             }
-            Err(Failure::Cancelled) => return Err(Broken::Cancelled),
-            Err(Failure::Unfit(unfit)) if arm == lineup.reference => {
-                return Err(Broken::Reference(unfit));
-            }
-            Err(Failure::Unfit(unfit)) => {
+            Err(failure) if arm == lineup.reference => return Err(failure),
+            Err(failure) => {
+                let unfit = failure.unfit()?;
                 log.arms[arm].dropped = Some(format!("failed under way: {unfit}"));
                 log.arms[arm].failed = true;
             }
@@ -299,6 +300,14 @@ impl Schedule<'_> {
             ));
         }
     }
+}
+
+/// The order of a round: all arms, one drawn by lot twice.
+pub fn order(active: &[usize], random: &mut Random) -> Vec<usize> {
+    let mut order = active.to_vec();
+    order.push(active[random.below(active.len())]);
+    random.shuffle(&mut order);
+    order
 }
 
 #[cfg(test)]

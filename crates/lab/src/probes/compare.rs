@@ -23,7 +23,7 @@ use crate::{
     measure::{
         log::Log,
         sample::Sample,
-        schedule::{Arm, Broken, Failure, Lineup, Rules, Sampled, Schedule},
+        schedule::{Arm, Failure, Lineup, Sampled, Schedule},
         stats::Random,
     },
 };
@@ -32,8 +32,6 @@ use crate::{
 const LEAST_ROUNDS: usize = 20;
 /// Beyond so many there is nothing more to learn.
 const MOST_ROUNDS: usize = 1000;
-/// A deadline that no run reaches: the number of rounds ends it.
-const NO_DEADLINE: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// A command that takes part.
 #[derive(Clone, Debug)]
@@ -110,6 +108,12 @@ pub enum CompareError {
     Cancelled,
 }
 
+impl From<Cancelled> for CompareError {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
+}
+
 /// Compares.
 pub fn run(compare: &Compare<'_>) -> Result<Found, CompareError> {
     for contender in compare.contenders {
@@ -159,15 +163,12 @@ fn warm_up(
     for (number, arm) in arms.iter_mut().enumerate() {
         for _ in 0..compare.warm_ups.max(1) {
             let began = Instant::now();
-            match arm.arm.sample(1) {
-                Ok(_) => longest = longest.max(began.elapsed()),
-                Err(Failure::Cancelled) => return Err(CompareError::Cancelled),
-                Err(Failure::Unfit(unfit)) => {
-                    log.arms[number].dropped = Some(unfit.reason);
-                    log.arms[number].failed = true;
-                    break;
-                }
+            if let Err(failure) = arm.arm.sample(1) {
+                log.arms[number].dropped = Some(failure.unfit()?.reason);
+                log.arms[number].failed = true;
+                break;
             }
+            longest = longest.max(began.elapsed());
         }
     }
     let failed = log.arms.iter().filter_map(|arm| arm.dropped.clone());
@@ -185,20 +186,10 @@ fn measure(
     rounds: usize,
 ) -> Result<(), CompareError> {
     let active: Vec<usize> = (0..arms.len()).filter(|arm| !log.arms[*arm].failed).collect();
-    let began = Instant::now();
-    let mut random = Random::new(compare.seed);
-    let mut schedule = Schedule {
-        rules: Rules::fixed(rounds),
-        clock: &|| began.elapsed(),
-        deadline: NO_DEADLINE,
-        stop: compare.stop,
-        random: &mut random,
-    };
-    match schedule.run(arms, Lineup::of_equals(active), log) {
-        Ok(()) => Ok(()),
-        Err(Broken::Cancelled) => Err(CompareError::Cancelled),
-        Err(Broken::Reference(unfit)) => Err(CompareError::Failed(unfit.reason)),
-    }
+    let random = &mut Random::new(compare.seed);
+    let ran =
+        Schedule::fixed(rounds, compare.stop, random).run(arms, Lineup::of_equals(active), log);
+    ran.or_else(|failure| Err(CompareError::Failed(failure.unfit()?.reason)))
 }
 
 impl Rounds {

@@ -22,6 +22,7 @@ use thalweg_sys::host::{Cache, caches};
 use crate::{
     measure::{
         log::{Entry, Log},
+        schedule::order,
         stats::Random,
     },
     probes::{
@@ -213,17 +214,13 @@ impl Run<'_> {
         });
         let settings: Vec<Setting> = std::iter::once(as_it_is).chain(settings).collect();
         let mut logs: Vec<Log> = SIZES.iter().map(|_| Log::default()).collect();
+        let all: Vec<usize> = (0..settings.len()).collect();
         for round in 0..rounds {
-            let mut order: Vec<usize> = (0..settings.len()).collect();
-            order.push(self.random.below(settings.len()));
-            self.random.shuffle(&mut order);
             for log in &mut logs {
                 log.rounds.push(Vec::new());
             }
-            for arm in order {
-                if (self.how.stop)().is_err() {
-                    return Err("stopped: nothing is shown".to_owned());
-                }
+            for arm in order(&all, &mut self.random) {
+                (self.how.stop)().map_err(|_| "stopped: nothing is shown")?;
                 let samples = child::run(self.how.program, &settings[arm])?;
                 self.processes += 1;
                 for (log, sample) in logs.iter_mut().zip(samples) {

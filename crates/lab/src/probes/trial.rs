@@ -35,15 +35,12 @@ use crate::{
         conditions::Conditions,
         log::Log,
         sample::Sample,
-        schedule::{Arm, Broken, Failure, Lineup, Rules, Sampled, Schedule},
+        schedule::{Arm, Failure, Lineup, Sampled, Schedule},
         stats::Random,
     },
 };
 use run::Runner;
 use stage::Stage;
-
-/// A deadline that no run reaches: the number of rounds is what ends a trial.
-const NO_DEADLINE: Duration = Duration::from_secs(u32::MAX as u64);
 
 pub struct Trial<'t> {
     /// The command that is measured, its name first.
@@ -170,12 +167,8 @@ pub fn run(trial: &Trial<'_>) -> Result<Found, TrialError> {
     };
     let judged = Judged { runner: &runner, metric: trial.metric };
     let checked = check(&judged, &settings, trial)?;
-    let (log, broken) = rounds(&judged, &settings, &checked, trial);
-    match broken {
-        Err(Broken::Cancelled) => return Err(TrialError::Cancelled),
-        Err(Broken::Reference(unfit)) => return Err(TrialError::Program(unfit.reason)),
-        Ok(()) => {}
-    }
+    let log = rounds(&judged, &settings, &checked, trial);
+    let log = log.or_else(|failure| Err(TrialError::Program(failure.unfit()?.reason)))?;
     let mut random = Random::new(trial.seed);
     Ok(Found {
         metric: trial.metric.to_string(),
@@ -242,12 +235,12 @@ fn check(
         let is_kernel = matches!(setting.kind, Kind::Kernel { .. });
         let ran = match judged.once(setting, is_kernel) {
             Ok(ran) => ran,
-            Err(Failure::Cancelled) => return Err(TrialError::Cancelled),
-            Err(Failure::Unfit(unfit)) if place == 0 => {
-                return Err(TrialError::Program(unfit.reason));
-            }
-            Err(Failure::Unfit(unfit)) => {
-                checked.failed[place] = Some(unfit.reason);
+            Err(failure) => {
+                let reason = failure.unfit()?.reason;
+                if place == 0 {
+                    return Err(TrialError::Program(reason));
+                }
+                checked.failed[place] = Some(reason);
                 continue;
             }
         };
@@ -309,7 +302,7 @@ fn rounds(
     settings: &[Setting],
     checked: &Checked,
     trial: &Trial<'_>,
-) -> (Log, Result<(), Broken>) {
+) -> Result<Log, Failure> {
     let mut log = Log::default();
     let mut active = Vec::new();
     let mut arms: Vec<Sampled<'_>> = Vec::new();
@@ -320,19 +313,13 @@ fn rounds(
         active.extend(failed.is_none().then_some(place));
         arms.push(Sampled::once(Run { judged, setting, stop: trial.stop }));
     }
-    let began = Instant::now();
-    let mut random = Random::new(trial.seed);
-    let mut schedule = Schedule {
-        // Every arm to the end, however slow: that it is slow is the answer.
-        rules: Rules::fixed(trial.rounds),
-        clock: &|| began.elapsed(),
-        deadline: NO_DEADLINE,
-        stop: trial.stop,
-        random: &mut random,
-    };
-    let broken =
-        schedule.run(&mut arms, Lineup { active, reference: 0, kept: Vec::new() }, &mut log);
-    (log, broken)
+    let random = &mut Random::new(trial.seed);
+    Schedule::fixed(trial.rounds, trial.stop, random).run(
+        &mut arms,
+        Lineup::of(active),
+        &mut log,
+    )?;
+    Ok(log)
 }
 
 #[cfg(test)]

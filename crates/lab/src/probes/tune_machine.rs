@@ -25,7 +25,7 @@ mod table;
 mod ways;
 
 pub use grid::{Depth, between, loads};
-pub use job::{EndKeys, Line, SessionJob, SessionLog, SizeLog, Task, Way, Ways};
+pub use job::{EndKeys, Line, SessionJob, SessionLog, SizeLog, Way, Ways};
 pub use pair::{EndKind, Ends, Held};
 pub use runner::{InProcess, Runner, Spawned, busy_cores, serve};
 pub use sum::Survey;

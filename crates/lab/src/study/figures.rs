@@ -21,16 +21,21 @@ fn checked(arm: &ArmResult) -> impl Iterator<Item = &SessionSamples> {
     arm.sessions.iter().filter(|session| !session.unchecked)
 }
 
+/// What one operation of `a` and one of `b` cost, by the numbers of the sessions that have both.
+pub fn of_both(a: &ArmResult, b: &ArmResult, metric: Metric) -> BTreeMap<usize, (Costs, Costs)> {
+    let sessions = checked(a).filter_map(|own| {
+        let other = checked(b).find(|other| other.session == own.session)?;
+        Some((own.session, (costs_of(own, metric), costs_of(other, metric))))
+    });
+    sessions.collect()
+}
+
 /// Log ratios of the costs of one operation of `a` to one of `b`: for the number of each session
 /// that has both a list, with a ratio for each round that has both.
 pub fn by_session(a: &ArmResult, b: &ArmResult, metric: Metric) -> BTreeMap<usize, Vec<f64>> {
-    let sessions = checked(a).filter_map(|own| {
-        let other = checked(b).find(|other| other.session == own.session)?;
-        let number = own.session;
-        let ratios = costs_of(own, metric).against(&costs_of(other, metric));
-        (!ratios.is_empty()).then_some((number, ratios))
-    });
-    sessions.collect()
+    let sessions = of_both(a, b, metric).into_iter();
+    let ratios = sessions.map(|(number, (own, other))| (number, own.against(&other)));
+    ratios.filter(|(_, ratios)| !ratios.is_empty()).collect()
 }
 
 pub fn paired(a: &ArmResult, b: &ArmResult, metric: Metric) -> Vec<Vec<f64>> {

@@ -4,14 +4,14 @@ use std::time::Duration;
 use thalweg_core::{Cancelled, Unfit, alias::Alias};
 
 use super::{
-    result::{Place, RoundSample},
+    result::{Place, RoundSample, SessionSamples},
     wire::{ArmRun, PlaceLog},
 };
 use crate::measure::{
     contamination::{Mark, marks_of_study},
     log::Log,
     sample::Sample,
-    schedule::{Arm, Broken, Failure, Lineup, Rules, Sampled, Schedule},
+    schedule::{Arm, Failure, Lineup, Sampled, Schedule},
     stats::Random,
 };
 
@@ -22,9 +22,10 @@ pub struct Opened {
     pub arm: Result<Box<dyn Arm>, Unfit>,
 }
 
-/// How the rounds are to be.
+/// How the rounds are to be, and which session they are of.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
+    pub session: usize,
     pub rounds: usize,
     /// How long a sample is meant to be.
     pub sample: Duration,
@@ -64,63 +65,41 @@ pub fn perform(
             Err(unfit) => missing.push((name, unfit.to_string())),
         }
     }
-    let (mut names, mut arms) = (Vec::new(), Vec::new());
+    let (mut log, mut arms) = (Log::default(), Vec::new());
     // Warmed up one after the other, the last one's memory is warmer than the first one's.
     for (name, mut arm) in warm {
-        match arm.calibrate(pace.sample) {
-            Ok(()) => {
-                names.push(name);
-                arms.push(arm);
-            }
-            Err(Failure::Cancelled) => return Err(Ended::Cancelled),
-            Err(Failure::Unfit(unfit)) => missing.push((name, unfit.to_string())),
+        if let Err(failure) = arm.calibrate(pace.sample) {
+            missing.push((name, failure.unfit()?.to_string()));
+            continue;
         }
+        log.enter(&name);
+        arms.push(arm);
     }
-    let log = rounds((&names, &mut arms), (pace, random), on_round)?;
+    let lineup = Lineup::of_equals((0..arms.len()).collect());
+    // Round by round, so that somebody can be told between them.
+    for done in 1..=pace.rounds {
+        let ran = Schedule::fixed(1, &|| Ok(()), random).run(&mut arms, lineup.clone(), &mut log);
+        ran.map_err(|_: Failure| Ended::Cancelled)?;
+        let round = log.rounds.last().into_iter().flatten();
+        let rate = |s: &Sample| s.bytes as f64 / 1e9 / s.wall_seconds();
+        let rates = round.map(|e| (log.arms[e.arm].name.clone(), rate(&e.sample))).collect();
+        on_round(done, rates)?;
+    }
     let mut runs = Vec::with_capacity(arms.len());
     let warm: Vec<Option<u64>> =
         arms.iter().map(|one| (!one.arm.is_fresh()).then_some(place.bytes)).collect();
     let marks = marks_of_study(&log, &warm);
     for (number, sampled) in arms.iter_mut().enumerate() {
-        let run = finish(sampled, &log, number, &marks)?;
+        let mut run = finish(sampled, &log, number, &marks)?;
+        run.taken.session = pace.session;
         if let Some(reason) = &log.arms[number].dropped {
             missing.push((run.name.clone(), reason.clone()));
         }
-        if !run.samples.is_empty() {
+        if !run.taken.samples.is_empty() {
             runs.push(run);
         }
     }
     Ok(PlaceLog { place: place.clone(), arms: runs, missing, seconds: 0.0 })
-}
-
-/// Round by round, so that somebody can be told between them.
-fn rounds(
-    (names, arms): (&[String], &mut [Sampled<'_>]),
-    (pace, random): (Pace, &mut Random),
-    on_round: &mut OnRound<'_>,
-) -> Result<Log, Ended> {
-    let mut log = Log::default();
-    let active: Vec<usize> = names.iter().map(|name| log.enter(name)).collect();
-    let mut schedule = Schedule {
-        rules: Rules::fixed(1),
-        clock: &|| Duration::ZERO,
-        deadline: Duration::MAX,
-        stop: &|| Ok(()),
-        random,
-    };
-    for done in 1..=pace.rounds {
-        match schedule.run(arms, Lineup::of_equals(active.clone()), &mut log) {
-            Ok(()) => {}
-            Err(Broken::Cancelled | Broken::Reference(_)) => return Err(Ended::Cancelled),
-        }
-        let round = log.rounds.last().into_iter().flatten();
-        let rate = |s: &Sample| s.bytes as f64 / 1e9 / s.wall_seconds();
-        let rates = round.map(|e| (log.arms[e.arm].name.clone(), rate(&e.sample))).collect();
-        if on_round(done, rates).is_err() {
-            return Err(Ended::Cancelled);
-        }
-    }
-    Ok(log)
 }
 
 /// Looks at the bytes and for shared pages, and puts the samples together.
@@ -162,14 +141,12 @@ fn finish(
             Ok(Alias::Shared) => "shared".to_owned(),
             Err(unfit) => unfit.to_string(),
         }),
-        repeats: *repeats,
         marked: if unchecked { samples.len() } else { marked.len() },
-        marks: words,
         calls_uncounted: arm.calls_uncounted(),
-        samples,
-        unchecked,
+        taken: SessionSamples { session: 0, repeats: *repeats, samples, marks: words, unchecked },
     })
 }
+
 fn words_of(mark: &Mark) -> String {
     match mark.round {
         Some(round) => format!("round {}: {}", round + 1, mark.text),

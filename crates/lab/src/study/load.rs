@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     helper,
-    measure::process::{Heard, Manner, Process},
+    measure::process::{Heard, Manner, Process, say},
 };
 
 /// One cycle of the load that is busy a part of the time.
@@ -47,7 +47,7 @@ impl Running {
         let mut running = Self::default();
         let (kind, count) = match load {
             Load::Idle => return Ok(running),
-            Load::Busy => ("busy", processors.count().saturating_sub(1)),
+            Load::Busy => ("busy", processors.spare()),
             Load::Quarter => ("quarter", 1),
             Load::Writeback => ("writeback", 1),
         };
@@ -101,13 +101,9 @@ pub fn main(arguments: &[String]) -> Result<(), String> {
     work(Path::new(path))
 }
 
-fn ready() -> Result<(), String> {
-    helper::say(READY)
-}
-
 /// Computes for this part of each cycle, until stdin ends.
 fn be_busy(part: f64) -> Result<(), String> {
-    ready()?;
+    say(READY)?;
     loop {
         let began = Instant::now();
         while began.elapsed() < CYCLE.mul_f64(part) {
@@ -133,7 +129,7 @@ fn rewrite(path: &Path) -> Result<(), String> {
         file.sync_data().map_err(failed)?;
         block[0] = block[0].wrapping_add(1);
         if !told {
-            ready()?;
+            say(READY)?;
             told = true;
         }
     }

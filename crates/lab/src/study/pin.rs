@@ -1,6 +1,7 @@
 //! The processors that a process may run on.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::thread::available_parallelism;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Processors(Vec<usize>);
@@ -35,6 +36,12 @@ impl Processors {
 
     pub fn count(&self) -> usize {
         self.0.len()
+    }
+
+    /// All but one, as far as a quota leaves them: those that a load can keep busy beside us.
+    pub fn spare(&self) -> usize {
+        let quota = available_parallelism().map_or(usize::MAX, usize::from);
+        self.count().min(quota).saturating_sub(1)
     }
 
     /// As [`parse`](Self::parse) reads it.

@@ -8,7 +8,6 @@ use std::{
 use thalweg_core::Cancelled;
 
 use super::{
-    child::{self, Failed},
     eta::Eta,
     places::places,
     preset::Settings,
@@ -18,12 +17,19 @@ use super::{
     wire::{Event, SessionJob, SessionLog},
 };
 use crate::{
+    helper,
     measure::{
         conditions::{self, Conditions},
+        schedule::Failure,
+        session::{self, Patience},
         stats::Random,
     },
     scratch::Folder,
 };
+
+/// No sample takes so long; and all that a session leaves is in a folder of ours.
+const PATIENCE: Patience =
+    Patience { silence: Duration::from_secs(30 * 60), grace: Duration::ZERO };
 
 /// What a run needs besides studies and settings.
 pub struct Stage<'s> {
@@ -97,29 +103,131 @@ pub fn run(
     settings: &Settings,
     stage: &mut Stage<'_>,
 ) -> Vec<Result<StudyResult, RunError>> {
-    let mut courses: Vec<Course<'_>> =
-        studies.iter().map(|loaded| Course::new(loaded, settings, stage.at)).collect();
-    let began = Instant::now();
+    let courses = studies.iter().map(|loaded| Course::new(loaded, settings, stage.at)).collect();
+    let mut run = Run { courses, settings, stage, began: Instant::now() };
     for session in 0..settings.sessions {
-        for number in 0..courses.len() {
-            if courses[number].failed.is_some() {
+        for number in 0..run.courses.len() {
+            if run.courses[number].failed.is_some() {
                 continue;
             }
-            let done = wait(&mut courses, number, (settings, began), stage).and_then(|()| {
-                one_session(&mut courses, (number, session), (settings, began), stage)
-            });
-            if let Err(error) = done {
-                let stopped = matches!(error, RunError::Cancelled);
-                courses[number].failed = Some(error);
-                if stopped {
-                    for course in &mut courses {
-                        course.failed.get_or_insert(RunError::Cancelled);
-                    }
-                }
+            let done = run.wait(number).and_then(|()| run.session(number, session));
+            let Err(error) = done else { continue };
+            let stopped = matches!(error, RunError::Cancelled);
+            run.courses[number].failed = Some(error);
+            for course in run.courses.iter_mut().filter(|_| stopped) {
+                course.failed.get_or_insert(RunError::Cancelled);
             }
         }
     }
-    courses.into_iter().map(|course| course.result(settings)).collect()
+    run.courses.into_iter().map(|course| course.result(settings)).collect()
+}
+
+/// All studies on their way.
+struct Run<'r, 's> {
+    courses: Vec<Course<'r>>,
+    settings: &'r Settings,
+    stage: &'r mut Stage<'s>,
+    began: Instant,
+}
+
+impl Run<'_, '_> {
+    /// Waits until the study's last session is long enough ago.
+    fn wait(&mut self, number: usize) -> Result<(), RunError> {
+        let Some(ended) = self.courses[number].ended else { return Ok(()) };
+        while ended.elapsed() < self.settings.pause {
+            (self.stage.stop)()?;
+            self.report(number, None, (0, &[]));
+            let rest = self.settings.pause.saturating_sub(ended.elapsed());
+            thread::sleep(rest.min(Duration::from_millis(200)));
+        }
+        Ok(())
+    }
+
+    fn session(&mut self, number: usize, session: usize) -> Result<(), RunError> {
+        let (settings, at, stop) = (self.settings, self.stage.at, self.stage.stop);
+        let course = &mut self.courses[number];
+        let study = course.loaded.study.id.clone();
+        let broken = |reason: String| RunError::Session {
+            study: study.clone(),
+            session: session + 1,
+            reason,
+        };
+        let scratch = Folder::named(at, "study");
+        let scratch = scratch.map_err(|e| broken(format!("{}: {e}", at.display())))?;
+        if course.first.is_none() {
+            (course.began, course.first) = (conditions::now(), Some(Instant::now()));
+            course.conditions = Conditions::now(&[at]);
+        }
+        let job = SessionJob {
+            session,
+            text: course.loaded.text.clone(),
+            folder: folder_of(&course.loaded.path),
+            scratch: scratch.path().to_owned(),
+            program: self.stage.program.to_owned(),
+            rounds: settings.rounds,
+            sample_seconds: settings.sample.as_secs_f64(),
+            seed: course.random.bits(),
+            pinned: settings.pinned.clone(),
+            places: course.places.clone(),
+        };
+        course.eta.session();
+        let command = helper::command(&job.program, "session");
+        let done = session::run(command, &job, PATIENCE, stop, &mut |event| {
+            match event {
+                Event::Place { place } => {
+                    self.courses[number].eta.place(place);
+                    self.report(number, Some(place), (0, &[]));
+                }
+                Event::Round { place, done, rates } => {
+                    self.report(number, Some(place), (done, &rates));
+                }
+                Event::Wrong { arm, place, reason } => {
+                    let at = format!("{} {} {}", place.cell, place.size, place.load.name());
+                    let (study, session) = (study.clone(), session + 1);
+                    return Some(Err(RunError::Wrong { study, arm, at, session, reason }));
+                }
+                Event::Done { log } => return Some(Ok(log)),
+            }
+            None
+        });
+        let course = &mut self.courses[number];
+        course.eta.session_done();
+        course.ended = Some(Instant::now());
+        let done = done.or_else(|failure: Failure| Err(broken(failure.unfit()?.reason)))?;
+        course.logs.push(done?);
+        Ok(())
+    }
+
+    /// Tells how far the run is: where, if anywhere, in which round and with which rates.
+    fn report(&mut self, number: usize, place: Option<usize>, round: (usize, &[(String, f64)])) {
+        let (course, settings) = (&self.courses[number], self.settings);
+        let left = self.left(course);
+        let spent = self.began.elapsed().as_secs_f64();
+        let session = settings.sessions - course.eta.sessions_left();
+        (self.stage.watch)(&Progress {
+            study: &course.loaded.study.id,
+            session: [session, settings.sessions],
+            place: place.and_then(|place| course.places.get(place)),
+            round: [round.0, settings.rounds],
+            rates: round.1,
+            done: spent / (spent + left.as_secs_f64()).max(1e-9),
+            left,
+        });
+    }
+
+    /// Sessions, and the pauses of this study that they do not fill.
+    fn left(&self, course: &Course<'_>) -> Duration {
+        let going = || self.courses.iter().filter(|course| course.failed.is_none());
+        // A pause may be as long as anybody asks for.
+        let lefts = going().map(|course| course.eta.left());
+        let work = lefts.fold(Duration::ZERO, Duration::saturating_add);
+        let ahead = course.eta.sessions_left() as u32;
+        // The others' sessions lie in the pauses of this one.
+        let per_turn = work.checked_div(self.settings.sessions.max(1) as u32).unwrap_or_default();
+        let of_others = if going().count() > 1 { per_turn } else { Duration::ZERO };
+        let pause = self.settings.pause.saturating_sub(of_others);
+        work.saturating_add(pause.saturating_mul(ahead))
+    }
 }
 
 /// One study on its way.
@@ -190,118 +298,9 @@ impl<'c> Course<'c> {
     }
 }
 
-/// Waits until the study's last session is long enough ago.
-fn wait(
-    courses: &mut [Course<'_>],
-    number: usize,
-    (settings, began): (&Settings, Instant),
-    stage: &mut Stage<'_>,
-) -> Result<(), RunError> {
-    let Some(ended) = courses[number].ended else { return Ok(()) };
-    while ended.elapsed() < settings.pause {
-        (stage.stop)()?;
-        report(courses, number, (settings, began), stage, &Event::Place { place: usize::MAX });
-        let rest = settings.pause.saturating_sub(ended.elapsed());
-        thread::sleep(rest.min(Duration::from_millis(200)));
-    }
-    Ok(())
-}
-
-fn one_session(
-    courses: &mut [Course<'_>],
-    (number, session): (usize, usize),
-    (settings, began): (&Settings, Instant),
-    stage: &mut Stage<'_>,
-) -> Result<(), RunError> {
-    let course = &mut courses[number];
-    let study = course.loaded.study.id.clone();
-    let broken =
-        |reason: String| RunError::Session { study: study.clone(), session: session + 1, reason };
-    let scratch = Folder::named(stage.at, "study");
-    let scratch = scratch.map_err(|e| broken(format!("{}: {e}", stage.at.display())))?;
-    if course.first.is_none() {
-        (course.began, course.first) = (conditions::now(), Some(Instant::now()));
-        course.conditions = Conditions::now(&[stage.at]);
-    }
-    let job = SessionJob {
-        session,
-        text: course.loaded.text.clone(),
-        folder: folder_of(&course.loaded.path),
-        scratch: scratch.path().to_owned(),
-        program: stage.program.to_owned(),
-        rounds: settings.rounds,
-        sample_seconds: settings.sample.as_secs_f64(),
-        seed: course.random.bits(),
-        pinned: settings.pinned.clone(),
-        places: course.places.clone(),
-    };
-    course.eta.session();
-    let stop = stage.stop;
-    let done = child::run(&job, stop, &mut |event| {
-        if let Event::Place { place } = event {
-            courses[number].eta.place(*place);
-        }
-        report(courses, number, (settings, began), stage, event);
-    });
-    let course = &mut courses[number];
-    course.eta.session_done();
-    course.ended = Some(Instant::now());
-    match done {
-        Ok(log) => course.logs.push(log),
-        Err(Failed::Cancelled) => return Err(RunError::Cancelled),
-        Err(Failed::Broken(reason)) => return Err(broken(reason)),
-        Err(Failed::Wrong { arm, place, reason }) => {
-            let at = format!("{} {} {}", place.cell, place.size, place.load.name());
-            return Err(RunError::Wrong { study, arm, at, session: session + 1, reason });
-        }
-    }
-    Ok(())
-}
-
 /// An absolute path, for a session may be anywhere.
 fn folder_of(study: &Path) -> PathBuf {
     let folder = study.parent().unwrap_or(Path::new("."));
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
-}
-
-/// Tells how far the run is.
-fn report(
-    courses: &[Course<'_>],
-    number: usize,
-    (settings, began): (&Settings, Instant),
-    stage: &mut Stage<'_>,
-    event: &Event,
-) {
-    let course = &courses[number];
-    let left = left(courses, number, settings);
-    let spent = began.elapsed().as_secs_f64();
-    let (place, round, rates): (_, _, &[_]) = match event {
-        Event::Place { place } => (course.places.get(*place), 0, &[]),
-        Event::Round { place, done, rates } => (course.places.get(*place), *done, rates),
-        Event::Wrong { .. } | Event::Done { .. } => return,
-    };
-    let session = settings.sessions - course.eta.sessions_left();
-    (stage.watch)(&Progress {
-        study: &course.loaded.study.id,
-        session: [session, settings.sessions],
-        place,
-        round: [round, settings.rounds],
-        rates,
-        done: spent / (spent + left.as_secs_f64()).max(1e-9),
-        left,
-    });
-}
-
-/// Sessions, and the pauses that they do not fill.
-fn left(courses: &[Course<'_>], number: usize, settings: &Settings) -> Duration {
-    let going = || courses.iter().filter(|course| course.failed.is_none());
-    // A pause may be as long as anybody asks for.
-    let lefts = going().map(|course| course.eta.left());
-    let work = lefts.fold(Duration::ZERO, Duration::saturating_add);
-    let ahead = courses[number].eta.sessions_left() as u32;
-    // The others' sessions lie in the pauses of this one.
-    let per_turn = work.checked_div(settings.sessions.max(1) as u32).unwrap_or_default();
-    let of_others = if going().count() > 1 { per_turn } else { Duration::ZERO };
-    work.saturating_add(settings.pause.saturating_sub(of_others).saturating_mul(ahead))
 }

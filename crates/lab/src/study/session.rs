@@ -3,7 +3,6 @@
 
 use std::{
     fs,
-    io::BufRead,
     path::Path,
     time::{Duration, Instant},
 };
@@ -19,8 +18,10 @@ use super::{
 };
 use crate::{
     arms::{Catalogue, Job},
-    helper::say,
-    measure::stats::{Random, median},
+    measure::{
+        session::{self, tell},
+        stats::{Random, median},
+    },
 };
 
 /// Reads the job, runs it, answers. An error is one of the session itself, never of an arm.
@@ -29,9 +30,7 @@ pub fn main(catalogue: &Catalogue) -> Result<(), String> {
     // for with a second thread every call on a descriptor is a little dearer.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(|e| format!("prctl: {e}"))?;
-    let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line).map_err(|e| format!("stdin: {e}"))?;
-    let job: SessionJob = serde_json::from_str(&line).map_err(|e| format!("the job: {e}"))?;
+    let job: SessionJob = session::job()?;
     let study = Study::parse(&job.text, catalogue)?;
     let everywhere = Processors::of_this_thread()?;
     if !job.pinned.is_empty() {
@@ -145,13 +144,12 @@ impl Session<'_> {
         };
         let opened = names.iter().map(|name| self.open(name, place, &scratch)).collect();
         let pace = Pace {
+            session: self.job.session,
             rounds: self.job.rounds,
             sample: Duration::try_from_secs_f64(self.job.sample_seconds).unwrap_or_default(),
         };
-        let mut on_round = |done, rates| {
-            let told = tell(&Event::Round { place: number, done, rates });
-            if told.is_ok() { Ok(()) } else { Err(Cancelled) }
-        };
+        let mut on_round =
+            |done, rates| tell(&Event::Round { place: number, done, rates }).map_err(|_| Cancelled);
         let log = group::perform(place, opened, (pace, &mut self.random), &mut on_round);
         // Then its samples are of another load, nobody knows from when on.
         let log = match load.failed() {
@@ -219,9 +217,4 @@ impl Session<'_> {
             .map_err(|e| Unfit::because(format!("{}: {e}", scratch.display())))?;
         probe.run(&self.job(claim, with, 0, scratch))
     }
-}
-
-fn tell(event: &Event) -> Result<(), String> {
-    let line = serde_json::to_string(event).map_err(|e| e.to_string())?;
-    say(&line)
 }

@@ -7,8 +7,7 @@ use super::{
     figures::{doubled, ratio},
     file::Study,
     result::{
-        ArmResult, Missing, Place, PlaceCost, ProbeResult, Protocol, RatioResult, SessionSamples,
-        StudyResult,
+        ArmResult, Missing, Place, PlaceCost, ProbeResult, Protocol, RatioResult, StudyResult,
     },
     wire::{ArmRun, PlaceLog, SessionLog},
 };
@@ -81,24 +80,22 @@ fn arm_of(
     place: &Place,
     logs: &[(usize, &PlaceLog)],
 ) -> Option<ArmResult> {
-    let runs: Vec<(usize, &ArmRun)> = logs
-        .iter()
-        .filter_map(|(n, log)| Some((*n, log.arms.iter().find(|run| run.name == name)?)))
-        .collect();
-    let (_, first) = runs.first()?;
+    let runs = logs.iter().filter_map(|(_, log)| log.arms.iter().find(|run| run.name == name));
+    let runs: Vec<&ArmRun> = runs.collect();
+    let first = runs.first()?;
     let arm = study.arms.iter().find(|arm| arm.name == name)?;
     // Session by session first: a median over all samples would weigh the sessions' levels oddly.
     let figure = |of: &dyn Fn(&Sample) -> Option<f64>| -> Option<f64> {
         let of_session = |run: &ArmRun| {
-            let values: Vec<f64> = run.samples.iter().filter_map(|s| of(&s.sample)).collect();
-            median(&values)
+            let values = run.taken.samples.iter().filter_map(|taken| of(&taken.sample));
+            median(&values.collect::<Vec<_>>())
         };
-        median(&runs.iter().filter_map(|(_, run)| of_session(run)).collect::<Vec<_>>())
+        median(&runs.iter().filter_map(|run| of_session(run)).collect::<Vec<_>>())
     };
     let gb = |sample: &Sample| (sample.bytes.max(1)) as f64 / 1e9;
-    let mut taken = runs.iter().flat_map(|(_, run)| &run.samples).map(|taken| &taken.sample);
+    let mut taken = runs.iter().flat_map(|run| &run.taken.samples).map(|taken| &taken.sample);
     // Once shared is shared, whatever another session happened to see.
-    let aliases: Vec<&String> = runs.iter().filter_map(|(_, run)| run.alias.as_ref()).collect();
+    let aliases: Vec<&String> = runs.iter().filter_map(|run| run.alias.as_ref()).collect();
     let shared = aliases.iter().find(|alias| **alias == "shared");
     Some(ArmResult {
         name: name.to_owned(),
@@ -116,18 +113,9 @@ fn arm_of(
         faults_per_gb: figure(&|s| Some(s.faults_per_gb())).unwrap_or(0.0),
         calls_per_gb: figure(&|s| Some(s.calls? as f64 / gb(s))),
         calls_kind: taken.find(|s| s.calls.is_some()).map(|s| s.calls_kind),
-        calls_uncounted: runs.iter().find_map(|(_, run)| run.calls_uncounted.clone()),
-        marked: runs.iter().map(|(_, run)| run.marked).sum(),
-        sessions: runs
-            .iter()
-            .map(|(session, run)| SessionSamples {
-                session: *session,
-                repeats: run.repeats,
-                samples: run.samples.clone(),
-                marks: run.marks.clone(),
-                unchecked: run.unchecked,
-            })
-            .collect(),
+        calls_uncounted: runs.iter().find_map(|run| run.calls_uncounted.clone()),
+        marked: runs.iter().map(|run| run.marked).sum(),
+        sessions: runs.iter().map(|run| run.taken.clone()).collect(),
     })
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use thalweg_core::Guarantees;
 
-use super::result::{Place, ProbeResult, RoundSample};
+use super::result::{Place, ProbeResult, SessionSamples};
 
 /// One session's work: the one line on its stdin.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -79,15 +79,9 @@ pub struct ArmRun {
     pub promises: Option<Guarantees>,
     /// What the alias probe saw.
     pub alias: Option<String>,
-    /// Operations in each sample.
-    pub repeats: u32,
-    /// The samples, in the order taken.
-    pub samples: Vec<RoundSample>,
+    pub taken: SessionSamples,
+    /// How many of the samples are marked.
     pub marked: usize,
-    pub marks: Vec<String>,
     /// Why nobody counted its calls, though somebody tried.
-    #[serde(default)]
     pub calls_uncounted: Option<String>,
-    /// It failed under way, so nobody looked at its bytes.
-    pub unchecked: bool,
 }

@@ -8,7 +8,7 @@ use thalweg_lab::{
         file::Study,
         places::places,
         preset::{Preset, Settings},
-        result::{Place, Protocol, RoundSample, StudyResult},
+        result::{Place, Protocol, RoundSample, SessionSamples, StudyResult},
         sum::result_of,
         wire::{ArmRun, PlaceLog, SessionLog},
     },
@@ -47,7 +47,7 @@ pub fn run(
         null_seconds: 1e-7,
         places: places
             .iter()
-            .map(|place| one_place(study, place, rounds, (world, &mut random), cost))
+            .map(|place| one_place(study, place, (session, rounds), (world, &mut random), cost))
             .collect(),
         probes: Vec::new(),
     });
@@ -69,7 +69,7 @@ pub fn run(
 fn one_place(
     study: &Study,
     place: &Place,
-    rounds: usize,
+    (session, rounds): (usize, usize),
     (world, random): (World, &mut Random),
     cost: &Cost<'_>,
 ) -> PlaceLog {
@@ -80,7 +80,11 @@ fn one_place(
             name: name.clone(),
             promises: Some(Guarantees::COPIED),
             // Costs are of an operation, whatever a sample has of them.
-            repeats: 1 + random.below(5) as u32,
+            taken: SessionSamples {
+                session,
+                repeats: 1 + random.below(5) as u32,
+                ..SessionSamples::default()
+            },
             ..ArmRun::default()
         })
         .collect();
@@ -97,9 +101,9 @@ fn one_place(
             let drift = 1.0 + world.drift * round as f64 / rounds as f64;
             let level = cost(&names[arm], place) * levels[arm].exp();
             let seconds = level * (world.sigma * last).exp() * outlier * drift;
-            let wall = Duration::from_secs_f64(seconds * f64::from(runs[arm].repeats));
+            let wall = Duration::from_secs_f64(seconds * f64::from(runs[arm].taken.repeats));
             let sample = Sample { wall, user: wall, bytes: place.bytes, ..Sample::default() };
-            runs[arm].samples.push(RoundSample { round, sample });
+            runs[arm].taken.samples.push(RoundSample { round, sample });
         }
     }
     PlaceLog { place: place.clone(), arms: runs, missing: Vec::new(), seconds: 0.0 }

@@ -42,10 +42,6 @@ pub struct TuneArgs {
     /// Print JSON
     #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
     pub json: bool,
-    /// One session: a task on standard input, answers on standard output
-    // Not `exclusive`: an option set in the environment would count as one beside it.
-    #[arg(long, hide = true)]
-    pub session: bool,
 }
 
 /// What the constants are written in.

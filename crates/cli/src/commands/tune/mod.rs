@@ -12,7 +12,7 @@ use thalweg_lab::probes::tune_machine::{
     self, Depth, EndKind, Ends, Found, Plan, Progress, Spawned,
     check::{are_possible, check, held_out},
     emit::emit,
-    loads, rows, sentinel, serve,
+    loads, rows, sentinel,
 };
 
 use super::Subcommand;
@@ -39,11 +39,6 @@ impl Subcommand for TuneArgs {
     }
 
     fn run(&self, color: bool) -> Result<Exit, Failure> {
-        if self.session {
-            interrupt::catch();
-            serve().map_err(|e| Failure::of_io("session", "standard input and output", &e))?;
-            return Ok(Exit::Done);
-        }
         let saved = Saved::find(true);
         if let Some(language) = self.emit {
             let profile = measured(&saved)?;
@@ -67,7 +62,7 @@ impl Subcommand for TuneArgs {
 
 /// This very program, whatever its file is called by now.
 fn sessions() -> Spawned {
-    Spawned { command: ["/proc/self/exe", "tune", "--session"].map(Into::into).to_vec() }
+    Spawned { program: "/proc/self/exe".into() }
 }
 
 fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<Exit, Failure> {

@@ -79,7 +79,12 @@ fn run(world: &World, arms: Vec<Named>, budget: Duration, rules: Rules) -> Log {
     try_run(world, arms, budget, rules).unwrap()
 }
 
-fn try_run(world: &World, arms: Vec<Named>, budget: Duration, rules: Rules) -> Result<Log, Broken> {
+fn try_run(
+    world: &World,
+    arms: Vec<Named>,
+    budget: Duration,
+    rules: Rules,
+) -> Result<Log, Failure> {
     let mut log = Log::default();
     let active: Vec<usize> = arms.iter().map(|(name, _)| log.enter(name)).collect();
     let mut arms: Vec<Sampled<'_>> = arms.into_iter().map(|(_, arm)| arm).collect();
@@ -241,7 +246,7 @@ fn an_arm_that_fails_under_way_leaves_with_its_reason_and_the_reference_ends_all
     let log = run(&world, arms, Duration::from_secs(1), Rules::default());
     assert!(log.arms[1].dropped.as_ref().unwrap().contains("EIO"));
     let broken = try_run(&world, vec![failing("a")], Duration::from_secs(1), Rules::default());
-    assert_eq!(broken.unwrap_err(), Broken::Reference(Unfit::because("EIO")));
+    assert_eq!(broken.unwrap_err(), Failure::Unfit(Unfit::because("EIO")));
 }
 
 #[test]
@@ -259,7 +264,7 @@ fn stopping_is_noticed_before_the_next_sample() {
         random: &mut Random::new(1),
     };
     let broken = schedule.run(&mut arms, Lineup { active, reference: 0, kept: vec![] }, &mut log);
-    assert_eq!(broken, Err(Broken::Cancelled));
+    assert_eq!(broken, Err(Failure::Cancelled));
     assert!(world.now.get() < Duration::from_millis(100));
 }
 
@@ -277,13 +282,8 @@ fn among_equals_the_first_arm_may_fail_too_and_all_of_them_end_the_rounds() {
         let active = arms.iter().map(|(name, _)| log.enter(name)).collect();
         let good = arms[1].0 == "good";
         let mut arms: Vec<Sampled<'_>> = arms.into_iter().map(|(_, arm)| arm).collect();
-        let mut schedule = Schedule {
-            rules: Rules::fixed(7),
-            clock: &|| Duration::ZERO,
-            deadline: Duration::MAX,
-            stop: &|| Ok(()),
-            random: &mut Random::new(1),
-        };
+        let random = &mut Random::new(1);
+        let mut schedule = Schedule::fixed(7, &|| Ok(()), random);
         schedule.run(&mut arms, Lineup::of_equals(active), &mut log).unwrap();
         assert!(log.arms[0].failed && (2..=rounds).contains(&log.rounds.len()));
         assert_eq!(log.rounds_of(1) == 7, good);

@@ -100,7 +100,7 @@ fn overtaken(
 ) -> Option<Looked> {
     let mut words: Vec<(u64, Verdict)> = Vec::new();
     for size in log.sizes.iter().filter(|size| (least..=most).contains(&size.size)) {
-        let arm = |name: &str| size.ways.iter().position(|known| *known == Way::plain(name));
+        let arm = |name: &str| size.arm(&Way::plain(name));
         let (Some(own), Some(other)) = (arm(way), arm(from)) else { continue };
         let random = &mut Random::new(size.size);
         let shown = size.log.outcome(own, other, &Metric::Wall, random);

@@ -12,12 +12,7 @@ use super::{
     sum::{Measured, Subject},
 };
 use crate::{
-    measure::{
-        conditions::Conditions,
-        sample::Metric,
-        schedule::Rules,
-        stats::{Random, median},
-    },
+    measure::{conditions::Conditions, sample::Metric, schedule::Rules, stats::Random},
     peer::CpArm,
 };
 
@@ -159,7 +154,7 @@ impl Run<'_> {
     fn promising(&self) -> Vec<usize> {
         let metric =
             if self.stage.job.request.prefer == Prefer::Cpu { Metric::Cpu } else { Metric::Wall };
-        let ratio = |arm| median(&self.stage.log.paired(arm, 0, &metric)).unwrap_or(f64::MAX);
+        let ratio = |arm| self.stage.log.median_ratio(arm, 0, &metric).unwrap_or(f64::MAX);
         let may_win = |arm: &usize| {
             let Subject::Mechanism { mechanism, .. } = &self.stage.subjects[*arm] else {
                 return false;

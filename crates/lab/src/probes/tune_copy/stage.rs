@@ -5,7 +5,7 @@ use thalweg_core::Unfit;
 use super::{Clock, Job, TuneError, sum::Subject};
 use crate::measure::{
     log::Log,
-    schedule::{Arm, Broken, Failure, Lineup, Rules, Sampled, Schedule},
+    schedule::{Arm, Failure, Lineup, Rules, Sampled, Schedule},
     stats::Random,
 };
 
@@ -74,11 +74,8 @@ impl<'r> Stage<'r> {
             random: &mut self.random,
         };
         let cast = Lineup { active, reference: 0, kept };
-        match schedule.run(&mut self.arms, cast, &mut self.log) {
-            Ok(()) => Ok(()),
-            Err(Broken::Cancelled) => Err(TuneError::Cancelled),
-            Err(Broken::Reference(unfit)) => Err(TuneError::not_tunable(unfit.reason)),
-        }
+        let ran = schedule.run(&mut self.arms, cast, &mut self.log);
+        ran.or_else(|failure| Err(TuneError::not_tunable(failure.unfit()?.reason)))
     }
 
     /// Lets go of the arms, and of what they work on.

@@ -11,15 +11,6 @@ use thalweg_core::{
 use super::pair::Ends;
 use crate::measure::log::Log;
 
-/// What a process that was started for a survey does.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Task {
-    Measure(SessionJob),
-    /// Keeps a processor busy for so long, or until its standard input ends.
-    Burn(Duration),
-}
-
 /// One session: all ways on one pair, size by size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionJob {
@@ -117,6 +108,13 @@ pub struct SizeLog {
     pub log: Log,
 }
 
+impl SizeLog {
+    /// The number that a way has in the log.
+    pub fn arm(&self, way: &Way) -> Option<usize> {
+        self.ways.iter().position(|known| known == way)
+    }
+}
+
 /// All that one session answered.
 #[derive(Clone, Debug, Default)]
 pub struct SessionLog {
@@ -171,9 +169,8 @@ mod tests {
             seed: u64::MAX,
             exact: true,
         };
-        let line = serde_json::to_string(&Task::Measure(job.clone())).unwrap();
+        let line = serde_json::to_string(&job).unwrap();
         assert!(!line.contains('\n'));
-        let Ok(Task::Measure(again)) = serde_json::from_str(&line) else { panic!("{line}") };
-        assert_eq!(again, job);
+        assert_eq!(serde_json::from_str::<SessionJob>(&line).unwrap(), job);
     }
 }

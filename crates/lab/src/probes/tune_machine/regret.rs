@@ -17,7 +17,10 @@ use super::{
     sum::Survey,
     table::{Asked, choice, may, metric_of},
 };
-use crate::measure::stats::{median, quantile};
+use crate::measure::{
+    outcome::Costs,
+    stats::{median, quantile},
+};
 
 /// The regret at one size.
 #[derive(Clone, Debug, Serialize)]
@@ -129,26 +132,21 @@ fn point(
     let (load, sink_state) = (survey.load, survey.sink_state);
     let asked = Asked { size, needs, prefer, load, sink_state };
     let chosen = choice(profile, survey.keys()?, &asked)?;
-    let ways = survey.ways(size).into_iter().filter(|way| may(survey, way, needs));
-    let costs: Vec<(Way, [f64; 2])> = ways
-        .filter_map(|way| {
-            let halves = halves(survey, size, &way, prefer)?;
-            Some((way, halves))
-        })
-        .collect();
+    let ways = survey.ways(size);
+    let reference = ways.first()?;
+    let of = |way: &Way| halves(&survey.costs(size, (way, reference), metric_of(prefer)));
+    let kept = ways.iter().filter(|way| may(survey, way, needs));
+    let costs: Vec<(Way, [f64; 2])> =
+        kept.filter_map(|way| Some((way.clone(), of(way)?))).collect();
     hindsight(&costs, &chosen).map(|point| Point { size, ..point })
 }
 
-/// The logarithm of a way's cost against the reference, on the even and on the odd rounds.
-fn halves(survey: &Survey, size: u64, way: &Way, prefer: Prefer) -> Option<[f64; 2]> {
-    let reference = survey.ways(size).into_iter().next()?;
-    if *way == reference {
-        return Some([0.0, 0.0]);
-    }
+/// The logarithm of what one way costs against another, given by what both cost in each session: on
+/// the even and on the odd rounds.
+pub(super) fn halves(sessions: &[(Costs, Costs)]) -> Option<[f64; 2]> {
     let half = |parity: usize| {
-        let keep = move |round: usize| round % 2 == parity;
-        let sessions = survey.paired(size, (way, &reference), metric_of(prefer), &keep);
-        median(&sessions.iter().filter_map(|ratios| median(ratios)).collect::<Vec<f64>>())
+        let ratios = sessions.iter().map(|(way, other)| way.half(parity).against(other));
+        median(&ratios.filter_map(|ratios| median(&ratios)).collect::<Vec<f64>>())
     };
     Some([half(0)?, half(1)?])
 }

@@ -1,27 +1,30 @@
 //! Where sessions run: in processes of their own, or, for tests and the sentinel, in this one.
 
 use std::{
-    ffi::OsString,
     io::{self, BufRead},
-    process::Command,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 use thalweg_core::{Cancelled, profile::Load};
 use thalweg_sys::signal;
 
 use super::{
-    job::{Line, SessionJob, SessionLog, Task},
+    job::{Line, SessionJob, SessionLog},
     session,
 };
 use crate::{
-    helper::say,
-    measure::process::{Heard, Manner, Process},
+    helper,
+    measure::{
+        schedule::Failure,
+        session::{Patience, job, run, tell},
+    },
     probes::tune_copy::Stop,
+    study::{file, load::Running, pin::Processors},
 };
 
 pub trait Runner {
@@ -41,96 +44,66 @@ impl Runner for InProcess {
     }
 }
 
-/// In fresh processes of this command, which has to call [`serve`].
+/// In fresh processes of this program, each a `helper survey`.
 #[derive(Clone, Debug)]
 pub struct Spawned {
-    /// The program and its arguments.
-    pub command: Vec<OsString>,
+    pub program: PathBuf,
 }
 
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
-/// A session that was told to stop, or is done, ends by itself; one that does not is killed.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A session that was told to stop removes its files and ends by itself.
+const GRACE: Duration = Duration::from_secs(10);
 /// Sessions may overrun: the least number of rounds is taken in any case.
 const OVERRUN: u32 = 20;
 
 impl Runner for Spawned {
     fn run(&mut self, job: &SessionJob, stop: &Stop<'_>) -> SessionLog {
         let mut log = SessionLog::default();
-        let limit = job.budget.saturating_mul(OVERRUN).saturating_add(PATIENCE);
-        let burners = match job.load {
-            Load::Idle => Ok(Vec::new()),
-            Load::Loaded => (0..busy_cores()).map(|_| self.start(&Task::Burn(limit))).collect(),
-        };
-        let session = burners.and_then(|burners: Vec<Process>| {
-            let mut session = self.start(&Task::Measure(job.clone()))?;
-            listen(&mut session, limit, stop, &mut log);
-            drop(burners);
-            Ok(())
-        });
-        if let Err(error) = session {
-            log.failed = Some(format!("starting a session: {error}"));
+        if let Err(Failure::Unfit(unfit)) = self.measure(job, stop, &mut log) {
+            log.failed = Some(format!("a session broke off: {unfit}"));
         }
         log
     }
 }
 
-/// Every core but one, of those this process may use.
-pub fn busy_cores() -> usize {
-    thread::available_parallelism().map_or(1, usize::from) - 1
-}
-
 impl Spawned {
-    fn start(&self, task: &Task) -> io::Result<Process> {
-        let (program, arguments) = self.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        let mut command = Command::new(program);
-        command.args(arguments);
-        let process = Process::start(command, Manner { grace: PATIENCE, ..Manner::HELPER })?;
-        process.say(&serde_json::to_string(task)?)?;
-        Ok(process)
+    fn measure(
+        &self,
+        job: &SessionJob,
+        stop: &Stop<'_>,
+        log: &mut SessionLog,
+    ) -> Result<(), Failure> {
+        let load = match job.load {
+            Load::Idle => file::Load::Idle,
+            Load::Loaded => file::Load::Busy,
+        };
+        let processors = Processors::of_this_thread()?;
+        let mut load = Running::start(load, &self.program, Path::new(""), &processors)?;
+        let silence = job.budget.saturating_mul(OVERRUN).saturating_add(GRACE);
+        let patience = Patience { silence, grace: GRACE };
+        let command = helper::command(&self.program, "survey");
+        run(command, job, patience, stop, &mut |line: Line| {
+            let over = matches!(line, Line::Done | Line::Failed(_));
+            log.take(line);
+            over.then_some(())
+        })?;
+        load.failed().map_or(Ok(()), |reason| {
+            log.sizes.clear();
+            Err(reason.into())
+        })
     }
 }
 
-/// Takes a session's lines in until it ends, as it is made to when it is to stop or takes too long.
-fn listen(process: &mut Process, limit: Duration, stop: &Stop<'_>, log: &mut SessionLog) {
-    let mut deadline = Instant::now().checked_add(limit);
-    let mut stopping = false;
-    loop {
-        match process.hear(Instant::now() + BETWEEN_LOOKS) {
-            Ok(Heard::Line(line)) => match serde_json::from_str::<Line>(&line) {
-                Ok(line) => log.take(line),
-                Err(error) => log.failed = Some(format!("a session's answer: {error}")),
-            },
-            Ok(Heard::Silence) => {}
-            Ok(Heard::End) => break,
-            Err(error) => {
-                log.failed = Some(format!("a session's answer: {error}"));
-                break;
-            }
-        }
-        if !stopping && stop().is_err() {
-            stopping = true;
-            process.close();
-            deadline = Some(Instant::now() + PATIENCE);
-        }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            process.kill();
-            log.failed = Some(format!("a session did not end within {limit:?}"));
-            return;
-        }
-    }
-    if !log.done && log.failed.is_none() && stop().is_ok() {
-        let (how, words) = (process.ended(), process.last_words());
-        log.failed = Some(format!("a session ended early: {how} {words}").trim_end().to_owned());
-    }
+/// The processors that can be kept busy beside us.
+pub fn busy_cores() -> usize {
+    Processors::of_this_thread().map_or(0, |here| here.spare())
 }
 
-/// The other side of [`Spawned`]: reads one task from standard input, does it, and answers on
-/// standard output. Ends early when standard input ends or an interrupt comes, and cleans up.
-pub fn serve() -> io::Result<()> {
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line)?;
-    let task: Task = serde_json::from_str(&line)?;
+/// The other side of [`Spawned`]. Ends early when standard input ends or an interrupt comes, and
+/// cleans up.
+pub fn serve() -> Result<(), String> {
+    let job: SessionJob = job()?;
+    // It fails for no signal that exists.
+    let _ = signal::catch_interrupts();
     let gone = Arc::new(AtomicBool::new(false));
     let watched = Arc::clone(&gone);
     let watch = move || {
@@ -140,38 +113,17 @@ pub fn serve() -> io::Result<()> {
         }
         watched.store(true, Ordering::Relaxed);
     };
-    let refused = |e| io::Error::other(format!("no thread to watch standard input with: {e}"));
+    let refused = |e| format!("no thread to watch standard input with: {e}");
     thread::Builder::new().spawn(watch).map_err(refused)?;
     let stop = || {
         let ended = gone.load(Ordering::Relaxed) || signal::interrupted();
         if ended { Err(Cancelled) } else { Ok(()) }
     };
-    match task {
-        Task::Measure(job) => {
-            let mut answered = Ok(());
-            session::run(&job, &stop, &mut |line| {
-                if answered.is_ok() {
-                    answered = serde_json::to_string(&line)
-                        .map_err(io::Error::from)
-                        .and_then(|line| say(&line).map_err(io::Error::other));
-                }
-            });
-            answered
+    let mut answered = Ok(());
+    session::run(&job, &stop, &mut |line| {
+        if answered.is_ok() {
+            answered = tell(&line);
         }
-        Task::Burn(most) => {
-            burn(most, &stop);
-            Ok(())
-        }
-    }
-}
-
-/// Takes a whole processor, in user mode.
-fn burn(most: Duration, stop: &Stop<'_>) {
-    let began = Instant::now();
-    let mut word = 1_u64;
-    while began.elapsed() < most && stop().is_ok() {
-        for _ in 0..1_000_000 {
-            word = std::hint::black_box(word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(7));
-        }
-    }
+    });
+    answered
 }

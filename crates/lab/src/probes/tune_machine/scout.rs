@@ -4,10 +4,10 @@
 use thalweg_core::{Knob, Unit, profile::LEAST_NOISE};
 
 use super::{
-    job::{SessionLog, SizeLog, Way},
+    job::{SessionLog, Way},
     ways::knobs_of,
 };
-use crate::measure::{outcome::PerByte, sample::Metric, stats::median};
+use crate::measure::{outcome::PerByte, sample::Metric};
 
 /// Few: a tuning that matters shows.
 pub(super) const ROUNDS: usize = 4;
@@ -29,14 +29,14 @@ pub(super) fn sizes(grid: &[u64]) -> Vec<u64> {
 pub(super) fn pick(log: &SessionLog) -> Vec<Way> {
     let mut gains: Vec<(f64, Way)> = Vec::new();
     for size in &log.sizes {
-        let best = size.ways.iter().enumerate().filter_map(|(arm, _)| times(size, arm, 0));
+        let times = |arm, other| size.log.median_ratio(arm, other, &PerByte(Metric::Wall));
+        let best = (0..size.ways.len()).filter_map(|arm| times(arm, 0));
         let Some(best) = best.min_by(f64::total_cmp) else { continue };
         let matters = |way: &Way| is_other_work(way, knobs_of(way, log.ends.as_ref()), size.size);
         let tuned = size.ways.iter().enumerate().filter(|(_, way)| matters(way));
         for (arm, way) in tuned {
-            let default = size.ways.iter().position(|w| *w == Way::plain(&way.name));
-            let gain = default.and_then(|default| times(size, arm, default));
-            let in_reach = times(size, arm, 0).is_some_and(|ratio| ratio <= best * IN_REACH);
+            let gain = size.arm(&Way::plain(&way.name)).and_then(|default| times(arm, default));
+            let in_reach = times(arm, 0).is_some_and(|ratio| ratio <= best * IN_REACH);
             match gain.filter(|gain| in_reach && *gain < 1.0 - LEAST_NOISE) {
                 Some(gain) if !log.unfit.contains_key(way) => gains.push((gain, way.clone())),
                 _ => {}
@@ -59,13 +59,6 @@ fn is_other_work(way: &Way, knobs: &[Knob], size: u64) -> bool {
         let knob = knobs.iter().find(|knob| knob.name == name);
         knob.is_some_and(|knob| knob.unit != Unit::Bytes || value.min(knob.values[0]) < size)
     })
-}
-
-fn times(size: &SizeLog, arm: usize, other: usize) -> Option<f64> {
-    if arm == other {
-        return Some(1.0);
-    }
-    median(&size.log.paired(arm, other, &PerByte(Metric::Wall))).map(f64::exp)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::{
     runner::{InProcess, Runner},
 };
 use crate::{
-    measure::{log::Log, outcome::PerByte, sample::Metric, stats::Random},
+    measure::{outcome::PerByte, sample::Metric, stats::Random},
     probes::tune_copy::Stop,
 };
 
@@ -107,8 +107,7 @@ fn look_again(cell: &Cell, ends: &Ends, stop: &Stop<'_>) -> Option<Look> {
     };
     let session = InProcess.run(&job, stop);
     let size = session.sizes.first()?;
-    let arm = size.ways.iter().position(|known| *known == way)?;
-    let is = ratio_now(&size.log, arm)?;
+    let is = size.log.ratio(size.arm(&way)?, 0, &PerByte(Metric::Wall), &mut Random::new(1))?;
     Some(Look {
         pair: ends.to_string(),
         way,
@@ -117,10 +116,6 @@ fn look_again(cell: &Cell, ends: &Ends, stop: &Stop<'_>) -> Option<Look> {
         is,
         drifted: has_drifted(&cell.wall, &is, cell.noise),
     })
-}
-
-fn ratio_now(log: &Log, arm: usize) -> Option<Ratio> {
-    log.ratio(arm, 0, &PerByte(Metric::Wall), &mut Random::new(1))
 }
 
 fn has_drifted(was: &Ratio, is: &Ratio, noise: f64) -> bool {

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     measure::{
         log::Log,
-        schedule::{Broken, Failure, Lineup, Rules, Sampled, Schedule},
+        schedule::{Failure, Lineup, Rules, Sampled, Schedule},
         stats::Random,
     },
     probes::tune_copy::Stop,
@@ -193,11 +193,8 @@ impl Session<'_> {
             stop: self.stop,
             random,
         };
-        match schedule.run(&mut arms, Lineup { active, reference: 0, kept: Vec::new() }, &mut log) {
-            Ok(()) => Ok(log),
-            Err(Broken::Cancelled) => Err(Failure::Cancelled),
-            Err(Broken::Reference(unfit)) => Err(Failure::Unfit(unfit)),
-        }
+        schedule.run(&mut arms, Lineup::of(active), &mut log)?;
+        Ok(log)
     }
 }
 

@@ -8,8 +8,8 @@ use super::{
     pair::Ends,
 };
 use crate::measure::{
-    outcome::PerByte,
-    sample::{Metric, Sample},
+    outcome::{Cost, Costs, PerByte},
+    sample::Metric,
     stats::{Random, median, noise_floor, ratio_of_sessions},
 };
 
@@ -56,27 +56,23 @@ impl Survey {
         self.sessions.iter().flat_map(|s| &s.sizes).filter(move |log| log.size == size)
     }
 
-    /// The log ratios of one way to another at one size, session by session, as far as they have
-    /// any. `keep` says which rounds count.
-    pub(super) fn paired(
+    /// The sessions in which a way took part at one size, and its number there.
+    fn with(&self, size: u64, way: &Way) -> impl Iterator<Item = (&SizeLog, usize)> {
+        self.logs(size).filter_map(move |log| Some((log, log.arm(way)?)))
+    }
+
+    /// What two ways cost at one size, in each session that has both.
+    pub(super) fn costs(
         &self,
         size: u64,
         (way, other): (&Way, &Way),
         metric: Metric,
-        keep: &dyn Fn(usize) -> bool,
-    ) -> Vec<Vec<f64>> {
-        let of_session = |log: &SizeLog| {
-            let arm = log.ways.iter().position(|known| known == way)?;
-            let other = log.ways.iter().position(|known| known == other)?;
-            let mut rounds = log.log.clone();
-            let mut number = 0;
-            rounds.rounds.retain(|_| {
-                number += 1;
-                keep(number - 1)
-            });
-            Some(rounds.paired(arm, other, &PerByte(metric)))
-        };
-        self.logs(size).filter_map(of_session).filter(|ratios| !ratios.is_empty()).collect()
+    ) -> Vec<(Costs, Costs)> {
+        let both = self.with(size, way).filter_map(|(log, arm)| {
+            let costs = |arm| log.log.costs(arm, &PerByte(metric));
+            Some((costs(arm), costs(log.arm(other)?)))
+        });
+        both.collect()
     }
 
     /// The ratio of one way to another at one size, over sessions.
@@ -84,7 +80,8 @@ impl Survey {
         if pair.0 == pair.1 {
             return Some(Ratio::ONE);
         }
-        let sessions = self.paired(size, pair, metric, &|_| true);
+        let sessions = self.costs(size, pair, metric).into_iter();
+        let sessions: Vec<Vec<f64>> = sessions.map(|(way, other)| way.against(&other)).collect();
         ratio_of_sessions(&sessions, &mut resampling(size))
     }
 
@@ -135,37 +132,22 @@ impl Survey {
         cells
     }
 
-    /// Samples of a way at a size, over all sessions.
-    fn samples<'s>(&'s self, size: u64, way: &Way) -> Vec<&'s Sample> {
-        let of_session = |log: &'s SizeLog| {
-            let arm = log.ways.iter().position(|known| known == way);
-            arm.map(|arm| log.log.samples(arm).collect::<Vec<_>>()).unwrap_or_default()
-        };
-        self.logs(size).flat_map(of_session).collect()
-    }
-
     fn seconds_per_byte(&self, size: u64, way: &Way) -> Option<f64> {
-        let samples = self.samples(size, way);
-        let per_byte = samples.iter().map(|s| s.wall_seconds() / s.bytes.max(1) as f64);
-        median(&per_byte.collect::<Vec<_>>())
+        let samples = self.with(size, way).flat_map(|(log, arm)| log.log.samples(arm));
+        let costs = samples.map(|sample| PerByte(Metric::Wall).cost(sample));
+        median(&costs.collect::<Vec<_>>())
     }
 
     /// Sessions and rounds that a way took part in.
     fn behind(&self, size: u64, way: &Way) -> (u32, u32) {
-        let rounds = self.logs(size).filter_map(|log| {
-            let arm = log.ways.iter().position(|known| known == way)?;
-            Some(log.log.rounds_of(arm) as u32).filter(|rounds| *rounds > 0)
-        });
+        let rounds = self.with(size, way).map(|(log, arm)| log.log.rounds_of(arm) as u32);
+        let rounds = rounds.filter(|rounds| *rounds > 0);
         rounds.fold((0, 0), |(sessions, sum), rounds| (sessions + 1, sum + rounds))
     }
 
     /// The most that it held in any session.
     fn memory(&self, size: u64, way: &Way) -> Option<u64> {
-        let held = self.logs(size).filter_map(|log| {
-            let arm = log.ways.iter().position(|known| known == way)?;
-            log.memory.get(arm).copied().flatten()
-        });
-        held.max()
+        self.with(size, way).filter_map(|(log, arm)| *log.memory.get(arm)?).max()
     }
 }
 

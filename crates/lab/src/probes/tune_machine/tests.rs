@@ -7,6 +7,7 @@ use thalweg_core::{Guarantees, Prefer, Tuning, profile::Cell};
 use crate::measure::{
     log::{Entry, Log},
     sample::Sample,
+    schedule::order,
     stats::Verdict,
 };
 
@@ -41,9 +42,8 @@ impl Simulated {
         }
         let moods: Vec<f64> = ways.iter().map(|_| self.normal(self.mood)).collect();
         for _ in 0..job.rounds {
-            let mut order: Vec<usize> = (0..ways.len()).collect();
-            order.push(self.random.below(ways.len()));
-            self.random.shuffle(&mut order);
+            let all: Vec<usize> = (0..ways.len()).collect();
+            let order = order(&all, &mut self.random);
             let round = order.into_iter().map(|arm| {
                 let true_time = (self.truth)(&ways[arm], size, job.load);
                 let time = true_time * (moods[arm] + self.normal(self.noise)).exp();

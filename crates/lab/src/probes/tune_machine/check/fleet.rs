@@ -9,12 +9,12 @@ use thalweg_kernels::{KERNELS, tuned};
 use super::super::{
     Plan,
     job::Way,
-    regret::{Point, hindsight},
+    regret::{Point, halves, hindsight},
     table::metric_of,
 };
 use crate::{
     arms::{CATALOGUE, size_distributions},
-    measure::{sample::Metric, stats::median},
+    measure::sample::Metric,
     study::{
         figures,
         file::Study,
@@ -146,28 +146,17 @@ fn scored(result: &StudyResult, metric: Metric) -> Result<Vec<Held>, String> {
 fn point(arms: &[&ArmResult], metric: Metric) -> Option<Point> {
     let of = |name: &str| arms.iter().find(|arm| way_of(arm) == name);
     let libc = of(LIBC)?;
-    let half = |arm: &ArmResult, parity: usize| {
-        let sessions = figures::paired(&only(arm, parity), &only(libc, parity), metric);
-        median(&sessions.iter().filter_map(|ratios| median(ratios)).collect::<Vec<f64>>())
+    let of = |arm: &ArmResult| {
+        let sessions: Vec<_> = figures::of_both(arm, libc, metric).into_values().collect();
+        halves(&sessions)
     };
-    let costs = arms
-        .iter()
-        .filter_map(|arm| Some((Way::plain(way_of(arm)), [half(arm, 0)?, half(arm, 1)?])));
+    let costs = arms.iter().filter_map(|arm| Some((Way::plain(way_of(arm)), of(arm)?)));
     hindsight(&costs.collect::<Vec<_>>(), &Way::plain(tuned::COPY.name))
 }
 
 /// The kernel of an arm: the word before its cell.
 fn way_of(arm: &ArmResult) -> &str {
     arm.name.split(' ').next().unwrap_or_default()
-}
-
-/// The samples of every second round.
-fn only(arm: &ArmResult, parity: usize) -> ArmResult {
-    let mut arm = arm.clone();
-    for session in &mut arm.sessions {
-        session.samples.retain(|taken| taken.round % 2 == parity);
-    }
-    arm
 }
 
 #[cfg(test)]

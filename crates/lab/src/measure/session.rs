@@ -1,0 +1,139 @@
+//! A session: a fresh process that is given one job and answers line by line, in JSON, until it is done.
+//! Memory, caches of the kernel's and luck of one process are then not those of the next.
+
+use serde::{Serialize, de::DeserializeOwned};
+use std::{
+    io::BufRead,
+    process::Command,
+    time::{Duration, Instant},
+};
+use thalweg_core::Cancelled;
+
+use super::{
+    process::{Heard, Manner, Process, say},
+    schedule::Failure,
+};
+
+/// How often somebody is asked whether to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How a kind of session is waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// What is silent so long hangs.
+    pub silence: Duration,
+    /// What is no longer wanted ends by itself within this, or is killed.
+    pub grace: Duration,
+}
+
+/// Has a new process do a job. `take` is handed each answer, and ends the session by what it returns.
+/// The process is gone when this returns.
+pub fn run<A: DeserializeOwned, R>(
+    command: Command,
+    job: &impl Serialize,
+    patience: Patience,
+    stop: &dyn Fn() -> Result<(), Cancelled>,
+    take: &mut dyn FnMut(A) -> Option<R>,
+) -> Result<R, Failure> {
+    let job = serde_json::to_string(job).map_err(|e| e.to_string())?;
+    let program = command.get_program().display().to_string();
+    let broken = |e| format!("{program}: {e}");
+    let manner = Manner { grace: patience.grace, ..Manner::HELPER };
+    let mut process = Process::start(command, manner).map_err(broken)?;
+    process.say(&job).map_err(broken)?;
+    let mut heard = Instant::now();
+    loop {
+        stop()?;
+        match process.hear(Instant::now() + LOOK)? {
+            Heard::Line(line) => {
+                heard = Instant::now();
+                let answer = serde_json::from_str(&line);
+                let answer = answer.map_err(|e| format!("an answer that cannot be read: {e}"))?;
+                if let Some(done) = take(answer) {
+                    return Ok(done);
+                }
+            }
+            Heard::Silence if heard.elapsed() < patience.silence => {}
+            Heard::Silence => {
+                process.kill();
+                let time = humantime::format_duration(patience.silence);
+                return Err(format!("silent for {time}").into());
+            }
+            // Interrupted together with us, or broken.
+            Heard::End => {
+                let (how, words) = (process.ended(), process.last_words());
+                stop()?;
+                return Err(format!("{how}: {words}").into());
+            }
+        }
+    }
+}
+
+/// The session's side: the job, which is the first line of its standard input.
+pub fn job<J: DeserializeOwned>() -> Result<J, String> {
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).map_err(|e| format!("stdin: {e}"))?;
+    serde_json::from_str(&line).map_err(|e| format!("the job: {e}"))
+}
+
+/// The session's side: one answer.
+pub fn tell(answer: &impl Serialize) -> Result<(), String> {
+    say(&serde_json::to_string(answer).map_err(|e| e.to_string())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    const PATIENCE: Patience =
+        Patience { silence: Duration::from_secs(60), grace: Duration::from_secs(60) };
+
+    fn run_in(
+        script: &str,
+        patience: Patience,
+        stop: &dyn Fn() -> Result<(), Cancelled>,
+    ) -> Result<u64, Failure> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let mut sum = 0;
+        run(command, &7, patience, stop, &mut |number: u64| {
+            sum += number;
+            (number == 0).then_some(sum)
+        })
+    }
+
+    fn broken(script: &str, patience: Patience) -> String {
+        run_in(script, patience, &|| Ok(())).unwrap_err().unfit().unwrap().reason
+    }
+
+    #[test]
+    fn a_session_answers_until_it_is_done_and_else_says_how_it_ended() {
+        assert_eq!(run_in("read n; echo $n; echo 4; echo 0", PATIENCE, &|| Ok(())), Ok(11));
+        let ended = broken("read n; echo 1; echo why >&2; exit 3", PATIENCE);
+        assert!(ended.contains("exit status: 3") && ended.ends_with("why"), "{ended}");
+        assert!(broken("read n; echo x", PATIENCE).contains("cannot be read"));
+        let silence = Duration::from_millis(80);
+        let silent = broken("read n; exec sleep 1000", Patience { silence, ..PATIENCE });
+        assert_eq!(silent, "silent for 80ms");
+    }
+
+    #[test]
+    fn a_session_that_is_to_stop_may_still_clean_up() {
+        let place = tempfile::tempdir().unwrap();
+        let left = place.path().join("left");
+        std::fs::write(&left, "").unwrap();
+        // It has more to say than a pipe holds.
+        let script = format!(
+            "read n; echo 1; cat; head -c 300000 /dev/zero | tr '\\0' x; echo; rm {}",
+            left.display()
+        );
+        let asked = Cell::new(0);
+        let stop = || {
+            asked.set(asked.get() + 1);
+            if asked.get() > 2 { Err(Cancelled) } else { Ok(()) }
+        };
+        assert_eq!(run_in(&script, PATIENCE, &stop), Err(Failure::Cancelled));
+        assert!(!left.exists());
+    }
+}
