@@ -145,7 +145,7 @@ pub fn rate(count: u64, took: Duration) -> String {
     format!("{}/s", bytes((count as f64 / seconds) as u64))
 }
 
-/// `12 us`, `0.4 ms`, `12.0 s`, `1:02:03`.
+/// `85 ns`, `12 us`, `0.4 ms`, `12.0 s`, `1:02:03`.
 pub fn duration(took: Duration) -> String {
     let seconds = took.as_secs();
     if seconds >= 60 {
@@ -159,8 +159,10 @@ pub fn duration(took: Duration) -> String {
         format!("{:.1} s", took.as_secs_f64())
     } else if took >= Duration::from_micros(100) {
         format!("{:.1} ms", took.as_secs_f64() * 1e3)
-    } else {
+    } else if took >= Duration::from_micros(1) || took.is_zero() {
         format!("{} us", took.as_micros())
+    } else {
+        format!("{} ns", took.as_nanos())
     }
 }
 
@@ -182,6 +184,7 @@ mod tests {
         assert_eq!(exact(17), "17 bytes");
         assert_eq!(duration(Duration::from_secs(3723)), "1:02:03");
         assert_eq!(duration(Duration::from_micros(400)), "0.4 ms");
+        assert_eq!(duration(Duration::from_nanos(85)), "85 ns");
         assert_eq!(rate(2048, Duration::from_secs(2)), "1.0 KiB/s");
     }
 

@@ -1,13 +1,17 @@
 //! How far a row of runs is, on standard error: a line that changes, or one line where no person looks.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use std::{
     cell::OnceCell,
     io::IsTerminal,
     time::{Duration, Instant},
 };
 
-use super::{quantity, text::note, ticking::keep_ticking};
+use super::{
+    quantity,
+    text::note,
+    ticking::{new_bar, style},
+};
 
 /// What is over sooner needs no line.
 const LONG: Duration = Duration::from_secs(2);
@@ -34,7 +38,9 @@ impl Runs {
         }
         let began = *self.began.get_or_init(Instant::now);
         if self.seen {
-            self.bar.get_or_init(|| new_bar(all as u64)).set_position(done as u64);
+            let look = || style("{wide_bar} run {pos} of {len}, {eta} left");
+            let bar = self.bar.get_or_init(|| new_bar(Some(all as u64), look()));
+            bar.set_position(done as u64);
         } else if done == 2 && self.speaks && began.elapsed() * (all as u32) > LONG {
             // The time of the first run is not known: it is over when this is first called.
             let about = began.elapsed() * (all as u32).saturating_sub(2);
@@ -48,12 +54,4 @@ impl Runs {
             bar.finish_and_clear();
         }
     }
-}
-
-fn new_bar(all: u64) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(all), ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{wide_bar} run {pos} of {len}, {eta} left");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
-    keep_ticking(&bar, Duration::from_millis(250));
-    bar
 }

@@ -2,7 +2,7 @@
 //! SIGUSR1 asks, or nothing. Also where an interrupt is noticed, since the driver asks here between
 //! its steps.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState};
 use std::{
     fmt::Write,
     io::IsTerminal,
@@ -17,7 +17,7 @@ use crate::{
     interrupt,
     output::{
         text::{note, note_json},
-        ticking::keep_ticking,
+        ticking::{self, style},
     },
 };
 
@@ -30,7 +30,6 @@ pub use total::Counting;
 
 use state::State;
 
-const TICK: Duration = Duration::from_millis(250);
 const WONDER: Duration = Duration::from_millis(100);
 const BETWEEN_LINES: Duration = Duration::from_millis(500);
 
@@ -167,11 +166,5 @@ fn new_bar(state: Shared) -> ProgressBar {
     let draw = move |_: &ProgressState, out: &mut dyn Write| {
         let _ = out.write_str(&line::of(&state.get(), line::width()));
     };
-    let style = ProgressStyle::with_template("{line}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar())
-        .with_key("line", draw);
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    bar.set_style(style);
-    keep_ticking(&bar, TICK);
-    bar
+    ticking::new_bar(None, style("{line}").with_key("line", draw))
 }

@@ -17,6 +17,7 @@ use std::{
     ffi::OsString,
     path::{Path, PathBuf},
 };
+use thalweg_core::Cancelled;
 use thalweg_sys::host::{Cache, caches};
 
 use crate::{
@@ -220,8 +221,11 @@ impl Run<'_> {
                 log.rounds.push(Vec::new());
             }
             for arm in order(&all, &mut self.random) {
-                (self.how.stop)().map_err(|_| "stopped: nothing is shown")?;
-                let samples = child::run(self.how.program, &settings[arm])?;
+                let samples = child::run(self.how.program, &settings[arm], self.how.stop);
+                let samples = samples.map_err(|failure| match failure.unfit() {
+                    Ok(unfit) => unfit.reason,
+                    Err(Cancelled) => "stopped: nothing is shown".to_owned(),
+                })?;
                 self.processes += 1;
                 for (log, sample) in logs.iter_mut().zip(samples) {
                     log.rounds[round].push(Entry { arm, sample, cost: sample.wall });

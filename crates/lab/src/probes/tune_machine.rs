@@ -118,14 +118,14 @@ pub fn survey(
         }
     }
     picked.retain(|(ends, _), _| !ends.are_memory());
-    run.of = surveys.len() * plan.depth.sessions() + picked.len();
+    run.of = surveys.len() * plan.depth.preset().sessions + picked.len();
     for ((ends, sink_state), ways) in &mut picked {
         let sizes = scout::sizes(&plan.sizes(ends));
         let job = run.job(ends, (Load::Idle, *sink_state), (sizes, Ways::All));
         let log = run.session(&SessionJob { rounds: scout::ROUNDS, ..job }, true)?;
         *ways = scout::pick(&log);
     }
-    for _ in 0..plan.depth.sessions() {
+    for _ in 0..plan.depth.preset().sessions {
         let mut order: Vec<usize> = (0..surveys.len()).collect();
         run.random.shuffle(&mut order);
         for n in order {
@@ -180,7 +180,8 @@ impl<'r> Run<'r> {
     ) -> SessionJob {
         let left = self.plan.budget.saturating_sub(self.began.elapsed());
         let budget = left / self.of.saturating_sub(self.done).max(1) as u32;
-        let (ends, rounds, seed) = (ends.clone(), self.plan.depth.rounds(), self.random.bits());
+        let (ends, rounds, seed) =
+            (ends.clone(), self.plan.depth.preset().rounds, self.random.bits());
         SessionJob { ends, load, sink_state, sizes, ways, rounds, budget, seed, exact: false }
     }
 

@@ -1,6 +1,7 @@
 //! Samples over time with the borders between sessions: does an arm drift, and do sessions agree?
 
 use std::fmt::Write;
+use thalweg_core::quantity::count;
 
 use super::{
     figures::{Entry, Figure},
@@ -76,8 +77,8 @@ fn draw(arms: &[&ArmResult], place: &Place, id: &str) -> String {
     let description = format!(
         "{}, {}: wall time of every sample over the arm's median, session after session. Medians and \
          quartiles of each session are in the table below.",
-        words::count(arms.len(), "arm", "arms"),
-        words::count(arms[0].sessions.len(), "session", "sessions"),
+        count(arms.len() as u64, "arm", "arms"),
+        count(arms[0].sessions.len() as u64, "session", "sessions"),
     );
     svg.finish(id, &format!("{}, {}: samples over time", place.cell, place.size), &description)
 }

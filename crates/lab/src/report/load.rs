@@ -19,7 +19,6 @@ const MOST_FILES: usize = 10_000;
 /// A result, where it was, and the study it is a run of.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// The result.
     pub result: StudyResult,
     /// The name of its file, for the reader.
     pub origin: String,
@@ -30,7 +29,6 @@ pub struct Input {
 /// What was found under the names that were given.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// The results.
     pub inputs: Vec<Input>,
     /// Files in folders that were passed over though they looked like results, and why.
     pub passed_over: Vec<String>,
@@ -44,18 +42,10 @@ pub enum ReportError {
     Result(#[from] ResultError),
     /// It could not be read.
     #[error("{}: {error}", path.display())]
-    Unreadable {
-        /// The folder.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    Unreadable { path: PathBuf, error: io::Error },
     /// A folder without one.
     #[error("{}: no results of `thalweg study` in this folder", path.display())]
-    Nothing {
-        /// The folder.
-        path: PathBuf,
-    },
+    Nothing { path: PathBuf },
     /// Our own templates failed: a bug.
     #[error("the page could not be made: {0}")]
     Page(String),

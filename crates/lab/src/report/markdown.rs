@@ -1,6 +1,7 @@
 //! The report as Markdown, short enough for an issue.
 
 use std::fmt::Write;
+use thalweg_core::quantity::count;
 
 use super::{
     claims::{Badge, Tally},
@@ -38,7 +39,7 @@ fn study(text: &mut String, runs: &[&Input]) {
         "{}; {}: {} x {} rounds, {}; noise {}, A/A {}, {} comparisons.  ",
         escaped(&machine(result)),
         escaped(&protocol.preset),
-        words::count(protocol.sessions, "session", "sessions"),
+        count(protocol.sessions as u64, "session", "sessions"),
         protocol.rounds,
         escaped(&words::moment(&protocol.began)),
         words::percent(result.noise),
@@ -119,7 +120,7 @@ fn earlier(text: &mut String, runs: &[&Input]) {
     let _ = writeln!(
         text,
         "\n{}, {} of {} verdicts stable.",
-        words::count(runs.len(), "run", "runs"),
+        count(runs.len() as u64, "run", "runs"),
         stable.count(),
         table.rows.len()
     );

@@ -1,6 +1,7 @@
 //! GB/s beside processor seconds per GB: against size where there are several, else arm by arm.
 
 use std::collections::BTreeMap;
+use thalweg_core::quantity::count;
 
 use super::{
     figures::{Entry, Figure, Scope},
@@ -25,7 +26,6 @@ const TOP: f64 = 22.0;
 const FOOT: f64 = 40.0;
 const ROW: f64 = 34.0;
 
-/// The two panels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Rate,
@@ -39,7 +39,6 @@ struct Series<'g> {
     points: Vec<Point>,
 }
 
-/// An arm at a size.
 #[derive(Clone, Copy)]
 struct Point {
     bytes: f64,
@@ -224,7 +223,7 @@ impl<'g> Panel<'g> {
         let description = format!(
             "{} arms, {}.{best} All figures are in the table below.",
             self.series.len(),
-            words::count(group.places.len(), "size", "sizes"),
+            count(group.places.len() as u64, "size", "sizes"),
         );
         let name = if self.what == What::Rate { "rate" } else { "processor" };
         svg.finish(&format!("{id}-{name}"), &title, &description)

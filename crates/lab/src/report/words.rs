@@ -1,6 +1,7 @@
 //! Numbers and names as a report writes them: short, and never `NaN` or `inf`.
 
-use thalweg_core::{Guarantees, profile::Ratio};
+use std::time::Duration;
+use thalweg_core::{Guarantees, profile::Ratio, quantity};
 
 use crate::{
     measure::stats::Verdict,
@@ -60,25 +61,13 @@ pub fn range([lo, hi]: [f64; 2]) -> String {
     }
 }
 
-/// A share in percent.
 pub fn percent(share: f64) -> String {
     format!("{} %", number(share * 100.0))
 }
 
-/// `1:02:03`, `12.3 s`, `45 us`.
+/// The one text of a time, of seconds.
 pub fn duration(seconds: f64) -> String {
-    if seconds >= 60.0 && seconds.is_finite() {
-        let all = seconds as u64;
-        return match all / 3600 {
-            0 => format!("{} min {} s", all / 60, all % 60),
-            hours => format!("{hours} h {} min", all / 60 % 60),
-        };
-    }
-    match seconds {
-        s if s >= 1.0 || s <= 0.0 => format!("{} s", number(s)),
-        s if s >= 1e-3 => format!("{} ms", number(s * 1e3)),
-        s => format!("{} us", number(s * 1e6)),
-    }
+    quantity::duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
 
 /// `2026-11-22 00:20 UTC` of an RFC 3339 moment; anything else as it is.
@@ -87,11 +76,6 @@ pub fn moment(at: &str) -> String {
         (Some(day), Some("T"), Some(time), true) => format!("{day} {time} UTC"),
         _ => at.to_owned(),
     }
-}
-
-/// `one session`, `3 sessions`.
-pub fn count(number: usize, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 /// At most so many characters, the rest an ellipsis.
@@ -117,7 +101,6 @@ pub fn promises_less(promises: Option<Guarantees>) -> bool {
     promises.is_some_and(|all| !all.cover(Guarantees::COPIED))
 }
 
-/// The word for a load.
 pub fn load(load: Load) -> &'static str {
     match load {
         Load::Idle => "idle",
@@ -137,7 +120,6 @@ pub fn place(place: &Place) -> String {
     format!("{}, {}, {}", place.cell, place.size, load_name(place.load))
 }
 
-/// Where an arm comes from.
 pub fn origin(origin: Origin) -> &'static str {
     match origin {
         Origin::Published => "as published",
@@ -146,7 +128,6 @@ pub fn origin(origin: Origin) -> &'static str {
     }
 }
 
-/// The word for a comparison.
 pub fn comparison(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Faster => "less",
@@ -155,7 +136,6 @@ pub fn comparison(verdict: Verdict) -> &'static str {
     }
 }
 
-/// A claim's verdict in words.
 pub fn verdict(verdict: ClaimVerdict) -> &'static str {
     match verdict {
         ClaimVerdict::Reproduced => "reproduced",
@@ -196,7 +176,7 @@ mod tests {
         assert_eq!(shown, ["0", "0.0123", "0.257", "1.27", "12.7", "1274", "3.20e9", "-", "-"]);
         assert_eq!(range([2.0, f64::INFINITY]), "at least 2.00");
         assert_eq!(range([0.0, 0.5]), "at most 0.500");
-        assert_eq!(duration(3723.0), "1 h 2 min");
+        assert_eq!(duration(3723.0), "1:02:03");
         assert_eq!(duration(0.020), "20.0 ms");
     }
 

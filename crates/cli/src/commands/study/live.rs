@@ -1,6 +1,6 @@
 //! What a run shows meanwhile, on standard error: a table that changes, or lines where nobody looks.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use std::{fmt::Write, io::IsTerminal, time::Duration};
 use thalweg_lab::{
     measure::stats::median,
@@ -12,7 +12,12 @@ use thalweg_lab::{
 };
 
 use super::tables::{bar, gb_per_s};
-use crate::output::{quantity, table::width, text::note, ticking::keep_ticking};
+use crate::output::{
+    quantity,
+    table::width,
+    text::note,
+    ticking::{new_bar, style},
+};
 
 /// Steps of the bar.
 const STEPS: u64 = 1000;
@@ -32,15 +37,8 @@ pub struct Live {
 impl Live {
     /// An empty one.
     pub fn new() -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("{wide_bar} {percent:>3}%{msg}");
-            bar.set_style(
-                style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "),
-            );
-            keep_ticking(&bar, Duration::from_millis(250));
-            bar
-        });
+        let look = || style("{wide_bar} {percent:>3}%{msg}");
+        let bar = std::io::stderr().is_terminal().then(|| new_bar(Some(STEPS), look()));
         Self { bar, place: None, rates: Vec::new() }
     }
 

@@ -1,11 +1,10 @@
 //! `thalweg tune`: the machine measured for its profile, the planner checked, constants written.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::json;
 use std::{
-    io::IsTerminal,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 use thalweg_core::{Cancelled, Profile};
 use thalweg_lab::probes::tune_machine::{
@@ -23,7 +22,7 @@ use crate::{
         answer::SCHEMA,
         quantity,
         text::{complain, print, print_json},
-        ticking::keep_ticking,
+        ticking::{new_bar, style},
     },
     profile::Saved,
 };
@@ -70,10 +69,10 @@ fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<
         let why = "there is no place for a profile: neither HOME nor THALWEG_PROFILE is set";
         return Err(Failure::new(Exit::Unsupported, why));
     };
-    let shown = Shown::new(args.json);
-    let found =
-        tune_machine::survey(plan, &mut sessions(), &mut |progress| shown.session(progress));
-    shown.end();
+    let bar = bar(args.json);
+    let told = &mut |progress: &Progress<'_>| show(&bar, progress);
+    let found = tune_machine::survey(plan, &mut sessions(), told);
+    bar.finish_and_clear();
     let found = found.map_err(|_: Cancelled| interrupt::failure("the profile is as it was"))?;
     for trouble in &found.troubles {
         complain(trouble);
@@ -128,10 +127,10 @@ fn regret(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved) -> Result<Exit, Failu
     let profile = measured(saved)?;
     let prefer = args.objective.prefer();
     let looks = sentinel::look(profile, Path::new("."), &interrupt::check);
-    let shown = Shown::new(args.json);
-    let told = &mut |progress: &Progress<'_>| shown.session(progress);
+    let bar = bar(args.json);
+    let told = &mut |progress: &Progress<'_>| show(&bar, progress);
     let checked = check(plan, (profile, prefer), &mut sessions(), told);
-    shown.end();
+    bar.finish_and_clear();
     let unchanged = |_: Cancelled| interrupt::failure("nothing was changed");
     let mut checked = checked.map_err(unchanged)?;
     let mut held = Vec::new();
@@ -209,34 +208,16 @@ fn each(pairs: Vec<Ends>) -> Vec<Ends> {
     all
 }
 
-/// A bar on standard error, where somebody looks.
-struct Shown(Option<ProgressBar>);
+/// None for a program that reads what was found.
+fn bar(json: bool) -> ProgressBar {
+    if json { ProgressBar::hidden() } else { new_bar(None, style("{pos}/{len} {wide_msg}")) }
+}
 
-impl Shown {
-    fn new(json: bool) -> Self {
-        let looked_at = std::io::stderr().is_terminal() && !json;
-        Self(looked_at.then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("{pos}/{len} {wide_msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            keep_ticking(&bar, Duration::from_millis(500));
-            bar
-        }))
-    }
-
-    fn session(&self, progress: &Progress<'_>) {
-        let Some(bar) = &self.0 else { return };
-        bar.set_length(progress.of as u64);
-        bar.set_position(progress.done as u64);
-        let doing = if progress.scouting { "looking at tunings of" } else { "measuring" };
-        let left = quantity::duration(progress.left);
-        let (ends, load) = (progress.ends, progress.load.name());
-        bar.set_message(format!("sessions, {left} left: {doing} {ends}, {load}"));
-    }
-
-    fn end(&self) {
-        if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
-        }
-    }
+fn show(bar: &ProgressBar, progress: &Progress<'_>) {
+    bar.set_length(progress.of as u64);
+    bar.set_position(progress.done as u64);
+    let doing = if progress.scouting { "looking at tunings of" } else { "measuring" };
+    let left = quantity::duration(progress.left);
+    let (ends, load) = (progress.ends, progress.load.name());
+    bar.set_message(format!("sessions, {left} left: {doing} {ends}, {load}"));
 }

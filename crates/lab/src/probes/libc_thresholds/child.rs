@@ -2,18 +2,23 @@
 //! each size took: `helper memcpy`.
 
 use std::{
-    fmt::Write as _,
     hint::black_box,
-    io::Write as _,
     path::Path,
-    process::Stdio,
     time::{Duration, Instant},
 };
 use thalweg_core::profile::LIBC;
 use thalweg_kernels::{Ready, by_name};
 use thalweg_sys::map::Map;
 
-use crate::{helper, measure::sample::Sample, probes::trial::Setting};
+use crate::{
+    helper,
+    measure::{
+        sample::Sample,
+        schedule::Failure,
+        session::{self, Patience},
+    },
+    probes::{trial::Setting, tune_copy::Stop},
+};
 
 /// The sizes at which the effect of a setting is measured, in bytes.
 pub const SIZES: [u64; 5] = [3 << 10, 24 << 10, 256 << 10, 8 << 20, 64 << 20];
@@ -23,24 +28,24 @@ const EACH: Duration = Duration::from_millis(4);
 /// The sink lies half a page away from the source's place in its page, then one byte further.
 const PLACES: [usize; 2] = [2048, 2049];
 
-/// Answers a line for each size: bytes, and nanoseconds of a copy to a line's beginning together with
-/// one to the byte after it.
+/// Nothing of it takes long.
+const PATIENCE: Patience = Patience { silence: Duration::from_secs(600), grace: Duration::ZERO };
+
+/// Answers a sample for each size: a copy to a line's beginning together with one to the byte after it.
 pub fn main(words: &[String]) -> Result<(), String> {
     if !words.is_empty() {
         return Err("it takes no arguments".to_owned());
     }
+    let () = session::job()?;
     let libc = by_name(LIBC).and_then(thalweg_kernels::Kernel::ready).ok_or("no libc")?;
-    let mut text = String::new();
-    for size in SIZES {
+    let samples = SIZES.map(|size| {
         let bytes = usize::try_from(size).map_err(|_| format!("{size} bytes are too many"))?;
-        let nanoseconds = timed(libc, bytes)?;
-        let _ = writeln!(text, "{size} {nanoseconds:.1}");
-    }
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes()).map_err(|e| format!("stdout: {e}"))
+        Ok(Sample { wall: timed(libc, bytes)?, bytes: size, ..Sample::default() })
+    });
+    session::tell(&samples.into_iter().collect::<Result<Vec<Sample>, String>>()?)
 }
 
-fn timed(libc: Ready, bytes: usize) -> Result<f64, String> {
+fn timed(libc: Ready, bytes: usize) -> Result<Duration, String> {
     let mapped = |len| Map::anonymous(len, false).map_err(|e| format!("mmap: {e}"));
     let (mut source, mut sink) = (mapped(bytes)?, mapped(bytes + PLACES[1])?);
     let source = source.bytes_mut().unwrap_or_default();
@@ -61,40 +66,28 @@ fn timed(libc: Ready, bytes: usize) -> Result<f64, String> {
             }
             copies += at_once;
         }
-        sum += began.elapsed().as_secs_f64() * 1e9 / f64::from(copies);
+        sum += began.elapsed().as_secs_f64() / f64::from(copies);
     }
-    Ok(sum)
+    Ok(Duration::from_secs_f64(sum))
 }
 
 /// Runs such a process under a setting; its samples are in the order of [`SIZES`].
-pub fn run(program: &Path, setting: &Setting) -> Result<Vec<Sample>, String> {
+pub fn run(program: &Path, setting: &Setting, stop: &Stop<'_>) -> Result<Vec<Sample>, Failure> {
     let failed = |why: String| format!("measuring memcpy under {}: {why}", setting.name);
     let mut command = helper::command(program, "memcpy");
     // It preloads nothing, so there is no object.
     setting.put(&mut command, Path::new(""), None);
-    let output = command.stdin(Stdio::null()).output();
-    let output = output.map_err(|e| failed(format!("{}: {e}", program.display())))?;
-    if !output.status.success() {
-        let words = String::from_utf8_lossy(&output.stderr);
-        return Err(failed(format!("{}: {}", output.status, words.trim())));
-    }
-    read(&String::from_utf8_lossy(&output.stdout)).map_err(failed)
+    let samples = session::run(command, &(), PATIENCE, stop, &mut Some);
+    let samples = samples.or_else(|failure| Err(Failure::from(failed(failure.unfit()?.reason))))?;
+    Ok(checked(samples).map_err(failed)?)
 }
 
-fn read(text: &str) -> Result<Vec<Sample>, String> {
-    let mut samples = Vec::new();
-    for line in text.lines() {
-        let bad = || format!("it answered {line:?}");
-        let (size, nanoseconds) = line.split_once(' ').ok_or_else(bad)?;
-        let nanoseconds = nanoseconds.parse::<f64>().ok().filter(|ns| *ns > 0.0).ok_or_else(bad)?;
-        let wall = Duration::try_from_secs_f64(nanoseconds / 1e9).map_err(|_| bad())?;
-        let bytes = size.parse().map_err(|_| bad())?;
-        samples.push(Sample { wall, bytes, ..Sample::default() });
-    }
-    if samples.iter().map(|sample| sample.bytes).eq(SIZES) {
+fn checked(samples: Vec<Sample>) -> Result<Vec<Sample>, String> {
+    let complete = samples.iter().map(|sample| sample.bytes).eq(SIZES);
+    if complete && samples.iter().all(|sample| !sample.wall.is_zero()) {
         Ok(samples)
     } else {
-        Err(format!("it answered {} sizes", samples.len()))
+        Err(format!("it answered {samples:?}"))
     }
 }
 
@@ -103,14 +96,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_one_line_for_each_size_or_an_error() {
-        let good = SIZES.map(|size| format!("{size} 12.5\n")).concat();
-        let samples = read(&good).unwrap();
-        assert_eq!(samples.len(), SIZES.len());
-        assert_eq!(samples[0].wall, Duration::from_nanos(12));
-        for bad in ["", "3072", "3072 fast\n", "3072 -1\n", "3072 inf\n", "1 2\n", "x 2\n"] {
-            assert!(read(bad).is_err(), "{bad}");
-        }
-        assert!(read(&good.replace("12.5", "0")).is_err());
+    fn an_answer_is_one_time_for_each_size_or_an_error() {
+        let taken = |wall, bytes| Sample { wall, bytes, ..Sample::default() };
+        let good = SIZES.map(|size| taken(Duration::from_nanos(12), size)).to_vec();
+        assert_eq!(checked(good.clone()).unwrap().len(), SIZES.len());
+        assert!(checked(good[1..].to_vec()).is_err());
+        assert!(checked(SIZES.map(|size| taken(Duration::ZERO, size)).to_vec()).is_err());
     }
 }

@@ -5,6 +5,7 @@ use thalweg_core::profile::{Load, SinkState};
 use thalweg_sys::host::caches;
 
 use super::pair::{EndKind, Ends, Held};
+use crate::study::preset::Preset;
 
 /// A preset of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,18 +16,11 @@ pub enum Depth {
 }
 
 impl Depth {
-    pub fn sessions(self) -> usize {
+    /// As many sessions as a study of that name, and at most as many rounds in each, for each size.
+    pub fn preset(self) -> Preset {
         match self {
-            Self::Quick => 3,
-            Self::Standard => 6,
-        }
-    }
-
-    /// Most rounds in each session, for each size.
-    pub fn rounds(self) -> usize {
-        match self {
-            Self::Quick => 10,
-            Self::Standard => 15,
+            Self::Quick => Preset::QUICK,
+            Self::Standard => Preset::STANDARD,
         }
     }
 

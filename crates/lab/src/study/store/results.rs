@@ -19,30 +19,14 @@ const APART: u32 = 2;
 /// Why a file gives no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultError {
-    /// It cannot be read.
     #[error("{}: {error}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    Unreadable { path: PathBuf, error: io::Error },
     /// It is something else, or damaged.
     #[error("{}: no result of `thalweg study`: {reason}", path.display())]
-    NoResult {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
+    NoResult { path: PathBuf, reason: String },
     /// A later version wrote it.
     #[error("{}: schema {schema}, and this version reads {WHOLE} and {APART}: use the thalweg that wrote it, or a newer one", path.display())]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// What it says.
-        schema: u64,
-    },
+    Newer { path: PathBuf, schema: u64 },
 }
 
 /// Saves a result as `FOLDER/MACHINE/DATE/STUDY.json` with its samples in `STUDY.csv.gz`; answers

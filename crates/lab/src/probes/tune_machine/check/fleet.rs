@@ -78,7 +78,7 @@ fn settings(plan: &Plan<'_>, study: &Study) -> Settings {
     Settings {
         preset: "check".to_owned(),
         sessions,
-        rounds: rounds.clamp(LEAST_ROUNDS, plan.depth.rounds()),
+        rounds: rounds.clamp(LEAST_ROUNDS, plan.depth.preset().rounds),
         pause: Duration::ZERO,
         sample: SAMPLE,
         seed: plan.seed,
@@ -178,6 +178,6 @@ mod tests {
         };
         assert_eq!(settings(&plan, &study).rounds, LEAST_ROUNDS);
         plan.budget = Duration::from_secs(10_000);
-        assert_eq!(settings(&plan, &study).rounds, Depth::Quick.rounds());
+        assert_eq!(settings(&plan, &study).rounds, Depth::Quick.preset().rounds);
     }
 }
