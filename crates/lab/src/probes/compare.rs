@@ -59,7 +59,6 @@ pub enum Rounds {
 
 /// What to compare.
 pub struct Compare<'c> {
-    /// The commands.
     pub contenders: &'c [Contender],
     /// By what they are judged, besides time on the clock and processor time.
     pub metric: &'c Metric,
@@ -95,7 +94,6 @@ pub enum CompareError {
     /// The folder for temporary files does not serve.
     #[error("{path}: {why}")]
     Folder {
-        /// Where.
         path: String,
         /// Why not.
         why: String,
@@ -103,7 +101,6 @@ pub enum CompareError {
     /// No command could be measured.
     #[error("{0}")]
     Failed(String),
-    /// An interrupt came.
     #[error("stopped")]
     Cancelled,
 }
@@ -114,7 +111,6 @@ impl From<Cancelled> for CompareError {
     }
 }
 
-/// Compares.
 pub fn run(compare: &Compare<'_>) -> Result<Found, CompareError> {
     for contender in compare.contenders {
         for words in [&contender.words, &contender.prepare, &contender.check] {

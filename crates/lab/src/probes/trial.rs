@@ -89,9 +89,7 @@ pub struct Found {
     pub left_out: Vec<LeftOut>,
     /// What went through the object, counted in a run of its own; `None` if no kernel took part.
     pub reached: Option<Reached>,
-    /// The seed of the orders.
     pub seed: u64,
-    /// What it was measured under.
     pub conditions: Conditions,
     pub log: Log,
 }

@@ -20,53 +20,38 @@ use crate::study::{
 pub struct ClaimView {
     /// Unique on the page.
     pub anchor: String,
-    /// Its number.
     pub id: String,
-    /// What kind it is.
     pub kind: String,
-    /// What was said.
     pub text: String,
-    /// The verdict.
     pub badge: Badge,
-    /// The published figure.
     pub published: Option<String>,
-    /// What was measured.
     pub measured: Option<String>,
     /// What was to hold.
     pub predicate: Option<String>,
     /// What the article's own table says.
     pub source_check: Option<String>,
-    /// Why this verdict.
     pub reason: String,
     /// What is behind the claim.
     pub why: Option<String>,
-    /// What decided.
     pub evidence: Vec<EvidenceView>,
-    /// What flips it.
     pub flips: Vec<EvidenceView>,
 }
 
 /// A check as templates take it.
 #[derive(Clone, Debug, Serialize)]
 pub struct EvidenceView {
-    /// In words.
     pub text: String,
-    /// The figure.
     pub measured: Option<String>,
     /// The range that was to hold.
     pub within: Option<String>,
-    /// What it says.
     pub badge: Badge,
 }
 
 /// A verdict: a class, a sign and the word.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Badge {
-    /// How it looks.
     pub class: &'static str,
-    /// Its sign.
     pub sign: &'static str,
-    /// The word.
     pub word: &'static str,
 }
 
@@ -81,12 +66,10 @@ pub struct Tally {
     pub undecided: usize,
     /// They could not be run.
     pub not_runnable: usize,
-    /// All of them.
     pub all: usize,
 }
 
 impl Badge {
-    /// The badge of a verdict.
     pub fn of(verdict: ClaimVerdict) -> Self {
         Self {
             class: words::class(verdict),
@@ -97,7 +80,6 @@ impl Badge {
 }
 
 impl Tally {
-    /// The claims of a result.
     pub fn of(result: &StudyResult) -> Self {
         let count = |verdict| result.claims.iter().filter(|c| c.verdict == verdict).count();
         Self {
@@ -109,7 +91,6 @@ impl Tally {
         }
     }
 
-    /// Both together.
     pub fn and(self, other: Self) -> Self {
         Self {
             reproduced: self.reproduced + other.reproduced,
@@ -121,7 +102,6 @@ impl Tally {
     }
 }
 
-/// The claims of a result.
 pub fn views(scope: &Scope<'_>) -> Vec<ClaimView> {
     let view = |(number, claim): (usize, &ClaimResult)| ClaimView {
         anchor: format!("{}-k{number}", scope.id),

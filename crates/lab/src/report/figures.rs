@@ -25,13 +25,10 @@ use crate::{
 pub struct Figure {
     /// Unique on the page.
     pub id: String,
-    /// What it shows.
     pub caption: String,
-    /// How to read it.
     pub note: String,
     /// The drawings, escaped and whole.
     pub drawings: Vec<String>,
-    /// What its signs mean.
     pub legend: Vec<Entry>,
     /// Everything that is drawn, as text.
     pub table: Table,
@@ -39,12 +36,10 @@ pub struct Figure {
     pub folded: bool,
 }
 
-/// A line of a legend.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
     /// The sign: a drawing.
     pub key: String,
-    /// What it means.
     pub text: String,
     /// What else is to be known of it.
     pub note: Option<String>,
@@ -62,26 +57,20 @@ impl Entry {
 pub struct GroupView {
     /// Its place among the links.
     pub id: String,
-    /// The cell.
     pub cell: String,
     /// The load in words.
     pub load: &'static str,
-    /// The figures.
     pub figures: Vec<Figure>,
 }
 
 /// What the figures of a study share.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope<'s> {
-    /// The study's anchor.
     pub id: &'s str,
-    /// The result.
     pub result: &'s StudyResult,
-    /// The study.
     pub study: Option<&'s Study>,
 }
 
-/// The figures of every cell.
 pub fn groups(scope: &Scope<'_>) -> Vec<GroupView> {
     let published = source::published_ratios(scope.study);
     let all = Group::all(scope.result);

@@ -12,31 +12,23 @@ use crate::measure::stats::Verdict;
 pub enum Line {
     /// The head of the lines below.
     Head(String),
-    /// A ratio.
     Ratio(Row),
 }
 
-/// A ratio.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Its name.
     pub label: String,
-    /// The ratio and its interval.
     pub value: [f64; 3],
-    /// What was published.
     pub published: Option<f64>,
     /// The range that was to hold.
     pub within: Option<[f64; 2]>,
-    /// How it is drawn.
     pub look: Look,
 }
 
 /// How a ratio is drawn: a shape of its own for each word.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
-    /// The shape.
     pub shape: Shape,
-    /// The class.
     pub class: &'static str,
 }
 
@@ -45,7 +37,6 @@ pub struct Look {
 pub struct Frame<'f> {
     /// Unique on the page.
     pub id: &'f str,
-    /// The title.
     pub title: &'f str,
     /// What the axis shows.
     pub axis: &'f str,
@@ -73,7 +64,6 @@ impl Look {
     }
 }
 
-/// Draws the lines.
 pub fn draw(lines: &[Line], frame: &Frame<'_>) -> String {
     let height: f64 = TOP + FOOT + lines.iter().map(Line::height).sum::<f64>();
     let axis = LogAxis::of(values(lines, frame.noise), [SIDE, WIDTH - SIDE]);

@@ -13,17 +13,13 @@ use crate::{
 /// One cell under one load.
 #[derive(Clone, Debug)]
 pub struct Group<'r> {
-    /// The cell.
     pub cell: &'r str,
-    /// The load.
     pub load: Load,
     /// Its places, the smallest first.
     pub places: Vec<&'r Place>,
     /// The names of its arms, in the order of the result.
     pub names: Vec<&'r str>,
-    /// The arms.
     pub arms: Vec<&'r ArmResult>,
-    /// The ratios.
     pub ratios: Vec<&'r RatioResult>,
 }
 
@@ -96,7 +92,6 @@ impl<'r> Group<'r> {
     }
 }
 
-/// Whether an arm does nothing.
 fn is_null(name: &str, study: Option<&Study>) -> bool {
     let arm = study.and_then(|study| study.arms.iter().find(|arm| arm.name == name));
     arm.map_or(name == "null", |arm| arm.work == "null")
@@ -109,7 +104,6 @@ pub fn rates(sample: &Sample) -> Option<[f64; 2]> {
         .then(|| [gigabytes / sample.wall_seconds(), sample.cpu_seconds() / gigabytes])
 }
 
-/// Every sample of an arm.
 pub fn samples(arm: &ArmResult) -> impl Iterator<Item = &Sample> {
     arm.sessions.iter().flat_map(|session| session.samples.iter().map(|entry| &entry.sample))
 }

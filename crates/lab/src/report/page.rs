@@ -35,12 +35,10 @@ struct DrawingsView {
     groups: Vec<GroupView>,
 }
 
-/// A page of drawings.
 #[derive(Clone, Debug)]
 pub struct Drawings {
     /// The name of its file: that of the study, where it is a plain word.
     pub name: String,
-    /// The page.
     pub html: String,
 }
 

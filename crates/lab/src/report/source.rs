@@ -19,15 +19,12 @@ use crate::{
 /// The article as templates take it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Source {
-    /// Its title.
     pub title: String,
     /// Parameters as published.
     pub parameters: Vec<(String, String)>,
-    /// Its tables.
     pub tables: Vec<Table>,
 }
 
-/// The article of a study.
 pub fn of(study: &Study) -> Source {
     let parameters = study.source.parameters.iter();
     let tables = study.source.tables.iter().map(|table| {

@@ -24,9 +24,7 @@ pub enum Anchor {
 /// Shapes that stay apart without any colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// A disc.
     Disc,
-    /// A square.
     Square,
     /// A triangle that points up.
     Up,
@@ -38,12 +36,10 @@ pub enum Shape {
     Right,
     /// A square on its corner.
     Diamond,
-    /// Two strokes.
     Cross,
 }
 
 impl Svg {
-    /// An empty one.
     pub fn new(width: f64, height: f64) -> Self {
         Self { body: String::new(), width: finite(width), height: finite(height) }
     }

@@ -2,38 +2,30 @@
 
 use serde::Serialize;
 
-/// A table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Table {
-    /// What it shows.
     pub caption: String,
-    /// The heads of the columns.
     pub columns: Vec<String>,
     /// The rows, as long as `columns`.
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// A cell.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Cell {
-    /// What it says.
     pub text: String,
     /// How it looks: names of CSS classes, ours.
     pub class: String,
     /// A drawing before the text that only repeats it.
     pub key: Option<String>,
-    /// Further lines.
     pub more: Vec<String>,
 }
 
 impl Table {
-    /// An empty one.
     pub fn new(caption: impl Into<String>, columns: &[&str]) -> Self {
         let columns = columns.iter().map(|&name| name.to_owned()).collect();
         Self { caption: caption.into(), columns, rows: Vec::new() }
     }
 
-    /// One more row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(cells.into_iter().collect());
     }

@@ -67,7 +67,6 @@ fn map(
 
 /// The arms of a place by their cost, the cheapest first.
 pub struct Ranking<'a> {
-    /// The cheapest.
     pub best: &'a ArmResult,
     /// The others, each with what the best costs of it.
     pub others: Vec<Rival<'a>>,
@@ -75,7 +74,6 @@ pub struct Ranking<'a> {
 
 /// An arm that is not the cheapest.
 pub struct Rival<'a> {
-    /// The arm.
     pub arm: &'a ArmResult,
     /// The cost of the best over its own; `None` where no two sessions have both.
     pub ratio: Option<Ratio>,

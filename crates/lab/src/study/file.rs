@@ -151,7 +151,6 @@ pub struct Arm {
     pub with: toml::Table,
 }
 
-/// Where an arm comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
@@ -216,7 +215,6 @@ pub enum Check {
         at: At,
         #[serde(default)]
         metric: Metric,
-        /// The range that holds.
         within: [f64; 2],
         /// In words, for the report.
         note: Option<String>,
@@ -228,7 +226,6 @@ pub enum Check {
         at: At,
         #[serde(default)]
         metric: Metric,
-        /// The range that holds.
         within: [f64; 2],
         note: Option<String>,
     },
@@ -240,7 +237,6 @@ pub enum Check {
         loads: [Load; 2],
         #[serde(default)]
         metric: Metric,
-        /// The range that holds.
         within: [f64; 2],
         note: Option<String>,
     },
@@ -273,7 +269,6 @@ pub enum Check {
         cells: Vec<String>,
         #[serde(default)]
         metric: Metric,
-        /// The range that holds.
         within: [f64; 2],
         note: Option<String>,
     },
@@ -283,7 +278,6 @@ pub enum Check {
         cells: Vec<String>,
         #[serde(default)]
         metric: Metric,
-        /// The range that holds.
         within: [f64; 2],
         note: Option<String>,
     },
@@ -296,20 +290,17 @@ pub enum Check {
         cells: Vec<String>,
         #[serde(default)]
         metric: Metric,
-        /// The range that holds.
         within: [f64; 2],
         note: Option<String>,
     },
     /// Rank correlation (Spearman) of the arms' costs in one place with those in another.
     RankCorrelation {
-        /// The arms that are ranked.
         arms: Vec<String>,
         places: [At; 2],
         /// The arms' names in the second place, where they differ.
         second_arms: Option<Vec<String>>,
         #[serde(default)]
         metric: Metric,
-        /// The range that holds.
         within: [f64; 2],
         note: Option<String>,
     },

@@ -16,14 +16,12 @@ use crate::{
 /// A run of one study.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct StudyResult {
-    /// The study's id.
     pub study: String,
     /// 1 with the samples inside, 2 without.
     pub schema: u32,
     /// The file beside this one that has the samples; only while there are none inside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<String>,
-    /// The study's title.
     pub title: String,
     /// The machine and what it was doing, as [`Conditions`](crate::measure::conditions::Conditions) writes it.
     pub conditions: serde_json::Value,
@@ -56,11 +54,9 @@ pub struct StudyResult {
 /// What one probe of one claim found, session by session.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ProbeResult {
-    /// The claim's id.
     pub claim: String,
     /// The number of the check in the claim, from 0; the flips' come after those of the verdict.
     pub check: usize,
-    /// The probe's name.
     pub probe: String,
     /// What it found, one entry for each session.
     pub sessions: Vec<ProbeSession>,
@@ -84,7 +80,6 @@ pub struct Protocol {
     pub preset: String,
     /// Fresh processes.
     pub sessions: usize,
-    /// Rounds in each session.
     pub rounds: usize,
     /// Seconds between sessions, at least.
     pub pause_seconds: f64,
@@ -105,41 +100,33 @@ pub struct Protocol {
 /// Where a figure was taken.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Place {
-    /// The cell of the study.
     pub cell: String,
     /// The size as the study writes it.
     pub size: String,
     /// The same in bytes.
     pub bytes: u64,
-    /// The load.
     pub load: Load,
 }
 
 /// What a place took.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct PlaceCost {
-    /// Which.
     #[serde(flatten)]
     pub place: Place,
     /// Seconds on the clock in all sessions together: set-up, warming up, rounds, looking at bytes.
     pub seconds: f64,
 }
 
-/// One arm in one place.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ArmResult {
-    /// Its name.
     pub name: String,
-    /// Where.
     #[serde(flatten)]
     pub place: Place,
-    /// Where it comes from.
     pub origin: Origin,
     /// What it promises; `None` where the question makes no sense (a baseline).
     pub promises: Option<Guarantees>,
     /// What the alias probe saw: `copied`, `shared`, or why it could not look.
     pub alias: Option<String>,
-    /// The study's note.
     pub note: Option<String>,
     /// Median 10^9 bytes a second.
     pub gb_per_s: f64,
@@ -151,7 +138,6 @@ pub struct ArmResult {
     /// `None` where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far_cpu_s_per_gb: Option<f64>,
-    /// Page faults per 10^9 bytes.
     pub faults_per_gb: f64,
     /// System calls per 10^9 bytes; `None` where nobody counted.
     pub calls_per_gb: Option<f64>,
@@ -198,23 +184,17 @@ pub struct RoundSample {
 /// An arm that could not run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Missing {
-    /// Its name.
     pub arm: String,
-    /// Where.
     #[serde(flatten)]
     pub place: Place,
-    /// Why.
     pub reason: String,
 }
 
 /// One arm against another.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct RatioResult {
-    /// The arm.
     pub a: String,
-    /// What it is compared with.
     pub b: String,
-    /// Where.
     #[serde(flatten)]
     pub place: Place,
     /// Wall or processor time per operation.
@@ -222,7 +202,6 @@ pub struct RatioResult {
     /// Cost of `a` over cost of `b`, with its 95 % interval over sessions.
     #[serde(flatten)]
     pub ratio: Ratio,
-    /// The word.
     pub verdict: Verdict,
     /// Whether both promise the same; if not, they may not be ranked without saying so.
     pub same_promises: bool,
@@ -231,15 +210,11 @@ pub struct RatioResult {
 /// What became of a claim.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ClaimResult {
-    /// Its number.
     pub id: String,
     /// number, ratio, conclusion, mechanism, method or goal.
     pub kind: String,
-    /// What was said.
     pub text: String,
-    /// The published figure, as text.
     pub published: Option<String>,
-    /// The predicate in words.
     pub predicate: Option<String>,
     /// What the article's own table says.
     pub source_check: Option<String>,
@@ -249,7 +224,6 @@ pub struct ClaimResult {
     pub lo: Option<f64>,
     /// The upper end.
     pub hi: Option<f64>,
-    /// The verdict.
     pub verdict: ClaimVerdict,
     /// Why, in words; what is missing where it is not runnable.
     pub reason: String,
@@ -264,7 +238,6 @@ pub struct ClaimResult {
 pub struct Evidence {
     /// What was compared, in words.
     pub text: String,
-    /// The figure.
     pub measured: Option<f64>,
     /// The lower end of its interval.
     pub lo: Option<f64>,
@@ -292,7 +265,6 @@ pub enum ClaimVerdict {
 }
 
 impl ClaimVerdict {
-    /// Its words.
     pub fn name(self) -> &'static str {
         match self {
             Self::Reproduced => "reproduced",

@@ -26,11 +26,8 @@ const LARGEST_RESULT: u64 = 1 << 30;
 /// A study file that was read.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The study.
     pub study: Study,
-    /// Its text.
     pub text: String,
-    /// Where it lies.
     pub path: PathBuf,
 }
 
@@ -38,7 +35,6 @@ pub struct Loaded {
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {reason}")]
 pub struct StoreError {
-    /// The file or folder.
     pub path: PathBuf,
     /// What is wrong, and what would be right.
     pub reason: String,
@@ -134,15 +130,12 @@ pub fn machine_name() -> String {
 /// What a list shows of a saved result.
 #[derive(Clone, Debug)]
 pub struct Saved {
-    /// The study's id.
     pub study: String,
     /// When it was run.
     pub began: String,
-    /// Its preset.
     pub preset: String,
     /// The verdicts of its claims.
     pub verdicts: Vec<ClaimVerdict>,
-    /// The file.
     pub path: PathBuf,
 }
 

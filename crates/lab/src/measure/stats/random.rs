@@ -7,7 +7,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Random(u64);
 
 impl Random {
-    /// The generator of this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -18,7 +17,6 @@ impl Random {
         now.as_nanos() as u64
     }
 
-    /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -17,7 +17,6 @@ use crate::{
     },
 };
 
-/// Everything that was seen.
 #[derive(Debug, Serialize)]
 pub struct Found {
     /// By what the commands are judged.
@@ -26,15 +25,12 @@ pub struct Found {
     pub rows: Vec<Row>,
     /// What two runs of one command differed by, as a fraction, for each figure of a row.
     pub noise: Vec<f64>,
-    /// Rounds run.
     pub rounds: usize,
     /// How busy the machine was before.
     pub busy: Option<Busy>,
     /// Runs that something disturbed: they count all the same.
     pub marks: Vec<Mark>,
-    /// The seed of the orders.
     pub seed: u64,
-    /// What it was measured under.
     pub conditions: Conditions,
     /// Every run.
     pub log: Log,
@@ -60,7 +56,6 @@ pub struct Row {
 /// One figure of a command.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// Of what.
     pub metric: String,
     /// The runs' numbers: seconds, bytes, or what the program prints; `None` without a run.
     pub value: Option<Spread>,
@@ -197,7 +192,6 @@ impl Cost for Kind<'_> {
 pub struct Busy {
     /// Processors that were busy, on average.
     pub processors: f64,
-    /// Of how many.
     pub of: usize,
 }
 

@@ -43,7 +43,6 @@ impl Stage {
         Ok(Self { outputs, object: path })
     }
 
-    /// The object.
     pub fn object(&self) -> &Path {
         &self.object
     }

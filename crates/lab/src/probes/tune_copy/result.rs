@@ -44,7 +44,6 @@ pub struct TuneResult {
     pub slice: SliceFacts,
     /// The `cp` of the system; or why there is none.
     pub cp: Result<Cp, String>,
-    /// What it was measured under.
     pub conditions: Conditions,
     /// Samples that measured something besides their arm, maybe. They count all the same.
     pub marked: Vec<Mark>,

@@ -12,7 +12,6 @@ user_seconds,sys_seconds,minor_faults,major_faults,voluntary_switches,involuntar
 bytes_moved,calls,stolen_ticks,dirtied_pages,written_pages,cpu_pressure_us,io_pressure_us,\
 memory_pressure_us,calls_kind,far_user_seconds,far_sys_seconds,told\n";
 
-/// All samples of these results.
 pub fn csv(results: &[StudyResult]) -> String {
     let mut text = HEAD.to_owned();
     for result in results {
