@@ -72,7 +72,7 @@ lint: ## formatting, clippy, licences and sources, shell scripts
 	@# The shipped binary has no test features; a use that only they make valid must not hide here.
 	$(CARGO) check --quiet --locked --package thalweg-cli --package thalweg
 	@# The arrows between crates and modules, the lengths of files: what no compiler looks at.
-	$(CARGO) test --quiet --locked --package thalweg-cli --test architecture
+	$(CARGO) test --quiet --locked --package thalweg-architecture
 	@tests/setup/cargo-deny
 	@tests/setup/shell
 

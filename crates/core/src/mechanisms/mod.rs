@@ -58,6 +58,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_mechanism_is_one_file_and_one_line() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/mechanisms");
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let stems =
+            entries.map(|path| path.file_stem().unwrap().to_string_lossy().replace('_', "-"));
+        let mut files: Vec<String> = stems.filter(|stem| stem != "mod").collect();
+        let mut listed: Vec<&str> = MECHANISMS.iter().map(|m| m.info().name).collect();
+        files.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(files, listed);
+    }
+
+    #[test]
     fn names_are_unique_and_knobs_have_a_choice() {
         for (n, mechanism) in MECHANISMS.iter().enumerate() {
             let info = mechanism.info();

@@ -44,6 +44,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_arm_is_one_file_and_one_line() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bulk/arms");
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let stems =
+            entries.map(|path| path.file_stem().unwrap().to_string_lossy().replace('_', "-"));
+        let mut files: Vec<String> = stems.filter(|stem| stem != "mod").collect();
+        let mut listed: Vec<&str> = ARMS.iter().map(|arm| arm.info().name).collect();
+        files.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(files, listed);
+    }
+
+    #[test]
     fn names_are_unique_and_knobs_have_a_choice() {
         for (n, arm) in ARMS.iter().enumerate() {
             let info = arm.info();

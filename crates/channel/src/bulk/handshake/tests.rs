@@ -1,7 +1,5 @@
 //! A peer that goes away in the middle of the handshake.
 
-#![allow(clippy::unwrap_used)]
-
 use super::*;
 use crate::bulk::{Receiver, Sender};
 

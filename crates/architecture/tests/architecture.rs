@@ -1,5 +1,5 @@
-//! The rules of the house that no compiler checks: the arrows between the crates, the unsafe fence, one file per
-//! mechanism, files short enough to read, nothing left half done.
+//! The rules of the house that no compiler checks: the arrows between the crates, the unsafe fence, files short
+//! enough to read, nothing left half done.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,18 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use thalweg_channel::bulk::ARMS;
-use thalweg_core::mechanisms::MECHANISMS;
+use thalweg_architecture::circles::Arrows;
 
-#[path = "architecture/circles.rs"]
-mod circles;
-mod support;
-use circles::Arrows;
-use support::skip;
+#[path = "../../cli/tests/support/skip.rs"]
+mod skip;
+use skip::skip;
 
 /// A crate may depend only on crates of a row above its own.
 const ROWS: &[&[&str]] = &[
-    &["thalweg-kernels", "thalweg-sys"],
+    &["thalweg-kernels", "thalweg-sys", "thalweg-architecture"],
     &["thalweg-core", "thalweg-preload"],
     &["thalweg-channel", "thalweg-tree", "thalweg-serve"],
     &["thalweg", "thalweg-lab", "thalweg-capi", "thalweg-packets"],
@@ -83,17 +80,6 @@ fn modules_of_a_crate_form_no_circle() {
         }
     }
     assert!(wrong.is_empty(), "circles:\n{}", wrong.concat());
-}
-
-#[test]
-fn every_mechanism_is_one_file_and_one_line() {
-    let listed = MECHANISMS.iter().map(|m| m.info().name);
-    one_file_each("crates/core/src/mechanisms", listed);
-}
-
-#[test]
-fn every_arm_is_one_file_and_one_line() {
-    one_file_each("crates/channel/src/bulk/arms", ARMS.iter().map(|arm| arm.info().name));
 }
 
 /// Nothing builds these with the rest, so their lock files would fall behind unseen: the next build of them would stop
@@ -169,20 +155,6 @@ fn versions_of<'l>(lock: &'l [toml::Table], package: &str, name: &str) -> BTreeS
         Some((_, version)) => [version].into(),
         None => versions(lock, name),
     }
-}
-
-/// The names in a list are those of the files in a folder.
-fn one_file_each(folder: &str, listed: impl Iterator<Item = &'static str>) {
-    let files: BTreeSet<String> = fs::read_dir(root().join(folder))
-        .expect("the folder of the list")
-        .map(|entry| entry.expect("an entry").path())
-        .filter(|path| has_extension(path, &["rs"]) && !path.ends_with("mod.rs"))
-        .map(|path| path.file_stem().expect("a stem").to_string_lossy().replace('_', "-"))
-        .collect();
-    let listed: Vec<String> = listed.map(str::to_owned).collect();
-    let distinct: BTreeSet<String> = listed.iter().cloned().collect();
-    assert_eq!(distinct.len(), listed.len(), "something is listed twice: {listed:?}");
-    assert_eq!(files, distinct, "left: files in {folder}; right: names in its list");
 }
 
 #[test]
