@@ -104,6 +104,11 @@ impl Choice {
         if self.zero_copy { Guarantees::SHARED } else { Guarantees::COPIED }
     }
 
+    /// Whether a way of moving was asked for, and not only not excluded.
+    pub fn names_a_way(&self) -> bool {
+        self.method.is_some() || self.direct || self.zero_copy
+    }
+
     /// The mechanisms that wait for a flag that was given: each names its own.
     fn asked_for(&self) -> Vec<String> {
         let given = [("--direct", self.direct), ("--zero-copy", self.zero_copy)];

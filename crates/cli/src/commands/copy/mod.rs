@@ -292,7 +292,7 @@ impl<'r> Run<'r> {
             return Ok(());
         }
         let line = summary::line(report, args.dry_run);
-        let steps = summary::steps_down(report);
+        let steps = |all| summary::steps_down(report, all);
         // Without a standard output there is only the exit code to tell how the copy went.
         let say = |text: &str| match stdio::expect_open(1, OUTPUT) {
             Ok(()) => print(text),
@@ -301,7 +301,7 @@ impl<'r> Run<'r> {
         if let Some(Tuned { result, kept }) = tuned {
             let copied = Duration::try_from_secs_f64(report.seconds).unwrap_or_default();
             let screen = tuning::screen(result, (copied, kept.as_deref()), self.color);
-            return say(&(line + &steps + &screen));
+            return say(&(line + &steps(true) + &screen));
         }
         if args.dry_run {
             return say(&line);
@@ -316,8 +316,9 @@ impl<'r> Run<'r> {
         if nothing && report.left_out > 0 && report.error_count == 0 && !is_watched {
             note("nothing was copied: --exclude leaves all of it out");
         }
-        if is_watched || args.verbose || args.choice.method.is_some() {
-            steps.lines().for_each(note);
+        let asked = args.verbose || args.choice.names_a_way();
+        if is_watched || asked {
+            steps(asked).lines().for_each(note);
         }
         Ok(())
     }

@@ -83,10 +83,13 @@ fn others(report: &TreeReport, main: &MechanismShare) -> String {
 }
 
 /// A line for every change of mechanism; those of many files for the same reason are one line.
-pub fn steps_down(report: &TreeReport) -> String {
+///
+/// What was refused before it moved a byte (a clone on a file system that has none) was tried because
+/// only the kernel knows. That is no news unless `all` was asked for.
+pub fn steps_down(report: &TreeReport, all: bool) -> String {
     let mut text = String::new();
     let mut told: Vec<String> = Vec::new();
-    for step in &report.steps_down {
+    for step in report.steps_down.iter().filter(|step| all || step.at > 0) {
         let why = format!("{} -> {}: {}: {}", step.from, step.to, step.call, step.reason);
         if !told.contains(&why) {
             let _ = writeln!(text, "stepped down at byte {}: {why}", step.at);
@@ -138,5 +141,25 @@ fn verified(report: &TreeReport, verify: Option<Verify>) -> Verified {
         not_read: counts.not_read,
         bytes: counts.bytes,
         hash: Some(hash),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_core::StepDown;
+
+    #[test]
+    fn a_way_that_never_moved_a_byte_is_told_only_to_those_who_ask() {
+        let step = |from, at| {
+            let reason = String::from("EOPNOTSUPP");
+            StepDown { from, to: "read-write", at, call: "call", errno: "EOPNOTSUPP", reason }
+        };
+        let steps = vec![step("reflink", 0), step("splice", 4096), step("splice", 8192)];
+        let report = TreeReport { steps_down: steps, ..TreeReport::default() };
+        let left = "stepped down at byte 4096: splice -> read-write: call: EOPNOTSUPP\n";
+        assert_eq!(steps_down(&report, false), left);
+        let tried = "stepped down at byte 0: reflink -> read-write: call: EOPNOTSUPP\n";
+        assert_eq!(steps_down(&report, true), format!("{tried}{left}"));
     }
 }
