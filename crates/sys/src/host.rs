@@ -9,7 +9,7 @@ mod machine;
 
 pub use cache::{Cache, caches};
 pub use counter::cycle_counter;
-pub use filesystem::{FileSystem, filesystem};
+pub use filesystem::{FileSystem, filesystem, may_tell_at_close};
 pub use machine::{
     affinity, capabilities, cores_online, cpu_model, hypervisor, io_uring_disabled, kernel_release,
     libc_version, memlock_limit, memory_available, pipe_max_size, pipe_user_pages_soft,

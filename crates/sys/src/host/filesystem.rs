@@ -41,6 +41,13 @@ pub fn filesystem(fd: impl AsFd) -> Result<FileSystem, Errno> {
     Ok(FileSystem { name, options, dev, remote })
 }
 
+/// Whether close(2) of a file may still tell of bytes that were not kept. One call, and the answer is
+/// that of all files of this file system. No for those whose files have no `flush` in the Linux kernel.
+pub fn may_tell_at_close(fd: impl AsFd) -> Result<bool, Errno> {
+    let name = name_of_magic(fstatfs(fd)?.f_type as u32);
+    Ok(!["ext4", "xfs", "btrfs", "tmpfs", "ramfs"].contains(&name.as_str()))
+}
+
 /// The mount's number in the mount table (statx(2), Linux 5.8).
 fn mount_number(fd: BorrowedFd<'_>) -> Option<u64> {
     let told = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
@@ -144,6 +151,13 @@ mod tests {
         assert_eq!((plain.own, plain.shared), ("rw", "rw,size=1k"));
         assert_eq!(Mount::parse("36 35 98:0 /mnt1 rw"), None);
         assert_eq!(Mount::parse(""), None);
+    }
+
+    #[test]
+    fn memory_has_nothing_to_tell_at_close_and_the_unknown_may() {
+        let memory = rustix::fs::memfd_create("fs", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        assert_eq!(may_tell_at_close(&memory), Ok(false));
+        assert_eq!(may_tell_at_close(File::open("/proc/self/stat").unwrap()), Ok(true));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
     },
 };
 use thalweg_core::atomic_file::name::OWN_JOURNAL;
-use thalweg_sys::{Errno, io};
+use thalweg_sys::{Errno, host::may_tell_at_close, io};
 
 use crate::{
     Error, Fsync, Refusal,
@@ -41,6 +41,8 @@ pub(crate) struct Directory {
     pub is_fresh: bool,
     /// What a file born in it gets by itself.
     pub births: Births,
+    /// Closing a file made in it may tell of bytes that were not kept.
+    pub may_tell_at_close: bool,
     /// The file system of the source that the caller named, where the walk may have to stay.
     pub device: u64,
     /// The directory itself; all zero in a dry run, where it is not there.
@@ -73,6 +75,7 @@ impl Directory {
     pub fn base(run: &Run<'_>, paths: Arc<Paths<Directory>>, fd: OwnedFd) -> Attempt<Arc<Self>> {
         let stat = fstat(&fd).map_err(at_sink("fstat"))?;
         let births = Births::of(run, fd.as_fd(), &stat);
+        let may_tell_at_close = may_tell_at_close(&fd).unwrap_or(true);
         let address = Address { above: None, name: paths.name(), flags: DIRECTORY };
         let folder = Folder::new(fd, Id::of(&stat), &address, None);
         Ok(Arc::new_cyclic(|weak| {
@@ -82,6 +85,7 @@ impl Directory {
                 is_staged: false,
                 is_fresh: false,
                 births,
+                may_tell_at_close,
                 device: 0,
                 own: Id::of(&stat),
                 id: Id::default(),
@@ -110,7 +114,7 @@ impl Directory {
             Taken::default()
         });
         let made = make(run, leaf, (source, stat))?;
-        let mut births = parent.births;
+        let (mut births, mut may_tell) = (parent.births, parent.may_tell_at_close);
         let mut closing = None;
         let mut own_id = Id::default();
         if let Some(fd) = &made.fd {
@@ -126,6 +130,9 @@ impl Directory {
             births =
                 if made.is_new { births.inside(&own) } else { Births::of(run, fd.as_fd(), &own) };
             let born = made.is_new.then_some(born);
+            if !made.is_new {
+                may_tell = may_tell_at_close(fd).unwrap_or(true);
+            }
             let wanted = wanted(run, stat, (&own, born), births);
             if wanted.is_some() || run.options.fsync == Fsync::Dir {
                 closing = Some(Closing { xattrs, stat: *stat, wanted: wanted.unwrap_or_default() });
@@ -158,6 +165,7 @@ impl Directory {
                 // Two names of the source may be one here: then both are put in by this run.
                 is_fresh: (made.is_new || parent.is_fresh) && !adopted,
                 births,
+                may_tell_at_close: may_tell,
                 device: if leaf.named_by_caller() { stat.st_dev } else { parent.device },
                 own: own_id,
                 id: Id::of(stat),

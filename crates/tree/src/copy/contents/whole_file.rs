@@ -271,7 +271,9 @@ impl Worker<'_> {
         let is_regular = kind(stat) == FileType::RegularFile;
         let is_special = there.is_some_and(Existing::is_special);
         // Before the attributes: what is still on its way would change the times.
-        io::flush(sink.fd()).map_err(|errno| Failure::Sink("close", errno, size(stat)))?;
+        if there.is_some() || leaf.directory.may_tell_at_close {
+            io::flush(sink.fd()).map_err(|errno| Failure::Sink("close", errno, size(stat)))?;
+        }
         let look = || fstat(source).map_err(at_source("fstat"));
         let mut has_changed = is_regular && changed(stat, &look()?);
         let can_be_read_again = is_regular && there.is_none_or(Existing::can_be_read_again);
