@@ -8,13 +8,13 @@ use crate::measure::{
     stats::median,
 };
 
-/// A sign on a sample, or on all samples of an arm.
+/// A sign on a sample.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mark {
     /// The arm's number in the log.
     pub arm: usize,
-    /// The round, from 0; `None` where it is on all samples of the arm.
-    pub round: Option<usize>,
+    /// The round, from 0.
+    pub round: usize,
     pub sign: Sign,
     pub text: String,
 }
@@ -22,8 +22,8 @@ pub struct Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sign {
-    /// Far more page faults than the arm's other samples, or than the other arms. One `fork` before
-    /// a sample makes all memory copy-on-write, and the next arm pays for it.
+    /// Far more page faults than the arm's other samples. One `fork` before a sample makes all memory
+    /// copy-on-write, and the next arm pays for it.
     Faults,
     /// The hypervisor gave our processor to others.
     Stolen,
@@ -37,26 +37,10 @@ const SOME_FAULTS: f64 = 1e9 / 4096.0 / 16.0;
 const FEW_FAULTS: f64 = 256.0;
 const FAR: f64 = 10.0;
 
-/// Every sign in a log, in the order of its rounds. A fresh process faults as a rule: an arm that
-/// starts one is compared with itself only.
-pub fn marks(log: &Log, starts_a_process: Option<usize>) -> Vec<Mark> {
-    let usual: Vec<Usual> = (0..log.arms.len()).map(|arm| Usual::of(log, arm)).collect();
-    let mut marks = whole_arms(&usual);
-    marks.retain(|mark| Some(mark.arm) != starts_a_process);
-    for (round, entries) in log.rounds.iter().enumerate() {
-        for entry in entries {
-            let signs = usual[entry.arm].signs(&entry.sample);
-            let round = Some(round);
-            let mark = |(sign, text)| Mark { arm: entry.arm, round, sign, text };
-            marks.extend(signs.into_iter().map(mark));
-        }
-    }
-    marks
-}
-
-/// The same for a study, which says of each arm how many bytes one operation of it has if its memory
-/// is meant to be warm: then any faults on a part of it worth mentioning are a sign, usual or not.
-pub fn marks_of_study(log: &Log, warm: &[Option<u64>]) -> Vec<Mark> {
+/// Every sign in a log, in the order of its rounds. `warm` says of an arm how many bytes one operation of
+/// it has if its memory is meant to be warm: then any faults on a part of it worth mentioning are a sign,
+/// usual or not.
+pub fn marks(log: &Log, warm: &[Option<u64>]) -> Vec<Mark> {
     let usual: Vec<Usual> = (0..log.arms.len()).map(|arm| Usual::of(log, arm)).collect();
     let mut marks = Vec::new();
     for (round, entries) in log.rounds.iter().enumerate() {
@@ -66,7 +50,6 @@ pub fn marks_of_study(log: &Log, warm: &[Option<u64>]) -> Vec<Mark> {
                 signs.retain(|(sign, _)| *sign != Sign::Faults);
                 signs.extend(cold(sample, *bytes));
             }
-            let round = Some(round);
             marks.extend(signs.into_iter().map(|(sign, text)| Mark {
                 arm: *arm,
                 round,
@@ -120,18 +103,6 @@ impl Usual {
     }
 }
 
-/// Arms that fault far more than the others as a rule.
-fn whole_arms(usual: &[Usual]) -> Vec<Mark> {
-    let all: Vec<f64> = usual.iter().filter_map(|u| u.faults_per_gb).collect();
-    let Some(middle) = median(&all) else { return Vec::new() };
-    let far = usual.iter().enumerate().filter_map(|(arm, usual)| {
-        let faults = usual.faults_per_gb.filter(|f| *f > FAR * middle + SOME_FAULTS)?;
-        let text = format!("{faults:.0} faults per GB in every sample, {middle:.0} in the others");
-        Some(Mark { arm, round: None, sign: Sign::Faults, text })
-    });
-    far.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,7 +154,7 @@ mod tests {
     #[test]
     fn memory_that_became_cold_under_way_is_marked_and_kept() {
         let log = log_of(vec![Touch::sampled(None), Touch::sampled(Some(4))]).unwrap();
-        let marks = marks(&log, None);
+        let marks = marks(&log, &[]);
         let faults: Vec<&Mark> = marks.iter().filter(|m| m.sign == Sign::Faults).collect();
         assert_eq!(faults.len(), 1, "{marks:?}");
         assert_eq!(faults[0].arm, 1);
@@ -194,21 +165,14 @@ mod tests {
     fn a_warm_arm_may_not_fault_at_all_even_if_it_always_does() {
         let log = log_of(vec![Touch::sampled(None), Touch::sampled(Some(4))]).unwrap();
         let warm = [None, Some(LEN as u64)];
-        assert_eq!(marks_of_study(&log, &warm).len(), 1);
+        assert_eq!(marks(&log, &warm).len(), 1);
         let fault = Sample { minor_faults: 2000, bytes: LEN as u64, ..Sample::default() };
         let log = Log {
             rounds: vec![vec![Entry { arm: 0, sample: fault, cost: Duration::ZERO }]; 5],
             ..log
         };
-        assert!(marks_of_study(&log, &[None]).is_empty());
-        assert_eq!(marks_of_study(&log, &[Some(LEN as u64)]).len(), 5);
-    }
-
-    #[test]
-    fn an_arm_that_always_faults_is_marked_as_a_whole() {
-        let usual = |faults| Usual { faults_per_gb: Some(faults), preemptions: 0.0 };
-        let found = whole_arms(&[usual(100.0), usual(120.0), usual(244_000.0)]);
-        assert_eq!((found.len(), found[0].arm, found[0].round), (1, 2, None));
+        assert!(marks(&log, &[None]).is_empty());
+        assert_eq!(marks(&log, &[Some(LEN as u64)]).len(), 5);
     }
 
     #[test]

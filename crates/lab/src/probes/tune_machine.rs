@@ -57,7 +57,34 @@ pub struct Plan<'p> {
     pub stop: &'p Stop<'p>,
 }
 
+/// A survey whose sessions are to come.
+pub(crate) struct Planned {
+    pub survey: Survey,
+    /// Bytes per transfer, rising.
+    pub sizes: Vec<u64>,
+    /// The tunings that take part beside the defaults.
+    pub ways: Vec<Way>,
+}
+
 impl Plan<'_> {
+    /// A survey of every pair in every state of its sink under every load, with sizes and ways of the
+    /// pair.
+    fn surveys(&self, mut of: impl FnMut(&Ends) -> (Vec<u64>, Vec<Way>)) -> Vec<Planned> {
+        let mut planned = Vec::new();
+        for ends in &self.pairs {
+            let (sizes, ways) = of(ends);
+            for sink_state in self.depth.sink_states(ends) {
+                for load in grid::loads_of(ends, &self.loads) {
+                    let (ends, sink_state) = (ends.clone(), *sink_state);
+                    let survey = Survey { ends, load, sink_state, sessions: Vec::new() };
+                    let (sizes, ways) = (sizes.clone(), ways.clone());
+                    planned.push(Planned { survey, sizes, ways });
+                }
+            }
+        }
+        planned
+    }
+
     /// Bytes per transfer between these ends, rising.
     fn sizes(&self, ends: &Ends) -> Vec<u64> {
         let mut sizes = self.depth.sizes(ends);
@@ -106,38 +133,24 @@ pub fn survey(
     told: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Found, Cancelled> {
     let mut run = Run::new(plan, runner, told);
+    let mut planned = plan.surveys(|ends| (plan.sizes(ends), Vec::new()));
     let mut picked: BTreeMap<(Ends, SinkState), Vec<Way>> = BTreeMap::new();
-    let mut surveys = Vec::new();
-    for ends in &plan.pairs {
-        for sink_state in plan.depth.sink_states(ends) {
-            for load in grid::loads_of(ends, &plan.loads) {
-                let (ends, sink_state) = (ends.clone(), *sink_state);
-                surveys.push(Survey { ends, load, sink_state, sessions: Vec::new() });
-            }
-            picked.insert((ends.clone(), *sink_state), Vec::new());
-        }
+    for Planned { survey, .. } in planned.iter().filter(|one| !one.survey.ends.are_memory()) {
+        picked.insert((survey.ends.clone(), survey.sink_state), Vec::new());
     }
-    picked.retain(|(ends, _), _| !ends.are_memory());
-    run.of = surveys.len() * plan.depth.preset().sessions + picked.len();
+    let sessions = plan.depth.preset().sessions;
+    run.of = planned.len() * sessions + picked.len();
     for ((ends, sink_state), ways) in &mut picked {
         let sizes = scout::sizes(&plan.sizes(ends));
         let job = run.job(ends, (Load::Idle, *sink_state), (sizes, Ways::All));
         let log = run.session(&SessionJob { rounds: scout::ROUNDS, ..job }, true)?;
         *ways = scout::pick(&log);
     }
-    for _ in 0..plan.depth.preset().sessions {
-        let mut order: Vec<usize> = (0..surveys.len()).collect();
-        run.random.shuffle(&mut order);
-        for n in order {
-            let survey = &mut surveys[n];
-            let ways = picked.get(&(survey.ends.clone(), survey.sink_state)).cloned();
-            let ways = Ways::These(ways.unwrap_or_default());
-            let sizes = plan.sizes(&survey.ends);
-            let conditions = (survey.load, survey.sink_state);
-            let job = run.job(&survey.ends, conditions, (sizes, ways));
-            survey.sessions.push(run.session(&job, false)?);
-        }
+    for Planned { survey, ways, .. } in &mut planned {
+        let of_it = picked.get(&(survey.ends.clone(), survey.sink_state));
+        *ways = of_it.cloned().unwrap_or_default();
     }
+    let surveys = run.sessions(planned, sessions)?;
     let at = conditions::now();
     let cells = surveys.iter().flat_map(|survey| survey.cells(&at)).collect();
     Ok(Found {
@@ -183,6 +196,26 @@ impl<'r> Run<'r> {
         let (ends, rounds, seed) =
             (ends.clone(), self.plan.depth.preset().rounds, self.random.bits());
         SessionJob { ends, load, sink_state, sizes, ways, rounds, budget, seed, exact: false }
+    }
+
+    /// So many sessions of each survey, in turn and each time in another order.
+    pub fn sessions(
+        &mut self,
+        mut planned: Vec<Planned>,
+        count: usize,
+    ) -> Result<Vec<Survey>, Cancelled> {
+        for _ in 0..count {
+            let mut order: Vec<usize> = (0..planned.len()).collect();
+            self.random.shuffle(&mut order);
+            for n in order {
+                let Planned { survey, sizes, ways } = &mut planned[n];
+                let conditions = (survey.load, survey.sink_state);
+                let job = (sizes.clone(), Ways::These(ways.clone()));
+                let job = self.job(&survey.ends, conditions, job);
+                survey.sessions.push(self.session(&job, false)?);
+            }
+        }
+        Ok(planned.into_iter().map(|one| one.survey).collect())
     }
 
     pub fn session(&mut self, job: &SessionJob, scouting: bool) -> Result<SessionLog, Cancelled> {

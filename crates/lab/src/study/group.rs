@@ -8,7 +8,7 @@ use super::{
     wire::{ArmRun, PlaceLog},
 };
 use crate::measure::{
-    contamination::{Mark, marks_of_study},
+    contamination::{Mark, marks},
     log::Log,
     sample::Sample,
     schedule::{Arm, Failure, Lineup, Sampled, Schedule},
@@ -88,7 +88,7 @@ pub fn perform(
     let mut runs = Vec::with_capacity(arms.len());
     let warm: Vec<Option<u64>> =
         arms.iter().map(|one| (!one.arm.is_fresh()).then_some(place.bytes)).collect();
-    let marks = marks_of_study(&log, &warm);
+    let marks = marks(&log, &warm);
     for (number, sampled) in arms.iter_mut().enumerate() {
         let mut run = finish(sampled, &log, number, &marks)?;
         run.taken.session = pace.session;
@@ -121,7 +121,8 @@ fn finish(
     }
     let own: Vec<&Mark> = marks.iter().filter(|mark| mark.arm == number).collect();
     let promises = arm.promises();
-    let mut words: Vec<String> = own.iter().map(|mark| words_of(mark)).collect();
+    let mut words: Vec<String> =
+        own.iter().map(|mark| format!("round {}: {}", mark.round + 1, mark.text)).collect();
     let shared = matches!(alias, Some(Ok(Alias::Shared)));
     if shared && promises.is_some_and(|p| p.stable && p.private) {
         words.insert(0, "promises a copy of its own, but shares pages".to_owned());
@@ -129,8 +130,7 @@ fn finish(
     if unchecked {
         words.insert(0, "failed under way: nobody looked at its bytes".to_owned());
     }
-    let mut marked: Vec<(usize, usize)> =
-        own.iter().map(|m| (m.arm, m.round.unwrap_or(0))).collect();
+    let mut marked: Vec<usize> = own.iter().map(|mark| mark.round).collect();
     marked.dedup();
     let samples = samples_of(log, number);
     Ok(ArmRun {
@@ -145,13 +145,6 @@ fn finish(
         calls_uncounted: arm.calls_uncounted(),
         taken: SessionSamples { session: 0, repeats: *repeats, samples, marks: words, unchecked },
     })
-}
-
-fn words_of(mark: &Mark) -> String {
-    match mark.round {
-        Some(round) => format!("round {}: {}", round + 1, mark.text),
-        None => mark.text.clone(),
-    }
 }
 
 fn samples_of(log: &Log, arm: usize) -> Vec<RoundSample> {

@@ -95,8 +95,7 @@ impl Found {
             noise,
             rounds: log.rounds.len(),
             busy,
-            // Every run is a fresh process, which faults as a rule: arms are not compared by that.
-            marks: marks(&log, None).into_iter().filter(|mark| mark.round.is_some()).collect(),
+            marks: marks(&log, &[]),
             seed: compare.seed,
             conditions: Conditions::now(&[]),
             rows,

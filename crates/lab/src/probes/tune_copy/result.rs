@@ -9,12 +9,7 @@ use thalweg_core::{
 
 use super::slice::SliceFacts;
 use crate::{
-    measure::{
-        conditions::Conditions,
-        contamination::Mark,
-        log::Log,
-        stats::{Spread, Verdict},
-    },
+    measure::{conditions::Conditions, log::Log, stats::Verdict},
     peer::Cp,
 };
 
@@ -36,8 +31,6 @@ pub struct TuneResult {
     pub cells: Vec<Cell>,
     /// The noise floor of this run, as a fraction.
     pub noise: f64,
-    /// Comparisons made: of twenty that are idle one shows something.
-    pub comparisons: usize,
     /// Mechanisms for such ends that could not take part, and why.
     pub unavailable: Vec<Unavailable>,
     /// What was moved in each sample.
@@ -45,8 +38,6 @@ pub struct TuneResult {
     /// The `cp` of the system; or why there is none.
     pub cp: Result<Cp, String>,
     pub conditions: Conditions,
-    /// Samples that measured something besides their arm, maybe. They count all the same.
-    pub marked: Vec<Mark>,
     /// Rounds, and every sample in them.
     pub log: Log,
     /// Time on the clock for all of it.
@@ -81,16 +72,10 @@ pub struct ArmResult {
     pub ratio_to_read_write: Option<Ratio>,
     /// Processor time against it.
     pub cpu_ratio_to_read_write: Option<Ratio>,
-    /// Seconds on the clock of a sample.
-    pub wall: Spread,
-    /// Seconds of processor time of a sample.
-    pub cpu: Spread,
     /// Rounds it took part in.
     pub rounds: usize,
     /// Why it was not sampled to the end.
     pub dropped: Option<String>,
-    /// How many of its samples are marked.
-    pub marked: usize,
 }
 
 /// A mechanism and how to tune it.
@@ -127,15 +112,6 @@ impl TuneResult {
         self.cells.clone_from(&large.cells);
         self.unavailable.clone_from(&large.unavailable);
         self.unfit.clone_from(&large.unfit);
-        self.comparisons += large.comparisons;
         self.large_file = Some(Box::new(large));
-    }
-}
-
-impl ArmResult {
-    /// Ratios of it to others.
-    pub(super) fn comparisons(&self) -> usize {
-        let ratios = [self.ratio_to_cp, self.ratio_to_read_write];
-        ratios.into_iter().flatten().filter(|ratio| *ratio != Ratio::ONE).count()
     }
 }

@@ -13,10 +13,9 @@ use super::{
 use crate::{
     measure::{
         conditions::Conditions,
-        contamination::marks,
         log::Log,
         sample::{Metric, Sample},
-        stats::{Random, Spread, Verdict, median, ratio_of_rounds, verdict},
+        stats::{Random, Verdict, median, ratio_of_rounds, verdict},
     },
     peer::Cp,
 };
@@ -74,14 +73,8 @@ impl Measured {
         if let (Ok(cp), Some(startup)) = (&mut self.cp, median(&self.starts)) {
             cp.startup = startup;
         }
-        let marked = marks(&self.log, self.peer());
-        let arms: Vec<ArmResult> = (0..self.subjects.len())
-            .map(|arm| {
-                let of_it = marked.iter().filter(|mark| mark.arm == arm && mark.round.is_some());
-                let marked = of_it.count();
-                ArmResult { marked, ..self.arm(arm, facts, noise, random) }
-            })
-            .collect();
+        let arms = 0..self.subjects.len();
+        let arms: Vec<ArmResult> = arms.map(|arm| self.arm(arm, facts, noise, random)).collect();
         let cells =
             facts.map(|facts| self.cells(&arms, (facts, noise), random)).unwrap_or_default();
         let profile = Profile { cells, ..Profile::new() };
@@ -94,7 +87,6 @@ impl Measured {
             ties: tied.map(|verdict| verdict.mechanism).collect(),
             jobs: None,
             large_file: None,
-            comparisons: arms.iter().map(ArmResult::comparisons).sum(),
             arms,
             cells: profile.cells,
             noise,
@@ -102,7 +94,6 @@ impl Measured {
             slice: self.slice,
             cp: self.cp,
             conditions: self.conditions,
-            marked,
             log: self.log,
             seconds: clock.spent().as_secs_f64(),
             unfit: request.unfit.clone(),
@@ -150,10 +141,6 @@ impl Measured {
             let pairs = log.costs(arm, &Metric::Wall).against(&log.costs(peer, &started));
             ratio_of_rounds(&pairs, random)
         });
-        let spread = |metric: Metric| {
-            let costs: Vec<f64> = log.samples(arm).map(|s| metric.of(s)).collect();
-            Spread::of(&costs).unwrap_or_default()
-        };
         ArmResult {
             name: log.arms[arm].name.clone(),
             mechanism,
@@ -169,11 +156,8 @@ impl Measured {
             cpu_ratio_to_cp,
             ratio_to_read_write,
             cpu_ratio_to_read_write,
-            wall: spread(Metric::Wall),
-            cpu: spread(Metric::Cpu),
             rounds: log.rounds_of(arm),
             dropped: log.arms[arm].dropped.clone(),
-            marked: 0,
         }
     }
 

@@ -12,13 +12,12 @@ use thalweg_core::{
 use super::{
     EndKeys, Plan, Progress, Run,
     bench::Bench,
-    grid::{Depth, between, loads_of},
-    job::{Way, Ways},
+    grid::{Depth, between},
+    job::Way,
     pair::Ends,
     processes,
     regret::{Regret, regrets},
     runner::Runner,
-    sum::Survey,
 };
 use crate::measure::{schedule::Failure, stats::Random};
 use thalweg_core::Prefer;
@@ -72,31 +71,15 @@ pub fn check(
 ) -> Result<Checked, Cancelled> {
     let mut draw = Random::new(plan.seed);
     let mut run = Run::new(plan, runner, told);
-    let mut surveys = Vec::new();
-    for ends in &plan.pairs {
+    let troubles = &mut run.troubles;
+    let planned = plan.surveys(|ends| {
         let sizes = between(&plan.sizes(ends), &mut || draw.unit());
-        let ways = known_tunings(profile, ends, &mut run.troubles);
-        for sink_state in plan.depth.sink_states(ends) {
-            for load in loads_of(ends, &plan.loads) {
-                let (ends, sink_state) = (ends.clone(), *sink_state);
-                let survey = Survey { ends, load, sink_state, sessions: Vec::new() };
-                surveys.push((survey, sizes.clone(), ways.clone()));
-            }
-        }
-    }
-    run.of = surveys.len() * plan.depth.checks();
-    for _ in 0..plan.depth.checks() {
-        let mut order: Vec<usize> = (0..surveys.len()).collect();
-        run.random.shuffle(&mut order);
-        for n in order {
-            let (survey, sizes, ways) = &mut surveys[n];
-            let conditions = (survey.load, survey.sink_state);
-            let job = (sizes.clone(), Ways::These(ways.clone()));
-            let job = run.job(&survey.ends, conditions, job);
-            survey.sessions.push(run.session(&job, false)?);
-        }
-    }
-    let regrets = surveys.iter().flat_map(|(survey, ..)| regrets(survey, profile, prefer));
+        (sizes, known_tunings(profile, ends, troubles))
+    });
+    let sessions = plan.depth.checks();
+    run.of = planned.len() * sessions;
+    let surveys = run.sessions(planned, sessions)?;
+    let regrets = surveys.iter().flat_map(|survey| regrets(survey, profile, prefer));
     Ok(Checked { regrets: regrets.collect(), seconds: run.seconds(), troubles: run.troubles })
 }
 
