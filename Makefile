@@ -59,7 +59,7 @@ audit: export FUZZ_SECONDS := 15
 audit: start-skips setup build ## what needs tools built from source or other projects' tests: SUITES of tests/audit/suites, all by default
 	@status=0; tests/audit/run $(SUITES) || status=$$?; tests/setup/skips summary; exit $$status
 
-campaign: ## long: KILLS of each end of rings and bulk transfers between processes; buffers over 2 GiB by every arm
+campaign: ## long: KILLS of each end of rings and bulk transfers between processes; buffers over 2 GiB by every mechanism
 	THALWEG_KILLS=$(KILLS) env --default-signal=INT $(CARGO) test --locked --package thalweg-channel --test kills --test bulk_kills -- --nocapture
 	THALWEG_LARGE=1 $(CARGO) test --locked --package thalweg-channel --test bulk over_two_gibibytes_arrive_whole -- --nocapture
 

@@ -13,7 +13,7 @@ use crate::handle::{self, Handle};
 pub enum Memory {
     /// This process's alone.
     Own(Buffer),
-    /// What an arm may hand over without a copy.
+    /// What a mechanism may hand over without a copy.
     Lent(Loan),
 }
 

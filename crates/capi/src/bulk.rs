@@ -1,10 +1,11 @@
-//! `tw_bulk_options`, the list of arms, and what both ends of a bulk transfer tell about theirs.
+//! `tw_bulk_options`, the list of mechanisms, and what both ends of a bulk transfer tell about
+//! theirs.
 
 use serde_json::json;
 use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
 use std::sync::Arc;
-use thalweg_channel::bulk::{ARMS, Choice, Destination, Options, Skipped, by_name};
+use thalweg_channel::bulk::{Choice, Destination, MECHANISMS, Options, Skipped, by_name};
 use thalweg_core::{Info, Tuning};
 use thalweg_sys::Errno;
 
@@ -101,8 +102,8 @@ fn tuning(arm: &Info, text: &str) -> Result<Tuning, Failure> {
 }
 
 fn no_such(name: &str) -> Failure {
-    let names: Vec<&str> = ARMS.iter().map(|arm| arm.info().name).collect();
-    Failure::usage(format!("there is no arm {name:?}; there are: {}", names.join(", ")))
+    let names: Vec<&str> = MECHANISMS.iter().map(|arm| arm.info().name).collect();
+    Failure::usage(format!("there is no mechanism {name:?}; there are: {}", names.join(", ")))
 }
 
 /// What an end uses, and what it does not and why. The sender has chosen, and says by what.
@@ -114,7 +115,7 @@ pub(crate) fn explain(
 ) -> String {
     let skipped: Vec<_> = skipped
         .iter()
-        .map(|skipped| json!({ "arm": skipped.arm, "reason": skipped.reason }))
+        .map(|skipped| json!({ "arm": skipped.mechanism, "reason": skipped.reason }))
         .collect();
     let mut told = json!({ "arm": arm.name, "tuning": tuning, "skipped": skipped });
     if let Some(choice) = choice {
@@ -124,37 +125,40 @@ pub(crate) fn explain(
 }
 
 fn text_of(index: usize, field: fn(&'static Info) -> &'static str) -> *const c_char {
-    let text = ARMS.get(index).map(|arm| mechanism::forever(field(arm.info())));
+    let text = MECHANISMS.get(index).map(|arm| mechanism::forever(field(arm.info())));
     text.map_or(std::ptr::null(), CStr::as_ptr)
 }
 
-/// How many arms there are.
+/// How many mechanisms there are.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_arm_count() -> usize {
-    ARMS.len()
+    MECHANISMS.len()
 }
 
-/// The name of an arm, or null.
+/// The name of a mechanism, or null.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_arm_name(index: usize) -> *const c_char {
     text_of(index, |info| info.name)
 }
 
-/// The summary of an arm, or null.
+/// The summary of a mechanism, or null.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_arm_summary(index: usize) -> *const c_char {
     text_of(index, |info| info.summary)
 }
 
-/// Tries an arm's calls in this process.
+/// Tries a mechanism's calls in this process.
 ///
 /// # Safety
 /// What the header says of its pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_arm_probe(index: usize, error: *mut TwError) -> Status {
     let body = || {
-        let arm = ARMS.get(index).ok_or_else(|| {
-            Failure::usage(format!("there is no arm number {index}: there are {}", ARMS.len()))
+        let arm = MECHANISMS.get(index).ok_or_else(|| {
+            Failure::usage(format!(
+                "there is no mechanism number {index}: there are {}",
+                MECHANISMS.len()
+            ))
         })?;
         arm.probe().map_err(|why| {
             let os_error = why.errno.map_or(0, Errno::raw_os_error);
@@ -189,7 +193,8 @@ mod tests {
 
     #[test]
     fn knobs_are_those_of_the_arm_and_others_are_named() {
-        let arm = ARMS.iter().map(|arm| arm.info()).find(|info| !info.knobs.is_empty()).unwrap();
+        let arm =
+            MECHANISMS.iter().map(|arm| arm.info()).find(|info| !info.knobs.is_empty()).unwrap();
         let knob = arm.knobs[0].name;
         let set = tuning(arm, &format!("{knob}=4096,")).unwrap();
         assert_eq!(set.iter().collect::<Vec<_>>(), [(knob, 4096)]);

@@ -143,19 +143,19 @@ pub unsafe extern "C" fn tw_receiver_receive_new(
     unsafe { guard::run(error, body) }
 }
 
-/// The arm in use; null for null.
+/// The mechanism in use; null for null.
 ///
 /// # Safety
 /// What the header says of its pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_receiver_arm(receiver: *const TwReceiver) -> *const c_char {
     let name =
-        |inflow: &mut Here<Inflow>| Ok(mechanism::forever(inflow.get()?.receiver.arm().name));
+        |inflow: &mut Here<Inflow>| Ok(mechanism::forever(inflow.get()?.receiver.mechanism().name));
     // SAFETY: the caller's promise.
     unsafe { handle::with(receiver, "", name) }.map_or(null(), CStr::as_ptr)
 }
 
-/// The arm in use and those that are not.
+/// The mechanism in use and those that are not.
 ///
 /// # Safety
 /// What the header says of its pointers.
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn tw_receiver_explain_json(
 ) -> Status {
     let explain = |inflow: &mut Here<Inflow>| {
         let receiver = &inflow.get()?.receiver;
-        Ok(bulk::explain(receiver.arm(), receiver.tuning(), None, receiver.skipped()))
+        Ok(bulk::explain(receiver.mechanism(), receiver.tuning(), None, receiver.skipped()))
     };
     let body = || {
         // SAFETY: the caller's promise.

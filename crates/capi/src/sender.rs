@@ -64,7 +64,7 @@ pub unsafe extern "C" fn tw_sender_send(
     unsafe { guard::run(error, body) }
 }
 
-/// Memory that the arm in use may hand over.
+/// Memory that the mechanism in use may hand over.
 ///
 /// # Safety
 /// What the header says of its pointers.
@@ -127,18 +127,18 @@ pub unsafe extern "C" fn tw_sender_send_loan(
     unsafe { guard::run(error, body) }
 }
 
-/// The arm in use; null for null.
+/// The mechanism in use; null for null.
 ///
 /// # Safety
 /// What the header says of its pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_sender_arm(sender: *const TwSender) -> *const c_char {
-    let name = |sender: &mut Here<Sender>| Ok(mechanism::forever(sender.get()?.arm().name));
+    let name = |sender: &mut Here<Sender>| Ok(mechanism::forever(sender.get()?.mechanism().name));
     // SAFETY: the caller's promise.
     unsafe { handle::with(sender, "", name) }.map_or(null(), CStr::as_ptr)
 }
 
-/// The arm in use and those that are not.
+/// The mechanism in use and those that are not.
 ///
 /// # Safety
 /// What the header says of its pointers.
@@ -150,7 +150,12 @@ pub unsafe extern "C" fn tw_sender_explain_json(
 ) -> Status {
     let explain = |sender: &mut Here<Sender>| {
         let sender = sender.get()?;
-        Ok(bulk::explain(sender.arm(), sender.tuning(), Some(&sender.choice()), sender.skipped()))
+        Ok(bulk::explain(
+            sender.mechanism(),
+            sender.tuning(),
+            Some(&sender.choice()),
+            sender.skipped(),
+        ))
     };
     let body = || {
         // SAFETY: the caller's promise.

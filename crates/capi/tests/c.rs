@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 use support::{archive, compile, guide, is_installed, root, run, skip};
-use thalweg_channel::bulk::ARMS;
+use thalweg_channel::bulk::MECHANISMS;
 use thalweg_core::{Guarantees, Profile, profile::Ratio};
 
 /// The programs in `c/`: each gets a folder, leaves it as it was, and prints what it could not try,
@@ -79,7 +79,7 @@ fn valgrind_finds_nothing() {
 
 /// A profile of this machine in which one of the arms takes half the time of all others.
 fn profile_for(preferred: &str) -> Profile {
-    let cells = ARMS.iter().map(|arm| {
+    let cells = MECHANISMS.iter().map(|arm| {
         let ratio = if arm.info().name == preferred { 0.5 } else { 1.0 };
         let wall = Ratio { ratio, ..Ratio::ONE };
         let cell = json!({
@@ -99,7 +99,9 @@ fn a_profile_decides_what_a_sender_uses_and_older_programs_go_on_without() {
     compile(&root().join("tests/c/chosen.c"), &program);
     let profile = folder.path().join("profile.json");
     let mut count = 0;
-    for arm in ARMS.iter().filter(|arm| arm.info().gives_in_memory().cover(Guarantees::default())) {
+    for arm in
+        MECHANISMS.iter().filter(|arm| arm.info().gives_in_memory().cover(Guarantees::default()))
+    {
         let name = arm.info().name;
         if let Err(why) = arm.probe() {
             skip(&format!("capi/chosen {name}"), &why.reason);

@@ -1,12 +1,10 @@
 //! Bulk transfer: a large buffer of one process becomes another process's own.
 //!
-//! A [`Sender`] and a [`Receiver`] meet over a [`Link`](crate::Link), agree on one of the [`ARMS`]
-//! that works between them, and move buffer after buffer. Either all of a buffer arrives, or
-//! [`Error::PeerDied`](crate::Error::PeerDied) says how long the part is that is true. An arm that is
-//! refused is replaced by another, and the reason kept.
+//! A [`Sender`] and a [`Receiver`] meet over a [`Link`](crate::Link), agree on one of the
+//! [`MECHANISMS`] that works between them, and move buffer after buffer. Either all of a buffer
+//! arrives, or [`Error::PeerDied`](crate::Error::PeerDied) says how long the part is that is true.
+//! A mechanism that is refused is replaced by another, and the reason kept.
 
-mod arm;
-mod arms;
 mod choice;
 mod choose;
 mod control;
@@ -15,19 +13,21 @@ mod files;
 mod handshake;
 mod joint;
 mod measured;
+mod mechanism;
+mod mechanisms;
 mod memory;
 mod receiver;
 mod sender;
 mod stream;
 mod vmsplice_memcpy;
 
-pub use arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
-pub use arms::{ARMS, by_name};
 pub use choice::{Choice, Cited};
 pub use choose::{Destination, Facts, Options, choose};
 pub use files::{Announced, Handed, Item, Pace, Problem, Sink, Watch};
 pub use handshake::Skipped;
 pub use measured::{HUGE, LOAN, PROCESS, known, measured_at, saved_profile, words};
+pub use mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};
+pub use mechanisms::{MECHANISMS, by_name};
 pub use memory::{Buffer, Loan, buffer};
 pub use receiver::Receiver;
 pub use sender::Sender;

@@ -1,6 +1,6 @@
-//! The campaign of kills for bulk transfer: SIGKILL of either side at a random instant, arm by arm.
-//! The survivor is told, what it was told is there is true, and nothing is left behind.
-//! `THALWEG_KILLS` sets how many; `THALWEG_SEED`, which a run prints, repeats one.
+//! The campaign of kills for bulk transfer: SIGKILL of either side at a random instant, mechanism
+//! by mechanism. The survivor is told, what it was told is there is true, and nothing is left
+//! behind. `THALWEG_KILLS` sets how many; `THALWEG_SEED`, which a run prints, repeats one.
 #![allow(clippy::unwrap_used)]
 
 #[path = "bulk/peer.rs"]
@@ -15,7 +15,7 @@ use std::{
 use support::{Dice, from_env, open_files};
 use thalweg_channel::{
     Error, Link,
-    bulk::{ARMS, Receiver, Sender},
+    bulk::{MECHANISMS, Receiver, Sender},
 };
 
 use peer::{Peer, Script, difference, fill};
@@ -23,13 +23,13 @@ use peer::{Peer, Script, difference, fill};
 /// Long enough that a kill lands in the middle now and then.
 const LEN: usize = 3 << 20;
 
-/// Every arm that works here, and then their other tunings.
+/// Every mechanism that works here, and then their other tunings.
 fn scripts() -> Vec<Script> {
     let mut scripts = Vec::new();
-    for arm in ARMS.iter().filter(|arm| arm.probe().is_ok()) {
-        for (n, tuning) in arm.info().tunings().into_iter().enumerate() {
-            let arm = Some(arm.info().name.to_owned());
-            let script = Script { arm, tuning, buffers: vec![(LEN, 1)], ..Script::default() };
+    for mechanism in MECHANISMS.iter().filter(|mechanism| mechanism.probe().is_ok()) {
+        for (n, tuning) in mechanism.info().tunings().into_iter().enumerate() {
+            let mechanism = Some(mechanism.info().name.to_owned());
+            let script = Script { mechanism, tuning, buffers: vec![(LEN, 1)], ..Script::default() };
             scripts.push((n, script));
         }
     }
@@ -60,7 +60,7 @@ fn segments() -> BTreeMap<u64, u32> {
 
 /// How soon a survivor knew.
 struct Told {
-    arm: String,
+    mechanism: String,
     sender_died: bool,
     /// The victim did nothing any more, so the survivor slept.
     quiet: bool,
@@ -102,7 +102,7 @@ fn round(number: u64, dice: &mut Dice, scripts: &[Script]) -> Told {
     let mut left = segments();
     left.retain(|id, maker| !before.contains_key(id) && [pid, std::process::id()].contains(maker));
     assert!(left.is_empty(), "{script:?}: segments left behind: {left:?}");
-    Told { arm: script.arm.unwrap_or_default(), sender_died: sender_dies, quiet, after }
+    Told { mechanism: script.mechanism.unwrap_or_default(), sender_died: sender_dies, quiet, after }
 }
 
 fn receive_until_death(link: Link, script: &Script) -> Asked {
@@ -189,7 +189,7 @@ fn report(told: &[Told]) {
     line("sender died, under way", &|t| t.sender_died && !t.quiet);
     line("receiver died, sender slept", &|t| !t.sender_died && t.quiet);
     line("receiver died, under way", &|t| !t.sender_died && !t.quiet);
-    for arm in told.iter().map(|t| t.arm.as_str()).collect::<BTreeSet<_>>() {
-        line(arm, &|t| t.arm == arm);
+    for mechanism in told.iter().map(|t| t.mechanism.as_str()).collect::<BTreeSet<_>>() {
+        line(mechanism, &|t| t.mechanism == mechanism);
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::{fmt::Write, fs, path::Path};
-use thalweg_channel::bulk::ARMS;
+use thalweg_channel::bulk::MECHANISMS;
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 use thalweg_lab::{
     arms::{Arm, CATALOGUE, Job},
@@ -27,14 +27,14 @@ fn open(with: &str, bytes: u64, at: &Path) -> Result<Box<dyn Arm>, Unfit> {
 
 /// Arms that work here; the others are counted as skipped.
 fn working() -> Vec<&'static str> {
-    let works = |arm: &&&dyn thalweg_channel::bulk::Arm| match arm.probe() {
+    let works = |arm: &&&dyn thalweg_channel::bulk::Mechanism| match arm.probe() {
         Ok(()) => true,
         Err(why) => {
             skip("bulk", &format!("{}: {why}", arm.info().name));
             false
         }
     };
-    ARMS.iter().filter(works).map(|arm| arm.info().name).collect()
+    MECHANISMS.iter().filter(works).map(|arm| arm.info().name).collect()
 }
 
 /// Everything a session does with a piece.

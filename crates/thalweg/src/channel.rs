@@ -42,7 +42,7 @@
 //! });
 //! let mut receiver = Receiver::over(far, &BulkOptions::default())?;
 //! let buffer = receiver.recv_new()?;
-//! println!("{} bytes by {}", buffer.len(), receiver.arm().name);
+//! println!("{} bytes by {}", buffer.len(), receiver.mechanism().name);
 //! assert!(buffer.iter().all(|byte| *byte == 7));
 //! # sender.join().unwrap()?;
 //! # Ok::<(), Error>(())

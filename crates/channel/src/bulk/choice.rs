@@ -1,4 +1,4 @@
-//! What the choice of an arm in use rests on, as the sender tells it.
+//! What the choice of a mechanism in use rests on, as the sender tells it.
 
 use super::choose::{Destination, Facts, Options};
 use super::measured::{known, words};
@@ -9,16 +9,16 @@ use thalweg_core::profile::Evidence;
 /// What a choice rests on; its `Display` says it in words.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Choice {
-    /// The caller named the arm.
+    /// The caller named the mechanism.
     Asked,
-    /// The measurements that were handed in: this is what they say of the arm.
+    /// The measurements that were handed in: this is what they say of the mechanism.
     Measured(Cited),
-    /// Nothing is measured of the arm under these facts: the order of the list, and what is known
-    /// without measuring.
+    /// Nothing is measured of the mechanism under these facts: the order of the list, and what is
+    /// known without measuring.
     Unmeasured,
 }
 
-/// Measurements of an arm.
+/// Measurements of a mechanism.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cited {
     /// The numbers.
@@ -28,20 +28,20 @@ pub struct Cited {
 }
 
 impl Choice {
-    /// Of an arm that was chosen by these facts and options.
-    pub(super) fn of(arm: &str, facts: &Facts, options: &Options) -> Self {
+    /// Of a mechanism that was chosen by these facts and options.
+    pub(super) fn of(mechanism: &str, facts: &Facts, options: &Options) -> Self {
         if options.only.is_some() {
             return Self::Asked;
         }
         let cited = options.measured.as_deref().and_then(|profile| {
             let known = known(profile, facts);
-            let evidence = known.evidence(arm, Prefer::Wall)?;
+            let evidence = known.evidence(mechanism, Prefer::Wall)?;
             Some(Cited { words: words(&known, &evidence, facts), evidence })
         });
         cited.map_or(Self::Unmeasured, Self::Measured)
     }
 
-    /// What was measured of the arm.
+    /// What was measured of the mechanism.
     pub fn evidence(&self) -> Option<&Evidence> {
         match self {
             Self::Measured(cited) => Some(&cited.evidence),
@@ -87,22 +87,25 @@ mod tests {
         let receiver = std::thread::spawn(|| Receiver::over(far, &Options::default()).unwrap());
         let sender = Sender::over(near, options).unwrap();
         receiver.join().unwrap();
-        (sender.arm().name, sender.choice())
+        (sender.mechanism().name, sender.choice())
     }
 
     #[test]
-    fn a_sender_tells_whether_its_arm_was_asked_for_measured_or_neither() {
-        let knows = |arm| Options { measured: Some(profile([(arm, 1.0)])), ..Options::default() };
-        let (arm, choice) = told(knows("pipe"));
-        assert!(arm == "pipe" && choice.evidence().is_some(), "{arm}: {choice}");
+    fn a_sender_tells_whether_its_mechanism_was_asked_for_measured_or_neither() {
+        let knows = |mechanism| Options {
+            measured: Some(profile([(mechanism, 1.0)])),
+            ..Options::default()
+        };
+        let (mechanism, choice) = told(knows("pipe"));
+        assert!(mechanism == "pipe" && choice.evidence().is_some(), "{mechanism}: {choice}");
         assert!(choice.to_string().starts_with("fastest measured of those that work; measured 20"));
         assert_eq!(told(Options::default()).1, Choice::Unmeasured);
         let asked = Options { only: Some("ring".to_owned()), ..knows("ring") };
         assert_eq!(told(asked), ("ring", Choice::Asked));
         // What was measured best is not allowed here, and of what is nothing is measured.
         let without = Options { without: vec!["pipe".to_owned()], ..knows("pipe") };
-        let (arm, choice) = told(without);
-        assert!(arm != "pipe" && choice == Choice::Unmeasured, "{arm}: {choice}");
+        let (mechanism, choice) = told(without);
+        assert!(mechanism != "pipe" && choice == Choice::Unmeasured, "{mechanism}: {choice}");
         assert_eq!(choice.evidence(), None);
     }
 }

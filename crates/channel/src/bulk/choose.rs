@@ -1,10 +1,11 @@
-//! Which arm to use. The facts that matter, in the order of their effect: whether the destination is
-//! resident, huge pages, whether the source is lent, whether process_vm is allowed, the size, a free
-//! core. What they are worth is measured elsewhere and handed in; without that the list decides.
+//! Which mechanism to use. The facts that matter, in the order of their effect: whether the
+//! destination is resident, huge pages, whether the source is lent, whether process_vm is allowed,
+//! the size, a free core. What they are worth is measured elsewhere and handed in; without that the
+//! list decides.
 
-use super::arm::Arm;
-use super::arms::{ARMS, by_name};
 use super::measured::known;
+use super::mechanism::Mechanism;
+use super::mechanisms::{MECHANISMS, by_name};
 use crate::shared::wait::Wait;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ impl Destination {
     }
 }
 
-/// What is known when an arm is chosen.
+/// What is known when a mechanism is chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Where the bytes land, as the receiver says.
@@ -48,15 +49,15 @@ pub struct Facts {
     pub free_core: bool,
 }
 
-/// What the caller of either side wants. The promises and the arm are the sender's to name, the
-/// destination is the receiver's; both sides must trust.
+/// What the caller of either side wants. The promises and the mechanism are the sender's to name,
+/// the destination is the receiver's; both sides must trust.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// This arm and no other; without it the choice is free.
+    /// This mechanism and no other; without it the choice is free.
     pub only: Option<String>,
-    /// Never these arms.
+    /// Never these mechanisms.
     pub without: Vec<String>,
-    /// Knobs of the arm in `only`.
+    /// Knobs of the mechanism in `only`.
     pub tuning: Tuning,
     /// Promises that are not given up.
     pub needs: Guarantees,
@@ -72,7 +73,7 @@ pub struct Options {
     pub wait: Wait,
     /// Asked now and then: whether to give up, for interrupts.
     pub stop: Option<fn() -> bool>,
-    /// Reasons found by probing, by arm.
+    /// Reasons found by probing, by mechanism.
     pub unfit: HashMap<&'static str, Unfit>,
     /// Measurements of this machine; one that is stale is the caller's to leave out.
     pub measured: Option<Arc<Profile>>,
@@ -98,27 +99,31 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults, with one arm and its knobs.
-    pub fn only(arm: &str, tuning: Tuning) -> Self {
-        Self { only: Some(arm.to_owned()), tuning, ..Self::default() }
+    /// The defaults, with one mechanism and its knobs.
+    pub fn only(mechanism: &str, tuning: Tuning) -> Self {
+        Self { only: Some(mechanism.to_owned()), tuning, ..Self::default() }
     }
 }
 
-/// A verdict for every arm, by the rule of all choices; for the one arm in `options.only` alone. None
-/// is tried here: that is for [`Arm::probe`] and for the two ends when they agree.
+/// A verdict for every mechanism, by the rule of all choices; for the one mechanism in
+/// `options.only` alone. None is tried here: that is for [`Mechanism::probe`] and for the two ends
+/// when they agree.
 pub fn choose(facts: &Facts, options: &Options, profile: Option<&Profile>) -> Plan {
     let known = profile.map(|profile| known(profile, facts));
-    let candidate = |arm: &dyn Arm| {
-        let name = arm.info().name;
+    let candidate = |mechanism: &dyn Mechanism| {
+        let name = mechanism.info().name;
         let evidence = known.as_ref().and_then(|known| known.evidence(name, Prefer::Wall));
         let why = "not measured: first by what is known of it";
-        let prior = Prior { saves_work: false, guess: guess(arm, facts), why };
-        Candidate { name, fits: fitness(arm, facts, options), prior, evidence }
+        let prior = Prior { saves_work: false, guess: guess(mechanism, facts), why };
+        Candidate { name, fits: fitness(mechanism, facts, options), prior, evidence }
     };
     let Some(only) = &options.only else {
-        let mut plan = Plan::of(ARMS.iter().map(|arm| candidate(*arm)).collect(), Prefer::Wall);
+        let mut plan = Plan::of(
+            MECHANISMS.iter().map(|mechanism| candidate(*mechanism)).collect(),
+            Prefer::Wall,
+        );
         if plan.chosen().is_none() {
-            plan.impossible = Some("no arm works between two processes here".to_owned());
+            plan.impossible = Some("no mechanism works between two processes here".to_owned());
         }
         return plan;
     };
@@ -132,20 +137,20 @@ pub fn choose(facts: &Facts, options: &Options, profile: Option<&Profile>) -> Pl
 }
 
 /// What is known without measuring; less is better.
-fn guess(arm: &dyn Arm, facts: &Facts) -> u8 {
-    let wants_loan = arm.info().nature.wants_loan;
+fn guess(mechanism: &dyn Mechanism, facts: &Facts) -> u8 {
+    let wants_loan = mechanism.info().nature.wants_loan;
     let is_new = facts.destination == Destination::Fresh;
     match () {
         // The faults of a new destination cost more than a copy, and two cores have them sooner.
-        () if is_new && facts.free_core && arm.shares_faults(facts.size) => 0,
-        // A loan saves a copy, and without one the arm pays for it.
+        () if is_new && facts.free_core && mechanism.shares_faults(facts.size) => 0,
+        // A loan saves a copy, and without one the mechanism pays for it.
         () if wants_loan == facts.will_loan => 1,
         () => u8::from(wants_loan) + 2,
     }
 }
 
-fn fitness(arm: &dyn Arm, facts: &Facts, options: &Options) -> Result<(), Unfit> {
-    let info = arm.info();
+fn fitness(mechanism: &dyn Mechanism, facts: &Facts, options: &Options) -> Result<(), Unfit> {
+    let info = mechanism.info();
     if options.without.iter().any(|name| name == info.name) {
         return Err(Unfit::because("left out by the caller"));
     }
@@ -166,10 +171,10 @@ mod tests {
     use thalweg_core::Judgement;
 
     fn first(facts: &Facts, options: &Options) -> &'static str {
-        first_arm(facts, options).info().name
+        first_mechanism(facts, options).info().name
     }
 
-    fn first_arm(facts: &Facts, options: &Options) -> &'static dyn Arm {
+    fn first_mechanism(facts: &Facts, options: &Options) -> &'static dyn Mechanism {
         let plan = choose(facts, options, options.measured.as_deref());
         by_name(plan.chosen().unwrap().mechanism).unwrap()
     }
@@ -177,17 +182,17 @@ mod tests {
     #[test]
     fn without_measurements_the_list_decides_and_a_loan_goes_first() {
         let (facts, options) = (Facts::default(), Options::default());
-        assert_eq!(first(&facts, &options), ARMS[0].info().name);
+        assert_eq!(first(&facts, &options), MECHANISMS[0].info().name);
         let lent = Facts { will_loan: true, ..facts.clone() };
-        assert!(first_arm(&lent, &options).info().nature.wants_loan);
+        assert!(first_mechanism(&lent, &options).info().nature.wants_loan);
         let plan = choose(&facts, &options, None);
         let last = plan.verdicts.iter().rev().find(|verdict| verdict.judgement.is_usable());
         let last = last.and_then(|verdict| by_name(verdict.mechanism));
-        assert!(last.is_some_and(|arm| arm.info().nature.wants_loan));
+        assert!(last.is_some_and(|mechanism| mechanism.info().nature.wants_loan));
     }
 
     #[test]
-    fn a_new_destination_is_for_arms_in_which_both_sides_take_its_faults() {
+    fn a_new_destination_is_for_mechanisms_in_which_both_sides_take_its_faults() {
         let options = Options::default();
         let fresh = Facts {
             destination: Destination::Fresh,
@@ -195,7 +200,7 @@ mod tests {
             size: Some(1 << 30),
             ..Facts::default()
         };
-        let shares = |facts: &Facts| first_arm(facts, &options).shares_faults(facts.size);
+        let shares = |facts: &Facts| first_mechanism(facts, &options).shares_faults(facts.size);
         assert!(shares(&fresh));
         assert!(shares(&Facts { will_loan: true, size: None, ..fresh.clone() }));
         // What is moved in one piece is moved by one side.
@@ -204,7 +209,7 @@ mod tests {
         assert!(!shares(&Facts { trusted: Some("another user".to_owned()), ..fresh.clone() }));
         for destination in [Destination::Unknown, Destination::Resident, Destination::FreshHuge] {
             let facts = Facts { destination, ..fresh.clone() };
-            assert_eq!(first(&facts, &options), ARMS[0].info().name, "{destination:?}");
+            assert_eq!(first(&facts, &options), MECHANISMS[0].info().name, "{destination:?}");
         }
     }
 
@@ -212,14 +217,16 @@ mod tests {
     fn what_was_measured_wins_and_what_is_not_allowed_is_named() {
         // The later in the list, the faster.
         let cost = |n: usize| 0.5_f64.powi(n as i32);
-        let profile = profile(ARMS.iter().enumerate().map(|(n, arm)| (arm.info().name, cost(n))));
+        let profile = profile(
+            MECHANISMS.iter().enumerate().map(|(n, mechanism)| (mechanism.info().name, cost(n))),
+        );
         let mut options = Options { measured: Some(profile), ..Options::default() };
-        let last = ARMS[ARMS.len() - 1].info();
+        let last = MECHANISMS[MECHANISMS.len() - 1].info();
         let facts = Facts { trusted: Some("another user".to_owned()), ..Facts::default() };
         assert_eq!(first(&facts, &options), last.name);
         options.without.push(last.name.to_owned());
         assert_ne!(first(&facts, &options), last.name);
-        let tried = ARMS[0].info().name;
+        let tried = MECHANISMS[0].info().name;
         options.unfit.insert(tried, Unfit::because("tried"));
         for verdict in choose(&facts, &options, options.measured.as_deref()).verdicts {
             let info = by_name(verdict.mechanism).unwrap().info();
@@ -229,13 +236,13 @@ mod tests {
     }
 
     #[test]
-    fn one_arm_alone_is_one_arm_or_none() {
+    fn one_mechanism_alone_is_one_mechanism_or_none() {
         let only = |name: &str| {
             let options = Options::only(name, Tuning::of("piece", 4096));
             choose(&Facts::default(), &options, None)
         };
-        for arm in ARMS {
-            let plan = only(arm.info().name);
+        for mechanism in MECHANISMS {
+            let plan = only(mechanism.info().name);
             let [verdict] = &plan.verdicts[..] else { panic!("{plan:?}") };
             assert_eq!(verdict.judgement, Judgement::Chosen { why: "asked for".to_owned() });
             assert_eq!(verdict.tuning, Tuning::of("piece", 4096));

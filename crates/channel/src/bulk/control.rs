@@ -26,9 +26,9 @@ pub(crate) const NOTE: usize = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Say {
-    /// Sender: a buffer begins; word 1 is its length, the rest is the arm's.
+    /// Sender: a buffer begins; word 1 is its length, the rest is the mechanism's.
     Begin = 1,
-    /// Receiver: here is where it goes, for arms that need to know.
+    /// Receiver: here is where it goes, for mechanisms that need to know.
     Ready = 2,
     /// Sender: my part is done.
     Finished = 3,
@@ -36,7 +36,7 @@ pub(crate) enum Say {
     Done = 4,
     /// Receiver: I cannot take it this way; word 1 is the errno.
     Refused = 5,
-    /// Sender: another arm follows over the link.
+    /// Sender: another mechanism follows over the link.
     StepDown = 6,
     /// Sender: no more buffers.
     Bye = 7,

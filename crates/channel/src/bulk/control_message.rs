@@ -25,17 +25,17 @@ const MOST_KNOBS: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Kind {
-    /// The sender proposes an arm, named by the text.
+    /// The sender proposes a mechanism, named by the text.
     Offer = 1,
     /// The receiver is ready to use it.
     Accept = 2,
     /// The receiver cannot use it: the text says why.
     Refuse = 3,
-    /// The sender is ready too; the arm is in use.
+    /// The sender is ready too; the mechanism is in use.
     Agreed = 4,
-    /// The sender cannot go on with the arm it offered: another offer follows.
+    /// The sender cannot go on with the mechanism it offered: another offer follows.
     Withdraw = 5,
-    /// No arm is left: the text says why.
+    /// No mechanism is left: the text says why.
     GiveUp = 6,
     /// A note of the conversation, where no memory is shared.
     Note = 7,

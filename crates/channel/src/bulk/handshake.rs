@@ -1,11 +1,12 @@
-//! How two ends agree: they introduce themselves, then the sender offers arm after arm until both
-//! have one that works between them. Every arm that was passed over is recorded with the reason.
+//! How two ends agree: they introduce themselves, then the sender offers mechanism after mechanism
+//! until both have one that works between them. Every mechanism that was passed over is recorded
+//! with the reason.
 
-use super::arm::{Arm, Ends, Incoming, Outgoing, Parcel, Token};
-use super::arms::by_name;
 use super::choose::{Destination, Facts, Options, choose};
 use super::control::{Control, Received};
 use super::control_message::{ControlMessage, Kind, LONGEST};
+use super::mechanism::{Ends, Incoming, Mechanism, Outgoing, Parcel, Token};
+use super::mechanisms::by_name;
 use crate::error::Error;
 use crate::layout::{Geometry, Introduction, Role};
 use crate::link::Link;
@@ -22,14 +23,15 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use thalweg_core::{Info, Judgement, Tuning, Unfit};
 
-/// What a receiver keeps of arms that are not used, at most: more than any build has arms.
+/// What a receiver keeps of mechanisms that are not used, at most: more than any build has
+/// mechanisms.
 const MOST_SKIPPED: usize = 64;
 
-/// An arm that is not used, and why.
+/// A mechanism that is not used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
     /// Its name.
-    pub arm: String,
+    pub mechanism: String,
     /// The reason, in words.
     pub reason: String,
 }
@@ -66,7 +68,7 @@ impl Meeting {
         let line = Line::new(link, LONGEST);
         let mut skipped = Vec::new();
         let mut skip = |what: &str, reason: String| {
-            skipped.push(Skipped { arm: what.to_owned(), reason });
+            skipped.push(Skipped { mechanism: what.to_owned(), reason });
         };
         let shares = memory.as_ref().map(drop).map_err(Clone::clone);
         let control = match memory {
@@ -100,22 +102,22 @@ impl Meeting {
         Ok(Self { control, ends, facts, skipped })
     }
 
-    fn skip(&mut self, arm: &str, reason: impl Into<String>) {
-        let (arm, reason) = (arm.to_owned(), reason.into());
-        self.skipped.push(Skipped { arm, reason });
+    fn skip(&mut self, mechanism: &str, reason: impl Into<String>) {
+        let (mechanism, reason) = (mechanism.to_owned(), reason.into());
+        self.skipped.push(Skipped { mechanism, reason });
     }
 
     /// The sender's part: offers until one is taken.
     pub fn offer(&mut self, options: &Options) -> Result<(Chosen, Box<dyn Outgoing>), Stop> {
         for verdict in choose(&self.facts, options, options.measured.as_deref()).verdicts {
-            let Some(arm) = by_name(verdict.mechanism) else { continue };
-            let (info, tuning) = (arm.info(), verdict.tuning);
-            if self.skipped.iter().any(|skipped| skipped.arm == info.name) {
+            let Some(mechanism) = by_name(verdict.mechanism) else { continue };
+            let (info, tuning) = (mechanism.info(), verdict.tuning);
+            if self.skipped.iter().any(|skipped| skipped.mechanism == info.name) {
                 continue;
             }
             let offered = match verdict.judgement {
                 Judgement::Unfit { reason } => Err(Unfit::because(reason)),
-                _ => self.offer_one(arm, &tuning)?,
+                _ => self.offer_one(mechanism, &tuning)?,
             };
             match offered {
                 Ok(outgoing) => return Ok((Chosen { info, tuning }, outgoing)),
@@ -129,14 +131,14 @@ impl Meeting {
 
     fn offer_one(
         &mut self,
-        arm: &'static dyn Arm,
+        mechanism: &'static dyn Mechanism,
         tuning: &Tuning,
     ) -> Result<Result<Box<dyn Outgoing>, Unfit>, Stop> {
-        let (mut outgoing, parcel) = match arm.offer(tuning, &self.ends) {
+        let (mut outgoing, parcel) = match mechanism.offer(tuning, &self.ends) {
             Ok(made) => made,
             Err(why) => return Ok(Err(why)),
         };
-        let offer = ControlMessage::new(Kind::Offer).text(arm.info().name).tuning(tuning);
+        let offer = ControlMessage::new(Kind::Offer).text(mechanism.info().name).tuning(tuning);
         let fds: Vec<_> = parcel.fds.iter().map(AsFd::as_fd).collect();
         self.control.send(&offer.words(&parcel.words), &fds)?;
         drop(parcel);
@@ -163,12 +165,12 @@ impl Meeting {
 
     fn nothing_left(&self, options: &Options) -> String {
         let mut why = match &options.only {
-            Some(name) if by_name(name).is_none() => format!("there is no arm named {name}"),
+            Some(name) if by_name(name).is_none() => format!("there is no mechanism named {name}"),
             Some(name) => format!("{name} cannot be used between these two processes"),
-            None => "no arm works between these two processes".to_owned(),
+            None => "no mechanism works between these two processes".to_owned(),
         };
         for skipped in &self.skipped {
-            let _ = write!(why, "; {}: {}", skipped.arm, skipped.reason);
+            let _ = write!(why, "; {}: {}", skipped.mechanism, skipped.reason);
         }
         why
     }
@@ -184,7 +186,7 @@ impl Meeting {
             let Received { message: offer, fds } = self.control.message()?;
             match offer.kind {
                 Kind::Offer => {}
-                // Of a buffer that did not arrive by the arm before.
+                // Of a buffer that did not arrive by the mechanism before.
                 Kind::Memory => continue,
                 Kind::GiveUp => return Err(Stop::Refused(Unfit::because(offer.text))),
                 other => return Err(Stop::corrupt(format!("{other:?} instead of an offer"))),
@@ -203,10 +205,10 @@ impl Meeting {
         tuning: &Tuning,
         parcel: Parcel,
     ) -> Result<Result<Taken, Unfit>, Stop> {
-        let arm = by_name(name).ok_or_else(|| Unfit::because("not in this build"));
-        let accepted = arm.and_then(|arm| {
-            let (incoming, parcel) = arm.accept(tuning, parcel, &self.ends)?;
-            Ok((arm.info(), incoming, parcel))
+        let mechanism = by_name(name).ok_or_else(|| Unfit::because("not in this build"));
+        let accepted = mechanism.and_then(|mechanism| {
+            let (incoming, parcel) = mechanism.accept(tuning, parcel, &self.ends)?;
+            Ok((mechanism.info(), incoming, parcel))
         });
         let (info, incoming, parcel) = match accepted {
             Ok(accepted) => accepted,
@@ -228,13 +230,13 @@ impl Meeting {
     }
 }
 
-/// The arm in use.
+/// The mechanism in use.
 pub(crate) struct Chosen {
     pub info: &'static Info,
     pub tuning: Tuning,
 }
 
-/// An arm in use at the receiver.
+/// A mechanism in use at the receiver.
 type Taken = (Chosen, Box<dyn Incoming>);
 
 /// Whether the two may use each other's memory.

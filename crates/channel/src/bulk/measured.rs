@@ -1,7 +1,8 @@
-//! What a profile knows of arms: by size, where the bytes land, and whether the source is lent.
+//! What a profile knows of mechanisms: by size, where the bytes land, and whether the source is
+//! lent.
 
-use super::arms::by_name;
 use super::choose::{Destination, Facts};
+use super::mechanisms::by_name;
 use thalweg_core::profile::{Cell, Evidence, Known, Load, Ratio, SinkState};
 use thalweg_core::{Profile, Unfit};
 
@@ -15,8 +16,8 @@ pub const HUGE: &str = "process:huge";
 /// The source and the sink of a cell, and what the sink was like before.
 type Ends<'c> = (&'c str, &'c str, SinkState);
 
-/// What a profile knows of the arms under these facts, on the idle machine. The ratios of one source
-/// and sink are to the same reference.
+/// What a profile knows of the mechanisms under these facts, on the idle machine. The ratios of one
+/// source and sink are to the same reference.
 pub fn known<'p>(profile: &'p Profile, facts: &Facts) -> Known<'p> {
     let source = if facts.will_loan { LOAN } else { PROCESS };
     let (sink, state) = match facts.destination {
@@ -28,12 +29,12 @@ pub fn known<'p>(profile: &'p Profile, facts: &Facts) -> Known<'p> {
     Known::among(profile.cells.iter().filter(wanted), facts.size)
 }
 
-/// What was measured of an arm under these facts, for people.
+/// What was measured of a mechanism under these facts, for people.
 pub fn words(known: &Known<'_>, evidence: &Evidence, facts: &Facts) -> String {
     format!("{}, {}", evidence.cited(reference(known).unwrap_or("the reference")), facts.ends())
 }
 
-/// The saved profile of this machine; the error says why it knows nothing of arms here.
+/// The saved profile of this machine; the error says why it knows nothing of mechanisms here.
 pub fn saved_profile() -> Result<Profile, Unfit> {
     let path = Profile::default_path();
     let path = path.ok_or_else(|| Unfit::because("there is no place for a profile"))?;
@@ -50,19 +51,19 @@ pub fn saved_profile() -> Result<Profile, Unfit> {
     Ok(profile)
 }
 
-/// When the newest cell of an arm was measured, RFC 3339; `None` if there is none.
+/// When the newest cell of a mechanism was measured, RFC 3339; `None` if there is none.
 pub fn measured_at(profile: &Profile) -> Option<&str> {
     let cells = profile.cells.iter().filter(|cell| are_processes(cell) && is_usable(cell));
     cells.map(|cell| cell.at.as_str()).max()
 }
 
-/// The arm that the ratios are to.
+/// The mechanism that the ratios are to.
 fn reference<'p>(known: &Known<'p>) -> Option<&'p str> {
     let is_one = |cell: &&&Cell| cell.wall == Ratio::ONE && cell.cpu == Ratio::ONE;
     known.cells().iter().find(is_one).map(|cell| cell.mechanism.as_str())
 }
 
-/// Whether it is of an arm, with knobs and values that the arm has.
+/// Whether it is of a mechanism, with knobs and values that the mechanism has.
 fn is_usable(cell: &Cell) -> bool {
     cell.load == Load::Idle && is_sound(cell) && can_be(cell)
 }
@@ -83,12 +84,12 @@ fn is_sound(cell: &Cell) -> bool {
     sound(cell.wall.ratio) && sound(cell.ns_per_byte) && cell.size > 0
 }
 
-/// Whether its knobs are the arm's, and of values that were there to be tried: they decide how much
-/// memory is made.
+/// Whether its knobs are the mechanism's, and of values that were there to be tried: they decide
+/// how much memory is made.
 fn can_be(cell: &Cell) -> bool {
-    by_name(&cell.mechanism).is_some_and(|arm| {
+    by_name(&cell.mechanism).is_some_and(|mechanism| {
         cell.tuning.iter().all(|(name, value)| {
-            let knob = arm.info().knobs.iter().find(|knob| knob.name == name);
+            let knob = mechanism.info().knobs.iter().find(|knob| knob.name == name);
             knob.is_some_and(|knob| knob.values.contains(&value))
         })
     })
@@ -97,17 +98,22 @@ fn can_be(cell: &Cell) -> bool {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::bulk::{ARMS, Options, choose::choose};
+    use crate::bulk::{MECHANISMS, Options, choose::choose};
     use std::sync::Arc;
     use thalweg_core::{Prefer, Tuning};
 
-    fn cell((source, sink): (&str, &str), sink_state: SinkState, arm: &str, ratio: f64) -> Cell {
+    fn cell(
+        (source, sink): (&str, &str),
+        sink_state: SinkState,
+        mechanism: &str,
+        ratio: f64,
+    ) -> Cell {
         let wall = Ratio { ratio, ..Ratio::ONE };
         Cell {
             source: source.into(),
             sink: sink.into(),
             options: Default::default(),
-            mechanism: arm.into(),
+            mechanism: mechanism.into(),
             tuning: Tuning::default(),
             size: 1 << 20,
             load: Load::Idle,
@@ -123,10 +129,11 @@ pub(super) mod tests {
         }
     }
 
-    /// A profile of what arms cost between memory that was used before, as ratios.
+    /// A profile of what mechanisms cost between memory that was used before, as ratios.
     pub fn profile<'a>(costs: impl IntoIterator<Item = (&'a str, f64)>) -> Arc<Profile> {
-        let cells =
-            costs.into_iter().map(|(arm, ratio)| cell((PROCESS, PROCESS), RESIDENT, arm, ratio));
+        let cells = costs
+            .into_iter()
+            .map(|(mechanism, ratio)| cell((PROCESS, PROCESS), RESIDENT, mechanism, ratio));
         Arc::new(of(cells.collect()))
     }
 
@@ -142,7 +149,7 @@ pub(super) mod tests {
     const FRESH: SinkState = SinkState::Fresh;
 
     #[test]
-    fn every_combination_has_an_arm_of_its_own_and_the_choice_follows() {
+    fn every_combination_has_a_mechanism_of_its_own_and_the_choice_follows() {
         let combinations = [
             ((PROCESS, PROCESS), RESIDENT, Destination::Resident),
             ((PROCESS, PROCESS), FRESH, Destination::Fresh),
@@ -153,9 +160,9 @@ pub(super) mod tests {
         ];
         let mut cells = Vec::new();
         for (n, (ends, state, _)) in combinations.iter().enumerate() {
-            for (m, arm) in ARMS.iter().enumerate() {
+            for (m, mechanism) in MECHANISMS.iter().enumerate() {
                 let ratio = if n == m { 0.5 } else { 1.0 };
-                cells.push(cell(*ends, *state, arm.info().name, ratio));
+                cells.push(cell(*ends, *state, mechanism.info().name, ratio));
             }
         }
         let profile = of(cells);
@@ -168,26 +175,26 @@ pub(super) mod tests {
             let size = Some(8 << 20);
             let facts = Facts { destination: *destination, will_loan, size, ..Facts::default() };
             let best = best(&facts);
-            assert_eq!(best.mechanism, ARMS[n].info().name, "{facts:?}");
+            assert_eq!(best.mechanism, MECHANISMS[n].info().name, "{facts:?}");
             assert_eq!(best.evidence.map(|evidence| percent(evidence.wall.ratio)), Some(50));
             let known = known(&profile, &facts);
             let reference = reference(&known);
-            assert!(reference.is_some_and(|name| name != ARMS[n].info().name), "{facts:?}");
+            assert!(reference.is_some_and(|name| name != MECHANISMS[n].info().name), "{facts:?}");
         }
         // Whoever does not say where the bytes land is taken to keep its buffer.
-        assert_eq!(best(&Facts::default()).mechanism, ARMS[0].info().name);
+        assert_eq!(best(&Facts::default()).mechanism, MECHANISMS[0].info().name);
     }
 
     #[test]
     fn a_cost_is_of_the_size_on_the_line_between_two() {
         let at = |size, ratio| Cell {
             size,
-            ..cell((PROCESS, PROCESS), RESIDENT, ARMS[0].info().name, ratio)
+            ..cell((PROCESS, PROCESS), RESIDENT, MECHANISMS[0].info().name, ratio)
         };
         let profile = of(vec![at(1 << 10, 4.0), at(1 << 20, 0.25)]);
         let evidence = |size, n: usize| {
             let facts = Facts { size, ..Facts::default() };
-            known(&profile, &facts).evidence(ARMS[n].info().name, Prefer::Wall)
+            known(&profile, &facts).evidence(MECHANISMS[n].info().name, Prefer::Wall)
         };
         let cost = |size| evidence(size, 0).map_or(0.0, |evidence| evidence.wall.ratio);
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;

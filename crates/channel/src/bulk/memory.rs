@@ -180,7 +180,7 @@ impl Lent {
         Ok(Self { region: Some(region), handing: Handing::Sealable(fd), len })
     }
 
-    /// Ordinary memory, for arms that have no use for more.
+    /// Ordinary memory, for mechanisms that have no use for more.
     pub fn ordinary(len: usize) -> Result<Self, Unfit> {
         let region = match len {
             0 => None,
@@ -217,8 +217,8 @@ impl Lent {
     }
 }
 
-/// Memory to write a message into before [`Sender::send_loan`](super::Sender::send_loan): arms that
-/// can hand it over save the copy into shared memory.
+/// Memory to write a message into before [`Sender::send_loan`](super::Sender::send_loan):
+/// mechanisms that can hand it over save the copy into shared memory.
 #[derive(Debug)]
 pub struct Loan(pub(crate) Lent);
 

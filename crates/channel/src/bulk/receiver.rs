@@ -1,9 +1,9 @@
 //! The end that receives.
 
-use super::arm::{Broken, Incoming};
 use super::choose::Options;
 use super::control::{Control, Note, Say};
 use super::handshake::{Chosen, Meeting, Skipped, error_of};
+use super::mechanism::{Broken, Incoming};
 use super::memory::{Buffer, Memory};
 use crate::error::{Error, Result};
 use crate::layout::Role;
@@ -32,7 +32,7 @@ enum End {
 }
 
 impl Receiver {
-    /// Meets the sender at the other end of the link and agrees on an arm with it.
+    /// Meets the sender at the other end of the link and agrees on a mechanism with it.
     ///
     /// [`Error::NotPermitted`] with every reason if there is none; [`Error::PeerDied`].
     pub fn over(link: Link, options: &Options) -> Result<Self> {
@@ -51,8 +51,8 @@ impl Receiver {
         Ok(Self { meeting, chosen, incoming, pending: None, end: None })
     }
 
-    /// The arm in use.
-    pub fn arm(&self) -> &'static Info {
+    /// The mechanism in use.
+    pub fn mechanism(&self) -> &'static Info {
         self.chosen.info
     }
 
@@ -95,10 +95,11 @@ impl Receiver {
     }
 
     /// As [`Receiver::recv_into`], for no longer than `deadline`; `None` is for ever.
-    /// [`Error::Timeout`] before a buffer has begun loses nothing. One that is under way is given up:
-    /// the sender is told, and the next call is [`Error::Closed`]. While the sender itself writes
-    /// into `into` (the arm `coop`) this returns only when it has stopped or ended. The deadline is
-    /// the caller's wish and says nothing about the sender, which may be slow, or stopped.
+    /// [`Error::Timeout`] before a buffer has begun loses nothing. One that is under way is given
+    /// up: the sender is told, and the next call is [`Error::Closed`]. While the sender itself
+    /// writes into `into` (the mechanism `coop`) this returns only when it has stopped or ended.
+    /// The deadline is the caller's wish and says nothing about the sender, which may be slow, or
+    /// stopped.
     pub fn recv_into_until(&mut self, into: &mut [u8], deadline: Option<Instant>) -> Result<usize> {
         loop {
             let len = self.next_len_until(deadline)?.ok_or(Error::Closed { delivered: 0 })?;
@@ -119,7 +120,7 @@ impl Receiver {
     }
 
     /// Receives the next buffer into memory of its own: on huge pages where the kernel has them and
-    /// resident before the copy, or as the arm can do better.
+    /// resident before the copy, or as the mechanism can do better.
     ///
     /// Errors as [`recv_into`](Self::recv_into); [`Error::TooLarge`] for a buffer larger than the
     /// memory this machine has left.
@@ -185,7 +186,8 @@ impl Receiver {
         Ok(self.pending)
     }
 
-    /// Answers the sender. Whether the buffer is there; if not, it comes again by another arm.
+    /// Answers the sender. Whether the buffer is there; if not, it comes again by another
+    /// mechanism.
     fn settle(&mut self, outcome: std::result::Result<(), Broken>) -> Result<bool> {
         let control = &mut self.meeting.control;
         let Err(Broken { delivered, stop }) = outcome else {
@@ -195,11 +197,11 @@ impl Receiver {
         };
         let next = match stop {
             Stop::Refused(why) => {
-                // Closed first: the sender may be waiting on what the arm holds.
-                self.incoming = Box::new(NoArm);
+                // Closed first: the sender may be waiting on what the mechanism holds.
+                self.incoming = Box::new(NoMechanism);
                 let errno = why.errno.map_or(0, |errno| errno.raw_os_error() as u64);
-                let arm = self.chosen.info.name.to_owned();
-                self.meeting.skipped.push(Skipped { arm, reason: why.reason });
+                let mechanism = self.chosen.info.name.to_owned();
+                self.meeting.skipped.push(Skipped { mechanism, reason: why.reason });
                 self.refuse(errno)
             }
             // Its pipe has ended. If it lives, it has something to say.
@@ -226,13 +228,13 @@ impl Receiver {
         }
     }
 
-    /// Agrees on another arm.
+    /// Agrees on another mechanism.
     fn step_down(&mut self) -> std::result::Result<(), Stop> {
-        self.incoming = Box::new(NoArm);
-        let (arm, known) = (self.chosen.info.name, &self.meeting.skipped);
-        if !known.iter().any(|skipped| skipped.arm == arm) {
+        self.incoming = Box::new(NoMechanism);
+        let (mechanism, known) = (self.chosen.info.name, &self.meeting.skipped);
+        if !known.iter().any(|skipped| skipped.mechanism == mechanism) {
             let reason = "given up by the sender".to_owned();
-            self.meeting.skipped.push(Skipped { arm: arm.to_owned(), reason });
+            self.meeting.skipped.push(Skipped { mechanism: mechanism.to_owned(), reason });
         }
         (self.chosen, self.incoming) = self.meeting.accept()?;
         Ok(())
@@ -254,10 +256,10 @@ impl Receiver {
     }
 }
 
-/// Between two arms.
-struct NoArm;
+/// Between two mechanisms.
+struct NoMechanism;
 
-impl Incoming for NoArm {
+impl Incoming for NoMechanism {
     #[allow(private_interfaces)]
     fn receive(
         &mut self,
@@ -265,6 +267,6 @@ impl Incoming for NoArm {
         _: &mut [u8],
         _: &mut Control,
     ) -> std::result::Result<(), Broken> {
-        Err(Stop::Refused(Unfit::because("no arm is in use")).into())
+        Err(Stop::Refused(Unfit::because("no mechanism is in use")).into())
     }
 }

@@ -1,10 +1,10 @@
 //! The end that sends.
 
-use super::arm::Outgoing;
 use super::choice::Choice;
 use super::choose::{Facts, Options};
 use super::control::{Control, Note, Say};
 use super::handshake::{Chosen, Meeting, Skipped, error_of};
+use super::mechanism::Outgoing;
 use super::memory::{Lent, Loan};
 use crate::error::{Error, Result};
 use crate::layout::Role;
@@ -25,7 +25,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Meets the receiver at the other end of the link and agrees on an arm with it.
+    /// Meets the receiver at the other end of the link and agrees on a mechanism with it.
     ///
     /// [`Error::NotPermitted`] with every reason if there is none; [`Error::PeerDied`].
     pub fn over(link: Link, options: Options) -> Result<Self> {
@@ -44,8 +44,8 @@ impl Sender {
         Ok(Self { meeting, options, chosen, outgoing, broken: false })
     }
 
-    /// The arm in use.
-    pub fn arm(&self) -> &'static Info {
+    /// The mechanism in use.
+    pub fn mechanism(&self) -> &'static Info {
         self.chosen.info
     }
 
@@ -54,23 +54,23 @@ impl Sender {
         &self.chosen.tuning
     }
 
-    /// What was known when the arm was chosen.
+    /// What was known when the mechanism was chosen.
     pub fn facts(&self) -> &Facts {
         &self.meeting.facts
     }
 
-    /// What the choice of the arm in use rests on.
+    /// What the choice of the mechanism in use rests on.
     pub fn choice(&self) -> Choice {
-        Choice::of(self.arm().name, self.facts(), &self.options)
+        Choice::of(self.mechanism().name, self.facts(), &self.options)
     }
 
-    /// What is not used, and why: arms that were passed over, or that failed under way.
+    /// What is not used, and why: mechanisms that were passed over, or that failed under way.
     pub fn skipped(&self) -> &[Skipped] {
         &self.meeting.skipped
     }
 
-    /// Sends a buffer and waits until all of it is the receiver's. An arm that refuses is replaced
-    /// by the next, from the buffer's first byte on, and the step is recorded in
+    /// Sends a buffer and waits until all of it is the receiver's. A mechanism that refuses is
+    /// replaced by the next, from the buffer's first byte on, and the step is recorded in
     /// [`skipped`](Self::skipped).
     ///
     /// After another error than [`Error::Forked`] nothing more can be sent, and the receiver, which
@@ -91,8 +91,8 @@ impl Sender {
         )
     }
 
-    /// Memory to write the data into before [`send_loan`](Self::send_loan). Arms that can hand it
-    /// over save a copy; for others it is ordinary memory.
+    /// Memory to write the data into before [`send_loan`](Self::send_loan). Mechanisms that can
+    /// hand it over save a copy; for others it is ordinary memory.
     pub fn alloc(&mut self, len: usize) -> Result<Loan> {
         let lent = match self.outgoing.lend(len).filter(|_| len > 0) {
             Some(lent) => lent,
@@ -174,12 +174,12 @@ impl Sender {
         }
     }
 
-    /// Agrees on another arm.
+    /// Agrees on another mechanism.
     fn step_down(&mut self, why: Unfit) -> std::result::Result<(), Stop> {
-        // What the old arm held is closed first: the receiver may be waiting on it.
-        self.outgoing = Box::new(NoArm);
-        let arm = self.chosen.info.name.to_owned();
-        self.meeting.skipped.push(Skipped { arm, reason: why.reason });
+        // What the old mechanism held is closed first: the receiver may be waiting on it.
+        self.outgoing = Box::new(NoMechanism);
+        let mechanism = self.chosen.info.name.to_owned();
+        self.meeting.skipped.push(Skipped { mechanism, reason: why.reason });
         self.meeting.control.tell(Note::new(Say::StepDown, &[]))?;
         (self.chosen, self.outgoing) = self.meeting.offer(&self.options)?;
         Ok(())
@@ -196,12 +196,12 @@ impl Drop for Sender {
     }
 }
 
-/// Between two arms.
-struct NoArm;
+/// Between two mechanisms.
+struct NoMechanism;
 
-impl Outgoing for NoArm {
+impl Outgoing for NoMechanism {
     #[allow(private_interfaces)]
     fn send(&mut self, _: &[u8], _: &mut Control) -> std::result::Result<(), Stop> {
-        Err(Stop::Refused(Unfit::because("no arm is in use")))
+        Err(Stop::Refused(Unfit::because("no mechanism is in use")))
     }
 }

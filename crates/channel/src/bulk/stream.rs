@@ -1,14 +1,14 @@
 //! The mechanisms through a pipe or a socket: everything in, everything out, and what an end that
-//! closes means. None of their calls waits for long: an end that stays open is no proof that the peer
-//! lives, for a child that the peer forked has it too.
+//! closes means. None of their calls waits for long: an end that stays open is no proof that the
+//! peer lives, for a child that the peer forked has it too.
 
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use thalweg_core::{Info, Tuning, Unfit};
 use thalweg_sys::Errno;
 
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::control::{Control, Note, Say};
+use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};
 use crate::shared::liveness::Gone;
 use crate::shared::stop::Stop;
 
@@ -53,7 +53,7 @@ impl StreamMechanism {
     }
 }
 
-impl Arm for StreamMechanism {
+impl Mechanism for StreamMechanism {
     fn info(&self) -> &'static Info {
         self.info
     }

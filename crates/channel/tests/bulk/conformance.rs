@@ -1,30 +1,30 @@
-//! Every arm, between two processes: the same bytes, whatever the length and the place; what the
-//! sender writes later does not show.
+//! Every mechanism, between two processes: the same bytes, whatever the length and the place; what
+//! the sender writes later does not show.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use thalweg_channel::bulk::{ARMS, Arm, Receiver, Sender};
+use thalweg_channel::bulk::{MECHANISMS, Mechanism, Receiver, Sender};
 use thalweg_core::Tuning;
 
 use crate::peer::{Peer, Script, difference, fill};
 use crate::skips::skip;
 
-/// Arms that work here.
-pub fn working() -> Vec<&'static dyn Arm> {
-    let works = |arm: &&&dyn Arm| match arm.probe() {
+/// Mechanisms that work here.
+pub fn working() -> Vec<&'static dyn Mechanism> {
+    let works = |mechanism: &&&dyn Mechanism| match mechanism.probe() {
         Ok(()) => true,
         Err(why) => {
-            skip(arm.info().name, &why.reason);
+            skip(mechanism.info().name, &why.reason);
             false
         }
     };
-    ARMS.iter().filter(works).copied().collect()
+    MECHANISMS.iter().filter(works).copied().collect()
 }
 
-/// Lengths around everything that an arm may cut at, and places off every alignment.
-fn buffers(tuning: &Tuning, arm: &dyn Arm) -> Vec<(usize, usize)> {
+/// Lengths around everything that a mechanism may cut at, and places off every alignment.
+fn buffers(tuning: &Tuning, mechanism: &dyn Mechanism) -> Vec<(usize, usize)> {
     let mut all = vec![(0, 0), (1, 0), (4095, 1), (4097, 3), (65536, 0), (65537, 63)];
-    for knob in arm.info().knobs {
-        let value = arm.info().knob(tuning, knob.name) as usize;
+    for knob in mechanism.info().knobs {
+        let value = mechanism.info().knob(tuning, knob.name) as usize;
         if (2..=256 << 10).contains(&value) {
             all.extend([(value - 1, 5), (value, 0), (value + 1, 1), (value * 3 + 7, 4095)]);
         }
@@ -32,9 +32,9 @@ fn buffers(tuning: &Tuning, arm: &dyn Arm) -> Vec<(usize, usize)> {
     all
 }
 
-fn script(arm: &dyn Arm, tuning: &Tuning, buffers: Vec<(usize, usize)>) -> Script {
+fn script(mechanism: &dyn Mechanism, tuning: &Tuning, buffers: Vec<(usize, usize)>) -> Script {
     Script {
-        arm: Some(arm.info().name.to_owned()),
+        mechanism: Some(mechanism.info().name.to_owned()),
         tuning: tuning.clone(),
         buffers,
         ..Script::default()
@@ -46,7 +46,7 @@ fn script(arm: &dyn Arm, tuning: &Tuning, buffers: Vec<(usize, usize)>) -> Scrip
 fn receive_all(script: &Script) {
     let script = Script { sends: true, ..script.clone() };
     let (peer, link) = Peer::start(&script);
-    let mut receiver = Receiver::over(link, &script.options()).expect("an arm");
+    let mut receiver = Receiver::over(link, &script.options()).expect("a mechanism");
     let mut kept = Vec::new();
     for (seed, (len, at)) in script.buffers.iter().enumerate() {
         let mut memory = vec![0xdd; at + len];
@@ -67,7 +67,7 @@ fn receive_all(script: &Script) {
 #[track_caller]
 fn send_all(script: &Script) {
     let (peer, link) = Peer::start(script);
-    let mut sender = Sender::over(link, script.options()).expect("an arm");
+    let mut sender = Sender::over(link, script.options()).expect("a mechanism");
     for (seed, (len, at)) in script.buffers.iter().enumerate() {
         let mut memory = vec![0; at + len];
         fill(seed as u64, &mut memory[*at..]);
@@ -78,55 +78,59 @@ fn send_all(script: &Script) {
     peer.finish();
 }
 
-fn named(arm: &dyn Arm, tuning: &Tuning, body: impl FnOnce()) {
+fn named(mechanism: &dyn Mechanism, tuning: &Tuning, body: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
-        eprintln!("with {} {tuning}", arm.info().name);
+        eprintln!("with {} {tuning}", mechanism.info().name);
         std::panic::resume_unwind(panic);
     }
 }
 
 #[test]
-fn every_arm_delivers_every_length_from_every_place_to_every_place() {
-    for arm in working() {
-        for tuning in arm.info().tunings() {
-            let buffers = buffers(&tuning, arm);
-            named(arm, &tuning, || receive_all(&script(arm, &tuning, buffers)));
+fn every_mechanism_delivers_every_length_from_every_place_to_every_place() {
+    for mechanism in working() {
+        for tuning in mechanism.info().tunings() {
+            let buffers = buffers(&tuning, mechanism);
+            named(mechanism, &tuning, || receive_all(&script(mechanism, &tuning, buffers)));
         }
     }
 }
 
 #[test]
-fn every_arm_sends_as_well_as_it_receives() {
-    for arm in working() {
+fn every_mechanism_sends_as_well_as_it_receives() {
+    for mechanism in working() {
         let tuning = Tuning::default();
-        let buffers = buffers(&tuning, arm);
-        named(arm, &tuning, || send_all(&script(arm, &tuning, buffers)));
+        let buffers = buffers(&tuning, mechanism);
+        named(mechanism, &tuning, || send_all(&script(mechanism, &tuning, buffers)));
     }
 }
 
 #[test]
-fn every_arm_delivers_large_buffers_one_after_the_other() {
+fn every_mechanism_delivers_large_buffers_one_after_the_other() {
     let len = (8 << 20) + 3;
-    for arm in working() {
+    for mechanism in working() {
         let tuning = Tuning::default();
         let buffers = vec![(len, 0), (len, 1), (5, 0), (len - 4096, 17)];
-        named(arm, &tuning, || receive_all(&script(arm, &tuning, buffers)));
+        named(mechanism, &tuning, || receive_all(&script(mechanism, &tuning, buffers)));
     }
 }
 
 /// Loans, and new memory at the receiver, which is its own to write to.
 #[test]
-fn every_arm_moves_loans_into_new_memory() {
-    for arm in working() {
+fn every_mechanism_moves_loans_into_new_memory() {
+    for mechanism in working() {
         let tuning = Tuning::default();
         let script = Script {
             sends: true,
             loans: true,
-            ..script(arm, &tuning, vec![(0, 0), (1, 0), (4097, 0), ((2 << 20) + 5, 0), (70000, 0)])
+            ..script(
+                mechanism,
+                &tuning,
+                vec![(0, 0), (1, 0), (4097, 0), ((2 << 20) + 5, 0), (70000, 0)],
+            )
         };
-        named(arm, &tuning, || {
+        named(mechanism, &tuning, || {
             let (peer, link) = Peer::start(&script);
-            let mut receiver = Receiver::over(link, &script.options()).expect("an arm");
+            let mut receiver = Receiver::over(link, &script.options()).expect("a mechanism");
             let mut kept = Vec::new();
             for (seed, (len, _)) in script.buffers.iter().enumerate() {
                 let mut memory = receiver.recv_new().expect("a buffer");
@@ -149,27 +153,27 @@ fn every_arm_moves_loans_into_new_memory() {
     }
 }
 
-/// Threads of one process instead of two processes: the arms do not care.
+/// Threads of one process instead of two processes: the mechanisms do not care.
 #[test]
 fn two_threads_are_served_like_two_processes() {
-    for arm in working() {
+    for mechanism in working() {
         let (near, far) = thalweg_channel::Link::pair().unwrap();
-        let options = script(arm, &Tuning::default(), Vec::new()).options();
+        let options = script(mechanism, &Tuning::default(), Vec::new()).options();
         let mut memory = vec![0; 300_000];
         fill(1, &mut memory);
         std::thread::scope(|scope| {
             let sender = scope.spawn(|| {
-                let mut sender = Sender::over(near, options.clone()).expect("an arm");
+                let mut sender = Sender::over(near, options.clone()).expect("a mechanism");
                 sender.send_from(&memory).expect("a transfer");
                 sender.send_from(&memory).expect("a transfer");
             });
-            let mut receiver = Receiver::over(far, &options).expect("an arm");
+            let mut receiver = Receiver::over(far, &options).expect("a mechanism");
             let mut got = vec![0; memory.len() + 1];
             let short = receiver.recv_into(&mut got[..10]).unwrap_err();
             assert!(matches!(short, thalweg_channel::Error::TooLarge { .. }), "{short}");
             for _ in 0..2 {
                 assert_eq!(receiver.recv_into(&mut got).expect("a buffer"), memory.len());
-                assert_eq!(difference(1, &got[..memory.len()]), None, "{}", arm.info().name);
+                assert_eq!(difference(1, &got[..memory.len()]), None, "{}", mechanism.info().name);
             }
             let end = receiver.recv_into(&mut got).unwrap_err();
             assert!(matches!(end, thalweg_channel::Error::Closed { .. }), "{end}");
@@ -186,8 +190,8 @@ fn over_two_gibibytes_arrive_whole() {
     if std::env::var_os("THALWEG_LARGE").is_none() {
         return skip(test, "takes memory for three buffers of 2 GiB; set THALWEG_LARGE=1");
     }
-    for arm in working() {
+    for mechanism in working() {
         let tuning = Tuning::default();
-        named(arm, &tuning, || receive_all(&script(arm, &tuning, vec![(len, 0)])));
+        named(mechanism, &tuning, || receive_all(&script(mechanism, &tuning, vec![(len, 0)])));
     }
 }

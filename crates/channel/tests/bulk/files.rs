@@ -77,12 +77,12 @@ fn data(seed: u64, len: usize) -> Vec<u8> {
 /// One file: its name, its length, whether the length is told, where it breaks.
 type File = (&'static str, usize, bool, Option<u64>);
 
-/// Hands these over, by one arm; what both sides say of it, and the folder.
+/// Hands these over, by one mechanism; what both sides say of it, and the folder.
 fn hand_over(options: &Options, files: &[File]) -> (Handed, Handed, Folder) {
     let (near, far) = Link::pair().unwrap();
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| {
-            let mut sender = Sender::over(near, options.clone()).expect("an arm");
+            let mut sender = Sender::over(near, options.clone()).expect("a mechanism");
             let items = (0..).zip(files).map(|(seed, (name, len, told, breaks))| Item {
                 name: Some(OsString::from(name)),
                 size: told.then_some(*len as u64),
@@ -99,26 +99,26 @@ fn hand_over(options: &Options, files: &[File]) -> (Handed, Handed, Folder) {
             handed
         });
         let mut folder = Folder::default();
-        let mut receiver = Receiver::over(far, options).expect("an arm");
+        let mut receiver = Receiver::over(far, options).expect("a mechanism");
         let received = receiver.recv_all(&mut folder, &mut |_, _| {}).expect("a handover");
         (sending.join().unwrap(), received, folder)
     })
 }
 
 #[test]
-fn files_of_every_length_arrive_in_order_by_every_arm() {
+fn files_of_every_length_arrive_in_order_by_every_mechanism() {
     let lengths = [0, 1, BUFFER - 1, BUFFER, BUFFER + 1, 3 * BUFFER + 7, 17];
     let names = ["a", "b", "c", "d", "e", "f", "g"];
     let files: Vec<File> =
         names.into_iter().zip(lengths).map(|(name, len)| (name, len, len % 2 == 0, None)).collect();
-    for arm in working() {
+    for mechanism in working() {
         let options = Options {
-            only: Some(arm.info().name.to_owned()),
+            only: Some(mechanism.info().name.to_owned()),
             will_loan: true,
             ..Options::default()
         };
         let (sent, received, folder) = hand_over(&options, &files);
-        assert_eq!(sent, received, "{}", arm.info().name);
+        assert_eq!(sent, received, "{}", mechanism.info().name);
         assert_eq!((sent.files, sent.problems.len()), (7, 0));
         for (seed, (name, len, ..)) in (0..).zip(&files) {
             assert_eq!(folder.files[&OsString::from(name)], data(seed, *len), "{name}");
@@ -166,10 +166,10 @@ fn a_name_with_a_way_in_it_is_not_sent_and_not_taken() {
         let (near, far) = Link::pair().unwrap();
         std::thread::scope(|scope| {
             let sending = scope.spawn(|| {
-                let mut sender = Sender::over(near, Options::default()).expect("an arm");
+                let mut sender = Sender::over(near, Options::default()).expect("a mechanism");
                 sender.send_from(&[&head, words].concat()).expect("it is only bytes so far");
             });
-            let mut receiver = Receiver::over(far, &Options::default()).expect("an arm");
+            let mut receiver = Receiver::over(far, &Options::default()).expect("a mechanism");
             let mut folder = Folder::default();
             let error = receiver.recv_all(&mut folder, &mut |_, _| {}).unwrap_err();
             assert!(matches!(&error, Error::Corrupt { what } if what.contains(part)), "{error}");
@@ -185,7 +185,7 @@ fn another_number_of_bytes_or_files_than_announced_is_told_on_both_sides() {
     let (near, far) = Link::pair().unwrap();
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| {
-            let mut sender = Sender::over(near, Options::default()).expect("an arm");
+            let mut sender = Sender::over(near, Options::default()).expect("a mechanism");
             let items = (0..).zip(files).map(|(seed, (name, told, len))| Item {
                 name: Some(OsString::from(name)),
                 size: Some(told),
@@ -195,7 +195,7 @@ fn another_number_of_bytes_or_files_than_announced_is_told_on_both_sides() {
             sender.send_all(items, &mut pace).expect("a handover")
         });
         let mut folder = Folder::default();
-        let mut receiver = Receiver::over(far, &Options::default()).expect("an arm");
+        let mut receiver = Receiver::over(far, &Options::default()).expect("a mechanism");
         let received = receiver.recv_all(&mut folder, &mut |_, _| {}).expect("a handover");
         assert_eq!(received, sending.join().unwrap());
         assert_eq!((received.files, received.missing), (1, 2));
@@ -225,7 +225,7 @@ fn a_sender_that_announces_something_else_is_found_out() {
         let _open = near.as_fd().try_clone_to_owned().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let mut sender = Sender::over(near, Options::default()).expect("an arm");
+                let mut sender = Sender::over(near, Options::default()).expect("a mechanism");
                 for words in [&head(3, 0)[..], b"xy", b"", &tail] {
                     sender.send_from(words).expect("it is only bytes so far");
                 }
@@ -234,7 +234,7 @@ fn a_sender_that_announces_something_else_is_found_out() {
                 }
             });
             let mut folder = Folder::default();
-            let mut receiver = Receiver::over(far, &Options::default()).expect("an arm");
+            let mut receiver = Receiver::over(far, &Options::default()).expect("a mechanism");
             let received = receiver.recv_all(&mut folder, &mut |_, _| {});
             assert_eq!((folder.files.len(), folder.abandoned), (0, 1));
             if again {
@@ -266,13 +266,13 @@ fn a_buffer_that_is_only_claimed_takes_no_memory() {
     let (near, far) = Link::pair().unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut sender = Sender::over(near, Options::default()).expect("an arm");
+            let mut sender = Sender::over(near, Options::default()).expect("a mechanism");
             for words in [&head[..], b"few"] {
                 sender.send_from(words).expect("it is only bytes so far");
             }
         });
         let (before, mut most) = (resident(), 0);
-        let mut receiver = Receiver::over(far, &Options::default()).expect("an arm");
+        let mut receiver = Receiver::over(far, &Options::default()).expect("a mechanism");
         let received = receiver.recv_all(&mut Folder::default(), &mut |_, moved| {
             most = if moved > 0 { resident() } else { 0 };
         });
@@ -290,14 +290,14 @@ fn who_wants_no_more_stops_between_two_buffers() {
     let (near, far) = Link::pair().unwrap();
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| {
-            let mut sender = Sender::over(near, Options::default()).expect("an arm");
+            let mut sender = Sender::over(near, Options::default()).expect("a mechanism");
             let source = Cursor::new(data(0, 10 * BUFFER));
             let item = Item { name: Some("a".into()), size: None, source };
             let mut pace = Pace { buffer: BUFFER, total: None, watch: &mut |_| {} };
             sender.send_all([item], &mut pace).unwrap_err()
         });
         let mut folder = Folder::default();
-        let mut receiver = Receiver::over(far, &options).expect("an arm");
+        let mut receiver = Receiver::over(far, &options).expect("a mechanism");
         let error = receiver.recv_all(&mut folder, &mut |_, moved| {
             ENOUGH.store(moved > 0, Ordering::Relaxed);
         });

@@ -20,17 +20,17 @@ const LEN: usize = 3 << 20;
 #[test]
 fn a_stopped_sender_is_waited_for() {
     use rustix::process::{Pid, Signal, kill_process};
-    for arm in working() {
+    for mechanism in working() {
         let script = Script {
             sends: true,
-            arm: Some(arm.info().name.to_owned()),
+            mechanism: Some(mechanism.info().name.to_owned()),
             tuning: Tuning::default(),
             buffers: vec![(LEN, 0); 6],
             ..Script::default()
         };
         let (peer, link) = Peer::start(&script);
         let pid = Pid::from_child(&peer.child);
-        let mut receiver = Receiver::over(link, &script.options()).expect("an arm");
+        let mut receiver = Receiver::over(link, &script.options()).expect("a mechanism");
         let mut memory = vec![0; LEN];
         for seed in 0..6 {
             if seed == 2 {
@@ -45,7 +45,7 @@ fn a_stopped_sender_is_waited_for() {
             } else {
                 receiver.recv_into(&mut memory).expect("a buffer");
             }
-            assert_eq!(difference(seed, &memory), None, "{}: buffer {seed}", arm.info().name);
+            assert_eq!(difference(seed, &memory), None, "{}: buffer {seed}", mechanism.info().name);
         }
         peer.finish();
     }
@@ -54,8 +54,8 @@ fn a_stopped_sender_is_waited_for() {
 fn ends() -> (Sender, Receiver) {
     let (near, far) = Link::pair().unwrap();
     thread::scope(|scope| {
-        let opening = scope.spawn(|| Sender::over(near, Options::default()).expect("an arm"));
-        let receiver = Receiver::over(far, &Options::default()).expect("an arm");
+        let opening = scope.spawn(|| Sender::over(near, Options::default()).expect("a mechanism"));
+        let receiver = Receiver::over(far, &Options::default()).expect("a mechanism");
         (opening.join().unwrap(), receiver)
     })
 }
@@ -82,11 +82,13 @@ fn the_threads_that_opened_the_ends_may_end() {
 /// A child that the dead process had forked keeps its ends of pipes and sockets open, so that no end of file tells.
 #[test]
 fn a_death_is_noticed_although_a_child_keeps_the_ends_open() {
-    for (arm, sends) in working().into_iter().flat_map(|arm| [(arm, true), (arm, false)]) {
-        let name = arm.info().name;
+    for (mechanism, sends) in
+        working().into_iter().flat_map(|mechanism| [(mechanism, true), (mechanism, false)])
+    {
+        let name = mechanism.info().name;
         let script = Script {
             sends,
-            arm: Some(name.to_owned()),
+            mechanism: Some(name.to_owned()),
             // A receiver that takes nothing.
             buffers: if sends { vec![(LEN, 0)] } else { Vec::new() },
             lingers: true,
@@ -98,7 +100,7 @@ fn a_death_is_noticed_although_a_child_keeps_the_ends_open() {
             return skip("a_death_is_noticed_although_a_child_keeps_the_ends_open", "no pidfd");
         }
         let died = if sends {
-            let mut receiver = Receiver::over(link, &script.options()).expect("an arm");
+            let mut receiver = Receiver::over(link, &script.options()).expect("a mechanism");
             assert_eq!(receiver.next_len(), Ok(Some(LEN as u64)), "{name}");
             peer.kill();
             let mut memory = vec![0; LEN];
@@ -111,7 +113,7 @@ fn a_death_is_noticed_although_a_child_keeps_the_ends_open() {
             }
             outcome.map(drop).and_then(|()| receiver.next_len().map(drop))
         } else {
-            let mut sender = Sender::over(link, script.options()).expect("an arm");
+            let mut sender = Sender::over(link, script.options()).expect("a mechanism");
             thread::scope(|scope| {
                 let sending = scope.spawn(|| sender.send_from(&vec![1; LEN]));
                 peer.await_fork();
@@ -146,15 +148,15 @@ fn an_end_that_is_dropped_is_a_goodbye_or_a_death() {
 #[test]
 fn a_sender_that_gave_up_is_not_believed() {
     static ENOUGH: AtomicBool = AtomicBool::new(false);
-    for arm in working() {
-        let name = arm.info().name;
+    for mechanism in working() {
+        let name = mechanism.info().name;
         ENOUGH.store(false, Ordering::Relaxed);
         let (near, far) = Link::pair().unwrap();
         thread::scope(|scope| {
             let sending = scope.spawn(|| {
                 let stop: Option<fn() -> bool> = Some(|| ENOUGH.load(Ordering::Relaxed));
                 let options = Options { stop, ..Options::only(name, Tuning::default()) };
-                let mut sender = Sender::over(near, options).expect("an arm");
+                let mut sender = Sender::over(near, options).expect("a mechanism");
                 let mut memory = vec![0; LEN];
                 fill(7, &mut memory);
                 let outcome = sender.send_from(&memory);
@@ -162,7 +164,7 @@ fn a_sender_that_gave_up_is_not_believed() {
                 (sender, memory, outcome)
             });
             let options = Options::only(name, Tuning::default());
-            let mut receiver = Receiver::over(far, &options).expect("an arm");
+            let mut receiver = Receiver::over(far, &options).expect("a mechanism");
             assert_eq!(receiver.next_len(), Ok(Some(LEN as u64)));
             ENOUGH.store(true, Ordering::Relaxed);
             let (_sender, _memory, outcome) = sending.join().unwrap();
@@ -205,13 +207,13 @@ fn a_deadline_before_a_buffer_has_begun_loses_nothing() {
 
 #[test]
 fn a_buffer_that_nobody_takes_in_time_is_given_up_and_the_receiver_told() {
-    for arm in working() {
-        let name = arm.info().name;
+    for mechanism in working() {
+        let name = mechanism.info().name;
         let options = Options::only(name, Tuning::default());
         let (near, far) = Link::pair().unwrap();
         let mut receiver = thread::scope(|scope| {
-            let opening = scope.spawn(|| Receiver::over(far, &options).expect("an arm"));
-            let mut sender = Sender::over(near, options.clone()).expect("an arm");
+            let opening = scope.spawn(|| Receiver::over(far, &options).expect("a mechanism"));
+            let mut sender = Sender::over(near, options.clone()).expect("a mechanism");
             let receiver = opening.join().unwrap();
             let bytes = vec![7; LEN];
             assert_eq!(sender.send_from_until(&bytes, soon()), Err(Error::Timeout), "{name}");
@@ -219,7 +221,7 @@ fn a_buffer_that_nobody_takes_in_time_is_given_up_and_the_receiver_told() {
             receiver
         });
         let mut memory = vec![0; LEN];
-        // By some arms all of it was there before.
+        // By some mechanisms all of it was there before.
         let outcome = receiver.recv_into(&mut memory).map(|len| assert_eq!(len, LEN));
         let told = outcome.and_then(|()| receiver.next_len().map(drop));
         assert!(matches!(told, Err(Error::PeerDied { .. })), "{name}: {told:?}");
@@ -231,17 +233,18 @@ fn a_buffer_that_nobody_takes_in_time_is_given_up_and_the_receiver_told() {
 fn a_stopped_sender_need_not_be_waited_for() {
     use rustix::process::{Pid, Signal, kill_process};
     // One that may be writing here itself has to be waited for.
-    for arm in working().into_iter().filter(|arm| !arm.info().nature.wants_trust) {
-        let name = arm.info().name;
+    for mechanism in working().into_iter().filter(|mechanism| !mechanism.info().nature.wants_trust)
+    {
+        let name = mechanism.info().name;
         let script = Script {
             sends: true,
-            arm: Some(name.to_owned()),
+            mechanism: Some(name.to_owned()),
             buffers: vec![(LEN, 0)],
             lingers: true,
             ..Script::default()
         };
         let (peer, link) = Peer::start(&script);
-        let mut receiver = Receiver::over(link, &script.options()).expect("an arm");
+        let mut receiver = Receiver::over(link, &script.options()).expect("a mechanism");
         assert_eq!(receiver.next_len(), Ok(Some(LEN as u64)), "{name}");
         kill_process(Pid::from_child(&peer.child), Signal::STOP).unwrap();
         let mut memory = vec![0; LEN];
@@ -288,8 +291,8 @@ fn a_forked_child_owns_nothing_and_disturbs_nothing() {
 fn a_forked_peer_is_not_taken_for_its_parent() {
     // This process has introduced itself before, so its child inherits what it said.
     drop(ends());
-    for arm in working().into_iter().filter(|arm| arm.info().nature.wants_trust) {
-        let options = Options::only(arm.info().name, Tuning::default());
+    for mechanism in working().into_iter().filter(|mechanism| mechanism.info().nature.wants_trust) {
+        let options = Options::only(mechanism.info().name, Tuning::default());
         let (near, far) = Link::pair().unwrap();
         // SAFETY: the child returns through _exit, and takes locks of its own only.
         let child = unsafe { libc::fork() };
@@ -303,7 +306,7 @@ fn a_forked_peer_is_not_taken_for_its_parent() {
         let met = Receiver::over(near, &options).map(drop);
         let refused =
             matches!(&met, Err(Error::NotPermitted { why }) if why.contains("is not the peer"));
-        assert!(refused, "{}: {met:?}", arm.info().name);
+        assert!(refused, "{}: {met:?}", mechanism.info().name);
         let mut status = 0;
         // SAFETY: `status` is written by the kernel.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
@@ -313,7 +316,7 @@ fn a_forked_peer_is_not_taken_for_its_parent() {
 
 /// Both on the same processor: whoever waits lets the other run.
 #[test]
-fn one_processor_is_enough_for_every_arm() {
+fn one_processor_is_enough_for_every_mechanism() {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     let pinned = thread::spawn(|| {
         let allowed = sched_getaffinity(None).unwrap();
@@ -322,16 +325,16 @@ fn one_processor_is_enough_for_every_arm() {
         one.set(first);
         // This thread's alone, and of what it starts.
         sched_setaffinity(None, &one).unwrap();
-        for arm in working() {
-            let name = arm.info().name;
+        for mechanism in working() {
+            let name = mechanism.info().name;
             let script = Script {
                 sends: true,
-                arm: Some(name.to_owned()),
+                mechanism: Some(name.to_owned()),
                 buffers: vec![(LEN, 0), (1, 0), (70_001, 3)],
                 ..Script::default()
             };
             let (peer, link) = Peer::start(&script);
-            let mut receiver = Receiver::over(link, &script.options()).expect("an arm");
+            let mut receiver = Receiver::over(link, &script.options()).expect("a mechanism");
             let mut memory = vec![0; LEN];
             for (seed, (len, _)) in (0..).zip(&script.buffers) {
                 assert_eq!(receiver.recv_into(&mut memory), Ok(*len), "{name}");
@@ -391,10 +394,10 @@ fn too_few_descriptors_are_an_error_and_a_few_are_enough() {
     assert!(whole >= 4, "only {whole} were enough");
 }
 
-/// A limit on memory, from almost nothing on: the same bytes, by another arm where the first needs
-/// too much and with the reason, or an error on both sides.
+/// A limit on memory, from almost nothing on: the same bytes, by another mechanism where the first
+/// needs too much and with the reason, or an error on both sides.
 #[test]
-fn too_little_memory_for_one_arm_may_be_enough_for_another() {
+fn too_little_memory_for_one_mechanism_may_be_enough_for_another() {
     let mut stepped = 0;
     for memory in [256, 768, 1024, 1536, 2048, 3072, 4096, 64 << 10].map(|kib| kib << 10) {
         let buffers = vec![(100_000, 1); 2];
@@ -421,7 +424,7 @@ fn too_little_memory_for_one_arm_may_be_enough_for_another() {
             }
         }
     }
-    assert!(stepped > 0, "no limit led to another arm");
+    assert!(stepped > 0, "no limit led to another mechanism");
 }
 
 /// A memory control group that goes when the test does; `Err` says why there is none.

@@ -1,5 +1,5 @@
-//! Bulk transfer between real processes: what arrives, what is promised, who lives, what is refused.
-//! Written against the list of arms, with no arm's name inside.
+//! Bulk transfer between real processes: what arrives, what is promised, who lives, what is
+//! refused. Written against the list of mechanisms, with no mechanism's name inside.
 
 #![allow(clippy::unwrap_used)]
 

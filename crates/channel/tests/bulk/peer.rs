@@ -27,7 +27,7 @@ const FORKED: &str = "forked";
 pub struct Script {
     /// It sends; else it receives.
     pub sends: bool,
-    pub arm: Option<String>,
+    pub mechanism: Option<String>,
     pub tuning: Tuning,
     /// Length of each buffer, and where in its memory it starts.
     pub buffers: Vec<(usize, usize)>,
@@ -69,7 +69,7 @@ pub fn difference(seed: u64, bytes: &[u8]) -> Option<usize> {
 
 impl Script {
     fn words(&self) -> String {
-        let arm = self.arm.as_deref().unwrap_or("-");
+        let mechanism = self.mechanism.as_deref().unwrap_or("-");
         let knobs: Vec<String> = self.tuning.iter().map(|(k, v)| format!("{k}={v}")).collect();
         let buffers: Vec<String> =
             self.buffers.iter().map(|(len, at)| format!("{len}@{at}")).collect();
@@ -85,7 +85,12 @@ impl Script {
         let limit = |limit: Option<u64>| limit.map_or(String::new(), |limit| limit.to_string());
         let group = self.group.as_ref().map_or(String::new(), |path| path.display().to_string());
         let limits = format!("{};{};{group}", limit(self.files), limit(self.memory));
-        format!("{arm};{};{};{};{limits}", knobs.join(","), buffers.join(","), flags.join(","))
+        format!(
+            "{mechanism};{};{};{};{limits}",
+            knobs.join(","),
+            buffers.join(","),
+            flags.join(",")
+        )
     }
 
     fn parse(words: &str) -> Self {
@@ -103,7 +108,7 @@ impl Script {
         let has = |flag: &str| list(3).any(|word| word == flag);
         Self {
             sends: has("sends"),
-            arm: Some(parts[0].to_owned()).filter(|arm| arm != "-"),
+            mechanism: Some(parts[0].to_owned()).filter(|mechanism| mechanism != "-"),
             tuning,
             buffers: buffers.collect(),
             loans: has("loans"),
@@ -120,7 +125,7 @@ impl Script {
     /// How an end is opened for this script.
     pub fn options(&self) -> Options {
         Options {
-            only: self.arm.clone(),
+            only: self.mechanism.clone(),
             tuning: self.tuning.clone(),
             will_loan: self.loans,
             ..Options::default()
@@ -156,7 +161,7 @@ impl Script {
     }
 
     fn send(&self, link: Link, folder: &Path) {
-        let mut sender = Sender::over(link, self.options()).expect("an arm");
+        let mut sender = Sender::over(link, self.options()).expect("a mechanism");
         self.fork(folder);
         for (seed, (len, at)) in self.all_buffers().enumerate() {
             if self.loans {
@@ -214,7 +219,7 @@ impl Script {
     }
 
     fn receive(&self, link: Link, folder: &Path) {
-        let mut receiver = Receiver::over(link, &self.options()).expect("an arm");
+        let mut receiver = Receiver::over(link, &self.options()).expect("a mechanism");
         self.fork(folder);
         for (seed, (len, at)) in self.all_buffers().enumerate() {
             if self.fresh {

@@ -1,4 +1,5 @@
-//! Calls that are refused, as containers do: the same bytes by another arm, and the reason kept.
+//! Calls that are refused, as containers do: the same bytes by another mechanism, and the reason
+//! kept.
 
 use proptest::prelude::*;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
@@ -7,7 +8,7 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 use thalweg_channel::{
     Error, Link,
-    bulk::{ARMS, Options, Receiver, Sender, Skipped},
+    bulk::{MECHANISMS, Options, Receiver, Sender, Skipped},
     layout::{Hello, Introduction, Kind},
 };
 use thalweg_core::Tuning;
@@ -54,7 +55,7 @@ fn without<T: Send>(
 
 const LEN: usize = 200_001;
 
-/// The other process sends; answers the arm and what was passed over, or the error.
+/// The other process sends; answers the mechanism and what was passed over, or the error.
 fn receive(link: Link, options: &Options) -> Result<(&'static str, Vec<Skipped>), Error> {
     let mut receiver = Receiver::over(link, options)?;
     let mut memory = vec![0; LEN];
@@ -62,7 +63,7 @@ fn receive(link: Link, options: &Options) -> Result<(&'static str, Vec<Skipped>)
         assert_eq!(receiver.recv_into(&mut memory)?, LEN);
         assert_eq!(difference(seed, &memory), None);
     }
-    Ok((receiver.arm().name, receiver.skipped().to_vec()))
+    Ok((receiver.mechanism().name, receiver.skipped().to_vec()))
 }
 
 fn script() -> Script {
@@ -108,12 +109,12 @@ fn a_receiver_without_the_refused_calls_gets_the_same_bytes_and_says_why() {
     }
 }
 
-/// An arm that was asked for by name is used or refused, never replaced.
+/// A mechanism that was asked for by name is used or refused, never replaced.
 #[test]
-fn an_arm_asked_for_by_name_is_refused_with_the_reason() {
-    for arm in working() {
+fn a_mechanism_asked_for_by_name_is_refused_with_the_reason() {
+    for way in working() {
         for (name, call) in REFUSED {
-            let script = Script { arm: Some(arm.info().name.to_owned()), ..script() };
+            let script = Script { mechanism: Some(way.info().name.to_owned()), ..script() };
             let outcome = without(&[call], libc::EPERM, || {
                 let (near, far) = Link::pair().unwrap();
                 std::thread::scope(|scope| {
@@ -125,7 +126,7 @@ fn an_arm_asked_for_by_name_is_refused_with_the_reason() {
                             fill(seed, &mut memory);
                             sender.send_from(&memory)?;
                         }
-                        Ok(sender.arm().name)
+                        Ok(sender.mechanism().name)
                     });
                     (sent, receiving.join().unwrap())
                 })
@@ -135,30 +136,33 @@ fn an_arm_asked_for_by_name_is_refused_with_the_reason() {
                 Err(why) => return skip("refused calls", &format!("no seccomp: {why}")),
             };
             match (sent, received) {
-                (Ok(used), Ok((also, _))) => assert_eq!((used, also), (arm.info().name, used)),
-                (Err(Error::NotPermitted { why }), Err(_)) => {
-                    assert!(why.contains(arm.info().name), "{name}: {why}");
+                (Ok(used), Ok((also, _))) => {
+                    assert_eq!((used, also), (way.info().name, used));
                 }
-                other => panic!("{} without {name}: {other:?}", arm.info().name),
+                (Err(Error::NotPermitted { why }), Err(_)) => {
+                    assert!(why.contains(way.info().name), "{name}: {why}");
+                }
+                other => panic!("{} without {name}: {other:?}", way.info().name),
             }
         }
     }
 }
 
-/// A call that begins to fail under way: the buffer comes by another arm, from its first byte.
+/// A call that begins to fail under way: the buffer comes by another mechanism, from its first
+/// byte.
 #[test]
 fn a_refusal_under_way_is_stepped_over_and_recorded() {
-    let last_resort = ARMS.iter().rev().find(|arm| arm.probe().is_ok()).unwrap().info();
+    let last_resort = MECHANISMS.iter().rev().find(|way| way.probe().is_ok()).unwrap().info();
     let mut stepped = 0;
-    for arm in working() {
-        let info = arm.info();
+    for way in working() {
+        let info = way.info();
         let calls = Call::ALL.into_iter().filter(|call| info.calls.contains(&call.name()));
         for (call, sender_fails) in calls.flat_map(|call| [(call, true), (call, false)]) {
             if last_resort.calls.contains(&call.name()) {
                 continue;
             }
-            // Of the two arms that are left the first gets into trouble.
-            let others = ARMS.iter().map(|arm| arm.info().name);
+            // Of the two mechanisms that are left the first gets into trouble.
+            let others = MECHANISMS.iter().map(|way| way.info().name);
             let others = others.filter(|name| ![info.name, last_resort.name].contains(name));
             let options =
                 Options { without: others.map(str::to_owned).collect(), ..Options::default() };
@@ -179,7 +183,7 @@ fn a_refusal_under_way_is_stepped_over_and_recorded() {
                 });
                 let mut skipped = Vec::new();
                 inject(sender_fails).run(|| {
-                    let mut sender = Sender::over(near, options.clone()).expect("an arm");
+                    let mut sender = Sender::over(near, options.clone()).expect("a mechanism");
                     let mut memory = vec![0; LEN];
                     for seed in 0..2 {
                         fill(seed, &mut memory);
@@ -193,21 +197,21 @@ fn a_refusal_under_way_is_stepped_over_and_recorded() {
                 received.unwrap_or_else(|e| panic!("{} {}: {e}", info.name, call.name()));
                 skipped
             });
-            if let Some(step) = skipped.iter().find(|skipped| skipped.arm == info.name) {
+            if let Some(step) = skipped.iter().find(|skipped| skipped.mechanism == info.name) {
                 assert!(!step.reason.is_empty());
                 stepped += 1;
             }
         }
     }
-    assert!(stepped >= 4, "only {stepped} refusals led to another arm");
+    assert!(stepped >= 4, "only {stepped} refusals led to another mechanism");
 }
 
 #[test]
 fn a_peer_that_is_not_trusted_keeps_its_memory_to_itself() {
     for trust in [(true, false), (false, true), (false, false)] {
-        for arm in working().into_iter().filter(|arm| arm.info().nature.wants_trust) {
+        for way in working().into_iter().filter(|way| way.info().nature.wants_trust) {
             let options =
-                |trust| Options { trust, ..Options::only(arm.info().name, Tuning::default()) };
+                |trust| Options { trust, ..Options::only(way.info().name, Tuning::default()) };
             let (near, far) = Link::pair().unwrap();
             std::thread::scope(|scope| {
                 let receiving = scope.spawn(|| Receiver::over(far, &options(trust.1)).map(drop));
@@ -309,8 +313,8 @@ fn memory_that_can_shrink_is_refused() {
 fn a_buffer_in_memory_that_can_shrink_or_is_not_there_is_refused() {
     use thalweg_sys::region::{SealFlags, seal};
     let len = 4096;
-    let lent = working().into_iter().filter(|arm| arm.info().nature.wants_loan);
-    for (arm, has_holes) in lent.flat_map(|arm| [(arm, false), (arm, true)]) {
+    let lent = working().into_iter().filter(|way| way.info().nature.wants_loan);
+    for (way, has_holes) in lent.flat_map(|way| [(way, false), (way, true)]) {
         let fd = thalweg_sys::memfd::create("test", len).unwrap();
         if has_holes {
             rustix::fs::ftruncate(&fd, 1 << 40).unwrap();
@@ -327,15 +331,15 @@ fn a_buffer_in_memory_that_can_shrink_or_is_not_there_is_refused() {
             };
             let mut answer = [0; 16 << 10];
             shake_hands(&near);
-            say(OFFER, &[], arm.info().name, &[]);
+            say(OFFER, &[], way.info().name, &[]);
             near.receive(&mut answer).unwrap();
-            assert_eq!(answer[6..8], ACCEPT.to_le_bytes(), "{}", arm.info().name);
+            assert_eq!(answer[6..8], ACCEPT.to_le_bytes(), "{}", way.info().name);
             say(AGREED, &[], "", &[]);
-            // Its number, where the arm numbers its memories, is the same as its length.
+            // Its number, where the mechanism numbers its memories, is the same as its length.
             say(MEMORY, &[len, len], "", &[fd.as_fd()]);
             say(NOTE, &[BEGIN, len, len, 0, 0, 0], "", &[]);
             let error = end.join().unwrap().unwrap_err();
-            assert!(matches!(error, Error::Corrupt { .. }), "{}: {error}", arm.info().name);
+            assert!(matches!(error, Error::Corrupt { .. }), "{}: {error}", way.info().name);
         });
     }
 }
@@ -343,7 +347,7 @@ fn a_buffer_in_memory_that_can_shrink_or_is_not_there_is_refused() {
 /// What the sender names a receiver does not lock in its memory, however much it is.
 #[test]
 fn an_offer_of_very_large_pieces_is_refused() {
-    let Some(arm) = working().into_iter().find(|arm| arm.info().name == "io-uring") else {
+    let Some(way) = working().into_iter().find(|way| way.info().name == "io-uring") else {
         return;
     };
     let (near, far) = Link::pair().unwrap();
@@ -353,7 +357,7 @@ fn an_offer_of_very_large_pieces_is_refused() {
         let mut answer = [0; 16 << 10];
         let (socket, _other) = thalweg_sys::net::unix_pair(false).unwrap();
         for (piece, expected) in [(1 << 30, REFUSE), (256 << 10, ACCEPT)] {
-            let offer = message(OFFER, &[], Some(("piece", piece)), arm.info().name);
+            let offer = message(OFFER, &[], Some(("piece", piece)), way.info().name);
             near.send(&offer, &[socket.as_fd()]).unwrap();
             near.receive(&mut answer).unwrap();
             assert_eq!(answer[6..8], expected.to_le_bytes(), "{piece}");
@@ -437,7 +441,7 @@ proptest! {
             }
         }
         for (kind, words, name, hands_over) in said {
-            let name = ARMS.get(name).map_or("nonsense", |arm| arm.info().name);
+            let name = MECHANISMS.get(name).map_or("nonsense", |way| way.info().name);
             let fds: Vec<_> = hands_over.then(|| fd.as_fd()).into_iter().collect();
             // A full queue is as good an end as any.
             let _ = far.send_until(&message(kind, &words, None, name), &fds, Some(Instant::now()));
@@ -460,7 +464,8 @@ proptest! {
     }
 }
 
-/// A sender that offers every arm with absurd knobs and nothing to go with it: refused one by one.
+/// A sender that offers every mechanism with absurd knobs and nothing to go with it: refused one by
+/// one.
 #[test]
 fn offers_that_make_no_sense_are_refused_and_the_next_is_heard() {
     let (near, far) = Link::pair().unwrap();
@@ -470,11 +475,11 @@ fn offers_that_make_no_sense_are_refused_and_the_next_is_heard() {
         let mut answer = [0; 16 << 10];
         let needs_memory = |name: &&str| {
             ["slot", "pipe", "sndbuf"].iter().any(|knob| {
-                let arm = ARMS.iter().find(|arm| arm.info().name == *name).unwrap();
-                arm.info().knobs.iter().any(|own| own.name == *knob)
+                let way = MECHANISMS.iter().find(|way| way.info().name == *name).unwrap();
+                way.info().knobs.iter().any(|own| own.name == *knob)
             })
         };
-        let names = ARMS.iter().map(|arm| arm.info().name).filter(needs_memory);
+        let names = MECHANISMS.iter().map(|way| way.info().name).filter(needs_memory);
         for name in names.chain(["carrier-pigeon"]) {
             let offer = message(OFFER, &[u64::MAX; 4], Some(("slot", u64::MAX)), name);
             near.send(&offer, &[]).unwrap();

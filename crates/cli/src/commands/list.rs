@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 use std::fmt::Write;
-use thalweg_channel::bulk::{self, ARMS};
+use thalweg_channel::bulk;
 use thalweg_core::{Info, Kind, Knob, MECHANISMS, Role, quantity::Size};
 
 use super::Subcommand;
@@ -37,7 +37,7 @@ impl Subcommand for ListArgs {
         let infos = MECHANISMS.iter().map(|m| m.info());
         if self.json {
             let mechanisms: Vec<Value> = infos.map(Info::to_json).collect();
-            let arms: Vec<Value> = ARMS.iter().map(|arm| arm_as_json(*arm)).collect();
+            let arms: Vec<Value> = bulk::MECHANISMS.iter().map(|arm| arm_as_json(*arm)).collect();
             print_json(&json!({ "mechanisms": mechanisms, "bulk": arms, "schema": SCHEMA }))?;
             return Ok(Exit::Done);
         }
@@ -57,7 +57,7 @@ impl Subcommand for ListArgs {
             text.push('\n');
         }
         text.push_str("Between two processes (`thalweg send`, `thalweg receive`):\n\n");
-        for arm in ARMS {
+        for arm in bulk::MECHANISMS {
             let info = arm.info();
             text.push_str(&paint::strong(info.name, color));
             let _ = writeln!(text, ": {}", info.summary);
@@ -74,7 +74,7 @@ impl Subcommand for ListArgs {
 }
 
 /// What there is to say about one arm, tried here and now.
-fn arm_facts(arm: &dyn bulk::Arm) -> Vec<(&'static str, String)> {
+fn arm_facts(arm: &dyn bulk::Mechanism) -> Vec<(&'static str, String)> {
     let info = arm.info();
     let works = arm.probe().map_or_else(|why| format!("no: {why}"), |()| "yes".to_owned());
     let lent = "memory lent to the source; anything else is copied there first";
@@ -90,7 +90,7 @@ fn arm_facts(arm: &dyn bulk::Arm) -> Vec<(&'static str, String)> {
     facts.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }
 
-fn arm_as_json(arm: &dyn bulk::Arm) -> Value {
+fn arm_as_json(arm: &dyn bulk::Mechanism) -> Value {
     let info = arm.info();
     json!({
         "name": info.name, "summary": info.summary, "calls": info.calls, "gives": info.gives_in_memory(),

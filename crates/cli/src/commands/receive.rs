@@ -131,7 +131,7 @@ impl Subcommand for ReceiveArgs {
             shown: self.shown,
             verbose: self.verbose,
             on_stderr: self.destination.as_os_str() == "-",
-            arm: receiver.arm(),
+            arm: receiver.mechanism(),
             tuning: receiver.tuning(),
             choice: None,
             skipped: receiver.skipped(),

@@ -232,7 +232,7 @@ impl Account<'_> {
             return Ok(());
         }
         let unavailable = self.skipped.iter().map(|skipped| Unavailable {
-            name: skipped.arm.clone(),
+            name: skipped.mechanism.clone(),
             reason: skipped.reason.clone(),
         });
         let answer = Answer {
@@ -281,7 +281,7 @@ impl Account<'_> {
                 let _ = write!(text, "\n  {}: {}", self.arm.name, choice.why);
             }
             for skipped in self.skipped {
-                let (arm, reason) = (shown(&skipped.arm), shown(&skipped.reason));
+                let (arm, reason) = (shown(&skipped.mechanism), shown(&skipped.reason));
                 let _ = write!(text, "\n  not used: {arm}: {reason}");
             }
         }

@@ -9,7 +9,7 @@ use std::{
     thread,
     time::Duration,
 };
-use thalweg_channel::{Address, Link, bulk::ARMS};
+use thalweg_channel::{Address, Link, bulk::MECHANISMS};
 
 use crate::support::{
     Running, Scratch, bytes,
@@ -95,7 +95,7 @@ pub fn both(receive: &mut Command, send: &mut Command) -> (Ran, Ran) {
 #[test]
 fn a_file_is_handed_over_by_every_method_and_the_checksums_are_equal() {
     let place = Place::new(LEN);
-    for arm in ARMS {
+    for arm in MECHANISMS {
         let name = arm.info().name;
         if let Err(why) = arm.probe() {
             skip("a_file_is_handed_over_by_every_method", &format!("{name}: {why}"));
@@ -260,7 +260,7 @@ fn what_makes_no_sense_is_usage() {
     usage(&["send", "--to", "bad name"]);
     usage(&["send", "--to", ".hidden"]);
     usage(&["send", "--to", "x", "--method", "carrier-pigeon"]);
-    usage(&["send", "--to", "x", "--method", ARMS[0].info().name, "--knob", "wings=2"]);
+    usage(&["send", "--to", "x", "--method", MECHANISMS[0].info().name, "--knob", "wings=2"]);
     usage(&["send", "--to", "x", "--knob", "slot=64K"]);
     usage(&["send", "--to", "x", "--buffer=0"]);
     usage(&["receive", "--from", "x", "--wait=soon"]);
@@ -310,7 +310,7 @@ fn several_files_arrive_in_a_folder_by_every_method() {
     let mut files = place.more(&["b", "empty", "with space"]);
     fs::write(&files[1], "").unwrap();
     files.push(place.source.clone());
-    for arm in ARMS.iter().filter(|arm| arm.probe().is_ok()) {
+    for arm in MECHANISMS.iter().filter(|arm| arm.probe().is_ok()) {
         let options = ["--json", "--buffer=3M", "--method", arm.info().name];
         let (received, sent) =
             both(&mut place.receive(&["--json"]), &mut place.send_many(&options, &files));
@@ -398,7 +398,8 @@ fn several_files_want_a_folder_and_a_folder_wants_names() {
 #[test]
 fn a_method_that_is_not_allowed_is_exit_4_on_both_sides() {
     let place = Place::new(10);
-    for arm in ARMS.iter().filter(|arm| arm.info().nature.wants_trust && arm.probe().is_ok()) {
+    for arm in MECHANISMS.iter().filter(|arm| arm.info().nature.wants_trust && arm.probe().is_ok())
+    {
         let name = arm.info().name;
         let send = &mut place.send(&["--method", name]);
         let (received, sent) = both(&mut place.receive(&["--no-trust"]), send);
@@ -431,7 +432,7 @@ fn the_same_bytes_arrive_where_calls_are_refused_and_the_reason_is_told() {
             expect_whole(&place.copy);
             let used = sent["mechanism"].as_str().unwrap();
             let uses = |name: &&str| {
-                ARMS.iter().any(|a| a.info().name == used && a.info().calls.contains(name))
+                MECHANISMS.iter().any(|a| a.info().name == used && a.info().calls.contains(name))
             };
             let refused = calls.iter().map(|call| call.name).find(uses);
             assert_eq!(refused, None, "{used} was used");

@@ -1,8 +1,8 @@
-//! `thalweg plan process: process:`: the arms between two processes, judged as a sender judges them.
+//! `thalweg plan process: process:`: the mechanisms between two processes, judged as a sender judges them.
 
 use serde_json::json;
 use std::{path::Path, thread};
-use thalweg_channel::bulk::{ARMS, Destination, Facts, Options, choose, known, words};
+use thalweg_channel::bulk::{Destination, Facts, MECHANISMS, Options, choose, known, words};
 use thalweg_core::profile::Evidence;
 
 use super::{answer, verdicts_json, verdicts_text};
@@ -39,7 +39,7 @@ pub fn run(args: &PlanArgs, facts: &Facts, color: bool) -> Result<Exit, Failure>
     let saved = Saved::find(!args.choice.no_profile);
     let profile = saved.current.as_ref();
     let needs = args.choice.needs();
-    let probed = ARMS.iter().filter_map(|arm| Some((arm.info().name, arm.probe().err()?)));
+    let probed = MECHANISMS.iter().filter_map(|arm| Some((arm.info().name, arm.probe().err()?)));
     let options = Options { needs, unfit: probed.collect(), ..Options::default() };
     let plan = choose(facts, &options, profile);
     let known = profile.map(|profile| known(profile, facts));

@@ -5,7 +5,7 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use std::{path::PathBuf, time::Duration};
-use thalweg_channel::bulk::ARMS;
+use thalweg_channel::bulk::MECHANISMS;
 use thalweg_core::quantity::{parse_bytes, parse_duration};
 
 use crate::args::{ProgressArgs, flag};
@@ -54,7 +54,7 @@ pub struct SendArgs {
 }
 
 fn arm_names() -> impl TypedValueParser<Value = String> {
-    PossibleValuesParser::new(ARMS.iter().map(|arm| arm.info().name))
+    PossibleValuesParser::new(MECHANISMS.iter().map(|arm| arm.info().name))
 }
 
 fn knob(text: &str) -> Result<(String, u64), String> {

@@ -100,7 +100,7 @@ impl Subcommand for SendArgs {
             shown: self.shown,
             verbose: self.verbose,
             on_stderr: false,
-            arm: sender.arm(),
+            arm: sender.mechanism(),
             tuning: sender.tuning(),
             choice: Some(choice(&saved, &sender)),
             skipped: sender.skipped(),

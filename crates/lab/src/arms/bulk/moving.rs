@@ -1,7 +1,7 @@
 //! One arm between the two processes.
 
 use std::{cell::RefCell, mem, rc::Rc};
-use thalweg_channel::bulk::{Arm as ChannelArm, Loan, Sender};
+use thalweg_channel::bulk::{Loan, Mechanism, Sender};
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 use thalweg_sys::tally;
 
@@ -41,16 +41,16 @@ impl Moving {
     pub fn join(
         job: &Job<'_>,
         with: With,
-        (arm, bytes): (Option<&dyn ChannelArm>, usize),
+        (arm, bytes): (Option<&dyn Mechanism>, usize),
     ) -> Result<Self, Unfit> {
-        arm.map_or(Ok(()), ChannelArm::probe)?;
+        arm.map_or(Ok(()), Mechanism::probe)?;
         let options = with.options(arm, bytes)?;
         let pair = pair_of(job, bytes)?;
         let (sender, seat) = pair.borrow_mut().join((with.residency, with.read), options)?;
         Ok(Self {
             pair,
             bytes,
-            gives: sender.arm().gives_in_memory(),
+            gives: sender.mechanism().gives_in_memory(),
             sender: Ok(sender),
             seat,
             loans: Vec::new(),

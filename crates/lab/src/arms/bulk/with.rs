@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use std::sync::Arc;
-use thalweg_channel::bulk::{ARMS, Arm as ChannelArm, Options, PIPE_BUF, by_name, saved_profile};
+use thalweg_channel::bulk::{MECHANISMS, Mechanism, Options, PIPE_BUF, by_name, saved_profile};
 use thalweg_core::{Tuning, Unfit};
 
 use super::{alone::Copier, landing::Residency};
@@ -53,7 +53,7 @@ pub(super) enum From {
 }
 
 pub(super) enum Way {
-    Arm(&'static dyn ChannelArm),
+    Arm(&'static dyn Mechanism),
     Auto,
     Copy(Copier),
 }
@@ -75,7 +75,7 @@ impl With {
             }
             name => {
                 let arm = by_name(name).ok_or_else(|| {
-                    let all: Vec<&str> = ARMS.iter().map(|arm| arm.info().name).collect();
+                    let all: Vec<&str> = MECHANISMS.iter().map(|arm| arm.info().name).collect();
                     let all = all.join(", ");
                     let also = "auto, one-memcpy, vmsplice-memcpy";
                     Unfit::because(format!("there is no arm {name:?}; there is {all}, {also}"))
@@ -87,7 +87,7 @@ impl With {
     }
 
     /// How the sender is opened.
-    pub fn options(&self, arm: Option<&dyn ChannelArm>, bytes: usize) -> Result<Options, Unfit> {
+    pub fn options(&self, arm: Option<&dyn Mechanism>, bytes: usize) -> Result<Options, Unfit> {
         let mut tuning = Tuning::default();
         for knob in self.tuning.keys() {
             let value = self.size(knob)?.unwrap_or_default();
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn every_arm_and_what_stands_beside_them_can_be_named() {
-        for arm in ARMS {
+        for arm in MECHANISMS {
             let name = arm.info().name;
             assert!(matches!(way(&format!("arm = {name:?}")), Ok(Way::Arm(found)) if
                 found.info().name == name));

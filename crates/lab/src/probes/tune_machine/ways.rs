@@ -1,8 +1,8 @@
-//! Who takes part in a session, and with which tunings: mechanisms between real ends, arms between two
+//! Who takes part in a session, and with which tunings: mechanisms between real ends or between two
 //! processes. The reference is always the first.
 
 use std::collections::BTreeSet;
-use thalweg_channel::bulk::{self, ARMS};
+use thalweg_channel::bulk;
 use thalweg_core::{
     Facts, Guarantees, Knob, MECHANISMS, Mechanism, Pair, Role, Tuning, Unfit,
     alias::{self, Alias},
@@ -51,7 +51,10 @@ pub(super) fn of_mechanisms(
 /// to, which is no part of a transfer.
 pub(super) fn of_arms(job: &SessionJob, answer: &mut dyn FnMut(Line)) -> Vec<(Way, Means)> {
     let mut ways = Vec::new();
-    for arm in ARMS.iter().filter(|arm| arm.info().gives_in_memory().cover(Guarantees::default())) {
+    for arm in bulk::MECHANISMS
+        .iter()
+        .filter(|arm| arm.info().gives_in_memory().cover(Guarantees::default()))
+    {
         let info = arm.info();
         let probed = match job.ends.source {
             EndKind::Process(Held::Loan) if arm.keeps_loans() => {

@@ -7,9 +7,9 @@ use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, U
 use thalweg_sys::memfd;
 use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed, seal};
 
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::control::{Control, Note, Say};
 use crate::bulk::joint::NAME;
+use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};
 use crate::bulk::memory::{Stores, copy_in, copy_out};
 use crate::error::Error;
 use crate::shared::stop::{Stop, unfit};
@@ -131,7 +131,7 @@ fn taken(fd: &OwnedFd, bytes: usize) -> Result<Region, Unfit> {
     region.map_err(|errno| unfit("mmap", errno))
 }
 
-impl Arm for Ring {
+impl Mechanism for Ring {
     fn info(&self) -> &'static Info {
         &INFO
     }

@@ -1,9 +1,9 @@
-//! The list of arms: one file each, one line each.
+//! The list of mechanisms: one file each, one line each.
 //!
 //! Written by hand, the order in which they are tried where nothing was measured; the earlier wins
 //! a tie. The manual, `thalweg list`, the choice, the studies and the conformance tests read it.
 
-use super::Arm;
+use super::Mechanism;
 
 mod coop;
 mod io_uring;
@@ -18,8 +18,8 @@ mod unix_stream;
 mod vmsplice_both;
 mod vmsplice_read;
 
-/// Every arm this build knows.
-pub static ARMS: &[&dyn Arm] = &[
+/// Every mechanism this build knows.
+pub static MECHANISMS: &[&dyn Mechanism] = &[
     &ring::Ring,
     &pull::Pull,
     &coop::Coop,
@@ -34,9 +34,9 @@ pub static ARMS: &[&dyn Arm] = &[
     &vmsplice_both::MECHANISM,
 ];
 
-/// The arm of this name.
-pub fn by_name(name: &str) -> Option<&'static dyn Arm> {
-    ARMS.iter().find(|arm| arm.info().name == name).copied()
+/// The mechanism of this name.
+pub fn by_name(name: &str) -> Option<&'static dyn Mechanism> {
+    MECHANISMS.iter().find(|mechanism| mechanism.info().name == name).copied()
 }
 
 #[cfg(test)]
@@ -44,13 +44,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_arm_is_one_file_and_one_line() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bulk/arms");
+    fn every_mechanism_is_one_file_and_one_line() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bulk/mechanisms");
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         let stems =
             entries.map(|path| path.file_stem().unwrap().to_string_lossy().replace('_', "-"));
         let mut files: Vec<String> = stems.filter(|stem| stem != "mod").collect();
-        let mut listed: Vec<&str> = ARMS.iter().map(|arm| arm.info().name).collect();
+        let mut listed: Vec<&str> =
+            MECHANISMS.iter().map(|mechanism| mechanism.info().name).collect();
         files.sort_unstable();
         listed.sort_unstable();
         assert_eq!(files, listed);
@@ -58,9 +59,13 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_knobs_have_a_choice() {
-        for (n, arm) in ARMS.iter().enumerate() {
-            let info = arm.info();
-            assert!(ARMS[..n].iter().all(|other| other.info().name != info.name), "{}", info.name);
+        for (n, mechanism) in MECHANISMS.iter().enumerate() {
+            let info = mechanism.info();
+            assert!(
+                MECHANISMS[..n].iter().all(|other| other.info().name != info.name),
+                "{}",
+                info.name
+            );
             assert!(!info.summary.is_empty() && !info.summary.ends_with('.'));
             assert!(!info.calls.is_empty() || !info.knobs.is_empty(), "{}", info.name);
             for knob in info.knobs {

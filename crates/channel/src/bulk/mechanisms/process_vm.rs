@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 use thalweg_sys::{Errno, remote};
 
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::control::{Control, Note, Say};
+use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};
 use crate::shared::stop::{Stop, unfit};
 
 /// `process_vm_readv`.
@@ -77,7 +77,7 @@ pub(super) fn read_all(
     Ok(())
 }
 
-impl Arm for ProcessVm {
+impl Mechanism for ProcessVm {
     fn info(&self) -> &'static Info {
         &INFO
     }

@@ -6,9 +6,9 @@ use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, U
 use thalweg_sys::memfd;
 use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed};
 
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::control::{Control, Note, Received, Say};
 use crate::bulk::control_message::{ControlMessage, Kind};
+use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};
 use crate::bulk::memory::{Handing, Lent, Stores, copy_out};
 use crate::shared::stop::{Stop, unfit};
 
@@ -47,7 +47,7 @@ struct Receiver {
 /// Mappings a receiver keeps, the oldest goes first; a sender must not count on more.
 const KEPT: usize = 8;
 
-impl Arm for Pull {
+impl Mechanism for Pull {
     fn info(&self) -> &'static Info {
         &INFO
     }

@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 use thalweg_sys::region::{Region, Segment};
 
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::control::{Control, Note, Received, Say};
 use crate::bulk::control_message::{ControlMessage, Kind};
 use crate::bulk::joint::{Joint, PAGE};
+use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};
 use crate::bulk::memory::{Stores, copy_in, copy_out};
 use crate::shared::stop::{Stop, unfit};
 
@@ -75,7 +75,7 @@ struct Receiver {
     shared: Option<Shared>,
 }
 
-impl Arm for ShmLocked {
+impl Mechanism for ShmLocked {
     fn info(&self) -> &'static Info {
         &INFO
     }

@@ -12,8 +12,8 @@ use thalweg_sys::{
 };
 
 use super::unix_stream;
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::control::{Control, Note, Say};
+use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};
 use crate::bulk::stream;
 use crate::shared::liveness::Gone;
 use crate::shared::stop::{Stop, unfit};
@@ -130,7 +130,7 @@ impl End {
     }
 }
 
-impl Arm for IoUring {
+impl Mechanism for IoUring {
     fn info(&self) -> &'static Info {
         &INFO
     }

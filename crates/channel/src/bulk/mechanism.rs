@@ -1,4 +1,4 @@
-//! What an arm is: one way for a buffer to get from one process's memory into another's.
+//! What a mechanism is: one way for a buffer to get from one process's memory into another's.
 
 use super::control::{Control, Note};
 use super::memory::{Lent, Memory};
@@ -7,14 +7,14 @@ use rustix::fd::OwnedFd;
 use std::fmt;
 use thalweg_core::{Info, Tuning, Unfit};
 
-/// One way to move a buffer between two processes. Add one by writing a file in `arms/` and a line
-/// in its list.
-pub trait Arm: Sync {
+/// One way to move a buffer between two processes. Add one by writing a file in `mechanisms/` and a
+/// line in its list.
+pub trait Mechanism: Sync {
     /// Static facts, the same in the manual, the command line and the studies.
     fn info(&self) -> &'static Info;
 
     /// Tries the real calls on something tiny, in this process alone. Whether they work between
-    /// two certain processes shows when the arm is agreed upon.
+    /// two certain processes shows when the mechanism is agreed upon.
     fn probe(&self) -> Result<(), Unfit>;
 
     /// Whether both processes take the page faults of a destination that is new, if buffers have this
@@ -45,13 +45,13 @@ pub trait Arm: Sync {
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit>;
 }
 
-impl fmt::Debug for dyn Arm {
+impl fmt::Debug for dyn Mechanism {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.info().name)
     }
 }
 
-/// What the ends know of each other when an arm is set up.
+/// What the ends know of each other when a mechanism is set up.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Ends {
@@ -71,7 +71,7 @@ pub struct Ends {
 /// A word at a known place.
 pub(crate) type Token = std::sync::atomic::AtomicU64;
 
-/// What is handed over when an arm is set up.
+/// What is handed over when a mechanism is set up.
 #[doc(hidden)]
 #[derive(Debug, Default)]
 pub struct Parcel {
@@ -94,7 +94,7 @@ impl Parcel {
     }
 }
 
-/// The sender's end of an arm in use.
+/// The sender's end of a mechanism in use.
 #[doc(hidden)]
 pub trait Outgoing: Send {
     /// The receiver is ready, and hands something back.
@@ -107,7 +107,8 @@ pub trait Outgoing: Send {
     #[allow(private_interfaces)]
     fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop>;
 
-    /// Memory that this arm can send without copying it first; `None` if it has no such thing.
+    /// Memory that this mechanism can send without copying it first; `None` if it has no such
+    /// thing.
     #[allow(private_interfaces)]
     fn lend(&mut self, len: usize) -> Option<Result<Lent, Unfit>> {
         let _ = len;
@@ -115,7 +116,7 @@ pub trait Outgoing: Send {
     }
 
     /// Sends what was lent. The memory comes back, unless it is the receiver's now; after a failure
-    /// it always does, for another arm.
+    /// it always does, for another mechanism.
     #[allow(private_interfaces)]
     fn send_lent(&mut self, lent: Lent, control: &mut Control) -> (Option<Lent>, Result<(), Stop>) {
         let outcome = self.send(lent.bytes(), control);
@@ -138,7 +139,7 @@ impl From<Stop> for Broken {
     }
 }
 
-/// The receiver's end of an arm in use.
+/// The receiver's end of a mechanism in use.
 #[doc(hidden)]
 pub trait Incoming: Send {
     /// Fills `into` with the buffer that `begin` announced, which has its length and is not empty,
@@ -151,7 +152,8 @@ pub trait Incoming: Send {
         control: &mut Control,
     ) -> Result<(), Broken>;
 
-    /// The buffer as memory of its own, for arms that can do better than to fill fresh memory.
+    /// The buffer as memory of its own, for mechanisms that can do better than to fill fresh
+    /// memory.
     #[allow(private_interfaces)]
     fn receive_as_memory(
         &mut self,

@@ -7,9 +7,9 @@ use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, U
 use thalweg_sys::{Errno, remote};
 
 use super::process_vm::{callable, read_all, readable};
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel, Token};
 use crate::bulk::control::{Control, Note, Say};
 use crate::bulk::joint::{Joint, PAGE};
+use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel, Token};
 use crate::shared::stop::{Stop, unfit};
 
 /// `process_vm_readv` and `process_vm_writev` towards each other.
@@ -76,7 +76,7 @@ fn piece_for(asked: usize, len: usize) -> (usize, u64) {
     (piece, len.div_ceil(piece) as u64)
 }
 
-impl Arm for Coop {
+impl Mechanism for Coop {
     fn info(&self) -> &'static Info {
         &INFO
     }

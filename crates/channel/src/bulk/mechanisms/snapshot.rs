@@ -6,10 +6,10 @@ use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, U
 use thalweg_sys::memfd;
 use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed, seal};
 
-use crate::bulk::arm::{Arm, Broken, Ends, Incoming, Outgoing, Parcel};
 use crate::bulk::control::{Control, Note, Received, Say};
 use crate::bulk::control_message::{ControlMessage, Kind};
 use crate::bulk::joint::NAME;
+use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};
 use crate::bulk::memory::{Handing, Lent, Memory, Stores, copy_out};
 use crate::shared::stop::{Stop, unfit};
 use thalweg_sys::io;
@@ -39,7 +39,7 @@ struct Sender;
 
 struct Receiver(Stores);
 
-impl Arm for Snapshot {
+impl Mechanism for Snapshot {
     fn info(&self) -> &'static Info {
         &INFO
     }
