@@ -1,6 +1,7 @@
 //! Sizes, rates and times as people write and read them: one grammar and one text for every
 //! command, study and report. What these functions print, the parsers here read.
 
+use serde::{Deserialize, Deserializer, de::Error};
 use std::{fmt, time::Duration};
 
 /// The bytes of `4096`, `64K`, `64k`, `1.5G`, `10MB`, `64 KiB`, `1.5 GiB`.
@@ -24,6 +25,14 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         Err(_) => return Err(bad()),
     };
     bytes.ok_or_else(|| format!("'{text}' is too large"))
+}
+
+/// The same of what is to be moved: not nothing.
+pub fn parse_some_bytes(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        0 => Err(format!("'{text}' is nothing to move")),
+        bytes => Ok(bytes),
+    }
 }
 
 /// The bytes a second of `10M`, `10MB/s`, `1.5 GiB/s`.
@@ -125,7 +134,7 @@ pub fn exact(count: u64) -> String {
 }
 
 /// A size for people: `256K`, `1M`, `4097`. Powers of 1024, exact or in plain bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
 impl fmt::Display for Size {
@@ -136,6 +145,22 @@ impl fmt::Display for Size {
             }
         }
         write!(f, "{}", self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    /// From a number, which may be 0, or from a text.
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a size is a number or a text such as 64KiB")]
+        enum Written {
+            Number(u64),
+            Text(String),
+        }
+        match Written::deserialize(from)? {
+            Written::Number(bytes) => Ok(Self(bytes)),
+            Written::Text(text) => parse_some_bytes(&text).map(Self).map_err(D::Error::custom),
+        }
     }
 }
 
@@ -176,6 +201,30 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn sizes_to_move_are_exact_and_nonsense_is_refused() {
+        assert_eq!(parse_some_bytes("64KiB"), Ok(65536));
+        assert_eq!(parse_some_bytes("7MB"), Ok(7_000_000));
+        assert_eq!(parse_some_bytes("16GiB"), Ok(16 << 30));
+        assert_eq!((parse_some_bytes("1"), parse_some_bytes("3B")), (Ok(1), Ok(3)));
+        for text in ["", "KiB", "-1", "0", "0K", "99999999999TiB"] {
+            assert!(parse_some_bytes(text).is_err(), "{text}");
+        }
+        for size in [1, 4097, 1 << 20, 256 << 10, 3 << 30] {
+            assert_eq!(parse_some_bytes(&Size(size).to_string()), Ok(size), "what knobs print");
+        }
+    }
+
+    #[test]
+    fn a_size_that_is_a_number_may_be_zero() {
+        let read = |text: &str| serde_json::from_str::<Size>(text).map(|size| size.0);
+        assert_eq!((read("0").unwrap(), read("\"7MB\"").unwrap()), (0, 7_000_000));
+        for (bad, expected) in [("\"big\"", "not a size"), ("-1", "64KiB"), ("1.5", "64KiB")] {
+            let error = read(bad).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
 
     #[test]
     fn numbers_are_short_and_true() {

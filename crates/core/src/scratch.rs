@@ -164,15 +164,10 @@ impl Near {
                     .map_err(|e| unfit(&format!("scratch file in {}", folder.display()), e))?;
                 return Ok(Self { kind, memory: Vec::new(), fd: Some(file), far: None });
             }
-            Kind::Pipe => pipe_with(PipeFlags::CLOEXEC).map_err(|e| unfit("pipe2", e))?,
-            Kind::Socket if sockets == Sockets::Tcp => {
-                tcp_pair().map_err(|e| Unfit::because(format!("loopback connection: {e}")))?
-            }
-            Kind::Socket => {
-                let (stream, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
-                let pair = socketpair(AddressFamily::UNIX, stream, flags, None);
-                pair.map_err(|e| unfit("socketpair", e))?
-            }
+            Kind::Pipe | Kind::Socket => stream(kind, sockets).map_err(|e| Unfit {
+                reason: format!("making a {kind}: {e}"),
+                errno: Errno::from_io_error(&e),
+            })?,
             Kind::Memory | Kind::Device | Kind::Null => {
                 return Ok(Self { kind, memory: Vec::new(), fd: None, far: None });
             }
@@ -224,6 +219,18 @@ fn nameless_file(folder: &Path) -> Result<OwnedFd, Errno> {
     Ok(file)
 }
 
+/// The reading and the writing end of a socket, or of a pipe where it is of any other kind.
+pub fn stream(kind: Kind, sockets: Sockets) -> std::io::Result<(OwnedFd, OwnedFd)> {
+    match (kind, sockets) {
+        (Kind::Socket, Sockets::Tcp) => tcp_pair(),
+        (Kind::Socket, Sockets::Unix) => {
+            let (stream, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
+            Ok(socketpair(AddressFamily::UNIX, stream, flags, None)?)
+        }
+        _ => Ok(pipe_with(PipeFlags::CLOEXEC)?),
+    }
+}
+
 /// Two ends of one TCP connection over loopback: (reading, writing).
 fn tcp_pair() -> std::io::Result<(OwnedFd, OwnedFd)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -234,6 +241,10 @@ fn tcp_pair() -> std::io::Result<(OwnedFd, OwnedFd)> {
         if peer == near.local_addr()? {
             near.write_all(b"!")?;
             far.read_exact(&mut [0])?;
+            // As servers do: else the last bytes of a transfer wait for an acknowledgement that the
+            // other side delays.
+            near.set_nodelay(true)?;
+            far.set_nodelay(true)?;
             return Ok((near.into(), far.into()));
         }
     }

@@ -12,12 +12,12 @@ pub(crate) mod bulk;
 pub mod command;
 pub(crate) mod content;
 mod far;
-mod memory;
+mod knobs;
+pub(crate) mod memory;
 mod null;
 mod place;
 mod probes;
 mod program;
-mod size;
 pub(crate) mod transfer;
 mod worker;
 

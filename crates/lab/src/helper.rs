@@ -12,7 +12,9 @@ mod feeder;
 mod line;
 mod receiver;
 
+pub(crate) use feeder::write_all;
 pub(crate) use line::spent;
+pub(crate) use receiver::{looked_at, take};
 
 use crate::{
     arms::{CATALOGUE, Catalogue},

@@ -46,6 +46,11 @@ impl Drop for Folder {
     }
 }
 
+/// Bytes an ordinary user may still write in a folder; no limit where that is not told.
+pub(crate) fn free_space(folder: &Path) -> u64 {
+    rustix::fs::statvfs(folder).map_or(u64::MAX, |fs| fs.f_bavail.saturating_mul(fs.f_frsize))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,7 +17,6 @@ pub mod preset;
 pub mod result;
 pub mod run;
 pub(crate) mod session;
-pub mod size;
 pub mod store;
 pub mod sum;
 pub mod wire;

@@ -6,12 +6,10 @@ use std::{
     fs,
     path::{Path, PathBuf},
 };
+use thalweg_core::quantity::parse_some_bytes;
 use thalweg_lab::{
     arms::{CATALOGUE, Job},
-    study::{
-        file::{Check, Study},
-        size::bytes_of,
-    },
+    study::file::{Check, Study},
 };
 
 fn folder() -> PathBuf {
@@ -93,7 +91,7 @@ fn the_parameters_of_every_arm_and_probe_are_taken() {
             let work = CATALOGUE.arm_kind(&arm.work).unwrap();
             // Nothing is allocated yet; a program may have been built for some sizes alone.
             let bytes = match arm.work.as_str() {
-                "worker" | "memory" => bytes_of(&cell.sizes[0]).unwrap(),
+                "worker" | "memory" => parse_some_bytes(&cell.sizes[0]).unwrap(),
                 _ => job.bytes,
             };
             let job = Job { bytes, ..job };

@@ -19,7 +19,8 @@ use crate::measure::schedule::Failure;
 use alone::Alone;
 use moving::Moving;
 use pair::pair_of;
-use with::{Way, With};
+use with::Way;
+pub(crate) use with::{From, With};
 
 /// Bulk transfers between two processes, and the copies in one that they are compared with.
 pub(super) struct Bulk;
@@ -34,12 +35,18 @@ impl ArmKind for Bulk {
     }
 
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
-        let with = With::read(job.with)?;
+        With::read(job.with)?.open(job)
+    }
+}
+
+impl With {
+    /// The arm; the parameters of the job are not looked at.
+    pub fn open(self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let bytes = length(job)?;
-        Ok(match with.way()? {
-            Way::Arm(arm) => Box::new(Moving::join(job, with, (Some(arm), bytes))?),
-            Way::Auto => Box::new(Moving::join(job, with, (None, bytes))?),
-            Way::Copy(copier) => Box::new(Alone::new(job, &with, (copier, bytes))?),
+        Ok(match self.way()? {
+            Way::Arm(arm) => Box::new(Moving::join(job, self, (Some(arm), bytes))?),
+            Way::Auto => Box::new(Moving::join(job, self, (None, bytes))?),
+            Way::Copy(copier) => Box::new(Alone::new(job, &self, (copier, bytes))?),
         })
     }
 }

@@ -153,7 +153,7 @@ pub(crate) fn check(path: &Path, content: Content, (from, len): (u64, u64)) -> R
     let mut file = File::open(path).map_err(failed)?;
     let size = file.metadata().map_err(failed)?.len();
     if size != len {
-        return Err(format!("the sink has {size} bytes, not {len}"));
+        return Err(format!("wrote {size} bytes of {len}"));
     }
     let mut buffer = vec![0; PIECE];
     let mut at = 0;
@@ -166,6 +166,37 @@ pub(crate) fn check(path: &Path, content: Content, (from, len): (u64, u64)) -> R
         at += most as u64;
     }
     Ok(())
+}
+
+/// Whether a file holds the first `len` bytes of another and no more; if not, what is wrong.
+pub(crate) fn same(copy: &Path, source: &Path, len: u64) -> Result<(), String> {
+    let failed = |e: io::Error| format!("reading the copy: {e}");
+    let size = copy.metadata().map_err(failed)?.len();
+    if size != len {
+        return Err(format!("wrote {size} bytes of {len}"));
+    }
+    let differs = first_difference_of_files(source, copy, len).map_err(failed)?;
+    differs.map_or(Ok(()), |at| Err(format!("delivered a wrong byte at {at}")))
+}
+
+/// The first place within `len` bytes where two files differ, or one of them ends.
+pub(crate) fn first_difference_of_files(a: &Path, b: &Path, len: u64) -> io::Result<Option<u64>> {
+    let (a, b) = (File::open(a)?, File::open(b)?);
+    let (mut left, mut right) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    while at < len {
+        let want = (len - at).min(PIECE as u64);
+        for (file, bytes) in [(&a, &mut left), (&b, &mut right)] {
+            bytes.clear();
+            file.take(want).read_to_end(bytes)?;
+        }
+        if left != right || left.len() as u64 != want {
+            let equal = left.iter().zip(&right).take_while(|(x, y)| x == y).count();
+            return Ok(Some(at + equal as u64));
+        }
+        at += want;
+    }
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -207,5 +238,24 @@ mod tests {
         own_file(&own, 99).unwrap();
         own_file(&own, 9).unwrap();
         assert_eq!(check(&own, Content::Pattern, (0, 9)), Ok(()));
+    }
+
+    #[test]
+    fn the_first_difference_is_found_wherever_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+        let mut bytes = vec![7; 600 << 10];
+        std::fs::write(&a, &bytes).unwrap();
+        let len = bytes.len() as u64;
+        for at in [0, 300 << 10, bytes.len() - 1] {
+            bytes[at] = 8;
+            std::fs::write(&b, &bytes).unwrap();
+            assert_eq!(first_difference_of_files(&a, &b, len).unwrap(), Some(at as u64));
+            bytes[at] = 7;
+        }
+        std::fs::write(&b, &bytes).unwrap();
+        assert_eq!(first_difference_of_files(&a, &b, len).unwrap(), None);
+        std::fs::write(&b, &bytes[..1000]).unwrap();
+        assert_eq!(first_difference_of_files(&a, &b, len).unwrap(), Some(1000));
     }
 }

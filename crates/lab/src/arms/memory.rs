@@ -2,6 +2,7 @@
 //! its memory lies, and in how many threads. docs/kernels.md has the parameters.
 
 mod buffers;
+mod drawn;
 mod fleet;
 mod operation;
 mod ring;
@@ -24,6 +25,7 @@ use stretch::Stretch;
 use threads::Threads;
 use working_set::WorkingSet;
 
+pub(crate) use drawn::{Buffers, Kernel, OnBuffers};
 pub use fleet::Distribution;
 pub(super) use operation::copier;
 pub(super) use working_set::room_for;

@@ -13,10 +13,13 @@ use thalweg_core::{
 use thalweg_sys::{Errno, net, tally};
 
 mod alone;
+mod peer;
+mod whole;
 mod with;
 
-pub(in crate::arms) use alone::move_exactly;
-pub(crate) use alone::{end_of, move_all};
+pub(in crate::arms) use alone::{end_of, move_exactly};
+pub(crate) use peer::Stream;
+pub(crate) use whole::{Medium, Terms, Whole, WholeArm, create};
 
 use super::{
     Arm, ArmKind, Job, content,

@@ -47,7 +47,7 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-fn write_all(into: &OwnedFd, mut bytes: &[u8]) -> Result<(), String> {
+pub(crate) fn write_all(into: &OwnedFd, mut bytes: &[u8]) -> Result<(), String> {
     while !bytes.is_empty() {
         match io::write(into, bytes) {
             Ok(put) => bytes = &bytes[put..],

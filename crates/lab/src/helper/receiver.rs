@@ -49,7 +49,8 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
                 let content = Content::named(words.get(2).map_or("", String::as_str))?;
                 let at = number(&words, 3)?;
                 say("go")?;
-                say(&look(&from, &mut buffer, (content, at, bytes))?)?;
+                let wrong = looked_at(&from, &mut buffer, (content, at, bytes))?;
+                say(&wrong.map_or("same".to_owned(), |place| format!("wrong {place}")))?;
             }
             other => return Err(format!("told to {other:?}: it is take or look")),
         }
@@ -58,7 +59,7 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
 }
 
 /// Reads `bytes` bytes, a buffer at a time; shows each to `seen` with the place where it begins.
-fn take(
+pub(crate) fn take(
     from: &OwnedFd,
     buffer: &mut [u8],
     bytes: u64,
@@ -80,19 +81,19 @@ fn take(
     Ok(())
 }
 
-/// `same`, or `wrong PLACE` of the first byte that is not the one expected.
-fn look(
+/// Reads them likewise; answers the place of the first that is not the one expected.
+pub(crate) fn looked_at(
     from: &OwnedFd,
     buffer: &mut [u8],
     (content, at, bytes): (Content, u64, u64),
-) -> Result<String, String> {
+) -> Result<Option<u64>, String> {
     let mut wrong = None;
     take(from, buffer, bytes, |place, arrived| {
         if wrong.is_none() {
             wrong = first_difference(content, at + place, arrived).map(|n| place + n as u64);
         }
     })?;
-    Ok(wrong.map_or("same".to_owned(), |place| format!("wrong {place}")))
+    Ok(wrong)
 }
 
 /// The reading end of a FIFO. Whoever started us holds the other end open already.

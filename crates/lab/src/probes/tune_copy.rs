@@ -1,7 +1,6 @@
 //! The engine behind `copy --tune`: a few seconds of interleaved rounds on a slice of the user's
 //! own data, the system's `cp` among the arms. It prints nothing and leaves nothing behind.
 
-mod arms;
 mod bench;
 mod file;
 mod pick;
@@ -12,7 +11,6 @@ mod sum;
 mod tree;
 mod tree_arms;
 
-pub(crate) use arms::create;
 pub use result::{ArmResult, Choice, TuneResult, Unavailable};
 pub use slice::{Placement, SliceFacts};
 

@@ -5,14 +5,11 @@
 //! scouting session before them picks the tunings worth measuring; its samples are not used again.
 
 mod arms;
-mod bench;
-mod buffers;
 pub mod check;
 pub mod emit;
 mod grid;
 mod job;
 mod pair;
-mod peer;
 mod processes;
 pub mod regret;
 mod runner;

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    file::{At, Cell, Check, Claim, Load, Study},
-    size::bytes_of,
-};
+use thalweg_core::quantity::parse_some_bytes;
+
+use super::file::{At, Cell, Check, Claim, Load, Study};
 use crate::arms::Catalogue;
 
 /// More than any study needs; less than what would run for years.
@@ -87,7 +86,7 @@ impl Study {
             return Err(unknown("arm", name, self.arms.iter().map(|arm| arm.name.as_str())));
         }
         for size in &cell.sizes {
-            bytes_of(size)?;
+            parse_some_bytes(size)?;
         }
         if let Some(size) = cell.strict_sizes.iter().find(|size| !cell.sizes.contains(size)) {
             return Err(format!("strict size {size:?} is not among its sizes"));

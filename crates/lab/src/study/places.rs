@@ -1,10 +1,11 @@
 //! The places of a run: every cell, size and load that the settings leave in.
 
+use thalweg_core::quantity::parse_some_bytes;
+
 use super::{
     file::{Cell, Study},
     preset::{Settings, Sizes},
     result::Place,
-    size::bytes_of,
 };
 
 /// The places in the order of the study; what `only` or `sizes` name and the study has not is an
@@ -23,7 +24,7 @@ pub fn places(study: &Study, settings: &Settings) -> Result<Vec<Place>, String> 
     let mut places = Vec::new();
     for cell in study.cells.iter().filter(wanted) {
         for size in sizes(cell, &settings.sizes) {
-            let bytes = bytes_of(size)?;
+            let bytes = parse_some_bytes(size)?;
             places.extend(cell.loads.iter().map(|load| Place {
                 cell: cell.name.clone(),
                 size: size.clone(),

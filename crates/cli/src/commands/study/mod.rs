@@ -12,13 +12,13 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
+use thalweg_core::quantity::parse_some_bytes;
 use thalweg_lab::{
     arms::CATALOGUE,
     study::{
         preset::{Preset, Settings, Sizes},
         result::StudyResult,
         run::{self, RunError, Stage},
-        size::bytes_of,
         store::{self, Loaded},
     },
 };
@@ -167,7 +167,8 @@ fn settings(args: &StudyArgs) -> Result<Settings, Failure> {
     settings.only.clone_from(&args.only);
     if !args.sizes.is_empty() {
         for size in &args.sizes {
-            bytes_of(size).map_err(|e| Failure::new(Exit::Usage, format!("--sizes: {e}")))?;
+            parse_some_bytes(size)
+                .map_err(|e| Failure::new(Exit::Usage, format!("--sizes: {e}")))?;
         }
         settings.sizes = Sizes::These(args.sizes.clone());
     }

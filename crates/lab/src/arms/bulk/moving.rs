@@ -44,7 +44,7 @@ impl Moving {
         (arm, bytes): (Option<&dyn Mechanism>, usize),
     ) -> Result<Self, Unfit> {
         arm.map_or(Ok(()), Mechanism::probe)?;
-        let options = with.options(arm, bytes)?;
+        let options = with.options(arm, bytes);
         let pair = pair_of(job, bytes)?;
         let (sender, seat) = pair.borrow_mut().join((with.residency, with.read), options)?;
         Ok(Self {

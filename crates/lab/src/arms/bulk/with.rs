@@ -6,18 +6,18 @@ use thalweg_channel::bulk::{MECHANISMS, Mechanism, Options, PIPE_BUF, by_name, s
 use thalweg_core::{Tuning, Unfit};
 
 use super::{alone::Copier, landing::Residency};
-use crate::arms::{parameters, size::Size};
+use crate::arms::{knobs, parameters};
 
 /// Everything a study may say of one.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct With {
+pub(crate) struct With {
     /// One of the channel's arms; `auto` for its own choice; or in this process alone, to compare
     /// with, `one-memcpy` and `vmsplice-memcpy`.
     pub arm: String,
     /// Its knobs: sizes or numbers.
-    #[serde(default)]
-    pub tuning: toml::Table,
+    #[serde(default, deserialize_with = "knobs::tuning")]
+    pub tuning: Tuning,
     /// Whether `auto` knows what the profile of this machine knows, as a user's sender does; without
     /// such a profile it goes by what is known without measuring.
     #[serde(default = "yes")]
@@ -45,7 +45,7 @@ fn yes() -> bool {
 /// Where the bytes come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum From {
+pub(crate) enum From {
     #[default]
     Private,
     /// Memory that the channel lends; writing the data there is no part of the operation.
@@ -59,19 +59,26 @@ pub(super) enum Way {
 }
 
 impl With {
+    /// An arm at a tuning, as tuning compares them.
+    pub fn of_arm(arm: &str, tuning: Tuning, (source, residency): (From, Residency)) -> Self {
+        let (profile, read, faults, spoil) = (false, false, None, false);
+        Self { arm: arm.to_owned(), tuning, profile, residency, source, read, faults, spoil }
+    }
+
     pub fn read(table: &toml::Table) -> Result<Self, Unfit> {
         parameters("bulk", table)
     }
 
     /// The arm, or what stands in its place.
-    pub fn way(&self) -> Result<Way, Unfit> {
-        let piece = || self.size("piece").map(|size| size.unwrap_or(PIPE_BUF as u64));
+    pub(super) fn way(&self) -> Result<Way, Unfit> {
+        let only = |known: &[&str]| knobs::only(&self.arm, &self.tuning, known);
         match self.arm.as_str() {
-            "auto" => self.only_knobs(&[]).map(|()| Way::Auto),
-            "one-memcpy" => self.only_knobs(&[]).map(|()| Way::Copy(Copier::Memcpy)),
+            "auto" => only(&[]).map(|()| Way::Auto),
+            "one-memcpy" => only(&[]).map(|()| Way::Copy(Copier::Memcpy)),
             "vmsplice-memcpy" => {
-                self.only_knobs(&["piece"])?;
-                Ok(Way::Copy(Copier::Vmsplice { piece: piece()? as usize }))
+                only(&["piece"])?;
+                let piece = self.tuning.get("piece").unwrap_or(PIPE_BUF as u64) as usize;
+                Ok(Way::Copy(Copier::Vmsplice { piece }))
             }
             name => {
                 let arm = by_name(name).ok_or_else(|| {
@@ -81,49 +88,28 @@ impl With {
                     Unfit::because(format!("there is no arm {name:?}; there is {all}, {also}"))
                 })?;
                 let knobs: Vec<&str> = arm.info().knobs.iter().map(|knob| knob.name).collect();
-                self.only_knobs(&knobs).map(|()| Way::Arm(arm))
+                only(&knobs).map(|()| Way::Arm(arm))
             }
         }
     }
 
     /// How the sender is opened.
-    pub fn options(&self, arm: Option<&dyn Mechanism>, bytes: usize) -> Result<Options, Unfit> {
-        let mut tuning = Tuning::default();
-        for knob in self.tuning.keys() {
-            let value = self.size(knob)?.unwrap_or_default();
-            tuning = tuning.with(knob, value);
-        }
+    pub fn options(&self, arm: Option<&dyn Mechanism>, bytes: usize) -> Options {
         // A profile that is not there or not of this machine is none, to a user's sender too.
         let profile = if arm.is_none() && self.profile { saved_profile().ok() } else { None };
-        Ok(Options {
+        Options {
             only: arm.map(|arm| arm.info().name.to_owned()),
-            tuning,
+            tuning: self.tuning.clone(),
             measured: profile.map(Arc::new),
             will_loan: self.source == From::Born,
             size: Some(bytes as u64),
             ..Options::default()
-        })
+        }
     }
 
     /// Whether page faults are part of it.
     pub fn faults(&self) -> bool {
         self.faults.unwrap_or(self.residency != Residency::Resident)
-    }
-
-    fn size(&self, knob: &str) -> Result<Option<u64>, Unfit> {
-        let told = self.tuning.get(knob).cloned().map(toml::Value::try_into::<Size>);
-        let told = told.transpose().map_err(|e: toml::de::Error| {
-            Unfit::because(format!("parameters of bulk: tuning: {knob}: {}", e.message()))
-        })?;
-        Ok(told.map(|size| size.0))
-    }
-
-    fn only_knobs(&self, known: &[&str]) -> Result<(), Unfit> {
-        let Some(unknown) = self.tuning.keys().find(|knob| !known.contains(&knob.as_str())) else {
-            return Ok(());
-        };
-        let name = &self.arm;
-        Err(Unfit::because(format!("{name} has no knob {unknown:?}; it has {known:?}")))
     }
 }
 
@@ -132,8 +118,7 @@ mod tests {
     use super::*;
 
     fn way(text: &str) -> Result<Way, Unfit> {
-        let with = With::read(&text.parse().unwrap())?;
-        with.options(None, 1).and_then(|_| with.way())
+        With::read(&text.parse().unwrap())?.way()
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! How much memory an arm cycles over: a named level of this machine's caches, or a size.
 
 use serde::Deserialize;
+use thalweg_core::quantity::parse_some_bytes;
 use thalweg_sys::host::{Cache, caches, memory_available};
-
-use crate::study::size::bytes_of;
 
 /// As a study writes it: `hot`, `l1`, `l2`, `l3`, `dram`, or a size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -58,7 +57,7 @@ impl WorkingSet {
                 Ok(bytes(last.ok_or_else(|| unknown("last cache"))?).saturating_mul(2))
             }
             Self::Size(size) => {
-                let bytes = bytes_of(size).map_err(|e| format!("residency: {e}"))?;
+                let bytes = parse_some_bytes(size).map_err(|e| format!("residency: {e}"))?;
                 usize::try_from(bytes).map_err(|_| format!("residency: {size} is too large"))
             }
         }

@@ -2,22 +2,17 @@
 //! counted where they are made. Parameters: mechanism, buffer, sink = "unix" or "tcp".
 
 use serde::Deserialize;
-use std::{
-    fs::File,
-    io::Read,
-    net::{Ipv4Addr, TcpListener, TcpStream},
-    os::{fd::OwnedFd, unix::net::UnixStream},
-    thread,
+use std::{fs::File, io::Read, os::fd::OwnedFd, thread};
+use thalweg_core::{
+    Facts, Guarantees, Sink, Source, Transfer, Tuning, Unfit, Unit, mechanisms, quantity::Size,
 };
-use thalweg_core::{Facts, Guarantees, Sink, Source, Transfer, Tuning, Unfit, Unit, mechanisms};
 use thalweg_sys::tally;
 
 use crate::arms::{
     Finding, Job, Probe,
     content::{self, Content, first_difference},
     parameters,
-    size::Size,
-    transfer::{end_of, move_exactly},
+    transfer::{Stream, end_of, move_exactly},
 };
 
 pub(in crate::arms) struct CallsPerBuffer;
@@ -63,7 +58,11 @@ impl Probe for CallsPerBuffer {
         let tuning = if knob { Tuning::of("buffer", buffer) } else { Tuning::default() };
         let file = content::file(job.scratch, total);
         let file = file.map_err(|e| Unfit::because(format!("making the source: {e}")))?;
-        let (near, far) = to.pair().map_err(|e| Unfit::because(format!("sockets: {e}")))?;
+        let stream = match to {
+            To::Tcp => Stream::Tcp,
+            To::Unix => Stream::Unix,
+        };
+        let (far, near) = stream.pair().map_err(|e| Unfit::because(format!("sockets: {e}")))?;
         let reader = thread::Builder::new().spawn(move || arrived_right(far, total));
         let reader = reader.map_err(|e| Unfit::because(format!("no thread to read with: {e}")))?;
         let sink = File::from(near);
@@ -86,24 +85,6 @@ impl Probe for CallsPerBuffer {
         let each = counted as f64 / BUFFERS as f64;
         let text = format!("{name}: {counted} calls for {BUFFERS} buffers of {buffer} bytes");
         Ok(Finding { numbers: vec![each], text })
-    }
-}
-
-impl To {
-    fn pair(self) -> std::io::Result<(OwnedFd, OwnedFd)> {
-        match self {
-            Self::Unix => UnixStream::pair().map(|(a, b)| (a.into(), b.into())),
-            Self::Tcp => {
-                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-                let near = TcpStream::connect(listener.local_addr()?)?;
-                loop {
-                    let (far, peer) = listener.accept()?;
-                    if peer == near.local_addr()? {
-                        return Ok((near.into(), far.into()));
-                    }
-                }
-            }
-        }
     }
 }
 

@@ -4,13 +4,13 @@
 
 use serde::Deserialize;
 use std::{collections::BTreeMap, fs::File, os::fd::OwnedFd, sync::Arc, thread};
-use thalweg_core::Unfit;
+use thalweg_core::{Unfit, quantity::Size};
 use thalweg_sys::{
     Errno, fault,
     pipe::{Pipe, SpliceMode, splice},
 };
 
-use crate::arms::{Finding, Job, Probe, content, parameters, size::Size};
+use crate::arms::{Finding, Job, Probe, content, parameters};
 
 pub(in crate::arms) struct SpliceReturns;
 

@@ -2,14 +2,14 @@
 //! copied in each direction (`vmsplice-directions`). Kernels of 2026 and later may copy both ways.
 
 use serde::Deserialize;
-use thalweg_core::Unfit;
+use thalweg_core::{Unfit, quantity::Size};
 use thalweg_sys::{
     Errno, io,
     map::Map,
     pipe::{Pipe, SpliceMode, vmsplice, vmsplice_out},
 };
 
-use crate::arms::{Finding, Job, Probe, parameters, size::Size};
+use crate::arms::{Finding, Job, Probe, parameters};
 
 /// Probe `vmsplice-limit`.
 pub(in crate::arms) struct Limit;

@@ -10,7 +10,7 @@ use thalweg_core::{
 use crate::{arms::far::PATIENCE, measure::schedule::Failure, probes::tune_copy::Stop};
 
 /// An open file as an end; from its first byte if it can be addressed.
-pub(crate) fn end_of(file: &impl AsFd) -> Result<End<'_>, Unfit> {
+pub(in crate::arms) fn end_of(file: &impl AsFd) -> Result<End<'_>, Unfit> {
     let end = End::from_start(file.as_fd());
     end.map_err(|e| Unfit::because(format!("looking at an end: {e}")))
 }
@@ -23,7 +23,7 @@ pub(in crate::arms) fn move_exactly(mover: &mut dyn Mover, total: u64) -> Result
 
 /// Opens the mechanism, moves the whole length of the transfer as the driver would, calls `at_end`
 /// while the mechanism still holds what it took, and closes it.
-pub(crate) fn move_all(
+pub(super) fn move_all(
     (mechanism, tuning): (&dyn Mechanism, &Tuning),
     transfer: Transfer<'_>,
     stop: &Stop<'_>,

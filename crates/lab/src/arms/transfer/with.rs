@@ -2,10 +2,11 @@
 
 use serde::Deserialize;
 use thalweg_core::{
-    Guarantees, Kind, Mechanism, Role, Tuning, Unfit, Unit, mechanisms, quantity::parse_rate,
+    Guarantees, Kind, Mechanism, Role, Tuning, Unfit, Unit, mechanisms,
+    quantity::{Size, parse_rate},
 };
 
-use crate::arms::{content::Content, parameters, size::Size};
+use crate::arms::{content::Content, knobs, parameters};
 
 /// Everything a study may say of a transfer.
 #[derive(Clone, Debug, Deserialize)]
@@ -14,8 +15,8 @@ pub(super) struct With {
     /// One of the list of mechanisms.
     pub mechanism: String,
     /// Its knobs: sizes or numbers.
-    #[serde(default)]
-    pub tuning: toml::Table,
+    #[serde(default, deserialize_with = "knobs::tuning")]
+    pub tuning: Tuning,
     /// Where the bytes come from.
     pub source: From,
     pub sink: To,
@@ -114,20 +115,9 @@ impl With {
         let Some(mechanism) = mechanism else {
             return Err(Unfit::because(format!("there is no mechanism {name:?}: thalweg list")));
         };
-        let info = mechanism.info();
-        let mut tuning = Tuning::default();
-        for (knob, value) in &self.tuning {
-            if !info.knobs.iter().any(|known| known.name == knob) {
-                let known: Vec<_> = info.knobs.iter().map(|known| known.name).collect();
-                let text = format!("{name} has no knob {knob:?}; it has {known:?}");
-                return Err(Unfit::because(text));
-            }
-            let size: Size = value.clone().try_into().map_err(|e: toml::de::Error| {
-                Unfit::because(format!("{name}: {knob}: {}", e.message()))
-            })?;
-            tuning = tuning.with(knob, size.0);
-        }
-        Ok((mechanism, tuning))
+        let known: Vec<&str> = mechanism.info().knobs.iter().map(|known| known.name).collect();
+        knobs::only(name, &self.tuning, &known)?;
+        Ok((mechanism, self.tuning.clone()))
     }
 
     /// The rate of a paced source.
@@ -226,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_mechanism_and_its_knobs_are_looked_up() {
-        let tuned = |text: &str| read(&format!("{ENDS}{text}")).unwrap().tuned();
+        let tuned = |text: &str| read(&format!("{ENDS}{text}")).and_then(|with| with.tuned());
         let (mechanism, tuning) =
             tuned("mechanism = 'read-write'\ntuning = { buffer = '16MiB' }").unwrap();
         assert_eq!(tuning, Tuning::of("buffer", 16 << 20));

@@ -1,24 +1,23 @@
 //! Before the first round: what the job is, which mechanisms serve it, how much fits the budget.
 
 use std::{
+    cell::RefCell,
     collections::HashMap,
     fs::{self, File},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 use thalweg_core::{
-    Facts, Judgement, Mechanism, Plan, Request, Role, Transfer, Tuning, Unfit,
-    mechanisms::LAST_RESORT,
+    Facts, Guarantees, Judgement, Mechanism, Plan, Request, Role, Transfer, Tuning, Unfit,
+    mechanisms::LAST_RESORT, profile::SinkState,
 };
 
-use super::{
-    Clock, Job, TuneError, Unavailable,
-    arms::{MoverArm, Work, create},
-};
+use super::{Clock, Job, TuneError, Unavailable};
 use crate::{
+    arms::transfer::{Medium, Terms, Whole, WholeArm, create},
     measure::schedule::{Arm, Failure, Rules},
     peer::{Cp, remove},
-    scratch::Folder,
+    scratch::{Folder, free_space},
 };
 
 /// The most that is moved in one sample: beyond it time is better spent on rounds.
@@ -80,6 +79,21 @@ impl Bench {
         Ok(Self { source, len, sink, empty, facts, folder })
     }
 
+    /// Where the first `len` bytes of a file are copied to the sink.
+    pub fn whole<'s>(
+        &self,
+        job: &Job<'s>,
+        source: &Path,
+        len: u64,
+    ) -> Result<RefCell<Whole<'s>>, TuneError> {
+        let needs = Guarantees { durable: false, ..job.needs };
+        let terms = Terms { state: SinkState::Fresh, needs, stop: job.stop };
+        let whole = Whole::between(Medium::File(source), Medium::File(&self.sink), terms);
+        let mut whole = whole.map_err(TuneError::io(&self.sink))?;
+        whole.size = len;
+        Ok(RefCell::new(whole))
+    }
+
     /// Those of the mechanisms that copy files and may be chosen, and why others may not.
     pub fn candidates(
         &self,
@@ -112,26 +126,22 @@ impl Bench {
         job: &Job<'_>,
         fit: &[&'static dyn Mechanism],
     ) -> Result<Trial, TuneError> {
-        let mut work = Work {
-            source: self.source.clone(),
-            peer_source: self.source.clone(),
-            sink: self.sink.clone(),
-            len: self.len.min(FIRST_TRIAL),
-            needs: job.needs,
-            stop: job.stop,
-        };
-        let mut trial = Trial { first_read: timed_read(&work)?, ..Trial::default() };
-        let mut took = try_one(LAST_RESORT, &work).map_err(hopeless)?;
-        while took.sample < LONG_ENOUGH && work.len < self.len.min(LAST_TRIAL) {
-            work.len = (work.len * 4).min(self.len);
-            took = try_one(LAST_RESORT, &work).map_err(hopeless)?;
+        let mut len = self.len.min(FIRST_TRIAL);
+        let first_read = timed_read(&self.source, len)?;
+        let mut trial = Trial { first_read, ..Trial::default() };
+        let place = self.whole(job, &self.source, len)?;
+        let mut took = try_one(LAST_RESORT, &place).map_err(hopeless)?;
+        while took.sample < LONG_ENOUGH && len < self.len.min(LAST_TRIAL) {
+            len = (len * 4).min(self.len);
+            place.borrow_mut().size = len;
+            took = try_one(LAST_RESORT, &place).map_err(hopeless)?;
         }
-        let per_byte = |took: Duration| took.as_secs_f64() / work.len as f64;
+        let per_byte = |took: Duration| took.as_secs_f64() / len as f64;
         trial.check = per_byte(took.check);
         trial.works.push((LAST_RESORT, per_byte(took.sample)));
         let others = fit.iter().filter(|m| m.info().name != LAST_RESORT.info().name);
         for mechanism in others {
-            match try_one(*mechanism, &work) {
+            match try_one(*mechanism, &place) {
                 Ok(took) => trial.works.push((*mechanism, per_byte(took.sample))),
                 Err(Failure::Unfit(unfit)) => {
                     trial.unfit.insert(mechanism.info().name, unfit);
@@ -184,8 +194,8 @@ struct Took {
 }
 
 /// Three times: the first pays for what is cold, and one of the others may be disturbed.
-fn try_one(mechanism: &'static dyn Mechanism, work: &Work<'_>) -> Result<Took, Failure> {
-    let mut arm = MoverArm::new(mechanism, Tuning::default(), work);
+fn try_one(mechanism: &'static dyn Mechanism, place: &RefCell<Whole<'_>>) -> Result<Took, Failure> {
+    let mut arm = WholeArm { place, mechanism, tuning: Tuning::default() };
     arm.sample(1)?;
     let began = Instant::now();
     arm.check()?;
@@ -207,16 +217,11 @@ fn hopeless(failure: Failure) -> TuneError {
 }
 
 /// Seconds per byte of reading what the trials will move; it may have to come from disk.
-fn timed_read(work: &Work<'_>) -> Result<f64, TuneError> {
-    let file = File::open(&work.source).map_err(TuneError::io(&work.source))?;
-    let mut buffer = vec![0; work.len as usize];
+fn timed_read(source: &Path, len: u64) -> Result<f64, TuneError> {
+    let file = File::open(source).map_err(TuneError::io(source))?;
+    let mut buffer = vec![0; len as usize];
     let began = Instant::now();
     let got = thalweg_sys::io::pread(&file, &mut buffer, 0);
-    got.map_err(|e| TuneError::io(&work.source)(e.into()))?;
-    Ok(began.elapsed().as_secs_f64() / work.len as f64)
-}
-
-/// Bytes an ordinary user may still write there; no limit where that is not told.
-fn free_space(folder: &Path) -> u64 {
-    rustix::fs::statvfs(folder).map_or(u64::MAX, |fs| fs.f_bavail.saturating_mul(fs.f_frsize))
+    got.map_err(|e| TuneError::io(source)(e.into()))?;
+    Ok(began.elapsed().as_secs_f64() / len as f64)
 }

@@ -5,13 +5,16 @@ use thalweg_core::{Mechanism, Prefer, Tuning, Unfit};
 
 use super::{
     Clock, Job, TuneError, TuneResult, Unavailable,
-    arms::{MoverArm, Work},
     bench::{Bench, Trial},
     slice::Slice,
     stage::Stage,
     sum::{Measured, Subject},
 };
 use crate::{
+    arms::{
+        content,
+        transfer::{Whole, WholeArm},
+    },
     measure::{conditions::Conditions, sample::Metric, schedule::Rules, stats::Random},
     peer::CpArm,
 };
@@ -38,24 +41,18 @@ pub(super) fn tune_file(
     let rounds = FIRST_ROUNDS as f64;
     let bytes = bench.slice_for(&trial, peer.as_ref().ok(), &clock, (rounds, FIRST_SHARE));
     let slice = Slice::make(&bench.source, bytes, &bench.folder, job.stop)?;
-    let work = Work {
-        source: slice.source.clone(),
-        peer_source: slice.peer_source.clone(),
-        sink: bench.sink.clone(),
-        len: bytes,
-        needs: job.needs,
-        stop: job.stop,
-    };
-    let (starts, checked) = (RefCell::default(), || work.check());
+    let place = bench.whole(job, &slice.source, bytes)?;
+    let starts = RefCell::default();
+    let checked = || content::same(&bench.sink, &slice.source, bytes).map_err(Unfit::because);
     let stage = Stage::new(job, clock, Random::new(job.seed));
-    let mut run = Run { stage, work: &work };
+    let mut run = Run { stage, place: &place };
     run.enter_defaults(&mut trial)?;
     let mut without_peer = None;
     if let Ok(cp) = &peer {
         let arm = CpArm {
             cp,
-            source: &work.peer_source,
-            copy: &work.sink,
+            source: &slice.peer_source,
+            copy: &bench.sink,
             empty: &bench.empty,
             bytes,
             checked: &checked,
@@ -84,12 +81,12 @@ pub(super) fn tune_file(
     Ok(measured.result(Some(&bench.facts), &request, (clock, &mut random)))
 }
 
-struct Run<'r> {
+struct Run<'r, 'j> {
     stage: Stage<'r>,
-    work: &'r Work<'r>,
+    place: &'r RefCell<Whole<'j>>,
 }
 
-impl Run<'_> {
+impl Run<'_, '_> {
     /// Warms up every mechanism that works; those that fail at the full length, or
     /// deliver other bytes, join the unfit.
     fn enter_defaults(&mut self, trial: &mut Trial) -> Result<(), TuneError> {
@@ -117,7 +114,7 @@ impl Run<'_> {
         mechanism: &'static dyn Mechanism,
         tuning: Tuning,
     ) -> Result<Result<(), Unfit>, TuneError> {
-        let arm = MoverArm::new(mechanism, tuning.clone(), self.work);
+        let arm = WholeArm { place: self.place, mechanism, tuning: tuning.clone() };
         self.stage.admit(arm, Subject::Mechanism { mechanism, tuning })
     }
 

@@ -6,13 +6,14 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
-use thalweg_core::{Guarantees, Tuning, mechanisms::LAST_RESORT};
+use thalweg_core::{Guarantees, Tuning, mechanisms::LAST_RESORT, profile::SinkState};
 
-use super::{
-    Stop, TuneError,
-    arms::{Work, move_file},
+use super::{Stop, TuneError};
+use crate::{
+    arms::transfer::{Medium, Terms, Whole},
+    measure::schedule::Failure,
+    scratch::Folder,
 };
-use crate::{measure::schedule::Failure, scratch::Folder};
 
 /// The bytes that were moved in every sample.
 #[derive(Clone, Debug, Serialize)]
@@ -97,10 +98,11 @@ impl Slice {
 
 /// Copies the first bytes of a file by the plainest way.
 fn copy(from: &Path, to: &Path, len: u64, stop: &Stop<'_>) -> Result<(), TuneError> {
-    let (source, sink) = (from.to_owned(), to.to_owned());
-    let peer_source = source.clone();
-    let work = Work { source, peer_source, sink, len, needs: Guarantees::default(), stop };
-    match move_file(LAST_RESORT, &Tuning::default(), &work) {
+    let terms = Terms { state: SinkState::Fresh, needs: Guarantees::default(), stop };
+    let whole = Whole::between(Medium::File(from), Medium::File(to), terms);
+    let mut whole = whole.map_err(TuneError::io(to))?;
+    whole.size = len;
+    match whole.sample((LAST_RESORT, &Tuning::default()), 1) {
         Ok(_) => Ok(()),
         Err(Failure::Cancelled) => Err(TuneError::Cancelled),
         Err(Failure::Unfit(unfit)) => {

@@ -7,8 +7,9 @@ use std::{
 use thalweg_core::{Cancelled, Unfit, shown};
 use thalweg_tree::{CopyOptions, Events, Halt};
 
-use super::{Stop, arms::first_difference};
+use super::Stop;
 use crate::{
+    arms::content::first_difference_of_files,
     measure::{
         sample::{Meter, Sample},
         schedule::{Arm, Failure},
@@ -92,7 +93,8 @@ impl Place {
             let copy = self.copy.join(inside);
             let len = path.metadata().map_err(|e| wrong(&path, e))?.len();
             let copied = copy.metadata().map_err(|e| wrong(&copy, e))?.len();
-            let differs = first_difference(&path, &copy, len).map_err(|e| wrong(&copy, e))?;
+            let differs =
+                first_difference_of_files(&path, &copy, len).map_err(|e| wrong(&copy, e))?;
             if len != copied || differs.is_some() {
                 let text = format!("{} was copied wrongly", shown(inside));
                 return Err(Unfit::because(text));

@@ -1,109 +1,150 @@
-//! The arms of a survey: a mechanism between real ends, a kernel on one or two buffers, or an arm of
-//! the channel between two processes.
+//! Where the arms of a survey work, and which of them: mechanisms between real ends, kernels on two
+//! buffers, arms of the channel between two processes.
 
-use std::{cell::RefCell, time::Duration};
-use thalweg_core::{Mechanism, Tuning, Unfit};
-use thalweg_kernels::{Ready, ReadyFill};
+use std::{cell::RefCell, io, time::Duration};
+use thalweg_core::{
+    Facts, Guarantees, Unfit, mechanisms,
+    profile::{FILL, SinkState},
+};
+use thalweg_kernels::FILLS;
 use thalweg_sys::host::memory_available;
 
-use super::{bench::Bench, buffers::Buffers, job::Way, processes::Processes};
-use crate::measure::{
-    sample::Sample,
-    schedule::{Arm, Failure, Sampled},
+use super::{
+    job::{EndKeys, Line, SessionJob, Way},
+    pair::Ends,
+    processes::{self, Processes},
+    ways,
+};
+use crate::{
+    arms::{
+        memory::{Buffers, Kernel, OnBuffers},
+        transfer::{Terms, Whole, WholeArm},
+    },
+    measure::schedule::{Arm, Failure, Sampled},
+    probes::tune_copy::Stop,
 };
 
 /// Where all arms of a session do their work, one after the other.
 pub(super) enum Place<'s> {
-    Ends(Box<RefCell<Bench<'s>>>),
-    Memory(RefCell<Buffers>),
+    Ends(Box<RefCell<Whole<'s>>>),
+    Memory { buffers: RefCell<Buffers>, fills: bool },
     Processes(Processes),
-}
-
-/// What does the work of a way.
-#[derive(Clone, Copy)]
-pub(super) enum Means {
-    Mechanism(&'static dyn Mechanism),
-    Kernel(Ready),
-    Fill(ReadyFill),
-    /// The arm of the way's name.
-    Arm,
 }
 
 // Files of one sample: more would measure the folder.
 const MOST_TRANSFERS: u64 = 256;
 const MOST_CALLS: u64 = 1 << 24;
 
-impl Place<'_> {
-    /// From now on so many bytes are moved at a time.
-    pub fn resize(&mut self, size: u64) -> std::io::Result<()> {
-        match self {
-            Self::Ends(bench) => bench.borrow_mut().resize(size),
-            Self::Memory(buffers) => {
-                let len = usize::try_from(size).map_err(|_| std::io::ErrorKind::InvalidInput)?;
-                buffers.borrow_mut().resize(len);
-                Ok(())
-            }
-            Self::Processes(processes) => {
-                processes.size = size;
-                Ok(())
-            }
+/// Transfers between such ends.
+pub(super) fn whole<'s>(
+    ends: &Ends,
+    state: SinkState,
+    stop: &'s Stop<'s>,
+) -> io::Result<Whole<'s>> {
+    // A mechanism that promises less may take part: the planner knows who needs more.
+    let terms = Terms { state, needs: Guarantees::SHARED, stop };
+    Whole::between(ends.source.medium(), ends.sink.medium(), terms)
+}
+
+/// How a profile names ends of which the planner knows this.
+pub(super) fn keys_of(facts: &Facts) -> EndKeys {
+    let options = [&facts.source, &facts.sink]
+        .map(|end| end.fs.as_ref().map(|fs| fs.options.clone()).unwrap_or_default());
+    EndKeys { source: facts.source.key(), sink: facts.sink.key(), options }
+}
+
+impl<'s> Place<'s> {
+    /// Makes the ends of a job, tells how a profile names them, and the ways that take part: the
+    /// reference is the first.
+    pub fn open(
+        job: &SessionJob,
+        stop: &'s Stop<'s>,
+        answer: &mut dyn FnMut(Line),
+    ) -> Result<(Self, Vec<Way>), Failure> {
+        let failed = |e: io::Error| Unfit::because(format!("{}: {e}", job.ends));
+        if job.ends.are_memory() {
+            let fills = job.ends.are_fill();
+            let [source, sink] = [if fills { FILL } else { "memory" }, "memory"].map(str::to_owned);
+            answer(Line::Ends(EndKeys { source, sink, options: Default::default() }));
+            let buffers = RefCell::new(Buffers::new(job.exact));
+            return Ok((Self::Memory { buffers, fills }, ways::of_kernels(job, answer)));
         }
+        if job.ends.are_processes() {
+            let processes = Processes::new(&job.ends, job.sink_state).map_err(failed)?;
+            answer(Line::Ends(processes::keys(&job.ends)));
+            return Ok((Self::Processes(processes), ways::of_arms(job, answer)));
+        }
+        let mut whole = whole(&job.ends, job.sink_state, stop).map_err(failed)?;
+        whole.resize(job.sizes.first().copied().unwrap_or(1)).map_err(failed)?;
+        let facts = whole.facts()?;
+        answer(Line::Ends(keys_of(&facts)));
+        let ways = ways::of_mechanisms(job, &facts, answer);
+        Ok((Self::Ends(Box::new(RefCell::new(whole))), ways))
+    }
+
+    /// From now on so many bytes are moved at a time.
+    pub fn resize(&mut self, size: u64) -> io::Result<()> {
+        match self {
+            Self::Ends(whole) => whole.get_mut().resize(size)?,
+            Self::Memory { buffers, .. } => {
+                let len = usize::try_from(size).map_err(|_| io::ErrorKind::InvalidInput)?;
+                buffers.get_mut().resize(len);
+            }
+            Self::Processes(processes) => processes.size = size,
+        }
+        Ok(())
     }
 
     /// So many transfers as a sample, as far as there is room for them.
     pub fn fitting(&self, transfers: u64) -> u64 {
         let most = match self {
-            Self::Ends(bench) => {
-                let bench = bench.borrow();
-                (bench.room_for() / bench.size.max(1)).clamp(1, MOST_TRANSFERS)
+            Self::Ends(whole) => {
+                let mut whole = whole.borrow_mut();
+                (whole.room() / whole.size.max(1)).clamp(1, MOST_TRANSFERS)
             }
-            Self::Memory(_) | Self::Processes(_) => MOST_CALLS,
+            Self::Memory { .. } | Self::Processes(_) => MOST_CALLS,
         };
         transfers.clamp(1, most)
     }
 
     /// Whether so many ways may move so many bytes here.
     pub fn has_room(&self, size: u64, ways: usize) -> bool {
+        let both = size.saturating_mul(2);
         match self {
-            Self::Ends(bench) => size.saturating_mul(2) <= bench.borrow().room_for(),
-            Self::Memory(_) => {
-                let both = size.saturating_mul(2);
-                memory_available().is_none_or(|available| both <= available)
+            Self::Ends(whole) => both <= whole.borrow_mut().room(),
+            Self::Memory { .. } => memory_available().is_none_or(|available| both <= available),
+            // Each way may keep a buffer of its own, at either side.
+            Self::Processes(_) => {
+                let most = both.saturating_mul(ways as u64);
+                memory_available().is_none_or(|available| most <= available)
             }
-            Self::Processes(_) => Processes::has_room(size, ways),
         }
     }
 
     /// Has the way do it once and looks at what arrived: its arm, and how much memory it held.
-    pub fn try_out<'p>(
-        &'p self,
-        way: &Way,
-        means: Means,
-    ) -> Result<(Sampled<'p>, Option<u64>), Failure> {
-        match (self, means) {
-            (Self::Ends(bench), Means::Mechanism(mechanism)) => {
-                let arm = BetweenEnds { bench, mechanism, tuning: way.tuning.clone() };
-                let held = arm.on_bench(Bench::check)?;
+    pub fn try_out<'p>(&'p self, way: &Way) -> Result<(Sampled<'p>, Option<u64>), Failure> {
+        let unknown = || Unfit::because(format!("there is no {way} here"));
+        match self {
+            Self::Ends(place) => {
+                let mechanism = mechanisms::by_name(&way.name).ok_or_else(unknown)?;
+                let arm = WholeArm { place, mechanism, tuning: way.tuning.clone() };
+                let held = arm.try_out()?;
                 Ok((Sampled::once(arm), held))
             }
-            (Self::Memory(buffers), Means::Kernel(kernel)) => {
-                buffers.borrow_mut().check_copy(kernel)?;
-                let run = move |buffers: &mut Buffers| buffers.sample_copy(kernel);
-                Ok((Sampled::once(InMemory { buffers, run }), Some(0)))
+            Self::Memory { buffers, fills } => {
+                let kernel = if *fills {
+                    let row = FILLS.iter().find(|row| row.name == way.name);
+                    row.and_then(thalweg_kernels::Fill::ready).map(Kernel::Fill)
+                } else {
+                    let row = thalweg_kernels::by_name(&way.name);
+                    row.and_then(thalweg_kernels::Kernel::ready).map(Kernel::Copy)
+                };
+                let mut arm = OnBuffers { buffers, kernel: kernel.ok_or_else(unknown)? };
+                arm.check()?;
+                Ok((Sampled::once(arm), Some(0)))
             }
-            (Self::Memory(buffers), Means::Fill(fill)) => {
-                buffers.borrow_mut().check_fill(fill)?;
-                let run = move |buffers: &mut Buffers| buffers.sample_fill(fill);
-                Ok((Sampled::once(InMemory { buffers, run }), Some(0)))
-            }
-            (Self::Processes(processes), Means::Arm) => {
-                let arm = processes.open(way)?;
-                Ok((Sampled { arm, repeats: 1 }, None))
-            }
-            _ => {
-                let why = "kernels copy and fill memory, arms work between processes, mechanisms do \
-                           the rest";
-                Err(Failure::Unfit(Unfit::because(why)))
+            Self::Processes(processes) => {
+                Ok((Sampled { arm: processes.open(way)?, repeats: 1 }, None))
             }
         }
     }
@@ -147,47 +188,3 @@ impl Place<'_> {
 
 const LONG_ENOUGH: Duration = Duration::from_millis(5);
 const CAN_BE_TIMED: Duration = Duration::from_micros(20);
-
-/// A mechanism between the ends of a bench.
-pub(super) struct BetweenEnds<'p, 's> {
-    pub bench: &'p RefCell<Bench<'s>>,
-    pub mechanism: &'static dyn Mechanism,
-    pub tuning: Tuning,
-}
-
-impl<'s> BetweenEnds<'_, 's> {
-    /// After a failure the bench has new streams: nothing is known of what the old ones hold.
-    pub fn on_bench<R>(
-        &self,
-        act: impl FnOnce(&mut Bench<'s>, (&dyn Mechanism, &Tuning)) -> Result<R, Failure>,
-    ) -> Result<R, Failure> {
-        let mut bench = self.bench.borrow_mut();
-        let done = act(&mut bench, (self.mechanism, &self.tuning));
-        if done.is_err() {
-            let failed = |e| Failure::Unfit(Unfit::because(format!("new streams: {e}")));
-            bench.renew().map_err(failed)?;
-        }
-        done
-    }
-}
-
-impl Arm for BetweenEnds<'_, '_> {
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
-        self.bench.borrow_mut().transfers = u64::from(repeats);
-        self.on_bench(Bench::sample)
-    }
-}
-
-/// A kernel on the buffers of a session.
-struct InMemory<'p, R> {
-    buffers: &'p RefCell<Buffers>,
-    run: R,
-}
-
-impl<R: Fn(&mut Buffers) -> Sample> Arm for InMemory<'_, R> {
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
-        let mut buffers = self.buffers.borrow_mut();
-        buffers.transfers = u64::from(repeats);
-        Ok((self.run)(&mut buffers))
-    }
-}

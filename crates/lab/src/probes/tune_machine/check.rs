@@ -11,7 +11,7 @@ use thalweg_core::{
 
 use super::{
     EndKeys, Plan, Progress, Run,
-    bench::Bench,
+    arms::{keys_of, whole},
     grid::{Depth, between},
     job::Way,
     pair::Ends,
@@ -51,15 +51,17 @@ pub fn are_possible(ends: &Ends) -> Result<(), String> {
 /// What the planner knows of these ends, and how a profile names them; or why they cannot be made.
 pub fn look_at(ends: &Ends) -> Result<(Facts, EndKeys), String> {
     let stop = || Ok(());
-    let made = Bench::new(ends, SinkState::Fresh, &stop).and_then(|mut bench| {
-        bench.resize(1)?;
-        Ok(bench)
+    let made = whole(ends, SinkState::Fresh, &stop).and_then(|mut whole| {
+        whole.resize(1)?;
+        Ok(whole)
     });
-    let mut bench = made.map_err(|e| format!("{ends}: {e}"))?;
-    bench.facts().map_err(|failure| match failure {
+    let facts = made.map_err(|e| format!("{ends}: {e}"))?.facts();
+    let facts = facts.map_err(|failure| match failure {
         Failure::Cancelled => format!("{ends}: stopped"),
         Failure::Unfit(unfit) => format!("{ends}: {unfit}"),
-    })
+    })?;
+    let keys = keys_of(&facts);
+    Ok((facts, keys))
 }
 
 /// Measures again, between the sizes of the grid, and scores what the planner makes of `profile`.

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, path::PathBuf, str::FromStr};
 use thalweg_core::{Kind, profile::SinkState};
 
+use crate::arms::transfer::{Medium, Stream};
+
 /// A source and a sink.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -81,6 +83,17 @@ impl EndKind {
             Self::File(_) => Kind::File,
             Self::Pipe => Kind::Pipe,
             Self::Unix | Self::Tcp => Kind::Socket,
+        }
+    }
+
+    /// What a mechanism is given there.
+    pub(super) fn medium(&self) -> Medium<'_> {
+        match self {
+            Self::Memory | Self::Fill | Self::Process(_) => Medium::Memory,
+            Self::File(folder) => Medium::Within(folder),
+            Self::Pipe => Medium::Stream(Stream::Pipe),
+            Self::Unix => Medium::Stream(Stream::Unix),
+            Self::Tcp => Medium::Stream(Stream::Tcp),
         }
     }
 

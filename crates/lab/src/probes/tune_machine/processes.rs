@@ -7,7 +7,6 @@ use thalweg_core::{
     Profile, Unfit,
     profile::{Cell, SinkState},
 };
-use thalweg_sys::host::memory_available;
 
 use super::{
     job::{EndKeys, Way},
@@ -15,15 +14,18 @@ use super::{
     table::Asked,
 };
 use crate::{
-    arms::{Arm, CATALOGUE, Job},
+    arms::{
+        Arm, Job,
+        bulk::{From, With, landing::Residency},
+    },
     scratch::Folder,
 };
 
 /// Where the two meet, and what they move.
 pub(super) struct Processes {
     folder: Folder,
-    source: &'static str,
-    residency: &'static str,
+    /// Where the bytes come from, and where they land.
+    memory: (From, Residency),
     /// Bytes of a buffer.
     pub size: u64,
 }
@@ -32,54 +34,35 @@ impl Processes {
     /// Nothing is started yet.
     pub fn new(ends: &Ends, state: SinkState) -> io::Result<Self> {
         let is_lent = ends.source == EndKind::Process(Held::Loan);
-        let is_huge = ends.sink == EndKind::Process(Held::Huge);
+        let source = if is_lent { From::Born } else { From::Private };
+        let residency = match (&ends.sink, state) {
+            (EndKind::Process(Held::Huge), _) => Residency::Huge,
+            (_, SinkState::Fresh) => Residency::Fresh,
+            (_, SinkState::Resident) => Residency::Resident,
+        };
         Ok(Self {
             folder: Folder::inside(&std::env::temp_dir())?,
-            source: if is_lent { "born" } else { "private" },
-            residency: match state {
-                _ if is_huge => "huge",
-                SinkState::Fresh => "fresh",
-                SinkState::Resident => "resident",
-            },
+            memory: (source, residency),
             size: 1,
         })
-    }
-
-    /// Whether so many ways can have buffers of this size at once: each may keep one of its own, at
-    /// either side.
-    pub fn has_room(size: u64, ways: usize) -> bool {
-        let most = size.saturating_mul(2).saturating_mul(ways as u64);
-        memory_available().is_none_or(|available| most <= available)
     }
 
     /// Has the two processes agree on an arm; looks at the bytes that arrive, and whether what is
     /// done to the source afterwards shows there.
     pub fn open(&self, way: &Way) -> Result<Box<dyn Arm>, Unfit> {
-        let knobs = way.tuning.iter().map(|(knob, value)| {
-            let value = i64::try_from(value).unwrap_or(i64::MAX);
-            (knob.to_owned(), toml::Value::Integer(value))
-        });
-        let mut with = toml::Table::new();
-        for (name, word) in
-            [("arm", &*way.name), ("source", self.source), ("residency", self.residency)]
-        {
-            with.insert(name.to_owned(), word.into());
-        }
-        with.insert("tuning".to_owned(), toml::Value::Table(knobs.collect()));
         let job = Job {
             arm: &way.name,
-            with: &with,
+            with: &toml::Table::new(),
             bytes: self.size,
             scratch: self.folder.path(),
             studies: self.folder.path(),
             // This very program, whatever its file is called by now.
             program: Path::new("/proc/self/exe"),
         };
-        let work = CATALOGUE.arm_kind("bulk").ok_or_else(|| Unfit::because("not in this build"))?;
-        let mut piece = work.open(&job)?;
-        piece.warm_up()?;
-        piece.check()?;
-        Ok(piece)
+        let mut arm = With::of_arm(&way.name, way.tuning.clone(), self.memory).open(&job)?;
+        arm.warm_up()?;
+        arm.check()?;
+        Ok(arm)
     }
 }
 

@@ -1,24 +1,12 @@
 //! One session: all ways on one pair, size by size, in a process of its own.
 
-use std::{
-    cell::RefCell,
-    time::{Duration, Instant},
-};
-use thalweg_core::{
-    Unfit,
-    mechanisms::LAST_RESORT,
-    profile::{FILL, LIBC},
-};
-use thalweg_kernels::{FILLS, KERNELS, tuned};
+use std::time::{Duration, Instant};
+use thalweg_core::{Unfit, mechanisms::LAST_RESORT, profile::LIBC};
 
 use super::{
-    arms::{Means, Place},
-    bench::Bench,
-    buffers::Buffers,
-    job::{EndKeys, Line, SessionJob, SizeLog, Way, Ways},
-    processes::{self, Processes},
+    arms::Place,
+    job::{Line, SessionJob, SizeLog, Way},
     share::{Share, Shares},
-    ways,
 };
 use crate::{
     measure::{
@@ -50,26 +38,7 @@ impl Session<'_> {
         let job = self.job;
         let failed =
             |e: std::io::Error| Failure::Unfit(Unfit::because(format!("{}: {e}", job.ends)));
-        let first = job.sizes.first().copied().unwrap_or(1);
-        let (mut place, mut ways) = if job.ends.are_memory() {
-            let memory = "memory";
-            let (source, kernels) =
-                if job.ends.are_fill() { (FILL, fills()) } else { (memory, copies()) };
-            let (source, sink) = (source.to_owned(), memory.to_owned());
-            answer(Line::Ends(EndKeys { source, sink, options: Default::default() }));
-            (Place::Memory(RefCell::new(Buffers::new(job.exact))), self.kernels(kernels, answer))
-        } else if job.ends.are_processes() {
-            let processes = Processes::new(&job.ends, job.sink_state).map_err(failed)?;
-            answer(Line::Ends(processes::keys(&job.ends)));
-            (Place::Processes(processes), ways::of_arms(job, answer))
-        } else {
-            let mut bench = Bench::new(&job.ends, job.sink_state, self.stop).map_err(failed)?;
-            bench.resize(first).map_err(failed)?;
-            let (facts, keys) = bench.facts()?;
-            answer(Line::Ends(keys));
-            let ways = ways::of_mechanisms(job, &facts, answer);
-            (Place::Ends(Box::new(RefCell::new(bench))), ways)
-        };
+        let (mut place, mut ways) = Place::open(job, self.stop, answer)?;
         let mut random = Random::new(job.seed);
         let mut shares = Shares::new(&job.sizes, job.rounds);
         for (n, size) in job.sizes.iter().copied().enumerate() {
@@ -90,49 +59,23 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The kernels that are wanted; the C library's first.
-    fn kernels(
-        &self,
-        kernels: Vec<(&str, Option<Means>)>,
-        answer: &mut dyn FnMut(Line),
-    ) -> Vec<(Way, Means)> {
-        let mut ways = Vec::new();
-        for (name, ready) in kernels {
-            let way = Way::plain(name);
-            let wanted = match &self.job.ways {
-                Ways::Only(ways) => name == LIBC || ways.contains(&way),
-                Ways::All | Ways::These(_) => true,
-            };
-            match ready {
-                Some(means) if wanted => ways.push((way, means)),
-                Some(_) => {}
-                None => {
-                    let reason = "this processor lacks its instructions".to_owned();
-                    answer(Line::Unfit { way, reason });
-                }
-            }
-        }
-        ways.sort_by_key(|(way, _)| way.name != LIBC);
-        ways
-    }
-
     /// All ways at one size: tried, checked, calibrated, sampled. Answers what a transfer of the
     /// reference took.
     fn size(
         &self,
         place: &Place<'_>,
-        ways: &mut Vec<(Way, Means)>,
+        ways: &mut Vec<Way>,
         (size, share): (u64, Share),
         random: &mut Random,
         answer: &mut dyn FnMut(Line),
     ) -> Result<Duration, Failure> {
         let until = self.began.elapsed() + share.allotted;
         let (mut arms, mut took_part, mut memory) = (Vec::new(), Vec::new(), Vec::new());
-        ways.retain(|(way, means)| {
+        ways.retain(|way| {
             if (self.stop)().is_err() {
                 return true;
             }
-            match place.try_out(way, *means) {
+            match place.try_out(way) {
                 Ok((arm, held)) => {
                     memory.push(held);
                     arms.push(arm);
@@ -163,7 +106,7 @@ impl Session<'_> {
         for (arm, way) in took_part.iter().enumerate().filter(|(arm, _)| log.arms[*arm].failed) {
             let reason = log.arms[arm].dropped.clone().unwrap_or_default();
             answer(Line::Unfit { way: way.clone(), reason });
-            ways.retain(|(known, _)| known != way);
+            ways.retain(|known| known != way);
         }
         answer(Line::Size(SizeLog { size, transfers, ways: took_part, memory, log }));
         Ok(one)
@@ -196,17 +139,6 @@ impl Session<'_> {
         schedule.run(&mut arms, Lineup::of(active), &mut log)?;
         Ok(log)
     }
-}
-
-/// Every copy kernel but the one that is made of them, and what does its work if it runs here.
-fn copies() -> Vec<(&'static str, Option<Means>)> {
-    let single = KERNELS.iter().filter(|row| row.name != tuned::COPY.name);
-    single.map(|row| (row.name, row.ready().map(Means::Kernel))).collect()
-}
-
-fn fills() -> Vec<(&'static str, Option<Means>)> {
-    let single = FILLS.iter().filter(|row| row.name != tuned::FILL.name);
-    single.map(|row| (row.name, row.ready().map(Means::Fill))).collect()
 }
 
 /// Sessions are what counts, so a few rounds of each are enough.

@@ -7,11 +7,12 @@ use thalweg_core::{
     Facts, Guarantees, Knob, MECHANISMS, Mechanism, Pair, Role, Tuning, Unfit,
     alias::{self, Alias},
     mechanisms::{self, LAST_RESORT},
+    profile::LIBC,
     scratch::Site,
 };
+use thalweg_kernels::{FILLS, KERNELS, tuned};
 
 use super::{
-    arms::Means,
     job::{EndKeys, Line, SessionJob, Way, Ways},
     pair::{EndKind, Ends, Held},
     processes,
@@ -22,7 +23,7 @@ pub(super) fn of_mechanisms(
     job: &SessionJob,
     facts: &Facts,
     answer: &mut dyn FnMut(Line),
-) -> Vec<(Way, Means)> {
+) -> Vec<Way> {
     let mut ways = Vec::new();
     for mechanism in MECHANISMS.iter().filter(|m| m.info().role == Role::Mover) {
         let info = mechanism.info();
@@ -39,17 +40,16 @@ pub(super) fn of_mechanisms(
             answer(Line::Unfit { way: Way::plain(info.name), reason: unfit.reason });
             continue;
         }
-        let means = Means::Mechanism(*mechanism);
-        ways.extend(tunings.into_iter().map(|way| (way, means)));
+        ways.extend(tunings);
     }
-    ways.sort_by_key(|(way, _)| *way != Way::plain(LAST_RESORT.info().name));
+    ways.sort_by_key(|way| *way != Way::plain(LAST_RESORT.info().name));
     ways
 }
 
 /// The arms that a request of the default kind may take; the reference is the first of the list that
 /// works. From lent memory only those that give it back: what a new loan costs shows when it is written
 /// to, which is no part of a transfer.
-pub(super) fn of_arms(job: &SessionJob, answer: &mut dyn FnMut(Line)) -> Vec<(Way, Means)> {
+pub(super) fn of_arms(job: &SessionJob, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
     let mut ways = Vec::new();
     for arm in bulk::MECHANISMS
         .iter()
@@ -64,13 +64,39 @@ pub(super) fn of_arms(job: &SessionJob, answer: &mut dyn FnMut(Line)) -> Vec<(Wa
         };
         match probed {
             Ok(()) => {
-                let tunings = tunings(job, (info.name, info.knobs), ways.is_empty());
-                ways.extend(tunings.into_iter().map(|way| (way, Means::Arm)));
+                ways.extend(tunings(job, (info.name, info.knobs), ways.is_empty()));
             }
             Err(unfit) => answer(Line::Unfit { way: Way::plain(info.name), reason: unfit.reason }),
         }
     }
-    ways.sort_by_key(|(way, _)| !way.tuning.is_default());
+    ways.sort_by_key(|way| !way.tuning.is_default());
+    ways
+}
+
+/// The kernels that are wanted, none that is made of others; the C library's is the reference.
+pub(super) fn of_kernels(job: &SessionJob, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
+    let rows: Vec<(&str, bool)> = if job.ends.are_fill() {
+        let single = FILLS.iter().filter(|row| row.name != tuned::FILL.name);
+        single.map(|row| (row.name, row.ready().is_some())).collect()
+    } else {
+        let single = KERNELS.iter().filter(|row| row.name != tuned::COPY.name);
+        single.map(|row| (row.name, row.ready().is_some())).collect()
+    };
+    let mut ways = Vec::new();
+    for (name, is_ready) in rows {
+        let way = Way::plain(name);
+        let is_wanted = match &job.ways {
+            Ways::Only(ways) => name == LIBC || ways.contains(&way),
+            Ways::All | Ways::These(_) => true,
+        };
+        if !is_ready {
+            let reason = "this processor lacks its instructions".to_owned();
+            answer(Line::Unfit { way, reason });
+        } else if is_wanted {
+            ways.push(way);
+        }
+    }
+    ways.sort_by_key(|way| way.name != LIBC);
     ways
 }
 

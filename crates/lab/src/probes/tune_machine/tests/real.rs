@@ -1,7 +1,10 @@
 //! Sessions between real ends, in this process.
 
 use super::*;
-use crate::measure::schedule::{Arm, Sampled};
+use crate::{
+    arms::transfer::WholeArm,
+    measure::schedule::{Arm, Sampled},
+};
 use std::path::Path;
 
 fn job(ends: &str, sizes: &[u64]) -> SessionJob {
@@ -190,7 +193,7 @@ fn a_planted_wrong_byte_is_found_at_every_kind_of_sink() {
     let here = place.path().display();
     for sink in ["file", "pipe", "unix", "tcp", "memory"] {
         let ends: Ends = format!("file:{sink}@{here}").parse().unwrap();
-        let mut bench = bench::Bench::new(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
+        let mut bench = arms::whole(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
         bench.resize(50_000).unwrap();
         let plain = (thalweg_core::mechanisms::LAST_RESORT, &Tuning::default());
         assert!(bench.check(plain).is_ok(), "{ends}");
@@ -206,11 +209,10 @@ fn a_planted_wrong_byte_is_found_at_every_kind_of_sink() {
 fn a_way_faster_than_the_reference_fills_its_samples_with_more_transfers() {
     let place = tempfile::tempdir().unwrap();
     let ends: Ends = format!("file:file@{}", place.path().display()).parse().unwrap();
-    let bench = bench::Bench::new(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
+    let bench = arms::whole(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
     let mut site = arms::Place::Ends(Box::new(std::cell::RefCell::new(bench)));
     site.resize(4096).unwrap();
-    let means = arms::Means::Mechanism(thalweg_core::mechanisms::LAST_RESORT);
-    let (mut arm, _) = site.try_out(&Way::plain("read-write"), means).unwrap();
+    let (mut arm, _) = site.try_out(&Way::plain("read-write")).unwrap();
     let moved = |arm: &mut Sampled<'_>| arm.arm.sample(arm.repeats).unwrap().bytes;
     arm.repeats = 3;
     assert_eq!(moved(&mut arm), 3 * 4096);
@@ -250,18 +252,18 @@ impl thalweg_core::Mover for Nothing {
 fn a_way_that_fails_leaves_no_sink_in_the_way_of_the_next_one() {
     let place = tempfile::tempdir().unwrap();
     let ends: Ends = format!("file:file@{}", place.path().display()).parse().unwrap();
-    let bench = bench::Bench::new(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
+    let bench = arms::whole(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
     let bench = std::cell::RefCell::new(bench);
     bench.borrow_mut().resize(5000).unwrap();
-    let arm = |mechanism: &'static dyn thalweg_core::Mechanism| arms::BetweenEnds {
-        bench: &bench,
+    let arm = |mechanism: &'static dyn thalweg_core::Mechanism| WholeArm {
+        place: &bench,
         mechanism,
         tuning: Tuning::default(),
     };
     let (mut fails, mut works) = (arm(&Nothing), arm(thalweg_core::mechanisms::LAST_RESORT));
     for _ in 0..2 {
-        assert!(fails.on_bench(bench::Bench::check).is_err());
-        works.on_bench(bench::Bench::check).unwrap();
+        assert!(fails.try_out().is_err());
+        works.try_out().unwrap();
         assert!(fails.sample(1).is_err());
         works.sample(1).unwrap();
     }

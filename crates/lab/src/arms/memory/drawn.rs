@@ -1,6 +1,7 @@
-//! What kernels are measured on: two hot buffers, and the copies of a sample.
+//! A kernel on two hot buffers, in many places and lengths of which no branch predictor knows the
+//! next: how tuning compares kernels.
 
-use std::hint::black_box;
+use std::{cell::RefCell, hint::black_box};
 use thalweg_core::{Unfit, profile::SHORT};
 use thalweg_kernels::{Ready, ReadyFill};
 
@@ -8,7 +9,7 @@ use crate::{
     arms::content::Content,
     measure::{
         sample::{Meter, Sample},
-        schedule::Failure,
+        schedule::{Arm, Failure},
         stats::Random,
     },
 };
@@ -22,12 +23,10 @@ use crate::{
 /// below it, which is how programs mix short copies. At others half of them have, and the rest exactly
 /// the size, as in a loop that moves a buffer. Fills are done alike.
 #[derive(Default)]
-pub(super) struct Buffers {
+pub(crate) struct Buffers {
     source: Vec<u8>,
     sink: Vec<u8>,
     size: usize,
-    /// Copies, or fills, in a sample.
-    pub transfers: u64,
     /// Every copy, or fill, has exactly the size.
     exact: bool,
     drawn: Vec<Drawn>,
@@ -39,6 +38,13 @@ struct Drawn {
     from: usize,
     to: usize,
     len: usize,
+}
+
+/// A kernel that copies from one buffer to the other, or fills the other.
+#[derive(Clone, Copy)]
+pub(crate) enum Kernel {
+    Copy(Ready),
+    Fill(ReadyFill),
 }
 
 /// More drawn sizes than a branch predictor can learn by heart.
@@ -60,7 +66,7 @@ impl Buffers {
             Content::Pattern.fill(0, &mut self.source);
             self.sink = vec![1; size + PLACES];
         }
-        (self.size, self.transfers) = (size, 1);
+        self.size = size;
         // The same for every kernel and every session.
         let mut random = Random::new(size as u64);
         let draw = || {
@@ -72,42 +78,30 @@ impl Buffers {
         self.drawn = std::iter::repeat_with(draw).take(DRAWN).collect();
     }
 
-    pub fn check_copy(&mut self, kernel: Ready) -> Result<(), Failure> {
+    fn check(&mut self, kernel: Kernel) -> Result<(), &'static str> {
         let (source, sink) = (&self.source[..self.size], &mut self.sink[..self.size]);
-        sink.fill(0);
-        kernel.copy(sink, source);
-        if sink == source {
-            return Ok(());
-        }
-        Err(Failure::Unfit(Unfit::because("copied other bytes")))
-    }
-
-    pub fn check_fill(&mut self, kernel: ReadyFill) -> Result<(), Failure> {
-        let sink = &mut self.sink[..self.size];
         sink.fill(!FILLED);
-        kernel.fill(sink, FILLED);
-        if sink.iter().all(|byte| *byte == FILLED) {
-            return Ok(());
+        match kernel {
+            Kernel::Copy(kernel) => {
+                kernel.copy(sink, source);
+                if sink == source { Ok(()) } else { Err("copied other bytes") }
+            }
+            Kernel::Fill(kernel) => {
+                kernel.fill(sink, FILLED);
+                let right = sink.iter().all(|byte| *byte == FILLED);
+                if right { Ok(()) } else { Err("filled with another byte") }
+            }
         }
-        Err(Failure::Unfit(Unfit::because("filled with another byte")))
     }
 
-    pub fn sample_copy(&mut self, kernel: Ready) -> Sample {
-        self.sample(|sink, source| kernel.copy(sink, source))
-    }
-
-    pub fn sample_fill(&mut self, kernel: ReadyFill) -> Sample {
-        self.sample(|sink, _| kernel.fill(sink, FILLED))
-    }
-
-    fn sample(&mut self, run: impl Fn(&mut [u8], &[u8])) -> Sample {
+    fn sample(&mut self, times: u64, run: impl Fn(&mut [u8], &[u8])) -> Sample {
         let (source, sink) = (&self.source[..], &mut self.sink[..]);
         let exact = match (self.exact, self.size as u64 <= SHORT) {
-            (true, _) => self.transfers,
+            (true, _) => times,
             (false, true) => 0,
-            (false, false) => self.transfers.div_ceil(2),
+            (false, false) => times.div_ceil(2),
         };
-        let drawn = self.transfers - exact;
+        let drawn = times - exact;
         let mut bytes = self.size as u64 * exact;
         let meter = Meter::start();
         for Drawn { from, to, .. } in self.drawn.iter().cycle().take(exact as usize) {
@@ -120,5 +114,25 @@ impl Buffers {
             bytes += *len as u64;
         }
         meter.stop(bytes)
+    }
+}
+
+/// A kernel on the buffers of a session, which its arms share.
+pub(crate) struct OnBuffers<'b> {
+    pub buffers: &'b RefCell<Buffers>,
+    pub kernel: Kernel,
+}
+
+impl Arm for OnBuffers<'_> {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+        let (mut buffers, times) = (self.buffers.borrow_mut(), u64::from(repeats));
+        Ok(match self.kernel {
+            Kernel::Copy(kernel) => buffers.sample(times, |sink, source| kernel.copy(sink, source)),
+            Kernel::Fill(kernel) => buffers.sample(times, |sink, _| kernel.fill(sink, FILLED)),
+        })
+    }
+
+    fn check(&mut self) -> Result<(), Unfit> {
+        self.buffers.borrow_mut().check(self.kernel).map_err(Unfit::because)
     }
 }

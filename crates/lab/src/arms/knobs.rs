@@ -1,0 +1,19 @@
+//! The knobs of a mechanism as a study writes them: sizes or numbers.
+
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+use thalweg_core::{Tuning, Unfit, quantity::Size};
+
+/// Reads a table of them.
+pub(super) fn tuning<'de, D: Deserializer<'de>>(from: D) -> Result<Tuning, D::Error> {
+    let knobs = BTreeMap::<String, Size>::deserialize(from)?;
+    Ok(knobs.iter().fold(Tuning::default(), |tuning, (knob, size)| tuning.with(knob, size.0)))
+}
+
+/// Refuses those that a mechanism of this name has not, naming those it has.
+pub(super) fn only(name: &str, tuning: &Tuning, known: &[&str]) -> Result<(), Unfit> {
+    let unknown = tuning.iter().find(|(knob, _)| !known.contains(knob));
+    unknown.map_or(Ok(()), |(knob, _)| {
+        Err(Unfit::because(format!("{name} has no knob {knob:?}; it has {known:?}")))
+    })
+}

@@ -1,0 +1,141 @@
+//! The other end of a pipe or a socket: a thread that feeds or drains it, started before any buffer
+//! is made. Its processor time is the process's, so both sides are counted.
+
+use std::{
+    io,
+    os::fd::OwnedFd,
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    thread,
+    time::Duration,
+};
+use thalweg_core::{
+    Kind, Unfit,
+    scratch::{self, Sockets},
+};
+
+use crate::{
+    arms::content::Content,
+    helper::{looked_at, take, write_all},
+    measure::schedule::Failure,
+    probes::tune_copy::Stop,
+};
+
+/// What programs that read a stream ask for at a time, and what a pipe holds.
+const AT_ONCE: usize = 64 << 10;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+/// What is between the two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Pipe,
+    Unix,
+    /// A connection over loopback.
+    Tcp,
+}
+
+impl Stream {
+    /// A reading and a writing end.
+    pub fn pair(self) -> io::Result<(OwnedFd, OwnedFd)> {
+        match self {
+            Self::Pipe => scratch::stream(Kind::Pipe, Sockets::Unix),
+            Self::Unix => scratch::stream(Kind::Socket, Sockets::Unix),
+            Self::Tcp => scratch::stream(Kind::Socket, Sockets::Tcp),
+        }
+    }
+}
+
+/// The end of the stream that is measured, and the thread at the other.
+pub(super) struct Peer {
+    pub near: OwnedFd,
+    orders: Sender<Order>,
+    answers: Receiver<Result<(), String>>,
+    pub kind: Stream,
+}
+
+/// So many transfers of the pattern's first bytes.
+#[derive(Clone, Copy)]
+struct Order {
+    size: u64,
+    transfers: u64,
+    checking: bool,
+}
+
+impl Peer {
+    /// Something to read from.
+    pub fn feeding(kind: Stream) -> io::Result<Self> {
+        let (near, far) = kind.pair()?;
+        Self::start(kind, near, move |order| feed(&far, order))
+    }
+
+    /// Something to write to.
+    pub fn draining(kind: Stream) -> io::Result<Self> {
+        let (far, near) = kind.pair()?;
+        let mut buffer = vec![0; AT_ONCE];
+        Self::start(kind, near, move |order| drain(&far, &mut buffer, order))
+    }
+
+    fn start(
+        kind: Stream,
+        near: OwnedFd,
+        mut work: impl FnMut(Order) -> Result<(), String> + Send + 'static,
+    ) -> io::Result<Self> {
+        let (orders, inbox) = channel::<Order>();
+        let (answer, answers) = channel();
+        // Not joined: it ends when our end is closed, or with the process.
+        thread::Builder::new().name("peer".to_owned()).spawn(move || {
+            for order in inbox {
+                let done = work(order);
+                let failed = done.is_err();
+                if answer.send(done).is_err() || failed {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { near, orders, answers, kind })
+    }
+
+    /// Has it begin with so many transfers of so many bytes.
+    pub fn begin(&self, size: u64, transfers: u64, checking: bool) -> Result<(), Failure> {
+        let sent = self.orders.send(Order { size, transfers, checking });
+        sent.map_err(|_| Unfit::because("the other end of the stream is gone").into())
+    }
+
+    /// Waits until it has done what it was told.
+    pub fn wait(&self, stop: &Stop<'_>) -> Result<(), Failure> {
+        loop {
+            match self.answers.recv_timeout(BETWEEN_LOOKS) {
+                Ok(done) => return Ok(done?),
+                Err(RecvTimeoutError::Timeout) => stop()?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Unfit::because("the other end of the stream is gone").into());
+                }
+            }
+        }
+    }
+}
+
+/// Writes the pattern. Where SIGPIPE is not ignored, a reader that leaves ends the process.
+fn feed(far: &OwnedFd, order: Order) -> Result<(), String> {
+    for _ in 0..order.transfers {
+        let mut at = 0;
+        while at < order.size {
+            let most = (order.size - at).min(AT_ONCE as u64) as usize;
+            let put = write_all(far, Content::Pattern.piece(at, most));
+            put.map_err(|why| format!("feeding the source: {why}"))?;
+            at += most as u64;
+        }
+    }
+    Ok(())
+}
+
+/// Reads everything; compares it if it is told to.
+fn drain(far: &OwnedFd, buffer: &mut [u8], order: Order) -> Result<(), String> {
+    let total = order.size * order.transfers;
+    if !order.checking {
+        return take(far, buffer, total, |_, _| ());
+    }
+    match looked_at(far, buffer, (Content::Pattern, 0, total))? {
+        None => Ok(()),
+        Some(place) => Err(format!("delivered a wrong byte at {place}")),
+    }
+}

@@ -1,0 +1,330 @@
+//! Whole transfers, as tuning measures them: the ends of each are opened, a mechanism moves all that
+//! lies between, they are closed, and the last byte has arrived. The arms of a session share one place
+//! and take turns in it.
+
+use std::{
+    cell::RefCell,
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+use thalweg_core::{
+    Facts, Guarantees, Mechanism, Sink, Source, Transfer, Tuning, Unfit, profile::SinkState,
+};
+use thalweg_sys::usage::Heap;
+
+use super::{
+    alone::{end_of, move_all},
+    peer::{Peer, Stream},
+};
+use crate::{
+    arms::content::{self, Content, first_difference, own_file},
+    measure::{
+        sample::{Meter, Sample},
+        schedule::{Arm, Failure},
+    },
+    probes::tune_copy::Stop,
+    scratch::{Folder, free_space},
+};
+
+/// What an end is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Medium<'p> {
+    Memory,
+    /// A pipe or a socket; a thread of ours is at its other end.
+    Stream(Stream),
+    /// A file of our own in this folder.
+    Within(&'p Path),
+    /// This very file: as a source it is there, as a sink it is made.
+    File(&'p Path),
+}
+
+/// How every transfer of a place is done.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms<'s> {
+    pub state: SinkState,
+    pub needs: Guarantees,
+    pub stop: &'s Stop<'s>,
+}
+
+/// The ends, and what every sample between them moves.
+pub(crate) struct Whole<'s> {
+    source: Near,
+    sink: Near,
+    terms: Terms<'s>,
+    /// Sinks of the last sample; the first of them is there from a sample of another kind, maybe.
+    made: u64,
+    pub size: u64,
+}
+
+enum Near {
+    Memory(Vec<u8>),
+    File { path: PathBuf, own: Option<Folder> },
+    Stream(Peer),
+}
+
+/// A mechanism at a tuning.
+type Tuned<'t> = (&'t dyn Mechanism, &'t Tuning);
+
+const AT_ONCE: usize = 1 << 20;
+
+impl<'s> Whole<'s> {
+    /// Makes the ends; nothing has a size yet.
+    pub fn between(source: Medium<'_>, sink: Medium<'_>, terms: Terms<'s>) -> io::Result<Self> {
+        // Made now: else it would count as memory that the first mechanism holds.
+        Content::Pattern.piece(0, 1);
+        let near = |medium, name, peer: fn(Stream) -> io::Result<Peer>| {
+            Ok::<_, io::Error>(match medium {
+                Medium::Memory => Near::Memory(Vec::new()),
+                Medium::Stream(kind) => Near::Stream(peer(kind)?),
+                Medium::File(path) => Near::File { path: path.to_owned(), own: None },
+                Medium::Within(folder) => {
+                    let folder = Folder::inside(folder)?;
+                    Near::File { path: folder.file(name), own: Some(folder) }
+                }
+            })
+        };
+        let source = near(source, "source", Peer::feeding)?;
+        let sink = near(sink, "sink", Peer::draining)?;
+        Ok(Self { source, sink, terms, made: 1, size: 1 })
+    }
+
+    /// Makes a source of `size` bytes, all of it in memory, and room for as many.
+    pub fn resize(&mut self, size: u64) -> io::Result<()> {
+        self.clear()?;
+        self.size = size;
+        let len = usize::try_from(size).map_err(|_| io::ErrorKind::InvalidInput)?;
+        match &mut self.source {
+            Near::Memory(bytes) => {
+                *bytes = vec![0; len];
+                Content::Pattern.fill(0, bytes);
+            }
+            Near::File { path, own: Some(_) } => {
+                remove(path)?;
+                own_file(path, size)?;
+            }
+            Near::File { .. } | Near::Stream(_) => {}
+        }
+        if let Near::Memory(room) = &mut self.sink {
+            *room = vec![1; len];
+        }
+        self.blank_sink()
+    }
+
+    /// The most bytes that files of one size may take, source and sinks together.
+    pub fn room(&mut self) -> u64 {
+        // What cannot be removed takes room.
+        let _ = self.clear();
+        let folder = |near: &Near| match near {
+            Near::File { path, .. } => path.parent().map(free_space),
+            Near::Memory(_) | Near::Stream(_) => None,
+        };
+        [&self.source, &self.sink].into_iter().filter_map(folder).min().unwrap_or(u64::MAX) / 4
+    }
+
+    /// What the planner knows of such ends.
+    pub fn facts(&mut self) -> Result<Facts, Failure> {
+        let facts = self.transfer(0, |transfer| Ok(Facts::of(&transfer)))?;
+        self.clear().map_err(|e| unfit("removing a sink", &e))?;
+        Ok(facts)
+    }
+
+    /// So many transfers, timed until the last byte has arrived.
+    pub fn sample(&mut self, tuned: Tuned<'_>, transfers: u64) -> Result<Sample, Failure> {
+        self.clear().map_err(|e| unfit("removing a sink", &e))?;
+        let stop = self.terms.stop;
+        let meter = Meter::start();
+        self.begin(transfers, false)?;
+        for n in 0..transfers {
+            self.transfer(n, |transfer| move_all(tuned, transfer, stop, &mut || ()))?;
+        }
+        self.wait()?;
+        Ok(meter.stop(self.size * transfers))
+    }
+
+    /// One transfer that is looked at byte by byte, and how much memory it held at its end.
+    pub fn check(&mut self, tuned: Tuned<'_>) -> Result<Option<u64>, Failure> {
+        self.clear().map_err(|e| unfit("removing a sink", &e))?;
+        self.blank_sink().map_err(|e| unfit("preparing the sink", &e))?;
+        if let Near::Memory(room) = &mut self.sink {
+            room.fill(0);
+        }
+        self.begin(1, true)?;
+        let before = Heap::now();
+        let mut held = None;
+        let mut at_end = || {
+            held = Heap::now().zip(before).map(|(now, before)| now.grown_since(before));
+        };
+        let stop = self.terms.stop;
+        self.transfer(0, |transfer| move_all(tuned, transfer, stop, &mut at_end))?;
+        self.wait()?;
+        self.look()?;
+        Ok(held)
+    }
+
+    /// What is wrong with the bytes that arrived last; a stream is looked at by its drain.
+    pub fn look(&self) -> Result<(), String> {
+        match (&self.source, &self.sink) {
+            (_, Near::Stream(_)) => Ok(()),
+            (_, Near::Memory(room)) => first_difference(Content::Pattern, 0, room)
+                .map_or(Ok(()), |place| Err(format!("delivered a wrong byte at {place}"))),
+            (Near::File { path: from, own: None }, Near::File { path, .. }) => {
+                content::same(path, from, self.size)
+            }
+            (_, Near::File { path, .. }) => content::check(path, Content::Pattern, (0, self.size)),
+        }
+    }
+
+    /// New streams: after a failure it is unknown what the old ones hold.
+    fn renew(&mut self) -> io::Result<()> {
+        if let Near::Stream(peer) = &mut self.source {
+            *peer = Peer::feeding(peer.kind)?;
+        }
+        if let Near::Stream(peer) = &mut self.sink {
+            *peer = Peer::draining(peer.kind)?;
+        }
+        Ok(())
+    }
+
+    fn begin(&self, transfers: u64, checking: bool) -> Result<(), Failure> {
+        for near in [&self.sink, &self.source] {
+            if let Near::Stream(peer) = near {
+                peer.begin(self.size, transfers, checking)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&self) -> Result<(), Failure> {
+        for near in [&self.source, &self.sink] {
+            if let Near::Stream(peer) = near {
+                peer.wait(self.terms.stop)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The `n`-th transfer of a sample: files are opened for it and closed after it, as by a program
+    /// that moves files one by one.
+    fn transfer<R>(
+        &mut self,
+        n: u64,
+        moved: impl FnOnce(Transfer<'_>) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let (from, to);
+        let source = match &self.source {
+            Near::Memory(bytes) => Source::Memory(bytes),
+            Near::Stream(peer) => Source::Fd(end_of(&peer.near)?),
+            Near::File { path, .. } => {
+                from = File::open(path).map_err(|e| unfit("opening the source", &e))?;
+                Source::Fd(end_of(&from)?)
+            }
+        };
+        let path = self.sink_path(n);
+        let sink = match &mut self.sink {
+            Near::Memory(room) => Sink::Memory(room),
+            Near::Stream(peer) => Sink::Fd(end_of(&peer.near)?),
+            Near::File { .. } => {
+                let made = match self.terms.state {
+                    SinkState::Fresh => create(&path),
+                    SinkState::Resident => File::options().read(true).write(true).open(&path),
+                };
+                self.made = self.made.max(n + 1);
+                to = made.map_err(|e| unfit("opening the sink", &e))?;
+                Sink::Fd(end_of(&to)?)
+            }
+        };
+        moved(Transfer { source, sink, len: Some(self.size), needs: self.terms.needs })
+    }
+
+    /// Where the `n`-th transfer of a sample goes to; nowhere if the sink is no file.
+    fn sink_path(&self, n: u64) -> PathBuf {
+        match (&self.sink, self.terms.state) {
+            (Near::File { path, .. }, SinkState::Fresh) if n > 0 => {
+                let mut name = path.clone().into_os_string();
+                name.push(format!("-{n}"));
+                name.into()
+            }
+            (Near::File { path, .. }, _) => path.clone(),
+            (Near::Memory(_) | Near::Stream(_), _) => PathBuf::new(),
+        }
+    }
+
+    /// Removes the sinks of the last sample, unless they are to be there for the next one.
+    fn clear(&mut self) -> io::Result<()> {
+        if self.terms.state == SinkState::Fresh && matches!(self.sink, Near::File { .. }) {
+            (0..self.made).try_for_each(|n| remove(&self.sink_path(n)))?;
+        }
+        self.made = 1;
+        Ok(())
+    }
+
+    /// Where a sink is to be there before: one of the right length that holds none of the right bytes.
+    fn blank_sink(&self) -> io::Result<()> {
+        let (Near::File { path, .. }, SinkState::Resident) = (&self.sink, self.terms.state) else {
+            return Ok(());
+        };
+        let mut file = File::options().create(true).truncate(false).write(true).open(path)?;
+        let blank = vec![0; AT_ONCE.min(self.size as usize)];
+        let mut at = 0;
+        while at < self.size {
+            let most = (self.size - at).min(AT_ONCE as u64) as usize;
+            file.write_all(&blank[..most])?;
+            at += most as u64;
+        }
+        file.set_len(self.size)
+    }
+}
+
+/// A mechanism at a tuning, in a place that it shares with others.
+pub(crate) struct WholeArm<'p, 's> {
+    pub place: &'p RefCell<Whole<'s>>,
+    pub mechanism: &'static dyn Mechanism,
+    pub tuning: Tuning,
+}
+
+impl<'s> WholeArm<'_, 's> {
+    /// One transfer that is looked at, and how much memory it held.
+    pub fn try_out(&self) -> Result<Option<u64>, Failure> {
+        self.in_place(Whole::check)
+    }
+
+    /// After a failure the place has new streams.
+    fn in_place<R>(
+        &self,
+        act: impl FnOnce(&mut Whole<'s>, Tuned<'_>) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let mut place = self.place.borrow_mut();
+        let done = act(&mut place, (self.mechanism, &self.tuning));
+        if done.is_err() {
+            place.renew().map_err(|e| unfit("new streams", &e))?;
+        }
+        done
+    }
+}
+
+impl Arm for WholeArm<'_, '_> {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+        self.in_place(|place, tuned| place.sample(tuned, u64::from(repeats)))
+    }
+
+    fn check(&mut self) -> Result<(), Unfit> {
+        self.place.borrow().look().map_err(Unfit::because)
+    }
+}
+
+/// A new file, readable too: mechanisms that map the sink need that.
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).create_new(true).open(path)
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        answer => answer,
+    }
+}
+
+fn unfit(what: &str, error: &io::Error) -> Failure {
+    Failure::Unfit(Unfit::because(format!("{what}: {error}")))
+}
