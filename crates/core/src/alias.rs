@@ -30,7 +30,11 @@ pub fn probe(mechanism: &dyn Mechanism, pair: Pair, site: &Site) -> Result<Alias
     scratch.overwrite_source(&after).map_err(failed)?;
     match scratch.arrived(before.len()).map_err(failed)? {
         Some(bytes) if bytes == before => Ok(Alias::Copied),
-        Some(_) => Ok(Alias::Shared),
+        Some(bytes) if bytes == after => Ok(Alias::Shared),
+        Some(bytes) => {
+            let text = format!("alias probe: {} bytes arrived that were never sent", bytes.len());
+            Err(Unfit::because(text))
+        }
         None => Err(Unfit::because("the sink cannot be read")),
     }
 }

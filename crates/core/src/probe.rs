@@ -55,8 +55,11 @@ pub(crate) fn tried(
     bytes: &[u8],
 ) -> Result<Scratch, Unfit> {
     let kinds = (pair.source, pair.sink);
-    let mut scratch = Scratch::new(kinds, bytes, site, Sockets::Unix)?;
+    let mut scratch = Scratch::new(kinds, bytes, site, site.sockets.unwrap_or(Sockets::Unix))?;
     if let Err(unfit) = fits(mechanism, &mut scratch) {
+        if site.sockets.is_some() {
+            return Err(unfit);
+        }
         scratch = Scratch::new(kinds, bytes, site, Sockets::Tcp)?;
         fits(mechanism, &mut scratch).map_err(|_| unfit)?;
     }

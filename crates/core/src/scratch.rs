@@ -2,7 +2,7 @@
 //! They vanish when dropped; probing leaves nothing behind.
 
 use rustix::{
-    fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat},
+    fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, memfd_create, openat, unlinkat},
     net::{AddressFamily, SocketFlags, SocketType, socketpair},
     pipe::{PipeFlags, pipe_with},
 };
@@ -23,13 +23,22 @@ pub struct Site {
     pub source: PathBuf,
     /// Folder of sink files.
     pub sink: PathBuf,
+    /// The source file is one in memory, and lies in no folder.
+    pub memfd: bool,
+    /// Where the pair has a socket; left out, a kind that the mechanism takes.
+    pub sockets: Option<Sockets>,
 }
 
 impl Site {
     /// Both ends in one folder.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         let source = folder.into();
-        Self { sink: source.clone(), source }
+        Self::between(source.clone(), source)
+    }
+
+    /// The ends in two folders.
+    pub fn between(source: PathBuf, sink: PathBuf) -> Self {
+        Self { source, sink, memfd: false, sockets: None }
     }
 }
 
@@ -73,7 +82,10 @@ impl Scratch {
         site: &Site,
         sockets: Sockets,
     ) -> Result<Self, Unfit> {
-        let mut near_source = Near::source(source, &site.source, sockets)?;
+        let mut near_source = match source {
+            Kind::File if site.memfd => Near::memfd()?,
+            _ => Near::source(source, &site.source, sockets)?,
+        };
         near_source.fill(bytes)?;
         Ok(Self { source: near_source, sink: Near::sink(sink, &site.sink, sockets, bytes.len())? })
     }
@@ -174,6 +186,12 @@ impl Near {
         };
         let (near, far) = if source { (reader, writer) } else { (writer, reader) };
         Ok(Self { kind, memory: Vec::new(), fd: Some(near), far: Some(far) })
+    }
+
+    fn memfd() -> Result<Self, Unfit> {
+        let made = memfd_create("thalweg-probe", MemfdFlags::CLOEXEC);
+        let fd = made.map_err(|e| unfit("memfd_create", e))?;
+        Ok(Self { kind: Kind::File, memory: Vec::new(), fd: Some(fd), far: None })
     }
 
     fn device(path: &str, flags: OFlags, kind: Kind) -> Result<Self, Unfit> {

@@ -15,7 +15,6 @@ use std::fs;
 use thalweg_core::Unfit;
 
 use super::{Arm, ArmKind, Job, content::Content};
-use crate::measure::schedule::Failure;
 use alone::Alone;
 use moving::Moving;
 use pair::pair_of;
@@ -65,15 +64,12 @@ pub(super) fn extra_memory(job: &Job<'_>) -> Result<u64, Unfit> {
     // The pattern itself is no part of it.
     Content::Pattern.fill(0, &mut [0]);
     let of_both = || -> Result<u64, Unfit> {
-        Ok(proportional(std::process::id())? + proportional(pair.borrow().helper())?)
+        Ok(proportional(std::process::id())? + proportional(pair.borrow().far.id())?)
     };
     let before = of_both()?;
     let mut piece = Bulk.open(job)?;
     piece.warm_up()?;
-    piece.sample(1).map_err(|failure| match failure {
-        Failure::Unfit(unfit) => unfit,
-        Failure::Cancelled => Unfit::because("stopped"),
-    })?;
+    piece.sample(1)?;
     Ok(of_both()?.saturating_sub(before).saturating_sub(2 * bytes as u64))
 }
 

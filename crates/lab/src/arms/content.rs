@@ -153,7 +153,7 @@ pub(crate) fn check(path: &Path, content: Content, (from, len): (u64, u64)) -> R
     let mut file = File::open(path).map_err(failed)?;
     let size = file.metadata().map_err(failed)?.len();
     if size != len {
-        return Err(format!("wrote {size} bytes of {len}"));
+        return Err(format!("the sink has {size} bytes, not {len}"));
     }
     let mut buffer = vec![0; PIECE];
     let mut at = 0;

@@ -46,10 +46,13 @@ impl Far {
         self.process.say(line).map_err(|e| self.odd(&format!("nothing and cannot be told: {e}")))
     }
 
-    /// The next line it says.
+    /// The next line it says; `no` and a reason is a refusal.
     pub fn hear(&mut self) -> Result<String, Unfit> {
         match self.process.hear(Instant::now() + PATIENCE) {
-            Ok(Heard::Line(line)) => Ok(line),
+            Ok(Heard::Line(line)) => match line.strip_prefix("no ") {
+                Some(reason) => Err(Unfit::because(format!("the receiver: {reason}"))),
+                None => Ok(line),
+            },
             Ok(Heard::Silence) => Err(self.odd(&format!("nothing for {PATIENCE:?}"))),
             Ok(Heard::End) => Err(self.gone()),
             Err(reason) => Err(self.odd(&format!("what is no answer: {reason}"))),
@@ -84,7 +87,7 @@ impl Far {
         self.process.wait(Duration::from_millis(500)).map(|_| self.gone())
     }
 
-    fn odd(&self, what: &str) -> Unfit {
+    pub fn odd(&self, what: &str) -> Unfit {
         Unfit::because(format!("the {} (a process of ours) said {what}", self.kind))
     }
 

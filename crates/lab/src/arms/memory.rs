@@ -230,19 +230,5 @@ impl<C: Copies> Arm for C {
     }
 }
 
-/// Bytes that say where they belong.
-fn pattern(len: usize) -> Vec<u8> {
-    let mut word = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        word ^= word << 13;
-        word ^= word >> 7;
-        word ^= word << 17;
-        bytes.extend_from_slice(&word.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
-}
-
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use std::{fs::File, os::fd::OwnedFd, path::PathBuf, sync::Arc};
 use thalweg_core::{
     Facts, Guarantees, Mechanism, Pair, Sink, Source, Transfer as Bytes, Tuning, Unfit,
     alias::{self, Alias},
+    scratch::{Site, Sockets},
 };
 use thalweg_sys::{Errno, net, tally};
 
@@ -18,6 +19,7 @@ mod whole;
 mod with;
 
 pub(in crate::arms) use alone::{end_of, move_exactly};
+pub(in crate::arms) use peer::Peer;
 pub(crate) use peer::Stream;
 pub(crate) use whole::{Medium, Terms, Whole, WholeArm, create};
 
@@ -25,7 +27,6 @@ use super::{
     Arm, ArmKind, Job, content,
     far::{Far, Fifo, connect_tcp, connect_unix},
     place::Place,
-    probes,
 };
 use crate::measure::{
     sample::{Meter, Sample},
@@ -240,18 +241,14 @@ impl Arm for Moving {
         if !alias::applies(self.pair) {
             return None;
         }
-        let source = match self.with.source {
-            From::Memfd => probes::alias::From::Memfd,
-            _ => probes::alias::From::File,
+        let sockets = match self.with.sink {
+            To::Tcp => Some(Sockets::Tcp),
+            To::Unix => Some(Sockets::Unix),
+            To::Null | To::File | To::Pipe => None,
         };
-        let sink = match self.with.sink {
-            To::Null => return None,
-            To::File => probes::alias::To::File,
-            To::Pipe => probes::alias::To::Pipe,
-            To::Unix => probes::alias::To::Unix,
-            To::Tcp => probes::alias::To::Tcp,
-        };
-        Some(probes::alias::look(self.mechanism, source, sink, self.place.path()))
+        let memfd = self.with.source == From::Memfd;
+        let site = Site { memfd, sockets, ..Site::at(self.place.path()) };
+        Some(alias::probe(self.mechanism, self.pair, &site))
     }
 }
 

@@ -116,6 +116,15 @@ impl From<Unfit> for Failure {
     }
 }
 
+impl From<Failure> for Unfit {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Cancelled => Self::because("stopped"),
+            Failure::Unfit(unfit) => unfit,
+        }
+    }
+}
+
 impl From<String> for Failure {
     fn from(reason: String) -> Self {
         Self::Unfit(Unfit::because(reason))

@@ -136,7 +136,7 @@ fn kernels_text(title: &str, bands: &[Band], size: Option<u64>) -> String {
 /// trying is not possible here.
 fn try_all(source: &EndpointArg, sink: &EndpointArg, request: &mut Request) -> Result<(), Unfit> {
     let pair_of = |info: &'static thalweg_core::Info| info.pair(source.facts.kind, sink.facts.kind);
-    let site = Site { source: source.folder.clone(), sink: sink.folder.clone() };
+    let site = Site::between(source.folder.clone(), sink.folder.clone());
     let works = |site: &Site, pair: Pair| probe::pair(LAST_RESORT, pair, site);
     let Some(plain) = pair_of(LAST_RESORT.info()).copied() else { return Ok(()) };
     let site = match works(&site, plain) {

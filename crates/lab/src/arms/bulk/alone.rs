@@ -104,10 +104,8 @@ impl Arm for Alone {
 
     fn warm_up(&mut self) -> Result<(), Unfit> {
         self.pair.borrow_mut().make_room()?;
-        self.sample(1).map(drop).map_err(|failure| match failure {
-            Failure::Unfit(unfit) => unfit,
-            Failure::Cancelled => Unfit::because("stopped"),
-        })
+        self.sample(1)?;
+        Ok(())
     }
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {

@@ -64,19 +64,19 @@ impl Moving {
     fn batch(&mut self, count: u32) -> Result<Sample, Unfit> {
         self.lend(count)?;
         let mut pair = self.pair.borrow_mut();
-        pair.begin(&format!("take {} {count}", self.seat))?;
+        pair.far.begin(&format!("take {} {count}", self.seat))?;
         let sender = self.sender.as_mut().map_err(|broken| broken.clone())?;
         let before = tally::calls();
         let meter = Meter::start();
         let sent = send(sender, pair.source(), &mut self.loans, (count, self.with.source));
         let waits = self.with.read && sent.is_ok();
-        let read = if waits { pair.hear_only("read") } else { Ok(()) };
+        let read = if waits { pair.far.hear_only("read") } else { Ok(()) };
         let mut sample = meter.stop(self.bytes as u64 * u64::from(count));
         sample.calls = Some(tally::calls() - before);
         drop(pair);
         self.settle(sent)?;
         read?;
-        let (used, calls) = self.pair.borrow_mut().spent()?;
+        let (used, calls) = self.pair.borrow_mut().far.spent()?;
         sample.add_far(&used, calls);
         Ok(sample)
     }
@@ -101,7 +101,7 @@ impl Moving {
     fn settle(&mut self, sent: Result<(), Unfit>) -> Result<(), Unfit> {
         let Err(failed) = sent else { return Ok(()) };
         drop(mem::replace(&mut self.sender, Err(failed.clone())));
-        let Err(words) = self.pair.borrow_mut().spent() else { return Err(failed) };
+        let Err(words) = self.pair.borrow_mut().far.spent() else { return Err(failed) };
         let broken = Unfit { reason: format!("{failed}; {words}"), ..failed };
         self.sender = Err(broken.clone());
         Err(broken)
@@ -116,7 +116,7 @@ impl Moving {
             self.spoil();
         }
         let mut pair = self.pair.borrow_mut();
-        pair.begin(&format!("look {} {at}", self.seat))?;
+        pair.far.begin(&format!("look {} {at}", self.seat))?;
         let sender = self.sender.as_mut().map_err(|broken| broken.clone())?;
         let sent = send(sender, pair.source(), &mut self.loans, (1, self.with.source));
         drop(pair);

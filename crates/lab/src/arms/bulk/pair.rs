@@ -11,7 +11,7 @@ use thalweg_channel::{
     bulk::{Options, Sender},
 };
 use thalweg_core::Unfit;
-use thalweg_sys::{map::Map, usage::Usage};
+use thalweg_sys::map::Map;
 
 use super::landing::{Residency, ordinary};
 use crate::arms::{
@@ -23,7 +23,7 @@ use crate::arms::{
 
 /// A, and the way to B.
 pub(super) struct Pair {
-    far: Far,
+    pub far: Far,
     listener: Listener,
     bytes: usize,
     source: Option<Map>,
@@ -77,7 +77,7 @@ impl Pair {
         options: Options,
     ) -> Result<(Sender, u32), Unfit> {
         self.far.say(&format!("join {} {}", residency.name(), u8::from(reads)))?;
-        self.hear_only("called")?;
+        self.far.hear_only("called")?;
         let unfit = |error: thalweg_channel::Error| Unfit::because(error.to_string());
         let link = self.listener.accept_until(Some(Instant::now() + PATIENCE)).map_err(unfit)?;
         if link.peer().pid != self.far.id() {
@@ -87,13 +87,9 @@ impl Pair {
         self.seats += 1;
         let met = Sender::over(link, options).map_err(unfit);
         // The sender's reasons are the better ones; the helper's answer is due in any case.
-        let answer = self.hear_only("ready");
+        let answer = self.far.hear_only("ready");
         let sender = met?;
         answer.map(|()| (sender, seat))
-    }
-
-    pub fn helper(&self) -> u32 {
-        self.far.id()
     }
 
     /// A's memory is there from now on. Refused where an operation might drive others out of memory.
@@ -130,50 +126,18 @@ impl Pair {
         self.source.as_mut().and_then(Map::bytes_mut).unwrap_or_default()
     }
 
-    /// Tells B to do something, and returns once it is about to.
-    pub fn begin(&mut self, line: &str) -> Result<(), Unfit> {
-        self.far.say(line)?;
-        self.hear_only("go")
-    }
-
-    /// What B used, and the calls it made, once it is done.
-    pub fn spent(&mut self) -> Result<(Usage, u64), Unfit> {
-        let line = self.hear()?;
-        let spent = crate::helper::spent(&line);
-        spent.ok_or_else(|| Unfit::because(format!("the receiving helper said {line:?}")))
-    }
-
     /// Whether what B looks at is what it should be: else the place of the first byte that is not.
     pub fn verdict(&mut self) -> Result<Option<String>, Unfit> {
-        match self.hear()? {
-            line if line == "same" => Ok(None),
-            line => match line.strip_prefix("wrong ") {
-                Some(place) => Ok(Some(place.to_owned())),
-                None => Err(Unfit::because(format!("the receiving helper said {line:?}"))),
-            },
+        let line = self.far.hear()?;
+        match line.strip_prefix("wrong ") {
+            None if line == "same" => Ok(None),
+            None => Err(self.far.odd(&format!("{line:?}"))),
+            place => Ok(place.map(str::to_owned)),
         }
     }
 
     pub fn look_again(&mut self, at: u64) -> Result<Option<String>, Unfit> {
         self.far.say(&format!("again {at}"))?;
         self.verdict()
-    }
-
-    pub fn hear_only(&mut self, expected: &str) -> Result<(), Unfit> {
-        match self.hear()? {
-            line if line == expected => Ok(()),
-            line => Err(Unfit::because(format!(
-                "the receiving helper said {line:?} in place of {expected:?}"
-            ))),
-        }
-    }
-
-    /// The next line; a `no` is an answer.
-    fn hear(&mut self) -> Result<String, Unfit> {
-        let line = self.far.hear()?;
-        match line.strip_prefix("no ") {
-            Some(reason) => Err(Unfit::because(format!("the receiver: {reason}"))),
-            None => Ok(line),
-        }
     }
 }

@@ -3,7 +3,8 @@
 use std::ops::Range;
 use thalweg_sys::{Errno, map::Map};
 
-use super::{Sink, pattern};
+use super::Sink;
+use crate::arms::content::Content;
 
 /// What a sink, and what lies around it, holds before a copy is verified.
 pub const SPOILT: u8 = 0xee;
@@ -19,7 +20,7 @@ impl Buffers {
             if kind == Sink::PageEdge { Map::fenced } else { |len| Map::anonymous(len, false) };
         let made = |len| make(len).map_err(|e| format!("mmap: {e}"));
         let (mut from, mut to) = (made(sources)?, made(sinks)?);
-        from.bytes_mut().unwrap_or_default().copy_from_slice(&pattern(sources));
+        Content::Pattern.fill(0, from.bytes_mut().unwrap_or_default());
         to.bytes_mut().unwrap_or_default().fill(1);
         Ok(Self(Some((from, to))))
     }

@@ -3,7 +3,8 @@
 
 use thalweg_kernels::Ready;
 
-use super::{Copies, pattern, working_set::room_for};
+use super::{Copies, working_set::room_for};
+use crate::arms::content::Content;
 
 /// What vhost writes before each packet: virtio_net_hdr_mrg_rxbuf.
 const HEADER: usize = 12;
@@ -89,7 +90,8 @@ impl Copies for Ring {
     fn allocate(&mut self) -> Result<(), String> {
         let len = self.slots * self.stride;
         room_for(2 * len)?;
-        self.packets = pattern(len);
+        self.packets = vec![0; len];
+        Content::Pattern.fill(0, &mut self.packets);
         self.filled = vec![1; len];
         Ok(())
     }

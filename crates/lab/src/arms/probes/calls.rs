@@ -2,17 +2,14 @@
 //! counted where they are made. Parameters: mechanism, buffer, sink = "unix" or "tcp".
 
 use serde::Deserialize;
-use std::{fs::File, io::Read, os::fd::OwnedFd, thread};
 use thalweg_core::{
     Facts, Guarantees, Sink, Source, Transfer, Tuning, Unfit, Unit, mechanisms, quantity::Size,
 };
 use thalweg_sys::tally;
 
 use crate::arms::{
-    Finding, Job, Probe,
-    content::{self, Content, first_difference},
-    parameters,
-    transfer::{Stream, end_of, move_exactly},
+    Finding, Job, Probe, content, parameters,
+    transfer::{Peer, Stream, end_of, move_exactly},
 };
 
 pub(in crate::arms) struct CallsPerBuffer;
@@ -62,13 +59,12 @@ impl Probe for CallsPerBuffer {
             To::Tcp => Stream::Tcp,
             To::Unix => Stream::Unix,
         };
-        let (far, near) = stream.pair().map_err(|e| Unfit::because(format!("sockets: {e}")))?;
-        let reader = thread::Builder::new().spawn(move || arrived_right(far, total));
-        let reader = reader.map_err(|e| Unfit::because(format!("no thread to read with: {e}")))?;
-        let sink = File::from(near);
+        let reader = Peer::draining(stream);
+        let reader = reader.map_err(|e| Unfit::because(format!("sockets and a reader: {e}")))?;
+        reader.begin(total, 1, true)?;
         let transfer = Transfer {
             source: Source::Fd(end_of(&file)?),
-            sink: Sink::Fd(end_of(&sink)?),
+            sink: Sink::Fd(end_of(&reader.near)?),
             len: Some(total),
             needs: Guarantees::SHARED,
         };
@@ -78,29 +74,10 @@ impl Probe for CallsPerBuffer {
         let moved = (0..BUFFERS).try_for_each(|_| move_exactly(mover.as_mut(), buffer));
         let counted = tally::calls() - before;
         drop(mover);
-        drop(sink);
-        let right = reader.join().unwrap_or(Err("the reader panicked".to_owned()));
         moved?;
-        right.map_err(Unfit::because)?;
+        reader.wait(&|| Ok(()))?;
         let each = counted as f64 / BUFFERS as f64;
         let text = format!("{name}: {counted} calls for {BUFFERS} buffers of {buffer} bytes");
         Ok(Finding { numbers: vec![each], text })
-    }
-}
-
-/// Reads until the other end closes.
-fn arrived_right(from: OwnedFd, total: u64) -> Result<(), String> {
-    let (mut from, mut buffer, mut at) = (File::from(from), vec![0; 64 << 10], 0);
-    loop {
-        match from.read(&mut buffer) {
-            Ok(0) if at == total => return Ok(()),
-            Ok(0) => return Err(format!("{at} of {total} bytes arrived")),
-            Ok(got) if first_difference(Content::Pattern, at, &buffer[..got]).is_none() => {
-                at += got as u64;
-            }
-            Ok(_) => return Err(format!("a wrong byte arrived after {at} bytes")),
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(format!("reading what arrived: {e}")),
-        }
     }
 }

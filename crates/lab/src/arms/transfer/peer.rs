@@ -45,7 +45,7 @@ impl Stream {
 }
 
 /// The end of the stream that is measured, and the thread at the other.
-pub(super) struct Peer {
+pub(crate) struct Peer {
     pub near: OwnedFd,
     orders: Sender<Order>,
     answers: Receiver<Result<(), String>>,

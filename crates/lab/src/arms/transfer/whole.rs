@@ -52,7 +52,8 @@ pub(crate) struct Whole<'s> {
     source: Near,
     sink: Near,
     terms: Terms<'s>,
-    /// Sinks of the last sample; the first of them is there from a sample of another kind, maybe.
+    /// Sinks that there may be: those of the last sample, at least one, which an arm of another kind
+    /// may have left.
     made: u64,
     pub size: u64,
 }

@@ -5,7 +5,7 @@ mod fleet;
 pub use fleet::{Held, held_out};
 
 use thalweg_core::{
-    Cancelled, Facts, Profile,
+    Cancelled, Facts, Profile, Unfit,
     profile::{Cell, Load, SinkState},
 };
 
@@ -19,7 +19,7 @@ use super::{
     regret::{Regret, regrets},
     runner::Runner,
 };
-use crate::measure::{schedule::Failure, stats::Random};
+use crate::measure::stats::Random;
 use thalweg_core::Prefer;
 
 #[derive(Clone, Debug)]
@@ -56,10 +56,7 @@ pub fn look_at(ends: &Ends) -> Result<(Facts, EndKeys), String> {
         Ok(whole)
     });
     let facts = made.map_err(|e| format!("{ends}: {e}"))?.facts();
-    let facts = facts.map_err(|failure| match failure {
-        Failure::Cancelled => format!("{ends}: stopped"),
-        Failure::Unfit(unfit) => format!("{ends}: {unfit}"),
-    })?;
+    let facts = facts.map_err(|failure| format!("{ends}: {}", Unfit::from(failure)))?;
     let keys = keys_of(&facts);
     Ok((facts, keys))
 }

@@ -154,7 +154,7 @@ fn keeps_its_promise(mechanism: &dyn Mechanism, pair: Pair, ends: &Ends) -> Resu
         EndKind::File(folder) => folder.clone(),
         _ => std::env::temp_dir(),
     };
-    let site = Site { source: folder(&ends.source), sink: folder(&ends.sink) };
+    let site = Site::between(folder(&ends.source), folder(&ends.sink));
     match alias::probe(mechanism, pair, &site)? {
         Alias::Copied => Ok(()),
         Alias::Shared => Err(Unfit::because(
