@@ -36,10 +36,6 @@ const MAY_BE_UNSAFE: &[&str] = &[
 /// Lock files of workspaces of their own that depend on crates of this one.
 const APART: &[&str] = &["peers/channel/Cargo.lock", "fuzz/Cargo.lock"];
 
-/// Modules that use each other in a circle and are still to be put in order, by folder of the crate.
-/// A module may leave such a list, and none may join.
-const CIRCLES: &[(&str, &str)] = &[("crates/lab", "arms helper measure peer probes study")];
-
 const LONGEST_FILE: usize = 500;
 const LONG_FILES: &str = "tests/long-files.txt";
 const COUNTED: &[&str] = &["rs", "sh", "py", "c", "h", "java"];
@@ -71,11 +67,9 @@ fn modules_of_a_crate_form_no_circle() {
     for package in packages() {
         let manifest = Path::new(text(&package["manifest_path"]));
         let folder = manifest.parent().expect("the folder of a crate");
-        let listed = CIRCLES.iter().find(|(path, _)| folder == root().join(path));
-        let listed = listed.map_or("", |(_, modules)| modules);
         let arrows = Arrows::of(&folder.join("src"));
         let found = arrows.in_circles();
-        if found.iter().any(|module| !listed.split(' ').any(|name| name == module)) {
+        if !found.is_empty() {
             wrong.push(format!("{}:\n{}", folder.display(), arrows.between(&found)));
         }
     }

@@ -11,7 +11,7 @@ pub use crate::measure::schedule::Arm;
 pub(crate) mod bulk;
 pub mod command;
 pub(crate) mod content;
-mod far;
+pub(crate) mod far;
 mod knobs;
 pub(crate) mod memory;
 mod null;
@@ -20,8 +20,6 @@ mod probes;
 mod program;
 pub(crate) mod transfer;
 mod worker;
-
-pub(crate) use worker::jdks;
 
 /// Makes arms of one kind out of a study's parameters.
 pub trait ArmKind: Sync {

@@ -1,23 +1,14 @@
 //! Processes that help a measurement: sessions, receivers, loads. The command line has one hidden
 //! command, `thalweg helper KIND`, that ends here; `thalweg-lab-helper` is the same for our tests.
 
-use std::{
-    path::Path,
-    process::{Command, ExitCode},
-};
+use std::process::ExitCode;
 use thalweg_sys::signal;
 
-mod bulk;
-mod feeder;
-mod line;
-mod receiver;
-
-pub(crate) use feeder::write_all;
-pub(crate) use line::spent;
-pub(crate) use receiver::{looked_at, take};
-
 use crate::{
-    arms::{CATALOGUE, Catalogue},
+    arms::{
+        CATALOGUE, Catalogue,
+        far::{bulk, feeder, receiver},
+    },
     probes::{libc_thresholds, tune_machine},
     study::{load, session},
 };
@@ -35,13 +26,6 @@ pub static HELPERS: &[Helper] = &[
     ("session", |_| session::main(&CATALOGUE)),
     ("survey", |_| tune_machine::serve()),
 ];
-
-/// The command that starts a helper of this kind: `program` is `thalweg`, or the one of our tests.
-pub fn command(program: &Path, kind: &str) -> Command {
-    let mut command = Command::new(program);
-    command.args(["helper", kind]);
-    command
-}
 
 /// Runs the helper that the first argument names.
 pub fn main(arguments: &[String]) -> ExitCode {

@@ -19,9 +19,13 @@ use std::{
 use thalweg_core::Unfit;
 use thalweg_sys::{Errno, pipe, usage::Usage};
 
-use crate::{
-    helper::{command, spent},
-    measure::process::{Heard, Manner, Process},
+pub(crate) mod bulk;
+pub(crate) mod feeder;
+pub(crate) mod receiver;
+
+use crate::measure::{
+    line::spent,
+    process::{self, Heard, Manner, Process},
 };
 
 /// How long a process of ours may make us wait without anything happening.
@@ -36,7 +40,7 @@ pub(super) struct Far {
 impl Far {
     /// Starts a helper of this kind.
     pub fn start(program: &Path, kind: &'static str, arguments: &[&str]) -> Result<Self, Unfit> {
-        let mut command = command(program, kind);
+        let mut command = process::helper(program, kind);
         command.args(arguments);
         let failed = |e| Unfit::because(format!("helper {kind} by {}: {e}", program.display()));
         Ok(Self { kind, process: Process::start(command, Manner::HELPER).map_err(failed)? })

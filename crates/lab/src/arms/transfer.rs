@@ -370,7 +370,7 @@ impl Drop for Moving {
 fn judged(line: &str, reading: Reading, mut sample: Sample) -> Result<Sample, Unfit> {
     match (reading, line) {
         (Reading::Take, _) => {
-            let spent = crate::helper::spent(line);
+            let spent = crate::measure::line::spent(line);
             let (used, calls) =
                 spent.ok_or_else(|| Unfit::because(format!("the receiver answered {line:?}")))?;
             sample.add_far(&used, calls);

@@ -11,8 +11,6 @@ mod packages;
 mod reply;
 mod talk;
 
-pub(crate) use java::jdks;
-
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,

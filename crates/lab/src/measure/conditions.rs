@@ -6,7 +6,7 @@ use thalweg_channel::bulk::{measured_at, saved_profile};
 use thalweg_core::profile::Machine;
 use thalweg_sys::host::filesystem;
 
-use crate::arms::jdks;
+pub(crate) mod jdk;
 
 /// The machine and what it was doing.
 #[derive(Clone, Debug, Serialize)]
@@ -76,7 +76,7 @@ fn settings() -> BTreeMap<String, String> {
     let fields = memory.lines().filter_map(|line| line.split_once(':'));
     let memory = fields.filter(|(name, _)| ["MemTotal", "SwapTotal"].contains(name));
     let memory = memory.map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
-    values.chain(memory).chain(jdks()).chain([bulk_profile()]).collect()
+    values.chain(memory).chain(jdk::jdks()).chain([bulk_profile()]).collect()
 }
 
 /// When the ways between two processes were measured for the profile, if they were.

@@ -13,6 +13,7 @@ use std::{
         fd::OwnedFd,
         unix::{net::UnixStream, process::CommandExt},
     },
+    path::Path,
     process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio},
     thread::sleep,
     time::{Duration, Instant},
@@ -40,6 +41,13 @@ impl Manner {
     /// One of our own helpers: killed when it is no longer needed, for it may wait for bytes that never come.
     pub const HELPER: Self =
         Self { grace: Duration::ZERO, leads_group: false, longest_line: usize::MAX };
+}
+
+/// The command that starts a helper of this kind: `program` is `thalweg`, or the one of our tests.
+pub fn helper(program: &Path, kind: &str) -> Command {
+    let mut command = Command::new(program);
+    command.args(["helper", kind]);
+    command
 }
 
 /// A running process, the lines to it and the lines from it. It ends when this is dropped.

@@ -22,16 +22,14 @@ use thalweg_sys::host::{Cache, caches};
 
 use crate::{
     measure::{
+        Stop,
         log::{Entry, Log},
         schedule::order,
         stats::Random,
     },
-    probes::{
-        trial::{
-            Kind, Program, Setting,
-            tunables::{MOVSB, STREAM, Tunable, listed},
-        },
-        tune_copy::Stop,
+    probes::trial::{
+        Kind, Program, Setting,
+        tunables::{MOVSB, STREAM, Tunable, listed},
     },
 };
 

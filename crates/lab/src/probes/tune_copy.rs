@@ -22,6 +22,8 @@ use std::{
 use thalweg_core::{Cancelled, Guarantees, MECHANISMS, Request};
 use thalweg_tree::CopyOptions;
 
+use crate::measure::Stop;
+
 /// What is to be measured, and for how long.
 pub struct Job<'j> {
     /// What will be copied.
@@ -42,9 +44,6 @@ pub struct Job<'j> {
     /// Asked every few milliseconds.
     pub stop: &'j Stop<'j>,
 }
-
-/// Asked whether to go on, from several threads.
-pub type Stop<'s> = dyn Fn() -> Result<(), Cancelled> + Sync + 's;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]

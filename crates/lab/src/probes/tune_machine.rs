@@ -37,10 +37,7 @@ use thalweg_core::{
     profile::{Cell, Load, SinkState},
 };
 
-use crate::{
-    measure::{conditions, stats::Random},
-    probes::tune_copy::Stop,
-};
+use crate::measure::{Stop, conditions, stats::Random};
 
 /// What is to be measured.
 pub struct Plan<'p> {

@@ -15,10 +15,7 @@ use super::{
     file::Load,
     pin::{self, Processors},
 };
-use crate::{
-    helper,
-    measure::process::{Heard, Manner, Process, say},
-};
+use crate::measure::process::{Heard, Manner, Process, helper, say};
 
 /// One cycle of the load that is busy a part of the time.
 const CYCLE: Duration = Duration::from_millis(40);
@@ -57,7 +54,7 @@ impl Running {
         for n in 0..count {
             let failed = |e: &dyn std::fmt::Display| Unfit::because(format!("load {kind}: {e}"));
             let path = scratch.join(format!("load-{n}"));
-            let mut command = helper::command(program, "load");
+            let mut command = helper(program, "load");
             command.args([kind, &processors.list()]).arg(path);
             let manner = Manner { grace: PATIENCE, ..Manner::HELPER };
             let mut process = Process::start(command, manner).map_err(|e| failed(&e))?;

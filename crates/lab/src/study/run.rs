@@ -17,9 +17,9 @@ use super::{
     wire::{Event, SessionJob, SessionLog},
 };
 use crate::{
-    helper,
     measure::{
         conditions::{self, Conditions},
+        process,
         schedule::Failure,
         session::{self, Patience},
         stats::Random,
@@ -171,7 +171,7 @@ impl Run<'_, '_> {
             places: course.places.clone(),
         };
         course.eta.session();
-        let command = helper::command(&job.program, "session");
+        let command = process::helper(&job.program, "session");
         let done = session::run(command, &job, PATIENCE, stop, &mut |event| {
             match event {
                 Event::Place { place } => {

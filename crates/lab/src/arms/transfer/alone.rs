@@ -7,7 +7,10 @@ use thalweg_core::{
     exact::{Exactly, Inexact, run_exact},
 };
 
-use crate::{arms::far::PATIENCE, measure::schedule::Failure, probes::tune_copy::Stop};
+use crate::{
+    arms::far::PATIENCE,
+    measure::{Stop, schedule::Failure},
+};
 
 /// An open file as an end; from its first byte if it can be addressed.
 pub(in crate::arms) fn end_of(file: &impl AsFd) -> Result<End<'_>, Unfit> {

@@ -14,10 +14,14 @@ use thalweg_core::{
 };
 
 use crate::{
-    arms::content::Content,
-    helper::{looked_at, take, write_all},
-    measure::schedule::Failure,
-    probes::tune_copy::Stop,
+    arms::{
+        content::Content,
+        far::{
+            feeder::write_all,
+            receiver::{looked_at, take},
+        },
+    },
+    measure::{Stop, schedule::Failure},
 };
 
 /// What programs that read a stream ask for at a time, and what a pipe holds.

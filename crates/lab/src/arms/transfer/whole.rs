@@ -20,10 +20,10 @@ use super::{
 use crate::{
     arms::content::{self, Content, first_difference, own_file},
     measure::{
+        Stop,
         sample::{Meter, Sample},
         schedule::{Arm, Failure},
     },
-    probes::tune_copy::Stop,
     scratch::{Folder, free_space},
 };
 

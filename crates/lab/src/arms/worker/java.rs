@@ -2,8 +2,6 @@
 //! as programs are. The jar is kept in the cache under everything that it depends on.
 
 use std::{
-    collections::BTreeMap,
-    env,
     ffi::OsString,
     fs,
     hash::{DefaultHasher, Hash, Hasher},
@@ -13,10 +11,10 @@ use std::{
 };
 
 use super::{Job, Parameters, build};
-use crate::scratch::Folder;
-
-/// Where Linux distributions put their JDKs.
-const USUAL: &str = "/usr/lib/jvm";
+use crate::{
+    measure::conditions::jdk::{Jdk, USUAL, candidates},
+    scratch::Folder,
+};
 
 /// The virtual machine, and the words before those of the program. `Err` is the reason.
 pub(super) fn built(job: &Job<'_>, with: &Parameters) -> Result<(PathBuf, Vec<OsString>), String> {
@@ -43,26 +41,7 @@ fn missing(release: u32, program: &str) -> String {
     )
 }
 
-struct Jdk {
-    home: PathBuf,
-    release: u32,
-    /// The file `release`, which every JDK has: vendor and version, to the last digit.
-    facts: String,
-}
-
 impl Jdk {
-    /// The first of these folders that is a JDK of this release.
-    fn find(release: u32, homes: impl IntoIterator<Item = PathBuf>) -> Option<Self> {
-        homes.into_iter().filter_map(Self::at).find(|jdk| jdk.release == release)
-    }
-
-    /// The JDK in this folder: one that can compile.
-    fn at(home: PathBuf) -> Option<Self> {
-        let facts = fs::read_to_string(home.join("release")).ok()?;
-        let release = release_in(&facts)?;
-        home.join("bin/javac").is_file().then_some(Self { home, release, facts })
-    }
-
     /// The jar of `source`, whose program it runs, of those beside it that it uses, and of `others`.
     fn jar(&self, source: &Path, others: &[PathBuf], scratch: &Path) -> Result<PathBuf, String> {
         let stem = source.file_stem().unwrap_or_default().to_string_lossy();
@@ -106,44 +85,6 @@ impl Jdk {
         }
         Ok(hasher.finish())
     }
-}
-
-/// `JDK 25` and the version, to the last digit, of each release that an arm would find here.
-pub(crate) fn jdks() -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    for jdk in candidates().into_iter().filter_map(Jdk::at) {
-        let version = version_in(&jdk.facts).unwrap_or_default().to_owned();
-        found.entry(format!("JDK {}", jdk.release)).or_insert(version);
-    }
-    found
-}
-
-/// The version, from the line `JAVA_VERSION="25.0.3"`.
-fn version_in(facts: &str) -> Option<&str> {
-    let rest = facts.lines().find_map(|line| line.strip_prefix("JAVA_VERSION=\""))?;
-    rest.split('"').next()
-}
-
-/// The feature release, its first number; 8 and older call themselves 1.8.
-fn release_in(facts: &str) -> Option<u32> {
-    let version = version_in(facts)?;
-    version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
-}
-
-/// Folders that may be a JDK, the user's own choice first.
-fn candidates() -> Vec<PathBuf> {
-    let mut homes: Vec<PathBuf> = env::var_os("JAVA_HOME").map(PathBuf::from).into_iter().collect();
-    let usual = fs::read_dir(USUAL).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut usual: Vec<PathBuf> = usual.collect();
-    usual.sort();
-    homes.extend(usual);
-    // HOME/bin/javac, behind whatever links lead there.
-    let path = env::var_os("PATH").unwrap_or_default();
-    let programs = env::split_paths(&path).map(|folder| folder.join("javac"));
-    let homes_of = programs
-        .filter_map(|javac| Some(javac.canonicalize().ok()?.parent()?.parent()?.to_owned()));
-    homes.extend(homes_of);
-    homes
 }
 
 fn is_java(path: &Path) -> bool {

@@ -11,13 +11,13 @@ use thalweg_kernels::{Ready, by_name};
 use thalweg_sys::map::Map;
 
 use crate::{
-    helper,
     measure::{
+        Stop, process,
         sample::Sample,
         schedule::Failure,
         session::{self, Patience},
     },
-    probes::{trial::Setting, tune_copy::Stop},
+    probes::trial::Setting,
 };
 
 /// The sizes at which the effect of a setting is measured, in bytes.
@@ -74,7 +74,7 @@ fn timed(libc: Ready, bytes: usize) -> Result<Duration, String> {
 /// Runs such a process under a setting; its samples are in the order of [`SIZES`].
 pub fn run(program: &Path, setting: &Setting, stop: &Stop<'_>) -> Result<Vec<Sample>, Failure> {
     let failed = |why: String| format!("measuring memcpy under {}: {why}", setting.name);
-    let mut command = helper::command(program, "memcpy");
+    let mut command = process::helper(program, "memcpy");
     // It preloads nothing, so there is no object.
     setting.put(&mut command, Path::new(""), None);
     let samples = session::run(command, &(), PATIENCE, stop, &mut Some);

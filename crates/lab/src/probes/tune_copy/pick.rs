@@ -7,7 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Stop, TuneError};
+use super::TuneError;
+use crate::measure::Stop;
 use crate::measure::stats::Random;
 
 /// Files in a sample at most.

@@ -8,7 +8,8 @@ use std::{
 };
 use thalweg_core::{Guarantees, Tuning, mechanisms::LAST_RESORT, profile::SinkState};
 
-use super::{Stop, TuneError};
+use super::TuneError;
+use crate::measure::Stop;
 use crate::{
     arms::transfer::{Medium, Terms, Whole},
     measure::schedule::Failure,

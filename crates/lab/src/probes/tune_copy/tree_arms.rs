@@ -7,7 +7,7 @@ use std::{
 use thalweg_core::{Cancelled, Unfit, shown};
 use thalweg_tree::{CopyOptions, Events, Halt};
 
-use super::Stop;
+use crate::measure::Stop;
 use crate::{
     arms::content::first_difference_of_files,
     measure::{

@@ -20,8 +20,10 @@ use crate::{
         memory::{Buffers, Kernel, OnBuffers},
         transfer::{Terms, Whole, WholeArm},
     },
-    measure::schedule::{Arm, Failure, Sampled},
-    probes::tune_copy::Stop,
+    measure::{
+        Stop,
+        schedule::{Arm, Failure, Sampled},
+    },
 };
 
 /// Where all arms of a session do their work, one after the other.

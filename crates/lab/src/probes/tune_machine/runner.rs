@@ -18,12 +18,11 @@ use super::{
     session,
 };
 use crate::{
-    helper,
     measure::{
+        Stop, process,
         schedule::Failure,
         session::{Patience, job, run, tell},
     },
-    probes::tune_copy::Stop,
     study::{file, load::Running, pin::Processors},
 };
 
@@ -80,7 +79,7 @@ impl Spawned {
         let mut load = Running::start(load, &self.program, Path::new(""), &processors)?;
         let silence = job.budget.saturating_mul(OVERRUN).saturating_add(GRACE);
         let patience = Patience { silence, grace: GRACE };
-        let command = helper::command(&self.program, "survey");
+        let command = process::helper(&self.program, "survey");
         run(command, job, patience, stop, &mut |line: Line| {
             let over = matches!(line, Line::Done | Line::Failed(_));
             log.take(line);

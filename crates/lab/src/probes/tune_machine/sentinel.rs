@@ -15,10 +15,7 @@ use super::{
     pair::{EndKind, Ends},
     runner::{InProcess, Runner},
 };
-use crate::{
-    measure::{outcome::PerByte, sample::Metric, stats::Random},
-    probes::tune_copy::Stop,
-};
+use crate::measure::{Stop, outcome::PerByte, sample::Metric, stats::Random};
 
 const CELLS: usize = 3;
 const ROUNDS: usize = 6;

@@ -8,13 +8,11 @@ use super::{
     job::{Line, SessionJob, SizeLog, Way},
     share::{Share, Shares},
 };
-use crate::{
-    measure::{
-        log::Log,
-        schedule::{Failure, Lineup, Rules, Sampled, Schedule},
-        stats::Random,
-    },
-    probes::tune_copy::Stop,
+use crate::measure::{
+    Stop,
+    log::Log,
+    schedule::{Failure, Lineup, Rules, Sampled, Schedule},
+    stats::Random,
 };
 
 /// Measures, and answers line by line. A session that was stopped has no last line.

@@ -225,27 +225,6 @@ fn a_virtual_machine_that_dies_is_an_answer() {
 }
 
 #[test]
-fn a_jdk_is_known_by_its_release_file_and_its_compiler() {
-    assert_eq!(release_in("IMPLEMENTOR=\"x\"\nJAVA_VERSION=\"25.0.3\"\n"), Some(25));
-    assert_eq!(release_in("JAVA_VERSION=\"21\""), Some(21));
-    assert_eq!(release_in("JAVA_VERSION=\"1.8.0_402\""), Some(1));
-    assert_eq!(release_in("JAVA_VERSION=\"ea\""), None);
-    assert_eq!(release_in(""), None);
-    let folder = tempfile::tempdir().unwrap();
-    let home = |name: &str, version: &str| {
-        let home = folder.path().join(name);
-        fs::create_dir_all(home.join("bin")).unwrap();
-        fs::write(home.join("release"), format!("JAVA_VERSION=\"{version}\"\n")).unwrap();
-        home
-    };
-    let (runtime, compiler) = (home("jre", "17.0.1"), home("jdk", "17.0.2"));
-    fs::write(compiler.join("bin/javac"), "").unwrap();
-    let homes = [folder.path().join("none"), runtime, compiler.clone()];
-    assert_eq!(Jdk::find(17, homes.clone()).unwrap().home, compiler);
-    assert!(Jdk::find(25, homes).is_none());
-}
-
-#[test]
 fn sources_are_found_in_every_folder_but_no_module() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join("a/b")).unwrap();

@@ -13,14 +13,14 @@ use thalweg_channel::{
     bulk::{Options, Receiver},
 };
 
-use super::line::{Ledger, hear, number, say};
 use crate::arms::{
     bulk::landing::{Landing, Residency, read_through},
     content::{Content, first_difference},
 };
+use crate::measure::line::{Ledger, hear, number, say};
 
 /// Runs until stdin ends.
-pub(super) fn run(arguments: &[String]) -> Result<(), String> {
+pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let [path, bytes] = arguments else {
         return Err(format!("arguments {arguments:?}: they are PATH BYTES"));
     };

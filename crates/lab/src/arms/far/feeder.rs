@@ -9,15 +9,15 @@ use std::{
 };
 use thalweg_sys::{Errno, io};
 
-use super::line::{Ledger, hear, number, say};
 use crate::arms::content::Content;
+use crate::measure::line::{Ledger, hear, number, say};
 
 /// What comes at once: as much as a pipe holds unless told otherwise, and half of what Linux reads
 /// ahead of a reader by default.
 const AT_ONCE: u64 = 64 << 10;
 
 /// Runs until stdin ends.
-pub(super) fn run(arguments: &[String]) -> Result<(), String> {
+pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let [path, rate] = arguments else {
         return Err(format!("arguments {arguments:?}: they are PATH RATE"));
     };

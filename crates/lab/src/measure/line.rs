@@ -4,10 +4,10 @@
 use std::io::{self, BufRead};
 use thalweg_sys::{tally, usage::Usage};
 
-pub(super) use crate::measure::process::say;
+pub(crate) use super::process::say;
 
 /// The next line that was said to us, in words; `None` when nobody will say anything any more.
-pub(super) fn hear() -> Result<Option<Vec<String>>, String> {
+pub(crate) fn hear() -> Result<Option<Vec<String>>, String> {
     let mut line = String::new();
     let got = io::stdin().lock().read_line(&mut line);
     match got.map_err(|e| format!("stdin: {e}"))? {
@@ -17,13 +17,13 @@ pub(super) fn hear() -> Result<Option<Vec<String>>, String> {
 }
 
 /// The word in this place as a number.
-pub(super) fn number(words: &[String], at: usize) -> Result<u64, String> {
+pub(crate) fn number(words: &[String], at: usize) -> Result<u64, String> {
     let word = words.get(at).map_or("", String::as_str);
     word.parse().map_err(|_| format!("word {at} of {words:?} is no number"))
 }
 
 /// What this process used and called between two looks.
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     usage: Usage,
     calls: u64,
 }

@@ -20,11 +20,11 @@ use std::{
 };
 use thalweg_sys::{Errno, io};
 
-use super::line::{Ledger, hear, number, say};
 use crate::arms::content::{Content, first_difference};
+use crate::measure::line::{Ledger, hear, number, say};
 
 /// Runs until stdin ends.
-pub(super) fn run(arguments: &[String]) -> Result<(), String> {
+pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (from, buffer) = match words[..] {
         ["pipe", path, buffer] => (pipe(path)?, buffer),
