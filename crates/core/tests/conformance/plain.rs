@@ -65,7 +65,9 @@ fn every_tuning(mechanism: &'static dyn Mechanism, folder: &Path, only: Option<(
         let Some(case) = Case::fitting(mechanism, *pair, folder.to_path_buf()) else { continue };
         for tuning in mechanism.info().tunings() {
             let case = Case { tuning, ..case.clone() };
-            case.in_both_forms().for_each(|case| every_variant(&case));
+            // The forms differ in how they wait for an end, which no file lets them do.
+            let forms = if only.is_some() { 1 } else { 2 };
+            case.in_both_forms().take(forms).for_each(|case| every_variant(&case));
         }
     }
 }
