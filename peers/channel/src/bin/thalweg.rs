@@ -9,18 +9,19 @@ use std::ops::Deref;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
-use thalweg_channel::bulk::{self, Destination, Figures, Loan, Measured, Receiver, Sender};
+use thalweg_channel::bulk::{self, Destination, Loan, Receiver, Sender};
 use thalweg_channel::{Address, Consumer, Error, Link, Listener, Options, Producer, Wait};
+use thalweg_core::Profile;
 use thalweg_peers::words::{Job, PATIENCE, Setting, Side, retry};
 use thalweg_peers::{Outcome, Way, main_of};
 
 /// What the profile knows. A profile that is not there or not of this machine is none, to a user's
 /// sender too.
-static FIGURES: OnceLock<Option<Arc<Figures>>> = OnceLock::new();
+static PROFILE: OnceLock<Option<Arc<Profile>>> = OnceLock::new();
 
 fn main() -> ExitCode {
     // Before this process is pinned: a profile holds for where its process could run.
-    FIGURES.get_or_init(|| Figures::saved().ok().map(Arc::new));
+    PROFILE.get_or_init(|| bulk::saved_profile().ok().map(Arc::new));
     main_of(&["wait", "arm", "profile"], |setting, side| {
         let waits = [Wait::HYBRID, Wait::Spin, Wait::Block];
         let wait = waits[setting.choice("wait", &["hybrid", "spin", "block"])?];
@@ -107,11 +108,11 @@ impl Bulk {
         let [link] = links(setting, side)?;
         let only = setting.text("arm").filter(|arm| *arm != "auto").map(str::to_owned);
         let with_profile = setting.choice("profile", &["1", "0"])? == 0;
-        let figures = FIGURES.get().cloned().flatten().filter(|_| only.is_none() && with_profile);
+        let measured = PROFILE.get().cloned().flatten().filter(|_| only.is_none() && with_profile);
         let destination = if setting.fresh { Destination::Fresh } else { Destination::Resident };
         let options = bulk::Options {
             only,
-            measured: figures.map(|figures| figures as Arc<dyn Measured>),
+            measured,
             destination,
             will_loan: setting.loan,
             size: Some(setting.bytes as u64),
