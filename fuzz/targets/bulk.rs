@@ -1,13 +1,13 @@
 //! Nothing that a hostile peer says where a bulk transfer is agreed upon and moved crashes an end of
 //! it, keeps it, fills its memory, or leaves a descriptor behind: packets, notes over the link and in
-//! the page, every arm with any knobs and descriptors, heads and tails of files.
+//! the page, every mechanism with any knobs and descriptors, heads and tails of files.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use std::io::Cursor;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
-use thalweg_channel::bulk::{ARMS, Announced, Item, Options, Pace, Receiver, Sender, Sink};
+use thalweg_channel::bulk::{Announced, Item, MECHANISMS, Options, Pace, Receiver, Sender, Sink};
 use thalweg_channel::{Link, Wait};
 use thalweg_sys::region::{SealFlags, seal};
 use thalweg_sys::{io, memfd, net, pipe};
@@ -77,8 +77,8 @@ fn receive(link: Link, mode: u8, end: Option<Instant>) {
 }
 
 fn send(link: Link, mode: u8, end: Option<Instant>) {
-    let only = ARMS.get(usize::from(mode >> 5)).filter(|_| mode & FILES == 0);
-    let only = only.map(|arm| arm.info().name.to_owned());
+    let only = MECHANISMS.get(usize::from(mode >> 5)).filter(|_| mode & FILES == 0);
+    let only = only.map(|m| m.info().name.to_owned());
     let Ok(mut sender) = Sender::over_until(link, Options { only, ..options() }, end) else {
         return;
     };
@@ -153,8 +153,8 @@ fn message(input: &mut Input) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
         return Some((input.bytes(len.into())?.to_vec(), Vec::new()));
     }
     let words = input.words()?;
-    let arm = ARMS.get(usize::from(input.byte()?)).map(|arm| arm.info());
-    let known = arm.map_or(&[][..], |arm| arm.knobs);
+    let mechanism = MECHANISMS.get(usize::from(input.byte()?)).map(|m| m.info());
+    let known = mechanism.map_or(&[][..], |m| m.knobs);
     let mut knobs = Vec::new();
     for _ in 0..input.byte()? % 4 {
         let knob = known.get(usize::from(input.byte()?)).map_or("knob", |knob| knob.name);
@@ -162,7 +162,7 @@ fn message(input: &mut Input) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
     }
     let which = input.byte()?;
     let fds = descriptors(which, &contents(input)?);
-    let name = arm.map_or("nonsense", |arm| arm.name);
+    let name = mechanism.map_or("nonsense", |m| m.name);
     Some((packet((kind % KINDS).into(), &words, &knobs, name), fds))
 }
 
