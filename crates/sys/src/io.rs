@@ -58,8 +58,18 @@ pub fn fsync(fd: impl AsFd) -> Result<(), Errno> {
 /// [`fsync`] until it answers: EINTR says nothing about the bytes, and asking again loses none.
 pub fn sync(fd: impl AsFd) -> Result<(), Errno> {
     let fd = fd.as_fd();
+    until_answered(|| fsync(fd))
+}
+
+/// [`fdatasync`] until it answers.
+pub fn sync_data(fd: impl AsFd) -> Result<(), Errno> {
+    let fd = fd.as_fd();
+    until_answered(|| fdatasync(fd))
+}
+
+fn until_answered(call: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     loop {
-        match fsync(fd) {
+        match call() {
             Err(Errno::INTR) => {}
             answer => return answer,
         }

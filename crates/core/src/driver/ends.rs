@@ -63,7 +63,7 @@ impl<'a> Ends<'a> {
 /// Brings what the sink was given to stable storage.
 pub(super) fn sync(sink: &Sink<'_>) -> Result<(), Error> {
     let Sink::Fd(end) = sink else { return Ok(()) };
-    match io::fdatasync(end.fd) {
+    match io::sync_data(end.fd) {
         // Pipes and sockets have no stable storage to reach.
         Ok(()) | Err(Errno::INVAL) => Ok(()),
         Err(errno) => Err(LAST_RESORT.info().error("fdatasync", Side::Sink, errno, 0)),

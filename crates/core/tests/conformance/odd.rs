@@ -264,3 +264,25 @@ fn a_source_that_loses_its_end_on_the_way_is_a_short_source() {
         }
     }
 }
+
+/// EINTR says nothing about the bytes; EIO says that they may be gone, although all were written.
+#[test]
+fn storage_that_is_interrupted_is_asked_again_and_one_that_fails_is_told() {
+    let (mut source, sink) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+    source.write_all(&pattern(5000)).unwrap();
+    source.rewind().unwrap();
+    let drive = |rules: Vec<Rule>| {
+        Script::new(rules).run(|| {
+            let mut transfer = Transfer::between(&source, &sink).unwrap();
+            transfer.needs.durable = true;
+            let plan = plan_of(thalweg_core::mechanisms::LAST_RESORT, &Tuning::default());
+            Driver::default().run(&mut transfer, &plan, &mut ())
+        })
+    };
+    let interrupted = (1..4).map(|nth| Rule::once(Call::Fsync, nth, Effect::Errno(Errno::INTR)));
+    let ran = drive(interrupted.collect());
+    assert_eq!((ran.value.into_result().unwrap().bytes, ran.calls[Call::Fsync]), (5000, 4));
+    let ran = drive(vec![Rule::always(Call::Fsync, Effect::Errno(Errno::IO))]);
+    let error = ran.value.error.unwrap();
+    assert_eq!((error.errno, error.call, error.moved), (Errno::IO, "fdatasync", 5000));
+}
