@@ -172,7 +172,8 @@ fn a_reader_that_has_had_enough_ends_a_command_without_a_word() {
         // The reader has left before the command begins: one that leaves later may find everything written.
         let (_, nobody_reads) = std::io::pipe().unwrap();
         let mut command = thalweg();
-        let child = command.args(words).stdout(nobody_reads).stderr(Stdio::piped()).spawn().unwrap();
+        let child =
+            command.args(words).stdout(nobody_reads).stderr(Stdio::piped()).spawn().unwrap();
         let ran = Running::of(child).finish();
         assert_eq!(ran.stderr, "", "{words:?}");
         assert!(ended_by(ran.status, libc::SIGPIPE), "{words:?}: {ran:?}");
