@@ -4,13 +4,12 @@
 //! among those of the other surveys. A session takes size by size through interleaved rounds. A
 //! scouting session before them picks the tunings worth measuring; its samples are not used again.
 
-mod arms;
 pub mod check;
+mod contest;
 pub mod emit;
 mod grid;
 mod job;
 mod pair;
-mod processes;
 pub mod regret;
 mod runner;
 mod scout;
@@ -19,7 +18,6 @@ mod session;
 mod share;
 mod sum;
 mod table;
-mod ways;
 
 pub use grid::{Depth, between, loads};
 pub use job::{EndKeys, Line, SessionJob, SessionLog, SizeLog, Way, Ways};
@@ -67,10 +65,10 @@ impl Plan<'_> {
         let mut planned = Vec::new();
         for ends in &self.pairs {
             let (sizes, ways) = of(ends);
-            for sink_state in self.depth.sink_states(ends) {
-                for load in grid::loads_of(ends, &self.loads) {
+            for sink_state in ends.contest().sink_states(ends, self.depth) {
+                for load in self.loads.iter().filter(|load| ends.contest().counts_under(**load)) {
                     let (ends, sink_state) = (ends.clone(), *sink_state);
-                    let survey = Survey { ends, load, sink_state, sessions: Vec::new() };
+                    let survey = Survey { ends, load: *load, sink_state, sessions: Vec::new() };
                     let (sizes, ways) = (sizes.clone(), ways.clone());
                     planned.push(Planned { survey, sizes, ways });
                 }
@@ -129,7 +127,8 @@ pub fn survey(
     let mut run = Run::new(plan, runner, told);
     let mut planned = plan.surveys(|ends| (plan.sizes(ends), Vec::new()));
     let mut picked: BTreeMap<(Ends, SinkState), Vec<Way>> = BTreeMap::new();
-    for Planned { survey, .. } in planned.iter().filter(|one| !one.survey.ends.are_memory()) {
+    for Planned { survey, .. } in planned.iter().filter(|one| one.survey.ends.contest().has_knobs())
+    {
         picked.insert((survey.ends.clone(), survey.sink_state), Vec::new());
     }
     let sessions = plan.depth.preset().sessions;

@@ -4,23 +4,17 @@ mod fleet;
 
 pub use fleet::{Held, held_out};
 
-use thalweg_core::{
-    Cancelled, Facts, Profile, Unfit,
-    profile::{Cell, Load, SinkState},
-};
+use thalweg_core::{Cancelled, Prefer, Profile, profile::Cell};
 
 use super::{
-    EndKeys, Plan, Progress, Run,
-    arms::{keys_of, whole},
+    Plan, Progress, Run,
     grid::{Depth, between},
     job::Way,
     pair::Ends,
-    processes,
     regret::{Regret, regrets},
     runner::Runner,
 };
 use crate::measure::stats::Random;
-use thalweg_core::Prefer;
 
 #[derive(Clone, Debug)]
 pub struct Checked {
@@ -44,21 +38,7 @@ impl Depth {
 
 /// Why such ends cannot be made here.
 pub fn are_possible(ends: &Ends) -> Result<(), String> {
-    // Who takes part between processes, or in memory, shows when it is tried.
-    if ends.are_memory() || ends.are_processes() { Ok(()) } else { look_at(ends).map(drop) }
-}
-
-/// What the planner knows of these ends, and how a profile names them; or why they cannot be made.
-pub fn look_at(ends: &Ends) -> Result<(Facts, EndKeys), String> {
-    let stop = || Ok(());
-    let made = whole(ends, SinkState::Fresh, &stop).and_then(|mut whole| {
-        whole.resize(1)?;
-        Ok(whole)
-    });
-    let facts = made.map_err(|e| format!("{ends}: {e}"))?.facts();
-    let facts = facts.map_err(|failure| format!("{ends}: {}", Unfit::from(failure)))?;
-    let keys = keys_of(&facts);
-    Ok((facts, keys))
+    ends.contest().keys(ends).map(drop)
 }
 
 /// Measures again, between the sizes of the grid, and scores what the planner makes of `profile`.
@@ -84,26 +64,13 @@ pub fn check(
 
 /// The tunings that the planner may choose between these ends: they have to take part.
 fn known_tunings(profile: &Profile, ends: &Ends, troubles: &mut Vec<String>) -> Vec<Way> {
-    if ends.are_memory() {
-        return Vec::new();
-    }
+    let known = ends.contest().known(profile, ends).unwrap_or_else(|trouble| {
+        troubles.push(trouble);
+        Vec::new()
+    });
+    let tuned = known.into_iter().filter(|cell| !cell.tuning.is_default());
     let way = |cell: &Cell| Way { name: cell.mechanism.clone(), tuning: cell.tuning.clone() };
-    let is_tuned = |cell: &&Cell| !cell.tuning.is_default();
-    let mut ways: Vec<Way> = if ends.are_processes() {
-        let keys = processes::keys(ends);
-        processes::known(profile, &keys).filter(is_tuned).map(way).collect()
-    } else {
-        let facts = match look_at(ends) {
-            Ok((facts, _)) => facts,
-            Err(trouble) => {
-                troubles.push(trouble);
-                return Vec::new();
-            }
-        };
-        let known = [Load::Idle, Load::Loaded].map(|load| profile.known(&facts, load));
-        let cells = known.iter().flat_map(|known| known.cells().iter().copied());
-        cells.filter(is_tuned).map(way).collect()
-    };
+    let mut ways: Vec<Way> = tuned.map(way).collect();
     ways.sort();
     ways.dedup();
     ways

@@ -10,7 +10,7 @@ mod languages;
 
 use super::{
     job::{EndKeys, Way},
-    table::{Asked, choice},
+    table::Asked,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,12 +79,7 @@ fn plain(text: &str) -> String {
 fn tables(profile: &Profile, prefer: Prefer) -> Vec<Table> {
     let mut seen: Vec<(EndKeys, Load, SinkState)> = Vec::new();
     for cell in &profile.cells {
-        let keys = EndKeys {
-            source: cell.source.clone(),
-            sink: cell.sink.clone(),
-            options: cell.options.clone(),
-        };
-        let conditions = (keys, cell.load, cell.sink_state);
+        let conditions = (EndKeys::of(cell), cell.load, cell.sink_state);
         if !seen.contains(&conditions) {
             seen.push(conditions);
         }
@@ -120,7 +115,7 @@ fn bands(profile: &Profile, keys: &EndKeys, asked: Asked) -> Vec<(u64, Way)> {
     let mut sizes: Vec<u64> = of_ends.map(|cell| cell.size).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let at = |size: u64| choice(profile, keys, &Asked { size, ..asked });
+    let at = |size: u64| keys.contest().choice(profile, keys, &Asked { size, ..asked });
     let mut bands: Vec<(u64, Way)> = Vec::new();
     for (n, size) in sizes.iter().enumerate() {
         let Some(way) = at(*size) else { return Vec::new() };

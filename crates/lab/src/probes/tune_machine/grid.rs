@@ -1,10 +1,9 @@
 //! How much is measured: sizes, sessions, rounds, and the time it may take.
 
 use std::time::Duration;
-use thalweg_core::profile::{Load, SinkState};
-use thalweg_sys::host::caches;
+use thalweg_core::profile::Load;
 
-use super::pair::{EndKind, Ends, Held};
+use super::pair::Ends;
 use crate::study::preset::Preset;
 
 /// A preset of the protocol.
@@ -32,26 +31,10 @@ impl Depth {
         }
     }
 
-    /// Bytes per transfer between these ends, evenly spaced in logarithms; between memory closer where
-    /// caches end, since kernels differ most there.
+    /// Bytes per transfer between these ends, evenly spaced in logarithms; closer where ways differ
+    /// most.
     pub fn sizes(self, ends: &Ends) -> Vec<u64> {
-        let (least, most, step) = match (ends.are_memory(), ends.are_processes(), self) {
-            // Most calls are for a few bytes; and a step of two octaves is what a band is drawn from.
-            (true, _, Self::Quick) => (4, 26, 2),
-            (true, _, Self::Standard) => (4, 28, 2),
-            // What is smaller goes as a message; what is larger takes more memory than many have.
-            (_, true, Self::Quick) => (16, 28, 3),
-            (_, true, Self::Standard) => (16, 28, 2),
-            (_, _, Self::Quick) => (12, 27, 3),
-            (_, _, Self::Standard) => (12, 30, 2),
-        };
-        let mut sizes: Vec<u64> = (least..=most).step_by(step).map(|power| 1 << power).collect();
-        if ends.are_memory() && self == Self::Standard {
-            let cache = caches().into_iter().map(|cache| cache.bytes).max();
-            let measured = 1 << least..1 << most;
-            sizes
-                .extend(cache.into_iter().flat_map(leaving).filter(|size| measured.contains(size)));
-        }
+        let mut sizes = ends.contest().sizes(self);
         sizes.sort_unstable();
         sizes.dedup();
         sizes
@@ -60,39 +43,19 @@ impl Depth {
     /// The size that takes more than the time that a preset gives: for whoever gives much more of it. It
     /// is behind all others, and they get as much time as without it by the preset's own budget.
     pub fn largest(self, ends: &Ends, budget: Duration) -> Option<u64> {
-        let left_out = ends.are_memory() || ends.are_processes();
+        const LARGEST: u64 = 1 << 30;
         let is_ample = self == Self::Standard && budget >= AMPLE * self.budget();
-        (left_out && is_ample).then_some(1 << 30)
-    }
-
-    /// The states of the sink that mean something between these ends.
-    pub fn sink_states(self, ends: &Ends) -> &'static [SinkState] {
-        match (&ends.sink, self) {
-            (EndKind::Process(Held::Plain), _) => &[SinkState::Resident, SinkState::Fresh],
-            (EndKind::File(_), Self::Standard) => &[SinkState::Fresh, SinkState::Resident],
-            _ => &[SinkState::Fresh],
-        }
+        let is_new = self.sizes(ends).last().is_none_or(|last| *last < LARGEST);
+        (is_new && is_ample).then_some(LARGEST)
     }
 }
 
 /// So many times a preset's budget are much time.
 const AMPLE: u32 = 3;
 
-/// Where copies leave a cache of so many bytes: from an eighth of it to twice as much, in half octaves.
-fn leaving(cache: u64) -> impl Iterator<Item = u64> {
-    (-6..=2).map(move |halves| (cache as f64 * (f64::from(halves) / 2.0).exp2()) as u64)
-}
-
 /// The loads that can be made here: on one core nothing can be kept busy beside us.
 pub fn loads() -> &'static [Load] {
     if super::runner::busy_cores() > 0 { &[Load::Idle, Load::Loaded] } else { &[Load::Idle] }
-}
-
-/// Those of these under which a pair is measured: two processes that move one buffer are busy on two
-/// processors, and nobody asks how they do on one.
-pub(super) fn loads_of(ends: &Ends, loads: &[Load]) -> Vec<Load> {
-    let counts = |load: &&Load| !ends.are_processes() || **load == Load::Idle;
-    loads.iter().filter(counts).copied().collect()
 }
 
 /// A size in each gap of a grid that the grid does not have: no power of two, drawn by `unit`,
@@ -140,13 +103,6 @@ mod tests {
         }
         // Its grid goes that far as it is.
         assert_eq!(Depth::Standard.largest(&"file:pipe".parse().unwrap(), ample), None);
-    }
-
-    #[test]
-    fn sizes_are_closer_where_a_copy_leaves_the_cache() {
-        let sizes: Vec<u64> = leaving(32 << 20).collect();
-        assert_eq!((sizes[0], sizes[6], sizes[8]), (4 << 20, 32 << 20, 64 << 20));
-        assert!(sizes.windows(2).all(|two| two[0] < two[1] && two[1] < two[0] * 3 / 2));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use thalweg_core::{
     Tuning,
-    profile::{Load, SinkState},
+    profile::{Cell, Load, SinkState},
 };
 
 use super::pair::Ends;
@@ -94,6 +94,14 @@ pub struct EndKeys {
     pub sink: String,
     /// Mount options of both.
     pub options: [String; 2],
+}
+
+impl EndKeys {
+    /// The ends that a cell is about.
+    pub fn of(cell: &Cell) -> Self {
+        let (source, sink) = (cell.source.clone(), cell.sink.clone());
+        Self { source, sink, options: cell.options.clone() }
+    }
 }
 
 /// The samples of one size. The ways have the numbers of the log's arms; the first is the reference.

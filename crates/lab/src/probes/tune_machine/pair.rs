@@ -113,11 +113,6 @@ impl Ends {
         self.source == EndKind::Fill
     }
 
-    /// Between two processes: the arms of the channel are compared there.
-    pub fn are_processes(&self) -> bool {
-        matches!((&self.source, &self.sink), (EndKind::Process(_), EndKind::Process(_)))
-    }
-
     /// What is measured when a person names this pair: `process:process` stands for every memory
     /// that decides between two processes.
     pub fn each(self) -> Vec<Self> {
@@ -262,12 +257,12 @@ mod tests {
     #[test]
     fn two_processes_are_all_the_memory_that_they_may_have() {
         let named: Ends = "process:process".parse().unwrap();
-        assert!(named.are_processes() && !named.are_memory());
+        assert!(!named.are_memory());
         let all: Vec<String> = named.each().iter().map(Ends::to_string).collect();
         assert_eq!(all, ["process:process", "process:huge", "loan:process", "loan:huge"]);
         for text in &all[1..] {
             let ends: Ends = text.parse().unwrap();
-            assert!(ends.are_processes() && ends.to_string() == *text);
+            assert_eq!(ends.to_string(), *text);
             assert_eq!(ends.clone().each(), [ends]);
         }
     }

@@ -15,7 +15,7 @@ use super::{
     job::Way,
     pair::Ends,
     sum::Survey,
-    table::{Asked, choice, may, metric_of},
+    table::{Asked, metric_of},
 };
 use crate::measure::{
     outcome::Costs,
@@ -131,11 +131,13 @@ fn point(
 ) -> Option<Point> {
     let (load, sink_state) = (survey.load, survey.sink_state);
     let asked = Asked { size, needs, prefer, load, sink_state };
-    let chosen = choice(profile, survey.keys()?, &asked)?;
+    let keys = survey.keys()?;
+    let chosen = keys.contest().choice(profile, keys, &asked)?;
     let ways = survey.ways(size);
     let reference = ways.first()?;
     let of = |way: &Way| halves(&survey.costs(size, (way, reference), metric_of(prefer)));
-    let kept = ways.iter().filter(|way| may(survey, way, needs));
+    let contest = survey.ends.contest();
+    let kept = ways.iter().filter(|way| contest.keeps(&survey.ends, way, needs));
     let costs: Vec<(Way, [f64; 2])> =
         kept.filter_map(|way| Some((way.clone(), of(way)?))).collect();
     hindsight(&costs, &chosen).map(|point| Point { size, ..point })

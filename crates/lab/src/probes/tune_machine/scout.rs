@@ -3,10 +3,7 @@
 
 use thalweg_core::{Knob, Unit, profile::LEAST_NOISE};
 
-use super::{
-    job::{SessionLog, Way},
-    ways::knobs_of,
-};
+use super::job::{SessionLog, Way};
 use crate::measure::{outcome::PerByte, sample::Metric};
 
 /// Few: a tuning that matters shows.
@@ -28,11 +25,13 @@ pub(super) fn sizes(grid: &[u64]) -> Vec<u64> {
 /// there; the greatest gains first.
 pub(super) fn pick(log: &SessionLog) -> Vec<Way> {
     let mut gains: Vec<(f64, Way)> = Vec::new();
+    let Some(keys) = &log.ends else { return Vec::new() };
+    let contest = keys.contest();
     for size in &log.sizes {
         let times = |arm, other| size.log.median_ratio(arm, other, &PerByte(Metric::Wall));
         let best = (0..size.ways.len()).filter_map(|arm| times(arm, 0));
         let Some(best) = best.min_by(f64::total_cmp) else { continue };
-        let matters = |way: &Way| is_other_work(way, knobs_of(way, log.ends.as_ref()), size.size);
+        let matters = |way: &Way| is_other_work(way, contest.knobs(&way.name), size.size);
         let tuned = size.ways.iter().enumerate().filter(|(_, way)| matters(way));
         for (arm, way) in tuned {
             let gain = size.arm(&Way::plain(&way.name)).and_then(|default| times(arm, default));
@@ -69,19 +68,11 @@ mod tests {
     #[test]
     fn two_buffers_that_hold_everything_are_no_choice() {
         let tuned = |value| Way { name: "read-write".into(), tuning: Tuning::of("buffer", value) };
-        let matters = |way: &Way, size| is_other_work(way, knobs_of(way, None), size);
+        let contest = "file:file".parse::<super::super::Ends>().unwrap().contest();
+        let matters = |way: &Way, size| is_other_work(way, contest.knobs(&way.name), size);
         assert!(!matters(&tuned(1 << 20), 4096));
         assert!(matters(&tuned(1 << 20), 16 << 20));
         assert!(!matters(&Way::plain("read-write"), 16 << 20));
-    }
-
-    #[test]
-    fn a_name_that_both_lists_have_is_looked_for_in_the_right_one() {
-        let way = Way::plain("io-uring");
-        let keys = super::super::processes::keys(&"process:process".parse().unwrap());
-        let names = |keys| knobs_of(&way, keys).iter().map(|knob| knob.name).collect::<Vec<_>>();
-        assert_ne!(names(None), names(Some(&keys)));
-        assert!(knobs_of(&Way::plain("ring"), None).is_empty());
     }
 
     #[test]

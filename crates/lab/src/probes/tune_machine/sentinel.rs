@@ -5,13 +5,11 @@ use serde::Serialize;
 use std::{path::Path, time::Duration};
 use thalweg_core::{
     Profile,
-    mechanisms::LAST_RESORT,
-    profile::{Cell, FILL, LEAST_NOISE, LIBC, Load, Ratio, SinkState},
+    profile::{Cell, FILL, LEAST_NOISE, Load, Ratio, SinkState},
 };
 
 use super::{
-    check::look_at,
-    job::{SessionJob, Way, Ways},
+    job::{EndKeys, SessionJob, Way, Ways},
     pair::{EndKind, Ends},
     runner::{InProcess, Runner},
 };
@@ -62,7 +60,7 @@ pub fn look(profile: &Profile, folder: &Path, stop: &Stop<'_>) -> Vec<Look> {
 /// Whether it can be measured in a moment, and compares two ways.
 fn is_quick(cell: &Cell) -> bool {
     let took = Duration::try_from_secs_f64(cell.ns_per_byte * cell.size as f64 / 1e9);
-    let reference = [LAST_RESORT.info().name, LIBC].contains(&cell.mechanism.as_str());
+    let reference = EndKeys::of(cell).contest().is_reference(&cell.mechanism);
     cell.load == Load::Idle
         && cell.sink_state == SinkState::Fresh
         && !(reference && cell.tuning.is_default())
@@ -81,12 +79,7 @@ fn ends_of(cell: &Cell, place: &Path) -> Option<Ends> {
         _ => None,
     };
     let ends = Ends { source: end(&cell.source)?, sink: end(&cell.sink)? };
-    if ends.are_memory() {
-        return Some(ends);
-    }
-    let (_, keys) = look_at(&ends).ok()?;
-    let same = (&keys.source, &keys.sink, &keys.options);
-    (same == (&cell.source, &cell.sink, &cell.options)).then_some(ends)
+    (ends.contest().keys(&ends).ok()? == EndKeys::of(cell)).then_some(ends)
 }
 
 fn look_again(cell: &Cell, ends: &Ends, stop: &Stop<'_>) -> Option<Look> {

@@ -1,10 +1,10 @@
 //! One session: all ways on one pair, size by size, in a process of its own.
 
 use std::time::{Duration, Instant};
-use thalweg_core::{Unfit, mechanisms::LAST_RESORT, profile::LIBC};
+use thalweg_core::Unfit;
 
 use super::{
-    arms::Place,
+    contest::Place,
     job::{Line, SessionJob, SizeLog, Way},
     share::{Share, Shares},
 };
@@ -36,7 +36,7 @@ impl Session<'_> {
         let job = self.job;
         let failed =
             |e: std::io::Error| Failure::Unfit(Unfit::because(format!("{}: {e}", job.ends)));
-        let (mut place, mut ways) = Place::open(job, self.stop, answer)?;
+        let (mut place, mut ways) = job.ends.contest().open(job, self.stop, answer)?;
         let mut random = Random::new(job.seed);
         let mut shares = Shares::new(&job.sizes, job.rounds);
         for (n, size) in job.sizes.iter().copied().enumerate() {
@@ -51,7 +51,7 @@ impl Session<'_> {
                 continue;
             }
             place.resize(size).map_err(failed)?;
-            let done = self.size(&place, &mut ways, (size, share), &mut random, answer)?;
+            let done = self.size(place.as_ref(), &mut ways, (size, share), &mut random, answer)?;
             shares.learn(n, done);
         }
         Ok(())
@@ -61,7 +61,7 @@ impl Session<'_> {
     /// reference took.
     fn size(
         &self,
-        place: &Place<'_>,
+        place: &dyn Place,
         ways: &mut Vec<Way>,
         (size, share): (u64, Share),
         random: &mut Random,
@@ -110,11 +110,9 @@ impl Session<'_> {
         Ok(one)
     }
 
-    /// Whether the first way is what the others are compared with; between processes that is the
-    /// first arm that works.
+    /// Whether the first way is what the others are compared with.
     fn is_reference(&self, way: &Way) -> bool {
-        let named = way.name == LAST_RESORT.info().name || way.name == LIBC;
-        way.tuning.is_default() && (named || self.job.ends.are_processes())
+        way.tuning.is_default() && self.job.ends.contest().is_reference(&way.name)
     }
 
     fn rounds(

@@ -3,14 +3,12 @@
 use serde::Serialize;
 use thalweg_core::{
     EndFacts, Facts, Guarantees, MECHANISMS, Plan, Prefer, Profile, Request, Unfit,
-    bands::Band,
-    profile::{FILL, LIBC, Load, Ratio, SinkState},
+    profile::{Load, Ratio, SinkState},
 };
 
 use super::{
     job::{EndKeys, Way},
     pair::Ends,
-    processes,
     sum::Survey,
 };
 use crate::measure::{
@@ -78,26 +76,6 @@ pub fn verdict_on(profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Pl
     Some(Plan::make(&facts, &request, Some(profile)))
 }
 
-/// The planner's choice for such a job; from memory to memory, or for filling it, the kernel; between
-/// processes the arm.
-pub fn choice(profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Way> {
-    let bands = match (keys.source.as_str(), keys.sink.as_str()) {
-        ("memory", "memory") => Some(profile.kernel_bands(asked.load, asked.prefer)),
-        (FILL, "memory") => Some(profile.fill_bands(asked.load, asked.prefer)),
-        _ => None,
-    };
-    if let Some(bands) = bands {
-        let band = Band::of(&bands, asked.size);
-        return Some(Way::plain(band.map_or(LIBC, |band| &band.kernel)));
-    }
-    if processes::are_keys_of(keys) {
-        return processes::choice(profile, keys, asked);
-    }
-    let plan = verdict_on(profile, keys, asked)?;
-    let chosen = plan.chosen()?;
-    Some(Way { name: chosen.mechanism.to_owned(), tuning: chosen.tuning.clone() })
-}
-
 /// A row for every size of a survey; two where giving promises up changes the choice.
 pub fn rows(survey: &Survey, profile: &Profile, prefer: Prefer) -> Vec<Row> {
     let Some(keys) = survey.keys() else { return Vec::new() };
@@ -107,7 +85,7 @@ pub fn rows(survey: &Survey, profile: &Profile, prefer: Prefer) -> Vec<Row> {
         let mut copied = None;
         for needs in [Guarantees::COPIED, Guarantees::SHARED] {
             let asked = Asked { size, needs, prefer, load, sink_state };
-            let Some(winner) = choice(profile, keys, &asked) else { continue };
+            let Some(winner) = keys.contest().choice(profile, keys, &asked) else { continue };
             if copied.as_ref() == Some(&winner) {
                 continue;
             }
@@ -122,7 +100,8 @@ fn row(survey: &Survey, asked: &Asked, winner: Way) -> Row {
     let metric = metric_of(asked.prefer);
     let size = asked.size;
     let ways = survey.ways(size);
-    let others = ways.iter().filter(|way| way.name != winner.name && may(survey, way, asked.needs));
+    let keeps = |way: &Way| survey.ends.contest().keeps(&survey.ends, way, asked.needs);
+    let others = ways.iter().filter(|way| way.name != winner.name && keeps(way));
     let ratios = others
         .filter_map(|other| Some((survey.ratio(size, (&winner, other), metric)?, other.clone())));
     // The fastest of the others is the one against which the winner looks worst.
@@ -146,15 +125,4 @@ fn row(survey: &Survey, asked: &Asked, winner: Way) -> Row {
 /// What counts for a preference; memory is judged by the planner, and its rows show time.
 pub(super) fn metric_of(prefer: Prefer) -> Metric {
     if prefer == Prefer::Cpu { Metric::Cpu } else { Metric::Wall }
-}
-
-/// Whether a way keeps such promises between the ends of a survey; kernels keep all, and of the arms
-/// only those take part that do.
-pub(super) fn may(survey: &Survey, way: &Way, needs: Guarantees) -> bool {
-    let (source, sink) = (survey.ends.source.kind(), survey.ends.sink.kind());
-    survey.ends.are_memory()
-        || survey.ends.are_processes()
-        || thalweg_core::mechanisms::by_name(&way.name)
-            .and_then(|mechanism| mechanism.info().pair(source, sink))
-            .is_some_and(|pair| pair.gives.cover(needs))
 }

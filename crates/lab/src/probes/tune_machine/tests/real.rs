@@ -117,7 +117,7 @@ fn what_does_not_fit_the_budget_is_left_out_by_name() {
 fn the_ends_are_named_as_the_planner_names_them() {
     let place = tempfile::tempdir().unwrap();
     let ends: Ends = format!("file:unix@{}", place.path().display()).parse().unwrap();
-    let (facts, keys) = check::look_at(&ends).unwrap();
+    let (facts, keys) = contest::look_at(&ends).unwrap();
     assert_eq!((keys.source, keys.sink.as_str()), (facts.source.key(), "socket:unix"));
     assert_eq!(keys.options[0], facts.source.fs.unwrap().options);
     assert!(is_clean(place.path()));
@@ -193,7 +193,7 @@ fn a_planted_wrong_byte_is_found_at_every_kind_of_sink() {
     let here = place.path().display();
     for sink in ["file", "pipe", "unix", "tcp", "memory"] {
         let ends: Ends = format!("file:{sink}@{here}").parse().unwrap();
-        let mut bench = arms::whole(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
+        let mut bench = contest::whole(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
         bench.resize(50_000).unwrap();
         let plain = (thalweg_core::mechanisms::LAST_RESORT, &Tuning::default());
         assert!(bench.check(plain).is_ok(), "{ends}");
@@ -209,8 +209,9 @@ fn a_planted_wrong_byte_is_found_at_every_kind_of_sink() {
 fn a_way_faster_than_the_reference_fills_its_samples_with_more_transfers() {
     let place = tempfile::tempdir().unwrap();
     let ends: Ends = format!("file:file@{}", place.path().display()).parse().unwrap();
-    let bench = arms::whole(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
-    let mut site = arms::Place::Ends(Box::new(std::cell::RefCell::new(bench)));
+    let bench = contest::whole(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
+    let mut site: Box<dyn contest::Place> =
+        Box::new(contest::Between(std::cell::RefCell::new(bench)));
     site.resize(4096).unwrap();
     let (mut arm, _) = site.try_out(&Way::plain("read-write")).unwrap();
     let moved = |arm: &mut Sampled<'_>| arm.arm.sample(arm.repeats).unwrap().bytes;
@@ -252,7 +253,7 @@ impl thalweg_core::Mover for Nothing {
 fn a_way_that_fails_leaves_no_sink_in_the_way_of_the_next_one() {
     let place = tempfile::tempdir().unwrap();
     let ends: Ends = format!("file:file@{}", place.path().display()).parse().unwrap();
-    let bench = arms::whole(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
+    let bench = contest::whole(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
     let bench = std::cell::RefCell::new(bench);
     bench.borrow_mut().resize(5000).unwrap();
     let arm = |mechanism: &'static dyn thalweg_core::Mechanism| WholeArm {

@@ -1,0 +1,214 @@
+//! Two processes: a way is an arm of the channel, opened and sampled as the work `bulk` does it for
+//! studies, and chosen as the channel does it for its users. The first arm that works is the reference.
+
+use std::{io, path::Path};
+use thalweg_channel::bulk::{
+    self, Destination, Facts, HUGE, LOAN, MECHANISMS, Options, PROCESS, choose,
+};
+use thalweg_core::{
+    Guarantees, Knob, Profile, Unfit,
+    profile::{Cell, Load, SinkState},
+};
+use thalweg_sys::host::memory_available;
+
+use super::{
+    super::{
+        grid::Depth,
+        job::{EndKeys, Line, SessionJob, Way},
+        pair::{EndKind, Ends, Held},
+        table::Asked,
+    },
+    Contest, Opened, Place, octaves, tunings,
+};
+use crate::{
+    arms::{
+        Arm, Job,
+        bulk::{From, With, landing::Residency},
+    },
+    measure::{
+        Stop,
+        schedule::{Failure, Sampled},
+    },
+    scratch::Folder,
+};
+
+pub(super) struct Channel;
+
+impl Contest for Channel {
+    fn takes(&self, ends: &Ends) -> bool {
+        matches!((&ends.source, &ends.sink), (EndKind::Process(_), EndKind::Process(_)))
+    }
+
+    fn takes_keys(&self, keys: &EndKeys) -> bool {
+        [PROCESS, LOAN].contains(&keys.source.as_str())
+    }
+
+    /// Who takes part shows when it is tried.
+    fn keys(&self, ends: &Ends) -> Result<EndKeys, String> {
+        let source = if ends.source == EndKind::Process(Held::Loan) { LOAN } else { PROCESS };
+        let sink = if ends.sink == EndKind::Process(Held::Huge) { HUGE } else { PROCESS };
+        let [source, sink] = [source, sink].map(str::to_owned);
+        Ok(EndKeys { source, sink, options: Default::default() })
+    }
+
+    /// What is smaller goes as a message; what is larger takes more memory than many have.
+    fn sizes(&self, depth: Depth) -> Vec<u64> {
+        match depth {
+            Depth::Quick => octaves(16, 28, 3),
+            Depth::Standard => octaves(16, 28, 2),
+        }
+    }
+
+    fn sink_states(&self, ends: &Ends, _depth: Depth) -> &'static [SinkState] {
+        match &ends.sink {
+            EndKind::Process(Held::Plain) => &[SinkState::Resident, SinkState::Fresh],
+            _ => &[SinkState::Fresh],
+        }
+    }
+
+    /// Two processes that move one buffer are busy on two processors, and nobody asks how they do on
+    /// one.
+    fn counts_under(&self, load: Load) -> bool {
+        load == Load::Idle
+    }
+
+    fn knobs(&self, name: &str) -> &'static [Knob] {
+        bulk::by_name(name).map(|arm| arm.info().knobs).unwrap_or_default()
+    }
+
+    fn is_reference(&self, _name: &str) -> bool {
+        true
+    }
+
+    fn known<'p>(&self, profile: &'p Profile, ends: &Ends) -> Result<Vec<&'p Cell>, String> {
+        let keys = self.keys(ends)?;
+        let cells = profile.cells.iter();
+        let known = cells.filter(|cell| (&cell.source, &cell.sink) == (&keys.source, &keys.sink));
+        Ok(known.collect())
+    }
+
+    /// What a sender takes there, if that was measured.
+    fn choice(&self, profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Way> {
+        let facts = Facts {
+            destination: match (keys.sink.as_str(), asked.sink_state) {
+                (HUGE, _) => Destination::FreshHuge,
+                (_, SinkState::Fresh) => Destination::Fresh,
+                (_, SinkState::Resident) => Destination::Resident,
+            },
+            will_loan: keys.source == LOAN,
+            size: Some(asked.size),
+            ..Facts::default()
+        };
+        let options = Options { needs: asked.needs, ..Options::default() };
+        let plan = choose(&facts, &options, Some(profile));
+        // The list goes on where nothing was measured; that is no choice to be judged.
+        let best = plan.chosen().filter(|best| best.evidence.is_some())?;
+        Some(Way { name: best.mechanism.to_owned(), tuning: best.tuning.clone() })
+    }
+
+    fn open<'s>(
+        &self,
+        job: &SessionJob,
+        _stop: &'s Stop<'s>,
+        answer: &mut dyn FnMut(Line),
+    ) -> Result<Opened<'s>, Failure> {
+        let processes = Processes::new(&job.ends, job.sink_state);
+        let processes = processes.map_err(|e| format!("{}: {e}", job.ends))?;
+        answer(Line::Ends(self.keys(&job.ends)?));
+        Ok((Box::new(processes), ways(job, answer)))
+    }
+}
+
+/// The arms that a request of the default kind may take. From lent memory only those that give it
+/// back: what a new loan costs shows when it is written to, which is no part of a transfer.
+fn ways(job: &SessionJob, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
+    let mut ways = Vec::new();
+    for arm in
+        MECHANISMS.iter().filter(|arm| arm.info().gives_in_memory().cover(Guarantees::default()))
+    {
+        let info = arm.info();
+        let probed = match job.ends.source {
+            EndKind::Process(Held::Loan) if arm.keeps_loans() => {
+                Err(Unfit::because("a loan does not come back: the next one is new memory"))
+            }
+            _ => arm.probe(),
+        };
+        match probed {
+            Ok(()) => {
+                ways.extend(tunings(job, (info.name, info.knobs), ways.is_empty()));
+            }
+            Err(unfit) => answer(Line::Unfit { way: Way::plain(info.name), reason: unfit.reason }),
+        }
+    }
+    ways.sort_by_key(|way| !way.tuning.is_default());
+    ways
+}
+
+/// Where the two meet, and what they move.
+struct Processes {
+    folder: Folder,
+    /// Where the bytes come from, and where they land.
+    memory: (From, Residency),
+    /// Bytes of a buffer.
+    size: u64,
+}
+
+impl Processes {
+    /// Nothing is started yet.
+    fn new(ends: &Ends, state: SinkState) -> io::Result<Self> {
+        let is_lent = ends.source == EndKind::Process(Held::Loan);
+        let source = if is_lent { From::Born } else { From::Private };
+        let residency = match (&ends.sink, state) {
+            (EndKind::Process(Held::Huge), _) => Residency::Huge,
+            (_, SinkState::Fresh) => Residency::Fresh,
+            (_, SinkState::Resident) => Residency::Resident,
+        };
+        let folder = Folder::inside(&std::env::temp_dir())?;
+        Ok(Self { folder, memory: (source, residency), size: 1 })
+    }
+}
+
+impl Place for Processes {
+    fn resize(&mut self, size: u64) -> io::Result<()> {
+        self.size = size;
+        Ok(())
+    }
+
+    /// Each way may keep a buffer of its own, at either side.
+    fn has_room(&self, size: u64, ways: usize) -> bool {
+        let most = size.saturating_mul(2).saturating_mul(ways as u64);
+        memory_available().is_none_or(|available| most <= available)
+    }
+
+    /// Has the two processes agree on an arm; looks at the bytes that arrive, and whether what is
+    /// done to the source afterwards shows there.
+    fn try_out<'p>(&'p self, way: &Way) -> Result<(Sampled<'p>, Option<u64>), Failure> {
+        let job = Job {
+            arm: &way.name,
+            with: &toml::Table::new(),
+            bytes: self.size,
+            scratch: self.folder.path(),
+            studies: self.folder.path(),
+            // This very program, whatever its file is called by now.
+            program: Path::new("/proc/self/exe"),
+        };
+        let mut arm: Box<dyn Arm> =
+            With::of_arm(&way.name, way.tuning.clone(), self.memory).open(&job)?;
+        arm.warm_up()?;
+        arm.check()?;
+        Ok((Sampled { arm, repeats: 1 }, None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_are_those_that_the_channel_reads() {
+        let named: Ends = "process:process".parse().unwrap();
+        let all: Vec<EndKeys> = named.each().iter().map(|e| Channel.keys(e).unwrap()).collect();
+        let all: Vec<(&str, &str)> = all.iter().map(|k| (&*k.source, &*k.sink)).collect();
+        assert_eq!(all, [(PROCESS, PROCESS), (PROCESS, HUGE), (LOAN, PROCESS), (LOAN, HUGE)]);
+    }
+}

@@ -1,0 +1,187 @@
+//! Memory: kernels that copy, or fill, between two buffers. None that is made of others takes part;
+//! the C library's is the reference.
+
+use std::{cell::RefCell, io};
+use thalweg_core::{
+    Knob, Prefer, Profile, Unfit,
+    bands::Band,
+    profile::{Cell, FILL, LIBC, Load},
+};
+use thalweg_kernels as list;
+use thalweg_sys::host::{caches, memory_available};
+
+use super::{
+    super::{
+        grid::Depth,
+        job::{EndKeys, Line, SessionJob, Way, Ways},
+        pair::{EndKind, Ends},
+        table::Asked,
+    },
+    Contest, Opened, Place, octaves,
+};
+use crate::{
+    arms::memory::{Buffers, Kernel, OnBuffers},
+    measure::{
+        Stop,
+        schedule::{Arm, Failure, Sampled},
+    },
+};
+
+/// One list of kernels.
+pub(super) struct Kernels {
+    source: EndKind,
+    key: &'static str,
+    /// Every kernel that is not made of others.
+    single: fn() -> Vec<&'static str>,
+    /// What has this name, if this processor can run it.
+    ready: fn(&str) -> Option<Kernel>,
+    bands: fn(&Profile, Load, Prefer) -> Vec<Band>,
+}
+
+pub(super) static COPIES: Kernels = Kernels {
+    source: EndKind::Memory,
+    key: "memory",
+    single: || list::KERNELS.iter().map(|row| row.name).filter(|name| !is_tuned(name)).collect(),
+    ready: |name| list::by_name(name).and_then(list::Kernel::ready).map(Kernel::Copy),
+    bands: Profile::kernel_bands,
+};
+
+pub(super) static FILLS: Kernels = Kernels {
+    source: EndKind::Fill,
+    key: FILL,
+    single: || list::FILLS.iter().map(|row| row.name).filter(|name| !is_tuned(name)).collect(),
+    ready: |name| {
+        let row = list::FILLS.iter().find(|row| row.name == name);
+        row.and_then(list::Fill::ready).map(Kernel::Fill)
+    },
+    bands: Profile::fill_bands,
+};
+
+fn is_tuned(name: &str) -> bool {
+    [list::tuned::COPY.name, list::tuned::FILL.name].contains(&name)
+}
+
+impl Contest for Kernels {
+    fn takes(&self, ends: &Ends) -> bool {
+        ends.source == self.source && ends.sink == EndKind::Memory
+    }
+
+    fn takes_keys(&self, keys: &EndKeys) -> bool {
+        keys.source == self.key && keys.sink == "memory"
+    }
+
+    fn keys(&self, _ends: &Ends) -> Result<EndKeys, String> {
+        let [source, sink] = [self.key, "memory"].map(str::to_owned);
+        Ok(EndKeys { source, sink, options: Default::default() })
+    }
+
+    /// Most calls are for a few bytes; and a step of two octaves is what a band is drawn from. Closer
+    /// where caches end, since kernels differ most there.
+    fn sizes(&self, depth: Depth) -> Vec<u64> {
+        if depth == Depth::Quick {
+            return octaves(4, 26, 2);
+        }
+        let mut sizes = octaves(4, 28, 2);
+        let cache = caches().into_iter().map(|cache| cache.bytes).max();
+        let leaving = cache.into_iter().flat_map(leaving);
+        sizes.extend(leaving.filter(|size| (1 << 4..1 << 28).contains(size)));
+        sizes
+    }
+
+    fn has_knobs(&self) -> bool {
+        false
+    }
+
+    fn knobs(&self, _name: &str) -> &'static [Knob] {
+        &[]
+    }
+
+    fn is_reference(&self, name: &str) -> bool {
+        name == LIBC
+    }
+
+    /// All at their defaults take part anyway.
+    fn known<'p>(&self, _: &'p Profile, _: &Ends) -> Result<Vec<&'p Cell>, String> {
+        Ok(Vec::new())
+    }
+
+    fn choice(&self, profile: &Profile, _keys: &EndKeys, asked: &Asked) -> Option<Way> {
+        let bands = (self.bands)(profile, asked.load, asked.prefer);
+        let band = Band::of(&bands, asked.size);
+        Some(Way::plain(band.map_or(LIBC, |band| &band.kernel)))
+    }
+
+    fn open<'s>(
+        &self,
+        job: &SessionJob,
+        _stop: &'s Stop<'s>,
+        answer: &mut dyn FnMut(Line),
+    ) -> Result<Opened<'s>, Failure> {
+        answer(Line::Ends(self.keys(&job.ends)?));
+        let buffers = RefCell::new(Buffers::new(job.exact));
+        Ok((Box::new(InMemory { buffers, ready: self.ready }), self.ways(job, answer)))
+    }
+}
+
+impl Kernels {
+    fn ways(&self, job: &SessionJob, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
+        let mut ways = Vec::new();
+        for name in (self.single)() {
+            let way = Way::plain(name);
+            let is_wanted = match &job.ways {
+                Ways::Only(ways) => self.is_reference(name) || ways.contains(&way),
+                Ways::All | Ways::These(_) => true,
+            };
+            if (self.ready)(name).is_none() {
+                let reason = "this processor lacks its instructions".to_owned();
+                answer(Line::Unfit { way, reason });
+            } else if is_wanted {
+                ways.push(way);
+            }
+        }
+        ways.sort_by_key(|way| !self.is_reference(&way.name));
+        ways
+    }
+}
+
+/// Where copies leave a cache of so many bytes: from an eighth of it to twice as much, in half octaves.
+fn leaving(cache: u64) -> impl Iterator<Item = u64> {
+    (-6..=2).map(move |halves| (cache as f64 * (f64::from(halves) / 2.0).exp2()) as u64)
+}
+
+struct InMemory {
+    buffers: RefCell<Buffers>,
+    ready: fn(&str) -> Option<Kernel>,
+}
+
+impl Place for InMemory {
+    fn resize(&mut self, size: u64) -> io::Result<()> {
+        let len = usize::try_from(size).map_err(|_| io::ErrorKind::InvalidInput)?;
+        self.buffers.get_mut().resize(len);
+        Ok(())
+    }
+
+    fn has_room(&self, size: u64, _ways: usize) -> bool {
+        memory_available().is_none_or(|available| size.saturating_mul(2) <= available)
+    }
+
+    fn try_out<'p>(&'p self, way: &Way) -> Result<(Sampled<'p>, Option<u64>), Failure> {
+        let kernel = (self.ready)(&way.name);
+        let kernel = kernel.ok_or_else(|| Unfit::because(format!("there is no {way} here")))?;
+        let mut arm = OnBuffers { buffers: &self.buffers, kernel };
+        arm.check()?;
+        Ok((Sampled::once(arm), Some(0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_closer_where_a_copy_leaves_the_cache() {
+        let sizes: Vec<u64> = leaving(32 << 20).collect();
+        assert_eq!((sizes[0], sizes[6], sizes[8]), (4 << 20, 32 << 20, 64 << 20));
+        assert!(sizes.windows(2).all(|two| two[0] < two[1] && two[1] < two[0] * 3 / 2));
+    }
+}
