@@ -2,6 +2,8 @@
 #![allow(dead_code)] // Not every test binary uses all of it.
 
 pub mod simulated;
+// Beside the binary that needs it too: the archive of the package has no tests.
+#[path = "../../src/bin/thalweg-lab-helper/works.rs"]
 pub mod works;
 
 use std::{fs, io::Write, os::unix::fs::PermissionsExt, path::Path, time::Duration};

@@ -4,7 +4,6 @@
 
 use std::process::ExitCode;
 
-#[path = "../../tests/planted/works.rs"]
 mod works;
 
 fn main() -> ExitCode {
