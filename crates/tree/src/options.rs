@@ -191,6 +191,8 @@ pub struct CopyOptions {
     /// Take existing files away instead of following links and keeping attributes
     /// (`--remove-destination`).
     pub remove_destination: bool,
+    /// A destination that is a link to nothing gets its file where it leads (`POSIXLY_CORRECT`).
+    pub through_dangling: bool,
     /// A link to a directory in the destination may stand for a directory (`--keep-directory-symlink`).
     pub keep_directory_symlink: bool,
     /// Sources keep the directories of their paths, below the destination (`--parents`).

@@ -14,6 +14,15 @@ Environment:
   XDG_STATE_HOME     where the profile and the results of studies are [default: ~/.local/state]
 Options of each command can be set too: `thalweg COMMAND --help` lists the variables.";
 
+/// What no option stands for, but one command knows.
+const OF_COMMANDS: &[(&str, &str)] = &[(
+    "copy",
+    "
+  VERSION_CONTROL          how to make backups, where --backup does not say
+  SIMPLE_BACKUP_SUFFIX     what they end with, where --suffix does not say
+  POSIXLY_CORRECT          set: a destination that is a link to nothing gets its file where it leads",
+)];
+
 /// The parser, whose long helps have that section.
 pub fn shown_in_help(mut root: Command) -> Command {
     let names: Vec<String> = root.get_subcommands().map(|c| c.get_name().to_owned()).collect();
@@ -33,7 +42,10 @@ fn with_section(command: Command) -> Command {
     if variables.is_empty() {
         return command;
     }
+    let own = OF_COMMANDS.iter().find(|(name, _)| *name == command.get_name());
+    let own = own.map_or("", |(_, lines)| lines);
     let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let section = format!("{examples}\n\nEnvironment (the command line comes first):{variables}");
+    let section =
+        format!("{examples}\n\nEnvironment (the command line comes first):{variables}{own}");
     command.after_long_help(section)
 }

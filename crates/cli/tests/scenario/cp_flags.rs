@@ -167,6 +167,29 @@ fn a_destination_that_is_removed_keeps_nothing_and_no_link_is_followed() {
 }
 
 #[test]
+fn a_link_that_leads_nowhere_is_written_through_for_posix_alone() {
+    let setup =
+        "echo n >n; mkdir d; ln -s d/gone g; ln -s g twice; ln -s none/x far; ln -s d/gone/ bad";
+    holds(setup, "$T copy n g", 1, "test ! -e d/gone && test -L g");
+    let posix = "POSIXLY_CORRECT= $T copy";
+    for flags in ["", "-f", "-p", "-n", "--inplace", "--resume", "--verify", "-u"] {
+        let there = "test -L g && test $(cat d/gone) = n && test $(ls -A d) = gone";
+        holds(setup, &format!("{posix} {flags} n g"), 0, there);
+        holds(setup, &format!("{posix} {flags} n twice"), 0, &format!("{there} && test -L twice"));
+    }
+    holds(setup, "head -c 3M /dev/zero >n; POSIXLY_CORRECT= $T copy n g", 0, "cmp n d/gone");
+    holds(setup, &format!("{posix} --dry-run n g"), 0, "test ! -e d/gone");
+    holds(setup, &format!("{posix} n far"), 1, "test -L far && test ! -e none");
+    holds(setup, &format!("{posix} n bad"), 1, "test -L bad && test -z \"$(ls -A d)\"");
+    holds(
+        setup,
+        &format!("{posix} --remove-destination n g"),
+        0,
+        "test ! -L g && test ! -e d/gone",
+    );
+}
+
+#[test]
 fn special_files_are_made_anew_or_read() {
     let setup = "mkdir t; mkfifo t/p";
     holds(setup, "$T copy -r t n", 0, "test -p n/p");

@@ -47,6 +47,7 @@ pub fn of(args: &CopyArgs) -> Result<CopyOptions, Failure> {
         attributes_only: args.attributes_only,
         copy_contents: args.copy_contents,
         remove_destination: args.remove_destination,
+        through_dangling: std::env::var_os("POSIXLY_CORRECT").is_some(),
         keep_directory_symlink: args.keep_directory_symlink,
         parents: args.parents,
         target: if args.target_directory.is_some() {

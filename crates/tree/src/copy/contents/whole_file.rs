@@ -21,7 +21,7 @@ use crate::{
         },
         dest::{
             backup,
-            conflict::{Existing, Verdict, resolve_conflict},
+            conflict::{Behind, Existing, Verdict, resolve_conflict},
             mode::modes,
             publish::{Sink, Spot},
             way::{Way, cannot_be_made, cannot_be_named, cannot_be_replaced},
@@ -46,9 +46,14 @@ impl Worker<'_> {
         stat: &Stat,
         verdict: Verdict,
     ) -> Attempt<Option<Id>> {
-        let mut there = if let Verdict::Replace(there) = verdict { Some(there) } else { None };
+        let (mut there, behind) = match verdict {
+            Verdict::Replace(there) => (Some(there), None),
+            Verdict::NewBehind(behind) => (None, Some(behind)),
+            Verdict::New | Verdict::Skip(..) => (None, None),
+        };
+        let behind = behind.as_ref();
         let counts = (self.tally.verified, self.tally.changed);
-        let failure = match self.copy_to(leaf, source, stat, there.as_ref()) {
+        let failure = match self.copy_to(leaf, source, stat, (there.as_ref(), behind)) {
             Err(failure) if self.can_be_written_into(there.as_ref(), stat, &failure) => failure,
             answer => return answer,
         };
@@ -61,21 +66,22 @@ impl Worker<'_> {
             there.keeps_inode = true;
         }
         self.tell_written_into(leaf, failure);
-        self.copy_to(leaf, source, stat, there.as_ref())
+        self.copy_to(leaf, source, stat, (there.as_ref(), behind))
     }
 
-    /// Copies a file over `there`, or to a name that is free.
+    /// Copies a file over `there`, or to a name that is free: its own, or that behind a link.
     fn copy_to(
         &mut self,
         leaf: &Leaf<'_>,
         source: &OwnedFd,
         stat: &Stat,
-        there: Option<&Existing>,
+        (there, behind): (Option<&Existing>, Option<&Behind>),
     ) -> Attempt<Option<Id>> {
         let Some(dir) = leaf.directory.open()? else { return Ok(None) };
         let dir = dir.as_fd();
         let here = Spot { dir, name: leaf.name };
-        let spot = there.map_or(here, |there| there.spot(here));
+        let free = behind.map_or(here, Behind::spot);
+        let spot = there.map_or(free, |there| there.spot(here));
         let no_bytes = self.run.options.attributes_only;
         let is_small = !no_bytes && self.is_small(stat);
         let is_new = is_small && there.is_none();

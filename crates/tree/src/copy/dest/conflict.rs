@@ -26,10 +26,25 @@ use crate::{
 pub(crate) enum Verdict {
     /// It is free.
     New,
+    /// It is a link to this, which is free, and the copy is made there.
+    NewBehind(Behind),
     /// This gives way.
     Replace(Existing),
     /// The copy is not made, as this is there.
     Skip(Skip, Existing),
+}
+
+/// Where a link leads in the end.
+pub(crate) struct Behind {
+    dir: OwnedFd,
+    name: CString,
+}
+
+impl Behind {
+    /// Its directory and its name.
+    pub fn spot(&self) -> Spot<'_> {
+        Spot { dir: self.dir.as_fd(), name: &self.name }
+    }
 }
 
 /// What is there and gives way.
@@ -37,7 +52,7 @@ pub(crate) struct Existing {
     /// The file, behind links if they are followed.
     pub stat: Stat,
     // Where it is, if a link led to it.
-    through: Option<(OwnedFd, CString)>,
+    through: Option<Behind>,
     /// A regular file that keeps its inode: no file beside it could take its name.
     pub keeps_inode: bool,
     /// It is taken away, and the copy takes nothing over from it.
@@ -47,7 +62,7 @@ pub(crate) struct Existing {
 impl Existing {
     /// Where the file is: what replaces it is made beside it.
     pub fn spot<'a>(&'a self, here: Spot<'a>) -> Spot<'a> {
-        self.through.as_ref().map_or(here, |(dir, name)| Spot { dir: dir.as_fd(), name })
+        self.through.as_ref().map_or(here, Behind::spot)
     }
 
     /// Devices, pipes and sockets: they are written to, and never replaced by a file.
@@ -101,7 +116,11 @@ pub(crate) fn resolve_conflict(
     let (mut through, mut keeps_inode) = (None, false);
     if kind(&stat) == FileType::Symlink && as_content && !options.replaces_links() {
         stat = match look(AtFlags::empty()) {
-            Err(Errno::NOENT) => return Err(Failure::Refused(Refusal::Dangling)),
+            Err(Errno::NOENT) => {
+                let free = options.through_dangling.then(|| behind(dir, leaf.name));
+                let free = free.transpose().map_err(at_sink("readlinkat"))?.flatten();
+                return free.map(Verdict::NewBehind).ok_or(Failure::Refused(Refusal::Dangling));
+            }
             // It leads nowhere: by -f it goes.
             Err(Errno::LOOP) if options.force => stat,
             answer => answer.map_err(at_sink("newfstatat"))?,
@@ -179,17 +198,18 @@ fn is_done(options: &CopyOptions, source: &Stat, there: &Stat) -> bool {
     same_kind && source.st_size == there.st_size && time
 }
 
-/// The directory and the name that a link leads to in the end. `None` for a link of `/proc`
+/// The directory and the name that a link leads to in the end, be there something or not. `None` for a link of `/proc`
 /// (`/dev/stdout`, `/dev/fd/3`): it leads to an open file, and its text need not be the name of that.
-fn behind(dir: BorrowedFd<'_>, name: &CStr) -> Result<Option<(OwnedFd, CString)>, Errno> {
+fn behind(dir: BorrowedFd<'_>, name: &CStr) -> Result<Option<Behind>, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut dir = openat(dir, c".", flags, Mode::empty())?;
     let mut name = name.to_owned();
     // The kernel's own limit.
     for _ in 0..40 {
-        let stat = statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW)?;
-        if kind(&stat) != FileType::Symlink {
-            return Ok(Some((dir, name)));
+        match statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if kind(&stat) == FileType::Symlink => {}
+            Ok(_) | Err(Errno::NOENT) => return Ok(Some(Behind { dir, name })),
+            Err(errno) => return Err(errno),
         }
         if fstatfs(&dir)?.f_type == PROC_SUPER_MAGIC {
             return Ok(None);
