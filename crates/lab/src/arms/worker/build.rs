@@ -24,21 +24,30 @@ pub fn built(source: &Path, flags: &Flags<'_>, scratch: &Path) -> Result<PathBuf
     let compiler = Compiler::find(source)?;
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
     let name = format!("{stem}-{:016x}", compiler.key(source, flags)?);
+    kept(&name, scratch, |aside| compiler.build(source, flags, &aside.file(&name)))
+}
+
+/// What lies in the cache under this name; if nothing does, `make` puts it into a folder under that
+/// name first. In the cache it appears when it is whole: another process may be starting it, or building it too.
+pub fn kept(
+    name: &str,
+    scratch: &Path,
+    make: impl FnOnce(&Folder) -> Result<(), String>,
+) -> Result<PathBuf, String> {
     let folder = cache().unwrap_or_else(|| scratch.to_owned());
-    let program = folder.join(&name);
-    if program.is_file() {
-        return Ok(program);
+    let path = folder.join(name);
+    if path.is_file() {
+        return Ok(path);
     }
-    // Under another name first: somebody else may be starting it, or building it too.
     let failed = |e: io::Error| format!("{}: {e}", folder.display());
     let aside = Folder::inside(&folder).map_err(failed)?;
-    compiler.build(source, flags, &aside.file(&name))?;
-    fs::rename(aside.file(&name), &program).map_err(failed)?;
-    Ok(program)
+    make(&aside)?;
+    fs::rename(aside.file(name), &path).map_err(failed)?;
+    Ok(path)
 }
 
 /// `$XDG_CACHE_HOME/thalweg/programs`, or below `~/.cache`; `None` where it cannot be made.
-pub fn cache() -> Option<PathBuf> {
+fn cache() -> Option<PathBuf> {
     let base = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
     let folder = base.or_else(home).filter(|path| path.is_absolute())?.join("thalweg/programs");

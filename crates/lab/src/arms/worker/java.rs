@@ -11,10 +11,7 @@ use std::{
 };
 
 use super::{Job, Parameters, build};
-use crate::{
-    measure::conditions::jdk::{Jdk, USUAL, candidates},
-    scratch::Folder,
-};
+use crate::measure::conditions::jdk::{Jdk, USUAL, candidates};
 
 /// The virtual machine, and the words before those of the program. `Err` is the reason.
 pub(super) fn built(job: &Job<'_>, with: &Parameters) -> Result<(PathBuf, Vec<OsString>), String> {
@@ -47,25 +44,18 @@ impl Jdk {
         let stem = source.file_stem().unwrap_or_default().to_string_lossy();
         let beside = source.parent().unwrap_or(Path::new("."));
         let name = format!("{stem}-java{}-{:016x}.jar", self.release, self.key(source, others)?);
-        let folder = build::cache().unwrap_or_else(|| scratch.to_owned());
-        let jar = folder.join(&name);
-        if jar.is_file() {
-            return Ok(jar);
-        }
-        // Under another name first: somebody else may be running it, or building it too.
-        let failed = |e: io::Error| format!("{}: {e}", folder.display());
-        let aside = Folder::inside(&folder).map_err(failed)?;
-        let mut command = Command::new(self.home.join("bin/javac"));
-        command.args(["--release", &self.release.to_string(), "-encoding", "UTF-8", "-proc:none"]);
-        command.arg("-sourcepath").arg(beside).arg("-d").arg(aside.file("classes"));
-        command.arg(source).args(others);
-        build::compiled(&mut command, &format!("javac {}", self.release), source)?;
-        let mut command = Command::new(self.home.join("bin/jar"));
-        command.arg("--create").arg("--file").arg(aside.file(&name));
-        command.args(["--main-class", &stem, "-C"]).arg(aside.file("classes")).arg(".");
-        build::compiled(&mut command, &format!("jar {}", self.release), source)?;
-        fs::rename(aside.file(&name), &jar).map_err(failed)?;
-        Ok(jar)
+        build::kept(&name, scratch, |aside| {
+            let release = self.release.to_string();
+            let mut command = Command::new(self.home.join("bin/javac"));
+            command.args(["--release", &release, "-encoding", "UTF-8", "-proc:none"]);
+            command.arg("-sourcepath").arg(beside).arg("-d").arg(aside.file("classes"));
+            command.arg(source).args(others);
+            build::compiled(&mut command, &format!("javac {release}"), source)?;
+            let mut command = Command::new(self.home.join("bin/jar"));
+            command.arg("--create").arg("--file").arg(aside.file(&name));
+            command.args(["--main-class", &stem, "-C"]).arg(aside.file("classes")).arg(".");
+            build::compiled(&mut command, &format!("jar {release}"), source)
+        })
     }
 
     /// Differs where the jar would: the JDK, the source, those beside it, and the others.

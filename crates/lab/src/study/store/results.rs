@@ -7,6 +7,7 @@ use std::{
     io::{self, Read, Write},
     path::{Path, PathBuf},
 };
+use thalweg_core::atomic_file::{Destination, DestinationError};
 
 use super::{LARGEST_RESULT, StoreError, lines, machine_name, samples};
 use crate::study::result::StudyResult;
@@ -36,38 +37,19 @@ pub fn save(result: &StudyResult, folder: &Path) -> Result<PathBuf, StoreError> 
     let date = result.protocol.began.replace(':', "");
     let folder = folder.join(machine_name()).join(date);
     fs::create_dir_all(&folder).map_err(|e| StoreError::of(&folder, e.to_string()))?;
-    let temporary = |what| folder.join(format!(".{}.{}.{what}", result.study, std::process::id()));
-    let parts = [temporary("json"), temporary("csv.gz")];
-    let saved = save_as(result, &folder, &parts);
-    for part in parts {
-        let _ = fs::remove_file(part);
-    }
-    saved
-}
-
-/// Both files are written under temporary names. The samples get theirs first: where the JSON
-/// stands, what it names stands too.
-fn save_as(
-    result: &StudyResult,
-    folder: &Path,
-    [json, csv]: &[PathBuf; 2],
-) -> Result<PathBuf, StoreError> {
-    let failed = |path: &Path, e: &dyn ToString| StoreError::of(path, e.to_string());
-    let compressed = compressed(&samples::csv(std::slice::from_ref(result)));
-    let written = compressed.and_then(|bytes| fs::write(csv, bytes));
-    written.map_err(|e| failed(csv, &e))?;
+    let samples = samples::csv(std::slice::from_ref(result));
+    let samples = compressed(&samples).map_err(|e| StoreError::of(&folder, e.to_string()))?;
     let more = (2..).map(|number| format!("{}-{number}", result.study));
     for name in std::iter::once(result.study.clone()).chain(more) {
-        let samples = format!("{name}.csv.gz");
-        let beside = folder.join(&samples);
-        if !link(csv, &beside)? {
+        // The samples come first: where the JSON stands, what it names stands too.
+        let beside = folder.join(format!("{name}.csv.gz"));
+        if !write_new(&beside, &samples)? {
             continue;
         }
         let path = folder.join(format!("{name}.json"));
-        let text =
-            lines::by_arms(&without_samples(result, samples)).map_err(|e| failed(&path, &e))?;
-        let written = fs::write(json, text).map_err(|e| failed(json, &e));
-        match written.and_then(|()| link(json, &path)) {
+        let bare = without_samples(result, format!("{name}.csv.gz"));
+        let text = lines::by_arms(&bare).map_err(|e| StoreError::of(&path, e.to_string()));
+        match text.and_then(|text| write_new(&path, text.as_bytes())) {
             Ok(true) => return Ok(path),
             // An older version kept a result of that second in one file.
             Ok(false) => drop(fs::remove_file(&beside)),
@@ -80,12 +62,17 @@ fn save_as(
     unreachable!("the numbers do not end")
 }
 
-/// Gives a file one more name; false if that is taken.
-fn link(file: &Path, path: &Path) -> Result<bool, StoreError> {
-    match fs::hard_link(file, path) {
+/// Writes a file that appears when it is whole; false if there is one of its name.
+fn write_new(path: &Path, bytes: &[u8]) -> Result<bool, StoreError> {
+    let (folder, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
+    let written = Destination::in_folder(folder, name, false).and_then(|mut file| {
+        file.write(bytes, &|| Ok(()))?;
+        file.publish()
+    });
+    match written {
         Ok(()) => Ok(true),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(e) => Err(StoreError::of(path, e.to_string())),
+        Err(DestinationError::Exists) => Ok(false),
+        Err(error) => Err(StoreError::of(path, io::Error::from(error).to_string())),
     }
 }
 

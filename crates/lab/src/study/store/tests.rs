@@ -126,3 +126,28 @@ fn a_result_whose_samples_are_missing_or_damaged_is_refused_by_the_name_of_their
     assert!(error.contains("line 2 is no sample of this result"), "{error}");
     refused(None);
 }
+
+#[test]
+fn a_result_of_the_same_second_gets_a_number_and_nothing_unfinished_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let result = parse_result(GOLDEN.as_bytes()).unwrap();
+    let first = save(&result, folder.path()).unwrap();
+    let whole = fs::read(&first).unwrap();
+    let names = || {
+        let entries = fs::read_dir(first.parent().unwrap()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.collect::<std::collections::BTreeSet<String>>()
+    };
+    // A version before this one may have left it alone there.
+    fs::write(first.with_file_name("test-2.json"), "older").unwrap();
+    let third = save(&result, folder.path()).unwrap();
+    assert_eq!(third, first.with_file_name("test-3.json"));
+    let expected = ["test-2.json", "test-3.csv.gz", "test-3.json", "test.csv.gz", "test.json"];
+    assert_eq!(names(), expected.map(str::to_owned).into());
+    assert_eq!(fs::read(&first).unwrap(), whole);
+    // What cannot be saved leaves no samples alone, and is named.
+    let study = "x".repeat(300);
+    let error = save(&StudyResult { study, ..result }, folder.path()).unwrap_err();
+    assert!(error.to_string().contains("xxx.csv.gz: "), "{error}");
+    assert_eq!(names().len(), 5);
+}
