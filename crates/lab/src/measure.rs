@@ -4,6 +4,7 @@ use thalweg_core::Cancelled;
 
 pub mod conditions;
 pub mod contamination;
+pub mod experiment;
 pub(crate) mod line;
 pub mod log;
 pub mod outcome;

@@ -219,7 +219,7 @@ fn a_pause_without_end_can_be_asked_for_and_stopped() {
     let (program, at) = (Path::new(PROGRAM), folder.path());
     let mut stage = Stage { program, at, stop: &stop, watch: &mut watch };
     let stopped = run(&[loaded], &endless, &mut stage).remove(0).unwrap_err();
-    assert!(matches!(stopped, RunError::Cancelled), "{stopped}");
+    assert!(matches!(stopped, RunError::Cancelled(_)), "{stopped}");
     assert_eq!(left, Duration::MAX);
 }
 

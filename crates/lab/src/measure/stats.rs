@@ -9,7 +9,8 @@ mod verdict;
 
 pub use interval::{Interval, interval_of_sessions, ratio_of_rounds, ratio_of_sessions};
 pub use random::Random;
-pub use verdict::{MOST_NOISE, Verdict, noise_floor, noise_of, verdict};
+pub(super) use verdict::verdict;
+pub use verdict::{MOST_NOISE, Verdict, noise_floor, noise_of};
 
 use serde::Serialize;
 

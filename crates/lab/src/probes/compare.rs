@@ -21,7 +21,7 @@ use thalweg_core::Cancelled;
 use crate::{
     arms::command::{Metric, Outputs, Runner, What, find},
     measure::{
-        log::Log,
+        experiment::Experiment,
         sample::Sample,
         schedule::{Arm, Failure, Lineup, Sampled, Schedule},
         stats::Random,
@@ -102,13 +102,7 @@ pub enum CompareError {
     #[error("{0}")]
     Failed(String),
     #[error("stopped")]
-    Cancelled,
-}
-
-impl From<Cancelled> for CompareError {
-    fn from(_: Cancelled) -> Self {
-        Self::Cancelled
-    }
+    Cancelled(#[from] Cancelled),
 }
 
 pub fn run(compare: &Compare<'_>) -> Result<Found, CompareError> {
@@ -131,61 +125,47 @@ pub fn run(compare: &Compare<'_>) -> Result<Found, CompareError> {
         limit: compare.limit,
         stop: compare.stop,
     };
-    let (mut log, count) = (Log::default(), Count::default());
-    let mut arms: Vec<Sampled<'_>> = Vec::new();
-    for contender in compare.contenders {
-        let number = log.enter(&contender.name);
+    let count = Count::default();
+    let mut experiment = Experiment::default();
+    for (number, contender) in compare.contenders.iter().enumerate() {
         let expected = format!("expected-{}", contender.against.unwrap_or(number));
         let arm = CommandArm { contender, expected, compare, runner: &runner, count: &count };
-        arms.push(Sampled::once(arm));
+        experiment.enter(&contender.name, Sampled::once(arm));
     }
-    let longest = warm_up(&mut arms, &mut log, compare)?;
+    let longest = warm_up(&mut experiment, compare)?;
     let rounds = compare.rounds.number(longest);
-    let taking_part = log.arms.iter().filter(|arm| !arm.failed).count();
+    let active = experiment.active();
     count.done.set(0);
-    count.all.set(rounds * (taking_part + 1));
-    measure(&mut arms, &mut log, compare, rounds)?;
-    Ok(Found::of(compare, busy, log))
+    count.all.set(rounds * (active.len() + 1));
+    let random = &mut Random::new(compare.seed);
+    let schedule = &mut Schedule::fixed(rounds, compare.stop, random);
+    let ran = experiment.run(schedule, Lineup::of_equals(active));
+    ran.or_else(|failure| Err(CompareError::Failed(failure.unfit()?.reason)))?;
+    Ok(Found::of(compare, busy, experiment.log))
 }
 
 /// The runs that do not count. What fails in them takes no further part; the longest time of a run is
 /// returned.
 fn warm_up(
-    arms: &mut [Sampled<'_>],
-    log: &mut Log,
+    experiment: &mut Experiment<'_>,
     compare: &Compare<'_>,
 ) -> Result<Duration, CompareError> {
     let mut longest = Duration::ZERO;
-    for (number, arm) in arms.iter_mut().enumerate() {
+    for number in experiment.active() {
         for _ in 0..compare.warm_ups.max(1) {
             let began = Instant::now();
-            if let Err(failure) = arm.arm.sample(1) {
-                log.arms[number].dropped = Some(failure.unfit()?.reason);
-                log.arms[number].failed = true;
+            if let Err(failure) = experiment.arms[number].arm.sample(1) {
+                experiment.fail(number, failure.unfit()?.reason);
                 break;
             }
             longest = longest.max(began.elapsed());
         }
     }
-    let failed = log.arms.iter().filter_map(|arm| arm.dropped.clone());
-    let failed: Vec<String> = failed.collect();
-    if failed.len() == log.arms.len() {
-        return Err(CompareError::Failed(failed.join("; ")));
+    if experiment.active().is_empty() {
+        let failed = experiment.log.arms.iter().filter_map(|arm| arm.dropped.clone());
+        return Err(CompareError::Failed(failed.collect::<Vec<_>>().join("; ")));
     }
     Ok(longest)
-}
-
-fn measure(
-    arms: &mut [Sampled<'_>],
-    log: &mut Log,
-    compare: &Compare<'_>,
-    rounds: usize,
-) -> Result<(), CompareError> {
-    let active: Vec<usize> = (0..arms.len()).filter(|arm| !log.arms[*arm].failed).collect();
-    let random = &mut Random::new(compare.seed);
-    let ran =
-        Schedule::fixed(rounds, compare.stop, random).run(arms, Lineup::of_equals(active), log);
-    ran.or_else(|failure| Err(CompareError::Failed(failure.unfit()?.reason)))
 }
 
 impl Rounds {

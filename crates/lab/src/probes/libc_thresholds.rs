@@ -212,7 +212,11 @@ impl Run<'_> {
             kind: Kind::Tunables { text: candidate.text.clone() },
         });
         let settings: Vec<Setting> = std::iter::once(as_it_is).chain(settings).collect();
-        let mut logs: Vec<Log> = SIZES.iter().map(|_| Log::default()).collect();
+        let mut log = Log::default();
+        for setting in &settings {
+            log.enter(&setting.name);
+        }
+        let mut logs = vec![log; SIZES.len()];
         let all: Vec<usize> = (0..settings.len()).collect();
         for round in 0..rounds {
             for log in &mut logs {

@@ -33,6 +33,7 @@ use crate::{
     arms::command::{self, Metric, Ran, What, last_words},
     measure::{
         conditions::Conditions,
+        experiment::Experiment,
         log::Log,
         sample::Sample,
         schedule::{Arm, Failure, Lineup, Sampled, Schedule},
@@ -119,13 +120,7 @@ pub enum TrialError {
     Program(String),
     /// Somebody asked to stop.
     #[error("stopped")]
-    Cancelled,
-}
-
-impl From<Cancelled> for TrialError {
-    fn from(_: Cancelled) -> Self {
-        Self::Cancelled
-    }
+    Cancelled(#[from] Cancelled),
 }
 
 pub fn run(trial: &Trial<'_>) -> Result<Found, TrialError> {
@@ -167,12 +162,12 @@ pub fn run(trial: &Trial<'_>) -> Result<Found, TrialError> {
     let checked = check(&judged, &settings, trial)?;
     let log = rounds(&judged, &settings, &checked, trial);
     let log = log.or_else(|failure| Err(TrialError::Program(failure.unfit()?.reason)))?;
-    let mut random = Random::new(trial.seed);
+    let (noise, rows) = judge::rows(&log, &settings, trial.metric, &mut Random::new(trial.seed));
     Ok(Found {
         metric: trial.metric.to_string(),
         rounds: log.rounds.len(),
-        noise: log.noise(trial.metric, &mut random),
-        rows: judge::rows(&log, &settings, trial.metric, &mut random),
+        noise,
+        rows,
         reached: checked.reached.map(|counts| Reached::of(&counts)),
         left_out,
         program,
@@ -301,23 +296,18 @@ fn rounds(
     checked: &Checked,
     trial: &Trial<'_>,
 ) -> Result<Log, Failure> {
-    let mut log = Log::default();
-    let mut active = Vec::new();
-    let mut arms: Vec<Sampled<'_>> = Vec::new();
+    let mut experiment = Experiment::default();
     for (setting, failed) in settings.iter().zip(&checked.failed) {
-        let place = log.enter(&setting.name);
-        log.arms[place].dropped.clone_from(failed);
-        log.arms[place].failed = failed.is_some();
-        active.extend(failed.is_none().then_some(place));
-        arms.push(Sampled::once(Run { judged, setting, stop: trial.stop }));
+        let arm = Sampled::once(Run { judged, setting, stop: trial.stop });
+        let number = experiment.enter(&setting.name, arm);
+        if let Some(reason) = failed {
+            experiment.fail(number, reason.clone());
+        }
     }
     let random = &mut Random::new(trial.seed);
-    Schedule::fixed(trial.rounds, trial.stop, random).run(
-        &mut arms,
-        Lineup::of(active),
-        &mut log,
-    )?;
-    Ok(log)
+    let lineup = Lineup::of(experiment.active());
+    experiment.run(&mut Schedule::fixed(trial.rounds, trial.stop, random), lineup)?;
+    Ok(experiment.log)
 }
 
 #[cfg(test)]

@@ -53,16 +53,10 @@ pub enum TuneError {
     NotTunable { reason: String },
     /// Somebody asked to stop.
     #[error("stopped")]
-    Cancelled,
+    Cancelled(#[from] Cancelled),
     /// The file system refused something the measurement needs.
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
-}
-
-impl From<Cancelled> for TuneError {
-    fn from(_: Cancelled) -> Self {
-        Self::Cancelled
-    }
 }
 
 impl TuneError {

@@ -12,10 +12,7 @@ use super::{
     words::{self, number},
 };
 use crate::{
-    measure::{
-        sample::Metric,
-        stats::{Verdict, verdict},
-    },
+    measure::{outcome::Outcome, sample::Metric, stats::Verdict},
     study::{
         figures::ratio,
         file::Origin,
@@ -91,7 +88,8 @@ impl<'a> Ranking<'a> {
         let best = ranked[0];
         let others = ranked[1..].iter().map(|arm| {
             let ratio = ratio(best, arm, metric, seed);
-            let beaten = ratio.is_some_and(|ratio| verdict(&ratio, noise) == Verdict::Faster);
+            let beaten =
+                ratio.is_some_and(|ratio| Outcome { ratio, noise }.word() == Verdict::Faster);
             Rival { arm, ratio, beaten }
         });
         Some(Self { best, others: others.collect() })

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::measure::{
     contamination::{Mark, marks},
+    experiment::Experiment,
     log::Log,
     sample::Sample,
     schedule::{Arm, Failure, Lineup, Sampled, Schedule},
@@ -65,26 +66,27 @@ pub fn perform(
             Err(unfit) => missing.push((name, unfit.to_string())),
         }
     }
-    let (mut log, mut arms) = (Log::default(), Vec::new());
+    let mut experiment = Experiment::default();
     // Warmed up one after the other, the last one's memory is warmer than the first one's.
     for (name, mut arm) in warm {
         if let Err(failure) = arm.calibrate(pace.sample) {
             missing.push((name, failure.unfit()?.to_string()));
             continue;
         }
-        log.enter(&name);
-        arms.push(arm);
+        experiment.enter(&name, arm);
     }
-    let lineup = Lineup::of_equals((0..arms.len()).collect());
+    let lineup = Lineup::of_equals(experiment.active());
     // Round by round, so that somebody can be told between them.
     for done in 1..=pace.rounds {
-        let ran = Schedule::fixed(1, &|| Ok(()), random).run(&mut arms, lineup.clone(), &mut log);
-        ran.map_err(|_: Failure| Ended::Cancelled)?;
+        let schedule = &mut Schedule::fixed(1, &|| Ok(()), random);
+        experiment.run(schedule, lineup.clone()).map_err(|_: Failure| Ended::Cancelled)?;
+        let log = &experiment.log;
         let round = log.rounds.last().into_iter().flatten();
         let rate = |s: &Sample| s.bytes as f64 / 1e9 / s.wall_seconds();
         let rates = round.map(|e| (log.arms[e.arm].name.clone(), rate(&e.sample))).collect();
         on_round(done, rates)?;
     }
+    let Experiment { mut arms, log } = experiment;
     let mut runs = Vec::with_capacity(arms.len());
     let warm: Vec<Option<u64>> =
         arms.iter().map(|one| (!one.arm.is_fresh()).then_some(place.bytes)).collect();

@@ -87,13 +87,7 @@ pub enum RunError {
     Settings(String),
     /// Somebody asked to stop. A run that was cut short decides nothing, so there is no result.
     #[error("stopped: a run that was cut short has no result")]
-    Cancelled,
-}
-
-impl From<Cancelled> for RunError {
-    fn from(_: Cancelled) -> Self {
-        Self::Cancelled
-    }
+    Cancelled(#[from] Cancelled),
 }
 
 /// Runs the studies, a session of each in turn. The answers are in the order of the studies; one
@@ -112,10 +106,10 @@ pub fn run(
             }
             let done = run.wait(number).and_then(|()| run.session(number, session));
             let Err(error) = done else { continue };
-            let stopped = matches!(error, RunError::Cancelled);
+            let stopped = matches!(error, RunError::Cancelled(_));
             run.courses[number].failed = Some(error);
             for course in run.courses.iter_mut().filter(|_| stopped) {
-                course.failed.get_or_insert(RunError::Cancelled);
+                course.failed.get_or_insert(Cancelled.into());
             }
         }
     }

@@ -12,9 +12,9 @@ use super::{
     wire::{ArmRun, PlaceLog, SessionLog},
 };
 use crate::measure::{
-    outcome::noise_over,
+    outcome::{Outcome, noise_over},
     sample::{Metric, Sample},
-    stats::{median, verdict},
+    stats::median,
 };
 
 /// The result of a study from its sessions, with every ratio and every claim's verdict.
@@ -154,7 +154,7 @@ fn ratios_of(study: &Study, arms: &[ArmResult], noise: f64, seed: u64) -> Vec<Ra
                 place: arm.place.clone(),
                 metric,
                 ratio,
-                verdict: verdict(&ratio, noise),
+                verdict: Outcome { ratio, noise }.word(),
                 same_promises: arm.promises == base.promises,
             });
         }

@@ -115,7 +115,9 @@ fn failure(error: &CompareError) -> Failure {
         CompareError::NoProgram { .. } => (Exit::Usage, "; nothing was run"),
         CompareError::Folder { .. } => (Exit::Failed, "; nothing was run"),
         CompareError::Failed(_) => (Exit::Incomplete, "; nothing was measured"),
-        CompareError::Cancelled => (Exit::Failed, " before all rounds were run; nothing is shown"),
+        CompareError::Cancelled(_) => {
+            (Exit::Failed, " before all rounds were run; nothing is shown")
+        }
     };
     Failure::new(exit, format!("{error}{advice}"))
 }

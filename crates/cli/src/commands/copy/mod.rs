@@ -246,7 +246,7 @@ impl<'r> Run<'r> {
         }
         let result = match tuning::measure(self.args, &copied, self.destination, options) {
             Ok(result) => result,
-            Err(TuneError::Cancelled) => return Err(interrupt::failure("nothing was copied")),
+            Err(TuneError::Cancelled(_)) => return Err(interrupt::failure("nothing was copied")),
             Err(error) => {
                 complain(&format!("not measured: {error}"));
                 return Ok(None);

@@ -241,7 +241,7 @@ fn tell(error: &RunError) -> Exit {
     match error {
         RunError::Wrong { .. } => Exit::Differ,
         RunError::Settings(_) => Exit::Usage,
-        RunError::Session { .. } | RunError::Cancelled => Exit::Failed,
+        RunError::Session { .. } | RunError::Cancelled(_) => Exit::Failed,
     }
 }
 

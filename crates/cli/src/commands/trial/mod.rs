@@ -128,7 +128,7 @@ fn failure(error: &TrialError) -> Failure {
         TrialError::NoObject(_) => (Exit::Unsupported, ""),
         TrialError::Folder { .. } => (Exit::Failed, ""),
         TrialError::Program(_) => (Exit::Failed, "; nothing was measured"),
-        TrialError::Cancelled => (Exit::Failed, " before all rounds were run; nothing is shown"),
+        TrialError::Cancelled(_) => (Exit::Failed, " before all rounds were run; nothing is shown"),
     };
     Failure::new(exit, format!("{error}{advice}"))
 }

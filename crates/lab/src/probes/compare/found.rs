@@ -13,7 +13,7 @@ use crate::{
         log::Log,
         outcome::Cost,
         sample::{self, Sample},
-        stats::{Random, Spread, Verdict, verdict},
+        stats::{Random, Spread, Verdict},
     },
 };
 
@@ -138,26 +138,22 @@ fn kinds(metric: &Metric) -> Vec<Kind<'_>> {
 impl Kind<'_> {
     /// Adds the figure to every row, and returns the noise of this one.
     fn judge(&self, log: &Log, seed: u64, rows: &mut [Row]) -> f64 {
-        let mut random = Random::new(seed);
-        let noise = log.noise(self, &mut random);
-        let failed = |arm: usize| log.arms[arm].failed;
-        for (arm, row) in rows.iter_mut().enumerate() {
-            let values: Vec<f64> = log.samples(arm).map(|sample| self.value(sample)).collect();
-            // A command that fails sometimes is not judged by the times it did not.
-            let other = row.against.filter(|other| !failed(arm) && !failed(*other));
-            let costs = other.and_then(|other| log.ratio(arm, other, self, &mut random));
+        let against = rows.iter().map(|row| row.against);
+        let judged = log.judge(against, self, &mut Random::new(seed));
+        for ((arm, row), shown) in rows.iter_mut().enumerate().zip(judged.outcomes) {
+            let costs = shown.map(|shown| shown.ratio);
             row.figures.push(Figure {
                 metric: self.name(),
-                value: Spread::of(&values),
+                value: log.spread(arm, |sample| self.value(sample)),
                 ratio: costs.map(|costs| match self {
                     Self::Time(_) => costs,
                     Self::Told(metric) => metric.ratio_of_values(costs),
                 }),
                 costs,
-                verdict: costs.map(|costs| verdict(&costs, noise)),
+                verdict: shown.map(|shown| shown.word()),
             });
         }
-        noise
+        judged.noise
     }
 
     fn name(&self) -> String {

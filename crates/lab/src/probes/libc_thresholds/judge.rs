@@ -7,6 +7,7 @@ use thalweg_core::profile::Ratio;
 use super::SIZES;
 use crate::{
     measure::{
+        experiment::Judged,
         log::Log,
         sample::Metric,
         stats::{Random, Verdict},
@@ -48,18 +49,17 @@ pub struct Tried {
 
 /// The settings, which are the arms of the logs from the second on; a log for each size.
 pub fn tried(settings: &[Setting], logs: &[Log], random: &mut Random) -> Vec<Tried> {
+    let against = || (0..=settings.len()).map(|arm| (arm > 0).then_some(0));
+    let judged = logs.iter().map(|log| log.judge(against(), &Metric::Wall, random));
+    let judged: Vec<Judged> = judged.collect();
     let mut all = Vec::with_capacity(settings.len());
     for (n, setting) in settings.iter().enumerate() {
-        let mut effects = Vec::with_capacity(SIZES.len());
-        for (size, log) in SIZES.into_iter().zip(logs) {
-            let shown = log.outcome(n + 1, 0, &Metric::Wall, random);
-            effects.extend(shown.map(|shown| Effect {
-                size,
-                ratio: shown.ratio,
-                noise: shown.noise,
-                verdict: shown.word(),
-            }));
-        }
+        let shown = SIZES.into_iter().zip(&judged);
+        let effects = shown.filter_map(|(size, judged)| {
+            let shown = judged.outcomes[n + 1]?;
+            Some(Effect { size, ratio: shown.ratio, noise: shown.noise, verdict: shown.word() })
+        });
+        let effects: Vec<Effect> = effects.collect();
         let helps = effects.iter().any(|effect| effect.verdict == Verdict::Faster);
         // A size that nobody saw might be the one that it hurts.
         let harmless = effects.len() == SIZES.len() && effects.iter().all(Effect::is_harmless);
@@ -108,6 +108,9 @@ pub mod tests {
     pub fn logs(times: [f64; 5]) -> Vec<Log> {
         let log = |times: f64| {
             let mut log = Log::default();
+            for name in ["as it is", "other"] {
+                log.enter(name);
+            }
             for round in 0..8_u32 {
                 let wobble = 1.0 + f64::from(round % 3) * 0.004;
                 let entry = |arm, seconds: f64| {

@@ -9,7 +9,7 @@ use crate::{
     arms::command::Metric,
     measure::{
         log::Log,
-        stats::{Random, Spread, Verdict, verdict},
+        stats::{Random, Spread, Verdict},
     },
 };
 
@@ -51,32 +51,34 @@ pub struct Row {
     pub failed: Option<String>,
 }
 
-/// A row for every arm of the log, which are these settings in this order.
-pub fn rows(log: &Log, settings: &[Setting], metric: &Metric, random: &mut Random) -> Vec<Row> {
-    let noise = log.noise(metric, random);
-    let rows = settings.iter().enumerate().map(|(arm, setting)| {
-        let values: Vec<f64> = log.samples(arm).map(|sample| sample.told).collect();
-        let failed = log.arms[arm].dropped.clone();
-        // An arm that fails sometimes is not judged by the times it did not.
-        let judged = arm != 0 && failed.is_none();
-        let costs = log.ratio(arm, 0, metric, random).filter(|_| judged);
-        Row {
+/// The noise, and a row for every arm of the log, which are these settings in this order.
+pub fn rows(
+    log: &Log,
+    settings: &[Setting],
+    metric: &Metric,
+    random: &mut Random,
+) -> (f64, Vec<Row>) {
+    let against = (0..settings.len()).map(|arm| (arm > 0).then_some(0));
+    let judged = log.judge(against, metric, random);
+    let rows =
+        settings.iter().enumerate().zip(judged.outcomes).map(|((arm, setting), shown)| Row {
             setting: setting.clone(),
-            runs: values.len(),
-            value: Spread::of(&values),
-            ratio: costs.map(|costs| metric.ratio_of_values(costs)),
-            effect: costs.map(|ratio| effect(&ratio, noise)),
-            failed,
-        }
-    });
-    rows.collect()
+            runs: log.samples(arm).count(),
+            value: log.spread(arm, |sample| sample.told),
+            ratio: shown.map(|shown| metric.ratio_of_values(shown.ratio)),
+            effect: shown.map(|shown| shown.word().into()),
+            failed: log.arms[arm].dropped.clone(),
+        });
+    (judged.noise, rows.collect())
 }
 
-fn effect(costs: &Ratio, noise: f64) -> Effect {
-    match verdict(costs, noise) {
-        Verdict::Faster => Effect::Helps,
-        Verdict::Slower => Effect::Hurts,
-        Verdict::NoDifferenceShown => Effect::NoDifferenceShown,
+impl From<Verdict> for Effect {
+    fn from(word: Verdict) -> Self {
+        match word {
+            Verdict::Faster => Self::Helps,
+            Verdict::Slower => Self::Hurts,
+            Verdict::NoDifferenceShown => Self::NoDifferenceShown,
+        }
     }
 }
 
@@ -110,7 +112,7 @@ mod tests {
     fn judged(metric: &str, rounds: &[[f64; 3]]) -> Row {
         let metric = Metric::parse(metric).unwrap();
         let (log, settings) = log_of(rounds);
-        rows(&log, &settings, &metric, &mut Random::new(1)).pop().unwrap()
+        rows(&log, &settings, &metric, &mut Random::new(1)).1.pop().unwrap()
     }
 
     #[test]
@@ -141,7 +143,8 @@ mod tests {
         let metric = Metric::parse("wall").unwrap();
         let (mut log, settings) = log_of(&[[1.0, 2.0, 1.0]; 5]);
         log.arms[1].dropped = Some("died".to_owned());
-        let rows = rows(&log, &settings, &metric, &mut Random::new(1));
+        log.arms[1].failed = true;
+        let (_, rows) = rows(&log, &settings, &metric, &mut Random::new(1));
         assert_eq!((rows[1].effect, rows[1].ratio.is_none()), (None, true));
         assert_eq!((rows[0].effect, rows[0].runs), (None, 10));
     }

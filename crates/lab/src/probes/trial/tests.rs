@@ -129,7 +129,7 @@ fn a_stop_ends_a_trial_and_its_program() {
         stop: &stop,
         say: &|line| said.borrow_mut().push(line.to_owned()),
     });
-    assert!(matches!(ended, Err(TrialError::Cancelled)), "{ended:?}");
+    assert!(matches!(ended, Err(TrialError::Cancelled(_))), "{ended:?}");
     assert!(said.borrow()[0].starts_with("3 arms, 1000 rounds"), "{said:?}");
 }
 

@@ -143,10 +143,9 @@ impl Bench {
         for mechanism in others {
             match try_one(*mechanism, &place) {
                 Ok(took) => trial.works.push((*mechanism, per_byte(took.sample))),
-                Err(Failure::Unfit(unfit)) => {
-                    trial.unfit.insert(mechanism.info().name, unfit);
+                Err(failure) => {
+                    trial.unfit.insert(mechanism.info().name, failure.unfit()?);
                 }
-                Err(Failure::Cancelled) => return Err(TuneError::Cancelled),
             }
         }
         Ok(trial)
@@ -210,10 +209,7 @@ fn try_one(mechanism: &'static dyn Mechanism, place: &RefCell<Whole<'_>>) -> Res
 }
 
 fn hopeless(failure: Failure) -> TuneError {
-    match failure {
-        Failure::Cancelled => TuneError::Cancelled,
-        Failure::Unfit(unfit) => TuneError::not_tunable(unfit.reason),
-    }
+    failure.unfit().map_or_else(TuneError::from, |unfit| TuneError::not_tunable(unfit.reason))
 }
 
 /// Seconds per byte of reading what the trials will move; it may have to come from disk.

@@ -151,12 +151,14 @@ impl Run<'_, '_> {
     fn promising(&self) -> Vec<usize> {
         let metric =
             if self.stage.job.request.prefer == Prefer::Cpu { Metric::Cpu } else { Metric::Wall };
-        let ratio = |arm| self.stage.log.median_ratio(arm, 0, &metric).unwrap_or(f64::MAX);
+        let ratio =
+            |arm| self.stage.experiment.log.median_ratio(arm, 0, &metric).unwrap_or(f64::MAX);
         let may_win = |arm: &usize| {
             let Subject::Mechanism { mechanism, .. } = &self.stage.subjects[*arm] else {
                 return false;
             };
-            !mechanism.info().knobs.is_empty() && self.stage.log.arms[*arm].dropped.is_none()
+            !mechanism.info().knobs.is_empty()
+                && self.stage.experiment.log.arms[*arm].dropped.is_none()
         };
         let mut arms: Vec<usize> = (0..self.stage.len()).filter(may_win).collect();
         arms.sort_by(|a, b| ratio(*a).total_cmp(&ratio(*b)));
@@ -172,13 +174,16 @@ impl Run<'_, '_> {
         finalists: &[usize],
     ) -> Vec<(&'static dyn Mechanism, Tuning)> {
         let rounds = Rules::default().least_rounds as u32;
-        let mut left =
-            self.stage.clock.left().saturating_sub(self.stage.log.round_cost(finalists) * rounds);
+        let mut left = self
+            .stage
+            .clock
+            .left()
+            .saturating_sub(self.stage.experiment.log.round_cost(finalists) * rounds);
         let mut variants = Vec::new();
         for arm in best {
             let Subject::Mechanism { mechanism, .. } = self.stage.subjects[*arm] else { continue };
             // Warming up and checking cost about two samples, being drawn twice about one.
-            let cost = self.stage.log.round_cost(&[*arm]) / 2 * (rounds + 3);
+            let cost = self.stage.experiment.log.round_cost(&[*arm]) / 2 * (rounds + 3);
             for knob in mechanism.info().knobs {
                 for value in &knob.values[1..] {
                     match left.checked_sub(cost) {

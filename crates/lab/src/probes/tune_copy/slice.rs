@@ -12,7 +12,6 @@ use super::TuneError;
 use crate::measure::Stop;
 use crate::{
     arms::transfer::{Medium, Terms, Whole},
-    measure::schedule::Failure,
     scratch::Folder,
 };
 
@@ -105,8 +104,8 @@ fn copy(from: &Path, to: &Path, len: u64, stop: &Stop<'_>) -> Result<(), TuneErr
     whole.size = len;
     match whole.sample((LAST_RESORT, &Tuning::default()), 1) {
         Ok(_) => Ok(()),
-        Err(Failure::Cancelled) => Err(TuneError::Cancelled),
-        Err(Failure::Unfit(unfit)) => {
+        Err(failure) => {
+            let unfit = failure.unfit()?;
             let error = unfit.errno.map_or_else(|| io::Error::other(unfit.reason), io::Error::from);
             Err(TuneError::io(to)(error))
         }

@@ -4,8 +4,9 @@ use thalweg_core::Unfit;
 
 use super::{Clock, Job, TuneError, sum::Subject};
 use crate::measure::{
+    experiment::Experiment,
     log::Log,
-    schedule::{Arm, Failure, Lineup, Rules, Sampled, Schedule},
+    schedule::{Arm, Lineup, Rules, Sampled, Schedule},
     stats::Random,
 };
 
@@ -14,21 +15,19 @@ pub(super) struct Stage<'r> {
     pub job: &'r Job<'r>,
     pub clock: Clock,
     pub random: Random,
-    pub log: Log,
+    pub experiment: Experiment<'r>,
     /// What each arm is, by its number. The reference is the first.
     pub subjects: Vec<Subject>,
-    arms: Vec<Sampled<'r>>,
 }
 
 impl<'r> Stage<'r> {
     pub fn new(job: &'r Job<'r>, clock: Clock, random: Random) -> Self {
-        let (arms, subjects, log) = (Vec::new(), Vec::new(), Log::default());
-        Self { job, clock, random, log, subjects, arms }
+        Self { job, clock, random, experiment: Experiment::default(), subjects: Vec::new() }
     }
 
     /// The number of the next arm.
     pub fn len(&self) -> usize {
-        self.arms.len()
+        self.subjects.len()
     }
 
     /// The number of `cp`, if it takes part.
@@ -42,17 +41,14 @@ impl<'r> Stage<'r> {
         mut arm: impl Arm + 'r,
         subject: Subject,
     ) -> Result<Result<(), Unfit>, TuneError> {
-        match arm.sample(1) {
-            Ok(_) => {}
-            Err(Failure::Cancelled) => return Err(TuneError::Cancelled),
-            Err(Failure::Unfit(unfit)) => return Ok(Err(unfit)),
+        if let Err(failure) = arm.sample(1) {
+            return Ok(Err(failure.unfit()?));
         }
         if let Err(unfit) = arm.check() {
             return Ok(Err(unfit));
         }
         (self.job.stop)()?;
-        self.log.enter(&subject.name());
-        self.arms.push(Sampled::once(arm));
+        self.experiment.enter(&subject.name(), Sampled::once(arm));
         self.subjects.push(subject);
         Ok(Ok(()))
     }
@@ -73,13 +69,13 @@ impl<'r> Stage<'r> {
             stop: self.job.stop,
             random: &mut self.random,
         };
-        let cast = Lineup { active, reference: 0, kept };
-        let ran = schedule.run(&mut self.arms, cast, &mut self.log);
+        let lineup = Lineup { active, reference: 0, kept };
+        let ran = self.experiment.run(&mut schedule, lineup);
         ran.or_else(|failure| Err(TuneError::not_tunable(failure.unfit()?.reason)))
     }
 
     /// Lets go of the arms, and of what they work on.
     pub fn finish(self) -> (Log, Vec<Subject>, Random) {
-        (self.log, self.subjects, self.random)
+        (self.experiment.log, self.subjects, self.random)
     }
 }

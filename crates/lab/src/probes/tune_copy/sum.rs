@@ -14,8 +14,9 @@ use crate::{
     measure::{
         conditions::Conditions,
         log::Log,
+        outcome::Outcome,
         sample::{Metric, Sample},
-        stats::{Random, Verdict, median, ratio_of_rounds, verdict},
+        stats::{Random, Verdict, median, ratio_of_rounds},
     },
     peer::Cp,
 };
@@ -150,7 +151,7 @@ impl Measured {
                 _ => None,
             },
             saves_work,
-            against_cp: ratio_to_cp.map(|ratio| verdict(&ratio, noise)),
+            against_cp: ratio_to_cp.map(|ratio| Outcome { ratio, noise }.word()),
             ratio_to_cp,
             ratio_to_cp_started,
             cpu_ratio_to_cp,
@@ -175,7 +176,7 @@ impl Measured {
         let bytes = self.slice.bytes;
         let better = |arm: usize, default: usize, metric, random: &mut Random| {
             let shown = self.log.ratio(arm, default, &metric, random);
-            shown.is_some_and(|ratio| verdict(&ratio, noise) == Verdict::Faster)
+            shown.is_some_and(|ratio| Outcome { ratio, noise }.word() == Verdict::Faster)
         };
         let worth_it = |(number, arm): &(usize, &ArmResult)| {
             let is_default = |a: &ArmResult| a.mechanism == arm.mechanism && a.tuning.is_default();

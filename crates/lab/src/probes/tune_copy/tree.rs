@@ -18,9 +18,10 @@ use crate::{
     measure::{
         conditions::Conditions,
         log::Log,
+        outcome::Outcome,
         sample::Metric,
         schedule::Rules,
-        stats::{Random, Verdict, verdict},
+        stats::{Random, Verdict},
     },
     peer::{Cp, CpArm},
     scratch::Folder,
@@ -162,7 +163,7 @@ fn large_file(job: &Job<'_>, picked: &[Picked]) -> Result<Option<TuneResult>, Tu
         Ok(found) => Ok(Some(found)),
         // A file that cannot be measured says nothing about the tree it is in.
         Err(TuneError::NotTunable { .. } | TuneError::Io { .. }) => Ok(None),
-        Err(TuneError::Cancelled) => Err(TuneError::Cancelled),
+        Err(TuneError::Cancelled(stopped)) => Err(stopped.into()),
     }
 }
 
@@ -192,7 +193,8 @@ fn threads_to_take(
 
 /// By the times of fewer threads against those of the most.
 fn take(threads: &[usize], fewer: &[Ratio], noise: f64) -> usize {
-    let faster = fewer.iter().position(|ratio| verdict(ratio, noise) == Verdict::Faster);
+    let word = |ratio: &Ratio| Outcome { ratio: *ratio, noise }.word();
+    let faster = fewer.iter().position(|ratio| word(ratio) == Verdict::Faster);
     threads[faster.unwrap_or(fewer.len())]
 }
 

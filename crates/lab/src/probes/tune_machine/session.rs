@@ -10,6 +10,7 @@ use super::{
 };
 use crate::measure::{
     Stop,
+    experiment::Experiment,
     log::Log,
     schedule::{Failure, Lineup, Rules, Sampled, Schedule},
     stats::Random,
@@ -117,12 +118,15 @@ impl Session<'_> {
 
     fn rounds(
         &self,
-        (ways, mut arms): (&[Way], Vec<Sampled<'_>>),
+        (ways, arms): (&[Way], Vec<Sampled<'_>>),
         until: Duration,
         random: &mut Random,
     ) -> Result<Log, Failure> {
-        let mut log = Log::default();
-        let active = ways.iter().map(|way| log.enter(&way.to_string())).collect();
+        let mut experiment = Experiment::default();
+        for (way, arm) in ways.iter().zip(arms) {
+            experiment.enter(&way.to_string(), arm);
+        }
+        let lineup = Lineup::of(experiment.active());
         let rounds = self.job.rounds.max(LEAST_ROUNDS);
         let rules = Rules { least_rounds: LEAST_ROUNDS, most_rounds: rounds, ..Rules::default() };
         let mut schedule = Schedule {
@@ -132,8 +136,8 @@ impl Session<'_> {
             stop: self.stop,
             random,
         };
-        schedule.run(&mut arms, Lineup::of(active), &mut log)?;
-        Ok(log)
+        experiment.run(&mut schedule, lineup)?;
+        Ok(experiment.log)
     }
 }
 

@@ -11,10 +11,7 @@ use super::{
     pair::Ends,
     sum::Survey,
 };
-use crate::measure::{
-    sample::Metric,
-    stats::{Verdict, verdict},
-};
+use crate::measure::{outcome::Outcome, sample::Metric, stats::Verdict};
 
 /// One pair of ends at one size.
 #[derive(Clone, Debug, Serialize)]
@@ -116,7 +113,7 @@ fn row(survey: &Survey, asked: &Asked, winner: Way) -> Row {
         size,
         winner,
         runner_up: best.map(|(_, way)| way),
-        verdict: ratio.map(|ratio| verdict(&ratio, noise)),
+        verdict: ratio.map(|ratio| Outcome { ratio, noise }.word()),
         ratio,
         noise,
     }

@@ -63,7 +63,7 @@ pub fn held_out(
     let found = run::run(&[loaded], &settings, &mut stage).into_iter().next();
     match found {
         Some(Ok(result)) => Ok(scored(&result, metric_of(prefer))),
-        Some(Err(RunError::Cancelled)) => Err(Cancelled),
+        Some(Err(RunError::Cancelled(stopped))) => Err(stopped),
         Some(Err(error)) => Ok(Err(error.to_string())),
         None => Ok(Ok(Vec::new())),
     }
