@@ -1,18 +1,19 @@
-//! A large file in pieces, which the threads take that have nothing else to do.
+//! A large file in pieces, which the thread that met it takes, and those that have nothing else to do.
 
 use std::{
     ops::Range,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 /// The bytes of a piece: a power of two.
 pub(crate) const PIECE: u64 = 4 << 20;
 
-/// Which pieces are taken, and how many threads may still take one.
+/// Which pieces are taken, and how many threads are at it.
 pub(crate) struct Pieces {
     len: u64,
     next: AtomicU64,
-    expected: AtomicUsize,
+    busy: AtomicUsize,
+    concluded: AtomicBool,
 }
 
 impl Pieces {
@@ -21,9 +22,15 @@ impl Pieces {
         len > 2 * PIECE
     }
 
-    /// Pieces of a file, for so many threads.
-    pub fn new(len: u64, threads: usize) -> Self {
-        Self { len, next: AtomicU64::new(0), expected: AtomicUsize::new(threads) }
+    /// Pieces of a file.
+    pub fn new(len: u64) -> Self {
+        let (busy, concluded) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self { len, next: AtomicU64::new(0), busy, concluded }
+    }
+
+    /// A thread is about to take pieces.
+    pub fn begin(&self) {
+        self.busy.fetch_add(1, Ordering::AcqRel);
     }
 
     /// How many there are.
@@ -37,9 +44,10 @@ impl Pieces {
         (from < self.len).then(|| from..self.len.min(from + PIECE))
     }
 
-    /// A thread has taken its last piece. True for the last thread: all pieces are done.
+    /// A thread has done its last piece. True for one of them: all pieces are done.
     pub fn done(&self) -> bool {
-        // AcqRel: the last one sees what all others found.
-        self.expected.fetch_sub(1, Ordering::AcqRel) == 1
+        // AcqRel: the last one sees what all others found. Who comes later finds no piece that matters.
+        self.busy.fetch_sub(1, Ordering::AcqRel) == 1
+            && !self.concluded.swap(true, Ordering::AcqRel)
     }
 }

@@ -1,7 +1,8 @@
 //! The threads of a run.
 
+use rustix::process::{Resource, getrlimit};
 use std::{num::NonZero, thread};
-use thalweg_sys::fault;
+use thalweg_sys::{fault, usage};
 
 /// So many threads, or as many as there are processors if that is 0.
 pub(crate) fn or_processors(jobs: usize) -> usize {
@@ -9,6 +10,17 @@ pub(crate) fn or_processors(jobs: usize) -> usize {
         0 => thread::available_parallelism().map_or(1, NonZero::get),
         jobs => jobs,
     }
+}
+
+/// So many threads of a walk that reads, or as many as there are descriptors for.
+pub(crate) fn for_reading(jobs: usize) -> usize {
+    // What every process has, and the roots; what a thread has open at a time: on two sides the folder it
+    // is in, another that waits for an idle thread, a file, and a step on the way to it.
+    const ALL: u64 = 8;
+    const EACH: u64 = 8;
+    let limit = usage::raise_open_files().unwrap_or(getrlimit(Resource::Nofile).current);
+    let enough = limit.map_or(u64::MAX, |limit| limit.saturating_sub(ALL) / EACH);
+    or_processors(jobs).min(usize::try_from(enough).unwrap_or(usize::MAX)).max(1)
 }
 
 /// The stack of a thread: the walk of a copy nests at most 32 directories on it.

@@ -261,3 +261,77 @@ fn a_wide_tree_is_copied_by_many_workers_with_few_descriptors() {
         run(Command::new("diff").arg("-r").args([&tree, &copy])).expect(0);
     }
 }
+
+/// Few descriptors, for whatever is run.
+fn with_descriptors(limit: u32) -> Command {
+    wrapped(&["prlimit", &format!("--nofile={limit}:{limit}")])
+}
+
+#[test]
+fn many_threads_compare_and_hash_with_few_descriptors() {
+    let test = "many_threads_compare_and_hash_with_few_descriptors";
+    if !has_tools(test, &["prlimit"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (tree, copy, sums) = (scratch.folder("tree"), scratch.join("copy"), scratch.join("sums"));
+    // Deep and wide, so that every thread has a folder of its own.
+    for n in 0..8 {
+        let deep = (0..60).fold(tree.join(n.to_string()), |at, level| at.join(level.to_string()));
+        fs::create_dir_all(&deep).unwrap();
+        for above in deep.ancestors().take(60) {
+            fs::write(above.join("file"), above.as_os_str().as_encoded_bytes()).unwrap();
+        }
+    }
+    run(with_descriptors(16).args(["copy", "-aq"]).args([&tree, &copy])).expect(0);
+    let many = ["--jobs", "16"];
+    run(with_descriptors(16).arg("verify").args(many).args([&tree, &copy])).expect(0);
+    run(with_descriptors(16).args(["manifest", "-o"]).arg(&sums).args(many).arg(&tree)).expect(0);
+    assert_eq!(fs::read_to_string(&sums).unwrap().lines().count(), 480);
+    let against = ["verify", "--manifest"];
+    run(with_descriptors(16).args(against).arg(&sums).args(many).arg(&copy)).expect(0);
+}
+
+#[test]
+fn more_large_files_than_descriptors_are_compared_and_hashed() {
+    let test = "more_large_files_than_descriptors_are_compared_and_hashed";
+    if !has_tools(test, &["prlimit"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (tree, copy, sums) = (scratch.folder("tree"), scratch.folder("copy"), scratch.join("sums"));
+    for folder in [&tree, &copy] {
+        for n in 0..40 {
+            fs::File::create(folder.join(n.to_string())).unwrap().set_len(9 << 20).unwrap();
+        }
+    }
+    for jobs in ["1", "2"] {
+        let many = ["--jobs", jobs];
+        let ran = run(with_descriptors(24).arg("verify").args(many).args([&tree, &copy]));
+        assert!(ran.expect(0).stdout.starts_with(b"40 files the same"));
+        run(with_descriptors(24).args(["manifest", "-o"]).arg(&sums).args(many).arg(&tree))
+            .expect(0);
+        assert_eq!(fs::read_to_string(&sums).unwrap().lines().count(), 40);
+        let against = ["verify", "--manifest"];
+        run(with_descriptors(24).args(against).arg(&sums).args(many).arg(&copy)).expect(0);
+    }
+}
+
+#[test]
+fn a_leftover_far_deeper_than_there_are_descriptors_is_removed() {
+    let test = "a_leftover_far_deeper_than_there_are_descriptors_is_removed";
+    if !has_tools(test, &["prlimit"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (from, to) = (scratch.folder("from"), scratch.join("to"));
+    fs::write(from.join("file"), "new").unwrap();
+    // What a killed copy of another tree left: its path is longer than one call takes.
+    comb(&scratch.join(".to.thalweg-part"), 3000);
+    run(with_descriptors(16).args(["copy", "-aq"]).args([&from, &to])).expect(0);
+    assert_eq!(fs::read_to_string(to.join("file")).unwrap(), "new");
+    let names = fs::read_dir(scratch.path()).unwrap();
+    let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["from", "to"]);
+}

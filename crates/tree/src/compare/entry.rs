@@ -1,7 +1,10 @@
 //! Compares what lies under one name on both sides.
 
 use rustix::fs::{AtFlags, FileType, Stat, readlinkat, statat};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Weak,
+};
 use thalweg_core::Cancelled;
 use thalweg_sys::Errno;
 
@@ -40,7 +43,8 @@ pub(crate) struct Pair {
 
 impl Visit for Compare<'_> {
     type Hand = Hand;
-    type Work = std::sync::Arc<Large>;
+    // Weak: what waits keeps no file open.
+    type Work = Weak<Large>;
 
     fn hand(&self) -> Hand {
         Hand::new()
@@ -65,7 +69,9 @@ impl Visit for Compare<'_> {
     }
 
     fn work(&self, _: &Crew<'_, Self>, hand: &mut Hand, large: Self::Work) {
-        large.compare(self, hand);
+        if let Some(large) = large.upgrade() {
+            large.compare(self, hand);
+        }
     }
 
     fn failed(&self, error: Error) {
@@ -155,7 +161,7 @@ impl Compare<'_> {
             return Ok(());
         }
         if Pieces::suit(pair.len) {
-            Large::share(pair, at, crew);
+            Large::share(pair, at, crew, (self, hand));
             return Ok(());
         }
         // What says that it has no length is read to its end: it may not know.

@@ -29,22 +29,29 @@ pub(crate) struct Large {
 }
 
 impl Large {
-    /// Leaves a file to the threads.
-    pub fn share(pair: Pair, at: &At<'_>, crew: &Crew<'_, Compare<'_>>) {
+    /// Compares a file together with the threads that have nothing else to do.
+    pub fn share(
+        pair: Pair,
+        at: &At<'_>,
+        crew: &Crew<'_, Compare<'_>>,
+        (compare, hand): (&Compare<'_>, &mut Hand),
+    ) {
         let large = Arc::new(Self {
-            pieces: Pieces::new(pair.len, crew.threads),
+            pieces: Pieces::new(pair.len),
             pair,
             paths: [0, 1].map(|side| at.path(side)),
             difference: AtomicU64::new(u64::MAX),
             failed: Mutex::default(),
         });
-        for _ in 0..crew.threads {
-            crew.share(Arc::clone(&large));
+        for _ in 1..crew.threads {
+            crew.share(Arc::downgrade(&large));
         }
+        large.compare(compare, hand);
     }
 
     /// Compares pieces until none is left. The last thread to find none tells what was found.
     pub fn compare(&self, compare: &Compare<'_>, hand: &mut Hand) {
+        self.pieces.begin();
         while let Some(piece) = self.pieces.take() {
             // Behind a known difference nothing is the first one.
             let is_behind = piece.start >= self.difference.load(Ordering::Relaxed);

@@ -6,13 +6,12 @@ use std::{
     sync::Arc,
 };
 use thalweg_core::shown;
-use thalweg_sys::usage;
 
 use super::{Comparison, entry::Compare, links::Links, run::Run};
 use crate::{
     Error, Events, identity,
     names::{c_string, cut},
-    threads::or_processors,
+    threads::for_reading,
     walk::{Root, Task, failed_call, walk},
 };
 
@@ -53,7 +52,6 @@ pub fn compare(
     options: &CompareOptions,
     events: &dyn Events,
 ) -> Result<Comparison, Error> {
-    let _ = usage::raise_open_files();
     let compare = Compare { options, run: Run::new(events), links: Links::default() };
     let mut tasks = Vec::new();
     // Last in, first out: the first source is to be first.
@@ -64,7 +62,7 @@ pub fn compare(
             Err(error) => compare.run.failed(error),
         }
     }
-    let hands = walk(&compare, tasks, or_processors(options.jobs));
+    let hands = walk(&compare, tasks, for_reading(options.jobs));
     Ok(compare.run.conclude(hands))
 }
 

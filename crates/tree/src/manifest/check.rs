@@ -10,7 +10,7 @@ use std::{
         atomic::{AtomicU8, Ordering},
     },
 };
-use thalweg_sys::{Errno, usage};
+use thalweg_sys::Errno;
 
 use super::{
     Digest, Manifest,
@@ -22,7 +22,7 @@ use crate::{
     identity::{Id, kind},
     names::{c_string, os_bytes},
     read::open,
-    threads::or_processors,
+    threads::for_reading,
     walk::{Crew, Root, Task, failed_call, walk},
 };
 
@@ -72,7 +72,6 @@ pub fn check(
     options: &CheckOptions,
     events: &dyn Events,
 ) -> Result<Comparison, Error> {
-    let _ = usage::raise_open_files();
     let place = Place::open(destination, manifest)?;
     let own = options.own.as_ref().and_then(|own| stat(own).ok()).map(|stat| Id::of(&stat));
     let tree = match &place {
@@ -95,7 +94,7 @@ pub fn check(
     let batches = (0..count).step_by(BATCH).map(|from| from..count.min(from + BATCH));
     // Last in, first out: the first line is to be first, and the walk last.
     let lines = batches.rev().map(|lines| Task::Work(Work::Lines(lines)));
-    let hands = walk(&hashing, tree.into_iter().chain(lines), or_processors(options.jobs));
+    let hands = walk(&hashing, tree.into_iter().chain(lines), for_reading(options.jobs));
     Ok(hashing.run.conclude(hands.into_iter().map(|hand| hand.run).collect()))
 }
 

@@ -29,19 +29,25 @@ struct Parts {
 }
 
 impl Large {
-    /// Leaves a file to the threads.
-    pub fn share(subject: Subject, crew: &Crew<'_, Hashing<'_>>) {
-        let pieces = Pieces::new(size(&subject.stat), crew.threads);
+    /// Hashes a file together with the threads that have nothing else to do.
+    pub fn share(
+        subject: Subject,
+        crew: &Crew<'_, Hashing<'_>>,
+        (hashing, hand): (&Hashing<'_>, &mut Hand),
+    ) {
+        let pieces = Pieces::new(size(&subject.stat));
         let done = (0..pieces.count()).map(|_| None).collect();
         let parts = Mutex::new(Parts { done, failed: None });
         let large = Arc::new(Self { subject, pieces, parts });
-        for _ in 0..crew.threads {
-            crew.share(Work::Large(Arc::clone(&large)));
+        for _ in 1..crew.threads {
+            crew.share(Work::Large(Arc::downgrade(&large)));
         }
+        large.hash(hashing, hand);
     }
 
     /// Hashes pieces until none is left. The last thread to find none joins the parts.
     pub fn hash(&self, hashing: &Hashing<'_>, hand: &mut Hand) {
+        self.pieces.begin();
         while let Some(piece) = self.pieces.take() {
             if hashing.run.go_on().is_err() {
                 break;

@@ -13,7 +13,7 @@ use crate::{
     compare::{Comparison, run::Run},
     identity::{Id, kind},
     names::{c_string, cut},
-    threads::or_processors,
+    threads::for_reading,
     walk::{Root, Task, failed_call, walk},
 };
 
@@ -64,7 +64,7 @@ fn gather(
     tasks: impl IntoIterator<Item = Task<Work>>,
     jobs: usize,
 ) -> Made {
-    let mut hands = walk(&hashing, tasks, or_processors(jobs));
+    let mut hands = walk(&hashing, tasks, for_reading(jobs));
     let mut lines: Vec<_> = hands.iter_mut().flat_map(|hand| hand.made.drain(..)).collect();
     lines.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     // A list may have a name twice, where a later source took the place of an earlier one.

@@ -5,7 +5,7 @@ use std::{
     ops::Range,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::PathBuf,
-    sync::Arc,
+    sync::Weak,
 };
 use thalweg_core::Cancelled;
 use thalweg_sys::Errno;
@@ -60,8 +60,8 @@ pub(crate) struct Hand {
 pub(crate) enum Work {
     /// Some lines of the manifest, or names of the list.
     Lines(Range<usize>),
-    /// A large file, as far as it is left.
-    Large(Arc<Large>),
+    /// A large file, as far as it is left; what waits keeps no file open.
+    Large(Weak<Large>),
 }
 
 /// A file that is to be hashed.
@@ -113,7 +113,11 @@ impl Visit for Hashing<'_> {
 
     fn work(&self, crew: &Crew<'_, Self>, hand: &mut Hand, work: Work) {
         match (work, &self.job) {
-            (Work::Large(large), _) => large.hash(self, hand),
+            (Work::Large(large), _) => {
+                if let Some(large) = large.upgrade() {
+                    large.hash(self, hand);
+                }
+            }
             (Work::Lines(lines), Job::Check(check)) => check.lines(self, crew, hand, lines),
             (Work::Lines(names), Job::Make(make)) => {
                 names.for_each(|index| self.listed(crew, hand, make, index));
@@ -186,7 +190,7 @@ impl Hashing<'_> {
         }
         let hashes = self.hashes(&subject.what);
         if hashes == [Hash::Blake3] && Pieces::suit(size(&subject.stat)) {
-            return Large::share(subject, crew);
+            return Large::share(subject, crew, (self, hand));
         }
         self.hash_here(hand, &subject, &hashes);
     }

@@ -7,6 +7,7 @@ use std::{
     ffi::{CStr, CString},
     mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
 };
 use thalweg_core::atomic_file::{
     lock::{Leftover, claim, is_ours},
@@ -20,6 +21,7 @@ use crate::{
         publish::{Spot, unlink},
     },
     error::{Attempt, Failure, at_sink, at_source},
+    folder::{Address, Folder, Kept},
     identity::Id,
     journal::Keeper,
     listing::{DIRECTORY, ancestors, listing_buffer},
@@ -148,19 +150,33 @@ fn reopen(fd: &OwnedFd) -> Attempt<OwnedFd> {
     fd.try_clone().map_err(|_| Failure::Sink("fcntl", Errno::MFILE, 0))
 }
 
+/// How many directories stay open while a tree is emptied: it may be deeper than there are descriptors.
+const KEPT: usize = 4;
+
 /// Empties a directory, however deep.
 fn remove_contents(top: OwnedFd) -> Attempt<()> {
+    let kept = Kept::new(KEPT);
+    let folder = |fd: OwnedFd, name: &CStr, above: Option<&Arc<Folder>>| -> Attempt<_> {
+        let id = Id::of(&fstat(&fd).map_err(at_sink("fstat"))?);
+        let address = Address { above, name, flags: DIRECTORY };
+        // The top has no name to find it by.
+        Ok(Folder::new(fd, id, &address, above.map(|_| &kept)))
+    };
     // The directories from the top to where we are, each with its name in the one before.
-    let mut path = vec![(top, CString::default())];
+    let mut path = vec![(folder(top, c"", None)?, CString::default())];
     let mut buffer = listing_buffer();
-    while let Some((fd, _)) = path.last() {
-        if let Some(below) = empty_but_for_one(fd.as_fd(), &mut buffer)? {
-            path.push(below);
+    while let Some((here, _)) = path.last() {
+        let fd = here.open().map_err(at_sink("openat"))?;
+        if let Some((below, name)) = empty_but_for_one(fd.as_fd(), &mut buffer)? {
+            path.push((folder(below, &name, Some(here))?, name));
             continue;
         }
-        let Some((_, name)) = path.pop() else { break };
+        drop(fd);
+        let Some((done, name)) = path.pop() else { break };
+        drop(done);
         if let Some((above, _)) = path.last() {
-            unlinkat(above, &*name, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat"))?;
+            let above = above.open().map_err(at_sink("openat"))?;
+            unlinkat(&*above, &*name, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat"))?;
         }
     }
     Ok(())
