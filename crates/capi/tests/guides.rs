@@ -9,45 +9,63 @@ mod support;
 use std::{
     fs, io,
     os::unix::net::UnixDatagram,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::OnceLock,
     thread,
     time::Duration,
 };
 use support::{compile, guide, root, run, skip};
 
-/// A program of the page about Java, compiled into the folder; `None` without a JDK, counted.
-fn java(test: &str, folder: &Path, name: &str, text: &str) -> Option<Command> {
-    let Some(jdk) = jdk::jdk(|release| release >= 25) else {
-        skip(test, &jdk::none());
-        return None;
+/// The JDK, and the folder of the classes of all programs of the page about Java, compiled at once. `None` without a JDK, counted.
+fn java(test: &str) -> Option<(PathBuf, PathBuf)> {
+    static BUILT: OnceLock<Option<(PathBuf, PathBuf)>> = OnceLock::new();
+    let compile = || {
+        let jdk = jdk::jdk(|release| release >= 25)?;
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("java-guides");
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        let mut javac = jdk::javac(&jdk);
+        javac.args(["-Xlint:all,-restricted", "-Werror", "-implicit:class", "-d"]).arg(&folder);
+        javac.arg("-sourcepath").arg(jdk::sources().join("src/main/java"));
+        for (text, number) in in_java().iter().zip(0..) {
+            let source = folder.join(format!("Guide{number}.java"));
+            fs::write(&source, text).unwrap();
+            javac.arg(source);
+        }
+        run(&mut javac);
+        Some((jdk, folder))
     };
-    let source = folder.join(format!("{name}.java"));
-    fs::write(&source, text).unwrap();
-    run(Command::new(jdk.join("bin/javac"))
-        .args(["-Xlint:all,-restricted", "-Werror", "-implicit:class", "-d"])
-        .arg(folder)
-        .arg("-sourcepath")
-        .arg(jdk::sources().join("src/main/java"))
-        .arg(source));
+    let built = BUILT.get_or_init(compile);
+    if built.is_none() {
+        skip(test, &jdk::none());
+    }
+    built.clone()
+}
+
+fn in_java() -> Vec<String> {
+    guide::blocks("java.md", "java")
+}
+
+/// The program of this number, to be started.
+fn started((jdk, folder): &(PathBuf, PathBuf), number: usize) -> Command {
     let mut command = Command::new(jdk.join("bin/java"));
-    command.args(["-XX:+UseSerialGC", "--enable-native-access=ALL-UNNAMED", "-cp"]);
-    command.arg(folder).arg(name);
-    Some(command)
+    command.args(jdk::SHORT).args(["--enable-native-access=ALL-UNNAMED", "-cp"]);
+    command.arg(folder).arg(format!("Guide{number}"));
+    command
 }
 
 #[test]
 fn the_programs_of_the_page_about_java_compile_as_they_stand_and_run() {
     let test = "the_programs_of_the_page_about_java_compile_as_they_stand_and_run";
     let folder = tempfile::tempdir().unwrap();
-    let blocks = guide::blocks("java.md", "java");
+    let blocks = in_java();
     assert!(blocks.len() >= 5, "{} programs in docs/java.md", blocks.len());
+    let Some(built) = java(test) else { return };
     for (text, number) in blocks.iter().zip(0..) {
-        let Some(mut program) = java(test, folder.path(), &format!("Guide{number}"), text) else {
-            return;
-        };
         // The others are told a path, and run in the test below.
         if text.contains("void main()") {
+            let mut program = started(&built, number);
             let ran = run(program.current_dir(&folder).env("TMPDIR", folder.path()));
             assert!(!ran.stdout.is_empty(), "{text}");
         }
@@ -95,14 +113,14 @@ fn rust() -> Program {
     Program { language: "Rust", receive: example("receive"), send: example("send") }
 }
 
-fn in_java(test: &str, folder: &Path) -> Option<Program> {
-    let blocks = guide::blocks("java.md", "java");
-    let program = |name: &str, has: &str| {
-        let text = blocks.iter().find(|text| text.contains("arguments[0]") && text.contains(has));
-        java(test, folder, name, text.unwrap())
+fn java_pair(test: &str) -> Option<Program> {
+    let (blocks, built) = (in_java(), java(test)?);
+    let program = |has: &str| {
+        let is_it = |text: &String| text.contains("arguments[0]") && text.contains(has);
+        started(&built, blocks.iter().position(is_it).unwrap())
     };
-    let receive = program("Receive", "Listener.bind")?;
-    Some(Program { language: "Java", receive, send: program("Send", "producer.send")? })
+    let (receive, send) = (program("Listener.bind"), program("producer.send"));
+    Some(Program { language: "Java", receive, send })
 }
 
 #[test]
@@ -110,7 +128,7 @@ fn programs_of_the_pages_in_c_rust_and_java_talk_to_each_other_in_all_pairs() {
     let test = "programs_of_the_pages_in_c_rust_and_java_talk_to_each_other_in_all_pairs";
     let folder = tempfile::tempdir().unwrap();
     let mut programs = vec![c(folder.path()), rust()];
-    programs.extend(in_java(test, folder.path()));
+    programs.extend(java_pair(test));
     for receiver in 0..programs.len() {
         for sender in 0..programs.len() {
             let place = folder.path().join(format!("meeting-{receiver}-{sender}"));
@@ -136,7 +154,7 @@ fn a_sender_without_a_receiver_names_the_path_in_every_language() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("nowhere");
     let mut programs = vec![c(folder.path()), rust()];
-    programs.extend(in_java(test, folder.path()));
+    programs.extend(java_pair(test));
     for program in programs {
         let refused = again(&program.send).arg(&place).output().unwrap();
         let told = String::from_utf8_lossy(&refused.stderr).into_owned();

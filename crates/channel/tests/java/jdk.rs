@@ -36,13 +36,23 @@ pub fn jdk(wanted: impl Fn(u32) -> bool) -> Option<PathBuf> {
     told.into_iter().chain(homes).find(usable)
 }
 
+/// What a Java program with a short life is started with, compilers included: the second compiler would take most of that
+/// life, and the collector with many threads the rest.
+pub const SHORT: [&str; 2] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
+
+/// The compiler of a JDK, to be given its words.
+pub fn javac(jdk: &Path) -> Command {
+    let mut command = Command::new(jdk.join("bin/javac"));
+    command.args(SHORT.map(|word| format!("-J{word}")));
+    command
+}
+
 /// The folder of the Java module.
 pub fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../java")
 }
 
-/// The peer, compiled once, to be given its words; `None` without a JDK. The second compiler
-/// would take half of a short life, and is left out of it.
+/// The peer, compiled once, to be given its words; `None` without a JDK.
 pub fn peer(short: bool) -> Option<Command> {
     static PEER: OnceLock<Option<(PathBuf, PathBuf)>> = OnceLock::new();
     let compile = || {
@@ -52,7 +62,7 @@ pub fn peer(short: bool) -> Option<Command> {
         let _ = fs::remove_dir_all(&classes);
         let (main, test) = (sources().join("src/main/java"), sources().join("src/test/java"));
         let path = [main.as_os_str(), test.as_os_str()].join(OsStr::new(":"));
-        let status = Command::new(jdk.join("bin/javac"))
+        let status = javac(&jdk)
             .args(["-nowarn", "-d"])
             .arg(&classes)
             .arg("-sourcepath")
@@ -67,8 +77,8 @@ pub fn peer(short: bool) -> Option<Command> {
     };
     let (jdk, classes) = PEER.get_or_init(compile).as_ref()?;
     let mut command = Command::new(jdk.join("bin/java"));
-    command.args(short.then_some("-XX:TieredStopAtLevel=1"));
-    command.args(["-XX:+UseSerialGC", "--enable-native-access=ALL-UNNAMED", "-cp"]);
+    command.args(if short { &SHORT[..] } else { &SHORT[1..] });
+    command.args(["--enable-native-access=ALL-UNNAMED", "-cp"]);
     command.arg(classes).arg("dev.thalweg.ring.Peer");
     Some(command)
 }

@@ -1,7 +1,7 @@
 //! A JVM without native code at one end: JDK 17 maps the files by the paths under `/proc` that this
 //! process offers, which does the handshake in its place.
 
-use crate::jdk::{jdk, sources};
+use crate::jdk::{SHORT, jdk, sources};
 use crate::jvm::Jvm;
 use crate::messages::{in_a_while, options};
 use crate::support::{from_env, message};
@@ -31,7 +31,7 @@ fn start(test: &str, role: &str, own: &OwnedFd, epoch: u64, count: u64) -> Optio
         return None;
     };
     let mut command = Command::new(jdk.join("bin/java"));
-    command.arg("-XX:+UseSerialGC").arg(sources().join("interop/JoinByMapping.java"));
+    command.args(SHORT).arg(sources().join("interop/JoinByMapping.java"));
     let words = [count, epoch, CAPACITY].map(|number| number.to_string());
     command.args([role, &path_of(own)]).args(words).arg("true");
     let mut jvm = Jvm::start(command);

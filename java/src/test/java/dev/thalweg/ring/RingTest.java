@@ -367,7 +367,8 @@ class RingTest {
         String java = ProcessHandle.current().info().command().orElseThrow();
         try (var listener = Listener.bind(path)) {
             var child = new ProcessBuilder(
-                            java, "--enable-native-access=ALL-UNNAMED", "-cp", "target/classes:target/test-classes",
+                            java, "-XX:TieredStopAtLevel=1", "--enable-native-access=ALL-UNNAMED",
+                            "-cp", "target/classes:target/test-classes",
                             "dev.thalweg.ring.Peer", "produce", "connect", path.toString(), "3", "stay")
                     .inheritIO()
                     .start();
