@@ -147,7 +147,12 @@ fn a_virtual_machine_gives_a_table() {
         return;
     }
     let source = scratch.file("Copies.java", COPIES);
-    let built = Command::new(javac).arg("-d").arg(scratch.path(".")).arg(source).output().unwrap();
+    let built = Command::new(javac)
+        .args(["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-d"])
+        .arg(scratch.path("."))
+        .arg(source)
+        .output()
+        .unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let java = java.to_str().unwrap();
     let json = table(&scratch, NO_TUNABLES, &[java, "-cp", ".", "Copies"]);

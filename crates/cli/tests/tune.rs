@@ -348,7 +348,11 @@ fn constants_are_accepted_by_the_compilers_of_their_languages() {
     let rustc = ["rustc", "--edition=2021", "--crate-type=lib", "--emit=metadata", "-Dwarnings"];
     compiled("measured.rs", "rust", &rustc);
     compiled("measured.h", "c", &["cc", "-std=c11", "-Wall", "-fsyntax-only", "-x", "c"]);
-    compiled("ThalwegMeasured.java", "java", &["javac", "-d", "classes"]);
+    compiled(
+        "ThalwegMeasured.java",
+        "java",
+        &["javac", "-J-XX:TieredStopAtLevel=1", "-d", "classes"],
+    );
     let text = emitted(&scratch, "toml");
     let table: toml::Table = text.parse().unwrap();
     let bands = table["file_ext4_to_pipe"].as_array().unwrap();

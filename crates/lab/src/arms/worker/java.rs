@@ -38,6 +38,10 @@ fn missing(release: u32, program: &str) -> String {
     )
 }
 
+/// What a compiler's own virtual machine is started with: it ends before its second compiler, or a collector with many
+/// threads, pays.
+const BRIEF: [&str; 2] = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"];
+
 impl Jdk {
     /// The jar of `source`, whose program it runs, of those beside it that it uses, and of `others`.
     fn jar(&self, source: &Path, others: &[PathBuf], scratch: &Path) -> Result<PathBuf, String> {
@@ -47,12 +51,12 @@ impl Jdk {
         build::kept(&name, scratch, |aside| {
             let release = self.release.to_string();
             let mut command = Command::new(self.home.join("bin/javac"));
-            command.args(["--release", &release, "-encoding", "UTF-8", "-proc:none"]);
+            command.args(BRIEF).args(["--release", &release, "-encoding", "UTF-8", "-proc:none"]);
             command.arg("-sourcepath").arg(beside).arg("-d").arg(aside.file("classes"));
             command.arg(source).args(others);
             build::compiled(&mut command, &format!("javac {release}"), source)?;
             let mut command = Command::new(self.home.join("bin/jar"));
-            command.arg("--create").arg("--file").arg(aside.file(&name));
+            command.args(BRIEF).arg("--create").arg("--file").arg(aside.file(&name));
             command.args(["--main-class", &stem, "-C"]).arg(aside.file("classes")).arg(".");
             build::compiled(&mut command, &format!("jar {release}"), source)
         })

@@ -30,9 +30,9 @@ fn reason<T>(result: Result<T, Unfit>) -> String {
     }
 }
 
-const ARTICLE: &str = "program = 'programs/ShareMemory.java'\njava_args = ['-XX:+UseSerialGC']";
-const SEGMENTS: &str = "program = 'programs/Segments.java'\njdk = 25\njava_sources = ['../java/src/main/java']\njava_args = ['-XX:+UseSerialGC', '--enable-native-access=ALL-UNNAMED']";
-const TRANSFERS: &str = "program = 'programs/Transfers.java'\njdk = 25\njava_sources = ['../java/src/main/java']\njava_args = ['-XX:+UseSerialGC', '--enable-native-access=ALL-UNNAMED']";
+const ARTICLE: &str = "program = 'programs/ShareMemory.java'\njava_args = ['-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC']";
+const SEGMENTS: &str = "program = 'programs/Segments.java'\njdk = 25\njava_sources = ['../java/src/main/java']\njava_args = ['-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC', '--enable-native-access=ALL-UNNAMED']";
+const TRANSFERS: &str = "program = 'programs/Transfers.java'\njdk = 25\njava_sources = ['../java/src/main/java']\njava_args = ['-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC', '--enable-native-access=ALL-UNNAMED']";
 
 fn with(program: &str, args: &str) -> String {
     format!("{program}\nargs = [{args}]")
