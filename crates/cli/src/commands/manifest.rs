@@ -82,7 +82,7 @@ impl Subcommand for ManifestArgs {
 
     fn run(&self, _color: bool) -> Result<Exit, Failure> {
         interrupt::catch();
-        let findings = Findings::new(self.shown);
+        let findings = Findings::of(self.shown, std::slice::from_ref(&self.path));
         let jobs = self.jobs.map_or(0, |jobs| jobs as usize);
         let own = self.output.as_deref().filter(|path| path.as_os_str() != "-");
         let made = make(&self.path, hash_of(self.hash), (jobs, own), &findings);

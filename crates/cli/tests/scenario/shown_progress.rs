@@ -167,6 +167,37 @@ fn lines_of_json_have_the_totals_of_a_tree_once_it_is_counted() {
 }
 
 #[test]
+fn what_compares_or_hashes_says_which_part_is_done_once_it_is_counted() {
+    const LEN: u64 = 64 << 30;
+    let here = Scratch::new();
+    let [tree, copy] = ["tree", "copy"].map(|name| here.join(name));
+    for folder in [&tree, &copy] {
+        fs::create_dir(folder).unwrap();
+        File::create(folder.join("hole")).unwrap().set_len(LEN).unwrap();
+    }
+    let out = here.join("manifest");
+    let (tree, copy) = (tree.as_os_str(), copy.as_os_str());
+    for words in [
+        &["verify".as_ref(), "-T".as_ref(), tree, copy][..],
+        &["manifest".as_ref(), "-o".as_ref(), out.as_os_str(), tree],
+    ] {
+        let mut command = thalweg();
+        command.args(words).arg("--progress=json").stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let counted = listen(&mut child).find_map(|line| {
+            let line: Value = serde_json::from_str(&line).unwrap();
+            let progress = line["progress"].clone();
+            (progress["total_files"] == 1 && progress["settled_bytes"] != 0).then_some(progress)
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let counted = counted.unwrap_or_else(|| panic!("{words:?}: it ended without a total"));
+        assert_eq!(counted["total"], LEN, "{words:?}: {counted}");
+        assert!(counted["eta_seconds"].as_f64().unwrap() > 0.0, "{words:?}: {counted}");
+    }
+}
+
+#[test]
 fn a_reader_that_has_had_enough_ends_a_command_without_a_word() {
     for words in [&["list"][..], &["list", "--json"], &["--help"]] {
         // The reader has left before the command begins: one that leaves later may find everything written.

@@ -16,7 +16,7 @@ use super::{
     run::{Hand, Run},
 };
 use crate::{
-    Error, Progress,
+    Error,
     identity::{kind, size},
     pieces::Pieces,
     read::{fill, forget_cached, open},
@@ -158,6 +158,7 @@ impl Compare<'_> {
         let are_files = pair.stats.iter().all(|stat| kind(stat) == FileType::RegularFile);
         if are_files && sizes[0] != sizes[1] {
             self.differs(hand, at, How::Size(sizes[0], sizes[1]));
+            self.run.pass(hand, sizes[0]);
             return Ok(());
         }
         if Pieces::suit(pair.len) {
@@ -167,7 +168,10 @@ impl Compare<'_> {
         // What says that it has no length is read to its end: it may not know.
         let end = if pair.len == 0 { u64::MAX } else { pair.len };
         match self.first_difference(hand, pair.ends(), 0..end)? {
-            Some(at_byte) => self.differs(hand, at, How::Byte(at_byte)),
+            Some(at_byte) => {
+                self.differs(hand, at, How::Byte(at_byte));
+                self.run.pass(hand, pair.len.saturating_sub(at_byte));
+            }
             None => self.same(hand, pair.len),
         }
         Ok(())
@@ -204,7 +208,7 @@ impl Compare<'_> {
                 break;
             }
             at += both as u64;
-            self.run.advance(hand, Progress { bytes: both as u64, ..Progress::default() });
+            self.run.advance(hand, 0, both as u64);
         }
         Ok(None)
     }
@@ -216,7 +220,7 @@ impl Compare<'_> {
         }
         hand.found.same += 1;
         hand.found.bytes += bytes;
-        self.run.advance(hand, Progress { files: 1, ..Progress::default() });
+        self.run.advance(hand, 1, 0);
     }
 
     fn differs(&self, hand: &mut Hand, at: &At<'_>, how: How) {

@@ -78,6 +78,7 @@ impl Large {
         } else if difference < u64::MAX {
             let path = &self.paths[1];
             compare.run.find(hand, &Finding::Differs { path, how: How::Byte(difference) });
+            compare.run.pass(hand, self.pair.len.saturating_sub(difference));
         } else {
             compare.same(hand, self.pair.len);
         }

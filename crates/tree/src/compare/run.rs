@@ -18,6 +18,9 @@ pub(crate) struct Run<'r> {
     pub events: &'r dyn Events,
     files: AtomicU64,
     bytes: AtomicU64,
+    // What was dealt with besides, without being read.
+    passed_files: AtomicU64,
+    passed_bytes: AtomicU64,
     stopped: AtomicBool,
     // Of what no thread has a hand for.
     found: Mutex<Comparison>,
@@ -29,6 +32,7 @@ pub(crate) struct Hand {
     pub found: Comparison,
     /// For what is read on each side.
     pub buffers: [Vec<u8>; 2],
+    // What was read, and what was settled besides.
     untold: Progress,
     told: Instant,
 }
@@ -44,6 +48,8 @@ impl<'r> Run<'r> {
             events,
             files: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            passed_files: AtomicU64::new(0),
+            passed_bytes: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             found: Mutex::default(),
             began: (Instant::now(), Usage::now_process()),
@@ -68,9 +74,10 @@ impl<'r> Run<'r> {
 
     /// The account of all threads.
     pub fn conclude(self, hands: Vec<Hand>) -> Comparison {
-        let mut all = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut all =
+            std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
         for mut hand in hands {
-            hand.untold(self.events, &self.files, &self.bytes);
+            self.tell(&mut hand);
             all.add(hand.found);
         }
         all.stopped = self.stopped.into_inner();
@@ -79,13 +86,32 @@ impl<'r> Run<'r> {
         all
     }
 
-    /// Counts what a thread has done, and tells of it now and then.
-    pub fn advance(&self, hand: &mut Hand, done: Progress) {
-        hand.untold.files += done.files;
-        hand.untold.bytes += done.bytes;
+    /// Counts what a thread has read, and tells of it now and then.
+    pub fn advance(&self, hand: &mut Hand, files: u64, bytes: u64) {
+        hand.untold.files += files;
+        hand.untold.bytes += bytes;
         if hand.told.elapsed() >= TELL {
-            hand.untold(self.events, &self.files, &self.bytes);
+            self.tell(hand);
         }
+    }
+
+    /// Counts a file that is dealt with, so many bytes of which need not be read.
+    pub fn pass(&self, hand: &mut Hand, unread: u64) {
+        hand.untold.settled.files += 1;
+        hand.untold.settled.bytes += unread;
+        self.advance(hand, 0, 0);
+    }
+
+    fn tell(&self, hand: &mut Hand) {
+        hand.told = Instant::now();
+        let more = std::mem::take(&mut hand.untold);
+        let add = |all: &AtomicU64, more: u64| all.fetch_add(more, Ordering::Relaxed) + more;
+        let (files, bytes) = (add(&self.files, more.files), add(&self.bytes, more.bytes));
+        let settled = Total {
+            files: files + add(&self.passed_files, more.settled.files),
+            bytes: bytes + add(&self.passed_bytes, more.settled.bytes),
+        };
+        self.events.progress(Progress { files, bytes, settled });
     }
 
     /// Tells of something found, and counts it.
@@ -116,13 +142,5 @@ impl Hand {
         for buffer in &mut self.buffers {
             buffer.resize(BUFFER, 0);
         }
-    }
-
-    fn untold(&mut self, events: &dyn Events, files: &AtomicU64, bytes: &AtomicU64) {
-        self.told = Instant::now();
-        let Progress { files: more, bytes: longer, .. } = std::mem::take(&mut self.untold);
-        let files = files.fetch_add(more, Ordering::Relaxed) + more;
-        let bytes = bytes.fetch_add(longer, Ordering::Relaxed) + longer;
-        events.progress(Progress { files, bytes, settled: Total { files, bytes } });
     }
 }

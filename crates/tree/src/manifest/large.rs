@@ -8,7 +8,7 @@ use std::{
 
 use super::run::{Failed, Hand, Hashing, Subject, Work};
 use crate::{
-    Hash, Progress,
+    Hash,
     hashing::Part,
     identity::size,
     pieces::{PIECE, Pieces},
@@ -91,8 +91,7 @@ impl Large {
             }
             Ok(())
         })?;
-        let done = Progress { bytes: at - piece.start, ..Progress::default() };
-        hashing.run.advance(&mut hand.run, done);
+        hashing.run.advance(&mut hand.run, 0, at - piece.start);
         Ok((at == piece.end).then_some(part))
     }
 

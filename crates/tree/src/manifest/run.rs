@@ -12,7 +12,7 @@ use thalweg_sys::Errno;
 
 use super::{check::Check, large::Large};
 use crate::{
-    Error, Hash, Listed, Progress,
+    Error, Hash, Listed,
     compare::{
         Finding, How,
         run::{self, BUFFER, Run},
@@ -235,7 +235,7 @@ impl Hashing<'_> {
                 hasher.update(&buffer[..got]);
             }
             at += got as u64;
-            self.run.advance(&mut hand.run, Progress { bytes: got as u64, ..Progress::default() });
+            self.run.advance(&mut hand.run, 0, got as u64);
             // A size of 0 often is no size at all (/proc).
             if got < BUFFER || (at == told && told > 0) {
                 break;
@@ -269,6 +269,6 @@ impl Hashing<'_> {
             hand.run.found.same += 1;
             hand.run.found.bytes += bytes;
         }
-        self.run.advance(&mut hand.run, Progress { files: 1, ..Progress::default() });
+        self.run.advance(&mut hand.run, 1, 0);
     }
 }

@@ -4,12 +4,12 @@ use rustix::fs::FileType;
 use serde_json::{Value, json};
 use std::{
     os::unix::ffi::OsStrExt,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 use thalweg_core::{Cancelled, shown};
 use thalweg_tree::{
-    Event, Events, Progress,
+    CopyOptions, Event, Events, Progress,
     compare::{Finding, How},
 };
 
@@ -18,19 +18,27 @@ use crate::{
     exit::advice,
     interrupt,
     output::text::{complain, print},
-    progress::Meter,
+    progress::{Counting, Meter},
 };
 
 /// Prints findings on standard output and problems on standard error, and shows how far it is.
 pub struct Findings {
     shown: ProgressArgs,
     meter: Mutex<Meter>,
+    counting: Option<Mutex<Counting>>,
 }
 
 impl Findings {
-    /// For one command.
+    /// For one command that reads what is below these, all of which is counted if it takes long.
+    pub fn of(shown: ProgressArgs, below: &[PathBuf]) -> Self {
+        let options = CopyOptions { recursive: true, ..CopyOptions::default() };
+        let counting = Some(Mutex::new(Counting::of(below, &options)));
+        Self { counting, ..Self::new(shown) }
+    }
+
+    /// For one command, of which nobody knows how much it has to read.
     pub fn new(shown: ProgressArgs) -> Self {
-        Self { shown, meter: Mutex::new(Meter::new(shown, None, None)) }
+        Self { shown, meter: Mutex::new(Meter::new(shown, None, None)), counting: None }
     }
 
     /// Takes the progress away.
@@ -64,6 +72,9 @@ impl Events for Findings {
         self.with_meter(|meter| {
             if meter.is_lasting() {
                 meter.listen();
+                if let Some(counting) = &self.counting {
+                    counting.lock().unwrap_or_else(PoisonError::into_inner).begin(meter);
+                }
             }
             meter.show_tree(progress);
         });

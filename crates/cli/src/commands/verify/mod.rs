@@ -48,7 +48,7 @@ impl Subcommand for VerifyArgs {
             cold: self.cold,
             jobs: self.jobs.map_or(0, |jobs| jobs as usize),
         };
-        let findings = Findings::new(self.shown);
+        let findings = Findings::of(self.shown, &sources);
         let found = compare(&sources, &destination, &options, &findings);
         findings.finish(found.as_ref().map_or(0, |found| found.bytes));
         conclude(self, &found.map_err(|error| begun_in_vain(&error))?)
@@ -79,7 +79,7 @@ fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
         jobs: args.jobs.map_or(0, |jobs| jobs as usize),
         own: (!is_input).then(|| path.to_owned()),
     };
-    let findings = Findings::new(args.shown);
+    let findings = Findings::of(args.shown, std::slice::from_ref(destination));
     let found = check(&Manifest::parse(&text), destination, &options, &findings);
     findings.finish(found.as_ref().map_or(0, |found| found.bytes));
     conclude(args, &found.map_err(|error| begun_in_vain(&error))?)
