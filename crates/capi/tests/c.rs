@@ -143,7 +143,7 @@ fn the_channel_example_passes_lines_and_tells_of_a_death() {
     let channel = folder.path().join("channel");
     compile(&root().join("examples/channel.c"), &channel);
     let name = folder.path().join("lines");
-    let receiver = Command::new(&channel)
+    let mut receiver = Command::new(&channel)
         .arg("receive")
         .arg(&name)
         .stdout(Stdio::piped())
@@ -158,11 +158,15 @@ fn the_channel_example_passes_lines_and_tells_of_a_death() {
         Command::new(&channel).arg("send").arg(&name).stdin(input).output().unwrap()
     };
     // Until it listens, there is no such name, or nobody behind it.
-    let tries = (0..2000).map(|_| send()).find(|sent| {
+    let sent = loop {
+        let sent = send();
+        if sent.status.code() != Some(13) {
+            break sent;
+        }
+        let ended = receiver.try_wait().unwrap();
+        assert!(ended.is_none(), "the receiver ended, {ended:?}, before it listened: {sent:?}");
         thread::sleep(Duration::from_millis(2));
-        sent.status.code() != Some(13)
-    });
-    let sent = tries.expect("a receiver that listens");
+    };
     assert!(sent.status.success(), "{sent:?}");
     let output = receiver.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
