@@ -19,6 +19,7 @@ mod file_systems;
 mod foreign_words;
 mod full_disk;
 mod handovers;
+mod hard_links;
 mod kills;
 mod leftovers;
 mod limits;

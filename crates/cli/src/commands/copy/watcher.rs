@@ -126,14 +126,18 @@ impl Events for Watcher<'_> {
             Event::NotLinked { destination, errno } => {
                 self.complain_once(&self.is_unlinked, || {
                     let (path, why) = (shown(*destination), errno_name(*errno));
-                    format!("'{path}': linkat: {why}; copied instead of linked")
+                    format!(
+                        "'{path}': no hard link can be made here (linkat: {why}); copied instead of linked"
+                    )
                 });
             }
             Event::AttributeDropped { destination, name, errno } => {
                 self.complain_once(&self.is_undressed, || {
                     let (path, why) = (quoted(destination), errno_name(*errno));
                     let name = shown(OsStr::from_bytes(name.to_bytes()));
-                    format!("{path}: fsetxattr {name}: {why}; copied without it")
+                    format!(
+                        "{path}: attribute {name} is refused (fsetxattr: {why}); copied without it"
+                    )
                 });
             }
             Event::Failed(error) => {

@@ -57,8 +57,7 @@ impl Worker<'_> {
             resolve_conflict(self.run, leaf, dir, stat)?
         };
         if let Verdict::Skip(reason, there) = verdict {
-            if !self.is_to_be_replaced(leaf, reason, (source, stat), (dir, &there))? {
-                self.skip_file(leaf, (dir, reason), source, stat);
+            if !self.leave(leaf, (dir, reason, &there), (source, stat))? {
                 return Ok(());
             }
             verdict = Verdict::Replace(there);
@@ -162,29 +161,55 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn skip_file(
+    /// Leaves what is there; whether it has to be replaced all the same. Where the source has more
+    /// names, it is what they are linked to, or it gives way to a link to the copy that one of them
+    /// has already, as with `cp -au`.
+    fn leave(
         &mut self,
         leaf: &Leaf<'_>,
-        (dir, reason): (BorrowedFd<'_>, Skip),
-        source: &OwnedFd,
-        stat: &Stat,
-    ) {
-        let options = self.run.options;
+        (dir, reason, there): (BorrowedFd<'_>, Skip, &Existing),
+        (source, stat): (&OwnedFd, &Stat),
+    ) -> Attempt<bool> {
+        let has_names = self.run.options.links_names(leaf.named_by_caller(), stat.st_nlink);
+        let are_files = [stat, &there.stat].map(kind) == [FileType::RegularFile; 2];
+        let is_linked = has_names && are_files && matches!(reason, Skip::Done | Skip::Newer);
+        let is_first = is_linked
+            && loop {
+                match self.run.links.meet(leaf, stat) {
+                    Met::First => break true,
+                    Met::Waits => return Ok(false),
+                    Met::Again(name) if name.is_copy(dir, leaf.name) => break false,
+                    Met::Again(name) => match self.link(leaf, (dir, stat), &name)? {
+                        Named::Done => {
+                            self.list_file(leaf);
+                            return Ok(false);
+                        }
+                        Named::Lost => {}
+                        Named::Refused => break false,
+                    },
+                }
+            };
+        let is_replaced = self.is_to_be_replaced(leaf, reason, (source, stat), (dir, there));
+        let stays = matches!(is_replaced, Ok(false));
+        if stays {
+            self.skip_file(leaf, reason, source, stat);
+        }
+        if is_first {
+            // What is replaced is met again, and others may be the first by then.
+            self.wake(match hardlink::id_of(dir, leaf.name).filter(|_| stays) {
+                Some(copy) => self.run.links.made(leaf, stat, copy),
+                None => self.run.links.failed(stat),
+            });
+        }
+        is_replaced
+    }
+
+    fn skip_file(&mut self, leaf: &Leaf<'_>, reason: Skip, source: &OwnedFd, stat: &Stat) {
         self.skip(leaf, reason);
         self.list_file(leaf);
         if reason == Skip::Done {
             self.tally.resumed += size(stat);
             self.apply_attributes_again(leaf, source, stat);
-        }
-        // A skipped file still is what other names of its source are linked to.
-        if matches!(reason, Skip::Done | Skip::Newer)
-            && options.links_names(leaf.named_by_caller(), stat.st_nlink)
-            && let Met::First = self.run.links.meet(leaf, stat)
-        {
-            self.wake(match hardlink::id_of(dir, leaf.name) {
-                Some(copy) => self.run.links.made(leaf, stat, copy),
-                None => self.run.links.failed(stat),
-            });
         }
     }
 

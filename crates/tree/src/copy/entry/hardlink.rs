@@ -204,7 +204,7 @@ fn link(
         }
         answer => answer?,
     };
-    let is_copy = |new: &CStr| id_of(dir, new).is_some_and(|id| id == name.id);
+    let is_copy = |new: &CStr| name.is_copy(dir, new);
     // Where others can see it, it gets its name when it is known to be the copy.
     let is_hidden = leaf.directory.is_fresh;
     if !is_hidden && is_copy(leaf.name) {
@@ -244,6 +244,11 @@ pub(crate) fn id_of(dir: BorrowedFd<'_>, name: &CStr) -> Option<Id> {
 }
 
 impl Name {
+    /// Whether `other` is a name of this copy too.
+    pub fn is_copy(&self, dir: BorrowedFd<'_>, other: &CStr) -> bool {
+        id_of(dir, other).is_some_and(|id| id == self.id)
+    }
+
     /// The directory it is in: still open, or opened again from the nearest one that is.
     fn directory(&self) -> Attempt<Arc<OwnedFd>> {
         let alive = |paths: &Paths<Directory>| paths.here.get().and_then(std::sync::Weak::upgrade);

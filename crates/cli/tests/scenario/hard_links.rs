@@ -1,0 +1,56 @@
+//! A file with several names is one file in the copy too, whatever an earlier run left there.
+
+use std::{fs, os::unix::fs::MetadataExt};
+
+use crate::support::{Scratch, bytes, shell};
+
+const NAMES: [&str; 3] = ["f1", "g1", "zz"];
+
+/// One file under three names, and in the destination copies apart from each other of some of them.
+fn scratch_with(there: &[&str], len: u64) -> Scratch {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.join("from")).unwrap();
+    fs::create_dir(scratch.join("to")).unwrap();
+    bytes::write(&scratch.join("from/f1"), 7, len);
+    let copies = format!("for name in {}; do cp -p from/f1 to/$name; done", there.join(" "));
+    shell(scratch.path(), &format!("ln from/f1 from/g1; ln from/f1 from/zz; {copies}")).expect(0);
+    scratch
+}
+
+fn inodes(scratch: &Scratch) -> Vec<u64> {
+    NAMES.map(|name| fs::metadata(scratch.join("to").join(name)).unwrap().ino()).to_vec()
+}
+
+#[test]
+fn copies_of_an_earlier_run_become_names_of_one_file() {
+    for options in ["-aT --resume", "-aT --resume --verify", "-auT", "-aT --resume --jobs 1"] {
+        for len in [100, 300_000, 3 << 20] {
+            for there in [&NAMES[..1], &NAMES[1..2], &NAMES[2..], &NAMES[..2], &NAMES[..]] {
+                let scratch = scratch_with(there, len);
+                let line = format!("$T copy {options} from to");
+                shell(scratch.path(), &line).expect(0);
+                let own = inodes(&scratch);
+                assert!(own.iter().all(|ino| *ino == own[0]), "{options} {len} {there:?}: {own:?}");
+                bytes::expect(&scratch.join("to/zz"), 7, len);
+                shell(scratch.path(), "$T verify --attributes -T from to").expect(0);
+                shell(scratch.path(), &line).expect(0);
+                assert_eq!(inodes(&scratch), own, "{options}: nothing is left to be done");
+                assert_eq!(fs::read_dir(scratch.join("to")).unwrap().count(), NAMES.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_copy_stays_apart_where_nothing_may_be_replaced_or_links_are_not_kept() {
+    for options in ["-anT", "-aT --resume --no-preserve=links", "-auT --no-preserve=links"] {
+        for name in NAMES {
+            let scratch = scratch_with(&[name], 300_000);
+            let before = fs::metadata(scratch.join("to").join(name)).unwrap().ino();
+            shell(scratch.path(), &format!("$T copy {options} from to")).expect(0);
+            let after = fs::metadata(scratch.join("to").join(name)).unwrap();
+            assert_eq!((after.ino(), after.nlink()), (before, 1), "{options} {name}");
+            bytes::expect(&scratch.join("to/f1"), 7, 300_000);
+        }
+    }
+}
