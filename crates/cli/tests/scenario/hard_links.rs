@@ -1,6 +1,10 @@
 //! A file with several names is one file in the copy too, whatever an earlier run left there.
 
-use std::{fs, os::unix::fs::MetadataExt};
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    time::{Duration, SystemTime},
+};
 
 use crate::support::{Scratch, bytes, shell};
 
@@ -38,6 +42,19 @@ fn copies_of_an_earlier_run_become_names_of_one_file() {
                 assert_eq!(fs::read_dir(scratch.join("to")).unwrap().count(), NAMES.len());
             }
         }
+    }
+}
+
+#[test]
+fn what_is_newer_stays_and_is_never_made_a_name_of_something_older() {
+    for there in NAMES {
+        let scratch = scratch_with(&[there], 300_000);
+        let path = scratch.join("to").join(there);
+        fs::write(&path, "newer").unwrap();
+        let later = SystemTime::now() + Duration::from_secs(3600);
+        fs::File::options().write(true).open(path).unwrap().set_modified(later).unwrap();
+        shell(scratch.path(), "$T copy -auT from to").expect(0);
+        assert_eq!(fs::read(scratch.join("to").join(there)).unwrap(), b"newer", "{there}");
     }
 }
 

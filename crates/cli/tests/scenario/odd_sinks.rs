@@ -198,6 +198,21 @@ fn a_file_in_a_folder_that_takes_no_new_file_is_written_into_and_v_says_so() {
 }
 
 #[test]
+fn what_was_to_be_removed_and_may_not_be_is_an_error_and_keeps_its_bytes() {
+    let test = "what_was_to_be_removed_and_may_not_be_is_an_error_and_keeps_its_bytes";
+    if !is_root(test) || !has_tools(test, &["setpriv"]) {
+        return;
+    }
+    let scratch = Scratch::public();
+    scratch.binary();
+    let line = "mkdir d; echo old >d/f; ln d/f twin; chmod 666 d/f; chmod 755 d; echo new >s; \
+        setpriv --reuid=1234 --regid=1234 --clear-groups ./thalweg copy --remove-destination s d/f; \
+        test $? = 1 && cat d/f twin && ls -A d";
+    let ran = shell(scratch.path(), line).expect(0);
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "old\nold\nf\n");
+}
+
+#[test]
 fn a_file_that_something_is_mounted_on_is_written_into() {
     let test = "a_file_that_something_is_mounted_on_is_written_into";
     let Some(root) = mounts().get(test, "ext4") else { return };

@@ -212,7 +212,8 @@ impl Worker<'_> {
         };
         // A backup would have to be made beside it too.
         let wants_backup = options.backup != Backup::None;
-        is_refused && !wants_backup && there.is_some_and(|there| !there.is_written_into(options))
+        let may_be = |there: &Existing| !there.is_written_into(options) && !there.is_taken_away();
+        is_refused && !wants_backup && there.is_some_and(may_be)
     }
 
     /// Begins again with another look at the name: somebody may have taken it.

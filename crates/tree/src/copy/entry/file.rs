@@ -22,7 +22,7 @@ use crate::{
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink, at_source},
-    identity::{kind, size},
+    identity::{kind, mtime, size},
     xattrs::{Holder, Taken},
 };
 
@@ -163,7 +163,7 @@ impl Worker<'_> {
 
     /// Leaves what is there; whether it has to be replaced all the same. Where the source has more
     /// names, it is what they are linked to, or it gives way to a link to the copy that one of them
-    /// has already, as with `cp -au`.
+    /// has already. What is newer stays as it is.
     fn leave(
         &mut self,
         leaf: &Leaf<'_>,
@@ -173,12 +173,13 @@ impl Worker<'_> {
         let has_names = self.run.options.links_names(leaf.named_by_caller(), stat.st_nlink);
         let are_files = [stat, &there.stat].map(kind) == [FileType::RegularFile; 2];
         let is_linked = has_names && are_files && matches!(reason, Skip::Done | Skip::Newer);
+        let is_newer = mtime(&there.stat) > mtime(stat);
         let is_first = is_linked
             && loop {
                 match self.run.links.meet(leaf, stat) {
                     Met::First => break true,
                     Met::Waits => return Ok(false),
-                    Met::Again(name) if name.is_copy(dir, leaf.name) => break false,
+                    Met::Again(name) if is_newer || name.is_copy(dir, leaf.name) => break false,
                     Met::Again(name) => match self.link(leaf, (dir, stat), &name)? {
                         Named::Done => {
                             self.list_file(leaf);
