@@ -63,10 +63,12 @@ class AflTargetTest {
         var target = fuzzer.java(Maze.class, List.of());
         // For a single run the time allowed is that of the virtual machine's start, too.
         for (String harm : List.of("throw", "deep", "memory")) {
-            assertTrue(shown(fuzzer, target, harm, GENEROUS).contains(CRASHED), harm);
+            String said = shown(fuzzer, target, harm, GENEROUS);
+            assertTrue(said.contains(CRASHED), harm + ": " + said);
         }
         for (String fine : List.of("expected", "nothing", "")) {
-            assertFalse(shown(fuzzer, target, fine, GENEROUS).contains("+++"), fine);
+            String said = shown(fuzzer, target, fine, GENEROUS);
+            assertFalse(said.contains("+++"), fine + ": " + said);
         }
         assertTrue(shown(fuzzer, target, "busy", 3000).contains(HUNG));
         nobodyIsLeft();
