@@ -59,6 +59,22 @@ fn what_is_newer_stays_and_is_never_made_a_name_of_something_older() {
 }
 
 #[test]
+fn a_link_that_leads_to_the_copy_is_no_name_that_others_get() {
+    for options in ["-aT --resume", "-auT"] {
+        let scratch = scratch_with(&[], 300_000);
+        let setup = "cd from; mkdir a b; mv f1 a; mv g1 zz b; cd ..; mkdir to/a; \
+            cp -p from/a/f1 to/a/real; ln -s real to/a/f1";
+        shell(scratch.path(), setup).expect(0);
+        shell(scratch.path(), &format!("$T copy {options} from to"));
+        for name in ["b/g1", "b/zz"] {
+            let path = scratch.join("to").join(name);
+            assert!(fs::symlink_metadata(&path).unwrap().is_file(), "{options} {name}");
+            bytes::expect(&path, 7, 300_000);
+        }
+    }
+}
+
+#[test]
 fn a_copy_stays_apart_where_nothing_may_be_replaced_or_links_are_not_kept() {
     for options in ["-anT", "-aT --resume --no-preserve=links", "-auT --no-preserve=links"] {
         for name in NAMES {

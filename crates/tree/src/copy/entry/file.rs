@@ -22,7 +22,7 @@ use crate::{
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink, at_source},
-    identity::{kind, mtime, size},
+    identity::{Id, kind, mtime, size},
     xattrs::{Holder, Taken},
 };
 
@@ -172,7 +172,10 @@ impl Worker<'_> {
     ) -> Attempt<bool> {
         let has_names = self.run.options.links_names(leaf.named_by_caller(), stat.st_nlink);
         let are_files = [stat, &there.stat].map(kind) == [FileType::RegularFile; 2];
-        let is_linked = has_names && are_files && matches!(reason, Skip::Done | Skip::Newer);
+        // A link that leads to the file is no name of it: what was linked to that would lead elsewhere.
+        let is_its_name = || hardlink::id_of(dir, leaf.name) == Some(Id::of(&there.stat));
+        let is_linked =
+            has_names && are_files && matches!(reason, Skip::Done | Skip::Newer) && is_its_name();
         let is_newer = mtime(&there.stat) > mtime(stat);
         let is_first = is_linked
             && loop {
