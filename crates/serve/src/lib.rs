@@ -1,0 +1,8 @@
+//! Files over HTTP/1.1: a server that shares a folder, and a client that brings a file or a tree, whole and true.
+//!
+//! Bodies of plain connections are moved by the mechanisms of `thalweg-core`; files are published by its one
+//! publisher. No TLS in the server, by decision; no async runtime.
+
+#![forbid(unsafe_code)]
+
+pub mod manifest;
