@@ -5,4 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod http;
 pub mod manifest;
+pub mod server;

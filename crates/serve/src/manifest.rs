@@ -27,6 +27,7 @@ pub enum Line {
         path: String,
         /// In bytes.
         size: u64,
+        /// Mode, owner and time.
         #[serde(flatten)]
         meta: Meta,
         /// As in the header of the same name: quoted, or `W/` and quoted.
@@ -36,6 +37,7 @@ pub enum Line {
     Folder {
         /// Percent-encoded, below the folder that is listed.
         path: String,
+        /// Mode, owner and time.
         #[serde(flatten)]
         meta: Meta,
     },
@@ -45,6 +47,7 @@ pub enum Line {
         path: String,
         /// What it holds, percent-encoded.
         target: String,
+        /// Mode, owner and time.
         #[serde(flatten)]
         meta: Meta,
     },
@@ -64,7 +67,9 @@ pub enum Line {
 pub struct Meta {
     /// Permission bits, at most 0o7777.
     pub mode: u32,
+    /// Owner.
     pub uid: u32,
+    /// Group.
     pub gid: u32,
     /// Last modified: whole seconds since 1970, UTC; before it negative.
     pub mtime: i64,

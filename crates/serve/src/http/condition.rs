@@ -1,0 +1,152 @@
+//! Whether a client has already what it asks for, and whether what it has is a part of what is here
+//! (RFC 9110, 13).
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::head::Head;
+
+/// By what one version of a file is told from another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Validator {
+    /// Quoted, and with `W/` before it where a change could leave it as it is.
+    pub etag: String,
+    /// In whole seconds.
+    pub modified: Option<SystemTime>,
+    /// That second is over: the file cannot change again and keep it.
+    pub is_settled: bool,
+}
+
+/// What follows from the conditions of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is answered, and by parts if `ranges`.
+    Content { ranges: bool },
+    /// The client has it.
+    NotModified,
+    /// The client wants another version, or none.
+    Failed,
+}
+
+impl Validator {
+    /// Judges in the order of RFC 9110, 13.2.2.
+    pub fn judge(&self, head: &Head) -> Answer {
+        let unmodified = match (&head.if_match, date(head.if_unmodified_since.as_ref())) {
+            (Some(tags), _) => self.is_listed(tags, true),
+            (None, Some(since)) => self.modified.is_none_or(|modified| modified <= since),
+            (None, None) => true,
+        };
+        if !unmodified {
+            return Answer::Failed;
+        }
+        let has_it = match (&head.if_none_match, date(head.if_modified_since.as_ref())) {
+            (Some(tags), _) => self.is_listed(tags, false),
+            (None, Some(since)) => self.modified.is_some_and(|modified| modified <= since),
+            (None, None) => false,
+        };
+        if has_it {
+            return Answer::NotModified;
+        }
+        Answer::Content { ranges: head.if_range.as_ref().is_none_or(|known| self.is(known)) }
+    }
+
+    fn is_weak(&self) -> bool {
+        self.etag.starts_with("W/")
+    }
+
+    /// Whether a tag of If-Range, or a date, is surely that of this version.
+    fn is(&self, known: &str) -> bool {
+        if self.is_weak() {
+            return false;
+        }
+        if known.starts_with('"') {
+            return known == self.etag;
+        }
+        self.is_settled && self.modified.is_some() && date(Some(&known.to_owned())) == self.modified
+    }
+
+    /// Whether a list of tags has this one; `surely` not by a weak one.
+    fn is_listed(&self, tags: &str, surely: bool) -> bool {
+        let own = self.etag.trim_start_matches("W/");
+        let is_own = |tag: &str| {
+            let weak = tag.starts_with("W/") || self.is_weak();
+            tag.trim_start_matches("W/") == own && !(surely && weak)
+        };
+        // None of our own tags has a comma in it.
+        tags.trim() == "*" || tags.split(',').map(str::trim).any(is_own)
+    }
+}
+
+fn date(header: Option<&String>) -> Option<SystemTime> {
+    header.and_then(|date| httpdate::parse_http_date(date).ok())
+}
+
+/// A time of a file as a header can say it; `None` before 1970 and after 9999.
+pub fn in_seconds(seconds: i64) -> Option<SystemTime> {
+    // The last second that the format has.
+    const LAST: u64 = 253_402_300_799;
+    let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds <= LAST)?;
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::head;
+
+    fn judge(etag: &str, fields: &str) -> Answer {
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
+        let head = head::parse(request.as_bytes()).unwrap();
+        Validator { etag: etag.to_owned(), modified: in_seconds(784_111_777), is_settled: true }
+            .judge(&head)
+    }
+
+    const THEN: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const LATER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+    const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+
+    #[test]
+    fn conditions_are_judged_in_their_order() {
+        let whole = Answer::Content { ranges: true };
+        let cases = [
+            ("If-None-Match: \"a\"".to_owned(), Answer::NotModified),
+            ("If-None-Match: \"b\", W/\"a\"".to_owned(), Answer::NotModified),
+            ("If-None-Match: *".to_owned(), Answer::NotModified),
+            ("If-None-Match: \"b\"".to_owned(), whole),
+            (format!("If-None-Match: \"b\"\r\nIf-Modified-Since: {LATER}"), whole),
+            (format!("If-Modified-Since: {THEN}"), Answer::NotModified),
+            (format!("If-Modified-Since: {BEFORE}"), whole),
+            ("If-Modified-Since: yesterday".to_owned(), whole),
+            ("If-Match: \"a\"".to_owned(), whole),
+            ("If-Match: *".to_owned(), whole),
+            ("If-Match: W/\"a\"".to_owned(), Answer::Failed),
+            (format!("If-Match: \"b\"\r\nIf-Unmodified-Since: {LATER}"), Answer::Failed),
+            (format!("If-Unmodified-Since: {BEFORE}"), Answer::Failed),
+            (format!("If-Unmodified-Since: {THEN}"), whole),
+            ("If-Range: \"a\"".to_owned(), whole),
+            ("If-Range: W/\"a\"".to_owned(), Answer::Content { ranges: false }),
+            ("If-Range: \"b\"".to_owned(), Answer::Content { ranges: false }),
+            (format!("If-Range: {THEN}"), whole),
+            (format!("If-Range: {LATER}"), Answer::Content { ranges: false }),
+        ];
+        for (fields, expected) in cases {
+            assert_eq!(judge("\"a\"", &fields), expected, "{fields}");
+        }
+    }
+
+    #[test]
+    fn a_weak_tag_lets_nobody_go_on() {
+        let whole = Answer::Content { ranges: false };
+        assert_eq!(judge("W/\"a\"", "If-Range: \"a\""), whole);
+        assert_eq!(judge("W/\"a\"", "If-Range: W/\"a\""), whole);
+        assert_eq!(judge("W/\"a\"", &format!("If-Range: {THEN}")), whole);
+        assert_eq!(judge("W/\"a\"", "If-Match: \"a\""), Answer::Failed);
+        assert_eq!(judge("W/\"a\"", "If-None-Match: \"a\""), Answer::NotModified);
+    }
+
+    #[test]
+    fn times_that_a_header_cannot_say_are_none() {
+        assert_eq!(in_seconds(-1), None);
+        assert_eq!(in_seconds(i64::MAX), None);
+        assert!(httpdate::fmt_http_date(in_seconds(253_402_300_799).unwrap()).contains("9999"));
+    }
+}

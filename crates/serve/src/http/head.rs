@@ -1,0 +1,225 @@
+//! One request: the line and the headers that this server acts on. Whatever two servers could read in two
+//! ways is refused, since one of them may stand before the other.
+
+use super::{status::Status, target::Target};
+
+/// A request without its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    pub method: Method,
+    pub target: Target,
+    /// As it was sent, for the log.
+    pub line: String,
+    /// The client is to be told how long the answer is, or it is closed: no chunks.
+    pub is_old: bool,
+    /// Another request may follow.
+    pub keep_alive: bool,
+    /// What follows is no request but what the client wants to hand in: it is not read.
+    pub has_body: bool,
+    pub range: Option<String>,
+    pub if_range: Option<String>,
+    pub if_match: Option<String>,
+    pub if_none_match: Option<String>,
+    pub if_modified_since: Option<String>,
+    pub if_unmodified_since: Option<String>,
+    pub accept_encoding: Option<String>,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    Get,
+    /// As GET, without the body.
+    Head,
+}
+
+const MOST_HEADERS: usize = 100;
+
+/// Methods that exist and that no file answers.
+const OTHER_METHODS: &[&str] = &["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
+
+/// Reads a head that ends with its empty line, and in which every line ends with CR LF.
+pub fn parse(bytes: &[u8]) -> Result<Head, Status> {
+    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    match request.parse(bytes) {
+        Ok(httparse::Status::Complete(len)) if len == bytes.len() => {}
+        Err(httparse::Error::TooManyHeaders) => return Err(Status::HEAD_TOO_LARGE),
+        Err(httparse::Error::Version) if names_a_version(bytes) => return Err(Status::VERSION),
+        Ok(_) | Err(_) => return Err(Status::BAD_REQUEST),
+    }
+    let (Some(method), Some(target), Some(version)) =
+        (request.method, request.path, request.version)
+    else {
+        return Err(Status::BAD_REQUEST);
+    };
+    let fields = Fields(request.headers);
+    let is_old = version == 0;
+    fields.check_host(is_old)?;
+    let has_body = fields.has_body()?;
+    let method = match method {
+        "GET" => Method::Get,
+        "HEAD" => Method::Head,
+        other if OTHER_METHODS.contains(&other) => return Err(Status::NOT_ALLOWED),
+        _ => return Err(Status::NOT_IMPLEMENTED),
+    };
+    if fields.one("expect").is_some_and(|e| !e.eq_ignore_ascii_case("100-continue")) {
+        return Err(Status::EXPECTATION_FAILED);
+    }
+    let line = bytes.split(|byte| *byte == b'\r').find(|line| !line.is_empty() && *line != b"\n");
+    let connection = |option: &str| fields.lists("connection", option);
+    Ok(Head {
+        method,
+        target: Target::parse(target)?,
+        line: String::from_utf8_lossy(line.unwrap_or_default()).trim_start().to_owned(),
+        is_old,
+        keep_alive: !connection("close") && (!is_old || connection("keep-alive")),
+        has_body,
+        range: fields.one("range"),
+        if_range: fields.one("if-range"),
+        if_match: fields.joined("if-match"),
+        if_none_match: fields.joined("if-none-match"),
+        if_modified_since: fields.one("if-modified-since"),
+        if_unmodified_since: fields.one("if-unmodified-since"),
+        accept_encoding: fields.joined("accept-encoding"),
+    })
+}
+
+/// Whether the first line is one of another version, `GET / HTTP/2.0`.
+fn names_a_version(bytes: &[u8]) -> bool {
+    let line = bytes.trim_ascii_start().split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    matches!(words[..], [_, _, [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]]
+        if major.is_ascii_digit() && minor.is_ascii_digit())
+}
+
+struct Fields<'a>(&'a [httparse::Header<'a>]);
+
+impl<'a> Fields<'a> {
+    fn all(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        let named = self.0.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
+        named.map(|field| field.value)
+    }
+
+    /// A header that makes sense once: given twice, or with what is no ASCII, it is as if it were not there.
+    fn one(&self, name: &str) -> Option<String> {
+        let mut all = self.all(name);
+        let value = all.next().filter(|value| value.is_ascii())?;
+        if all.next().is_some() {
+            return None;
+        }
+        std::str::from_utf8(value).ok().map(|value| value.trim().to_owned())
+    }
+
+    /// A list, which may be given in several lines. A byte beyond ASCII stands in an entity tag for itself.
+    fn joined(&self, name: &str) -> Option<String> {
+        let values = self.all(name).map(|value| value.iter().map(|b| char::from(*b)).collect());
+        let values: Vec<String> = values.collect();
+        if values.is_empty() { None } else { Some(values.join(",")) }
+    }
+
+    /// Whether a list has this word.
+    fn lists(&self, name: &str, word: &str) -> bool {
+        let words = self.all(name).flat_map(|value| value.split(|byte| *byte == b','));
+        words.map(<[u8]>::trim_ascii).any(|found| found.eq_ignore_ascii_case(word.as_bytes()))
+    }
+
+    /// One Host, and one that could be one (RFC 9112, 3.2); before HTTP/1.1 there may be none.
+    fn check_host(&self, is_old: bool) -> Result<(), Status> {
+        let mut hosts = self.all("host");
+        let is_name = |host: &[u8]| {
+            host.iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+;=".contains(byte))
+        };
+        match (hosts.next(), hosts.next()) {
+            (Some(host), None) if is_name(host) => Ok(()),
+            (None, None) if is_old => Ok(()),
+            _ => Err(Status::BAD_REQUEST),
+        }
+    }
+
+    /// Whether a body follows. Two ways to say how long it is are the old trick to have the end of one
+    /// request read as the next one.
+    fn has_body(&self) -> Result<bool, Status> {
+        let mut lengths = self.all("content-length");
+        let is_number = |length: &[u8]| !length.is_empty() && length.iter().all(u8::is_ascii_digit);
+        let is_coded = self.all("transfer-encoding").next().is_some();
+        match (lengths.next(), lengths.next()) {
+            (None, _) => Ok(is_coded),
+            (Some(length), None) if !is_coded && is_number(length) => {
+                Ok(length.iter().any(|digit| *digit != b'0'))
+            }
+            _ => Err(Status::BAD_REQUEST),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(request: &str) -> Option<u16> {
+        parse(format!("{request}\r\n\r\n").as_bytes()).err().map(|status| status.0)
+    }
+
+    #[test]
+    fn what_can_be_read_in_two_ways_is_refused() {
+        let cases = [
+            ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 3", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: +3", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3, 3", 400),
+            ("GET / HTTP/1.1\r\nAccept: */*", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\nHost: a", 400),
+            ("GET / HTTP/1.0\r\nHost: a\r\nHost: b", 400),
+            ("GET / HTTP/1.1\r\nHost: a b", 400),
+            ("GET / HTTP/1.1\r\nHost: a/b", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\n folded: b", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\nA : b", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\nA: b\0c", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\nA: b\rc", 400),
+            ("GET /\0 HTTP/1.1\r\nHost: a", 400),
+            ("GET  / HTTP/1.1\r\nHost: a", 400),
+            ("GET / HTTP/1.1 \r\nHost: a", 400),
+            ("GET /a b HTTP/1.1\r\nHost: a", 400),
+            ("GET / HTP/1.1\r\nHost: a", 400),
+            ("GET /%zz HTTP/1.1\r\nHost: a", 400),
+            ("GET /%00 HTTP/1.1\r\nHost: a", 400),
+            ("GET * HTTP/1.1\r\nHost: a", 400),
+            ("GET", 400),
+            ("GET / HTTP/2.0\r\nHost: a", 505),
+            ("GET / HTTP/1.2\r\nHost: a", 505),
+            ("POST / HTTP/1.1\r\nHost: a", 405),
+            ("BREW / HTTP/1.1\r\nHost: a", 501),
+            ("get / HTTP/1.1\r\nHost: a", 501),
+            ("GET / HTTP/1.1\r\nHost: a\r\nExpect: the worst", 417),
+        ];
+        for (request, status) in cases {
+            assert_eq!(refusal(request), Some(status), "{request:?}");
+        }
+        let many = format!("GET / HTTP/1.1\r\nHost: a{}", "\r\nA: b".repeat(MOST_HEADERS));
+        assert_eq!(refusal(&many), Some(431));
+    }
+
+    #[test]
+    fn a_connection_is_kept_as_its_version_says() {
+        let keeps =
+            |request: &str| parse(format!("{request}\r\n\r\n").as_bytes()).unwrap().keep_alive;
+        assert!(keeps("GET / HTTP/1.1\r\nHost: a"));
+        assert!(!keeps("GET / HTTP/1.1\r\nHost: a\r\nConnection: x, Close"));
+        assert!(!keeps("GET / HTTP/1.0"));
+        assert!(keeps("GET / HTTP/1.0\r\nConnection: Keep-Alive"));
+    }
+
+    #[test]
+    fn what_is_asked_for_is_kept_and_what_is_asked_twice_is_not() {
+        let request = "\r\nGET /a?b HTTP/1.1\r\nhost: a:80\r\nrange:  bytes=1- \r\n\
+                       If-None-Match: \"a\"\r\nIf-None-Match: W/\"b\"\r\nIf-Range: x\r\nIf-Range: y\
+                       \r\nContent-Length: 007\r\n\r\n";
+        let head = parse(request.as_bytes()).unwrap();
+        assert_eq!(head.line, "GET /a?b HTTP/1.1");
+        assert_eq!(head.range.as_deref(), Some("bytes=1-"));
+        assert_eq!(head.if_none_match.as_deref(), Some("\"a\",W/\"b\""));
+        assert_eq!((head.if_range, head.has_body), (None, true));
+    }
+}

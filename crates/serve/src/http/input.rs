@@ -1,0 +1,172 @@
+//! The bytes of a connection as they come, and the requests in them: any split gives the same ones.
+
+use super::{
+    head::{self, Head},
+    status::Status,
+};
+
+/// The most that a request line and its headers may have.
+pub const LARGEST_HEAD: usize = 64 << 10;
+
+/// What came and is not answered yet.
+#[derive(Debug, Default)]
+pub struct Input {
+    bytes: Vec<u8>,
+    // Before it there is no end of a head, and no line that ends otherwise than by CR LF.
+    looked_at: usize,
+}
+
+impl Input {
+    /// Takes in what came.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Nothing of a request is there.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The next request, once it is whole. After a refusal nothing that follows can be trusted.
+    pub fn next(&mut self) -> Option<Result<Head, Status>> {
+        self.skip_empty_lines();
+        let end = match self.find_end() {
+            Ok(Some(end)) => end,
+            Ok(None) => return None,
+            Err(status) => return Some(Err(status)),
+        };
+        let request = head::parse(&self.bytes[..end]);
+        self.bytes.drain(..end);
+        self.looked_at = 0;
+        if self.bytes.is_empty() {
+            // A connection that waits holds next to nothing.
+            self.bytes = Vec::new();
+        }
+        Some(request)
+    }
+
+    /// Empty lines before a request are let pass (RFC 9112, 2.2).
+    fn skip_empty_lines(&mut self) {
+        let empty = self.bytes.chunks_exact(2).take_while(|pair| pair == b"\r\n").count() * 2;
+        if empty > 0 {
+            self.bytes.drain(..empty);
+            self.looked_at = 0;
+        }
+    }
+
+    /// Where the head ends, behind its empty line.
+    fn find_end(&mut self) -> Result<Option<usize>, Status> {
+        let most = self.bytes.len().min(LARGEST_HEAD);
+        for at in self.looked_at..most {
+            if self.bytes[at] != b'\n' {
+                continue;
+            }
+            let before = &self.bytes[..at];
+            if !before.ends_with(b"\r") {
+                // Where another server on the way takes it for the end of a line, or does not.
+                return Err(Status::BAD_REQUEST);
+            }
+            if before.ends_with(b"\r\n\r") {
+                return Ok(Some(at + 1));
+            }
+        }
+        self.looked_at = most;
+        if most < LARGEST_HEAD {
+            return Ok(None);
+        }
+        let line_ends = self.bytes[..most].contains(&b'\n');
+        Err(if line_ends { Status::HEAD_TOO_LARGE } else { Status::TARGET_TOO_LONG })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn answers(pieces: &[&[u8]]) -> Vec<Result<Head, Status>> {
+        let (mut input, mut answers) = (Input::default(), Vec::new());
+        for piece in pieces {
+            input.feed(piece);
+            while let Some(answer) = input.next() {
+                let is_refused = answer.is_err();
+                answers.push(answer);
+                if is_refused {
+                    return answers;
+                }
+            }
+        }
+        answers
+    }
+
+    fn some_request() -> impl Strategy<Value = Vec<u8>> {
+        let line = prop::sample::select(vec![
+            "GET / HTTP/1.1",
+            "HEAD /a%20b?json HTTP/1.1",
+            "GET /c HTTP/1.0",
+            "POST / HTTP/1.1",
+            "GET",
+            "GET /d HTTP/2.0",
+        ]);
+        let field = prop::sample::select(vec![
+            "Host: a",
+            "Range: bytes=0-4,7-",
+            "Connection: close",
+            "If-None-Match: \"x\"",
+            " folded",
+            "bad name: x",
+        ]);
+        let end = prop::sample::select(vec!["\r\n", "\r\n", "\r\n", "\n"]);
+        (line, prop::collection::vec(field, 0..4), end, 0..3_usize).prop_map(
+            |(line, fields, end, empty)| {
+                let empty = "\r\n".repeat(empty);
+                let fields: String = fields.iter().map(|field| format!("{field}{end}")).collect();
+                format!("{empty}{line}{end}{fields}{end}").into_bytes()
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_of_pipelined_requests_gives_the_same_answers(
+            requests in prop::collection::vec(some_request(), 1..6),
+            mut cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let bytes = requests.concat();
+            let whole = answers(&[&bytes]);
+            let mut places: Vec<usize> = cuts.drain(..).map(|cut| cut.index(bytes.len())).collect();
+            places.sort_unstable();
+            let mut pieces = Vec::new();
+            let mut from = 0;
+            for place in places {
+                pieces.push(&bytes[from..place]);
+                from = place;
+            }
+            pieces.push(&bytes[from..]);
+            prop_assert_eq!(answers(&pieces), whole.clone());
+            let single: Vec<&[u8]> = bytes.chunks(1).collect();
+            prop_assert_eq!(answers(&single), whole);
+        }
+    }
+
+    #[test]
+    fn what_never_ends_is_refused_at_the_limit() {
+        let mut input = Input::default();
+        input.feed(b"GET /");
+        input.feed(&vec![b'a'; LARGEST_HEAD - 6]);
+        assert_eq!(input.next(), None);
+        input.feed(b"a");
+        assert_eq!(input.next(), Some(Err(Status::TARGET_TOO_LONG)));
+        let mut input = Input::default();
+        input.feed(b"GET / HTTP/1.1\r\nA: ");
+        input.feed(&vec![b'a'; LARGEST_HEAD]);
+        assert_eq!(input.next(), Some(Err(Status::HEAD_TOO_LARGE)));
+    }
+
+    #[test]
+    fn lines_end_by_both_characters() {
+        for bytes in ["GET / HTTP/1.1\nHost: a\n\n", "\n", "GET / HTTP/1.1\r\nHost: a\n"] {
+            assert_eq!(answers(&[bytes.as_bytes()]), [Err(Status::BAD_REQUEST)], "{bytes:?}");
+        }
+    }
+}

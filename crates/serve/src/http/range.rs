@@ -1,0 +1,178 @@
+//! Which bytes of a file are asked for (RFC 9110, 14).
+
+/// The most ranges that are answered one by one; who asks for more gets the whole.
+pub const MOST_RANGES: usize = 32;
+
+/// Bytes of a file, from the first up to and not with the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    pub from: u64,
+    pub to: u64,
+}
+
+impl Stretch {
+    /// How many.
+    pub fn len(self) -> u64 {
+        self.to - self.from
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.from == self.to
+    }
+}
+
+/// What the header means for a file of some size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// It asks for nothing that this server answers in parts.
+    Whole,
+    /// At least one, none empty, none over another; in the order asked for unless some had to be merged.
+    Parts(Vec<Stretch>),
+    /// Nothing of what it asks for is there.
+    Nothing,
+}
+
+/// Reads a Range header. One that is not understood counts as none.
+pub fn wanted(header: &str, size: u64) -> Wanted {
+    let Some(list) = after_unit(header) else { return Wanted::Whole };
+    let specs: Vec<&str> = list.split(',').map(trimmed).filter(|spec| !spec.is_empty()).collect();
+    if specs.is_empty() || specs.len() > MOST_RANGES {
+        return Wanted::Whole;
+    }
+    let mut parts = Vec::new();
+    for spec in specs {
+        match stretch(spec, size) {
+            None => return Wanted::Whole,
+            // All of nothing: no Content-Range can say that.
+            Some(Some(part)) if part.is_empty() => return Wanted::Whole,
+            Some(part) => parts.extend(part),
+        }
+    }
+    merge(&mut parts);
+    if parts.is_empty() { Wanted::Nothing } else { Wanted::Parts(parts) }
+}
+
+fn after_unit(header: &str) -> Option<&str> {
+    let (unit, list) = header.split_once('=')?;
+    unit.eq_ignore_ascii_case("bytes").then_some(list)
+}
+
+fn trimmed(spec: &str) -> &str {
+    spec.trim_matches([' ', '\t'])
+}
+
+/// One of the list: `None` if it is no range, `Some(None)` if it is beyond the end.
+fn stretch(spec: &str, size: u64) -> Option<Option<Stretch>> {
+    let (first, last) = spec.split_once('-')?;
+    if first.is_empty() {
+        let count = number(last)?;
+        let tail = Stretch { from: size.saturating_sub(count), to: size };
+        return Some((count > 0).then_some(tail));
+    }
+    let from = number(first)?;
+    let last = if last.is_empty() { u64::MAX } else { number(last)? };
+    if last < from {
+        return None;
+    }
+    Some((from < size).then(|| Stretch { from, to: last.saturating_add(1).min(size) }))
+}
+
+/// A decimal number; one that is larger than any file counts as the largest.
+fn number(digits: &str) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().unwrap_or(u64::MAX))
+}
+
+/// Makes one of those that lie over each other: many times the same bytes are no answer to a short question.
+fn merge(parts: &mut Vec<Stretch>) {
+    let mut sorted = parts.clone();
+    sorted.sort_unstable_by_key(|part| part.from);
+    if sorted.windows(2).all(|pair| pair[0].to <= pair[1].from) {
+        return;
+    }
+    sorted.dedup_by(|later, part| {
+        let overlap = later.from <= part.to;
+        if overlap {
+            part.to = part.to.max(later.to);
+        }
+        overlap
+    });
+    *parts = sorted;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parts(of: &[(u64, u64)]) -> Wanted {
+        Wanted::Parts(of.iter().map(|(from, to)| Stretch { from: *from, to: *to }).collect())
+    }
+
+    #[test]
+    fn ranges_are_read_as_the_standard_says() {
+        let cases = [
+            ("bytes=0-0", parts(&[(0, 1)])),
+            ("bytes=0-", parts(&[(0, 10)])),
+            ("Bytes=3-99999999999999999999", parts(&[(3, 10)])),
+            ("bytes=-3", parts(&[(7, 10)])),
+            ("bytes=-99", parts(&[(0, 10)])),
+            ("bytes= 5-6 ,\t, 1-2,", parts(&[(5, 7), (1, 3)])),
+            ("bytes=5-6,1-2,6-8", parts(&[(1, 3), (5, 9)])),
+            ("bytes=0-2,20-30", parts(&[(0, 3)])),
+            ("bytes=10-", Wanted::Nothing),
+            ("bytes=-0", Wanted::Nothing),
+            ("bytes=99999999999999999999-", Wanted::Nothing),
+            ("bytes=3-2", Wanted::Whole),
+            ("bytes=", Wanted::Whole),
+            ("bytes=a-b", Wanted::Whole),
+            ("bytes=1-2,x", Wanted::Whole),
+            ("bytes=+1-2", Wanted::Whole),
+            ("bytes=1", Wanted::Whole),
+            ("bytes=-", Wanted::Whole),
+            ("lines=1-2", Wanted::Whole),
+            ("bytes", Wanted::Whole),
+        ];
+        for (header, expected) in cases {
+            assert_eq!(wanted(header, 10), expected, "{header}");
+        }
+        let many = format!("bytes={}", vec!["0-1"; MOST_RANGES + 1].join(","));
+        assert_eq!(wanted(&many, 10), Wanted::Whole);
+        assert_eq!(wanted("bytes=-5", 0), Wanted::Whole);
+        assert_eq!(wanted("bytes=0-", 0), Wanted::Nothing);
+    }
+
+    proptest! {
+        #[test]
+        fn parts_hold_the_bytes_asked_for_and_each_once(
+            size in 1..64_u64,
+            asked in prop::collection::vec((0..80_u64, prop::option::of(0..80_u64)), 1..8),
+        ) {
+            let spec = |(first, last): &(u64, Option<u64>)| {
+                format!("{first}-{}", last.map(|more| (first + more).to_string()).unwrap_or_default())
+            };
+            let header = format!("bytes={}", asked.iter().map(spec).collect::<Vec<_>>().join(","));
+            let is_asked = |at: u64| asked.iter().any(|(first, more)| {
+                *first <= at && more.is_none_or(|more| at <= first + more)
+            });
+            let parts = match wanted(&header, size) {
+                Wanted::Parts(parts) => parts,
+                Wanted::Nothing => Vec::new(),
+                Wanted::Whole => panic!("{header}"),
+            };
+            for at in 0..size {
+                let held = parts.iter().filter(|part| part.from <= at && at < part.to).count();
+                prop_assert_eq!(held, usize::from(is_asked(at)), "{} of {}", at, header);
+            }
+        }
+
+        #[test]
+        fn no_header_makes_a_part_that_is_not_there(header in "bytes=[0-9, -]{0,40}", size in 0..50_u64) {
+            if let Wanted::Parts(parts) = wanted(&header, size) {
+                prop_assert!(parts.len() <= MOST_RANGES);
+                prop_assert!(parts.iter().all(|part| part.from < part.to && part.to <= size));
+            }
+        }
+    }
+}

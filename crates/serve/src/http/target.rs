@@ -1,0 +1,111 @@
+//! What a request is about: names below the root, and a question about them.
+
+use std::os::unix::ffi::OsStrExt;
+use std::{ffi::OsStr, path::PathBuf};
+
+use percent_encoding::percent_decode;
+
+use super::status::Status;
+
+/// A decoded request target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// Below the root: no `..`, no empty name, no slash in front; empty for the root itself.
+    pub path: PathBuf,
+    /// It ended with a slash: a folder is meant.
+    pub is_folder: bool,
+    /// What stands behind the question mark.
+    pub query: Option<String>,
+}
+
+impl Target {
+    /// Reads the path of a request, or the address that a proxy is sent.
+    pub fn parse(target: &str) -> Result<Self, Status> {
+        let (target, query) = match target.split_once('?') {
+            Some((target, query)) => (target, Some(query.to_owned())),
+            None => (target, None),
+        };
+        let rest = target.strip_prefix("http://").or_else(|| target.strip_prefix("https://"));
+        let path = match rest {
+            Some(rest) => rest.find('/').map_or("/", |at| &rest[at..]),
+            None => target,
+        };
+        if !path.starts_with('/') || path.contains('#') {
+            return Err(Status::BAD_REQUEST);
+        }
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        for name in path.split('/') {
+            let name = decoded(name)?;
+            match &*name {
+                b"" | b"." => {}
+                b".." => drop(names.pop().ok_or(Status::BAD_REQUEST)?),
+                // No name has a slash in it.
+                name if name.contains(&b'/') => return Err(Status::NOT_FOUND),
+                _ => names.push(name),
+            }
+        }
+        let last = path.rsplit('/').next().unwrap_or_default();
+        let is_folder = matches!(&*decoded(last)?, b"" | b"." | b"..");
+        let path = names.iter().map(|name| OsStr::from_bytes(name)).collect();
+        Ok(Self { path, is_folder, query })
+    }
+
+    /// Whether any name begins with a dot.
+    pub fn is_hidden(&self) -> bool {
+        self.path.iter().any(|name| name.as_bytes().starts_with(b"."))
+    }
+}
+
+/// A name with its escapes undone: each has to be one, and none may be the end of a C string.
+fn decoded(name: &str) -> Result<Vec<u8>, Status> {
+    let mut escapes = name.split('%').skip(1).map(|rest| rest.as_bytes().get(..2));
+    let is_escape =
+        |two: Option<&[u8]>| two.is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
+    if !escapes.all(is_escape) {
+        return Err(Status::BAD_REQUEST);
+    }
+    let bytes: Vec<u8> = percent_decode(name.as_bytes()).collect();
+    if bytes.contains(&0) { Err(Status::BAD_REQUEST) } else { Ok(bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::{Component, Path};
+
+    #[test]
+    fn no_spelling_leads_above_the_root() {
+        let path = |target| Target::parse(target).map(|target| target.path);
+        for same in
+            ["/a/b", "//a///b", "/a/./b", "/x/../a/b", "/a/%62", "/x/%2e%2E/a/b", "http://h/a/b"]
+        {
+            assert_eq!(path(same).as_deref(), Ok(Path::new("a/b")), "{same}");
+        }
+        for above in ["/..", "/a/../..", "/%2e%2e/etc", "/../a", "a", "*", "", "/a#b"] {
+            assert_eq!(path(above), Err(Status::BAD_REQUEST), "{above}");
+        }
+        assert_eq!(path("/%2e%2e%2fetc"), Err(Status::NOT_FOUND));
+        for bad in ["/%", "/%1", "/%g0", "/%00", "/a%0"] {
+            assert_eq!(path(bad), Err(Status::BAD_REQUEST), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_name_may_be_any_bytes() {
+        let target = Target::parse("/%ff%20%3F/?json").unwrap();
+        assert_eq!(target.path.as_os_str().as_bytes(), b"\xff ?");
+        assert_eq!((target.is_folder, target.query.as_deref()), (true, Some("json")));
+        assert!(Target::parse("/a/%2egit/b").unwrap().is_hidden());
+        assert!(!Target::parse("/a./b.").unwrap().is_hidden());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_read_has_names_only(text in "[/.%2eEfF0-9a?]{0,24}") {
+            if let Ok(target) = Target::parse(&text) {
+                let mut parts = target.path.components();
+                proptest::prop_assert!(parts.all(|part| matches!(part, Component::Normal(_))));
+            }
+        }
+    }
+}

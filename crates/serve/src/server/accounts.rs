@@ -1,0 +1,88 @@
+//! What the workers count, and the page that shows it.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use thalweg_core::Report;
+
+/// The counts of all workers.
+#[derive(Debug, Default)]
+pub struct Accounts {
+    /// Connections that are open.
+    pub connections: AtomicUsize,
+    pub accepted: AtomicU64,
+    pub bytes: AtomicU64,
+    pub changed: AtomicU64,
+    statuses: Mutex<BTreeMap<u16, u64>>,
+    mechanisms: Mutex<BTreeMap<&'static str, Moved>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Moved {
+    transfers: u64,
+    bytes: u64,
+    steps_down: u64,
+}
+
+impl Accounts {
+    /// An answer has ended.
+    pub fn answered(&self, status: u16, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let mut statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
+        *statuses.entry(status).or_default() += 1;
+    }
+
+    /// A transfer has ended.
+    pub fn moved(&self, report: &Report) {
+        let mut mechanisms = self.mechanisms.lock().unwrap_or_else(PoisonError::into_inner);
+        for share in &report.shares {
+            let moved = mechanisms.entry(share.mechanism).or_default();
+            moved.transfers += 1;
+            moved.bytes += share.bytes;
+        }
+        for step in &report.steps_down {
+            mechanisms.entry(step.from).or_default().steps_down += 1;
+        }
+    }
+
+    /// In the text format that Prometheus reads.
+    pub fn page(&self) -> String {
+        let mut page = String::new();
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let singles = [
+            ("connections", "gauge", self.connections.load(Ordering::Relaxed) as u64),
+            ("connections_accepted_total", "counter", load(&self.accepted)),
+            ("bytes_sent_total", "counter", load(&self.bytes)),
+            ("answers_cut_short_by_a_change_total", "counter", load(&self.changed)),
+        ];
+        // Into a string these never fail.
+        for (name, kind, value) in singles {
+            let _ = writeln!(page, "# TYPE thalweg_{name} {kind}\nthalweg_{name} {value}");
+        }
+        page.push_str("# TYPE thalweg_answers_total counter\n");
+        for (status, count) in &*self.statuses.lock().unwrap_or_else(PoisonError::into_inner) {
+            let _ = writeln!(page, "thalweg_answers_total{{status=\"{status}\"}} {count}");
+        }
+        let mechanisms = self.mechanisms.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        type Column = (&'static str, fn(&Moved) -> u64);
+        let columns: [Column; 3] = [
+            ("transfers_total", |moved| moved.transfers),
+            ("moved_bytes_total", |moved| moved.bytes),
+            ("steps_down_total", |moved| moved.steps_down),
+        ];
+        for (name, value) in columns {
+            let _ = writeln!(page, "# TYPE thalweg_{name} counter");
+            for (mechanism, moved) in &mechanisms {
+                let count = value(moved);
+                let _ = writeln!(page, "thalweg_{name}{{mechanism=\"{mechanism}\"}} {count}");
+            }
+        }
+        page
+    }
+}

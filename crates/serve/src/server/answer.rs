@@ -1,0 +1,291 @@
+//! From a request to an answer: what is found, whether the client has it, and which part it wants.
+
+use std::{os::fd::OwnedFd, path::Path, rc::Rc, sync::Arc, time::SystemTime};
+
+use super::{
+    accounts::Accounts,
+    body::{Body, Part},
+    header::Header,
+    listing::{Folder, entries},
+    log::date,
+    open::{Found, Opened, Root, refusal},
+    page,
+    plans::Policy,
+    walk::Lines,
+};
+use crate::{
+    http::{
+        condition,
+        head::{Head, Method},
+        media::{Coding, accepted, content_type},
+        range::{Stretch, Wanted, wanted},
+        status::Status,
+    },
+    manifest::encoded,
+};
+
+/// What is served and how: the same for all workers.
+#[derive(Debug)]
+pub struct Site {
+    pub root: Root,
+    pub hidden: bool,
+    pub listing: bool,
+    pub precompressed: bool,
+    pub metrics: bool,
+    pub policy: Policy,
+    pub accounts: Accounts,
+}
+
+/// An answer before it is sent.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: Status,
+    pub head: Vec<u8>,
+    pub body: Body,
+    /// Another request may follow on this connection.
+    pub keep_alive: bool,
+}
+
+/// A request that is being answered.
+struct Asked<'a> {
+    site: &'a Arc<Site>,
+    head: &'a Head,
+    now: SystemTime,
+    keep_alive: bool,
+}
+
+/// The path at which the counts are.
+const METRICS: &str = "-/metrics";
+
+/// Answers a request; `keep_alive` if the server would go on with this connection.
+pub fn answer(site: &Arc<Site>, head: &Head, keep_alive: bool) -> Answer {
+    let keep_alive = keep_alive && head.keep_alive && !head.has_body;
+    let asked = Asked { site, head, now: SystemTime::now(), keep_alive };
+    let mut answer = asked.answer().unwrap_or_else(|status| asked.refuse(status));
+    if head.method == Method::Head {
+        answer.body = Body::default();
+    }
+    answer
+}
+
+/// Answers what is no request, or one that came to nothing: the connection ends with it.
+pub fn refuse(status: Status) -> Answer {
+    let (head, body) = error(status, &date(SystemTime::now()), "close");
+    Answer { status, head, body, keep_alive: false }
+}
+
+fn error(status: Status, date: &str, connection: &str) -> (Vec<u8>, Body) {
+    let text = format!("{} {}\n", status.0, status.1);
+    let mut head = Header::new(status, date).with("Connection", connection);
+    if status == Status::NOT_ALLOWED {
+        head = head.with("Allow", "GET, HEAD");
+    }
+    let head = head.with("Content-Type", "text/plain; charset=utf-8");
+    (head.with("Content-Length", text.len()).bytes(), Body::of([Part::Bytes(text.into_bytes())]))
+}
+
+impl Asked<'_> {
+    fn answer(&self) -> Result<Answer, Status> {
+        let (site, target) = (self.site, &self.head.target);
+        if site.metrics && target.path == Path::new(METRICS) {
+            let text = site.accounts.page().into_bytes();
+            return Ok(self.text("text/plain; version=0.0.4", text, None));
+        }
+        if target.is_hidden() && !site.hidden {
+            return Err(Status::NOT_FOUND);
+        }
+        if let Some(only) = site.root.only.as_ref().filter(|_| target.path.as_os_str().is_empty()) {
+            return Ok(self.redirect(&format!("/{}", encoded(Path::new(only)))));
+        }
+        match site.root.find(&target.path)? {
+            Found::File(_) if target.is_folder => Err(Status::NOT_FOUND),
+            Found::File(file) => Ok(self.file(&target.path, file)),
+            Found::Folder(_) if !target.is_folder => {
+                let query = target.query.as_ref().map(|query| format!("?{query}"));
+                let path = encoded(&target.path);
+                // Behind a slash comes a name: nobody is sent to another host.
+                Ok(self.redirect(&format!("/{path}/{}", query.unwrap_or_default())))
+            }
+            Found::Folder(fd) => self.folder(&target.path, &fd),
+        }
+    }
+
+    fn folder(&self, path: &Path, fd: &OwnedFd) -> Result<Answer, Status> {
+        let site = self.site;
+        let question = self.head.target.query.as_deref().unwrap_or_default();
+        if question.is_empty() {
+            let index = path.join("index.html");
+            if let Ok(Found::File(file)) = site.root.find(&index) {
+                return Ok(self.file(&index, file));
+            }
+        }
+        if !site.listing {
+            return Err(Status::FORBIDDEN);
+        }
+        if question == "manifest" {
+            let head = self.header(Status::OK).with("Content-Type", "application/jsonl");
+            let lines = Lines::of(Arc::clone(site), path.to_owned());
+            return Ok(self.stream(head, Body::found(Box::new(lines), !self.head.is_old)));
+        }
+        let folder = Folder::read(fd, site.hidden).map_err(refusal)?;
+        let entries = entries(&site.root, path, &folder);
+        if question == "json" {
+            let text = serde_json::to_vec(&entries).map_err(|_| Status::ERROR)?;
+            return Ok(self.text("application/json", text, None));
+        }
+        let page = page::page(path, &entries).into_bytes();
+        Ok(self.text("text/html; charset=utf-8", page, Some(page::POLICY)))
+    }
+
+    /// A file, or what a client lacks of it.
+    fn file(&self, path: &Path, file: Opened) -> Answer {
+        let (file, coding) = self.in_coding(path, file);
+        let size = file.version.size;
+        let validator = file.version.validator(self.now);
+        let described = |status| {
+            let mut head = self.header(status).with("ETag", &validator.etag);
+            if let Some(modified) = validator.modified {
+                head = head.with("Last-Modified", date(modified));
+            }
+            if self.site.precompressed {
+                head = head.with("Vary", "Accept-Encoding");
+            }
+            head
+        };
+        let ranges = match validator.judge(self.head) {
+            condition::Answer::NotModified => {
+                return self.with(
+                    Status::NOT_MODIFIED,
+                    described(Status::NOT_MODIFIED),
+                    Body::default(),
+                );
+            }
+            condition::Answer::Failed => return self.refuse(Status::CONDITION_FAILED),
+            condition::Answer::Content { ranges } => ranges,
+        };
+        let range = self.head.range.as_ref().filter(|_| ranges && self.head.method == Method::Get);
+        let full = |status| {
+            let head = described(status).with("Accept-Ranges", "bytes");
+            match coding {
+                Some(coding) => head.with("Content-Encoding", coding.name),
+                None => head,
+            }
+        };
+        let kind = content_type(path);
+        let file = Rc::new(file);
+        match range.map_or(Wanted::Whole, |range| wanted(range, size)) {
+            Wanted::Whole => {
+                let head = full(Status::OK).with("Content-Type", kind);
+                let part = Part::File(file, Stretch { from: 0, to: size });
+                self.sized(Status::OK, head, Body::of([part]))
+            }
+            Wanted::Nothing => {
+                let status = Status::RANGE_UNSATISFIABLE;
+                let head = described(status).with("Content-Range", format_args!("bytes */{size}"));
+                self.sized(status, head, Body::default())
+            }
+            Wanted::Parts(parts) => match parts[..] {
+                [part] => {
+                    let head = full(Status::PARTIAL).with("Content-Type", kind);
+                    let head = head.with("Content-Range", content_range(part, size));
+                    self.sized(Status::PARTIAL, head, Body::of([Part::File(file, part)]))
+                }
+                _ => self.several(full(Status::PARTIAL), &kind, &file, &parts),
+            },
+        }
+    }
+
+    /// Several stretches, each with its own head (RFC 9110, 14.6).
+    fn several(&self, head: Header, kind: &str, file: &Rc<Opened>, parts: &[Stretch]) -> Answer {
+        // Which of it is text between parts is told by the lengths; a tag of the version is in no client's hands.
+        let tag: String =
+            file.version.etag(self.now).chars().filter(char::is_ascii_alphanumeric).collect();
+        let boundary = format!("thalweg{tag}");
+        let size = file.version.size;
+        let mut pieces = Vec::new();
+        for part in parts {
+            let range = content_range(*part, size);
+            let text = format!(
+                "\r\n--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: {range}\r\n\r\n"
+            );
+            pieces.push(Part::Bytes(text.into_bytes()));
+            pieces.push(Part::File(Rc::clone(file), *part));
+        }
+        pieces.push(Part::Bytes(format!("\r\n--{boundary}--\r\n").into_bytes()));
+        let kind = format!("multipart/byteranges; boundary={boundary}");
+        self.sized(Status::PARTIAL, head.with("Content-Type", kind), Body::of(pieces))
+    }
+
+    /// A sibling that is compressed already, if it is served and the client takes it; never for ranges,
+    /// whose numbers mean the file that was named.
+    fn in_coding(&self, path: &Path, file: Opened) -> (Opened, Option<Coding>) {
+        let wished = self.head.accept_encoding.as_deref();
+        let wished = wished.filter(|_| self.site.precompressed && self.head.range.is_none());
+        for coding in accepted(wished.unwrap_or_default()) {
+            let mut sibling = path.as_os_str().to_owned();
+            sibling.push(coding.suffix);
+            if let Ok(Found::File(file)) = self.site.root.find(Path::new(&sibling)) {
+                return (file, Some(coding));
+            }
+        }
+        (file, None)
+    }
+
+    fn text(&self, kind: &str, text: Vec<u8>, policy: Option<&str>) -> Answer {
+        let mut head = self.header(Status::OK).with("Content-Type", kind);
+        if let Some(policy) = policy {
+            head = head.with("Content-Security-Policy", policy);
+        }
+        self.sized(
+            Status::OK,
+            head.with("Cache-Control", "no-cache"),
+            Body::of([Part::Bytes(text)]),
+        )
+    }
+
+    fn redirect(&self, to: &str) -> Answer {
+        self.sized(Status::FOUND, self.header(Status::FOUND).with("Location", to), Body::default())
+    }
+
+    fn refuse(&self, status: Status) -> Answer {
+        let (head, body) = error(status, &date(self.now), self.connection());
+        Answer { status, head, body, keep_alive: self.keep_alive }
+    }
+
+    fn header(&self, status: Status) -> Header {
+        let head = Header::new(status, &date(self.now)).with("X-Content-Type-Options", "nosniff");
+        // What HTTP/1.1 does anyway need not be said.
+        if self.keep_alive && !self.head.is_old {
+            head
+        } else {
+            head.with("Connection", self.connection())
+        }
+    }
+
+    fn connection(&self) -> &'static str {
+        if self.keep_alive { "keep-alive" } else { "close" }
+    }
+
+    fn sized(&self, status: Status, head: Header, body: Body) -> Answer {
+        let head = head.with("Content-Length", body.len());
+        self.with(status, head, body)
+    }
+
+    /// A body whose length nobody knows yet; without chunks the end of the connection ends it.
+    fn stream(&self, head: Header, body: Body) -> Answer {
+        if self.head.is_old {
+            let head = Header::new(Status::OK, &date(self.now)).with("Connection", "close");
+            let head = head.with("Content-Type", "application/jsonl");
+            return Answer { status: Status::OK, head: head.bytes(), body, keep_alive: false };
+        }
+        self.with(Status::OK, head.with("Transfer-Encoding", "chunked"), body)
+    }
+
+    fn with(&self, status: Status, head: Header, body: Body) -> Answer {
+        Answer { status, head: head.bytes(), body, keep_alive: self.keep_alive }
+    }
+}
+
+fn content_range(part: Stretch, size: u64) -> String {
+    format!("bytes {}-{}/{size}", part.from, part.to - 1)
+}

@@ -1,0 +1,103 @@
+//! What is in a folder, as far as it is served.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::Path,
+};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
+use serde::Serialize;
+use thalweg_sys::Errno;
+
+use super::{open::Root, version::Version};
+use crate::manifest::encoded;
+
+/// A folder that can be read.
+#[derive(Debug)]
+pub struct Folder {
+    fd: OwnedFd,
+    /// What is in it, sorted by bytes, hidden names among them only if they are served.
+    pub names: Vec<OsString>,
+}
+
+impl Folder {
+    /// Reads a folder that was found.
+    pub fn read(found: impl AsFd, with_hidden: bool) -> Result<Self, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = openat(found, ".", flags, Mode::empty())?;
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&fd)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." && (with_hidden || !name.starts_with(b".")) {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(Self { fd, names })
+    }
+
+    /// What a name stands for, itself and not where it leads.
+    pub fn stat(&self, name: &OsStr) -> Result<Stat, Errno> {
+        statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// What a link holds.
+    pub fn link(&self, name: &OsStr) -> Result<Vec<u8>, Errno> {
+        Ok(rustix::fs::readlinkat(&self.fd, name, Vec::new())?.into_bytes())
+    }
+}
+
+/// A line of a folder's page.
+#[derive(Debug, Serialize)]
+pub struct Entry {
+    /// For people: what is no UTF-8 is replaced.
+    pub name: String,
+    /// As in the folder's address, with a slash behind a folder.
+    pub path: String,
+    #[serde(rename = "type")]
+    pub kind: Kind,
+    /// In bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Last modified, in seconds since 1970.
+    pub mtime: i64,
+}
+
+/// What can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Folder,
+    File,
+}
+
+/// The files and folders of a folder that a request for them would find, folders first. Links are what they
+/// lead to.
+pub fn entries(root: &Root, path: &Path, folder: &Folder) -> Vec<Entry> {
+    let entry = |name: &OsString| {
+        let stat = folder.stat(name).ok()?;
+        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        let stat = if is_link { root.stat(&path.join(name)).ok()? } else { stat };
+        let (kind, slash) = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => (Kind::Folder, "/"),
+            FileType::RegularFile => (Kind::File, ""),
+            _ => return None,
+        };
+        let version = Version::of(&stat);
+        Some(Entry {
+            name: name.to_string_lossy().into_owned(),
+            path: encoded(Path::new(name)) + slash,
+            kind,
+            size: (kind == Kind::File).then_some(version.size),
+            mtime: version.seconds(),
+        })
+    };
+    let mut entries: Vec<Entry> = folder.names.iter().filter_map(entry).collect();
+    entries.sort_by_key(|entry| entry.kind == Kind::File);
+    entries
+}

@@ -1,0 +1,261 @@
+//! From a name below the root to an open file: never outside, and never something whose opening waits.
+
+use std::{
+    ffi::OsString,
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2};
+use thalweg_sys::Errno;
+
+use super::{error::ServeError, version::Version};
+use crate::http::status::Status;
+
+/// Which symbolic links lead somewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Follow {
+    /// None.
+    None,
+    /// Those that stay below the root, on every step of the way.
+    #[default]
+    Inside,
+    /// All.
+    Any,
+}
+
+/// What is served.
+#[derive(Debug)]
+pub struct Root {
+    folder: OwnedFd,
+    /// The one name in it that is served, where a file was named.
+    pub only: Option<OsString>,
+    follow: Follow,
+    /// The kernel, or a filter in front of it, does not know openat2.
+    must_walk: AtomicBool,
+}
+
+/// A regular file, open for reading.
+#[derive(Debug)]
+pub struct Opened {
+    fd: OwnedFd,
+    /// When it was opened.
+    pub version: Version,
+}
+
+/// What a name stands for.
+#[derive(Debug)]
+pub enum Found {
+    /// A regular file.
+    File(Opened),
+    /// A folder, by a descriptor that cannot be read from.
+    Folder(OwnedFd),
+}
+
+// A rename under way makes openat2 ask for another try (openat2(2), EAGAIN).
+const TRIES: usize = 16;
+const PATH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+impl Root {
+    /// Opens what is to be served.
+    pub fn open(path: &Path, follow: Follow) -> Result<Self, ServeError> {
+        let failed = |errno| ServeError::Root { path: path.to_owned(), errno };
+        let path_of_file =
+            |path: &Path| Some((path.parent()?.to_owned(), path.file_name()?.to_owned()));
+        let (kind, _) = look(open(path, PATH, Mode::empty()).map_err(failed)?).map_err(failed)?;
+        let (folder, only) = match kind {
+            FileType::Directory => (path.to_owned(), None),
+            FileType::RegularFile => match path_of_file(path) {
+                Some((folder, name)) if folder.as_os_str().is_empty() => {
+                    (PathBuf::from("."), Some(name))
+                }
+                Some((folder, name)) => (folder, Some(name)),
+                None => return Err(ServeError::Kind(path.to_owned())),
+            },
+            _ => return Err(ServeError::Kind(path.to_owned())),
+        };
+        let flags = PATH | OFlags::DIRECTORY;
+        let folder = openat(CWD, &folder, flags, Mode::empty()).map_err(failed)?;
+        // A file that was named by a link is meant all the same.
+        let follow = if only.is_some() { Follow::Any } else { follow };
+        Ok(Self { folder, only, follow, must_walk: AtomicBool::new(false) })
+    }
+
+    /// Finds a name below the root.
+    pub fn find(&self, path: &Path) -> Result<Found, Status> {
+        if self.only.as_deref().is_some_and(|only| path.as_os_str() != only) {
+            return Err(Status::NOT_FOUND);
+        }
+        let (kind, fd) = self.resolve(path).and_then(look).map_err(refusal)?;
+        match kind {
+            FileType::Directory => Ok(Found::Folder(fd)),
+            FileType::RegularFile => Opened::again(fd.as_fd()).map(Found::File).map_err(refusal),
+            // A FIFO waits for a writer, a device may do anything: they are not opened.
+            _ => Err(Status::NOT_FOUND),
+        }
+    }
+
+    /// What a name stands for, without opening it.
+    pub fn stat(&self, path: &Path) -> Result<Stat, Errno> {
+        fstat(self.resolve(path)?)
+    }
+
+    /// A descriptor that says what it is and can be used for nothing else.
+    fn resolve(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let flags = match self.follow {
+            Follow::Any => return openat(&self.folder, path, PATH, Mode::empty()),
+            Follow::Inside => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+            Follow::None => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+        };
+        if self.must_walk.load(Ordering::Relaxed) {
+            return walk(self.folder.as_fd(), path);
+        }
+        for _ in 0..TRIES {
+            match openat2(&self.folder, path, PATH, Mode::empty(), flags) {
+                Err(Errno::AGAIN) => {}
+                Err(Errno::NOSYS | Errno::PERM) => {
+                    self.must_walk.store(true, Ordering::Relaxed);
+                    return walk(self.folder.as_fd(), path);
+                }
+                answer => return answer,
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+}
+
+/// The same by single names, where no name that is a link leads anywhere.
+fn walk(folder: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = PATH | OFlags::NOFOLLOW;
+    let mut here = openat(folder, ".", flags, Mode::empty())?;
+    for name in path {
+        if name.as_bytes() == b".." {
+            return Err(Errno::XDEV);
+        }
+        here = openat(&here, name, flags, Mode::empty())?;
+    }
+    let (kind, fd) = look(here)?;
+    if kind == FileType::Symlink { Err(Errno::LOOP) } else { Ok(fd) }
+}
+
+fn look(fd: OwnedFd) -> Result<(FileType, OwnedFd), Errno> {
+    Ok((FileType::from_raw_mode(fstat(&fd)?.st_mode), fd))
+}
+
+/// The answer to who asked for a name that could not be opened.
+pub fn refusal(errno: Errno) -> Status {
+    match errno {
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::XDEV => {
+            Status::NOT_FOUND
+        }
+        Errno::ACCESS | Errno::PERM => Status::FORBIDDEN,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => Status::UNAVAILABLE,
+        _ => Status::ERROR,
+    }
+}
+
+impl Opened {
+    /// Opens what such a descriptor stands for: by /proc, so that it is that file and no other that has
+    /// got its name.
+    fn again(found: BorrowedFd<'_>) -> Result<Self, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+        let fd = open(path, flags, Mode::empty())?;
+        let version = Version::of(&fstat(&fd)?);
+        Ok(Self { fd, version })
+    }
+
+    /// Whether it is still the version that was opened.
+    pub fn is_unchanged(&self) -> bool {
+        fstat(&self.fd).is_ok_and(|stat| Version::of(&stat) == self.version)
+    }
+}
+
+impl AsFd for Opened {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::mkfifoat;
+    use std::{fs, os::unix::fs::symlink};
+
+    fn place() -> tempfile::TempDir {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::create_dir_all(at("root/folder")).unwrap();
+        fs::write(at("outside"), "secret").unwrap();
+        fs::write(at("root/folder/file"), "text").unwrap();
+        symlink("../outside", at("root/out")).unwrap();
+        symlink("/etc", at("root/absolute")).unwrap();
+        symlink("folder", at("root/in")).unwrap();
+        symlink("../root/folder", at("root/around")).unwrap();
+        symlink("loop", at("root/loop")).unwrap();
+        mkfifoat(CWD, at("root/fifo"), Mode::RWXU).unwrap();
+        place
+    }
+
+    fn found(root: &Root, path: &str) -> Result<&'static str, u16> {
+        match root.find(Path::new(path)) {
+            Ok(Found::File(_)) => Ok("file"),
+            Ok(Found::Folder(_)) => Ok("folder"),
+            Err(status) => Err(status.0),
+        }
+    }
+
+    #[test]
+    fn links_lead_as_far_as_they_may() {
+        let place = place();
+        for follow in [Follow::None, Follow::Inside, Follow::Any] {
+            let root = Root::open(&place.path().join("root"), follow).unwrap();
+            let if_at_least = |least: Follow, kind| {
+                if follow as u8 >= least as u8 { Ok(kind) } else { Err(404) }
+            };
+            assert_eq!(found(&root, ""), Ok("folder"));
+            assert_eq!(found(&root, "folder/file"), Ok("file"));
+            assert_eq!(found(&root, "in/file"), if_at_least(Follow::Inside, "file"));
+            assert_eq!(found(&root, "out"), if_at_least(Follow::Any, "file"));
+            assert_eq!(found(&root, "absolute"), if_at_least(Follow::Any, "folder"));
+            assert_eq!(found(&root, "around/file"), if_at_least(Follow::Any, "file"));
+            for nothing in ["loop", "fifo", "none", "folder/file/x", &"x".repeat(300)] {
+                assert_eq!(found(&root, nothing), Err(404), "{nothing}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_openat2_no_link_leads_anywhere() {
+        let place = place();
+        let root = Root::open(&place.path().join("root"), Follow::Inside).unwrap();
+        root.must_walk.store(true, Ordering::Relaxed);
+        assert_eq!(found(&root, ""), Ok("folder"));
+        assert_eq!(found(&root, "folder/file"), Ok("file"));
+        for nothing in
+            ["in/file", "in", "out", "absolute", "absolute/passwd", "fifo", "..", "folder/.."]
+        {
+            assert_eq!(found(&root, nothing), Err(404), "{nothing}");
+        }
+    }
+
+    #[test]
+    fn of_a_file_that_was_named_nothing_else_is_served() {
+        let place = place();
+        let root = Root::open(&place.path().join("root/folder/file"), Follow::Inside).unwrap();
+        assert_eq!(found(&root, "file"), Ok("file"));
+        for nothing in ["", ".", "folder", "file/x", "./file/"] {
+            assert_eq!(found(&root, nothing), Err(404), "{nothing}");
+        }
+        assert!(matches!(
+            Root::open(&place.path().join("root/fifo"), Follow::Any),
+            Err(ServeError::Kind(_))
+        ));
+    }
+}

@@ -1,0 +1,98 @@
+//! What a server is told before it starts.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use thalweg_core::{Guarantees, Profile, Request};
+
+use super::{Follow, Log};
+
+/// What is served, where, and how.
+#[derive(Debug)]
+pub struct Options {
+    /// A folder, or a file.
+    pub root: PathBuf,
+    /// Where to listen; none is the address of [`Address::default`], or the next port that is free.
+    pub listen: Vec<Address>,
+    /// How many workers; none is one per processor.
+    pub threads: Option<usize>,
+    /// Which symbolic links lead somewhere.
+    pub follow: Follow,
+    /// Names that begin with a dot are served too.
+    pub hidden: bool,
+    /// Folders without an `index.html` show what is in them.
+    pub listing: bool,
+    /// Siblings that are compressed already go to clients that take them.
+    pub precompressed: bool,
+    /// The counts are shown at `/-/metrics`.
+    pub metrics: bool,
+    /// What must hold of a body that was sent.
+    pub needs: Guarantees,
+    /// How to choose the mechanism.
+    pub request: Request,
+    /// What was measured here.
+    pub profile: Option<Profile>,
+    /// How long to be patient.
+    pub timeouts: Timeouts,
+    /// The most connections at a time; none is as many as there are descriptors for.
+    pub max_connections: Option<usize>,
+    /// Where requests are told.
+    pub log: Option<Log>,
+}
+
+impl Options {
+    /// A folder or a file with all that is not said otherwise.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self {
+            root: root.into(),
+            listen: Vec::new(),
+            threads: None,
+            follow: Follow::default(),
+            hidden: false,
+            listing: true,
+            precompressed: false,
+            metrics: false,
+            needs: Guarantees::COPIED,
+            request: Request::default(),
+            profile: None,
+            timeouts: Timeouts::default(),
+            max_connections: None,
+            log: None,
+        }
+    }
+}
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// An address of this machine, and a port; 0 for one that is free.
+    Tcp(SocketAddr),
+    /// A unix socket, by its name.
+    Unix(PathBuf),
+}
+
+impl Default for Address {
+    fn default() -> Self {
+        Self::Tcp(SocketAddr::from(([127, 0, 0, 1], 8000)))
+    }
+}
+
+/// How long to be patient with a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From the first byte of a request to the end of its head.
+    pub head: Duration,
+    /// Without a request.
+    pub idle: Duration,
+    /// With nothing taken of what is sent.
+    pub stalled: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            head: Duration::from_secs(15),
+            idle: Duration::from_mins(1),
+            stalled: Duration::from_mins(1),
+        }
+    }
+}

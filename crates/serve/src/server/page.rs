@@ -1,0 +1,121 @@
+//! A folder as a page: no script, readable on a phone and in the dark.
+
+use std::{fmt::Write, path::Path};
+
+use thalweg_core::quantity;
+
+use super::listing::{Entry, Kind};
+use crate::{http::condition::in_seconds, manifest::encoded};
+
+/// What a browser may load for it: nothing.
+pub const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'";
+
+const STYLE: &str = "\
+:root{color-scheme:light dark}
+body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:0 auto;padding:1rem}
+h1{font-size:1.1rem;overflow-wrap:anywhere}
+table{width:100%;border-collapse:collapse}
+th{text-align:left;font-weight:normal;opacity:.7}
+td,th{padding:.35rem .5rem;border-bottom:1px solid #8883}
+td:first-child{overflow-wrap:anywhere;width:100%}
+td:nth-child(n+2),th:nth-child(n+2){white-space:nowrap;text-align:right;font-variant-numeric:tabular-nums}
+a{display:block;text-decoration:none}a:hover,a:focus{text-decoration:underline}
+footer{margin-top:1rem;opacity:.7;font-size:.9rem}footer a{display:inline}
+@media(max-width:34rem){td:nth-child(3),th:nth-child(3){display:none}}";
+
+/// The page of the folder at this path.
+pub fn page(path: &Path, entries: &[Entry]) -> String {
+    let mut page =
+        String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
+    let title = format!("/{}", escaped(&path.to_string_lossy()));
+    // Into a string these never fail.
+    let _ = writeln!(
+        page,
+        "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
+         <title>{title}</title><style>{STYLE}</style></head>\n<body><h1>{}</h1>\n\
+         <table><thead><tr><th>Name<th>Size<th>Modified (UTC)</thead><tbody>",
+        crumbs(path)
+    );
+    if path.parent().is_some() {
+        page.push_str("<tr><td><a href=\"../\">..</a><td><td>\n");
+    }
+    for entry in entries {
+        let slash = if entry.kind == Kind::Folder { "/" } else { "" };
+        let size = entry.size.map(quantity::bytes).unwrap_or_default();
+        let _ = writeln!(
+            page,
+            "<tr><td><a href=\"{}\">{}{slash}</a><td>{size}<td>{}",
+            entry.path,
+            escaped(&entry.name),
+            time(entry.mtime)
+        );
+    }
+    page.push_str(
+        "</tbody></table>\n<footer>As <a href=\"?json\">JSON</a>, \
+         <a href=\"?manifest\">manifest of the whole tree</a></footer></body></html>\n",
+    );
+    page
+}
+
+/// The way from the root to here, each name a link.
+fn crumbs(path: &Path) -> String {
+    let mut line = String::from("<a style=\"display:inline\" href=\"/\">/</a>");
+    let mut address = String::from("/");
+    for name in path {
+        address += &encoded(Path::new(name));
+        address.push('/');
+        let name = escaped(&name.to_string_lossy());
+        let _ = write!(line, "<a style=\"display:inline\" href=\"{address}\">{name}/</a>");
+    }
+    line
+}
+
+/// To the minute; empty for a time that no header could say either.
+fn time(seconds: i64) -> String {
+    let Some(time) = in_seconds(seconds) else { return String::new() };
+    // `Sun, 06 Nov 1994 08:49:37 GMT`
+    let date = httpdate::fmt_http_date(time);
+    let words: Vec<&str> = date.split([' ', ':']).collect();
+    match words[..] {
+        [_, day, month, year, hour, minute, ..] => format!("{day} {month} {year} {hour}:{minute}"),
+        _ => String::new(),
+    }
+}
+
+/// Text that is no markup, whatever a file is called.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_is_markup_or_leads_elsewhere() {
+        let name = "<script>\"'&javascript:";
+        let entry = Entry {
+            name: name.to_owned(),
+            path: encoded(Path::new(name)),
+            kind: Kind::File,
+            size: Some(2048),
+            mtime: 784_111_777,
+        };
+        let page = page(Path::new(name), &[entry]);
+        assert!(!page.contains("<script") && !page.contains("\"javascript:"));
+        assert!(page.contains("&lt;script&gt;&quot;&#39;&amp;javascript:</a>"));
+        assert!(page.contains("06 Nov 1994 08:49") && page.contains("2.0 KiB"), "{page}");
+        assert!(page.contains("href=\"%3Cscript%3E%22%27%26javascript%3A\""));
+    }
+}

@@ -1,0 +1,175 @@
+//! A server that runs, and how it is ended.
+
+use std::{
+    fs, io,
+    os::fd::OwnedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use rustix::event::{EventfdFlags, eventfd};
+use thalweg_sys::{signal, usage};
+
+use super::{
+    accounts::Accounts,
+    answer::Site,
+    connection::Tools,
+    error::ServeError,
+    listen::{Listening, listen_at},
+    log::Teller,
+    open::Root,
+    options::{Address, Options},
+    plans::{Plans, Policy},
+    worker::{ENDING, NOW, Parts, RUNNING, Worker, wake},
+};
+
+/// A server that runs until it is stopped.
+#[derive(Debug)]
+pub struct Running {
+    addresses: Vec<Address>,
+    stage: Arc<AtomicU8>,
+    wakes: Vec<Arc<OwnedFd>>,
+    workers: Vec<JoinHandle<()>>,
+    log: Option<JoinHandle<()>>,
+}
+
+// What a connection may need: itself, its file, and a pipe between them.
+const DESCRIPTORS: u64 = 4;
+/// What a worker reads at a time.
+const BUFFER: usize = 64 << 10;
+const LOOK: Duration = Duration::from_millis(20);
+
+impl Running {
+    /// Starts a server.
+    pub fn start(options: Options) -> Result<Self, ServeError> {
+        let processors = || thread::available_parallelism().map_or(1, usize::from);
+        let threads = options.threads.unwrap_or_else(processors).max(1);
+        let open_files = usage::raise_open_files().ok().flatten().unwrap_or(u64::MAX);
+        let most = usize::try_from(open_files / DESCRIPTORS).unwrap_or(usize::MAX).max(1);
+        let most = options.max_connections.unwrap_or(most).max(1);
+        let root = Root::open(&options.root, options.follow)?;
+        let request = thalweg_core::Request { stepwise: true, ..options.request };
+        let site = Arc::new(Site {
+            root,
+            hidden: options.hidden,
+            listing: options.listing,
+            precompressed: options.precompressed,
+            metrics: options.metrics,
+            policy: Policy { request, needs: options.needs, profile: options.profile },
+            accounts: Accounts::default(),
+        });
+        let listening = listen_at(&options.listen, threads)?;
+        let log = options.log.map(Teller::start).transpose().map_err(ServeError::Worker)?;
+        let (teller, log) = log.unzip();
+        let addresses = listening.iter().map(|listening| listening.address.clone()).collect();
+        let stage = Arc::new(AtomicU8::new(RUNNING));
+        let mut server = Self { addresses, stage, wakes: Vec::new(), workers: Vec::new(), log };
+        for listeners in shared_out(listening, threads) {
+            server.start_worker(|stage, wake| Parts {
+                listeners,
+                tools: Tools {
+                    site: Arc::clone(&site),
+                    plans: Plans::default(),
+                    teller: teller.clone(),
+                    buffer: vec![0; BUFFER],
+                    is_ending: false,
+                },
+                timeouts: options.timeouts,
+                most,
+                stage,
+                wake,
+            })?;
+        }
+        Ok(server)
+    }
+
+    fn start_worker(
+        &mut self,
+        parts: impl FnOnce(Arc<AtomicU8>, Arc<OwnedFd>) -> Parts + Send,
+    ) -> Result<(), ServeError> {
+        let failed = |errno| ServeError::Worker(io::Error::from(errno));
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = Arc::new(eventfd(0, flags).map_err(failed)?);
+        let parts = parts(Arc::clone(&self.stage), Arc::clone(&wake));
+        let (told, answer) = std::sync::mpsc::channel();
+        let run = move || {
+            // Signals are for the thread that looks for them.
+            let _ = signal::leave_interrupts_to_others();
+            match Worker::new(parts) {
+                Ok(worker) => {
+                    let _ = told.send(Ok(()));
+                    let _ = worker.run();
+                }
+                Err(errno) => drop(told.send(Err(errno))),
+            }
+        };
+        let thread = thread::Builder::new().name("serve".to_owned()).spawn(run);
+        self.workers.push(thread.map_err(ServeError::Worker)?);
+        self.wakes.push(wake);
+        match answer.recv() {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(errno)) => Err(failed(errno)),
+            Err(_) => Err(ServeError::Worker(io::Error::other("it ended at once"))),
+        }
+    }
+
+    /// Where it can be reached.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// Takes no more connections and finishes what is under way, for at most so long; or until `is_enough`.
+    /// Whether everything was finished.
+    pub fn stop(mut self, grace: Duration, mut is_enough: impl FnMut() -> bool) -> bool {
+        self.enter(ENDING);
+        let began = Instant::now();
+        let is_done = |workers: &[JoinHandle<()>]| workers.iter().all(JoinHandle::is_finished);
+        while !is_done(&self.workers) && began.elapsed() < grace && !is_enough() {
+            thread::sleep(LOOK);
+        }
+        let finished = is_done(&self.workers);
+        self.end();
+        finished
+    }
+
+    fn enter(&self, stage: u8) {
+        self.stage.store(stage, Ordering::Relaxed);
+        self.wakes.iter().for_each(|fd| wake(fd));
+    }
+
+    fn end(&mut self) {
+        self.enter(NOW);
+        for worker in self.workers.drain(..) {
+            let _ = worker.join();
+        }
+        if let Some(log) = self.log.take() {
+            let _ = log.join();
+        }
+        for address in self.addresses.drain(..) {
+            if let Address::Unix(path) = address {
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The listeners of each worker.
+fn shared_out(listening: Vec<Listening>, workers: usize) -> Vec<Vec<(OwnedFd, bool)>> {
+    let mut shares: Vec<Vec<(OwnedFd, bool)>> = (0..workers).map(|_| Vec::new()).collect();
+    for Listening { sockets, is_shared, .. } in listening {
+        for (share, socket) in shares.iter_mut().zip(sockets) {
+            share.push((socket, is_shared));
+        }
+    }
+    shares
+}

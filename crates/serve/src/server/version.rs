@@ -1,0 +1,119 @@
+//! What tells one version of a file from another, by what the file system says of it.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::{
+    fs::Stat,
+    time::{ClockId, clock_getres},
+};
+
+use crate::http::condition::{Validator, in_seconds};
+
+/// A file as it was at one moment: two that are equal have the same bytes, as far as its clock can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    device: u64,
+    inode: u64,
+    /// In bytes.
+    pub size: u64,
+    modified: Moment,
+    changed: Moment,
+}
+
+/// A time of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Moment {
+    seconds: i64,
+    nanos: u32,
+}
+
+impl Moment {
+    fn nanos(self) -> i128 {
+        i128::from(self.seconds) * 1_000_000_000 + i128::from(self.nanos)
+    }
+}
+
+impl Version {
+    /// Reads it off an answer of fstat.
+    pub fn of(stat: &Stat) -> Self {
+        let moment = |seconds, nanos| Moment { seconds, nanos: nanos as u32 };
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: moment(stat.st_mtime, stat.st_mtime_nsec),
+            changed: moment(stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+
+    /// The device it lies on.
+    pub fn device(&self) -> u64 {
+        self.device
+    }
+
+    /// Last modified, in whole seconds since 1970.
+    pub fn seconds(&self) -> i64 {
+        self.modified.seconds
+    }
+
+    /// The entity tag at a moment. Weak as long as the file could change again within the tick of its
+    /// clock: then two versions would have one tag.
+    pub fn etag(&self, now: SystemTime) -> String {
+        let weak = if self.age(now) > self.tick() { "" } else { "W/" };
+        let (modified, changed) = (self.modified.nanos(), self.changed.nanos());
+        format!("{weak}\"{:x}-{:x}-{modified:x}-{changed:x}\"", self.inode, self.size)
+    }
+
+    /// What requests are judged by at a moment.
+    pub fn validator(&self, now: SystemTime) -> Validator {
+        let modified = in_seconds(self.modified.seconds).filter(|modified| *modified <= now);
+        let is_settled = self.age(now) > Duration::from_secs(2).as_nanos() as i128;
+        Validator { etag: self.etag(now), modified, is_settled }
+    }
+
+    /// Nanoseconds since it last changed in any way. Nobody can set that time as they like.
+    fn age(&self, now: SystemTime) -> i128 {
+        let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i128);
+        now - self.changed.nanos()
+    }
+
+    /// What its clock cannot tell apart, in nanoseconds.
+    fn tick(&self) -> i128 {
+        if self.modified.nanos == 0 && self.changed.nanos == 0 {
+            // Whole seconds only, on FAT every other one.
+            return Duration::from_secs(2).as_nanos() as i128;
+        }
+        // Before Linux 6.13, and on file systems without fine stamps, times are those of the last tick.
+        let tick = clock_getres(ClockId::RealtimeCoarse);
+        2 * (i128::from(tick.tv_sec) * 1_000_000_000 + i128::from(tick.tv_nsec))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::stat;
+
+    #[test]
+    fn a_young_file_has_a_weak_tag_and_an_old_one_a_strong_tag() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let version = Version::of(&stat(file.path()).unwrap());
+        let changed = UNIX_EPOCH + Duration::from_nanos(version.changed.nanos() as u64);
+        assert!(version.etag(changed).starts_with("W/\""));
+        let later = changed + Duration::from_secs(3);
+        assert!(version.etag(later).starts_with('"'));
+        assert!(!version.validator(changed).is_settled);
+        assert!(version.validator(later).is_settled);
+        // A clock that was put back makes it no older.
+        assert!(version.etag(changed - Duration::from_hours(1)).starts_with("W/"));
+    }
+
+    #[test]
+    fn every_change_makes_another_version() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let look = || Version::of(&stat(file.path()).unwrap());
+        let first = look();
+        std::fs::write(file.path(), "longer").unwrap();
+        assert_ne!(look(), first);
+    }
+}

@@ -1,0 +1,300 @@
+//! One thread with its listeners and its connections: an epoll loop that never waits anywhere else.
+
+use std::{
+    collections::VecDeque,
+    net::SocketAddr,
+    os::fd::{AsFd, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    buffer::spare_capacity,
+    event::{
+        Timespec,
+        epoll::{self, CreateFlags, Event, EventData, EventFlags},
+    },
+    net::{SocketFlags, acceptfrom_with},
+};
+use thalweg_sys::{Errno, io};
+
+use super::{
+    connection::{Connection, Next, Tools},
+    options::Timeouts,
+};
+
+/// How far the end has come; a worker looks whenever it is woken.
+pub const RUNNING: u8 = 0;
+/// What is under way is finished.
+pub const ENDING: u8 = 1;
+/// Nothing is.
+pub const NOW: u8 = 2;
+
+/// What a worker is made of.
+pub struct Parts {
+    pub listeners: Vec<(OwnedFd, bool)>,
+    pub tools: Tools,
+    pub timeouts: Timeouts,
+    pub most: usize,
+    pub stage: Arc<AtomicU8>,
+    /// Written to when the stage changes.
+    pub wake: Arc<OwnedFd>,
+}
+
+/// A worker at work.
+pub struct Worker {
+    parts: Parts,
+    epoll: OwnedFd,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Those that would go on at once.
+    ready: VecDeque<u64>,
+    accepts: bool,
+    looked: Instant,
+}
+
+struct Slot {
+    connection: Option<Connection>,
+    /// Tells an event for a connection from one for an earlier one in its place.
+    turn: u32,
+}
+
+const WAKE: u64 = u64::MAX;
+const LISTENERS: u64 = u64::MAX - 4096;
+const EVENTS: usize = 256;
+// Connections taken at a time.
+const ACCEPTS: usize = 32;
+/// How often the clock is looked at.
+const TICK: Duration = Duration::from_secs(1);
+
+impl Worker {
+    /// Has everything ready.
+    pub fn new(parts: Parts) -> Result<Self, Errno> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &parts.wake, EventData::new_u64(WAKE), EventFlags::IN)?;
+        let mut worker = Self {
+            parts,
+            epoll,
+            slots: Vec::new(),
+            free: Vec::new(),
+            ready: VecDeque::new(),
+            accepts: false,
+            looked: Instant::now(),
+        };
+        worker.accept_again()?;
+        Ok(worker)
+    }
+
+    /// Works until it is told to end and has done so.
+    pub fn run(mut self) -> Result<(), Errno> {
+        let mut events = Vec::with_capacity(EVENTS);
+        loop {
+            let stage = self.parts.stage.load(Ordering::Relaxed);
+            if stage != RUNNING && !self.parts.tools.is_ending {
+                self.begin_to_end();
+            }
+            if stage == NOW || stage == ENDING && self.is_empty() {
+                self.close_all();
+                return Ok(());
+            }
+            events.clear();
+            let timeout = self.timeout();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+            for event in &events {
+                self.handle(*event);
+            }
+            for _ in 0..self.ready.len() {
+                if let Some(token) = self.ready.pop_front() {
+                    self.advance(token);
+                }
+            }
+            if self.looked.elapsed() >= TICK {
+                self.tick();
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.free.len() == self.slots.len()
+    }
+
+    /// Until something happens; with clients there, until the clock is to be looked at.
+    fn timeout(&self) -> Option<Timespec> {
+        let wait = if !self.ready.is_empty() {
+            Duration::ZERO
+        } else if self.is_empty() && self.accepts {
+            return None;
+        } else {
+            TICK.saturating_sub(self.looked.elapsed())
+        };
+        // A moment more than nothing, so that it does not spin up to the tick.
+        let wait = if wait.is_zero() { wait } else { wait + Duration::from_millis(1) };
+        Timespec::try_from(wait).ok()
+    }
+
+    fn handle(&mut self, event: Event) {
+        let token = event.data.u64();
+        if token == WAKE {
+            return self.woken();
+        }
+        if token >= LISTENERS {
+            return self.accept((token - LISTENERS) as usize);
+        }
+        let flags = event.flags;
+        let is_over = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+        let has_hung_up = is_over || flags.contains(EventFlags::RDHUP);
+        let (readable, writable) =
+            (flags.contains(EventFlags::IN), flags.contains(EventFlags::OUT));
+        if let Some(connection) = self.connection(token) {
+            connection.ready(readable, writable || is_over, has_hung_up);
+            self.advance(token);
+        }
+    }
+
+    /// The stage has changed, which the loop looks at.
+    fn woken(&mut self) {
+        let _ = io::read(&self.parts.wake, &mut [0; 8]);
+    }
+
+    fn connection(&mut self, token: u64) -> Option<&mut Connection> {
+        let slot = self.slots.get_mut(token as u32 as usize)?;
+        slot.connection.as_mut().filter(|_| slot.turn == (token >> 32) as u32)
+    }
+
+    fn advance(&mut self, token: u64) {
+        let index = token as u32 as usize;
+        let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.turn == (token >> 32) as u32)
+        else {
+            return;
+        };
+        let Some(connection) = &mut slot.connection else { return };
+        match connection.advance(&mut self.parts.tools) {
+            Next::Wait => {}
+            Next::Go => self.ready.push_back(token),
+            Next::Close => self.close(index),
+        }
+    }
+
+    fn close(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        if slot.connection.take().is_some() {
+            slot.turn = slot.turn.wrapping_add(1) & 0x7fff_ffff;
+            self.free.push(index as u32);
+            let before = self.parts.tools.site.accounts.connections.fetch_sub(1, Ordering::Relaxed);
+            if !self.accepts && before <= self.parts.most && !self.parts.tools.is_ending {
+                let _ = self.accept_again();
+            }
+        }
+    }
+
+    fn close_all(&mut self) {
+        for index in 0..self.slots.len() {
+            if let Some(connection) = &mut self.slots[index].connection {
+                connection.abandon(&mut self.parts.tools, "the server has ended");
+            }
+            self.close(index);
+        }
+    }
+
+    fn begin_to_end(&mut self) {
+        self.stop_accepting();
+        self.parts.listeners.clear();
+        self.parts.tools.is_ending = true;
+        for index in 0..self.slots.len() {
+            if self.slots[index].connection.as_ref().is_some_and(Connection::is_idle) {
+                self.close(index);
+            }
+        }
+    }
+
+    fn accept(&mut self, listener: usize) {
+        for _ in 0..ACCEPTS {
+            let Some((socket, _)) = self.parts.listeners.get(listener) else { return };
+            if self.parts.tools.site.accounts.connections.load(Ordering::Relaxed) >= self.parts.most
+            {
+                return self.stop_accepting();
+            }
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            match acceptfrom_with(socket, flags) {
+                Ok((socket, client)) => {
+                    let client = client.and_then(|client| SocketAddr::try_from(client).ok());
+                    self.welcome(socket, client);
+                }
+                Err(Errno::AGAIN) => return,
+                // Without a descriptor for it the client stays in the queue, which would say so for ever.
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    return self.stop_accepting();
+                }
+                // That one client is gone already.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn welcome(&mut self, socket: OwnedFd, client: Option<SocketAddr>) {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { connection: None, turn: 0 });
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[index as usize];
+        let token = u64::from(slot.turn) << 32 | u64::from(index);
+        // Told once of every change: no call to change what is waited for.
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        if epoll::add(&self.epoll, socket.as_fd(), EventData::new_u64(token), flags).is_err() {
+            self.free.push(index);
+            return;
+        }
+        slot.connection = Some(Connection::new(socket, client));
+        let accounts = &self.parts.tools.site.accounts;
+        accounts.accepted.fetch_add(1, Ordering::Relaxed);
+        accounts.connections.fetch_add(1, Ordering::Relaxed);
+        self.advance(token);
+    }
+
+    fn stop_accepting(&mut self) {
+        if self.accepts {
+            for (listener, _) in &self.parts.listeners {
+                let _ = epoll::delete(&self.epoll, listener);
+            }
+            self.accepts = false;
+        }
+    }
+
+    fn accept_again(&mut self) -> Result<(), Errno> {
+        for (number, (listener, is_shared)) in self.parts.listeners.iter().enumerate() {
+            let alone = if *is_shared { EventFlags::EXCLUSIVE } else { EventFlags::empty() };
+            let data = EventData::new_u64(LISTENERS + number as u64);
+            epoll::add(&self.epoll, listener, data, EventFlags::IN | alone)?;
+        }
+        self.accepts = true;
+        Ok(())
+    }
+
+    fn tick(&mut self) {
+        self.looked = Instant::now();
+        if !self.accepts && !self.parts.tools.is_ending {
+            let _ = self.accept_again();
+        }
+        for index in 0..self.slots.len() {
+            let turn = self.slots[index].turn;
+            let Some(connection) = &mut self.slots[index].connection else { continue };
+            match connection.tick(&mut self.parts.tools, &self.parts.timeouts) {
+                Next::Wait => {}
+                Next::Go => self.ready.push_back(u64::from(turn) << 32 | index as u64),
+                Next::Close => self.close(index),
+            }
+        }
+    }
+}
+
+/// Wakes whoever waits for this eventfd.
+pub fn wake(fd: &OwnedFd) {
+    // It holds more than is ever written here.
+    let _ = io::write(fd, &1_u64.to_ne_bytes());
+}

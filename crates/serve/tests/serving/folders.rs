@@ -1,0 +1,127 @@
+//! Folders: what is shown of them, and what leads out of them.
+
+use std::os::unix::fs::symlink;
+
+use rustix::fs::{CWD, Mode, mkfifoat};
+use thalweg_serve::{
+    manifest::{Line, decoded},
+    server::{Address, Options, Running},
+};
+
+use super::support::{Place, name};
+
+#[test]
+fn a_folder_shows_what_it_would_serve() {
+    let place = Place::new();
+    place.file("folder/file", "12345");
+    place.file("folder/.hidden", "");
+    place.file("folder/sub/x", "");
+    std::fs::write(place.path("folder").join(name(b"odd\xff<")), "").unwrap();
+    std::fs::write(place.outside("secret"), "").unwrap();
+    symlink("../../secret", place.path("folder/out")).unwrap();
+    symlink("file", place.path("folder/in")).unwrap();
+    mkfifoat(CWD, place.path("folder/fifo"), Mode::RWXU).unwrap();
+
+    let redirect = place.get("/folder?json", "");
+    assert_eq!((redirect.status, redirect.field("Location")), (302, Some("/folder/?json")));
+    let listing: serde_json::Value =
+        serde_json::from_slice(&place.get("/folder/?json", "").body).unwrap();
+    let paths = listing.as_array().unwrap().iter().map(|entry| entry["path"].as_str().unwrap());
+    let paths: Vec<&str> = paths.collect();
+    assert_eq!(paths, ["sub/", "file", "in", "odd%FF%3C"]);
+    for path in paths {
+        assert_eq!(place.get(&format!("/folder/{path}"), "").status, 200, "{path}");
+    }
+    let page = place.get("/folder/", "");
+    assert_eq!(page.field("Content-Type"), Some("text/html; charset=utf-8"));
+    let page = page.text();
+    assert!(page.contains("href=\"odd%FF%3C\"") && page.contains("&lt;</a>"), "{page}");
+    assert!(!page.contains("fifo") && !page.contains("hidden") && !page.contains("\"out\""));
+    for target in ["/folder/.hidden", "/folder/out", "/folder/fifo", "/folder/file/", "/none"] {
+        assert_eq!(place.get(target, "").status, 404, "{target}");
+    }
+    place.file("folder/index.html", "welcome");
+    assert_eq!(place.get("/folder/", "").text(), "welcome");
+}
+
+#[test]
+fn a_manifest_has_every_entry_once_and_ends_with_its_sums() {
+    let place = Place::new();
+    place.file("t/a", "12345");
+    place.file("t/d/e/f", "123");
+    std::fs::write(place.path("t").join(name(b"odd\xff\n")), "1").unwrap();
+    symlink("/any where", place.path("t/link")).unwrap();
+    mkfifoat(CWD, place.path("t/fifo"), Mode::RWXU).unwrap();
+    for version in ["1.1", "1.0"] {
+        let request = format!("GET /t/?manifest HTTP/{version}\r\nHost: a\r\n\r\n");
+        let answer = place.connect().ask(&request);
+        assert!(answer.is_whole);
+        let text = answer.text();
+        let lines: Vec<Line> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let shown = lines.iter().map(|line| match line {
+            Line::File { path, size, .. } => format!("file {path} {size}"),
+            Line::Folder { path, .. } => format!("folder {path}"),
+            Line::Link { path, target, .. } => format!("link {path} {:?}", decoded(target)),
+            Line::End { entries, bytes, left_out } => format!("{entries} {bytes} {left_out}"),
+        });
+        let expected = [
+            "file a 5",
+            "folder d",
+            "link link \"/any where\"",
+            "file odd%FF%0A 1",
+            "folder d/e",
+            "file d/e/f 3",
+            "6 9 1",
+        ];
+        assert_eq!(shown.collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
+fn what_is_switched_off_is_not_there() {
+    let place = Place::with(|options| options.listing = false);
+    place.file("file", "");
+    for target in ["/", "/?json", "/?manifest"] {
+        assert_eq!(place.get(target, "").status, 403, "{target}");
+    }
+    assert_eq!(place.get("/file", "").status, 200);
+    assert_eq!(place.get("/-/metrics", "").status, 404);
+}
+
+#[test]
+fn hidden_names_and_counts_are_there_for_who_asks() {
+    let place = Place::with(|options| {
+        options.hidden = true;
+        options.metrics = true;
+    });
+    place.file(".hidden", "seen");
+    place.file("large", vec![1; 1 << 20]);
+    assert_eq!(place.get("/.hidden", "").text(), "seen");
+    assert_eq!(place.get("/large", "").body.len(), 1 << 20);
+    let page = place.get("/-/metrics", "").text();
+    assert!(page.contains("thalweg_answers_total{status=\"200\"} 2"), "{page}");
+    assert!(page.contains("thalweg_moved_bytes_total{mechanism="), "{page}");
+}
+
+#[test]
+fn a_single_file_is_all_there_is() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("a b"), "text").unwrap();
+    std::fs::write(place.path().join("other"), "").unwrap();
+    let mut options = Options::new(place.path().join("a b"));
+    options.listen = vec![Address::Tcp(([127, 0, 0, 1], 0).into())];
+    let server = Running::start(options).unwrap();
+    let [Address::Tcp(address)] = server.addresses() else { panic!() };
+    let ask = |target: &str| {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        let request = format!("GET {target} HTTP/1.0\r\n\r\n");
+        std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut text).unwrap();
+        text
+    };
+    assert!(ask("/").contains("Location: /a%20b\r\n"));
+    assert!(ask("/a%20b").ends_with("\r\n\r\ntext"));
+    assert!(ask("/other").starts_with("HTTP/1.1 404"));
+}

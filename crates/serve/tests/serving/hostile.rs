@@ -1,0 +1,187 @@
+//! Clients that mean no good, or do not know better; another one is served all the while.
+
+use std::{io::Write, net::Shutdown, os::unix::fs::symlink, time::Duration};
+
+use super::support::{Place, noise};
+
+#[test]
+fn what_is_no_request_is_refused_and_the_connection_ends() {
+    let place = Place::new();
+    place.file("file", "text");
+    let long = "a".repeat(1 << 16);
+    let cases = [
+        (
+            "GET /file HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            400,
+        ),
+        ("GET /file HTTP/1.1\r\n\r\n", 400),
+        ("GET /file HTTP/1.1\nHost: a\n\n", 400),
+        ("GET /file HTTP/1.1\r\nHost: a\r\n b: c\r\n\r\n", 400),
+        ("GET /%2e%2e/secret HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("POST /file HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody", 405),
+        ("BREW /file HTTP/1.1\r\nHost: a\r\n\r\n", 501),
+        ("GET /file HTTP/3.0\r\nHost: a\r\n\r\n", 505),
+        (&format!("GET /{long} HTTP/1.1\r\n"), 414),
+        (&format!("GET / HTTP/1.1\r\nHost: a\r\nA: {long}\r\n"), 431),
+        ("\0\0\0\0\r\n\r\n", 400),
+    ];
+    for (request, status) in cases {
+        let mut client = place.connect();
+        let answer = client.ask(request);
+        assert_eq!(answer.status, status, "{request:.60}");
+        assert_eq!(answer.field("Connection"), Some("close"));
+        assert!(client.is_at_end());
+    }
+    assert_eq!(place.get("/file", "").text(), "text");
+}
+
+#[test]
+fn a_body_nobody_asked_for_is_no_request() {
+    let place = Place::new();
+    place.file("file", "text");
+    let mut client = place.connect();
+    let inner = "GET /file HTTP/1.1\r\nHost: a\r\n\r\n";
+    let len = inner.len();
+    let answer = client
+        .ask(&format!("GET /file HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n{inner}"));
+    assert_eq!((answer.text().as_str(), answer.field("Connection")), ("text", Some("close")));
+    assert!(client.is_at_end());
+}
+
+#[test]
+fn clients_that_stop_in_the_middle_keep_nobody_waiting() {
+    let place = Place::with(|options| {
+        options.threads = Some(1);
+        options.timeouts.head = Duration::from_secs(1);
+        options.timeouts.stalled = Duration::from_secs(2);
+    });
+    place.file("small", "text");
+    place.file("large", noise(64 << 20));
+    // Half a request; a large answer that nobody reads; one that is left in its middle; a half-closed one.
+    let mut half = place.connect();
+    half.send("GET /small HTTP/1.1\r\nHo");
+    let mut deaf = place.connect();
+    deaf.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut gone = place.connect();
+    gone.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    gone.head();
+    drop(gone);
+    let mut closed = place.connect();
+    closed.send("GET /small HTTP/1.1\r\nHost: a\r\n\r\n");
+    closed.stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(closed.answer(false).text(), "text");
+    assert!(closed.is_at_end());
+    assert_eq!(place.get("/small", "").text(), "text");
+    // In the end they are told, or cut off.
+    assert_eq!(half.answer(false).status, 408);
+    std::thread::sleep(Duration::from_secs(4));
+    let answer = deaf.answer(false);
+    assert!(!answer.is_whole, "it was cut short while nobody read it");
+}
+
+#[test]
+fn a_slow_reader_gets_every_byte() {
+    let place = Place::new();
+    let bytes = noise(8 << 20);
+    place.file("large", &bytes);
+    let mut client = place.connect();
+    client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.head();
+    // Long enough to be parked.
+    std::thread::sleep(Duration::from_millis(2500));
+    let mut client = place.connect();
+    client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    std::thread::sleep(Duration::from_millis(2500));
+    let answer = client.answer(false);
+    assert!(answer.is_whole && answer.body == bytes);
+}
+
+#[test]
+fn more_clients_than_there_is_room_for_wait_their_turn() {
+    let place = Place::with(|options| {
+        options.max_connections = Some(3);
+        options.threads = Some(1);
+    });
+    place.file("file", "text");
+    let idle: Vec<_> = (0..3)
+        .map(|_| {
+            let mut client = place.connect();
+            assert_eq!(client.ask("GET /file HTTP/1.1\r\nHost: a\r\n\r\n").status, 200);
+            client
+        })
+        .collect();
+    let mut waiting = place.connect();
+    waiting.stream.write_all(b"GET /file HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    drop(idle);
+    assert_eq!(waiting.answer(false).text(), "text");
+}
+
+#[test]
+fn what_is_swapped_for_a_link_in_mid_request_never_leads_out() {
+    let place = Place::new();
+    place.file("inside/file", "inside");
+    std::fs::create_dir(place.outside("secret")).unwrap();
+    std::fs::write(place.outside("secret/file"), "secret").unwrap();
+    symlink("../secret", place.path("link")).unwrap();
+    let (real, link, name) = (place.path("inside"), place.path("link"), place.path("name"));
+    std::thread::scope(|scope| {
+        let (stop, told) = std::sync::mpsc::channel::<()>();
+        scope.spawn(move || {
+            while told.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+                std::fs::rename(&real, &name).unwrap();
+                std::fs::rename(&name, &real).unwrap();
+                std::fs::rename(&link, &name).unwrap();
+                std::fs::rename(&name, &link).unwrap();
+            }
+        });
+        let mut client = place.connect();
+        let mut served = 0;
+        for _ in 0..5000 {
+            let answer = client.ask("GET /name/file HTTP/1.1\r\nHost: a\r\n\r\n");
+            match answer.status {
+                200 => {
+                    assert_eq!(answer.text(), "inside");
+                    served += 1;
+                }
+                other => assert!(matches!(other, 404 | 503), "{other}"),
+            }
+        }
+        drop(stop);
+        assert!(served > 0);
+    });
+}
+
+#[test]
+fn the_end_waits_for_what_is_under_way_and_for_nothing_else() {
+    let mut place = Place::new();
+    let bytes = noise(16 << 20);
+    place.file("large", &bytes);
+    let mut busy = place.connect();
+    busy.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    let head = busy.head();
+    assert!(head.starts_with("HTTP/1.1 200"));
+    let mut idle = place.connect();
+    idle.send("GET /none HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(idle.answer(false).status, 404);
+    let server = place.take();
+    let ending = std::thread::spawn(move || server.stop(Duration::from_secs(600), || false));
+    assert!(idle.is_at_end());
+    let mut came = Vec::new();
+    std::io::Read::read_to_end(&mut busy.stream, &mut came).unwrap();
+    assert!(bytes.ends_with(&came[came.len() - 100..]));
+    drop(busy);
+    assert!(ending.join().unwrap());
+}
+
+#[test]
+fn the_end_that_is_meant_now_leaves_an_answer_short() {
+    let mut place = Place::new();
+    place.file("large", noise(64 << 20));
+    let mut busy = place.connect();
+    busy.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    busy.head();
+    assert!(!place.take().stop(Duration::from_secs(600), || true));
+    while !busy.is_at_end() {
+        busy = super::support::Client::drained(busy);
+    }
+}

@@ -1,0 +1,9 @@
+//! The server over real sockets, with a client that looks at every byte.
+
+#![allow(clippy::unwrap_used)]
+
+mod changing;
+mod files;
+mod folders;
+mod hostile;
+mod support;
