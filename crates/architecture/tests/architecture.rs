@@ -17,7 +17,8 @@ use skip::skip;
 const ROWS: &[&[&str]] = &[
     &["thalweg-kernels", "thalweg-sys", "thalweg-architecture"],
     &["thalweg-core", "thalweg-preload"],
-    &["thalweg-channel", "thalweg-tree", "thalweg-serve"],
+    &["thalweg-channel", "thalweg-tree"],
+    &["thalweg-serve"],
     &["thalweg", "thalweg-lab", "thalweg-capi", "thalweg-packets"],
     &["thalweg-cli"],
 ];

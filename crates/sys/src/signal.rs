@@ -8,10 +8,13 @@
 use crate::Errno;
 use libc::c_int;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 /// The signal that interrupted us; 0 while none has.
 static WHICH: AtomicI32 = AtomicI32::new(0);
+
+/// How many came.
+static TIMES: AtomicU32 = AtomicU32::new(0);
 
 /// The thread to be woken: its kernel number.
 static THREAD: AtomicI32 = AtomicI32::new(0);
@@ -20,6 +23,11 @@ static THREAD: AtomicI32 = AtomicI32::new(0);
 #[inline]
 pub fn interrupted() -> bool {
     WHICH.load(Ordering::Relaxed) != 0
+}
+
+/// How many of them came: who asks twice means it.
+pub fn times() -> u32 {
+    TIMES.load(Ordering::Relaxed)
 }
 
 /// Which of them came first.
@@ -113,6 +121,7 @@ pub fn ignore_sigxfsz() -> Result<(), Errno> {
 }
 
 extern "C" fn on_interrupt(signal: c_int) {
+    TIMES.fetch_add(1, Ordering::Relaxed);
     let earlier = WHICH.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
     if earlier.is_err() && signal == libc::SIGINT {
         let _ = handle(signal, libc::SIG_DFL);

@@ -16,6 +16,7 @@ mod plan;
 mod receive;
 mod report;
 mod send;
+mod serve;
 mod stream;
 mod study;
 mod transfer_report;
@@ -78,6 +79,7 @@ commands! {
     Pipe(pipe::PipeArgs),
     Send(send::SendArgs),
     Receive(receive::ReceiveArgs),
+    Serve(serve::ServeArgs),
     Verify(verify::VerifyArgs),
     Manifest(manifest::ManifestArgs),
     #[command(alias = "explain")]
@@ -113,6 +115,7 @@ Examples:
   thalweg copy -a photos/ /backup/         a tree, with everything that can be kept
   thalweg pipe < dump.sql | gzip > d.gz    like pv: progress, larger pipes
   thalweg send --to job big.iso            to `thalweg receive --from job`, memory to memory
+  thalweg serve photos/                    a folder over HTTP, by the ways that are fastest here
   thalweg verify photos/ /backup/photos    every file, byte by byte
   thalweg manifest -o photos.b3 photos/    hashes that b3sum -c reads, to verify against later
   thalweg plan big.iso /mnt/usb/           what would be used, and why

@@ -28,7 +28,7 @@ impl Input {
     }
 
     /// The next request, once it is whole. After a refusal nothing that follows can be trusted.
-    pub fn next(&mut self) -> Option<Result<Head, Status>> {
+    pub fn take(&mut self) -> Option<Result<Head, Status>> {
         self.skip_empty_lines();
         let end = match self.find_end() {
             Ok(Some(end)) => end,
@@ -88,7 +88,7 @@ mod tests {
         let (mut input, mut answers) = (Input::default(), Vec::new());
         for piece in pieces {
             input.feed(piece);
-            while let Some(answer) = input.next() {
+            while let Some(answer) = input.take() {
                 let is_refused = answer.is_err();
                 answers.push(answer);
                 if is_refused {
@@ -120,8 +120,8 @@ mod tests {
         (line, prop::collection::vec(field, 0..4), end, 0..3_usize).prop_map(
             |(line, fields, end, empty)| {
                 let empty = "\r\n".repeat(empty);
-                let fields: String = fields.iter().map(|field| format!("{field}{end}")).collect();
-                format!("{empty}{line}{end}{fields}{end}").into_bytes()
+                let lines: Vec<&str> = [line].into_iter().chain(fields).chain([""]).collect();
+                format!("{empty}{}{end}", lines.join(end)).into_bytes()
             },
         )
     }
@@ -154,13 +154,13 @@ mod tests {
         let mut input = Input::default();
         input.feed(b"GET /");
         input.feed(&vec![b'a'; LARGEST_HEAD - 6]);
-        assert_eq!(input.next(), None);
+        assert_eq!(input.take(), None);
         input.feed(b"a");
-        assert_eq!(input.next(), Some(Err(Status::TARGET_TOO_LONG)));
+        assert_eq!(input.take(), Some(Err(Status::TARGET_TOO_LONG)));
         let mut input = Input::default();
         input.feed(b"GET / HTTP/1.1\r\nA: ");
         input.feed(&vec![b'a'; LARGEST_HEAD]);
-        assert_eq!(input.next(), Some(Err(Status::HEAD_TOO_LARGE)));
+        assert_eq!(input.take(), Some(Err(Status::HEAD_TOO_LARGE)));
     }
 
     #[test]

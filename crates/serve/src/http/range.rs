@@ -43,10 +43,10 @@ pub fn wanted(header: &str, size: u64) -> Wanted {
     let mut parts = Vec::new();
     for spec in specs {
         match stretch(spec, size) {
-            None => return Wanted::Whole,
+            Err(NoRange) => return Wanted::Whole,
             // All of nothing: no Content-Range can say that.
-            Some(Some(part)) if part.is_empty() => return Wanted::Whole,
-            Some(part) => parts.extend(part),
+            Ok(Some(part)) if part.is_empty() => return Wanted::Whole,
+            Ok(part) => parts.extend(part),
         }
     }
     merge(&mut parts);
@@ -62,26 +62,29 @@ fn trimmed(spec: &str) -> &str {
     spec.trim_matches([' ', '\t'])
 }
 
-/// One of the list: `None` if it is no range, `Some(None)` if it is beyond the end.
-fn stretch(spec: &str, size: u64) -> Option<Option<Stretch>> {
-    let (first, last) = spec.split_once('-')?;
+/// What stands in the list is no range, and so nothing of the list is.
+struct NoRange;
+
+/// One of the list: `None` if it is beyond the end.
+fn stretch(spec: &str, size: u64) -> Result<Option<Stretch>, NoRange> {
+    let (first, last) = spec.split_once('-').ok_or(NoRange)?;
     if first.is_empty() {
         let count = number(last)?;
         let tail = Stretch { from: size.saturating_sub(count), to: size };
-        return Some((count > 0).then_some(tail));
+        return Ok((count > 0).then_some(tail));
     }
     let from = number(first)?;
     let last = if last.is_empty() { u64::MAX } else { number(last)? };
     if last < from {
-        return None;
+        return Err(NoRange);
     }
-    Some((from < size).then(|| Stretch { from, to: last.saturating_add(1).min(size) }))
+    Ok((from < size).then(|| Stretch { from, to: last.saturating_add(1).min(size) }))
 }
 
 /// A decimal number; one that is larger than any file counts as the largest.
-fn number(digits: &str) -> Option<u64> {
+fn number(digits: &str) -> Result<u64, NoRange> {
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| digits.parse().unwrap_or(u64::MAX))
+    if is_number { Ok(digits.parse().unwrap_or(u64::MAX)) } else { Err(NoRange) }
 }
 
 /// Makes one of those that lie over each other: many times the same bytes are no answer to a short question.

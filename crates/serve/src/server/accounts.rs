@@ -11,6 +11,9 @@ use std::{
 
 use thalweg_core::Report;
 
+/// A count of every mechanism, by its name on the page.
+type Column = (&'static str, fn(&Moved) -> u64);
+
 /// The counts of all workers.
 #[derive(Debug, Default)]
 pub struct Accounts {
@@ -70,7 +73,6 @@ impl Accounts {
             let _ = writeln!(page, "thalweg_answers_total{{status=\"{status}\"}} {count}");
         }
         let mechanisms = self.mechanisms.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        type Column = (&'static str, fn(&Moved) -> u64);
         let columns: [Column; 3] = [
             ("transfers_total", |moved| moved.transfers),
             ("moved_bytes_total", |moved| moved.bytes),

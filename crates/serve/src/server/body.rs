@@ -64,14 +64,13 @@ impl Body {
     pub fn fill(&mut self) -> Result<(), String> {
         while self.parts.is_empty() {
             let Some(supply) = &mut self.supply else { return Ok(()) };
-            match supply.next()? {
-                Some(parts) => self.push(parts),
-                None => {
-                    self.supply = None;
-                    if self.in_chunks {
-                        self.parts.push_back(Part::Bytes(b"0\r\n\r\n".to_vec()));
-                    }
-                }
+            if let Some(parts) = supply.next()? {
+                self.push(parts);
+                continue;
+            }
+            self.supply = None;
+            if self.in_chunks {
+                self.parts.push_back(Part::Bytes(b"0\r\n\r\n".to_vec()));
             }
         }
         Ok(())

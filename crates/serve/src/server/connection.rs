@@ -160,7 +160,7 @@ impl Connection {
 
     /// Reads until there is a request.
     fn listen(&mut self, tools: &mut Tools) -> Option<Next> {
-        match self.input.next() {
+        match self.input.take() {
             Some(Ok(head)) => self.respond(tools, &head),
             Some(Err(status)) => self.begin(refuse(status), String::new()),
             None if tools.is_ending && self.input.is_empty() => return Some(Next::Close),

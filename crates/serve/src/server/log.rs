@@ -70,8 +70,10 @@ impl Entry {
             Format::Text => {
                 let client = self.client.map_or_else(|| "unix".to_owned(), |peer| peer.to_string());
                 let mechanism = self.mechanism.map(|by| format!(" {by}")).unwrap_or_default();
-                let notes: String =
-                    self.notes.iter().map(|note| format!("; {}", shown(note))).collect();
+                let notes = self
+                    .notes
+                    .iter()
+                    .fold(String::new(), |notes, note| notes + "; " + &shown(note).to_string());
                 let took = Duration::from_secs_f64(self.seconds);
                 let (time, request) = (&self.time, shown(&self.request));
                 let (status, bytes) = (self.status, self.bytes);
@@ -117,7 +119,7 @@ fn write(mut log: Log, entries: &Receiver<Entry>, left_out: &AtomicU64) {
         let mut text = entry.line(log.format);
         let missing = left_out.swap(0, Ordering::Relaxed);
         if missing > 0 && log.format == Format::Text {
-            text += &format!("({missing} lines left out)\n");
+            text = format!("{text}({missing} lines left out)\n");
         }
         // Who reads it may be gone: the server goes on.
         let _ = log.out.write_all(text.as_bytes());

@@ -91,8 +91,8 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             head: Duration::from_secs(15),
-            idle: Duration::from_mins(1),
-            stalled: Duration::from_mins(1),
+            idle: Duration::from_secs(60),
+            stalled: Duration::from_secs(60),
         }
     }
 }

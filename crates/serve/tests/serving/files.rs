@@ -5,13 +5,13 @@ use std::sync::OnceLock;
 use thalweg_core::Guarantees;
 use thalweg_serve::server::{Address, Options, Running};
 
-use super::support::{Place, noise};
+use super::support::{Place, noise, settle};
 
 #[test]
 fn a_file_has_its_length_kind_and_version() {
     let place = Place::new();
     place.file("a b.html", "<p>text");
-    place.settle();
+    settle();
     let whole = place.get("/a%20b.html", "");
     assert_eq!((whole.status, whole.text().as_str()), (200, "<p>text"));
     assert_eq!(whole.field("Content-Type"), Some("text/html; charset=utf-8"));
@@ -124,9 +124,12 @@ fn a_unix_socket_serves_the_same_and_leaves_no_name() {
     assert!(!name.exists());
 }
 
+/// A server and its files, by name.
+type Shared = (Place, Vec<(String, Vec<u8>)>);
+
 /// One server for all cases of the property.
-fn shared() -> &'static (Place, Vec<(String, Vec<u8>)>) {
-    static SHARED: OnceLock<(Place, Vec<(String, Vec<u8>)>)> = OnceLock::new();
+fn shared() -> &'static Shared {
+    static SHARED: OnceLock<Shared> = OnceLock::new();
     SHARED.get_or_init(|| {
         let place = Place::new();
         let sizes = [1, 100, 4096, 65_535, 65_536, 70_001, 300_000];
@@ -179,13 +182,12 @@ proptest! {
         prop_assert_eq!(answer.status, 206);
         prop_assert!(answer.is_whole);
         let kind = answer.field("Content-Type").unwrap();
-        let got = match kind.split_once("boundary=") {
-            Some((_, boundary)) => parts(boundary, &answer.body),
-            None => {
-                let range = answer.field("Content-Range").unwrap();
-                let first = range["bytes ".len()..].split('-').next().unwrap();
-                vec![(first.parse().unwrap(), answer.body.clone())]
-            }
+        let got = if let Some((_, boundary)) = kind.split_once("boundary=") {
+            parts(boundary, &answer.body)
+        } else {
+            let range = answer.field("Content-Range").unwrap();
+            let first = range["bytes ".len()..].split('-').next().unwrap();
+            vec![(first.parse().unwrap(), answer.body.clone())]
         };
         let mut seen = vec![false; bytes.len()];
         for (first, part) in &got {

@@ -43,17 +43,12 @@ impl Place {
         self.folder.path().join("root").join(name)
     }
 
-    /// A file that is old enough for a strong tag.
+    /// A file below the root.
     pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, bytes).unwrap();
         path
-    }
-
-    /// Waits until what is there is old enough for strong tags.
-    pub fn settle(&self) {
-        std::thread::sleep(Duration::from_millis(50));
     }
 
     pub fn connect(&self) -> Client {
@@ -116,7 +111,7 @@ impl Client {
 
     /// Reads more; false at the end.
     fn more(&mut self) -> bool {
-        let mut buffer = [0; 1 << 16];
+        let mut buffer = vec![0; 1 << 16];
         match self.stream.read(&mut buffer) {
             Ok(0) => false,
             Ok(count) => {
@@ -197,6 +192,11 @@ impl Client {
         }
         false
     }
+}
+
+/// Waits until files that are there are old enough for strong tags.
+pub fn settle() {
+    std::thread::sleep(Duration::from_millis(50));
 }
 
 /// Bytes that repeat nowhere near.

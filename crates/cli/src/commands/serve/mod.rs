@@ -1,0 +1,105 @@
+//! `thalweg serve`: a folder or a file over HTTP.
+
+use std::{io, net::SocketAddr, thread, time::Duration};
+use thalweg_core::shown;
+use thalweg_serve::server::{Address, Log, Options, Running, Timeouts};
+use thalweg_sys::signal;
+
+use super::Subcommand;
+use crate::{
+    exit::{Exit, Failure},
+    output::text::{complain, note, print},
+    profile::Saved,
+};
+
+mod args;
+use args::Listen;
+pub use args::ServeArgs;
+
+/// How often to look whether a signal came.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Subcommand for ServeArgs {
+    fn outlives_pipes(&self) -> bool {
+        true
+    }
+
+    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+        let saved = Saved::use_if_current(!self.choice.no_profile);
+        // The workers leave signals to this thread.
+        let _ = signal::catch_interrupts();
+        let server = Running::start(self.options(saved));
+        let server = server.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+        if self.check {
+            note("the options are right, and the addresses are free");
+            return Ok(Exit::Done);
+        }
+        self.tell(server.addresses())?;
+        while !signal::interrupted() {
+            thread::sleep(LOOK);
+        }
+        note("no more connections are taken; what is under way is finished (once more: now)");
+        if !server.stop(self.grace, || signal::times() > 1) {
+            complain("answers under way were cut short");
+            return Err(Failure::new(Exit::Failed, ""));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl ServeArgs {
+    fn options(&self, saved: Saved) -> Options {
+        let format = self.log.format();
+        let log = format.map(|format| Log { format, out: Box::new(io::stderr()) });
+        let tcp = self.listen.iter().map(|Listen(address)| Address::Tcp(*address));
+        let unix = self.unix.iter().cloned().map(Address::Unix);
+        Options {
+            root: self.root.clone(),
+            listen: tcp.chain(unix).collect(),
+            threads: self.threads.map(usize::from),
+            follow: self.follow.into(),
+            hidden: self.hidden,
+            listing: !self.no_listing,
+            precompressed: self.precompressed,
+            metrics: self.metrics,
+            needs: self.choice.needs(),
+            request: self.choice.request(),
+            profile: saved.current,
+            timeouts: Timeouts {
+                head: self.header_timeout,
+                idle: self.idle_timeout,
+                stalled: self.send_timeout,
+            },
+            max_connections: self.max_connections.map(usize::from),
+            log,
+        }
+    }
+
+    /// Where it can be reached, on standard output; what that means, beside it.
+    fn tell(&self, addresses: &[Address]) -> Result<(), Failure> {
+        for address in addresses {
+            let place = match address {
+                Address::Tcp(address) => format!("http://{}/", reachable(*address)),
+                Address::Unix(path) => format!("unix:{}", shown(path)),
+            };
+            print(&format!("serving '{}' at {place}\n", shown(&self.root)))?;
+        }
+        let is_open = |address: &Address| match address {
+            Address::Tcp(address) => !address.ip().is_loopback(),
+            Address::Unix(_) => false,
+        };
+        if addresses.iter().any(is_open) {
+            complain("whoever reaches this machine can read what is served; nothing is encrypted");
+        }
+        Ok(())
+    }
+}
+
+/// For every address of this machine, its name.
+fn reachable(address: SocketAddr) -> String {
+    if !address.ip().is_unspecified() {
+        return address.to_string();
+    }
+    let name = rustix::system::uname();
+    format!("{}:{}", name.nodename().to_string_lossy(), address.port())
+}

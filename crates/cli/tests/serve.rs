@@ -1,0 +1,152 @@
+//! `thalweg serve` as people start it, and the clients they use.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    process::{Child, Command, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use support::{Scratch, skip};
+
+/// A server that is killed with the test.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(scratch: &Scratch, args: &[&str]) -> Self {
+        let mut command = scratch.thalweg(["serve"].iter().chain(args));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().rsplit(' ').next().unwrap().to_owned();
+        Self { child, address }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Ends it, and gives its exit code and what it said.
+    fn end(mut self, signal: Signal) -> (Option<i32>, String) {
+        self.signal(signal);
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap().code(), said)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn is_there(program: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
+fn bytes() -> Vec<u8> {
+    (0..3_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+#[test]
+fn what_was_cut_is_finished_by_the_clients_people_have() {
+    let clients: [(&str, &[&str]); 2] =
+        [("curl", &["-sS", "-C", "-", "-o"]), ("wget", &["-q", "-c", "-O"])];
+    for (client, args) in clients {
+        if !is_there(client) {
+            skip("serve: resume", &format!("no {client}"));
+            continue;
+        }
+        let scratch = Scratch::new();
+        scratch.file("dir/file", bytes());
+        scratch.file("got", &bytes()[..1_000_000]);
+        let server = Server::start(&scratch, &["dir", "-l", "0", "--log", "json", "--zero-copy"]);
+        let mut command = Command::new(client);
+        command.args(args).arg(scratch.path("got")).arg(format!("{}file", server.address));
+        assert!(command.env_remove("http_proxy").status().unwrap().success(), "{client}");
+        assert!(scratch.read("got") == bytes(), "{client}");
+        let (code, said) = server.end(Signal::TERM);
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("\"status\":206"), "{client}: {said}");
+    }
+}
+
+#[test]
+fn pythons_client_reads_every_answer() {
+    if !is_there("python3") {
+        return skip("serve: http.client", "no python3");
+    }
+    let scratch = Scratch::new();
+    scratch.file("dir/file", bytes());
+    let server = Server::start(&scratch, &["dir", "-l", "0", "--log", "none"]);
+    let script = "
+import http.client, sys, urllib.parse
+whole = open(sys.argv[2], 'rb').read()
+at = urllib.parse.urlparse(sys.argv[1])
+c = http.client.HTTPConnection(at.hostname, at.port)
+def ask(method, path, **fields):
+    c.request(method, path, headers={k.replace('_', '-'): v for k, v in fields.items()})
+    r = c.getresponse()
+    return r.status, r.read(), r
+s, b, r = ask('GET', '/file'); assert (s, b == whole) == (200, True)
+tag = r.headers['ETag']
+assert ask('HEAD', '/file')[:2] == (200, b'')
+assert ask('GET', '/file', If_None_Match=tag)[:2] == (304, b'')
+assert ask('GET', '/file', Range='bytes=5-9')[:2] == (206, whole[5:10])
+assert ask('GET', '/none')[0] == 404
+s, b, r = ask('GET', '/?manifest'); assert s == 200 and b.count(b'\\n') == 2
+import email.parser, email.policy
+s, b, r = ask('GET', '/file', Range='bytes=0-99,2000000-2000099')
+text = b'Content-Type: ' + r.headers['Content-Type'].encode() + b'\\r\\n\\r\\n' + b
+m = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(text)
+assert m.is_multipart() and [p['Content-Range'] for p in m.iter_parts()] == [
+    'bytes 0-99/3000000', 'bytes 2000000-2000099/3000000']
+";
+    let mut command = Command::new("python3");
+    command.args(["-c", script, &server.address]).arg(scratch.path("dir/file"));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn an_interrupt_finishes_and_a_second_one_does_not_wait() {
+    let scratch = Scratch::new();
+    let large = fs::File::create(scratch.path("large")).unwrap();
+    large.set_len(1 << 30).unwrap();
+    let mut server = Server::start(&scratch, &[".", "-l", "0", "--grace", "10m"]);
+    let address = server.address["http://".len()..].trim_end_matches('/').to_owned();
+    let mut client = std::net::TcpStream::connect(address).unwrap();
+    std::io::Write::write_all(&mut client, b"GET /large HTTP/1.0\r\n\r\n").unwrap();
+    client.read_exact(&mut [0; 1000]).unwrap();
+    server.signal(Signal::TERM);
+    let mut line = String::new();
+    BufReader::new(server.child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("no more connections"), "{line}");
+    let (code, _) = server.end(Signal::TERM);
+    assert_eq!(code, Some(143));
+}
+
+#[test]
+fn options_are_tried_without_serving() {
+    let scratch = Scratch::new();
+    scratch.file("file", "");
+    let ran = scratch.run(&["serve", "file", "--listen", "0", "--check"]);
+    assert_eq!((ran.code, &*ran.out), (0, &b""[..]));
+    let ran = scratch.run(&["serve", "none", "--check"]);
+    assert!(ran.code == 1 && ran.err.contains("cannot open 'none'"), "{}", ran.err);
+    let server = Server::start(&scratch, &[".", "-l", "0"]);
+    let taken = server.address["http://".len()..].trim_end_matches('/');
+    let ran = scratch.run(&["serve", "--listen", taken, "--check"]);
+    assert!(ran.code == 1 && ran.err.contains("cannot listen at"), "{}", ran.err);
+}

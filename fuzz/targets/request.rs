@@ -1,0 +1,46 @@
+//! No bytes from a client crash the parsers, and their answers do not depend on how the bytes were cut.
+#![no_main]
+
+use std::path::Component;
+
+use libfuzzer_sys::fuzz_target;
+use thalweg_serve::http::{
+    condition::{Validator, in_seconds},
+    head::Head,
+    input::Input,
+    media::accepted,
+    range::{MOST_RANGES, Wanted, wanted},
+    status::Status,
+};
+
+const SIZE: u64 = 1000;
+
+fn answers<'b>(pieces: impl Iterator<Item = &'b [u8]>) -> Vec<Result<Head, Status>> {
+    let (mut input, mut answers) = (Input::default(), Vec::new());
+    for piece in pieces {
+        input.feed(piece);
+        while let Some(answer) = input.take() {
+            let is_refused = answer.is_err();
+            answers.push(answer);
+            if is_refused {
+                return answers;
+            }
+        }
+    }
+    answers
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let whole = answers(std::iter::once(bytes));
+    assert_eq!(answers(bytes.chunks(1)), whole);
+    for head in whole.into_iter().flatten() {
+        assert!(head.target.path.components().all(|part| matches!(part, Component::Normal(_))));
+        if let Some(Wanted::Parts(parts)) = head.range.as_ref().map(|range| wanted(range, SIZE)) {
+            assert!(!parts.is_empty() && parts.len() <= MOST_RANGES);
+            assert!(parts.iter().all(|part| part.from < part.to && part.to <= SIZE));
+        }
+        let etag = "\"tag\"".to_owned();
+        Validator { etag, modified: in_seconds(784_111_777), is_settled: true }.judge(&head);
+        assert!(accepted(head.accept_encoding.as_deref().unwrap_or_default()).count() <= 3);
+    }
+});
