@@ -4,14 +4,16 @@ use std::{os::fd::OwnedFd, path::Path, rc::Rc, sync::Arc, time::SystemTime};
 
 use super::{
     accounts::Accounts,
-    body::{Body, Part},
+    archive::Archive,
+    body::{Body, Part, Supply},
     header::Header,
+    lines::Lines,
     listing::{Folder, entries},
     log::date,
     open::{Found, Opened, Root, refusal},
     page,
     plans::Policy,
-    walk::Lines,
+    walk::Tree,
 };
 use crate::{
     http::{
@@ -113,7 +115,8 @@ impl Asked<'_> {
     fn folder(&self, path: &Path, fd: &OwnedFd) -> Result<Answer, Status> {
         let site = self.site;
         let question = self.head.target.query.as_deref().unwrap_or_default();
-        if question.is_empty() {
+        let is_of_folder = matches!(question, "json" | "manifest" | "tar");
+        if !is_of_folder {
             let index = path.join("index.html");
             if let Ok(Found::File(file)) = site.root.find(&index) {
                 return Ok(self.file(&index, file));
@@ -122,10 +125,11 @@ impl Asked<'_> {
         if !site.listing {
             return Err(Status::FORBIDDEN);
         }
-        if question == "manifest" {
-            let head = self.header(Status::OK).with("Content-Type", "application/jsonl");
-            let lines = Lines::of(Arc::clone(site), path.to_owned());
-            return Ok(self.stream(head, Body::found(Box::new(lines), !self.head.is_old)));
+        let tree = || Tree::of(Arc::clone(site), path.to_owned());
+        match question {
+            "manifest" => return Ok(self.stream("application/jsonl", Box::new(Lines::of(tree())))),
+            "tar" => return Ok(self.stream("application/x-tar", Box::new(Archive::of(tree())))),
+            _ => {}
         }
         let folder = Folder::read(fd, site.hidden).map_err(refusal)?;
         let entries = entries(&site.root, path, &folder);
@@ -271,14 +275,17 @@ impl Asked<'_> {
         self.with(status, head, body)
     }
 
-    /// A body whose length nobody knows yet; without chunks the end of the connection ends it.
-    fn stream(&self, head: Header, body: Body) -> Answer {
-        if self.head.is_old {
-            let head = Header::new(Status::OK, &date(self.now)).with("Connection", "close");
-            let head = head.with("Content-Type", "application/jsonl");
-            return Answer { status: Status::OK, head: head.bytes(), body, keep_alive: false };
+    /// A body whose length nobody knows yet. Who does not know chunks takes the end of the connection for
+    /// its end.
+    fn stream(&self, kind: &str, supply: Box<dyn Supply>) -> Answer {
+        let in_chunks = !self.head.is_old;
+        let keep_alive = self.keep_alive && in_chunks;
+        let asked = Asked { keep_alive, ..*self };
+        let mut head = asked.header(Status::OK).with("Content-Type", kind);
+        if in_chunks {
+            head = head.with("Transfer-Encoding", "chunked");
         }
-        self.with(Status::OK, head.with("Transfer-Encoding", "chunked"), body)
+        asked.with(Status::OK, head, Body::found(supply, in_chunks))
     }
 
     fn with(&self, status: Status, head: Header, body: Body) -> Answer {

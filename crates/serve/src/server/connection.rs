@@ -293,7 +293,7 @@ impl Connection {
     fn cut_short(&mut self, tools: &mut Tools, why: String) {
         if let Phase::Answering(answering) = &mut self.phase {
             let Answering { sending, mechanism, notes, .. } = &mut **answering;
-            sending.abandon(&mut |report| account(&tools.site, mechanism, notes, report));
+            sending.park(&mut |report| account(&tools.site, mechanism, notes, report));
             notes.push(why);
         }
         self.tell(tools);

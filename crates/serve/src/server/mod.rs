@@ -2,10 +2,12 @@
 
 mod accounts;
 mod answer;
+mod archive;
 mod body;
 mod connection;
 mod error;
 mod header;
+mod lines;
 mod listen;
 mod listing;
 mod log;

@@ -52,7 +52,7 @@ pub fn page(path: &Path, entries: &[Entry]) -> String {
     }
     page.push_str(
         "</tbody></table>\n<footer>As <a href=\"?json\">JSON</a>, \
-         <a href=\"?manifest\">manifest of the whole tree</a></footer></body></html>\n",
+         <a href=\"?manifest\">manifest of the whole tree</a>, <a href=\"?tar\">tar</a></footer></body></html>\n",
     );
     page
 }

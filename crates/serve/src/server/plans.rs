@@ -64,3 +64,69 @@ fn facts(fd: &impl AsFd) -> EndFacts {
         Err(_) => EndFacts::MEMORY,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{os::unix::net::UnixStream, path::Path};
+
+    use proptest::prelude::*;
+    use thalweg_core::{Transfer, profile::Cell};
+
+    use crate::server::open::{Follow, Found, Root};
+
+    /// Cells in which one mechanism wins the small sizes and another one the large.
+    fn profile(facts: &Facts) -> Profile {
+        let (source, sink) = (facts.source.key(), facts.sink.key());
+        let options = facts.source.fs.as_ref().map(|fs| fs.options.clone()).unwrap_or_default();
+        let cell = |(mechanism, size, ratio): (&str, u64, f64)| -> Cell {
+            let ratio = serde_json::json!({ "ratio": ratio, "lo": ratio, "hi": ratio });
+            let cell = serde_json::json!({
+                "source": source, "sink": sink, "options": [options, ""], "mechanism": mechanism,
+                "tuning": {}, "size": size, "load": "idle", "wall": ratio, "cpu": ratio, "noise": 0.03,
+                "ns_per_byte": 1.0, "sessions": 3, "rounds": 9, "at": "2026-11-24T00:00:00Z",
+            });
+            serde_json::from_value(cell).unwrap()
+        };
+        let cells = [
+            ("read-write", 1 << 16, 1.0),
+            ("read-write", 1 << 26, 1.0),
+            ("io-uring", 1 << 16, 0.5),
+            ("io-uring", 1 << 26, 2.0),
+            ("sendfile", 1 << 16, 3.0),
+            ("sendfile", 1 << 26, 0.3),
+        ];
+        Profile { cells: cells.map(cell).into(), ..Profile::default() }
+    }
+
+    proptest! {
+        #[test]
+        fn a_kept_plan_is_the_plan_of_that_size(
+            lens in prop::collection::vec(1..1_u64 << 27, 1..6),
+            shared in any::<bool>(),
+        ) {
+            let place = tempfile::tempdir().unwrap();
+            std::fs::write(place.path().join("file"), "text").unwrap();
+            let root = Root::open(place.path(), Follow::None).unwrap();
+            let Ok(Found::File(file)) = root.find(Path::new("file")) else { panic!() };
+            let (socket, _peer) = UnixStream::pair().unwrap();
+            let mut transfer = Transfer::between(&file, &socket).unwrap();
+            transfer.needs = if shared { Guarantees::SHARED } else { Guarantees::COPIED };
+            let facts = Facts::of(&transfer);
+            let policy = Policy {
+                request: Request { stepwise: true, ..Request::default() },
+                needs: transfer.needs,
+                profile: Some(profile(&facts)),
+            };
+            let mut plans = Plans::default();
+            for len in lens.iter().chain(&lens) {
+                let kept = plans.plan(&policy, &file, (&socket, false), *len);
+                let facts = Facts { len: Some(*len), ..facts.clone() };
+                let made = Plan::make(&facts, &policy.request, policy.profile.as_ref());
+                let text = |plan: &Plan| serde_json::to_string(plan).unwrap();
+                prop_assert_eq!(text(&kept), text(&made));
+                prop_assert!(made.chosen().is_some_and(|chosen| chosen.evidence.is_some()));
+            }
+        }
+    }
+}

@@ -37,7 +37,6 @@ struct Large {
     at: u64,
     end: u64,
     moving: Option<Moving>,
-    is_blocked: bool,
 }
 
 /// Where an answer goes, and by what.
@@ -101,27 +100,18 @@ impl Sending {
             (self.bytes, self.sent) = (Vec::new(), 0);
             if self.large.is_some() {
                 match self.move_on(way)? {
-                    Sent::All => self.gather()?,
+                    Sent::All => continue,
                     other => return Ok(other),
                 }
-            } else {
-                self.gather()?;
-                if self.bytes.is_empty() && self.large.is_none() {
-                    return Ok(Sent::All);
-                }
             }
+            self.gather()?;
+            let is_over = self.bytes.is_empty() && self.large.is_none();
+            return Ok(if is_over { Sent::All } else { Sent::Some });
         }
     }
 
-    /// Gives up what a transfer holds of memory while its client does not take anything.
+    /// Gives up the buffer or the pipe of a transfer under way, which can go on with another one.
     pub fn park(&mut self, account: &mut dyn FnMut(&Report)) {
-        if let Some(large) = self.large.as_mut().filter(|large| large.is_blocked) {
-            large.leave(account);
-        }
-    }
-
-    /// Ends it short: the account of what was under way.
-    pub fn abandon(&mut self, account: &mut dyn FnMut(&Report)) {
         if let Some(large) = &mut self.large {
             large.leave(account);
         }
@@ -150,7 +140,7 @@ impl Sending {
                 Some(Part::File(file, stretch)) if fits => read(&file, stretch, &mut self.bytes)?,
                 Some(Part::File(file, stretch)) => {
                     let (at, end) = (stretch.from, stretch.to);
-                    self.large = Some(Large { file, at, end, moving: None, is_blocked: false });
+                    self.large = Some(Large { file, at, end, moving: None });
                 }
                 None => {}
             }
@@ -195,10 +185,7 @@ impl Large {
         });
         let outcome = match moving.advance() {
             Moved::Some => return Ok(Sent::Some),
-            Moved::Blocked => {
-                self.is_blocked = true;
-                return Ok(Sent::Blocked);
-            }
+            Moved::Blocked => return Ok(Sent::Blocked),
             Moved::End(outcome) => outcome,
         };
         self.moving = None;

@@ -1,120 +1,130 @@
-//! A tree, folder by folder, as lines of a manifest.
+//! A tree, entry by entry: one folder is open at a time, and folders come before what is in them. Links are
+//! told of, not followed.
 
 use std::{
     collections::VecDeque,
-    ffi::OsStr,
-    os::unix::ffi::OsStrExt,
+    ffi::OsString,
     path::{Path, PathBuf},
     sync::Arc,
-    time::SystemTime,
+    vec,
 };
 
 use rustix::fs::{FileType, Stat};
+use thalweg_core::shown;
 
 use super::{
     answer::Site,
-    body::{Part, Supply},
     listing::Folder,
-    open::Found,
-    version::Version,
+    open::{Found, Opened},
 };
-use crate::manifest::{Line, Meta, encoded};
 
-/// The lines of a tree, a folder at a time. Links are listed, not followed.
-pub struct Lines {
+/// What is below a folder, as far as it is served.
+pub struct Tree {
     site: Arc<Site>,
     top: PathBuf,
     // Below the top, and not read yet.
     folders: VecDeque<PathBuf>,
-    entries: u64,
-    bytes: u64,
-    left_out: u64,
-    is_over: bool,
+    open: Option<Open>,
 }
 
-impl Lines {
-    /// Those of the folder at this path.
+struct Open {
+    /// Below the top.
+    path: PathBuf,
+    folder: Folder,
+    names: vec::IntoIter<OsString>,
+}
+
+/// A file, a folder or a link.
+pub struct Entry {
+    /// Below the top.
+    pub path: PathBuf,
+    pub kind: Kind,
+    pub stat: Stat,
+}
+
+/// What it is.
+pub enum Kind {
+    File,
+    Folder,
+    /// And what it holds.
+    Link(Vec<u8>),
+}
+
+/// What is there and is left out: it cannot be read, or is of a kind that is not served.
+pub struct LeftOut {
+    pub path: PathBuf,
+    /// It is a file or a folder.
+    pub is_missed: bool,
+}
+
+impl Tree {
+    /// That of the folder at this path.
     pub fn of(site: Arc<Site>, top: PathBuf) -> Self {
-        let folders = VecDeque::from([PathBuf::new()]);
-        Self { site, top, folders, entries: 0, bytes: 0, left_out: 0, is_over: false }
+        Self { site, top, folders: VecDeque::from([PathBuf::new()]), open: None }
     }
 
-    /// The lines of one folder.
-    fn folder(&mut self, below: &Path) -> Vec<Line> {
-        let found = self.site.root.find(&self.top.join(below));
-        let Ok(Found::Folder(fd)) = found else { return self.leave_out() };
-        let Ok(folder) = Folder::read(&fd, self.site.hidden) else { return self.leave_out() };
-        let mut lines = Vec::new();
-        for name in &folder.names {
-            match self.line(&folder, below, name) {
-                Some(line) => lines.push(line),
-                None => self.left_out += 1,
-            }
-        }
-        self.entries += lines.len() as u64;
-        lines
-    }
-
-    fn leave_out(&mut self) -> Vec<Line> {
-        self.left_out += 1;
-        Vec::new()
-    }
-
-    /// The line of one entry; `None` for what is not served.
-    fn line(&mut self, folder: &Folder, below: &Path, name: &OsStr) -> Option<Line> {
-        let stat = folder.stat(name).ok()?;
-        let (full, meta) = (below.join(name), meta(&stat));
-        let path = encoded(&full);
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => {
-                let version = Version::of(&stat);
-                self.bytes += version.size;
-                let etag = version.etag(SystemTime::now());
-                Some(Line::File { path, size: version.size, meta, etag })
-            }
-            FileType::Directory => {
-                self.folders.push_back(full);
-                Some(Line::Folder { path, meta })
-            }
-            FileType::Symlink => {
-                let target = folder.link(name).ok()?;
-                let target = encoded(Path::new(OsStr::from_bytes(&target)));
-                Some(Line::Link { path, target, meta })
-            }
+    /// Opens a file of it.
+    pub fn open(&self, path: &Path) -> Option<Opened> {
+        match self.site.root.find(&self.top.join(path)) {
+            Ok(Found::File(file)) => Some(file),
             _ => None,
         }
     }
 
-    fn end(&self) -> Line {
-        Line::End { entries: self.entries, bytes: self.bytes, left_out: self.left_out }
-    }
-}
-
-fn meta(stat: &Stat) -> Meta {
-    Meta {
-        mode: stat.st_mode & 0o7777,
-        uid: stat.st_uid,
-        gid: stat.st_gid,
-        mtime: stat.st_mtime,
-        nanos: stat.st_mtime_nsec as u32,
-    }
-}
-
-impl Supply for Lines {
-    fn next(&mut self) -> Result<Option<Vec<Part>>, String> {
-        let lines = match self.folders.pop_front() {
-            Some(below) => self.folder(&below),
-            None if self.is_over => return Ok(None),
-            None => {
-                self.is_over = true;
-                vec![self.end()]
-            }
-        };
-        let mut text = Vec::new();
-        for line in lines {
-            serde_json::to_writer(&mut text, &line).map_err(|error| error.to_string())?;
-            text.push(b'\n');
+    fn read(&self, path: &Path) -> Option<Folder> {
+        match self.site.root.find(&self.top.join(path)) {
+            Ok(Found::Folder(fd)) => Folder::read(&fd, self.site.hidden).ok(),
+            _ => None,
         }
-        Ok(Some(vec![Part::Bytes(text)]))
+    }
+}
+
+impl Iterator for Tree {
+    type Item = Result<Entry, LeftOut>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(open) = &mut self.open {
+                if let Some(name) = open.names.next() {
+                    let entry = open.entry(&name);
+                    if let Ok(Entry { kind: Kind::Folder, path, .. }) = &entry {
+                        self.folders.push_back(path.clone());
+                    }
+                    return Some(entry);
+                }
+                self.open = None;
+            }
+            let path = self.folders.pop_front()?;
+            let Some(mut folder) = self.read(&path) else {
+                return Some(Err(LeftOut { path, is_missed: true }));
+            };
+            let names = std::mem::take(&mut folder.names).into_iter();
+            self.open = Some(Open { path, folder, names });
+        }
+    }
+}
+
+impl Open {
+    fn entry(&self, name: &OsString) -> Result<Entry, LeftOut> {
+        let path = self.path.join(name);
+        let left_out = |is_missed| Err(LeftOut { path: path.clone(), is_missed });
+        let Ok(stat) = self.folder.stat(name) else { return left_out(true) };
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Folder,
+            FileType::Symlink => match self.folder.link(name) {
+                Ok(target) => Kind::Link(target),
+                Err(_) => return left_out(true),
+            },
+            _ => return left_out(false),
+        };
+        Ok(Entry { path, kind, stat })
+    }
+}
+
+impl LeftOut {
+    /// For the log.
+    pub fn words(&self) -> String {
+        format!("cannot read '{}'", shown(&self.path))
     }
 }

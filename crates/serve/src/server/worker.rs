@@ -270,7 +270,11 @@ impl Worker {
         for (number, (listener, is_shared)) in self.parts.listeners.iter().enumerate() {
             let alone = if *is_shared { EventFlags::EXCLUSIVE } else { EventFlags::empty() };
             let data = EventData::new_u64(LISTENERS + number as u64);
-            epoll::add(&self.epoll, listener, data, EventFlags::IN | alone)?;
+            match epoll::add(&self.epoll, listener, data, EventFlags::IN | alone) {
+                // An earlier try got as far as this one.
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
         }
         self.accepts = true;
         Ok(())

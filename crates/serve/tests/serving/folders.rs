@@ -1,6 +1,12 @@
 //! Folders: what is shown of them, and what leads out of them.
 
-use std::os::unix::fs::symlink;
+use std::{
+    io::Write,
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Command, Stdio},
+    time::UNIX_EPOCH,
+};
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 use thalweg_serve::{
@@ -8,7 +14,7 @@ use thalweg_serve::{
     server::{Address, Options, Running},
 };
 
-use super::support::{Place, name};
+use super::support::{Place, name, noise};
 
 #[test]
 fn a_folder_shows_what_it_would_serve() {
@@ -79,10 +85,40 @@ fn a_manifest_has_every_entry_once_and_ends_with_its_sums() {
 }
 
 #[test]
+fn an_archive_is_the_tree() {
+    let place = Place::new();
+    let large = noise(5_000_001);
+    let long = format!("{}/{}", "d".repeat(150), "f".repeat(150));
+    place.file("t/empty", "");
+    place.file("t/large", &large);
+    place.file(&format!("t/{long}"), "long");
+    symlink("large", place.path("t/link")).unwrap();
+    mkfifoat(CWD, place.path("t/fifo"), Mode::RWXU).unwrap();
+    for version in ["1.1", "1.0"] {
+        let request = format!("GET /t/?tar HTTP/{version}\r\nHost: a\r\n\r\n");
+        let answer = place.connect().ask(&request);
+        assert!(answer.is_whole);
+        let into = tempfile::tempdir().unwrap();
+        let mut tar = Command::new("tar");
+        tar.args(["xf", "-"]).current_dir(into.path()).stdin(Stdio::piped());
+        let mut tar = tar.spawn().unwrap();
+        tar.stdin.take().unwrap().write_all(&answer.body).unwrap();
+        assert!(tar.wait().unwrap().success());
+        let read = |name: &str| std::fs::read(into.path().join(name)).unwrap();
+        assert!(read("large") == large && read(&long) == b"long" && read("empty").is_empty());
+        assert_eq!(std::fs::read_link(into.path().join("link")).unwrap().to_str(), Some("large"));
+        assert!(!into.path().join("fifo").exists());
+        let time = |path: &Path| std::fs::metadata(path).unwrap().modified().unwrap();
+        let seconds = |path: &Path| time(path).duration_since(UNIX_EPOCH).unwrap().as_secs();
+        assert_eq!(seconds(&into.path().join("large")), seconds(&place.path("t/large")));
+    }
+}
+
+#[test]
 fn what_is_switched_off_is_not_there() {
     let place = Place::with(|options| options.listing = false);
     place.file("file", "");
-    for target in ["/", "/?json", "/?manifest"] {
+    for target in ["/", "/?json", "/?manifest", "/?tar"] {
         assert_eq!(place.get(target, "").status, 403, "{target}");
     }
     assert_eq!(place.get("/file", "").status, 200);
