@@ -6,7 +6,8 @@ mod support;
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
     process::{Child, Command, Stdio},
 };
 
@@ -21,7 +22,10 @@ struct Server {
 
 impl Server {
     fn start(scratch: &Scratch, args: &[&str]) -> Self {
-        let mut command = scratch.thalweg(["serve"].iter().chain(args));
+        Self::of(scratch.thalweg(["serve"].iter().chain(args)))
+    }
+
+    fn of(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
@@ -126,8 +130,8 @@ fn an_interrupt_finishes_and_a_second_one_does_not_wait() {
     large.set_len(1 << 30).unwrap();
     let mut server = Server::start(&scratch, &[".", "-l", "0", "--grace", "10m"]);
     let address = server.address["http://".len()..].trim_end_matches('/').to_owned();
-    let mut client = std::net::TcpStream::connect(address).unwrap();
-    std::io::Write::write_all(&mut client, b"GET /large HTTP/1.0\r\n\r\n").unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"GET /large HTTP/1.0\r\n\r\n").unwrap();
     client.read_exact(&mut [0; 1000]).unwrap();
     server.signal(Signal::TERM);
     let mut line = String::new();
@@ -149,4 +153,25 @@ fn options_are_tried_without_serving() {
     let taken = server.address["http://".len()..].trim_end_matches('/');
     let ran = scratch.run(&["serve", "--listen", taken, "--check"]);
     assert!(ran.code == 1 && ran.err.contains("cannot listen at"), "{}", ran.err);
+}
+
+#[test]
+fn a_server_without_descriptors_serves_again_once_it_has_some() {
+    let scratch = Scratch::new();
+    scratch.file("dir/file", "text");
+    let mut command = Command::new("bash");
+    let line =
+        "ulimit -n 32; exec \"$0\" serve dir -l 0 --threads 1 --max-connections 1000 --log none";
+    command.args(["-c", line]).arg(env!("CARGO_BIN_EXE_thalweg")).current_dir(scratch.path("."));
+    let server = Server::of(command);
+    let address = server.address["http://".len()..].trim_end_matches('/').to_owned();
+    let connect = || TcpStream::connect(&address).unwrap();
+    let idle: Vec<TcpStream> = (0..60).map(|_| connect()).collect();
+    let mut waiting = connect();
+    waiting.write_all(b"GET /file HTTP/1.0\r\n\r\n").unwrap();
+    drop(idle);
+    let mut answer = String::new();
+    waiting.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("\r\n\r\ntext"), "{answer}");
+    assert_eq!(server.end(Signal::TERM).0, Some(0));
 }

@@ -13,7 +13,10 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
 use serde::Serialize;
 use thalweg_sys::Errno;
 
-use super::{open::Root, version::Version};
+use super::{
+    open::{Root, kind},
+    version::Version,
+};
 use crate::manifest::encoded;
 
 /// A folder that can be read.
@@ -81,9 +84,9 @@ pub enum Kind {
 pub fn entries(root: &Root, path: &Path, folder: &Folder) -> Vec<Entry> {
     let entry = |name: &OsString| {
         let stat = folder.stat(name).ok()?;
-        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        let is_link = kind(&stat) == FileType::Symlink;
         let stat = if is_link { root.stat(&path.join(name)).ok()? } else { stat };
-        let (kind, slash) = match FileType::from_raw_mode(stat.st_mode) {
+        let (is, slash) = match kind(&stat) {
             FileType::Directory => (Kind::Folder, "/"),
             FileType::RegularFile => (Kind::File, ""),
             _ => return None,
@@ -92,8 +95,8 @@ pub fn entries(root: &Root, path: &Path, folder: &Folder) -> Vec<Entry> {
         Some(Entry {
             name: name.to_string_lossy().into_owned(),
             path: encoded(Path::new(name)) + slash,
-            kind,
-            size: (kind == Kind::File).then_some(version.size),
+            kind: is,
+            size: (is == Kind::File).then_some(version.size),
             mtime: version.seconds(),
         })
     };

@@ -43,7 +43,7 @@ pub struct Root {
 #[derive(Debug)]
 pub struct Opened {
     fd: OwnedFd,
-    /// When it was opened.
+    /// As it was just before it was opened.
     pub version: Version,
 }
 
@@ -66,8 +66,8 @@ impl Root {
         let failed = |errno| ServeError::Root { path: path.to_owned(), errno };
         let path_of_file =
             |path: &Path| Some((path.parent()?.to_owned(), path.file_name()?.to_owned()));
-        let (kind, _) = look(open(path, PATH, Mode::empty()).map_err(failed)?).map_err(failed)?;
-        let (folder, only) = match kind {
+        let (stat, _) = look(open(path, PATH, Mode::empty()).map_err(failed)?).map_err(failed)?;
+        let (folder, only) = match kind(&stat) {
             FileType::Directory => (path.to_owned(), None),
             FileType::RegularFile => match path_of_file(path) {
                 Some((folder, name)) if folder.as_os_str().is_empty() => {
@@ -90,10 +90,12 @@ impl Root {
         if self.only.as_deref().is_some_and(|only| path.as_os_str() != only) {
             return Err(Status::NOT_FOUND);
         }
-        let (kind, fd) = self.resolve(path).and_then(look).map_err(refusal)?;
-        match kind {
+        let (stat, fd) = self.resolve(path).and_then(look).map_err(refusal)?;
+        match kind(&stat) {
             FileType::Directory => Ok(Found::Folder(fd)),
-            FileType::RegularFile => Opened::again(fd.as_fd()).map(Found::File).map_err(refusal),
+            FileType::RegularFile => {
+                Opened::again(fd.as_fd(), &stat).map(Found::File).map_err(refusal)
+            }
             // A FIFO waits for a writer, a device may do anything: they are not opened.
             _ => Err(Status::NOT_FOUND),
         }
@@ -139,12 +141,17 @@ fn walk(folder: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
         }
         here = openat(&here, name, flags, Mode::empty())?;
     }
-    let (kind, fd) = look(here)?;
-    if kind == FileType::Symlink { Err(Errno::LOOP) } else { Ok(fd) }
+    let (stat, fd) = look(here)?;
+    if kind(&stat) == FileType::Symlink { Err(Errno::LOOP) } else { Ok(fd) }
 }
 
-fn look(fd: OwnedFd) -> Result<(FileType, OwnedFd), Errno> {
-    Ok((FileType::from_raw_mode(fstat(&fd)?.st_mode), fd))
+fn look(fd: OwnedFd) -> Result<(Stat, OwnedFd), Errno> {
+    Ok((fstat(&fd)?, fd))
+}
+
+/// What kind of thing has such an answer of fstat.
+pub fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
 }
 
 /// The answer to who asked for a name that could not be opened.
@@ -161,13 +168,12 @@ pub fn refusal(errno: Errno) -> Status {
 
 impl Opened {
     /// Opens what such a descriptor stands for: by /proc, so that it is that file and no other that has
-    /// got its name.
-    fn again(found: BorrowedFd<'_>) -> Result<Self, Errno> {
+    /// got its name. It counts as it was when it was found.
+    fn again(found: BorrowedFd<'_>, stat: &Stat) -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let path = format!("/proc/self/fd/{}", found.as_raw_fd());
         let fd = open(path, flags, Mode::empty())?;
-        let version = Version::of(&fstat(&fd)?);
-        Ok(Self { fd, version })
+        Ok(Self { fd, version: Version::of(stat) })
     }
 
     /// Whether it is still the version that was opened.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use rustix::event::{EventfdFlags, eventfd};
-use thalweg_sys::{signal, usage};
+use thalweg_sys::{fault, signal, usage};
 
 use super::{
     accounts::Accounts,
@@ -96,7 +96,8 @@ impl Running {
         let wake = Arc::new(eventfd(0, flags).map_err(failed)?);
         let parts = parts(Arc::clone(&self.stage), Arc::clone(&wake));
         let (told, answer) = std::sync::mpsc::channel();
-        let run = move || {
+        let faults = fault::inherit();
+        let work = move || {
             // Signals are for the thread that looks for them.
             let _ = signal::leave_interrupts_to_others();
             match Worker::new(parts) {
@@ -107,6 +108,7 @@ impl Running {
                 Err(errno) => drop(told.send(Err(errno))),
             }
         };
+        let run = move || faults.enter(work);
         let thread = thread::Builder::new().name("serve".to_owned()).spawn(run);
         self.workers.push(thread.map_err(ServeError::Worker)?);
         self.wakes.push(wake);

@@ -87,6 +87,8 @@ impl Sending {
         loop {
             if self.sent < self.bytes.len() {
                 match net::send(way.socket, &self.bytes[self.sent..]) {
+                    // A socket that takes nothing and gives no reason would be asked for ever.
+                    Ok(0) => return Err(Short::Client(Errno::IO)),
                     Ok(count) => {
                         self.sent += count;
                         self.total += count as u64;

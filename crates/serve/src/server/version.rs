@@ -1,6 +1,9 @@
 //! What tells one version of a file from another, by what the file system says of it.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    sync::OnceLock,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use rustix::{
     fs::Stat,
@@ -79,13 +82,16 @@ impl Version {
 
     /// What its clock cannot tell apart, in nanoseconds.
     fn tick(&self) -> i128 {
+        static TICK: OnceLock<i128> = OnceLock::new();
         if self.modified.nanos == 0 && self.changed.nanos == 0 {
             // Whole seconds only, on FAT every other one.
             return Duration::from_secs(2).as_nanos() as i128;
         }
         // Before Linux 6.13, and on file systems without fine stamps, times are those of the last tick.
-        let tick = clock_getres(ClockId::RealtimeCoarse);
-        2 * (i128::from(tick.tv_sec) * 1_000_000_000 + i128::from(tick.tv_nsec))
+        *TICK.get_or_init(|| {
+            let tick = clock_getres(ClockId::RealtimeCoarse);
+            2 * (i128::from(tick.tv_sec) * 1_000_000_000 + i128::from(tick.tv_nsec))
+        })
     }
 }
 

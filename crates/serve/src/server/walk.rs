@@ -15,7 +15,7 @@ use thalweg_core::shown;
 use super::{
     answer::Site,
     listing::Folder,
-    open::{Found, Opened},
+    open::{self, Found, Opened},
 };
 
 /// What is below a folder, as far as it is served.
@@ -109,7 +109,7 @@ impl Open {
         let path = self.path.join(name);
         let left_out = |is_missed| Err(LeftOut { path: path.clone(), is_missed });
         let Ok(stat) = self.folder.stat(name) else { return left_out(true) };
-        let kind = match FileType::from_raw_mode(stat.st_mode) {
+        let kind = match open::kind(&stat) {
             FileType::RegularFile => Kind::File,
             FileType::Directory => Kind::Folder,
             FileType::Symlink => match self.folder.link(name) {

@@ -1,6 +1,7 @@
 //! `thalweg serve`: a folder or a file over HTTP.
 
-use std::{io, net::SocketAddr, thread, time::Duration};
+use rustix::thread::{Timespec, nanosleep};
+use std::{io, net::SocketAddr};
 use thalweg_core::shown;
 use thalweg_serve::server::{Address, Log, Options, Running, Timeouts};
 use thalweg_sys::signal;
@@ -16,8 +17,8 @@ mod args;
 use args::Listen;
 pub use args::ServeArgs;
 
-/// How often to look whether a signal came.
-const LOOK: Duration = Duration::from_millis(50);
+/// Until a signal comes.
+const LONG: Timespec = Timespec { tv_sec: 3600, tv_nsec: 0 };
 
 impl Subcommand for ServeArgs {
     fn outlives_pipes(&self) -> bool {
@@ -36,7 +37,8 @@ impl Subcommand for ServeArgs {
         }
         self.tell(server.addresses())?;
         while !signal::interrupted() {
-            thread::sleep(LOOK);
+            // A signal ends the sleep, or one that comes just before it is heard of in a second.
+            let _ = nanosleep(&LONG);
         }
         note("no more connections are taken; what is under way is finished (once more: now)");
         if !server.stop(self.grace, || signal::times() > 1) {
