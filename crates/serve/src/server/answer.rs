@@ -7,6 +7,7 @@ use super::{
     archive::Archive,
     body::{Body, Part, Supply},
     header::Header,
+    limit::Limit,
     lines::Lines,
     listing::{Folder, entries},
     log::date,
@@ -35,6 +36,7 @@ pub struct Site {
     pub precompressed: bool,
     pub metrics: bool,
     pub policy: Policy,
+    pub limit: Option<Limit>,
     pub accounts: Accounts,
 }
 

@@ -72,12 +72,16 @@ pub enum Next {
     Wait,
     /// To go on, once the others had their turn.
     Go,
+    /// To go on in a moment: all answers together have sent more than they may.
+    Later,
     /// To be closed.
     Close,
 }
 
 // Answers before the others have their turn.
 const TURN: usize = 16;
+/// The most that one step moves, so that one connection does not keep the others waiting.
+const STEP: u64 = 1 << 20;
 /// How long a client may take to read the last answer.
 const PARTING: Duration = Duration::from_secs(2);
 // Tries to answer with a file that changes again and again.
@@ -250,6 +254,12 @@ impl Connection {
         if !self.writable {
             return Some(Next::Wait);
         }
+        let limit = tools.site.limit.as_ref();
+        if limit.is_some_and(|limit| !limit.is_open()) {
+            // It is not the client that keeps us waiting.
+            self.since = Instant::now();
+            return Some(Next::Later);
+        }
         let before = answering.sending.total;
         let Answering { sending, mechanism, notes, .. } = &mut **answering;
         let sent = sending.advance(&mut Way {
@@ -257,9 +267,14 @@ impl Connection {
             is_internet: self.client.is_some(),
             plans: &mut tools.plans,
             policy: &tools.site.policy,
+            step: limit.map_or(STEP, |limit| limit.step().min(STEP)),
             account: &mut |report| account(&tools.site, mechanism, notes, report),
         });
-        if answering.sending.total > before {
+        let moved = answering.sending.total - before;
+        if let Some(limit) = limit {
+            limit.spend(moved);
+        }
+        if moved > 0 {
             self.since = Instant::now();
         }
         match sent {

@@ -7,6 +7,7 @@ mod body;
 mod connection;
 mod error;
 mod header;
+mod limit;
 mod lines;
 mod listen;
 mod listing;

@@ -51,6 +51,8 @@ pub struct Job {
     pub stretch: Stretch,
     pub needs: Guarantees,
     pub plan: Arc<Plan>,
+    /// The most that one step moves, so that one connection does not keep the others waiting.
+    pub step: u64,
 }
 
 impl Moving {
@@ -84,11 +86,8 @@ impl Moving {
     }
 }
 
-/// The most that one step moves, so that one connection does not keep the others waiting.
-const STEP: u64 = 1 << 20;
-
 async fn steps(job: Job, told: Rc<Told>) -> Outcome {
-    let Job { file, socket, stretch, needs, plan } = job;
+    let Job { file, socket, stretch, needs, plan, step: most } = job;
     let end = |fd, kind, at| End { fd, kind, at };
     let transfer = Transfer {
         source: Source::Fd(end(file.as_fd(), Kind::File, Some(stretch.from))),
@@ -103,7 +102,7 @@ async fn steps(job: Job, told: Rc<Told>) -> Outcome {
         return Outcome { report: Report::default(), stopped: false, error: Some(error) };
     };
     while !told.is_to_stop.get() {
-        let step = run.advance(STEP);
+        let step = run.advance(most);
         told.moved.set(run.bytes());
         match step {
             Step::Moved => told.is_blocked.set(false),

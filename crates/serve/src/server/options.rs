@@ -31,6 +31,8 @@ pub struct Options {
     pub request: Request,
     /// What was measured here.
     pub profile: Option<Profile>,
+    /// The most bytes a second, of all answers together.
+    pub limit: Option<u64>,
     /// How long to be patient.
     pub timeouts: Timeouts,
     /// The most connections at a time; none is as many as there are descriptors for.
@@ -54,6 +56,7 @@ impl Options {
             needs: Guarantees::COPIED,
             request: Request::default(),
             profile: None,
+            limit: None,
             timeouts: Timeouts::default(),
             max_connections: None,
             log: None,

@@ -19,6 +19,7 @@ use super::{
     answer::Site,
     connection::Tools,
     error::ServeError,
+    limit::Limit,
     listen::{Listening, listen_at},
     log::Teller,
     open::Root,
@@ -60,6 +61,7 @@ impl Running {
             precompressed: options.precompressed,
             metrics: options.metrics,
             policy: Policy { request, needs: options.needs, profile: options.profile },
+            limit: options.limit.map(Limit::new),
             accounts: Accounts::default(),
         });
         let listening = listen_at(&options.listen, threads)?;

@@ -45,6 +45,8 @@ pub struct Way<'w> {
     pub is_internet: bool,
     pub plans: &'w mut Plans,
     pub policy: &'w Policy,
+    /// The most that one step moves.
+    pub step: u64,
     /// Gets the account of every transfer that has ended.
     pub account: &'w mut dyn FnMut(&Report),
 }
@@ -182,6 +184,7 @@ impl Large {
                 socket: Rc::clone(way.socket),
                 stretch,
                 needs: way.policy.needs,
+                step: way.step,
                 plan: way.plans.plan(way.policy, &self.file, socket, stretch.len()),
             })
         });

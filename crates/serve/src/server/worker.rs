@@ -52,6 +52,8 @@ pub struct Worker {
     free: Vec<u32>,
     /// Those that would go on at once.
     ready: VecDeque<u64>,
+    /// Those that would go on in a moment.
+    later: Vec<u64>,
     accepts: bool,
     looked: Instant,
 }
@@ -60,6 +62,8 @@ struct Slot {
     connection: Option<Connection>,
     /// Tells an event for a connection from one for an earlier one in its place.
     turn: u32,
+    /// It is among those that would go on.
+    is_queued: bool,
 }
 
 const WAKE: u64 = u64::MAX;
@@ -67,6 +71,8 @@ const LISTENERS: u64 = u64::MAX - 4096;
 const EVENTS: usize = 256;
 // Connections taken at a time.
 const ACCEPTS: usize = 32;
+/// How soon those go on that were held back.
+const MOMENT: Duration = Duration::from_millis(20);
 /// How often the clock is looked at.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -81,6 +87,7 @@ impl Worker {
             slots: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
+            later: Vec::new(),
             accepts: false,
             looked: Instant::now(),
         };
@@ -109,13 +116,21 @@ impl Worker {
             for event in &events {
                 self.handle(*event);
             }
-            for _ in 0..self.ready.len() {
-                if let Some(token) = self.ready.pop_front() {
-                    self.advance(token);
-                }
-            }
+            self.go_on();
             if self.looked.elapsed() >= TICK {
                 self.tick();
+            }
+        }
+    }
+
+    /// Lets those go on that wait for nothing, each once.
+    fn go_on(&mut self) {
+        self.ready.extend(self.later.drain(..));
+        for _ in 0..self.ready.len() {
+            let Some(token) = self.ready.pop_front() else { return };
+            if let Some(slot) = self.slot(token) {
+                slot.is_queued = false;
+                self.advance(token);
             }
         }
     }
@@ -130,6 +145,8 @@ impl Worker {
             Duration::ZERO
         } else if self.is_empty() && self.accepts {
             return None;
+        } else if !self.later.is_empty() {
+            MOMENT
         } else {
             TICK.saturating_sub(self.looked.elapsed())
         };
@@ -151,8 +168,12 @@ impl Worker {
         let has_hung_up = is_over || flags.contains(EventFlags::RDHUP);
         let (readable, writable) =
             (flags.contains(EventFlags::IN), flags.contains(EventFlags::OUT));
-        if let Some(connection) = self.connection(token) {
+        let Some(slot) = self.slot(token) else { return };
+        let is_queued = slot.is_queued;
+        if let Some(connection) = &mut slot.connection {
             connection.ready(readable, writable || is_over, has_hung_up);
+        }
+        if !is_queued {
             self.advance(token);
         }
     }
@@ -162,22 +183,39 @@ impl Worker {
         let _ = io::read(&self.parts.wake, &mut [0; 8]);
     }
 
-    fn connection(&mut self, token: u64) -> Option<&mut Connection> {
+    /// The place of a connection that is still the one that is meant.
+    fn slot(&mut self, token: u64) -> Option<&mut Slot> {
         let slot = self.slots.get_mut(token as u32 as usize)?;
-        slot.connection.as_mut().filter(|_| slot.turn == (token >> 32) as u32)
+        if slot.turn == (token >> 32) as u32 { Some(slot) } else { None }
     }
 
     fn advance(&mut self, token: u64) {
         let index = token as u32 as usize;
-        let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.turn == (token >> 32) as u32)
-        else {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        if slot.turn != (token >> 32) as u32 {
             return;
-        };
+        }
         let Some(connection) = &mut slot.connection else { return };
-        match connection.advance(&mut self.parts.tools) {
+        let next = connection.advance(&mut self.parts.tools);
+        self.follow(token, next);
+    }
+
+    /// Does what a connection wants next.
+    fn follow(&mut self, token: u64, next: Next) {
+        let index = token as u32 as usize;
+        let slot = &mut self.slots[index];
+        match next {
             Next::Wait => {}
-            Next::Go => self.ready.push_back(token),
             Next::Close => self.close(index),
+            Next::Go | Next::Later if slot.is_queued => {}
+            Next::Go => {
+                slot.is_queued = true;
+                self.ready.push_back(token);
+            }
+            Next::Later => {
+                slot.is_queued = true;
+                self.later.push(token);
+            }
         }
     }
 
@@ -185,6 +223,7 @@ impl Worker {
         let slot = &mut self.slots[index];
         if slot.connection.take().is_some() {
             slot.turn = slot.turn.wrapping_add(1) & 0x7fff_ffff;
+            slot.is_queued = false;
             self.free.push(index as u32);
             let before = self.parts.tools.site.accounts.connections.fetch_sub(1, Ordering::Relaxed);
             if !self.accepts && before <= self.parts.most && !self.parts.tools.is_ending {
@@ -239,7 +278,7 @@ impl Worker {
 
     fn welcome(&mut self, socket: OwnedFd, client: Option<SocketAddr>) {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { connection: None, turn: 0 });
+            self.slots.push(Slot { connection: None, turn: 0, is_queued: false });
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[index as usize];
@@ -288,11 +327,8 @@ impl Worker {
         for index in 0..self.slots.len() {
             let turn = self.slots[index].turn;
             let Some(connection) = &mut self.slots[index].connection else { continue };
-            match connection.tick(&mut self.parts.tools, &self.parts.timeouts) {
-                Next::Wait => {}
-                Next::Go => self.ready.push_back(u64::from(turn) << 32 | index as u64),
-                Next::Close => self.close(index),
-            }
+            let next = connection.tick(&mut self.parts.tools, &self.parts.timeouts);
+            self.follow(u64::from(turn) << 32 | index as u64, next);
         }
     }
 }

@@ -80,6 +80,45 @@ fn clients_that_stop_in_the_middle_keep_nobody_waiting() {
 }
 
 #[test]
+fn hundreds_of_half_requests_keep_nobody_waiting() {
+    let place = Place::new();
+    place.file("file", "text");
+    let request = "GET /file HTTP/1.1\r\nHost: a\r\n\r\n";
+    let half: Vec<_> = (0..400)
+        .map(|n| {
+            let mut client = place.connect();
+            client.send(&request[..n % request.len()]);
+            client
+        })
+        .collect();
+    for _ in 0..50 {
+        assert_eq!(place.get("/file", "").text(), "text");
+    }
+    for (n, mut client) in half.into_iter().enumerate() {
+        client.send(&request[n % request.len()..]);
+        assert_eq!(client.answer(false).text(), "text");
+    }
+}
+
+#[test]
+fn a_limit_holds_for_all_clients_together_and_loses_no_byte() {
+    let place = Place::with(|options| options.limit = Some(1 << 20));
+    let bytes = noise(300 << 10);
+    place.file("large", &bytes);
+    let began = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let answer = place.get("/large", "");
+                assert!(answer.is_whole && answer.body == bytes);
+            });
+        }
+    });
+    // The last step of each may be ahead of its time.
+    assert!(began.elapsed() >= Duration::from_millis(700), "{:?}", began.elapsed());
+}
+
+#[test]
 fn a_slow_reader_gets_every_byte() {
     let place = Place::new();
     let bytes = noise(8 << 20);

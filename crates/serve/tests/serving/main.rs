@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod changing;
+mod faults;
 mod files;
 mod folders;
 mod hostile;

@@ -8,7 +8,7 @@ use std::{
     str::FromStr,
     time::Duration,
 };
-use thalweg_core::quantity::parse_duration;
+use thalweg_core::quantity::{parse_duration, parse_rate};
 use thalweg_serve::server::{Follow, Format};
 
 use crate::args::Choice;
@@ -50,6 +50,10 @@ pub struct ServeArgs {
     /// What to tell of every answer, on standard error
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Logging::Text)]
     pub log: Logging,
+    /// Send no more than this many bytes a second, to all clients together
+    #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
+    #[arg(value_parser = parse_rate)]
+    pub limit: Option<u64>,
     /// How many workers [default: one per processor]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,

@@ -67,6 +67,7 @@ impl ServeArgs {
             needs: self.choice.needs(),
             request: self.choice.request(),
             profile: saved.current,
+            limit: self.limit.filter(|limit| *limit > 0),
             timeouts: Timeouts {
                 head: self.header_timeout,
                 idle: self.idle_timeout,
