@@ -66,7 +66,7 @@ struct Answering {
 }
 
 /// What a connection wants next.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Nothing, until its socket is ready.
     Wait,
