@@ -152,7 +152,7 @@ fn a_single_file_is_all_there_is() {
     let ask = |target: &str| {
         let mut stream = std::net::TcpStream::connect(address).unwrap();
         let request = format!("GET {target} HTTP/1.0\r\n\r\n");
-        std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
         let mut text = String::new();
         std::io::Read::read_to_string(&mut stream, &mut text).unwrap();
         text
