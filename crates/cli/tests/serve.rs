@@ -8,6 +8,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
+    os::unix::net::UnixStream,
     process::{Child, Command, Stdio},
 };
 
@@ -174,4 +175,33 @@ fn a_server_without_descriptors_serves_again_once_it_has_some() {
     waiting.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("\r\n\r\ntext"), "{answer}");
     assert_eq!(server.end(Signal::TERM).0, Some(0));
+}
+
+#[test]
+fn a_socket_of_the_service_manager_is_served_and_stays() {
+    let program = "systemd-socket-activate";
+    if !is_there(program) {
+        return skip("serve: LISTEN_FDS", &format!("no {program}"));
+    }
+    let scratch = Scratch::new();
+    scratch.file("dir/file", "text");
+    let name = scratch.path("socket");
+    let mut command = Command::new(program);
+    command.arg("-l").arg(&name).arg(env!("CARGO_BIN_EXE_thalweg")).args(["serve", "dir"]);
+    command.current_dir(scratch.path(".")).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut manager = command.spawn().unwrap();
+    // It starts the server at the first connection.
+    let mut client = loop {
+        match UnixStream::connect(&name) {
+            Ok(client) => break client,
+            Err(_) => assert!(manager.try_wait().unwrap().is_none(), "{program} has ended"),
+        }
+    };
+    client.write_all(b"GET /file HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("\r\n\r\ntext"), "{answer}");
+    // It has become the server.
+    kill_process(Pid::from_child(&manager), Signal::TERM).unwrap();
+    assert!(manager.wait().unwrap().success() && name.exists());
 }

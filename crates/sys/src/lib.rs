@@ -11,6 +11,7 @@ pub mod copy;
 pub mod fault;
 pub mod fork;
 pub mod futex;
+pub mod handed;
 pub mod host;
 pub mod io;
 pub mod map;

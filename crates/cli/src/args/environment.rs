@@ -15,13 +15,20 @@ Environment:
 Options of each command can be set too: `thalweg COMMAND --help` lists the variables.";
 
 /// What no option stands for, but one command knows.
-const OF_COMMANDS: &[(&str, &str)] = &[(
+const OF_COMMANDS: &[(&str, &str)] = &[
+(
     "copy",
     "
   VERSION_CONTROL          how to make backups, where --backup does not say
   SIMPLE_BACKUP_SUFFIX     what they end with, where --suffix does not say
   POSIXLY_CORRECT          set: a destination that is a link to nothing gets its file where it leads",
-)];
+),
+    (
+        "serve",
+        "
+  LISTEN_FDS, LISTEN_PID   sockets that a service manager hands over",
+    ),
+];
 
 /// The parser, whose long helps have that section.
 pub fn shown_in_help(mut root: Command) -> Command {

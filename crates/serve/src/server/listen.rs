@@ -1,21 +1,27 @@
 //! Sockets that listen: one for every worker at an internet address, one for all at a unix socket.
 
 use std::{
+    ffi::OsString,
     fs, io,
     net::{SocketAddr, TcpListener},
     os::{
         fd::OwnedFd,
         unix::{
+            ffi::OsStringExt,
             fs::FileTypeExt,
             net::{UnixListener, UnixStream},
         },
     },
-    path::Path,
+    path::{Path, PathBuf},
 };
 
-use rustix::net::{
-    AddressFamily, SocketFlags, SocketType, bind, ipproto, listen, socket_with,
-    sockopt::{set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay},
+use rustix::{
+    io::ioctl_fionbio,
+    net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, ipproto, listen,
+        socket_with,
+        sockopt::{set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay, socket_acceptconn},
+    },
 };
 
 use super::{error::ServeError, options::Address};
@@ -28,16 +34,24 @@ pub struct Listening {
     pub sockets: Vec<OwnedFd>,
     /// All of them are one socket, at which every worker is woken.
     pub is_shared: bool,
+    /// A name that was made here, and goes with the server.
+    pub name: Option<PathBuf>,
 }
 
 const BACKLOG: i32 = 1024;
 
-/// Listens at these addresses; at the usual one, or the next port that is free, if there are none.
-pub fn listen_at(addresses: &[Address], workers: usize) -> Result<Vec<Listening>, ServeError> {
-    if addresses.is_empty() {
+/// Listens at these addresses, and with what was handed over; at the usual address, or the next port that is
+/// free, if there is neither.
+pub fn listen_at(
+    addresses: &[Address],
+    sockets: Vec<OwnedFd>,
+    workers: usize,
+) -> Result<Vec<Listening>, ServeError> {
+    if addresses.is_empty() && sockets.is_empty() {
         return Ok(vec![at_next_free(workers)?]);
     }
-    addresses.iter().map(|address| at(address, workers)).collect()
+    let own = addresses.iter().map(|address| at(address, workers));
+    own.chain(sockets.into_iter().map(|socket| handed(socket, workers))).collect()
 }
 
 // So many neighbours are tried.
@@ -93,7 +107,7 @@ fn tcp(address: SocketAddr, workers: usize) -> io::Result<Listening> {
     for socket in &sockets {
         listen(socket, BACKLOG)?;
     }
-    Ok(Listening { address: Address::Tcp(address), sockets, is_shared: false })
+    Ok(Listening { address: Address::Tcp(address), sockets, is_shared: false, name: None })
 }
 
 fn socket(address: SocketAddr) -> io::Result<OwnedFd> {
@@ -117,13 +131,38 @@ fn unix(path: &Path, workers: usize) -> io::Result<Listening> {
         answer => answer?,
     };
     listener.set_nonblocking(true)?;
-    let socket = OwnedFd::from(listener);
+    let (address, name) = (Address::Unix(path.to_owned()), Some(path.to_owned()));
+    let sockets = copies(OwnedFd::from(listener), workers)?;
+    Ok(Listening { address, sockets, is_shared: true, name })
+}
+
+fn copies(socket: OwnedFd, workers: usize) -> io::Result<Vec<OwnedFd>> {
     let mut sockets = Vec::new();
     while sockets.len() + 1 < workers {
         sockets.push(socket.try_clone()?);
     }
     sockets.push(socket);
-    Ok(Listening { address: Address::Unix(path.to_owned()), sockets, is_shared: true })
+    Ok(sockets)
+}
+
+/// Takes over a socket that somebody else has made listen.
+fn handed(socket: OwnedFd, workers: usize) -> Result<Listening, ServeError> {
+    let failed = |error| failed("a socket that was handed over", error);
+    if !socket_acceptconn(&socket).is_ok_and(|listens| listens) {
+        return Err(failed(io::Error::other("it does not listen")));
+    }
+    let address = getsockname(&socket).map_err(|errno| failed(errno.into()))?;
+    let address = if let Ok(address) = SocketAddr::try_from(address.clone()) {
+        set_tcp_nodelay(&socket, true).map_err(|errno| failed(errno.into()))?;
+        Address::Tcp(address)
+    } else {
+        let name = SocketAddrUnix::try_from(address).map_err(|errno| failed(errno.into()))?;
+        let name = name.path_bytes().unwrap_or_default().to_vec();
+        Address::Unix(PathBuf::from(OsString::from_vec(name)))
+    };
+    ioctl_fionbio(&socket, true).map_err(|errno| failed(errno.into()))?;
+    let sockets = copies(socket, workers).map_err(failed)?;
+    Ok(Listening { address, sockets, is_shared: true, name: None })
 }
 
 fn is_deserted(path: &Path) -> bool {
@@ -139,7 +178,7 @@ mod tests {
     #[test]
     fn an_address_that_is_taken_is_not_shared() {
         let any = Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let ours = listen_at(std::slice::from_ref(&any), 3).unwrap().remove(0);
+        let ours = listen_at(std::slice::from_ref(&any), Vec::new(), 3).unwrap().remove(0);
         assert_eq!(ours.sockets.len(), 3);
         assert!(matches!(at(&ours.address, 2), Err(ServeError::Listen { .. })));
         let Address::Tcp(address) = ours.address else { panic!() };

@@ -1,6 +1,6 @@
 //! What a server is told before it starts.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, os::fd::OwnedFd, path::PathBuf, time::Duration};
 
 use thalweg_core::{Guarantees, Profile, Request};
 
@@ -13,6 +13,9 @@ pub struct Options {
     pub root: PathBuf,
     /// Where to listen; none is the address of [`Address::default`], or the next port that is free.
     pub listen: Vec<Address>,
+    /// Sockets that listen already, as a service manager hands them over; then the usual address is not
+    /// listened at.
+    pub handed: Vec<OwnedFd>,
     /// How many workers; none is one per processor.
     pub threads: Option<usize>,
     /// Which symbolic links lead somewhere.
@@ -47,6 +50,7 @@ impl Options {
         Self {
             root: root.into(),
             listen: Vec::new(),
+            handed: Vec::new(),
             threads: None,
             follow: Follow::default(),
             hidden: false,

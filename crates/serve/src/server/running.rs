@@ -3,6 +3,7 @@
 use std::{
     fs, io,
     os::fd::OwnedFd,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
@@ -32,6 +33,8 @@ use super::{
 #[derive(Debug)]
 pub struct Running {
     addresses: Vec<Address>,
+    /// Of unix sockets, which are removed at the end.
+    names: Vec<PathBuf>,
     stage: Arc<AtomicU8>,
     wakes: Vec<Arc<OwnedFd>>,
     workers: Vec<JoinHandle<()>>,
@@ -64,12 +67,14 @@ impl Running {
             limit: options.limit.map(Limit::new),
             accounts: Accounts::default(),
         });
-        let listening = listen_at(&options.listen, threads)?;
+        let listening = listen_at(&options.listen, options.handed, threads)?;
         let log = options.log.map(Teller::start).transpose().map_err(ServeError::Worker)?;
         let (teller, log) = log.unzip();
+        let names = listening.iter().filter_map(|listening| listening.name.clone()).collect();
         let addresses = listening.iter().map(|listening| listening.address.clone()).collect();
         let stage = Arc::new(AtomicU8::new(RUNNING));
-        let mut server = Self { addresses, stage, wakes: Vec::new(), workers: Vec::new(), log };
+        let mut server =
+            Self { addresses, names, stage, wakes: Vec::new(), workers: Vec::new(), log };
         for listeners in shared_out(listening, threads) {
             server.start_worker(|stage, wake| Parts {
                 listeners,
@@ -153,10 +158,8 @@ impl Running {
         if let Some(log) = self.log.take() {
             let _ = log.join();
         }
-        for address in self.addresses.drain(..) {
-            if let Address::Unix(path) = address {
-                let _ = fs::remove_file(path);
-            }
+        for name in self.names.drain(..) {
+            let _ = fs::remove_file(name);
         }
     }
 }

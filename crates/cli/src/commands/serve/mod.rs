@@ -1,10 +1,10 @@
 //! `thalweg serve`: a folder or a file over HTTP.
 
 use rustix::thread::{Timespec, nanosleep};
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, os::fd::OwnedFd};
 use thalweg_core::shown;
 use thalweg_serve::server::{Address, Log, Options, Running, Timeouts};
-use thalweg_sys::signal;
+use thalweg_sys::{handed, signal};
 
 use super::Subcommand;
 use crate::{
@@ -29,7 +29,9 @@ impl Subcommand for ServeArgs {
         let saved = Saved::use_if_current(!self.choice.no_profile);
         // The workers leave signals to this thread.
         let _ = signal::catch_interrupts();
-        let server = Running::start(self.options(saved));
+        let handed = handed::sockets();
+        let handed = handed.map_err(|e| Failure::of_call("fcntl", "a socket of LISTEN_FDS", e))?;
+        let server = Running::start(self.options(saved, handed));
         let server = server.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
         if self.check {
             note("the options are right, and the addresses are free");
@@ -50,7 +52,7 @@ impl Subcommand for ServeArgs {
 }
 
 impl ServeArgs {
-    fn options(&self, saved: Saved) -> Options {
+    fn options(&self, saved: Saved, handed: Vec<OwnedFd>) -> Options {
         let format = self.log.format();
         let log = format.map(|format| Log { format, out: Box::new(io::stderr()) });
         let tcp = self.listen.iter().map(|Listen(address)| Address::Tcp(*address));
@@ -58,6 +60,7 @@ impl ServeArgs {
         Options {
             root: self.root.clone(),
             listen: tcp.chain(unix).collect(),
+            handed,
             threads: self.threads.map(usize::from),
             follow: self.follow.into(),
             hidden: self.hidden,

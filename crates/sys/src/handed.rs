@@ -1,0 +1,72 @@
+//! Sockets that a service manager opened and handed over at the start (sd_listen_fds(3)).
+
+use crate::Errno;
+use crate::io::last_errno;
+use rustix::fd::{FromRawFd, OwnedFd, RawFd};
+
+// By agreement they follow the standard three.
+const FIRST: RawFd = 3;
+const MOST: RawFd = 1000;
+
+/// Duplicates of those that are meant for this process, by LISTEN_PID and LISTEN_FDS. The descriptors
+/// themselves stay open: whoever owns their numbers by now is not known here.
+pub fn sockets() -> Result<Vec<OwnedFd>, Errno> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<RawFd>().ok());
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    if number("LISTEN_PID") != Some(pid) {
+        return Ok(Vec::new());
+    }
+    let count = number("LISTEN_FDS").unwrap_or(0).clamp(0, MOST);
+    let end = FIRST + count;
+    (FIRST..end).map(|fd| duplicate(fd, end)).collect()
+}
+
+/// At this number or above it: below, it would be taken for one that was handed over itself.
+fn duplicate(fd: RawFd, least: RawFd) -> Result<OwnedFd, Errno> {
+    // SAFETY: takes numbers. One that is no open descriptor is EBADF, and nothing is changed about one
+    // that is.
+    let duplicate = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, least) };
+    if duplicate == -1 {
+        return Err(last_errno());
+    }
+    // SAFETY: the kernel has just made this descriptor, and nobody else knows its number.
+    Ok(unsafe { OwnedFd::from_raw_fd(duplicate) })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    const CHILD: &str = "THALWEG_HANDED_CHILD";
+
+    /// Runs as a process of its own, started by the test below.
+    #[test]
+    fn handed_child() {
+        let Ok(expected) = std::env::var(CHILD) else { return };
+        let found = sockets().map(|sockets| sockets.len());
+        let expected = expected.parse().map_err(|_| Errno::BADF);
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_was_handed_over_to_this_process_is_found() {
+        let cases = [
+            ("LISTEN_PID=$$ LISTEN_FDS=2", "2"),
+            ("LISTEN_PID=1 LISTEN_FDS=2", "0"),
+            ("LISTEN_PID=$$ LISTEN_FDS=many", "0"),
+            ("LISTEN_PID=$$ LISTEN_FDS=900", "not open"),
+            ("", "0"),
+        ];
+        for (variables, expected) in cases {
+            let line = format!(
+                "exec 3</dev/null 4</dev/null; export {variables}; \
+                 exec \"$0\" --exact handed::tests::handed_child"
+            );
+            let mut child = Command::new("sh");
+            child.arg("-c").arg(line).arg(std::env::current_exe().unwrap()).env(CHILD, expected);
+            assert!(child.stdout(Stdio::null()).status().unwrap().success(), "{variables}");
+        }
+    }
+}
