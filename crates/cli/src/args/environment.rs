@@ -16,13 +16,13 @@ Options of each command can be set too: `thalweg COMMAND --help` lists the varia
 
 /// What no option stands for, but one command knows.
 const OF_COMMANDS: &[(&str, &str)] = &[
-(
-    "copy",
-    "
+    (
+        "copy",
+        "
   VERSION_CONTROL          how to make backups, where --backup does not say
   SIMPLE_BACKUP_SUFFIX     what they end with, where --suffix does not say
   POSIXLY_CORRECT          set: a destination that is a link to nothing gets its file where it leads",
-),
+    ),
     (
         "serve",
         "

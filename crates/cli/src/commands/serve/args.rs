@@ -88,8 +88,8 @@ Examples:
   curl -C - -O http://127.0.0.1:8000/big      goes on where an earlier curl ended
   curl http://127.0.0.1:8000/photos/?json     the folder for programs; ?manifest: the whole tree
 
-Exit status: 0 ended as it was told, all answers finished; 1 it cannot listen, or answers were cut short at
-the end; 2 usage.";
+Exit status: 0 ended as it was told, all answers finished; 1 it cannot listen, or answers were cut
+short at the end; 2 usage.";
 
 /// An internet address to listen at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
