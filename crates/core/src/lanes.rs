@@ -6,7 +6,7 @@ use thalweg_sys::{
     uring::{CURRENT, Completion, Op, RingFd, Uring},
 };
 
-use crate::{Error, Facts, Info, Side, Unfit};
+use crate::{Error, Facts, Info, Side, Tuning, Unfit, buffers::Amount};
 
 /// Two files, where to begin in each, and how much.
 pub struct Job<'a> {
@@ -83,12 +83,21 @@ impl Piece {
 }
 
 impl<'a> Lanes<'a> {
-    /// `depth` lanes with a buffer of `size` bytes each. Every offset and length of the calls is a
-    /// multiple of `grain`, as long as those of the jobs are.
-    pub fn new(info: &'static Info, depth: u64, size: usize, grain: u64) -> Result<Self, Error> {
+    /// As many lanes as the knob `depth` says, with buffers as large as the knob `buffer` says, but no
+    /// more than `amount` fills: the ring makes all of them present. Every offset and length of the calls
+    /// is a multiple of `grain`, as long as those of the jobs are.
+    pub fn new(
+        info: &'static Info,
+        tuning: &Tuning,
+        amount: Amount,
+        grain: u64,
+    ) -> Result<Self, Error> {
         let own = |errno| info.error("io_uring_setup", Side::Own, errno, 0);
+        let least = info.least("buffer");
+        let size = amount.fits(info.bytes(tuning, "buffer"), least) as u64;
+        let size = size.div_ceil(grain) * grain;
+        let depth = info.knob(tuning, "depth").min(amount.pieces(size as usize, least));
         let depth = u32::try_from(depth).map_err(|_| own(Errno::INVAL))?;
-        let size = (size as u64 / grain * grain).max(grain);
         let ring = Uring::new(depth, size as usize, 4096.max(grain as usize)).map_err(own)?;
         Ok(Self { info, ring, pieces: vec![None; depth as usize], size, grain })
     }

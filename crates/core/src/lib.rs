@@ -28,6 +28,7 @@ pub mod alias;
 #[doc(hidden)]
 pub mod atomic_file;
 pub mod bands;
+mod buffers;
 pub mod cancel;
 mod conduit;
 pub mod driver;

@@ -201,6 +201,13 @@ impl Info {
         usize::try_from(self.knob(tuning, name)).unwrap_or(usize::MAX).max(1)
     }
 
+    /// The smallest of the values listed for a length in memory.
+    pub fn least(&self, name: &str) -> usize {
+        let knob = self.knobs.iter().find(|knob| knob.name == name);
+        let least = knob.and_then(|knob| knob.values.iter().min().copied()).unwrap_or(0);
+        usize::try_from(least).unwrap_or(usize::MAX)
+    }
+
     /// A knob that is a length: `None` for 0, which stands for "all of it".
     pub fn length(&self, tuning: &Tuning, name: &str) -> Option<usize> {
         usize::try_from(self.knob(tuning, name)).ok().filter(|len| *len > 0)

@@ -7,7 +7,7 @@ mod counter;
 mod filesystem;
 mod machine;
 
-pub use cache::{Cache, caches};
+pub use cache::{Cache, caches, second_cache};
 pub use counter::cycle_counter;
 pub use filesystem::{FileSystem, filesystem, may_tell_at_close};
 pub use machine::{

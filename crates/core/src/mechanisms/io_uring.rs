@@ -4,6 +4,7 @@
 use crate::{
     End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
     Transfer, Tuning, Unfit, Unit,
+    buffers::Amount,
     growth::Growth,
     lanes::{self, Job, Lanes, Stop},
 };
@@ -62,13 +63,13 @@ impl Mechanism for IoUring {
     }
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
+        let amount = Amount::of(&t);
         let (source, sink) = t.descriptors(&INFO)?;
         if sink.at.is_none() && sink.kind != Kind::Null {
             return Err(INFO.error("open", Side::Sink, Errno::SPIPE, 0));
         }
         let growth = Growth::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
-        let (depth, buffer) = (INFO.knob(tuning, "depth"), INFO.bytes(tuning, "buffer"));
-        let lanes = Some(Lanes::new(&INFO, depth, buffer, 1)?);
+        let lanes = Some(Lanes::new(&INFO, tuning, amount, 1)?);
         Ok(Box::new(Run { lanes, source, sink, growth }))
     }
 }

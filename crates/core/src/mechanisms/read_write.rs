@@ -1,30 +1,37 @@
 //! Plain read and write through one buffer. Two copies and two calls per buffer; serves every pair
 //! and keeps every promise, so it is the oracle of the tests and the last resort of the driver.
 
+use std::sync::LazyLock;
 use thalweg_sys::Errno;
 
 use crate::{
     End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side, Sink,
-    Source, Transfer, Tuning, Unit, advance_by_steps, conduit::chunk,
+    Source, Transfer, Tuning, Unit, advance_by_steps,
+    buffers::{Amount, sizes},
+    conduit::chunk,
 };
 
 /// `read` into a buffer, `write` from it.
 pub struct ReadWrite;
 
-static INFO: Info = Info {
+static INFO: LazyLock<Info> = LazyLock::new(|| Info {
     name: "read-write",
     summary: "read into a buffer of our own, write from it; works everywhere",
     calls: &["read", "write"],
-    pairs: &all_pairs(),
-    knobs: &[Knob {
+    pairs: &const { all_pairs() },
+    knobs: &*KNOBS,
+    role: Role::Mover,
+    nature: Nature::PLAIN,
+});
+
+static KNOBS: LazyLock<[Knob; 1]> = LazyLock::new(|| {
+    [Knob {
         name: "buffer",
         summary: "bytes per read and per write",
         unit: Unit::Bytes,
-        values: &[256 << 10, 64 << 10, 128 << 10, 512 << 10, 1 << 20, 4 << 20, 16 << 20],
-    }],
-    role: Role::Mover,
-    nature: Nature::PLAIN,
-};
+        values: sizes(&[256 << 10, 64 << 10, 128 << 10, 512 << 10, 1 << 20, 4 << 20, 16 << 20]),
+    }]
+});
 
 const fn all_pairs() -> [Pair; 36] {
     let kinds = Kind::ALL;
@@ -53,11 +60,10 @@ impl Mechanism for ReadWrite {
     }
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
-        let wanted = INFO.bytes(tuning, "buffer");
-        let size = t.len.map_or(wanted, |len| wanted.min(usize::try_from(len).unwrap_or(wanted)));
         // A memory end is its own buffer.
         let both_fds = matches!((&t.source, &t.sink), (Source::Fd(_), Sink::Fd(_)));
-        let buffer = if both_fds { vec![0; size.max(1)] } else { Vec::new() };
+        let size = || Amount::of(&t).fits(INFO.bytes(tuning, "buffer"), INFO.least("buffer"));
+        let buffer = if both_fds { vec![0; size()] } else { Vec::new() };
         Ok(Box::new(Run { source: t.source, sink: t.sink, buffer, filled: 0, sent: 0 }))
     }
 }

@@ -12,6 +12,7 @@ use thalweg_sys::{Errno, uring::RingFd};
 use crate::{
     End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
     Transfer, Tuning, Unfit, Unit, advance_by_steps,
+    buffers::Amount,
     growth::Growth,
     lanes::{self, Job, Lanes, Stop},
     reopen::reopen,
@@ -78,6 +79,7 @@ impl Mechanism for ReadWriteDirect {
     }
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
+        let amount = Amount::of(&t);
         let (source, sink) = t.descriptors(&INFO)?;
         let growth = Growth::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
         let direct_source = reopen(&source, OFlags::RDONLY | OFlags::DIRECT);
@@ -91,9 +93,8 @@ impl Mechanism for ReadWriteDirect {
             // Only one of the two can be aligned.
             direct_sink = None;
         }
-        let (depth, buffer) = (INFO.knob(tuning, "depth"), INFO.bytes(tuning, "buffer"));
         Ok(Box::new(Run {
-            lanes: Some(Lanes::new(&INFO, depth, buffer, GRAIN)?),
+            lanes: Some(Lanes::new(&INFO, tuning, amount, GRAIN)?),
             source,
             sink,
             direct_source: direct_source.map(Arc::new),

@@ -4,7 +4,7 @@
 
 use std::{
     sync::{
-        Mutex,
+        LazyLock, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -14,29 +14,35 @@ use thalweg_sys::{Errno, fault};
 
 use crate::{
     End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
-    Transfer, Tuning, Unfit, Unit, growth::Growth,
+    Transfer, Tuning, Unfit, Unit,
+    buffers::{Amount, sizes},
+    growth::Growth,
 };
 
 /// `pread` and `pwrite` on several threads.
 pub struct ReadWriteParallel;
 
-static INFO: Info = Info {
+static INFO: LazyLock<Info> = LazyLock::new(|| Info {
     name: "read-write-parallel",
     summary: "pread and pwrite on several threads, buffer by buffer in turn",
     calls: &["pread", "pwrite"],
-    pairs: &[Pair::new(Kind::File, Kind::File, Guarantees::COPIED)],
-    knobs: &[
+    pairs: const { &[Pair::new(Kind::File, Kind::File, Guarantees::COPIED)] },
+    knobs: &*KNOBS,
+    role: Role::Mover,
+    nature: Nature::PLAIN,
+});
+
+static KNOBS: LazyLock<[Knob; 2]> = LazyLock::new(|| {
+    [
         Knob { name: "threads", summary: "threads that copy", unit: Unit::Count, values: &[2, 4] },
         Knob {
             name: "buffer",
             summary: "bytes per read and per write, for each thread",
             unit: Unit::Bytes,
-            values: &[256 << 10, 64 << 10, 128 << 10, 1 << 20],
+            values: sizes(&[256 << 10, 64 << 10, 128 << 10, 1 << 20]),
         },
-    ],
-    role: Role::Mover,
-    nature: Nature::PLAIN,
-};
+    ]
+});
 
 struct Run<'a> {
     source: End<'a>,
@@ -58,13 +64,16 @@ impl Mechanism for ReadWriteParallel {
     }
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
+        let amount = Amount::of(&t);
         let (source, sink) = t.descriptors(&INFO)?;
         if source.at.is_none() || sink.at.is_none() {
             return Err(INFO.error("open", Side::Either, Errno::SPIPE, 0));
         }
         let growth = Growth::of(&sink).map_err(|e| INFO.error("fstat", Side::Sink, e, 0))?;
-        let threads = INFO.bytes(tuning, "threads");
-        let buffers = vec![vec![0; INFO.bytes(tuning, "buffer")]; threads];
+        let least = INFO.least("buffer");
+        let size = amount.fits(INFO.bytes(tuning, "buffer"), least);
+        let threads = amount.pieces(size, least).min(INFO.knob(tuning, "threads"));
+        let buffers = (0..threads).map(|_| vec![0; size]).collect();
         Ok(Box::new(Run { source, sink, growth, buffers }))
     }
 }

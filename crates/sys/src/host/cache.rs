@@ -1,4 +1,5 @@
-//! The first processor's data caches, as the kernel lists them in sysfs.
+//! The first processor's data caches, as the kernel lists them in sysfs, and the one that every start
+//! asks for, as the C library knows it.
 
 use std::{fs, path::Path};
 
@@ -14,6 +15,17 @@ pub struct Cache {
 /// The caches, nearest first; empty where the kernel does not tell.
 pub fn caches() -> Vec<Cache> {
     caches_in(Path::new("/sys/devices/system/cpu/cpu0/cache"))
+}
+
+/// The size of the second cache. The C library asked the processor when the process began; sysfs,
+/// which takes dozens of calls, is read only where it does not know.
+pub fn second_cache() -> Option<u64> {
+    // <bits/confname.h> of glibc; other libraries answer -1.
+    const SC_LEVEL2_CACHE_SIZE: libc::c_int = 191;
+    // SAFETY: sysconf takes any number and touches no memory of ours.
+    let told = unsafe { libc::sysconf(SC_LEVEL2_CACHE_SIZE) };
+    let told = u64::try_from(told).ok().filter(|bytes| *bytes > 0);
+    told.or_else(|| caches().into_iter().find(|cache| cache.level == 2).map(|cache| cache.bytes))
 }
 
 fn caches_in(folder: &Path) -> Vec<Cache> {
@@ -39,6 +51,12 @@ fn cache(folder: &Path) -> Option<Cache> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn the_c_library_and_the_kernel_speak_of_the_same_second_cache() {
+        let listed = caches().into_iter().find(|cache| cache.level == 2).map(|cache| cache.bytes);
+        assert!(listed.is_none() || second_cache() == listed, "{listed:?} {:?}", second_cache());
+    }
 
     #[test]
     fn data_caches_are_listed_nearest_first_and_nonsense_is_left_out() {
