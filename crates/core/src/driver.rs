@@ -12,12 +12,15 @@ use thalweg_sys::{Errno, io, usage::Usage};
 
 use crate::{Cancelled, Error, Plan, Side, Transfer, mechanisms::LAST_RESORT};
 
+mod contest;
+mod cost;
 mod ends;
 mod ladder;
 mod pace;
 mod report;
 mod transfer_run;
 
+pub use contest::{Look, Tried};
 pub use pace::Pace;
 pub use report::{Outcome, Report, Share, StepDown};
 pub use transfer_run::{Step, TransferRun};

@@ -136,6 +136,16 @@ impl Facts {
         }
     }
 
+    /// Whether both ends are files whose bytes this kernel keeps by itself: no server and no program
+    /// answers for them.
+    pub fn kept_here(&self) -> bool {
+        let is_here = |end: &EndFacts| {
+            let fs = end.fs.as_ref();
+            fs.is_some_and(|fs| !fs.remote && !fs.name.starts_with("fuse") && fs.name != "virtiofs")
+        };
+        is_here(&self.source) && is_here(&self.sink)
+    }
+
     /// Whether either end lies on a file system served from elsewhere.
     pub fn remote(&self) -> bool {
         [&self.source.fs, &self.sink.fs].into_iter().flatten().any(|fs| fs.remote)

@@ -132,6 +132,9 @@ pub struct Pair {
     pub sink: Kind,
     /// What holds once the transfer has returned.
     pub gives: Guarantees,
+    /// Where nothing was measured it goes before those that are not likely: wherever it was measured on
+    /// such ends, taking it cost little (docs/planner.md).
+    pub likely: bool,
 }
 
 /// What a mechanism between two processes serves: the memory of one is copied to that of the other.
@@ -140,7 +143,13 @@ pub const BETWEEN_PROCESSES: &[Pair] = &[Pair::new(Kind::Memory, Kind::Memory, G
 impl Pair {
     /// A pair with its promise.
     pub const fn new(source: Kind, sink: Kind, gives: Guarantees) -> Self {
-        Self { source, sink, gives }
+        Self { source, sink, gives, likely: false }
+    }
+
+    /// The same, to be taken where nothing was measured.
+    #[must_use]
+    pub const fn likely(self) -> Self {
+        Self { likely: true, ..self }
     }
 }
 

@@ -4,8 +4,8 @@ use serde::Serialize;
 use std::collections::HashMap;
 
 use crate::{
-    Facts, Guarantees, Judgement, MECHANISMS, Mechanism, Prefer, Profile, Role, Tuning, Unfit,
-    Verdict,
+    Blocks, Facts, Guarantees, Judgement, MECHANISMS, Mechanism, Prefer, Profile, Role, Tuning,
+    Unfit, Verdict,
     mechanisms::{LAST_RESORT, by_name},
     profile::Load,
     select::{Candidate, Prior, rank},
@@ -37,6 +37,58 @@ pub struct Plan {
     pub verdicts: Vec<Verdict>,
     /// Why nothing could be chosen; the plan then has no ladder.
     pub impossible: Option<String>,
+    /// Which mechanisms are to take turns on the first bytes, as nobody measured them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<Turns>,
+}
+
+/// Mechanisms that take turns on the first pieces of a transfer, the likeliest first: the best of them
+/// goes on with the rest (docs/decisions/013).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Turns {
+    /// Their names, at least two.
+    pub among: Vec<&'static str>,
+    /// Bytes of a turn.
+    pub piece: u64,
+    /// Bytes of the whole transfer, as far as known.
+    pub len: u64,
+    /// What "best" means.
+    pub prefer: Prefer,
+}
+
+/// The share of a transfer that one turn is, so that what the worse ones cost is a small part of it.
+const TURN: u64 = 64;
+/// A turn is of whole ones of these: less says nothing, and a shorter transfer has no turns.
+const LEAST_TURN: u64 = 1 << 20;
+/// More says no more.
+const MOST_TURN: u64 = 16 << 20;
+
+impl Turns {
+    /// Who takes turns, by the verdicts: two that are likely, and what serves everywhere.
+    fn of(facts: &Facts, request: &Request, verdicts: &[Verdict]) -> Option<Self> {
+        const LIKELY: usize = 2;
+        let len = facts.len?;
+        let piece = (len / TURN / LEAST_TURN * LEAST_TURN).min(MOST_TURN);
+        let is_addressed = facts.source.addressed && facts.sink.addressed;
+        let is_measured = verdicts.iter().any(|verdict| verdict.evidence.is_some());
+        let has_one_measure = request.prefer != Prefer::Memory;
+        if piece == 0 || is_measured || !is_addressed || !facts.kept_here() || !has_one_measure {
+            return None;
+        }
+        let usable = verdicts.iter().filter(|verdict| verdict.judgement.is_usable());
+        let movers = usable.clone().filter_map(|verdict| by_name(verdict.mechanism));
+        let last = LAST_RESORT.info().name;
+        // Between two file systems a copy by the kernel alone is refused.
+        let may_take_part = |mechanism: &&'static dyn Mechanism| {
+            let is_near = facts.one_file_system();
+            is_pair_likely(*mechanism, facts)
+                && (is_near || mechanism.info().nature.blocks == Blocks::Own)
+        };
+        let likely = movers.filter(may_take_part).map(|mechanism| mechanism.info().name);
+        let last = usable.map(|verdict| verdict.mechanism).filter(|name| *name == last);
+        let among: Vec<_> = likely.take(LIKELY).chain(last).collect();
+        (among.len() > 1).then_some(Self { among, piece, len, prefer: request.prefer })
+    }
 }
 
 impl Plan {
@@ -58,12 +110,13 @@ impl Plan {
         if plan.chosen().is_none() {
             plan.impossible = Some(impossible(request, &plan.verdicts));
         }
+        plan.turns = Turns::of(facts, request, &plan.verdicts);
         plan
     }
 
     /// The plan that the rule makes of these candidates.
     pub fn of(candidates: Vec<Candidate>, prefer: Prefer) -> Self {
-        Self { verdicts: rank(candidates, prefer), impossible: None }
+        Self { verdicts: rank(candidates, prefer), impossible: None, turns: None }
     }
 
     /// Says of the chosen one that the caller named it.
@@ -148,9 +201,22 @@ fn prior(mechanism: &dyn Mechanism, facts: &Facts) -> Prior {
             "not measured: shares pages, as was allowed"
         };
         Prior { saves_work: false, guess: 0, why }
+    } else if is_likely(mechanism, facts) {
+        let why = "not measured: costs least where it is not the best";
+        Prior { saves_work: false, guess: 1, why }
     } else {
-        Prior { guess: 1, ..Prior::NONE }
+        Prior { guess: 2, ..Prior::NONE }
     }
+}
+
+/// Whether it is one of those that nowhere cost much. That was measured within one file system.
+fn is_likely(mechanism: &dyn Mechanism, facts: &Facts) -> bool {
+    is_pair_likely(mechanism, facts) && facts.one_file_system() && facts.kept_here()
+}
+
+fn is_pair_likely(mechanism: &dyn Mechanism, facts: &Facts) -> bool {
+    let pair = mechanism.info().pair(facts.source.kind, facts.sink.kind);
+    pair.is_some_and(|pair| pair.likely)
 }
 
 /// Whether it promises less than a copy, and so does less: who gives a promise up wants that.
@@ -190,5 +256,54 @@ mod tests {
             |name| by_name(name).and_then(|m| m.info().pair(Kind::File, Kind::Pipe)).unwrap().gives;
         assert!(gives(first(Guarantees::COPIED)).stable);
         assert!(!gives(first(Guarantees::SHARED)).stable);
+    }
+
+    fn between_files(len: u64, change: impl Fn(&mut EndFacts)) -> Facts {
+        let mut source = EndFacts::of_key("file:ext4", "rw").unwrap();
+        change(&mut source);
+        let sink = EndFacts::of_key("file:ext4", "rw").unwrap();
+        Facts { source, sink, len: Some(len), needs: Guarantees::COPIED }
+    }
+
+    #[test]
+    fn between_files_what_lost_least_elsewhere_goes_before_the_last_resort() {
+        let names = |facts: &Facts| -> Vec<_> {
+            Plan::unmeasured(facts).ladder().iter().map(|rung| rung.0.info().name).collect()
+        };
+        let here = names(&between_files(1 << 20, |_| ()));
+        assert_eq!(here.last(), Some(&LAST_RESORT.info().name));
+        let is_likely = |name: &&&str| {
+            by_name(name).unwrap().info().pair(Kind::File, Kind::File).unwrap().likely
+        };
+        let likely = MECHANISMS
+            .iter()
+            .map(|m| m.info())
+            .filter(|info| info.pair(Kind::File, Kind::File).is_some_and(|pair| pair.likely));
+        assert_eq!(here.iter().filter(is_likely).count(), likely.count());
+        // A program answers for these bytes, or another file system has them.
+        let fuse = between_files(1 << 20, |end| end.fs.as_mut().unwrap().name = "fuseblk".into());
+        assert!(names(&fuse).iter().filter(is_likely).count() == 0);
+        let elsewhere = between_files(1 << 20, |end| end.fs.as_mut().unwrap().dev = 7);
+        assert!(names(&elsewhere).iter().filter(is_likely).count() == 0);
+    }
+
+    #[test]
+    fn turns_are_for_long_files_that_nobody_measured() {
+        let least = TURN * LEAST_TURN;
+        let turns = |facts: &Facts, request: &Request| Plan::make(facts, request, None).turns;
+        let plain = Request::default();
+        let among = turns(&between_files(least, |_| ()), &plain).expect("long enough").among;
+        assert_eq!((among.len(), among.last()), (3, Some(&LAST_RESORT.info().name)));
+        assert!(turns(&between_files(least - 1, |_| ()), &plain).is_none());
+        assert!(turns(&between_files(least, |end| end.addressed = false), &plain).is_none());
+        let one = Request { only: Some(among[0].to_owned()), ..Request::default() };
+        assert!(turns(&between_files(least, |_| ()), &one).is_none());
+        let memory = Request { prefer: Prefer::Memory, ..Request::default() };
+        assert!(turns(&between_files(least, |_| ()), &memory).is_none());
+        // Between two file systems the kernel copies nothing by itself.
+        let elsewhere = between_files(least, |end| end.fs.as_mut().unwrap().dev = 7);
+        let apart = turns(&elsewhere, &plain).expect("long enough").among;
+        let blocks = |name: &&str| by_name(name).unwrap().info().nature.blocks;
+        assert!(apart.iter().all(|name| blocks(name) == Blocks::Own), "{apart:?}");
     }
 }

@@ -17,6 +17,8 @@ pub struct Usage {
     pub minor_faults: u64,
     /// Page faults that had to read.
     pub major_faults: u64,
+    /// Reads from a disk that it began, in units of 512 bytes: what the page cache had counts nothing.
+    pub blocks_read: u64,
     /// Times it gave up the processor, mostly to wait.
     pub voluntary_switches: u64,
     /// Times the processor was taken from it.
@@ -47,6 +49,7 @@ impl Usage {
             sys: self.sys.saturating_sub(earlier.sys),
             minor_faults: self.minor_faults.saturating_sub(earlier.minor_faults),
             major_faults: self.major_faults.saturating_sub(earlier.major_faults),
+            blocks_read: self.blocks_read.saturating_sub(earlier.blocks_read),
             voluntary_switches: self.voluntary_switches.saturating_sub(earlier.voluntary_switches),
             involuntary_switches: self
                 .involuntary_switches
@@ -76,6 +79,7 @@ impl Usage {
             sys: duration(used.ru_stime),
             minor_faults: used.ru_minflt as u64,
             major_faults: used.ru_majflt as u64,
+            blocks_read: used.ru_inblock as u64,
             voluntary_switches: used.ru_nvcsw as u64,
             involuntary_switches: used.ru_nivcsw as u64,
         }

@@ -9,7 +9,7 @@ use crate::{
     args::{Choice, ProgressArgs},
     exit::{Exit, Failure, transfer_error},
     output::{
-        answer::{Answer, Unavailable, unavailable},
+        answer::{Answer, Unavailable, look_in_words, unavailable},
         quantity,
         text::{note, note_json},
     },
@@ -181,6 +181,9 @@ fn summary(report: &Report) -> String {
             "\n  from {} to {} at byte {}: {}: {}",
             step.from, step.to, step.at, step.call, step.reason
         );
+    }
+    for look in &report.looks {
+        let _ = write!(text, "\n  {}", look_in_words(look));
     }
     text
 }

@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use thalweg_core::{Judgement, Plan, Report, StepDown, Tuning, profile::Evidence};
+use thalweg_core::{Judgement, Plan, Report, StepDown, Tuning, driver::Look, profile::Evidence};
+
+use super::quantity;
 
 /// The version of this object.
 pub const SCHEMA: u32 = 1;
@@ -27,6 +29,8 @@ pub struct Answer {
     pub choice: Option<Choice>,
     /// Every change of mechanism under way.
     pub steps_down: Vec<Step>,
+    /// What was found where mechanisms took turns on the first bytes.
+    pub looks: Vec<Look>,
     /// Extended attributes that the destination refused.
     pub attributes_dropped: u64,
     /// What was compared with its source.
@@ -125,6 +129,7 @@ impl Answer {
             mechanism: main.map(|share| share.mechanism.to_owned()),
             tuning: main.map(|share| share.tuning.clone()).unwrap_or_default(),
             steps_down: report.steps_down.iter().map(Step::from).collect(),
+            looks: report.looks.clone(),
             schema: SCHEMA,
             ..Self::default()
         }
@@ -134,6 +139,18 @@ impl Answer {
     pub fn line(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
+}
+
+/// `tried on its first 6 MiB: copy-file-range 0.86, splice 0.91, read-write 1.00; copy-file-range goes on`.
+pub fn look_in_words(look: &Look) -> String {
+    let tried = look.tried.iter().map(|tried| match tried.ratio {
+        Some(ratio) => format!("{} {ratio:.2}", tried.mechanism),
+        None => format!("{} -", tried.mechanism),
+    });
+    let tried: Vec<String> = tried.collect();
+    let read = if look.from_disk { ", read from the disk" } else { "" };
+    let upto = quantity::bytes(look.at);
+    format!("tried up to {upto}{read}: {}; {} went on", tried.join(", "), look.chosen)
 }
 
 impl From<&StepDown> for Step {

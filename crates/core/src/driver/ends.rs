@@ -13,6 +13,8 @@ pub(super) struct Ends<'a> {
     sink: Option<End<'a>>,
     /// What was taken from the source and not delivered can be read again.
     pub rewindable: bool,
+    /// Both are files that can be addressed by offset: any mechanism may go on where another stopped.
+    pub addressed: bool,
 }
 
 impl<'a> Ends<'a> {
@@ -22,7 +24,9 @@ impl<'a> Ends<'a> {
         let rewindable = source.is_none_or(|end| end.at.is_some());
         // What has offsets lies on a disk, for which no call waits in poll's sense.
         let streams = |end: &End<'a>| end.at.is_none() && end.kind != Kind::Null;
-        Self { source: source.filter(streams), sink: sink.filter(streams), rewindable }
+        let is_addressed = |end: Option<End<'_>>| end.is_some_and(|end| end.at.is_some());
+        let addressed = is_addressed(source) && is_addressed(sink);
+        Self { source: source.filter(streams), sink: sink.filter(streams), rewindable, addressed }
     }
 
     /// The descriptor that this side waits for.

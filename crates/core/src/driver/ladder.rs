@@ -1,7 +1,15 @@
 //! The mechanisms of one transfer in the order in which they are tried, the last resort at the end.
 
-use super::StepDown;
-use crate::{Error, Mechanism, Tuning, error::symbol, mechanisms::LAST_RESORT};
+use super::{
+    StepDown,
+    contest::{Contest, Look},
+    cost::Cost,
+};
+use crate::{
+    Error, Mechanism, Plan, Tuning,
+    error::symbol,
+    mechanisms::{LAST_RESORT, by_name},
+};
 
 type Rung = (&'static dyn Mechanism, Tuning);
 
@@ -9,15 +17,30 @@ type Rung = (&'static dyn Mechanism, Tuning);
 pub(super) struct Ladder {
     rungs: Vec<Rung>,
     at: usize,
+    // Some of them take turns, once it has come down to one of these.
+    contest: Option<Contest>,
+    takes_turns: bool,
 }
 
 impl Ladder {
-    pub fn new(plan: Vec<Rung>) -> Self {
-        let mut rungs = plan;
+    /// That of a plan. Turns are taken only if any mechanism can go on where another stopped.
+    pub fn new(plan: &Plan, is_addressed: bool) -> Self {
+        let mut rungs = plan.ladder();
         if rungs.last().is_none_or(|rung| name(rung) != LAST_RESORT.info().name) {
             rungs.push((LAST_RESORT, Tuning::default()));
         }
-        Self { rungs, at: 0 }
+        let turns = plan.turns.as_ref().filter(|_| is_addressed);
+        for among in turns.iter().flat_map(|turns| &turns.among).rev() {
+            if let Some(mechanism) = by_name(among)
+                && !rungs.iter().any(|rung| name(rung) == *among)
+            {
+                rungs.insert(0, (mechanism, Tuning::default()));
+            }
+        }
+        let contest = turns.map(Contest::between);
+        let mut ladder = Self { rungs, at: 0, contest, takes_turns: false };
+        ladder.take_turn();
+        ladder
     }
 
     pub fn rung(&self) -> (&'static dyn Mechanism, &Tuning) {
@@ -28,6 +51,10 @@ impl Ladder {
     /// Takes out the mechanisms that wait inside a step; those that would have gone first are told.
     pub fn never_sleep(&mut self) -> Vec<StepDown> {
         let waits = |rung: &Rung| rung.0.info().nature.waits;
+        if let Some(contest) = &mut self.contest {
+            let sleepers = self.rungs.iter().filter(|rung| waits(rung).is_some());
+            sleepers.for_each(|rung| contest.left(name(rung)));
+        }
         // The last resort never does.
         let first = self.rungs.iter().position(|rung| waits(rung).is_none()).unwrap_or(0);
         let to = name(&self.rungs[first]);
@@ -37,19 +64,72 @@ impl Ladder {
         });
         let told = told.collect();
         self.rungs.retain(|rung| waits(rung).is_none());
+        self.at = 0;
+        self.take_turn();
         told
+    }
+
+    /// Those that take turns, from the first of them on.
+    fn contest(&mut self) -> Option<&mut Contest> {
+        let here = name(&self.rungs[self.at]);
+        let contest = self.contest.as_mut()?;
+        self.takes_turns |= contest.has(here);
+        self.takes_turns.then_some(contest)
+    }
+
+    /// Goes to the one whose turn it is; whether that is another one.
+    fn take_turn(&mut self) -> bool {
+        let Some(turn) = self.contest().and_then(|contest| contest.turn()) else { return false };
+        let before = self.at;
+        self.at = self.rungs.iter().position(|rung| name(rung) == turn).unwrap_or(before);
+        self.at != before
+    }
+
+    /// Whether somebody wants to know what steps cost.
+    pub fn wants_costs(&mut self) -> bool {
+        self.contest().is_some_and(|contest| contest.turn().is_some())
+    }
+
+    /// The most that the next step may move.
+    pub fn most(&mut self) -> u64 {
+        self.contest().map_or(u64::MAX, |contest| contest.most())
+    }
+
+    /// Takes in what a step moved; whether another mechanism is to go on.
+    pub fn moved(&mut self, bytes: u64, cost: Cost) -> bool {
+        if let Some(contest) = self.contest() {
+            contest.moved(bytes, cost);
+        }
+        self.take_turn()
+    }
+
+    /// What was found on the way.
+    pub fn looks(&mut self) -> Vec<Look> {
+        self.contest.take().map_or(Vec::new(), Contest::into_looks)
     }
 
     /// Goes down, `at` bytes into the transfer; `None` if there is nothing below.
     ///
-    /// A refusal goes one rung down. Any other errno goes to the last resort at once: one plain
-    /// read and write of the same range either fails with the true errno on the true side, or works.
+    /// A refusal goes one rung down, and what refused is not tried again. Any other errno goes to the
+    /// last resort at once: one plain read and write of the same range either fails with the true errno
+    /// on the true side, or works.
     pub fn step_down(&mut self, error: &Error, at: u64) -> Option<StepDown> {
         let last = self.rungs.len() - 1;
         if self.at == last || error.mechanism == LAST_RESORT.info().name {
             return None;
         }
-        self.at = if error.is_refusal() { self.at + 1 } else { last };
+        if error.is_refusal() {
+            let refused = self.rungs.remove(self.at);
+            if let Some(contest) = &mut self.contest {
+                contest.left(name(&refused));
+            }
+        } else {
+            self.at = last;
+            if let Some(contest) = &mut self.contest {
+                contest.end();
+            }
+        }
+        self.take_turn();
         Some(StepDown {
             from: error.mechanism,
             to: name(&self.rungs[self.at]),

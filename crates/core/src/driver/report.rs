@@ -3,6 +3,7 @@
 use serde::Serialize;
 use std::time::Duration;
 
+use super::contest::Look;
 use crate::{Error, Tuning};
 
 /// How a transfer ended.
@@ -30,10 +31,12 @@ pub struct Report {
     pub bytes: u64,
     /// Bytes taken from a source that cannot be rewound and that did not reach the sink.
     pub lost: u64,
-    /// Which mechanism moved how much, in order of use.
+    /// Which mechanism moved how much, in order of last use.
     pub shares: Vec<Share>,
     /// Every change of mechanism under way.
     pub steps_down: Vec<StepDown>,
+    /// What was found where mechanisms took turns.
+    pub looks: Vec<Look>,
     /// What the mechanisms have to say about the bytes they moved.
     pub notes: Vec<String>,
     /// Time on the clock.
@@ -77,7 +80,12 @@ impl Report {
     }
 
     pub(super) fn use_mechanism(&mut self, mechanism: &'static str, tuning: &Tuning) {
-        self.shares.push(Share { mechanism, tuning: tuning.clone(), bytes: 0 });
+        let is_same = |share: &Share| share.mechanism == mechanism && share.tuning == *tuning;
+        let share = match self.shares.iter().position(is_same) {
+            Some(n) => self.shares.remove(n),
+            None => Share { mechanism, tuning: tuning.clone(), bytes: 0 },
+        };
+        self.shares.push(share);
     }
 
     pub(super) fn moved(&mut self, bytes: u64) {

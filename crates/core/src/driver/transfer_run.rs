@@ -10,6 +10,7 @@ use thalweg_sys::Errno;
 
 use super::{
     Outcome, Report,
+    cost::Clock,
     ends::{Ends, sync},
     ladder::Ladder,
 };
@@ -111,11 +112,12 @@ impl<'a> TransferRun<'a> {
 
     /// The same with whatever ends and mechanisms: its steps may sleep.
     pub(super) fn down(transfer: Transfer<'a>, plan: &Plan) -> Self {
+        let ends = Ends::of(&transfer);
         Self {
-            ends: Ends::of(&transfer),
+            ladder: Ladder::new(plan, ends.addressed),
+            ends,
             limit: transfer.limit(),
             transfer,
-            ladder: Ladder::new(plan.ladder()),
             state: State::Closed,
             memory_is_given: false,
             report: Report::default(),
@@ -156,6 +158,7 @@ impl<'a> TransferRun<'a> {
             _ => (true, None),
         };
         self.close();
+        self.report.looks = self.ladder.looks();
         Outcome { report: self.report, stopped, error }
     }
 
@@ -193,7 +196,8 @@ impl<'a> TransferRun<'a> {
         if left == 0 && mover.in_flight() == 0 {
             return self.finish(mover);
         }
-        match mover.advance(budget.min(left)) {
+        let clock = self.ladder.wants_costs().then(Clock::start);
+        match mover.advance(budget.min(left).min(self.ladder.most())) {
             Ok(0) if mover.in_flight() > 0 => {
                 // The sink takes nothing from this call and gives no reason.
                 let info = self.ladder.rung().0.info();
@@ -204,19 +208,30 @@ impl<'a> TransferRun<'a> {
             Ok(0) if mover.knows_the_end() || self.memory_is_given => self.finish(mover),
             Ok(0) => self.begin_to_confirm(mover),
             Ok(moved) => {
-                self.report.moved(moved);
-                self.state = State::Moving(mover);
+                self.go_on(mover, moved, clock);
                 Some(Step::Moved)
             }
             Err(error) => {
-                self.report.moved(error.moved);
                 let pause = self.pause(&error);
-                self.state = match pause {
-                    Some(_) => State::Moving(mover),
-                    None => State::Draining(mover, error),
-                };
+                if pause.is_some() {
+                    self.go_on(mover, error.moved, clock);
+                } else {
+                    self.report.moved(error.moved);
+                    self.state = State::Draining(mover, error);
+                }
                 pause
             }
+        }
+    }
+
+    /// Books what a step has moved. Where mechanisms take turns the next one may be another: both ends are
+    /// addressed there, so that what this one has taken and not delivered is taken again.
+    fn go_on(&mut self, mover: Opened<'a>, moved: u64, clock: Option<Clock>) {
+        self.report.moved(moved);
+        if clock.is_some_and(|clock| self.ladder.moved(moved, clock.stop())) {
+            self.leave(mover);
+        } else {
+            self.state = State::Moving(mover);
         }
     }
 

@@ -15,7 +15,7 @@ static INFO: Info = Info {
     name: "copy-file-range",
     summary: "let the kernel, or the file server, copy between two files",
     calls: &["copy_file_range"],
-    pairs: &[Pair::new(Kind::File, Kind::File, Guarantees::COPIED)],
+    pairs: &[Pair::new(Kind::File, Kind::File, Guarantees::COPIED).likely()],
     knobs: &[Knob {
         name: "chunk",
         summary: "most bytes asked of one call",

@@ -1,7 +1,8 @@
 //! The list of mechanisms: one file each, one line each.
 //!
-//! Written by hand, safest first. Where nothing was measured the order decides, and the earlier one
-//! wins a tie. The manual, `thalweg list`, the planner, the lab and the conformance tests read it.
+//! Written by hand, safest first. Where nothing was measured the order decides, after pairs that are
+//! [`likely`](crate::Pair::likely), and the earlier one wins a tie. The manual, `thalweg list`, the
+//! planner, the lab and the conformance tests read it.
 
 use crate::{Blocks, Mechanism};
 

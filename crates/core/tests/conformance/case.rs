@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use thalweg_core::{
-    Cancelled, Driver, Facts, Guarantees, Judgement, Kind, MECHANISMS, Mechanism, Outcome, Pair,
-    Plan, Role, Transfer, Tuning, Verdict,
+    Cancelled, Driver, Facts, Guarantees, Info, Judgement, Kind, MECHANISMS, Mechanism, Outcome,
+    Pair, Plan, Prefer, Role, Transfer, Tuning, Verdict, mechanisms::LAST_RESORT, plan::Turns,
 };
 use thalweg_sys::fault::{Counts, Script};
 
@@ -44,6 +44,8 @@ pub struct Case {
     pub once: bool,
     /// The watcher stops the transfer the first time it is asked.
     pub stop: bool,
+    /// It takes turns with this one and the last resort.
+    pub beside: Option<&'static dyn Mechanism>,
 }
 
 /// What became of it.
@@ -62,8 +64,11 @@ pub fn plan_of(mechanism: &'static dyn Mechanism, tuning: &Tuning) -> Plan {
         judgement: Judgement::Chosen { why: "to be tested".to_owned() },
         evidence: None,
     };
-    Plan { verdicts: vec![verdict], impossible: None }
+    Plan { verdicts: vec![verdict], impossible: None, turns: None }
 }
+
+/// Bytes of a turn: several of each one, and something left for who goes on.
+const TURN: u64 = 16 << 10;
 
 /// Every mechanism that moves bytes.
 pub fn movers() -> impl Iterator<Item = &'static dyn Mechanism> {
@@ -116,6 +121,7 @@ impl Case {
             streams: Streams { internet: false, by_hand: false },
             once: false,
             stop: false,
+            beside: None,
         };
         let Err(unfit) = case.fits() else { return Some(case) };
         case.streams.internet = true;
@@ -133,6 +139,38 @@ impl Case {
         let by_steps = Self { streams: by_hand, ..self.clone() };
         let sleeps = self.mechanism.info().nature.waits.is_some();
         [Some(self.clone()), (!sleeps).then_some(by_steps)].into_iter().flatten()
+    }
+
+    /// The same by turns with the next mechanism of the list, where both move such ends.
+    pub fn by_turns(&self) -> Option<Self> {
+        let Pair { source, sink, .. } = self.pair;
+        let own = self.mechanism.info().name;
+        let last = LAST_RESORT.info().name;
+        let following = movers().skip_while(|m| m.info().name != own).skip(1).chain(movers());
+        let mut others = following.filter(|m| m.info().name != own && m.info().name != last);
+        // In steps those that wait are left, and said to be.
+        let serves = |info: &Info| info.pair(source, sink).is_some() && info.nature.waits.is_none();
+        let beside = others.find(|m| serves(m.info()));
+        let both_are_files = (source, sink) == (Kind::File, Kind::File);
+        both_are_files.then(|| Self { beside, ..self.clone() })
+    }
+
+    /// Who may move bytes without anything having gone wrong.
+    pub fn may_move(&self, name: &str) -> bool {
+        name == self.mechanism.info().name
+            || self.beside.is_some_and(|beside| beside.info().name == name)
+            || self.beside.is_some() && name == LAST_RESORT.info().name
+    }
+
+    fn plan(&self) -> Plan {
+        let turns = self.beside.map(|beside| {
+            let mut among = vec![beside.info().name, LAST_RESORT.info().name];
+            if !among.contains(&self.mechanism.info().name) {
+                among.insert(0, self.mechanism.info().name);
+            }
+            Turns { among, piece: TURN, len: self.size as u64, prefer: Prefer::Wall }
+        });
+        Plan { turns, ..plan_of(self.mechanism, &self.tuning) }
     }
 
     fn fits(&self) -> Result<(), String> {
@@ -177,7 +215,11 @@ impl Case {
             self.sink_at,
             self.room,
             self.folder.display(),
-            if self.streams.by_hand { " by steps" } else { "" },
+            match (self.beside, self.streams.by_hand) {
+                (Some(beside), _) => format!(" by turns with {}", beside.info().name),
+                (None, true) => " by steps".to_owned(),
+                (None, false) => String::new(),
+            },
         )
     }
 
@@ -185,7 +227,7 @@ impl Case {
     pub fn run(&self, script: &Script) -> Done {
         let (mut from, mut to) = self.ends();
         let len = self.len();
-        let plan = plan_of(self.mechanism, &self.tuning);
+        let plan = self.plan();
         let (mut feeding, mut taking) = (from.hand.take(), to.hand.take());
         let ran = {
             let mut transfer = transfer(&from, &mut to, len);
@@ -214,8 +256,7 @@ impl Case {
         }
         let shares: u64 = report.shares.iter().map(|share| share.bytes).sum();
         assert_eq!(shares, report.bytes, "the shares add up: {}", name());
-        let own = self.mechanism.info().name;
-        let left = report.shares.iter().any(|share| share.mechanism != own);
+        let left = report.shares.iter().any(|share| !self.may_move(share.mechanism));
         assert!(!left || !report.steps_down.is_empty(), "left without a word: {}", name());
         let moved = report.bytes as usize;
         let bytes = from.bytes().to_vec();

@@ -91,6 +91,18 @@ fn files_move_on_every_file_system() {
 }
 
 #[test]
+fn whoever_takes_turns_moves_every_size_on_every_file_system() {
+    for folder in folders() {
+        for mechanism in movers() {
+            for pair in mechanism.info().pairs {
+                let case = Case::fitting(mechanism, *pair, folder.clone());
+                case.and_then(|case| case.by_turns()).iter().for_each(every_variant);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_promise_of_a_copy_is_kept_when_the_source_is_written_afterwards() {
     for folder in folders() {
         let site = Site::at(&folder);

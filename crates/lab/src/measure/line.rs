@@ -61,6 +61,8 @@ pub(crate) fn spent(line: &str) -> Option<(Usage, u64)> {
         sys: std::time::Duration::from_micros(sys),
         minor_faults,
         major_faults,
+        // The line does not tell.
+        blocks_read: 0,
         voluntary_switches: voluntary,
         involuntary_switches: involuntary,
     };

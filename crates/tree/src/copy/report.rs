@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use std::{collections::BTreeMap, path::PathBuf};
-use thalweg_core::{StepDown, Tuning};
+use thalweg_core::{StepDown, Tuning, driver::Look};
 
 use crate::{Error, Halt, Listed};
 
@@ -47,6 +47,9 @@ pub struct TreeReport {
     pub shares: Vec<MechanismShare>,
     /// Changes of mechanism under way, the first [`MOST_STEPS`].
     pub steps_down: Vec<StepDown>,
+    /// What was found where mechanisms took turns on the first bytes of a file, the first
+    /// [`MOST_STEPS`].
+    pub looks: Vec<Look>,
     /// Problems, the first [`MOST_ERRORS`].
     pub errors: Vec<Error>,
     /// How many problems there were.
@@ -87,7 +90,7 @@ impl Verified {
 
 /// More problems than this are counted, not kept.
 pub const MOST_ERRORS: usize = 100;
-/// More changes of mechanism than this are dropped.
+/// More changes of mechanism, and more looks at them, than this are dropped.
 pub const MOST_STEPS: usize = 100;
 
 /// The part one mechanism moved.
@@ -161,6 +164,8 @@ impl TreeReport {
         self.shares.sort_by_key(|share| std::cmp::Reverse((share.bytes, share.files)));
         self.steps_down.extend(tally.steps_down);
         self.steps_down.truncate(MOST_STEPS);
+        self.looks.extend(tally.looks);
+        self.looks.truncate(MOST_STEPS);
     }
 }
 
@@ -181,6 +186,7 @@ pub(crate) struct Tally {
     pub verified: Verified,
     pub listed: Vec<Vec<u8>>,
     pub steps_down: Vec<StepDown>,
+    pub looks: Vec<Look>,
     shares: BTreeMap<&'static str, MechanismShare>,
 }
 
@@ -196,6 +202,12 @@ impl Tally {
         });
         share.bytes += bytes;
         share.files += 1;
+    }
+
+    /// Keeps what was found by looking, as far as there is room.
+    pub fn looked(&mut self, looks: Vec<Look>) {
+        let room = MOST_STEPS.saturating_sub(self.looks.len());
+        self.looks.extend(looks.into_iter().take(room));
     }
 
     /// Keeps a change of mechanism, as far as there is room.

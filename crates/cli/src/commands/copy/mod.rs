@@ -320,6 +320,9 @@ impl<'r> Run<'r> {
         if is_watched || asked {
             steps(asked).lines().for_each(note);
         }
+        if asked {
+            summary::looks(report).lines().for_each(note);
+        }
         Ok(())
     }
 

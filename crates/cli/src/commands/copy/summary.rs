@@ -8,7 +8,7 @@ use thalweg_tree::{Halt, MechanismShare, TreeReport};
 use super::args::Verify;
 use super::tuning;
 use crate::output::{
-    answer::{Answer, SCHEMA, Step, Verified},
+    answer::{Answer, SCHEMA, Step, Verified, look_in_words},
     quantity,
 };
 
@@ -99,6 +99,11 @@ pub fn steps_down(report: &TreeReport, all: bool) -> String {
     text
 }
 
+/// A line for every time that mechanisms took turns.
+pub fn looks(report: &TreeReport) -> String {
+    report.looks.iter().map(|look| look_in_words(look) + "\n").collect()
+}
+
 /// `splice (pipe=64K)`.
 pub fn named(mechanism: &str, tuning: &Tuning) -> String {
     if tuning.is_default() { mechanism.to_owned() } else { format!("{mechanism} ({tuning})") }
@@ -117,6 +122,7 @@ pub fn answer(report: &TreeReport, tuned: Option<&TuneResult>, verify: Option<Ve
         tuning: main.map(|share| share.tuning.clone()).unwrap_or_default(),
         choice: None,
         steps_down: report.steps_down.iter().map(Step::from).collect(),
+        looks: report.looks.clone(),
         attributes_dropped: report.attributes_dropped,
         verified: verified(report, verify),
         tune: tuned.map(tuning::answer),

@@ -49,7 +49,7 @@ pub fn all(folder: &Path) -> Vec<Tried> {
 fn tried(mechanism: &dyn Mechanism, site: &Site) -> Tried {
     let (mut works, mut fails) = (Vec::new(), Vec::new());
     for (pair, answer) in probe::all(mechanism, site) {
-        let Pair { source, sink, gives } = pair;
+        let Pair { source, sink, gives, .. } = pair;
         match answer {
             Ok(()) => {
                 let asked = alias::applies(pair).then(|| alias::probe(mechanism, pair, site).ok());

@@ -56,7 +56,7 @@ impl Subcommand for PlanArgs {
                 "kernels": kernels, "fills": fills, "probed": untried.is_none(),
                 "not_probed": untried.map(|unfit| unfit.reason),
                 "profile": saved.status(), "verdicts": verdicts_json(&plan, &evidence_text), "impossible": plan.impossible,
-                "schema": SCHEMA,
+                "turns": plan.turns, "schema": SCHEMA,
             }))?;
         } else {
             let mut text = match (facts.source.kind, facts.sink.kind) {
@@ -107,7 +107,12 @@ fn answer(plan: &Plan, size: Option<u64>) -> String {
         let what = if size.is_some() { "in about " } else { "at about " };
         format!(", {what}{}", expected(evidence, size))
     });
-    format!("{} would be used{takes}: {why}\n", verdict.mechanism)
+    let turns = plan.turns.as_ref().map_or(String::new(), |turns| {
+        let (last, others) = turns.among.split_last().unwrap_or((&"", &[]));
+        let others = others.join(", ");
+        format!("{others} and {last} would take turns on its first bytes, and the best go on\n")
+    });
+    format!("{} would be used{takes}: {why}\n{turns}", verdict.mechanism)
 }
 
 fn kernels_text(title: &str, bands: &[Band], size: Option<u64>) -> String {

@@ -169,6 +169,7 @@ impl Worker<'_> {
         for step in outcome.report.steps_down {
             self.take_down(step, planned);
         }
+        self.tally.looked(outcome.report.looks);
         if let Some(keeper) = keeper {
             keeper.note(from + outcome.report.bytes);
         }

@@ -1,0 +1,361 @@
+//! Which mechanism moves these very bytes fastest: they take turns on the first pieces of a transfer,
+//! and the best goes on (docs/decisions/013).
+//!
+//! It is fed with counts and costs and says whose turn it is. There is no clock and no call in here,
+//! so that simulated worlds can try it.
+
+use serde::Serialize;
+use std::time::Duration;
+
+use super::cost::Cost;
+use crate::{
+    MECHANISMS, Prefer, Tuning,
+    plan::Turns,
+    profile::{Evidence, LEAST_NOISE, Load, Ratio, SinkState},
+    select::{Candidate, Prior, rank},
+};
+
+/// What one look at the mechanisms of a transfer found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Look {
+    /// Bytes in the sink when it was over.
+    pub at: u64,
+    /// The pieces compared had to be read from a disk; else they lay in the page cache.
+    pub from_disk: bool,
+    /// Who took part, in the order of their turns.
+    pub tried: Vec<Tried>,
+    /// What went on.
+    pub chosen: &'static str,
+}
+
+/// One mechanism in a look.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tried {
+    /// Its name.
+    pub mechanism: &'static str,
+    /// Its time divided by that of the last one that has a ratio; `None` if its pieces, some from a
+    /// disk and some from memory, cannot be compared.
+    pub ratio: Option<f64>,
+}
+
+/// The state of one transfer.
+pub(super) struct Contest {
+    turns: Turns,
+    contenders: Vec<Contender>,
+    phase: Phase,
+    // Bytes moved since the transfer began, whoever moved them.
+    moved: u64,
+    // Bytes that one goes on for before anybody looks again; doubles with every look.
+    rest: u64,
+    looks: Vec<Look>,
+}
+
+struct Contender {
+    name: &'static str,
+    // One a round; `None` for a round that it did not run.
+    pieces: Vec<Option<Sample>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    wall: f64,
+    cpu: f64,
+    from_disk: bool,
+}
+
+impl Sample {
+    fn counted(&self, prefer: Prefer) -> f64 {
+        if prefer == Prefer::Cpu { self.cpu } else { self.wall }
+    }
+}
+
+enum Phase {
+    /// Contenders that have their turn in this round yet, the next one last.
+    Trying { left: Vec<usize>, piece: Piece },
+    /// This one goes on, for so many bytes by now.
+    Settled { chosen: &'static str, since: u64, usual: Option<f64>, piece: Piece, unusual: u32 },
+    /// Nobody is left to compare.
+    Over,
+}
+
+/// A stretch of bytes by one mechanism, and what the timed part of it cost.
+#[derive(Clone, Copy, Default)]
+struct Piece {
+    done: u64,
+    timed: u64,
+    cost: Cost,
+}
+
+/// Rounds that are compared.
+const ROUNDS: usize = 2;
+/// Rounds after which it is given up: pieces from the disk and from the cache kept alternating.
+const MOST_ROUNDS: usize = 4;
+/// The share of a piece that is not timed: it fills pipes and touches buffers for the first time.
+const WARM_UP: u64 = 4;
+/// Who takes so many times as long as the best in the first round does not run again.
+const HOPELESS: f64 = 1.5;
+/// A rate that has changed by so many times is another one.
+const CHANGED: f64 = 2.0;
+/// Pieces in a row that show it.
+const UNUSUAL: u32 = 2;
+
+impl Contest {
+    /// Between the mechanisms that a plan names.
+    pub fn between(turns: &Turns) -> Self {
+        let contender = |name: &&'static str| Contender { name, pieces: Vec::new() };
+        let mut contest = Self {
+            contenders: turns.among.iter().map(contender).collect(),
+            rest: turns.piece * (turns.among.len() * ROUNDS) as u64,
+            turns: turns.clone(),
+            phase: Phase::Over,
+            moved: 0,
+            looks: Vec::new(),
+        };
+        contest.begin();
+        contest
+    }
+
+    /// Whether this mechanism takes part.
+    pub fn has(&self, name: &str) -> bool {
+        self.contenders.iter().any(|contender| contender.name == name)
+    }
+
+    /// Whose turn it is; `None` once it has no say any more.
+    pub fn turn(&self) -> Option<&'static str> {
+        match &self.phase {
+            Phase::Trying { left, .. } => left.last().map(|n| self.contenders[*n].name),
+            Phase::Settled { chosen, .. } => Some(*chosen),
+            Phase::Over => None,
+        }
+    }
+
+    /// The most it may move at once.
+    pub fn most(&self) -> u64 {
+        let Phase::Trying { piece, .. } = &self.phase else { return u64::MAX };
+        let warm_up = self.turns.piece / WARM_UP;
+        if piece.done < warm_up { warm_up - piece.done } else { self.turns.piece - piece.done }
+    }
+
+    /// Takes in what the one whose turn it is has moved.
+    pub fn moved(&mut self, bytes: u64, cost: Cost) {
+        self.moved += bytes;
+        let whole = self.turns.piece;
+        match &mut self.phase {
+            Phase::Trying { left, piece } => {
+                piece.add(bytes, cost, whole / WARM_UP);
+                if piece.done < whole {
+                    return;
+                }
+                let sample = piece.sample();
+                *piece = Piece::default();
+                let runner = left.pop().map(|n| &mut self.contenders[n]);
+                if let Some(last) = runner.and_then(|runner| runner.pieces.last_mut()) {
+                    *last = sample;
+                }
+                self.next_round();
+            }
+            Phase::Settled { since, piece, .. } => {
+                *since += bytes;
+                piece.add(bytes, cost, 0);
+                if piece.done >= whole {
+                    self.watch();
+                }
+            }
+            Phase::Over => {}
+        }
+    }
+
+    /// A mechanism cannot go on, and is not to be tried again.
+    pub fn left(&mut self, name: &str) {
+        if !self.has(name) {
+            return;
+        }
+        self.contenders.retain(|contender| contender.name != name);
+        match &self.phase {
+            Phase::Settled { chosen, .. } if *chosen != name => {}
+            Phase::Settled { .. } | Phase::Over => self.phase = Phase::Over,
+            Phase::Trying { .. } if self.contenders.len() > 1 => self.begin(),
+            Phase::Trying { .. } => match self.contenders.first() {
+                Some(only) => self.settle(only.name, None),
+                None => self.phase = Phase::Over,
+            },
+        }
+    }
+
+    /// Nobody takes turns any more.
+    pub fn end(&mut self) {
+        self.phase = Phase::Over;
+    }
+
+    /// What was found.
+    pub fn into_looks(self) -> Vec<Look> {
+        self.looks
+    }
+
+    /// Everybody runs, from the first round on.
+    fn begin(&mut self) {
+        for contender in &mut self.contenders {
+            contender.pieces.clear();
+        }
+        self.phase = Phase::Trying { left: Vec::new(), piece: Piece::default() };
+        self.next_round();
+    }
+
+    /// Goes on to the next round if this one is over, or to the decision.
+    fn next_round(&mut self) {
+        let Phase::Trying { left, piece } = &mut self.phase else { return };
+        if !left.is_empty() {
+            return;
+        }
+        let rounds = self.contenders.first().map_or(0, |contender| contender.pieces.len());
+        let all = 0..self.contenders.len();
+        let run: Vec<usize> = match rounds {
+            0 => all.collect(),
+            _ => all.filter(|n| !is_hopeless(&self.contenders, *n, self.turns.prefer)).collect(),
+        };
+        let compared = comparable(&self.contenders);
+        let is_over = compared.len() >= ROUNDS || rounds >= MOST_ROUNDS;
+        // The others are known to be slower by far.
+        if is_over || rounds > 0 && run.len() < 2 {
+            return self.decide(&compared);
+        }
+        *left = run;
+        // Every other round the other way round: what drifts meanwhile favours nobody.
+        if rounds.is_multiple_of(2) {
+            left.reverse();
+        }
+        *piece = Piece::default();
+        self.contenders.iter_mut().for_each(|contender| contender.pieces.push(None));
+    }
+
+    /// The one rule of choice, on what the comparable rounds cost.
+    fn decide(&mut self, rounds: &[usize]) {
+        let best = |contender: &Contender, cost: fn(&Sample) -> f64| {
+            let samples = rounds.iter().filter_map(|n| contender.pieces[*n].as_ref());
+            // An interruption only ever adds.
+            samples.map(cost).min_by(f64::total_cmp)
+        };
+        let reference = self.contenders.iter().rfind(|c| best(c, |sample| sample.wall).is_some());
+        let ratio = |contender: &Contender, cost: fn(&Sample) -> f64| {
+            Some(best(contender, cost)? / best(reference?, cost)?)
+        };
+        let evidence = |contender: &Contender| {
+            let wall = ratio(contender, |sample| sample.wall)?;
+            let cpu = ratio(contender, |sample| sample.cpu)?;
+            Some(as_evidence(wall, cpu))
+        };
+        // The rule wants them in the order of their safety.
+        let listed = MECHANISMS.iter().map(|m| m.info().name);
+        let candidates = listed
+            .filter_map(|name| self.contenders.iter().find(|contender| contender.name == name))
+            .map(|contender| Candidate {
+                name: contender.name,
+                fits: Ok(()),
+                prior: Prior::NONE,
+                evidence: evidence(contender),
+            });
+        let winner = rank(candidates.collect(), self.turns.prefer).into_iter().next();
+        // Where nothing can be compared the likeliest goes on.
+        let winner = winner.filter(|_| reference.is_some()).map(|verdict| verdict.mechanism);
+        let Some(chosen) = winner.or(self.contenders.first().map(|likely| likely.name)) else {
+            return;
+        };
+        let tried = self.contenders.iter().map(|contender| Tried {
+            mechanism: contender.name,
+            ratio: ratio(contender, |sample| sample.wall),
+        });
+        let from_disk = rounds.first().is_some_and(|n| {
+            self.contenders.iter().filter_map(|c| c.pieces[*n]).any(|sample| sample.from_disk)
+        });
+        let (at, tried) = (self.moved, tried.collect());
+        let by_name = self.contenders.iter().find(|contender| contender.name == chosen);
+        let usual = by_name.and_then(|contender| best(contender, |sample| sample.wall));
+        self.looks.push(Look { at, from_disk, tried, chosen });
+        self.settle(chosen, usual);
+    }
+
+    fn settle(&mut self, chosen: &'static str, usual: Option<f64>) {
+        let piece = Piece::default();
+        self.phase = Phase::Settled { chosen, since: 0, usual, piece, unusual: 0 };
+    }
+
+    /// Looks again once the rate has changed and enough is left for that to pay.
+    fn watch(&mut self) {
+        let length = self.turns.piece * (self.contenders.len() * ROUNDS) as u64;
+        let Phase::Settled { since, usual, piece, unusual, .. } = &mut self.phase else { return };
+        let Some(Sample { wall: now, .. }) = piece.sample() else { return };
+        *piece = Piece::default();
+        let usual = *usual.get_or_insert(now);
+        let has_changed = now > usual * CHANGED || now * CHANGED < usual;
+        *unusual = if has_changed { *unusual + 1 } else { 0 };
+        let left = self.turns.len.saturating_sub(self.moved);
+        if *unusual >= UNUSUAL && *since >= self.rest && left > length * 2 {
+            self.rest *= 2;
+            if self.contenders.len() > 1 {
+                self.begin();
+            }
+        }
+    }
+}
+
+/// What the rule of choice is told.
+fn as_evidence(wall: f64, cpu: f64) -> Evidence {
+    let exactly = |ratio| Ratio { ratio, lo: ratio, hi: ratio };
+    Evidence {
+        tuning: Tuning::default(),
+        wall: exactly(wall),
+        cpu: exactly(cpu),
+        noise: LEAST_NOISE,
+        ns_per_byte: 0.0,
+        memory: None,
+        at: String::new(),
+        sessions: 1,
+        rounds: ROUNDS as u32,
+        load: Load::Idle,
+        sink_state: SinkState::Fresh,
+    }
+}
+
+/// Whether one of them cost far more in the first round than the best of the same kind of piece.
+fn is_hopeless(contenders: &[Contender], n: usize, prefer: Prefer) -> bool {
+    let first = |contender: &Contender| contender.pieces.first().copied().flatten();
+    let Some(own) = first(&contenders[n]) else { return false };
+    let others = contenders.iter().filter_map(first);
+    let same = others.filter(|other| other.from_disk == own.from_disk);
+    let best = same.map(|other| other.counted(prefer)).min_by(f64::total_cmp);
+    best.is_some_and(|best| own.counted(prefer) > best * HOPELESS)
+}
+
+/// The rounds whose pieces were of one kind, and of the same as in the last such round.
+fn comparable(contenders: &[Contender]) -> Vec<usize> {
+    let rounds = contenders.first().map_or(0, |contender| contender.pieces.len());
+    let kind = |round: usize| {
+        let mut kinds = contenders.iter().filter_map(|c| c.pieces[round]).map(|s| s.from_disk);
+        let first = kinds.next()?;
+        kinds.all(|kind| kind == first).then_some(first)
+    };
+    let last = (0..rounds).rev().find_map(kind);
+    (0..rounds).filter(|round| last.is_some() && kind(*round) == last).collect()
+}
+
+impl Piece {
+    fn add(&mut self, bytes: u64, cost: Cost, warm_up: u64) {
+        if self.done >= warm_up {
+            self.timed += bytes;
+            self.cost.add(cost);
+        }
+        self.done += bytes;
+    }
+
+    fn sample(&self) -> Option<Sample> {
+        let a_byte = |time: Duration| time.as_nanos().max(1) as f64 / self.timed.max(1) as f64;
+        (self.timed > 0).then(|| Sample {
+            wall: a_byte(self.cost.wall),
+            cpu: a_byte(self.cost.cpu),
+            from_disk: self.cost.from_disk,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
