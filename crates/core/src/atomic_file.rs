@@ -18,7 +18,7 @@ mod destination;
 pub mod lock;
 pub mod name;
 
-pub use destination::{Destination, DestinationError, write_file};
+pub use destination::{Destination, DestinationError, Until, write_file};
 use lock::{Id, Leftover, is_ours, leftover};
 use name::{JOURNAL, PART, beside, short, unique};
 
@@ -102,6 +102,11 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
 
     fn new(fd: OwnedFd, dir: D, name: N, part: Option<Part>) -> Self {
         Self { fd, adopted: false, dir, name, part, settled: false }
+    }
+
+    /// The folder that it will be in.
+    pub fn folder(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
     }
 
     /// The name of this file's journal, if it can have one.

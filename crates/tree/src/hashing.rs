@@ -2,6 +2,9 @@
 
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, left_subtree_len};
 use sha2::Digest as _;
+use std::{fmt, os::fd::BorrowedFd};
+use thalweg_core::Cancelled;
+use thalweg_sys::{Errno, io};
 
 use crate::Hash;
 
@@ -14,7 +17,7 @@ pub struct Digest {
 
 impl Digest {
     /// These bytes; `None` if no hash has so many.
-    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
+    pub fn of(bytes: &[u8]) -> Option<Self> {
         let mut wide = [0; 32];
         wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
         [16, 32].contains(&bytes.len()).then_some(Self { bytes: wide, len: bytes.len() })
@@ -23,6 +26,13 @@ impl Digest {
     /// The bytes, in the order in which they are written.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
+    }
+}
+
+/// In hexadecimal digits.
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -63,6 +73,31 @@ impl Hasher {
             }
         }
         Digest { bytes, len }
+    }
+}
+
+/// Length and hash of a file, or of its first `most` bytes. `go_on` is asked between reads.
+pub fn hash_file<E: From<Cancelled>>(
+    fd: BorrowedFd<'_>,
+    hash: Hash,
+    (buffer, most): (&mut [u8], u64),
+    go_on: &impl Fn() -> Result<(), Cancelled>,
+    failed: impl Fn(Errno) -> E,
+) -> Result<(u64, Digest), E> {
+    let mut state = Hasher::new(hash);
+    let mut at = 0;
+    loop {
+        let ask = buffer.len().min(usize::try_from(most - at).unwrap_or(usize::MAX));
+        match io::pread(fd, &mut buffer[..ask], at) {
+            Ok(0) => return Ok((at, state.finish())),
+            Ok(got) => {
+                state.update(buffer.get(..got).unwrap_or_default());
+                at += got as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+        go_on()?;
     }
 }
 

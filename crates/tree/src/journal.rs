@@ -1,41 +1,80 @@
 //! The journal of an unfinished large file: how much of which source is in it.
 //!
-//! A fixed-size JSON text, written by one `pwrite` over the last one: whoever is killed leaves the
-//! old or the new one. What it says holds as long as the machine runs, for the page cache outlives
-//! the process; after a restart the part has to be compared with its source.
+//! A JSON text whose size does not change, written by one `pwrite` over the last one: whoever is killed
+//! leaves the old or the new one. What it says holds as long as the machine runs, for the page cache
+//! outlives the process; after a restart the part has to be compared with its source.
 
-use rustix::fs::{Mode, OFlags, Stat, openat};
+use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
-use std::{
-    ffi::CString,
-    os::fd::{BorrowedFd, OwnedFd},
-    sync::OnceLock,
-    time::{Duration, Instant},
-};
-use thalweg_core::atomic_file::unlink;
-use thalweg_sys::io;
+use std::sync::OnceLock;
 
 use crate::{
-    error::{Attempt, at_sink},
     identity::{ctime, mtime, size},
+    ranges::Ranges,
 };
 
+mod keeper;
+
+pub use keeper::{Keeper, earlier};
+
 /// The version of the layout.
-pub const SCHEMA: u32 = 1;
-/// The size of a journal on disk: the longest possible text fits.
+pub const SCHEMA: u32 = 2;
+/// The size on disk of the journal of a local file: the longest possible text fits.
 pub const SIZE: usize = 512;
+/// The size of any other, and the most that is read: one page, of which a kill leaves all or nothing.
+pub const MOST: usize = 4096;
+/// The longest URL that a journal takes.
+pub const LONGEST_URL: usize = 2048;
+/// The longest validator that a journal takes.
+pub const LONGEST_VALIDATOR: usize = 256;
 
 /// What is known about an unfinished file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Journal {
-    /// Layout version, [`SCHEMA`].
-    pub schema: u32,
-    /// The source it is a copy of.
-    pub source: Identity,
-    /// Bytes from the start of the source that are in the part.
-    pub done: u64,
+    /// What it is a copy of.
+    pub source: Source,
+    /// The bytes of the source that are in the part, at their places.
+    pub done: Ranges,
     /// The start of the machine during which this was written.
     pub boot_id: String,
+}
+
+/// The text of a journal.
+#[derive(Serialize, Deserialize)]
+struct Text {
+    schema: u32,
+    source: Source,
+    done: Done,
+    boot_id: String,
+}
+
+/// What is done: of schema 1 a count of bytes from the start.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Done {
+    Prefix(u64),
+    Ranges(Ranges),
+}
+
+/// Where the bytes come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Source {
+    /// A file here.
+    Local(Identity),
+    /// A file of a server.
+    Remote(Remote),
+}
+
+/// A file of a server, as it was when its first byte came.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remote {
+    /// As it was asked for, without user, password and fragment.
+    pub url: String,
+    /// What changes with it: a strong ETag with its quotes, or the date of a Last-Modified.
+    pub validator: String,
+    /// Bytes.
+    pub size: u64,
 }
 
 /// A source at one moment of its life.
@@ -63,7 +102,7 @@ pub enum JournalError {
     #[error("not a journal: {0}")]
     Syntax(#[from] serde_json::Error),
     /// Another version.
-    #[error("journal of schema {0} where {SCHEMA} is understood")]
+    #[error("journal of schema {0} where 1 and {SCHEMA} are understood")]
     Schema(u32),
     /// The numbers make no sense.
     #[error("journal: {0}")]
@@ -84,39 +123,81 @@ impl Identity {
     }
 }
 
+impl Source {
+    /// Bytes.
+    pub fn size(&self) -> u64 {
+        match self {
+            Self::Local(identity) => identity.size,
+            Self::Remote(remote) => remote.size,
+        }
+    }
+
+    fn is_local(&self) -> bool {
+        matches!(self, Self::Local(_))
+    }
+
+    fn check(&self) -> Result<(), JournalError> {
+        let nonsense = match self {
+            Self::Local(Identity { mtime, ctime, .. }) => {
+                let is_whole = mtime.1 < 1_000_000_000 && ctime.1 < 1_000_000_000;
+                (!is_whole).then_some("a nanosecond beyond the second")
+            }
+            Self::Remote(Remote { url, validator, .. }) => (url.len() > LONGEST_URL
+                || validator.len() > LONGEST_VALIDATOR)
+                .then_some("the URL or its validator is too long"),
+        };
+        nonsense.map_or(Ok(()), |why| Err(JournalError::Nonsense(why)))
+    }
+}
+
 impl Journal {
     /// Reads a journal, believing nothing.
     pub fn parse(text: &[u8]) -> Result<Self, JournalError> {
-        if text.len() > 8 * SIZE {
+        if text.len() > MOST {
             return Err(JournalError::TooLong(text.len()));
         }
-        let journal: Self = serde_json::from_slice(text)?;
-        let Self { schema, source, done, boot_id } = &journal;
-        if *schema != SCHEMA {
-            return Err(JournalError::Schema(*schema));
-        }
-        if *done > source.size {
+        let Text { schema, source, done, boot_id } = serde_json::from_slice(text)?;
+        let done = match (schema, done) {
+            (1, Done::Prefix(done)) if source.is_local() => Ranges::up_to(done),
+            (SCHEMA, Done::Ranges(done)) => done,
+            (1 | SCHEMA, _) => return Err(JournalError::Nonsense("of two schemas at once")),
+            _ => return Err(JournalError::Schema(schema)),
+        };
+        if done.end() > source.size() {
             return Err(JournalError::Nonsense("more is done than there is"));
         }
-        if source.mtime.1 >= 1_000_000_000 || source.ctime.1 >= 1_000_000_000 {
-            return Err(JournalError::Nonsense("a nanosecond beyond the second"));
-        }
+        source.check()?;
         if boot_id.len() > 64 {
             return Err(JournalError::Nonsense("the boot id is too long"));
         }
-        Ok(journal)
+        Ok(Self { source, done, boot_id })
     }
 
-    /// The text on disk.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut text = serde_json::to_vec(self).unwrap_or_default();
-        text.resize(SIZE.max(text.len() + 1) - 1, b' ');
-        text.push(b'\n');
-        text
+    /// The text on disk, filled up to this size. Ranges for which there is no room are left out, the
+    /// shortest first: what is not said to be there is moved again.
+    pub fn to_bytes(&self, room: usize) -> Vec<u8> {
+        let mut done: Vec<(u64, u64)> = self.done.iter().collect();
+        loop {
+            let mut text = self.text(&done);
+            if text.len() < room || done.is_empty() {
+                text.resize(room.max(text.len() + 1) - 1, b' ');
+                text.push(b'\n');
+                return text;
+            }
+            let shortest = done.iter().enumerate().min_by_key(|(_, (from, to))| to - from);
+            shortest.map(|(n, _)| n).map(|n| done.remove(n));
+        }
+    }
+
+    fn text(&self, done: &[(u64, u64)]) -> Vec<u8> {
+        let done = Ranges::try_from(done.to_vec()).unwrap_or_default();
+        let (source, boot_id) = (self.source.clone(), self.boot_id.clone());
+        let text = Text { schema: SCHEMA, source, done: Done::Ranges(done), boot_id };
+        serde_json::to_vec(&text).unwrap_or_default()
     }
 
     /// Whether it was written since the machine started, so that all it counts is still there.
-    pub(crate) fn is_of_this_boot(&self) -> bool {
+    pub fn is_of_this_boot(&self) -> bool {
         !self.boot_id.is_empty() && self.boot_id == boot_id()
     }
 }
@@ -130,79 +211,6 @@ pub(crate) fn boot_id() -> &'static str {
     })
 }
 
-/// Keeps the journal of one transfer.
-pub(crate) struct Keeper<'a> {
-    dir: BorrowedFd<'a>,
-    name: CString,
-    journal: Journal,
-    file: Option<OwnedFd>,
-    exists: bool,
-    due: Instant,
-}
-
-// A transfer shorter than this is begun anew faster than its journal is read.
-const INTERVAL: Duration = Duration::from_millis(100);
-
-impl<'a> Keeper<'a> {
-    /// Nothing is written yet. `exists`: an earlier run may have left a journal.
-    pub fn new((dir, name): (BorrowedFd<'a>, CString), source: &Stat, exists: bool) -> Self {
-        let journal = Journal {
-            schema: SCHEMA,
-            source: Identity::of(source),
-            done: 0,
-            boot_id: boot_id().to_owned(),
-        };
-        Self { dir, name, journal, file: None, exists, due: Instant::now() + INTERVAL }
-    }
-
-    /// Notes how much is done, and writes it now and then.
-    pub fn note(&mut self, done: u64) {
-        self.journal.done = done.min(self.journal.source.size);
-        let now = Instant::now();
-        if now >= self.due {
-            self.due = now + INTERVAL;
-            self.write();
-        }
-    }
-
-    /// Writes what was noted last. A journal that cannot be written makes a later run slower, not
-    /// wrong, so nobody hears of it.
-    pub fn write(&mut self) {
-        if self.file.is_none() {
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
-            let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            self.file = openat(self.dir, &*self.name, flags, Mode::RUSR | Mode::WUSR).ok();
-        }
-        let Some(file) = &self.file else { return };
-        self.exists = true;
-        if io::pwrite(file, &self.journal.to_bytes(), 0) != Ok(SIZE) {
-            // Nothing says less than half a text.
-            self.file = None;
-            let _ = unlink(self.dir, &self.name);
-        }
-    }
-
-    /// Removes what it says so far, or what an earlier run left: it must not be there with bytes it
-    /// does not speak of, nor when the name of the part is free for others.
-    pub fn forget(&mut self) -> Attempt<()> {
-        self.file = None;
-        if self.exists {
-            unlink(self.dir, &self.name).map_err(at_sink("unlinkat"))?;
-            self.exists = false;
-        }
-        Ok(())
-    }
-
-    /// What an earlier run left.
-    pub fn earlier(&self) -> Option<Result<Journal, JournalError>> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = openat(self.dir, &*self.name, flags, Mode::empty()).ok()?;
-        let mut text = [0; 8 * SIZE];
-        let len = io::pread(&file, &mut text, 0).ok()?;
-        Some(Journal::parse(text.get(..len)?))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,15 +219,47 @@ mod tests {
         let time = (i64::MIN, 999_999_999);
         let source =
             Identity { dev: u64::MAX, ino: u64::MAX, size: u64::MAX, mtime: time, ctime: time };
-        let boot_id = "01234567-89ab-cdef-0123-456789abcdef".to_owned();
-        Journal { schema: SCHEMA, source, done: u64::MAX, boot_id }
+        of(Source::Local(source), Ranges::up_to(u64::MAX))
+    }
+
+    fn of(source: Source, done: Ranges) -> Journal {
+        Journal { source, done, boot_id: "01234567-89ab-cdef-0123-456789abcdef".to_owned() }
+    }
+
+    fn remote(size: u64) -> Source {
+        let url = "h".repeat(LONGEST_URL);
+        Source::Remote(Remote { url, validator: "\"".repeat(LONGEST_VALIDATOR), size })
     }
 
     #[test]
     fn the_longest_journal_fits_and_comes_back() {
-        let bytes = journal().to_bytes();
+        let bytes = journal().to_bytes(SIZE);
         assert_eq!(bytes.len(), SIZE);
         assert_eq!(Journal::parse(&bytes).unwrap(), journal());
+    }
+
+    #[test]
+    fn of_too_many_ranges_the_shortest_are_left_out() {
+        let mut done = Ranges::default();
+        (0..500).for_each(|n| {
+            done.add(u64::MAX - 1_000_000 + n * 1000, u64::MAX - 1_000_000 + n * 1001)
+        });
+        let bytes = of(remote(u64::MAX), done.clone()).to_bytes(MOST);
+        assert_eq!(bytes.len(), MOST);
+        let read = Journal::parse(&bytes).unwrap().done;
+        assert!(read.bytes() > 0 && read.bytes() < done.bytes() && read.end() == done.end());
+        let few = of(remote(9), Ranges::up_to(7));
+        assert_eq!(Journal::parse(&few.to_bytes(MOST)).unwrap(), few);
+    }
+
+    #[test]
+    fn a_journal_of_schema_1_is_still_read() {
+        let text = br#"{"schema":1,"source":{"dev":1,"ino":2,"size":9,"mtime":[3,4],"ctime":[5,6]},
+            "done":7,"boot_id":"b"}"#;
+        let journal = Journal::parse(text).unwrap();
+        assert_eq!((journal.done, journal.source.size()), (Ranges::up_to(7), 9));
+        let text = String::from_utf8_lossy(text).replace("\"schema\":1", "\"schema\":2");
+        assert!(matches!(Journal::parse(text.as_bytes()), Err(JournalError::Nonsense(_))));
     }
 
     #[test]
@@ -227,12 +267,14 @@ mod tests {
         assert!(Journal::parse(b"").is_err());
         assert!(Journal::parse(&vec![b' '; 5000]).is_err());
         let mut other = journal();
-        other.schema = 2;
-        assert!(matches!(Journal::parse(&other.to_bytes()), Err(JournalError::Schema(2))));
-        let mut more = journal();
-        more.source.size = 1;
-        assert!(matches!(Journal::parse(&more.to_bytes()), Err(JournalError::Nonsense(_))));
-        let bytes = journal().to_bytes();
+        other.boot_id = "x".repeat(65);
+        assert!(matches!(Journal::parse(&other.to_bytes(MOST)), Err(JournalError::Nonsense(_))));
+        let newer = String::from_utf8(journal().to_bytes(SIZE)).unwrap();
+        let newer = newer.replace("\"schema\":2", "\"schema\":3");
+        assert!(matches!(Journal::parse(newer.as_bytes()), Err(JournalError::Schema(3))));
+        let more = of(remote(1), Ranges::up_to(2));
+        assert!(matches!(Journal::parse(&more.to_bytes(MOST)), Err(JournalError::Nonsense(_))));
+        let bytes = journal().to_bytes(SIZE);
         for cut in 0..bytes.len() {
             let _ = Journal::parse(&bytes[..cut]);
         }

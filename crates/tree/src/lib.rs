@@ -36,7 +36,7 @@ mod count;
 mod error;
 mod event;
 mod folder;
-mod hashing;
+pub mod hashing;
 mod identity;
 pub mod journal;
 mod left_out;
@@ -48,6 +48,7 @@ mod options;
 mod paths;
 mod pieces;
 mod queue;
+mod ranges;
 mod read;
 mod sources;
 mod threads;
@@ -64,6 +65,8 @@ pub use listed::Listed;
 pub use options::{
     Backup, Becomes, CopyOptions, Dereference, Filter, Fsync, Hash, Preserve, Target, Update, When,
 };
+pub use ranges::{NotRanges, Ranges};
+pub use read::forget_cached;
 
 /// The examples of README.md are tests.
 #[cfg(doctest)]

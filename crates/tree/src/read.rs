@@ -18,7 +18,7 @@ pub(crate) fn open(dir: impl AsFd, name: &CStr, follow: bool) -> Result<OwnedFd,
 }
 
 /// Has the kernel let go of what it holds of a file in memory, so that the device is read.
-pub(crate) fn forget_cached(fd: impl AsFd) {
+pub fn forget_cached(fd: impl AsFd) {
     // Advice: no answer is worth stopping for.
     let _ = fadvise(fd, 0, None, Advice::DontNeed);
 }

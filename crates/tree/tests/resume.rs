@@ -15,8 +15,8 @@ use thalweg_sys::{
     fault::{Call, Effect, Rule, Script},
 };
 use thalweg_tree::{
-    CopyOptions, Journal, Preserve, Target,
-    journal::{Identity, SCHEMA},
+    CopyOptions, Journal, Preserve, Ranges, Target,
+    journal::{Identity, SIZE, Source},
 };
 
 const LEN: usize = 3_000_000;
@@ -46,9 +46,9 @@ fn interrupted(at: &Path, boot_id: String) -> Journal {
     let mut part = bytes[..DONE].to_vec();
     part.extend_from_slice(&noise(1000, 99));
     fs::write(at.join(".to.thalweg-part"), part).unwrap();
-    let source = identity(&at.join("src"));
-    let journal = Journal { schema: SCHEMA, source, done: DONE as u64, boot_id };
-    fs::write(at.join(".to.thalweg-journal"), journal.to_bytes()).unwrap();
+    let source = Source::Local(identity(&at.join("src")));
+    let journal = Journal { source, done: Ranges::up_to(DONE as u64), boot_id };
+    fs::write(at.join(".to.thalweg-journal"), journal.to_bytes(SIZE)).unwrap();
     journal
 }
 
@@ -112,9 +112,9 @@ fn a_part_of_another_source_or_a_lying_journal_is_not_built_upon() {
     fs::remove_file(at.join("to")).unwrap();
     // More than the part holds.
     interrupted(at, boot_id());
-    journal.source = identity(&at.join("src"));
-    journal.done = LEN as u64;
-    fs::write(at.join(".to.thalweg-journal"), journal.to_bytes()).unwrap();
+    journal.source = Source::Local(identity(&at.join("src")));
+    journal.done = Ranges::up_to(LEN as u64);
+    fs::write(at.join(".to.thalweg-journal"), journal.to_bytes(SIZE)).unwrap();
     let report = copy(&at.join("src"), &at.join("to"), &resume());
     assert_eq!(report.resumed, DONE as u64);
     is_whole(at);
@@ -155,7 +155,7 @@ fn an_error_leaves_a_part_that_the_next_run_goes_on_with() {
         let done = fs::metadata(at.join(".to.thalweg-part")).unwrap().len();
         assert!(done > 0);
         if call == Call::Pread {
-            assert_eq!(Journal::parse(&journal.unwrap()).unwrap().done, done);
+            assert_eq!(Journal::parse(&journal.unwrap()).unwrap().done, Ranges::up_to(done));
         } else {
             assert!(journal.is_err());
         }

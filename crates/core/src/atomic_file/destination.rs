@@ -12,7 +12,7 @@ use std::{
 };
 use thalweg_sys::{Errno, io};
 
-use super::{AtomicFile, CallFailed, failed};
+use super::{AtomicFile, CallFailed, Leftovers, failed, lock::Id};
 use crate::Cancelled;
 
 /// An open destination.
@@ -65,9 +65,23 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), DestinationError> {
     destination.publish()
 }
 
+/// What a file is until it has its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// It has none where that is possible: who is killed leaves nothing.
+    Nameless,
+    /// It is a part, and what an earlier run left of it is gone on with.
+    Part,
+}
+
 impl Destination {
     /// What this path leads to: a link is followed, and the file it names is replaced.
     pub fn open(path: &Path) -> Result<Self, DestinationError> {
+        Self::open_until(path, Until::Nameless)
+    }
+
+    /// The same for a file that may be a part until then.
+    pub fn open_until(path: &Path, until: Until) -> Result<Self, DestinationError> {
         let found = match stat(path) {
             Ok(found) if is_file(&found) => Some(found),
             Ok(_) => {
@@ -87,12 +101,22 @@ impl Destination {
         };
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let name = path.file_name().ok_or(DestinationError::NoFolder)?;
-        Self::whole(open_folder(&folder_of(&path))?, name, found, true)
+        Self::whole(open_folder(&folder_of(&path))?, name, found, (true, until))
     }
 
     /// A file in a folder, under a name that another process gave it: of one part. No link of that name
     /// is followed, and nothing but a file or a link is replaced, if that is asked for.
     pub fn in_folder(folder: &Path, name: &OsStr, replace: bool) -> Result<Self, DestinationError> {
+        Self::in_folder_until(folder, name, replace, Until::Nameless)
+    }
+
+    /// The same for a file that may be a part until it is published.
+    pub fn in_folder_until(
+        folder: &Path,
+        name: &OsStr,
+        replace: bool,
+        until: Until,
+    ) -> Result<Self, DestinationError> {
         let dir = open_folder(folder)?;
         let found = match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) if !replace => return Err(DestinationError::Exists),
@@ -102,18 +126,24 @@ impl Destination {
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(CallFailed { call: "stat", errno }.into()),
         };
-        Self::whole(dir, name, found, replace)
+        Self::whole(dir, name, found, (replace, until))
     }
 
     fn whole(
         dir: OwnedFd,
         name: &OsStr,
         found: Option<Stat>,
-        replace: bool,
+        (replace, until): (bool, Until),
     ) -> Result<Self, DestinationError> {
         let name = CString::new(name.as_bytes()).map_err(|_| failed("open")(Errno::INVAL))?;
-        let file = AtomicFile::create(dir, name, 0o666)
-            .map_err(|error| CallFailed { call: "open", ..error })?;
+        let file = match until {
+            Until::Nameless => AtomicFile::create(dir, name, 0o666),
+            Until::Part => {
+                let spare = found.as_ref().map(Id::of).unwrap_or_default();
+                AtomicFile::part(dir, name, 0o666, Leftovers { resume: true, spare })
+            }
+        };
+        let file = file.map_err(|error| CallFailed { call: "open", ..error })?;
         if let Some(found) = found {
             // A file that is replaced keeps its mode where that is allowed.
             let _ = fchmod(&file.fd, Mode::from_raw_mode(found.st_mode & 0o777));
@@ -121,7 +151,8 @@ impl Destination {
         Ok(Self::Whole { file, replace })
     }
 
-    fn fd(&self) -> BorrowedFd<'_> {
+    /// Where to write.
+    pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Direct(fd) => fd.as_fd(),
             Self::Whole { file, .. } => file.fd.as_fd(),
@@ -153,6 +184,14 @@ impl Destination {
             }
         }
         Ok(())
+    }
+
+    /// Leaves a part to a later run; false if there is none, or no later run would find it: then it goes.
+    pub fn leave(self) -> bool {
+        match self {
+            Self::Direct(_) => false,
+            Self::Whole { mut file, .. } => file.leave().is_some(),
+        }
     }
 
     /// Gives a file its name; of anything else it says whether what it took is kept.

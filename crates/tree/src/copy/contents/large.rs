@@ -2,7 +2,7 @@
 
 use rustix::fs::{FileType, Stat, fstat};
 use std::{
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
 use thalweg_core::{
@@ -53,7 +53,7 @@ impl Worker<'_> {
         &mut self,
         job: &Job<'_>,
         head: usize,
-        mut keeper: Option<&mut Keeper<'_>>,
+        mut keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
     ) -> Attempt<()> {
         let options = self.run.options;
         let mut from = 0;
@@ -63,7 +63,7 @@ impl Worker<'_> {
             let run = self.run;
             from = prefix(job, earlier, &mut self.buffer, || run.go_on())?;
             // It may speak of another source, or of more than is left.
-            keeper.forget()?;
+            keeper.forget().map_err(at_sink("unlinkat"))?;
             io::ftruncate(job.sink, from).map_err(at_sink("ftruncate"))?;
             keeper.note(from);
             keeper.write();
@@ -91,7 +91,7 @@ impl Worker<'_> {
         &mut self,
         job: &Job<'_>,
         mut at: u64,
-        mut keeper: Option<&mut Keeper<'_>>,
+        mut keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
     ) -> Attempt<()> {
         let end = size(job.stat);
         if at == 0 && self.clones_first(job)? {
@@ -126,7 +126,7 @@ impl Worker<'_> {
         &mut self,
         job: &Job<'_>,
         Stretch { from, len }: Stretch,
-        keeper: Option<&mut Keeper<'_>>,
+        keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
     ) -> Attempt<u64> {
         let needs = Guarantees { durable: false, ..self.run.options.needs };
         let source =
@@ -144,7 +144,7 @@ impl Worker<'_> {
         transfer: &mut Transfer<'_>,
         planned: &Planned,
         from: u64,
-        mut keeper: Option<&mut Keeper<'_>>,
+        mut keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
     ) -> Attempt<u64> {
         let run = self.run;
         let driver = Driver { limit: run.options.limit };
@@ -252,7 +252,7 @@ impl Worker<'_> {
         &mut self,
         job: &Job<'_>,
         mut at: u64,
-        mut keeper: Option<&mut Keeper<'_>>,
+        mut keeper: Option<&mut Keeper<BorrowedFd<'_>>>,
     ) -> Attempt<()> {
         self.make_room();
         let begin = at;

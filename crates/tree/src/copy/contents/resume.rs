@@ -8,7 +8,7 @@ use crate::{
     copy::contents::large::Job,
     error::{Attempt, Failure, at_sink},
     identity::size,
-    journal::{Identity, Journal, JournalError},
+    journal::{Identity, Journal, JournalError, Source},
 };
 
 /// The length of the part that is true: as the journal says if it speaks of this source and of
@@ -21,11 +21,12 @@ pub(crate) fn prefix(
 ) -> Attempt<u64> {
     let there = size(&fstat(job.sink).map_err(at_sink("fstat"))?);
     if let Some(Ok(journal)) = journal {
-        if journal.source != Identity::of(job.stat) {
+        if journal.source != Source::Local(Identity::of(job.stat)) {
             return Ok(0);
         }
-        if journal.is_of_this_boot() && journal.done <= there {
-            return Ok(journal.done);
+        let done = journal.done.prefix();
+        if journal.is_of_this_boot() && done <= there {
+            return Ok(done);
         }
     }
     equal_prefix(job, there.min(size(job.stat)), buffer, go_on)

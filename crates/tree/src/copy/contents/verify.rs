@@ -7,12 +7,12 @@
 
 use std::os::fd::BorrowedFd;
 use thalweg_core::Cancelled;
-use thalweg_sys::{Errno, io};
+use thalweg_sys::Errno;
 
 use crate::{
     Hash,
     error::{Attempt, Failure, at_sink, at_source},
-    hashing::{Digest, Hasher},
+    hashing::{Digest, hash_file},
     read::forget_cached,
 };
 
@@ -25,7 +25,6 @@ pub(crate) enum SinkEnd {
     OfSource,
 }
 
-/// Length and hash of a file, or of its first `most` bytes. `go_on` is asked between reads.
 fn digest(
     fd: BorrowedFd<'_>,
     hash: Hash,
@@ -34,21 +33,7 @@ fn digest(
     failed: impl Fn(Errno) -> Failure,
 ) -> Attempt<(u64, Digest)> {
     forget_cached(fd);
-    let mut state = Hasher::new(hash);
-    let mut at = 0;
-    loop {
-        let ask = buffer.len().min(usize::try_from(most - at).unwrap_or(usize::MAX));
-        match io::pread(fd, &mut buffer[..ask], at) {
-            Ok(0) => return Ok((at, state.finish())),
-            Ok(got) => {
-                state.update(buffer.get(..got).unwrap_or_default());
-                at += got as u64;
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(failed(errno)),
-        }
-        go_on()?;
-    }
+    hash_file(fd, hash, (buffer, most), go_on, failed)
 }
 
 /// Whether both files hold the same bytes.

@@ -29,9 +29,9 @@ use crate::{
         leaf::Leaf,
         worker::Worker,
     },
-    error::{Attempt, Failure, at_source},
+    error::{Attempt, Failure, at_sink, at_source},
     identity::{Id, changed, kind, size},
-    journal::Keeper,
+    journal::{Identity, Keeper, Source},
     names::os,
     xattrs::{Holder, Taken},
 };
@@ -117,10 +117,12 @@ impl Worker<'_> {
             wanted.born_with_acl = true;
         }
         let may_exist = sink.is_adopted() || !leaf.directory.is_fresh;
-        let mut keeper = sink.journal().map(|name| Keeper::new((spot.dir, name), stat, may_exist));
+        let mut keeper = sink.journal().map(|name| {
+            Keeper::new((spot.dir, name), Source::Local(Identity::of(stat)), may_exist)
+        });
         // Whoever removed a part by hand left its journal.
         if let Some(keeper) = keeper.as_mut().filter(|_| !sink.is_adopted()) {
-            keeper.forget()?;
+            keeper.forget().map_err(at_sink("unlinkat"))?;
         }
         let clock = reading.map(|_| Instant::now());
         let written = if let Some(planned) = &planned {
@@ -139,7 +141,8 @@ impl Worker<'_> {
         let published = written
             .and_then(|()| self.finish(leaf, (source, stat), &sink, (there, &wanted)))
             .and_then(|()| {
-                keeper.as_mut().map_or(Ok(()), Keeper::forget)?;
+                let forgotten = keeper.as_mut().map_or(Ok(()), Keeper::forget);
+                forgotten.map_err(at_sink("unlinkat"))?;
                 self.publish(leaf, stat, (&mut sink, spot), there)
             });
         match published {

@@ -23,7 +23,7 @@ use crate::{
     error::{Attempt, Failure, at_sink, at_source},
     folder::{Address, Folder, Kept},
     identity::Id,
-    journal::Keeper,
+    journal::{Identity, Keeper, Source},
     listing::{DIRECTORY, ancestors, listing_buffer},
 };
 
@@ -111,14 +111,16 @@ impl StagedDir {
 }
 
 /// The journal of a stage. It says which source it is a copy of; a stage without one is any source's.
-fn journal<'a>(stage: BorrowedFd<'a>, source: &Stat) -> Keeper<'a> {
-    Keeper::new((stage, OWN_JOURNAL.to_owned()), source, false)
+fn journal<'a>(stage: BorrowedFd<'a>, source: &Stat) -> Keeper<BorrowedFd<'a>> {
+    Keeper::new((stage, OWN_JOURNAL.to_owned()), Source::Local(Identity::of(source)), false)
 }
 
 /// Whether a leftover is known to be a copy of another directory: the files of both would be mixed.
 fn is_of_another(leftover: &OwnedFd, source: &Stat) -> bool {
     let Some(Ok(earlier)) = journal(leftover.as_fd(), source).earlier() else { return false };
-    let (was, is) = (earlier.source, Id::of(source));
+    let is = Id::of(source);
+    // Of something remote is no copy of a folder.
+    let Source::Local(was) = earlier.source else { return true };
     // Devices may get other numbers when the machine starts.
     was.ino != is.ino || (earlier.is_of_this_boot() && was.dev != is.dev)
 }

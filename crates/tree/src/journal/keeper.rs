@@ -1,0 +1,107 @@
+//! Keeps the journal of one transfer beside its part.
+
+use rustix::fs::{Mode, OFlags, fstat, openat};
+use std::{
+    ffi::CString,
+    os::fd::{BorrowedFd, OwnedFd},
+    time::{Duration, Instant},
+};
+use thalweg_core::atomic_file::unlink;
+use thalweg_sys::{Errno, io};
+
+use super::{Journal, JournalError, MOST, SIZE, Source, boot_id};
+use crate::{identity::size, ranges::Ranges};
+
+/// Notes now and then what is done.
+#[derive(Debug)]
+pub struct Keeper<D> {
+    dir: D,
+    name: CString,
+    journal: Journal,
+    file: Option<(OwnedFd, usize)>,
+    exists: bool,
+    due: Instant,
+}
+
+// A transfer shorter than this is begun anew faster than its journal is read.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+impl<D: std::os::fd::AsFd> Keeper<D> {
+    /// Nothing is written yet. `exists`: an earlier run may have left a journal.
+    pub fn new((dir, name): (D, CString), source: Source, exists: bool) -> Self {
+        let journal = Journal { source, done: Ranges::default(), boot_id: boot_id().to_owned() };
+        Self { dir, name, journal, file: None, exists, due: Instant::now() + INTERVAL }
+    }
+
+    /// Notes how much from the start is done, and writes it now and then.
+    pub fn note(&mut self, done: u64) {
+        self.note_ranges(&Ranges::up_to(done.min(self.journal.source.size())));
+    }
+
+    /// The same where what is done has gaps.
+    pub fn note_ranges(&mut self, done: &Ranges) {
+        self.journal.done.clone_from(done);
+        let now = Instant::now();
+        if now >= self.due {
+            self.due = now + INTERVAL;
+            self.write();
+        }
+    }
+
+    /// Writes what was noted last. A journal that cannot be written makes a later run slower, not
+    /// wrong, so nobody hears of it.
+    pub fn write(&mut self) {
+        if self.file.is_none() {
+            self.file = self.open();
+        }
+        let Some((file, room)) = &self.file else { return };
+        self.exists = true;
+        // Over all that an earlier run wrote: in one call, and without a moment in which there is nothing.
+        let text = self.journal.to_bytes(*room);
+        if text.len() > MOST || io::pwrite(file, &text, 0) != Ok(text.len()) {
+            // Nothing says less than half a text.
+            self.file = None;
+            let _ = unlink(self.dir.as_fd(), &self.name);
+        }
+    }
+
+    fn open(&self) -> Option<(OwnedFd, usize)> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&self.dir, &*self.name, flags, Mode::RUSR | Mode::WUSR).ok()?;
+        let there = size(&fstat(&file).ok()?);
+        if there > MOST as u64 {
+            io::ftruncate(&file, 0).ok()?;
+        }
+        // A list of ranges grows: the text of something remote has all the room from the start.
+        let least = if self.journal.source.is_local() { SIZE } else { MOST };
+        Some((file, least.max((there as usize).min(MOST))))
+    }
+
+    /// Removes what it says so far, or what an earlier run left: it must not be there with bytes it
+    /// does not speak of, nor when the name of the part is free for others.
+    pub fn forget(&mut self) -> Result<(), Errno> {
+        self.file = None;
+        if self.exists {
+            unlink(self.dir.as_fd(), &self.name)?;
+            self.exists = false;
+        }
+        Ok(())
+    }
+
+    /// What an earlier run left.
+    pub fn earlier(&self) -> Option<Result<Journal, JournalError>> {
+        earlier(self.dir.as_fd(), &self.name)
+    }
+}
+
+/// The journal of this name that an earlier run left.
+pub fn earlier(
+    dir: BorrowedFd<'_>,
+    name: &std::ffi::CStr,
+) -> Option<Result<Journal, JournalError>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = openat(dir, name, flags, Mode::empty()).ok()?;
+    let mut text = [0; MOST];
+    let len = io::pread(&file, &mut text, 0).ok()?;
+    Some(Journal::parse(text.get(..len)?))
+}
