@@ -242,7 +242,7 @@ mod tests {
     fn of_too_many_ranges_the_shortest_are_left_out() {
         let mut done = Ranges::default();
         (0..500).for_each(|n| {
-            done.add(u64::MAX - 1_000_000 + n * 1000, u64::MAX - 1_000_000 + n * 1001)
+            done.add(u64::MAX - 1_000_000 + n * 1000, u64::MAX - 1_000_000 + n * 1001);
         });
         let bytes = of(remote(u64::MAX), done.clone()).to_bytes(MOST);
         assert_eq!(bytes.len(), MOST);

@@ -7,6 +7,7 @@ mod compare;
 mod completions;
 mod copy;
 mod doctor;
+mod fetch;
 mod helper;
 mod list;
 mod man;
@@ -80,6 +81,7 @@ commands! {
     Send(send::SendArgs),
     Receive(receive::ReceiveArgs),
     Serve(serve::ServeArgs),
+    Fetch(fetch::FetchArgs),
     Verify(verify::VerifyArgs),
     Manifest(manifest::ManifestArgs),
     #[command(alias = "explain")]
@@ -116,6 +118,7 @@ Examples:
   thalweg pipe < dump.sql | gzip > d.gz    like pv: progress, larger pipes
   thalweg send --to job big.iso            to `thalweg receive --from job`, memory to memory
   thalweg serve photos/                    a folder over HTTP, by the ways that are fastest here
+  thalweg fetch http://host/big.iso        whole or not at all; the same again goes on
   thalweg verify photos/ /backup/photos    every file, byte by byte
   thalweg manifest -o photos.b3 photos/    hashes that b3sum -c reads, to verify against later
   thalweg plan big.iso /mnt/usb/           what would be used, and why

@@ -20,6 +20,8 @@ pub struct State {
     pub label: String,
     /// Bytes moved.
     pub moved: u64,
+    /// Bytes that were there before.
+    pub before: u64,
     /// Bytes there are to move, where they are known beforehand.
     pub expected: Option<u64>,
     /// Of a tree: what is dealt with, what there is once it was counted, and the file in hand.
@@ -50,6 +52,7 @@ impl State {
         Self {
             label: label.unwrap_or_default().to_owned(),
             moved: 0,
+            before: 0,
             expected,
             tree: None,
             asked_for: false,
@@ -93,7 +96,7 @@ impl State {
             Some(Tree { settled, total: Some(total), .. }) => (settled.bytes, Some(total.bytes)),
             // A single file is as large as it said before anything moved.
             Some(Tree { settled, .. }) => (settled.bytes, self.expected),
-            None => (self.moved, self.expected),
+            None => (self.before + self.moved, self.expected),
         }
     }
 
@@ -110,7 +113,7 @@ impl State {
     /// Seconds until all is done, if it goes on as it went so far.
     pub fn left(&self) -> Option<Duration> {
         let (done, total) = self.part();
-        let rate = done as f64 / self.elapsed().as_secs_f64();
+        let rate = done.saturating_sub(self.before) as f64 / self.elapsed().as_secs_f64();
         Duration::try_from_secs_f64(total?.saturating_sub(done) as f64 / rate).ok()
     }
 

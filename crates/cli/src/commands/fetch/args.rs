@@ -1,0 +1,85 @@
+//! Arguments of `thalweg fetch`.
+
+use clap::Args;
+use std::{path::PathBuf, time::Duration};
+use thalweg_core::quantity::{parse_duration, parse_rate};
+
+use crate::args::{Choice, ProgressArgs, flag};
+
+/// Fetches files of web servers, whole or not at all
+///
+/// A file gets its name only when all of it is there. Until then it is a part beside that name, with a
+/// journal of what is there: whatever stops the command, the same command goes on and moves only what is
+/// missing, if the server says by what the file is known again. A file that changes on the server
+/// meanwhile is fetched anew, never put together.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct FetchArgs {
+    /// What to fetch, and where to put it: a file, a folder that is there, or `-` for standard output;
+    /// without that, into the current folder under the last name of the URL
+    #[arg(value_name = "URL... [DST]", required = true)]
+    pub words: Vec<String>,
+    /// Replace files that have the name of a URL's last part
+    #[arg(short, long)]
+    pub force: bool,
+    /// The SHA-256 that the file must have
+    #[arg(long, value_name = "HEX")]
+    pub sha256: Option<String>,
+    /// The BLAKE3 that the file must have
+    #[arg(long, value_name = "HEX")]
+    pub blake3: Option<String>,
+    /// Read the file back from the device and compare it with these, or with what the server says
+    #[arg(long)]
+    pub verify: bool,
+    /// Send this header too, `NAME: VALUE`; may be given several times
+    #[arg(long, value_name = "HEADER")]
+    pub header: Vec<String>,
+    /// How often to try again when nothing came since the last try
+    #[arg(long, value_name = "N", default_value_t = 5, env = "THALWEG_RETRIES", hide_env = true)]
+    pub retries: u32,
+    /// Replace a connection on which nothing comes for so long
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "30s",
+        env = "THALWEG_STALL",
+        hide_env = true
+    )]
+    #[arg(value_parser = parse_duration)]
+    pub stall: Duration,
+    /// Move no more than this many bytes a second
+    #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
+    #[arg(value_parser = parse_rate)]
+    pub limit: Option<u64>,
+    /// Say at the end also what moved the bytes, and the processor time
+    #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub choice: Choice,
+    #[command(flatten)]
+    pub shown: ProgressArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg fetch http://host/big.iso                  as big.iso; the same again goes on after a kill
+  thalweg fetch http://host/big.iso /srv/images/
+  thalweg fetch --sha256 e3b0...b855 http://host/big.iso
+  thalweg fetch http://host/a.tar.gz - | tar xz
+  thalweg fetch --header 'Authorization: Bearer TOKEN' http://host/big.iso
+  thalweg fetch --json http://host/big.iso | jq .mechanism
+
+Exit status: 0 done; 1 failed, or a digest differs; 2 usage; 3 incomplete, and the same command goes on;
+4 not to be had here, such as an unknown scheme.";
+
+impl FetchArgs {
+    /// The URLs, and what follows them.
+    pub fn split(&self) -> (&[String], Option<PathBuf>) {
+        match self.words.split_last() {
+            Some((last, urls)) if !urls.is_empty() && !last.contains("://") => {
+                (urls, Some(PathBuf::from(last)))
+            }
+            _ => (&self.words, None),
+        }
+    }
+}

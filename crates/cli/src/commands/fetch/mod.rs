@@ -1,0 +1,294 @@
+//! `thalweg fetch`: files of web servers.
+
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+};
+
+use thalweg_core::{
+    Report,
+    atomic_file::{Destination, Until},
+    failed::quoted,
+    shown,
+};
+use thalweg_serve::client::{
+    Error, Expected, Extra, Failed, Fetched, Options, Target, Way, fetch, header,
+};
+use thalweg_tree::Hash;
+
+use super::Subcommand;
+use crate::{
+    exit::{Exit, Failure, OUTPUT, advice, transfer_error},
+    interrupt,
+    output::{
+        answer::{Answer, Verified},
+        quantity,
+        text::{complain, note, note_json, print},
+    },
+    profile::Saved,
+    stdio,
+};
+
+mod args;
+mod watcher;
+
+pub use args::FetchArgs;
+use watcher::Shown;
+
+impl Subcommand for FetchArgs {
+    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+        let options = options(self)?;
+        let (urls, destination) = self.split();
+        let targets: Result<Vec<Target>, Error> =
+            urls.iter().map(|url| Target::parse(url)).collect();
+        let targets = targets.map_err(|error| failure(&error, ""))?;
+        let places = places(&targets, destination.as_deref())?;
+        if targets.len() > 1 && !options.expected.is_empty() {
+            let why = "--sha256 and --blake3 are of one file; fetch the others by themselves";
+            return Err(Failure::new(Exit::Usage, why));
+        }
+        interrupt::catch();
+        let jobs = targets.iter().zip(&places);
+        let ends = jobs.map(|(target, place)| self.fetch(target, place, &options));
+        let mut worst = Exit::Done;
+        for end in ends {
+            match end {
+                Ok(()) => {}
+                Err(failure) if targets.len() == 1 => return Err(failure),
+                Err(failure) => {
+                    complain(&failure.message);
+                    worst = worse(worst, failure.exit);
+                    if interrupt::is_interrupted() {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(worst)
+    }
+}
+
+/// The exit of several: what can be gone on with counts only if nothing else is wrong.
+fn worse(one: Exit, other: Exit) -> Exit {
+    if one == Exit::Done || other != Exit::Incomplete { other } else { one }
+}
+
+/// Where a file goes.
+enum Place {
+    /// A person named it.
+    Named(PathBuf),
+    /// The URL did.
+    Inside(PathBuf, std::ffi::OsString),
+}
+
+impl Place {
+    fn path(&self) -> PathBuf {
+        match self {
+            Self::Named(path) => path.clone(),
+            Self::Inside(folder, name) if folder.as_os_str() == "." => name.into(),
+            Self::Inside(folder, name) => folder.join(name),
+        }
+    }
+
+    fn is_output(&self) -> bool {
+        matches!(self, Self::Named(path) if path.as_os_str() == "-")
+    }
+}
+
+fn places(targets: &[Target], destination: Option<&Path>) -> Result<Vec<Place>, Failure> {
+    let folder = match destination {
+        None => Some(Path::new(".")),
+        Some(path) => Some(path).filter(|path| path.is_dir()),
+    };
+    let usage = |message: String| Failure::new(Exit::Usage, message);
+    match (folder, destination) {
+        (None, Some(path)) if targets.len() == 1 => Ok(vec![Place::Named(path.to_owned())]),
+        (None, path) => {
+            let path = quoted(path.unwrap_or(Path::new("-")));
+            Err(usage(format!("{path} is no folder, and several files are to be fetched")))
+        }
+        (Some(folder), _) => {
+            let inside = |target: &Target| {
+                let name = target.name().ok_or_else(|| {
+                    usage(format!("'{target}' ends in no name for a file; say where to put it"))
+                })?;
+                Ok(Place::Inside(folder.to_owned(), name))
+            };
+            targets.iter().map(inside).collect()
+        }
+    }
+}
+
+fn options(args: &FetchArgs) -> Result<Options, Failure> {
+    let headers: Result<Vec<_>, Error> = args.header.iter().map(|text| header(text)).collect();
+    let given = [
+        (Hash::Sha256, &args.sha256, "--sha256 says"),
+        (Hash::Blake3, &args.blake3, "--blake3 says"),
+    ];
+    let given =
+        given.into_iter().filter_map(|(hash, digits, by)| Some((hash, digits.as_ref()?, by)));
+    let expected: Result<Vec<_>, Error> =
+        given.map(|(hash, digits, by)| Expected::of_digits(hash, digits, by)).collect();
+    let usage = |error: Error| failure(&error, "");
+    Ok(Options {
+        extra: Extra { headers: headers.map_err(usage)?, wants_digest: args.verify },
+        way: Way {
+            request: args.choice.request(),
+            profile: Saved::use_if_current(!args.choice.no_profile).current,
+            needs: args.choice.needs(),
+            limit: args.limit.filter(|limit| *limit > 0),
+        },
+        patience: args.stall,
+        retries: args.retries,
+        expected: expected.map_err(usage)?,
+        verify: args.verify,
+    })
+}
+
+impl FetchArgs {
+    fn fetch(&self, target: &Target, place: &Place, options: &Options) -> Result<(), Failure> {
+        let path = place.path();
+        if place.is_output() && (options.verify || !options.expected.is_empty()) {
+            let why =
+                "standard output is not read back: --verify, --sha256 and --blake3 want a file";
+            return Err(Failure::new(Exit::Usage, why));
+        }
+        let destination = self.open(place)?;
+        let watcher = Shown::new(self, &path);
+        let ended = fetch(target, destination, options, &watcher);
+        let (report, answer, end) = match ended {
+            Ok(fetched) => {
+                watcher.finish(fetched.report.bytes);
+                let answer = answer(&fetched);
+                if !self.shown.quiet && (self.verbose || !self.shown.json) {
+                    note(&self.words(&fetched, &path));
+                }
+                (fetched.report, answer, Ok(()))
+            }
+            Err(failed) => {
+                watcher.finish(failed.report.bytes);
+                let failure = of_failed(&failed, target, &path);
+                let error = Some(failure.message.clone());
+                let answer = Answer { files: 0, error, ..Answer::of(&failed.report) };
+                (failed.report, answer, Err(failure))
+            }
+        };
+        if self.shown.json {
+            let answer = Answer { bytes: report.bytes, ..answer };
+            if place.is_output() {
+                note_json(&answer.line());
+            } else {
+                print(&(answer.line() + "\n"))?;
+            }
+        }
+        end
+    }
+
+    fn open(&self, place: &Place) -> Result<Destination, Failure> {
+        let opened = match place {
+            Place::Named(path) if path.as_os_str() == "-" => return stdio::destination(path),
+            Place::Named(path) => Destination::open_until(path, Until::Part),
+            Place::Inside(folder, name) => {
+                Destination::in_folder_until(folder, name, self.force, Until::Part)
+            }
+        };
+        opened.map_err(|error| Failure::of_destination(error, &place.path()))
+    }
+
+    /// `fetched 'big.iso', 1.2 GiB in 4 s: 300 MiB/s; 200 MiB were there`.
+    fn words(&self, fetched: &Fetched, path: &Path) -> String {
+        let report = &fetched.report;
+        let mut text = format!(
+            "fetched {}, {} in {}: {}",
+            quoted(path),
+            quantity::bytes(fetched.bytes),
+            quantity::duration(report.wall),
+            quantity::rate(report.bytes, report.wall),
+        );
+        if fetched.resumed > 0 {
+            let _ = write!(text, "; {} were there", quantity::bytes(fetched.resumed));
+        }
+        if !fetched.checked.is_empty() {
+            let _ = write!(text, "; {} agrees", fetched.checked.join(" and "));
+        }
+        if self.verbose {
+            text += &by(report);
+        }
+        text
+    }
+}
+
+/// What moved how much, and at what cost.
+fn by(report: &Report) -> String {
+    let mut text = format!("; {} of processor time", quantity::duration(report.cpu));
+    for share in &report.shares {
+        let _ = write!(text, "\n  {} by {}", quantity::bytes(share.bytes), share.mechanism);
+    }
+    for step in &report.steps_down {
+        let _ =
+            write!(text, "\n  from {} to {}: {}: {}", step.from, step.to, step.call, step.reason);
+    }
+    text
+}
+
+fn answer(fetched: &Fetched) -> Answer {
+    let asked = !fetched.checked.is_empty();
+    let verified = Verified {
+        asked,
+        same: u64::from(asked),
+        bytes: if asked { fetched.bytes } else { 0 },
+        hash: fetched.checked.first().copied(),
+        ..Verified::default()
+    };
+    Answer { verified, ..Answer::of(&fetched.report) }
+}
+
+/// What went wrong with one file: where, why, how far, what next.
+fn of_failed(failed: &Failed, target: &Target, path: &Path) -> Failure {
+    let mut failure = failure(&failed.error, &format!("'{}': ", shown(&target.to_string())));
+    if let Error::Destination(error) = failed.error {
+        failure = Failure::of_destination(error, path);
+    }
+    if let Error::Moved(error) = &failed.error {
+        let sink = if path.as_os_str() == "-" { OUTPUT.into() } else { shown(path).to_string() };
+        failure.message = transfer_error(error, &target.to_string(), &sink);
+    }
+    if failed.kept {
+        let of = failed.size.map(|size| format!(" of {}", quantity::exact(size)));
+        let _ = write!(
+            failure.message,
+            "; {}{} are kept, and the same command goes on",
+            quantity::exact(failed.there),
+            of.unwrap_or_default()
+        );
+        if failure.exit == Exit::Failed {
+            failure.exit = Exit::Incomplete;
+        }
+    }
+    failure
+}
+
+fn failure(error: &Error, what: &str) -> Failure {
+    let exit = match error {
+        Error::Usage(_) => Exit::Usage,
+        Error::Unsupported(_) => Exit::Unsupported,
+        Error::Differs { .. } => Exit::Differ,
+        _ => Exit::Failed,
+    };
+    let next = if let Error::Moved(error) = error { advice(error.errno) } else { "" };
+    Failure::new(exit, format!("{what}{error}{next}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_ends_the_one_that_cannot_be_gone_on_with_counts() {
+        use Exit::{Differ, Done, Failed, Incomplete};
+        assert_eq!(worse(Done, Incomplete), Incomplete);
+        assert_eq!(worse(Incomplete, Failed), Failed);
+        assert_eq!(worse(Failed, Incomplete), Failed);
+        assert_eq!(worse(Incomplete, Differ), Differ);
+    }
+}

@@ -1,0 +1,57 @@
+//! What is said while a file is fetched.
+
+use std::{
+    path::Path,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use thalweg_core::{Cancelled, shown};
+use thalweg_serve::client::{Progress, Watcher};
+
+use super::FetchArgs;
+use crate::{interrupt, output::text::complain, progress::Meter};
+
+/// Shows how far it is, and what comes between.
+pub struct Shown {
+    meter: Mutex<Meter>,
+    is_quiet: bool,
+}
+
+impl Shown {
+    /// For one file.
+    pub fn new(args: &FetchArgs, path: &Path) -> Self {
+        let name = path.file_name().filter(|_| args.split().0.len() > 1);
+        let name = name.map(|name| shown(name).to_string());
+        let mut meter = Meter::new(args.shown, name.as_deref(), None);
+        meter.listen();
+        Self { meter: Mutex::new(meter), is_quiet: args.shown.quiet }
+    }
+
+    /// The last picture.
+    pub fn finish(&self, moved: u64) {
+        self.meter().finish(moved, false);
+    }
+
+    fn meter(&self) -> MutexGuard<'_, Meter> {
+        self.meter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watcher for Shown {
+    fn progress(&self, now: Progress) -> Result<(), Cancelled> {
+        let mut meter = self.meter();
+        meter.know(|state| (state.before, state.expected) = (now.resumed, now.size));
+        meter.show(now.there.saturating_sub(now.resumed));
+        interrupt::check()
+    }
+
+    fn go_on(&self) -> Result<(), Cancelled> {
+        interrupt::check()
+    }
+
+    fn tell(&self, news: &str) {
+        if !self.is_quiet {
+            self.meter().suspend(|| complain(&shown(news).to_string()));
+        }
+    }
+}

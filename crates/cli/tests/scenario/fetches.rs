@@ -1,0 +1,156 @@
+//! `thalweg fetch` as it is run: killed, limited, interrupted, and from servers that others wrote.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use crate::support::{Running, Scratch, bytes, names, run, run::wrapped, skip::has_tools, thalweg};
+
+#[allow(dead_code, reason = "the tests of the library use all of it")]
+#[path = "../../../serve/tests/support/liar.rs"]
+mod liar;
+use liar::{Liar, honest, send};
+
+const LEN: usize = 3_000_000;
+
+/// Sends slowly, so that there is a moment to be killed in.
+fn slow(bytes: Vec<u8>) -> Liar {
+    Liar::new(move |asked, stream| {
+        let (head, body) = honest(asked, &bytes, "\"a\"");
+        drop(stream.write_all(head.as_bytes()));
+        for piece in body.chunks(100_000) {
+            if stream.write_all(piece).is_err() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    })
+}
+
+#[test]
+fn after_a_kill_the_same_command_moves_only_what_is_missing() {
+    let bytes = bytes::of(1, LEN);
+    let server = slow(bytes.clone());
+    let rounds = std::env::var("THALWEG_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(5);
+    let mut resumed = 0;
+    for round in 0..rounds {
+        let scratch = Scratch::new();
+        let path = scratch.join("f");
+        let fetch = || {
+            let mut command = thalweg();
+            command.args(["fetch", "--json", &server.url("x")]).arg(&path);
+            command
+        };
+        let mut running = Running::start(&mut fetch());
+        assert!(running.wait_until_open(|path| path.ends_with(".f.thalweg-part")));
+        thread::sleep(Duration::from_millis(30 * (round % 7)));
+        // It may have come to its end.
+        drop(running.child().kill());
+        drop(running.finish());
+        assert!(fs::read(&path).is_ok_and(|there| there == bytes) || !path.exists());
+        let ended = path.exists();
+        let second = run(&mut fetch()).expect(0);
+        assert!(fs::read(&path).unwrap() == bytes, "round {round}");
+        assert_eq!(names(scratch.path()), ["f"]);
+        let moved = second.json()["bytes"].as_u64().unwrap();
+        resumed += usize::from(!ended && moved < LEN as u64);
+    }
+    assert!(resumed > 0, "no kill came while it moved");
+}
+
+#[test]
+fn a_limit_on_file_sizes_keeps_the_part_and_says_how_to_go_on() {
+    if !has_tools("a_limit_on_file_sizes_keeps_the_part", &["prlimit"]) {
+        return;
+    }
+    let bytes = bytes::of(2, LEN);
+    let own = bytes.clone();
+    let server = Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
+    let scratch = Scratch::new();
+    let path = scratch.join("f");
+    let mut limited = wrapped(&["prlimit", "--fsize=1000000", "--"]);
+    let ran = run(limited.args(["fetch", &server.url("x")]).arg(&path)).expect(3);
+    ran.expect_said("the same command goes on");
+    assert!(!path.exists());
+    run(thalweg().args(["fetch", &server.url("x")]).arg(&path)).expect(0);
+    assert!(fs::read(&path).unwrap() == bytes);
+    assert!(server.asked()[1].from().unwrap() > 0);
+}
+
+#[test]
+fn exit_codes_say_what_went_wrong() {
+    let server = Liar::new(|asked, stream| {
+        let text = if asked.path == "/no" { "404 Not Found" } else { "200 OK" };
+        let head = format!("HTTP/1.1 {text}\r\nContent-Length: 2\r\n\r\n");
+        send(stream, &(head, b"ab".to_vec()), 2);
+    });
+    let scratch = Scratch::new();
+    let fetch =
+        |words: &[&str]| run(thalweg().arg("fetch").args(words).current_dir(scratch.path()));
+    let (yes, no) = (server.url("yes"), server.url("no"));
+    assert_eq!(fetch(&[&yes, "-"]).expect(0).stdout, b"ab");
+    fetch(&[&no]).expect(1).expect_said("404");
+    fetch(&["host/x"]).expect(2).expect_said("http://");
+    fetch(&["gopher://host/x"]).expect(4).expect_said("gopher");
+    fetch(&[&server.url("")]).expect(2).expect_said("no name");
+    fetch(&[&server.url(".bashrc")]).expect(2).expect_said("no name");
+    fetch(&[&yes, "--sha256", &"0".repeat(64)]).expect(1).expect_said("nothing was published");
+    assert!(names(scratch.path()).is_empty());
+    fetch(&[&yes, &server.url("also")]).expect(0);
+    fetch(&[&yes]).expect(1).expect_said("--force");
+    fetch(&["--force", &yes, &no, "."]).expect(1);
+    assert_eq!(names(scratch.path()), ["also", "yes"]);
+    fetch(&[&yes, &no, "nowhere"]).expect(2);
+}
+
+#[test]
+fn servers_that_others_wrote_are_fetched_from() {
+    if !has_tools("servers_that_others_wrote_are_fetched_from", &["python3"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let bytes = bytes::of(3, LEN);
+    fs::write(scratch.join("source"), &bytes).unwrap();
+    let mut python = Command::new("python3");
+    python
+        .args(["-u", "-m", "http.server", "--bind", "127.0.0.1", "0"])
+        .current_dir(scratch.path());
+    let mut python = python.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(python.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let port = line.split(" port ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    let url = format!("http://127.0.0.1:{port}/source");
+    let ran = run(thalweg().args(["fetch", &url]).arg(scratch.join("f")));
+    drop(python.kill());
+    drop(python.wait());
+    ran.expect(0);
+    assert!(fs::read(scratch.join("f")).unwrap() == bytes);
+}
+
+#[test]
+fn our_own_server_is_gone_on_with() {
+    let scratch = Scratch::new();
+    let shared = scratch.folder("shared");
+    let bytes = bytes::of(4, LEN);
+    fs::write(shared.join("source"), &bytes).unwrap();
+    let mut server = thalweg();
+    server.args(["serve", "--listen", "127.0.0.1:0"]).arg(&shared);
+    let mut server = server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let lines = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let address = lines.flat_map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+    let address = { address }.find(|word| word.starts_with("http://")).unwrap();
+    let url = format!("{}/source", address.trim_end_matches('/'));
+    let path = scratch.join("f");
+    let mut limited = wrapped(&["prlimit", "--fsize=1000000", "--"]);
+    let first = run(limited.args(["fetch", &url]).arg(&path));
+    let second = run(thalweg().args(["fetch", "--json", &url]).arg(&path));
+    drop(server.kill());
+    drop(server.wait());
+    first.expect(3);
+    assert_eq!(second.expect(0).json()["bytes"], LEN as u64 - 1_000_000);
+    assert!(fs::read(&path).unwrap() == bytes);
+}

@@ -1,0 +1,242 @@
+//! The body of an answer, from the connection to its place: by the mechanisms where it lies there as it
+//! is, and through memory where it comes in chunks.
+
+use std::{
+    cell::Cell,
+    time::{Duration, Instant},
+};
+
+use httparse::{Status, parse_chunk_size};
+use thalweg_core::{
+    Cancelled, Driver, End, Facts, Guarantees, Plan, Profile, Report, Request, Side, Sink, Source,
+    Transfer, Tuning, mechanisms::LAST_RESORT, quantity,
+};
+use thalweg_sys::{Errno, io};
+
+use super::{Error, connect::Connection, head::Framing, patience::Patience};
+
+/// How bodies are moved.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// What the planner is asked.
+    pub request: Request,
+    /// What was measured here.
+    pub profile: Option<Profile>,
+    /// What must hold.
+    pub needs: Guarantees,
+    /// The most bytes in a second.
+    pub limit: Option<u64>,
+}
+
+/// A body under way.
+pub struct Body<'a> {
+    pub connection: &'a mut Connection,
+    pub patience: Patience<'a>,
+    pub way: &'a Way,
+    /// Where its next byte goes.
+    pub end: End<'a>,
+    /// Told how many bytes of it are at their place.
+    pub note: &'a mut dyn FnMut(u64) -> Result<(), Cancelled>,
+    /// Takes down what moved how much.
+    pub report: &'a mut Report,
+}
+
+/// The line of a chunk's size with whatever extensions, or of a trailer, is no longer than this.
+const LONGEST_LINE: usize = 8 << 10;
+const MOST_TRAILERS: usize = 128;
+
+impl Body<'_> {
+    /// Brings all of it. `want`: so many bytes, if they are known beforehand; more are an error, and
+    /// fewer too.
+    pub fn bring(mut self, framing: Framing, want: Option<u64>) -> Result<u64, Error> {
+        let came = match (framing, want) {
+            (Framing::Length(length), _) => self.stream(Some(length))?,
+            // Without a length, the bytes that were asked for are the first ones.
+            (Framing::UntilClose, want) => self.stream(want)?,
+            (Framing::Chunked, want) => self.chunks(want)?,
+        };
+        let want = if let Framing::Length(length) = framing { Some(length) } else { want };
+        match want {
+            Some(want) if came < want => Err(short(came, want)),
+            _ => Ok(came),
+        }
+    }
+
+    /// Bytes as they are: what came with the head, then the rest by a mechanism.
+    fn stream(&mut self, length: Option<u64>) -> Result<u64, Error> {
+        let most = length.unwrap_or(u64::MAX);
+        let mut came = 0;
+        while came < most && !self.connection.unused().is_empty() {
+            came += self.put(most - came, came)?;
+        }
+        if came == most {
+            return Ok(came);
+        }
+        let source = Source::Fd(End::of(self.connection.descriptor()).map_err(|e| self.failed(e))?);
+        let (sink, len) = (Sink::Fd(self.end), length.map(|length| length - came));
+        let mut transfer = Transfer { source, sink, len, needs: self.way.needs };
+        let plan = Plan::make(&Facts::of(&transfer), &self.way.request, self.way.profile.as_ref());
+        if let Some(reason) = plan.impossible {
+            return Err(Error::Unsupported(reason));
+        }
+        let (stalled, mut last) = (Cell::new(false), (0, Instant::now()));
+        let mut watch = |moved: u64| {
+            if moved > last.0 {
+                last = (moved, Instant::now());
+            }
+            stalled.set(last.1.elapsed() >= self.patience.most);
+            (self.note)(came + moved)?;
+            if stalled.get() { Err(Cancelled) } else { Ok(()) }
+        };
+        let driver = Driver { limit: self.way.limit };
+        let outcome = driver.run_untimed(&mut transfer, &plan, &mut watch);
+        came += outcome.report.bytes;
+        book(self.report, outcome.report);
+        (self.note)(came)?;
+        match outcome.error {
+            Some(error) => Err(Error::Moved(error)),
+            None if stalled.get() => {
+                let (host, waited) = (self.connection.host().to_owned(), self.patience.most);
+                Err(Error::Stalled { host, waited })
+            }
+            None if outcome.stopped => Err(Error::Cancelled),
+            None => Ok(came),
+        }
+    }
+
+    /// Bytes in chunks (RFC 9112, 7.1).
+    fn chunks(&mut self, want: Option<u64>) -> Result<u64, Error> {
+        let mut came = 0;
+        loop {
+            let left = self.chunk_size()?;
+            if left == 0 {
+                return self.trailers().map(|()| came);
+            }
+            if want.is_some_and(|want| left > want - came) {
+                return Err(Error::broken("more bytes come than it said"));
+            }
+            let end = came.checked_add(left).ok_or_else(|| Error::broken("a chunk without end"))?;
+            while came < end {
+                if self.connection.unused().is_empty() {
+                    self.more(came)?;
+                }
+                came += self.put(end - came, came)?;
+            }
+            self.line_end(came)?;
+        }
+    }
+
+    fn chunk_size(&mut self) -> Result<u64, Error> {
+        loop {
+            match parse_chunk_size(self.connection.unused()) {
+                Ok(Status::Complete((used, size))) => {
+                    self.connection.take(used);
+                    return Ok(size);
+                }
+                Ok(Status::Partial) if self.connection.unused().len() < LONGEST_LINE => {
+                    self.more(0)?;
+                }
+                _ => return Err(Error::broken("a chunk without a size")),
+            }
+        }
+    }
+
+    fn line_end(&mut self, came: u64) -> Result<(), Error> {
+        while self.connection.unused().len() < 2 {
+            self.more(came)?;
+        }
+        if !self.connection.unused().starts_with(b"\r\n") {
+            return Err(Error::broken("a chunk that is longer than it said"));
+        }
+        self.connection.take(2);
+        Ok(())
+    }
+
+    /// Lines up to an empty one; nothing here needs what they say.
+    fn trailers(&mut self) -> Result<(), Error> {
+        for _ in 0..MOST_TRAILERS {
+            let length = loop {
+                let unused = self.connection.unused();
+                match unused.windows(2).position(|pair| pair == b"\r\n") {
+                    Some(length) => break length,
+                    None if unused.len() < LONGEST_LINE => self.more(0)?,
+                    None => return Err(Error::broken("a trailer that does not end")),
+                }
+            };
+            self.connection.take(length + 2);
+            if length == 0 {
+                return Ok(());
+            }
+        }
+        Err(Error::broken("trailers that do not end"))
+    }
+
+    fn more(&mut self, came: u64) -> Result<(), Error> {
+        match self.connection.fill(&self.patience)? {
+            0 => Err(Error::Short {
+                got: quantity::exact(came),
+                want: "an unknown number".to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what is in memory, at most so much; `came` were put before.
+    fn put(&mut self, most: u64, came: u64) -> Result<u64, Error> {
+        let unused = self.connection.unused();
+        let length = unused.len().min(usize::try_from(most).unwrap_or(usize::MAX));
+        let put = loop {
+            match self.end.write(&unused[..length]) {
+                // Asked again it would answer the same for ever.
+                Ok(0) => return Err(self.failed(Errno::IO)),
+                Ok(put) => break put,
+                Err(Errno::INTR) => (self.patience.look)()?,
+                Err(Errno::AGAIN) => {
+                    (self.patience.look)()?;
+                    let pause = Some(Duration::from_millis(100));
+                    io::wait_writable(self.end.fd, pause).map_err(|e| self.failed(e))?;
+                }
+                Err(errno) => return Err(self.failed(errno)),
+            }
+        };
+        self.connection.take(put);
+        let moved = put as u64;
+        self.report.bytes += moved;
+        share(self.report, LAST_RESORT.info().name, &Tuning::default(), moved);
+        (self.note)(came + moved)?;
+        Ok(moved)
+    }
+
+    fn failed(&self, errno: Errno) -> Error {
+        let call = self.end.write_call();
+        Error::Moved(LAST_RESORT.info().error(call, Side::Sink, errno, 0))
+    }
+}
+
+fn short(got: u64, want: u64) -> Error {
+    Error::Short { got: quantity::exact(got), want: quantity::exact(want) }
+}
+
+/// Adds one account to another.
+pub fn book(all: &mut Report, one: Report) {
+    all.bytes += one.bytes;
+    for own in &one.shares {
+        share(all, own.mechanism, &own.tuning, own.bytes);
+    }
+    all.steps_down.extend(one.steps_down);
+    all.notes.extend(one.notes);
+}
+
+fn share(report: &mut Report, mechanism: &'static str, tuning: &Tuning, bytes: u64) {
+    let same = |own: &&mut thalweg_core::driver::Share| {
+        own.mechanism == mechanism && own.tuning == *tuning
+    };
+    match report.shares.iter_mut().find(same) {
+        Some(own) => own.bytes += bytes,
+        None => report.shares.push(thalweg_core::driver::Share {
+            mechanism,
+            tuning: tuning.clone(),
+            bytes,
+        }),
+    }
+}

@@ -1,0 +1,101 @@
+//! What the hash of a file has to be, and who says so.
+
+use std::os::fd::BorrowedFd;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use thalweg_core::{Cancelled, Side, atomic_file::failed, mechanisms::LAST_RESORT};
+use thalweg_sys::io;
+use thalweg_tree::{
+    Hash, forget_cached,
+    hashing::{Digest, hash_file},
+    manifest::Stated,
+};
+
+use super::{Error, head::Head};
+
+/// A hash that a file must have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expected {
+    pub hash: Hash,
+    pub digest: Digest,
+    /// Who says so.
+    pub by: &'static str,
+}
+
+/// Room for what one call reads.
+const ROOM: usize = 256 << 10;
+
+impl Expected {
+    /// Of 64 hexadecimal digits.
+    pub fn of_digits(hash: Hash, digits: &str, by: &'static str) -> Result<Self, Error> {
+        let stated = Stated::parse(format!("{}  -", digits.trim()).as_bytes());
+        let digest = stated.ok().flatten().map(|stated| stated.digest);
+        let digest = digest.filter(|digest| digest.bytes().len() == 32);
+        let usage = || Error::Usage(format!("{by} '{digits}': not 64 hexadecimal digits"));
+        Ok(Self { hash, digest: digest.ok_or_else(usage)?, by })
+    }
+
+    /// What the server says of the whole file (RFC 9530): `Repr-Digest: sha-256=:BASE64:`.
+    pub fn of_head(head: &Head) -> Option<Self> {
+        let mut list = head.get("repr-digest")?.split(',').map(str::trim);
+        let text = list.find_map(|member| member.strip_prefix("sha-256=:"))?;
+        let bytes = STANDARD.decode(text.split(':').next()?).ok()?;
+        let digest = Digest::of(&bytes).filter(|digest| digest.bytes().len() == 32)?;
+        Some(Self { hash: Hash::Sha256, digest, by: "the server says" })
+    }
+
+    /// Reads the file and compares; `from_device`: not what the kernel still holds of it in memory.
+    pub fn check(
+        &self,
+        file: BorrowedFd<'_>,
+        from_device: bool,
+        go_on: &impl Fn() -> Result<(), Cancelled>,
+    ) -> Result<(), Error> {
+        if from_device {
+            io::fsync(file).map_err(|errno| failed("fsync")(errno))?;
+            forget_cached(file);
+        }
+        let mut buffer = vec![0; ROOM];
+        let unread = |errno| Error::Moved(LAST_RESORT.info().error("pread", Side::Sink, errno, 0));
+        let (_, got) = hash_file(file, self.hash, (&mut buffer, u64::MAX), go_on, unread)?;
+        if got == self.digest {
+            return Ok(());
+        }
+        let (got, want) = (got.to_string(), self.digest.to_string());
+        Err(Error::Differs { hash: self.name(), got, want, by: self.by })
+    }
+
+    /// What the hash is called.
+    pub fn name(&self) -> &'static str {
+        match self.hash {
+            Hash::Sha256 => "sha256",
+            Hash::Blake3 => "blake3",
+            Hash::Xxh3 => "xxh3",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_read_from_digits_and_from_the_header() {
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        let given = Expected::of_digits(Hash::Sha256, empty, "--sha256").unwrap();
+        assert_eq!(given.digest.to_string(), empty);
+        for wrong in ["", "e3", &empty[1..], &empty.replace('e', "g"), &empty[32..]] {
+            assert!(Expected::of_digits(Hash::Sha256, wrong, "--sha256").is_err(), "{wrong}");
+        }
+        let head = |value: &str| {
+            let text = format!("HTTP/1.1 200 OK\r\nRepr-Digest: {value}\r\n\r\n");
+            Head::parse(text.as_bytes()).unwrap().unwrap().0
+        };
+        let base64 = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
+        let said = Expected::of_head(&head(&format!("md5=:x:, sha-256=:{base64}:"))).unwrap();
+        assert_eq!(said.digest, given.digest);
+        for none in ["sha-256=:AAAA:", "sha-256=:?:", "sha-512=:AAAA:", "sha-256"] {
+            assert_eq!(Expected::of_head(&head(none)), None, "{none}");
+        }
+    }
+}

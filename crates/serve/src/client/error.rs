@@ -1,0 +1,107 @@
+//! What goes wrong between here and a server.
+
+use std::time::Duration;
+use thalweg_core::{
+    Cancelled,
+    atomic_file::{CallFailed, DestinationError},
+    quantity,
+};
+use thalweg_sys::Errno;
+
+/// Why nothing more comes.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The URL or an option makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// It makes sense, and is not to be had here.
+    #[error("{0}")]
+    Unsupported(String),
+    /// No way to the server, or it broke.
+    #[error("cannot {doing} {host}: {why}")]
+    Network { doing: &'static str, host: String, why: String },
+    /// Nothing came for so long.
+    #[error("nothing came from {host} for {}", quantity::duration(*.waited))]
+    Stalled { host: String, waited: Duration },
+    /// The server says no.
+    #[error("the server answers {status}{}{reason}", if .reason.is_empty() { "" } else { " " })]
+    Status {
+        status: u16,
+        reason: String,
+        /// It says when to ask again.
+        after: Option<Duration>,
+    },
+    /// What it says contradicts itself, or what was asked.
+    #[error("the server's answer makes no sense: {0}")]
+    Broken(String),
+    /// The connection ended before the body did.
+    #[error("the connection ended early: {got} of {want} came")]
+    Short { got: String, want: String },
+    /// The file is another one each time.
+    #[error("the file changes on the server while it is fetched")]
+    Changing,
+    /// The bytes could not be moved from the connection, or into the file.
+    #[error("{}", .0.between("the connection", "the destination"))]
+    Moved(thalweg_core::Error),
+    /// The destination.
+    #[error("{0:?}")]
+    Destination(DestinationError),
+    /// All came, and it is not what it should be.
+    #[error("its {hash} is {got}, and not {want} as {by}; nothing was published")]
+    Differs { hash: &'static str, got: String, want: String, by: &'static str },
+    /// Nobody wants it any more.
+    #[error("interrupted")]
+    Cancelled,
+}
+
+impl Error {
+    /// Whether the same request may succeed in a moment.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Network { .. } | Self::Stalled { .. } | Self::Short { .. } => true,
+            Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500 | 502..=504),
+            Self::Moved(error) => is_of_the_network(error.errno),
+            _ => false,
+        }
+    }
+
+    /// When the server wants to be asked again.
+    pub(crate) fn after(&self) -> Option<Duration> {
+        if let Self::Status { after, .. } = self { *after } else { None }
+    }
+
+    pub(crate) fn broken(why: impl Into<String>) -> Self {
+        Self::Broken(why.into())
+    }
+}
+
+fn is_of_the_network(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::CONNRESET
+            | Errno::CONNABORTED
+            | Errno::TIMEDOUT
+            | Errno::HOSTUNREACH
+            | Errno::NETUNREACH
+            | Errno::NETDOWN
+            | Errno::NETRESET
+    )
+}
+
+impl From<Cancelled> for Error {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
+}
+
+impl From<CallFailed> for Error {
+    fn from(failed: CallFailed) -> Self {
+        Self::Destination(failed.into())
+    }
+}
+
+impl From<DestinationError> for Error {
+    fn from(error: DestinationError) -> Self {
+        Self::Destination(error)
+    }
+}

@@ -1,0 +1,340 @@
+//! One file: asks until all of it is there, then checks it and gives it its name.
+
+use std::time::{Duration, Instant};
+
+use thalweg_core::{Cancelled, Report, atomic_file::Destination, quantity};
+use thalweg_sys::usage::Usage;
+use thalweg_tree::journal::Remote;
+
+use super::{
+    Error, Expected, Target,
+    body::{Body, Way},
+    connect::Connection,
+    head::Head,
+    landing::Landing,
+    patience::Patience,
+    request::{self, Extra},
+    resume::{self, Asked, Worth, judge},
+    retry,
+};
+
+/// How to fetch.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What requests carry.
+    pub extra: Extra,
+    /// How bodies are moved.
+    pub way: Way,
+    /// The longest time in which nothing comes.
+    pub patience: Duration,
+    /// How often to try again when nothing came since the last try.
+    pub retries: u32,
+    /// The hashes that the file must have.
+    pub expected: Vec<Expected>,
+    /// Read it back from the device, and fail if nobody says what it must be.
+    pub verify: bool,
+}
+
+/// How far a fetch is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Bytes that were there before.
+    pub resumed: u64,
+    /// Bytes that are there.
+    pub there: u64,
+    /// Bytes of the file, where the server says.
+    pub size: Option<u64>,
+}
+
+/// Somebody who looks on.
+pub trait Watcher: Sync {
+    /// Called while bytes come.
+    fn progress(&self, now: Progress) -> Result<(), Cancelled>;
+    /// Called now and then while nothing does.
+    fn go_on(&self) -> Result<(), Cancelled>;
+    /// What a person may want to know meanwhile.
+    fn tell(&self, news: &str);
+}
+
+/// A file that is there.
+#[derive(Debug)]
+pub struct Fetched {
+    /// Its size.
+    pub bytes: u64,
+    /// Bytes of it that an earlier run had moved.
+    pub resumed: u64,
+    /// What moved how much.
+    pub report: Report,
+    /// The hashes that were compared.
+    pub checked: Vec<&'static str>,
+}
+
+/// A file that is not.
+#[derive(Debug)]
+pub struct Failed {
+    /// Why.
+    pub error: Error,
+    /// How far it came, and of how much.
+    pub there: u64,
+    pub size: Option<u64>,
+    /// What is there was kept, and the same call goes on with it.
+    pub kept: bool,
+    /// What moved how much.
+    pub report: Report,
+}
+
+/// More redirects are a loop.
+const MOST_REDIRECTS: usize = 10;
+/// A file that changed so often while it was fetched will do so again.
+const MOST_CHANGES: u32 = 2;
+
+/// Fetches a file.
+pub fn fetch(
+    target: &Target,
+    destination: Destination,
+    options: &Options,
+    watcher: &dyn Watcher,
+) -> Result<Fetched, Box<Failed>> {
+    let (began, usage) = (Instant::now(), Usage::now_process());
+    let stopped = |error| {
+        Box::new(Failed { error, there: 0, size: None, kept: false, report: Report::default() })
+    };
+    let mut landing = Landing::at(destination).map_err(stopped)?;
+    let known = landing.adopt(&target.to_string()).map_err(stopped)?;
+    let resumed = landing.done().bytes();
+    let size = known.as_ref().map(|known| known.size);
+    let mut run = Run {
+        target,
+        options,
+        watcher,
+        landing,
+        known,
+        size,
+        resumed,
+        is_ranged: true,
+        is_conditional: true,
+        changes: 0,
+        expected: options.expected.clone(),
+        report: Report::default(),
+    };
+    let result = run.ask_until_all_is_there().and_then(|()| run.check());
+    run.report.wall = began.elapsed();
+    run.report.cpu = Usage::now_process().since(&usage).cpu();
+    run.end(result)
+}
+
+struct Run<'a> {
+    target: &'a Target,
+    options: &'a Options,
+    watcher: &'a dyn Watcher,
+    landing: Landing,
+    /// The file that is fetched, if it can be resumed.
+    known: Option<Remote>,
+    size: Option<u64>,
+    resumed: u64,
+    is_ranged: bool,
+    is_conditional: bool,
+    changes: u32,
+    expected: Vec<Expected>,
+    report: Report,
+}
+
+impl Run<'_> {
+    /// Asks until all is there, or until it is no use any more.
+    fn ask_until_all_is_there(&mut self) -> Result<(), Error> {
+        let (mut tries, mut best) = (0, self.landing.done().bytes());
+        loop {
+            let error = match self.once() {
+                Ok(true) => return Ok(()),
+                Ok(false) => continue,
+                Err(error) => error,
+            };
+            let there = self.landing.done().bytes();
+            if there > best {
+                (tries, best) = (0, there);
+            }
+            tries += 1;
+            let pause = retry::pause(tries, self.options.retries, error.after());
+            let can_go_on = self.known.is_some() || self.landing.is_rewindable() || there == 0;
+            let Some(pause) = pause.filter(|_| error.is_passing() && can_go_on) else {
+                return Err(error);
+            };
+            self.watcher.tell(&format!("{error}; again in {}", quantity::duration(pause)));
+            let look = || self.watcher.go_on();
+            Patience { most: pause, look: &look }.sleep(pause)?;
+        }
+    }
+
+    /// One request and its body; whether all is there now.
+    fn once(&mut self) -> Result<bool, Error> {
+        let from = self.landing.done().prefix();
+        let known = self.known.clone();
+        if known.as_ref().is_some_and(|known| known.size == from) {
+            return Ok(true);
+        }
+        let is_conditional = self.is_conditional && known.is_some();
+        let range = self.is_ranged.then_some((from, None));
+        let asked = Asked { range, known: known.as_ref(), is_conditional };
+        let (mut connection, head) = self.ask(&asked)?;
+        match judge(&asked, &head)? {
+            Worth::Unconditional => self.is_conditional = false,
+            Worth::Another => {
+                self.changes += 1;
+                if self.changes > MOST_CHANGES {
+                    return Err(Error::Changing);
+                }
+                self.watcher.tell("the file has changed on the server: all of it is fetched anew");
+                self.anew()?;
+            }
+            Worth::Unranged => {
+                self.anew()?;
+                self.is_ranged = false;
+            }
+            Worth::Piece { to, total, validator } => {
+                self.size = Some(total);
+                self.hear_of_digest(&head)?;
+                if let (None, Some(validator)) = (&known, validator) {
+                    let url = self.target.to_string();
+                    let remote = Remote { url, validator, size: total };
+                    self.landing.begin(&remote)?;
+                    self.known = Some(remote);
+                } else if known.is_none() {
+                    self.anew()?;
+                    self.size = Some(total);
+                }
+                self.body(&mut connection, &head, (from, Some(to - from)))?;
+                return Ok(self.landing.done().prefix() == total);
+            }
+            Worth::Whole(size) => {
+                self.anew()?;
+                self.size = size;
+                self.hear_of_digest(&head)?;
+                self.body(&mut connection, &head, (0, size))?;
+                self.size = Some(self.landing.done().end());
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// A request, along all redirects.
+    fn ask(&self, asked: &Asked<'_>) -> Result<(Connection, Head), Error> {
+        let mut target = self.target.clone();
+        let look = || self.watcher.go_on();
+        let patience = Patience { most: self.options.patience, look: &look };
+        for _ in 0..=MOST_REDIRECTS {
+            let mut connection = Connection::open(&target, &patience)?;
+            let is_own = target.is_beside(self.target);
+            let text = request::text(&target, asked, &self.options.extra, is_own);
+            connection.send(text.as_bytes(), &patience)?;
+            let head = connection.head(&patience)?;
+            match (head.status, head.get("location")) {
+                (301 | 302 | 303 | 307 | 308, Some(location)) => target = target.join(location)?,
+                (200 | 206, _) => return decoded(&head, &target).map(|()| (connection, head)),
+                (416, _) => return Ok((connection, head)),
+                _ => return Err(resume::status(&head)),
+            }
+        }
+        Err(Error::broken(format!("more than {MOST_REDIRECTS} redirects, the last to '{target}'")))
+    }
+
+    /// The body of an answer, to its place.
+    fn body(
+        &mut self,
+        connection: &mut Connection,
+        head: &Head,
+        (from, want): (u64, Option<u64>),
+    ) -> Result<(), Error> {
+        let framing = head.framing()?;
+        let (landing, watcher) = (&mut self.landing, self.watcher);
+        let (resumed, size) = (self.resumed, self.size);
+        let fd = landing.descriptor()?;
+        let end = landing.end(std::os::fd::AsFd::as_fd(&fd), from)?;
+        let mut note = |moved: u64| {
+            landing.note(from, from + moved);
+            watcher.progress(Progress { resumed, there: landing.done().bytes(), size })
+        };
+        let look = || watcher.go_on();
+        let body = Body {
+            connection,
+            patience: Patience { most: self.options.patience, look: &look },
+            way: &self.options.way,
+            end,
+            note: &mut note,
+            report: &mut self.report,
+        };
+        body.bring(framing, want).map(drop)
+    }
+
+    /// Nothing that is there counts.
+    fn anew(&mut self) -> Result<(), Error> {
+        self.landing.empty()?;
+        (self.known, self.size, self.resumed) = (None, None, 0);
+        self.is_conditional = true;
+        Ok(())
+    }
+
+    /// What the server says of the hash. It may say another one of another version.
+    fn hear_of_digest(&mut self, head: &Head) -> Result<(), Error> {
+        self.expected.clone_from(&self.options.expected);
+        self.expected.extend(Expected::of_head(head));
+        if self.options.verify && self.expected.is_empty() {
+            let why =
+                "--verify has nothing to compare with: the server tells no digest; give --sha256";
+            return Err(Error::Unsupported(why.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), Error> {
+        if let (Some(size), end) = (self.size, self.landing.done().end())
+            && size != end
+        {
+            return Err(Error::broken(format!("{end} bytes of a file of {size}")));
+        }
+        let Some(file) = self.landing.file() else { return Ok(()) };
+        let go_on = || self.watcher.go_on();
+        self.expected
+            .iter()
+            .try_for_each(|expected| expected.check(file, self.options.verify, &go_on))
+    }
+
+    fn end(self, result: Result<(), Error>) -> Result<Fetched, Box<Failed>> {
+        let Self { landing, report, resumed, size, .. } = self;
+        let there = landing.done().bytes();
+        let failed = |error, kept, report| Box::new(Failed { error, there, size, kept, report });
+        match result {
+            Ok(()) => match landing.publish() {
+                Ok(()) => {
+                    let checked = self.expected.iter().map(Expected::name).collect();
+                    Ok(Fetched { bytes: there, resumed, report, checked })
+                }
+                Err(error) => Err(failed(error, false, report)),
+            },
+            // Bytes that are known to be wrong are of no use to a later run.
+            Err(error @ Error::Differs { .. }) => {
+                let mut landing = landing;
+                drop(landing.empty());
+                drop(landing);
+                Err(failed(error, false, report))
+            }
+            Err(error) => {
+                let kept = landing.leave();
+                Err(failed(error, kept, report))
+            }
+        }
+    }
+}
+
+/// Refuses bytes that are not those of the file: an encoding was not asked for.
+fn decoded(head: &Head, target: &Target) -> Result<(), Error> {
+    match head.get("content-encoding") {
+        Some(encoding)
+            if !encoding.eq_ignore_ascii_case("identity") && !target.is_named_after(encoding) =>
+        {
+            let why = format!("it comes encoded as {encoding}, although it was asked for as it is");
+            Err(Error::Broken(why))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,198 @@
+//! The head of an answer: read with `httparse`, and believed as far as it makes sense.
+
+use std::{
+    num::NonZero,
+    time::{Duration, SystemTime},
+};
+
+use super::Error;
+
+/// More of a head is no head.
+pub const LONGEST: usize = 64 << 10;
+const MOST_HEADERS: usize = 128;
+
+/// The first line and the headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    pub status: u16,
+    pub reason: String,
+    headers: Vec<(String, String)>,
+}
+
+/// How the end of a body is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// After so many bytes.
+    Length(u64),
+    /// By a chunk of length 0.
+    Chunked,
+    /// With the connection.
+    UntilClose,
+}
+
+/// What a Content-Range says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContentRange {
+    /// The first byte, and the one after the last.
+    pub from: u64,
+    pub to: u64,
+    pub total: Option<NonZero<u64>>,
+}
+
+impl Head {
+    /// Reads a head; `None` if more of it has to come. Also says how long it is.
+    pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Error> {
+        let mut room = [httparse::EMPTY_HEADER; MOST_HEADERS];
+        let mut response = httparse::Response::new(&mut room);
+        let parsed = response.parse(bytes);
+        let length = match parsed.map_err(|error| Error::broken(format!("its head: {error}")))? {
+            httparse::Status::Complete(length) if length <= LONGEST => length,
+            httparse::Status::Partial if bytes.len() < LONGEST => return Ok(None),
+            _ => return Err(Error::broken("its head does not end")),
+        };
+        let text = |value: &[u8]| value.iter().map(|byte| char::from(*byte)).collect();
+        let pairs = response.headers.iter();
+        let head = Self {
+            status: response.code.unwrap_or_default(),
+            reason: response.reason.unwrap_or_default().to_owned(),
+            headers: pairs.map(|h| (h.name.to_ascii_lowercase(), text(h.value))).collect(),
+        };
+        Ok(Some((head, length)))
+    }
+
+    /// The value of a header that comes once, by its name in small letters.
+    pub fn get(&self, name: &'static str) -> Option<&str> {
+        self.all(name).next()
+    }
+
+    fn all(&self, name: &'static str) -> impl Iterator<Item = &str> {
+        let named = self.headers.iter().filter(move |(own, _)| own == name);
+        named.map(|(_, value)| value.trim())
+    }
+
+    /// Whether a comma-separated list holds this word.
+    pub fn lists(&self, name: &'static str, word: &str) -> bool {
+        self.all(name)
+            .flat_map(|list| list.split(','))
+            .any(|own| own.trim().eq_ignore_ascii_case(word))
+    }
+
+    /// How its body ends (RFC 9112, 6.3).
+    pub fn framing(&self) -> Result<Framing, Error> {
+        if self.all("transfer-encoding").next().is_some() {
+            let coded: Vec<&str> =
+                self.all("transfer-encoding").flat_map(|list| list.split(',')).collect();
+            return match &coded[..] {
+                [one] if one.trim().eq_ignore_ascii_case("chunked") => Ok(Framing::Chunked),
+                _ => Err(Error::broken(format!("Transfer-Encoding: {}", coded.join(",")))),
+            };
+        }
+        if matches!(self.status, 204 | 304) {
+            return Ok(Framing::Length(0));
+        }
+        let mut lengths = self.all("content-length").flat_map(|list| list.split(','));
+        let Some(first) = lengths.next() else { return Ok(Framing::UntilClose) };
+        let length =
+            decimal(first.trim()).filter(|_| lengths.all(|other| other.trim() == first.trim()));
+        length.map(Framing::Length).ok_or_else(|| {
+            let all: Vec<&str> = self.all("content-length").collect();
+            Error::broken(format!("Content-Length: {}", all.join(", ")))
+        })
+    }
+
+    /// `Content-Range: bytes 0-9/10`, or with `*` for the total.
+    pub fn content_range(&self) -> Option<ContentRange> {
+        let (range, total) = self.get("content-range")?.strip_prefix("bytes ")?.split_once('/')?;
+        let (from, last) = range.trim().split_once('-')?;
+        let (from, to) = (decimal(from)?, decimal(last)?.checked_add(1)?);
+        let total = match total {
+            "*" => None,
+            total => Some(NonZero::new(decimal(total)?)?),
+        };
+        let fits = from < to && total.is_none_or(|total| to <= total.get());
+        fits.then_some(ContentRange { from, to, total })
+    }
+
+    /// A date.
+    pub fn date(&self, name: &'static str) -> Option<SystemTime> {
+        httpdate::parse_http_date(self.get(name)?).ok()
+    }
+
+    /// When to ask again: in so many seconds, or at a date.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let text = self.get("retry-after")?;
+        let at = || self.date("retry-after")?.duration_since(SystemTime::now()).ok();
+        decimal(text).map(Duration::from_secs).or_else(at)
+    }
+
+    /// Whether the connection takes another request after the body.
+    pub fn keeps_alive(&self) -> bool {
+        !self.lists("connection", "close")
+    }
+}
+
+/// Digits only: `parse` would take a sign.
+fn decimal(text: &str) -> Option<u64> {
+    let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_digits.then(|| text.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(lines: &str) -> Head {
+        let text = format!("HTTP/1.1 200 OK\r\n{lines}\r\n");
+        let (head, length) = Head::parse(text.as_bytes()).unwrap().unwrap();
+        assert_eq!(length, text.len());
+        head
+    }
+
+    #[test]
+    fn a_body_ends_as_its_head_says_and_contradictions_are_refused() {
+        let framing = |lines: &str| head(lines).framing();
+        assert_eq!(framing("Content-Length: 5\r\n").unwrap(), Framing::Length(5));
+        assert_eq!(framing("Content-Length: 5, 5\r\n").unwrap(), Framing::Length(5));
+        assert_eq!(framing("").unwrap(), Framing::UntilClose);
+        let both = "Content-Length: 5\r\nTransfer-Encoding: Chunked\r\n";
+        assert_eq!(framing(both).unwrap(), Framing::Chunked);
+        for wrong in [
+            "Content-Length: 5\r\nContent-Length: 6\r\n",
+            "Content-Length: -5\r\n",
+            "Content-Length: +5\r\n",
+            "Content-Length: 99999999999999999999\r\n",
+            "Content-Length: \r\n",
+            "Transfer-Encoding: gzip, chunked\r\n",
+        ] {
+            assert!(framing(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ranges_that_make_no_sense_are_none() {
+        let range = |value: &str| head(&format!("Content-Range: {value}\r\n")).content_range();
+        let total = NonZero::new(10);
+        assert_eq!(range("bytes 2-9/10"), Some(ContentRange { from: 2, to: 10, total }));
+        assert_eq!(range("bytes 0-0/*"), Some(ContentRange { from: 0, to: 1, total: None }));
+        for wrong in
+            ["bytes */10", "bytes 5-4/10", "bytes 0-10/10", "bytes 0-9/0", "0-9/10", "bytes 0-9"]
+        {
+            assert_eq!(range(wrong), None, "{wrong}");
+        }
+        assert_eq!(range(&format!("bytes 0-{}/*", u64::MAX)), None);
+    }
+
+    #[test]
+    fn a_head_comes_in_pieces_and_must_end() {
+        let whole = b"HTTP/1.1 206 Partial\r\nA: b\r\n\r\nbody";
+        for cut in 0..whole.len() - 4 {
+            assert_eq!(Head::parse(&whole[..cut]).unwrap(), None, "{cut}");
+        }
+        assert!(Head::parse(&[b'x'; 10]).is_err());
+        let mut endless = b"HTTP/1.1 200 OK\r\nA: ".to_vec();
+        endless.resize(LONGEST, b'a');
+        assert!(Head::parse(&endless).is_err());
+        assert_eq!(head("Retry-After: 3\r\n").retry_after(), Some(Duration::from_secs(3)));
+        assert!(head("Connection: a, Close\r\n").lists("connection", "close"));
+    }
+}

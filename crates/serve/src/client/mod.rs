@@ -1,0 +1,24 @@
+//! Brings a file of a server, whole or not at all.
+//!
+//! [`fetch`] asks for ranges from the first request on, so that whatever interrupts it can be gone on
+//! with; the rules of that are one pure function, [`resume::judge`]. It prints nothing.
+
+mod body;
+mod connect;
+mod digest;
+mod error;
+mod fetch;
+pub mod head;
+mod landing;
+mod patience;
+mod request;
+pub mod resume;
+mod retry;
+mod target;
+
+pub use body::Way;
+pub use digest::Expected;
+pub use error::Error;
+pub use fetch::{Failed, Fetched, Options, Progress, Watcher, fetch};
+pub use request::{Extra, header};
+pub use target::Target;

@@ -1,0 +1,107 @@
+//! The head of a request.
+
+use std::fmt::Write;
+
+use super::{Error, Target, resume::Asked};
+
+/// What every request of a fetch carries besides what it asks for.
+#[derive(Clone, Debug, Default)]
+pub struct Extra {
+    /// What a person added: names and values.
+    pub headers: Vec<(String, String)>,
+    /// The server is to say the hash of the file.
+    pub wants_digest: bool,
+}
+
+/// Headers that are told to the server they were meant for, and to no other.
+const SECRETS: &[&str] = &["authorization", "cookie", "proxy-authorization"];
+
+/// The text of a request. `is_own`: the server is the one that the person named.
+pub fn text(target: &Target, asked: &Asked<'_>, extra: &Extra, is_own: bool) -> String {
+    let own: Vec<_> = extra.headers.iter().filter(|(name, _)| is_own || !is_secret(name)).collect();
+    let mut text = format!("GET {} HTTP/1.1\r\nHost: {}\r\n", target.path(), target.authority());
+    let mut line = |name: &str, value: &str| {
+        if !own.iter().any(|(given, _)| given.eq_ignore_ascii_case(name)) {
+            let _ = write!(text, "{name}: {value}\r\n");
+        }
+    };
+    line("User-Agent", concat!("thalweg/", env!("CARGO_PKG_VERSION")));
+    line("Accept", "*/*");
+    line("Accept-Encoding", "identity");
+    if let Some(authorization) = target.authorization() {
+        line("Authorization", &authorization);
+    }
+    if extra.wants_digest {
+        line("Want-Repr-Digest", "sha-256=10");
+    }
+    if let Some((from, to)) = asked.range {
+        let last = to.map(|to| (to - 1).to_string()).unwrap_or_default();
+        line("Range", &format!("bytes={from}-{last}"));
+        if let Some(known) = asked.known.filter(|_| asked.is_conditional) {
+            line("If-Range", &known.validator);
+        }
+    }
+    for (name, value) in own {
+        let _ = write!(text, "{name}: {value}\r\n");
+    }
+    text.push_str("\r\n");
+    text
+}
+
+fn is_secret(name: &str) -> bool {
+    SECRETS.iter().any(|secret| name.eq_ignore_ascii_case(secret))
+}
+
+/// A header as a person writes it, `NAME: VALUE`. Those by which this client knows what comes are its own.
+pub fn header(text: &str) -> Result<(String, String), Error> {
+    let usage = |why: &str| Error::Usage(format!("--header '{text}': {why}"));
+    let (name, value) = text.split_once(':').ok_or_else(|| usage("write it as NAME: VALUE"))?;
+    let (name, value) = (name.trim(), value.trim());
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty()
+        || !name.bytes().all(is_token)
+        || value.bytes().any(|byte| byte < b' ' && byte != b'\t')
+    {
+        return Err(usage("not a name and a value on one line"));
+    }
+    let ours = [
+        "host",
+        "range",
+        "if-range",
+        "connection",
+        "content-length",
+        "transfer-encoding",
+        "accept-encoding",
+    ];
+    if ours.contains(&&*name.to_ascii_lowercase()) {
+        return Err(usage("fetch says this itself"));
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_tree::journal::Remote;
+
+    #[test]
+    fn a_request_says_what_is_wanted_and_keeps_secrets_from_others() {
+        let target = Target::parse("http://u:p@h:8080/a b?c").unwrap();
+        let known = Remote { url: String::new(), validator: "\"v\"".into(), size: 9 };
+        let asked = Asked { range: Some((4, Some(8))), known: Some(&known), is_conditional: true };
+        let headers = [header("Cookie: c").unwrap(), header("user-agent: me").unwrap()];
+        let extra = Extra { headers: headers.to_vec(), wants_digest: true };
+        let own = text(&target, &asked, &extra, true);
+        assert!(own.starts_with("GET /a%20b?c HTTP/1.1\r\nHost: h:8080\r\n"), "{own}");
+        for line in
+            ["Range: bytes=4-7", "If-Range: \"v\"", "Cookie: c", "Authorization: Basic dTpw"]
+        {
+            assert!(own.contains(&format!("\r\n{line}\r\n")), "{line} in {own}");
+        }
+        assert!(own.contains("user-agent: me") && !own.contains("thalweg/"));
+        assert!(!text(&target, &asked, &extra, false).contains("Cookie"));
+        for wrong in ["", "a", ": b", "a b: c", "a: b\r\nc: d", "Range: bytes=0-1", "HOST: x"] {
+            assert!(header(wrong).is_err(), "{wrong}");
+        }
+    }
+}

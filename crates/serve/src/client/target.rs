@@ -1,0 +1,179 @@
+//! What a person asks for: a URL, and what it says about the request and the file's name.
+
+use std::{
+    ffi::{CString, OsStr, OsString},
+    fmt,
+    os::unix::ffi::OsStringExt,
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use percent_encoding::percent_decode_str;
+use thalweg_core::atomic_file::name::is_reserved;
+use url::Url;
+
+use super::Error;
+
+/// A URL of a scheme that can be fetched, with a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target(Url);
+
+impl Target {
+    /// Reads what a person wrote.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let url = Url::parse(text).map_err(|error| match error {
+            url::ParseError::RelativeUrlWithoutBase => {
+                Error::Usage(format!("'{text}' has no scheme: write http:// in front"))
+            }
+            error => Error::Usage(format!("'{text}' is no URL: {error}")),
+        })?;
+        Self::of(url)
+    }
+
+    /// Where a redirect leads from here. From TLS it leads to nothing less.
+    pub fn join(&self, location: &str) -> Result<Self, Error> {
+        let joined = self.0.join(location);
+        let url =
+            joined.map_err(|error| Error::broken(format!("'Location: {location}': {error}")))?;
+        if self.is_secure() && url.scheme() != "https" {
+            let message = format!("redirected from https to '{url}': not followed");
+            return Err(Error::Broken(message));
+        }
+        Self::of(url)
+    }
+
+    fn of(mut url: Url) -> Result<Self, Error> {
+        if url.scheme() != "http" {
+            let message =
+                format!("'{}': only http is fetched, not {}", Self(url.clone()), url.scheme());
+            return Err(Error::Unsupported(message));
+        }
+        url.set_fragment(None);
+        if url.host_str().is_none_or(str::is_empty) {
+            return Err(Error::Usage(format!("'{url}' names no server")));
+        }
+        Ok(Self(url))
+    }
+
+    /// Whether it is asked for over TLS.
+    pub fn is_secure(&self) -> bool {
+        self.0.scheme() == "https"
+    }
+
+    /// Whether both are of one server, to which the same secrets may be told.
+    pub fn is_beside(&self, other: &Self) -> bool {
+        self.0.origin() == other.0.origin()
+    }
+
+    /// Where to connect to.
+    pub fn host(&self) -> (String, u16) {
+        let host = self.0.host_str().unwrap_or_default();
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        (bare.unwrap_or(host).to_owned(), self.0.port_or_known_default().unwrap_or(80))
+    }
+
+    /// The value of the header Host.
+    pub fn authority(&self) -> String {
+        let host = self.0.host_str().unwrap_or_default();
+        self.0.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    }
+
+    /// What stands in the first line of the request.
+    pub fn path(&self) -> String {
+        let query = self.0.query().map(|query| format!("?{query}")).unwrap_or_default();
+        format!("{}{query}", self.0.path())
+    }
+
+    /// The value of the header Authorization, if the URL holds a user.
+    pub fn authorization(&self) -> Option<String> {
+        let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
+        let (user, password) = (self.0.username(), self.0.password());
+        if user.is_empty() && password.is_none() {
+            return None;
+        }
+        let pair = [decoded(user), decoded(password.unwrap_or_default())].join(&b':');
+        Some(format!("Basic {}", STANDARD.encode(pair)))
+    }
+
+    /// The file name that the URL ends in. One that is hidden, is a path or is kept for unfinished
+    /// files is none.
+    pub fn name(&self) -> Option<OsString> {
+        let last = self.0.path_segments()?.next_back()?;
+        let name: Vec<u8> = percent_decode_str(last).collect();
+        if name.is_empty() || name.starts_with(b".") || name.contains(&b'/') {
+            return None;
+        }
+        let name = CString::new(name).ok()?;
+        (!is_reserved(&name)).then(|| OsString::from_vec(name.into_bytes()))
+    }
+
+    /// Whether the file's own name says that it is compressed so: servers call `a.gz` an encoding.
+    pub fn is_named_after(&self, encoding: &str) -> bool {
+        let endings: &[&str] = match encoding {
+            "gzip" | "x-gzip" => &["gz", "tgz"],
+            "br" => &["br"],
+            "zstd" => &["zst", "tzst"],
+            "compress" | "x-compress" => &["Z"],
+            _ => &[],
+        };
+        let name = self.name().unwrap_or_default();
+        let ending = std::path::Path::new(&name).extension().and_then(OsStr::to_str);
+        ending.is_some_and(|ending| endings.contains(&ending))
+    }
+}
+
+/// Without the secrets in it.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut url = self.0.clone();
+        // They fail for URLs that cannot have them.
+        let _ = url.set_password(None);
+        let _ = url.set_username("");
+        write!(f, "{url}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(text: &str) -> Target {
+        Target::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_name_from_a_url_is_one_part_and_not_hidden() {
+        let name = |path: &str| target(&format!("http://h/{path}")).name();
+        assert_eq!(name("a/b.iso?x=/y#z"), Some("b.iso".into()));
+        assert_eq!(name("a%20b"), Some("a b".into()));
+        assert_eq!(name("%ff"), Some(OsString::from_vec(vec![0xff])));
+        for none in
+            ["", "a/", ".hidden", "%2ehidden", "..", "%2e%2e", "a%2fb", "a%00b", "..%2f..%2fx"]
+        {
+            assert_eq!(name(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn secrets_go_into_a_header_and_are_not_shown() {
+        let url = target("http://us%40er:p%3Aw@host:81/x?y#z");
+        assert_eq!(url.to_string(), "http://host:81/x?y");
+        assert_eq!(url.authorization().as_deref(), Some("Basic dXNAZXI6cDp3"));
+        assert_eq!((url.authority().as_str(), url.path().as_str()), ("host:81", "/x?y"));
+        assert_eq!(target("http://[::1]:80/").host(), ("::1".to_owned(), 80));
+        assert_eq!(target("http://h").authorization(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_fetched_is_said() {
+        assert!(matches!(Target::parse("ftp://h/x"), Err(Error::Unsupported(_))));
+        assert!(matches!(Target::parse("host/x"), Err(Error::Usage(_))));
+        assert!(matches!(Target::parse("http://"), Err(Error::Usage(_))));
+        let here = target("http://a/b/c");
+        assert_eq!(here.join("../d").unwrap(), target("http://a/d"));
+        assert!(here.is_beside(&here.join("/d").unwrap()));
+        assert!(!here.is_beside(&here.join("//other/d").unwrap()));
+        assert!(here.join("file:///etc/passwd").is_err());
+        assert!(target("http://h/a.tar.gz").is_named_after("x-gzip"));
+        assert!(!target("http://h/a.tar").is_named_after("gzip"));
+    }
+}

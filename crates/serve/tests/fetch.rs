@@ -1,0 +1,398 @@
+//! Fetching one file of servers that err and lie.
+#![allow(clippy::unwrap_used)]
+
+use std::{fs, io::Write, path::Path, sync::Mutex, thread, time::Duration};
+
+use thalweg_core::{
+    Cancelled, Guarantees, Request,
+    atomic_file::{Destination, Until},
+};
+use thalweg_serve::client::{
+    Error, Expected, Extra, Failed, Fetched, Options, Progress, Target, Watcher, Way, fetch,
+};
+use thalweg_sys::{
+    Errno,
+    fault::{Call, Effect, Rule, Script},
+};
+use thalweg_tree::Hash;
+
+#[path = "support/liar.rs"]
+mod liar;
+use liar::{Liar, full, honest, partial, send};
+
+const LEN: usize = 1_000_000;
+
+/// Bytes of which no two stretches are alike.
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let byte = |_| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..len).map(byte).collect()
+}
+
+#[derive(Default)]
+struct Quiet(Mutex<Vec<String>>);
+
+impl Watcher for Quiet {
+    fn progress(&self, now: Progress) -> Result<(), Cancelled> {
+        assert!(now.size.is_none_or(|size| now.there <= size));
+        Ok(())
+    }
+
+    fn go_on(&self) -> Result<(), Cancelled> {
+        Ok(())
+    }
+
+    fn tell(&self, news: &str) {
+        self.0.lock().unwrap().push(news.to_owned());
+    }
+}
+
+fn options() -> Options {
+    Options {
+        extra: Extra::default(),
+        way: Way {
+            request: Request::default(),
+            profile: None,
+            needs: Guarantees::COPIED,
+            limit: None,
+        },
+        patience: Duration::from_secs(60),
+        retries: 3,
+        expected: Vec::new(),
+        verify: false,
+    }
+}
+
+fn get(url: &str, path: &Path, options: &Options) -> Result<Fetched, Box<Failed>> {
+    let destination = Destination::open_until(path, Until::Part).unwrap();
+    fetch(&Target::parse(url).unwrap(), destination, options, &Quiet::default())
+}
+
+fn once() -> Options {
+    Options { retries: 0, ..options() }
+}
+
+/// The names in a folder, sorted.
+fn names(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[track_caller]
+fn is_whole(folder: &Path, bytes: &[u8]) {
+    assert!(fs::read(folder.join("f")).unwrap() == bytes);
+    assert_eq!(names(folder), ["f"]);
+}
+
+#[test]
+fn a_file_is_asked_for_once_and_is_whole() {
+    for len in [0, 1, 5000, LEN] {
+        let place = tempfile::tempdir().unwrap();
+        let bytes = noise(len, 1);
+        let own = bytes.clone();
+        let server =
+            Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
+        let fetched = get(&server.url("x"), &place.path().join("f"), &options()).unwrap();
+        assert_eq!(
+            (fetched.bytes, fetched.resumed, fetched.report.bytes),
+            (len as u64, 0, len as u64)
+        );
+        is_whole(place.path(), &bytes);
+        let asked = server.asked();
+        assert_eq!((asked.len(), asked[0].get("range")), (1, Some("bytes=0-")));
+        assert_eq!(asked[0].get("accept-encoding"), Some("identity"));
+        assert_eq!((asked[0].path.as_str(), asked[0].get("if-range")), ("/x", None));
+    }
+}
+
+#[test]
+fn a_connection_that_ends_early_is_gone_on_with() {
+    let place = tempfile::tempdir().unwrap();
+    let bytes = noise(LEN, 2);
+    let own = bytes.clone();
+    let server = Liar::new(move |asked, stream| {
+        send(stream, &honest(asked, &own, "\"a\""), 300_000);
+    });
+    let fetched = get(&server.url("x"), &place.path().join("f"), &options()).unwrap();
+    assert_eq!(fetched.report.bytes, LEN as u64);
+    is_whole(place.path(), &bytes);
+    let asked = server.asked();
+    let froms: Vec<_> = asked.iter().map(|asked| asked.from().unwrap()).collect();
+    assert_eq!(froms, [0, 300_000, 600_000, 900_000]);
+    assert!(asked[1..].iter().all(|asked| asked.get("if-range") == Some("\"a\"")));
+}
+
+#[test]
+fn a_later_run_moves_only_what_is_missing() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("f");
+    let bytes = noise(LEN, 3);
+    let own = bytes.clone();
+    let server = Liar::new(move |asked, stream| {
+        let most = if asked.turn == 0 { 700_000 } else { LEN };
+        send(stream, &honest(asked, &own, "\"a\""), most);
+    });
+    let failed = get(&server.url("x"), &path, &once()).unwrap_err();
+    assert!(failed.kept && matches!(failed.error, Error::Short { .. }), "{failed:?}");
+    assert_eq!((failed.there, failed.size), (700_000, Some(LEN as u64)));
+    assert_eq!(names(place.path()), [".f.thalweg-journal", ".f.thalweg-part"]);
+    let fetched = get(&server.url("x"), &path, &once()).unwrap();
+    assert_eq!((fetched.resumed, fetched.report.bytes), (700_000, 300_000));
+    is_whole(place.path(), &bytes);
+}
+
+type Spoil = fn(&Path);
+
+#[test]
+fn what_was_left_of_another_url_or_with_a_lying_journal_is_not_built_upon() {
+    let bytes = noise(LEN, 4);
+    let own = bytes.clone();
+    let server = Liar::new(move |asked, stream| {
+        let most = if asked.turn % 2 == 0 { 700_000 } else { LEN };
+        send(stream, &honest(asked, &own, "\"a\""), most);
+    });
+    let shorter: Spoil = |at| {
+        fs::File::options()
+            .write(true)
+            .open(at.join(".f.thalweg-part"))
+            .unwrap()
+            .set_len(9)
+            .unwrap();
+    };
+    let garbled: Spoil = |at| fs::write(at.join(".f.thalweg-journal"), "{").unwrap();
+    let gone: Spoil = |at| fs::remove_file(at.join(".f.thalweg-journal")).unwrap();
+    let rebooted: Spoil = |at| {
+        let path = at.join(".f.thalweg-journal");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(path, text.replacen("\"boot_id\":\"", "\"boot_id\":\"x", 1)).unwrap();
+    };
+    for (path, spoil) in
+        [("y", (|_| {}) as Spoil), ("x", shorter), ("x", garbled), ("x", gone), ("x", rebooted)]
+    {
+        let place = tempfile::tempdir().unwrap();
+        get(&server.url("x"), &place.path().join("f"), &once()).unwrap_err();
+        spoil(place.path());
+        let fetched = get(&server.url(path), &place.path().join("f"), &once()).unwrap();
+        assert_eq!((fetched.resumed, fetched.report.bytes), (0, LEN as u64));
+        is_whole(place.path(), &bytes);
+    }
+}
+
+#[test]
+fn a_file_that_changes_between_two_pieces_is_fetched_anew() {
+    let place = tempfile::tempdir().unwrap();
+    let (old, new) = (noise(LEN, 5), noise(LEN + 7, 6));
+    let own = new.clone();
+    let server = Liar::new(move |asked, stream| match asked.turn {
+        0 => send(stream, &honest(asked, &old, "\"a\""), 400_000),
+        _ => send(stream, &honest(asked, &own, "\"b\""), LEN * 2),
+    });
+    let fetched = get(&server.url("x"), &place.path().join("f"), &options()).unwrap();
+    assert_eq!(fetched.bytes, LEN as u64 + 7);
+    is_whole(place.path(), &new);
+}
+
+#[test]
+fn a_file_that_changes_every_time_is_given_up_and_never_put_together() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Liar::new(move |asked, stream| {
+        let etag = format!("\"{}\"", asked.turn);
+        send(stream, &honest(asked, &noise(LEN, asked.turn as u64), &etag), 400_000);
+    });
+    let failed = get(&server.url("x"), &place.path().join("f"), &options()).unwrap_err();
+    assert!(matches!(failed.error, Error::Changing), "{failed:?}");
+    assert!(!place.path().join("f").exists());
+}
+
+#[test]
+fn a_server_that_does_not_take_its_own_tag_is_asked_without_condition() {
+    let place = tempfile::tempdir().unwrap();
+    let bytes = noise(LEN, 7);
+    let own = bytes.clone();
+    let server = Liar::new(move |asked, stream| {
+        let most = if asked.turn == 0 { 400_000 } else { LEN };
+        let answer = match asked.get("if-range") {
+            Some(_) => (full(LEN, "\"a\""), own.clone()),
+            None => honest(asked, &own, "\"a\""),
+        };
+        send(stream, &answer, most);
+    });
+    let fetched = get(&server.url("x"), &place.path().join("f"), &options()).unwrap();
+    assert_eq!(fetched.report.bytes, LEN as u64);
+    is_whole(place.path(), &bytes);
+    let conditions: Vec<_> = server.asked().iter().map(|a| a.get("if-range").is_some()).collect();
+    assert_eq!(conditions, [false, true, false]);
+}
+
+#[test]
+fn answers_that_lie_are_refused_and_nothing_gets_the_name() {
+    let ok = "HTTP/1.1 200 OK\r\n";
+    let texts: &[&str] = &[
+        "HTTP/1.1 206 X\r\nContent-Range: bytes 5-9/10\r\n\r\n01234",
+        "HTTP/1.1 206 X\r\nContent-Range: bytes 0-9/10\r\nContent-Length: 11\r\n\r\n01234567890",
+        "HTTP/1.1 206 X\r\nContent-Length: 5\r\n\r\n01234",
+        "HTTP/1.1 206 X\r\nContent-Range: bytes 0-4/5\r\nETag: \"a\"\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n012345\r\n0\r\n\r\n",
+        &format!("{ok}Transfer-Encoding: chunked\r\n\r\nnonsense"),
+        &format!("{ok}Transfer-Encoding: chunked\r\n\r\n3\r\n01234\r\n0\r\n\r\n"),
+        &format!("{ok}Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nx"),
+        &format!("{ok}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
+        &format!("{ok}Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx"),
+        &format!("{ok}Content-Length: 1\r\nContent-Length: 2\r\n\r\nx"),
+        &format!("{ok}Content-Length: 9\r\n\r\nshort"),
+        &format!("{ok}Transfer-Encoding: chunked\r\n\r\n5\r\n01"),
+        &format!("{ok}A: {}\r\n\r\n", "a".repeat(70_000)),
+        "HTTP/1.1 302 X\r\nLocation: /again\r\n\r\n",
+        "HTTP/1.1 302 X\r\nLocation: file:///etc/passwd\r\n\r\n",
+        "HTTP/1.1 304 X\r\n\r\n",
+        "HTTP/1.1 404 X\r\n\r\n",
+        "SSH-2.0-OpenSSH\r\n",
+        "",
+    ];
+    for text in texts {
+        let place = tempfile::tempdir().unwrap();
+        let server = Liar::always(text.as_bytes().to_vec());
+        let failed = get(&server.url("x"), &place.path().join("f"), &once()).unwrap_err();
+        assert!(!place.path().join("f").exists(), "{text}");
+        assert!(!failed.kept || failed.there > 0, "{text}: {failed:?}");
+    }
+}
+
+#[test]
+fn a_wrong_total_in_mid_file_means_another_file() {
+    let place = tempfile::tempdir().unwrap();
+    let bytes = noise(LEN, 8);
+    let own = bytes.clone();
+    let server = Liar::new(move |asked, stream| match asked.turn {
+        0 => send(stream, &honest(asked, &own, "\"a\""), 400_000),
+        1 => send(stream, &(partial(400_000, LEN + 1, "\"a\""), own[400_000..].to_vec()), LEN),
+        _ => send(stream, &honest(asked, &own, "\"a\""), LEN),
+    });
+    get(&server.url("x"), &place.path().join("f"), &options()).unwrap();
+    is_whole(place.path(), &bytes);
+    assert_eq!(server.asked()[2].from(), Some(0));
+}
+
+#[test]
+fn bodies_in_chunks_and_without_a_length_are_taken_too() {
+    let bytes = noise(300_000, 9);
+    let mut chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    for chunk in bytes.chunks(70_001) {
+        chunked.extend(format!("{:X};ext=1\r\n", chunk.len()).bytes());
+        chunked.extend_from_slice(chunk);
+        chunked.extend_from_slice(b"\r\n");
+    }
+    chunked.extend_from_slice(b"0\r\nTrailer: x\r\n\r\n");
+    let until_close = [b"HTTP/1.0 200 OK\r\n\r\n".to_vec(), bytes.clone()].concat();
+    let announced = [b"HTTP/1.1 103 Early\r\nA: b\r\n\r\n".to_vec(), chunked.clone()].concat();
+    for answer in [chunked, until_close, announced] {
+        let place = tempfile::tempdir().unwrap();
+        let server = Liar::always(answer);
+        let fetched = get(&server.url("x"), &place.path().join("f"), &once()).unwrap();
+        assert_eq!(fetched.report.bytes, bytes.len() as u64);
+        is_whole(place.path(), &bytes);
+    }
+}
+
+#[test]
+fn a_server_that_asks_for_patience_gets_it_and_one_that_is_silent_is_left() {
+    let place = tempfile::tempdir().unwrap();
+    let bytes = noise(LEN, 10);
+    let own = bytes.clone();
+    let server = Liar::new(move |asked, stream| match asked.turn {
+        0 => drop(
+            stream.write_all(b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n"),
+        ),
+        1 => {
+            send(stream, &honest(asked, &own, "\"a\""), 100_000);
+            thread::sleep(Duration::from_secs(3));
+        }
+        _ => send(stream, &honest(asked, &own, "\"a\""), LEN),
+    });
+    let options = Options { patience: Duration::from_millis(500), ..options() };
+    get(&server.url("x"), &place.path().join("f"), &options).unwrap();
+    is_whole(place.path(), &bytes);
+    assert_eq!(server.asked()[2].from(), Some(100_000));
+}
+
+#[test]
+fn redirects_are_followed_and_secrets_are_not_told_to_others() {
+    let place = tempfile::tempdir().unwrap();
+    let bytes = noise(1000, 11);
+    let own = bytes.clone();
+    let other = Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
+    let (there, turn) = (other.url("there"), "HTTP/1.1 302 X\r\nContent-Length: 0\r\nLocation: ");
+    let server = Liar::new(move |asked, stream| {
+        let location = if asked.path == "/x" { "/y".to_owned() } else { there.clone() };
+        drop(stream.write_all(format!("{turn}{location}\r\n\r\n").as_bytes()));
+    });
+    let headers =
+        vec![("Authorization".to_owned(), "secret".to_owned()), ("X".to_owned(), "y".to_owned())];
+    let options = Options { extra: Extra { headers, wants_digest: false }, ..options() };
+    get(&server.url("x"), &place.path().join("f"), &options).unwrap();
+    is_whole(place.path(), &bytes);
+    assert!(server.asked().iter().all(|asked| asked.get("authorization") == Some("secret")));
+    assert_eq!(
+        (other.asked()[0].get("authorization"), other.asked()[0].get("x")),
+        (None, Some("y"))
+    );
+}
+
+#[test]
+fn digests_are_compared_before_anything_gets_its_name() {
+    let bytes = noise(LEN, 12);
+    let own = bytes.clone();
+    let server = Liar::new(move |asked, stream| {
+        let (head, body) = honest(asked, &own, "\"a\"");
+        let said = "Repr-Digest: sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:\r\n\r\n";
+        let head = if asked.path == "/said" {
+            head.replacen("\r\n\r\n", &format!("\r\n{said}"), 1)
+        } else {
+            head
+        };
+        send(stream, &(head, body), LEN);
+    });
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("f");
+    let digits = "0".repeat(64);
+    for hash in [Hash::Sha256, Hash::Blake3] {
+        let expected = vec![Expected::of_digits(hash, &digits, "--hash says").unwrap()];
+        let failed = get(&server.url("x"), &path, &Options { expected, ..options() }).unwrap_err();
+        assert!(matches!(failed.error, Error::Differs { .. }) && !failed.kept, "{failed:?}");
+        assert!(names(place.path()).is_empty());
+    }
+    let failed = get(&server.url("said"), &path, &options()).unwrap_err();
+    assert!(matches!(failed.error, Error::Differs { .. }), "{failed:?}");
+    let verify = Options { verify: true, ..options() };
+    let failed = get(&server.url("x"), &path, &verify).unwrap_err();
+    assert!(matches!(failed.error, Error::Unsupported(_)), "{failed:?}");
+    assert!(names(place.path()).is_empty());
+}
+
+#[test]
+fn a_full_disk_keeps_the_part_and_a_later_run_goes_on() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("f");
+    let bytes = noise(LEN, 13);
+    let own = bytes.clone();
+    let server = Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
+    let request = Request { only: Some("read-write".to_owned()), ..Request::default() };
+    let plain = Options { way: Way { request, ..options().way }, ..options() };
+    // The first writes are those of the journal and of what came with the head.
+    let rule =
+        Rule { call: Call::Pwrite, nth: 4, effect: Effect::Errno(Errno::NOSPC), repeat: false };
+    let failed =
+        Script::new(vec![rule]).run(|| get(&server.url("x"), &path, &plain)).value.unwrap_err();
+    assert!(
+        failed.kept && failed.there > 0 && matches!(failed.error, Error::Moved(_)),
+        "{failed:?}"
+    );
+    let fetched = get(&server.url("x"), &path, &options()).unwrap();
+    assert_eq!(fetched.resumed, failed.there);
+    is_whole(place.path(), &bytes);
+}

@@ -1,0 +1,131 @@
+//! A web server in a thread that does what a test tells it, true or not. One request a connection.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+/// What a client asked for.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// How many requests came before.
+    pub turn: usize,
+    pub path: String,
+    headers: Vec<(String, String)>,
+}
+
+impl Asked {
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let mut named = self.headers.iter().filter(|(own, _)| own.eq_ignore_ascii_case(name));
+        named.next().map(|(_, value)| value.as_str())
+    }
+
+    /// The first byte of the range that is asked for, whose end is open.
+    pub fn from(&self) -> Option<usize> {
+        self.get("range")?.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok()
+    }
+}
+
+/// The server. It ends when it is dropped.
+pub struct Liar {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Liar {
+    /// Answers every request so.
+    pub fn new(answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let over = Arc::new(AtomicBool::new(false));
+        let (all, is_over, answer) = (asked.clone(), over.clone(), Arc::new(answer));
+        let thread = thread::spawn(move || {
+            for stream in listener.incoming() {
+                if is_over.load(Ordering::SeqCst) {
+                    return;
+                }
+                let (Ok(stream), all, answer) = (stream, all.clone(), answer.clone()) else {
+                    return;
+                };
+                thread::spawn(move || serve(stream, &all, &*answer));
+            }
+        });
+        Self { address, asked, over, thread: Some(thread) }
+    }
+
+    /// Answers with this, whatever is asked.
+    pub fn always(answer: Vec<u8>) -> Self {
+        Self::new(move |_, stream| drop(stream.write_all(&answer)))
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.address)
+    }
+
+    /// The requests so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Liar {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        drop(TcpStream::connect(self.address));
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn serve(mut stream: TcpStream, all: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked, &mut TcpStream)) {
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    let Some(Ok(first)) = lines.next() else { return };
+    let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
+    let headers = lines.map_while(Result::ok).take_while(|line| !line.is_empty());
+    let headers = headers.filter_map(|line| {
+        line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
+    });
+    let headers = headers.collect();
+    let asked = {
+        let mut all = all.lock().unwrap();
+        let asked = Asked { turn: all.len(), path, headers };
+        all.push(asked.clone());
+        asked
+    };
+    answer(&asked, &mut stream);
+    drop(stream.shutdown(Shutdown::Write));
+}
+
+/// An honest answer: the range that was asked for, if the condition holds; the lines are headers.
+pub fn honest(asked: &Asked, bytes: &[u8], etag: &str) -> (String, Vec<u8>) {
+    let holds = asked.get("if-range").is_none_or(|given| given == etag);
+    match asked.from().filter(|from| holds && *from < bytes.len()) {
+        Some(from) => (partial(from, bytes.len(), etag), bytes[from..].to_vec()),
+        None => (full(bytes.len(), etag), bytes.to_vec()),
+    }
+}
+
+pub fn partial(from: usize, total: usize, etag: &str) -> String {
+    let (length, last) = (total - from, total - 1);
+    format!(
+        "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes {from}-{last}/{total}\r\n\
+         Content-Length: {length}\r\nETag: {etag}\r\n\r\n"
+    )
+}
+
+pub fn full(total: usize, etag: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {total}\r\nETag: {etag}\r\n\r\n")
+}
+
+/// Sends as much as the client takes.
+pub fn send(stream: &mut TcpStream, (head, body): &(String, Vec<u8>), most: usize) {
+    drop(stream.write_all(head.as_bytes()));
+    drop(stream.write_all(&body[..most.min(body.len())]));
+}
