@@ -120,7 +120,7 @@ pub enum Event<'a> {
         /// The copy.
         destination: &'a Path,
     },
-    /// The same source directory was named twice; it is copied once.
+    /// The same source was named twice; it is copied once.
     NamedTwice {
         /// The source.
         source: &'a Path,

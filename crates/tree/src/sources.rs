@@ -172,7 +172,7 @@ pub(crate) struct Inspection {
     pub left_out: Vec<Named>,
     /// Sources not to copy, and why.
     pub refused: Vec<(Named, Refusal)>,
-    /// Directories that were named before.
+    /// Sources that were named before.
     pub repeated: Vec<Named>,
     /// The others, in order.
     pub accepted: Vec<Named>,
@@ -190,6 +190,7 @@ pub(crate) fn inspect(named: Vec<Named>, base: &Base, options: &CopyOptions) -> 
     let follow = if options.follows(true) { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
     let mut above = None;
     let mut directories = HashSet::new();
+    let mut same = HashSet::new();
     let mut files = HashSet::new();
     for source in named {
         let stat = statat(CWD, &*source.source, follow);
@@ -204,7 +205,13 @@ pub(crate) fn inspect(named: Vec<Named>, base: &Base, options: &CopyOptions) -> 
             continue;
         };
         if !is_directory {
-            if !files.insert(source.name.clone()) {
+            let is_again = !same.insert((Id::of(&stat), source.source.clone()));
+            if is_again && options.backup == Backup::None {
+                found.repeated.push(source);
+                continue;
+            }
+            // A numbered backup keeps what the first one became.
+            if !files.insert(source.name.clone()) && options.backup != Backup::Numbered {
                 found.refused.push((source, Refusal::JustCreated));
                 continue;
             }

@@ -248,3 +248,22 @@ fn labels_are_refused_or_ignored_where_there_is_no_selinux() {
     ran.expect_said("-Z is ignored");
     holds("echo a >a", "$T copy --preserve=context a b", 1, "test ! -e b");
 }
+
+#[test]
+fn a_file_that_was_named_twice_is_copied_once_and_said() {
+    let setup = "mkdir d x; echo 1 >a; echo 2 >x/a";
+    holds(
+        setup,
+        "$T copy a a d 2>said",
+        0,
+        "test $(cat d/a) = 1 && grep -q \"'a' was named twice\" said",
+    );
+    // Another file of that name, or the same one by another path, would replace what was just made.
+    holds(setup, "$T copy a x/a d", 1, "test $(cat d/a) = 1");
+    holds(setup, "$T copy a ./a d", 1, "test $(cat d/a) = 1");
+    // Unless every one keeps the one before it.
+    let kept = "test $(cat d/a) = 2 && test $(cat d/a.~1~) = 1";
+    holds(setup, "$T copy --backup=numbered a x/a d", 0, kept);
+    holds(setup, "$T copy --backup=numbered a a d", 0, "test $(cat d/a d/a.~1~ | wc -l) = 2");
+    holds(setup, "$T copy --backup=simple a a d", 1, "test $(cat d/a) = 1");
+}
