@@ -8,7 +8,7 @@ use thalweg_core::{
     atomic_file::{Destination, Until},
 };
 use thalweg_serve::client::{
-    Error, Expected, Extra, Failed, Fetched, Options, Progress, Target, Watcher, Way, fetch,
+    Error, Expected, Extra, Failed, Fetched, Options, Progress, Target, Trust, Watcher, Way, fetch,
 };
 use thalweg_sys::{
     Errno,
@@ -53,6 +53,7 @@ impl Watcher for Quiet {
 
 fn options() -> Options {
     Options {
+        trust: Trust::default(),
         extra: Extra::default(),
         way: Way {
             request: Request::default(),

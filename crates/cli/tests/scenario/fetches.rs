@@ -154,3 +154,72 @@ fn our_own_server_is_gone_on_with() {
     assert_eq!(second.expect(0).json()["bytes"], LEN as u64 - 1_000_000);
     assert!(fs::read(&path).unwrap() == bytes);
 }
+
+const OVER_TLS: &str = "
+import http.server, ssl
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.path == '/away':
+            self.send_response(302); self.send_header('Location', 'http://localhost/x'); self.end_headers()
+            return
+        body = open('source', 'rb').read()
+        first = int(self.headers['Range'][6:-1])
+        self.send_response(206)
+        self.send_header('ETag', chr(34) + 'a' + chr(34))
+        self.send_header('Content-Length', str(len(body) - first))
+        self.send_header('Content-Range', f'bytes {first}-{len(body) - 1}/{len(body)}')
+        self.end_headers()
+        self.wfile.write(body[first:])
+server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), H)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain('cert.pem', 'key.pem')
+server.socket = context.wrap_socket(server.socket, server_side=True)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+";
+
+#[test]
+fn over_tls_a_file_is_whole_and_a_server_that_proves_nothing_gets_no_request() {
+    if !has_tools("over_tls_a_file_is_whole", &["python3", "openssl", "prlimit"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let bytes = bytes::of(5, LEN);
+    fs::write(scratch.join("source"), &bytes).unwrap();
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]);
+    openssl.args(["-addext", "subjectAltName=DNS:localhost"]);
+    openssl.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
+    openssl.args(["-keyout", "key.pem", "-out", "cert.pem"]).current_dir(scratch.path());
+    run(&mut openssl).expect(0);
+    let mut python = Command::new("python3");
+    python.args(["-c", OVER_TLS]).current_dir(scratch.path());
+    let mut python = python.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut port = String::new();
+    BufReader::new(python.stdout.as_mut().unwrap()).read_line(&mut port).unwrap();
+    let url = |host: &str, path: &str| format!("https://{host}:{}/{path}", port.trim());
+    let (path, cert) = (scratch.join("f"), scratch.join("cert.pem"));
+    let fetch = |mut command: Command, url: &str, cert: Option<&std::path::Path>| {
+        command.args(["fetch", "--json", url]).arg(&path);
+        command.args(cert.iter().map(|cert| format!("--cacert={}", cert.display())));
+        run(&mut command)
+    };
+    let limited = wrapped(&["prlimit", "--fsize=1000000", "--"]);
+    let ran = [
+        fetch(limited, &url("localhost", "x"), Some(&cert)),
+        fetch(thalweg(), &url("localhost", "x"), Some(&cert)),
+        fetch(thalweg(), &url("localhost", "x"), None),
+        fetch(thalweg(), &url("127.0.0.1", "x"), Some(&cert)),
+        fetch(thalweg(), &url("localhost", "away"), Some(&cert)),
+    ];
+    drop(python.kill());
+    drop(python.wait());
+    let [first, second, unknown, misnamed, away] = ran;
+    first.expect(3);
+    assert_eq!(second.expect(0).json()["bytes"], LEN as u64 - 1_000_000);
+    assert!(fs::read(&path).unwrap() == bytes);
+    // A machine without authorities says so instead.
+    assert!(matches!(unknown.code(), 1 | 4), "{}", unknown.said());
+    misnamed.expect(1).expect_said("not to be trusted");
+    away.expect(1).expect_said("not followed");
+}

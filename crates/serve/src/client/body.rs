@@ -9,7 +9,7 @@ use std::{
 use httparse::{Status, parse_chunk_size};
 use thalweg_core::{
     Cancelled, Driver, End, Facts, Guarantees, Plan, Profile, Report, Request, Side, Sink, Source,
-    Transfer, Tuning, mechanisms::LAST_RESORT, quantity,
+    Transfer, Tuning, driver::Pace, mechanisms::LAST_RESORT, quantity,
 };
 use thalweg_sys::{Errno, io};
 
@@ -35,6 +35,8 @@ pub struct Body<'a> {
     pub way: &'a Way,
     /// Where its next byte goes.
     pub end: End<'a>,
+    /// Keeps the limit where no driver does.
+    pub pace: Pace,
     /// Told how many bytes of it are at their place.
     pub note: &'a mut dyn FnMut(u64) -> Result<(), Cancelled>,
     /// Takes down what moved how much.
@@ -66,13 +68,13 @@ impl Body<'_> {
     fn stream(&mut self, length: Option<u64>) -> Result<u64, Error> {
         let most = length.unwrap_or(u64::MAX);
         let mut came = 0;
-        while came < most && !self.connection.unused().is_empty() {
+        while came < most && self.has_in_memory()? {
             came += self.put(most - came, came)?;
         }
-        if came == most {
+        let Some(socket) = self.connection.descriptor().filter(|_| came < most) else {
             return Ok(came);
-        }
-        let source = Source::Fd(End::of(self.connection.descriptor()).map_err(|e| self.failed(e))?);
+        };
+        let source = Source::Fd(End::of(socket).map_err(|e| self.failed(e))?);
         let (sink, len) = (Sink::Fd(self.end), length.map(|length| length - came));
         let mut transfer = Transfer { source, sink, len, needs: self.way.needs };
         let plan = Plan::make(&Facts::of(&transfer), &self.way.request, self.way.profile.as_ref());
@@ -102,6 +104,14 @@ impl Body<'_> {
             None if outcome.stopped => Err(Error::Cancelled),
             None => Ok(came),
         }
+    }
+
+    /// Whether there is something to be written from memory: all of it, where what comes is secret.
+    fn has_in_memory(&mut self) -> Result<bool, Error> {
+        if self.connection.descriptor().is_none() && self.connection.unused().is_empty() {
+            self.connection.fill(&self.patience)?;
+        }
+        Ok(!self.connection.unused().is_empty())
     }
 
     /// Bytes in chunks (RFC 9112, 7.1).
@@ -204,6 +214,7 @@ impl Body<'_> {
         self.report.bytes += moved;
         share(self.report, LAST_RESORT.info().name, &Tuning::default(), moved);
         (self.note)(came + moved)?;
+        self.pace.hold_back(moved, || (self.patience.look)())?;
         Ok(moved)
     }
 

@@ -7,18 +7,29 @@ use std::{
     time::Duration,
 };
 
+#[cfg(feature = "tls")]
+use rustls::{ClientConnection, StreamOwned};
+#[cfg(feature = "tls")]
+use std::io::{Read, Write};
 use thalweg_sys::{Errno, io, net};
 
-use super::{Error, Target, head::Head, patience::Patience};
+use super::{Error, Target, Trust, head::Head, patience::Patience};
 
 /// Room for what one call reads.
 const ROOM: usize = 128 << 10;
 /// An address that does not answer must not keep the next one waiting.
 const LONGEST_TRY: Duration = Duration::from_secs(15);
 
+/// What the bytes come by.
+enum Wire {
+    Plain(TcpStream),
+    #[cfg(feature = "tls")]
+    Secret(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
 /// A connection that does not sleep in its calls.
 pub struct Connection {
-    socket: TcpStream,
+    wire: Wire,
     host: String,
     buffer: Vec<u8>,
     used: usize,
@@ -26,7 +37,7 @@ pub struct Connection {
 
 impl Connection {
     /// To the first address of the server that answers.
-    pub fn open(target: &Target, patience: &Patience<'_>) -> Result<Self, Error> {
+    pub fn open(target: &Target, trust: &Trust, patience: &Patience<'_>) -> Result<Self, Error> {
         let (host, port) = target.host();
         let failed = |doing, error: &std::io::Error| {
             let why = error.to_string();
@@ -42,8 +53,9 @@ impl Connection {
                     // Requests are written in one piece: nothing is gained by waiting for more.
                     let _ = socket.set_nodelay(true);
                     socket.set_nonblocking(true).map_err(|e| failed("use", &e))?;
+                    let wire = Wire::over(socket, target, trust)?;
                     let (host, buffer) = (target.authority(), Vec::new());
-                    return Ok(Self { socket, host, buffer, used: 0 });
+                    return Ok(Self { wire, host, buffer, used: 0 });
                 }
                 Err(error) => last = Some(error),
             }
@@ -57,19 +69,21 @@ impl Connection {
         &self.host
     }
 
-    /// What a mechanism may read from, once the buffer is empty.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    /// What a mechanism may read from, once the buffer is empty; `None`: what comes there is secret.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.wire {
+            Wire::Plain(socket) => Some(socket.as_fd()),
+            #[cfg(feature = "tls")]
+            Wire::Secret(_) => None,
+        }
     }
 
     /// Sends all of it.
     pub fn send(&mut self, mut bytes: &[u8], patience: &Patience<'_>) -> Result<(), Error> {
         while !bytes.is_empty() {
-            match net::send(&self.socket, bytes) {
+            match self.wire.write(bytes) {
                 Ok(sent) => bytes = &bytes[sent..],
-                Err(Errno::AGAIN) => patience.wait(self.socket.as_fd(), false, &self.host)?,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(self.failed("ask", errno)),
+                Err(error) => self.wait_after(&error, ("ask", false), patience)?,
             }
         }
         Ok(())
@@ -115,23 +129,80 @@ impl Connection {
         let have = self.buffer.len();
         self.buffer.resize(have + ROOM, 0);
         let read = loop {
-            match io::read(&self.socket, &mut self.buffer[have..]) {
+            match self.wire.read(&mut self.buffer[have..]) {
                 Ok(count) => break Ok(count),
-                Err(Errno::AGAIN) => {
-                    if let Err(error) = patience.wait(self.socket.as_fd(), true, &self.host) {
+                Err(error) => {
+                    if let Err(error) = self.wait_after(&error, ("read from", true), patience) {
                         break Err(error);
                     }
                 }
-                Err(Errno::INTR) => {}
-                Err(errno) => break Err(self.failed("read from", errno)),
             }
         };
         self.buffer.truncate(have + *read.as_ref().unwrap_or(&0));
         read
     }
 
-    fn failed(&self, doing: &'static str, errno: Errno) -> Error {
-        let why = thalweg_core::error::errno_name(errno);
-        Error::Network { doing, host: self.host.clone(), why }
+    /// Waits until what would have waited goes on; any other error is one.
+    fn wait_after(
+        &self,
+        error: &std::io::Error,
+        (doing, to_read): (&'static str, bool),
+        patience: &Patience<'_>,
+    ) -> Result<(), Error> {
+        match error.kind() {
+            ErrorKind::WouldBlock => {
+                let (fd, to_read) = self.wire.waits_for(to_read);
+                patience.wait(fd, to_read, &self.host)
+            }
+            ErrorKind::Interrupted => Ok(()),
+            // What rustls says of the other side's bytes.
+            ErrorKind::InvalidData => {
+                let (host, why) = (self.host.clone(), error.to_string());
+                Err(Error::Untrusted { host, why })
+            }
+            _ => {
+                let errno = Errno::from_io_error(error);
+                let why = errno.map_or_else(|| error.to_string(), thalweg_core::error::errno_name);
+                Err(Error::Network { doing, host: self.host.clone(), why })
+            }
+        }
+    }
+}
+
+impl Wire {
+    fn over(socket: TcpStream, target: &Target, trust: &Trust) -> Result<Self, Error> {
+        #[cfg(feature = "tls")]
+        if target.is_secure() {
+            let secret = trust.begin(&target.host().0)?;
+            return Ok(Self::Secret(Box::new(StreamOwned::new(secret, socket))));
+        }
+        let _ = (target, trust);
+        Ok(Self::Plain(socket))
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Plain(socket) => Ok(net::send(socket, bytes)?),
+            #[cfg(feature = "tls")]
+            Self::Secret(stream) => stream.write(bytes),
+        }
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Plain(socket) => Ok(io::read(socket, into)?),
+            #[cfg(feature = "tls")]
+            Self::Secret(stream) => stream.read(into),
+        }
+    }
+
+    /// The socket, and whether it has to be readable before this goes on.
+    fn waits_for(&self, to_read: bool) -> (BorrowedFd<'_>, bool) {
+        match self {
+            Self::Plain(socket) => (socket.as_fd(), to_read),
+            // A handshake reads in order to write, and writes in order to read.
+            #[cfg(feature = "tls")]
+            Self::Secret(stream) => (stream.sock.as_fd(), !stream.conn.wants_write()),
+        }
     }
 }

@@ -20,6 +20,9 @@ pub enum Error {
     /// No way to the server, or it broke.
     #[error("cannot {doing} {host}: {why}")]
     Network { doing: &'static str, host: String, why: String },
+    /// It does not prove that it is who it says.
+    #[error("{host} is not to be trusted: {why}; --cacert FILE names another authority")]
+    Untrusted { host: String, why: String },
     /// Nothing came for so long.
     #[error("nothing came from {host} for {}", quantity::duration(*.waited))]
     Stalled { host: String, waited: Duration },

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use thalweg_core::{Cancelled, Report, atomic_file::Destination, quantity};
+use thalweg_core::{Cancelled, Report, atomic_file::Destination, driver::Pace, quantity};
 use thalweg_sys::usage::Usage;
 use thalweg_tree::journal::Remote;
 
 use super::{
-    Error, Expected, Target,
+    Error, Expected, Target, Trust,
     body::{Body, Way},
     connect::Connection,
     head::Head,
@@ -21,6 +21,8 @@ use super::{
 /// How to fetch.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Whom to trust, for https.
+    pub trust: Trust,
     /// What requests carry.
     pub extra: Extra,
     /// How bodies are moved.
@@ -223,7 +225,7 @@ impl Run<'_> {
         let look = || self.watcher.go_on();
         let patience = Patience { most: self.options.patience, look: &look };
         for _ in 0..=MOST_REDIRECTS {
-            let mut connection = Connection::open(&target, &patience)?;
+            let mut connection = Connection::open(&target, &self.options.trust, &patience)?;
             let is_own = target.is_beside(self.target);
             let text = request::text(&target, asked, &self.options.extra, is_own);
             connection.send(text.as_bytes(), &patience)?;
@@ -260,6 +262,7 @@ impl Run<'_> {
             patience: Patience { most: self.options.patience, look: &look },
             way: &self.options.way,
             end,
+            pace: Pace::new(self.options.way.limit, Duration::ZERO),
             note: &mut note,
             report: &mut self.report,
         };

@@ -15,6 +15,8 @@ mod request;
 pub mod resume;
 mod retry;
 mod target;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use body::Way;
 pub use digest::Expected;
@@ -22,3 +24,10 @@ pub use error::Error;
 pub use fetch::{Failed, Fetched, Options, Progress, Watcher, fetch};
 pub use request::{Extra, header};
 pub use target::Target;
+#[cfg(feature = "tls")]
+pub use tls::Trust;
+
+/// Without TLS nobody has to be trusted.
+#[cfg(not(feature = "tls"))]
+#[derive(Clone, Debug, Default)]
+pub struct Trust;

@@ -42,9 +42,13 @@ impl Target {
     }
 
     fn of(mut url: Url) -> Result<Self, Error> {
-        if url.scheme() != "http" {
-            let message =
-                format!("'{}': only http is fetched, not {}", Self(url.clone()), url.scheme());
+        let has_tls = cfg!(feature = "tls");
+        if url.scheme() != "http" && !(has_tls && url.scheme() == "https") {
+            let message = format!(
+                "'{}': only http and https are fetched, not {}",
+                Self(url.clone()),
+                url.scheme()
+            );
             return Err(Error::Unsupported(message));
         }
         url.set_fragment(None);

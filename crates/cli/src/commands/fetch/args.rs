@@ -31,6 +31,9 @@ pub struct FetchArgs {
     /// Read the file back from the device and compare it with these, or with what the server says
     #[arg(long)]
     pub verify: bool,
+    /// Trust the authorities of this file (PEM) instead of those of the system, for https
+    #[arg(long, value_name = "FILE")]
+    pub cacert: Option<PathBuf>,
     /// Send this header too, `NAME: VALUE`; may be given several times
     #[arg(long, value_name = "HEADER")]
     pub header: Vec<String>,

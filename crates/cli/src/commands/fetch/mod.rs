@@ -12,7 +12,7 @@ use thalweg_core::{
     shown,
 };
 use thalweg_serve::client::{
-    Error, Expected, Extra, Failed, Fetched, Options, Target, Way, fetch, header,
+    Error, Expected, Extra, Failed, Fetched, Options, Target, Trust, Way, fetch, header,
 };
 use thalweg_tree::Hash;
 
@@ -131,6 +131,7 @@ fn options(args: &FetchArgs) -> Result<Options, Failure> {
         given.map(|(hash, digits, by)| Expected::of_digits(hash, digits, by)).collect();
     let usage = |error: Error| failure(&error, "");
     Ok(Options {
+        trust: Trust::of(args.cacert.clone()),
         extra: Extra { headers: headers.map_err(usage)?, wants_digest: args.verify },
         way: Way {
             request: args.choice.request(),

@@ -1,0 +1,74 @@
+//! Whom to trust, and a connection that nobody else reads or changes: `rustls` over a socket.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
+
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+
+use super::Error;
+
+/// The authorities that say who a server is: those of the system, or those of a file.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    /// A file of certificates in PEM form, instead of the system's.
+    pub file: Option<PathBuf>,
+    /// Read when the first server wants it.
+    config: OnceLock<Arc<ClientConfig>>,
+}
+
+impl Trust {
+    /// In the certificates of this file, if there is one, and else in those of the system.
+    pub fn of(file: Option<PathBuf>) -> Self {
+        Self { file, config: OnceLock::new() }
+    }
+
+    fn read(&self) -> Result<Arc<ClientConfig>, Error> {
+        let mut roots = RootCertStore::empty();
+        // What a store holds of unknown kinds keeps nobody from the rest.
+        roots.add_parsable_certificates(self.certificates()?);
+        if roots.is_empty() {
+            let what = self.file.as_ref().map(|file| format!("'{}'", thalweg_core::shown(file)));
+            let what = what.unwrap_or_else(|| "this system".to_owned());
+            let why =
+                format!("{what} has no certificate of an authority; name a file with --cacert");
+            return Err(Error::Unsupported(why));
+        }
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider);
+        let builder = builder.with_safe_default_protocol_versions();
+        let builder = builder.map_err(|error| Error::Unsupported(error.to_string()))?;
+        Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
+    }
+
+    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
+        let Some(file) = &self.file else {
+            return Ok(rustls_native_certs::load_native_certs().certs);
+        };
+        let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
+        let name = thalweg_core::shown(file);
+        read.map_err(|error| Error::Usage(format!("--cacert '{name}': {error}")))
+    }
+
+    /// The secret side of a connection to this server.
+    pub fn begin(&self, host: &str) -> Result<ClientConnection, Error> {
+        let config = if let Some(config) = self.config.get() {
+            config.clone()
+        } else {
+            let read = self.read()?;
+            self.config.get_or_init(|| read).clone()
+        };
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.map_err(|_| Error::Usage(format!("'{host}' is no name of a server")))?;
+        let untrusted = |error: rustls::Error| Error::Untrusted {
+            host: host.to_owned(),
+            why: error.to_string(),
+        };
+        ClientConnection::new(config, name).map_err(untrusted)
+    }
+}
