@@ -28,7 +28,8 @@ fn sail(contest: &mut Contest, len: u64, world: &World<'_>) -> (Vec<(&'static st
         let bytes = contest.most().min(MIB / 2).min(len - at);
         let (ns, from_disk) = world(name, at);
         let wall = Duration::from_nanos((ns * bytes as f64) as u64);
-        contest.moved(bytes, Cost { wall, cpu: wall, from_disk });
+        let read = if from_disk { bytes } else { 0 };
+        contest.moved(bytes, Cost { wall, cpu: wall, read });
         took += ns * bytes as f64;
         at += bytes;
         match log.last_mut().filter(|last| last.0 == name) {
@@ -202,7 +203,7 @@ fn processor_time_counts_for_whom_it_matters() {
         let cheap = contest.turn() == Some(names()[0]);
         let (wall, cpu) = if cheap { (900, 100) } else { (500, 500) };
         let [wall, cpu] = [wall, cpu].map(Duration::from_micros);
-        contest.moved(contest.most(), Cost { wall, cpu, from_disk: false });
+        contest.moved(contest.most(), Cost { wall, cpu, read: 0 });
     }
     assert_eq!(contest.turn(), Some(names()[0]));
 }
