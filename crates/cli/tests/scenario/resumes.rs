@@ -58,7 +58,7 @@ impl Killed {
 /// What a journal says is done; 0 while there is none, or half of one.
 fn done(journal: &Path) -> u64 {
     let journal = fs::read_to_string(journal).ok().and_then(|text| json(&text));
-    journal.and_then(|journal| journal["done"].as_u64()).unwrap_or(0)
+    journal.and_then(|journal| journal["done"][0][1].as_u64()).unwrap_or(0)
 }
 
 fn json(text: &str) -> Option<serde_json::Value> {
