@@ -18,7 +18,7 @@ static INFO: Info = Info {
     summary: "hand pages through a pipe inside the kernel, one thread",
     calls: &["splice"],
     pairs: &[
-        Pair::new(Kind::File, Kind::File, Guarantees::COPIED).likely(),
+        Pair::new(Kind::File, Kind::File, Guarantees::COPIED),
         // Page-cache pages stay shared with the file: a later write to it shows in the reader.
         Pair::new(Kind::File, Kind::Pipe, Guarantees::SHARED),
         Pair::new(Kind::File, Kind::Socket, Guarantees::SHARED),
