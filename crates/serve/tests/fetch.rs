@@ -301,6 +301,23 @@ fn bodies_in_chunks_and_without_a_length_are_taken_too() {
 }
 
 #[test]
+fn a_length_that_nobody_said_is_told_unless_a_digest_vouches_for_the_file() {
+    let bytes = b"some bytes";
+    let server = Liar::always([&b"HTTP/1.0 200 OK\r\n\r\n"[..], bytes].concat());
+    let sha256 = "0d22cdcc10e6d049dbe1af5123d50873fdfc1a4f58306e58cb6241be9472014d";
+    let expected = vec![Expected::of_digits(Hash::Sha256, sha256, "a test").unwrap()];
+    for (expected, told) in [(Vec::new(), 1), (expected, 0)] {
+        let place = tempfile::tempdir().unwrap();
+        let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
+        let (target, watcher) = (Target::parse(&server.url("x")).unwrap(), Quiet::default());
+        let options = Options { expected, ..once() };
+        fetch(&target, destination, &options, &watcher).unwrap();
+        assert_eq!(watcher.0.lock().unwrap().len(), told);
+        is_whole(place.path(), bytes);
+    }
+}
+
+#[test]
 fn a_server_that_asks_for_patience_gets_it_and_one_that_is_silent_is_left() {
     let place = tempfile::tempdir().unwrap();
     let bytes = noise(LEN, 10);
@@ -389,10 +406,10 @@ fn a_full_disk_keeps_the_part_and_a_later_run_goes_on() {
         Rule { call: Call::Pwrite, nth: 4, effect: Effect::Errno(Errno::NOSPC), repeat: false };
     let failed =
         Script::new(vec![rule]).run(|| get(&server.url("x"), &path, &plain)).value.unwrap_err();
-    assert!(
-        failed.kept && failed.there > 0 && matches!(failed.error, Error::Moved(_)),
-        "{failed:?}"
-    );
+    let Error::Moved(error) = &failed.error else { panic!("{failed:?}") };
+    assert!(failed.kept && failed.there > 0, "{failed:?}");
+    // What is said to be kept is what the message says was moved.
+    assert_eq!(error.moved, failed.there);
     let fetched = get(&server.url("x"), &path, &options()).unwrap();
     assert_eq!(fetched.resumed, failed.there);
     is_whole(place.path(), &bytes);

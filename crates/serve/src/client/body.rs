@@ -90,13 +90,18 @@ impl Body<'_> {
             (self.note)(came + moved)?;
             if stalled.get() { Err(Cancelled) } else { Ok(()) }
         };
+        // As far as it had got before this transfer.
+        let before = self.end.at.unwrap_or(came);
         let driver = Driver { limit: self.way.limit };
         let outcome = driver.run_untimed(&mut transfer, &plan, &mut watch);
         came += outcome.report.bytes;
         book(self.report, outcome.report);
         (self.note)(came)?;
         match outcome.error {
-            Some(error) => Err(Error::Moved(error)),
+            Some(mut error) => {
+                error.moved += before;
+                Err(Error::Moved(error))
+            }
             None if stalled.get() => {
                 let (host, waited) = (self.connection.host().to_owned(), self.patience.most);
                 Err(Error::Stalled { host, waited })
@@ -220,7 +225,8 @@ impl Body<'_> {
 
     fn failed(&self, errno: Errno) -> Error {
         let call = self.end.write_call();
-        Error::Moved(LAST_RESORT.info().error(call, Side::Sink, errno, 0))
+        let moved = self.end.at.unwrap_or(self.report.bytes);
+        Error::Moved(LAST_RESORT.info().error(call, Side::Sink, errno, moved))
     }
 }
 

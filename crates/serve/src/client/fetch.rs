@@ -10,7 +10,7 @@ use super::{
     Error, Expected, Target, Trust,
     body::{Body, Way},
     connect::Connection,
-    head::Head,
+    head::{Framing, Head},
     landing::Landing,
     patience::Patience,
     request::{self, Extra},
@@ -87,6 +87,8 @@ pub struct Failed {
 
 /// More redirects are a loop.
 const MOST_REDIRECTS: usize = 10;
+/// What a person has to know of a body that ends with the connection.
+const UNTOLD: &str = "the server did not say how long the file is: it may have been cut short";
 /// A file that changed so often while it was fetched will do so again.
 const MOST_CHANGES: u32 = 2;
 
@@ -212,6 +214,9 @@ impl Run<'_> {
                 self.size = size;
                 self.hear_of_digest(&head)?;
                 self.body(&mut connection, &head, (0, size))?;
+                if head.framing()? == Framing::UntilClose && self.expected.is_empty() {
+                    self.watcher.tell(UNTOLD);
+                }
                 self.size = Some(self.landing.done().end());
                 return Ok(true);
             }

@@ -42,14 +42,13 @@ impl Target {
     }
 
     fn of(mut url: Url) -> Result<Self, Error> {
-        let has_tls = cfg!(feature = "tls");
-        if url.scheme() != "http" && !(has_tls && url.scheme() == "https") {
-            let message = format!(
-                "'{}': only http and https are fetched, not {}",
-                Self(url.clone()),
-                url.scheme()
-            );
-            return Err(Error::Unsupported(message));
+        let why = match url.scheme() {
+            "https" if !cfg!(feature = "tls") => Some("was built without https".to_owned()),
+            "http" | "https" => None,
+            other => Some(format!("fetches http and https, and not {other}")),
+        };
+        if let Some(why) = why {
+            return Err(Error::Unsupported(format!("'{}': this program {why}", Self(url))));
         }
         url.set_fragment(None);
         if url.host_str().is_none_or(str::is_empty) {
