@@ -1,35 +1,54 @@
 //! A limit on bytes per second, which several threads can keep together.
 
 use std::{
-    sync::{
-        OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use crate::Cancelled;
 
-/// Bytes moved since the first one, against what is allowed by now.
+/// When the next byte may go, by what has gone. A pause is not saved up: afterwards the limit holds as before.
 #[derive(Debug)]
 pub struct RateLimit {
     per_second: u64,
-    began: OnceLock<Instant>,
-    total: AtomicU64,
+    /// Until then what has gone is too much. Nothing before the first byte.
+    due: Mutex<Option<Instant>>,
 }
 
+/// What may go at once after a pause, in time: one step.
+const SLACK: Duration = Duration::from_millis(100);
 // How long a sleep may last before the caller is asked whether to go on.
 const NAP: Duration = Duration::from_millis(50);
+/// No debt is longer: it has to fit a clock.
+const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 
 impl RateLimit {
     /// No more than `per_second` bytes a second, and at least one.
     pub fn new(per_second: u64) -> Self {
-        Self { per_second: per_second.max(1), began: OnceLock::new(), total: AtomicU64::new(0) }
+        Self { per_second: per_second.max(1), due: Mutex::new(None) }
     }
 
     /// Bytes that may move at a time: ten steps a second, so that a slow limit is smooth.
     pub fn step(&self) -> u64 {
         (self.per_second / 10).max(1)
+    }
+
+    /// Whether something may go now.
+    pub fn is_open(&self) -> bool {
+        let due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        due.is_none_or(|due| due <= Instant::now())
+    }
+
+    /// Counts `bytes` that have gone; the moment at which they are made up for.
+    pub fn spend(&self, bytes: u64) -> Instant {
+        let cost = Duration::try_from_secs_f64(bytes as f64 / self.per_second as f64);
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let from =
+            due.map_or(now, |due| now.checked_sub(SLACK).map_or(due, |least| least.max(due)));
+        let until = from.min(now + LONGEST) + cost.unwrap_or(LONGEST).min(LONGEST);
+        *due = Some(until);
+        until
     }
 
     /// Counts `bytes` and sleeps as long as the limit demands, or until cancelled.
@@ -38,11 +57,9 @@ impl RateLimit {
         bytes: u64,
         mut go_on: impl FnMut() -> Result<(), Cancelled>,
     ) -> Result<(), Cancelled> {
-        let began = self.began.get_or_init(Instant::now);
-        let total = self.total.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let due = Duration::from_secs_f64(total as f64 / self.per_second as f64);
+        let until = self.spend(bytes);
         loop {
-            let ahead = due.saturating_sub(began.elapsed());
+            let ahead = until.saturating_duration_since(Instant::now());
             if ahead.is_zero() {
                 return Ok(());
             }
@@ -66,8 +83,30 @@ mod tests {
     }
 
     #[test]
-    fn a_tiny_limit_still_moves() {
+    fn what_went_too_early_is_made_up_for() {
+        let limit = RateLimit::new(1000);
+        assert!(limit.is_open());
+        limit.spend(0);
+        assert!(limit.is_open());
+        limit.spend(1 << 40);
+        assert!(!limit.is_open());
+    }
+
+    #[test]
+    fn a_pause_is_not_saved_up() {
+        let limit = RateLimit::new(1000);
+        limit.spend(1);
+        std::thread::sleep(3 * SLACK);
+        // Saved up, three hundred bytes would be free.
+        assert!(limit.spend(300) > Instant::now());
+    }
+
+    #[test]
+    fn a_tiny_limit_still_moves_and_a_debt_fits_the_clock() {
         assert_eq!(RateLimit::new(3).step(), 1);
         assert_eq!(RateLimit::new(0).step(), 1);
+        let limit = RateLimit::new(0);
+        limit.spend(u64::MAX);
+        assert!(limit.spend(u64::MAX) > Instant::now() && !limit.is_open());
     }
 }

@@ -2,12 +2,13 @@
 
 use std::{os::fd::OwnedFd, path::Path, rc::Rc, sync::Arc, time::SystemTime};
 
+use thalweg_core::rate_limit::RateLimit;
+
 use super::{
     accounts::Accounts,
     archive::Archive,
     body::{Body, Part, Supply},
     header::Header,
-    limit::Limit,
     lines::Lines,
     listing::{Folder, entries},
     log::date,
@@ -36,7 +37,7 @@ pub struct Site {
     pub precompressed: bool,
     pub metrics: bool,
     pub policy: Policy,
-    pub limit: Option<Limit>,
+    pub limit: Option<RateLimit>,
     pub accounts: Accounts,
 }
 

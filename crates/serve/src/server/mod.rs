@@ -7,7 +7,6 @@ mod body;
 mod connection;
 mod error;
 mod header;
-mod limit;
 mod lines;
 mod listen;
 mod listing;

@@ -13,6 +13,7 @@ use std::{
 };
 
 use rustix::event::{EventfdFlags, eventfd};
+use thalweg_core::rate_limit::RateLimit;
 use thalweg_sys::{fault, signal, usage};
 
 use super::{
@@ -20,7 +21,6 @@ use super::{
     answer::Site,
     connection::Tools,
     error::ServeError,
-    limit::Limit,
     listen::{Listening, listen_at},
     log::Teller,
     open::Root,
@@ -64,7 +64,7 @@ impl Running {
             precompressed: options.precompressed,
             metrics: options.metrics,
             policy: Policy { request, needs: options.needs, profile: options.profile },
-            limit: options.limit.map(Limit::new),
+            limit: options.limit.map(RateLimit::new),
             accounts: Accounts::default(),
         });
         let listening = listen_at(&options.listen, options.handed, threads)?;
