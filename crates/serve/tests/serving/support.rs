@@ -1,5 +1,8 @@
 //! A server on a folder of its own, and a client that reads answers byte by byte.
 
+#[path = "../support/noise.rs"]
+mod noise;
+
 use std::{
     io::{Read, Write},
     net::TcpStream,
@@ -199,16 +202,9 @@ pub fn settle() {
     std::thread::sleep(Duration::from_millis(50));
 }
 
-/// Bytes that repeat nowhere near.
+/// Bytes of which no two stretches are alike.
 pub fn noise(len: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    };
-    (0..len).map(|_| next()).collect()
+    noise::noise(len, 1)
 }
 
 pub fn name(bytes: &[u8]) -> &Path {
