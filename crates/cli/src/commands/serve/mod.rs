@@ -17,8 +17,8 @@ mod args;
 use args::Listen;
 pub use args::ServeArgs;
 
-/// Until a signal comes.
-const LONG: Timespec = Timespec { tv_sec: 3600, tv_nsec: 0 };
+/// A signal ends the sleep; one that comes just before it is heard of when it is over.
+const NAP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 impl Subcommand for ServeArgs {
     fn outlives_pipes(&self) -> bool {
@@ -39,8 +39,7 @@ impl Subcommand for ServeArgs {
         }
         self.tell(server.addresses())?;
         while !signal::interrupted() {
-            // A signal ends the sleep, or one that comes just before it is heard of in a second.
-            let _ = nanosleep(&LONG);
+            let _ = nanosleep(&NAP);
         }
         note("no more connections are taken; what is under way is finished (once more: now)");
         if !server.stop(self.grace, || signal::times() > 1) {
