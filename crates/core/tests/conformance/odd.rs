@@ -69,6 +69,30 @@ fn files_that_lie_about_their_size_arrive_whole() {
     }
 }
 
+#[test]
+fn no_descriptor_does_more_than_it_was_opened_for() {
+    let there = b"what was there before";
+    for folder in folders() {
+        for mechanism in taking(Kind::File) {
+            let name = mechanism.info().name;
+            let (mut other, path) = tempfile::NamedTempFile::new_in(&folder).unwrap().into_parts();
+            other.write_all(there).unwrap();
+            let only_read = File::open(&path).unwrap();
+            let source = tempfile::tempfile_in(&folder).unwrap();
+            (&source).write_all(&pattern(10_000)).unwrap();
+            (&source).rewind().unwrap();
+            let outcome = drive(mechanism, &source, &only_read);
+            assert!(outcome.error.is_some(), "{name} wrote through it: {outcome:?}");
+            assert_eq!((outcome.report.bytes, content(&only_read)), (0, there.to_vec()), "{name}");
+            let only_written = OpenOptions::new().write(true).open(&path).unwrap();
+            let sink = tempfile::tempfile_in(&folder).unwrap();
+            let outcome = drive(mechanism, &only_written, &sink);
+            assert!(outcome.error.is_some(), "{name} read through it: {outcome:?}");
+            assert_eq!((outcome.report.bytes, content(&sink)), (0, Vec::new()), "{name}");
+        }
+    }
+}
+
 fn appending(folder: &Path) -> (tempfile::TempPath, File) {
     let (mut file, path) = tempfile::NamedTempFile::new_in(folder).unwrap().into_parts();
     file.write_all(b"what was there before").unwrap();
