@@ -13,7 +13,7 @@ mod x86;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use x86::FEATURES;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-pub use x86::{AVX2, AVX512, CRC, VPCLMUL, has, hide};
+pub use x86::{AVX2, AVX512, CRC, VPCLMUL, has, hide, usable};
 
 /// The environment variable that hides features.
 pub const VARIABLE: &str = "THALWEG_CPU";
@@ -28,6 +28,12 @@ const FEATURES: &[Feature] = &[];
 #[cfg(any(not(target_arch = "x86_64"), miri))]
 pub fn hide(list: &[u8]) -> bool {
     bits_of(list).is_ok()
+}
+
+/// The features that may be used, by name: no kernel asks for one on this architecture.
+#[cfg(any(not(target_arch = "x86_64"), miri))]
+pub fn usable() -> impl Iterator<Item = &'static str> {
+    core::iter::empty()
 }
 
 /// For rows that every CPU of the architecture can run.

@@ -7,11 +7,11 @@ mod counter;
 mod filesystem;
 mod machine;
 
-pub use cache::{Cache, caches, second_cache};
+pub use cache::{Cache, cache_size, caches, second_cache};
 pub use counter::cycle_counter;
 pub use filesystem::{FileSystem, filesystem, may_tell_at_close};
 pub use machine::{
     affinity, capabilities, cores_online, cpu_model, hypervisor, io_uring_disabled, kernel_release,
-    libc_version, memlock_limit, memory_available, pipe_max_size, pipe_user_pages_soft,
+    libc_version, memlock_limit, memory_available, microcode, pipe_max_size, pipe_user_pages_soft,
     seccomp_mode, thp_enabled,
 };

@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
-use thalweg_kernels::cpu::hidden as hidden_features;
+use thalweg_kernels::cpu::{self, hidden as hidden_features};
 use thalweg_sys::host;
+
+use crate::quantity::Size;
 
 /// Key -> value, as read from the running system.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +29,10 @@ impl Machine {
         let number = |value: Option<u64>| value.map(|n| n.to_string());
         let facts = [
             ("kernel", Some(host::kernel_release())),
-            ("cpu", cpu()),
+            ("cpu", processor()),
+            ("cpu-features", cpu_features()),
+            ("microcode", host::microcode()),
+            ("caches", caches()),
             ("cores", number(host::cores_online())),
             ("affinity", host::affinity()),
             ("hypervisor", host::hypervisor()),
@@ -65,12 +70,23 @@ impl Machine {
 
 /// The processor's name, and what the user hides of it: what was measured with all features is not
 /// what this process can do then.
-fn cpu() -> Option<String> {
+fn processor() -> Option<String> {
     let model = host::cpu_model()?;
     match hidden_features() {
         Ok(hidden) if !hidden.is_empty() => Some(format!("{model} without {}", hidden.join(", "))),
         _ => Some(model),
     }
+}
+
+/// The features that kernels ask for and may use here.
+fn cpu_features() -> Option<String> {
+    Some(cpu::usable().collect::<Vec<_>>().join(" ")).filter(|all| !all.is_empty())
+}
+
+/// The sizes of the data caches, nearest first.
+fn caches() -> Option<String> {
+    let sizes = (1..=3).map_while(host::cache_size).map(|bytes| Size(bytes).to_string());
+    Some(sizes.collect::<Vec<_>>().join(" ")).filter(|all| !all.is_empty())
 }
 
 impl fmt::Display for Stale {

@@ -48,6 +48,11 @@ pub fn has(wanted: u32) -> bool {
     known & wanted == wanted
 }
 
+/// The features that may be used, by name, in the order of the table.
+pub fn usable() -> impl Iterator<Item = &'static str> {
+    FEATURES.iter().filter(|(_, bit)| has(*bit)).map(|(name, _)| *name)
+}
+
 /// Hides the features of a list, for programs whose environment this crate cannot read: before anything
 /// asks. `false`, and nothing is hidden, if the list is wrong.
 pub fn hide(list: &[u8]) -> bool {

@@ -12,20 +12,41 @@ pub struct Cache {
     pub bytes: u64,
 }
 
+const LISTED: &str = "/sys/devices/system/cpu/cpu0/cache";
+
 /// The caches, nearest first; empty where the kernel does not tell.
 pub fn caches() -> Vec<Cache> {
-    caches_in(Path::new("/sys/devices/system/cpu/cpu0/cache"))
+    caches_in(Path::new(LISTED))
 }
 
-/// The size of the second cache. The C library asked the processor when the process began; sysfs,
-/// which takes dozens of calls, is read only where it does not know.
+/// The size of the second cache; see [`cache_size`].
 pub fn second_cache() -> Option<u64> {
+    cache_size(2)
+}
+
+/// The size of the data cache of a level, from 1 on. Of the first two the C library asked the processor
+/// when the process began: sysfs takes a dozen calls. Of the third it divides and multiplies by what it
+/// takes for the sharing processors, and tells some guests ten times the size.
+pub fn cache_size(level: u32) -> Option<u64> {
     // <bits/confname.h> of glibc; other libraries answer -1.
+    const SC_LEVEL1_DCACHE_SIZE: libc::c_int = 188;
     const SC_LEVEL2_CACHE_SIZE: libc::c_int = 191;
+    let told = match level {
+        1 => sysconf(SC_LEVEL1_DCACHE_SIZE),
+        2 => sysconf(SC_LEVEL2_CACHE_SIZE),
+        // The usual place: two caches of the first level come before the second.
+        _ => cache(&Path::new(LISTED).join(format!("index{level}")))
+            .filter(|cache| cache.level == level)
+            .map(|cache| cache.bytes),
+    };
+    told.or_else(|| {
+        caches().into_iter().find(|cache| cache.level == level).map(|cache| cache.bytes)
+    })
+}
+
+fn sysconf(name: libc::c_int) -> Option<u64> {
     // SAFETY: sysconf takes any number and touches no memory of ours.
-    let told = unsafe { libc::sysconf(SC_LEVEL2_CACHE_SIZE) };
-    let told = u64::try_from(told).ok().filter(|bytes| *bytes > 0);
-    told.or_else(|| caches().into_iter().find(|cache| cache.level == 2).map(|cache| cache.bytes))
+    u64::try_from(unsafe { libc::sysconf(name) }).ok().filter(|value| *value > 0)
 }
 
 fn caches_in(folder: &Path) -> Vec<Cache> {
@@ -53,9 +74,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_c_library_and_the_kernel_speak_of_the_same_second_cache() {
-        let listed = caches().into_iter().find(|cache| cache.level == 2).map(|cache| cache.bytes);
-        assert!(listed.is_none() || second_cache() == listed, "{listed:?} {:?}", second_cache());
+    fn the_c_library_and_the_kernel_speak_of_the_same_caches() {
+        for cache in caches() {
+            assert_eq!(cache_size(cache.level), Some(cache.bytes), "level {}", cache.level);
+        }
+        assert_eq!((cache_size(0), cache_size(5)), (None, None));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use rustix::process::{Resource, getrlimit};
 use std::{
     fs::{File, read_to_string},
     io::Read,
+    sync::OnceLock,
 };
 
 /// The kernel's release (uname(2)), as in "6.18.0-1-amd64".
@@ -11,25 +12,41 @@ pub fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// The processor's name. Where the kernel gives none (Arm), its implementer and part numbers.
+/// The processor: its name, and on x86 the family, model and stepping that tell generations apart which
+/// share a name ("AMD EPYC" is what several say to their guests). Where the kernel gives no name (Arm),
+/// the implementer and part numbers.
 pub fn cpu_model() -> Option<String> {
-    model_in(&head_of("/proc/cpuinfo")?)
+    model_in(first_processor()?)
 }
 
-/// The first page of a file. The kernel writes an entry for every processor into /proc/cpuinfo as it
-/// is read, and the first one tells enough: the rest would be most of a small command's start.
-fn head_of(path: &str) -> Option<String> {
-    let mut page = [0; 4096];
-    let got = File::open(path).ok()?.read(&mut page).ok()?;
-    Some(String::from_utf8_lossy(&page[..got]).into_owned())
+/// The revision of the processor's microcode, as in "0x1000065"; a hypervisor may make one up.
+pub fn microcode() -> Option<String> {
+    value_in(first_processor()?, "microcode")
+}
+
+/// What the kernel tells of the first processor. It writes an entry for every processor into
+/// /proc/cpuinfo as it is read: one page, read once, is enough, and all would be most of a small
+/// command's start.
+fn first_processor() -> Option<&'static str> {
+    static HEAD: OnceLock<Option<String>> = OnceLock::new();
+    let head = HEAD.get_or_init(|| {
+        let mut page = [0; 4096];
+        let got = File::open("/proc/cpuinfo").ok()?.read(&mut page).ok()?;
+        Some(String::from_utf8_lossy(&page[..got]).into_owned())
+    });
+    head.as_deref()
 }
 
 fn model_in(cpuinfo: &str) -> Option<String> {
     let field = |name| value_in(cpuinfo, name);
-    ["model name", "cpu model", "cpu"].into_iter().find_map(field).or_else(|| {
+    let Some(name) = ["model name", "cpu model", "cpu"].into_iter().find_map(field) else {
         let (maker, part) = (field("CPU implementer")?, field("CPU part")?);
-        Some(format!("implementer {maker} part {part}"))
-    })
+        return Some(format!("implementer {maker} part {part}"));
+    };
+    let generation = [("family", "cpu family"), ("model", "model"), ("stepping", "stepping")];
+    let told = generation.map(|(word, key)| Some(format!("{word} {}", field(key)?)));
+    let told: Vec<String> = told.into_iter().flatten().collect();
+    Some(if told.is_empty() { name } else { format!("{name}, {}", told.join(" ")) })
 }
 
 /// Logical processors that are online, whether or not this process may use them.
@@ -183,9 +200,11 @@ mod tests {
 
     #[test]
     fn every_kind_of_cpuinfo_has_a_model() {
-        let x86 = "processor\t: 0\nmodel name\t: AMD EPYC\n";
+        let x86 = "cpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\nstepping\t: 1\n";
         let arm = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n";
-        assert_eq!(model_in(x86).as_deref(), Some("AMD EPYC"));
+        let generation = "AMD EPYC, family 25 model 17 stepping 1";
+        assert_eq!(model_in(x86).as_deref(), Some(generation));
+        assert_eq!(model_in("cpu\t\t: POWER9\n").as_deref(), Some("POWER9"));
         assert_eq!(model_in(arm).as_deref(), Some("implementer 0x41 part 0xd0c"));
         assert_eq!(model_in("processor\t: 0\n"), None);
     }
