@@ -9,6 +9,7 @@ mod choice;
 mod choose;
 mod control;
 mod control_message;
+mod facts;
 mod files;
 mod handshake;
 mod joint;
@@ -22,7 +23,8 @@ mod stream;
 mod vmsplice_memcpy;
 
 pub use choice::{Choice, Cited};
-pub use choose::{Destination, Facts, Options, choose};
+pub use choose::{Options, choose};
+pub use facts::{Destination, Facts};
 pub use files::{Announced, Handed, Item, Pace, Problem, Sink, Watch};
 pub use handshake::Skipped;
 pub use measured::{HUGE, LOAN, PROCESS, known, measured_at, saved_profile, words};

@@ -1,6 +1,7 @@
 //! What the choice of a mechanism in use rests on, as the sender tells it.
 
-use super::choose::{Destination, Facts, Options};
+use super::choose::Options;
+use super::facts::Facts;
 use super::measured::{known, words};
 use std::fmt;
 use thalweg_core::Prefer;
@@ -59,19 +60,6 @@ impl fmt::Display for Choice {
             }
             Self::Unmeasured => f.write_str("not measured: first by what is known of it"),
         }
-    }
-}
-
-impl Facts {
-    /// For people: `from lent memory into memory used before`.
-    pub fn ends(&self) -> String {
-        let from = if self.will_loan { "lent memory" } else { "the sender's own memory" };
-        let into = match self.destination {
-            Destination::Unknown | Destination::Resident => "memory used before",
-            Destination::Fresh => "new memory",
-            Destination::FreshHuge => "new memory on huge pages",
-        };
-        format!("from {from} into {into}")
     }
 }
 

@@ -3,6 +3,7 @@
 //! the size, a free core. What they are worth is measured elsewhere and handed in; without that the
 //! list decides.
 
+use super::facts::{Destination, Facts};
 use super::measured::known;
 use super::mechanism::Mechanism;
 use super::mechanisms::{MECHANISMS, by_name};
@@ -11,43 +12,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use thalweg_core::select::{Candidate, Prior};
 use thalweg_core::{Guarantees, Plan, Prefer, Profile, Tuning, Unfit};
-
-/// Where the bytes are to land.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Destination {
-    /// Not told.
-    #[default]
-    Unknown,
-    /// Memory that was written to before.
-    Resident,
-    /// Memory whose pages are not there yet, of the ordinary size.
-    Fresh,
-    /// The same, on huge pages.
-    FreshHuge,
-}
-
-impl Destination {
-    const ALL: [Self; 4] = [Self::Unknown, Self::Resident, Self::Fresh, Self::FreshHuge];
-
-    pub(crate) fn from_word(word: u64) -> Self {
-        Self::ALL.get(word as usize).copied().unwrap_or_default()
-    }
-}
-
-/// What is known when a mechanism is chosen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
-    /// Where the bytes land, as the receiver says.
-    pub destination: Destination,
-    /// The sender will write its data into [`Loan`](super::Loan)s.
-    pub will_loan: bool,
-    /// The two may use each other's memory; else why not.
-    pub trusted: Option<String>,
-    /// The size of most buffers.
-    pub size: Option<u64>,
-    /// There is a core for each side.
-    pub free_core: bool,
-}
 
 /// What the caller of either side wants. The promises and the mechanism are the sender's to name,
 /// the destination is the receiver's; both sides must trust.

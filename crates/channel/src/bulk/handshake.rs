@@ -2,9 +2,10 @@
 //! until both have one that works between them. Every mechanism that was passed over is recorded
 //! with the reason.
 
-use super::choose::{Destination, Facts, Options, choose};
+use super::choose::{Options, choose};
 use super::control::{Control, Received};
 use super::control_message::{ControlMessage, Kind, LONGEST};
+use super::facts::{Destination, Facts};
 use super::mechanism::{Ends, Incoming, Mechanism, Outgoing, Parcel, Token};
 use super::mechanisms::by_name;
 use crate::error::Error;

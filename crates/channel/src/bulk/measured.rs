@@ -1,7 +1,7 @@
 //! What a profile knows of mechanisms: by size, where the bytes land, and whether the source is
 //! lent.
 
-use super::choose::{Destination, Facts};
+use super::facts::{Destination, Facts};
 use super::mechanisms::by_name;
 use thalweg_core::profile::{Cell, Evidence, Known, Load, Ratio, SinkState};
 use thalweg_core::{Profile, Unfit};

@@ -1,8 +1,9 @@
 //! The end that sends.
 
 use super::choice::Choice;
-use super::choose::{Facts, Options};
+use super::choose::Options;
 use super::control::{Control, Note, Say};
+use super::facts::Facts;
 use super::handshake::{Chosen, Meeting, Skipped, error_of};
 use super::mechanism::Outgoing;
 use super::memory::{Lent, Loan};

@@ -1,7 +1,6 @@
 //! The end that reads messages.
 
 use super::Options;
-use super::samples::Samples;
 use crate::error::{Error, Result};
 use crate::layout::{ALIGN, Frame, occupied};
 use crate::link::Link;
@@ -79,20 +78,6 @@ impl Consumer {
         Ok(Some(Sample { consumer: self, len }))
     }
 
-    /// Everything that is committed, at least one message; waits for it. Released at once when
-    /// dropped, for the price of one.
-    pub fn receive_all(&mut self) -> Result<Samples<'_>> {
-        self.receive_all_until(None)
-    }
-
-    /// As [`Consumer::receive_all`], for no longer than `deadline`; `None` is for ever.
-    pub fn receive_all_until(&mut self, deadline: Option<Instant>) -> Result<Samples<'_>> {
-        self.data(Patience::Until(deadline))?;
-        // What came since the last look belongs to it.
-        self.head = head_of(&self.end, self.head, self.tail).map_err(|error| self.broke(error))?;
-        Ok(Samples::new(self))
-    }
-
     /// For an event loop: after `Ok(true)`, poll its descriptor for reading; once it is ready,
     /// [`Consumer::try_receive`], which disarms it. `Ok(false)`: there is a message already, or the
     /// producer is gone; receive at once.
@@ -115,7 +100,7 @@ impl Consumer {
     }
 
     /// Whether a message is there. `false` only without patience.
-    fn data(&mut self, patience: Patience) -> Result<bool> {
+    pub(super) fn data(&mut self, patience: Patience) -> Result<bool> {
         self.check()?;
         if self.head > self.tail {
             return Ok(true);
@@ -195,7 +180,7 @@ impl Consumer {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
-    fn broke(&mut self, error: Error) -> Error {
+    pub(super) fn broke(&mut self, error: Error) -> Error {
         if matches!(error, Error::Corrupt { .. }) {
             self.broken = Some(error.clone());
         }
@@ -213,7 +198,7 @@ impl AsFd for Consumer {
 }
 
 /// The producer's head, if it can be true.
-fn head_of(end: &End, before: u64, tail: u64) -> Result<u64> {
+pub(super) fn head_of(end: &End, before: u64, tail: u64) -> Result<u64> {
     let head = steps::seen(&end.peer.words().cursor.0);
     // In this order nothing overflows: before >= tail.
     if head < before || head - tail > end.capacity() || !head.is_multiple_of(ALIGN) {

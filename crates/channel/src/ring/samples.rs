@@ -1,8 +1,26 @@
 //! Several messages received at once.
 
-use super::Consumer;
+use super::consumer::{Consumer, head_of};
 use crate::error::Result;
 use crate::layout::occupied;
+use crate::shared::end::Patience;
+use std::time::Instant;
+
+impl Consumer {
+    /// Everything that is committed, at least one message; waits for it. Released at once when
+    /// dropped, for the price of one.
+    pub fn receive_all(&mut self) -> Result<Samples<'_>> {
+        self.receive_all_until(None)
+    }
+
+    /// As [`Consumer::receive_all`], for no longer than `deadline`; `None` is for ever.
+    pub fn receive_all_until(&mut self, deadline: Option<Instant>) -> Result<Samples<'_>> {
+        self.data(Patience::Until(deadline))?;
+        // What came since the last look belongs to it.
+        self.head = head_of(&self.end, self.head, self.tail).map_err(|error| self.broke(error))?;
+        Ok(Samples::new(self))
+    }
+}
 
 /// The messages that were there, one after the other. Dropping it releases those that
 /// [`Samples::next`] has shown; the others stay.

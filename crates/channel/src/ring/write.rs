@@ -5,6 +5,55 @@ use crate::error::Result;
 use crate::layout::occupied;
 use crate::shared::end::Patience;
 use std::ops::{Deref, DerefMut};
+use std::time::Instant;
+
+impl Producer {
+    /// Room for a message of `len` bytes, to be written in place; waits until there is room. The
+    /// bytes begin at a multiple of 32 and hold whatever was there before.
+    ///
+    /// [`Error::PeerDied`] or [`Error::Closed`] if the consumer is gone, with the messages that it
+    /// had released; [`Error::TooLarge`] beyond [`Producer::largest`].
+    pub fn loan(&mut self, len: usize) -> Result<Loan<'_>> {
+        self.loan_until(len, None)
+    }
+
+    /// As [`Producer::loan`], for no longer than `deadline`; `None` is for ever.
+    pub fn loan_until(&mut self, len: usize, deadline: Option<Instant>) -> Result<Loan<'_>> {
+        self.room(self.head, len, Patience::Until(deadline))?;
+        Ok(Loan::new(self, len))
+    }
+
+    /// As [`Producer::loan`]; `None` if there is no room now.
+    pub fn try_loan(&mut self, len: usize) -> Result<Option<Loan<'_>>> {
+        let room = self.room(self.head, len, Patience::None)?;
+        Ok(room.then(|| Loan::new(self, len)))
+    }
+
+    /// Sends a copy of `message`; waits until there is room.
+    pub fn send(&mut self, message: &[u8]) -> Result<()> {
+        self.send_until(message, None)
+    }
+
+    /// As [`Producer::send`], for no longer than `deadline`; `None` is for ever.
+    pub fn send_until(&mut self, message: &[u8], deadline: Option<Instant>) -> Result<()> {
+        let mut loan = self.loan_until(message.len(), deadline)?;
+        loan.copy_from_slice(message);
+        loan.commit()
+    }
+
+    /// As [`Producer::send`]; false if there is no room now.
+    pub fn try_send(&mut self, message: &[u8]) -> Result<bool> {
+        let Some(mut loan) = self.try_loan(message.len())? else { return Ok(false) };
+        loan.copy_from_slice(message);
+        loan.commit()?;
+        Ok(true)
+    }
+
+    /// Several messages that become visible at once, for the price of one.
+    pub fn batch(&mut self) -> Batch<'_> {
+        Batch::new(self)
+    }
+}
 
 /// Room for one message. The consumer sees it after [`Loan::commit`]; dropped, it never was.
 #[derive(Debug)]
