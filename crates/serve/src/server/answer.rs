@@ -2,19 +2,16 @@
 
 use std::{os::fd::OwnedFd, path::Path, rc::Rc, sync::Arc, time::SystemTime};
 
-use thalweg_core::rate_limit::RateLimit;
-
 use super::{
-    accounts::Accounts,
     archive::Archive,
     body::{Body, Part, Supply},
     header::Header,
     lines::Lines,
     listing::{Folder, entries},
     log::date,
-    open::{Found, Opened, Root, refusal},
+    open::{Found, Opened, refusal},
     page,
-    plans::Policy,
+    site::Site,
     walk::Tree,
 };
 use crate::{
@@ -27,19 +24,6 @@ use crate::{
     },
     manifest::encoded,
 };
-
-/// What is served and how: the same for all workers.
-#[derive(Debug)]
-pub struct Site {
-    pub root: Root,
-    pub hidden: bool,
-    pub listing: bool,
-    pub precompressed: bool,
-    pub metrics: bool,
-    pub policy: Policy,
-    pub limit: Option<RateLimit>,
-    pub accounts: Accounts,
-}
 
 /// An answer before it is sent.
 #[derive(Debug)]

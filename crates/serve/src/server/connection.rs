@@ -13,11 +13,12 @@ use thalweg_core::Report;
 use thalweg_sys::{Errno, io};
 
 use super::{
-    answer::{Answer, Site, answer, refuse},
+    answer::{Answer, answer, refuse},
     log::{Entry, Teller, date},
     options::Timeouts,
     plans::Plans,
     sending::{Sending, Sent, Short, Way},
+    site::Site,
 };
 use crate::http::{head::Head, input::Input, status::Status};
 

@@ -18,6 +18,7 @@ mod page;
 mod plans;
 mod running;
 mod sending;
+mod site;
 mod version;
 mod walk;
 mod worker;

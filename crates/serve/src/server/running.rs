@@ -18,7 +18,6 @@ use thalweg_sys::{fault, signal, usage};
 
 use super::{
     accounts::Accounts,
-    answer::Site,
     connection::Tools,
     error::ServeError,
     listen::{Listening, listen_at},
@@ -26,6 +25,7 @@ use super::{
     open::Root,
     options::{Address, Options},
     plans::{Plans, Policy},
+    site::Site,
     worker::{ENDING, NOW, Parts, RUNNING, Worker, wake},
 };
 

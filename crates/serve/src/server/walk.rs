@@ -13,9 +13,9 @@ use rustix::fs::{FileType, Stat};
 use thalweg_core::shown;
 
 use super::{
-    answer::Site,
     listing::Folder,
     open::{self, Found, Opened},
+    site::Site,
 };
 
 /// What is below a folder, as far as it is served.
