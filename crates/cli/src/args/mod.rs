@@ -5,12 +5,14 @@ use clap::{ValueEnum, builder::FalseyValueParser};
 mod abbreviated;
 mod choice;
 mod environment;
+mod hash;
 mod metric;
 mod progress;
 
 pub use abbreviated::{Abbreviated, find};
 pub use choice::{Choice, Preference};
 pub use environment::shown_in_help;
+pub use hash::HashName;
 pub use metric::{MetricArgs, words};
 pub use progress::{ProgressArgs, When};
 

@@ -1,19 +1,16 @@
 //! `thalweg manifest`: the hash and the name of every file.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::json;
 use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use thalweg_tree::{
-    Hash,
-    manifest::{Made, make},
-};
+use thalweg_tree::manifest::{Made, make};
 
 use super::{Subcommand, verify::Findings};
 use crate::{
-    args::ProgressArgs,
+    args::{HashName, ProgressArgs},
     exit::{Exit, Failure},
     interrupt,
     output::{
@@ -51,18 +48,6 @@ pub struct ManifestArgs {
     pub shown: ProgressArgs,
 }
 
-/// The hashes of manifests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum HashName {
-    /// SHA-256, for sha256sum -c
-    Sha256,
-    /// BLAKE3, for b3sum -c
-    Blake3,
-    /// XXH3 of 128 bits, for xxhsum -c: not cryptographic
-    #[value(alias = "xxh128")]
-    Xxh3,
-}
-
 const EXAMPLES: &str = "\
 Examples:
   thalweg manifest -o photos.b3 photos
@@ -85,7 +70,7 @@ impl Subcommand for ManifestArgs {
         let findings = Findings::of(self.shown, std::slice::from_ref(&self.path));
         let jobs = self.jobs.map_or(0, |jobs| jobs as usize);
         let own = self.output.as_deref().filter(|path| path.as_os_str() != "-");
-        let made = make(&self.path, hash_of(self.hash), (jobs, own), &findings);
+        let made = make(&self.path, self.hash.into(), (jobs, own), &findings);
         findings.finish(made.as_ref().map_or(0, |made| made.account.bytes));
         let made = made.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
         let account = &made.account;
@@ -116,15 +101,6 @@ pub fn publish(path: &Path, made: &Made) -> Result<Exit, Failure> {
     destination.write(&made.text, &interrupt::check).map_err(|error| failed(error.into()))?;
     destination.publish().map_err(failed)?;
     Ok(Exit::Done)
-}
-
-/// The library's hash of this name.
-pub fn hash_of(name: HashName) -> Hash {
-    match name {
-        HashName::Sha256 => Hash::Sha256,
-        HashName::Blake3 => Hash::Blake3,
-        HashName::Xxh3 => Hash::Xxh3,
-    }
 }
 
 /// The sum: on standard error where standard output has the lines.

@@ -4,13 +4,11 @@ use clap::{Args, ValueEnum};
 use std::{ffi::OsString, path::PathBuf};
 use thalweg_core::quantity::parse_rate;
 
-use super::chosen::Chosen;
-use crate::{
-    args::{Abbreviated, Choice, ProgressArgs, flag},
-    commands::manifest::HashName,
-};
+use crate::args::{Abbreviated, Choice, HashName, ProgressArgs, flag};
 
+mod chosen;
 mod kept;
+pub use chosen::Chosen;
 use kept::Kept;
 
 const SAFETY: &str = "Safety";

@@ -226,7 +226,7 @@ impl<'r> Run<'r> {
     fn list(&self, path: &Path, report: &TreeReport) -> Result<Exit, Failure> {
         let jobs = self.args.jobs.map_or(0, |jobs| jobs as usize);
         let findings = Findings::new(self.args.shown);
-        let hash = manifest::hash_of(self.args.manifest_hash);
+        let hash = self.args.manifest_hash.into();
         let made = make_of(&report.listed, hash, jobs, &findings);
         findings.finish(made.as_ref().map_or(0, |made| made.account.bytes));
         manifest::publish(path, &made.map_err(|error| begun_in_vain(&error))?)

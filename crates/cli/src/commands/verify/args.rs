@@ -3,7 +3,7 @@
 use clap::Args;
 use std::path::PathBuf;
 
-use crate::{args::ProgressArgs, commands::manifest::HashName};
+use crate::args::{HashName, ProgressArgs};
 
 /// Compares a copy with its source, or with a manifest
 ///

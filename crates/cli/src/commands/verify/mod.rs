@@ -14,7 +14,7 @@ use thalweg_tree::{
     manifest::{CheckOptions, Manifest, check},
 };
 
-use super::{Subcommand, manifest::hash_of};
+use super::Subcommand;
 use crate::{
     exit::{Exit, Failure},
     interrupt,
@@ -73,7 +73,7 @@ fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
     let name = shown(path).to_string();
     let text = text.map_err(|error| Failure::of_io("read", &name, &error))?;
     let options = CheckOptions {
-        hash: args.hash.map(hash_of),
+        hash: args.hash.map(|hash| hash.into()),
         ignore_extra: args.ignore_extra,
         cold: args.cold,
         jobs: args.jobs.map_or(0, |jobs| jobs as usize),

@@ -7,7 +7,7 @@ use thalweg_tree::Filter;
 
 use super::lines::List;
 use crate::{
-    commands::copy::chosen::Chosen,
+    commands::copy::args::Chosen,
     exit::{Exit, Failure},
 };
 
