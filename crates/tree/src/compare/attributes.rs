@@ -7,7 +7,7 @@ use std::{
 };
 use thalweg_sys::Errno;
 
-use super::entry::Failed;
+use super::run::Failed;
 use crate::{
     Preserve,
     error::Failure,

@@ -1,10 +1,7 @@
 //! Compares what lies under one name on both sides.
 
 use rustix::fs::{AtFlags, FileType, Stat, readlinkat, statat};
-use std::{
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::Weak,
-};
+use std::{os::fd::AsFd, sync::Weak};
 use thalweg_core::Cancelled;
 use thalweg_sys::Errno;
 
@@ -13,13 +10,14 @@ use super::{
     attributes::{self, Bearer},
     large::Large,
     links::Links,
-    run::{Hand, Run},
+    pair::Pair,
+    run::{Failed, Hand, Run},
 };
 use crate::{
     Error,
     identity::{kind, size},
     pieces::Pieces,
-    read::{fill, forget_cached, open},
+    read::forget_cached,
     walk::{At, Crew, Kinds, Visit},
 };
 
@@ -28,17 +26,6 @@ pub(crate) struct Compare<'c> {
     pub options: &'c CompareOptions,
     pub run: Run<'c>,
     pub links: Links,
-}
-
-/// A call that failed on one side.
-pub(crate) type Failed = (usize, &'static str, Errno);
-
-/// A file that is open on both sides.
-pub(crate) struct Pair {
-    pub fds: [OwnedFd; 2],
-    pub stats: [Stat; 2],
-    /// How much there is to compare.
-    pub len: u64,
 }
 
 impl Visit for Compare<'_> {
@@ -70,7 +57,7 @@ impl Visit for Compare<'_> {
 
     fn work(&self, _: &Crew<'_, Self>, hand: &mut Hand, large: Self::Work) {
         if let Some(large) = large.upgrade() {
-            large.compare(self, hand);
+            large.compare(&self.run, hand);
         }
     }
 
@@ -162,65 +149,19 @@ impl Compare<'_> {
             return Ok(());
         }
         if Pieces::suit(pair.len) {
-            Large::share(pair, at, crew, (self, hand));
+            Large::share(pair, at, crew, (&self.run, hand));
             return Ok(());
         }
         // What says that it has no length is read to its end: it may not know.
         let end = if pair.len == 0 { u64::MAX } else { pair.len };
-        match self.first_difference(hand, pair.ends(), 0..end)? {
+        match self.run.first_difference(hand, pair.ends(), 0..end)? {
             Some(at_byte) => {
                 self.differs(hand, at, How::Byte(at_byte));
                 self.run.pass(hand, pair.len.saturating_sub(at_byte));
             }
-            None => self.same(hand, pair.len),
+            None => self.run.same(hand, pair.len),
         }
         Ok(())
-    }
-
-    /// The first byte in a range that differs. A file that ends before the range does is read to its
-    /// end.
-    pub fn first_difference(
-        &self,
-        hand: &mut Hand,
-        ends: [BorrowedFd<'_>; 2],
-        range: std::ops::Range<u64>,
-    ) -> Result<Option<u64>, Failed> {
-        hand.make_room();
-        let mut at = range.start;
-        while at < range.end && self.run.go_on().is_ok() {
-            let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
-            let mut lens = [0; 2];
-            for (side, buffer) in hand.buffers.iter_mut().enumerate() {
-                let ask = left.min(buffer.len());
-                lens[side] = fill(ends[side], &mut buffer[..ask], at)
-                    .map_err(|errno| (side, "pread", errno))?;
-            }
-            let both = lens[0].min(lens[1]);
-            let [ours, theirs] = hand.buffers.each_ref().map(|buffer| &buffer[..both]);
-            if ours != theirs {
-                let same = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
-                return Ok(Some(at + same as u64));
-            }
-            if lens[0] != lens[1] {
-                return Ok(Some(at + both as u64));
-            }
-            if both == 0 {
-                break;
-            }
-            at += both as u64;
-            self.run.advance(hand, 0, both as u64);
-        }
-        Ok(None)
-    }
-
-    /// Books a file that is the same, unless it was not read to its end.
-    pub fn same(&self, hand: &mut Hand, bytes: u64) {
-        if self.run.go_on().is_err() {
-            return;
-        }
-        hand.found.same += 1;
-        hand.found.bytes += bytes;
-        self.run.advance(hand, 1, 0);
     }
 
     fn differs(&self, hand: &mut Hand, at: &At<'_>, how: How) {
@@ -242,26 +183,5 @@ impl Compare<'_> {
             self.differs(hand, at, How::Attributes(differing));
         }
         Ok(())
-    }
-}
-
-impl Pair {
-    fn open(at: &At<'_>) -> Result<Self, Failed> {
-        let open = |side: usize| {
-            let dir = at.dir(side).ok_or((side, "openat", Errno::NOENT))?;
-            let fd = open(dir, at.name(side), at.is_named_by_caller());
-            let fd = fd.map_err(|errno| (side, "openat", errno))?;
-            let stat = rustix::fs::fstat(&fd).map_err(|errno| (side, "fstat", errno))?;
-            Ok((fd, stat))
-        };
-        let [(source, of_source), (sink, of_sink)] = [open(0)?, open(1)?];
-        let stats = [of_source, of_sink];
-        // A device that was written to is as long as it is: what was written is compared.
-        let len = size(&stats[0]).max(size(&stats[1]));
-        Ok(Self { fds: [source, sink], stats, len })
-    }
-
-    pub fn ends(&self) -> [BorrowedFd<'_>; 2] {
-        self.fds.each_ref().map(AsFd::as_fd)
     }
 }

@@ -3,19 +3,19 @@
 use std::{
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use super::{
     Finding, How,
-    entry::{Compare, Failed, Pair},
-    run::Hand,
+    pair::Pair,
+    run::{Failed, Hand, Run},
 };
 use crate::{
     pieces::Pieces,
-    walk::{At, Crew, failed_call},
+    walk::{At, Crew, Visit, failed_call},
 };
 
 /// The file, and how far it is.
@@ -33,8 +33,8 @@ impl Large {
     pub fn share(
         pair: Pair,
         at: &At<'_>,
-        crew: &Crew<'_, Compare<'_>>,
-        (compare, hand): (&Compare<'_>, &mut Hand),
+        crew: &Crew<'_, impl Visit<Work = Weak<Self>>>,
+        (run, hand): (&Run<'_>, &mut Hand),
     ) {
         let large = Arc::new(Self {
             pieces: Pieces::new(pair.len),
@@ -46,19 +46,19 @@ impl Large {
         for _ in 1..crew.threads {
             crew.share(Arc::downgrade(&large));
         }
-        large.compare(compare, hand);
+        large.compare(run, hand);
     }
 
     /// Compares pieces until none is left. The last thread to find none tells what was found.
-    pub fn compare(&self, compare: &Compare<'_>, hand: &mut Hand) {
+    pub fn compare(&self, run: &Run<'_>, hand: &mut Hand) {
         self.pieces.begin();
         while let Some(piece) = self.pieces.take() {
             // Behind a known difference nothing is the first one.
             let is_behind = piece.start >= self.difference.load(Ordering::Relaxed);
-            if is_behind || compare.run.go_on().is_err() || self.failed().is_some() {
+            if is_behind || run.go_on().is_err() || self.failed().is_some() {
                 break;
             }
-            match compare.first_difference(hand, self.pair.ends(), piece) {
+            match run.first_difference(hand, self.pair.ends(), piece) {
                 Ok(Some(at)) => {
                     self.difference.fetch_min(at, Ordering::Relaxed);
                 }
@@ -67,20 +67,20 @@ impl Large {
             }
         }
         if self.pieces.done() {
-            self.conclude(compare, hand);
+            self.conclude(run, hand);
         }
     }
 
-    fn conclude(&self, compare: &Compare<'_>, hand: &mut Hand) {
+    fn conclude(&self, run: &Run<'_>, hand: &mut Hand) {
         let difference = self.difference.load(Ordering::Relaxed);
         if let Some((side, call, errno)) = self.failed().take() {
-            compare.run.failed(failed_call(self.paths[side].clone(), call, errno));
+            run.failed(failed_call(self.paths[side].clone(), call, errno));
         } else if difference < u64::MAX {
             let path = &self.paths[1];
-            compare.run.find(hand, &Finding::Differs { path, how: How::Byte(difference) });
-            compare.run.pass(hand, self.pair.len.saturating_sub(difference));
+            run.find(hand, &Finding::Differs { path, how: How::Byte(difference) });
+            run.pass(hand, self.pair.len.saturating_sub(difference));
         } else {
-            compare.same(hand, self.pair.len);
+            run.same(hand, self.pair.len);
         }
     }
 

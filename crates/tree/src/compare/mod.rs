@@ -8,9 +8,12 @@ mod entry;
 mod large;
 mod links;
 mod operands;
+mod options;
+mod pair;
 mod report;
 pub(crate) mod run;
 
 pub use crate::event::{Finding, How};
-pub use operands::{CompareOptions, Into, compare};
+pub use operands::compare;
+pub use options::{CompareOptions, Into};
 pub use report::Comparison;

@@ -7,38 +7,13 @@ use std::{
 };
 use thalweg_core::shown;
 
-use super::{Comparison, entry::Compare, links::Links, run::Run};
+use super::{CompareOptions, Comparison, Into, entry::Compare, links::Links, run::Run};
 use crate::{
     Error, Events, identity,
     names::{c_string, cut},
     threads::for_reading,
     walk::{Root, Task, failed_call, walk},
 };
-
-/// What the destination's name means.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Into {
-    /// What only can match: see [`compare`].
-    #[default]
-    Guess,
-    /// The folder that the sources were copied into.
-    Folder,
-    /// The copy itself.
-    Itself,
-}
-
-/// What can be asked of a comparison.
-#[derive(Clone, Debug, Default)]
-pub struct CompareOptions {
-    /// What the destination's name means.
-    pub into: Into,
-    /// Compare mode, owner, times of modification, extended attributes, lists and hard links too.
-    pub attributes: bool,
-    /// Let the page cache go first.
-    pub cold: bool,
-    /// Threads; 0 means as many as there are processors.
-    pub jobs: usize,
-}
 
 /// Compares every source with its copy. An error means that nothing was begun; a source or a copy that
 /// is missing is a problem of the comparison.

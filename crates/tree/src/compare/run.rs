@@ -1,6 +1,7 @@
 //! What the threads of a comparison share, and what each keeps.
 
 use std::{
+    os::fd::BorrowedFd,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -8,10 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_core::Cancelled;
-use thalweg_sys::usage::Usage;
+use thalweg_sys::{Errno, usage::Usage};
 
 use super::{Comparison, Finding, How};
-use crate::{Error, Events, Progress, Total};
+use crate::{Error, Events, Progress, Total, read::fill};
+
+/// A call that failed on one side.
+pub(crate) type Failed = (usize, &'static str, Errno);
 
 /// Shared by all threads.
 pub(crate) struct Run<'r> {
@@ -100,6 +104,52 @@ impl<'r> Run<'r> {
         hand.untold.settled.files += 1;
         hand.untold.settled.bytes += unread;
         self.advance(hand, 0, 0);
+    }
+
+    /// The first byte in a range that differs. A file that ends before the range does is read to its
+    /// end.
+    pub fn first_difference(
+        &self,
+        hand: &mut Hand,
+        ends: [BorrowedFd<'_>; 2],
+        range: std::ops::Range<u64>,
+    ) -> Result<Option<u64>, Failed> {
+        hand.make_room();
+        let mut at = range.start;
+        while at < range.end && self.go_on().is_ok() {
+            let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
+            let mut lens = [0; 2];
+            for (side, buffer) in hand.buffers.iter_mut().enumerate() {
+                let ask = left.min(buffer.len());
+                lens[side] = fill(ends[side], &mut buffer[..ask], at)
+                    .map_err(|errno| (side, "pread", errno))?;
+            }
+            let both = lens[0].min(lens[1]);
+            let [ours, theirs] = hand.buffers.each_ref().map(|buffer| &buffer[..both]);
+            if ours != theirs {
+                let same = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
+                return Ok(Some(at + same as u64));
+            }
+            if lens[0] != lens[1] {
+                return Ok(Some(at + both as u64));
+            }
+            if both == 0 {
+                break;
+            }
+            at += both as u64;
+            self.advance(hand, 0, both as u64);
+        }
+        Ok(None)
+    }
+
+    /// Books a file that is the same, unless it was not read to its end.
+    pub fn same(&self, hand: &mut Hand, bytes: u64) {
+        if self.go_on().is_err() {
+            return;
+        }
+        hand.found.same += 1;
+        hand.found.bytes += bytes;
+        self.advance(hand, 1, 0);
     }
 
     fn tell(&self, hand: &mut Hand) {

@@ -3,18 +3,29 @@
 use std::{
     ops::Range,
     os::fd::AsFd,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use super::run::{Failed, Hand, Hashing, Subject, Work};
+use super::{
+    expected::Failed,
+    hash::{Hand, Hashing, Subject},
+};
 use crate::{
     Hash,
     hashing::Part,
     identity::size,
     pieces::{PIECE, Pieces},
     read::fill,
-    walk::{Crew, failed_call},
+    walk::{Crew, Visit, failed_call},
 };
+
+/// A piece of work.
+pub(crate) enum Work {
+    /// Some lines of the manifest, or names of the list.
+    Lines(Range<usize>),
+    /// A large file, as far as it is left; what waits keeps no file open.
+    Large(Weak<Large>),
+}
 
 /// The file, and the parts of its hash.
 pub(crate) struct Large {
@@ -32,7 +43,7 @@ impl Large {
     /// Hashes a file together with the threads that have nothing else to do.
     pub fn share(
         subject: Subject,
-        crew: &Crew<'_, Hashing<'_>>,
+        crew: &Crew<'_, impl Visit<Work = Work>>,
         (hashing, hand): (&Hashing<'_>, &mut Hand),
     ) {
         let pieces = Pieces::new(size(&subject.stat));

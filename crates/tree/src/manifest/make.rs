@@ -5,7 +5,8 @@ use std::{ffi::CString, path::Path, sync::Arc};
 
 use super::{
     check::BATCH,
-    run::{Hashing, Job, Make, Work},
+    hash::{Hashing, Job, Make},
+    large::Work,
     write_line,
 };
 use crate::{

@@ -2,6 +2,8 @@
 //! `xxhsum -c` read, and that they write.
 
 mod check;
+mod expected;
+mod hash;
 mod large;
 mod line;
 mod make;

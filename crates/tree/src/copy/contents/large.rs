@@ -17,6 +17,7 @@ use crate::{
     copy::{
         contents::{
             contest::Planned,
+            job::Job,
             pair::request,
             resume::prefix,
             sparse::{next_extent, seems_sparse, write_but_zeros},
@@ -27,18 +28,6 @@ use crate::{
     identity::{kind, size},
     journal::Keeper,
 };
-
-/// One file to move.
-pub(crate) struct Job<'a> {
-    pub source: &'a OwnedFd,
-    pub stat: &'a Stat,
-    pub sink: &'a OwnedFd,
-    /// The sink holds what an earlier run had moved.
-    pub adopted: bool,
-    /// Where nothing is written it reads as zeros, and it gets the length it is told: a regular file
-    /// that was empty.
-    pub takes_holes: bool,
-}
 
 /// A part of a file: from where, and how much; `None` means to the end, wherever that is.
 #[derive(Clone, Copy)]

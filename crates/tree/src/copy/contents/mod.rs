@@ -1,6 +1,7 @@
 //! What a file holds: moved, gone on with, and read again.
 
 pub(crate) mod contest;
+pub(crate) mod job;
 pub(crate) mod large;
 pub(crate) mod pair;
 pub(crate) mod recheck;

@@ -5,7 +5,7 @@ use thalweg_core::Cancelled;
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    copy::contents::large::Job,
+    copy::contents::job::Job,
     error::{Attempt, Failure, at_sink},
     identity::size,
     journal::{Identity, Journal, JournalError, Source},

@@ -7,10 +7,7 @@ use thalweg_core::{
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    copy::{
-        contents::{contest::Planned, whole_file::Contents},
-        worker::Worker,
-    },
+    copy::{contents::contest::Planned, worker::Worker},
     error::{Attempt, Failure, at_source},
 };
 
@@ -19,6 +16,15 @@ use crate::{
 pub(crate) fn single() -> usize {
     let info = LAST_RESORT.info();
     info.bytes(&Tuning::default(), info.knobs.first().map_or("", |knob| knob.name))
+}
+
+/// What the first read of a small file brought.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Contents {
+    /// How many bytes are in the worker's buffer.
+    pub len: usize,
+    /// They are all there is.
+    pub is_whole: bool,
 }
 
 impl Worker<'_> {

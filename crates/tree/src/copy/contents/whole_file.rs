@@ -14,8 +14,8 @@ use crate::{
         attributes::{self, Body, Wanted},
         contents::{
             contest::{Places, Planned},
-            large::Job,
-            small::single,
+            job::Job,
+            small::{Contents, single},
             sparse::seems_sparse,
             verify::SinkEnd,
         },
@@ -343,13 +343,4 @@ enum Published {
     Named(Option<CString>),
     /// Nothing may be replaced, and somebody else was faster.
     Skipped,
-}
-
-/// What the first read of a small file brought.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Contents {
-    /// How many bytes are in the worker's buffer.
-    pub len: usize,
-    /// They are all there is.
-    pub is_whole: bool,
 }

@@ -1,8 +1,6 @@
 //! Makes destination directories, and knows what is born in them.
 
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, chmodat, mkdirat, openat, statat, unlinkat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, mkdirat, openat, statat, unlinkat};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thalweg_sys::Errno;
 
@@ -10,7 +8,10 @@ use crate::{
     CopyOptions, Refusal,
     copy::{
         attributes::Wanted,
-        dest::{publish::Spot, staged_dir::StagedDir},
+        dest::{
+            publish::Spot,
+            staged_dir::{StagedDir, open_new},
+        },
         leaf::Leaf,
         run::Run,
     },
@@ -121,17 +122,6 @@ fn merge(Spot { dir, name }: Spot<'_>, follow: bool) -> Attempt<Made> {
 /// The mode a directory is made with: we must be able to work in it.
 fn first_mode(run: &Run<'_>, stat: &Stat) -> u32 {
     run.options.directory_mode(stat.st_mode) | 0o700
-}
-
-/// Opens a directory just made, even if a default list does not let us.
-pub(crate) fn open_new(Spot { dir, name }: Spot<'_>) -> Result<OwnedFd, Errno> {
-    match openat(dir, name, DIRECTORY, Mode::empty()) {
-        Err(Errno::ACCESS) => {
-            chmodat(dir, name, Mode::RWXU, AtFlags::empty())?;
-            openat(dir, name, DIRECTORY, Mode::empty())
-        }
-        answer => answer,
-    }
 }
 
 /// What has to be set when the directory is complete; `None` if nothing.

@@ -16,10 +16,7 @@ use thalweg_core::atomic_file::{
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    copy::dest::{
-        mkdir::open_new,
-        publish::{Spot, unlink},
-    },
+    copy::dest::publish::{Spot, unlink},
     error::{Attempt, Failure, at_sink, at_source},
     folder::{Address, Folder, Kept},
     identity::Id,
@@ -107,6 +104,17 @@ impl StagedDir {
     pub fn discard(&self, spot: Spot<'_>, fd: &OwnedFd) -> Attempt<()> {
         remove_contents(reopen(fd)?)?;
         unlinkat(spot.dir, &*self.name, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat"))
+    }
+}
+
+/// Opens a directory just made, even if a default list does not let us.
+pub(crate) fn open_new(Spot { dir, name }: Spot<'_>) -> Result<OwnedFd, Errno> {
+    match openat(dir, name, DIRECTORY, Mode::empty()) {
+        Err(Errno::ACCESS) => {
+            chmodat(dir, name, Mode::RWXU, AtFlags::empty())?;
+            openat(dir, name, DIRECTORY, Mode::empty())
+        }
+        answer => answer,
     }
 }
 

@@ -1,0 +1,36 @@
+//! A file that is open on both sides.
+
+use rustix::fs::Stat;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use thalweg_sys::Errno;
+
+use super::run::Failed;
+use crate::{identity::size, read::open, walk::At};
+
+pub(crate) struct Pair {
+    pub fds: [OwnedFd; 2],
+    pub stats: [Stat; 2],
+    /// How much there is to compare.
+    pub len: u64,
+}
+
+impl Pair {
+    pub fn open(at: &At<'_>) -> Result<Self, Failed> {
+        let open = |side: usize| {
+            let dir = at.dir(side).ok_or((side, "openat", Errno::NOENT))?;
+            let fd = open(dir, at.name(side), at.is_named_by_caller());
+            let fd = fd.map_err(|errno| (side, "openat", errno))?;
+            let stat = rustix::fs::fstat(&fd).map_err(|errno| (side, "fstat", errno))?;
+            Ok((fd, stat))
+        };
+        let [(source, of_source), (sink, of_sink)] = [open(0)?, open(1)?];
+        let stats = [of_source, of_sink];
+        // A device that was written to is as long as it is: what was written is compared.
+        let len = size(&stats[0]).max(size(&stats[1]));
+        Ok(Self { fds: [source, sink], stats, len })
+    }
+
+    pub fn ends(&self) -> [BorrowedFd<'_>; 2] {
+        self.fds.each_ref().map(AsFd::as_fd)
+    }
+}

@@ -1,0 +1,133 @@
+//! What a manifest says is there.
+
+use rustix::fs::{FileType, Stat, fstat, stat};
+use std::{
+    collections::HashMap,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+use thalweg_sys::Errno;
+
+use super::{Digest, Manifest};
+use crate::{
+    Error, Hash,
+    identity::kind,
+    names::{c_string, os_bytes},
+    read::open,
+    walk::{Root, failed_call},
+};
+
+/// A call that failed.
+pub(crate) type Failed = (&'static str, Errno);
+
+/// A manifest, while files are compared with it.
+pub(crate) struct Check<'c> {
+    manifest: &'c Manifest,
+    names: HashMap<Vec<u8>, usize>,
+    hash: Option<Hash>,
+    /// Which of the two hashes of 64 digits it has, once a file has shown it: a place in
+    /// [`ALIKE`] and one.
+    shown: AtomicU8,
+    place: Place,
+}
+
+/// Where the files are.
+enum Place {
+    /// In a folder.
+    Folder(Arc<Root>, PathBuf),
+    /// It is the only file there is.
+    File(PathBuf),
+}
+
+/// Hashes that cannot be told apart by the number of their digits.
+const ALIKE: [Hash; 2] = [Hash::Sha256, Hash::Blake3];
+
+impl Place {
+    fn open(destination: &Path, manifest: &Manifest) -> Result<Self, Error> {
+        let failed = |errno| failed_call(destination.to_owned(), "stat", errno);
+        let stat = stat(destination).map_err(failed)?;
+        if kind(&stat) == FileType::Directory {
+            let name = c_string(destination.as_os_str())?;
+            let root = Root::open([None, Some(&name)])?;
+            return Ok(Self::Folder(Arc::new(root), destination.to_owned()));
+        }
+        if manifest.lines.len() != 1 {
+            let count = manifest.lines.len();
+            let message = format!("one file, and a manifest of {count}: name the folder");
+            return Err(Error::Usage(message));
+        }
+        Ok(Self::File(destination.to_owned()))
+    }
+}
+
+impl<'c> Check<'c> {
+    /// Of what lies at `destination`; `hash` is that of lines that do not tell.
+    pub fn new(
+        manifest: &'c Manifest,
+        destination: &Path,
+        hash: Option<Hash>,
+    ) -> Result<Self, Error> {
+        let place = Place::open(destination, manifest)?;
+        Ok(Self { names: manifest.names(), manifest, hash, shown: AtomicU8::new(0), place })
+    }
+
+    /// The folder that the files are in, if they are in one.
+    pub fn folder(&self) -> Option<&Arc<Root>> {
+        match &self.place {
+            Place::Folder(root, _) => Some(root),
+            Place::File(_) => None,
+        }
+    }
+
+    /// Whether a line names this path.
+    pub fn has(&self, path: &[u8]) -> bool {
+        self.names.contains_key(path)
+    }
+
+    /// The number of a line in its file.
+    pub fn number(&self, line: usize) -> usize {
+        self.manifest.lines[line].0
+    }
+
+    /// The hashes that a line may hold.
+    pub fn hashes(&self, line: usize) -> Vec<Hash> {
+        let (_, stated) = &self.manifest.lines[line];
+        let shown = usize::from(self.shown.load(Ordering::Relaxed));
+        let known = stated.hash.or(self.hash).or_else(|| ALIKE.get(shown.wrapping_sub(1)).copied());
+        known.map_or_else(|| ALIKE.to_vec(), |hash| vec![hash])
+    }
+
+    /// Whether one of these, which are in the order of [`Self::hashes`], is what the line holds.
+    pub fn agrees(&self, line: usize, digests: &[Digest]) -> bool {
+        let stated = self.manifest.lines[line].1.digest;
+        let found = digests.iter().position(|digest| *digest == stated);
+        if let (Some(found), true) = (found, digests.len() == ALIKE.len()) {
+            self.shown.store(found as u8 + 1, Ordering::Relaxed);
+        }
+        found.is_some()
+    }
+
+    pub fn path(&self, line: usize) -> PathBuf {
+        match &self.place {
+            Place::Folder(_, path) => path.join(os_bytes(&self.manifest.lines[line].1.name)),
+            Place::File(path) => path.clone(),
+        }
+    }
+
+    pub fn open(&self, line: usize) -> Result<(OwnedFd, Stat), Failed> {
+        let fd = match &self.place {
+            Place::Folder(root, _) => root.open_path(1, &self.manifest.lines[line].1.name),
+            Place::File(path) => {
+                let name = c_string(path.as_os_str()).map_err(|_| ("openat", Errno::INVAL))?;
+                open(rustix::fs::CWD, &name, true)
+            }
+        };
+        let fd = fd.map_err(|errno| ("openat", errno))?;
+        let stat = fstat(&fd).map_err(|errno| ("fstat", errno))?;
+        Ok((fd, stat))
+    }
+}
