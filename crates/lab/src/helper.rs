@@ -7,7 +7,8 @@ use thalweg_sys::signal;
 use crate::{
     arms::{
         CATALOGUE, Catalogue,
-        far::{bulk, feeder, receiver},
+        bulk::receiving,
+        far::{feeder, receiver},
     },
     probes::{libc_thresholds, tune_machine},
     study::{load, session},
@@ -18,7 +19,7 @@ use crate::{
 pub type Helper = (&'static str, fn(&[String]) -> Result<(), String>);
 
 pub static HELPERS: &[Helper] = &[
-    ("bulk", bulk::run),
+    ("bulk", receiving::run),
     ("feeder", feeder::run),
     ("load", load::main),
     ("memcpy", libc_thresholds::child::main),

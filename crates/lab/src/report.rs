@@ -8,6 +8,7 @@
 mod answers;
 mod claims;
 mod drift;
+mod figure;
 mod figures;
 mod forest;
 mod group;

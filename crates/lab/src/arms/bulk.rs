@@ -6,9 +6,10 @@
 //! counts, B's also apart.
 
 mod alone;
-pub(crate) mod landing;
+mod landing;
 mod moving;
 mod pair;
+pub(crate) mod receiving;
 mod with;
 
 use std::fs;
@@ -16,6 +17,7 @@ use thalweg_core::Unfit;
 
 use super::{Arm, ArmKind, Job, content::Content};
 use alone::Alone;
+pub(crate) use landing::Residency;
 use moving::Moving;
 use pair::pair_of;
 use with::Way;

@@ -19,7 +19,6 @@ use std::{
 use thalweg_core::Unfit;
 use thalweg_sys::{Errno, pipe, usage::Usage};
 
-pub(crate) mod bulk;
 pub(crate) mod feeder;
 pub(crate) mod receiver;
 

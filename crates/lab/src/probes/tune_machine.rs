@@ -19,10 +19,10 @@ mod share;
 mod sum;
 mod table;
 
-pub use grid::{Depth, between, loads};
+pub use grid::{Depth, between, busy_cores, loads};
 pub use job::{EndKeys, Line, SessionJob, SessionLog, SizeLog, Way, Ways};
 pub use pair::{EndKind, Ends, Held};
-pub use runner::{InProcess, Runner, Spawned, busy_cores, serve};
+pub use runner::{InProcess, Runner, Spawned, serve};
 pub use sum::Survey;
 pub use table::{Row, facts_between, rows, verdict_on};
 

@@ -3,7 +3,7 @@
 use thalweg_core::profile::Ratio;
 
 use super::{
-    figures::Scope,
+    figure::Scope,
     group::Group,
     table::{Cell, Table},
     winners::{Ranking, kept},

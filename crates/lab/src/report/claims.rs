@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{
-    figures::{Entry, Figure, Scope},
+    figure::{Entry, Figure, Scope},
     forest::{self, Frame, Line, Look, Row, band_key, key},
     source,
     svg::Shape,

@@ -4,11 +4,11 @@ use std::fmt::Write;
 use thalweg_core::quantity::count;
 
 use super::{
-    figures::{Entry, Figure},
+    figure::{Entry, Figure},
     forest::key,
     group::Group,
+    palette::MARKED,
     scale::LogAxis,
-    speed::MARKED,
     svg::{Anchor, Shape, Svg, n},
     table::{Cell, Table},
     words::{self, number, short},

@@ -1,56 +1,19 @@
 //! Figures as templates take them, and those of one cell: ratios, speeds, drift.
 
 use serde::Serialize;
-use std::collections::BTreeMap;
 
 use super::{
     drift,
+    figure::{Entry, Figure, Scope},
     forest::{self, Frame, Line, Look, Row, band_key, key},
     group::Group,
-    source, speed,
+    source::{self, Published},
+    speed,
     svg::Shape,
     table::{Cell, Table},
     words,
 };
-use crate::{
-    measure::sample::Metric,
-    study::{
-        file::Study,
-        result::{RatioResult, StudyResult},
-    },
-};
-
-/// One or two drawings that belong together, and the figures they are made of.
-#[derive(Clone, Debug, Serialize)]
-pub struct Figure {
-    /// Unique on the page.
-    pub id: String,
-    pub caption: String,
-    pub note: String,
-    /// The drawings, escaped and whole.
-    pub drawings: Vec<String>,
-    pub legend: Vec<Entry>,
-    /// Everything that is drawn, as text.
-    pub table: Table,
-    /// Whether it is folded away at first.
-    pub folded: bool,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub struct Entry {
-    /// The sign: a drawing.
-    pub key: String,
-    pub text: String,
-    /// What else is to be known of it.
-    pub note: Option<String>,
-}
-
-impl Entry {
-    /// An entry without a note.
-    pub fn new(key: String, text: impl Into<String>) -> Self {
-        Self { key, text: text.into(), note: None }
-    }
-}
+use crate::{measure::sample::Metric, study::result::RatioResult};
 
 /// A cell under one load.
 #[derive(Clone, Debug, Serialize)]
@@ -61,14 +24,6 @@ pub struct GroupView {
     /// The load in words.
     pub load: &'static str,
     pub figures: Vec<Figure>,
-}
-
-/// What the figures of a study share.
-#[derive(Clone, Copy, Debug)]
-pub struct Scope<'s> {
-    pub id: &'s str,
-    pub result: &'s StudyResult,
-    pub study: Option<&'s Study>,
 }
 
 pub fn groups(scope: &Scope<'_>) -> Vec<GroupView> {
@@ -91,9 +46,6 @@ pub fn groups(scope: &Scope<'_>) -> Vec<GroupView> {
     views.collect()
 }
 
-/// Published ratios: arm, reference, cell, size, load and metric, as [`source::key`] writes them.
-pub type Published = BTreeMap<String, f64>;
-
 fn ratios(
     scope: &Scope<'_>,
     group: &Group<'_>,
@@ -104,7 +56,7 @@ fn ratios(
     }
     let drawings = [Metric::Wall, Metric::Cpu].into_iter().filter_map(|metric| {
         let lines = lines(group, metric, published);
-        let what = metric_name(metric);
+        let what = words::metric_name(metric);
         let frame = Frame {
             id: &format!("{id}-ratio-{}", what.split(' ').next().unwrap_or_default()),
             title: &format!("{}: ratios of {what}", group.cell),
@@ -142,14 +94,6 @@ fn ratios(
         table: ratio_table(group, published),
         folded: false,
     })
-}
-
-/// `wall time`, `processor time`.
-pub fn metric_name(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Wall => "wall time",
-        Metric::Cpu => "processor time",
-    }
 }
 
 fn lines(group: &Group<'_>, metric: Metric, published: &Published) -> Vec<Line> {
@@ -203,7 +147,7 @@ fn ratio_table(group: &Group<'_>, published: &Published) -> Table {
             found.a.as_str().into(),
             found.b.as_str().into(),
             found.place.size.as_str().into(),
-            metric_name(found.metric).into(),
+            words::metric_name(found.metric).into(),
             Cell::figure(words::ratio(&found.ratio)),
             Cell::figure(words::perhaps(published.get(&source::key(found)).copied())),
             words::comparison(found.verdict).into(),

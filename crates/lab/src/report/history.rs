@@ -3,9 +3,8 @@
 use super::{
     claims::Badge,
     load::Input,
-    page::machine,
     table::{Cell, Table},
-    words,
+    words::{self, machine},
 };
 use crate::study::result::ClaimVerdict;
 

@@ -7,7 +7,7 @@ use super::{
     claims::{Badge, Tally},
     history,
     load::Input,
-    page::{machine, printable},
+    page::printable,
     words,
 };
 use crate::study::result::{ArmResult, ClaimResult, RatioResult, StudyResult};
@@ -37,7 +37,7 @@ fn study(text: &mut String, runs: &[&Input]) {
     let _ = writeln!(
         text,
         "{}; {}: {} x {} rounds, {}; noise {}, A/A {}, {} comparisons.  ",
-        escaped(&machine(result)),
+        escaped(&words::machine(result)),
         escaped(&protocol.preset),
         count(protocol.sessions as u64, "session", "sessions"),
         protocol.rounds,

@@ -11,7 +11,8 @@ use serde_json::Value as Json;
 use super::{
     answers,
     claims::{self, ClaimView, Tally},
-    figures::{self, Figure, GroupView, Scope},
+    figure::{Figure, Scope},
+    figures::{self, GroupView},
     history,
     load::{Input, ReportError},
     palette::{DARK, LIGHT},
@@ -156,7 +157,7 @@ fn drawings_view(input: &Input, anchor: String) -> DrawingsView {
         title: result.title.clone(),
         began: words::moment(&result.protocol.began),
         preset: result.protocol.preset.clone(),
-        machine: machine(result),
+        machine: words::machine(result),
         claims_figure: claims::figure(&scope),
         winners: winners::maps(&scope),
         groups: figures::groups(&scope),
@@ -175,7 +176,7 @@ fn study_view(runs: &[&Input], anchor: String) -> StudyView {
         tally: Tally::of(result),
         began: words::moment(&result.protocol.began),
         preset: result.protocol.preset.clone(),
-        machine: machine(result),
+        machine: words::machine(result),
         source: input.study.as_ref().map(source::of),
         claims: claims::views(&scope),
         answers: answers::table(&scope),
@@ -190,16 +191,6 @@ fn study_view(runs: &[&Input], anchor: String) -> StudyView {
         by_chance: words::number(result.comparisons as f64 / 20.0),
         anchor,
     }
-}
-
-/// The processor and the kernel, as far as the conditions tell.
-pub fn machine(result: &StudyResult) -> String {
-    let machine = &result.conditions["machine"];
-    let text = |key: &str| machine[key].as_str().map(str::to_owned);
-    let kernel = text("kernel").map(|kernel| format!("Linux {kernel}"));
-    let cores = text("cores").map(|cores| format!("{cores} cores"));
-    let known: Vec<String> = [text("cpu"), cores, kernel].into_iter().flatten().collect();
-    if known.is_empty() { "not told".to_owned() } else { known.join(", ") }
 }
 
 fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {

@@ -80,6 +80,9 @@ pub fn shape(arm: usize) -> Shape {
     SHAPES[arm % SHAPES.len()]
 }
 
+/// A sample that something disturbed; no arm has this shape.
+pub const MARKED: Shape = Shape::Cross;
+
 /// The number of its colour.
 pub fn hue(arm: usize) -> usize {
     arm % LIGHT.series.len()

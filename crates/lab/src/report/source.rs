@@ -1,10 +1,10 @@
 //! What was published: parameters, tables, and the ratios that a figure can show beside ours.
 
 use serde::Serialize;
+use std::collections::BTreeMap;
 use toml::Value;
 
 use super::{
-    figures::Published,
     table::{Cell, Table},
     words,
 };
@@ -15,6 +15,9 @@ use crate::{
         result::RatioResult,
     },
 };
+
+/// Published ratios: arm, reference, cell, size, load and metric, as [`key`] writes them.
+pub type Published = BTreeMap<String, f64>;
 
 /// The article as templates take it.
 #[derive(Clone, Debug, Serialize)]

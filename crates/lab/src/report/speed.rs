@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use thalweg_core::quantity::count;
 
 use super::{
-    figures::{Entry, Figure, Scope},
+    figure::{Entry, Figure, Scope},
     forest::{band_key, key},
     group::{Group, rates, samples},
     palette::{hue, shape},
     scale::LogAxis,
-    svg::{Anchor, Shape, Svg},
+    svg::{Anchor, Svg},
     table::{Cell, Table},
     words::{self, number, short},
 };
@@ -363,6 +363,3 @@ pub fn arm_key(look: usize) -> String {
 pub fn look_of(scope: &Scope<'_>, name: &str) -> usize {
     looks(scope).get(name).copied().unwrap_or(0)
 }
-
-/// Kept apart from the arms' shapes: what was seen of a mark.
-pub const MARKED: Shape = Shape::Cross;

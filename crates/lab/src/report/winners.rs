@@ -4,7 +4,7 @@
 use thalweg_core::profile::Ratio;
 
 use super::{
-    figures::{Scope, metric_name},
+    figure::Scope,
     group::Group,
     palette::hue,
     speed::{arm_key, look_of},
@@ -47,7 +47,7 @@ fn map(
     columns.extend(sizes);
     let mut names: Vec<&str> = groups.iter().map(|group| group.cell).collect();
     names.dedup();
-    let caption = format!("Least {}: {}", metric_name(metric), names.join(", "));
+    let caption = format!("Least {}: {}", words::metric_name(metric), names.join(", "));
     let mut table = Table::new(caption, &columns);
     for group in groups {
         let name = format!("{}, {}", group.cell, words::load_name(group.load));

@@ -4,10 +4,10 @@ use std::time::Duration;
 use thalweg_core::{Guarantees, profile::Ratio, quantity};
 
 use crate::{
-    measure::stats::Verdict,
+    measure::{sample::Metric, stats::Verdict},
     study::{
         file::{Load, Origin},
-        result::{ClaimVerdict, Place},
+        result::{ClaimVerdict, Place, StudyResult},
     },
 };
 
@@ -163,6 +163,24 @@ pub fn class(verdict: ClaimVerdict) -> &'static str {
         ClaimVerdict::Undecided => "open",
         ClaimVerdict::NotRunnable => "none",
     }
+}
+
+/// `wall time`, `processor time`.
+pub fn metric_name(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Wall => "wall time",
+        Metric::Cpu => "processor time",
+    }
+}
+
+/// The processor and the kernel, as far as the conditions tell.
+pub fn machine(result: &StudyResult) -> String {
+    let machine = &result.conditions["machine"];
+    let text = |key: &str| machine[key].as_str().map(str::to_owned);
+    let kernel = text("kernel").map(|kernel| format!("Linux {kernel}"));
+    let cores = text("cores").map(|cores| format!("{cores} cores"));
+    let known: Vec<String> = [text("cpu"), cores, kernel].into_iter().flatten().collect();
+    if known.is_empty() { "not told".to_owned() } else { known.join(", ") }
 }
 
 #[cfg(test)]

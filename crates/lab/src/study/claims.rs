@@ -7,6 +7,7 @@ mod best;
 mod board;
 mod decide;
 mod several;
+mod side;
 mod words;
 
 use super::{
@@ -69,7 +70,7 @@ fn remarked(remark: &Remark, found: &[Judged], board: &Board<'_>) -> Option<Stri
     let is_so = |Evidence { measured, lo, hi, .. }: &Evidence| {
         let (Some(ratio), Some(lo), Some(hi)) = (*measured, *lo, *hi) else { return false };
         let ratio = Ratio { ratio, lo, hi };
-        decide::side(&ratio, remark.within, board.noise()) == ClaimVerdict::Reproduced
+        side::side(&ratio, remark.within, board.noise()) == ClaimVerdict::Reproduced
     };
     let first = found.first().filter(|_| found.iter().all(|one| is_so(&one.evidence)))?;
     Some(format!(". {} ({})", remark.text, first.evidence.text))

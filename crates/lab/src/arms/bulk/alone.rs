@@ -2,14 +2,12 @@
 //! than on one core, and the one that is made of vmsplice.
 
 use std::{cell::RefCell, hint::black_box, rc::Rc};
-use thalweg_channel::bulk::vmsplice_memcpy;
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 
 use super::{
-    landing::{Landing, Residency, at_once, read_through},
-    moving::in_batches,
+    landing::{Landing, Residency, at_once, in_batches, read_through},
     pair::{Pair, pair_of},
-    with::With,
+    with::{Copier, With},
 };
 use crate::{
     arms::{
@@ -21,28 +19,6 @@ use crate::{
         schedule::Failure,
     },
 };
-
-/// How a copy is made.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Copier {
-    /// One call of the C library's memcpy.
-    Memcpy,
-    /// Pieces through a pipe.
-    Vmsplice { piece: usize },
-}
-
-impl Copier {
-    fn copy(self, to: &mut [u8], from: &[u8]) -> Result<(), String> {
-        match self {
-            Self::Memcpy => to.copy_from_slice(black_box(from)),
-            Self::Vmsplice { piece } => {
-                vmsplice_memcpy(to, from, piece).map_err(|errno| format!("vmsplice: {errno}"))?;
-            }
-        }
-        black_box(to);
-        Ok(())
-    }
-}
 
 /// A copy of A's memory into more of A's memory.
 pub(super) struct Alone {

@@ -6,7 +6,7 @@ use thalweg_core::{Guarantees, Unfit, alias::Alias};
 use thalweg_sys::tally;
 
 use super::{
-    landing::{Residency, at_once},
+    landing::{Residency, at_once, in_batches},
     pair::{Pair, pair_of},
     with::{From, With},
 };
@@ -205,24 +205,4 @@ impl Arm for Moving {
     fn alias(&mut self) -> Option<Result<Alias, Unfit>> {
         Some(self.seen.map_or_else(|| self.look(), Ok))
     }
-}
-
-/// The sum of so many operations, at most `most` of them at once.
-pub(super) fn in_batches(
-    repeats: u32,
-    most: u32,
-    mut batch: impl FnMut(u32) -> Result<Sample, Unfit>,
-) -> Result<Sample, Unfit> {
-    let mut left = repeats.max(1);
-    let mut sum = None;
-    while left > 0 {
-        let count = left.min(most);
-        let sample = batch(count)?;
-        match &mut sum {
-            None => sum = Some(sample),
-            Some(sum) => *sum += sample,
-        }
-        left -= count;
-    }
-    sum.ok_or_else(|| Unfit::because("no operation was asked for"))
 }

@@ -13,10 +13,8 @@ use thalweg_channel::{
     bulk::{Options, Receiver},
 };
 
-use crate::arms::{
-    bulk::landing::{Landing, Residency, read_through},
-    content::{Content, first_difference},
-};
+use super::landing::{Landing, Residency, read_through};
+use crate::arms::content::{Content, first_difference};
 use crate::measure::line::{Ledger, hear, number, say};
 
 /// Runs until stdin ends.

@@ -1,11 +1,13 @@
 //! The parameters of a bulk transfer, as a study writes them.
 
 use serde::Deserialize;
-use std::sync::Arc;
-use thalweg_channel::bulk::{MECHANISMS, Mechanism, Options, PIPE_BUF, by_name, saved_profile};
+use std::{hint::black_box, sync::Arc};
+use thalweg_channel::bulk::{
+    MECHANISMS, Mechanism, Options, PIPE_BUF, by_name, saved_profile, vmsplice_memcpy,
+};
 use thalweg_core::{Tuning, Unfit};
 
-use super::{alone::Copier, landing::Residency};
+use super::landing::Residency;
 use crate::arms::{knobs, parameters};
 
 /// Everything a study may say of one.
@@ -56,6 +58,28 @@ pub(super) enum Way {
     Arm(&'static dyn Mechanism),
     Auto,
     Copy(Copier),
+}
+
+/// How a copy is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Copier {
+    /// One call of the C library's memcpy.
+    Memcpy,
+    /// Pieces through a pipe.
+    Vmsplice { piece: usize },
+}
+
+impl Copier {
+    pub fn copy(self, to: &mut [u8], from: &[u8]) -> Result<(), String> {
+        match self {
+            Self::Memcpy => to.copy_from_slice(black_box(from)),
+            Self::Vmsplice { piece } => {
+                vmsplice_memcpy(to, from, piece).map_err(|errno| format!("vmsplice: {errno}"))?;
+            }
+        }
+        black_box(to);
+        Ok(())
+    }
 }
 
 impl With {

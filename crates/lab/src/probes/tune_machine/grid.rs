@@ -4,7 +4,7 @@ use std::time::Duration;
 use thalweg_core::profile::Load;
 
 use super::pair::Ends;
-use crate::study::preset::Preset;
+use crate::study::{pin::Processors, preset::Preset};
 
 /// A preset of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +53,14 @@ impl Depth {
 /// So many times a preset's budget are much time.
 const AMPLE: u32 = 3;
 
+/// The processors that can be kept busy beside us.
+pub fn busy_cores() -> usize {
+    Processors::of_this_thread().map_or(0, |here| here.spare())
+}
+
 /// The loads that can be made here: on one core nothing can be kept busy beside us.
 pub fn loads() -> &'static [Load] {
-    if super::runner::busy_cores() > 0 { &[Load::Idle, Load::Loaded] } else { &[Load::Idle] }
+    if busy_cores() > 0 { &[Load::Idle, Load::Loaded] } else { &[Load::Idle] }
 }
 
 /// A size in each gap of a grid that the grid does not have: no power of two, drawn by `unit`,

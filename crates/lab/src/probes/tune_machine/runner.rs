@@ -92,11 +92,6 @@ impl Spawned {
     }
 }
 
-/// The processors that can be kept busy beside us.
-pub fn busy_cores() -> usize {
-    Processors::of_this_thread().map_or(0, |here| here.spare())
-}
-
 /// The other side of [`Spawned`]. Ends early when standard input ends or an interrupt comes, and
 /// cleans up.
 pub fn serve() -> Result<(), String> {

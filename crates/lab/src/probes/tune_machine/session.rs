@@ -6,7 +6,7 @@ use thalweg_core::Unfit;
 use super::{
     contest::Place,
     job::{Line, SessionJob, SizeLog, Way},
-    share::{Share, Shares},
+    share::{LEAST_ROUNDS, Share, Shares},
 };
 use crate::measure::{
     Stop,
@@ -140,6 +140,3 @@ impl Session<'_> {
         Ok(experiment.log)
     }
 }
-
-/// Sessions are what counts, so a few rounds of each are enough.
-pub(super) const LEAST_ROUNDS: usize = 2;

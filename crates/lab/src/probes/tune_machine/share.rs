@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use super::session::LEAST_ROUNDS;
-
 /// Checking a way and warming it up costs about as much as so many samples.
 const SET_UP: usize = 3;
 /// As long as a sample should be; longer ones are better spent on more rounds.
 const LONGEST: Duration = Duration::from_millis(20);
 const SHORTEST: Duration = Duration::from_micros(200);
+/// Sessions are what counts, so a few rounds of each are enough.
+pub(super) const LEAST_ROUNDS: usize = 2;
 
 /// What one size gets.
 #[derive(Clone, Copy, Debug, PartialEq)]

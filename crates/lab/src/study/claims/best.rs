@@ -3,9 +3,9 @@
 use super::{
     Judged,
     board::Board,
-    decide::{arms_text, judged, of, side},
     several::nowhere,
-    words,
+    side::{judged, side},
+    words::{self, arms_text, of},
 };
 use crate::{
     measure::sample::Metric,

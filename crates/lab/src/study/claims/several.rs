@@ -5,8 +5,8 @@ use thalweg_core::profile::Ratio;
 use super::{
     Judged,
     board::{Absent, Board},
-    decide::{arms_text, judged, of, side},
-    words,
+    side::{judged, side},
+    words::{self, arms_text, of},
 };
 use crate::{
     measure::sample::Metric,

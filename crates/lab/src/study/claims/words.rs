@@ -9,6 +9,17 @@ use crate::{
 };
 use thalweg_core::profile::Ratio;
 
+pub fn arms_text([a, b]: &[String; 2], of: Metric) -> String {
+    format!("{a} to {b}, {}", metric(of))
+}
+
+pub fn of(note: Option<&String>, what: &str, where_: &str) -> String {
+    match note {
+        Some(note) => format!("{note}: {what}, {where_}"),
+        None => format!("{what}, {where_}"),
+    }
+}
+
 /// Three digits that matter.
 pub fn number(value: f64) -> String {
     let size = value.abs();

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     arms::{
         Arm, Job,
-        bulk::{From, With, landing::Residency},
+        bulk::{From, Residency, With},
     },
     measure::{
         Stop,
