@@ -1,241 +1,68 @@
-//! Which modules of a crate use which: the files and folders directly under its `src`, by the paths that
-//! begin with `crate::`, or with enough `super::` to get there. Code under `cfg(test)` does not count.
+//! Which modules use which, and the circles among them. A module is a file; with the files of its folder it
+//! is a room. The rooms side by side in a folder must form no circle. A file and the modules it declares
+//! may use each other: a list stands above its rows, and rows implement the list's trait.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::Path,
 };
 
-/// For each module those it uses, each with a place where that shows.
-pub struct Arrows(BTreeMap<String, BTreeMap<String, String>>);
+use crate::modules::{Found, Module, Tree};
 
-impl Arrows {
-    /// Reads the sources of a crate.
-    pub fn of(src: &Path) -> Self {
-        let modules: BTreeSet<String> = entries(src)
-            .iter()
-            .map(|path| stem(path))
-            .filter(|name| !matches!(name.as_str(), "lib" | "main" | "bin"))
-            .collect();
-        let root = ["lib.rs", "main.rs"].map(|name| src.join(name));
-        let root = root.iter().find(|path| path.is_file()).expect("the root of a crate");
-        let exported = exported(&tokens(&read(root)), &modules);
-        let mut arrows = Self(modules.iter().map(|name| (name.clone(), BTreeMap::new())).collect());
-        for path in entries(src).iter().filter(|path| modules.contains(&stem(path))) {
-            arrows.read(path, &stem(path), 1, &exported);
-        }
-        arrows
-    }
+/// For each room of a folder those it uses, each with a place where that shows.
+type Arrows = BTreeMap<String, BTreeMap<String, String>>;
 
-    /// Reads a file or a folder, which is so many modules below the root.
-    fn read(
-        &mut self,
-        path: &Path,
-        module: &str,
-        depth: usize,
-        exported: &BTreeMap<String, String>,
-    ) {
-        if path.is_dir() {
-            for inner in entries(path).iter().filter(|inner| !is_test(inner)) {
-                let is_own = inner.ends_with("mod.rs");
-                self.read(inner, module, depth + usize::from(!is_own), exported);
-            }
-            return;
-        }
-        let arrows = self.0.get_mut(module).expect("a module");
-        for name in names(&tokens(&read(path)), depth) {
-            let target = exported.get(&name).filter(|target| *target != module);
-            if let Some(target) = target {
-                let place = || format!("{} uses {name}", path.display());
-                arrows.entry(target.clone()).or_insert_with(place);
-            }
+/// The folders of a crate whose modules form a circle, as `a::b`, each with the arrows of it for people.
+pub fn circles(src: &Path) -> BTreeMap<String, String> {
+    let tree = Tree::read(src);
+    let mut folders: BTreeMap<Vec<String>, Arrows> = BTreeMap::new();
+    for (from, module) in &tree.modules {
+        for (target, name) in targets(&tree, from, module) {
+            let common = from.iter().zip(&target).take_while(|(a, b)| a == b).count();
+            let (Some(one), Some(other)) = (from.get(common), target.get(common)) else { continue };
+            let arrows = folders.entry(from[..common].to_vec()).or_default();
+            arrows.entry(other.clone()).or_default();
+            let place = || format!("{} uses {name}", module.file.display());
+            let of = arrows.entry(one.clone()).or_default();
+            of.entry(other.clone()).or_insert_with(place);
         }
     }
-
-    /// The modules from which some path leads back to themselves.
-    pub fn in_circles(&self) -> BTreeSet<String> {
-        let leads_back = |module: &&String| self.reached(module).contains(*module);
-        self.0.keys().filter(leads_back).cloned().collect()
-    }
-
-    /// The arrows between these modules, for people.
-    pub fn between(&self, modules: &BTreeSet<String>) -> String {
-        let mut text = String::new();
-        for (from, targets) in self.0.iter().filter(|(from, _)| modules.contains(*from)) {
-            for (to, place) in targets.iter().filter(|(to, _)| modules.contains(*to)) {
-                text.push_str(&["  ", from, " -> ", to, ": ", place, "\n"].concat());
-            }
-        }
-        text
-    }
-
-    fn reached(&self, from: &str) -> BTreeSet<String> {
-        let mut reached = BTreeSet::new();
-        let mut left: Vec<&String> = self.0[from].keys().collect();
-        while let Some(module) = left.pop() {
-            if reached.insert(module.clone()) {
-                left.extend(self.0[module].keys());
-            }
-        }
-        reached
-    }
+    let shown = folders.iter().map(|(folder, arrows)| (folder.join("::"), shown(arrows)));
+    shown.filter(|(_, text)| !text.is_empty()).collect()
 }
 
-/// What the names directly under the root stand for: modules, and what the root exports of them.
-fn exported(tokens: &[String], modules: &BTreeSet<String>) -> BTreeMap<String, String> {
-    let mut exported: BTreeMap<String, String> =
-        modules.iter().map(|name| (name.clone(), name.clone())).collect();
-    let uses = tokens.split(|token| token == ";").filter_map(|statement| {
-        let at = statement.iter().position(|token| token == "use")?;
-        let path = statement.get(at + 1..)?;
-        Some(if path.first()? == "crate" { path.get(2..)? } else { path })
-    });
-    for path in uses {
-        let Some(module) = path.first().filter(|name| modules.contains(*name)) else { continue };
-        // A name is what stands before a comma, a closing brace or the end.
-        let ends = path.windows(2).filter(|pair| pair[1] == "," || pair[1] == "}");
-        let names = ends.map(|pair| &pair[0]).chain(path.last());
-        for name in names.filter(|name| is_identifier(name)) {
-            exported.insert(name.clone(), module.clone());
+/// The modules that hold what a file names, where they are others.
+fn targets(tree: &Tree, from: &[String], module: &Module) -> BTreeMap<Vec<String>, String> {
+    let mut targets = BTreeMap::new();
+    for path in module.paths() {
+        if let Some(Found { module: target, .. }) = tree.find(from, path)
+            && target != from
+        {
+            targets.entry(target).or_insert_with(|| path.join("::"));
         }
     }
-    exported
+    targets
 }
 
-/// The first names of the paths that begin at the root.
-fn names(tokens: &[String], depth: usize) -> Vec<String> {
-    let mut names = Vec::new();
-    for n in 0..tokens.len() {
-        let inner = n > 0 && tokens[n - 1] == "::";
-        let supers = tokens[n..].chunks(2).take_while(|pair| *pair == ["super", "::"]).count();
-        let begin = match tokens[n].as_str() {
-            "crate" if !inner && tokens.get(n + 1).is_some_and(|next| next == "::") => n + 2,
-            "super" if !inner && supers >= depth => n + 2 * supers,
-            _ => continue,
-        };
-        match tokens.get(begin) {
-            Some(brace) if brace == "{" => names.extend(first_of_each(&tokens[begin + 1..])),
-            Some(name) => names.push(name.clone()),
-            None => {}
+fn shown(arrows: &Arrows) -> String {
+    let circles: BTreeSet<_> =
+        arrows.keys().filter(|room| reached(arrows, room).contains(*room)).collect();
+    let mut text = String::new();
+    for (from, targets) in arrows.iter().filter(|(from, _)| circles.contains(from)) {
+        for (to, place) in targets.iter().filter(|(to, _)| circles.contains(to)) {
+            text.push_str(&["  ", from, " -> ", to, ": ", place, "\n"].concat());
         }
     }
-    names
+    text
 }
 
-/// The first names of `a::b, c::{d, e}, f}`.
-fn first_of_each(tokens: &[String]) -> Vec<String> {
-    let (mut names, mut depth, mut begins) = (Vec::new(), 0, true);
-    for token in tokens {
-        match token.as_str() {
-            "}" if depth == 0 => break,
-            "{" => depth += 1,
-            "}" => depth -= 1,
-            "," => {}
-            _ if begins && depth == 0 => names.push(token.clone()),
-            _ => {}
-        }
-        begins = token == "," && depth == 0;
-    }
-    names
-}
-
-/// Identifiers, `::` and single marks, without comments, texts and modules under `cfg(test)`.
-fn tokens(text: &str) -> Vec<String> {
-    let mut tokens: Vec<String> = Vec::new();
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let length = match first {
-            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
-            '"' => text_length(rest),
-            // A character; otherwise a lifetime, whose name is taken for an identifier.
-            '\'' if rest.starts_with("'\\") => 2 + rest[3..].find('\'').map_or(0, |end| end + 2),
-            '\'' if rest.chars().nth(2) == Some('\'') => {
-                rest.chars().take(3).map(char::len_utf8).sum()
-            }
-            _ if first.is_alphanumeric() || first == '_' => {
-                let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
-                let end = end.unwrap_or(rest.len());
-                tokens.push(rest[..end].to_owned());
-                end
-            }
-            ':' if rest.starts_with("::") => {
-                tokens.push("::".to_owned());
-                2
-            }
-            _ => {
-                if !first.is_whitespace() {
-                    tokens.push(first.to_string());
-                }
-                first.len_utf8()
-            }
-        };
-        rest = &rest[length..];
-    }
-    without_tests(tokens)
-}
-
-fn text_length(text: &str) -> usize {
-    let mut escaped = false;
-    for (at, c) in text.char_indices().skip(1) {
-        match c {
-            '"' if !escaped => return at + 1,
-            _ => escaped = c == '\\' && !escaped,
+fn reached<'a>(arrows: &'a Arrows, from: &str) -> BTreeSet<&'a String> {
+    let mut reached = BTreeSet::new();
+    let mut left: Vec<&String> = arrows[from].keys().collect();
+    while let Some(room) = left.pop() {
+        if reached.insert(room) {
+            left.extend(arrows[room].keys());
         }
     }
-    text.len()
-}
-
-/// Everything up to the first `#[cfg(test)] mod NAME {`, which stands at the end of a file.
-fn without_tests(mut tokens: Vec<String>) -> Vec<String> {
-    let begins = |at: usize| {
-        let is_module = tokens[at] == "mod" && tokens.get(at + 2).is_some_and(|t| t == "{");
-        let before = &tokens[at.saturating_sub(24)..at];
-        let attribute = before.iter().rposition(|token| token == "cfg");
-        is_module && attribute.is_some_and(|n| before[n..].iter().any(|token| token == "test"))
-    };
-    if let Some(at) = (0..tokens.len()).find(|at| begins(*at)) {
-        tokens.truncate(at);
-    }
-    tokens
-}
-
-fn is_identifier(token: &str) -> bool {
-    token.starts_with(|c: char| c.is_alphabetic() || c == '_')
-}
-
-fn is_test(path: &Path) -> bool {
-    matches!(stem(path).as_str(), "tests" | "models")
-}
-
-fn entries(folder: &Path) -> Vec<std::path::PathBuf> {
-    let entries = fs::read_dir(folder).expect("a folder of sources");
-    let mut entries: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    entries.retain(|path| path.is_dir() || path.extension().is_some_and(|e| e == "rs"));
-    entries.sort();
-    entries
-}
-
-fn stem(path: &Path) -> String {
-    path.file_stem().expect("a name").to_string_lossy().into_owned()
-}
-
-fn read(path: &Path) -> String {
-    fs::read_to_string(path).expect("a source")
-}
-
-#[test]
-fn names_at_the_root_are_found_and_tests_are_not() {
-    let text = r#"
-        use crate::{Error, a::{b, c}, d}; // crate::comment
-        fn f<'x>(y: &'x str) { let q = '"'; crate::inline(y, "crate::text"); super::super::up(); super::near() }
-        #[cfg(test)]
-        mod tests { use crate::tested; }
-    "#;
-    assert_eq!(names(&tokens(text), 2), ["Error", "a", "d", "inline", "up"]);
-    let modules = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
-    let root = tokens("mod a; mod b; pub use a::{One, x::Two}; pub use b::Three as Four;");
-    let of = exported(&root, &modules);
-    let found = ["One", "Two", "Four", "a"].map(|name| of.get(name).map(String::as_str));
-    assert_eq!(found, [Some("a"), Some("a"), Some("b"), Some("a")]);
+    reached
 }

@@ -3,3 +3,4 @@
 #![forbid(unsafe_code)]
 
 pub mod circles;
+mod modules;

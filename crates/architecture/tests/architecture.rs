@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use thalweg_architecture::circles::Arrows;
+use thalweg_architecture::circles::circles;
 
 #[path = "../../cli/tests/support/skip.rs"]
 mod skip;
@@ -61,20 +61,27 @@ fn arrows_between_crates_point_one_way() {
     assert!(wrong.is_empty(), "these arrows point the wrong way: {wrong:?}");
 }
 
-/// A reader can take the modules of a crate one after the other, each on top of those before.
+/// Folders whose modules still form a circle. A copy of a folder goes round in its data: a run has a queue of
+/// tasks, a task has entries, an entry lies in a directory, and a directory belongs to the run.
+const CIRCLES: &[(&str, &str)] = &[("thalweg-tree", "copy")];
+
+/// A reader can take the modules of a folder one after the other, each on top of those before.
 #[test]
-fn modules_of_a_crate_form_no_circle() {
-    let mut wrong = Vec::new();
+fn modules_of_a_folder_form_no_circle() {
+    let mut wrong = String::new();
+    let mut known: Vec<_> = CIRCLES.to_vec();
     for package in packages() {
+        let name = text(&package["name"]);
         let manifest = Path::new(text(&package["manifest_path"]));
-        let folder = manifest.parent().expect("the folder of a crate");
-        let arrows = Arrows::of(&folder.join("src"));
-        let found = arrows.in_circles();
-        if !found.is_empty() {
-            wrong.push(format!("{}:\n{}", folder.display(), arrows.between(&found)));
+        for (folder, arrows) in circles(&manifest.with_file_name("src")) {
+            match known.iter().position(|circle| *circle == (name, folder.as_str())) {
+                Some(at) => _ = known.remove(at),
+                None => wrong += &[name, " ", &folder, ":\n", &arrows].concat(),
+            }
         }
     }
-    assert!(wrong.is_empty(), "circles:\n{}", wrong.concat());
+    assert!(wrong.is_empty(), "circles:\n{wrong}");
+    assert!(known.is_empty(), "no circles any more: take them from the list: {known:?}");
 }
 
 /// Nothing builds these with the rest, so their lock files would fall behind unseen: the next build of them would stop
