@@ -9,7 +9,7 @@ use std::{
 };
 use thalweg_core::shown;
 use thalweg_tree::{
-    Error,
+    Error, Hash,
     compare::{CompareOptions, Comparison, Into, compare},
     manifest::{CheckOptions, Manifest, check},
 };
@@ -73,7 +73,7 @@ fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
     let name = shown(path).to_string();
     let text = text.map_err(|error| Failure::of_io("read", &name, &error))?;
     let options = CheckOptions {
-        hash: args.hash.map(|hash| hash.into()),
+        hash: args.hash.map(Hash::from),
         ignore_extra: args.ignore_extra,
         cold: args.cold,
         jobs: args.jobs.map_or(0, |jobs| jobs as usize),
