@@ -23,7 +23,6 @@ use crate::{
 pub struct EndpointArg {
     /// As given, or `standard input`.
     pub name: String,
-    /// What it is.
     pub facts: EndFacts,
     /// Where scratch files would lie on the same file system.
     pub folder: PathBuf,

@@ -63,7 +63,6 @@ impl From<Exit> for ExitCode {
 /// Why a command did not do everything, in words; empty if everything was said already.
 #[derive(Debug)]
 pub struct Failure {
-    /// The exit status.
     pub exit: Exit,
     /// What, where, why, how far, what next.
     pub message: String,

@@ -6,7 +6,6 @@ use thalweg_core::{Profile, profile::Stale};
 
 use crate::output::text::complain;
 
-/// What was found.
 #[derive(Debug, Default)]
 pub struct Saved {
     /// Where it lives; `None` without a home, or with `--no-profile`.

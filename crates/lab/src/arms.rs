@@ -12,7 +12,7 @@ pub(crate) mod bulk;
 pub mod command;
 pub(crate) mod content;
 pub(crate) mod far;
-mod knobs;
+pub(crate) mod knobs;
 pub(crate) mod memory;
 mod null;
 mod place;

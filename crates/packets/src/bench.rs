@@ -9,7 +9,6 @@ use crate::queue::Queue;
 use crate::sizes::{Order, Sizes};
 use crate::switch::{Forward, Pool, forward_of};
 
-/// What is forwarded.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     pub sizes: Sizes,

@@ -13,9 +13,7 @@ const DRAWN: usize = 1 << 14;
 /// Which sizes packets have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// All the same.
     Fixed(u16),
-    /// The mix.
     Imix,
 }
 

@@ -11,7 +11,6 @@ use std::{ffi::OsStr, marker::PhantomData};
 pub struct Abbreviated<E>(PhantomData<E>);
 
 impl<E> Abbreviated<E> {
-    /// The parser.
     pub const fn new() -> Self {
         Self(PhantomData)
     }

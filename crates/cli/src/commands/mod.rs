@@ -105,7 +105,6 @@ impl Cli {
         self.command.chosen().outlives_pipes()
     }
 
-    /// Runs the command.
     pub fn run(&self) -> Result<Exit, Failure> {
         self.command.chosen().run(paint::wanted(self.color))
     }

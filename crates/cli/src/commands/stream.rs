@@ -22,7 +22,6 @@ use crate::{
 pub struct Stream<'s> {
     /// How to choose the mechanism.
     pub choice: &'s Choice,
-    /// What to show.
     pub shown: ProgressArgs,
     /// The label of the progress line.
     pub label: Option<&'s str>,
@@ -32,11 +31,8 @@ pub struct Stream<'s> {
     pub verbose: bool,
     /// Where the bytes come from.
     pub source: End<'s>,
-    /// Its name.
     pub source_name: String,
-    /// Where they go.
     pub sink: End<'s>,
-    /// Its name.
     pub sink_name: String,
     /// How many to move, if not all.
     pub len: Option<u64>,
@@ -46,9 +42,7 @@ pub struct Stream<'s> {
 
 /// How a stream ended.
 pub struct Finished {
-    /// The account.
     pub report: Report,
-    /// It was interrupted.
     pub stopped: bool,
     /// The reader of the sink has left.
     pub deserted: bool,

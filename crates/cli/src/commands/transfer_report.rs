@@ -69,7 +69,6 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// From now on.
     pub fn start() -> Self {
         Self { began: Instant::now(), usage: Usage::now_process() }
     }
@@ -85,7 +84,6 @@ impl Clock {
 pub struct SoFar {
     /// Files that are whole at the other side, as far as this one knows.
     pub files: u64,
-    /// Bytes moved.
     pub bytes: u64,
     /// Files that were announced.
     pub total: Option<u64>,
@@ -110,7 +108,6 @@ impl SoFar {
 pub struct Counts {
     /// Files that are whole at the other side.
     pub files: u64,
-    /// Bytes moved.
     pub bytes: u64,
     /// What went wrong, in the order it did.
     failures: Vec<Failure>,
@@ -198,15 +195,11 @@ fn of_problem(file: &OsStr, problem: &Problem, name: &str) -> Failure {
 pub struct Account<'a> {
     /// `sent`, `received`.
     pub did: &'static str,
-    /// What to show.
     pub shown: ProgressArgs,
-    /// Say more.
     pub verbose: bool,
     /// Standard output carries the data.
     pub on_stderr: bool,
-    /// The way.
     pub arm: &'static Info,
-    /// Its knobs.
     pub tuning: &'a Tuning,
     /// What its choice rests on; the receiver does not choose.
     pub choice: Option<Choice>,

@@ -22,7 +22,6 @@ pub struct Answer {
     pub cpu_seconds: f64,
     /// The mechanism that moved most.
     pub mechanism: Option<String>,
-    /// Its tuning.
     pub tuning: Tuning,
     /// What its choice rests on, where the command chose between processes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,13 +34,11 @@ pub struct Answer {
     pub attributes_dropped: u64,
     /// What was compared with its source.
     pub verified: Verified,
-    /// What `--tune` measured.
     pub tune: Option<Tuned>,
     /// Mechanisms that could not be used, and why.
     pub unavailable: Vec<Unavailable>,
     /// What went wrong; null if nothing did.
     pub error: Option<String>,
-    /// [`SCHEMA`].
     pub schema: u32,
 }
 
@@ -86,21 +83,17 @@ pub struct Step {
     pub at: u64,
     /// The errno's symbol.
     pub errno: String,
-    /// Why.
     pub reason: String,
 }
 
-/// What `--tune` measured.
 #[derive(Debug, Serialize)]
 pub struct Tuned {
     /// One per mechanism, and `cp`.
     pub arms: Vec<Arm>,
 }
 
-/// One measured arm.
 #[derive(Debug, Serialize)]
 pub struct Arm {
-    /// Its name.
     pub name: String,
     /// Its time divided by `cp`'s; null if `cp` could not be measured.
     pub ratio_to_cp: Option<f64>,
@@ -111,9 +104,7 @@ pub struct Arm {
 /// A mechanism that could not be used.
 #[derive(Debug, Serialize)]
 pub struct Unavailable {
-    /// Its name.
     pub name: String,
-    /// Why.
     pub reason: String,
 }
 

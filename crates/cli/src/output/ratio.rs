@@ -22,7 +22,6 @@ pub fn number(value: f64, what: &What) -> String {
     }
 }
 
-/// About three digits.
 fn short(value: f64) -> String {
     match value {
         value if !(1e-3..1e5).contains(&value) => format!("{value:.0e}"),

@@ -16,7 +16,6 @@ use super::{
 /// What is over sooner needs no line.
 const LONG: Duration = Duration::from_secs(2);
 
-/// The picture.
 pub struct Runs {
     speaks: bool,
     seen: bool,
@@ -48,7 +47,6 @@ impl Runs {
         }
     }
 
-    /// The picture goes.
     pub fn finish(&self) {
         if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();

@@ -18,7 +18,6 @@ const WINDOW: Duration = Duration::from_secs(3);
 pub struct State {
     /// The label of the line.
     pub label: String,
-    /// Bytes moved.
     pub moved: u64,
     /// Bytes that were there before.
     pub before: u64,

@@ -48,7 +48,6 @@ pub(crate) struct Ran {
     pub hidden_below: u64,
     /// Standard output, if it was kept.
     pub out: String,
-    /// Standard error.
     pub err: String,
 }
 

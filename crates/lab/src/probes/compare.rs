@@ -36,7 +36,6 @@ const MOST_ROUNDS: usize = 1000;
 /// A command that takes part.
 #[derive(Clone, Debug)]
 pub struct Contender {
-    /// In tables.
     pub name: String,
     /// Its words, the program first.
     pub words: Vec<OsString>,
@@ -48,7 +47,6 @@ pub struct Contender {
     pub check: Vec<OsString>,
 }
 
-/// How often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounds {
     /// So often.
@@ -57,7 +55,6 @@ pub enum Rounds {
     AtLeast(Duration),
 }
 
-/// What to compare.
 pub struct Compare<'c> {
     pub contenders: &'c [Contender],
     /// By what they are judged, besides time on the clock and processor time.
@@ -72,7 +69,6 @@ pub struct Compare<'c> {
     pub must_succeed: bool,
     /// How long one run may take.
     pub limit: Option<Duration>,
-    /// Draws the orders.
     pub seed: u64,
     /// Asked between runs, and whenever a run was interrupted.
     pub stop: &'c dyn Fn() -> Result<(), Cancelled>,
@@ -188,7 +184,6 @@ struct Count {
     all: Cell<usize>,
 }
 
-/// A command as an arm.
 struct CommandArm<'c> {
     contender: &'c Contender,
     /// The file with what it should print.

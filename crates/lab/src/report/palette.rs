@@ -11,7 +11,6 @@ pub struct Theme {
     pub back: &'static str,
     /// Behind boxes, tables' heads and drawings.
     pub raised: &'static str,
-    /// Text.
     pub ink: &'static str,
     /// Text of less weight.
     pub faint: &'static str,
@@ -31,7 +30,6 @@ pub struct Theme {
     pub series: [&'static str; 8],
 }
 
-/// Black on white.
 pub const LIGHT: Theme = Theme {
     back: "#ffffff",
     raised: "#f5f6f8",
@@ -48,7 +46,6 @@ pub const LIGHT: Theme = Theme {
     ],
 };
 
-/// White on black.
 pub const DARK: Theme = Theme {
     back: "#14171a",
     raised: "#1c2126",

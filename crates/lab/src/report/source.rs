@@ -23,7 +23,6 @@ pub type Published = BTreeMap<String, f64>;
 #[derive(Clone, Debug, Serialize)]
 pub struct Source {
     pub title: String,
-    /// Parameters as published.
     pub parameters: Vec<(String, String)>,
     pub tables: Vec<Table>,
 }

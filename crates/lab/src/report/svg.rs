@@ -44,7 +44,6 @@ impl Svg {
         Self { body: String::new(), width: finite(width), height: finite(height) }
     }
 
-    /// A straight line.
     pub fn line(&mut self, [x1, y1]: [f64; 2], [x2, y2]: [f64; 2], class: &str) {
         self.path(&format!("M{} {}L{} {}", n(x1), n(y1), n(x2), n(y2)), class);
     }

@@ -32,7 +32,6 @@ impl Table {
 }
 
 impl Cell {
-    /// With a class.
     pub fn styled(text: impl Into<String>, class: impl Into<String>) -> Self {
         Self { text: text.into(), class: class.into(), ..Self::default() }
     }

@@ -85,7 +85,6 @@ pub struct Protocol {
     pub pause_seconds: f64,
     /// How long a sample is meant to be.
     pub sample_seconds: f64,
-    /// Draws the orders.
     pub seed: u64,
     /// The processors that the arms were pinned to; empty where they were not.
     pub pinned: Vec<usize>,
@@ -176,7 +175,6 @@ pub struct SessionSamples {
 pub struct RoundSample {
     /// The round, from 0.
     pub round: usize,
-    /// What it took.
     #[serde(flatten)]
     pub sample: Sample,
 }
@@ -222,7 +220,6 @@ pub struct ClaimResult {
     pub measured: Option<f64>,
     /// The lower end of its interval.
     pub lo: Option<f64>,
-    /// The upper end.
     pub hi: Option<f64>,
     pub verdict: ClaimVerdict,
     /// Why, in words; what is missing where it is not runnable.
@@ -241,7 +238,6 @@ pub struct Evidence {
     pub measured: Option<f64>,
     /// The lower end of its interval.
     pub lo: Option<f64>,
-    /// The upper end.
     pub hi: Option<f64>,
     /// The range that was to hold; an open end is saved as null.
     #[serde(default, with = "open_ends")]

@@ -9,7 +9,6 @@ use crate::exit::Exit;
 /// More paths than this are only counted.
 const SHOWN: usize = 3;
 
-/// What is left.
 pub struct Left<'r> {
     /// What keeps its temporary name.
     unfinished: &'r [PathBuf],

@@ -109,7 +109,6 @@ pub fn named(mechanism: &str, tuning: &Tuning) -> String {
     if tuning.is_default() { mechanism.to_owned() } else { format!("{mechanism} ({tuning})") }
 }
 
-/// The object.
 pub fn answer(report: &TreeReport, tuned: Option<&TuneResult>, verify: Option<Verify>) -> Answer {
     let main = report.main();
     let stopped = matches!(report.halted, Some(Halt::Cancelled)).then(|| "interrupted".to_owned());

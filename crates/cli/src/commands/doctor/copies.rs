@@ -62,7 +62,6 @@ pub fn look(args: &DoctorArgs) -> Result<Copies, Failure> {
     Ok(copies)
 }
 
-/// For people.
 pub fn printed(copies: &Copies) -> String {
     let mut text = String::new();
     let Some(effective) = &copies.effective else {

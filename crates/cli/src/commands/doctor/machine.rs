@@ -8,9 +8,7 @@ use thalweg_sys::{host, uring::Uring};
 /// One fact, and what it means if that is not plain.
 #[derive(Debug)]
 pub struct Fact {
-    /// Its name.
     pub name: String,
-    /// Its value.
     pub value: String,
     /// What follows from it.
     pub meaning: String,
@@ -103,7 +101,6 @@ fn capabilities(hex: &str) -> String {
     }
 }
 
-/// Names and values.
 pub fn as_json(facts: &[Fact]) -> Value {
     let pairs = facts.iter().map(|fact| (fact.name.clone(), Value::from(fact.value.as_str())));
     Value::Object(pairs.collect::<Map<_, _>>())

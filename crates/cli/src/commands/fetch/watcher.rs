@@ -18,7 +18,6 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// For one file.
     pub fn new(args: &FetchArgs, path: &Path) -> Self {
         let name = path.file_name().filter(|_| args.split().0.len() > 1);
         let name = name.map(|name| shown(name).to_string());
@@ -27,7 +26,6 @@ impl Shown {
         Self { meter: Mutex::new(meter), is_quiet: args.shown.quiet }
     }
 
-    /// The last picture.
     pub fn finish(&self, moved: u64) {
         self.meter().finish(moved, false);
     }

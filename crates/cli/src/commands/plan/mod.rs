@@ -184,7 +184,6 @@ fn about(
     text
 }
 
-/// Evidence in words.
 type Cite<'c> = dyn Fn(&Evidence) -> String + 'c;
 
 /// A row for every mechanism; those that cannot do it are counted, and named where it is wished.

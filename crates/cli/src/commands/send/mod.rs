@@ -40,7 +40,6 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// `linux/magic.h`: files that say a page and have fewer bytes.
 const SYSFS_MAGIC: u64 = 0x6265_6572;
 
-/// What is sent.
 struct Source {
     name: String,
     fd: OwnedFd,

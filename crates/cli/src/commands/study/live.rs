@@ -35,7 +35,6 @@ pub struct Live {
 }
 
 impl Live {
-    /// An empty one.
     pub fn new() -> Self {
         let look = || style("{wide_bar} {percent:>3}%{msg}");
         let bar = std::io::stderr().is_terminal().then(|| new_bar(Some(STEPS), look()));
@@ -66,7 +65,6 @@ impl Live {
         }
     }
 
-    /// The picture goes.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -34,7 +34,6 @@ impl Outputs {
         File::create(&path).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// What it printed.
     pub fn read(&self, name: &str) -> String {
         let bytes = end_of(&self.path(name)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()

@@ -202,7 +202,6 @@ fn checksum(name: &str) -> Result<ReadyChecksum, String> {
         .ok_or_else(|| cannot_run(name))
 }
 
-/// As [`checksum`].
 fn hash(name: &str) -> Result<ReadyHash, String> {
     if name == "widest" {
         let row = HASHES.iter().find_map(thalweg_kernels::Hash::ready);

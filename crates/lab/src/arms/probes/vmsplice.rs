@@ -11,10 +11,8 @@ use thalweg_sys::{
 
 use crate::arms::{Finding, Job, Probe, parameters};
 
-/// Probe `vmsplice-limit`.
 pub(in crate::arms) struct Limit;
 
-/// Probe `vmsplice-directions`.
 pub(in crate::arms) struct Directions;
 
 #[derive(Deserialize)]

@@ -32,14 +32,12 @@ pub struct Found {
     pub marks: Vec<Mark>,
     pub seed: u64,
     pub conditions: Conditions,
-    /// Every run.
     pub log: Log,
 }
 
 /// A command and what it showed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// In tables.
     pub name: String,
     /// Its words; bytes that are no text become U+FFFD.
     pub command: Vec<String>,

@@ -14,11 +14,8 @@ use crate::{
 
 /// What is run again and again.
 pub struct Runner<'t> {
-    /// The measured command.
     pub command: &'t [OsString],
-    /// What serves it.
     pub server: Option<&'t Server>,
-    /// Where things lie.
     pub stage: &'t Stage,
     /// How it is run.
     pub runs: command::Runner<'t>,

@@ -47,7 +47,6 @@ impl Stage {
         &self.object
     }
 
-    /// Where programs print.
     pub fn outputs(&self) -> &Outputs {
         &self.outputs
     }

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     arms::{
         content,
+        knobs::one_knob_turned,
         transfer::{Whole, WholeArm},
     },
     measure::{conditions::Conditions, sample::Metric, schedule::Rules, stats::Random},
@@ -184,14 +185,12 @@ impl Run<'_, '_> {
             let Subject::Mechanism { mechanism, .. } = self.stage.subjects[*arm] else { continue };
             // Warming up and checking cost about two samples, being drawn twice about one.
             let cost = self.stage.experiment.log.round_cost(&[*arm]) / 2 * (rounds + 3);
-            for knob in mechanism.info().knobs {
-                for value in &knob.values[1..] {
-                    match left.checked_sub(cost) {
-                        Some(rest) => left = rest,
-                        None => return variants,
-                    }
-                    variants.push((mechanism, Tuning::of(knob.name, *value)));
+            for tuning in one_knob_turned(mechanism.info().knobs) {
+                match left.checked_sub(cost) {
+                    Some(rest) => left = rest,
+                    None => return variants,
                 }
+                variants.push((mechanism, tuning));
             }
         }
         variants

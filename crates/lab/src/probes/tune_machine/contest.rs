@@ -10,7 +10,7 @@ pub(super) use mechanisms::{Between, look_at, whole};
 
 use std::{collections::BTreeSet, io, time::Duration};
 use thalweg_core::{
-    Guarantees, Knob, Profile, Tuning,
+    Guarantees, Knob, Profile,
     profile::{Cell, Load, SinkState},
 };
 
@@ -20,9 +20,12 @@ use super::{
     pair::Ends,
     table::Asked,
 };
-use crate::measure::{
-    Stop,
-    schedule::{Arm, Failure, Sampled},
+use crate::{
+    arms::knobs::one_knob_turned,
+    measure::{
+        Stop,
+        schedule::{Arm, Failure, Sampled},
+    },
 };
 
 /// The last takes all ends that no other one takes.
@@ -39,7 +42,6 @@ pub(super) trait Contest: Sync {
     /// How a profile names such ends, or why they cannot be made here.
     fn keys(&self, ends: &Ends) -> Result<EndKeys, String>;
 
-    /// Bytes per transfer.
     fn sizes(&self, depth: Depth) -> Vec<u64>;
 
     /// The states of the sink that mean something between these ends.
@@ -185,8 +187,7 @@ fn tunings(job: &SessionJob, (name, knobs): (&str, &[Knob]), is_reference: bool)
     };
     match &job.ways {
         Ways::All => {
-            let turned = one_knob_turned(knobs).into_iter();
-            let turned = turned.map(|tuning| Way { name: name.to_owned(), tuning });
+            let turned = one_knob_turned(knobs).map(|tuning| Way { name: name.to_owned(), tuning });
             std::iter::once(plain).chain(turned).collect()
         }
         Ways::These(ways) => {
@@ -202,14 +203,6 @@ fn tunings(job: &SessionJob, (name, knobs): (&str, &[Knob]), is_reference: bool)
             wanted.into_iter().collect()
         }
     }
-}
-
-/// Every combination in which one knob is turned, the default not among them.
-fn one_knob_turned(knobs: &[Knob]) -> Vec<Tuning> {
-    let turned = knobs.iter();
-    let turned =
-        turned.flat_map(|knob| knob.values[1..].iter().map(|value| Tuning::of(knob.name, *value)));
-    turned.collect()
 }
 
 #[cfg(test)]

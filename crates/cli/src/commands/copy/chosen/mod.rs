@@ -22,7 +22,6 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Reads the lists.
     pub fn of(args: &CopyArgs, sources: &[PathBuf], destination: &Path) -> Result<Self, Failure> {
         let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
         let chosen = &args.chosen;
