@@ -205,3 +205,63 @@ fn a_socket_of_the_service_manager_is_served_and_stays() {
     kill_process(Pid::from_child(&manager), Signal::TERM).unwrap();
     assert!(manager.wait().unwrap().success() && name.exists());
 }
+
+#[test]
+fn how_a_file_would_be_sent_is_explained_without_serving() {
+    let scratch = Scratch::new();
+    scratch.file("dir/small", "text");
+    scratch.file("dir/large", bytes());
+    let ran = scratch.run(&["serve", "dir", "--explain", "small"]);
+    assert!(ran.code == 0 && String::from_utf8_lossy(&ran.out).contains("one send"), "{}", ran.err);
+    let ran = scratch.run(&["serve", "dir", "--explain", "large", "--no-profile"]);
+    let text = String::from_utf8_lossy(&ran.out).into_owned();
+    assert!(ran.code == 0 && text.contains("would be used"), "{text}{}", ran.err);
+    let ran = scratch.run(&["serve", "dir/large", "--explain", "large", "--zero-copy", "--json"]);
+    assert_eq!(ran.code, 2, "there is no JSON of it");
+    for (path, word) in [("none", "404"), ("../dir/small", "404"), (".", "folder")] {
+        let ran = scratch.run(&["serve", "dir", "--explain", path]);
+        assert!(ran.code == 1 && ran.err.contains(word), "{path}: {}", ran.err);
+    }
+}
+
+#[test]
+fn root_becomes_who_it_is_told_to_be_before_it_serves() {
+    let scratch = Scratch::new();
+    scratch.file("dir/open", "text");
+    scratch.file("dir/closed", "secret");
+    let ran = scratch.run(&["serve", "dir", "-l", "0", "--user", "no-such-user-here"]);
+    assert!(ran.code == 2 && ran.err.contains("no such user"), "{}", ran.err);
+    if !rustix::process::geteuid().is_root() {
+        return skip("serve: --user", "not root");
+    }
+    let mode = |name: &str, mode| {
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(scratch.path(name), permissions).unwrap();
+    };
+    mode("dir", 0o755);
+    mode("dir/open", 0o644);
+    mode("dir/closed", 0o600);
+    let server = Server::start(&scratch, &["dir", "-l", "0", "--user", "nobody", "--log", "none"]);
+    let get = |name: &str| {
+        let at = server.address["http://".len()..].trim_end_matches('/');
+        let mut client = TcpStream::connect(at).unwrap();
+        client.write_all(format!("GET /{name} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    assert!(get("open").ends_with("\r\n\r\ntext"));
+    assert!(get("closed").starts_with("HTTP/1.1 403 "));
+    // Every thread is somebody else, in every sense, and for good.
+    let mut threads = 0;
+    for task in fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap() {
+        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let line = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
+        assert!(!line.split_whitespace().any(|id| id == "0"), "{line}");
+        let groups = status.lines().find(|line| line.starts_with("Groups:")).unwrap();
+        assert!(!groups.split_whitespace().any(|id| id == "0"), "{groups}");
+        threads += 1;
+    }
+    assert!(threads > 1);
+    assert_eq!(server.end(Signal::TERM).0, Some(0));
+}

@@ -5,7 +5,9 @@ use crate::fault::{Call, counted, uncounted};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, IntoRawFd};
 use rustix::fs::{AtFlags, FallocateFlags, RenameFlags};
+use rustix::io::ReadWriteFlags;
 use rustix::path::Arg;
+use std::io::IoSliceMut;
 use std::time::Duration;
 
 /// `read(2)` at the fd's own offset. 0 is the end, or nothing to read yet of a file that grows.
@@ -16,6 +18,15 @@ pub fn read(fd: impl AsFd, into: &mut [u8]) -> Result<usize, Errno> {
 /// `pread(2)` at byte `at`; the fd's own offset stays. ESPIPE for pipes and sockets.
 pub fn pread(fd: impl AsFd, into: &mut [u8], at: u64) -> Result<usize, Errno> {
     counted(Call::Pread, into.len(), |len| rustix::io::pread(fd, &mut into[..len], at))
+}
+
+/// `preadv2(2)` with RWF_NOWAIT: like [`pread`], of what is in memory already. EAGAIN where the first byte is not;
+/// EOPNOTSUPP where the file system cannot tell. A short count says nothing of the end.
+pub fn pread_cached(fd: impl AsFd, into: &mut [u8], at: u64) -> Result<usize, Errno> {
+    counted(Call::Pread, into.len(), |len| {
+        let mut one = [IoSliceMut::new(&mut into[..len])];
+        rustix::io::preadv2(fd, &mut one, at, ReadWriteFlags::NOWAIT)
+    })
 }
 
 /// `write(2)` at the fd's own offset. A closed pipe gives EPIPE, and SIGPIPE unless ignored.

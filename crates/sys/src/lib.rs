@@ -29,6 +29,7 @@ pub mod standard;
 pub mod tally;
 pub mod uring;
 pub mod usage;
+pub mod user;
 
 pub use rustix::io::Errno;
 

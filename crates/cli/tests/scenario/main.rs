@@ -33,6 +33,7 @@ mod rereads;
 mod resumes;
 mod rivals;
 mod same_files;
+mod serves;
 mod shown_progress;
 mod sick_sinks;
 mod sick_sources;

@@ -23,6 +23,8 @@ pub struct Head {
     pub if_modified_since: Option<String>,
     pub if_unmodified_since: Option<String>,
     pub accept_encoding: Option<String>,
+    /// The SHA-256 of the whole file is to be told (RFC 9530, 4).
+    pub wants_digest: bool,
 }
 
 /// What is asked for.
@@ -82,6 +84,7 @@ pub fn parse(bytes: &[u8]) -> Result<Head, Status> {
         if_modified_since: fields.one("if-modified-since"),
         if_unmodified_since: fields.one("if-unmodified-since"),
         accept_encoding: fields.joined("accept-encoding"),
+        wants_digest: fields.wants_digest(),
     })
 }
 
@@ -122,6 +125,15 @@ impl<'a> Fields<'a> {
     fn lists(&self, name: &str, word: &str) -> bool {
         let words = self.all(name).flat_map(|value| value.split(|byte| *byte == b','));
         words.map(<[u8]>::trim_ascii).any(|found| found.eq_ignore_ascii_case(word.as_bytes()))
+    }
+
+    /// Whether `sha-256` is in the wishes, with a weight that is not 0.
+    fn wants_digest(&self) -> bool {
+        let wishes = self.joined("want-repr-digest").unwrap_or_default();
+        wishes.split(',').any(|wish| {
+            let (name, weight) = wish.split_once('=').unwrap_or((wish, "1"));
+            name.trim() == "sha-256" && weight.trim() != "0"
+        })
     }
 
     /// One Host, and one that could be one (RFC 9112, 3.2); before HTTP/1.1 there may be none.

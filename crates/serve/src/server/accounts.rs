@@ -22,8 +22,20 @@ pub struct Accounts {
     pub accepted: AtomicU64,
     pub bytes: AtomicU64,
     pub changed: AtomicU64,
-    statuses: Mutex<BTreeMap<u16, u64>>,
+    pub parked: AtomicU64,
+    pub cold: AtomicU64,
+    statuses: Statuses,
     mechanisms: Mutex<BTreeMap<&'static str, Moved>>,
+}
+
+/// A count for every status there may be: all workers count without waiting for each other.
+#[derive(Debug)]
+struct Statuses([AtomicU64; 600]);
+
+impl Default for Statuses {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; 600])
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,8 +49,9 @@ impl Accounts {
     /// An answer has ended.
     pub fn answered(&self, status: u16, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let mut statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
-        *statuses.entry(status).or_default() += 1;
+        if let Some(count) = self.statuses.0.get(usize::from(status)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// A transfer has ended.
@@ -63,13 +76,16 @@ impl Accounts {
             ("connections_accepted_total", "counter", load(&self.accepted)),
             ("bytes_sent_total", "counter", load(&self.bytes)),
             ("answers_cut_short_by_a_change_total", "counter", load(&self.changed)),
+            ("answers_parked_total", "counter", load(&self.parked)),
+            ("cold_stretches_total", "counter", load(&self.cold)),
         ];
         // Into a string these never fail.
         for (name, kind, value) in singles {
             let _ = writeln!(page, "# TYPE thalweg_{name} {kind}\nthalweg_{name} {value}");
         }
         page.push_str("# TYPE thalweg_answers_total counter\n");
-        for (status, count) in &*self.statuses.lock().unwrap_or_else(PoisonError::into_inner) {
+        let counts = self.statuses.0.iter().map(load).enumerate();
+        for (status, count) in counts.filter(|(_, count)| *count > 0) {
             let _ = writeln!(page, "thalweg_answers_total{{status=\"{status}\"}} {count}");
         }
         let mechanisms = self.mechanisms.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -1,17 +1,23 @@
 //! From a request to an answer: what is found, whether the client has it, and which part it wants.
 
-use std::{os::fd::OwnedFd, path::Path, rc::Rc, sync::Arc, time::SystemTime};
+use std::{cell::RefCell, os::fd::OwnedFd, path::Path, sync::Arc, time::SystemTime};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use thalweg_tree::{Hash, hashing::Digest};
 
 use super::{
     archive::Archive,
     body::{Body, Part, Supply},
+    digests::Digests,
     header::Header,
     lines::Lines,
     listing::{Folder, entries},
     log::date,
-    open::{Found, Opened, refusal},
+    open::{Found, refusal},
+    opened::Opened,
     page,
     site::Site,
+    store::Store,
     walk::Tree,
 };
 use crate::{
@@ -33,11 +39,14 @@ pub struct Answer {
     pub body: Body,
     /// Another request may follow on this connection.
     pub keep_alive: bool,
+    /// There is no answer yet: this hash of this file has to be found first.
+    pub waits: Option<(Arc<Opened>, Hash)>,
 }
 
 /// A request that is being answered.
 struct Asked<'a> {
     site: &'a Arc<Site>,
+    store: &'a RefCell<Store>,
     head: &'a Head,
     now: SystemTime,
     keep_alive: bool,
@@ -47,9 +56,9 @@ struct Asked<'a> {
 const METRICS: &str = "-/metrics";
 
 /// Answers a request; `keep_alive` if the server would go on with this connection.
-pub fn answer(site: &Arc<Site>, head: &Head, keep_alive: bool) -> Answer {
+pub fn answer(site: &Arc<Site>, store: &RefCell<Store>, head: &Head, keep_alive: bool) -> Answer {
     let keep_alive = keep_alive && head.keep_alive && !head.has_body;
-    let asked = Asked { site, head, now: SystemTime::now(), keep_alive };
+    let asked = Asked { site, store, head, now: SystemTime::now(), keep_alive };
     let mut answer = asked.answer().unwrap_or_else(|status| asked.refuse(status));
     if head.method == Method::Head {
         answer.body = Body::default();
@@ -60,7 +69,7 @@ pub fn answer(site: &Arc<Site>, head: &Head, keep_alive: bool) -> Answer {
 /// Answers what is no request, or one that came to nothing: the connection ends with it.
 pub fn refuse(status: Status) -> Answer {
     let (head, body) = error(status, &date(SystemTime::now()), "close");
-    Answer { status, head, body, keep_alive: false }
+    Answer { status, head, body, keep_alive: false, waits: None }
 }
 
 fn error(status: Status, date: &str, connection: &str) -> (Vec<u8>, Body) {
@@ -86,9 +95,11 @@ impl Asked<'_> {
         if let Some(only) = site.root.only.as_ref().filter(|_| target.path.as_os_str().is_empty()) {
             return Ok(self.redirect(&format!("/{}", encoded(Path::new(only)))));
         }
-        match site.root.find(&target.path)? {
+        match self.find(&target.path)? {
             Found::File(_) if target.is_folder => Err(Status::NOT_FOUND),
-            Found::File(file) => Ok(self.file(&target.path, file)),
+            Found::File(file) => {
+                Ok(self.digits(&file).unwrap_or_else(|| self.file(&target.path, file)))
+            }
             Found::Folder(_) if !target.is_folder => {
                 let query = target.query.as_ref().map(|query| format!("?{query}"));
                 let path = encoded(&target.path);
@@ -99,13 +110,17 @@ impl Asked<'_> {
         }
     }
 
+    fn find(&self, path: &Path) -> Result<Found, Status> {
+        self.site.root.find(path, Some(self.store))
+    }
+
     fn folder(&self, path: &Path, fd: &OwnedFd) -> Result<Answer, Status> {
         let site = self.site;
         let question = self.head.target.query.as_deref().unwrap_or_default();
         let is_of_folder = matches!(question, "json" | "manifest" | "tar");
         if !is_of_folder {
             let index = path.join("index.html");
-            if let Ok(Found::File(file)) = site.root.find(&index) {
+            if let Ok(Found::File(file)) = self.find(&index) {
                 return Ok(self.file(&index, file));
             }
         }
@@ -128,8 +143,33 @@ impl Asked<'_> {
         Ok(self.text("text/html; charset=utf-8", page, Some(page::POLICY)))
     }
 
+    /// The hash of a file as digits, for who asks for nothing else: `?digest=blake3`.
+    fn digits(&self, file: &Arc<Opened>) -> Option<Answer> {
+        let name = self.head.target.query.as_ref()?.strip_prefix("digest=")?;
+        let hash = [("sha-256", Hash::Sha256), ("blake3", Hash::Blake3), ("xxh3", Hash::Xxh3)];
+        let (_, hash) = hash.into_iter().find(|(known, _)| *known == name)?;
+        self.site.digests.as_ref()?;
+        Some(match self.digest(file, hash) {
+            Ok(Some(digest)) => {
+                self.text("text/plain; charset=utf-8", format!("{digest}\n").into_bytes(), None)
+            }
+            Ok(None) => self.refuse(Status::UNAVAILABLE),
+            Err(waiting) => waiting,
+        })
+    }
+
+    /// The hash of a file, if hashes are told and it has one; or an answer that waits for it.
+    fn digest(&self, file: &Arc<Opened>, hash: Hash) -> Result<Option<Digest>, Answer> {
+        let Some(digests) = &self.site.digests else { return Ok(None) };
+        digests.known(file, hash).ok_or_else(|| {
+            let waits = Some((Arc::clone(file), hash));
+            let (status, head, body) = (Status::OK, Vec::new(), Body::default());
+            Answer { status, head, body, keep_alive: self.keep_alive, waits }
+        })
+    }
+
     /// A file, or what a client lacks of it.
-    fn file(&self, path: &Path, file: Opened) -> Answer {
+    fn file(&self, path: &Path, file: Arc<Opened>) -> Answer {
         let (file, coding) = self.in_coding(path, file);
         let size = file.version.size;
         let validator = file.version.validator(self.now);
@@ -155,20 +195,33 @@ impl Asked<'_> {
             condition::Answer::Content { ranges } => ranges,
         };
         let range = self.head.range.as_ref().filter(|_| ranges && self.head.method == Method::Get);
+        let digest = match self.head.wants_digest.then(|| self.digest(&file, Hash::Sha256)) {
+            Some(Err(waiting)) => return waiting,
+            Some(Ok(digest)) => digest,
+            None => None,
+        };
         let full = |status| {
-            let head = described(status).with("Accept-Ranges", "bytes");
+            let mut head = described(status).with("Accept-Ranges", "bytes");
+            if let Some(digest) = &digest {
+                let text = STANDARD.encode(digest.bytes());
+                head = head.with("Repr-Digest", format_args!("sha-256=:{text}:"));
+            }
             match coding {
                 Some(coding) => head.with("Content-Encoding", coding.name),
                 None => head,
             }
         };
-        let kind = content_type(path);
-        let file = Rc::new(file);
+        // What is kept open knows its kind by its own name.
+        let kind = match coding {
+            Some(_) => &content_type(path),
+            None => file.kind(path),
+        };
+        let part = |stretch| Part::File(Arc::clone(&file), stretch);
         match range.map_or(Wanted::Whole, |range| wanted(range, size)) {
             Wanted::Whole => {
                 let head = full(Status::OK).with("Content-Type", kind);
-                let part = Part::File(file, Stretch { from: 0, to: size });
-                self.sized(Status::OK, head, Body::of([part]))
+                let whole = Stretch { from: 0, to: size };
+                self.sized(Status::OK, head, Body::of([part(whole)]))
             }
             Wanted::Nothing => {
                 let status = Status::RANGE_UNSATISFIABLE;
@@ -176,18 +229,18 @@ impl Asked<'_> {
                 self.sized(status, head, Body::default())
             }
             Wanted::Parts(parts) => match parts[..] {
-                [part] => {
+                [only] => {
                     let head = full(Status::PARTIAL).with("Content-Type", kind);
-                    let head = head.with("Content-Range", content_range(part, size));
-                    self.sized(Status::PARTIAL, head, Body::of([Part::File(file, part)]))
+                    let head = head.with("Content-Range", content_range(only, size));
+                    self.sized(Status::PARTIAL, head, Body::of([part(only)]))
                 }
-                _ => self.several(full(Status::PARTIAL), &kind, &file, &parts),
+                _ => self.several(full(Status::PARTIAL), kind, &file, &parts),
             },
         }
     }
 
     /// Several stretches, each with its own head (RFC 9110, 14.6).
-    fn several(&self, head: Header, kind: &str, file: &Rc<Opened>, parts: &[Stretch]) -> Answer {
+    fn several(&self, head: Header, kind: &str, file: &Arc<Opened>, parts: &[Stretch]) -> Answer {
         // Which of it is text between parts is told by the lengths; a tag of the version is in no client's hands.
         let tag: String =
             file.version.etag(self.now).chars().filter(char::is_ascii_alphanumeric).collect();
@@ -200,7 +253,7 @@ impl Asked<'_> {
                 "\r\n--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: {range}\r\n\r\n"
             );
             pieces.push(Part::Bytes(text.into_bytes()));
-            pieces.push(Part::File(Rc::clone(file), *part));
+            pieces.push(Part::File(Arc::clone(file), *part));
         }
         pieces.push(Part::Bytes(format!("\r\n--{boundary}--\r\n").into_bytes()));
         let kind = format!("multipart/byteranges; boundary={boundary}");
@@ -209,13 +262,13 @@ impl Asked<'_> {
 
     /// A sibling that is compressed already, if it is served and the client takes it; never for ranges,
     /// whose numbers mean the file that was named.
-    fn in_coding(&self, path: &Path, file: Opened) -> (Opened, Option<Coding>) {
+    fn in_coding(&self, path: &Path, file: Arc<Opened>) -> (Arc<Opened>, Option<Coding>) {
         let wished = self.head.accept_encoding.as_deref();
         let wished = wished.filter(|_| self.site.precompressed && self.head.range.is_none());
         for coding in accepted(wished.unwrap_or_default()) {
             let mut sibling = path.as_os_str().to_owned();
             sibling.push(coding.suffix);
-            if let Ok(Found::File(file)) = self.site.root.find(Path::new(&sibling)) {
+            if let Ok(Found::File(file)) = self.find(Path::new(&sibling)) {
                 return (file, Some(coding));
             }
         }
@@ -239,12 +292,13 @@ impl Asked<'_> {
     }
 
     fn refuse(&self, status: Status) -> Answer {
-        let (head, body) = error(status, &date(self.now), self.connection());
-        Answer { status, head, body, keep_alive: self.keep_alive }
+        let (head, body) = error(status, self.store.borrow_mut().date(self.now), self.connection());
+        Answer { status, head, body, keep_alive: self.keep_alive, waits: None }
     }
 
     fn header(&self, status: Status) -> Header {
-        let head = Header::new(status, &date(self.now)).with("X-Content-Type-Options", "nosniff");
+        let head = Header::new(status, self.store.borrow_mut().date(self.now));
+        let head = head.with("X-Content-Type-Options", "nosniff");
         // What HTTP/1.1 does anyway need not be said.
         if self.keep_alive && !self.head.is_old {
             head
@@ -276,7 +330,7 @@ impl Asked<'_> {
     }
 
     fn with(&self, status: Status, head: Header, body: Body) -> Answer {
-        Answer { status, head: head.bytes(), body, keep_alive: self.keep_alive }
+        Answer { status, head: head.bytes(), body, keep_alive: self.keep_alive, waits: None }
     }
 }
 

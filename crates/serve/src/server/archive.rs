@@ -1,6 +1,6 @@
 //! A tree as a tar archive. The bodies of its files are parts of their own, so that the movers carry them.
 
-use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt, path::Path, rc::Rc};
+use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt, path::Path};
 
 use tar::{Builder, EntryType, Header};
 
@@ -53,7 +53,7 @@ impl Archive {
                 blocks.append_data(&mut header, &entry.path, io::empty()).map_err(failed)?;
                 let head = std::mem::take(blocks.get_mut());
                 let padding = vec![0; (size.next_multiple_of(BLOCK) - size) as usize];
-                let body = Part::File(Rc::new(file), Stretch { from: 0, to: size });
+                let body = Part::File(file, Stretch { from: 0, to: size });
                 return Ok(vec![Part::Bytes(head), body, Part::Bytes(padding)]);
             }
         }

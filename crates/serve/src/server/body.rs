@@ -1,8 +1,8 @@
 //! What follows a head: bytes and stretches of files, known at once or found on the way.
 
-use std::{collections::VecDeque, fmt, rc::Rc};
+use std::{collections::VecDeque, fmt, sync::Arc};
 
-use super::open::Opened;
+use super::opened::Opened;
 use crate::http::range::Stretch;
 
 /// A piece of a body.
@@ -11,7 +11,7 @@ pub enum Part {
     /// These.
     Bytes(Vec<u8>),
     /// A stretch of a file, as it was when it was opened.
-    File(Rc<Opened>, Stretch),
+    File(Arc<Opened>, Stretch),
 }
 
 impl Part {

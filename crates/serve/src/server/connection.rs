@@ -1,6 +1,7 @@
 //! One connection: requests in, answers out, in order, without ever waiting.
 
 use std::{
+    cell::RefCell,
     net::SocketAddr,
     os::fd::OwnedFd,
     rc::Rc,
@@ -8,17 +9,23 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use rustix::net::{Shutdown, shutdown, sockopt::set_socket_linger};
+use rustix::{
+    event::epoll::EventFlags,
+    net::{Shutdown, shutdown, sockopt::set_socket_linger},
+};
 use thalweg_core::Report;
 use thalweg_sys::{Errno, io};
 
 use super::{
     answer::{Answer, answer, refuse},
+    cold::Disks,
+    digests,
     log::{Entry, Teller, date},
     options::Timeouts,
     plans::Plans,
-    sending::{Sending, Sent, Short, Way},
+    sending::{Colds, Sending, Sent, Short, Way},
     site::Site,
+    store::Store,
 };
 use crate::http::{head::Head, input::Input, status::Status};
 
@@ -26,6 +33,8 @@ use crate::http::{head::Head, input::Input, status::Status};
 pub struct Tools {
     pub site: Arc<Site>,
     pub plans: Plans,
+    pub store: RefCell<Store>,
+    pub cold: Colds,
     pub teller: Option<Teller>,
     /// What was read last.
     pub buffer: Vec<u8>,
@@ -44,6 +53,8 @@ pub struct Connection {
     writable: bool,
     /// The client will send no more: its end is there to be read.
     has_hung_up: bool,
+    /// It takes nothing any more either.
+    is_gone: bool,
     since: Instant,
 }
 
@@ -64,6 +75,8 @@ struct Answering {
     began: Instant,
     mechanism: Option<(&'static str, u64)>,
     notes: Vec<String>,
+    /// To be answered anew if the file changes before anything was sent, so many times.
+    again: Option<Box<(Head, usize)>>,
 }
 
 /// What a connection wants next.
@@ -99,15 +112,17 @@ impl Connection {
             readable: true,
             writable: true,
             has_hung_up: false,
+            is_gone: false,
             since: Instant::now(),
         }
     }
 
     /// The kernel says what can be done.
-    pub fn ready(&mut self, readable: bool, writable: bool, has_hung_up: bool) {
-        self.readable |= readable | has_hung_up;
-        self.writable |= writable;
-        self.has_hung_up |= has_hung_up;
+    pub fn ready(&mut self, flags: EventFlags) {
+        self.is_gone |= flags.intersects(EventFlags::HUP | EventFlags::ERR);
+        self.has_hung_up |= self.is_gone || flags.contains(EventFlags::RDHUP);
+        self.readable |= flags.contains(EventFlags::IN) || self.has_hung_up;
+        self.writable |= flags.contains(EventFlags::OUT) || self.is_gone;
     }
 
     /// Goes as far as it can without waiting.
@@ -127,6 +142,10 @@ impl Connection {
 
     /// Looks at the clock: whether the client has had its time. What waits for it gives back its memory.
     pub fn tick(&mut self, tools: &mut Tools, timeouts: &Timeouts) -> Next {
+        if self.is_cold() {
+            // It is not the client that keeps us waiting.
+            self.since = Instant::now();
+        }
         let waited = self.since.elapsed();
         let is_late = match &mut self.phase {
             Phase::Waiting if self.input.is_empty() => waited >= timeouts.idle,
@@ -142,13 +161,30 @@ impl Connection {
             self.abandon(tools, "the client took nothing for too long");
             return Next::Close;
         }
-        if let Phase::Answering(answering) = &mut self.phase
-            && waited >= Duration::from_secs(1)
-        {
+        if waited >= Duration::from_secs(1) {
+            self.park(tools);
+        }
+        Next::Wait
+    }
+
+    /// Gives back the memory of an answer that waits for its client.
+    pub fn park(&mut self, tools: &Tools) {
+        if let Phase::Answering(answering) = &mut self.phase {
             let Answering { sending, mechanism, notes, .. } = &mut **answering;
             sending.park(&mut |report| account(&tools.site, mechanism, notes, report));
         }
-        Next::Wait
+    }
+
+    /// The memory that is kept while the client takes nothing; none if it is not waited for.
+    pub fn held(&self) -> u64 {
+        match &self.phase {
+            Phase::Answering(answering) if !self.writable => answering.sending.held(),
+            _ => 0,
+        }
+    }
+
+    fn is_cold(&self) -> bool {
+        matches!(&self.phase, Phase::Answering(answering) if answering.sending.is_cold())
     }
 
     /// Whether nothing is under way on it.
@@ -166,7 +202,7 @@ impl Connection {
     /// Reads until there is a request.
     fn listen(&mut self, tools: &mut Tools) -> Option<Next> {
         match self.input.take() {
-            Some(Ok(head)) => self.respond(tools, &head),
+            Some(Ok(head)) => self.respond(tools, head, TRIES),
             Some(Err(status)) => self.begin(refuse(status), String::new()),
             None if tools.is_ending && self.input.is_empty() => return Some(Next::Close),
             None if !self.readable => return Some(Next::Wait),
@@ -207,41 +243,71 @@ impl Connection {
     }
 
     /// Answers, from the file as it is; if it changes while it is read into memory, once more.
-    fn respond(&mut self, tools: &mut Tools, head: &Head) {
-        for _ in 0..TRIES {
-            let made = answer(&tools.site, head, !tools.is_ending);
-            let Answer { status, head: bytes, body, keep_alive } = made;
-            match Sending::prepare(bytes, body) {
-                Ok(sending) => {
-                    self.answering(sending, status, keep_alive, head.line.clone());
-                    return;
+    fn respond(&mut self, tools: &mut Tools, head: Head, tries: usize) {
+        for left in (0..tries).rev() {
+            let made = answer(&tools.site, &tools.store, &head, !tools.is_ending);
+            let Answer { status, head: bytes, body, keep_alive, waits } = made;
+            if let Some((file, hash)) = waits {
+                let (token, mailbox) = (tools.cold.token, Arc::clone(&tools.cold.mailbox));
+                let digests = tools.site.digests.as_ref();
+                let job = digests::Job { file, hash, token, mailbox };
+                let done = digests.map(|digests| digests.hash(job)).unwrap_or_default();
+                let sending = Sending::waiting(done);
+                return self.answering_later(sending, (status, keep_alive), (head, left));
+            }
+            let buffer = tools.store.get_mut().buffer();
+            match Sending::prepare(&bytes, body, buffer, &mut tools.cold.disks) {
+                Ok(sending) if sending.is_cold() => {
+                    return self.answering_later(sending, (status, keep_alive), (head, left));
                 }
+                Ok(sending) => return self.answering(sending, status, keep_alive, head.line),
                 Err(Short::Changed) => {}
                 Err(short) => {
-                    self.begin(refuse(Status::ERROR), head.line.clone());
+                    self.begin(refuse(Status::ERROR), head.line);
                     self.note(words(&short));
                     return;
                 }
             }
         }
         tools.site.accounts.changed.fetch_add(1, Ordering::Relaxed);
-        self.begin(refuse(Status::UNAVAILABLE), head.line.clone());
+        self.begin(refuse(Status::UNAVAILABLE), head.line);
         self.note("changed".to_owned());
+    }
+
+    /// The same, once a disk has given what it has; so many tries are left if that has changed.
+    fn answering_later(
+        &mut self,
+        sending: Sending,
+        (status, keep_alive): (Status, bool),
+        again: (Head, usize),
+    ) {
+        self.answering(sending, status, keep_alive, again.0.line.clone());
+        if let Phase::Answering(answering) = &mut self.phase {
+            answering.again = Some(Box::new(again));
+        }
     }
 
     /// Begins an answer without a file.
     fn begin(&mut self, made: Answer, request: String) {
-        let Answer { status, head, body, keep_alive } = made;
-        let sending = Sending::prepare(head, body).unwrap_or_default();
-        self.answering(sending, status, keep_alive, request);
+        let Answer { status, head, body, keep_alive, .. } = made;
+        let sending = Sending::prepare(&head, body, Vec::new(), &mut Disks::default());
+        self.answering(sending.unwrap_or_default(), status, keep_alive, request);
     }
 
     fn answering(&mut self, sending: Sending, status: Status, keep_alive: bool, request: String) {
         self.since = Instant::now();
         let began = self.since;
         let (mechanism, notes) = (None, Vec::new());
-        let answering = Answering { sending, status, keep_alive, request, began, mechanism, notes };
-        self.phase = Phase::Answering(Box::new(answering));
+        self.phase = Phase::Answering(Box::new(Answering {
+            sending,
+            status,
+            keep_alive,
+            request,
+            began,
+            mechanism,
+            notes,
+            again: None,
+        }));
     }
 
     fn note(&mut self, note: String) {
@@ -254,6 +320,11 @@ impl Connection {
         let Phase::Answering(answering) = &mut self.phase else { return None };
         if !self.writable {
             return Some(Next::Wait);
+        }
+        if self.is_gone && answering.sending.is_cold() {
+            // Nobody waits for that disk any more.
+            self.cut_short(tools, "the client is gone".to_owned());
+            return Some(Next::Close);
         }
         let limit = tools.site.limit.as_ref();
         if limit.is_some_and(|limit| !limit.is_open()) {
@@ -269,6 +340,7 @@ impl Connection {
             plans: &mut tools.plans,
             policy: &tools.site.policy,
             step: limit.map_or(STEP, |limit| limit.step().min(STEP)),
+            cold: &mut tools.cold,
             account: &mut |report| account(&tools.site, mechanism, notes, report),
         });
         let moved = answering.sending.total - before;
@@ -282,7 +354,10 @@ impl Connection {
             Ok(Sent::All) => {
                 let keep_alive = answering.keep_alive;
                 self.tell(tools);
-                self.phase = Phase::Waiting;
+                let phase = std::mem::replace(&mut self.phase, Phase::Waiting);
+                if let Phase::Answering(answering) = phase {
+                    tools.store.get_mut().give(answering.sending.buffer());
+                }
                 if !keep_alive {
                     // It fails where the client is gone, which the next read says too.
                     let _ = shutdown(&*self.socket, Shutdown::Write);
@@ -293,7 +368,15 @@ impl Connection {
             Ok(Sent::Some) => Some(Next::Go),
             Ok(Sent::Blocked) => {
                 self.writable = false;
+                if let Some(buffer) = answering.sending.shrink() {
+                    tools.store.get_mut().give(buffer);
+                }
                 Some(Next::Wait)
+            }
+            Ok(Sent::Cold) => Some(Next::Wait),
+            Err(short) if answering.sending.total == 0 && answering.again.is_some() => {
+                self.answer_anew(tools, &short);
+                None
             }
             Err(short) => {
                 if matches!(short, Short::Changed) {
@@ -303,6 +386,17 @@ impl Connection {
                 Some(Next::Close)
             }
         }
+    }
+
+    /// Nothing was sent when a disk gave what it had: there can still be another answer.
+    fn answer_anew(&mut self, tools: &mut Tools, short: &Short) {
+        let Phase::Answering(answering) = &mut self.phase else { return };
+        let Some((head, left)) = answering.again.take().map(|again| *again) else { return };
+        if matches!(short, Short::Changed | Short::Again) {
+            return self.respond(tools, head, left);
+        }
+        self.begin(refuse(Status::ERROR), head.line);
+        self.note(words(short));
     }
 
     /// Ends an answer before its last byte, so that nobody takes it for whole.
@@ -375,5 +469,6 @@ fn words(short: &Short) -> String {
         Short::Client(error) => format!("the client is gone: {}", errno(*error)),
         Short::File(error) => format!("cannot read the file: {}", errno(*error)),
         Short::Supply(error) => error.clone(),
+        Short::Again => "not known".to_owned(),
     }
 }

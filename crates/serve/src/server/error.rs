@@ -19,6 +19,17 @@ pub enum ServeError {
     /// It is neither a folder nor a regular file.
     #[error("'{}' is neither a folder nor a regular file", shown(.0))]
     Kind(PathBuf),
+    /// A path is answered by no file.
+    #[error("'{}' would be answered by {answer}", shown(path))]
+    Answer {
+        /// Below what is served.
+        path: PathBuf,
+        /// Number and words.
+        answer: String,
+    },
+    /// It is a page that is made, or a redirection.
+    #[error("'{}' is a folder: its page is made, not moved", shown(.0))]
+    Folder(PathBuf),
     /// An address cannot be listened at.
     #[error("cannot listen at {address}: {error}")]
     Listen {
@@ -26,6 +37,14 @@ pub enum ServeError {
         address: String,
         /// What the kernel says.
         error: io::Error,
+    },
+    /// The process cannot become another user.
+    #[error("cannot become '{name}': {}; only root can", io::Error::from(*errno))]
+    User {
+        /// Who.
+        name: String,
+        /// What the kernel says.
+        errno: Errno,
     },
     /// No worker can be started.
     #[error("cannot start a worker: {0}")]

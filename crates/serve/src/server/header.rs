@@ -4,6 +4,9 @@ use std::fmt::{Display, Write};
 
 use crate::http::status::Status;
 
+// What most heads have room in.
+const USUAL: usize = 512;
+
 /// A head that is being written.
 #[derive(Debug)]
 pub struct Header(String);
@@ -11,7 +14,10 @@ pub struct Header(String);
 impl Header {
     /// Begins one; `date` is that of now, as headers have it.
     pub fn new(Status(code, words): Status, date: &str) -> Self {
-        Self(format!("HTTP/1.1 {code} {words}\r\nServer: thalweg\r\nDate: {date}\r\n"))
+        let mut head = String::with_capacity(USUAL);
+        // Into a string this never fails.
+        let _ = write!(head, "HTTP/1.1 {code} {words}\r\nServer: thalweg\r\nDate: {date}\r\n");
+        Self(head)
     }
 
     /// Adds a line. Nothing here comes from a client or a file unless its line breaks are encoded.

@@ -15,16 +15,18 @@ use std::{
 
 use thalweg_core::{
     End, Error, Guarantees, Kind, Outcome, Plan, Report, Sink, Source, Step, Transfer, TransferRun,
+    Unit,
 };
 use thalweg_sys::Errno;
 
-use super::open::Opened;
+use super::opened::Opened;
 use crate::http::range::Stretch;
 
 /// A stretch of a file on its way into a socket.
 pub struct Moving {
     steps: Pin<Box<dyn Future<Output = Outcome>>>,
     told: Rc<Told>,
+    held: u64,
 }
 
 #[derive(Default)]
@@ -32,6 +34,8 @@ struct Told {
     moved: Cell<u64>,
     is_blocked: Cell<bool>,
     is_to_stop: Cell<bool>,
+    /// The most that the next step moves.
+    most: Cell<u64>,
 }
 
 /// How a step ended.
@@ -46,20 +50,24 @@ pub enum Moved {
 
 /// What is to be moved.
 pub struct Job {
-    pub file: Rc<Opened>,
+    pub file: Arc<Opened>,
     pub socket: Rc<OwnedFd>,
     pub stretch: Stretch,
     pub needs: Guarantees,
     pub plan: Arc<Plan>,
-    /// The most that one step moves, so that one connection does not keep the others waiting.
-    pub step: u64,
 }
 
 impl Moving {
     /// Begins.
     pub fn new(job: Job) -> Self {
         let told = Rc::new(Told::default());
-        Self { steps: Box::pin(steps(job, Rc::clone(&told))), told }
+        let held = memory(&job.plan).min(job.stretch.len());
+        Self { steps: Box::pin(steps(job, Rc::clone(&told))), told, held }
+    }
+
+    /// What its buffer or its pipe holds at the most.
+    pub fn held(&self) -> u64 {
+        self.held
     }
 
     /// Bytes that are in the socket.
@@ -67,8 +75,9 @@ impl Moving {
         self.told.moved.get()
     }
 
-    /// One step.
-    pub fn advance(&mut self) -> Moved {
+    /// One step of at most so many bytes.
+    pub fn advance(&mut self, most: u64) -> Moved {
+        self.told.most.set(most);
         match self.steps.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => Moved::End(outcome),
             Poll::Pending if self.told.is_blocked.get() => Moved::Blocked,
@@ -79,15 +88,24 @@ impl Moving {
     /// Ends it before its time: what came of it so far.
     pub fn stop(mut self) -> Option<Outcome> {
         self.told.is_to_stop.set(true);
-        match self.advance() {
+        match self.advance(1) {
             Moved::End(outcome) => Some(outcome),
             Moved::Some | Moved::Blocked => None,
         }
     }
 }
 
+/// What the first mechanism of a plan asks for.
+fn memory(plan: &Plan) -> u64 {
+    let ladder = plan.ladder();
+    let Some((mechanism, tuning)) = ladder.first() else { return 0 };
+    let info = mechanism.info();
+    let sizes = info.knobs.iter().filter(|knob| knob.unit == Unit::Bytes);
+    sizes.map(|knob| info.knob(tuning, knob.name)).sum()
+}
+
 async fn steps(job: Job, told: Rc<Told>) -> Outcome {
-    let Job { file, socket, stretch, needs, plan, step: most } = job;
+    let Job { file, socket, stretch, needs, plan } = job;
     let end = |fd, kind, at| End { fd, kind, at };
     let transfer = Transfer {
         source: Source::Fd(end(file.as_fd(), Kind::File, Some(stretch.from))),
@@ -102,7 +120,7 @@ async fn steps(job: Job, told: Rc<Told>) -> Outcome {
         return Outcome { report: Report::default(), stopped: false, error: Some(error) };
     };
     while !told.is_to_stop.get() {
-        let step = run.advance(most);
+        let step = run.advance(told.most.get());
         told.moved.set(run.bytes());
         match step {
             Step::Moved => told.is_blocked.set(false),

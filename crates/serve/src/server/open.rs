@@ -1,19 +1,25 @@
 //! From a name below the root to an open file: never outside, and never something whose opening waits.
 
 use std::{
+    cell::RefCell,
     ffi::OsString,
     os::{
-        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
+    path::{Component, Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2, statat,
+};
 use thalweg_sys::Errno;
 
-use super::{error::ServeError, version::Version};
+use super::{error::ServeError, opened::Opened, store::Store, version::Version};
 use crate::http::status::Status;
 
 /// Which symbolic links lead somewhere.
@@ -39,19 +45,11 @@ pub struct Root {
     must_walk: AtomicBool,
 }
 
-/// A regular file, open for reading.
-#[derive(Debug)]
-pub struct Opened {
-    fd: OwnedFd,
-    /// As it was just before it was opened.
-    pub version: Version,
-}
-
 /// What a name stands for.
 #[derive(Debug)]
 pub enum Found {
     /// A regular file.
-    File(Opened),
+    File(Arc<Opened>),
     /// A folder, by a descriptor that cannot be read from.
     Folder(OwnedFd),
 }
@@ -85,20 +83,67 @@ impl Root {
         Ok(Self { folder, only, follow, must_walk: AtomicBool::new(false) })
     }
 
-    /// Finds a name below the root.
-    pub fn find(&self, path: &Path) -> Result<Found, Status> {
+    /// Finds a name below the root; a file that the store has open is not opened again.
+    pub fn find(&self, path: &Path, store: Option<&RefCell<Store>>) -> Result<Found, Status> {
         if self.only.as_deref().is_some_and(|only| path.as_os_str() != only) {
             return Err(Status::NOT_FOUND);
         }
-        let (stat, fd) = self.resolve(path).and_then(look).map_err(refusal)?;
+        let open = |stat: &Stat| store?.borrow_mut().file(path, &Version::of(stat));
+        if store.is_some()
+            && let Some(file) = self.glance(path).as_ref().and_then(open)
+        {
+            return Ok(Found::File(file));
+        }
+        let found = self.resolve(path).and_then(look);
+        let (stat, fd) = match found {
+            Err(Errno::MFILE | Errno::NFILE) if store.is_some_and(|s| s.borrow_mut().close()) => {
+                self.resolve(path).and_then(look)
+            }
+            found => found,
+        }
+        .map_err(refusal)?;
         match kind(&stat) {
             FileType::Directory => Ok(Found::Folder(fd)),
             FileType::RegularFile => {
-                Opened::again(fd.as_fd(), &stat).map(Found::File).map_err(refusal)
+                if let Some(file) = open(&stat) {
+                    return Ok(Found::File(file));
+                }
+                let file = Opened::again(fd.as_fd(), &stat);
+                let file = match file {
+                    Err(Errno::MFILE | Errno::NFILE)
+                        if store.is_some_and(|s| s.borrow_mut().close()) =>
+                    {
+                        Opened::again(fd.as_fd(), &stat)
+                    }
+                    file => file,
+                };
+                let file = Arc::new(file.map_err(refusal)?);
+                if let Some(store) = store {
+                    store.borrow_mut().keep(path, &file);
+                }
+                Ok(Found::File(file))
             }
             // A FIFO waits for a writer, a device may do anything: they are not opened.
             _ => Err(Status::NOT_FOUND),
         }
+    }
+
+    /// What a name stands for, where one call is enough to know: a name alone that is no link leads nowhere else,
+    /// and where all links may be followed nothing has to be looked at on the way.
+    fn glance(&self, path: &Path) -> Option<Stat> {
+        let flags = match self.follow {
+            Follow::Any => AtFlags::empty(),
+            Follow::Inside | Follow::None => {
+                let mut names = path.components();
+                let is_name = matches!(names.next(), Some(Component::Normal(_)));
+                if !is_name || names.next().is_some() {
+                    return None;
+                }
+                AtFlags::SYMLINK_NOFOLLOW
+            }
+        };
+        let stat = statat(&self.folder, path, flags).ok()?;
+        (kind(&stat) == FileType::RegularFile).then_some(stat)
     }
 
     /// What a name stands for, without opening it.
@@ -166,28 +211,6 @@ pub fn refusal(errno: Errno) -> Status {
     }
 }
 
-impl Opened {
-    /// Opens what such a descriptor stands for: by /proc, so that it is that file and no other that has
-    /// got its name. It counts as it was when it was found.
-    fn again(found: BorrowedFd<'_>, stat: &Stat) -> Result<Self, Errno> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        let path = format!("/proc/self/fd/{}", found.as_raw_fd());
-        let fd = open(path, flags, Mode::empty())?;
-        Ok(Self { fd, version: Version::of(stat) })
-    }
-
-    /// Whether it is still the version that was opened.
-    pub fn is_unchanged(&self) -> bool {
-        fstat(&self.fd).is_ok_and(|stat| Version::of(&stat) == self.version)
-    }
-}
-
-impl AsFd for Opened {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,7 +233,7 @@ mod tests {
     }
 
     fn found(root: &Root, path: &str) -> Result<&'static str, u16> {
-        match root.find(Path::new(path)) {
+        match root.find(Path::new(path), None) {
             Ok(Found::File(_)) => Ok("file"),
             Ok(Found::Folder(_)) => Ok("folder"),
             Err(status) => Err(status.0),
@@ -248,6 +271,48 @@ mod tests {
             ["in/file", "in", "out", "absolute", "absolute/passwd", "fifo", "..", "folder/.."]
         {
             assert_eq!(found(&root, nothing), Err(404), "{nothing}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_kept_open_is_found_as_long_as_its_name_leads_to_it() {
+        let place = place();
+        let at = |name: &str| place.path().join("root").join(name);
+        for follow in [Follow::None, Follow::Inside, Follow::Any] {
+            let root = Root::open(&place.path().join("root"), follow).unwrap();
+            let store = RefCell::default();
+            let find = |path: &str| match root.find(Path::new(path), Some(&store)) {
+                Ok(Found::File(file)) => Ok(file),
+                Ok(Found::Folder(_)) => panic!(),
+                Err(status) => Err(status.0),
+            };
+            for name in ["plain", "folder/file"] {
+                fs::write(at(name), "text").unwrap();
+                let first = find(name).unwrap();
+                assert!(Arc::ptr_eq(&first, &find(name).unwrap()));
+                store.borrow_mut().turn();
+                assert!(Arc::ptr_eq(&first, &find(name).unwrap()));
+                store.borrow_mut().turn();
+                store.borrow_mut().turn();
+                assert!(!Arc::ptr_eq(&first, &find(name).unwrap()), "nobody asked for it");
+                // Another version, another file, a link out, nothing.
+                let first = find(name).unwrap();
+                fs::write(at(name), "other text").unwrap();
+                assert_eq!(find(name).unwrap().version.size, 10);
+                assert_eq!(first.version.size, 4);
+                fs::write(at("new"), "new").unwrap();
+                fs::rename(at("new"), at(name)).unwrap();
+                assert_eq!(find(name).unwrap().version.size, 3);
+                let kept = find(name).unwrap();
+                fs::rename(at(name), place.path().join("moved")).unwrap();
+                assert_eq!(find(name).map(|_| ()), Err(404));
+                symlink(place.path().join("moved"), at(name)).unwrap();
+                let found = find(name);
+                assert_eq!(found.is_ok(), follow == Follow::Any);
+                assert_eq!(kept.version.size, 3);
+                fs::remove_file(at(name)).unwrap();
+            }
+            fs::write(at("folder/file"), "text").unwrap();
         }
     }
 

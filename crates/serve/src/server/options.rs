@@ -3,8 +3,12 @@
 use std::{net::SocketAddr, os::fd::OwnedFd, path::PathBuf, time::Duration};
 
 use thalweg_core::{Guarantees, Profile, Request};
+use thalweg_sys::user::User;
 
 use super::{Follow, Log};
+
+/// What waits for slow clients may hold as much, unless something else is said.
+pub const MEMORY: u64 = 64 << 20;
 
 /// What is served, where, and how.
 #[derive(Debug)]
@@ -26,6 +30,10 @@ pub struct Options {
     pub listing: bool,
     /// Siblings that are compressed already go to clients that take them.
     pub precompressed: bool,
+    /// Hashes of files are told to who asks for them.
+    pub hash: bool,
+    /// Who to be once the addresses are listened at: files are opened as that user, by the whole process.
+    pub user: Option<User>,
     /// The counts are shown at `/-/metrics`.
     pub metrics: bool,
     /// What must hold of a body that was sent.
@@ -40,6 +48,9 @@ pub struct Options {
     pub timeouts: Timeouts,
     /// The most connections at a time; none is as many as there are descriptors for.
     pub max_connections: Option<usize>,
+    /// The most bytes of buffers and pipes that wait for slow clients, of all together; above it, those that have
+    /// waited longest give theirs back and get others when their client goes on.
+    pub memory: u64,
     /// Where requests are told.
     pub log: Option<Log>,
 }
@@ -56,6 +67,8 @@ impl Options {
             hidden: false,
             listing: true,
             precompressed: false,
+            hash: false,
+            user: None,
             metrics: false,
             needs: Guarantees::COPIED,
             request: Request::default(),
@@ -63,6 +76,7 @@ impl Options {
             limit: None,
             timeouts: Timeouts::default(),
             max_connections: None,
+            memory: MEMORY,
             log: None,
         }
     }

@@ -5,7 +5,7 @@ use std::{collections::HashMap, os::fd::AsFd, sync::Arc};
 
 use thalweg_core::{End, EndFacts, Facts, Guarantees, Plan, Profile, Request};
 
-use super::open::Opened;
+use super::opened::Opened;
 
 /// How to choose.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ mod tests {
             let place = tempfile::tempdir().unwrap();
             std::fs::write(place.path().join("file"), "text").unwrap();
             let root = Root::open(place.path(), Follow::None).unwrap();
-            let Ok(Found::File(file)) = root.find(Path::new("file")) else { panic!() };
+            let Ok(Found::File(file)) = root.find(Path::new("file"), None) else { panic!() };
             let (socket, _peer) = UnixStream::pair().unwrap();
             let mut transfer = Transfer::between(&file, &socket).unwrap();
             transfer.needs = if shared { Guarantees::SHARED } else { Guarantees::COPIED };

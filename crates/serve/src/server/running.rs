@@ -1,9 +1,10 @@
 //! A server that runs, and how it is ended.
 
 use std::{
+    cell::RefCell,
     fs, io,
     os::fd::OwnedFd,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
@@ -18,16 +19,22 @@ use thalweg_sys::{fault, signal, usage};
 
 use super::{
     accounts::Accounts,
+    cold::{Disks, Helpers},
     connection::Tools,
+    digests::Digests,
     error::ServeError,
     listen::{Listening, listen_at},
     log::Teller,
-    open::Root,
+    mailbox::{Mailbox, wake},
+    open::{Found, Root},
     options::{Address, Options},
     plans::{Plans, Policy},
+    sending::Colds,
     site::Site,
-    worker::{ENDING, NOW, Parts, RUNNING, Worker, wake},
+    waiting::Waiting,
+    worker::{ENDING, NOW, Parts, RUNNING, Worker},
 };
+use crate::http::status::Status;
 
 /// A server that runs until it is stopped.
 #[derive(Debug)]
@@ -66,8 +73,12 @@ impl Running {
             policy: Policy { request, needs: options.needs, profile: options.profile },
             limit: options.limit.map(RateLimit::new),
             accounts: Accounts::default(),
+            digests: options.hash.then(Digests::default),
         });
         let listening = listen_at(&options.listen, options.handed, threads)?;
+        if let Some(user) = &options.user {
+            user.enter().map_err(|errno| ServeError::User { name: user.name(), errno })?;
+        }
         let log = options.log.map(Teller::start).transpose().map_err(ServeError::Worker)?;
         let (teller, log) = log.unzip();
         let names = listening.iter().filter_map(|listening| listening.name.clone()).collect();
@@ -75,18 +86,29 @@ impl Running {
         let stage = Arc::new(AtomicU8::new(RUNNING));
         let mut server =
             Self { addresses, names, stage, wakes: Vec::new(), workers: Vec::new(), log };
+        let helpers = Arc::new(Helpers::default());
+        let memory = options.memory / threads as u64;
         for listeners in shared_out(listening, threads) {
             server.start_worker(|stage, wake| Parts {
                 listeners,
                 tools: Tools {
                     site: Arc::clone(&site),
                     plans: Plans::default(),
+                    store: RefCell::default(),
+                    cold: Colds {
+                        disks: Disks::default(),
+                        helpers: Arc::clone(&helpers),
+                        mailbox: Arc::new(Mailbox::new(Arc::clone(&wake))),
+                        token: 0,
+                        count: 0,
+                    },
                     teller: teller.clone(),
                     buffer: vec![0; BUFFER],
                     is_ending: false,
                 },
                 timeouts: options.timeouts,
                 most,
+                waiting: Waiting::within(memory),
                 stage,
                 wake,
             })?;
@@ -167,6 +189,21 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+/// How long the file is that a server with these options would send for this path below its root.
+pub fn size_of(options: &Options, path: &Path) -> Result<u64, ServeError> {
+    let root = Root::open(&options.root, options.follow)?;
+    let path = root.only.as_deref().map_or(path, Path::new);
+    let nothing = |Status(code, words)| ServeError::Answer {
+        path: path.to_owned(),
+        answer: format!("{code} {words}"),
+    };
+    match root.find(path, None) {
+        Ok(Found::File(file)) => Ok(file.version.size),
+        Ok(Found::Folder(_)) => Err(ServeError::Folder(path.to_owned())),
+        Err(status) => Err(nothing(status)),
     }
 }
 

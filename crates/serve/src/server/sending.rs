@@ -1,20 +1,27 @@
 //! One answer on its way: what fits goes out in one send, the rest by the mechanism of its plan.
 
-use std::{os::fd::OwnedFd, rc::Rc};
+use std::{
+    os::fd::OwnedFd,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use thalweg_core::{Error, Report};
 use thalweg_sys::{Errno, io, net};
 
 use super::{
     body::{Body, Part},
-    moving::{Job, Moved, Moving},
-    open::Opened,
+    cold::{Disks, Got, Helpers, Job},
+    gathered::{Gathered, ONE_SEND},
+    mailbox::Mailbox,
+    moving::{self, Moved, Moving},
+    opened::Opened,
     plans::{Plans, Policy},
 };
 use crate::http::range::Stretch;
-
-/// The most of an answer that is put together in memory.
-const ONE_SEND: usize = 64 << 10;
 
 /// So much of a body is read before it is asked a last time whether the file is what it was, and sent after.
 const TAIL: u64 = 4 << 10;
@@ -22,20 +29,35 @@ const TAIL: u64 = 4 << 10;
 /// An answer that is being sent.
 #[derive(Default)]
 pub struct Sending {
-    /// Put together and not sent yet, from `sent` on.
-    bytes: Vec<u8>,
-    sent: usize,
+    out: Gathered,
+    // Of `out`, those of the body.
+    of_body: usize,
+    /// The last stretch in `out` and where it begins there: it can be read again.
+    last: Option<(Arc<Opened>, Stretch, usize)>,
     body: Body,
     large: Option<Large>,
+    cold: Option<Cold>,
     /// Bytes that are in the socket, the head's among them.
     pub total: u64,
 }
 
+/// A stretch that has to be in memory before it goes on.
+enum Cold {
+    /// Nobody was asked yet.
+    Wanted(Arc<Opened>, Stretch),
+    /// A helper reads it in.
+    Asked(Arc<AtomicBool>),
+    /// Somebody finds out what the head has to say.
+    Head(Arc<AtomicBool>),
+}
+
 /// A stretch that is moved from the file to the socket, but for its tail.
 struct Large {
-    file: Rc<Opened>,
+    file: Arc<Opened>,
     at: u64,
     end: u64,
+    /// Up to here it was in memory.
+    warm: u64,
     moving: Option<Moving>,
 }
 
@@ -47,8 +69,20 @@ pub struct Way<'w> {
     pub policy: &'w Policy,
     /// The most that one step moves.
     pub step: u64,
+    pub cold: &'w mut Colds,
     /// Gets the account of every transfer that has ended.
     pub account: &'w mut dyn FnMut(&Report),
+}
+
+/// What a worker knows of disks, and who waits for them in its place.
+pub struct Colds {
+    pub disks: Disks,
+    pub helpers: Arc<Helpers>,
+    pub mailbox: Arc<Mailbox>,
+    /// The connection that is at work.
+    pub token: u64,
+    /// Stretches that were read in by helpers.
+    pub count: u64,
 }
 
 /// How far it got.
@@ -60,6 +94,8 @@ pub enum Sent {
     Some,
     /// The socket has no room.
     Blocked,
+    /// A helper reads on; the mailbox is told when it has.
+    Cold,
 }
 
 /// Why an answer stays short.
@@ -73,26 +109,47 @@ pub enum Short {
     File(Errno),
     /// What was to be found on the way is not there.
     Supply(String),
+    /// What its head has to say is known now: it is to be made once more.
+    Again,
 }
 
 impl Sending {
-    /// Puts together the head and as much of the body as fits. Nothing is sent: if the file has changed
-    /// already, there can still be another answer.
-    pub fn prepare(head: Vec<u8>, body: Body) -> Result<Self, Short> {
-        let mut sending = Self { bytes: head, body, ..Self::default() };
-        sending.gather()?;
+    /// Puts together the head and as much of the body as fits and is in memory. Nothing is sent: if the file has
+    /// changed already, there can still be another answer.
+    pub fn prepare(
+        head: &[u8],
+        body: Body,
+        buffer: Vec<u8>,
+        disks: &mut Disks,
+    ) -> Result<Self, Short> {
+        let mut sending = Self { out: Gathered::within(buffer), body, ..Self::default() };
+        sending.out.push(head);
+        sending.gather(disks)?;
         Ok(sending)
+    }
+
+    /// One of which nothing is known until this flag is set and the mailbox told: it then asks to be made again.
+    pub fn waiting(done: Arc<AtomicBool>) -> Self {
+        Self { cold: Some(Cold::Head(done)), ..Self::default() }
+    }
+
+    /// Whether it waits for a disk.
+    pub fn is_cold(&self) -> bool {
+        self.cold.is_some()
     }
 
     /// Sends until there is no room, or for long enough.
     pub fn advance(&mut self, way: &mut Way<'_>) -> Result<Sent, Short> {
         loop {
-            if self.sent < self.bytes.len() {
-                match net::send(way.socket, &self.bytes[self.sent..]) {
+            if self.is_still_cold(way)? {
+                return Ok(Sent::Cold);
+            }
+            if !self.out.unsent().is_empty() {
+                match net::send(way.socket, self.out.unsent()) {
                     // A socket that takes nothing and gives no reason would be asked for ever.
                     Ok(0) => return Err(Short::Client(Errno::IO)),
                     Ok(count) => {
-                        self.sent += count;
+                        self.out.sent(count);
                         self.total += count as u64;
                     }
                     Err(Errno::INTR) => {}
@@ -101,50 +158,138 @@ impl Sending {
                 }
                 continue;
             }
-            (self.bytes, self.sent) = (Vec::new(), 0);
+            self.clear();
             if self.large.is_some() {
                 match self.move_on(way)? {
                     Sent::All => continue,
+                    Sent::Cold => {}
                     other => return Ok(other),
                 }
             }
-            self.gather()?;
-            let is_over = self.bytes.is_empty() && self.large.is_none();
+            if self.cold.is_none() {
+                self.gather(&mut way.cold.disks)?;
+            }
+            if self.cold.is_some() {
+                continue;
+            }
+            let is_over = self.out.unsent().is_empty() && self.large.is_none();
             return Ok(if is_over { Sent::All } else { Sent::Some });
         }
     }
 
-    /// Gives up the buffer or the pipe of a transfer under way, which can go on with another one.
+    /// Gives up the buffer or the pipe of a transfer under way, which can go on with another one, and what can be
+    /// read again.
     pub fn park(&mut self, account: &mut dyn FnMut(&Report)) {
         if let Some(large) = &mut self.large {
             large.leave(account);
         }
+        let Some((file, stretch, begin)) = self.last.take() else { return };
+        if let Some(Large { file, at, end, .. }) = self.large.take() {
+            // It comes behind what is put together.
+            self.body.parts.push_front(Part::File(file, Stretch { from: at, to: end }));
+        }
+        let kept = self.out.sent_so_far().max(begin);
+        let from = stretch.from + (kept - begin) as u64;
+        if from < stretch.to {
+            self.body.parts.push_front(Part::File(file, Stretch { from, to: stretch.to }));
+        }
+        self.out.cut(kept);
+        self.out.shrink();
     }
 
-    /// Takes parts into memory as far as they fit; the first that does not becomes the large one.
-    fn gather(&mut self) -> Result<(), Short> {
+    /// Memory that is kept while the client takes nothing.
+    pub fn held(&self) -> u64 {
+        let moving = self.large.as_ref().and_then(|large| large.moving.as_ref());
+        self.out.held() as u64 + moving.map_or(0, Moving::held)
+    }
+
+    /// Keeps no more than what is unsent; the buffer, if it was much larger.
+    pub fn shrink(&mut self) -> Option<Vec<u8>> {
+        if self.out.held() / 2 < self.out.unsent().len() {
+            return None;
+        }
+        let sent = self.out.sent_so_far();
+        if let Some((_, stretch, begin)) = &mut self.last {
+            stretch.from += sent.saturating_sub(*begin) as u64;
+            *begin = begin.saturating_sub(sent);
+        }
+        Some(self.out.shrink())
+    }
+
+    /// The buffer of one that is over.
+    pub fn buffer(self) -> Vec<u8> {
+        self.out.into_buffer()
+    }
+
+    fn clear(&mut self) {
+        self.out.clear();
+        self.of_body = 0;
+        self.last = None;
+    }
+
+    /// Has a cold stretch read in; once it is, it goes on.
+    fn is_still_cold(&mut self, way: &mut Way<'_>) -> Result<bool, Short> {
+        match self.cold.take() {
+            None => return Ok(false),
+            Some(Cold::Wanted(file, stretch)) => {
+                let (mailbox, token) = (Arc::clone(&way.cold.mailbox), way.cold.token);
+                let done = way.cold.helpers.read_in(Job { file, stretch, token, mailbox });
+                way.cold.count += 1;
+                self.cold = Some(Cold::Asked(done));
+            }
+            Some(Cold::Head(done)) if done.load(Ordering::Acquire) => return Err(Short::Again),
+            Some(asked) => self.cold = Some(asked),
+        }
+        let is_done = matches!(&self.cold, Some(Cold::Asked(done)) if done.load(Ordering::Acquire));
+        if !is_done {
+            return Ok(true);
+        }
+        self.cold = None;
+        if let Some(large) = self.large.as_mut().filter(|large| large.is_cold()) {
+            large.warm = large.reached().saturating_add(way.step);
+        } else {
+            // What is not in memory even now is read all the same.
+            self.gather_more(&mut way.cold.disks, true)?;
+        }
+        Ok(false)
+    }
+
+    fn gather(&mut self, disks: &mut Disks) -> Result<(), Short> {
+        self.gather_more(disks, false)
+    }
+
+    /// Takes parts into memory as far as they fit; the first that does not becomes the large one. The first file
+    /// is read from its disk if it `may_wait`.
+    fn gather_more(&mut self, disks: &mut Disks, mut may_wait: bool) -> Result<(), Short> {
         while self.large.is_none() {
             self.body.fill().map_err(Short::Supply)?;
-            let room = ONE_SEND.saturating_sub(self.bytes.len()) as u64;
-            let fits = self.body.parts.front().is_some_and(|part| part.len() <= room);
-            let is_empty = self.bytes.is_empty();
-            match self.body.parts.front() {
-                None => return Ok(()),
-                Some(Part::Bytes(_)) if !fits && !is_empty => return Ok(()),
-                Some(Part::File(_, stretch))
-                    if !fits && !is_empty && stretch.len() <= ONE_SEND as u64 =>
-                {
-                    return Ok(());
-                }
-                Some(_) => {}
+            let room = ONE_SEND.saturating_sub(self.of_body) as u64;
+            let Some(part) = self.body.parts.front() else { return Ok(()) };
+            let fits = part.len() <= room;
+            let may_be_large = matches!(part, Part::File(..)) && part.len() > ONE_SEND as u64;
+            if !fits && self.of_body > 0 && !may_be_large {
+                return Ok(());
             }
             match self.body.parts.pop_front() {
-                Some(Part::Bytes(bytes)) if is_empty => self.bytes = bytes,
-                Some(Part::Bytes(bytes)) => self.bytes.extend_from_slice(&bytes),
-                Some(Part::File(file, stretch)) if fits => read(&file, stretch, &mut self.bytes)?,
+                Some(Part::Bytes(bytes)) => {
+                    self.out.push(&bytes);
+                    self.of_body += bytes.len();
+                }
+                Some(Part::File(file, stretch)) if fits => {
+                    let begin = self.out.len();
+                    if !read(&file, stretch, &mut self.out, (disks, may_wait))? {
+                        self.out.cut(begin);
+                        self.body.parts.push_front(Part::File(Arc::clone(&file), stretch));
+                        self.cold = Some(Cold::Wanted(file, stretch));
+                        return Ok(());
+                    }
+                    may_wait = false;
+                    self.of_body += stretch.len() as usize;
+                    self.last = Some((file, stretch, begin));
+                }
                 Some(Part::File(file, stretch)) => {
                     let (at, end) = (stretch.from, stretch.to);
-                    self.large = Some(Large { file, at, end, moving: None });
+                    self.large = Some(Large { file, at, end, warm: at, moving: None });
                 }
                 None => {}
             }
@@ -155,16 +300,24 @@ impl Sending {
     /// One step of the large part; its tail is put together once the rest is in the socket.
     fn move_on(&mut self, way: &mut Way<'_>) -> Result<Sent, Short> {
         let Some(large) = &mut self.large else { return Ok(Sent::All) };
-        let tail = Stretch { from: large.end.saturating_sub(TAIL).max(large.at), to: large.end };
+        let tail = large.tail();
         if large.at < tail.from {
+            if large.is_cold() {
+                let next = large.next(way.step);
+                if way.cold.disks.is_cold(&large.file, next) {
+                    self.cold = Some(Cold::Wanted(Arc::clone(&large.file), next));
+                    return Ok(Sent::Cold);
+                }
+                large.warm = next.to;
+            }
             let before = large.reached();
             let sent = large.advance(tail.from, way);
             self.total += large.reached() - before;
             return sent;
         }
-        let file = Rc::clone(&large.file);
+        let file = Arc::clone(&large.file);
         self.large = None;
-        read(&file, tail, &mut self.bytes)?;
+        self.body.parts.push_front(Part::File(file, tail));
         Ok(Sent::All)
     }
 }
@@ -174,21 +327,37 @@ impl Large {
         self.at + self.moving.as_ref().map_or(0, Moving::moved)
     }
 
+    fn tail(&self) -> Stretch {
+        Stretch { from: self.end.saturating_sub(TAIL).max(self.at), to: self.end }
+    }
+
+    /// What is moved next may not be in memory.
+    fn is_cold(&self) -> bool {
+        self.reached() >= self.warm
+    }
+
+    /// What is moved next, with the tail if it is near.
+    fn next(&self, step: u64) -> Stretch {
+        let from = self.reached();
+        let to = from.saturating_add(step);
+        Stretch { from, to: if to >= self.tail().from { self.end } else { to } }
+    }
+
     /// One step on the way to this byte.
     fn advance(&mut self, to: u64, way: &mut Way<'_>) -> Result<Sent, Short> {
         let moving = self.moving.get_or_insert_with(|| {
             let stretch = Stretch { from: self.at, to };
             let socket = (way.socket.as_ref(), way.is_internet);
-            Moving::new(Job {
-                file: Rc::clone(&self.file),
+            Moving::new(moving::Job {
+                file: Arc::clone(&self.file),
                 socket: Rc::clone(way.socket),
                 stretch,
                 needs: way.policy.needs,
-                step: way.step,
                 plan: way.plans.plan(way.policy, &self.file, socket, stretch.len()),
             })
         });
-        let outcome = match moving.advance() {
+        let most = self.warm.saturating_sub(self.at + moving.moved()).clamp(1, way.step);
+        let outcome = match moving.advance(most) {
             Moved::Some => return Ok(Sent::Some),
             Moved::Blocked => return Ok(Sent::Blocked),
             Moved::End(outcome) => outcome,
@@ -226,18 +395,32 @@ impl Large {
     }
 }
 
-/// Reads a stretch into memory and makes sure that it is of the version that was opened.
-fn read(file: &Opened, stretch: Stretch, into: &mut Vec<u8>) -> Result<(), Short> {
-    let begin = into.len();
-    into.resize(begin + stretch.len() as usize, 0);
+/// Reads a stretch into memory and makes sure that it is of the version that was opened. False where that would
+/// wait for a disk and must not.
+fn read(
+    file: &Opened,
+    stretch: Stretch,
+    into: &mut Gathered,
+    (disks, may_wait): (&mut Disks, bool),
+) -> Result<bool, Short> {
+    let len = stretch.len() as usize;
+    let room = into.room(len);
     let mut done = 0;
-    while done < stretch.len() {
-        match io::pread(file, &mut into[begin + done as usize..], stretch.from + done) {
-            Ok(0) => return Err(Short::Changed),
-            Ok(count) => done += count as u64,
+    while done < len {
+        let (rest, at) = (&mut room[done..], stretch.from + done as u64);
+        let got = if may_wait {
+            io::pread(file, rest, at).map(Got::Bytes)
+        } else {
+            disks.read(file, rest, at)
+        };
+        match got {
+            Ok(Got::Bytes(0)) => return Err(Short::Changed),
+            Ok(Got::Bytes(count)) => done += count,
+            Ok(Got::Cold) => return Ok(false),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(Short::File(errno)),
         }
     }
-    if file.is_unchanged() { Ok(()) } else { Err(Short::Changed) }
+    into.fill(len);
+    if file.is_unchanged() { Ok(true) } else { Err(Short::Changed) }
 }

@@ -2,7 +2,7 @@
 
 use thalweg_core::rate_limit::RateLimit;
 
-use super::{accounts::Accounts, open::Root, plans::Policy};
+use super::{accounts::Accounts, digests::Digests, open::Root, plans::Policy};
 
 /// The same for all workers.
 #[derive(Debug)]
@@ -15,4 +15,6 @@ pub struct Site {
     pub policy: Policy,
     pub limit: Option<RateLimit>,
     pub accounts: Accounts,
+    /// Where hashes of files are told.
+    pub digests: Option<Digests>,
 }

@@ -13,7 +13,7 @@ use rustix::{
 use crate::http::condition::{Validator, in_seconds};
 
 /// A file as it was at one moment: two that are equal have the same bytes, as far as its clock can tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Version {
     device: u64,
     inode: u64,
@@ -24,7 +24,7 @@ pub struct Version {
 }
 
 /// A time of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Moment {
     seconds: i64,
     nanos: u32,

@@ -14,7 +14,8 @@ use thalweg_core::shown;
 
 use super::{
     listing::Folder,
-    open::{self, Found, Opened},
+    open::{self, Found},
+    opened::Opened,
     site::Site,
 };
 
@@ -64,15 +65,15 @@ impl Tree {
     }
 
     /// Opens a file of it.
-    pub fn open(&self, path: &Path) -> Option<Opened> {
-        match self.site.root.find(&self.top.join(path)) {
+    pub fn open(&self, path: &Path) -> Option<Arc<Opened>> {
+        match self.site.root.find(&self.top.join(path), None) {
             Ok(Found::File(file)) => Some(file),
             _ => None,
         }
     }
 
     fn read(&self, path: &Path) -> Option<Folder> {
-        match self.site.root.find(&self.top.join(path)) {
+        match self.site.root.find(&self.top.join(path), None) {
             Ok(Found::Folder(fd)) => Folder::read(&fd, self.site.hidden).ok(),
             _ => None,
         }

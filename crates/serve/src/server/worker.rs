@@ -24,6 +24,7 @@ use thalweg_sys::{Errno, io};
 use super::{
     connection::{Connection, Next, Tools},
     options::Timeouts,
+    waiting::Waiting,
 };
 
 /// How far the end has come; a worker looks whenever it is woken.
@@ -39,6 +40,7 @@ pub struct Parts {
     pub tools: Tools,
     pub timeouts: Timeouts,
     pub most: usize,
+    pub waiting: Waiting,
     pub stage: Arc<AtomicU8>,
     /// Written to when the stage changes.
     pub wake: Arc<OwnedFd>,
@@ -164,23 +166,22 @@ impl Worker {
             return self.accept((token - LISTENERS) as usize);
         }
         let flags = event.flags;
-        let is_over = flags.intersects(EventFlags::HUP | EventFlags::ERR);
-        let has_hung_up = is_over || flags.contains(EventFlags::RDHUP);
-        let (readable, writable) =
-            (flags.contains(EventFlags::IN), flags.contains(EventFlags::OUT));
         let Some(slot) = self.slot(token) else { return };
         let is_queued = slot.is_queued;
         if let Some(connection) = &mut slot.connection {
-            connection.ready(readable, writable || is_over, has_hung_up);
+            connection.ready(flags);
         }
         if !is_queued {
             self.advance(token);
         }
     }
 
-    /// The stage has changed, which the loop looks at.
+    /// The stage has changed, which the loop looks at, or helpers have read what some wait for.
     fn woken(&mut self) {
         let _ = io::read(&self.parts.wake, &mut [0; 8]);
+        for token in self.parts.tools.cold.mailbox.take() {
+            self.advance(token);
+        }
     }
 
     /// The place of a connection that is still the one that is meant.
@@ -196,8 +197,26 @@ impl Worker {
             return;
         }
         let Some(connection) = &mut slot.connection else { return };
+        self.parts.tools.cold.token = token;
         let next = connection.advance(&mut self.parts.tools);
+        let held = connection.held();
         self.follow(token, next);
+        self.wait(token, held);
+    }
+
+    /// Counts the memory of one that waits for its client; those that have waited longest give theirs back if it
+    /// is too much.
+    fn wait(&mut self, token: u64, held: u64) {
+        if !self.parts.waiting.count(token, held) {
+            return;
+        }
+        while let Some(token) = self.parts.waiting.longest() {
+            let Some(slot) = self.slots.get_mut(token as u32 as usize) else { continue };
+            let is_it = slot.turn == (token >> 32) as u32;
+            let Some(connection) = slot.connection.as_mut().filter(|_| is_it) else { continue };
+            connection.park(&self.parts.tools);
+            self.parts.tools.site.accounts.parked.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Does what a connection wants next.
@@ -222,6 +241,7 @@ impl Worker {
     fn close(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         if slot.connection.take().is_some() {
+            self.parts.waiting.count(u64::from(slot.turn) << 32 | index as u64, 0);
             slot.turn = slot.turn.wrapping_add(1) & 0x7fff_ffff;
             slot.is_queued = false;
             self.free.push(index as u32);
@@ -268,6 +288,7 @@ impl Worker {
                 Err(Errno::AGAIN) => return,
                 // Without a descriptor for it the client stays in the queue, which would say so for ever.
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    self.parts.tools.store.get_mut().close();
                     return self.stop_accepting();
                 }
                 // That one client is gone already.
@@ -321,20 +342,20 @@ impl Worker {
 
     fn tick(&mut self) {
         self.looked = Instant::now();
+        self.parts.tools.store.get_mut().turn();
         if !self.accepts && !self.parts.tools.is_ending {
             let _ = self.accept_again();
         }
         for index in 0..self.slots.len() {
             let turn = self.slots[index].turn;
             let Some(connection) = &mut self.slots[index].connection else { continue };
+            let token = u64::from(turn) << 32 | index as u64;
             let next = connection.tick(&mut self.parts.tools, &self.parts.timeouts);
-            self.follow(u64::from(turn) << 32 | index as u64, next);
+            let held = connection.held();
+            self.follow(token, next);
+            self.parts.waiting.count(token, held);
         }
+        let cold = std::mem::take(&mut self.parts.tools.cold.count);
+        self.parts.tools.site.accounts.cold.fetch_add(cold, Ordering::Relaxed);
     }
-}
-
-/// Wakes whoever waits for this eventfd.
-pub fn wake(fd: &OwnedFd) {
-    // It holds more than is ever written here.
-    let _ = io::write(fd, &1_u64.to_ne_bytes());
 }

@@ -1,12 +1,14 @@
 //! Files that change while they are sent: no answer is both whole and torn.
 
 use std::{
+    collections::HashSet,
     fs::{File, OpenOptions},
     os::unix::fs::FileExt,
+    sync::Mutex,
     time::Duration,
 };
 
-use super::support::{Answer, Place};
+use super::support::{Answer, Place, times};
 
 const SIZE: usize = 32 << 20;
 
@@ -58,6 +60,99 @@ fn one_that_was_replaced_is_not_finished() {
         std::fs::rename(place.path("other"), place.path("file")).unwrap();
     });
     assert!(!answer.is_whole && answer.body.len() < SIZE);
+}
+
+/// Of what letters a state of a file is made, one after the other, and how long it is.
+fn state(bytes: &[u8]) -> (Vec<u8>, usize) {
+    let mut letters = bytes.to_vec();
+    letters.dedup();
+    (letters, bytes.len())
+}
+
+/// A file that is changed in every way, and every state it was ever in.
+struct Restless<'p> {
+    place: &'p Place,
+    bytes: Vec<u8>,
+    states: &'p Mutex<HashSet<(Vec<u8>, usize)>>,
+}
+
+impl Restless<'_> {
+    /// Long enough to be moved, short enough that many answers come through.
+    const LEN: usize = 700_000;
+
+    /// The n-th change.
+    fn change(&mut self, n: usize) {
+        let letter = b'a' + (n % 26) as u8;
+        let path = self.place.path("file");
+        let open = || OpenOptions::new().write(true).open(&path).unwrap();
+        match n % 4 {
+            0 => {
+                self.become_now(vec![letter; Self::LEN + n % 7 * 1000]);
+                let new = self.place.file("new", &self.bytes);
+                std::fs::rename(new, &path).unwrap();
+            }
+            1 => {
+                let file = open();
+                for at in (0..self.bytes.len()).step_by(100_000) {
+                    let mut next = self.bytes.clone();
+                    let end = (at + 100_000).min(next.len());
+                    next[at..end].fill(letter);
+                    self.become_now(next);
+                    file.write_all_at(&self.bytes[at..end], at as u64).unwrap();
+                }
+            }
+            2 => {
+                let (mut next, len) = (self.bytes.clone(), self.bytes.len());
+                next.resize(len + 1000, letter);
+                self.become_now(next);
+                open().write_all_at(&self.bytes[len..], len as u64).unwrap();
+            }
+            _ => {
+                self.become_now(self.bytes[..Self::LEN / 2].to_vec());
+                open().set_len(self.bytes.len() as u64).unwrap();
+            }
+        }
+    }
+
+    fn become_now(&mut self, bytes: Vec<u8>) {
+        self.bytes = bytes;
+        self.states.lock().unwrap().insert(state(&self.bytes));
+    }
+}
+
+#[test]
+fn whatever_happens_to_a_file_a_whole_answer_is_a_state_it_was_in() {
+    let (place, states) = (Place::new(), Mutex::default());
+    let mut file = Restless { place: &place, bytes: Vec::new(), states: &states };
+    file.change(0);
+    std::thread::scope(|scope| {
+        let (stop, told) = std::sync::mpsc::channel::<()>();
+        scope.spawn(move || {
+            for n in 1.. {
+                if told.try_recv() != Err(std::sync::mpsc::TryRecvError::Empty) {
+                    return;
+                }
+                file.change(n);
+                std::thread::sleep(Duration::from_millis(n as u64 * 7 % 40));
+            }
+        });
+        let (mut whole, mut short) = (0, 0);
+        for _ in 0..times("THALWEG_RACES", 400) {
+            let answer = place.get("/file", "");
+            if !answer.is_whole || answer.status == 503 {
+                short += 1;
+                continue;
+            }
+            whole += 1;
+            // A weak tag says that the file was too young to tell.
+            if answer.field("ETag").is_some_and(|tag| tag.starts_with('"')) {
+                let state = state(&answer.body);
+                assert!(states.lock().unwrap().contains(&state), "{state:?}");
+            }
+        }
+        drop(stop);
+        assert!(whole > 0, "{whole} whole, {short} short");
+    });
 }
 
 #[test]

@@ -137,6 +137,7 @@ fn shared() -> &'static Shared {
         for (name, bytes) in &files {
             place.file(name, bytes);
         }
+        settle();
         (place, files.into())
     })
 }
@@ -200,5 +201,45 @@ proptest! {
             let end = more.map_or(bytes.len(), |more| (first + more as usize + 1).min(bytes.len()));
             prop_assert!(seen[first..end].iter().all(|byte| *byte));
         }
+    }
+
+    #[test]
+    fn any_split_of_pipelined_requests_gets_the_same_answers(
+        asked in prop::collection::vec((any::<prop::sample::Index>(), 0..6_usize), 1..8),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let (place, files) = shared();
+        let mut requests = String::new();
+        for (file, kind) in &asked {
+            let (name, _) = file.get(files);
+            requests += &match kind {
+                0 => format!("HEAD /{name} HTTP/1.1\r\nHost: a\r\n\r\n"),
+                1 => format!("GET /{name} HTTP/1.1\r\nHost: a\r\nRange: bytes=0-0,-1\r\n\r\n"),
+                2 => "\r\nGET /none HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+                3 => format!("GET /{name}/ HTTP/1.1\r\nhost:a\r\n\r\n"),
+                _ => format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"),
+            };
+        }
+        let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(requests.len())).collect();
+        places.sort_unstable();
+        let answers = |places: &[usize]| {
+            let mut client = place.connect();
+            client.stream.set_nodelay(true).unwrap();
+            let mut from = 0;
+            for to in places.iter().chain([&requests.len()]) {
+                client.send(&requests[from..*to]);
+                from = *to;
+            }
+            let answer = |(_, kind): &(_, usize)| {
+                let answer = client.answer(*kind == 0);
+                // The moment is another one.
+                let head = answer.head.lines().filter(|line| !line.starts_with("Date: "));
+                (answer.status, head.collect::<Vec<_>>().join("\n"), answer.body, answer.is_whole)
+            };
+            asked.iter().map(answer).collect::<Vec<_>>()
+        };
+        let whole = answers(&[]);
+        prop_assert!(whole.iter().all(|(_, _, _, is_whole)| *is_whole));
+        prop_assert!(answers(&places) == whole);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{io::Write, net::Shutdown, os::unix::fs::symlink, time::Duration};
 
-use super::support::{Place, noise};
+use super::support::{Place, noise, times};
 
 #[test]
 fn what_is_no_request_is_refused_and_the_connection_ends() {
@@ -15,6 +15,16 @@ fn what_is_no_request_is_refused_and_the_connection_ends() {
             400,
         ),
         ("GET /file HTTP/1.1\r\n\r\n", 400),
+        ("GET /file HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400),
+        ("GET /file HTTP/1.1\r\nHost : a\r\n\r\n", 400),
+        ("GET /file HTTP/1.1\r\nHost: a\r\nA: b\0c\r\n\r\n", 400),
+        ("GET /fi\0le HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("GET /fi%00le HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("GET /fi%zzle HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("GET /file% HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("GET /../secret HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("GET /x/%2E%2E/../secret HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("GET /file HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\n", 400),
         ("GET /file HTTP/1.1\nHost: a\n\n", 400),
         ("GET /file HTTP/1.1\r\nHost: a\r\n b: c\r\n\r\n", 400),
         ("GET /%2e%2e/secret HTTP/1.1\r\nHost: a\r\n\r\n", 400),
@@ -46,6 +56,81 @@ fn a_body_nobody_asked_for_is_no_request() {
         .ask(&format!("GET /file HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n{inner}"));
     assert_eq!((answer.text().as_str(), answer.field("Connection")), ("text", Some("close")));
     assert!(client.is_at_end());
+}
+
+#[test]
+fn no_spelling_of_a_name_leads_outside() {
+    let place = Place::new();
+    place.file("file", "text");
+    std::fs::write(place.outside("secret"), "secret").unwrap();
+    for target in [
+        "/%2e%2e%2fsecret",
+        "/%2e%2e%2f%2e%2e%2fetc/passwd",
+        "/..%2fsecret",
+        "/%5c..%5csecret",
+        "/file%2f..%2f..%2fsecret",
+        "/%252e%252e/secret",
+        "/%c0%ae%c0%ae/secret",
+        "//etc/passwd",
+        "/file/../../root/../secret",
+    ] {
+        let answer = place.get(target, "");
+        assert!(matches!(answer.status, 400 | 404), "{target}: {}", answer.status);
+        assert!(!answer.text().contains("secret"), "{target}");
+    }
+}
+
+#[test]
+fn a_hundred_thousand_ranges_are_the_whole_or_too_much() {
+    let place = Place::new();
+    let bytes = noise(200_000);
+    place.file("file", &bytes);
+    let ranges =
+        |count: usize, each: &str| format!("Range: bytes={}\r\n", vec![each; count].join(","));
+    let answer = place.get("/file", &ranges(10_000, "0-0"));
+    assert!(answer.status == 200 && answer.body == bytes, "more than a few count as none");
+    assert_eq!(place.get("/file", &ranges(100_000, "0-")).status, 431);
+    // As many as are answered one by one, each the whole file: it comes once.
+    let answer = place.get("/file", &ranges(32, "0-"));
+    assert!(answer.status == 206 && answer.body == bytes);
+}
+
+#[test]
+fn a_request_that_comes_byte_by_byte_is_answered_when_it_is_whole() {
+    let place = Place::with(|options| options.threads = Some(1));
+    place.file("file", "text");
+    let request = format!("GET /file HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n", "b".repeat(300));
+    let mut slow = place.connect();
+    slow.stream.set_nodelay(true).unwrap();
+    for byte in request.as_bytes().chunks(1) {
+        slow.send(byte);
+        // The others do not wait for it.
+        assert_eq!(place.get("/file", "").text(), "text");
+    }
+    assert_eq!(slow.answer(false).text(), "text");
+}
+
+#[test]
+fn resets_in_the_middle_of_a_body_take_nothing_from_the_others() {
+    let place = Place::with(|options| {
+        options.threads = Some(1);
+        options.metrics = true;
+    });
+    place.file("small", "text");
+    place.file("large", noise(4 << 20));
+    for n in 0..100 {
+        let mut gone = place.connect();
+        gone.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        if n % 2 == 0 {
+            gone.head();
+        }
+        // What was not read makes it a reset.
+        drop(gone);
+        assert_eq!(place.get("/small", "").text(), "text");
+    }
+    while !place.get("/-/metrics", "").text().contains("thalweg_connections 1\n") {
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]
@@ -181,7 +266,7 @@ fn what_is_swapped_for_a_link_in_mid_request_never_leads_out() {
         });
         let mut client = place.connect();
         let mut served = 0;
-        for _ in 0..5000 {
+        for _ in 0..times("THALWEG_RACES", 5000) {
             let answer = client.ask("GET /name/file HTTP/1.1\r\nHost: a\r\n\r\n");
             match answer.status {
                 200 => {

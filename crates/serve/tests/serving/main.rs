@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod changing;
+mod digests;
 mod faults;
 mod files;
 mod folders;
 mod hostile;
+mod parking;
 mod support;

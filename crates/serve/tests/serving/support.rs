@@ -218,3 +218,8 @@ impl Client {
         self
     }
 }
+
+/// How often something is tried: as a variable of the environment says, for campaigns.
+pub fn times(variable: &str, usual: usize) -> usize {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}

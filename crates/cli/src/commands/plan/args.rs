@@ -30,6 +30,9 @@ pub struct PlanArgs {
     /// Print JSON
     #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
     pub json: bool,
+    /// It is driven by steps that must not sleep, as the server does.
+    #[arg(skip)]
+    pub stepwise: bool,
 }
 
 const EXAMPLES: &str = "\

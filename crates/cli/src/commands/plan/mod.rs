@@ -44,7 +44,7 @@ impl Subcommand for PlanArgs {
             len: self.size.or(source.size),
             needs: self.choice.needs(),
         };
-        let mut request = self.choice.request();
+        let mut request = Request { stepwise: self.stepwise, ..self.choice.request() };
         let untried = try_all(&source, &sink, &mut request).err();
         let saved = Saved::find(!self.choice.no_profile);
         let plan = Plan::make(&facts, &request, saved.current.as_ref());

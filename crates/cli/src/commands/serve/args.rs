@@ -8,7 +8,7 @@ use std::{
     str::FromStr,
     time::Duration,
 };
-use thalweg_core::quantity::{parse_duration, parse_rate};
+use thalweg_core::quantity::{parse_duration, parse_rate, parse_some_bytes};
 use thalweg_serve::server::{Follow, Format};
 
 use crate::args::Choice;
@@ -44,6 +44,9 @@ pub struct ServeArgs {
     /// Send FILE.br, FILE.zst or FILE.gz for FILE to clients that take it
     #[arg(long)]
     pub precompressed: bool,
+    /// Tell the hash of a file to who asks for it: Repr-Digest, and ?digest=sha-256, blake3 or xxh3
+    #[arg(long)]
+    pub hash: bool,
     /// Show counts at /-/metrics, as Prometheus reads them
     #[arg(long)]
     pub metrics: bool,
@@ -54,6 +57,9 @@ pub struct ServeArgs {
     #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
     #[arg(value_parser = parse_rate)]
     pub limit: Option<u64>,
+    /// The most that buffers and pipes may hold for clients that are slow, all together
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = parse_some_bytes)]
+    pub memory: u64,
     /// How many workers [default: one per processor]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
@@ -72,9 +78,18 @@ pub struct ServeArgs {
     /// How long to finish what is under way when interrupted; a second interrupt ends it at once
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub grace: Duration,
+    /// Measure for 3 seconds, from DIR over loopback, and keep it in the profile of this machine, before serving
+    #[arg(long)]
+    pub tune: bool,
+    /// Become this user once the addresses are listened at; only root can
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
     /// Try the options and the addresses, and end
     #[arg(long)]
     pub check: bool,
+    /// Say how a file of DIR, named as in its address, would be sent over TCP, and end
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["check", "tune"])]
+    pub explain: Option<PathBuf>,
     #[command(flatten)]
     pub choice: Choice,
 }
@@ -85,6 +100,8 @@ Examples:
   thalweg serve photos/ --listen :8000        for everybody who reaches this machine
   thalweg serve disk.img --listen 8080 --zero-copy --prefer cpu
   thalweg serve site/ --unix /run/site.sock --precompressed
+  thalweg serve /srv --listen :80 --user www-data
+  thalweg serve photos/ --explain 2024/film.mp4
   curl -C - -O http://127.0.0.1:8000/big      goes on where an earlier curl ended
   curl http://127.0.0.1:8000/photos/?json     the folder for programs; ?manifest: the whole tree
 

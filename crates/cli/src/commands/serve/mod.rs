@@ -1,21 +1,27 @@
 //! `thalweg serve`: a folder or a file over HTTP.
 
 use rustix::thread::{Timespec, nanosleep};
-use std::{io, net::SocketAddr, os::fd::OwnedFd};
+use std::{io, net::SocketAddr, os::fd::OwnedFd, path::Path, time::Duration};
 use thalweg_core::shown;
+use thalweg_lab::probes::tune_machine::Ends;
 use thalweg_serve::server::{Address, Log, Options, Running, Timeouts};
-use thalweg_sys::{handed, signal};
+use thalweg_sys::{handed, signal, user::User};
 
-use super::Subcommand;
+use super::{Subcommand, tune};
 use crate::{
     exit::{Exit, Failure},
+    interrupt,
     output::text::{complain, note, print},
     profile::Saved,
 };
 
 mod args;
+mod explain;
 use args::Listen;
 pub use args::ServeArgs;
+
+/// How long to measure before serving.
+const TUNING: Duration = Duration::from_secs(3);
 
 /// A signal ends the sleep; one that comes just before it is heard of when it is over.
 const NAP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -25,13 +31,19 @@ impl Subcommand for ServeArgs {
         true
     }
 
-    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+    fn run(&self, color: bool) -> Result<Exit, Failure> {
+        if let Some(path) = &self.explain {
+            return explain::run(self, path, color);
+        }
+        if self.tune {
+            self.measure()?;
+        }
         let saved = Saved::use_if_current(!self.choice.no_profile);
         // The workers leave signals to this thread.
         let _ = signal::catch_interrupts();
         let handed = handed::sockets();
         let handed = handed.map_err(|e| Failure::of_call("fcntl", "a socket of LISTEN_FDS", e))?;
-        let server = Running::start(self.options(saved, handed));
+        let server = Running::start(self.options(saved, handed)?);
         let server = server.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
         if self.check {
             note("the options are right, and the addresses are free");
@@ -51,12 +63,13 @@ impl Subcommand for ServeArgs {
 }
 
 impl ServeArgs {
-    fn options(&self, saved: Saved, handed: Vec<OwnedFd>) -> Options {
+    fn options(&self, saved: Saved, handed: Vec<OwnedFd>) -> Result<Options, Failure> {
         let format = self.log.format();
         let log = format.map(|format| Log { format, out: Box::new(io::stderr()) });
         let tcp = self.listen.iter().map(|Listen(address)| Address::Tcp(*address));
         let unix = self.unix.iter().cloned().map(Address::Unix);
-        Options {
+        let user = self.user.as_deref().map(user).transpose()?;
+        Ok(Options {
             root: self.root.clone(),
             listen: tcp.chain(unix).collect(),
             handed,
@@ -65,6 +78,9 @@ impl ServeArgs {
             hidden: self.hidden,
             listing: !self.no_listing,
             precompressed: self.precompressed,
+            hash: self.hash,
+            user,
+            memory: self.memory,
             metrics: self.metrics,
             needs: self.choice.needs(),
             request: self.choice.request(),
@@ -77,7 +93,26 @@ impl ServeArgs {
             },
             max_connections: self.max_connections.map(usize::from),
             log,
+        })
+    }
+
+    /// Measures before it serves; what cannot be measured is said, and served all the same.
+    fn measure(&self) -> Result<(), Failure> {
+        interrupt::catch();
+        let folder = if self.root.is_dir() { Some(&*self.root) } else { self.root.parent() };
+        let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+        let at = folder.unwrap_or(Path::new(".")).display();
+        let ends = format!("file:tcp@{at}").parse::<Ends>();
+        let measured = match ends {
+            Ok(ends) => tune::briefly(ends, TUNING),
+            Err(why) => Err(Failure::new(Exit::Failed, why)),
+        };
+        match measured {
+            Ok(what) => note(&what),
+            Err(failure) if interrupt::check().is_err() => return Err(failure),
+            Err(failure) => complain(&format!("not measured: {}", failure.message)),
         }
+        Ok(())
     }
 
     /// Where it can be reached, on standard output; what that means, beside it.
@@ -97,6 +132,14 @@ impl ServeArgs {
             complain("whoever reaches this machine can read what is served; nothing is encrypted");
         }
         Ok(())
+    }
+}
+
+fn user(name: &str) -> Result<User, Failure> {
+    match User::find(name) {
+        Ok(Some(user)) => Ok(user),
+        Ok(None) => Err(Failure::new(Exit::Usage, format!("--user {name}: there is no such user"))),
+        Err(errno) => Err(Failure::of_call("getpwnam", name, errno)),
     }
 }
 

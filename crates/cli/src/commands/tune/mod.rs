@@ -4,9 +4,9 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use std::{
     path::{Path, PathBuf},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use thalweg_core::{Cancelled, Profile};
+use thalweg_core::{Cancelled, Profile, profile::Load, quantity::Size};
 use thalweg_lab::probes::tune_machine::{
     self, Depth, EndKind, Ends, Found, Plan, Progress, Spawned,
     check::{are_possible, check, held_out},
@@ -104,6 +104,34 @@ fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<
     }
     kept?;
     Ok(if found.troubles.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+/// What a command measures of one pair before it begins, on the machine as it is, and keeps; what it found in a
+/// sentence.
+pub fn briefly(ends: Ends, budget: Duration) -> Result<String, Failure> {
+    let saved = Saved::find(true);
+    let nowhere = || Failure::new(Exit::Unsupported, "there is no place for a profile");
+    let path = saved.path.as_ref().ok_or_else(nowhere)?;
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let plan = Plan {
+        pairs: vec![ends],
+        depth: Depth::Quick,
+        budget,
+        loads: vec![Load::Idle],
+        seed: since.as_nanos() as u64,
+        stop: &interrupt::check,
+    };
+    let found = tune_machine::survey(&plan, &mut sessions(), &mut |_: &Progress<'_>| {});
+    let found = found.map_err(|_: Cancelled| interrupt::failure("the profile is as it was"))?;
+    if found.cells.is_empty() {
+        let why = found.troubles.join("; ");
+        return Err(Failure::new(Exit::Failed, format!("nothing could be measured: {why}")));
+    }
+    keep(&found, &saved, path)?;
+    let sizes: std::collections::BTreeSet<u64> = found.cells.iter().map(|cell| cell.size).collect();
+    let sizes: Vec<String> = sizes.into_iter().map(|size| Size(size).to_string()).collect();
+    let (sessions, seconds) = (found.sessions, found.seconds);
+    Ok(format!("measured {} in {sessions} sessions and {seconds:.1} s", sizes.join(", ")))
 }
 
 /// Writes the profile, and says which stale one it replaced.

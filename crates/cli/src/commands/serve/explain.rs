@@ -1,0 +1,37 @@
+//! `thalweg serve --explain`: how one file would be sent.
+
+use std::path::{Path, PathBuf};
+use thalweg_core::quantity::bytes;
+use thalweg_serve::server::{ONE_SEND, Options, size_of};
+
+use super::ServeArgs;
+use crate::{
+    commands::{Subcommand, plan::PlanArgs},
+    exit::{Exit, Failure},
+    output::text::print,
+};
+
+/// Prints it; a file that would not be served is a failure.
+pub fn run(serve: &ServeArgs, path: &Path, color: bool) -> Result<Exit, Failure> {
+    let options = Options { follow: serve.follow.into(), ..Options::new(&serve.root) };
+    let failed = |error: String| Failure::new(Exit::Failed, error);
+    let size = size_of(&options, path).map_err(|error| failed(error.to_string()))?;
+    if size <= ONE_SEND as u64 {
+        print(&format!(
+            "one send: its {} are read into memory and go out with the head of the answer\n",
+            bytes(size)
+        ))?;
+        return Ok(Exit::Done);
+    }
+    let source = if serve.root.is_dir() { serve.root.join(path) } else { serve.root.clone() };
+    let plan = PlanArgs {
+        source,
+        sink: PathBuf::from("tcp:"),
+        size: None,
+        choice: serve.choice.clone(),
+        verbose: false,
+        json: false,
+        stepwise: true,
+    };
+    plan.run(color)
+}

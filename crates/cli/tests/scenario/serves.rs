@@ -1,0 +1,240 @@
+//! `thalweg serve` on disks that do not answer, with thousands of clients, and behind another server.
+
+use rustix::process::{Resource, getrlimit};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::support::{
+    Scratch, bytes,
+    fuse::source::{Illness, NAME, SickSource},
+    run::GUARD,
+    skip, thalweg,
+};
+
+/// A server that is killed with the test.
+struct Server {
+    child: Child,
+    /// What it said behind `at`.
+    address: String,
+}
+
+impl Server {
+    fn start(args: &[&str]) -> Self {
+        let mut command = thalweg();
+        command.arg("serve").args(args).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().rsplit(' ').next().unwrap().to_owned();
+        Self { child, address }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let address = self.address["http://".len()..].trim_end_matches('/');
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(GUARD)).unwrap();
+        stream
+    }
+
+    /// Asks on a connection of its own; the answer is there to be read.
+    fn ask(&self, path: &str) -> TcpStream {
+        let mut stream = self.connect();
+        stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+        stream
+    }
+
+    fn get(&self, path: &str) -> String {
+        text(self.ask(path))
+    }
+
+    /// Memory that is resident, in bytes.
+    fn resident(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn text(mut stream: impl Read) -> String {
+    let mut answer = Vec::new();
+    // A reset ends it short.
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < GUARD, "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_disk_that_does_not_answer_keeps_nobody_else_waiting() {
+    const LEN: u64 = 3 << 20;
+    // It answers nothing, or stops in the middle of what is moved.
+    for silent_at in [0, 1 << 20] {
+        let illness = Illness::SilentAt(silent_at);
+        let test = "a_disk_that_does_not_answer_keeps_nobody_else_waiting";
+        let Some(sick) = SickSource::mount(test, illness, 1, LEN) else { return };
+        let root = sick.folder().parent().unwrap().to_owned();
+        fs::write(root.join("well"), "text").unwrap();
+        let at = root.to_str().unwrap();
+        let server = Server::start(&[at, "-l", "0", "--threads", "1", "--log", "none"]);
+        let name = format!("/{}/{NAME}", sick.folder().file_name().unwrap().to_str().unwrap());
+        let hanging: Vec<TcpStream> = (0..3).map(|_| server.ask(&name)).collect();
+        until("nobody reads the file", || sick.is_waited_for());
+        for _ in 0..100 {
+            assert!(server.get("/well").ends_with("\r\n\r\ntext"));
+        }
+        // What it gave before it fell silent, and not more; then it fails.
+        drop(sick);
+        for stream in hanging {
+            let answer = text(stream);
+            let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+            assert!(answer.contains(" 500 ") || (body.len() as u64) < LEN, "{answer:.100}");
+        }
+    }
+}
+
+#[test]
+fn a_file_on_a_disk_that_says_nothing_of_its_cache_arrives_whole() {
+    let test = "a_file_on_a_disk_that_says_nothing_of_its_cache_arrives_whole";
+    const LEN: u64 = 5_000_000;
+    let illness = Illness::SilentAt(u64::MAX);
+    let Some(sick) = SickSource::mount(test, illness, 3, LEN) else { return };
+    for args in [&[][..], &["--zero-copy", "--method", "sendfile"]] {
+        let at = sick.folder().to_str().unwrap();
+        let server = Server::start(&[&[at, "-l", "0", "--log", "none"][..], args].concat());
+        let mut answer = Vec::new();
+        server.ask(&format!("/{NAME}")).read_to_end(&mut answer).unwrap();
+        assert!(answer.ends_with(&bytes::of(3, LEN as usize)), "{args:?}");
+    }
+}
+
+#[test]
+fn ten_thousand_idle_clients_hold_little_memory_and_keep_nobody_waiting() {
+    const MOST: u64 = 10_000;
+    let limit = getrlimit(Resource::Nofile);
+    let room = limit.current.unwrap_or(u64::MAX).min(limit.maximum.unwrap_or(u64::MAX));
+    let count = MOST.min(room.saturating_sub(1000));
+    if count < MOST {
+        skip(
+            "ten_thousand_idle_clients",
+            &format!("only {count}: the limit of open files is {room}"),
+        );
+    }
+    let scratch = Scratch::new();
+    fs::write(scratch.join("file"), "text").unwrap();
+    let at = scratch.path().to_str().unwrap();
+    let args = [at, "-l", "0", "--threads", "2", "--log", "none", "--max-connections", "20000"];
+    let server = Server::start(&[&args[..], &["--idle-timeout", "1h"]].concat());
+    let ask = |mut stream: &TcpStream| {
+        stream.write_all(b"GET /file HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\ntext") {
+            let mut some = [0; 512];
+            let count = stream.read(&mut some).unwrap();
+            assert!(count > 0);
+            answer.extend_from_slice(&some[..count]);
+        }
+    };
+    ask(&server.connect());
+    let before = server.resident();
+    let idle: Vec<TcpStream> = (0..count)
+        .map(|_| {
+            let stream = server.connect();
+            ask(&stream);
+            stream
+        })
+        .collect();
+    let each = server.resident().saturating_sub(before) / count.max(1);
+    println!("{count} idle clients: {each} bytes each");
+    assert!(each < 4096, "{each} bytes each");
+    assert!(server.get("/file").ends_with("text"));
+    // All of them are still served.
+    idle.iter().rev().for_each(ask);
+}
+
+/// Debian's, from PATH or from where tests/setup/nginx unpacks it.
+fn nginx() -> Option<PathBuf> {
+    let unpacked = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.tools/nginx/usr/sbin");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain([PathBuf::from(unpacked)]);
+    folders.map(|folder| folder.join("nginx")).find(|program| program.is_file())
+}
+
+#[test]
+fn behind_nginx_as_the_manual_shows_it_files_resume_and_nothing_leaks() {
+    let Some(nginx) = nginx() else { return skip("behind_nginx", "no nginx") };
+    let scratch = Scratch::new();
+    let root = scratch.folder("root");
+    let bytes = bytes::of(1, 3_000_000);
+    fs::write(root.join("file"), &bytes).unwrap();
+    let (socket, front) = (scratch.join("back.sock"), scratch.join("front.sock"));
+    let back = socket.to_str().unwrap();
+    let _server = Server::start(&[root.to_str().unwrap(), "--unix", back, "--log", "none"]);
+    // The manual's own words.
+    let manual = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serve.md"));
+    let manual = manual.unwrap();
+    let block = manual.split("```").find(|block| block.contains("proxy_pass")).unwrap();
+    let location = block.replace("/run/site.sock", back);
+    let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
+    let at = scratch.path().display();
+    let folders: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .iter()
+        .map(|name| format!("{name}_temp_path {at}/{name};\n"))
+        .collect();
+    let front_at = front.display();
+    let text = format!(
+        "daemon off; worker_processes 1; pid {at}/pid; error_log {at}/log; {user}\nevents {{}}\nhttp {{\n\
+         access_log off;\n{folders}server {{ listen unix:{front_at};\n{location}\n}} }}\n"
+    );
+    fs::write(scratch.join("conf"), text).unwrap();
+    let mut command = Command::new(nginx);
+    command.arg("-p").arg(scratch.path()).arg("-e").arg(scratch.join("log"));
+    command.arg("-c").arg(scratch.join("conf")).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let said = || fs::read_to_string(scratch.join("log")).unwrap_or_default();
+    until("nginx does not listen", || UnixStream::connect(&front).is_ok());
+    let ask = |request: &str| {
+        let mut stream = UnixStream::connect(&front).unwrap();
+        stream.set_read_timeout(Some(GUARD)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        answer
+    };
+    let whole = ask("GET /file HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let part =
+        ask("GET /file HTTP/1.1\r\nHost: a\r\nConnection: close\r\nRange: bytes=2999000-\r\n\r\n");
+    let outside = ask("GET /%2e%2e%2fconf HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    end(&mut child);
+    assert!(whole.ends_with(&bytes) && whole.starts_with(b"HTTP/1.1 200"), "{}", said());
+    assert!(part.ends_with(&bytes[2_999_000..]) && part.starts_with(b"HTTP/1.1 206"));
+    assert!(!outside.windows(6).any(|six| six == b"daemon"));
+    assert!(Path::new(back).exists());
+}
+
+/// As a service manager would, so that its workers end too.
+fn end(child: &mut Child) {
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    child.wait().unwrap();
+}

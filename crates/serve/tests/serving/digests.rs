@@ -1,0 +1,68 @@
+//! Hashes that are told to who asks for them.
+
+use super::support::{Place, noise, settle};
+
+const WISH: &str = "Want-Repr-Digest: sha-256=10\r\n";
+
+#[test]
+fn the_hash_is_of_the_whole_file_and_of_the_version_that_is_sent() {
+    let place = Place::with(|options| {
+        options.hash = true;
+        options.precompressed = true;
+    });
+    place.file("empty", "");
+    let large = noise(3 << 20);
+    place.file("large", &large);
+    place.file("large.gz", "packed");
+    settle();
+    let empty = "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:";
+    assert_eq!(place.get("/empty", WISH).field("Repr-Digest"), Some(empty));
+    assert_eq!(place.get("/empty", "").field("Repr-Digest"), None);
+    assert_eq!(place.get("/empty", "Want-Repr-Digest: sha-256=0\r\n").field("Repr-Digest"), None);
+    assert_eq!(place.get("/empty", "Want-Repr-Digest: sha-512=1\r\n").field("Repr-Digest"), None);
+    let whole = place.get("/large", WISH);
+    let digest = whole.field("Repr-Digest").unwrap();
+    assert!(whole.body == large);
+    let part = place.get("/large", &format!("{WISH}Range: bytes=5-9\r\n"));
+    assert_eq!((part.status, part.field("Repr-Digest")), (206, Some(digest)));
+    let head = place.connect().ask(&format!("HEAD /large HTTP/1.1\r\nHost: a\r\n{WISH}\r\n"));
+    assert_eq!(head.field("Repr-Digest"), Some(digest));
+    let packed = place.get("/large", &format!("{WISH}Accept-Encoding: gzip\r\n"));
+    assert!(packed.text() == "packed" && packed.field("Repr-Digest") != Some(digest));
+    place.file("large", "other");
+    let other = place.get("/large", WISH);
+    assert!(other.text() == "other" && other.field("Repr-Digest") != Some(digest));
+}
+
+#[test]
+fn digits_are_those_of_the_usual_tools() {
+    let place = Place::with(|options| options.hash = true);
+    place.file("abc", "abc");
+    for (hash, digits) in [
+        ("sha-256", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n"),
+        ("blake3", "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85\n"),
+        ("xxh3", "06b05ab6733a618578af5f94892f3950\n"),
+    ] {
+        assert_eq!(place.get(&format!("/abc?digest={hash}"), "").text(), digits);
+    }
+    assert_eq!(place.get("/abc?digest=md5", "").text(), "abc");
+    let place = Place::new();
+    place.file("abc", "abc");
+    assert_eq!(place.get("/abc?digest=blake3", "").text(), "abc");
+    assert_eq!(place.get("/abc", WISH).field("Repr-Digest"), None);
+}
+
+#[test]
+fn many_who_ask_for_the_hash_of_one_file_get_it() {
+    let place = Place::with(|options| options.hash = true);
+    let large = noise(8 << 20);
+    place.file("large", &large);
+    settle();
+    std::thread::scope(|scope| {
+        let ask = || place.get("/large", WISH).field("Repr-Digest").unwrap().to_owned();
+        let asks: Vec<_> = (0..16).map(|_| scope.spawn(ask)).collect();
+        let mut digests: Vec<String> = asks.into_iter().map(|ask| ask.join().unwrap()).collect();
+        digests.dedup();
+        assert_eq!(digests.len(), 1);
+    });
+}

@@ -1,0 +1,79 @@
+//! What answers hold for clients that do not read.
+
+use super::support::{Client, Place, noise};
+
+fn metric(place: &Place, name: &str) -> u64 {
+    let page = place.get("/-/metrics", "").text();
+    let line = page.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+    line.unwrap().parse().unwrap()
+}
+
+#[test]
+fn above_the_budget_those_who_wait_longest_are_parked_and_lose_no_byte() {
+    let place = Place::with(|options| {
+        options.threads = Some(1);
+        options.metrics = true;
+        options.memory = 600 << 10;
+    });
+    let bytes = noise(12 << 20);
+    place.file("large", &bytes);
+    let small = noise(60_000);
+    place.file("small", &small);
+    let deaf: Vec<Client> = (0..24)
+        .map(|_| {
+            let mut client = place.connect();
+            client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+            client
+        })
+        .collect();
+    // Requests for small files, of which the answers do not fit the socket: they wait in memory.
+    let mut full = place.connect();
+    for _ in 0..400 {
+        full.send("GET /small HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    while metric(&place, "thalweg_answers_parked_total") < 20 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    for mut client in deaf {
+        let answer = client.answer(false);
+        assert!(answer.is_whole && answer.body == bytes);
+    }
+    for _ in 0..400 {
+        let answer = full.answer(false);
+        assert!(answer.is_whole && answer.body == small);
+    }
+}
+
+#[test]
+fn parked_answers_in_parts_go_on_where_they_were() {
+    let place = Place::with(|options| {
+        options.threads = Some(1);
+        // Whoever waits is parked.
+        options.memory = 0;
+    });
+    let bytes = noise(9 << 20);
+    place.file("large", &bytes);
+    let mut client = place.connect();
+    client.send(
+        "GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=10-50009,100000-4000000,4000010-4000020,5000000-\r\n\r\n",
+    );
+    let mut other = place.connect();
+    other.send("GET /?tar HTTP/1.1\r\nHost: a\r\n\r\n");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let answer = client.answer(false);
+    assert!(answer.is_whole && answer.status == 206);
+    let mut rest = &answer.body[..];
+    for (from, to) in
+        [(10, 50_010), (100_000, 4_000_001), (4_000_010, 4_000_021), (5_000_000, 9 << 20)]
+    {
+        let head = rest.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        let text = std::str::from_utf8(&rest[..head]).unwrap();
+        assert!(text.contains(&format!("bytes {from}-{}/", to - 1)), "{text}");
+        assert!(rest[head..head + to - from] == bytes[from..to]);
+        rest = &rest[head + to - from..];
+        // The opening of the next one begins with an end of line.
+        rest = &rest[2..];
+    }
+    let answer = other.answer(false);
+    assert!(answer.is_whole && answer.body[512..512 + bytes.len()] == bytes);
+}
