@@ -6,7 +6,7 @@ use thalweg_sys::{
     pipe::{self, Pipe, SpliceMode},
 };
 
-use crate::{End, Error, Info, Side};
+use crate::{End, Error, Info, Side, spares};
 
 /// The longest length handed to one system call: the kernel cuts at `MAX_RW_COUNT` anyway.
 const LONGEST: u64 = 0x7fff_f000;
@@ -18,7 +18,9 @@ pub fn chunk(len: u64) -> usize {
 
 /// A pipe that bytes pass through by reference, with the count of those inside.
 pub struct Conduit {
-    pipe: Pipe,
+    // There until it is dropped.
+    pipe: Option<Pipe>,
+    wished: usize,
     waiting: u64,
     // Read out of the pipe by `drain` and not yet written; still part of `waiting`.
     spill: Vec<u8>,
@@ -27,8 +29,15 @@ pub struct Conduit {
 impl Conduit {
     /// A pipe of the wished capacity, or as much of it as the kernel grants.
     pub fn new(info: &Info, wished: usize) -> Result<Self, Error> {
-        let pipe = Pipe::new(wished).map_err(|e| info.error("pipe2", Side::Own, e, 0))?;
-        Ok(Self { pipe, waiting: 0, spill: Vec::new() })
+        let pipe = match spares::pipe(wished) {
+            Some(pipe) => pipe,
+            None => Pipe::new(wished).map_err(|e| info.error("pipe2", Side::Own, e, 0))?,
+        };
+        Ok(Self { pipe: Some(pipe), wished, waiting: 0, spill: Vec::new() })
+    }
+
+    fn pipe(&self) -> &Pipe {
+        self.pipe.as_ref().expect("it is taken in drop alone")
     }
 
     /// Bytes inside.
@@ -38,12 +47,12 @@ impl Conduit {
 
     /// What the kernel granted.
     pub fn capacity(&self) -> u64 {
-        self.pipe.capacity() as u64
+        self.pipe().capacity() as u64
     }
 
     /// The writing end, for a call other than splice; tell [`filled`](Self::filled) what it put in.
     pub fn writer(&self) -> BorrowedFd<'_> {
-        self.pipe.writer.as_fd()
+        self.pipe().writer.as_fd()
     }
 
     /// Counts bytes that went in by some other call.
@@ -54,8 +63,8 @@ impl Conduit {
     /// One splice from `source` into the pipe, of at most `most` bytes.
     pub fn fill(&mut self, source: &mut End<'_>, most: u64) -> Result<u64, Errno> {
         let len = chunk(most.min(self.capacity()));
-        let got =
-            pipe::splice(source.fd, source.at, &self.pipe.writer, None, len, SpliceMode::Block)?;
+        let writer = &self.pipe().writer;
+        let got = pipe::splice(source.fd, source.at, writer, None, len, SpliceMode::Block)?;
         source.forward(got as u64);
         self.waiting += got as u64;
         Ok(got as u64)
@@ -64,7 +73,8 @@ impl Conduit {
     /// One splice out of the pipe into `sink`.
     pub fn empty(&mut self, sink: &mut End<'_>) -> Result<u64, Errno> {
         let len = chunk(self.waiting);
-        let put = pipe::splice(&self.pipe.reader, None, sink.fd, sink.at, len, SpliceMode::Block)?;
+        let reader = &self.pipe().reader;
+        let put = pipe::splice(reader, None, sink.fd, sink.at, len, SpliceMode::Block)?;
         sink.forward(put as u64);
         self.waiting -= put as u64;
         Ok(put as u64)
@@ -77,7 +87,7 @@ impl Conduit {
         while self.waiting > 0 {
             if self.spill.is_empty() {
                 let mut buffer = vec![0; chunk(self.waiting.min(self.capacity()))];
-                let got = io::read(&self.pipe.reader, &mut buffer);
+                let got = io::read(&self.pipe().reader, &mut buffer);
                 let got = got.map_err(|e| info.error("read", Side::Own, e, drained))?;
                 if got == 0 {
                     break;
@@ -95,5 +105,14 @@ impl Conduit {
             drained += put as u64;
         }
         Ok(drained)
+    }
+}
+
+impl Drop for Conduit {
+    fn drop(&mut self) {
+        // With bytes inside it is no spare part.
+        if let Some(pipe) = self.pipe.take().filter(|_| self.waiting == 0) {
+            spares::give_pipe(self.wished, pipe);
+        }
     }
 }

@@ -58,6 +58,7 @@ mod reopen;
 pub mod scratch;
 pub mod select;
 pub mod shown;
+pub mod spares;
 pub mod tuning;
 
 pub use cancel::Cancelled;

@@ -9,6 +9,7 @@ use crate::{
     Source, Transfer, Tuning, Unit, advance_by_steps,
     buffers::{Amount, sizes},
     conduit::chunk,
+    spares,
 };
 
 /// `read` into a buffer, `write` from it.
@@ -54,6 +55,12 @@ struct Run<'a> {
     sent: usize,
 }
 
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        spares::give_buffer(std::mem::take(&mut self.buffer));
+    }
+}
+
 impl Mechanism for ReadWrite {
     fn info(&self) -> &'static Info {
         &INFO
@@ -63,7 +70,7 @@ impl Mechanism for ReadWrite {
         // A memory end is its own buffer.
         let both_fds = matches!((&t.source, &t.sink), (Source::Fd(_), Sink::Fd(_)));
         let size = || Amount::of(&t).fits(INFO.bytes(tuning, "buffer"), INFO.least("buffer"));
-        let buffer = if both_fds { vec![0; size()] } else { Vec::new() };
+        let buffer = if both_fds { spares::buffer(size()) } else { Vec::new() };
         Ok(Box::new(Run { source: t.source, sink: t.sink, buffer, filled: 0, sent: 0 }))
     }
 }

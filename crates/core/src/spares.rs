@@ -1,0 +1,108 @@
+//! Buffers and pipes that one transfer leaves and the next one of the same thread takes. For who moves thousands of
+//! small things a second: a thread keeps nothing unless it says so.
+
+use std::cell::RefCell;
+
+use thalweg_sys::pipe::Pipe;
+
+/// What a thread keeps at the most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Most {
+    /// Bytes of all buffers together.
+    pub bytes: usize,
+    /// Pipes, of two descriptors each.
+    pub pipes: usize,
+}
+
+#[derive(Default)]
+struct Spares {
+    most: Most,
+    buffers: Vec<Vec<u8>>,
+    /// With the capacity that was wished for.
+    pipes: Vec<(usize, Pipe)>,
+}
+
+thread_local! {
+    static SPARES: RefCell<Spares> = RefCell::default();
+}
+
+/// Says what this thread keeps; what is more is let go.
+pub fn keep(most: Most) {
+    with(|spares| {
+        *spares = Spares { most, ..Spares::default() };
+    });
+}
+
+/// A buffer of this length, in which anything may be.
+pub(crate) fn buffer(len: usize) -> Vec<u8> {
+    let kept = with(|spares| {
+        let is_large_enough = |buffer: &Vec<u8>| buffer.capacity() >= len;
+        let at = spares.buffers.iter().position(is_large_enough)?;
+        Some(spares.buffers.swap_remove(at))
+    });
+    match kept.flatten() {
+        Some(mut buffer) => {
+            buffer.resize(len, 0);
+            buffer
+        }
+        None => vec![0; len],
+    }
+}
+
+/// Gives one back.
+pub(crate) fn give_buffer(buffer: Vec<u8>) {
+    with(|spares| {
+        let kept: usize = spares.buffers.iter().map(Vec::capacity).sum();
+        if buffer.capacity() > 0 && kept + buffer.capacity() <= spares.most.bytes {
+            spares.buffers.push(buffer);
+        }
+    });
+}
+
+/// An empty pipe for which this capacity was wished.
+pub(crate) fn pipe(wished: usize) -> Option<Pipe> {
+    let kept = with(|spares| {
+        let at = spares.pipes.iter().position(|(capacity, _)| *capacity == wished)?;
+        Some(spares.pipes.swap_remove(at).1)
+    });
+    kept.flatten()
+}
+
+/// Gives back one that is empty.
+pub(crate) fn give_pipe(wished: usize, pipe: Pipe) {
+    with(|spares| {
+        if spares.pipes.len() < spares.most.pipes {
+            spares.pipes.push((wished, pipe));
+        }
+    });
+}
+
+/// `None` where the thread is at its end and has no spares any more.
+fn with<T>(act: impl FnOnce(&mut Spares) -> T) -> Option<T> {
+    SPARES.try_with(|spares| act(&mut spares.borrow_mut())).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_keeps_what_it_says_and_nothing_more() {
+        give_buffer(vec![1; 100]);
+        give_pipe(4096, Pipe::new(4096).unwrap());
+        assert_eq!(buffer(100), vec![0; 100]);
+        assert!(pipe(4096).is_none());
+        keep(Most { bytes: 250, pipes: 1 });
+        for _ in 0..3 {
+            give_buffer(vec![1; 100]);
+            give_pipe(4096, Pipe::new(4096).unwrap());
+        }
+        assert_eq!(buffer(50), vec![1; 50]);
+        assert_eq!(buffer(100), vec![1; 100]);
+        assert_eq!(buffer(100), vec![0; 100]);
+        assert!(pipe(8192).is_none() && pipe(4096).is_some() && pipe(4096).is_none());
+        give_buffer(vec![1; 100]);
+        keep(Most::default());
+        assert_eq!(buffer(100), vec![0; 100]);
+    }
+}
