@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, os::fd::AsFd, sync::Arc};
 
-use thalweg_core::{End, EndFacts, Facts, Guarantees, Plan, Profile, Request};
+use thalweg_core::{End, EndFacts, Facts, Guarantees, Plan, Profile, Request, profile::Load};
 
 use super::opened::Opened;
 
@@ -21,13 +21,21 @@ pub struct Plans {
     files: HashMap<u64, EndFacts>,
     // By whether it is an internet socket.
     sockets: HashMap<bool, EndFacts>,
-    made: HashMap<(u64, bool, u64), Arc<Plan>>,
+    // By device, whether it is an internet socket, size, and whether the machine is busy.
+    made: HashMap<(u64, bool, u64, bool), Arc<Plan>>,
+    /// How busy the worker is.
+    load: Load,
 }
 
 // A folder of more large files makes the plans anew, now and then.
 const MOST_PLANS: usize = 1024;
 
 impl Plans {
+    /// Says how busy the worker was of late: then plans go by what was measured on a busy machine.
+    pub fn set_load(&mut self, load: Load) {
+        self.load = load;
+    }
+
     /// The plan for so many bytes of a file into a socket.
     pub fn plan(
         &mut self,
@@ -37,7 +45,10 @@ impl Plans {
         len: u64,
     ) -> Arc<Plan> {
         let device = file.version.device();
-        if let Some(plan) = self.made.get(&(device, is_internet, len)) {
+        // What a person said of the machine holds, whatever this worker does.
+        let load = self.load.max(policy.request.load);
+        let key = (device, is_internet, len, load == Load::Loaded);
+        if let Some(plan) = self.made.get(&key) {
             return Arc::clone(plan);
         }
         let source = self.files.entry(device).or_insert_with(|| facts(file));
@@ -48,11 +59,12 @@ impl Plans {
             len: Some(len),
             needs: policy.needs,
         };
-        let plan = Arc::new(Plan::make(&facts, &policy.request, policy.profile.as_ref()));
+        let request = Request { load, ..policy.request.clone() };
+        let plan = Arc::new(Plan::make(&facts, &request, policy.profile.as_ref()));
         if self.made.len() >= MOST_PLANS {
             self.made.clear();
         }
-        self.made.insert((device, is_internet, len), Arc::clone(&plan));
+        self.made.insert(key, Arc::clone(&plan));
         plan
     }
 }
@@ -79,22 +91,26 @@ mod tests {
     fn profile(facts: &Facts) -> Profile {
         let (source, sink) = (facts.source.key(), facts.sink.key());
         let options = facts.source.fs.as_ref().map(|fs| fs.options.clone()).unwrap_or_default();
-        let cell = |(mechanism, size, ratio): (&str, u64, f64)| -> Cell {
+        let cell = |(mechanism, size, ratio, load): (&str, u64, f64, &str)| -> Cell {
             let ratio = serde_json::json!({ "ratio": ratio, "lo": ratio, "hi": ratio });
             let cell = serde_json::json!({
                 "source": source, "sink": sink, "options": [options, ""], "mechanism": mechanism,
-                "tuning": {}, "size": size, "load": "idle", "wall": ratio, "cpu": ratio, "noise": 0.03,
+                "tuning": {}, "size": size, "load": load, "wall": ratio, "cpu": ratio, "noise": 0.03,
                 "ns_per_byte": 1.0, "sessions": 3, "rounds": 9, "at": "2026-11-24T00:00:00Z",
             });
             serde_json::from_value(cell).unwrap()
         };
         let cells = [
-            ("read-write", 1 << 16, 1.0),
-            ("read-write", 1 << 26, 1.0),
-            ("io-uring", 1 << 16, 0.5),
-            ("io-uring", 1 << 26, 2.0),
-            ("sendfile", 1 << 16, 3.0),
-            ("sendfile", 1 << 26, 0.3),
+            ("read-write", 1 << 16, 1.0, "idle"),
+            ("read-write", 1 << 26, 1.0, "idle"),
+            ("io-uring", 1 << 16, 0.5, "idle"),
+            ("io-uring", 1 << 26, 2.0, "idle"),
+            ("sendfile", 1 << 16, 3.0, "idle"),
+            ("sendfile", 1 << 26, 0.3, "idle"),
+            ("read-write", 1 << 16, 1.0, "loaded"),
+            ("read-write", 1 << 26, 1.0, "loaded"),
+            ("io-uring", 1 << 16, 3.0, "loaded"),
+            ("io-uring", 1 << 26, 0.2, "loaded"),
         ];
         Profile { cells: cells.map(cell).into(), ..Profile::default() }
     }
@@ -104,6 +120,7 @@ mod tests {
         fn a_kept_plan_is_the_plan_of_that_size(
             lens in prop::collection::vec(1..1_u64 << 27, 1..6),
             shared in any::<bool>(),
+            loads in prop::collection::vec(any::<bool>(), 6),
         ) {
             let place = tempfile::tempdir().unwrap();
             std::fs::write(place.path().join("file"), "text").unwrap();
@@ -119,10 +136,13 @@ mod tests {
                 profile: Some(profile(&facts)),
             };
             let mut plans = Plans::default();
-            for len in lens.iter().chain(&lens) {
+            for (len, is_loaded) in lens.iter().chain(&lens).zip(loads.iter().cycle()) {
+                let load = if *is_loaded { Load::Loaded } else { Load::Idle };
+                plans.set_load(load);
                 let kept = plans.plan(&policy, &file, (&socket, false), *len);
                 let facts = Facts { len: Some(*len), ..facts.clone() };
-                let made = Plan::make(&facts, &policy.request, policy.profile.as_ref());
+                let request = Request { load, ..policy.request.clone() };
+                let made = Plan::make(&facts, &request, policy.profile.as_ref());
                 let text = |plan: &Plan| serde_json::to_string(plan).unwrap();
                 prop_assert_eq!(text(&kept), text(&made));
                 prop_assert!(made.chosen().is_some_and(|chosen| chosen.evidence.is_some()));

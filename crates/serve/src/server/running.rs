@@ -14,7 +14,7 @@ use std::{
 };
 
 use rustix::event::{EventfdFlags, eventfd};
-use thalweg_core::rate_limit::RateLimit;
+use thalweg_core::{rate_limit::RateLimit, spares};
 use thalweg_sys::{fault, signal, usage};
 
 use super::{
@@ -52,6 +52,8 @@ pub struct Running {
 const DESCRIPTORS: u64 = 4;
 /// What a worker reads at a time.
 const BUFFER: usize = 64 << 10;
+/// What a worker keeps of the buffers and pipes of transfers that have ended.
+const SPARES: spares::Most = spares::Most { bytes: 1 << 20, pipes: 4 };
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Running {
@@ -129,6 +131,7 @@ impl Running {
         let work = move || {
             // Signals are for the thread that looks for them.
             let _ = signal::leave_interrupts_to_others();
+            spares::keep(SPARES);
             match Worker::new(parts) {
                 Ok(worker) => {
                     let _ = told.send(Ok(()));

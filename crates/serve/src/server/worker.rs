@@ -19,7 +19,8 @@ use rustix::{
     },
     net::{SocketFlags, acceptfrom_with},
 };
-use thalweg_sys::{Errno, io};
+use thalweg_core::profile::Load;
+use thalweg_sys::{Errno, io, usage::Usage};
 
 use super::{
     connection::{Connection, Next, Tools},
@@ -58,6 +59,8 @@ pub struct Worker {
     later: Vec<u64>,
     accepts: bool,
     looked: Instant,
+    /// What the thread had used then.
+    used: Usage,
 }
 
 struct Slot {
@@ -92,6 +95,7 @@ impl Worker {
             later: Vec::new(),
             accepts: false,
             looked: Instant::now(),
+            used: Usage::now_thread(),
         };
         worker.accept_again()?;
         Ok(worker)
@@ -341,7 +345,12 @@ impl Worker {
     }
 
     fn tick(&mut self) {
-        self.looked = Instant::now();
+        let used = Usage::now_thread();
+        let busy = used.since(&self.used).cpu();
+        // Nearer to always at work than to never.
+        let is_busy = busy * 2 >= self.looked.elapsed();
+        self.parts.tools.plans.set_load(if is_busy { Load::Loaded } else { Load::Idle });
+        (self.looked, self.used) = (Instant::now(), used);
         self.parts.tools.store.get_mut().turn();
         if !self.accepts && !self.parts.tools.is_ending {
             let _ = self.accept_again();

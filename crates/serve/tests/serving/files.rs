@@ -209,17 +209,17 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {
         let (place, files) = shared();
-        let mut requests = String::new();
-        for (file, kind) in &asked {
+        let request = |(file, kind): &(prop::sample::Index, usize)| {
             let (name, _) = file.get(files);
-            requests += &match kind {
+            match kind {
                 0 => format!("HEAD /{name} HTTP/1.1\r\nHost: a\r\n\r\n"),
                 1 => format!("GET /{name} HTTP/1.1\r\nHost: a\r\nRange: bytes=0-0,-1\r\n\r\n"),
                 2 => "\r\nGET /none HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
                 3 => format!("GET /{name}/ HTTP/1.1\r\nhost:a\r\n\r\n"),
                 _ => format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n"),
-            };
-        }
+            }
+        };
+        let requests = asked.iter().map(request).collect::<Vec<_>>().concat();
         let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(requests.len())).collect();
         places.sort_unstable();
         let answers = |places: &[usize]| {
