@@ -14,6 +14,19 @@ pub fn send(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
     counted(Call::Write, from.len(), |len| rustix::net::send(fd, &from[..len], SendFlags::NOSIGNAL))
 }
 
+/// `TCP_NOTSENT_LOWAT` (tcp(7)): what is written and not sent yet is at most about so much. Without
+/// it a peer that reads nothing fills the whole buffer, megabytes.
+pub fn limit_unsent(fd: impl AsFd, bytes: u32) -> Result<(), Errno> {
+    let len = size_of_val(&bytes) as libc::socklen_t;
+    let fd = fd.as_fd().as_raw_fd();
+    // SAFETY: the option is read from `bytes`, whose length is given.
+    let answer = unsafe {
+        let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
+        libc::setsockopt(fd, level, name, (&raw const bytes).cast(), len)
+    };
+    if answer == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
 /// `SO_ZEROCOPY` (socket(7)): allows [`send_zerocopy`] on this socket. EOPNOTSUPP for families
 /// without it.
 pub fn enable_zerocopy(fd: impl AsFd) -> Result<(), Errno> {

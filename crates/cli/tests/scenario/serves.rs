@@ -131,8 +131,8 @@ fn a_disk_that_fails_in_the_middle_leaves_the_answer_short() {
 
 #[test]
 fn a_file_on_a_disk_that_says_nothing_of_its_cache_arrives_whole() {
-    let test = "a_file_on_a_disk_that_says_nothing_of_its_cache_arrives_whole";
     const LEN: u64 = 5_000_000;
+    let test = "a_file_on_a_disk_that_says_nothing_of_its_cache_arrives_whole";
     let illness = Illness::SilentAt(u64::MAX);
     let Some(sick) = SickSource::mount(test, illness, 3, LEN) else { return };
     for args in [&[][..], &["--zero-copy", "--method", "sendfile"]] {
@@ -213,10 +213,8 @@ fn behind_nginx_as_the_manual_shows_it_files_resume_and_nothing_leaks() {
     let location = block.replace("/run/site.sock", back);
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
     let at = scratch.path().display();
-    let folders: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .iter()
-        .map(|name| format!("{name}_temp_path {at}/{name};\n"))
-        .collect();
+    let folders = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    let folders = folders.map(|name| format!("{name}_temp_path {at}/{name};\n")).concat();
     let front_at = front.display();
     let text = format!(
         "daemon off; worker_processes 1; pid {at}/pid; error_log {at}/log; {user}\nevents {{}}\nhttp {{\n\

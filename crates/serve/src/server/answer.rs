@@ -3,12 +3,12 @@
 use std::{cell::RefCell, os::fd::OwnedFd, path::Path, sync::Arc, time::SystemTime};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use thalweg_tree::{Hash, hashing::Digest};
+use thalweg_tree::Hash;
 
 use super::{
     archive::Archive,
     body::{Body, Part, Supply},
-    digests::Digests,
+    digests::{Digests, Known},
     header::Header,
     lines::Lines,
     listing::{Folder, entries},
@@ -150,22 +150,24 @@ impl Asked<'_> {
         let (_, hash) = hash.into_iter().find(|(known, _)| *known == name)?;
         self.site.digests.as_ref()?;
         Some(match self.digest(file, hash) {
-            Ok(Some(digest)) => {
+            Known::Digest(digest) => {
                 self.text("text/plain; charset=utf-8", format!("{digest}\n").into_bytes(), None)
             }
-            Ok(None) => self.refuse(Status::UNAVAILABLE),
-            Err(waiting) => waiting,
+            Known::Nothing => self.refuse(Status::UNAVAILABLE),
+            Known::NotYet => self.later(file, hash),
         })
     }
 
-    /// The hash of a file, if hashes are told and it has one; or an answer that waits for it.
-    fn digest(&self, file: &Arc<Opened>, hash: Hash) -> Result<Option<Digest>, Answer> {
-        let Some(digests) = &self.site.digests else { return Ok(None) };
-        digests.known(file, hash).ok_or_else(|| {
-            let waits = Some((Arc::clone(file), hash));
-            let (status, head, body) = (Status::OK, Vec::new(), Body::default());
-            Answer { status, head, body, keep_alive: self.keep_alive, waits }
-        })
+    /// The hash of a file, if hashes are told.
+    fn digest(&self, file: &Opened, hash: Hash) -> Known {
+        self.site.digests.as_ref().map_or(Known::Nothing, |digests| digests.known(file, hash))
+    }
+
+    /// An answer that waits for a hash.
+    fn later(&self, file: &Arc<Opened>, hash: Hash) -> Answer {
+        let waits = Some((Arc::clone(file), hash));
+        let (status, head, body) = (Status::OK, Vec::new(), Body::default());
+        Answer { status, head, body, keep_alive: self.keep_alive, waits }
     }
 
     /// A file, or what a client lacks of it.
@@ -195,10 +197,11 @@ impl Asked<'_> {
             condition::Answer::Content { ranges } => ranges,
         };
         let range = self.head.range.as_ref().filter(|_| ranges && self.head.method == Method::Get);
-        let digest = match self.head.wants_digest.then(|| self.digest(&file, Hash::Sha256)) {
-            Some(Err(waiting)) => return waiting,
-            Some(Ok(digest)) => digest,
-            None => None,
+        let known = || self.digest(&file, Hash::Sha256);
+        let digest = match self.head.wants_digest.then(known) {
+            Some(Known::NotYet) => return self.later(&file, Hash::Sha256),
+            Some(Known::Digest(digest)) => Some(digest),
+            Some(Known::Nothing) | None => None,
         };
         let full = |status| {
             let mut head = described(status).with("Accept-Ranges", "bytes");

@@ -32,6 +32,16 @@ fn key(file: &Opened, hash: Hash) -> Key {
     (file.version, hash as u8)
 }
 
+/// What is known of the hash of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    Digest(Digest),
+    /// It could not be read, or changed while it was.
+    Nothing,
+    /// Nobody has hashed it.
+    NotYet,
+}
+
 /// A hash that somebody waits for.
 pub struct Job {
     pub file: Arc<Opened>,
@@ -54,8 +64,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     queue: VecDeque<(Job, Arc<AtomicBool>)>,
-    /// None of a file that could not be read, or changed meanwhile.
-    known: HashMap<Key, Option<Digest>>,
+    known: HashMap<Key, Known>,
     has_thread: bool,
 }
 
@@ -66,9 +75,9 @@ impl std::fmt::Debug for Digests {
 }
 
 impl Digests {
-    /// What is known of this version of a file: perhaps that it has none.
-    pub fn known(&self, file: &Opened, hash: Hash) -> Option<Option<Digest>> {
-        self.0.lock().known.get(&key(file, hash)).copied()
+    /// What is known of this version of a file.
+    pub fn known(&self, file: &Opened, hash: Hash) -> Known {
+        self.0.lock().known.get(&key(file, hash)).copied().unwrap_or(Known::NotYet)
     }
 
     /// Has a file hashed; the flag is set when that is done, before the mailbox is told.
@@ -81,7 +90,7 @@ impl Digests {
             let run = move || faults.enter(|| shared.work());
             if thread::Builder::new().name("hash".to_owned()).spawn(run).is_err() {
                 // Nobody hashes it.
-                state.keep(key(&job.file, job.hash), None);
+                state.keep(key(&job.file, job.hash), Known::Nothing);
                 done.store(true, Ordering::Release);
                 return done;
             }
@@ -122,7 +131,7 @@ impl Shared {
                 drop(state);
                 let digest = self.digest(&job, &mut buffer);
                 state = self.lock();
-                state.keep(key, digest);
+                state.keep(key, digest.map_or(Known::Nothing, Known::Digest));
             }
             done.store(true, Ordering::Release);
             job.mailbox.tell(job.token);
@@ -149,10 +158,10 @@ impl From<Cancelled> for Unhashed {
 }
 
 impl State {
-    fn keep(&mut self, key: Key, digest: Option<Digest>) {
+    fn keep(&mut self, key: Key, known: Known) {
         if self.known.len() >= KEPT {
             self.known.clear();
         }
-        self.known.insert(key, digest);
+        self.known.insert(key, known);
     }
 }

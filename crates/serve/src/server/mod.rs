@@ -25,6 +25,7 @@ mod running;
 mod sending;
 mod site;
 mod store;
+mod unsent;
 mod version;
 mod waiting;
 mod walk;

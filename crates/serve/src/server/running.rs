@@ -31,6 +31,7 @@ use super::{
     plans::{Plans, Policy},
     sending::Colds,
     site::Site,
+    unsent::Unsent,
     waiting::Waiting,
     worker::{ENDING, NOW, Parts, RUNNING, Worker},
 };
@@ -90,6 +91,7 @@ impl Running {
             Self { addresses, names, stage, wakes: Vec::new(), workers: Vec::new(), log };
         let helpers = Arc::new(Helpers::default());
         let memory = options.memory / threads as u64;
+        let unsent = Unsent::find();
         for listeners in shared_out(listening, threads) {
             server.start_worker(|stage, wake| Parts {
                 listeners,
@@ -111,6 +113,7 @@ impl Running {
                 timeouts: options.timeouts,
                 most,
                 waiting: Waiting::within(memory),
+                unsent,
                 stage,
                 wake,
             })?;

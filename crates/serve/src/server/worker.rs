@@ -20,11 +20,12 @@ use rustix::{
     net::{SocketFlags, acceptfrom_with},
 };
 use thalweg_core::profile::Load;
-use thalweg_sys::{Errno, io, usage::Usage};
+use thalweg_sys::{Errno, io, net, usage::Usage};
 
 use super::{
     connection::{Connection, Next, Tools},
     options::Timeouts,
+    unsent::Unsent,
     waiting::Waiting,
 };
 
@@ -42,6 +43,7 @@ pub struct Parts {
     pub timeouts: Timeouts,
     pub most: usize,
     pub waiting: Waiting,
+    pub unsent: Option<Unsent>,
     pub stage: Arc<AtomicU8>,
     /// Written to when the stage changes.
     pub wake: Arc<OwnedFd>,
@@ -314,10 +316,16 @@ impl Worker {
             self.free.push(index);
             return;
         }
-        slot.connection = Some(Connection::new(socket, client));
         let accounts = &self.parts.tools.site.accounts;
         accounts.accepted.fetch_add(1, Ordering::Relaxed);
-        accounts.connections.fetch_add(1, Ordering::Relaxed);
+        let before = accounts.connections.fetch_add(1, Ordering::Relaxed);
+        if client.is_some()
+            && let Some(most) = self.parts.unsent.and_then(|unsent| unsent.of(before + 1))
+        {
+            // Where the kernel knows no such limit there is none.
+            let _ = net::limit_unsent(&socket, most);
+        }
+        slot.connection = Some(Connection::new(socket, client));
         self.advance(token);
     }
 
