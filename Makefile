@@ -59,10 +59,11 @@ audit: export FUZZ_SECONDS := 15
 audit: start-skips setup build ## what needs tools built from source or other projects' tests: SUITES of tests/audit/suites, all by default
 	@status=0; tests/audit/run $(SUITES) || status=$$?; tests/setup/skips summary; exit $$status
 
-campaign: ## long: KILLS of each end of rings and bulk transfers between processes; buffers over 2 GiB by every mechanism; 100,000 messages between languages
+campaign: ## long: KILLS of each end of rings and bulk transfers between processes; buffers over 2 GiB by every mechanism; 100,000 messages between languages; 100,000 requests in races for files that change
 	THALWEG_KILLS=$(KILLS) env --default-signal=INT $(CARGO) test --locked --package thalweg-channel --test kills --test bulk_kills -- --nocapture
 	THALWEG_LARGE=1 $(CARGO) test --locked --package thalweg-channel --test bulk over_two_gibibytes_arrive_whole -- --nocapture
 	THALWEG_MESSAGES=100000 $(CARGO) test --locked --package thalweg-capi --test exchange -- both_ways messages what --nocapture
+	THALWEG_RACES=100000 $(CARGO) test --locked --package thalweg-serve --test serving -- swapped whatever --nocapture
 
 honesty: ## long, on a machine that does nothing else: how often the same work twice shows a difference, in 100 real runs
 	$(CARGO) test --locked --package thalweg-lab $(FEATURES) --test honesty -- --ignored --nocapture
