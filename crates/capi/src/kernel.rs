@@ -14,8 +14,7 @@ pub unsafe extern "C" fn tw_memcpy(
     length: usize,
 ) -> *mut c_void {
     // SAFETY: the caller's promise.
-    unsafe { tuned::copy(destination.cast(), source.cast(), length) };
-    destination
+    unsafe { tuned::copy(destination.cast(), source.cast(), length) }.cast()
 }
 
 /// # Safety
@@ -27,8 +26,7 @@ pub unsafe extern "C" fn tw_memmove(
     length: usize,
 ) -> *mut c_void {
     // SAFETY: the caller's promise.
-    unsafe { tuned::move_(destination.cast(), source.cast(), length) };
-    destination
+    unsafe { tuned::move_(destination.cast(), source.cast(), length) }.cast()
 }
 
 /// # Safety
@@ -39,10 +37,8 @@ pub unsafe extern "C" fn tw_memset(
     byte: c_int,
     length: usize,
 ) -> *mut c_void {
-    // memset takes the byte from an int's low bits (C11 7.24.6.1).
     // SAFETY: the caller's promise.
-    unsafe { tuned::fill(destination.cast(), byte as u8, length) };
-    destination
+    unsafe { tuned::fill(destination.cast(), byte, length) }.cast()
 }
 
 /// # Safety

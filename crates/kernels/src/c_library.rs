@@ -1,61 +1,53 @@
 //! The C library's functions for memory: what every program uses, and what `tuned` goes by until it is
 //! told better.
+//!
+//! They are not wrapped: a pointer to one of them is the address that the loader found for it.
 
 #[cfg(not(miri))]
 mod c {
-    use core::ffi::c_void;
+    use core::ffi::c_int;
 
     // Declared here rather than taken from the libc crate: this crate has no dependencies.
     unsafe extern "C" {
-        pub fn memcpy(dst: *mut c_void, src: *const c_void, n: usize) -> *mut c_void;
-        pub fn memmove(dst: *mut c_void, src: *const c_void, n: usize) -> *mut c_void;
-        pub fn memset(dst: *mut c_void, byte: core::ffi::c_int, n: usize) -> *mut c_void;
+        pub fn memcpy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8;
+        pub fn memmove(dst: *mut u8, src: *const u8, n: usize) -> *mut u8;
+        pub fn memset(dst: *mut u8, byte: c_int, n: usize) -> *mut u8;
     }
 }
 
-/// # Safety
-/// The contract of [`Kernel::copy`](crate::Kernel::copy).
-pub unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
-    // Miri's memcpy takes no pointer that leads nowhere, even for nothing at all; that of every C library
-    // does, as the compiler itself expects of it. The other two it does not know.
-    #[cfg(miri)]
-    // SAFETY: the same contract.
-    unsafe {
-        src.copy_to_nonoverlapping(dst, n);
+#[cfg(not(miri))]
+pub use c::{memcpy as copy, memmove as move_, memset as fill};
+
+// Miri's memcpy takes no pointer that leads nowhere, even for nothing at all; that of every C library
+// does, as the compiler itself expects of it. The other two it does not know.
+#[cfg(miri)]
+mod interpreted {
+    use core::ffi::c_int;
+
+    /// # Safety
+    /// The contract of [`Kernel::copy`](crate::Kernel::copy).
+    pub unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+        // SAFETY: the same contract.
+        unsafe { src.copy_to_nonoverlapping(dst, n) };
+        dst
     }
-    #[cfg(not(miri))]
-    // SAFETY: the same contract.
-    unsafe {
-        c::memcpy(dst.cast(), src.cast(), n);
+
+    /// # Safety
+    /// The contract of [`Kernel::move_`](crate::Kernel::move_).
+    pub unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+        // SAFETY: the same contract.
+        unsafe { src.copy_to(dst, n) };
+        dst
+    }
+
+    /// # Safety
+    /// The contract of [`Fill::fill`](crate::Fill::fill).
+    pub unsafe extern "C" fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
+        // SAFETY: the same contract.
+        unsafe { dst.write_bytes(byte as u8, n) };
+        dst
     }
 }
 
-/// # Safety
-/// The contract of [`Kernel::move_`](crate::Kernel::move_).
-pub unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) {
-    #[cfg(miri)]
-    // SAFETY: the same contract.
-    unsafe {
-        src.copy_to(dst, n);
-    }
-    #[cfg(not(miri))]
-    // SAFETY: the same contract.
-    unsafe {
-        c::memmove(dst.cast(), src.cast(), n);
-    }
-}
-
-/// # Safety
-/// The contract of [`Fill::fill`](crate::Fill::fill).
-pub unsafe fn fill(dst: *mut u8, byte: u8, n: usize) {
-    #[cfg(miri)]
-    // SAFETY: the same contract.
-    unsafe {
-        dst.write_bytes(byte, n);
-    }
-    #[cfg(not(miri))]
-    // SAFETY: the same contract.
-    unsafe {
-        c::memset(dst.cast(), byte.into(), n);
-    }
-}
+#[cfg(miri)]
+pub use interpreted::{copy, fill, move_};

@@ -36,7 +36,7 @@ pub fn copy_within(bytes: &mut [u8], src: impl RangeBounds<usize>, to: usize) {
 #[inline]
 pub fn fill(dst: &mut [u8], byte: u8) {
     // SAFETY: an exclusive slice of that length.
-    unsafe { tuned::fill(dst.as_mut_ptr(), byte, dst.len()) };
+    unsafe { tuned::fill(dst.as_mut_ptr(), byte.into(), dst.len()) };
 }
 
 /// Copies `src` over `dst` and carries its CRC32C, 0 at the start, on over it: memory is read once.

@@ -3,21 +3,21 @@
 use core::ops::{Bound, RangeBounds};
 
 use crate::row::{Checksum, CopyFn, Fill, FillFn, Hash, Kernel};
-use crate::tuned;
+use crate::tuned::{self, Split};
 
-/// A copy kernel this machine can run, as the pointer that it was when it was asked for: a `Ready` of
-/// `tuned` from before its bands were installed takes one jump more to reach them.
+/// A copy kernel this machine can run, as it was when it was asked for: a `Ready` of `tuned` from before
+/// its bands were installed takes one jump more to reach them.
 #[derive(Debug, Clone, Copy)]
 pub struct Ready {
     row: &'static Kernel,
-    copy: CopyFn,
-    move_: Option<CopyFn>,
+    copy: Split<CopyFn>,
+    move_: Option<Split<CopyFn>>,
 }
 
 impl Kernel {
     /// The row as safe code can call it, if this machine can run it.
     pub fn ready(&'static self) -> Option<Ready> {
-        let (copy, move_) = tuned::resolved(self);
+        let (copy, move_) = (tuned::copies_of(self), tuned::moves_of(self));
         (self.is_available)().then_some(Ready { row: self, copy, move_ })
     }
 }
@@ -32,11 +32,12 @@ impl Ready {
     ///
     /// # Panics
     /// If the lengths differ.
+    #[inline]
     #[track_caller]
     pub fn copy(self, dst: &mut [u8], src: &[u8]) {
         assert_eq!(dst.len(), src.len(), "source and sink differ in length");
-        // SAFETY: two slices of that length, one of them exclusive; `ready` checked the CPU.
-        unsafe { (self.copy)(dst.as_mut_ptr(), src.as_ptr(), src.len()) };
+        // SAFETY: two slices of that length, one of them exclusive.
+        unsafe { self.copy_raw(dst.as_mut_ptr(), src.as_ptr(), src.len()) };
     }
 
     /// Copies a part of `bytes` to another place in it, as `slice::copy_within` does. `false` if
@@ -51,7 +52,7 @@ impl Ready {
         let Some(move_) = self.move_ else { return false };
         let base = bytes.as_mut_ptr();
         // SAFETY: both parts lie inside the exclusive slice; `ready` checked the CPU.
-        unsafe { move_(base.wrapping_add(to), base.wrapping_add(start), n) };
+        unsafe { move_.copy(base.wrapping_add(to), base.wrapping_add(start), n) };
         true
     }
 
@@ -62,7 +63,22 @@ impl Ready {
     #[inline]
     pub unsafe fn copy_raw(self, dst: *mut u8, src: *const u8, n: usize) {
         // SAFETY: the same contract; `ready` checked the CPU.
-        unsafe { (self.copy)(dst, src, n) };
+        unsafe { self.copy.copy(dst, src, n) };
+    }
+}
+
+impl Split<CopyFn> {
+    /// # Safety
+    /// The contract of the functions.
+    #[inline(always)]
+    unsafe fn copy(self, dst: *mut u8, src: *const u8, n: usize) {
+        if n > self.upto {
+            // SAFETY: the same contract.
+            unsafe { (self.beyond)(dst, src, n) };
+        } else {
+            // SAFETY: the same contract.
+            unsafe { (self.first)(dst, src, n) };
+        }
     }
 }
 
@@ -90,13 +106,13 @@ pub fn part(len: usize, src: &impl RangeBounds<usize>, to: usize) -> (usize, usi
 #[derive(Debug, Clone, Copy)]
 pub struct ReadyFill {
     row: &'static Fill,
-    fill: FillFn,
+    fill: Split<FillFn>,
 }
 
 impl Fill {
     /// The row as safe code can call it, if this machine can run it.
     pub fn ready(&'static self) -> Option<ReadyFill> {
-        let fill = tuned::resolved_fill(self);
+        let fill = tuned::fills_of(self);
         (self.is_available)().then_some(ReadyFill { row: self, fill })
     }
 }
@@ -108,9 +124,16 @@ impl ReadyFill {
     }
 
     /// Sets every byte of `dst`.
+    #[inline]
     pub fn fill(self, dst: &mut [u8], byte: u8) {
-        // SAFETY: an exclusive slice of that length; `ready` checked the CPU.
-        unsafe { (self.fill)(dst.as_mut_ptr(), byte, dst.len()) };
+        let Split { upto, first, beyond } = self.fill;
+        if dst.len() > upto {
+            // SAFETY: an exclusive slice of that length; `ready` checked the CPU.
+            unsafe { beyond(dst.as_mut_ptr(), byte.into(), dst.len()) };
+        } else {
+            // SAFETY: as above.
+            unsafe { first(dst.as_mut_ptr(), byte.into(), dst.len()) };
+        }
     }
 }
 

@@ -1,11 +1,14 @@
 //! What one row of a table holds.
 
+use core::ffi::c_int;
+
 use crate::cpu;
 
-/// Copies `n` bytes from the second pointer to the first.
-pub type CopyFn = unsafe fn(*mut u8, *const u8, usize);
-/// Writes a byte `n` times.
-pub type FillFn = unsafe fn(*mut u8, u8, usize);
+/// Copies `n` bytes from the second pointer to the first, and returns the first. It is `memcpy`'s own
+/// type: where the C library serves a size, what is called is the C library's function itself.
+pub type CopyFn = unsafe extern "C" fn(*mut u8, *const u8, usize) -> *mut u8;
+/// Writes the low byte of a number `n` times, and returns the pointer: `memset`'s own type.
+pub type FillFn = unsafe extern "C" fn(*mut u8, c_int, usize) -> *mut u8;
 /// Copies `n` bytes and carries their CRC32C on.
 pub type CopySumFn = unsafe fn(*mut u8, *const u8, usize, u32) -> u32;
 /// Carries the CRC32C of `n` bytes on.
@@ -30,20 +33,6 @@ pub struct Kernel {
     /// `is_available` said yes.
     pub copy: CopyFn,
     /// The same for regions that may overlap, where the loop can do that.
-    pub move_: Option<CopyFn>,
-    /// How `tuned` enters it as its first band, if it has a shorter way than a pointer.
-    pub(crate) head: Option<Head>,
-}
-
-/// A loop with a way out: sizes above the first band of [`tuned`](crate::tuned) go to the bands beyond,
-/// all others are its own and cost no look at any band.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Head {
-    /// The shortest first band that it may stand for: sizes up to here are not compared with its end.
-    pub least: usize,
-    /// As [`Kernel::copy`].
-    pub copy: CopyFn,
-    /// As [`Kernel::move_`].
     pub move_: Option<CopyFn>,
 }
 
@@ -108,8 +97,8 @@ impl Kernel {
     /// A row from outside the table.
     ///
     /// # Safety
-    /// Where `is_available` says yes, `copy` copies and `move_` moves exactly `n` bytes and touches
-    /// nothing else.
+    /// Where `is_available` says yes, `copy` copies and `move_` moves exactly `n` bytes, touches
+    /// nothing else and returns the sink.
     pub const unsafe fn new(
         name: &'static str,
         is_available: fn() -> bool,
@@ -117,7 +106,7 @@ impl Kernel {
         move_: Option<CopyFn>,
     ) -> Kernel {
         let summary = "from outside the table";
-        Kernel { name, summary, is_available, copy, move_, head: None }
+        Kernel { name, summary, is_available, copy, move_ }
     }
 }
 

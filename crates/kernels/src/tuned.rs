@@ -4,25 +4,25 @@
 //! installed means the C library throughout. What is installed is resolved once per process into
 //! function pointers, and stays.
 //!
-//! Most copies are short, and a look at bands would cost them more than any kernel gains. So the
-//! pointer leads into the first band's own loop, where that has a head: it compares with one
-//! number, or with none, and only larger sizes come back here to look for their band.
+//! Most copies are short, and a look at bands would cost them more than any kernel gains. So a caller
+//! has one comparison inlined, with the end of the first band, and jumps from there to the function of
+//! that band: the C library's own where it won. Only larger sizes come here to look for their band.
 
 use core::cell::UnsafeCell;
+use core::ffi::c_int;
 use core::fmt;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
 use crate::c_library;
-use crate::row::{ALWAYS, CopyFn, Fill, FillFn, Head, Kernel};
+use crate::row::{ALWAYS, CopyFn, Fill, FillFn, Kernel};
 
 /// The table row that runs whatever bands are installed.
 pub const COPY: Kernel = Kernel {
     name: "tuned",
     summary: "by size, whatever was measured best on this machine; libc where nothing was",
     is_available: ALWAYS,
-    copy,
-    move_: Some(move_),
-    head: None,
+    copy: called::copy,
+    move_: Some(called::move_),
 };
 
 /// The fill that runs whatever bands are installed.
@@ -30,7 +30,7 @@ pub const FILL: Fill = Fill {
     name: "tuned",
     summary: "by size, whatever was measured best on this machine; libc where nothing was",
     is_available: ALWAYS,
-    fill,
+    fill: called::fill,
 };
 
 /// How many bands there may be.
@@ -93,23 +93,18 @@ impl<F: Copy> Steps<F> {
         Ok(())
     }
 
-    #[inline(always)]
     fn at(&self, n: usize) -> F {
-        for (&upto, &run) in self.upto.iter().zip(&self.run) {
+        if n <= self.upto[0] { self.run[0] } else { self.beyond_first(n) }
+    }
+
+    #[inline(always)]
+    fn beyond_first(&self, n: usize) -> F {
+        for (&upto, &run) in self.upto.iter().zip(&self.run).skip(1) {
             if n <= upto {
                 return run;
             }
         }
         self.run[MOST]
-    }
-
-    /// The one function for every size, if there is one.
-    fn alone(&self) -> Option<F> {
-        match self.len {
-            0 => Some(self.run[MOST]),
-            1 if self.upto[0] == usize::MAX => Some(self.run[0]),
-            _ => None,
-        }
     }
 }
 
@@ -131,8 +126,6 @@ pub struct Bands {
     copies: Steps<CopyFn>,
     moves: Steps<CopyFn>,
     fills: Steps<FillFn>,
-    /// The first band's, where it is long enough for that.
-    head: Option<Head>,
 }
 
 impl Bands {
@@ -145,8 +138,6 @@ impl Bands {
             bands.copies.push(upto, row.copy)?;
             bands.moves.push(upto, row.move_.unwrap_or(c_library::move_))?;
         }
-        let first = rows.first().map(|&(upto, row)| (upto, row.head));
-        bands.head = first.and_then(|(upto, head)| head.filter(|head| upto >= head.least));
         Ok(bands)
     }
 
@@ -163,14 +154,9 @@ impl Bands {
     /// Makes these the bands of `tuned`, for the rest of the process; only the first caller can.
     pub fn install(self) -> Result<(), Unfit> {
         INSTALLED.put(&self)?;
-        FIRST_ENDS.store(self.copies.upto[0], Ordering::Relaxed);
-        // PAIRS WITH: the loads in `copy`, `move_` and `fill`: who sees a pointer sees the bands.
-        let copy = self.copies.alone().or(self.head.map(|head| head.copy));
-        COPY_NOW.store(copy.unwrap_or(copy_beyond) as *mut (), Ordering::Release);
-        let move_ = self.moves.alone().or(self.head.and_then(|head| head.move_));
-        MOVE_NOW.store(move_.unwrap_or(move_beyond) as *mut (), Ordering::Release);
-        let fill = self.fills.alone().unwrap_or(fill_by_size);
-        FILL_NOW.store(fill as *mut (), Ordering::Release);
+        FRONT.copies.publish(self.copies.upto[0], self.copies.run[0] as *mut ());
+        FRONT.moves.publish(self.moves.upto[0], self.moves.run[0] as *mut ());
+        FRONT.fills.publish(self.fills.upto[0], self.fills.run[0] as *mut ());
         INSTALLED.state.store(PUBLISHED, Ordering::Release);
         Ok(())
     }
@@ -190,7 +176,7 @@ impl Bands {
     pub fn fill(&self, dst: &mut [u8], byte: u8) {
         let run = self.fills.at(dst.len());
         // SAFETY: an exclusive slice of that length; `with_fills` saw the row available.
-        unsafe { run(dst.as_mut_ptr(), byte, dst.len()) };
+        unsafe { run(dst.as_mut_ptr(), byte.into(), dst.len()) };
     }
 }
 
@@ -205,10 +191,9 @@ const UNTUNED: Bands = Bands {
     copies: Steps::only(c_library::copy as CopyFn),
     moves: Steps::only(c_library::move_ as CopyFn),
     fills: Steps::only(c_library::fill as FillFn),
-    head: None,
 };
 
-/// Written once, before any pointer that leads to a reader of it.
+/// Written once, before any size that leads to a reader of it.
 struct Once {
     state: AtomicU8,
     bands: UnsafeCell<Bands>,
@@ -217,11 +202,11 @@ struct Once {
 /// The states of [`Once`].
 const FREE: u8 = 0;
 const TAKEN: u8 = 1;
-/// The pointers lead to the bands.
+/// Callers are led to the bands.
 const PUBLISHED: u8 = 2;
 
 // SAFETY: the cell is written by the one caller of `put` that takes it, before it publishes with
-// Release the pointers through which alone `get` is reached.
+// Release the ends of first bands, above which alone `get` is reached.
 unsafe impl Sync for Once {}
 
 impl Once {
@@ -236,193 +221,245 @@ impl Once {
     }
 
     fn is_published(&self) -> bool {
-        // PAIRS WITH: the last store of `install`: the pointers are there.
+        // PAIRS WITH: the last store of `install`: what callers read is there.
         self.state.load(Ordering::Acquire) == PUBLISHED
     }
 
     #[inline(always)]
     fn get(&self) -> &Bands {
-        // SAFETY: called by functions only whose pointers, or those of the heads that call them,
-        // are published after the one write.
+        // SAFETY: called for sizes above the end of a first band only, which is published after the
+        // one write; until then no size is above it.
         unsafe { &*self.bands.get() }
     }
 }
 
 static INSTALLED: Once = Once { state: AtomicU8::new(FREE), bands: UnsafeCell::new(UNTUNED) };
-static COPY_NOW: AtomicPtr<()> = AtomicPtr::new(c_library::copy as *mut ());
-static MOVE_NOW: AtomicPtr<()> = AtomicPtr::new(c_library::move_ as *mut ());
-static FILL_NOW: AtomicPtr<()> = AtomicPtr::new(c_library::fill as *mut ());
-/// The largest size of the first band of copies and of moves. For the heads: written before the
-/// pointers that lead to them.
-static FIRST_ENDS: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// A function of a [`Head`]: the first band by the loop, what is larger by the way out.
-macro_rules! first {
-    ($name:ident, $loop:path, $beyond:ident $(, $features:literal)?) => {
-        /// # Safety
-        /// The contract of `Head::copy` or `Head::move_`; the bands are installed.
-        $(#[target_feature(enable = $features)])?
-        unsafe fn $name(dst: *mut u8, src: *const u8, n: usize) {
-            if n > $crate::tuned::first_ends() {
-                // SAFETY: the same contract.
-                return unsafe { $crate::tuned::$beyond(dst, src, n) };
-            }
-            // SAFETY: the same contract.
-            unsafe { $loop(dst, src, n) };
-        }
-    };
-}
-pub(crate) use first;
-
-/// Beyond this a head goes to [`copy_beyond`] or [`move_beyond`].
-#[inline(always)]
-pub(crate) fn first_ends() -> usize {
-    // Relaxed: whoever calls a head got it through a pointer that was published after this.
-    FIRST_ENDS.load(Ordering::Relaxed)
+/// The function of a first band, and the largest size that it serves.
+struct First {
+    upto: AtomicUsize,
+    run: AtomicPtr<()>,
 }
 
-/// What a row copies and moves by from now on: of `tuned` what is installed, so that a caller who
-/// keeps it goes there without the jump of [`copy`].
-pub(crate) fn resolved(row: &Kernel) -> (CopyFn, Option<CopyFn>) {
-    if row.name == COPY.name && INSTALLED.is_published() {
-        (copy_now(), Some(move_now()))
-    } else {
-        (row.copy, row.move_)
+impl First {
+    const fn always(run: *mut ()) -> Self {
+        First { upto: AtomicUsize::new(usize::MAX), run: AtomicPtr::new(run) }
+    }
+
+    /// Every function copies every size: a caller who sees one of the two without the other is
+    /// served by the C library, or by the first band's loop beyond its end.
+    fn publish(&self, upto: usize, run: *mut ()) {
+        // PAIRS WITH: the load in `serves`: who sees the end of the band sees the bands beyond.
+        self.upto.store(upto, Ordering::Release);
+        self.run.store(run, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn serves(&self, n: usize) -> bool {
+        n <= self.upto.load(Ordering::Acquire)
+    }
+
+    /// As two words that stay what they are now.
+    fn now(&self) -> (usize, *mut ()) {
+        (self.upto.load(Ordering::Acquire), self.run.load(Ordering::Acquire))
     }
 }
 
+/// What every call looks at, in one line of the cache.
+#[repr(align(64))]
+struct Front {
+    copies: First,
+    moves: First,
+    fills: First,
+}
+
+static FRONT: Front = Front {
+    copies: First::always(c_library::copy as *mut ()),
+    moves: First::always(c_library::move_ as *mut ()),
+    fills: First::always(c_library::fill as *mut ()),
+};
+
+/// What serves sizes up to one, and what those above it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Split<F> {
+    pub upto: usize,
+    pub first: F,
+    pub beyond: F,
+}
+
+impl<F: Copy> Split<F> {
+    const fn whole(run: F) -> Self {
+        Split { upto: usize::MAX, first: run, beyond: run }
+    }
+}
+
+/// What a row copies by from now on: of `tuned` what is installed, so that a caller who keeps it goes
+/// there without a jump between.
+pub(crate) fn copies_of(row: &Kernel) -> Split<CopyFn> {
+    if row.name != COPY.name || !INSTALLED.is_published() {
+        return Split::whole(row.copy);
+    }
+    let (upto, run) = FRONT.copies.now();
+    Split { upto, first: copy_fn(run), beyond: copy_beyond }
+}
+
+/// The same of its moves.
+pub(crate) fn moves_of(row: &Kernel) -> Option<Split<CopyFn>> {
+    if row.name != COPY.name || !INSTALLED.is_published() {
+        return row.move_.map(Split::whole);
+    }
+    let (upto, run) = FRONT.moves.now();
+    Some(Split { upto, first: copy_fn(run), beyond: move_beyond })
+}
+
 /// The same of a fill.
-pub(crate) fn resolved_fill(row: &Fill) -> FillFn {
-    if row.name == FILL.name && INSTALLED.is_published() { fill_now() } else { row.fill }
+pub(crate) fn fills_of(row: &Fill) -> Split<FillFn> {
+    if row.name != FILL.name || !INSTALLED.is_published() {
+        return Split::whole(row.fill);
+    }
+    let (upto, run) = FRONT.fills.now();
+    Split { upto, first: fill_fn(run), beyond: fill_beyond }
 }
 
 #[inline(always)]
-fn copy_now() -> CopyFn {
-    let run = COPY_NOW.load(Ordering::Acquire);
-    // SAFETY: only functions of this type are stored there.
+fn copy_fn(run: *mut ()) -> CopyFn {
+    // SAFETY: only functions of this type are stored in `FRONT.copies` and `FRONT.moves`.
     unsafe { core::mem::transmute::<*mut (), CopyFn>(run) }
 }
 
 #[inline(always)]
-fn move_now() -> CopyFn {
-    let run = MOVE_NOW.load(Ordering::Acquire);
-    // SAFETY: only functions of this type are stored there.
-    unsafe { core::mem::transmute::<*mut (), CopyFn>(run) }
-}
-
-#[inline(always)]
-fn fill_now() -> FillFn {
-    let run = FILL_NOW.load(Ordering::Acquire);
-    // SAFETY: only functions of this type are stored there.
+fn fill_fn(run: *mut ()) -> FillFn {
+    // SAFETY: only functions of this type are stored in `FRONT.fills`.
     unsafe { core::mem::transmute::<*mut (), FillFn>(run) }
 }
 
-/// Copies by what is installed: one load and one jump.
+/// Copies by what is installed, and returns the sink: one comparison and one jump through a pointer.
 ///
 /// # Safety
 /// The contract of [`Kernel::copy`].
-#[inline]
-pub unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
+#[inline(always)]
+pub unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+    if !FRONT.copies.serves(n) {
+        // SAFETY: the same contract; the end of a band is there, so the bands are.
+        return unsafe { copy_beyond(dst, src, n) };
+    }
+    let run = copy_fn(FRONT.copies.run.load(Ordering::Acquire));
     // SAFETY: the same contract; its row was available when it was installed.
-    unsafe { copy_now()(dst, src, n) };
+    unsafe { run(dst, src, n) }
 }
 
-/// Moves by what is installed.
+/// Moves by what is installed, and returns the sink.
 ///
 /// # Safety
 /// The contract of [`Kernel::move_`].
-#[inline]
-pub unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) {
+#[inline(always)]
+pub unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+    if !FRONT.moves.serves(n) {
+        // SAFETY: the same contract; the end of a band is there, so the bands are.
+        return unsafe { move_beyond(dst, src, n) };
+    }
+    let run = copy_fn(FRONT.moves.run.load(Ordering::Acquire));
     // SAFETY: the same contract; its row was available when it was installed.
-    unsafe { move_now()(dst, src, n) };
+    unsafe { run(dst, src, n) }
 }
 
-/// Fills by what is installed.
+/// Fills by what is installed, with the low byte of a number, and returns the pointer.
 ///
 /// # Safety
 /// The contract of [`Fill::fill`].
-#[inline]
-pub unsafe fn fill(dst: *mut u8, byte: u8, n: usize) {
+#[inline(always)]
+pub unsafe fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
+    if !FRONT.fills.serves(n) {
+        // SAFETY: the same contract; the end of a band is there, so the bands are.
+        return unsafe { fill_beyond(dst, byte, n) };
+    }
+    let run = fill_fn(FRONT.fills.run.load(Ordering::Acquire));
     // SAFETY: the same contract; its row was available when it was installed.
-    unsafe { fill_now()(dst, byte, n) };
+    unsafe { run(dst, byte, n) }
 }
 
-/// Where a head goes with what is not its own; and the way in where the first band has no head. Not
-/// inlined: a head is to stay short.
+/// The three as functions with an address.
+mod called {
+    use super::c_int;
+
+    /// # Safety
+    /// The contract of [`Kernel::copy`](crate::Kernel::copy).
+    pub unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+        // SAFETY: the same contract.
+        unsafe { super::copy(dst, src, n) }
+    }
+
+    /// # Safety
+    /// The contract of [`Kernel::move_`](crate::Kernel::move_).
+    pub unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+        // SAFETY: the same contract.
+        unsafe { super::move_(dst, src, n) }
+    }
+
+    /// # Safety
+    /// The contract of [`Fill::fill`](crate::Fill::fill).
+    pub unsafe extern "C" fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
+        // SAFETY: the same contract.
+        unsafe { super::fill(dst, byte, n) }
+    }
+}
+
+/// The bands behind the first. Not inlined: callers are to stay short.
 ///
 /// # Safety
 /// The contract of [`Kernel::copy`]; the bands are installed.
 #[inline(never)]
-pub(crate) unsafe fn copy_beyond(dst: *mut u8, src: *const u8, n: usize) {
+unsafe extern "C" fn copy_beyond(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     // SAFETY: the same contract.
-    unsafe { INSTALLED.get().copies.at(n)(dst, src, n) };
+    unsafe { INSTALLED.get().copies.beyond_first(n)(dst, src, n) }
 }
 
 /// # Safety
 /// The contract of [`Kernel::move_`]; the bands are installed.
 #[inline(never)]
-pub(crate) unsafe fn move_beyond(dst: *mut u8, src: *const u8, n: usize) {
+unsafe extern "C" fn move_beyond(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     // SAFETY: the same contract.
-    unsafe { INSTALLED.get().moves.at(n)(dst, src, n) };
+    unsafe { INSTALLED.get().moves.beyond_first(n)(dst, src, n) }
 }
 
 /// # Safety
 /// The contract of [`Fill::fill`]; the bands are installed.
-unsafe fn fill_by_size(dst: *mut u8, byte: u8, n: usize) {
+#[inline(never)]
+unsafe extern "C" fn fill_beyond(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
     // SAFETY: the same contract.
-    unsafe { INSTALLED.get().fills.at(n)(dst, byte, n) };
+    unsafe { INSTALLED.get().fills.beyond_first(n)(dst, byte, n) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::KERNELS;
+    use crate::table::{FILLS, KERNELS};
 
-    const ENDS: usize = 300;
-
-    /// A row that leaves a mark instead of a copy.
-    ///
-    /// # Safety
-    /// The contract of [`Kernel::copy`].
-    unsafe fn twos(dst: *mut u8, _: *const u8, n: usize) {
-        // SAFETY: writable for `n` bytes, says the caller.
-        unsafe { dst.write_bytes(2, n) };
-    }
-
+    /// Where the C library wins, it is called: nothing of ours is between.
     #[test]
-    fn every_head_serves_its_band_and_leaves_the_rest_to_the_next() {
-        // SAFETY: it writes exactly `n` bytes; that it copies nothing is what is looked for.
-        let next = unsafe { Kernel::new("twos", || true, twos, Some(twos)) };
-        let first = KERNELS.iter().find(|row| row.head.is_some()).expect("a row with a head");
-        Bands::of(&[(ENDS, first), (2 * ENDS, &next)]).unwrap().install().unwrap();
-        // Whichever row is installed: a head has its own loop, and asks only where the band ends.
-        let rows = KERNELS.iter().filter(|row| (row.is_available)());
-        for (row, head) in rows.filter_map(|row| Some((row, row.head?))) {
-            assert!(head.least <= ENDS, "{}", row.name);
-            for run in [Some(head.copy), head.move_].into_iter().flatten() {
-                for n in (0..=ENDS + 2).chain([2 * ENDS, 2 * ENDS + 1, 5000]) {
-                    if cfg!(miri) && n % 41 != 0 && n != ENDS + 1 {
-                        continue;
-                    }
-                    let (source, mut sink) = (vec![9; n], vec![1; n + 1]);
-                    // SAFETY: two buffers of at least `n` bytes; the row is available.
-                    unsafe { run(sink.as_mut_ptr(), source.as_ptr(), n) };
-                    let mark = if (ENDS + 1..=2 * ENDS).contains(&n) { 2 } else { 9 };
-                    assert!(sink[..n].iter().all(|byte| *byte == mark), "{}: {n}", row.name);
-                    assert_eq!(sink[n], 1, "{}: {n} bytes and one more", row.name);
-                }
-            }
+    #[cfg(not(miri))]
+    fn the_rows_named_libc_are_the_functions_of_the_c_library() {
+        let copy = KERNELS.iter().find(|row| row.name == "libc").unwrap();
+        let fill = FILLS.iter().find(|row| row.name == "libc").unwrap();
+        unsafe extern "C" {
+            fn memcpy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8;
+            fn memmove(dst: *mut u8, src: *const u8, n: usize) -> *mut u8;
+            fn memset(dst: *mut u8, byte: c_int, n: usize) -> *mut u8;
         }
-    }
+        assert_eq!(copy.copy as usize, memcpy as *const () as usize);
+        assert_eq!(copy.move_.unwrap() as usize, memmove as *const () as usize);
+        assert_eq!(fill.fill as usize, memset as *const () as usize);
+        let before = KERNELS.iter().find(|row| row.name == COPY.name).map(copies_of).unwrap();
+        assert_eq!((before.upto, before.first as usize), (usize::MAX, COPY.copy as usize));
+        assert_eq!(FRONT.copies.now(), (usize::MAX, copy.copy as *mut ()));
 
-    #[test]
-    fn a_first_band_that_is_shorter_than_what_a_head_does_unasked_has_none() {
-        for row in KERNELS.iter().filter(|row| (row.is_available)() && row.name != COPY.name) {
-            let has = |upto| Bands::of(&[(upto, row)]).unwrap().head.is_some();
-            assert_eq!(has(usize::MAX), row.head.is_some(), "{}", row.name);
-            if let Some(head) = row.head.filter(|head| head.least > 1) {
-                assert!(!has(head.least - 1) && has(head.least), "{}", row.name);
-            }
+        Bands::of(&[(300, copy), (700, &KERNELS[0])]).unwrap().install().unwrap();
+        let tuned = copies_of(&COPY);
+        assert_eq!((tuned.upto, tuned.first as usize), (300, memcpy as *const () as usize));
+        let bands = INSTALLED.get();
+        for (n, run) in [(301, KERNELS[0].copy), (700, KERNELS[0].copy), (701, copy.copy)] {
+            assert_eq!(bands.copies.beyond_first(n) as usize, run as usize, "{n} bytes");
         }
+        assert_eq!(FRONT.fills.now(), (usize::MAX, fill.fill as *mut ()), "no fill was measured");
     }
 }

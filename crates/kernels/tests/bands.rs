@@ -46,16 +46,18 @@ fn marking(name: &'static str, copy: CopyFn) -> Kernel {
 
 /// # Safety
 /// The contract of [`Kernel::copy`].
-unsafe fn ones(dst: *mut u8, _: *const u8, n: usize) {
+unsafe extern "C" fn ones(dst: *mut u8, _: *const u8, n: usize) -> *mut u8 {
     // SAFETY: writable for `n` bytes, says the caller.
     unsafe { dst.write_bytes(1, n) };
+    dst
 }
 
 /// # Safety
 /// The contract of [`Kernel::copy`].
-unsafe fn twos(dst: *mut u8, _: *const u8, n: usize) {
+unsafe extern "C" fn twos(dst: *mut u8, _: *const u8, n: usize) -> *mut u8 {
     // SAFETY: writable for `n` bytes, says the caller.
     unsafe { dst.write_bytes(2, n) };
+    dst
 }
 
 #[test]

@@ -14,9 +14,10 @@ macro_rules! width {
             /// # Safety
             /// The contract of [`Kernel::copy`].
             $(#[target_feature(enable = $features)])?
-            unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
+            unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
                 // SAFETY: the same contract.
                 unsafe { inline::copy::<$vector>(dst, src, n) };
+                dst
             }
 
             pub static ROW: Kernel = {

@@ -263,9 +263,10 @@ mod tests {
 
     #[test]
     fn a_byte_that_was_not_copied_is_seen() {
-        unsafe fn short(dst: *mut u8, src: *const u8, n: usize) {
+        unsafe extern "C" fn short(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
             // SAFETY: the caller's contract, for fewer bytes.
             unsafe { std::ptr::copy_nonoverlapping(src, dst, n - 1) };
+            dst
         }
         let setting = Setting {
             sizes: Sizes::Fixed(64),

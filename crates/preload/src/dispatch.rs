@@ -1,40 +1,68 @@
-//! The functions in use: one pointer per kind of call, set once before main. Null until then.
+//! The functions in use, set once before main: for each kind of call a size, and the function for all
+//! below it. Until then that size is 0, which no size is below.
+//!
+//! A call compares and jumps: where the C library's function serves the size, nothing else of this
+//! object is between the program and it.
 
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
 use thalweg_kernels::{CopyFn, FillFn};
 
 use crate::choice::MOST;
 use crate::{counting, early, layout};
 
-/// A function of one kind of call, by size.
+/// Functions of one kind of call, by size.
 pub struct Steps {
+    /// What is shorter is served by `first`.
+    below: AtomicUsize,
+    first: AtomicPtr<()>,
     upto: [AtomicUsize; MOST],
     run: [AtomicPtr<()>; MOST],
-    /// What serves every size, if one function does.
-    alone: AtomicPtr<()>,
 }
 
 impl Steps {
     const fn new() -> Self {
         Self {
+            below: AtomicUsize::new(0),
+            first: AtomicPtr::new(core::ptr::null_mut()),
             upto: [const { AtomicUsize::new(0) }; MOST],
             run: [const { AtomicPtr::new(core::ptr::null_mut()) }; MOST],
-            alone: AtomicPtr::new(core::ptr::null_mut()),
         }
     }
 
-    /// Sets one step. Before the pointer that leads here is published.
+    /// Sets one step. Before [`publish`].
     pub fn set(&self, place: usize, upto: usize, run: *mut ()) {
         if let (Some(size), Some(function)) = (self.upto.get(place), self.run.get(place)) {
             size.store(upto, Ordering::Relaxed);
             function.store(run, Ordering::Relaxed);
         }
-        if place == 0 && upto == usize::MAX {
-            self.alone.store(run, Ordering::Relaxed);
-        }
     }
 
+    /// Lets callers go to the first step without a look at the others.
+    fn publish(&self) {
+        let [upto, ..] = &self.upto;
+        let [run, ..] = &self.run;
+        self.first.store(run.load(Ordering::Relaxed), Ordering::Relaxed);
+        // The largest size is that of no object.
+        let below = upto.load(Ordering::Relaxed).saturating_add(1);
+        // PAIRS WITH: the load in `serves`: who sees the size sees the function.
+        self.below.store(below, Ordering::Release);
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)]
+    fn serves(&self, n: usize) -> bool {
+        n < self.below.load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)]
+    fn first(&self) -> *mut () {
+        self.first.load(Ordering::Relaxed)
+    }
+
+    /// The function for a size; null where nothing was set.
     #[inline(always)]
     #[allow(clippy::inline_always)]
     fn at(&self, n: usize) -> *mut () {
@@ -54,127 +82,137 @@ pub static MOVES: Steps = Steps::new();
 /// Steps of fills.
 pub static FILLS: Steps = Steps::new();
 
-static COPY: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
-static MOVE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
-static FILL: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+/// Whether the steps are set, and whether every call is counted.
+static STATE: AtomicU8 = AtomicU8::new(UNSET);
+const UNSET: u8 = 0;
+const SET: u8 = 1;
+const COUNTED: u8 = 2;
 
 /// Uses the steps as they are set, from now on.
 pub fn publish() {
     let counted = counting::is_open();
-    let choose = |steps: &Steps, by_size: *mut (), counts: *mut ()| {
-        let alone = steps.alone.load(Ordering::Relaxed);
-        if counted {
-            counts
-        } else if alone.is_null() {
-            by_size
-        } else {
-            alone
+    // PAIRS WITH: the load in `is_set`: who sees it sees the steps.
+    STATE.store(if counted { COUNTED } else { SET }, Ordering::Release);
+    if !counted {
+        COPIES.publish();
+        MOVES.publish();
+        FILLS.publish();
+    }
+}
+
+/// Whether the steps are there. Counts a call where calls are counted.
+#[inline(always)]
+#[allow(clippy::inline_always)]
+fn is_set(kind: usize, n: usize) -> bool {
+    match STATE.load(Ordering::Acquire) {
+        UNSET => false,
+        COUNTED => {
+            counting::count(kind, n);
+            true
         }
-    };
-    // PAIRS WITH: the loads in `copy`, `move_` and `fill`: who sees a pointer sees the steps.
-    COPY.store(choose(&COPIES, copy_by_size as *mut (), count_copy as *mut ()), Ordering::Release);
-    MOVE.store(choose(&MOVES, move_by_size as *mut (), count_move as *mut ()), Ordering::Release);
-    FILL.store(choose(&FILLS, fill_by_size as *mut (), count_fill as *mut ()), Ordering::Release);
+        _ => true,
+    }
 }
 
 /// # Safety
 /// `src` is readable and `dst` writable for `n` bytes; they do not overlap, or are the same.
 #[inline(always)]
 #[allow(clippy::inline_always)]
-pub unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
-    // SAFETY: the same contract; only functions of this type are stored there.
-    unsafe { run_copy(COPY.load(Ordering::Acquire), dst, src, n) };
+pub unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+    if COPIES.serves(n) {
+        // SAFETY: the same contract; a step of copies.
+        unsafe { run_copy(COPIES.first(), dst, src, n) }
+    } else {
+        // SAFETY: the same contract.
+        unsafe { copy_by_size(dst, src, n) }
+    }
 }
 
 /// # Safety
 /// `src` is readable and `dst` writable for `n` bytes.
 #[inline(always)]
 #[allow(clippy::inline_always)]
-pub unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) {
-    // SAFETY: the same contract; only functions of this type are stored there.
-    unsafe { run_copy(MOVE.load(Ordering::Acquire), dst, src, n) };
+pub unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+    if MOVES.serves(n) {
+        // SAFETY: the same contract; a step of moves.
+        unsafe { run_copy(MOVES.first(), dst, src, n) }
+    } else {
+        // SAFETY: the same contract.
+        unsafe { move_by_size(dst, src, n) }
+    }
 }
 
 /// # Safety
 /// `dst` is writable for `n` bytes.
 #[inline(always)]
 #[allow(clippy::inline_always)]
-pub unsafe fn fill(dst: *mut u8, byte: u8, n: usize) {
-    // SAFETY: the same contract; only functions of this type are stored there.
-    unsafe { run_fill(FILL.load(Ordering::Acquire), dst, byte, n) };
+pub unsafe fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
+    if FILLS.serves(n) {
+        // SAFETY: the same contract; a step of fills.
+        unsafe { run_fill(FILLS.first(), dst, byte, n) }
+    } else {
+        // SAFETY: the same contract.
+        unsafe { fill_by_size(dst, byte, n) }
+    }
 }
 
 /// # Safety
-/// `run` is null or a [`CopyFn`], whose contract holds; null can move.
+/// `run` is a [`CopyFn`], whose contract holds.
 #[inline(always)]
 #[allow(clippy::inline_always)]
-unsafe fn run_copy(run: *mut (), dst: *mut u8, src: *const u8, n: usize) {
+unsafe fn run_copy(run: *mut (), dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+    // SAFETY: a CopyFn, says the caller.
+    let run = unsafe { core::mem::transmute::<*mut (), CopyFn>(run) };
+    // SAFETY: the same contract; its row was available when it was chosen.
+    unsafe { run(dst, src, n) }
+}
+
+/// # Safety
+/// `run` is a [`FillFn`], whose contract holds.
+#[inline(always)]
+#[allow(clippy::inline_always)]
+unsafe fn run_fill(run: *mut (), dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
+    // SAFETY: a FillFn, says the caller.
+    let run = unsafe { core::mem::transmute::<*mut (), FillFn>(run) };
+    // SAFETY: the same contract; its row was available when it was chosen.
+    unsafe { run(dst, byte, n) }
+}
+
+/// # Safety
+/// As for [`copy`].
+#[inline(never)]
+unsafe fn copy_by_size(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+    let run = if is_set(layout::COPY, n) { COPIES.at(n) } else { core::ptr::null_mut() };
     if run.is_null() {
         // SAFETY: the same contract.
         return unsafe { early::move_(dst, src, n) };
     }
-    // SAFETY: a CopyFn, says the caller.
-    let run = unsafe { core::mem::transmute::<*mut (), CopyFn>(run) };
-    // SAFETY: the same contract; its row was available when it was chosen.
-    unsafe { run(dst, src, n) };
+    // SAFETY: the same contract; the steps hold CopyFns.
+    unsafe { run_copy(run, dst, src, n) }
 }
 
 /// # Safety
-/// `run` is null or a [`FillFn`], whose contract holds.
-#[inline(always)]
-#[allow(clippy::inline_always)]
-unsafe fn run_fill(run: *mut (), dst: *mut u8, byte: u8, n: usize) {
+/// As for [`move_`].
+#[inline(never)]
+unsafe fn move_by_size(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+    let run = if is_set(layout::MOVE, n) { MOVES.at(n) } else { core::ptr::null_mut() };
+    if run.is_null() {
+        // SAFETY: the same contract.
+        return unsafe { early::move_(dst, src, n) };
+    }
+    // SAFETY: the same contract; the steps hold CopyFns that move.
+    unsafe { run_copy(run, dst, src, n) }
+}
+
+/// # Safety
+/// As for [`fill`].
+#[inline(never)]
+unsafe fn fill_by_size(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
+    let run = if is_set(layout::SET, n) { FILLS.at(n) } else { core::ptr::null_mut() };
     if run.is_null() {
         // SAFETY: the same contract.
         return unsafe { early::fill(dst, byte, n) };
     }
-    // SAFETY: a FillFn, says the caller.
-    let run = unsafe { core::mem::transmute::<*mut (), FillFn>(run) };
-    // SAFETY: the same contract; its row was available when it was chosen.
-    unsafe { run(dst, byte, n) };
-}
-
-/// # Safety
-/// As for [`copy`].
-unsafe fn copy_by_size(dst: *mut u8, src: *const u8, n: usize) {
-    // SAFETY: the same contract; the steps hold CopyFns.
-    unsafe { run_copy(COPIES.at(n), dst, src, n) };
-}
-
-/// # Safety
-/// As for [`move_`].
-unsafe fn move_by_size(dst: *mut u8, src: *const u8, n: usize) {
-    // SAFETY: the same contract; the steps hold CopyFns that move.
-    unsafe { run_copy(MOVES.at(n), dst, src, n) };
-}
-
-/// # Safety
-/// As for [`fill`].
-unsafe fn fill_by_size(dst: *mut u8, byte: u8, n: usize) {
     // SAFETY: the same contract; the steps hold FillFns.
-    unsafe { run_fill(FILLS.at(n), dst, byte, n) };
-}
-
-/// # Safety
-/// As for [`copy`].
-unsafe fn count_copy(dst: *mut u8, src: *const u8, n: usize) {
-    counting::count(layout::COPY, n);
-    // SAFETY: the same contract.
-    unsafe { copy_by_size(dst, src, n) };
-}
-
-/// # Safety
-/// As for [`move_`].
-unsafe fn count_move(dst: *mut u8, src: *const u8, n: usize) {
-    counting::count(layout::MOVE, n);
-    // SAFETY: the same contract.
-    unsafe { move_by_size(dst, src, n) };
-}
-
-/// # Safety
-/// As for [`fill`].
-unsafe fn count_fill(dst: *mut u8, byte: u8, n: usize) {
-    counting::count(layout::SET, n);
-    // SAFETY: the same contract.
-    unsafe { fill_by_size(dst, byte, n) };
+    unsafe { run_fill(run, dst, byte, n) }
 }

@@ -1,12 +1,14 @@
 //! Before the object has been started: what a loader calls, or a resolver of another library. No
 //! table, no pointer, nothing that needs a relocation. Right for every overlap; speed is no matter.
 
-/// Copies `n` bytes; the regions may overlap.
+use core::ffi::c_int;
+
+/// Copies `n` bytes and returns the sink; the regions may overlap.
 ///
 /// # Safety
 /// `src` is readable and `dst` writable for `n` bytes.
 #[cold]
-pub unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) {
+pub unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     if dst.addr().wrapping_sub(src.addr()) >= n {
         for at in 0..n {
             // SAFETY: `at < n`; the sink does not start inside the source, so upwards is right.
@@ -18,6 +20,7 @@ pub unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) {
             unsafe { byte(dst, src, at) };
         }
     }
+    dst
 }
 
 /// # Safety
@@ -32,16 +35,17 @@ unsafe fn byte(dst: *mut u8, src: *const u8, at: usize) {
     unsafe { dst.wrapping_add(at).write_volatile(value) };
 }
 
-/// Writes a byte `n` times.
+/// Writes the low byte of a number `n` times and returns the sink.
 ///
 /// # Safety
 /// `dst` is writable for `n` bytes.
 #[cold]
-pub unsafe fn fill(dst: *mut u8, byte: u8, n: usize) {
+pub unsafe extern "C" fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
     for at in 0..n {
         // SAFETY: `at < n`. Volatile as above.
-        unsafe { dst.wrapping_add(at).write_volatile(byte) };
+        unsafe { dst.wrapping_add(at).write_volatile(byte as u8) };
     }
+    dst
 }
 
 #[cfg(test)]

@@ -9,8 +9,7 @@ use crate::{dispatch, raw};
 #[cfg_attr(thalweg_object, unsafe(no_mangle))]
 pub unsafe extern "C" fn memcpy(dst: *mut c_void, src: *const c_void, n: usize) -> *mut c_void {
     // SAFETY: the same contract.
-    unsafe { dispatch::copy(dst.cast(), src.cast(), n) };
-    dst
+    unsafe { dispatch::copy(dst.cast(), src.cast(), n) }.cast()
 }
 
 /// # Safety
@@ -27,8 +26,7 @@ pub unsafe extern "C" fn mempcpy(dst: *mut c_void, src: *const c_void, n: usize)
 #[cfg_attr(thalweg_object, unsafe(no_mangle))]
 pub unsafe extern "C" fn memmove(dst: *mut c_void, src: *const c_void, n: usize) -> *mut c_void {
     // SAFETY: the same contract.
-    unsafe { dispatch::move_(dst.cast(), src.cast(), n) };
-    dst
+    unsafe { dispatch::move_(dst.cast(), src.cast(), n) }.cast()
 }
 
 /// # Safety
@@ -36,8 +34,7 @@ pub unsafe extern "C" fn memmove(dst: *mut c_void, src: *const c_void, n: usize)
 #[cfg_attr(thalweg_object, unsafe(no_mangle))]
 pub unsafe extern "C" fn memset(dst: *mut c_void, byte: c_int, n: usize) -> *mut c_void {
     // SAFETY: the same contract.
-    unsafe { dispatch::fill(dst.cast(), byte as u8, n) };
-    dst
+    unsafe { dispatch::fill(dst.cast(), byte, n) }.cast()
 }
 
 /// # Safety

@@ -10,19 +10,14 @@ use crate::choice::same;
 use crate::exports;
 use crate::raw::{Access, File};
 
-/// C's memcpy and memmove.
-pub type Copy = unsafe extern "C" fn(*mut u8, *const u8, usize) -> *mut u8;
-/// C's memset.
-pub type Set = unsafe extern "C" fn(*mut u8, i32, usize) -> *mut u8;
-
 /// The addresses found.
 #[derive(Clone, Copy)]
 pub struct Next {
-    /// `memcpy`, a [`Copy`].
+    /// `memcpy`.
     pub copy: usize,
-    /// `memmove`, a [`Copy`].
+    /// `memmove`.
     pub move_: usize,
-    /// `memset`, a [`Set`].
+    /// `memset`.
     pub fill: usize,
 }
 
@@ -87,7 +82,7 @@ impl Auxiliary {
 ///
 /// # Safety
 /// The loader or the kernel put a `T` there, and leaves it.
-unsafe fn at<T: core::marker::Copy>(address: usize) -> T {
+unsafe fn at<T: Copy>(address: usize) -> T {
     let place: *const T = ptr::with_exposed_provenance(address);
     // SAFETY: the caller's word.
     unsafe { place.read_unaligned() }

@@ -85,64 +85,42 @@ fn set_fills(text: &[u8]) -> bool {
 /// The functions that copy and move under this name. A kernel that cannot move leaves that to libc.
 fn copy_named(name: &[u8]) -> Option<[CopyFn; 2]> {
     if same(name, LIBC.as_bytes()) {
-        return Some([libc_copy, libc_move]);
+        return Some([libc_copy(&LIBC_COPY), libc_copy(&LIBC_MOVE)]);
     }
     let row = KERNELS.iter().find(|row| same(row.name.as_bytes(), name))?;
     // The table's `tuned` has no bands here: those come written out.
     let is_whole = !same(name, tuned::COPY.name.as_bytes());
-    (is_whole && (row.is_available)()).then_some([row.copy, row.move_.unwrap_or(libc_move)])
+    let move_ = || row.move_.unwrap_or_else(|| libc_copy(&LIBC_MOVE));
+    (is_whole && (row.is_available)()).then(|| [row.copy, move_()])
 }
 
 fn fill_named(name: &[u8]) -> Option<FillFn> {
     if same(name, LIBC.as_bytes()) {
-        return Some(libc_fill);
+        return Some(libc_fill());
     }
     let row = FILLS.iter().find(|row| same(row.name.as_bytes(), name))?;
     let is_whole = !same(name, tuned::FILL.name.as_bytes());
     (is_whole && (row.is_available)()).then_some(row.fill)
 }
 
-/// # Safety
-/// memcpy(3).
-unsafe fn libc_copy(dst: *mut u8, src: *const u8, n: usize) {
-    // SAFETY: the same contract; an address of `next`, or 0.
-    unsafe { call(LIBC_COPY.load(Ordering::Relaxed), dst, src, n) };
-}
-
-/// # Safety
-/// memmove(3).
-unsafe fn libc_move(dst: *mut u8, src: *const u8, n: usize) {
-    // SAFETY: the same contract; an address of `next`, or 0.
-    unsafe { call(LIBC_MOVE.load(Ordering::Relaxed), dst, src, n) };
-}
-
-/// # Safety
-/// `function` is 0 or a [`next::Copy`], whose contract holds.
-#[inline(always)]
-#[allow(clippy::inline_always)]
-unsafe fn call(function: usize, dst: *mut u8, src: *const u8, n: usize) {
-    if function == 0 {
-        // SAFETY: the same contract.
-        return unsafe { early::move_(dst, src, n) };
+/// The C library's function at an address of `next`; where it was not found, one of this object.
+fn libc_copy(address: &AtomicUsize) -> CopyFn {
+    let address = address.load(Ordering::Relaxed);
+    if address == 0 {
+        return early::move_;
     }
-    let function: *const () = core::ptr::with_exposed_provenance(function);
-    // SAFETY: a function of this type, says the caller.
-    let function = unsafe { core::mem::transmute::<*const (), next::Copy>(function) };
-    // SAFETY: the same contract.
-    unsafe { function(dst, src, n) };
+    let function: *const () = core::ptr::with_exposed_provenance(address);
+    // SAFETY: `next` looked for memcpy and memmove, whose type this is.
+    unsafe { core::mem::transmute::<*const (), CopyFn>(function) }
 }
 
-/// # Safety
-/// memset(3).
-unsafe fn libc_fill(dst: *mut u8, byte: u8, n: usize) {
-    let function = LIBC_FILL.load(Ordering::Relaxed);
-    if function == 0 {
-        // SAFETY: the same contract.
-        return unsafe { early::fill(dst, byte, n) };
+/// As [`libc_copy`].
+fn libc_fill() -> FillFn {
+    let address = LIBC_FILL.load(Ordering::Relaxed);
+    if address == 0 {
+        return early::fill;
     }
-    let function: *const () = core::ptr::with_exposed_provenance(function);
-    // SAFETY: an address of `next`, which looked for memset.
-    let function = unsafe { core::mem::transmute::<*const (), next::Set>(function) };
-    // SAFETY: the same contract.
-    unsafe { function(dst, byte.into(), n) };
+    let function: *const () = core::ptr::with_exposed_provenance(address);
+    // SAFETY: `next` looked for memset, whose type this is.
+    unsafe { core::mem::transmute::<*const (), FillFn>(function) }
 }

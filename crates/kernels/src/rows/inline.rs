@@ -16,8 +16,7 @@
 //! A wider type than that is split by the compiler: right, and slower. No alignment, no masks (the
 //! header is read back at once, and a load behind a masked store waits), no test for overlap.
 
-use crate::row::{ALWAYS, Head, Kernel};
-use crate::tuned::first;
+use crate::row::{ALWAYS, Kernel};
 use crate::word::{Vector, ends, load, opaque, store};
 
 /// The widest vector this crate was compiled for.
@@ -42,7 +41,6 @@ pub(crate) const COPY: Kernel = Kernel {
     is_available: ALWAYS,
     copy: called,
     move_: None,
-    head: Some(Head { least: 0, copy: first_copy, move_: None }),
 };
 
 /// Copies `n` bytes between regions that do not overlap; best for whole vectors and up to a few
@@ -83,9 +81,8 @@ pub unsafe fn copy<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
 
 /// # Safety
 /// The contract of [`Kernel::copy`].
-unsafe fn called(dst: *mut u8, src: *const u8, n: usize) {
+unsafe extern "C" fn called(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     // SAFETY: the same contract.
     unsafe { copy::<Widest>(dst, src, n) };
+    dst
 }
-
-first!(first_copy, copy::<Widest>, copy_beyond);

@@ -1,10 +1,10 @@
 //! The vector loop on aarch64, where NEON is part of the architecture.
 
 use core::arch::aarch64::uint8x16_t;
+use core::ffi::c_int;
 
 use super::vector;
-use crate::row::{ALWAYS, Fill, Head, Kernel};
-use crate::tuned::first;
+use crate::row::{ALWAYS, Fill, Kernel};
 
 pub const COPY: Kernel = Kernel {
     name: "neon",
@@ -12,7 +12,6 @@ pub const COPY: Kernel = Kernel {
     is_available: ALWAYS,
     copy,
     move_: Some(move_),
-    head: Some(Head { least: 0, copy: first_copy, move_: Some(first_move) }),
 };
 
 pub const FILL: Fill = Fill {
@@ -24,24 +23,24 @@ pub const FILL: Fill = Fill {
 
 /// # Safety
 /// The contract of [`Kernel::copy`].
-unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
+unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     // SAFETY: the same contract.
     unsafe { vector::copy::<uint8x16_t>(dst, src, n) };
+    dst
 }
 
 /// # Safety
 /// The contract of [`Kernel::move_`].
-unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) {
+unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     // SAFETY: the same contract.
     unsafe { vector::move_::<uint8x16_t>(dst, src, n) };
+    dst
 }
-
-first!(first_copy, vector::copy::<uint8x16_t>, copy_beyond);
-first!(first_move, vector::move_::<uint8x16_t>, move_beyond);
 
 /// # Safety
 /// The contract of [`Fill::fill`].
-unsafe fn fill(dst: *mut u8, byte: u8, n: usize) {
+unsafe extern "C" fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
     // SAFETY: the same contract.
-    unsafe { vector::fill::<uint8x16_t>(dst, byte, n) };
+    unsafe { vector::fill::<uint8x16_t>(dst, byte as u8, n) };
+    dst
 }

@@ -1,5 +1,7 @@
 //! The loop of a textbook: one byte at a time, kept that way.
 
+use core::ffi::c_int;
+
 use crate::row::{ALWAYS, Fill, Kernel};
 use crate::word::opaque;
 
@@ -9,7 +11,6 @@ pub const COPY: Kernel = Kernel {
     is_available: ALWAYS,
     copy,
     move_: Some(move_),
-    head: None,
 };
 
 pub const FILL: Fill = Fill {
@@ -21,17 +22,18 @@ pub const FILL: Fill = Fill {
 
 /// # Safety
 /// The contract of [`Kernel::copy`].
-unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
+unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     for i in 0..n {
         // SAFETY: `i < n`, and `n` bytes are readable and writable, says the caller.
         unsafe { byte(dst, src, i) };
         opaque();
     }
+    dst
 }
 
 /// # Safety
 /// The contract of [`Kernel::move_`].
-unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) {
+unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     if dst.addr().wrapping_sub(src.addr()) >= n {
         // SAFETY: the sink does not start inside the source, so a byte is read before it is overwritten.
         return unsafe { copy(dst, src, n) };
@@ -41,6 +43,7 @@ unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) {
         unsafe { byte(dst, src, i) };
         opaque();
     }
+    dst
 }
 
 /// # Safety
@@ -55,10 +58,11 @@ unsafe fn byte(dst: *mut u8, src: *const u8, i: usize) {
 
 /// # Safety
 /// The contract of [`Fill::fill`].
-unsafe fn fill(dst: *mut u8, value: u8, n: usize) {
+unsafe extern "C" fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
     for i in 0..n {
         // SAFETY: `i < n`, and `n` bytes are writable, says the caller.
-        unsafe { dst.wrapping_add(i).write(value) };
+        unsafe { dst.wrapping_add(i).write(byte as u8) };
         opaque();
     }
+    dst
 }

@@ -11,9 +11,8 @@ use core::arch::x86_64::{
 };
 
 use crate::cpu;
-use crate::row::{Head, Kernel};
+use crate::row::Kernel;
 use crate::rows::vector;
-use crate::tuned;
 use crate::word::{load, store};
 
 /// The smallest page: what lies in one is mapped as a whole or not at all.
@@ -25,7 +24,6 @@ pub const MASK256: Kernel = Kernel {
     is_available: || cpu::has(cpu::AVX2 | cpu::AVX512),
     copy: by256::copy,
     move_: Some(by256::move_),
-    head: Some(by256::HEAD),
 };
 
 pub const MASK512: Kernel = Kernel {
@@ -34,7 +32,6 @@ pub const MASK512: Kernel = Kernel {
     is_available: || cpu::has(cpu::AVX2 | cpu::AVX512),
     copy: by512::copy,
     move_: Some(by512::move_),
-    head: Some(by512::HEAD),
 };
 
 /// Whether there are fewer than `wide` bytes, and `wide` from both places stay inside one page each.
@@ -97,40 +94,21 @@ macro_rules! masked {
                 false
             }
 
-            masked!(@copy $vector, copy, first_copy, copy_beyond);
-            masked!(@copy $vector, move_, first_move, move_beyond);
-
-            pub const HEAD: Head =
-                Head { least: WIDE, copy: first_copy, move_: Some(first_move) };
+            masked!(@copy $vector, copy);
+            masked!(@copy $vector, move_);
         }
     };
-    (@copy $vector:ty, $name:ident, $first:ident, $beyond:ident) => {
+    (@copy $vector:ty, $name:ident) => {
         /// # Safety
         /// The contract of [`Kernel::copy`] or [`Kernel::move_`].
         #[target_feature(enable = "avx2,bmi2,avx512f,avx512bw,avx512vl")]
-        pub unsafe fn $name(dst: *mut u8, src: *const u8, n: usize) {
+        pub unsafe extern "C" fn $name(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
             // SAFETY: the same contract.
             if !unsafe { done(dst, src, n) } {
                 // SAFETY: the same contract.
                 unsafe { vector::$name::<$vector>(dst, src, n) };
             }
-        }
-
-        /// # Safety
-        /// The contract of [`Head::copy`] or [`Head::move_`].
-        #[target_feature(enable = "avx2,bmi2,avx512f,avx512bw,avx512vl")]
-        unsafe fn $first(dst: *mut u8, src: *const u8, n: usize) {
-            // Before the end of the band, which is behind these sizes: `least` says so.
-            // SAFETY: the same contract.
-            if unsafe { done(dst, src, n) } {
-                return;
-            }
-            if n > tuned::first_ends() {
-                // SAFETY: the same contract.
-                return unsafe { tuned::$beyond(dst, src, n) };
-            }
-            // SAFETY: the same contract.
-            unsafe { vector::$name::<$vector>(dst, src, n) };
+            dst
         }
     };
 }

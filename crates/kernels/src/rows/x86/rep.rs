@@ -1,6 +1,7 @@
 //! `rep movsb` and `rep stosb`: the CPU's own loop, in microcode. One instruction, a start-up cost.
 
 use core::arch::asm;
+use core::ffi::c_int;
 
 use super::wide::move_sse2;
 use crate::row::{ALWAYS, Fill, Kernel};
@@ -11,7 +12,6 @@ pub const COPY: Kernel = Kernel {
     is_available: ALWAYS,
     copy,
     move_: Some(move_),
-    head: None,
 };
 
 pub const FILL: Fill =
@@ -19,7 +19,7 @@ pub const FILL: Fill =
 
 /// # Safety
 /// The contract of [`Kernel::copy`].
-pub unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
+unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     // SAFETY: reads and writes exactly `n` bytes upwards (the ABI keeps the direction flag clear).
     unsafe {
         asm!(
@@ -30,31 +30,33 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
             options(nostack, preserves_flags)
         );
     }
+    dst
 }
 
 /// # Safety
 /// The contract of [`Kernel::move_`].
-unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) {
+unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     if dst.addr().wrapping_sub(src.addr()) < n {
         // SAFETY: the same contract. The string copy goes downwards a byte at a time only.
-        unsafe { move_sse2(dst, src, n) };
+        unsafe { move_sse2(dst, src, n) }
     } else {
         // SAFETY: the sink does not start inside the source, so upwards is right.
-        unsafe { copy(dst, src, n) };
+        unsafe { copy(dst, src, n) }
     }
 }
 
 /// # Safety
 /// The contract of [`Fill::fill`].
-unsafe fn fill(dst: *mut u8, byte: u8, n: usize) {
+unsafe extern "C" fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
     // SAFETY: writes exactly `n` bytes upwards.
     unsafe {
         asm!(
             "rep stosb",
             inout("rcx") n => _,
             inout("rdi") dst => _,
-            in("al") byte,
+            in("al") byte as u8,
             options(nostack, preserves_flags)
         );
     }
+    dst
 }

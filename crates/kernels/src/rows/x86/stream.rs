@@ -7,6 +7,7 @@ use core::arch::x86_64::{
     __m128i, __m256i, __m512i, _MM_HINT_T0, _mm_prefetch, _mm_sfence, _mm_stream_si128,
     _mm256_stream_si256, _mm512_stream_si512,
 };
+use core::ffi::c_int;
 
 use crate::cpu;
 use crate::row::{ALWAYS, Fill, Kernel};
@@ -22,7 +23,6 @@ pub const COPY: Kernel = Kernel {
     is_available: ALWAYS,
     copy,
     move_: None,
-    head: None,
 };
 
 pub const FILL: Fill = Fill {
@@ -152,17 +152,19 @@ macro_rules! width {
         /// # Safety
         /// The contract of [`Kernel::copy`].
         #[target_feature(enable = $features)]
-        unsafe fn $copy(dst: *mut u8, src: *const u8, n: usize) {
+        unsafe extern "C" fn $copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
             // SAFETY: the same contract.
             unsafe { copy_past::<$vector>(dst, src, n) };
+            dst
         }
 
         /// # Safety
         /// The contract of [`Fill::fill`].
         #[target_feature(enable = $features)]
-        unsafe fn $fill(dst: *mut u8, byte: u8, n: usize) {
+        unsafe extern "C" fn $fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
             // SAFETY: the same contract.
-            unsafe { fill_past::<$vector>(dst, byte, n) };
+            unsafe { fill_past::<$vector>(dst, byte as u8, n) };
+            dst
         }
     };
 }
@@ -173,30 +175,30 @@ width!(copy512, fill512, __m512i, "avx2,avx512f,avx512bw,avx512vl");
 
 /// # Safety
 /// The contract of [`Kernel::copy`].
-unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
+unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     if cpu::has(cpu::AVX2 | cpu::AVX512) {
         // SAFETY: the same contract, and the CPU has it.
-        unsafe { copy512(dst, src, n) };
+        unsafe { copy512(dst, src, n) }
     } else if cpu::has(cpu::AVX2) {
         // SAFETY: the same contract, and the CPU has it.
-        unsafe { copy256(dst, src, n) };
+        unsafe { copy256(dst, src, n) }
     } else {
         // SAFETY: the same contract.
-        unsafe { copy128(dst, src, n) };
+        unsafe { copy128(dst, src, n) }
     }
 }
 
 /// # Safety
 /// The contract of [`Fill::fill`].
-unsafe fn fill(dst: *mut u8, byte: u8, n: usize) {
+unsafe extern "C" fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
     if cpu::has(cpu::AVX2 | cpu::AVX512) {
         // SAFETY: the same contract, and the CPU has it.
-        unsafe { fill512(dst, byte, n) };
+        unsafe { fill512(dst, byte, n) }
     } else if cpu::has(cpu::AVX2) {
         // SAFETY: the same contract, and the CPU has it.
-        unsafe { fill256(dst, byte, n) };
+        unsafe { fill256(dst, byte, n) }
     } else {
         // SAFETY: the same contract.
-        unsafe { fill128(dst, byte, n) };
+        unsafe { fill128(dst, byte, n) }
     }
 }

@@ -3,12 +3,12 @@
 use core::arch::x86_64::__m128i;
 #[cfg(not(miri))]
 use core::arch::x86_64::{__m256i, __m512i};
+use core::ffi::c_int;
 
 #[cfg(not(miri))]
 use crate::cpu;
-use crate::row::{ALWAYS, Fill, Head, Kernel};
+use crate::row::{ALWAYS, Fill, Kernel};
 use crate::rows::vector;
-use crate::tuned::first;
 
 macro_rules! width {
     ($module:ident, $vector:ty $(, $features:literal)?) => {
@@ -18,30 +18,28 @@ macro_rules! width {
             /// # Safety
             /// The contract of [`Kernel::copy`].
             $(#[target_feature(enable = $features)])?
-            pub unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
+            pub unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
                 // SAFETY: the same contract.
                 unsafe { vector::copy::<$vector>(dst, src, n) };
+                dst
             }
 
             /// # Safety
             /// The contract of [`Kernel::move_`].
             $(#[target_feature(enable = $features)])?
-            pub unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) {
+            pub unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
                 // SAFETY: the same contract.
                 unsafe { vector::move_::<$vector>(dst, src, n) };
+                dst
             }
-
-            first!(first_copy, vector::copy::<$vector>, copy_beyond $(, $features)?);
-            first!(first_move, vector::move_::<$vector>, move_beyond $(, $features)?);
-
-            pub const HEAD: Head = Head { least: 0, copy: first_copy, move_: Some(first_move) };
 
             /// # Safety
             /// The contract of [`Fill::fill`].
             $(#[target_feature(enable = $features)])?
-            pub unsafe fn fill(dst: *mut u8, byte: u8, n: usize) {
+            pub unsafe extern "C" fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
                 // SAFETY: the same contract.
-                unsafe { vector::fill::<$vector>(dst, byte, n) };
+                unsafe { vector::fill::<$vector>(dst, byte as u8, n) };
+                dst
             }
         }
     };
@@ -59,7 +57,6 @@ pub const SSE2: Kernel = Kernel {
     is_available: ALWAYS,
     copy: sse2::copy,
     move_: Some(sse2::move_),
-    head: Some(sse2::HEAD),
 };
 
 pub const SSE2_FILL: Fill = Fill {
@@ -76,7 +73,6 @@ pub const AVX2: Kernel = Kernel {
     is_available: || cpu::has(cpu::AVX2),
     copy: avx2::copy,
     move_: Some(avx2::move_),
-    head: Some(avx2::HEAD),
 };
 
 #[cfg(not(miri))]
@@ -94,7 +90,6 @@ pub const AVX512: Kernel = Kernel {
     is_available: || cpu::has(cpu::AVX2 | cpu::AVX512),
     copy: avx512::copy,
     move_: Some(avx512::move_),
-    head: Some(avx512::HEAD),
 };
 
 #[cfg(not(miri))]
