@@ -17,6 +17,12 @@ pub unsafe extern "C" fn tw_memcpy(
     unsafe { tuned::copy(destination.cast(), source.cast(), length) }.cast()
 }
 
+/// What serves the shortest copies now.
+#[unsafe(no_mangle)]
+pub extern "C" fn tw_memcpy_short() -> *const tuned::First {
+    tuned::first_copies()
+}
+
 /// # Safety
 /// As memmove.
 #[unsafe(no_mangle)]

@@ -105,5 +105,10 @@ mod tests {
             crate::kernel::tw_memcpy(sink.as_mut_ptr().cast(), [7_u8; 100].as_ptr().cast(), 100)
         };
         assert_eq!(sink, [7; 100]);
+        // SAFETY: the library keeps it for ever; two words, of which the second is never null.
+        let (upto, run) =
+            unsafe { crate::kernel::tw_memcpy_short().cast::<(usize, usize)>().read() };
+        let simple = thalweg_kernels::by_name("simple").map(|row| row.copy as usize);
+        assert!(upto >= 64 && Some(run) == simple, "{upto} bytes");
     }
 }

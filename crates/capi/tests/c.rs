@@ -223,9 +223,11 @@ fn the_header_is_cpp_too() {
     run(&mut Command::new(program));
 }
 
-/// Every function of the header, by its name.
+/// Every function of the header that the library has, by its name: what the header itself has is inline.
 fn declared() -> BTreeSet<String> {
     let header = fs::read_to_string(root().join("include/thalweg.h")).unwrap();
+    let lines = header.lines().filter(|line| !line.starts_with("static inline "));
+    let header = lines.collect::<Vec<_>>().join("\n");
     let words = header.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '('));
     let calls = words.filter_map(|word| word.split_once('(').map(|(name, _)| name));
     // `*tw_version(` was split at the asterisk; prose says `tw_version()` of the same functions.

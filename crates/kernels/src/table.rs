@@ -15,6 +15,10 @@ pub static KERNELS: &[Kernel] = &[
     #[cfg(target_arch = "x86_64")]
     crate::rows::x86::wide::SSE2,
     #[cfg(all(target_arch = "x86_64", not(miri)))]
+    crate::rows::x86::branchless::SSE2,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    crate::rows::x86::branchless::AVX2,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     crate::rows::x86::wide::AVX2,
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     crate::rows::x86::wide::AVX512,
@@ -24,6 +28,8 @@ pub static KERNELS: &[Kernel] = &[
     crate::rows::x86::mask::MASK512,
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     crate::rows::x86::stream::COPY,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    crate::rows::x86::stream_nta::COPY,
     #[cfg(target_arch = "aarch64")]
     crate::rows::neon::COPY,
     inline::COPY,

@@ -235,8 +235,11 @@ impl Once {
 
 static INSTALLED: Once = Once { state: AtomicU8::new(FREE), bands: UnsafeCell::new(UNTUNED) };
 
-/// The function of a first band, and the largest size that it serves.
-struct First {
+/// The function of a first band, and the largest size that it serves: two words, which other languages
+/// read as they lie here.
+#[repr(C)]
+#[derive(Debug)]
+pub struct First {
     upto: AtomicUsize,
     run: AtomicPtr<()>,
 }
@@ -278,6 +281,12 @@ static FRONT: Front = Front {
     moves: First::always(c_library::move_ as *mut ()),
     fills: First::always(c_library::fill as *mut ()),
 };
+
+/// What serves the first band of copies, for callers in other languages that compare and jump as
+/// [`copy`] does. It changes once, when bands are installed.
+pub fn first_copies() -> &'static First {
+    &FRONT.copies
+}
 
 /// What serves sizes up to one, and what those above it.
 #[derive(Debug, Clone, Copy)]
@@ -435,17 +444,18 @@ mod tests {
     use super::*;
     use crate::table::{FILLS, KERNELS};
 
+    unsafe extern "C" {
+        fn memcpy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8;
+        fn memmove(dst: *mut u8, src: *const u8, n: usize) -> *mut u8;
+        fn memset(dst: *mut u8, byte: c_int, n: usize) -> *mut u8;
+    }
+
     /// Where the C library wins, it is called: nothing of ours is between.
     #[test]
     #[cfg(not(miri))]
     fn the_rows_named_libc_are_the_functions_of_the_c_library() {
         let copy = KERNELS.iter().find(|row| row.name == "libc").unwrap();
         let fill = FILLS.iter().find(|row| row.name == "libc").unwrap();
-        unsafe extern "C" {
-            fn memcpy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8;
-            fn memmove(dst: *mut u8, src: *const u8, n: usize) -> *mut u8;
-            fn memset(dst: *mut u8, byte: c_int, n: usize) -> *mut u8;
-        }
         assert_eq!(copy.copy as usize, memcpy as *const () as usize);
         assert_eq!(copy.move_.unwrap() as usize, memmove as *const () as usize);
         assert_eq!(fill.fill as usize, memset as *const () as usize);

@@ -249,6 +249,38 @@ pub unsafe fn ends<W: Word, const N: usize>(dst: *mut u8, src: *const u8, n: usi
     unsafe { store(dst, last, tail) };
 }
 
+/// Copies `n` bytes as four words of which the middle ones lie on the outer ones for half of the sizes: no
+/// branch from one word to four. Everything is read before anything is written, so the regions may overlap.
+///
+/// # Safety
+/// `src` is readable and `dst` writable for `n` bytes, at least a word and at most four.
+#[inline(always)]
+pub unsafe fn four<W: Word>(dst: *mut u8, src: *const u8, n: usize) {
+    let word = size_of::<W>();
+    // One word further in where there are more than two, else nothing.
+    let inner = ((n - 1) & (2 * word)) / 2;
+    let last = n - word;
+    // SAFETY: the first word of `n` bytes.
+    let first: [W; 1] = unsafe { load(src, 0) };
+    // SAFETY: a word from `inner` on: two words where that is not 0.
+    let second: [W; 1] = unsafe { load(src, inner) };
+    // SAFETY: as far from the end.
+    let third: [W; 1] = unsafe { load(src, last - inner) };
+    // SAFETY: the last word.
+    let fourth: [W; 1] = unsafe { load(src, last) };
+    // SAFETY: as the reads, on the other side; and so below.
+    unsafe { store(dst, 0, first) };
+    opaque();
+    // SAFETY: as above.
+    unsafe { store(dst, inner, second) };
+    opaque();
+    // SAFETY: as above.
+    unsafe { store(dst, last - inner, third) };
+    opaque();
+    // SAFETY: as above.
+    unsafe { store(dst, last, fourth) };
+}
+
 /// Writes `n` bytes as the first and the last `N` times `word`.
 ///
 /// # Safety

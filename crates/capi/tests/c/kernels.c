@@ -56,6 +56,13 @@ int main(void)
         CHECK(!memcmp(sink, expected, sizeof sink));
     }
     CHECK(tw_memcpy(sink, source, 100) == sink && !memcmp(sink, source, 100));
+    CHECK(tw_memcpy_short()->upto == SIZE_MAX && tw_memcpy_short()->run);
+    for (size_t n = 0; n < sizeof lengths / sizeof *lengths; n++) {
+        memset(sink, 0xaa, sizeof sink);
+        CHECK(tw_memcpy_inline(sink + 5, source + 2, lengths[n]) == sink + 5);
+        CHECK(!memcmp(sink + 5, source + 2, lengths[n]));
+        CHECK(sink[4] == 0xaa && sink[5 + lengths[n]] == 0xaa);
+    }
     /* RFC 3720 B.4: 32 bytes of zeros. */
     memset(expected, 0, 32);
     CHECK(tw_crc32c(expected, 32, 0) == 0x8a9136aau);

@@ -13,9 +13,39 @@ const ALIAS: usize = 4096;
 /// `src` is readable and `dst` writable for `n` bytes.
 #[inline(always)]
 pub unsafe fn copy<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
-    if n <= 8 * size_of::<V>() {
-        // SAFETY: the caller's contract, and `n` is in range.
-        return unsafe { short::<V>(dst, src, n) };
+    if n < size_of::<V>() {
+        // SAFETY: less than a vector.
+        unsafe { V::copy_below(dst, src, n) };
+    } else {
+        // SAFETY: the caller's contract, and a vector at least.
+        unsafe { copy_vectors::<V>(dst, src, n) };
+    }
+}
+
+/// Copies between regions that may overlap.
+///
+/// # Safety
+/// `src` is readable and `dst` writable for `n` bytes.
+#[inline(always)]
+pub unsafe fn move_<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
+    if n < size_of::<V>() {
+        // SAFETY: less than a vector; everything is read before anything is written.
+        unsafe { V::copy_below(dst, src, n) };
+    } else {
+        // SAFETY: the caller's contract, and a vector at least.
+        unsafe { move_vectors::<V>(dst, src, n) };
+    }
+}
+
+/// [`copy`] of a vector or more.
+///
+/// # Safety
+/// `src` is readable and `dst` writable for `n >= size_of::<V>()` bytes.
+#[inline(always)]
+pub unsafe fn copy_vectors<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
+    // SAFETY: the same contract.
+    if unsafe { upto_eight::<V>(dst, src, n) } {
+        return;
     }
     // Going up, a load here would look like it needs a store just made, and wait for it.
     let ahead = dst.addr().wrapping_sub(src.addr()) % ALIAS;
@@ -28,15 +58,15 @@ pub unsafe fn copy<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
     }
 }
 
-/// Copies between regions that may overlap.
+/// [`move_`] of a vector or more.
 ///
 /// # Safety
-/// `src` is readable and `dst` writable for `n` bytes.
+/// `src` is readable and `dst` writable for `n >= size_of::<V>()` bytes.
 #[inline(always)]
-pub unsafe fn move_<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
-    if n <= 8 * size_of::<V>() {
-        // SAFETY: the caller's contract; everything is read before anything is written.
-        return unsafe { short::<V>(dst, src, n) };
+pub unsafe fn move_vectors<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
+    // SAFETY: the same contract; everything is read before anything is written.
+    if unsafe { upto_eight::<V>(dst, src, n) } {
+        return;
     }
     if dst.addr().wrapping_sub(src.addr()) < n {
         // SAFETY: the sink starts inside the source, so downwards reads before it overwrites.
@@ -54,16 +84,32 @@ pub unsafe fn short<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
     if n < size_of::<V>() {
         // SAFETY: less than a vector.
         unsafe { V::copy_below(dst, src, n) };
-    } else if n <= 2 * size_of::<V>() {
+    } else {
+        // SAFETY: a vector at least, and at most eight, says the caller: it is done.
+        unsafe { upto_eight::<V>(dst, src, n) };
+    }
+}
+
+/// One to eight vectors, the shortest first: a comparison is one more for all sizes behind it. Of more it
+/// does nothing and says so.
+///
+/// # Safety
+/// `src` is readable and `dst` writable for `n >= size_of::<V>()` bytes; they may overlap.
+#[inline(always)]
+unsafe fn upto_eight<V: Vector>(dst: *mut u8, src: *const u8, n: usize) -> bool {
+    if n <= 2 * size_of::<V>() {
         // SAFETY: one to two vectors.
         unsafe { ends::<V, 1>(dst, src, n) };
     } else if n <= 4 * size_of::<V>() {
         // SAFETY: two to four vectors.
         unsafe { ends::<V, 2>(dst, src, n) };
-    } else {
-        // SAFETY: four to eight vectors, says the caller.
+    } else if n <= 8 * size_of::<V>() {
+        // SAFETY: four to eight vectors.
         unsafe { ends::<V, 4>(dst, src, n) };
+    } else {
+        return false;
     }
+    true
 }
 
 /// # Safety

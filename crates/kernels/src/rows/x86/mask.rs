@@ -13,7 +13,7 @@ use core::arch::x86_64::{
 use crate::cpu;
 use crate::row::Kernel;
 use crate::rows::vector;
-use crate::word::{load, store};
+use crate::word::Vector;
 
 /// The smallest page: what lies in one is mapped as a whole or not at all.
 const PAGE: usize = 4096;
@@ -34,11 +34,10 @@ pub const MASK512: Kernel = Kernel {
     move_: Some(by512::move_),
 };
 
-/// Whether there are fewer than `wide` bytes, and `wide` from both places stay inside one page each.
-/// Nothing at all is not even one byte, and its pointers may point nowhere.
+/// Whether `wide` bytes from both places stay inside one page each.
 #[inline(always)]
-fn fits(dst: *mut u8, src: *const u8, n: usize, wide: usize) -> bool {
-    n.wrapping_sub(1) < wide - 1 && (dst.addr() % PAGE).max(src.addr() % PAGE) <= PAGE - wide
+fn fits(dst: *mut u8, src: *const u8, wide: usize) -> bool {
+    (dst.addr() % PAGE).max(src.addr() % PAGE) <= PAGE - wide
 }
 
 /// # Safety
@@ -72,41 +71,38 @@ macro_rules! masked {
 
             const WIDE: usize = size_of::<$vector>();
 
-            /// Does the sizes of up to a vector that lie well, and says whether it did.
+            /// Less than a vector, in one masked move if that lies well.
             ///
             /// # Safety
-            /// The contract of [`Kernel::copy`] and [`Kernel::move_`].
+            /// `src` is readable and `dst` writable for `n < WIDE` bytes; they may overlap.
             #[target_feature(enable = "avx2,bmi2,avx512f,avx512bw,avx512vl")]
             #[inline]
-            unsafe fn done(dst: *mut u8, src: *const u8, n: usize) -> bool {
-                if fits(dst, src, n, WIDE) {
-                    // SAFETY: less than a vector, says `fits`; read before it is written.
+            unsafe fn below(dst: *mut u8, src: *const u8, n: usize) {
+                // The pointers of nothing at all may point nowhere.
+                if n != 0 && fits(dst, src, WIDE) {
+                    // SAFETY: the same contract; read before it is written.
                     unsafe { $masked(dst, src, n) };
-                    return true;
+                } else {
+                    // SAFETY: the same contract.
+                    unsafe { <$vector>::copy_below(dst, src, n) };
                 }
-                if n == WIDE {
-                    // SAFETY: a whole vector is readable.
-                    let whole: [$vector; 1] = unsafe { load(src, 0) };
-                    // SAFETY: and writable.
-                    unsafe { store(dst, 0, whole) };
-                    return true;
-                }
-                false
             }
 
-            masked!(@copy $vector, copy);
-            masked!(@copy $vector, move_);
+            masked!(@copy $vector, copy, copy_vectors);
+            masked!(@copy $vector, move_, move_vectors);
         }
     };
-    (@copy $vector:ty, $name:ident) => {
+    (@copy $vector:ty, $name:ident, $vectors:ident) => {
         /// # Safety
         /// The contract of [`Kernel::copy`] or [`Kernel::move_`].
         #[target_feature(enable = "avx2,bmi2,avx512f,avx512bw,avx512vl")]
         pub unsafe extern "C" fn $name(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-            // SAFETY: the same contract.
-            if !unsafe { done(dst, src, n) } {
-                // SAFETY: the same contract.
-                unsafe { vector::$name::<$vector>(dst, src, n) };
+            if n < WIDE {
+                // SAFETY: the same contract, and less than a vector.
+                unsafe { below(dst, src, n) };
+            } else {
+                // SAFETY: the same contract, and a vector at least.
+                unsafe { vector::$vectors::<$vector>(dst, src, n) };
             }
             dst
         }
@@ -126,11 +122,9 @@ mod tests {
         for wide in [32, 64] {
             for at in 0..PAGE {
                 let inside = at + wide <= PAGE;
-                assert_eq!(fits(place(at), place(0), wide - 1, wide), inside, "sink at {at}");
-                assert_eq!(fits(place(0), place(at), 1, wide), inside, "source at {at}");
+                assert_eq!(fits(place(at), place(0), wide), inside, "sink at {at}");
+                assert_eq!(fits(place(0), place(at), wide), inside, "source at {at}");
             }
-            assert!(!fits(place(0), place(0), wide, wide), "a whole vector needs no mask");
-            assert!(!fits(place(0), place(0), 0, wide), "nothing may lie nowhere");
         }
     }
 }

@@ -3,8 +3,12 @@
 pub mod wide;
 
 #[cfg(not(miri))]
+pub mod branchless;
+#[cfg(not(miri))]
 pub mod mask;
 #[cfg(not(miri))]
 pub mod rep;
 #[cfg(not(miri))]
 pub mod stream;
+#[cfg(not(miri))]
+pub mod stream_nta;

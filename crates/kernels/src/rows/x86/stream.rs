@@ -32,7 +32,7 @@ pub const FILL: Fill = Fill {
     fill,
 };
 
-trait Stream: Vector {
+pub trait Stream: Vector {
     /// # Safety
     /// `to` is aligned to the vector and writable, and an sfence follows.
     unsafe fn stream(self, to: *mut Self);
@@ -77,26 +77,33 @@ unsafe fn store_past<V: Stream>(dst: *mut u8, at: usize, block: [V; 4]) {
     unsafe { block[3].stream(to.wrapping_add(3)) };
 }
 
+/// Asks for every line of so many bytes, in the way of `HINT`.
 #[inline(always)]
-fn prefetch(from: *const u8, bytes: usize) {
+pub fn prefetch<const HINT: i32>(from: *const u8, bytes: usize) {
     let mut at = 0;
     while at < bytes {
         // SAFETY: a prefetch never faults, wherever it points.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(at).cast()) };
+        unsafe { _mm_prefetch::<HINT>(from.wrapping_add(at).cast()) };
         at += LINE;
     }
 }
 
+/// The loop of the rows that copy so; `prepare` is told of each step what it reads and how long it is.
+///
 /// # Safety
 /// The contract of [`Kernel::copy`].
 #[inline(always)]
-unsafe fn copy_past<V: Stream>(dst: *mut u8, src: *const u8, n: usize) {
+pub unsafe fn copy_past<V: Stream>(
+    dst: *mut u8,
+    src: *const u8,
+    n: usize,
+    prepare: impl Fn(*const u8, usize),
+) {
     let step = 4 * size_of::<V>();
     if n <= 2 * step {
         // SAFETY: the same contract; up to eight vectors.
         return unsafe { vector::short::<V>(dst, src, n) };
     }
-    let ahead = prefetch_distance();
     let last = n - step;
     // SAFETY: the first four of more than eight vectors, which is at least a line.
     let head: [V; 4] = unsafe { load(src, 0) };
@@ -105,9 +112,7 @@ unsafe fn copy_past<V: Stream>(dst: *mut u8, src: *const u8, n: usize) {
     // Whole lines only, or the CPU would have to read the rest of them.
     let mut at = LINE - dst.addr() % LINE;
     while at < last {
-        if ahead != 0 {
-            prefetch(src.wrapping_add(at).wrapping_add(ahead), step);
-        }
+        prepare(src.wrapping_add(at), step);
         // SAFETY: `at + 4 vectors < n`.
         let block: [V; 4] = unsafe { load(src, at) };
         // SAFETY: the same range of the sink, aligned to a line; the sfence is below.
@@ -147,6 +152,16 @@ unsafe fn fill_past<V: Stream>(dst: *mut u8, byte: u8, n: usize) {
     unsafe { store(dst, last, [word; 4]) };
 }
 
+/// Prefetches so far ahead, if at all.
+#[inline(always)]
+fn as_told(ahead: usize) -> impl Fn(*const u8, usize) {
+    move |from, step| {
+        if ahead != 0 {
+            prefetch::<_MM_HINT_T0>(from.wrapping_add(ahead), step);
+        }
+    }
+}
+
 macro_rules! width {
     ($copy:ident, $fill:ident, $vector:ty, $features:literal) => {
         /// # Safety
@@ -154,7 +169,7 @@ macro_rules! width {
         #[target_feature(enable = $features)]
         unsafe extern "C" fn $copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
             // SAFETY: the same contract.
-            unsafe { copy_past::<$vector>(dst, src, n) };
+            unsafe { copy_past::<$vector>(dst, src, n, as_told(prefetch_distance())) };
             dst
         }
 

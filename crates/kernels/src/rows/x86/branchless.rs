@@ -1,0 +1,135 @@
+//! Below 16 bytes no branch at all: each of the sizes 8, 4, 2 and 1 is moved to its place if the length has that
+//! bit, else from and to a place of nobody's; up to 64 bytes four moves of 16 that overlap. For lengths that
+//! nothing predicts, without masks. One that repeats costs more than by halves.
+
+use core::arch::asm;
+use core::arch::x86_64::{__m128i, __m256i};
+use core::hint::select_unpredictable;
+
+use crate::cpu;
+use crate::row::{ALWAYS, Kernel};
+use crate::rows::vector;
+use crate::word::{Word, four, load, opaque, store};
+
+pub const SSE2: Kernel = Kernel {
+    name: "branchless",
+    summary: "below 16 bytes without any branch, to 64 in four moves of 16; else as sse2",
+    is_available: ALWAYS,
+    copy: sse2::copy,
+    move_: Some(sse2::move_),
+};
+
+pub const AVX2: Kernel = Kernel {
+    name: "branchless-avx2",
+    summary: "below 16 bytes without any branch, to 64 in four moves of 16; else as avx2",
+    is_available: || cpu::has(cpu::AVX2),
+    copy: avx2::copy,
+    move_: Some(avx2::move_),
+};
+
+/// Does up to 64 bytes, and says whether it did.
+///
+/// # Safety
+/// `src` is readable and `dst` writable for `n` bytes; they may overlap.
+#[inline(always)]
+unsafe fn short(dst: *mut u8, src: *const u8, n: usize) -> bool {
+    if n < 16 {
+        // SAFETY: less than 16 bytes.
+        unsafe { by_bits(dst, src, n) };
+        return true;
+    }
+    if n <= 64 {
+        // SAFETY: one to four vectors.
+        unsafe { four::<__m128i>(dst, src, n) };
+        return true;
+    }
+    false
+}
+
+/// # Safety
+/// `src` is readable and `dst` writable for `n < 16` bytes; they may overlap.
+#[inline(always)]
+unsafe fn by_bits(dst: *mut u8, src: *const u8, n: usize) {
+    let mut nowhere = [0_u8; 8];
+    let mut nowhere = nowhere.as_mut_ptr();
+    // Whoever sees that nobody reads it makes branches of the selections.
+    // SAFETY: no instruction at all.
+    unsafe { asm!("/* {0} */", inout(reg) nowhere, options(nostack, preserves_flags)) };
+    // SAFETY: bytes of the region, or of the array; and so below.
+    let eight_bytes = unsafe { bit::<u64>(src, n, nowhere) };
+    // SAFETY: as above.
+    let four_bytes = unsafe { bit::<u32>(src, n, nowhere) };
+    // SAFETY: as above.
+    let two_bytes = unsafe { bit::<u16>(src, n, nowhere) };
+    // SAFETY: as above.
+    let one_byte = unsafe { bit::<u8>(src, n, nowhere) };
+    // Everything is read before anything is written.
+    opaque();
+    // SAFETY: as above.
+    unsafe { put(dst, n, eight_bytes, nowhere) };
+    // SAFETY: as above.
+    unsafe { put(dst, n, four_bytes, nowhere) };
+    // SAFETY: as above.
+    unsafe { put(dst, n, two_bytes, nowhere) };
+    // SAFETY: as above.
+    unsafe { put(dst, n, one_byte, nowhere) };
+}
+
+/// Where the word of this size lies if `n` has its bit: behind the larger ones that it has.
+#[inline(always)]
+fn place<W>(from: *const u8, n: usize, nowhere: *const u8) -> *const u8 {
+    let behind = n & !(2 * size_of::<W>() - 1);
+    select_unpredictable(n & size_of::<W>() != 0, from.wrapping_add(behind), nowhere)
+}
+
+/// # Safety
+/// `src` is readable for `n` bytes, and `nowhere` for a word.
+#[inline(always)]
+unsafe fn bit<W: Word>(src: *const u8, n: usize, nowhere: *mut u8) -> [W; 1] {
+    // SAFETY: one of the two, by `place`.
+    unsafe { load(place::<W>(src, n, nowhere), 0) }
+}
+
+/// # Safety
+/// `dst` is writable for `n` bytes, and `nowhere` for a word.
+#[inline(always)]
+unsafe fn put<W: Word>(dst: *mut u8, n: usize, word: [W; 1], nowhere: *mut u8) {
+    // SAFETY: one of the two, by `place`.
+    unsafe { store(place::<W>(dst, n, nowhere).cast_mut(), 0, word) };
+    opaque();
+}
+
+macro_rules! beyond {
+    ($module:ident, $vector:ty $(, $features:literal)?) => {
+        mod $module {
+            use super::*;
+
+            /// # Safety
+            /// The contract of [`Kernel::copy`].
+            $(#[target_feature(enable = $features)])?
+            pub unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+                // SAFETY: the same contract.
+                if !unsafe { short(dst, src, n) } {
+                    // SAFETY: the same contract, and more than a vector.
+                    unsafe { vector::copy_vectors::<$vector>(dst, src, n) };
+                }
+                dst
+            }
+
+            /// # Safety
+            /// The contract of [`Kernel::move_`].
+            $(#[target_feature(enable = $features)])?
+            pub unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+                // SAFETY: the same contract.
+                if !unsafe { short(dst, src, n) } {
+                    // SAFETY: the same contract, and more than a vector.
+                    unsafe { vector::move_vectors::<$vector>(dst, src, n) };
+                }
+                dst
+            }
+        }
+    };
+}
+
+beyond!(sse2, __m128i);
+beyond!(avx2, __m256i, "avx2");
