@@ -62,6 +62,8 @@ pub enum Choice {
     Library,
     /// A row of the table, by its place.
     Row(usize),
+    /// The packet kernel, 16 bytes at a time.
+    InlineSse2,
     /// The packet kernel, 32 bytes at a time.
     InlineAvx2,
     /// The packet kernel, 64 bytes at a time.
@@ -82,7 +84,7 @@ impl Choice {
         // The row `libc` is the first one again, through a pointer.
         all.extend((0..KERNELS.len()).map(Self::Row));
         if cfg!(target_arch = "x86_64") {
-            all.extend([Self::InlineAvx2, Self::InlineAvx512]);
+            all.extend([Self::InlineSse2, Self::InlineAvx2, Self::InlineAvx512]);
         }
         all
     }
@@ -92,11 +94,13 @@ impl Choice {
             Self::Library => true,
             Self::Row(place) => (KERNELS[place].is_available)(),
             #[cfg(target_arch = "x86_64")]
+            Self::InlineSse2 => true,
+            #[cfg(target_arch = "x86_64")]
             Self::InlineAvx2 => cpu::has(cpu::AVX2),
             #[cfg(target_arch = "x86_64")]
             Self::InlineAvx512 => cpu::has(cpu::AVX2 | cpu::AVX512),
             #[cfg(not(target_arch = "x86_64"))]
-            Self::InlineAvx2 | Self::InlineAvx512 => false,
+            Self::InlineSse2 | Self::InlineAvx2 | Self::InlineAvx512 => false,
         }
     }
 
@@ -105,6 +109,7 @@ impl Choice {
         match self {
             Self::Library => "libc".to_owned(),
             Self::Row(place) => format!("{} called", KERNELS[place].name),
+            Self::InlineSse2 => "inline-sse2".to_owned(),
             Self::InlineAvx2 => "inline-avx2".to_owned(),
             Self::InlineAvx512 => "inline-avx512".to_owned(),
         }

@@ -27,7 +27,7 @@ struct Alone(AtomicU64);
 #[derive(Debug)]
 pub struct Queue {
     memory: Memory,
-    lens: Vec<AtomicU32>,
+    lens: Box<[AtomicU32; ENTRIES]>,
     posted: Alone,
     done: Alone,
 }
@@ -35,10 +35,9 @@ pub struct Queue {
 impl Queue {
     /// All buffers with the guest.
     pub fn new() -> Self {
-        let lens = (0..ENTRIES).map(|_| AtomicU32::new(0)).collect();
         Self {
             memory: Memory::new(ENTRIES * STRIDE),
-            lens,
+            lens: Box::new([const { AtomicU32::new(0) }; ENTRIES]),
             posted: Alone::default(),
             done: Alone::default(),
         }
@@ -63,7 +62,7 @@ impl Queue {
     #[inline(always)]
     #[expect(clippy::mut_from_ref, reason = "the agreement is the caller's to keep")]
     pub unsafe fn bytes(&self, number: u64) -> &mut [u8] {
-        // SAFETY: the caller's promise.
+        // SAFETY: one of the buffers that were allocated; the rest is the caller's promise.
         unsafe { self.memory.bytes(number as usize % ENTRIES * STRIDE, STRIDE) }
     }
 

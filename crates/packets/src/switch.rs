@@ -3,6 +3,8 @@
 //!
 //! The shape is that of DPDK's vhost `rte_vhost_dequeue_burst` and `rte_vhost_enqueue_burst`.
 
+use std::mem::MaybeUninit;
+
 use thalweg_kernels::KERNELS;
 
 use crate::copier::{Called, Choice, Copier, Inlined, Library};
@@ -17,7 +19,7 @@ const MBUF: usize = STRIDE + HEADROOM;
 #[derive(Debug)]
 pub struct Pool {
     memory: Memory,
-    /// As many as a power of two; the free ones lie from `first` to `last`, both ever growing.
+    /// As long as a power of two; the free ones lie from `first` to `last`, both ever growing.
     ring: Vec<u32>,
     first: usize,
     last: usize,
@@ -39,17 +41,17 @@ impl Pool {
     }
 
     #[inline(always)]
-    fn take(&mut self) -> u32 {
-        let place = self.first & (self.ring.len() - 1);
-        self.first += 1;
-        self.ring[place]
+    fn nth_free(&self, n: usize) -> u32 {
+        let place = (self.first + n) & (self.ring.len() - 1);
+        // SAFETY: masked by the largest place of a ring that is a power of two long.
+        unsafe { *self.ring.get_unchecked(place) }
     }
 
     #[inline(always)]
-    fn give_back(&mut self, mbuf: u32) {
-        let place = self.last & (self.ring.len() - 1);
-        self.last += 1;
-        self.ring[place] = mbuf;
+    fn give_back(&mut self, n: usize, mbuf: u32) {
+        let place = (self.last + n) & (self.ring.len() - 1);
+        // SAFETY: as in `nth_free`.
+        unsafe { *self.ring.get_unchecked_mut(place) = mbuf };
     }
 
     #[inline(always)]
@@ -70,13 +72,17 @@ pub fn forward_of(choice: Choice) -> Forward {
             forward(&Called(KERNELS[row].copy), from, to, pool)
         },
         #[cfg(target_arch = "x86_64")]
+        Choice::InlineSse2 => |_, from, to, pool| {
+            forward(&Inlined::<std::arch::x86_64::__m128i>::new(), from, to, pool)
+        },
+        #[cfg(target_arch = "x86_64")]
         // SAFETY: `Choice::all` and `Choice::named` give it only where the CPU has AVX2.
         Choice::InlineAvx2 => |_, from, to, pool| unsafe { forward_avx2(from, to, pool) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the same for AVX-512.
         Choice::InlineAvx512 => |_, from, to, pool| unsafe { forward_avx512(from, to, pool) },
         #[cfg(not(target_arch = "x86_64"))]
-        Choice::InlineAvx2 | Choice::InlineAvx512 => {
+        Choice::InlineSse2 | Choice::InlineAvx2 | Choice::InlineAvx512 => {
             use thalweg_kernels::inline::Widest;
             |_, from, to, pool| forward(&Inlined::<Widest>::new(), from, to, pool)
         }
@@ -101,43 +107,62 @@ fn forward(copier: &impl Copier, from: &Queue, to: &Queue, pool: &mut Pool) -> u
     let (first, target) = (from.done(), to.done());
     let waiting = (from.posted() - first).min(to.posted() - target);
     let count = waiting.min(BATCH as u64).min(pool.free() as u64) as usize;
-    let mut mbufs = [(0_u32, 0_usize); BATCH];
-    for (n, mbuf) in mbufs[..count].iter_mut().enumerate() {
+    // Only what the batch holds is ever written.
+    let mut batch = [MaybeUninit::<(u32, usize)>::uninit(); BATCH];
+    for (n, slot) in batch[..count].iter_mut().enumerate() {
         let number = first + n as u64;
         let len = from.len(number) - HEADER;
-        let free = pool.take();
+        let free = pool.nth_free(n);
         // SAFETY: the source buffer is the switch's, between done and posted, and holds
         // HEADER + len <= STRIDE bytes; an mbuf has STRIDE bytes behind its headroom, and is ours.
         unsafe { copier.copy(pool.packet(free), from.packet(number), len) };
-        *mbuf = (free, len);
+        slot.write((free, len));
     }
+    pool.first += count;
     from.finish(first + count as u64);
-    for (mbuf, _) in &mbufs[..count] {
-        swap_addresses(pool.packet(*mbuf));
+    for slot in &batch[..count] {
+        // SAFETY: the loop above wrote the first `count`.
+        let (mbuf, _) = unsafe { slot.assume_init() };
+        swap_addresses(pool.packet(mbuf));
     }
-    for (n, (mbuf, len)) in mbufs[..count].iter().enumerate() {
+    for (n, slot) in batch[..count].iter().enumerate() {
+        // SAFETY: as above.
+        let (mbuf, len) = unsafe { slot.assume_init() };
         let number = target + n as u64;
         let (header, packet) = (to.buffer(number), to.packet(number));
         // SAFETY: the sink buffer is the switch's and has STRIDE bytes.
         unsafe { header.write_bytes(0, HEADER) };
         // SAFETY: as above, len <= STRIDE - HEADER; queue and pool are different memory.
-        unsafe { copier.copy(packet, pool.packet(*mbuf), *len) };
+        unsafe { copier.copy(packet, pool.packet(mbuf), len) };
         to.set_len(number, HEADER + len);
-        pool.give_back(*mbuf);
+        pool.give_back(n, mbuf);
     }
+    pool.last += count;
     to.finish(target + count as u64);
     count as u64
 }
 
 /// Reads the addresses that were just copied and writes them back swapped: the load right behind
 /// the copy is what punishes masked stores.
+///
+/// In words of four and two bytes, one by one: as six bytes the compiler takes both over the stack, and reads
+/// there in one what two stores have just written, which waits for both.
 #[inline(always)]
 fn swap_addresses(packet: *mut u8) {
-    let addresses = packet.cast::<[[u8; 6]; 2]>();
-    // SAFETY: a packet buffer is longer than two addresses; arrays of bytes need no alignment.
-    let [to, from] = unsafe { addresses.read() };
+    let word = |at: usize| packet.wrapping_add(at).cast::<u32>();
+    let half = |at: usize| packet.wrapping_add(at).cast::<u16>();
+    // SAFETY: a packet buffer is longer than two addresses.
+    let to = (unsafe { word(0).read_unaligned() }, unsafe { half(4).read_unaligned() });
+    // SAFETY: the second address.
+    let from = (unsafe { word(6).read_unaligned() }, unsafe { half(10).read_unaligned() });
     // SAFETY: as above.
-    unsafe { addresses.write([from, to]) };
+    unsafe { word(0).write_unaligned(from.0) };
+    // SAFETY: as above.
+    unsafe { half(4).write_unaligned(from.1) };
+    // SAFETY: as above.
+    unsafe { word(6).write_unaligned(to.0) };
+    // SAFETY: as above.
+    unsafe { half(10).write_unaligned(to.1) };
 }
 
 // What a queue holds must fit what is posted of it.

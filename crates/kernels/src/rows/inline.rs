@@ -13,7 +13,7 @@
 //! }
 //! ```
 //!
-//! A wider type than that is split by the compiler: right, and slower. No alignment, no masks (the
+//! A wider type than that is split by the compiler: right, and slower. No masks (the
 //! header is read back at once, and a load behind a masked store waits), no test for overlap.
 
 use crate::row::{ALWAYS, Kernel};
@@ -37,7 +37,7 @@ pub type Widest = u128;
 
 pub(crate) const COPY: Kernel = Kernel {
     name: "vector-inline",
-    summary: "the packet kernel, called: unaligned, at the width the build was made for",
+    summary: "the packet kernel, called: at the width the build was made for",
     is_available: ALWAYS,
     copy: called,
     move_: None,
@@ -50,7 +50,6 @@ pub(crate) const COPY: Kernel = Kernel {
 /// `src` is readable and `dst` writable for `n` bytes, and they do not overlap.
 #[inline(always)]
 pub unsafe fn copy<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
-    let step = 4 * size_of::<V>();
     if n < size_of::<V>() {
         // SAFETY: the same contract, and less than a vector.
         return unsafe { V::copy_below(dst, src, n) };
@@ -59,24 +58,61 @@ pub unsafe fn copy<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
         // SAFETY: the same contract, and one to two vectors.
         return unsafe { ends::<V, 1>(dst, src, n) };
     }
-    if n <= step {
+    if n <= 4 * size_of::<V>() {
         // SAFETY: the same contract, and two to four vectors.
         return unsafe { ends::<V, 2>(dst, src, n) };
     }
-    let last = n - step;
-    let mut at = 0;
+    // SAFETY: the same contract, and more than four vectors, which is a line of the cache at least.
+    unsafe { by_lines::<V>(dst, src, n) }
+}
+
+/// What a step of the loop copies: the line that a processor takes from memory.
+const LINE: usize = 64;
+
+/// # Safety
+/// The contract of [`copy`], and `n` is more than four vectors.
+#[inline(always)]
+unsafe fn by_lines<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
+    // SAFETY: the first of more than four vectors.
+    let head: [V; 1] = unsafe { load(src, 0) };
+    // SAFETY: as above, on the other side.
+    unsafe { store(dst, 0, head) };
+    // A store over the end of a line takes two turns, a load less.
+    let mut at = size_of::<V>() - dst.addr() % size_of::<V>();
+    let last = n - LINE;
     while at < last {
-        // SAFETY: `at + 4 vectors < n`.
-        let block: [V; 4] = unsafe { load(src, at) };
-        // SAFETY: the same range of the sink.
-        unsafe { store(dst, at, block) };
-        at += step;
+        // SAFETY: `at + LINE < n`.
+        unsafe { line::<V>(dst, src, at) };
+        at += LINE;
         opaque();
     }
-    // SAFETY: the last four of more than four vectors.
-    let tail: [V; 4] = unsafe { load(src, last) };
-    // SAFETY: as above.
-    unsafe { store(dst, last, tail) };
+    // SAFETY: the last line of more than one.
+    unsafe { line::<V>(dst, src, last) };
+}
+
+/// # Safety
+/// A line from `at` on is readable in `src` and writable in `dst`, and they do not overlap.
+#[inline(always)]
+unsafe fn line<V: Vector>(dst: *mut u8, src: *const u8, at: usize) {
+    match LINE / size_of::<V>() {
+        // SAFETY: four vectors are a line.
+        4 => unsafe { vectors::<V, 4>(dst, src, at) },
+        // SAFETY: two vectors are a line.
+        2 => unsafe { vectors::<V, 2>(dst, src, at) },
+        // SAFETY: one vector is a line.
+        _ => unsafe { vectors::<V, 1>(dst, src, at) },
+    }
+}
+
+/// # Safety
+/// So many vectors are readable from `src + at` and writable from `dst + at`.
+#[inline(always)]
+unsafe fn vectors<V: Vector, const N: usize>(dst: *mut u8, src: *const u8, at: usize) {
+    const { assert!(size_of::<V>() <= LINE) };
+    // SAFETY: the same contract.
+    let block: [V; N] = unsafe { load(src, at) };
+    // SAFETY: the same contract.
+    unsafe { store(dst, at, block) };
 }
 
 /// # Safety
