@@ -49,7 +49,7 @@ final class BridgeServer {
             int value = Byte.toUnsignedInt(each);
             sum = sum * 31 + value;
             hit(value < 64 ? 0x2545f491 : value < 128 ? 0x3c6ef372 : 0x52dce729);
-            if (Integer.remainderUnsigned(sum, 7) == 0) {
+            if (Integer.toUnsignedLong(sum) % 7 == 0) {
                 hit(0x6ed9eba1);
             }
         }

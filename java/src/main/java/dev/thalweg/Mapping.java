@@ -3,6 +3,7 @@ package dev.thalweg;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 import dev.thalweg.internal.Libc;
 
@@ -12,18 +13,27 @@ import dev.thalweg.internal.Libc;
  *
  * @param fd      its descriptor, which System V segments have none of
  * @param created whether its name goes with it
+ * @param kept    whether the pages stay mapped when the rest is given back
  */
-record Mapping(SharedMemory.Kind kind, String name, int fd, boolean created, long address, long size)
+record Mapping(SharedMemory.Kind kind, String name, int fd, boolean created, long address, long size, AtomicBoolean kept)
         implements Runnable {
     private static final int IPC_RMID = 0;
 
-    /** Gives it back: nobody may be able to touch the memory any more. */
+    Mapping(SharedMemory.Kind kind, String name, int fd, boolean created, long address, long size) {
+        this(kind, name, fd, created, address, size, new AtomicBoolean());
+    }
+
+    /** Gives it back: nobody may be able to touch the memory any more, unless the pages are kept. */
     @Override
     public void run() {
-        if (kind == SharedMemory.Kind.SYSV) {
-            Libc.SHMDT.attempt(address);
-        } else {
-            Libc.MUNMAP.attempt(address, size);
+        if (!kept.get()) {
+            if (kind == SharedMemory.Kind.SYSV) {
+                Libc.SHMDT.attempt(address);
+            } else {
+                Libc.MUNMAP.attempt(address, size);
+            }
+        }
+        if (kind != SharedMemory.Kind.SYSV) {
             Libc.CLOSE.attempt(fd);
         }
         if (created) {

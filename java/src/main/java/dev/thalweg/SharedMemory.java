@@ -16,7 +16,7 @@ import dev.thalweg.internal.Measured;
  * <p>Four kinds, one interface: System V segments ({@code shmget}; what AFL++ uses), POSIX objects
  * ({@code shm_open}), anonymous memory files ({@code memfd_create}) and mapped files. All are made zeroed. The
  * {@linkplain #segment() segment} is bounds-checked; touching it after {@link #close()} throws
- * {@link IllegalStateException} and never ends the JVM.
+ * {@link IllegalStateException} and never ends the JVM. {@link #globalSegment()} is for memory that is never given back.
  *
  * <p>What others do to it is another matter: who makes a mapped file or an unsealed memory file shorter takes the
  * pages away, and touching them then is an {@link InternalError}. {@link #seal()} prevents that for memory files. The
@@ -178,6 +178,26 @@ public final class SharedMemory implements AutoCloseable {
      */
     public MemorySegment segment() {
         return segment;
+    }
+
+    /**
+     * The memory as a segment that lives as long as the process: no access asks whether it is still there, which in a
+     * loop over single bytes is a few percent. From this call on the pages stay mapped, whatever becomes of this object;
+     * {@link #close()} still ends {@link #segment()}, closes the descriptor and removes the name. For memory that a
+     * program keeps to its end anyway: asked for again and again, such memory is a leak.
+     *
+     * @return a native segment of {@link #size()} bytes in the global scope
+     * @throws IllegalStateException it is closed
+     */
+    public synchronized MemorySegment globalSegment() {
+        check();
+        mapping.kept().set(true);
+        try {
+            return MemorySegment.ofAddress(mapping.address()).reinterpret(mapping.size());
+        } finally {
+            // The cleaner, which looks at what was just set, does not run before this.
+            Reference.reachabilityFence(segment);
+        }
     }
 
     /**

@@ -72,6 +72,28 @@ class SharedMemoryTest {
 
     @ParameterizedTest
     @EnumSource
+    void theGlobalSegmentOutlivesClosing(Kind kind) throws IOException {
+        var memory = SharedMemory.create(kind, nameFor(kind), 10_000);
+        try (var other = SharedMemory.open(kind, memory.name())) {
+            var global = memory.globalSegment();
+            assertEquals(10_000, global.byteSize());
+            var segment = memory.segment();
+            String name = memory.name();
+            memory.close();
+            assertThrows(IllegalStateException.class, () -> segment.get(JAVA_BYTE, 0));
+            assertThrows(IllegalStateException.class, memory::globalSegment);
+            // Linux lets a System V segment be joined by its id for as long as somebody has it.
+            if (kind != Kind.SYSV) {
+                assertThrows(IOException.class, () -> SharedMemory.open(kind, name));
+            }
+            global.set(JAVA_BYTE, 9_999, (byte) 7);
+            assertEquals(7, other.segment().get(JAVA_BYTE, 9_999));
+            assertThrows(IndexOutOfBoundsException.class, () -> global.get(JAVA_BYTE, 10_000));
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
     void outsideItThrows(Kind kind) throws IOException {
         try (var memory = SharedMemory.create(kind, nameFor(kind), 10)) {
             assertThrows(IndexOutOfBoundsException.class, () -> memory.segment().get(JAVA_BYTE, 10));

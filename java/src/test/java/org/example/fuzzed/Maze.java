@@ -55,7 +55,8 @@ public final class Maze {
             } else {
                 Coverage.hit(0x52dce729);
             }
-            if (Integer.remainderUnsigned(sum, 7) == 0) {
+            // Of a long by a constant, which is a multiplication as in C; remainderUnsigned divides.
+            if (Integer.toUnsignedLong(sum) % 7 == 0) {
                 Coverage.hit(0x6ed9eba1);
             }
         }
