@@ -42,11 +42,10 @@ fn load(named: Option<std::path::PathBuf>) -> Result<Option<Profile>, Failure> {
     let Some(path) = named.or_else(Profile::default_path) else { return Ok(None) };
     let loaded = Profile::load(&path).map_err(|error| unusable(&error))?;
     let Some(profile) = loaded else { return Ok(None) };
+    // Of memory it may hold where it does not hold for the rest: in a process that is pinned.
+    profile.install_kernels();
     match profile.stale().first() {
-        None => {
-            profile.install_kernels();
-            Ok(Some(profile))
-        }
+        None => Ok(Some(profile)),
         Some(stale) => {
             let message = format!("{}: it does not hold here: {stale}", path.display());
             Err(Failure::new(Status::Unsupported, message))

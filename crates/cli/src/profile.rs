@@ -12,6 +12,9 @@ pub struct Saved {
     pub path: Option<PathBuf>,
     /// The profile, if it holds for this machine as it is now.
     pub current: Option<Profile>,
+    /// The profile, if what it says of copies and fills in memory holds: that does not depend on the
+    /// processors that a process may use.
+    pub of_memory: Option<Profile>,
     /// Why one that is there is not used.
     pub stale: Vec<Stale>,
     /// Why it could not be read.
@@ -32,6 +35,9 @@ impl Saved {
             Ok(Some(profile)) => {
                 saved.stale = profile.stale();
                 saved.newest = profile.cells.iter().map(|cell| cell.at.clone()).max();
+                if profile.stale_in_memory().is_empty() {
+                    saved.of_memory = Some(profile.clone());
+                }
                 saved.current = Some(profile).filter(|_| saved.stale.is_empty());
             }
             Err(error) => saved.broken = Some(error.to_string()),
@@ -45,7 +51,7 @@ impl Saved {
         if let Some(broken) = &saved.broken {
             complain(&format!("{broken}; going on without it"));
         }
-        if let Some(profile) = &saved.current {
+        if let Some(profile) = &saved.of_memory {
             profile.install_kernels();
         }
         saved

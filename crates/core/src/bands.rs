@@ -2,8 +2,9 @@
 //! `tuned`.
 //!
 //! A kernel has to beat the C library by more than the noise to begin a band; else the C library
-//! stands. Short copies, which programs mix, have one kernel. A band goes on while its kernel does not
-//! lose by more than the noise. Of those that may begin one, the one that goes on longest does: fewer
+//! stands. Short copies, which programs mix, have one kernel. A band goes on while its kernel is not shown
+//! to lose, and does not lose by more than the noise or a few percent. Where copies between places that no cache
+//! holds were measured too, it must not lose there either. Of those that may begin one, the one that goes on longest does: fewer
 //! bands are fewer branches to mispredict. Between two bands nobody measured, and each has its half of
 //! the octaves. Above the caches neither changes its character, so the last band goes on where it got
 //! there.
@@ -16,7 +17,7 @@ use thalweg_sys::host::caches;
 
 use crate::{
     Prefer,
-    profile::{Cell, FILL, Load, Profile, Ratio},
+    profile::{COLD, Cell, FILL, Load, Profile, Ratio},
 };
 use longest::{AtSize, give_up_least, halfway, longest};
 
@@ -96,14 +97,15 @@ impl Profile {
         cache: Option<u64>,
         (load, prefer): (Load, Prefer),
     ) -> Vec<Band> {
-        let of_work = |cell: &&Cell| cell.source == work.source() && cell.sink == MEMORY;
-        let any = self.cells.iter().filter(of_work).any(|cell| cell.load == load);
-        let wanted = |cell: &&Cell| of_work(cell) && (cell.load == load || !any);
-        let mut cells: Vec<&Cell> = self.cells.iter().filter(wanted).collect();
-        cells.sort_by_key(|cell| cell.size);
+        let cells = self.cells_of(work, MEMORY, load);
+        let cold = self.cells_of(work, COLD, load);
         let sizes: Vec<AtSize<'_>> = cells
             .chunk_by(|a, b| a.size == b.size)
-            .filter_map(|cells| AtSize::of(cells, prefer))
+            .filter_map(|cells| {
+                let same = |other: &&&Cell| cells.first().is_some_and(|c| c.size == other.size);
+                let cold: Vec<&Cell> = cold.iter().filter(same).copied().collect();
+                AtSize::of(cells, &cold, prefer)
+            })
             .collect();
         let (mut bands, mut left) = (Vec::new(), &sizes[..]);
         while let Some((band, rest)) = longest(left) {
@@ -124,6 +126,17 @@ impl Profile {
         bands
     }
 
+    /// What was measured of a work with this sink, by rising sizes; under that load, or under any if nothing was
+    /// under that.
+    fn cells_of(&self, work: Work, sink: &str, load: Load) -> Vec<&Cell> {
+        let of_work = |cell: &&Cell| cell.source == work.source() && cell.sink == sink;
+        let any = self.cells.iter().filter(of_work).any(|cell| cell.load == load);
+        let wanted = |cell: &&Cell| of_work(cell) && (cell.load == load || !any);
+        let mut cells: Vec<&Cell> = self.cells.iter().filter(wanted).collect();
+        cells.sort_by_key(|cell| cell.size);
+        cells
+    }
+
     /// Both, ready for [`Bands::install`].
     pub fn kernels(&self, load: Load, prefer: Prefer) -> Result<Bands, BandsError> {
         let unknown = |name: &str| BandsError::Unknown(name.to_owned());
@@ -138,8 +151,12 @@ impl Profile {
     }
 
     /// Has memory copied and filled by the kernels that were measured best on the idle machine, for
-    /// the rest of the process. The first profile that knows of any decides; others change nothing.
+    /// the rest of the process. The first profile that knows of any decides; others, and one that was measured
+    /// on another machine, change nothing.
     pub fn install_kernels(&self) {
+        if !self.stale_in_memory().is_empty() {
+            return;
+        }
         let idle = (Load::Idle, Prefer::Wall);
         if self.kernel_bands(idle.0, idle.1).is_empty()
             && self.fill_bands(idle.0, idle.1).is_empty()

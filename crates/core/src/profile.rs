@@ -27,6 +27,10 @@ pub const FILL: &str = "fill";
 /// Up to so many bytes copies are short: programs mix them, and so do the samples of a survey. What is
 /// larger is the size of a buffer, and often the same.
 pub const SHORT: u64 = 4096;
+/// Keys of the machine of which no loop in memory knows.
+const OUTSIDE_MEMORY: [&str; 3] = ["affinity", "capabilities", "pipe-max-size"];
+/// The sink of a cell of copies between places that no cache holds; the source is `memory`.
+pub const COLD: &str = "cold";
 /// The version of the file's layout.
 pub const SCHEMA: u32 = 1;
 /// Differences smaller than this are noise however good a run looks (the protocol's floor).
@@ -126,6 +130,13 @@ impl Profile {
         self.machine.differences(&Machine::this())
     }
 
+    /// The same of what matters to loops in memory: on which processors a process may run, its rights and
+    /// the limits of pipes do not.
+    pub fn stale_in_memory(&self) -> Vec<Stale> {
+        let differing = self.stale().into_iter();
+        differing.filter(|stale| !OUTSIDE_MEMORY.contains(&&*stale.key)).collect()
+    }
+
     /// Takes in newer cells; each replaces the older one of the same conditions.
     pub fn merge(&mut self, cells: Vec<Cell>) {
         self.cells.retain(|old| !cells.iter().any(|new| new.same_conditions(old)));
@@ -195,6 +206,17 @@ mod tests {
         let stale = profile.stale();
         assert_eq!(stale.len(), 1);
         assert!(stale[0].to_string().contains("2.6.17"), "{}", stale[0]);
+    }
+
+    #[test]
+    fn a_process_that_is_pinned_keeps_its_kernels_and_one_of_another_processor_does_not() {
+        let mut profile = Profile::new();
+        profile.machine.set("affinity", "0-4095");
+        assert_eq!(profile.stale().len(), 1);
+        assert!(profile.stale_in_memory().is_empty());
+        profile.machine.set("cpu", "of another machine");
+        let stale: Vec<String> = profile.stale_in_memory().into_iter().map(|s| s.key).collect();
+        assert_eq!(stale, ["cpu"]);
     }
 
     #[test]

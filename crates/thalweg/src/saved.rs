@@ -22,11 +22,9 @@ pub(crate) fn profile() -> Option<&'static Arc<Profile>> {
     static SAVED: OnceLock<Option<Arc<Profile>>> = OnceLock::new();
     let read = || {
         let profile = Profile::load(&Profile::default_path()?).ok().flatten()?;
-        if !profile.stale().is_empty() {
-            return None;
-        }
+        // Of memory it may hold where it does not hold for the rest: in a process that is pinned.
         profile.install_kernels();
-        Some(Arc::new(profile))
+        profile.stale().is_empty().then(|| Arc::new(profile))
     };
     SAVED.get_or_init(read).as_ref()
 }

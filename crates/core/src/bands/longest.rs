@@ -4,7 +4,7 @@ use super::Band;
 use crate::{
     Judgement, Prefer, Unfit, Verdict,
     profile::{Cell, Evidence, Known, LIBC, Ratio, SHORT},
-    select::{Candidate, Prior, rank},
+    select::{Candidate, GIVEN_UP_FOR_SAFETY, Prior, rank},
 };
 
 /// The kernels at one size, the C library's among them.
@@ -12,6 +12,8 @@ pub(super) struct AtSize<'c> {
     pub bytes: u64,
     prefer: Prefer,
     points: Vec<Point<'c>>,
+    /// The same between places that no cache holds, where that was measured.
+    cold: Vec<Point<'c>>,
     /// The points at which a band may begin: the chosen kernel and those that are not shown to be
     /// slower, the fastest first; the C library alone where none is surely faster.
     best: Vec<usize>,
@@ -24,21 +26,16 @@ struct Point<'c> {
 }
 
 impl<'c> AtSize<'c> {
-    /// Of the cells of one size; `None` where there is no C library to compare with.
-    pub fn of(cells: &[&'c Cell], prefer: Prefer) -> Option<Self> {
+    /// Of the cells of one size, hot and cold; `None` where there is no C library to compare with.
+    pub fn of(cells: &[&'c Cell], cold: &[&'c Cell], prefer: Prefer) -> Option<Self> {
         let bytes = cells.first()?.size;
         // A kernel needs no memory of its own.
         let prefer = if prefer == Prefer::Cpu { prefer } else { Prefer::Wall };
-        let known = Known::among(cells.iter().copied(), Some(bytes));
-        let point = |kernel: &'c str| {
-            known.evidence(kernel, prefer).map(|evidence| Point { kernel, evidence })
-        };
-        let others = cells.iter().map(|cell| &*cell.mechanism).filter(|kernel| *kernel != LIBC);
-        // The C library is the safest.
-        let mut points = vec![point(LIBC)?];
-        points.extend(others.filter_map(point));
-        let best = best(&points, prefer);
-        Some(Self { bytes, prefer, points, best })
+        let points = points(cells, bytes, prefer)?;
+        let cold = points_if_any(cold, bytes, prefer);
+        let mut own = Self { bytes, prefer, points, cold, best: Vec::new() };
+        own.best = own.find_best();
+        Some(own)
     }
 
     fn may_begin(&self) -> impl Iterator<Item = &Point<'c>> {
@@ -52,10 +49,15 @@ impl<'c> AtSize<'c> {
         same.or_else(|| if nobody { self.as_good(kernel) } else { None })
     }
 
-    /// This kernel, unless it is slower than the C library by more than the noise.
+    /// This kernel, unless it loses to the C library here, hot or cold.
     fn as_good(&self, kernel: &str) -> Option<&Point<'c>> {
         let own = self.points.iter().find(|point| point.kernel == kernel);
-        own.filter(|point| point.evidence.ties_with(1.0, self.prefer, f64::MAX))
+        own.filter(|point| !point.loses(self.prefer) && !self.loses_cold(kernel))
+    }
+
+    fn loses_cold(&self, kernel: &str) -> bool {
+        let cold = self.cold.iter().find(|point| point.kernel == kernel);
+        cold.is_some_and(|point| point.loses(self.prefer))
     }
 
     fn band(&self, point: &Point<'_>) -> Band {
@@ -70,27 +72,55 @@ impl<'c> AtSize<'c> {
     }
 }
 
-/// The best of these points, of which the first is the C library's. A kernel fits if it is surely
-/// faster than that: the profile promises that no kernel loses to the C library.
-fn best(points: &[Point<'_>], prefer: Prefer) -> Vec<usize> {
-    let surely =
-        |e: &Evidence| e.counted(prefer).hi < 1.0 && e.score(prefer) * (1.0 + e.noise) < 1.0;
-    let candidate = |(name, point): (usize, &Point<'_>)| {
-        let is_fit = name == 0 || surely(&point.evidence);
-        let why = "not shown to be faster than the C library";
-        let fits = if is_fit { Ok(()) } else { Err(Unfit::because(why)) };
-        Candidate { name, fits, prior: Prior::NONE, evidence: Some(point.evidence.clone()) }
-    };
-    let verdicts = rank(points.iter().enumerate().map(candidate).collect(), prefer);
-    let is_libc_chosen = verdicts.first().is_some_and(|verdict| verdict.mechanism == 0);
-    let is_as_good = |verdict: &&Verdict<usize>| {
-        matches!(verdict.judgement, Judgement::Chosen { .. } | Judgement::Tie)
-            && (verdict.mechanism == 0) == is_libc_chosen
-    };
-    let mut best: Vec<usize> = verdicts.iter().filter(is_as_good).map(|v| v.mechanism).collect();
-    let score = |n: &usize| points.get(*n).map_or(f64::INFINITY, |p| p.evidence.score(prefer));
-    best.sort_by(|a, b| score(a).total_cmp(&score(b)));
-    best
+impl Point<'_> {
+    /// Whether it is shown to be slower than the C library, or seems so by more than the noise. However much noise
+    /// there is, it hides no more than is given up elsewhere for the safer way.
+    fn loses(&self, prefer: Prefer) -> bool {
+        self.evidence.counted(prefer).lo > 1.0
+            || !self.evidence.ties_with(1.0, prefer, GIVEN_UP_FOR_SAFETY)
+    }
+}
+
+/// Every kernel of these cells, the C library's first, which is the safest; `None` without that.
+fn points<'c>(cells: &[&'c Cell], bytes: u64, prefer: Prefer) -> Option<Vec<Point<'c>>> {
+    let known = Known::among(cells.iter().copied(), Some(bytes));
+    let point =
+        |kernel: &'c str| known.evidence(kernel, prefer).map(|evidence| Point { kernel, evidence });
+    let others = cells.iter().map(|cell| &*cell.mechanism).filter(|kernel| *kernel != LIBC);
+    let mut points = vec![point(LIBC)?];
+    points.extend(others.filter_map(point));
+    Some(points)
+}
+
+fn points_if_any<'c>(cells: &[&'c Cell], bytes: u64, prefer: Prefer) -> Vec<Point<'c>> {
+    points(cells, bytes, prefer).unwrap_or_default()
+}
+
+impl AtSize<'_> {
+    /// The best of the points, of which the first is the C library's. A kernel fits if it is surely faster than
+    /// that, and does not lose where it is cold: the profile promises that no kernel loses to the C library.
+    fn find_best(&self) -> Vec<usize> {
+        let (points, prefer) = (&self.points, self.prefer);
+        let surely =
+            |e: &Evidence| e.counted(prefer).hi < 1.0 && e.score(prefer) * (1.0 + e.noise) < 1.0;
+        let candidate = |(name, point): (usize, &Point<'_>)| {
+            let is_fit = name == 0 || surely(&point.evidence) && !self.loses_cold(point.kernel);
+            let why = "not shown to be faster than the C library";
+            let fits = if is_fit { Ok(()) } else { Err(Unfit::because(why)) };
+            Candidate { name, fits, prior: Prior::NONE, evidence: Some(point.evidence.clone()) }
+        };
+        let verdicts = rank(points.iter().enumerate().map(candidate).collect(), prefer);
+        let is_libc_chosen = verdicts.first().is_some_and(|verdict| verdict.mechanism == 0);
+        let is_as_good = |verdict: &&Verdict<usize>| {
+            matches!(verdict.judgement, Judgement::Chosen { .. } | Judgement::Tie)
+                && (verdict.mechanism == 0) == is_libc_chosen
+        };
+        let mut best: Vec<usize> =
+            verdicts.iter().filter(is_as_good).map(|v| v.mechanism).collect();
+        let score = |n: &usize| points.get(*n).map_or(f64::INFINITY, |p| p.evidence.score(prefer));
+        best.sort_by(|a, b| score(a).total_cmp(&score(b)));
+        best
+    }
 }
 
 /// The middle of two sizes by their logarithms, to a sixteenth of its octave: nobody knows it better.

@@ -193,3 +193,34 @@ fn a_kernel_of_another_build_is_named_and_not_used() {
     let refusal = profile.kernels(Load::Idle, Prefer::Wall).unwrap_err();
     assert!(refusal.to_string().contains("of-the-future"));
 }
+
+#[test]
+fn a_band_ends_where_its_kernel_is_shown_to_lose_and_no_noise_hides_more_than_a_few_percent() {
+    let surely = |ratio: f64, lo: f64, noise: f64| {
+        let wall = Ratio { ratio, lo, hi: ratio * 1.02 };
+        Cell { wall, cpu: wall, noise, ..at("simple", 128, 1.0) }
+    };
+    let with = |second: Cell| {
+        let mut cells = vec![at(LIBC, 64, 1.0), at("simple", 64, 0.7), at(LIBC, 128, 1.0), second];
+        cells.extend([at(LIBC, 256, 1.0), at("simple", 256, 0.7)]);
+        bands(cells).len()
+    };
+    assert_eq!(with(surely(1.02, 0.99, 0.03)), 1, "a tie, which its interval does not deny");
+    assert_eq!(with(surely(1.02, 1.005, 0.03)), 3, "the whole interval is above 1");
+    assert_eq!(with(surely(1.1, 0.9, 0.5)), 3, "of ten percent nobody says that they are noise");
+}
+
+#[test]
+fn a_kernel_that_loses_between_places_that_no_cache_holds_serves_no_band_there() {
+    let with = |ratio: f64| {
+        let cold = |kernel, ratio| Cell { sink: COLD.to_owned(), ..at(kernel, 128, ratio) };
+        let mut cells = vec![cold(LIBC, 1.0), cold("simple", ratio)];
+        for size in [64, 128, 256] {
+            cells.extend([at(LIBC, size, 1.0), at("simple", size, 0.7), at("inline", size, 0.8)]);
+        }
+        bands(cells)
+    };
+    assert_eq!(with(1.02), named(&[(256, "simple")]));
+    let served = named(&[(88, "simple"), (176, "inline"), (256, "simple")]);
+    assert_eq!(with(1.2), served, "inline, which was not measured cold, serves where simple loses");
+}

@@ -53,6 +53,12 @@ impl Outcome {
     pub fn word(&self) -> Verdict {
         verdict(&self.ratio, self.noise)
     }
+
+    /// The smallest difference that would have been one here, as a fraction: beyond the noise, and beyond half of
+    /// what the interval spans.
+    pub fn smallest(&self) -> f64 {
+        f64::max(self.noise, (self.ratio.hi / self.ratio.lo).sqrt() - 1.0)
+    }
 }
 
 impl Log {

@@ -80,14 +80,18 @@ impl Effective {
         Ok(Self { loader, thresholds, tunables })
     }
 
-    /// Values of each tunable that are tried, one by one.
+    /// Values of each tunable that are tried, one by one: of caches, of crossovers, and for stores past the caches
+    /// what glibc itself takes from 2.38 on, a quarter of the last cache.
     fn candidates(&self, caches: &[Cache], crossovers: &[Crossover]) -> Vec<Candidate> {
         let mut all: Vec<Candidate> = Vec::new();
         for (name, levels) in [(MOVSB, 1..=2), (STREAM, 3..=u32::MAX)] {
             let Some(tunable) = self.tunables.iter().find(|t| t.name == name) else { continue };
             let of_caches = caches.iter().filter(|cache| levels.contains(&cache.level));
             let crossed = crossovers.iter().filter(|c| c.tunable == name).filter_map(|c| c.bytes);
-            let mut values: Vec<u64> = of_caches.map(|cache| cache.bytes).chain(crossed).collect();
+            let last = caches.iter().max_by_key(|cache| cache.level);
+            let newer = last.filter(|_| name == STREAM).map(|cache| cache.bytes / 4);
+            let of_caches = of_caches.map(|cache| cache.bytes);
+            let mut values: Vec<u64> = of_caches.chain(crossed).chain(newer).collect();
             values.sort_unstable();
             values.dedup();
             values.retain(|v| *v != tunable.now && (tunable.least..=tunable.most).contains(v));

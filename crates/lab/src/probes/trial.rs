@@ -15,7 +15,7 @@ mod stage;
 pub(crate) mod tunables;
 
 pub use arms::{Bands, Kind, LeftOut, OBJECT_ALONE, Setting, bands_given, kernel_names};
-pub use judge::{Effect, Row};
+pub use judge::{Beyond, Effect, Row};
 pub use program::Program;
 pub use reached::{Band, Reached};
 pub use server::{Ready, Server};

@@ -75,7 +75,7 @@ impl Subcommand for PlanArgs {
 /// From memory to memory no system call moves anything: the kernels by size, those that copy and those
 /// that fill.
 fn kernels(facts: &Facts, request: &Request, saved: &Saved) -> [Vec<Band>; 2] {
-    match (&saved.current, facts.source.kind, facts.sink.kind) {
+    match (&saved.of_memory, facts.source.kind, facts.sink.kind) {
         (Some(profile), Kind::Memory, Kind::Memory) => [
             profile.kernel_bands(request.load, request.prefer),
             profile.fill_bands(request.load, request.prefer),

@@ -77,7 +77,7 @@ impl Subcommand for TrialArgs {
 
 /// The kernels by size that `tune` found best on this machine; none without a profile that holds here.
 fn measured_bands() -> Bands {
-    let Some(profile) = Saved::find(true).current else { return Bands::default() };
+    let Some(profile) = Saved::find(true).of_memory else { return Bands::default() };
     let named = |bands: Vec<Band>| {
         bands.into_iter().map(|band| (band.end(), band.kernel)).collect::<Vec<(u64, String)>>()
     };

@@ -32,6 +32,7 @@ pub fn text(found: &Found, metric: &Metric, color: bool) -> String {
              costs by itself"
         )));
     }
+    text.push_str(&beyond(found, color));
     for row in &found.rows {
         if let Kind::Tunables { text: setting } = &row.setting.kind {
             text.push_str(&wrapped(&format!("{}: GLIBC_TUNABLES={setting}", row.setting.name)));
@@ -60,6 +61,34 @@ fn head(found: &Found) -> String {
     text.push_str(&wrapped(&format!(
         "{rounds} rounds; runs of one arm differ by up to {noise:.0} %"
     )));
+    let smallest = found.rows.iter().filter_map(|row| row.smallest);
+    let ends = smallest.fold(None, |ends: Option<(f64, f64)>, one| {
+        let (least, most) = ends.unwrap_or((one, one));
+        Some((least.min(one), most.max(one)))
+    });
+    if let Some((least, most)) = ends.map(|(least, most)| (least * 100.0, most * 100.0)) {
+        let upto = if most - least < 1.0 { String::new() } else { format!(" to {most:.0}") };
+        text.push_str(&wrapped(&format!(
+            "the smallest difference that they could have shown: {least:.0}{upto} %, by arm"
+        )));
+    }
+    text
+}
+
+/// Every kernel against the object alone: what it does beyond being in between.
+fn beyond(found: &Found, color: bool) -> String {
+    let rows = found.rows.iter().filter_map(|row| Some((row, row.beyond_object?)));
+    let mut text = String::new();
+    for (row, beyond) in rows {
+        if text.is_empty() {
+            let _ = writeln!(text, "\nAGAINST {}", OBJECT_ALONE);
+        }
+        let line =
+            format!("{:NAME$} {:17} {}", row.setting.name, interval(&beyond.ratio), beyond.effect);
+        let strong = beyond.effect != Effect::NoDifferenceShown;
+        text.push_str(&paint::strong(line.trim_end(), color && strong));
+        text.push('\n');
+    }
     text
 }
 

@@ -4,6 +4,7 @@
 use std::{cell::RefCell, hint::black_box};
 use thalweg_core::{Unfit, profile::SHORT};
 use thalweg_kernels::{Ready, ReadyFill};
+use thalweg_sys::host::caches;
 
 use crate::{
     arms::content::Content,
@@ -21,7 +22,11 @@ use crate::{
 /// At the short sizes every copy of a sample has a drawn length, from a byte up to the size, evenly in
 /// logarithms, which no branch predictor knows: so each judges its kernel as the only one for everything
 /// below it, which is how programs mix short copies. At others half of them have, and the rest exactly
-/// the size, as in a loop that moves a buffer. Fills are done alike.
+/// the size, as in a loop that moves a buffer. Fills are done alike. Every second sink lies otherwise than its
+/// source to the vectors.
+///
+/// Cold ones are many pairs of buffers one behind the other, so many that no cache holds them: half of the copies
+/// have the size, and half a drawn length.
 #[derive(Default)]
 pub(crate) struct Buffers {
     source: Vec<u8>,
@@ -30,6 +35,10 @@ pub(crate) struct Buffers {
     /// Every copy, or fill, has exactly the size.
     exact: bool,
     drawn: Vec<Drawn>,
+    /// The bytes that cold copies go over in either buffer; 0 if they are hot.
+    region: usize,
+    /// Where the next one begins.
+    next: usize,
 }
 
 /// A copy: where it begins in either buffer, and a length up to the size.
@@ -53,6 +62,10 @@ const DRAWN: usize = 1 << 14;
 const PLACES: usize = 4096;
 const ALIGNED: usize = 16;
 const FILLED: u8 = 0x5a;
+/// Where no cache shows its size.
+const LEAST_REGION: usize = 64 << 20;
+/// Between two cold copies, so that nobody's next line is the one that was prefetched for another.
+const GAP: usize = 256;
 
 impl Buffers {
     /// With drawn sizes, or all exact.
@@ -60,18 +73,29 @@ impl Buffers {
         Self { exact, ..Self::default() }
     }
 
+    /// The same between places that no cache holds.
+    pub fn cold(exact: bool) -> Self {
+        let largest = caches().into_iter().map(|cache| cache.bytes).max().unwrap_or(0);
+        let region = usize::try_from(largest).unwrap_or(0).max(LEAST_REGION);
+        Self { exact, region, ..Self::default() }
+    }
+
     pub fn resize(&mut self, size: usize) {
-        if self.source.len() < size + PLACES {
-            self.source = vec![0; size + PLACES];
+        let room = size + PLACES + self.region;
+        if self.source.len() < room {
+            self.source = vec![0; room];
             Content::Pattern.fill(0, &mut self.source);
-            self.sink = vec![1; size + PLACES];
+            self.sink = vec![1; room];
         }
         self.size = size;
         // The same for every kernel and every session.
         let mut random = Random::new(size as u64);
+        let mut uneven = false;
         let draw = || {
             let mut place = || (random.unit() * (PLACES / ALIGNED) as f64) as usize * ALIGNED;
             let (from, to) = (place(), place());
+            uneven = !uneven;
+            let to = if uneven { to + 1 + from / ALIGNED % (ALIGNED - 1) } else { to };
             let len = ((size as f64).powf(random.unit()).ceil() as usize).min(size);
             Drawn { from, to, len }
         };
@@ -95,6 +119,9 @@ impl Buffers {
     }
 
     fn sample(&mut self, times: u64, run: impl Fn(&mut [u8], &[u8])) -> Sample {
+        if self.region > 0 {
+            return self.sample_cold(times, run);
+        }
         let (source, sink) = (&self.source[..], &mut self.sink[..]);
         let exact = match (self.exact, self.size as u64 <= SHORT) {
             (true, _) => times,
@@ -114,6 +141,26 @@ impl Buffers {
             bytes += *len as u64;
         }
         meter.stop(bytes)
+    }
+}
+
+impl Buffers {
+    fn sample_cold(&mut self, times: u64, run: impl Fn(&mut [u8], &[u8])) -> Sample {
+        let (source, sink) = (&self.source[..], &mut self.sink[..]);
+        let stride = self.size.next_multiple_of(GAP) + GAP;
+        let (mut at, mut bytes) = (self.next, 0);
+        let meter = Meter::start();
+        let drawn = self.drawn.iter().cycle().zip(0..times);
+        for (Drawn { from, to, len }, n) in drawn {
+            let len = if self.exact || n % 2 == 0 { self.size } else { *len };
+            let (from, to) = (at + from % GAP, at + to % GAP);
+            run(black_box(&mut sink[to..to + len]), black_box(&source[from..from + len]));
+            bytes += len as u64;
+            at = if at + stride < self.region { at + stride } else { 0 };
+        }
+        let sample = meter.stop(bytes);
+        self.next = at;
+        sample
     }
 }
 

@@ -234,7 +234,7 @@ fn install_measured(
     };
     let path = Profile::default_path().ok_or_else(nothing)?;
     let profile = Profile::load(&path).map_err(|e| e.to_string())?.ok_or_else(nothing)?;
-    if let Some(stale) = profile.stale().first() {
+    if let Some(stale) = profile.stale_in_memory().first() {
         return Err(format!("the profile is stale: {stale}; `thalweg tune --pair memory:memory`"));
     }
     if bands(&profile, Load::Idle, Prefer::Wall).is_empty() {

@@ -4,7 +4,7 @@ use serde::Serialize;
 use std::fmt;
 use thalweg_core::profile::Ratio;
 
-use super::arms::Setting;
+use super::arms::{Kind, OBJECT_ALONE, Setting};
 use crate::{
     arms::command::Metric,
     measure::{
@@ -47,8 +47,19 @@ pub struct Row {
     /// two rounds.
     pub ratio: Option<Ratio>,
     pub effect: Option<Effect>,
+    /// The smallest difference, as a fraction, that these rounds could have shown of this arm.
+    pub smallest: Option<f64>,
+    /// What a kernel does beyond being in between, which `object-alone` does too.
+    pub beyond_object: Option<Beyond>,
     /// Why it was not run to the end.
     pub failed: Option<String>,
+}
+
+/// A kernel against libc's own functions called through the object.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Beyond {
+    pub ratio: Ratio,
+    pub effect: Effect,
 }
 
 /// The noise, and a row for every arm of the log, which are these settings in this order.
@@ -60,13 +71,25 @@ pub fn rows(
 ) -> (f64, Vec<Row>) {
     let against = (0..settings.len()).map(|arm| (arm > 0).then_some(0));
     let judged = log.judge(against, metric, random);
+    let alone = settings.iter().position(|setting| setting.name == OBJECT_ALONE);
+    let beside = settings.iter().enumerate().map(|(arm, setting)| {
+        let is_kernel = matches!(setting.kind, Kind::Kernel { .. });
+        alone.filter(|alone| is_kernel && arm != *alone)
+    });
+    let beside = log.judge(beside, metric, random).outcomes;
+    let shown = judged.outcomes.into_iter().zip(beside);
     let rows =
-        settings.iter().enumerate().zip(judged.outcomes).map(|((arm, setting), shown)| Row {
+        settings.iter().enumerate().zip(shown).map(|((arm, setting), (shown, beside))| Row {
             setting: setting.clone(),
             runs: log.samples(arm).count(),
             value: log.spread(arm, |sample| sample.told),
             ratio: shown.map(|shown| metric.ratio_of_values(shown.ratio)),
             effect: shown.map(|shown| shown.word().into()),
+            smallest: shown.map(|shown| shown.smallest()),
+            beyond_object: beside.map(|beside| Beyond {
+                ratio: metric.ratio_of_values(beside.ratio),
+                effect: beside.word().into(),
+            }),
             failed: log.arms[arm].dropped.clone(),
         });
     (judged.noise, rows.collect())
@@ -136,6 +159,36 @@ mod tests {
         let noisy = [[10.0, 12.0, 15.0], [14.0, 11.0, 10.0], [10.0, 12.5, 12.0], [12.0, 11.5, 9.0]];
         assert_eq!(judged("wall", &noisy).effect, Some(Effect::NoDifferenceShown));
         assert_eq!(judged("wall", &noisy[..1]).effect, None);
+    }
+
+    #[test]
+    fn a_kernel_that_costs_what_being_in_between_costs_does_nothing_beyond_it() {
+        let metric = Metric::parse("wall").unwrap();
+        let (_, mut settings) = log_of(&[]);
+        let object = Kind::Kernel { copies: "libc".into(), fills: "libc".into() };
+        settings.insert(1, Setting { name: OBJECT_ALONE.into(), kind: object });
+        let mut log = Log::default();
+        for setting in &settings {
+            log.enter(&setting.name);
+        }
+        for n in 0..8 {
+            let values = [(0, 10.0), (1, 12.0), (2, 12.0), (0, 10.0)];
+            let entries = values.iter().enumerate().map(|(place, (arm, value))| {
+                // Not exactly the same in any two rounds.
+                let told = value * (1.0 + f64::from((n * 5 + place as i32) % 4) / 1000.0);
+                let sample = Sample { told, ..Sample::default() };
+                Entry { arm: *arm, sample, cost: Duration::ZERO }
+            });
+            log.rounds.push(entries.collect());
+        }
+        let rows = rows(&log, &settings, &metric, &mut Random::new(1)).1;
+        let kernel = &rows[2];
+        assert_eq!(kernel.effect, Some(Effect::Hurts), "{kernel:?}");
+        let beyond = kernel.beyond_object.expect("it was judged against the object");
+        assert_eq!(beyond.effect, Effect::NoDifferenceShown, "{kernel:?}");
+        assert!(rows[0].beyond_object.is_none() && rows[1].beyond_object.is_none());
+        let smallest = kernel.smallest.unwrap();
+        assert!((0.03..0.1).contains(&smallest), "the floor of the noise: {smallest}");
     }
 
     #[test]

@@ -29,8 +29,13 @@ use crate::{
 };
 
 /// The last takes all ends that no other one takes.
-static CONTESTS: [&dyn Contest; 4] =
-    [&kernels::COPIES, &kernels::FILLS, &channel::Channel, &mechanisms::Mechanisms];
+static CONTESTS: [&dyn Contest; 5] = [
+    &kernels::COPIES,
+    &kernels::COLD_COPIES,
+    &kernels::FILLS,
+    &channel::Channel,
+    &mechanisms::Mechanisms,
+];
 
 /// One kind of ends.
 pub(super) trait Contest: Sync {

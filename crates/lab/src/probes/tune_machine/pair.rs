@@ -19,6 +19,8 @@ pub struct Ends {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EndKind {
     Memory,
+    /// Memory that no cache holds, as a sink of copies from the like.
+    Cold,
     /// A byte, again and again: what memory is filled with.
     Fill,
     File(PathBuf),
@@ -47,6 +49,7 @@ impl EndKind {
     fn named(word: &str, folder: &mut dyn FnMut() -> PathBuf) -> Result<Self, String> {
         match word {
             "memory" => Ok(Self::Memory),
+            "cold" => Ok(Self::Cold),
             "fill" => Ok(Self::Fill),
             "file" => Ok(Self::File(folder())),
             "pipe" => Ok(Self::Pipe),
@@ -57,7 +60,7 @@ impl EndKind {
             "huge" => Ok(Self::Process(Held::Huge)),
             other => Err(format!(
                 "'{other}' is no kind of end; there are memory, file, pipe, unix, tcp (or socket), \
-                 process, and fill as a source for memory"
+                 process, fill as a source for memory, and cold as a sink for it"
             )),
         }
     }
@@ -65,6 +68,7 @@ impl EndKind {
     fn word(&self) -> &'static str {
         match self {
             Self::Memory => "memory",
+            Self::Cold => "cold",
             Self::Fill => "fill",
             Self::File(_) => "file",
             Self::Pipe => "pipe",
@@ -79,7 +83,7 @@ impl EndKind {
     /// The planner's word for it.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Memory | Self::Fill | Self::Process(_) => Kind::Memory,
+            Self::Memory | Self::Cold | Self::Fill | Self::Process(_) => Kind::Memory,
             Self::File(_) => Kind::File,
             Self::Pipe => Kind::Pipe,
             Self::Unix | Self::Tcp => Kind::Socket,
@@ -89,7 +93,7 @@ impl EndKind {
     /// What a mechanism is given there.
     pub(super) fn medium(&self) -> Medium<'_> {
         match self {
-            Self::Memory | Self::Fill | Self::Process(_) => Medium::Memory,
+            Self::Memory | Self::Cold | Self::Fill | Self::Process(_) => Medium::Memory,
             Self::File(folder) => Medium::Within(folder),
             Self::Pipe => Medium::Stream(Stream::Pipe),
             Self::Unix => Medium::Stream(Stream::Unix),
@@ -105,7 +109,8 @@ impl EndKind {
 impl Ends {
     /// Memory to memory, or a byte to memory: kernels are compared there, not mechanisms.
     pub fn are_memory(&self) -> bool {
-        matches!(self.source, EndKind::Memory | EndKind::Fill) && self.sink == EndKind::Memory
+        matches!(self.source, EndKind::Memory | EndKind::Fill)
+            && matches!(self.sink, EndKind::Memory | EndKind::Cold)
     }
 
     /// A byte to memory: the kernels are those that fill.
@@ -114,8 +119,12 @@ impl Ends {
     }
 
     /// What is measured when a person names this pair: `process:process` stands for every memory
-    /// that decides between two processes.
+    /// that decides between two processes, `memory:memory` for copies in the caches and beyond them.
     pub fn each(self) -> Vec<Self> {
+        if (&self.source, &self.sink) == (&EndKind::Memory, &EndKind::Memory) {
+            let cold = Self { source: EndKind::Memory, sink: EndKind::Cold };
+            return vec![self, cold];
+        }
         let plain = || EndKind::Process(Held::Plain);
         if (&self.source, &self.sink) != (&plain(), &plain()) {
             return vec![self];
@@ -133,6 +142,7 @@ impl Ends {
     pub fn sink_words(&self, state: SinkState) -> &'static str {
         match (&self.sink, state) {
             (EndKind::Process(Held::Huge), _) => ", into new memory on huge pages",
+            (EndKind::Cold, _) => ", from and to memory that no cache holds",
             (EndKind::Process(_), SinkState::Fresh) => ", into new memory",
             (EndKind::Process(_), SinkState::Resident) => ", into memory used before",
             (_, SinkState::Resident) => ", over a file that is there",
@@ -144,6 +154,10 @@ impl Ends {
     fn check(&self) -> Result<(), &'static str> {
         let is_process = |end: &EndKind| matches!(end, EndKind::Process(_));
         match (&self.source, &self.sink) {
+            (EndKind::Cold, _) => Err("'cold' is a sink: memory:cold"),
+            (source, EndKind::Cold) if *source != EndKind::Memory => {
+                Err("copies of memory alone are cold: memory:cold")
+            }
             (EndKind::Process(Held::Huge), _) => Err("'huge' is a sink: loan:huge, process:huge"),
             (_, EndKind::Process(Held::Loan)) => Err("'loan' is a source: loan:process, loan:huge"),
             (a, b) if is_process(a) != is_process(b) => {
@@ -245,6 +259,7 @@ mod tests {
             "pipe:file@x",
             "memory:pipe",
             "fill:memory",
+            "memory:cold",
         ] {
             assert_eq!(text.parse::<Ends>().unwrap().to_string(), text);
         }
@@ -268,6 +283,15 @@ mod tests {
     }
 
     #[test]
+    fn copies_are_measured_in_the_caches_and_beyond_them() {
+        let named: Ends = "memory:memory".parse().unwrap();
+        let all: Vec<String> = named.each().iter().map(Ends::to_string).collect();
+        assert_eq!(all, ["memory:memory", "memory:cold"]);
+        let fill: Ends = "fill:memory".parse().unwrap();
+        assert_eq!(fill.clone().each(), [fill]);
+    }
+
+    #[test]
     fn nonsense_is_refused_in_words() {
         let reason = |text: &str| text.parse::<Ends>().unwrap_err();
         assert!(reason("file").contains("file:file@DIR"));
@@ -280,6 +304,8 @@ mod tests {
         assert!(reason("process:pipe").contains("at both ends"));
         assert!(reason("memory:huge").contains("at both ends"));
         assert!(reason("huge:process").contains("'huge' is a sink"));
+        assert!(reason("cold:memory").contains("'cold' is a sink"));
+        assert!(reason("pipe:cold").contains("memory alone"));
         assert!(reason("process:loan").contains("'loan' is a source"));
     }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::{path::Path, time::Duration};
 use thalweg_core::{
     Profile,
-    profile::{Cell, FILL, LEAST_NOISE, Load, Ratio, SinkState},
+    profile::{COLD, Cell, FILL, LEAST_NOISE, Load, Ratio, SinkState},
 };
 
 use super::{
@@ -71,6 +71,7 @@ fn is_quick(cell: &Cell) -> bool {
 fn ends_of(cell: &Cell, place: &Path) -> Option<Ends> {
     let end = |key: &str| match key {
         "memory" => Some(EndKind::Memory),
+        COLD => Some(EndKind::Cold),
         FILL => Some(EndKind::Fill),
         "pipe" => Some(EndKind::Pipe),
         "socket:unix" => Some(EndKind::Unix),

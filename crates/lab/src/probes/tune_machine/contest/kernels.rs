@@ -5,7 +5,7 @@ use std::{cell::RefCell, io};
 use thalweg_core::{
     Knob, Prefer, Profile, Unfit,
     bands::Band,
-    profile::{Cell, FILL, LIBC, Load},
+    profile::{COLD, Cell, FILL, LIBC, Load},
 };
 use thalweg_kernels as list;
 use thalweg_sys::host::{caches, memory_available};
@@ -29,8 +29,10 @@ use crate::{
 
 /// One list of kernels.
 pub(super) struct Kernels {
-    source: EndKind,
-    key: &'static str,
+    ends: Ends,
+    keys: [&'static str; 2],
+    /// Whether no cache holds what is copied.
+    cold: bool,
     /// Every kernel that is not made of others.
     single: fn() -> Vec<&'static str>,
     /// What has this name, if this processor can run it.
@@ -39,16 +41,36 @@ pub(super) struct Kernels {
 }
 
 pub(super) static COPIES: Kernels = Kernels {
-    source: EndKind::Memory,
-    key: "memory",
-    single: || list::KERNELS.iter().map(|row| row.name).filter(|name| !is_tuned(name)).collect(),
-    ready: |name| list::by_name(name).and_then(list::Kernel::ready).map(Kernel::Copy),
+    ends: Ends { source: EndKind::Memory, sink: EndKind::Memory },
+    keys: ["memory", "memory"],
+    cold: false,
+    single: copies,
+    ready: ready_copy,
+    bands: Profile::kernel_bands,
+};
+
+fn copies() -> Vec<&'static str> {
+    list::KERNELS.iter().map(|row| row.name).filter(|name| !is_tuned(name)).collect()
+}
+
+fn ready_copy(name: &str) -> Option<Kernel> {
+    list::by_name(name).and_then(list::Kernel::ready).map(Kernel::Copy)
+}
+
+/// The bands of copies are about these too: [`thalweg_core::bands`].
+pub(super) static COLD_COPIES: Kernels = Kernels {
+    ends: Ends { source: EndKind::Memory, sink: EndKind::Cold },
+    keys: ["memory", COLD],
+    cold: true,
+    single: copies,
+    ready: ready_copy,
     bands: Profile::kernel_bands,
 };
 
 pub(super) static FILLS: Kernels = Kernels {
-    source: EndKind::Fill,
-    key: FILL,
+    ends: Ends { source: EndKind::Fill, sink: EndKind::Memory },
+    keys: [FILL, "memory"],
+    cold: false,
     single: || list::FILLS.iter().map(|row| row.name).filter(|name| !is_tuned(name)).collect(),
     ready: |name| {
         let row = list::FILLS.iter().find(|row| row.name == name);
@@ -63,21 +85,25 @@ fn is_tuned(name: &str) -> bool {
 
 impl Contest for Kernels {
     fn takes(&self, ends: &Ends) -> bool {
-        ends.source == self.source && ends.sink == EndKind::Memory
+        *ends == self.ends
     }
 
     fn takes_keys(&self, keys: &EndKeys) -> bool {
-        keys.source == self.key && keys.sink == "memory"
+        [&*keys.source, &*keys.sink] == self.keys
     }
 
     fn keys(&self, _ends: &Ends) -> Result<EndKeys, String> {
-        let [source, sink] = [self.key, "memory"].map(str::to_owned);
+        let [source, sink] = self.keys.map(str::to_owned);
         Ok(EndKeys { source, sink, options: Default::default() })
     }
 
     /// Most calls are for a few bytes; and a step of two octaves is what a band is drawn from. Closer
     /// where caches end, since kernels differ most there.
     fn sizes(&self, depth: Depth) -> Vec<u64> {
+        if self.cold {
+            // What is larger is no more in the caches when it is hot.
+            return octaves(4, 20, 2);
+        }
         if depth == Depth::Quick {
             return octaves(4, 26, 2);
         }
@@ -118,7 +144,8 @@ impl Contest for Kernels {
         answer: &mut dyn FnMut(Line),
     ) -> Result<Opened<'s>, Failure> {
         answer(Line::Ends(self.keys(&job.ends)?));
-        let buffers = RefCell::new(Buffers::new(job.exact));
+        let buffers = if self.cold { Buffers::cold } else { Buffers::new };
+        let buffers = RefCell::new(buffers(job.exact));
         Ok((Box::new(InMemory { buffers, ready: self.ready }), self.ways(job, answer)))
     }
 }
