@@ -81,7 +81,7 @@ fn beyond(found: &Found, color: bool) -> String {
     let mut text = String::new();
     for (row, beyond) in rows {
         if text.is_empty() {
-            let _ = writeln!(text, "\nAGAINST {}", OBJECT_ALONE);
+            let _ = writeln!(text, "\nAGAINST {OBJECT_ALONE}");
         }
         let line =
             format!("{:NAME$} {:17} {}", row.setting.name, interval(&beyond.ratio), beyond.effect);

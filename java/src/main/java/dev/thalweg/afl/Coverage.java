@@ -21,8 +21,6 @@ public final class Coverage {
     private static final int MASK = size() - 1;
     // Static and final, never unmapped: the compiler folds base, bounds and liveness into the access.
     private static final MemorySegment MAP = map();
-    /** What the map lies in: nothing else keeps it attached. */
-    private static SharedMemory attached;
     private static int previous;
 
     private Coverage() {}
@@ -73,12 +71,12 @@ public final class Coverage {
             return Arena.global().allocate(size());
         }
         try {
-            attached = SharedMemory.open(SharedMemory.Kind.SYSV, id);
+            var attached = SharedMemory.open(SharedMemory.Kind.SYSV, id);
             if (attached.size() < size()) {
                 throw new IllegalStateException("the fuzzer's map has " + attached.size() + " counters and "
                         + size() + " are wanted: set AFL_MAP_SIZE=" + size() + " for it");
             }
-            return MemorySegment.ofAddress(attached.segment().address()).reinterpret(size());
+            return attached.globalSegment().asSlice(0, size());
         } catch (IOException failure) {
             throw new IllegalStateException("attaching the fuzzer's map, __AFL_SHM_ID=" + id, failure);
         }

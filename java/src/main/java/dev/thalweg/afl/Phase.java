@@ -28,7 +28,7 @@ final class Phase {
 
     private Phase(SharedMemory memory) {
         this.memory = memory;
-        this.segment = memory.segment();
+        this.segment = memory.globalSegment();
     }
 
     /** A new one, idle. */

@@ -81,7 +81,8 @@ final class Worker {
     private Cases cases() throws IOException {
         if (Boolean.parseBoolean(System.getenv(Supervisor.SHARED_INPUT))) {
             var memory = SharedMemory.open(SharedMemory.Kind.SYSV, System.getenv("__AFL_SHM_FUZZ_ID"));
-            return () -> shared(memory.segment());
+            var region = memory.globalSegment();
+            return () -> shared(region);
         }
         if (file != null) {
             return () -> Files.readAllBytes(file);
