@@ -21,8 +21,8 @@ pub const COPY: Kernel = Kernel {
     name: "tuned",
     summary: "by size, whatever was measured best on this machine; libc where nothing was",
     is_available: ALWAYS,
-    copy: called::copy,
-    move_: Some(called::move_),
+    copy: copy_called,
+    move_: Some(move_called),
 };
 
 /// The fill that runs whatever bands are installed.
@@ -30,7 +30,7 @@ pub const FILL: Fill = Fill {
     name: "tuned",
     summary: "by size, whatever was measured best on this machine; libc where nothing was",
     is_available: ALWAYS,
-    fill: called::fill,
+    fill: fill_called,
 };
 
 /// How many bands there may be.
@@ -387,30 +387,27 @@ pub unsafe fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
     unsafe { run(dst, byte, n) }
 }
 
-/// The three as functions with an address.
-mod called {
-    use super::c_int;
+/// [`copy`] as a function with an address.
+///
+/// # Safety
+/// The contract of [`Kernel::copy`].
+unsafe extern "C" fn copy_called(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+    // SAFETY: the same contract.
+    unsafe { copy(dst, src, n) }
+}
 
-    /// # Safety
-    /// The contract of [`Kernel::copy`](crate::Kernel::copy).
-    pub unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-        // SAFETY: the same contract.
-        unsafe { super::copy(dst, src, n) }
-    }
+/// # Safety
+/// The contract of [`Kernel::move_`].
+unsafe extern "C" fn move_called(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+    // SAFETY: the same contract.
+    unsafe { move_(dst, src, n) }
+}
 
-    /// # Safety
-    /// The contract of [`Kernel::move_`](crate::Kernel::move_).
-    pub unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-        // SAFETY: the same contract.
-        unsafe { super::move_(dst, src, n) }
-    }
-
-    /// # Safety
-    /// The contract of [`Fill::fill`](crate::Fill::fill).
-    pub unsafe extern "C" fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
-        // SAFETY: the same contract.
-        unsafe { super::fill(dst, byte, n) }
-    }
+/// # Safety
+/// The contract of [`Fill::fill`].
+unsafe extern "C" fn fill_called(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
+    // SAFETY: the same contract.
+    unsafe { fill(dst, byte, n) }
 }
 
 /// The bands behind the first. Not inlined: callers are to stay short.

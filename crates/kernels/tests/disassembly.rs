@@ -140,8 +140,8 @@ fn tuned_is_one_comparison_and_one_jump_through_a_pointer() {
     };
     // The one to the bands beyond goes through a table only as long as nothing is linked.
     let jumps = |text: &str| text.lines().filter(|line| line.contains("jmp    *%")).count();
-    for name in ["copy", "move_", "fill"] {
-        for Function { text, .. } in named(&format!("::called::{name}")) {
+    for name in ["copy_called", "move_called", "fill_called"] {
+        for Function { text, .. } in named(&format!("::tuned::{name}")) {
             assert_eq!(jumps(text), 1, "{name} has one jump through a pointer:\n{text}");
             let branches =
                 text.lines().filter(|line| line.contains("\tj") && !line.contains("jmp"));

@@ -148,6 +148,7 @@ fn forward(copier: &impl Copier, from: &Queue, to: &Queue, pool: &mut Pool) -> u
 /// In words of four and two bytes, one by one: as six bytes the compiler takes both over the stack, and reads
 /// there in one what two stores have just written, which waits for both.
 #[inline(always)]
+#[expect(clippy::cast_ptr_alignment, reason = "read and written as what it is: unaligned")]
 fn swap_addresses(packet: *mut u8) {
     let word = |at: usize| packet.wrapping_add(at).cast::<u32>();
     let half = |at: usize| packet.wrapping_add(at).cast::<u16>();
