@@ -2,6 +2,7 @@
 //!
 //! wait=spin|hybrid|block   how an end waits for the other
 //! arm=auto|NAME            bulk: the arm; auto chooses, as `thalweg send` does
+//! knobs=NAME:VALUE,...     bulk: of the arm that is named
 //! profile=1|0              bulk: auto uses the profile of this machine, where there is one
 #![forbid(unsafe_code)]
 
@@ -11,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use thalweg_channel::bulk::{self, Destination, Loan, Receiver, Sender};
 use thalweg_channel::{Address, Consumer, Error, Link, Listener, Options, Producer, Wait};
-use thalweg_core::Profile;
+use thalweg_core::{Profile, Tuning};
 use thalweg_peers::words::{Job, PATIENCE, Setting, Side, retry};
 use thalweg_peers::{Outcome, Way, main_of};
 
@@ -22,7 +23,7 @@ static PROFILE: OnceLock<Option<Arc<Profile>>> = OnceLock::new();
 fn main() -> ExitCode {
     // Before this process is pinned: a profile holds for where its process could run.
     PROFILE.get_or_init(|| bulk::saved_profile().ok().map(Arc::new));
-    main_of(&["wait", "arm", "profile"], |setting, side| {
+    main_of(&["wait", "arm", "knobs", "profile"], |setting, side| {
         let waits = [Wait::HYBRID, Wait::Spin, Wait::Block];
         let wait = waits[setting.choice("wait", &["hybrid", "spin", "block"])?];
         match setting.job {
@@ -97,6 +98,16 @@ impl Way for Rings {
     }
 }
 
+fn knobs(text: &str) -> Outcome<Tuning> {
+    let mut tuning = Tuning::default();
+    for word in text.split(',').filter(|word| !word.is_empty()) {
+        let knob = word.split_once(':').and_then(|(name, value)| Some((name, value.parse().ok()?)));
+        let (name, value) = knob.ok_or_else(|| format!("knobs: {word} is not NAME:VALUE"))?;
+        tuning = tuning.with(name, value);
+    }
+    Ok(tuning)
+}
+
 /// One of the two ends of a bulk transfer.
 enum Bulk {
     Sends { sender: Sender, loan: Option<Loan> },
@@ -112,6 +123,7 @@ impl Bulk {
         let destination = if setting.fresh { Destination::Fresh } else { Destination::Resident };
         let options = bulk::Options {
             only,
+            tuning: knobs(setting.text("knobs").unwrap_or_default())?,
             measured,
             destination,
             will_loan: setting.loan,
