@@ -1,6 +1,6 @@
 //! A frame: 32 bytes about the payload, then the payload, then nothing up to a multiple of 64.
 
-use super::{ALIGN, FRAME_HEADER, Fault, put, u32_at, u64_at};
+use super::{ALIGN, FRAME_HEADER, Fault, put, u64_at};
 
 const MESSAGE: u16 = 1;
 const SUMMED: u16 = 1;
@@ -22,34 +22,61 @@ pub const fn occupied(len: u64) -> u64 {
 }
 
 impl Frame {
+    /// As the four words of the header. They go to and from shared memory as words: put together from
+    /// smaller stores and read back at once they would wait until those stores have left the
+    /// processor, and with them the payload before them.
+    #[inline]
+    pub const fn to_words(self) -> [u64; FRAME_HEADER / 8] {
+        let (flags, crc) = match self.crc {
+            Some(crc) => (SUMMED, crc),
+            None => (0, 0),
+        };
+        let first = self.len as u64 | (MESSAGE as u64) << 32 | (flags as u64) << 48;
+        [first, self.seq, crc as u64, 0]
+    }
+
     /// As bytes.
     pub fn to_bytes(self) -> [u8; FRAME_HEADER] {
         let mut bytes = [0; FRAME_HEADER];
-        put(&mut bytes, 0, &self.len.to_le_bytes());
-        put(&mut bytes, 4, &MESSAGE.to_le_bytes());
-        put(&mut bytes, 6, &if self.crc.is_some() { SUMMED } else { 0 }.to_le_bytes());
-        put(&mut bytes, 8, &self.seq.to_le_bytes());
-        put(&mut bytes, 16, &self.crc.unwrap_or(0).to_le_bytes());
+        for (at, word) in self.to_words().iter().enumerate() {
+            put(&mut bytes, 8 * at, &word.to_le_bytes());
+        }
         bytes
     }
 
     /// Reads a header that was copied out of the ring, of which `room` bytes are committed from
     /// this frame's beginning, and which must carry the number `seq`.
-    pub fn parse(bytes: &[u8; FRAME_HEADER], room: u64, seq: u64) -> Result<Self, Fault> {
-        let word = u32_at(bytes, 4);
-        let (kind, flags) = (word as u16, (word >> 16) as u16);
+    #[inline]
+    pub fn of_words(words: [u64; FRAME_HEADER / 8], room: u64, seq: u64) -> Result<Self, Fault> {
+        let [first, number, sum, _] = words;
+        let (kind, flags) = ((first >> 32) as u16, (first >> 48) as u16);
+        let len = first as u32;
+        if kind == MESSAGE
+            && flags & !SUMMED == 0
+            && occupied(u64::from(len)) <= room
+            && number == seq
+        {
+            let crc = (flags & SUMMED != 0).then_some(sum as u32);
+            return Ok(Self { len, seq, crc });
+        }
+        Err(Self::fault(words, room, seq))
+    }
+
+    #[cold]
+    fn fault([first, number, ..]: [u64; FRAME_HEADER / 8], room: u64, seq: u64) -> Fault {
+        let (kind, flags, len) = ((first >> 32) as u16, (first >> 48) as u16, first as u32);
         if kind != MESSAGE || flags & !SUMMED != 0 {
-            return Err(format!("frame {seq}: kind {kind} with flags {flags}"));
+            return format!("frame {seq}: kind {kind} with flags {flags}");
         }
-        let len = u32_at(bytes, 0);
         if occupied(u64::from(len)) > room {
-            return Err(format!("frame {seq}: {len} bytes of payload in {room} committed bytes"));
+            return format!("frame {seq}: {len} bytes of payload in {room} committed bytes");
         }
-        if u64_at(bytes, 8) != seq {
-            return Err(format!("frame {seq}: its number says {}", u64_at(bytes, 8)));
-        }
-        let crc = (flags & SUMMED != 0).then(|| u32_at(bytes, 16));
-        Ok(Self { len, seq, crc })
+        format!("frame {seq}: its number says {number}")
+    }
+
+    /// As [`Frame::of_words`], from the header's bytes.
+    pub fn parse(bytes: &[u8; FRAME_HEADER], room: u64, seq: u64) -> Result<Self, Fault> {
+        Self::of_words(std::array::from_fn(|at| u64_at(bytes, 8 * at)), room, seq)
     }
 
     /// CRC-32C of the first 16 bytes of the header, flag set, and then the payload.

@@ -128,8 +128,13 @@ impl Consumer {
     }
 
     fn check_frame(&mut self, at: u64, seq: u64) -> Result<usize> {
+        // A copy of the payload waits for the length: without this, its second line would be asked of
+        // the producer's processor only when the first has come.
+        if self.head - at > ALIGN {
+            self.end.peer.touch(at + ALIGN);
+        }
         let header = self.end.peer.frame_header(at);
-        let frame = Frame::parse(&header, self.head - at, seq).map_err(Error::corrupt)?;
+        let frame = Frame::of_words(header, self.head - at, seq).map_err(Error::corrupt)?;
         let len = frame.len as usize;
         if !self.trusted {
             // Grows to the largest message that came, which the ring bounds.

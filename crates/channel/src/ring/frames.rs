@@ -4,6 +4,9 @@ use crate::layout::FRAME_HEADER;
 use crate::shared::memory::Memory;
 use std::ptr::NonNull;
 
+/// The words before a frame's payload.
+pub(crate) type Header = [u64; FRAME_HEADER / 8];
+
 impl Memory {
     /// Where a position lies. The next `capacity` bytes from there are mapped.
     #[inline]
@@ -14,19 +17,23 @@ impl Memory {
         unsafe { self.mirror.data().add(offset) }
     }
 
+    /// Asks for the cache line of a position, and waits for nothing.
+    #[inline]
+    pub(crate) fn touch(&self, position: u64) {
+        // SAFETY: a position's byte is mapped; any value is a u8, and it is not used.
+        let _ = unsafe { self.at(position).read_volatile() };
+    }
+
     /// A frame's header, copied out in four loads that the compiler may not repeat.
     #[inline]
-    pub(crate) fn frame_header(&self, position: u64) -> [u8; FRAME_HEADER] {
-        let mut bytes = [0; FRAME_HEADER];
+    pub(crate) fn frame_header(&self, position: u64) -> Header {
         let from = self.at(position).cast::<u64>();
-        for (at, word) in bytes.chunks_exact_mut(8).enumerate() {
+        std::array::from_fn(|at| {
             // SAFETY: 32 bytes from a position are mapped, and `at` < 4.
             let from = unsafe { from.add(at) };
             // SAFETY: aligned, for positions are multiples of 64; any bytes are a u64.
-            let value = unsafe { from.read_volatile() };
-            word.copy_from_slice(&value.to_le_bytes());
-        }
-        bytes
+            unsafe { from.read_volatile() }
+        })
     }
 
     /// The payload of a frame, where it lies.
@@ -56,10 +63,12 @@ impl Memory {
     }
 
     /// Writes to our own memory, behind the head, where no consumer looks.
-    pub(crate) fn write_header(&mut self, position: u64, header: &[u8; FRAME_HEADER]) {
-        let to = self.at(position).as_ptr();
-        // SAFETY: 32 bytes from a position are mapped for writing; &mut self.
-        unsafe { std::ptr::copy_nonoverlapping(header.as_ptr(), to, FRAME_HEADER) };
+    #[inline]
+    pub(crate) fn write_header(&mut self, position: u64, header: Header) {
+        let to = self.at(position).cast::<Header>();
+        // SAFETY: 32 bytes from a position are mapped for writing, aligned because positions are
+        // multiples of 64; &mut self.
+        unsafe { to.write(header) };
     }
 
     /// The payload of a frame in our own memory, to be written.

@@ -204,8 +204,7 @@ impl Producer {
         let mut at = tail_of(&self.end, self.tail, self.head).unwrap_or(self.tail);
         let mut count = 0;
         while at < self.head {
-            let header = self.end.own.frame_header(at);
-            let len = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+            let len = self.end.own.frame_header(at)[0] as u32;
             at += occupied(u64::from(len));
             count += 1;
         }

@@ -73,7 +73,7 @@ impl<'p> Loan<'p> {
         let (at, seq) = (self.producer.head, self.producer.sent);
         let frame = self.producer.frame(self.len, seq, at);
         self.producer.end.line.check_here()?;
-        self.producer.end.own.write_header(at, &frame.to_bytes());
+        self.producer.end.own.write_header(at, frame.to_words());
         self.producer.commit(at + occupied(self.len as u64), 1)
     }
 }
@@ -122,7 +122,7 @@ impl<'p> Batch<'p> {
             seq: self.producer.sent + self.messages,
             crc: None,
         };
-        self.producer.end.own.write_header(at, &frame.to_bytes());
+        self.producer.end.own.write_header(at, frame.to_words());
         self.head += occupied(len as u64);
         self.messages += 1;
         // SAFETY: `room` said yes to len; not committed, and borrowed from &mut self.
@@ -148,10 +148,9 @@ impl<'p> Batch<'p> {
         if self.producer.end.own.geometry.checksums {
             let mut at = self.producer.head;
             for seq in self.producer.sent..self.producer.sent + self.messages {
-                let header = self.producer.end.own.frame_header(at);
-                let len = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+                let len = self.producer.end.own.frame_header(at)[0] as u32;
                 let frame = self.producer.frame(len as usize, seq, at);
-                self.producer.end.own.write_header(at, &frame.to_bytes());
+                self.producer.end.own.write_header(at, frame.to_words());
                 at += occupied(u64::from(len));
             }
         }
