@@ -4,6 +4,7 @@ use super::line::Line;
 use super::liveness::{self, Gone, RECHECK};
 use super::memory::{Memory, Sides};
 use super::stop::Stop;
+use super::wait::habit::Habit;
 use super::wait::spin::{Spinner, Turn, is_alone_with};
 use super::wait::steps::{self, Cursor, ON_FUTEX, ON_LINK, Sleeper};
 use super::wait::{Limits, Wait};
@@ -26,7 +27,10 @@ pub(crate) struct End {
     pub(crate) own: Memory,
     pub(crate) peer: Memory,
     pub(crate) line: Line,
+    /// As the caller wants it, and as the next wait does it.
     wait: Wait,
+    next_wait: Wait,
+    habit: Habit,
     sleeper: Sleeper,
     /// `futex_waitv` works here.
     futex: bool,
@@ -45,6 +49,8 @@ impl End {
             peer,
             line,
             wait,
+            next_wait: wait,
+            habit: Habit::default(),
             sleeper: Sleeper::default(),
             futex: futex::can_wait_any(),
             alone,
@@ -157,7 +163,7 @@ impl End {
         limits: Limits,
         look: &mut impl FnMut(&Self) -> Result<Option<T>>,
     ) -> std::result::Result<T, Stop> {
-        let mut spinner = Spinner::new(self.wait, self.alone);
+        let mut spinner = Spinner::new(self.next_wait, self.alone);
         let mut found = if self.armed { self.look(look)? } else { look(self)? };
         loop {
             if let Some(found) = found {
@@ -229,7 +235,10 @@ impl End {
         } else if how == ON_FUTEX {
             let theirs = self.peer.words();
             let words = [(&theirs.wake.0, wake), (&theirs.alive.0.node.word, alive)];
-            match futex::wait_any(words, Some(limits.left_of(RECHECK))) {
+            let begin = Instant::now();
+            let answer = futex::wait_any(words, Some(limits.left_of(RECHECK)));
+            self.next_wait = self.habit.after_sleep(self.wait, begin.elapsed());
+            match answer {
                 Err(Errno::TIMEDOUT) => {
                     self.gone(true);
                     Ok(())

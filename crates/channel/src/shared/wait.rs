@@ -3,6 +3,7 @@
 use super::stop::Stop;
 use std::time::{Duration, Instant};
 
+pub(crate) mod habit;
 pub(crate) mod spin;
 pub(crate) mod steps;
 
@@ -14,9 +15,10 @@ pub(crate) const ASK: Duration = Duration::from_millis(50);
 pub enum Wait {
     /// Looks again and again: the shortest delay, and a processor for itself.
     Spin,
-    /// Looks for so long, then sleeps.
+    /// Looks for a while, then sleeps.
     Hybrid {
-        /// How long to look.
+        /// How long to look; less while this end's waits are long ones, in which it would end in
+        /// nothing.
         spin: Duration,
     },
     /// Sleeps at once.
