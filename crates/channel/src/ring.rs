@@ -32,6 +32,7 @@ use std::time::Instant;
 
 mod consumer;
 mod frames;
+mod pace;
 mod producer;
 mod samples;
 mod write;

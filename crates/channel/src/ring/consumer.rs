@@ -1,6 +1,7 @@
 //! The end that reads messages.
 
 use super::Options;
+use super::pace::Pace;
 use crate::error::{Error, Result};
 use crate::layout::{ALIGN, Frame, occupied};
 use crate::link::Link;
@@ -20,6 +21,7 @@ pub struct Consumer {
     pub(super) head: u64,
     /// Messages released.
     pub(super) received: u64,
+    pace: Pace,
     trusted: bool,
     /// Where messages of a producer that is not trusted are copied to.
     scratch: Vec<u8>,
@@ -41,7 +43,16 @@ impl Consumer {
     pub(super) fn over(end: End, options: &Options) -> Self {
         let trusted = options.trusted;
         let scratch = Vec::new();
-        Self { end, tail: 0, head: 0, received: 0, trusted, scratch, broken: None }
+        Self {
+            end,
+            tail: 0,
+            head: 0,
+            received: 0,
+            pace: Pace::default(),
+            trusted,
+            scratch,
+            broken: None,
+        }
     }
 
     /// The random number that this channel alone has.
@@ -106,11 +117,15 @@ impl Consumer {
             return Ok(true);
         }
         let (head, tail) = (self.head, self.tail);
+        if self.pace.pauses() > 0 && self.end.steps_back(patience) && self.stays_away()? {
+            return Ok(true);
+        }
         let look = &mut |end: &End| Ok(Some(head_of(end, head, tail)?).filter(|h| *h > tail));
         let found = self.end.find(patience, look);
         match found {
             Ok(Some(head)) => {
                 self.head = head;
+                self.pace.found(self.received);
                 Ok(true)
             }
             Ok(None) => Ok(false),
@@ -119,6 +134,20 @@ impl Consumer {
                 Err(self.broke(error))
             }
         }
+    }
+
+    /// One look, and if it finds nothing, the time to stay away. Whether it found something.
+    #[inline(never)]
+    fn stays_away(&mut self) -> Result<bool> {
+        self.head = head_of(&self.end, self.head, self.tail).map_err(|error| self.broke(error))?;
+        if self.head > self.tail {
+            self.pace.found(self.received);
+            return Ok(true);
+        }
+        for _ in 0..self.pace.pauses() {
+            std::hint::spin_loop();
+        }
+        Ok(false)
     }
 
     /// Checks the frame at `at`; the length of its payload, which is copied if need be.

@@ -142,6 +142,13 @@ impl End {
         }
     }
 
+    /// Whether an end that is to wait may stay away from the peer's words for a moment, which is for
+    /// those that look now and sleep later.
+    pub(crate) fn steps_back(&self, patience: Patience) -> bool {
+        let waits = matches!(patience, Patience::Until(_)) && !self.armed;
+        waits && !self.alone && matches!(self.next_wait, Wait::Hybrid { spin } if !spin.is_zero())
+    }
+
     /// What `look` finds, with so much patience; `None` only without any.
     #[inline]
     pub(crate) fn find<T>(

@@ -1,0 +1,168 @@
+//! How long a consumer that found nothing keeps from looking again while messages come fast.
+//!
+//! A look takes the cache line that the producer is about to write. Two ends that go in step pay a few
+//! transfers of a line for each message; a consumer that stays away for a moment finds several at once
+//! and pays once. How long a moment is not known beforehand, and where the producer waits for answers
+//! staying away is a loss. So the consumer counts what a look finds: it stays away longer only while
+//! that brings it more messages at a look, and no longer than some are there.
+
+/// Looks that found something, between two decisions.
+const EPOCH: u64 = 64;
+/// The shortest time to stay away, in pauses of the processor; the others are twice the one before.
+const SHORTEST: u32 = 8;
+const LONGEST: u32 = 256;
+/// From here on it must bring more messages than half of it did: of slow ones a shorter time sees none.
+const TELLING: u32 = 32;
+/// Messages at a look, with which staying away longer has little more to give.
+const ENOUGH: u64 = 16;
+/// Messages at a look that are more than need be late.
+const MANY: u64 = 64;
+/// Epochs until it is tried again after it brought nothing; twice as many after each failure.
+const REST: u32 = 16;
+const MOST_FAILURES: u32 = 8;
+
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// Pauses before the second look of a wait.
+    pauses: u32,
+    looks: u64,
+    /// Messages received before this epoch.
+    from: u64,
+    /// What an epoch brought before the time away was doubled; 0 if it was not doubled.
+    before: u64,
+    rest: u32,
+    failures: u32,
+}
+
+impl Pace {
+    /// How many pauses to stay away after a look that found nothing.
+    #[inline]
+    pub fn pauses(&self) -> u32 {
+        self.pauses
+    }
+
+    /// A wait has found messages; `received` were received before.
+    #[inline]
+    pub fn found(&mut self, received: u64) {
+        self.looks += 1;
+        if self.looks == EPOCH {
+            self.decide(received);
+        }
+    }
+
+    #[cold]
+    fn decide(&mut self, received: u64) {
+        let came = received - self.from;
+        let before = std::mem::take(&mut self.before);
+        (self.looks, self.from) = (0, received);
+        if came <= EPOCH + EPOCH / 4 {
+            // One at a look: it is late by as much as we stay away.
+            self.pauses = 0;
+            self.rest = self.rest.saturating_sub(1);
+        } else if self.pauses == 0 {
+            match self.rest.checked_sub(1) {
+                Some(rest) => self.rest = rest,
+                None => self.stay_away(SHORTEST, came),
+            }
+        } else if self.pauses >= TELLING && came < before + before / 8 {
+            // Twice the time and no more messages: the producer waits for us.
+            (self.pauses, self.rest) = (0, REST << self.failures);
+            self.failures = (self.failures + 1).min(MOST_FAILURES);
+        } else if came < ENOUGH * EPOCH {
+            if self.pauses < LONGEST {
+                self.stay_away(2 * self.pauses, came);
+            } else {
+                // It must show its worth once more.
+                self.pauses = LONGEST / 2;
+            }
+        } else {
+            self.failures = 0;
+            if came > MANY * EPOCH {
+                self.pauses = if self.pauses > SHORTEST { self.pauses / 2 } else { 0 };
+            }
+        }
+    }
+
+    fn stay_away(&mut self, pauses: u32, came: u64) {
+        (self.pauses, self.before) = (pauses, came);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many looks, whole epochs, at a producer of whom a look finds `finds(pauses, look)` messages; what is the time
+    /// away in the end, and how many pauses were passed in all.
+    fn live(pace: &mut Pace, looks: u64, finds: impl Fn(u64, u64) -> u64) -> (u32, u64) {
+        let (mut received, mut passed) = (pace.from, 0);
+        for look in 0..looks {
+            passed += u64::from(pace.pauses());
+            received += finds(u64::from(pace.pauses()), look);
+            pace.found(received);
+        }
+        (pace.pauses(), passed)
+    }
+
+    /// A message takes as long as `each` pauses; without staying away a look finds one or two.
+    fn stream(each: u64) -> impl Fn(u64, u64) -> u64 {
+        move |pauses, look| 1 + (look & 1) + pauses / each
+    }
+
+    fn ping_pong(_: u64, _: u64) -> u64 {
+        1
+    }
+
+    /// The producer has four messages under way at most.
+    fn window(pauses: u64, look: u64) -> u64 {
+        if pauses > 0 { 4 } else { 1 + look % 4 }
+    }
+
+    #[test]
+    fn of_a_stream_a_look_soon_finds_enough_and_not_many_more() {
+        for each in [1, 3, 12] {
+            let mut pace = Pace::default();
+            let (pauses, _) = live(&mut pace, 16 * EPOCH, stream(each));
+            let found = stream(each)(u64::from(pauses), 0);
+            assert!((ENOUGH..=MANY).contains(&found), "{found} at a look, after {pauses} pauses");
+            assert_eq!(live(&mut pace, 16 * EPOCH, stream(each)).0, pauses, "it stays so");
+        }
+    }
+
+    #[test]
+    fn a_question_and_its_answer_are_never_late() {
+        assert_eq!(live(&mut Pace::default(), 15_625 * EPOCH, ping_pong), (0, 0));
+    }
+
+    #[test]
+    fn a_stream_that_becomes_questions_is_looked_at_at_once_again() {
+        let mut pace = Pace::default();
+        live(&mut pace, 16 * EPOCH, stream(3));
+        assert!(pace.pauses() > 0);
+        // The epoch under way may end with messages of the stream.
+        assert_eq!(live(&mut pace, 2 * EPOCH, ping_pong).0, 0);
+    }
+
+    #[test]
+    fn a_producer_that_waits_for_answers_is_hardly_kept_waiting() {
+        let mut pace = Pace::default();
+        live(&mut pace, 10_000 * EPOCH, window);
+        let (_, passed) = live(&mut pace, 15_625 * EPOCH, window);
+        assert!(passed < 1_000_000 / 10, "{passed} pauses in a million looks");
+    }
+
+    #[test]
+    fn a_stream_that_becomes_answers_is_left_alone_no_longer() {
+        let mut pace = Pace::default();
+        assert_eq!(live(&mut pace, 64 * EPOCH, stream(12)).0, LONGEST);
+        assert_eq!(live(&mut pace, 3 * EPOCH, window).0, 0);
+    }
+
+    #[test]
+    fn rare_large_messages_are_not_stayed_away_from() {
+        // So long in coming that the longest time away finds no more of them.
+        let mut pace = Pace::default();
+        let (_, passed) = live(&mut pace, 15_625 * EPOCH, |_, look| 1 + (look & 1));
+        assert!(passed < 1_000_000 / 10, "{passed} pauses in a million looks");
+    }
+}
