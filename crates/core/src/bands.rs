@@ -13,7 +13,7 @@ mod longest;
 
 use serde::Serialize;
 use thalweg_kernels::{Bands, FILLS, by_name, tuned};
-use thalweg_sys::host::caches;
+use thalweg_sys::host::largest_cache;
 
 use crate::{
     Prefer,
@@ -168,10 +168,6 @@ impl Profile {
             let _ = bands.install();
         }
     }
-}
-
-fn largest_cache() -> Option<u64> {
-    caches().into_iter().map(|cache| cache.bytes).max()
 }
 
 /// Bands as the kernels take them.

@@ -7,7 +7,7 @@ mod counter;
 mod filesystem;
 mod machine;
 
-pub use cache::{Cache, cache_size, caches, second_cache};
+pub use cache::{Cache, cache_size, caches, largest_cache, second_cache};
 pub use counter::cycle_counter;
 pub use filesystem::{FileSystem, filesystem, may_tell_at_close};
 pub use machine::{

@@ -4,10 +4,12 @@
 use rustix::fd::OwnedFd;
 use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
-use thalweg_core::Unfit;
+use thalweg_core::{Knob, Unfit, Unit};
 use thalweg_kernels::{Kernel, Ready, by_name};
 use thalweg_sys::{
-    Errno, memfd,
+    Errno,
+    host::largest_cache,
+    memfd,
     region::{Pages, Region, SealFlags, Sharing, seal},
 };
 
@@ -23,10 +25,27 @@ pub(crate) enum Stores {
     Streaming,
 }
 
+/// The knob of mechanisms whose receiver copies out of shared memory.
+pub(crate) const STREAM: Knob = Knob {
+    name: "stream",
+    summary: "whether to store past the caches: 0 never, 1 always, 2 if source and sink do not fit the largest",
+    unit: Unit::Count,
+    values: &[BY_CACHE, 1, 0],
+};
+
+const BY_CACHE: u64 = 2;
+
 impl Stores {
-    /// From a knob's value.
-    pub fn of(knob: u64) -> Self {
-        if knob == 0 { Self::Plain } else { Self::Streaming }
+    /// From the value of [`STREAM`], for a buffer of `len` bytes. Where source and sink fit the cache,
+    /// the bytes are there when the receiver reads them.
+    pub fn of(knob: u64, len: usize) -> Self {
+        static LARGEST: OnceLock<Option<u64>> = OnceLock::new();
+        let largest = || *LARGEST.get_or_init(largest_cache);
+        match knob {
+            0 => Self::Plain,
+            BY_CACHE if largest().is_some_and(|cache| (len as u64) < cache / 2) => Self::Plain,
+            _ => Self::Streaming,
+        }
     }
 }
 
@@ -249,6 +268,22 @@ mod tests {
             assert!(made.iter().all(|byte| *byte == 0));
             made.fill(7);
             assert!(made.iter().all(|byte| *byte == 7));
+        }
+    }
+
+    #[test]
+    fn a_buffer_that_the_cache_holds_twice_is_not_stored_past_it_unless_that_is_asked_for() {
+        let [by_cache, always, never] = [2, 1, 0];
+        assert_eq!(STREAM.values, [by_cache, always, never]);
+        for len in [0, 1, usize::MAX] {
+            assert_eq!(Stores::of(always, len), Stores::Streaming);
+            assert_eq!(Stores::of(never, len), Stores::Plain);
+        }
+        assert_eq!(Stores::of(by_cache, usize::MAX), Stores::Streaming);
+        if let Some(cache) = largest_cache() {
+            let both = cache as usize / 2;
+            assert_eq!(Stores::of(by_cache, both - 1), Stores::Plain);
+            assert_eq!(Stores::of(by_cache, both), Stores::Streaming);
         }
     }
 

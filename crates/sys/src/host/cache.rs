@@ -19,6 +19,11 @@ pub fn caches() -> Vec<Cache> {
     caches_in(Path::new(LISTED))
 }
 
+/// The size of the largest cache.
+pub fn largest_cache() -> Option<u64> {
+    caches().into_iter().map(|cache| cache.bytes).max()
+}
+
 /// The size of the second cache; see [`cache_size`].
 pub fn second_cache() -> Option<u64> {
     cache_size(2)

@@ -2,14 +2,14 @@
 //! the processor time of two copies. What was not born there is copied there first.
 
 use rustix::fd::AsFd;
-use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
+use thalweg_core::{BETWEEN_PROCESSES, Info, Nature, Role, Tuning, Unfit};
 use thalweg_sys::memfd;
 use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed};
 
 use crate::bulk::control::{Control, Note, Received, Say};
 use crate::bulk::control_message::{ControlMessage, Kind};
 use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};
-use crate::bulk::memory::{Handing, Lent, Stores, copy_out};
+use crate::bulk::memory::{Handing, Lent, STREAM, Stores, copy_out};
 use crate::shared::stop::{Stop, unfit};
 
 /// One copy out of lent memory.
@@ -20,12 +20,7 @@ static INFO: Info = Info {
     summary: "one copy, out of memory that the source was written into",
     calls: &["memfd_create", "mmap"],
     pairs: BETWEEN_PROCESSES,
-    knobs: &[Knob {
-        name: "stream",
-        summary: "whether to store past the caches",
-        unit: Unit::Count,
-        values: &[1, 0],
-    }],
+    knobs: &[STREAM],
     role: Role::Mover,
     nature: Nature { wants_loan: true, ..Nature::PLAIN },
 };
@@ -40,7 +35,7 @@ struct Sender {
 }
 
 struct Receiver {
-    stores: Stores,
+    stream: u64,
     known: Vec<(u64, Region)>,
 }
 
@@ -69,8 +64,8 @@ impl Mechanism for Pull {
         _: Parcel,
         _: &Ends,
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
-        let stores = Stores::of(INFO.knob(tuning, "stream"));
-        Ok((Box::new(Receiver { stores, known: Vec::new() }), Parcel::default()))
+        let stream = INFO.knob(tuning, STREAM.name);
+        Ok((Box::new(Receiver { stream, known: Vec::new() }), Parcel::default()))
     }
 }
 
@@ -162,9 +157,10 @@ impl Incoming for Receiver {
         let region = self.known.iter().find(|(id, _)| *id == wanted).map(|(_, region)| region);
         let region = region.filter(|region| region.len() >= into.len());
         let region = region.ok_or_else(|| Stop::corrupt("a buffer outside its memory"))?;
+        let stores = Stores::of(self.stream, into.len());
         // SAFETY: mapped for at least that long, sealed against shrinking. Only the sender can
         // write there, which waits for our answer.
-        unsafe { copy_out(into, region.as_ptr(), self.stores) };
+        unsafe { copy_out(into, region.as_ptr(), stores) };
         Ok(())
     }
 }

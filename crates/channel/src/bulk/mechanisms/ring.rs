@@ -3,6 +3,7 @@
 
 use rustix::fd::OwnedFd;
 use rustix::io::fcntl_dupfd_cloexec;
+use rustix::param::page_size;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
 use thalweg_sys::memfd;
 use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed, seal};
@@ -10,7 +11,7 @@ use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed, seal};
 use crate::bulk::control::{Control, Note, Say};
 use crate::bulk::joint::NAME;
 use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};
-use crate::bulk::memory::{Stores, copy_in, copy_out};
+use crate::bulk::memory::{STREAM, Stores, copy_in, copy_out};
 use crate::error::Error;
 use crate::shared::stop::{Stop, unfit};
 use crate::shared::wait::steps;
@@ -26,21 +27,25 @@ static INFO: Info = Info {
     knobs: &[
         Knob {
             name: "slot",
-            summary: "bytes of a slot",
+            summary: "bytes of a slot, at most; a buffer that fits the ring fills every slot with its share",
             unit: Unit::Bytes,
             values: &[256 << 10, 16 << 10, 64 << 10, 1 << 20],
         },
-        Knob { name: "slots", summary: "slots of the ring", unit: Unit::Count, values: &[4, 2, 8] },
+        // Seven are the most with which all that is shared stays below 2 MiB.
         Knob {
-            name: "stream",
-            summary: "whether to store past the caches on the way out",
+            name: "slots",
+            summary: "slots of the ring",
             unit: Unit::Count,
-            values: &[1, 0],
+            values: &[7, 4, 2, 8],
         },
+        STREAM,
     ],
     role: Role::Mover,
     nature: Nature::PLAIN,
 };
+
+/// Bit of the receiver's word in its Accept: it reads in the Begin how many bytes a slot has.
+const SHARES: u64 = 1;
 
 /// The most memory a peer can make us map.
 const MOST: u64 = 1 << 30;
@@ -56,10 +61,20 @@ struct Slots {
 }
 
 impl Slots {
-    /// The place of slot number `n`.
-    fn place(&self, n: u64) -> *mut u8 {
-        let at = (n % self.number) as usize * self.slot;
-        // SAFETY: the region has number * slot bytes, and n % number < number.
+    /// Bytes that a buffer of this length puts into each slot: all slots have some, so that both sides
+    /// copy at once, and the less they are the nearer is the cache that they stay in.
+    fn share(&self, len: usize) -> usize {
+        let page = page_size();
+        len.div_ceil(self.number as usize).next_multiple_of(page).min(self.slot)
+    }
+
+    /// The place of a piece of at most `share` bytes in slot number `n`: each time round the ring the next
+    /// share of the slot, so that what is written was read longest ago and has left the reader's caches.
+    fn place(&self, n: u64, share: usize) -> *mut u8 {
+        let (slot, round) = (n % self.number, n / self.number);
+        let within = round % (self.slot / share) as u64;
+        let at = slot as usize * self.slot + within as usize * share;
+        // SAFETY: the region has number * slot bytes; slot < number, and (within + 1) * share <= slot.
         unsafe { self.region.as_ptr().add(at) }
     }
 }
@@ -71,11 +86,13 @@ struct Sender {
     emptied: u64,
     /// Until it is sealed.
     file: Option<OwnedFd>,
+    /// The receiver takes slots that are not filled.
+    shares: bool,
 }
 
 struct Receiver {
     slots: Slots,
-    stores: Stores,
+    stream: u64,
 }
 
 /// The sizes that a tuning asks for.
@@ -147,7 +164,8 @@ impl Mechanism for Ring {
         // It only saves faults.
         let _ = region.populate();
         let kept = fcntl_dupfd_cloexec(&fd, 0).map_err(|errno| unfit("F_DUPFD_CLOEXEC", errno))?;
-        let sender = Sender { slots: size.slots(region), emptied: 0, file: Some(kept) };
+        let slots = size.slots(region);
+        let sender = Sender { slots, emptied: 0, file: Some(kept), shares: false };
         Ok((Box::new(sender), Parcel::of(&[], vec![fd])))
     }
 
@@ -162,18 +180,21 @@ impl Mechanism for Ring {
         let region = taken(&parcel.fd()?, size.bytes)?;
         // It only saves faults.
         let _ = region.populate();
-        let stores = Stores::of(INFO.knob(tuning, "stream"));
-        Ok((Box::new(Receiver { slots: size.slots(region), stores }), Parcel::default()))
+        let stream = INFO.knob(tuning, STREAM.name);
+        let receiver = Receiver { slots: size.slots(region), stream };
+        Ok((Box::new(receiver), Parcel::of(&[SHARES], Vec::new())))
     }
 }
 
 impl Outgoing for Sender {
-    fn agreed(&mut self, _: Parcel, _: &Ends) -> Result<(), Unfit> {
+    fn agreed(&mut self, parcel: Parcel, _: &Ends) -> Result<(), Unfit> {
+        self.shares = parcel.word(0) & SHARES != 0;
         self.file.take().map_or(Ok(()), |fd| seal_mapped(&fd))
     }
 
     fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
-        let begin = Note::new(Say::Begin, &[bytes.len() as u64]);
+        let share = if self.shares { self.slots.share(bytes.len()) } else { self.slots.slot };
+        let begin = Note::new(Say::Begin, &[bytes.len() as u64, share as u64]);
         if control.has_free_core() {
             control.tell(begin)?;
         } else {
@@ -181,7 +202,7 @@ impl Outgoing for Sender {
             control.tell_quietly(begin)?;
         }
         let ring = &mut self.slots;
-        for piece in bytes.chunks(ring.slot) {
+        for piece in bytes.chunks(share) {
             if ring.count - self.emptied == ring.number {
                 self.emptied = control.wait(|theirs| {
                     // The receiver has read a slot before it counts it as emptied.
@@ -195,7 +216,7 @@ impl Outgoing for Sender {
             }
             // SAFETY: the slot has room for a chunk, and the receiver is done with it: it said so.
             // One that lied sees other bytes, no more.
-            unsafe { copy_in(ring.place(ring.count), piece) };
+            unsafe { copy_in(ring.place(ring.count, share), piece) };
             ring.count += 1;
             control.publish_slots(ring.count, false);
         }
@@ -206,10 +227,22 @@ impl Outgoing for Sender {
 }
 
 impl Incoming for Receiver {
-    fn receive(&mut self, _: Note, into: &mut [u8], control: &mut Control) -> Result<(), Broken> {
+    fn receive(
+        &mut self,
+        begin: Note,
+        into: &mut [u8],
+        control: &mut Control,
+    ) -> Result<(), Broken> {
         let ring = &mut self.slots;
-        let (mut delivered, end) = (0, ring.count + into.len().div_ceil(ring.slot) as u64);
-        for piece in into.chunks_mut(ring.slot) {
+        let share = match begin.words[1] {
+            // A sender that fills every slot.
+            0 => ring.slot,
+            told if told <= ring.slot as u64 => told as usize,
+            _ => return Err(Stop::corrupt("more in a slot than it holds").into()),
+        };
+        let stores = Stores::of(self.stream, into.len());
+        let (mut delivered, end) = (0, ring.count + into.len().div_ceil(share) as u64);
+        for piece in into.chunks_mut(share) {
             let found = control.wait(|theirs| {
                 // The sender has written a slot before it counts it as filled.
                 match steps::seen(&theirs.slots.0).checked_sub(ring.count) {
@@ -221,7 +254,7 @@ impl Incoming for Receiver {
             found.map_err(|stop| Broken { delivered, stop })?;
             // SAFETY: the slot is mapped and as long as a chunk. Only a sender that breaks the
             // protocol writes there now; then the bytes are wrong, which is its own loss.
-            unsafe { copy_out(piece, ring.place(ring.count), self.stores) };
+            unsafe { copy_out(piece, ring.place(ring.count, share), stores) };
             ring.count += 1;
             // The sender waits for a slot only while it has more pieces than fit; for the last
             // ones it waits for a note.

@@ -2,7 +2,7 @@
 //! sender at once, and only what is written later is copied. Gains where fresh memory is wanted.
 
 use rustix::fd::AsFd;
-use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
+use thalweg_core::{BETWEEN_PROCESSES, Info, Nature, Role, Tuning, Unfit};
 use thalweg_sys::memfd;
 use thalweg_sys::region::{Region, SealFlags, Sharing, is_sealed, seal};
 
@@ -10,7 +10,7 @@ use crate::bulk::control::{Control, Note, Received, Say};
 use crate::bulk::control_message::{ControlMessage, Kind};
 use crate::bulk::joint::NAME;
 use crate::bulk::mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};
-use crate::bulk::memory::{Handing, Lent, Memory, Stores, copy_out};
+use crate::bulk::memory::{Handing, Lent, Memory, STREAM, Stores, copy_out};
 use crate::shared::stop::{Stop, unfit};
 use thalweg_sys::io;
 
@@ -22,12 +22,7 @@ static INFO: Info = Info {
     summary: "seal the memory for good and map it copy-on-write at the other side",
     calls: &["memfd_create", "F_ADD_SEALS", "mmap"],
     pairs: BETWEEN_PROCESSES,
-    knobs: &[Knob {
-        name: "stream",
-        summary: "whether to store past the caches where a copy is wanted after all",
-        unit: Unit::Count,
-        values: &[1, 0],
-    }],
+    knobs: &[STREAM],
     role: Role::Mover,
     nature: Nature { wants_loan: true, ..Nature::PLAIN },
 };
@@ -37,7 +32,7 @@ const FOR_GOOD: SealFlags =
 
 struct Sender;
 
-struct Receiver(Stores);
+struct Receiver(u64);
 
 impl Mechanism for Snapshot {
     fn info(&self) -> &'static Info {
@@ -65,8 +60,8 @@ impl Mechanism for Snapshot {
         _: Parcel,
         _: &Ends,
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
-        let stores = Stores::of(INFO.knob(tuning, "stream"));
-        Ok((Box::new(Receiver(stores)), Parcel::default()))
+        let stream = INFO.knob(tuning, STREAM.name);
+        Ok((Box::new(Receiver(stream)), Parcel::default()))
     }
 }
 
@@ -138,9 +133,10 @@ impl Incoming for Receiver {
         let region = region.map_err(|errno| Stop::refused("mmap", errno))?;
         // It only saves faults.
         let _ = region.populate();
+        let stores = Stores::of(self.0, into.len());
         // SAFETY: mapped for `len` bytes, which is `into`'s length, and sealed: nobody can write
         // to it or make it shorter.
-        unsafe { copy_out(into, region.as_ptr(), self.0) };
+        unsafe { copy_out(into, region.as_ptr(), stores) };
         Ok(())
     }
 
