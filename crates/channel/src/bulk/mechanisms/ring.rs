@@ -273,6 +273,24 @@ mod tests {
     use thalweg_sys::Errno;
 
     #[test]
+    fn every_piece_lies_within_the_slot_whose_turn_it_is() {
+        let (slot, number) = (4 * page_size(), 3);
+        let (region, _fd) = made(3 * slot).unwrap();
+        let slots = Slots { region, slot, number, count: 0 };
+        for share in [1, page_size(), page_size() + 1, slot] {
+            for n in 0..40 {
+                let at = slots.place(n, share) as usize - slots.region.as_ptr() as usize;
+                assert_eq!(at / slot, (n % number) as usize, "{share} {n}");
+                assert!(at % slot + share <= slot, "{share} {n}");
+            }
+        }
+        for len in [1, slot, 3 * slot - 1, 3 * slot, 100 * slot] {
+            let share = slots.share(len);
+            assert!((1..=slot).contains(&share) && (share == slot || 3 * share >= len), "{len}");
+        }
+    }
+
+    #[test]
     fn memory_that_both_have_mapped_gets_no_other_writer_and_keeps_its_pages() {
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let (_mine, fd) = made(8192).unwrap();
