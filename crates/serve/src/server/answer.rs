@@ -8,7 +8,7 @@ use thalweg_tree::Hash;
 use super::{
     archive::Archive,
     body::{Body, Part, Supply},
-    digests::{Digests, Known},
+    digests::Known,
     header::Header,
     lines::Lines,
     listing::{Folder, entries},

@@ -257,7 +257,7 @@ mod tests {
         }
         let mut told = Vec::new();
         while told.len() < 100 {
-            rustix::io::read(&wake, &mut [0; 8]).unwrap();
+            io::read(&*wake, &mut [0; 8]).unwrap();
             told.extend(mailbox.take());
         }
         told.sort_unstable();
