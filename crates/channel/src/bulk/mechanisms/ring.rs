@@ -68,6 +68,15 @@ impl Slots {
         len.div_ceil(self.number as usize).next_multiple_of(page).min(self.slot)
     }
 
+    /// The same, as the sender tells it; 0 from one that fills every slot.
+    fn told(&self, share: u64) -> Result<usize, Stop> {
+        match share {
+            0 => Ok(self.slot),
+            share if share <= self.slot as u64 => Ok(share as usize),
+            _ => Err(Stop::corrupt("more in a slot than it holds")),
+        }
+    }
+
     /// The place of a piece of at most `share` bytes in slot number `n`: each time round the ring the next
     /// share of the slot, so that what is written was read longest ago and has left the reader's caches.
     fn place(&self, n: u64, share: usize) -> *mut u8 {
@@ -234,12 +243,7 @@ impl Incoming for Receiver {
         control: &mut Control,
     ) -> Result<(), Broken> {
         let ring = &mut self.slots;
-        let share = match begin.words[1] {
-            // A sender that fills every slot.
-            0 => ring.slot,
-            told if told <= ring.slot as u64 => told as usize,
-            _ => return Err(Stop::corrupt("more in a slot than it holds").into()),
-        };
+        let share = ring.told(begin.words[1])?;
         let stores = Stores::of(self.stream, into.len());
         let (mut delivered, end) = (0, ring.count + into.len().div_ceil(share) as u64);
         for piece in into.chunks_mut(share) {
@@ -284,6 +288,8 @@ mod tests {
                 assert!(at % slot + share <= slot, "{share} {n}");
             }
         }
+        assert_eq!((slots.told(0).unwrap(), slots.told(1).unwrap()), (slot, 1));
+        assert!(slots.told(slot as u64 + 1).is_err() && slots.told(u64::MAX).is_err());
         for len in [1, slot, 3 * slot - 1, 3 * slot, 100 * slot] {
             let share = slots.share(len);
             assert!((1..=slot).contains(&share) && (share == slot || 3 * share >= len), "{len}");
