@@ -2,7 +2,9 @@
 //!
 //! Paths are below the folder, without a slash in front, and percent-encoded as in a URL: a name may be
 //! any bytes, a line is printable ASCII, and a client appends the path to the folder's address as it is.
-//! Folders come before what is in them. The last line is [`Line::End`]: a list without it was cut short.
+//! The first line is the folder itself, with an empty path. What is in a folder stands together, sorted by the
+//! bytes of the names, and the folders come in the order of their lines: so a list is checked as it is read,
+//! and nothing of it need be kept. The last line is [`Line::End`]: a list without it was cut short.
 
 use std::{
     ffi::OsStr,
@@ -16,6 +18,9 @@ use serde::{Deserialize, Serialize};
 /// What stands for itself in a path of a URL; everything else is written as `%XX`.
 pub const PLAIN: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
+/// The `Content-Type` of a list.
+pub const MEDIA_TYPE: &str = "application/jsonl";
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

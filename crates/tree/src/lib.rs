@@ -36,6 +36,7 @@ mod count;
 mod error;
 mod event;
 mod folder;
+pub mod foreign;
 pub mod hashing;
 mod identity;
 pub mod journal;
@@ -67,6 +68,7 @@ pub use options::{
 };
 pub use ranges::{NotRanges, Ranges};
 pub use read::forget_cached;
+pub use threads::on_threads;
 
 /// The examples of README.md are tests.
 #[cfg(doctest)]

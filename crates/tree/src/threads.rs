@@ -28,7 +28,7 @@ const STACK: usize = 1 << 20;
 
 /// Does the same work on this thread and on others, `threads` in all if the kernel allows so many, and
 /// gathers what each answers.
-pub(crate) fn on_threads<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
+pub fn on_threads<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
     let work = &work;
     thread::scope(|scope| {
         let helpers: Vec<_> = (1..threads)

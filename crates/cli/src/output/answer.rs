@@ -34,6 +34,9 @@ pub struct Answer {
     pub attributes_dropped: u64,
     /// What was compared with its source.
     pub verified: Verified,
+    /// What became of a folder, beside the files that came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tree: Option<Tree>,
     pub tune: Option<Tuned>,
     /// Mechanisms that could not be used, and why.
     pub unavailable: Vec<Unavailable>,
@@ -59,6 +62,19 @@ pub struct Verified {
     pub bytes: u64,
     /// The hash they were compared by.
     pub hash: Option<&'static str>,
+}
+
+/// What became of a folder of a server.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Tree {
+    /// Links that were made.
+    pub links: u64,
+    /// Files that were there already as the server lists them.
+    pub unchanged: u64,
+    /// Entries that are not there.
+    pub failed: u64,
+    /// Entries that the server has and does not list.
+    pub left_out: u64,
 }
 
 /// What a choice rests on.

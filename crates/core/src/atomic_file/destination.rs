@@ -117,7 +117,16 @@ impl Destination {
         replace: bool,
         until: Until,
     ) -> Result<Self, DestinationError> {
-        let dir = open_folder(folder)?;
+        Self::at(open_folder(folder)?, name, replace, until)
+    }
+
+    /// The same in an open folder.
+    pub fn at(
+        dir: OwnedFd,
+        name: &OsStr,
+        replace: bool,
+        until: Until,
+    ) -> Result<Self, DestinationError> {
         let found = match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) if !replace => return Err(DestinationError::Exists),
             Ok(found) if is_file(&found) => Some(found),

@@ -15,7 +15,7 @@ use thalweg_sys::{Errno, io, net};
 
 use super::{Error, Target, Trust, head::Head, patience::Patience};
 
-/// Room for what one call reads.
+/// Room for what one call reads, behind a rest of half as much.
 const ROOM: usize = 128 << 10;
 /// An address that does not answer must not keep the next one waiting.
 const LONGEST_TRY: Duration = Duration::from_secs(15);
@@ -31,8 +31,11 @@ enum Wire {
 pub struct Connection {
     wire: Wire,
     host: String,
+    // Made when something is first read.
     buffer: Vec<u8>,
+    // Of it: what was used, and what was read.
     used: usize,
+    have: usize,
 }
 
 impl Connection {
@@ -55,7 +58,7 @@ impl Connection {
                     socket.set_nonblocking(true).map_err(|e| failed("use", &e))?;
                     let wire = Wire::over(socket, target, trust)?;
                     let (host, buffer) = (target.authority(), Vec::new());
-                    return Ok(Self { wire, host, buffer, used: 0 });
+                    return Ok(Self { wire, host, buffer, used: 0, have: 0 });
                 }
                 Err(error) => last = Some(error),
             }
@@ -110,36 +113,44 @@ impl Connection {
 
     /// What was read and not used yet.
     pub fn unused(&self) -> &[u8] {
-        &self.buffer[self.used..]
+        &self.buffer[self.used..self.have]
     }
 
     /// So much of it was used.
     pub fn take(&mut self, count: usize) {
         self.used += count;
-        if self.used >= self.buffer.len() {
-            self.buffer.clear();
-            self.used = 0;
+        if self.used >= self.have {
+            (self.used, self.have) = (0, 0);
         }
     }
 
-    /// Reads what is there behind the rest, and waits if that is nothing; 0 at the end.
+    /// Reads what is there behind the rest, and waits if that is nothing; 0 at the end. There is room for
+    /// more than any head, line or small file.
     pub fn fill(&mut self, patience: &Patience<'_>) -> Result<usize, Error> {
-        self.buffer.drain(..self.used);
-        self.used = 0;
-        let have = self.buffer.len();
-        self.buffer.resize(have + ROOM, 0);
-        let read = loop {
-            match self.wire.read(&mut self.buffer[have..]) {
-                Ok(count) => break Ok(count),
-                Err(error) => {
-                    if let Err(error) = self.wait_after(&error, ("read from", true), patience) {
-                        break Err(error);
-                    }
+        self.buffer.resize(ROOM, 0);
+        if self.used > 0 {
+            self.buffer.copy_within(self.used..self.have, 0);
+            (self.used, self.have) = (0, self.have - self.used);
+        }
+        loop {
+            match self.wire.read(&mut self.buffer[self.have..]) {
+                Ok(count) => {
+                    self.have += count;
+                    return Ok(count);
                 }
+                Err(error) => self.wait_after(&error, ("read from", true), patience)?,
             }
-        };
-        self.buffer.truncate(have + *read.as_ref().unwrap_or(&0));
-        read
+        }
+    }
+
+    /// Reads until so much is in memory, or the other side ends; more than half of the room is not waited for.
+    pub fn gather(&mut self, wanted: u64, patience: &Patience<'_>) -> Result<(), Error> {
+        while wanted <= ROOM as u64 / 2 && (self.unused().len() as u64) < wanted {
+            if self.fill(patience)? == 0 {
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
     /// Waits until what would have waited goes on; any other error is one.

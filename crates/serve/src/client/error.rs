@@ -52,6 +52,12 @@ pub enum Error {
     /// All came, and it is not what it should be.
     #[error("its {hash} is {got}, and not {want} as {by}; nothing was published")]
     Differs { hash: &'static str, got: String, want: String, by: &'static str },
+    /// An entry of a tree's list cannot be put where it says.
+    #[error("{0}")]
+    Listed(String),
+    /// The server has another file by now than its list says.
+    #[error("not as the list says: {0}; the same command fetches a new list")]
+    OutOfDate(String),
     /// Nobody wants it any more.
     #[error("interrupted")]
     Cancelled,
@@ -71,6 +77,10 @@ impl Error {
     /// When the server wants to be asked again.
     pub(crate) fn after(&self) -> Option<Duration> {
         if let Self::Status { after, .. } = self { *after } else { None }
+    }
+
+    pub(crate) fn listed(why: &str) -> Self {
+        Self::Listed(why.to_owned())
     }
 
     pub(crate) fn broken(why: impl Into<String>) -> Self {

@@ -4,38 +4,19 @@ use std::time::{Duration, Instant};
 
 use thalweg_core::{Cancelled, Report, atomic_file::Destination, driver::Pace, quantity};
 use thalweg_sys::usage::Usage;
-use thalweg_tree::journal::Remote;
+use thalweg_tree::{foreign::Attributes, journal::Remote};
 
 use super::{
-    Error, Expected, Target, Trust,
-    body::{Body, Way},
+    Error, Expected, Options, Target,
+    ask::ask,
+    body::Body,
     connect::Connection,
     head::{Framing, Head},
     landing::Landing,
     patience::Patience,
-    request::{self, Extra},
-    resume::{self, Asked, Worth, judge},
+    resume::{Asked, Worth, judge},
     retry,
 };
-
-/// How to fetch.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Whom to trust, for https.
-    pub trust: Trust,
-    /// What requests carry.
-    pub extra: Extra,
-    /// How bodies are moved.
-    pub way: Way,
-    /// The longest time in which nothing comes.
-    pub patience: Duration,
-    /// How often to try again when nothing came since the last try.
-    pub retries: u32,
-    /// The hashes that the file must have.
-    pub expected: Vec<Expected>,
-    /// Read it back from the device, and fail if nobody says what it must be.
-    pub verify: bool,
-}
 
 /// How far a fetch is.
 #[derive(Clone, Copy, Debug)]
@@ -85,12 +66,37 @@ pub struct Failed {
     pub report: Report,
 }
 
-/// More redirects are a loop.
-const MOST_REDIRECTS: usize = 10;
 /// What a person has to know of a body that ends with the connection.
 const UNTOLD: &str = "the server did not say how long the file is: it may have been cut short";
 /// A file that changed so often while it was fetched will do so again.
 const MOST_CHANGES: u32 = 2;
+
+/// What a list says of a file, and what it gets when it is whole.
+pub struct Listed<'a> {
+    pub size: u64,
+    pub etag: &'a str,
+    pub attributes: &'a Attributes,
+}
+
+impl Listed<'_> {
+    /// Whether an answer is about that file. A tag that was weak because the file was young may be strong by now.
+    pub fn check(head: &Head, size: Option<u64>, (want, etag): (u64, &str)) -> Result<(), Error> {
+        let out_of_date = |why: String| Err(Error::OutOfDate(why));
+        match size {
+            None => return out_of_date("the server does not say how long it is".to_owned()),
+            Some(size) if size != want => {
+                let (size, want) = (quantity::exact(size), quantity::exact(want));
+                return out_of_date(format!("{size} and not {want}"));
+            }
+            Some(_) => {}
+        }
+        let strong = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
+        match head.get("etag") {
+            Some(own) if strong(own) == strong(etag) => Ok(()),
+            _ => out_of_date("its tag is another".to_owned()),
+        }
+    }
+}
 
 /// Fetches a file.
 pub fn fetch(
@@ -98,6 +104,17 @@ pub fn fetch(
     destination: Destination,
     options: &Options,
     watcher: &dyn Watcher,
+) -> Result<Fetched, Box<Failed>> {
+    fetch_listed(target, destination, options, watcher, None)
+}
+
+/// The same for one of a list.
+pub fn fetch_listed(
+    target: &Target,
+    destination: Destination,
+    options: &Options,
+    watcher: &dyn Watcher,
+    listed: Option<&Listed<'_>>,
 ) -> Result<Fetched, Box<Failed>> {
     let (began, usage) = (Instant::now(), Usage::now_process());
     let stopped = |error| {
@@ -111,6 +128,7 @@ pub fn fetch(
         target,
         options,
         watcher,
+        listed,
         landing,
         known,
         size,
@@ -131,6 +149,7 @@ struct Run<'a> {
     target: &'a Target,
     options: &'a Options,
     watcher: &'a dyn Watcher,
+    listed: Option<&'a Listed<'a>>,
     landing: Landing,
     /// The file that is fetched, if it can be resumed.
     known: Option<Remote>,
@@ -179,7 +198,8 @@ impl Run<'_> {
         let is_conditional = self.is_conditional && known.is_some();
         let range = self.is_ranged.then_some((from, None));
         let asked = Asked { range, known: known.as_ref(), is_conditional };
-        let (mut connection, head) = self.ask(&asked)?;
+        let look = || self.watcher.go_on();
+        let (mut connection, head, _) = ask(self.target, &asked, self.options, &look)?;
         match judge(&asked, &head)? {
             Worth::Unconditional => self.is_conditional = false,
             Worth::Another => {
@@ -195,6 +215,7 @@ impl Run<'_> {
                 self.is_ranged = false;
             }
             Worth::Piece { to, total, validator } => {
+                self.is_as_listed(&head, Some(total))?;
                 self.size = Some(total);
                 self.hear_of_digest(&head)?;
                 if let (None, Some(validator)) = (&known, validator) {
@@ -210,6 +231,7 @@ impl Run<'_> {
                 return Ok(self.landing.done().prefix() == total);
             }
             Worth::Whole(size) => {
+                self.is_as_listed(&head, size)?;
                 self.anew()?;
                 self.size = size;
                 self.hear_of_digest(&head)?;
@@ -222,27 +244,6 @@ impl Run<'_> {
             }
         }
         Ok(false)
-    }
-
-    /// A request, along all redirects.
-    fn ask(&self, asked: &Asked<'_>) -> Result<(Connection, Head), Error> {
-        let mut target = self.target.clone();
-        let look = || self.watcher.go_on();
-        let patience = Patience { most: self.options.patience, look: &look };
-        for _ in 0..=MOST_REDIRECTS {
-            let mut connection = Connection::open(&target, &self.options.trust, &patience)?;
-            let is_own = target.is_beside(self.target);
-            let text = request::text(&target, asked, &self.options.extra, is_own);
-            connection.send(text.as_bytes(), &patience)?;
-            let head = connection.head(&patience)?;
-            match (head.status, head.get("location")) {
-                (301 | 302 | 303 | 307 | 308, Some(location)) => target = target.join(location)?,
-                (200 | 206, _) => return decoded(&head, &target).map(|()| (connection, head)),
-                (416, _) => return Ok((connection, head)),
-                _ => return Err(resume::status(&head)),
-            }
-        }
-        Err(Error::broken(format!("more than {MOST_REDIRECTS} redirects, the last to '{target}'")))
     }
 
     /// The body of an answer, to its place.
@@ -272,6 +273,11 @@ impl Run<'_> {
             report: &mut self.report,
         };
         body.bring(framing, want).map(drop)
+    }
+
+    fn is_as_listed(&self, head: &Head, size: Option<u64>) -> Result<(), Error> {
+        let listed = self.listed.map(|listed| (listed.size, listed.etag));
+        listed.map_or(Ok(()), |listed| Listed::check(head, size, listed))
     }
 
     /// Nothing that is there counts.
@@ -308,11 +314,11 @@ impl Run<'_> {
     }
 
     fn end(self, result: Result<(), Error>) -> Result<Fetched, Box<Failed>> {
-        let Self { landing, report, resumed, size, .. } = self;
+        let Self { landing, report, resumed, size, listed, .. } = self;
         let there = landing.done().bytes();
         let failed = |error, kept, report| Box::new(Failed { error, there, size, kept, report });
         match result {
-            Ok(()) => match landing.publish() {
+            Ok(()) => match landing.publish(listed.map(|listed| listed.attributes)) {
                 Ok(()) => {
                     let checked = self.expected.iter().map(Expected::name).collect();
                     Ok(Fetched { bytes: there, resumed, report, checked })
@@ -331,18 +337,5 @@ impl Run<'_> {
                 Err(failed(error, kept, report))
             }
         }
-    }
-}
-
-/// Refuses bytes that are not those of the file: an encoding was not asked for.
-fn decoded(head: &Head, target: &Target) -> Result<(), Error> {
-    match head.get("content-encoding") {
-        Some(encoding)
-            if !encoding.eq_ignore_ascii_case("identity") && !target.is_named_after(encoding) =>
-        {
-            let why = format!("it comes encoded as {encoding}, although it was asked for as it is");
-            Err(Error::Broken(why))
-        }
-        _ => Ok(()),
     }
 }

@@ -13,6 +13,7 @@ use thalweg_core::{
 use thalweg_sys::{Errno, io};
 use thalweg_tree::{
     Ranges,
+    foreign::Attributes,
     journal::{Keeper, LONGEST_URL, Remote, Source, earlier},
 };
 
@@ -148,11 +149,14 @@ impl Landing {
         self.is_rewindable().then(|| self.destination.fd())
     }
 
-    /// Gives it its name.
-    pub fn publish(mut self) -> Result<(), Error> {
+    /// Gives it its name, and before that what else it has to get.
+    pub fn publish(mut self, attributes: Option<&Attributes>) -> Result<(), Error> {
         if let Destination::Whole { file, .. } = &self.destination {
             // Of something that began anew there may be more.
             io::ftruncate(&file.fd, self.done.end()).map_err(failed("ftruncate"))?;
+            if let Some(attributes) = attributes {
+                attributes.give(file.fd.as_fd())?;
+            }
         }
         self.forget()?;
         self.destination.publish().map_err(|error: DestinationError| error.into())

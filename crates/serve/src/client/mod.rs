@@ -3,6 +3,7 @@
 //! [`fetch`] asks for ranges from the first request on, so that whatever interrupts it can be gone on
 //! with; the rules of that are one pure function, [`resume::judge`]. It prints nothing.
 
+mod ask;
 mod body;
 mod connect;
 mod digest;
@@ -10,6 +11,7 @@ mod error;
 mod fetch;
 pub mod head;
 mod landing;
+mod options;
 mod patience;
 mod request;
 pub mod resume;
@@ -17,11 +19,13 @@ mod retry;
 mod target;
 #[cfg(feature = "tls")]
 mod tls;
+pub mod tree;
 
 pub use body::Way;
 pub use digest::Expected;
 pub use error::Error;
-pub use fetch::{Failed, Fetched, Options, Progress, Watcher, fetch};
+pub use fetch::{Failed, Fetched, Progress, Watcher, fetch};
+pub use options::Options;
 pub use request::{Extra, header};
 pub use target::Target;
 #[cfg(feature = "tls")]

@@ -109,6 +109,42 @@ impl Target {
         (!is_reserved(&name)).then(|| OsString::from_vec(name.into_bytes()))
     }
 
+    /// The name of the folder that the URL ends in, under the same rules.
+    pub fn folder_name(&self) -> Option<OsString> {
+        let mut url = self.0.clone();
+        url.path_segments_mut().ok()?.pop_if_empty();
+        Self(url).name()
+    }
+
+    /// The same as a folder: with a slash at the end.
+    #[must_use]
+    pub fn as_folder(&self) -> Self {
+        let mut url = self.0.clone();
+        if !url.path().ends_with('/') {
+            let path = format!("{}/", url.path());
+            url.set_path(&path);
+        }
+        url.set_query(None);
+        Self(url)
+    }
+
+    /// Where a thalweg server lists this folder.
+    #[must_use]
+    pub fn manifest(&self) -> Self {
+        let mut url = self.0.clone();
+        url.set_query(Some("manifest"));
+        Self(url)
+    }
+
+    /// Below this folder, at a path that is encoded and has no `.` or `..` in it.
+    #[must_use]
+    pub fn below(&self, path: &str) -> Self {
+        let mut url = self.0.clone();
+        let path = format!("{}{path}", url.path());
+        url.set_path(&path);
+        Self(url)
+    }
+
     /// Whether the file's own name says that it is compressed so: servers call `a.gz` an encoding.
     pub fn is_named_after(&self, encoding: &str) -> bool {
         let endings: &[&str] = match encoding {
@@ -176,6 +212,11 @@ mod tests {
         assert!(here.is_beside(&here.join("/d").unwrap()));
         assert!(!here.is_beside(&here.join("//other/d").unwrap()));
         assert!(here.join("file:///etc/passwd").is_err());
+        let folder = target("http://h/a%20b?c").as_folder();
+        assert_eq!(folder.manifest().path(), "/a%20b/?manifest");
+        assert_eq!(folder.below("%2e%2f/%252e%252e/x").path(), "/a%20b/%2e%2f/%252e%252e/x");
+        assert_eq!(folder.folder_name(), Some("a b".into()));
+        assert_eq!(target("http://h/").folder_name(), None);
         assert!(target("http://h/a.tar.gz").is_named_after("x-gzip"));
         assert!(!target("http://h/a.tar").is_named_after("gzip"));
     }

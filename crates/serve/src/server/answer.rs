@@ -3,6 +3,7 @@
 use std::{cell::RefCell, os::fd::OwnedFd, path::Path, sync::Arc, time::SystemTime};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use rustix::fs::fstat;
 use thalweg_tree::Hash;
 
 use super::{
@@ -28,7 +29,7 @@ use crate::{
         range::{Stretch, Wanted, wanted},
         status::Status,
     },
-    manifest::encoded,
+    manifest::{self, encoded},
 };
 
 /// An answer before it is sent.
@@ -129,7 +130,10 @@ impl Asked<'_> {
         }
         let tree = || Tree::of(Arc::clone(site), path.to_owned());
         match question {
-            "manifest" => return Ok(self.stream("application/jsonl", Box::new(Lines::of(tree())))),
+            "manifest" => {
+                let lines = Lines::of(tree(), fstat(fd).map_err(refusal)?);
+                return Ok(self.stream(manifest::MEDIA_TYPE, Box::new(lines)));
+            }
             "tar" => return Ok(self.stream("application/x-tar", Box::new(Archive::of(tree())))),
             _ => {}
         }

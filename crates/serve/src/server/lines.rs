@@ -1,6 +1,11 @@
 //! A tree as lines of a manifest.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, time::SystemTime};
+use std::{
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
 
 use rustix::fs::Stat;
 
@@ -13,6 +18,8 @@ use crate::manifest::{Line, Meta, encoded};
 
 /// The lines of a tree, some at a time.
 pub struct Lines {
+    // The folder itself, until its line is made.
+    top: Option<Stat>,
     tree: Tree,
     entries: u64,
     bytes: u64,
@@ -24,9 +31,9 @@ pub struct Lines {
 const SOME: usize = 256;
 
 impl Lines {
-    /// Those of this tree.
-    pub fn of(tree: Tree) -> Self {
-        Self { tree, entries: 0, bytes: 0, left_out: 0, is_over: false }
+    /// Those of this tree, below a folder that looks so.
+    pub fn of(tree: Tree, top: Stat) -> Self {
+        Self { top: Some(top), tree, entries: 0, bytes: 0, left_out: 0, is_over: false }
     }
 
     fn line(&mut self, entry: &Entry) -> Line {
@@ -49,6 +56,10 @@ impl Lines {
 
     /// The next one; the last tells the sums.
     fn next_line(&mut self) -> Option<Line> {
+        if let Some(stat) = self.top.take() {
+            let kind = Kind::Folder;
+            return Some(self.line(&Entry { path: PathBuf::new(), kind, stat }));
+        }
         loop {
             return match self.tree.next() {
                 Some(Ok(entry)) => Some(self.line(&entry)),

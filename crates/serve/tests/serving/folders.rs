@@ -72,13 +72,14 @@ fn a_manifest_has_every_entry_once_and_ends_with_its_sums() {
             Line::End { entries, bytes, left_out } => format!("{entries} {bytes} {left_out}"),
         });
         let expected = [
+            "folder ",
             "file a 5",
             "folder d",
             "link link \"/any where\"",
             "file odd%FF%0A 1",
             "folder d/e",
             "file d/e/f 3",
-            "6 9 1",
+            "7 9 1",
         ];
         assert_eq!(shown.collect::<Vec<_>>(), expected);
     }

@@ -69,7 +69,7 @@ pub(crate) fn apply_attributes(
     let mut has_mode = wanted.has_mode;
     if wanted.owner.is_some() && wanted.owner != wanted.has_owner {
         let (uid, gid) = wanted.owner.unwrap_or_default();
-        match own(run, uid, gid, |uid, gid| fchown(sink, uid, gid)) {
+        match own(run.me.uid, uid, gid, |uid, gid| fchown(sink, uid, gid)) {
             Ok(true) => has_mode = None,
             refused => {
                 mode = mode.map(|mode| mode & !SPECIAL);
@@ -100,16 +100,16 @@ pub(crate) fn apply_attributes(
     first
 }
 
-/// Changes the owner as far as permitted: `Ok(false)` if it was not, which only surprises root.
+/// Changes the owner as far as permitted to `me`: `Ok(false)` if it was not, which only surprises root.
 pub(crate) fn own(
-    run: &Run<'_>,
+    me: u32,
     uid: u32,
     gid: u32,
     chown: impl Fn(Option<Uid>, Option<Gid>) -> Result<(), Errno>,
 ) -> Result<bool, Errno> {
     match chown(Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))) {
         Ok(()) => Ok(true),
-        Err(Errno::PERM | Errno::INVAL) if run.me.uid != 0 => {
+        Err(Errno::PERM | Errno::INVAL) if me != 0 => {
             // A group one belongs to may still be given.
             let _ = chown(None, Some(Gid::from_raw(gid)));
             Ok(false)

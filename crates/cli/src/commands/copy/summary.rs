@@ -124,6 +124,7 @@ pub fn answer(report: &TreeReport, tuned: Option<&TuneResult>, verify: Option<Ve
         looks: report.looks.clone(),
         attributes_dropped: report.attributes_dropped,
         verified: verified(report, verify),
+        tree: None,
         tune: tuned.map(tuning::answer),
         unavailable: tuned.map(tuning::unavailable).unwrap_or_default(),
         error: report.errors.first().map(ToString::to_string).or(stopped),

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use std::{path::PathBuf, time::Duration};
-use thalweg_core::quantity::{parse_duration, parse_rate};
+use thalweg_core::quantity::{parse_duration, parse_rate, parse_some_bytes};
 
 use crate::args::{Choice, ProgressArgs, flag};
 
@@ -12,6 +12,10 @@ use crate::args::{Choice, ProgressArgs, flag};
 /// journal of what is there: whatever stops the command, the same command goes on and moves only what is
 /// missing, if the server says by what the file is known again. A file that changes on the server
 /// meanwhile is fetched anew, never put together.
+///
+/// With -r the URL is a folder that `thalweg serve` shares, and DST becomes it: only files that differ in
+/// size or time of modification are moved, nothing is removed, and a folder that is not there yet appears
+/// when all is in it.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct FetchArgs {
@@ -22,6 +26,19 @@ pub struct FetchArgs {
     /// Replace files that have the name of a URL's last part
     #[arg(short, long)]
     pub force: bool,
+    /// Fetch the whole folder at the URL, from `thalweg serve`, with modes and times
+    #[arg(short, long)]
+    pub recursive: bool,
+    /// As -r, and keep owners and set-id bits where that is permitted
+    #[arg(short, long)]
+    pub archive: bool,
+    /// With -r: how many connections
+    #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+    /// With -r: refuse a list of files that is longer than this; it waits on the disk, not in memory
+    #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = parse_some_bytes)]
+    pub max_list: u64,
     /// The SHA-256 that the file must have
     #[arg(long, value_name = "HEX")]
     pub sha256: Option<String>,
@@ -71,11 +88,17 @@ Examples:
   thalweg fetch http://host/a.tar.gz - | tar xz
   thalweg fetch --header 'Authorization: Bearer TOKEN' http://host/big.iso
   thalweg fetch --json http://host/big.iso | jq .mechanism
+  thalweg fetch -r http://host:8000/photos/ photos   from `thalweg serve`; again: only what differs
 
 Exit status: 0 done; 1 failed, or a digest differs; 2 usage; 3 incomplete, and the same command goes on;
 4 not to be had here, such as an unknown scheme.";
 
 impl FetchArgs {
+    /// Whether the URL is a folder's.
+    pub fn is_of_trees(&self) -> bool {
+        self.recursive || self.archive
+    }
+
     /// The URLs, and what follows them.
     pub fn split(&self) -> (&[String], Option<PathBuf>) {
         match self.words.split_last() {

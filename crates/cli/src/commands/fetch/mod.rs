@@ -30,6 +30,7 @@ use crate::{
 };
 
 mod args;
+mod tree;
 mod watcher;
 
 pub use args::FetchArgs;
@@ -42,6 +43,9 @@ impl Subcommand for FetchArgs {
         let targets: Result<Vec<Target>, Error> =
             urls.iter().map(|url| Target::parse(url)).collect();
         let targets = targets.map_err(|error| failure(&error, ""))?;
+        if self.is_of_trees() {
+            return tree::run(self, &targets, destination, options);
+        }
         let places = places(&targets, destination.as_deref())?;
         if targets.len() > 1 && !options.expected.is_empty() {
             let why = "--sha256 and --blake3 are of one file; fetch the others by themselves";
@@ -271,6 +275,7 @@ fn of_failed(failed: &Failed, target: &Target, path: &Path) -> Failure {
 
 fn failure(error: &Error, what: &str) -> Failure {
     let exit = match error {
+        Error::OutOfDate(_) => Exit::Incomplete,
         Error::Usage(_) => Exit::Usage,
         Error::Unsupported(_) => Exit::Unsupported,
         Error::Differs { .. } => Exit::Differ,

@@ -10,7 +10,7 @@ use crate::{
         attributes::Wanted,
         dest::{
             publish::Spot,
-            staged_dir::{StagedDir, open_new},
+            staged_dir::{Origin, StagedDir, open_new},
         },
         leaf::Leaf,
         run::Run,
@@ -98,7 +98,8 @@ pub(crate) fn make(
     let reckoned =
         run.options.preserve.mode || (run.me.umask().is_some() && !leaf.directory.births.acl);
     let mode = if reckoned { 0o700 } else { first_mode(run, stat) };
-    let (fd, stage) = StagedDir::make(spot, mode, run.options.resume, (source, stat))?;
+    let origin = Origin::Folder(source, stat);
+    let (fd, stage) = StagedDir::make(spot, mode, run.options.resume, origin)?;
     Ok(Made { fd: Some(fd), stage: Some(stage), is_new: true })
 }
 

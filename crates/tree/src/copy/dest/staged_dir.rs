@@ -20,7 +20,7 @@ use crate::{
     error::{Attempt, Failure, at_sink, at_source},
     folder::{Address, Folder, Kept},
     identity::Id,
-    journal::{Identity, Keeper, Source},
+    journal::{Identity, Journal, Keeper, Remote, Source},
     listing::{DIRECTORY, ancestors, listing_buffer},
 };
 
@@ -34,6 +34,15 @@ pub(crate) struct StagedDir {
     is_usual: bool,
 }
 
+/// What a stage is a copy of.
+#[derive(Clone, Copy)]
+pub(crate) enum Origin<'a> {
+    /// An open folder.
+    Folder(BorrowedFd<'a>, &'a Stat),
+    /// A folder of a server.
+    Remote(&'a Remote),
+}
+
 const TRIES: usize = 100;
 
 impl StagedDir {
@@ -43,7 +52,7 @@ impl StagedDir {
         spot: Spot<'_>,
         mode: u32,
         resume: bool,
-        (source, stat): (BorrowedFd<'_>, &Stat),
+        origin: Origin<'_>,
     ) -> Attempt<(OwnedFd, Self)> {
         let mut name = beside(spot.name, PART);
         let mut is_usual = true;
@@ -52,7 +61,7 @@ impl StagedDir {
                 Ok(()) => {
                     match open_new(Spot { dir: spot.dir, name: &name }) {
                         Ok(fd) if is_ours(&fd, spot.dir, &name)? => {
-                            journal(fd.as_fd(), stat).write();
+                            journal(fd.as_fd(), origin).write();
                             return Ok((fd, Self { name, adopted: false, is_usual }));
                         }
                         // Another run took it for a leftover before it was locked.
@@ -65,10 +74,10 @@ impl StagedDir {
                 Err(Errno::EXIST) => match claim(spot.dir, &name, DIRECTORY)? {
                     Leftover::Gone => {}
                     Leftover::Alive => (name, is_usual) = (unique(spot.name), false),
-                    Leftover::Free(fd) if holds(&fd, source)? => {
+                    Leftover::Free(fd) if holds(&fd, origin)? => {
                         (name, is_usual) = (unique(spot.name), false);
                     }
-                    Leftover::Free(fd) if resume && is_usual && !is_of_another(&fd, stat) => {
+                    Leftover::Free(fd) if resume && is_usual && !is_of_another(&fd, origin) => {
                         return Ok((fd, Self { name, adopted: true, is_usual }));
                     }
                     // Locked until the name is gone: who made it a moment ago must not begin in it.
@@ -118,24 +127,38 @@ pub(crate) fn open_new(Spot { dir, name }: Spot<'_>) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// The journal of a stage. It says which source it is a copy of; a stage without one is any source's.
-fn journal<'a>(stage: BorrowedFd<'a>, source: &Stat) -> Keeper<BorrowedFd<'a>> {
-    Keeper::new((stage, OWN_JOURNAL.to_owned()), Source::Local(Identity::of(source)), false)
+/// The journal of a stage. It says which source it is a copy of; a stage without one is any folder's.
+fn journal<'a>(stage: BorrowedFd<'a>, origin: Origin<'_>) -> Keeper<BorrowedFd<'a>> {
+    let source = match origin {
+        Origin::Folder(_, stat) => Source::Local(Identity::of(stat)),
+        Origin::Remote(remote) => Source::Remote(remote.clone()),
+    };
+    Keeper::new((stage, OWN_JOURNAL.to_owned()), source, false)
 }
 
-/// Whether a leftover is known to be a copy of another directory: the files of both would be mixed.
-fn is_of_another(leftover: &OwnedFd, source: &Stat) -> bool {
-    let Some(Ok(earlier)) = journal(leftover.as_fd(), source).earlier() else { return false };
-    let is = Id::of(source);
-    // Of something remote is no copy of a folder.
-    let Source::Local(was) = earlier.source else { return true };
-    // Devices may get other numbers when the machine starts.
-    was.ino != is.ino || (earlier.is_of_this_boot() && was.dev != is.dev)
+/// Whether a leftover is known to be a copy of another directory: the files of both would be mixed. Of a
+/// server's folder it must be known to be no other, and to be as the page cache had it.
+fn is_of_another(leftover: &OwnedFd, origin: Origin<'_>) -> bool {
+    let earlier = journal(leftover.as_fd(), origin).earlier().and_then(Result::ok);
+    match (origin, earlier.as_ref().map(|earlier| &earlier.source)) {
+        (Origin::Folder(_, _), None) => false,
+        (Origin::Folder(_, stat), Some(Source::Local(was))) => {
+            let is = Id::of(stat);
+            let is_of_this_boot = earlier.as_ref().is_some_and(Journal::is_of_this_boot);
+            // Devices may get other numbers when the machine starts.
+            was.ino != is.ino || (is_of_this_boot && was.dev != is.dev)
+        }
+        (Origin::Remote(is), Some(Source::Remote(was))) => {
+            was.url != is.url || !earlier.as_ref().is_some_and(Journal::is_of_this_boot)
+        }
+        (Origin::Folder(..), Some(Source::Remote(_))) | (Origin::Remote(_), _) => true,
+    }
 }
 
 /// Whether a leftover is the source that is copied, or a directory around it: what was left is being
 /// copied to its final name, and it must not be removed for that.
-fn holds(leftover: &OwnedFd, source: BorrowedFd<'_>) -> Attempt<bool> {
+fn holds(leftover: &OwnedFd, origin: Origin<'_>) -> Attempt<bool> {
+    let Origin::Folder(source, _) = origin else { return Ok(false) };
     let leftover = Id::of(&fstat(leftover).map_err(at_sink("fstat"))?);
     let above = ancestors(source).map_err(at_source("openat"))?;
     Ok(above.contains(&leftover))
@@ -249,7 +272,7 @@ mod tests {
         let dir = fs::File::open(place.path()).unwrap();
         let spot = Spot { dir: dir.as_fd(), name: c"new" };
         let stat = fstat(&dir).unwrap();
-        let source = (dir.as_fd(), &stat);
+        let source = Origin::Folder(dir.as_fd(), &stat);
         let (held, first) = StagedDir::make(spot, 0o700, false, source).unwrap();
         assert!(!first.adopted);
         assert_eq!(fs::read_dir(&old).unwrap().count(), 1, "the journal");
@@ -278,7 +301,8 @@ mod tests {
         let spot = Spot { dir: dir.as_fd(), name };
         fs::create_dir(&path).unwrap();
         let made = OwnedFd::from(fs::File::open(&path).unwrap());
-        let source = (dir.as_fd(), &fstat(&dir).unwrap());
+        let stat = fstat(&dir).unwrap();
+        let source = Origin::Folder(dir.as_fd(), &stat);
         let (held, rival) = StagedDir::make(spot, 0o700, true, source).unwrap();
         assert!(rival.adopted);
         rival.publish(spot).unwrap();
@@ -292,7 +316,7 @@ mod tests {
         let dir = fs::File::open(place.path()).unwrap();
         let spot = Spot { dir: dir.as_fd(), name: c"new" };
         let stat = fstat(&dir).unwrap();
-        let source = (dir.as_fd(), &stat);
+        let source = Origin::Folder(dir.as_fd(), &stat);
         let build = |n: u64| {
             let (fd, stage) = StagedDir::make(spot, 0o700, false, source).unwrap();
             let mine = CString::new(n.to_string()).unwrap();

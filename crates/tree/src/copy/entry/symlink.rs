@@ -152,7 +152,7 @@ impl Worker<'_> {
         let births = leaf.directory.births;
         if keep.owner && births.owner != Some((stat.st_uid, stat.st_gid)) {
             let chown = |uid, gid| chownat(dir, name, uid, gid, itself);
-            let owned = attributes::own(self.run, stat.st_uid, stat.st_gid, chown);
+            let owned = attributes::own(self.run.me.uid, stat.st_uid, stat.st_gid, chown);
             // Set-id bits speak of the owner.
             if owned != Ok(true) {
                 mode &= !attributes::SPECIAL;

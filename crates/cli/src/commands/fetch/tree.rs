@@ -1,0 +1,223 @@
+//! `thalweg fetch -r`: a folder that `thalweg serve` shares.
+
+use std::{
+    ffi::OsStr,
+    fmt::Write,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use thalweg_core::{Cancelled, failed::quoted, shown};
+use thalweg_serve::client::{
+    Error, Options, Target,
+    tree::{Missed, Place, TreeFetched, TreeOptions, TreeWatcher, fetch_tree},
+};
+use thalweg_tree::{Progress, Total};
+
+use super::{FetchArgs, by, failure};
+use crate::{
+    exit::{Exit, Failure},
+    interrupt,
+    output::{
+        answer::{Answer, Tree},
+        quantity,
+        text::{complain, note, print},
+    },
+    progress::Meter,
+};
+
+/// Fetches the folder that was named.
+pub fn run(
+    args: &FetchArgs,
+    targets: &[Target],
+    destination: Option<PathBuf>,
+    files: Options,
+) -> Result<Exit, Failure> {
+    let usage = |why: &str| Err(Failure::new(Exit::Usage, why));
+    let [target] = targets else { return usage("-r fetches one folder; name one URL") };
+    if !files.expected.is_empty() || args.verify {
+        return usage("--sha256, --blake3 and --verify are of one file, and -r fetches many");
+    }
+    let target = target.as_folder();
+    let path = match destination {
+        Some(path) if path.as_os_str() == "-" => {
+            return usage("a folder does not go to standard output; the server's ?tar does");
+        }
+        Some(path) => path,
+        None => target.folder_name().map(PathBuf::from).ok_or_else(|| {
+            Failure::new(Exit::Usage, format!("'{target}' ends in no name; say where to put it"))
+        })?,
+    };
+    interrupt::catch();
+    let options = TreeOptions {
+        files,
+        jobs: args.jobs.map_or(0, |jobs| jobs as usize),
+        owner: args.archive,
+        most_list: args.max_list,
+    };
+    let begun = |error: Error| begun(&error, &target, &path);
+    let place = Place::open(&path).map_err(begun)?;
+    let watcher = Shown::new(args);
+    let fetched = fetch_tree(&target, place, &options, &watcher);
+    watcher.finish();
+    match fetched {
+        Ok(fetched) => ended(args, &path, &fetched),
+        Err(error) => {
+            let failure = begun(error);
+            if args.shown.json {
+                let error = Some(failure.message.clone());
+                print(&(Answer { error, ..Answer::of(&Default::default()) }.line() + "\n"))?;
+            }
+            Err(failure)
+        }
+    }
+}
+
+fn begun(error: &Error, target: &Target, path: &Path) -> Failure {
+    match error {
+        Error::Destination(error) => Failure::of_destination(*error, path),
+        Error::Unsupported(_) | Error::Usage(_) => failure(error, ""),
+        error => failure(error, &format!("'{}': ", shown(&target.to_string()))),
+    }
+}
+
+/// Says what came of it.
+fn ended(args: &FetchArgs, path: &Path, fetched: &TreeFetched) -> Result<Exit, Failure> {
+    for Missed { path: below, error } in &fetched.missed {
+        let at = path.join(OsStr::from_bytes(below));
+        let message = match error {
+            Error::Destination(error) => Failure::of_destination(*error, &at).message,
+            error => format!("{}: {error}", quoted(&at)),
+        };
+        complain(&message);
+    }
+    let failure = left(path, fetched);
+    let error = failure.as_ref().map(|failure| failure.message.clone());
+    if args.shown.json {
+        let tree = Tree {
+            links: fetched.links,
+            unchanged: fetched.unchanged,
+            failed: fetched.missed_count,
+            left_out: fetched.left_out,
+        };
+        let answer = Answer::of(&fetched.report);
+        let answer = Answer { files: fetched.files, tree: Some(tree), error, ..answer };
+        print(&(answer.line() + "\n"))?;
+    }
+    if fetched.halted.is_none() && !args.shown.quiet && (args.verbose || !args.shown.json) {
+        note(&words(fetched, path, args.verbose));
+    }
+    failure.map_or(Ok(Exit::Done), Err)
+}
+
+/// What is not there, and what to do next.
+fn left(path: &Path, fetched: &TreeFetched) -> Option<Failure> {
+    if let Some(error) = &fetched.halted {
+        let mut failure = match error {
+            Error::Destination(error) => Failure::of_destination(*error, path),
+            error => failure(error, &format!("{}: ", quoted(path))),
+        };
+        let _ = write!(failure.message, "; {} came", files(fetched.files));
+        if let Some(name) = &fetched.kept {
+            let kept = path.with_file_name(OsStr::from_bytes(name.to_bytes()));
+            let _ = write!(failure.message, " and wait in {}", quoted(&kept));
+        }
+        failure.message += "; the same command goes on";
+        if failure.exit == Exit::Failed {
+            failure.exit = Exit::Incomplete;
+        }
+        return Some(failure);
+    }
+    let (missed, left_out) = (fetched.missed_count, fetched.left_out);
+    if missed + left_out == 0 {
+        return None;
+    }
+    let mut parts = Vec::new();
+    if missed > 0 {
+        let entries = quantity::count(missed, "entry", "entries");
+        parts.push(format!("{entries} could not be fetched"));
+    }
+    if left_out > 0 {
+        let entries = quantity::count(left_out, "entry", "entries");
+        parts
+            .push(format!("{entries} the server left out: unreadable, or no file, folder or link"));
+    }
+    let text = format!("{}: not all of it is there: {}", quoted(path), parts.join("; "));
+    let is_changed = fetched.changed > 0 && fetched.changed == missed && left_out == 0;
+    let exit = if is_changed { Exit::Incomplete } else { Exit::Failed };
+    Some(Failure::new(exit, text))
+}
+
+/// `fetched 'photos', 12 files, 3 links, 1.2 GiB in 4 s: 300 MiB/s; 80 files were there`.
+fn words(fetched: &TreeFetched, path: &Path, is_verbose: bool) -> String {
+    let report = &fetched.report;
+    let mut text = format!("fetched {}, {}", quoted(path), files(fetched.files));
+    if fetched.links > 0 {
+        let _ = write!(text, ", {}", quantity::count(fetched.links, "link", "links"));
+    }
+    let _ = write!(
+        text,
+        ", {} in {}: {}",
+        quantity::bytes(report.bytes),
+        quantity::duration(report.wall),
+        quantity::rate(report.bytes, report.wall)
+    );
+    if fetched.resumed > 0 {
+        let _ = write!(text, "; {} were there", quantity::bytes(fetched.resumed));
+    }
+    if fetched.unchanged > 0 {
+        let _ = write!(text, "; {} had not changed", files(fetched.unchanged));
+    }
+    if is_verbose {
+        text += &by(report);
+    }
+    text
+}
+
+fn files(number: u64) -> String {
+    quantity::count(number, "file", "files")
+}
+
+/// Shows how far it is, and what comes between.
+struct Shown {
+    meter: Mutex<Meter>,
+    is_quiet: bool,
+}
+
+impl Shown {
+    fn new(args: &FetchArgs) -> Self {
+        let mut meter = Meter::new(args.shown, None, None);
+        meter.listen();
+        Self { meter: Mutex::new(meter), is_quiet: args.shown.quiet }
+    }
+
+    fn finish(&self) {
+        self.meter().finish(0, false);
+    }
+
+    fn meter(&self) -> MutexGuard<'_, Meter> {
+        self.meter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TreeWatcher for Shown {
+    fn total(&self, total: Total) {
+        self.meter().know(|state| state.tree.get_or_insert_default().total = Some(total));
+    }
+
+    fn progress(&self, now: Progress) -> Result<(), Cancelled> {
+        self.meter().show_tree(now);
+        interrupt::check()
+    }
+
+    fn go_on(&self) -> Result<(), Cancelled> {
+        interrupt::check()
+    }
+
+    fn tell(&self, news: &str) {
+        if !self.is_quiet {
+            self.meter().suspend(|| complain(&shown(news).to_string()));
+        }
+    }
+}

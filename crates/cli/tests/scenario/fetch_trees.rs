@@ -1,0 +1,180 @@
+//! `thalweg fetch -r` as it is run: killed, limited, and from servers that list no folder.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use crate::support::{
+    Running, Scratch, bytes, names, run, run::wrapped, schema::faults, skip::has_tools, thalweg,
+};
+
+/// `thalweg serve` on a folder. It ends when this is dropped.
+struct Served(Child, String);
+
+impl Served {
+    fn on(folder: &Path) -> Self {
+        let mut server = thalweg();
+        server.args(["serve", "--listen", "127.0.0.1:0"]).arg(folder);
+        let mut server = server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let words = lines.flat_map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        let url = { words }.find(|word| word.starts_with("http://")).unwrap();
+        Self(server, format!("{}/", url.trim_end_matches('/')))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// A tree with small files and one that is fetched by itself.
+fn shared(scratch: &Scratch) -> std::path::PathBuf {
+    let root = scratch.folder("shared");
+    for n in 0..200 {
+        let folder = root.join(format!("{}", n % 5));
+        fs::create_dir_all(&folder).unwrap();
+        bytes::write(&folder.join(format!("f{n}")), n, n * 100);
+    }
+    bytes::write(&root.join("large"), 1, 20_000_000);
+    symlink("large", root.join("link")).unwrap();
+    root
+}
+
+#[track_caller]
+fn are_equal(one: &Path, other: &Path) {
+    run(Command::new("diff").arg("-r").arg("--no-dereference").args([one, other])).expect(0);
+    run(thalweg().args(["verify", "-T", "--attributes"]).args([one, other])).expect(0);
+}
+
+fn fetch(served: &Served, to: &Path, words: &[&str]) -> Command {
+    let mut command = thalweg();
+    command.args(["fetch", "-r", "--json"]).args(words).arg(&served.1).arg(to);
+    command
+}
+
+#[test]
+fn after_a_kill_the_same_command_brings_the_rest_of_a_tree() {
+    let scratch = Scratch::new();
+    let root = shared(&scratch);
+    let served = Served::on(&root);
+    let place = scratch.folder("place");
+    let dst = place.join("dst");
+    let rounds = std::env::var("THALWEG_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(5);
+    let all = 20_000_000 + 100 * (0..200).sum::<u64>();
+    let mut resumed = 0;
+    for round in 0..rounds {
+        let mut running = Running::start(&mut fetch(&served, &dst, &["--limit", "40M"]));
+        while !place.join(".dst.thalweg-part").exists() && !dst.exists() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(Duration::from_millis(100 + 97 * round % 350));
+        // It may have come to its end.
+        drop(running.child().kill());
+        drop(running.finish());
+        let ended = dst.exists();
+        if ended {
+            are_equal(&root, &dst);
+        }
+        let second = run(&mut fetch(&served, &dst, &[])).expect(0);
+        are_equal(&root, &dst);
+        assert_eq!(names(&place), ["dst"], "round {round}");
+        let hidden = run(Command::new("find").arg(&dst).args(["-name", ".*thalweg*"])).expect(0);
+        assert!(hidden.stdout.is_empty(), "round {round}");
+        let moved = second.json()["bytes"].as_u64().unwrap();
+        resumed += usize::from(!ended && moved < all);
+        fs::remove_dir_all(&dst).unwrap();
+    }
+    assert!(resumed > 0, "no kill came while it moved");
+}
+
+#[test]
+fn a_tree_is_fetched_again_only_where_it_differs_and_the_answer_is_as_documented() {
+    let scratch = Scratch::new();
+    let root = shared(&scratch);
+    let served = Served::on(&root);
+    let dst = scratch.join("dst");
+    let schema =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schemas/answer.json"));
+    let schema = serde_json::from_str(&schema.unwrap()).unwrap();
+    for (moved, unchanged) in [(201, 0), (0, 201)] {
+        let json = run(&mut fetch(&served, &dst, &[])).expect(0).json();
+        assert_eq!(faults(&json, &schema), Vec::<String>::new(), "{json}");
+        assert_eq!(
+            (&json["files"], &json["tree"]["unchanged"]),
+            (&moved.into(), &unchanged.into())
+        );
+        are_equal(&root, &dst);
+    }
+    fs::write(root.join("0/f0"), "longer").unwrap();
+    let said = run(thalweg().args(["fetch", "-r", &served.1]).arg(&dst)).expect(0);
+    said.expect_said("1 file, 6 B");
+    said.expect_said("200 files had not changed");
+}
+
+#[test]
+fn a_limit_on_file_sizes_leaves_one_file_out_and_says_so() {
+    if !has_tools("a_limit_on_file_sizes_leaves_one_file_out", &["prlimit"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let root = shared(&scratch);
+    let served = Served::on(&root);
+    let dst = scratch.join("dst");
+    let mut limited = wrapped(&["prlimit", "--fsize=1000000", "--"]);
+    let ran = run(limited.args(["fetch", "-r", &served.1]).arg(&dst)).expect(1);
+    ran.expect_said("dst/large");
+    ran.expect_said("1 entry could not be fetched");
+    assert!(!dst.join("large").exists() && dst.join("4/f199").exists());
+    let second = run(&mut fetch(&served, &dst, &[])).expect(0).json();
+    // What had come of it is not moved again.
+    assert_eq!(second["bytes"], 19_000_000);
+    are_equal(&root, &dst);
+}
+
+#[test]
+fn a_server_that_ends_leaves_the_tree_to_a_later_run() {
+    let scratch = Scratch::new();
+    let root = shared(&scratch);
+    let served = Served::on(&root);
+    let place = scratch.folder("place");
+    let mut command = fetch(&served, &place.join("dst"), &["--limit", "5M", "--retries", "1"]);
+    let running = Running::start(&mut command);
+    while !place.join(".dst.thalweg-part/4").exists() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    thread::sleep(Duration::from_millis(200));
+    drop(served);
+    let ran = running.finish().expect(3);
+    ran.expect_said(".dst.thalweg-part");
+    ran.expect_said("the same command goes on");
+    assert_eq!(names(&place), [".dst.thalweg-part"]);
+}
+
+#[test]
+fn words_that_make_no_sense_of_trees_are_refused_and_other_servers_are_told() {
+    let scratch = Scratch::new();
+    let root = shared(&scratch);
+    let served = Served::on(&root);
+    let fetch = |words: &[&str]| {
+        run(thalweg().args(["fetch", "-r"]).args(words).current_dir(scratch.path()))
+    };
+    let url = &served.1;
+    fetch(&[url]).expect(2).expect_said("no name");
+    fetch(&[url, "-"]).expect(2).expect_said("?tar");
+    fetch(&[url, url, "x"]).expect(2).expect_said("one folder");
+    fetch(&[url, "x", "--verify"]).expect(2).expect_said("-r fetches many");
+    fetch(&[url, "none/x"]).expect(2).expect_said("no such folder");
+    fetch(&[&format!("{url}none/"), "x"]).expect(4).expect_said("wget -r");
+    fetch(&[&format!("{url}large"), "x"]).expect(4).expect_said("wget -r");
+    fetch(&[&format!("{url}3")]).expect(0);
+    are_equal(&root.join("3"), &scratch.join("3"));
+}

@@ -1,0 +1,56 @@
+//! One request, along all redirects.
+
+use thalweg_core::Cancelled;
+
+use super::{
+    Error, Options, Target,
+    connect::Connection,
+    head::Head,
+    patience::Patience,
+    request,
+    resume::{self, Asked},
+};
+
+/// More redirects are a loop.
+const MOST_REDIRECTS: usize = 10;
+
+/// Asks, and says also where the answer comes from. One that is neither the file nor a word on its ranges is
+/// an error.
+pub fn ask(
+    first: &Target,
+    asked: &Asked<'_>,
+    options: &Options,
+    look: &(dyn Fn() -> Result<(), Cancelled> + Sync),
+) -> Result<(Connection, Head, Target), Error> {
+    let mut target = first.clone();
+    let patience = Patience { most: options.patience, look };
+    for _ in 0..=MOST_REDIRECTS {
+        let mut connection = Connection::open(&target, &options.trust, &patience)?;
+        let is_own = target.is_beside(first);
+        let text = request::text(&target, asked, &options.extra, is_own);
+        connection.send(text.as_bytes(), &patience)?;
+        let head = connection.head(&patience)?;
+        match (head.status, head.get("location")) {
+            (301 | 302 | 303 | 307 | 308, Some(location)) => target = target.join(location)?,
+            (200 | 206, _) => {
+                return decoded(&head, &target).map(|()| (connection, head, target));
+            }
+            (416, _) => return Ok((connection, head, target)),
+            _ => return Err(resume::status(&head)),
+        }
+    }
+    Err(Error::broken(format!("more than {MOST_REDIRECTS} redirects, the last to '{target}'")))
+}
+
+/// Refuses bytes that are not those of the file: an encoding was not asked for.
+fn decoded(head: &Head, target: &Target) -> Result<(), Error> {
+    match head.get("content-encoding") {
+        Some(encoding)
+            if !encoding.eq_ignore_ascii_case("identity") && !target.is_named_after(encoding) =>
+        {
+            let why = format!("it comes encoded as {encoding}, although it was asked for as it is");
+            Err(Error::Broken(why))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,24 @@
+//! How to fetch, whatever it is.
+
+use std::time::Duration;
+
+use super::{Expected, Extra, Trust, Way};
+
+/// How to fetch.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whom to trust, for https.
+    pub trust: Trust,
+    /// What requests carry.
+    pub extra: Extra,
+    /// How bodies are moved.
+    pub way: Way,
+    /// The longest time in which nothing comes.
+    pub patience: Duration,
+    /// How often to try again when nothing came since the last try.
+    pub retries: u32,
+    /// The hashes that the file must have.
+    pub expected: Vec<Expected>,
+    /// Read it back from the device, and fail if nobody says what it must be.
+    pub verify: bool,
+}

@@ -1,0 +1,188 @@
+//! What the connections of one fetch of a tree have done together, and what stops them all.
+
+use std::{
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use thalweg_core::{
+    Cancelled, Report, Side,
+    atomic_file::{CallFailed, DestinationError},
+};
+use thalweg_sys::Errno;
+use thalweg_tree::{Progress, Total};
+
+use super::{
+    options::TreeWatcher,
+    outcome::{Missed, TreeFetched},
+};
+use crate::client::{Error, body::book};
+
+/// How many of the things that were missed are kept to be told.
+pub const MOST_TOLD: usize = 100;
+/// How often progress is told.
+const TELL: Duration = Duration::from_millis(50);
+
+/// Counts, and the reason to stop.
+pub struct Account<'a> {
+    watcher: &'a dyn TreeWatcher,
+    halting: AtomicBool,
+    files: AtomicU64,
+    bytes: AtomicU64,
+    settled_files: AtomicU64,
+    settled_bytes: AtomicU64,
+    pub links: AtomicU64,
+    pub unchanged: AtomicU64,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    told: Instant,
+    missed: Vec<Missed>,
+    missed_count: u64,
+    changed: u64,
+    halted: Option<Error>,
+    report: Report,
+    resumed: u64,
+}
+
+impl<'a> Account<'a> {
+    pub fn new(watcher: &'a dyn TreeWatcher) -> Self {
+        let inner = Inner {
+            told: Instant::now(),
+            missed: Vec::new(),
+            missed_count: 0,
+            changed: 0,
+            halted: None,
+            report: Report::default(),
+            resumed: 0,
+        };
+        Self {
+            watcher,
+            halting: AtomicBool::new(false),
+            files: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            settled_files: AtomicU64::new(0),
+            settled_bytes: AtomicU64::new(0),
+            links: AtomicU64::new(0),
+            unchanged: AtomicU64::new(0),
+            inner: Mutex::new(inner),
+        }
+    }
+
+    /// Whether to go on.
+    pub fn go_on(&self) -> Result<(), Cancelled> {
+        if self.halting.load(Ordering::Relaxed) { Err(Cancelled) } else { self.watcher.go_on() }
+    }
+
+    /// Whether something has stopped all.
+    pub fn is_halting(&self) -> bool {
+        self.halting.load(Ordering::Relaxed)
+    }
+
+    /// Stops all; the first reason stays.
+    pub fn halt(&self, why: Error) {
+        self.inner().halted.get_or_insert(why);
+        self.halting.store(true, Ordering::Relaxed);
+    }
+
+    /// So many bytes came.
+    pub fn moved(&self, bytes: u64) -> Result<(), Cancelled> {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let is_due = {
+            let mut inner = self.inner();
+            let is_due = inner.told.elapsed() >= TELL;
+            if is_due {
+                inner.told = Instant::now();
+            }
+            is_due
+        };
+        if is_due {
+            self.watcher.progress(self.progress())?;
+        }
+        self.go_on()
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Progress {
+            files: get(&self.files),
+            bytes: get(&self.bytes),
+            settled: Total { files: get(&self.settled_files), bytes: get(&self.settled_bytes) },
+        }
+    }
+
+    /// A file is dealt with: it came, or had not to come.
+    pub fn settled(&self, size: u64, came: bool) {
+        self.settled_files.fetch_add(1, Ordering::Relaxed);
+        self.settled_bytes.fetch_add(size, Ordering::Relaxed);
+        let count = if came { &self.files } else { &self.unchanged };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An entry is not there; whatever stops all others too stops them.
+    pub fn missed(&self, path: &[u8], error: Error) {
+        if stops_all(&error) {
+            return self.halt(error);
+        }
+        let mut inner = self.inner();
+        inner.missed_count += 1;
+        inner.changed += u64::from(matches!(error, Error::OutOfDate(_) | Error::Changing));
+        if inner.missed.len() < MOST_TOLD {
+            inner.missed.push(Missed { path: path.to_owned(), error });
+        }
+    }
+
+    /// Adds what a connection has moved.
+    pub fn book(&self, report: Report, resumed: u64) {
+        let mut inner = self.inner();
+        book(&mut inner.report, report);
+        inner.resumed += resumed;
+    }
+
+    /// What a person may want to know meanwhile.
+    pub fn tell(&self, news: &str) {
+        self.watcher.tell(news);
+    }
+
+    /// The sums.
+    pub fn sum(self) -> TreeFetched {
+        let inner = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner);
+        TreeFetched {
+            files: self.files.into_inner(),
+            links: self.links.into_inner(),
+            unchanged: self.unchanged.into_inner(),
+            missed: inner.missed,
+            missed_count: inner.missed_count,
+            changed: inner.changed,
+            resumed: inner.resumed,
+            report: inner.report,
+            halted: inner.halted,
+            ..TreeFetched::default()
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the next entry would meet the same.
+fn stops_all(error: &Error) -> bool {
+    let errno = match error {
+        Error::Cancelled | Error::Untrusted { .. } | Error::Unsupported(_) | Error::Usage(_) => {
+            return true;
+        }
+        Error::Moved(error) if error.side != Side::Source => error.errno,
+        Error::Destination(DestinationError::Call(CallFailed { errno, .. })) => *errno,
+        error => return error.is_passing(),
+    };
+    matches!(
+        errno,
+        Errno::NOSPC | Errno::DQUOT | Errno::ROFS | Errno::IO | Errno::MFILE | Errno::NFILE
+    )
+}

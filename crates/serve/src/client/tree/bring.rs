@@ -1,0 +1,263 @@
+//! The steps of a tree's fetch, one after the other.
+
+use std::{
+    cell::Cell,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use thalweg_core::{
+    Cancelled, End, Report,
+    atomic_file::{CallFailed, failed},
+    driver::Pace,
+    quantity,
+};
+use thalweg_sys::{Errno, host::may_tell_at_close, io, usage::Usage};
+use thalweg_tree::{Total, foreign::remove_leftovers, on_threads};
+
+use super::{
+    account::Account,
+    entry::{Entry, Kind, Said, parse},
+    files::Manner,
+    folders::Folders,
+    list::{List, may_be_folder},
+    options::{TreeOptions, TreeWatcher},
+    outcome::TreeFetched,
+    place::{Place, Root},
+    worker::{Job, Worker},
+};
+use crate::{
+    client::{
+        Error, Options, Target, ask::ask, body::Body, patience::Patience, resume::Asked, retry,
+    },
+    manifest::MEDIA_TYPE,
+};
+
+/// Fetches the folder at `target` into `place`. An error means that nothing was begun.
+pub fn fetch_tree(
+    target: &Target,
+    place: Place,
+    options: &TreeOptions,
+    watcher: &dyn TreeWatcher,
+) -> Result<TreeFetched, Error> {
+    let (began, usage) = (Instant::now(), Usage::now_process());
+    let mut fetched = bring(target, place, options, watcher)?;
+    fetched.report.wall = began.elapsed();
+    fetched.report.cpu = Usage::now_process().since(&usage).cpu();
+    Ok(fetched)
+}
+
+fn bring(
+    target: &Target,
+    place: Place,
+    options: &TreeOptions,
+    watcher: &dyn TreeWatcher,
+) -> Result<TreeFetched, Error> {
+    let list = List::create(place.beside())?;
+    let base = take_in(target, &list, options, watcher)?;
+    let found = list.check(|| Ok(watcher.go_on()?))?;
+    watcher.total(Total { files: found.files, bytes: found.sums.bytes });
+    let root = place.begin(&target.to_string())?;
+    let account = Account::new(watcher);
+    let ended = fill(&base, target, (&list, &root), options, &account);
+    if let Err(error) = ended {
+        account.halt(error);
+    }
+    let _ = watcher.progress(account.progress());
+    let mut fetched = account.sum();
+    fetched.left_out = found.sums.left_out + found.reserved;
+    if fetched.halted.is_some() {
+        fetched.kept = root.leave()?;
+    } else if let Err(error) = publish(root, &list, options) {
+        fetched.halted = Some(error);
+    }
+    Ok(fetched)
+}
+
+fn publish(root: Root, list: &List, options: &TreeOptions) -> Result<(), Error> {
+    let manner = manner(&root, options);
+    let mut lines = list.lines();
+    match lines.next_line()?.map(parse) {
+        Some(Ok(Said::Entry(top))) => root.publish(&manner.attributes(&top.meta)),
+        _ => Err(Error::broken("its list has changed here")),
+    }
+}
+
+fn manner(root: &Root, options: &TreeOptions) -> Manner {
+    Manner {
+        is_fresh: root.is_fresh(),
+        is_staged: root.is_staged(),
+        owner: options.owner,
+        tells_at_close: may_tell_at_close(root.fd()).unwrap_or(true),
+    }
+}
+
+/// Writes the list down, and says where the folder is found.
+fn take_in(
+    target: &Target,
+    list: &List,
+    options: &TreeOptions,
+    watcher: &dyn TreeWatcher,
+) -> Result<Target, Error> {
+    let files = &options.files;
+    let mut tries = 0;
+    loop {
+        let error = match take_in_once(target, list, options, watcher) {
+            Err(error) if error.is_passing() => error,
+            ended => return ended,
+        };
+        tries += 1;
+        let Some(pause) = retry::pause(tries, files.retries, error.after()) else {
+            return Err(error);
+        };
+        watcher.tell(&format!("{error}; again in {}", quantity::duration(pause)));
+        let look = || watcher.go_on();
+        Patience { most: pause, look: &look }.sleep(pause)?;
+        io::ftruncate(list.fd(), 0).map_err(failed("ftruncate"))?;
+    }
+}
+
+fn take_in_once(
+    target: &Target,
+    list: &List,
+    options: &TreeOptions,
+    watcher: &dyn TreeWatcher,
+) -> Result<Target, Error> {
+    let files = &options.files;
+    let look = || watcher.go_on();
+    let all = Asked { range: None, known: None, is_conditional: false };
+    let answer = ask(&target.manifest(), &all, files, &look);
+    let (mut connection, head, from) = answer.map_err(|error| match error {
+        Error::Status { status: 401 | 407, .. } => error,
+        Error::Status { status, .. } if !error.is_passing() => {
+            no_list(target, &format!("it answers {status}"))
+        }
+        error => error,
+    })?;
+    let kind = head.get("content-type").unwrap_or_default();
+    if kind.split(';').next().map(str::trim) != Some(MEDIA_TYPE) {
+        return Err(no_list(target, "what it answers is none"));
+    }
+    let end = End { at: Some(0), ..End::of(list.fd()).map_err(failed("fstat"))? };
+    let (most, is_too_long) = (options.most_list, Cell::new(false));
+    let mut note = |moved: u64| -> Result<(), Cancelled> {
+        is_too_long.set(moved > most);
+        if is_too_long.get() { Err(Cancelled) } else { watcher.go_on() }
+    };
+    let body = Body {
+        connection: &mut connection,
+        patience: Patience { most: files.patience, look: &look },
+        way: &files.way,
+        end,
+        pace: Pace::new(files.way.limit, Duration::ZERO),
+        note: &mut note,
+        report: &mut Report::default(),
+    };
+    match body.bring(head.framing()?, None) {
+        Err(Error::Cancelled) if is_too_long.get() => {
+            let most = quantity::exact(most);
+            Err(Error::broken(format!("its list has more than {most}; --max-list allows more")))
+        }
+        Err(error) => Err(error),
+        Ok(_) => Ok(from.as_folder()),
+    }
+}
+
+fn no_list(target: &Target, why: &str) -> Error {
+    Error::Unsupported(format!(
+        "'{target}' gives no list of a folder ({why}): trees come from `thalweg serve` only; of \
+         other servers, `wget -r` follows the links of their pages"
+    ))
+}
+
+/// Puts all in that the list says, as far as it can be had.
+fn fill(
+    base: &Target,
+    first: &Target,
+    (list, root): (&List, &Root),
+    options: &TreeOptions,
+    account: &Account<'_>,
+) -> Result<(), Error> {
+    let manner = manner(root, options);
+    make_folders(list, root, manner, account)?;
+    let files = one_job(&options.files);
+    let job = Job {
+        base,
+        is_own: base.is_beside(first),
+        options: &files,
+        manner,
+        root: root.fd(),
+        lines: Mutex::new(list.lines()),
+        account,
+    };
+    let jobs = match options.jobs {
+        // What is held back is not faster by two.
+        _ if files.way.limit.is_some() => 1,
+        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        jobs => jobs,
+    };
+    on_threads(jobs, || Worker::new(&job).work());
+    if account.is_halting() {
+        return Ok(());
+    }
+    close_folders(list, root, manner, account)
+}
+
+/// As for one file of many: no digest is theirs.
+fn one_job(options: &Options) -> Options {
+    Options { expected: Vec::new(), verify: false, ..options.clone() }
+}
+
+fn folder_of(line: &[u8]) -> Option<Entry> {
+    let Ok(Said::Entry(entry)) = may_be_folder(line).then(|| parse(line))? else { return None };
+    let is_made = entry.kind == Kind::Folder && !entry.path.is_empty() && !entry.is_reserved();
+    is_made.then_some(entry)
+}
+
+fn make_folders(
+    list: &List,
+    root: &Root,
+    manner: Manner,
+    account: &Account<'_>,
+) -> Result<(), Error> {
+    let (mut lines, mut folders) = (list.lines(), Folders::below(root.fd()));
+    while let Some(line) = lines.next_line()? {
+        let Some(entry) = folder_of(line) else { continue };
+        account.go_on()?;
+        if let Err(error) = folders.make(&entry, manner.is_fresh, manner.is_staged) {
+            account.missed(&entry.path, error);
+        }
+    }
+    Ok(())
+}
+
+/// Gives folders what is their own, the innermost first: a mode may close them.
+fn close_folders(
+    list: &List,
+    root: &Root,
+    manner: Manner,
+    account: &Account<'_>,
+) -> Result<(), Error> {
+    let (mut lines, folders) = (list.backwards()?, Folders::below(root.fd()));
+    let has_leftovers = manner.is_staged && !manner.is_fresh;
+    while let Some(line) = lines.next_line()? {
+        let Some(entry) = folder_of(&line) else { continue };
+        account.go_on()?;
+        let closed = folders.open_itself(&entry.path).and_then(|fd| {
+            let fd = std::os::fd::AsFd::as_fd(&fd);
+            if has_leftovers {
+                remove_leftovers(fd)?;
+            }
+            manner.attributes(&entry.meta).give(fd)
+        });
+        match closed {
+            // What stands in its place was told of when it was to be made.
+            Ok(()) | Err(CallFailed { errno: Errno::NOENT | Errno::NOTDIR | Errno::LOOP, .. }) => {}
+            Err(error) => account.missed(&entry.path, error.into()),
+        }
+    }
+    if has_leftovers {
+        remove_leftovers(root.fd())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! A line of a tree's list, believed as far as it names something below the folder and nothing else.
+
+use std::ffi::{CStr, CString};
+
+use percent_encoding::percent_decode_str;
+use thalweg_core::atomic_file::name::is_reserved;
+
+use crate::manifest::{Line, Meta};
+
+/// A folder, a file or a link of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Below the folder that is fetched: names with one slash between two of them; empty for that folder.
+    pub path: Vec<u8>,
+    pub kind: Kind,
+    pub meta: Meta,
+}
+
+/// What an entry is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    File {
+        size: u64,
+        etag: String,
+    },
+    Folder,
+    /// And what it holds.
+    Link(CString),
+}
+
+/// What a list says of itself at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    pub entries: u64,
+    pub bytes: u64,
+    pub left_out: u64,
+}
+
+/// A line that makes sense by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    Entry(Entry),
+    End(Sums),
+}
+
+/// File systems of Linux have no longer names.
+const LONGEST_NAME: usize = 255;
+
+/// Reads a line; the error says what is wrong with it.
+pub fn parse(line: &[u8]) -> Result<Said, String> {
+    let line: Line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let (path, kind, meta) = match line {
+        Line::End { entries, bytes, left_out } => {
+            return Ok(Said::End(Sums { entries, bytes, left_out }));
+        }
+        Line::File { path, size, meta, etag } => (path, Kind::File { size, etag }, meta),
+        Line::Folder { path, meta } => (path, Kind::Folder, meta),
+        Line::Link { path, target, meta } => {
+            let target = CString::new(decoded(&target)).map_err(|_| "a link with a NUL in it")?;
+            (path, Kind::Link(target), meta)
+        }
+    };
+    let path = decoded(&path);
+    if !(path.is_empty() && kind == Kind::Folder) {
+        path.split(|byte| *byte == b'/').try_for_each(check_name)?;
+    }
+    if meta.mode > 0o7777 || meta.nanos >= 1_000_000_000 {
+        return Err("a mode or a time that no file has".to_owned());
+    }
+    Ok(Said::Entry(Entry { path, kind, meta }))
+}
+
+fn decoded(text: &str) -> Vec<u8> {
+    percent_decode_str(text).collect()
+}
+
+fn check_name(name: &[u8]) -> Result<(), String> {
+    let wrong = match name {
+        b"" => "a path that begins or ends with a slash, or has two in a row",
+        b"." | b".." => "a path that leads elsewhere: it has '.' or '..' in it",
+        name if name.contains(&0) => "a name with a NUL in it",
+        name if name.len() > LONGEST_NAME => "a name of more than 255 bytes",
+        _ => return Ok(()),
+    };
+    Err(wrong.to_owned())
+}
+
+impl Entry {
+    /// The path of the folder it is in.
+    pub fn folder(&self) -> &[u8] {
+        let cut = self.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+        &self.path[..cut]
+    }
+
+    /// Its own name.
+    pub fn name(&self) -> CString {
+        CString::new(self.name_bytes()).expect("a NUL was refused")
+    }
+
+    /// The same, to be compared.
+    pub fn name_bytes(&self) -> &[u8] {
+        self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+    }
+
+    /// Whether a name on its way is kept for unfinished files: the next run would take it for a leftover.
+    pub fn is_reserved(&self) -> bool {
+        self.path.split(|byte| *byte == b'/').any(|name| {
+            name.starts_with(b".") && CString::new(name).is_ok_and(|name| is_reserved(&name))
+        })
+    }
+}
+
+/// Whether a link in a folder of this path leads to a place below the top, whatever lies on its way. `..` counts
+/// only in front, where it leads through folders that are none but folders: behind a name, which may be a
+/// link itself, nobody knows how far up it leads.
+pub fn stays_inside(folder: &[u8], target: &CStr) -> bool {
+    let mut depth = if folder.is_empty() { 0 } else { folder.split(|b| *b == b'/').count() };
+    let target = target.to_bytes();
+    let mut is_in_front = true;
+    !target.is_empty()
+        && !target.starts_with(b"/")
+        && target.split(|byte| *byte == b'/').all(|name| match name {
+            b"" | b"." => true,
+            b".." if is_in_front && depth > 0 => {
+                depth -= 1;
+                true
+            }
+            b".." => false,
+            _ => {
+                is_in_front = false;
+                true
+            }
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const META: &str = r#""mode":420,"uid":0,"gid":0,"mtime":1,"nanos":2"#;
+
+    fn file(path: &str) -> Result<Said, String> {
+        let line = format!(r#"{{"type":"file","path":"{path}","size":3,{META},"etag":"\"a\""}}"#);
+        parse(line.as_bytes())
+    }
+
+    #[test]
+    fn a_path_is_names_below_the_folder_and_nothing_else() {
+        let Ok(Said::Entry(entry)) = file("a/%2ehidden/%ff%0A") else { panic!("{:?}", file("a")) };
+        assert_eq!((entry.folder(), entry.name_bytes()), (&b"a/.hidden"[..], &b"\xff\n"[..]));
+        assert!(!entry.is_reserved());
+        let long = "x".repeat(256);
+        for wrong in [
+            "",
+            "/",
+            "/etc/passwd",
+            "a/",
+            "a//b",
+            "..",
+            "a/../b",
+            "%2e%2e/b",
+            "a/%2e/b",
+            "a%2f%2e%2e",
+            "a%00b",
+            &long,
+            "a/%2F",
+        ] {
+            assert!(file(wrong).is_err(), "{wrong}");
+        }
+        for reserved in [".a.thalweg-part/b", "a/.b.thalweg-journal"] {
+            let Ok(Said::Entry(entry)) = file(reserved) else { panic!("{reserved}") };
+            assert!(entry.is_reserved(), "{reserved}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_no_file_has_and_words_of_no_list_are_refused() {
+        for wrong in [
+            r#"{"type":"folder","path":"a","mode":4096,"uid":0,"gid":0,"mtime":1,"nanos":2}"#,
+            r#"{"type":"folder","path":"a","mode":1,"uid":0,"gid":0,"mtime":1,"nanos":1000000000}"#,
+            r#"{"type":"folder","path":"a","mode":-1,"uid":0,"gid":0,"mtime":1,"nanos":0}"#,
+            r#"{"type":"fifo","path":"a","mode":1,"uid":0,"gid":0,"mtime":1,"nanos":0}"#,
+            r#"{"type":"link","path":"a","target":"%00","mode":1,"uid":0,"gid":0,"mtime":1,"nanos":0}"#,
+            "{}",
+            "",
+            "<html>",
+        ] {
+            assert!(parse(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+        let end = parse(br#"{"type":"end","entries":1,"bytes":2,"left_out":3}"#).unwrap();
+        assert_eq!(end, Said::End(Sums { entries: 1, bytes: 2, left_out: 3 }));
+    }
+
+    #[test]
+    fn a_link_stays_inside_only_if_nothing_on_its_way_can_lead_out() {
+        let stays = |folder: &str, target: &str| {
+            stays_inside(folder.as_bytes(), &CString::new(target).unwrap())
+        };
+        for (folder, target) in [("", "a"), ("", "./a//b/"), ("a/b", "../../c"), ("a", "..")] {
+            assert!(stays(folder, target), "{folder} {target}");
+        }
+        for (folder, target) in [
+            ("", ".."),
+            ("", "/etc"),
+            ("a", "../.."),
+            ("", "a/.."),
+            ("a/b", "../x/../.."),
+            ("", ""),
+        ] {
+            assert!(!stays(folder, target), "{folder} {target}");
+        }
+    }
+}

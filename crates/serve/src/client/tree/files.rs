@@ -1,0 +1,190 @@
+//! Files and links of a tree, from what the list says of them to their names here.
+
+use std::{
+    ffi::{CStr, CString},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    rc::Rc,
+};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, readlinkat, symlinkat, unlinkat};
+use thalweg_core::atomic_file::{
+    AtomicFile, Destination, Until, create_new, failed, name::unique, rename, unlink,
+};
+use thalweg_sys::{Errno, io};
+use thalweg_tree::foreign::Attributes;
+
+use super::{
+    entry::{Entry, stays_inside},
+    folders::{Folder, TWICE},
+};
+use crate::{client::Error, manifest::Meta};
+
+/// How entries are put in.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// Nothing was there before this run.
+    pub is_fresh: bool,
+    /// Nobody sees it before all is in.
+    pub is_staged: bool,
+    /// Owners are kept.
+    pub owner: bool,
+    /// Closing a file may still tell of bytes that were not kept.
+    pub tells_at_close: bool,
+}
+
+/// A file that comes.
+pub struct Wanted {
+    pub path: Vec<u8>,
+    pub folder: Rc<Folder>,
+    pub name: CString,
+    pub size: u64,
+    pub etag: String,
+    pub attributes: Attributes,
+    /// Something else has its name.
+    pub replaces: bool,
+}
+
+/// An open file that gets its name when it is whole, or has it where nobody looks.
+pub enum Sink<'a> {
+    Own(OwnedFd),
+    Hidden(AtomicFile<BorrowedFd<'a>, &'a CStr>, bool),
+}
+
+impl Manner {
+    /// What an entry gets in the end.
+    pub fn attributes(self, meta: &Meta) -> Attributes {
+        let owner = self.owner.then_some((meta.uid, meta.gid));
+        Attributes { mode: meta.mode, owner, mtime: (meta.mtime, meta.nanos) }
+    }
+
+    /// Whether a file has to come; one that is there gets its attributes at once.
+    pub fn wanted(
+        self,
+        entry: &Entry,
+        (size, etag): (u64, &str),
+        folder: Rc<Folder>,
+    ) -> Result<Option<Wanted>, Error> {
+        let (name, attributes) = (entry.name(), self.attributes(&entry.meta));
+        let there = if self.is_fresh { None } else { folder.look(&name)? };
+        if let Some(there) = &there {
+            let is_file = match FileType::from_raw_mode(there.st_mode) {
+                FileType::Directory => return Err(Error::listed("there already, and a folder")),
+                kind => kind == FileType::RegularFile,
+            };
+            let mtime = (there.st_mtime, there.st_mtime_nsec as u32);
+            if is_file && there.st_size as u64 == size && mtime == attributes.mtime {
+                let is_as_listed = there.st_mode & 0o7777 == attributes.mode
+                    && attributes.owner.is_none_or(|owner| owner == (there.st_uid, there.st_gid));
+                if !is_as_listed {
+                    give(&folder, &name, &attributes)?;
+                }
+                return Ok(None);
+            }
+        }
+        Ok(Some(Wanted {
+            path: entry.path.clone(),
+            folder,
+            name,
+            size,
+            etag: etag.to_owned(),
+            attributes,
+            replaces: there.is_some(),
+        }))
+    }
+
+    /// Makes a link; whether it was not there before.
+    pub fn link(self, entry: &Entry, target: &CStr, folder: &Folder) -> Result<bool, Error> {
+        if !stays_inside(entry.folder(), target) {
+            return Err(Error::listed("a link that may lead out of the folder"));
+        }
+        let (name, attributes) = (entry.name(), self.attributes(&entry.meta));
+        let there = if self.is_fresh { None } else { folder.look(&name)? };
+        let fd = folder.fd.as_fd();
+        match there.map(|there| FileType::from_raw_mode(there.st_mode)) {
+            None => {
+                let made = symlinkat(target, fd, &name);
+                made.map_err(|errno| self.of_new("symlinkat", errno))?;
+                attributes.give_to_link(fd, &name)?;
+                return Ok(true);
+            }
+            Some(FileType::Directory) => return Err(Error::listed("there already, and a folder")),
+            Some(FileType::Symlink) => {
+                let has = readlinkat(fd, &name, Vec::new()).map_err(failed("readlinkat"))?;
+                if *has == *target {
+                    attributes.give_to_link(fd, &name)?;
+                    return Ok(false);
+                }
+            }
+            Some(_) => {}
+        }
+        let temporary = unique(&name);
+        symlinkat(target, fd, &temporary).map_err(failed("symlinkat"))?;
+        let given = attributes.give_to_link(fd, &temporary);
+        let done =
+            given.and_then(|()| rename(fd, &temporary, &name, false).map_err(failed("renameat2")));
+        done.inspect_err(|_| {
+            let _ = unlink(fd, &temporary);
+        })?;
+        Ok(true)
+    }
+
+    fn of_new(self, call: &'static str, errno: Errno) -> Error {
+        match errno {
+            // Names that differ in the list may be one name here.
+            Errno::EXIST if self.is_fresh => Error::listed(TWICE),
+            errno => failed(call)(errno).into(),
+        }
+    }
+
+    /// Opens the file that is written.
+    pub fn open(self, wanted: &Wanted) -> Result<Sink<'_>, Error> {
+        let (dir, name) = (wanted.folder.fd.as_fd(), &*wanted.name);
+        if !self.is_staged {
+            let file = AtomicFile::create(dir, name, 0o600)?;
+            return Ok(Sink::Hidden(file, wanted.replaces));
+        }
+        if wanted.replaces {
+            // An earlier run left it unfinished, in a place nobody can see.
+            unlinkat(dir, name, AtFlags::empty()).map_err(failed("unlinkat"))?;
+        }
+        let made = create_new(dir, name, OFlags::WRONLY, 0o600);
+        made.map(Sink::Own).map_err(|errno| self.of_new("openat", errno))
+    }
+}
+
+/// The destination of a file that is fetched by itself, and can be gone on with.
+pub fn destination(wanted: &Wanted) -> Result<Destination, Error> {
+    let dir = wanted.folder.fd.try_clone().map_err(|_| failed("fcntl")(Errno::MFILE))?;
+    let name = std::ffi::OsStr::from_bytes(wanted.name.to_bytes());
+    Ok(Destination::at(dir, name, wanted.replaces, Until::Part)?)
+}
+
+impl Sink<'_> {
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Own(fd) => fd.as_fd(),
+            Self::Hidden(file, _) => file.fd.as_fd(),
+        }
+    }
+
+    /// Gives the file, which is whole, what it gets in the end, and its name.
+    pub fn publish(self, attributes: &Attributes, manner: Manner) -> Result<(), Error> {
+        attributes.give(self.fd())?;
+        if manner.tells_at_close {
+            io::flush(self.fd()).map_err(failed("close"))?;
+        }
+        if let Self::Hidden(mut file, replaces) = self {
+            file.publish(!replaces)?;
+        }
+        Ok(())
+    }
+}
+
+fn give(folder: &Folder, name: &CStr, attributes: &Attributes) -> Result<(), Error> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = openat(&folder.fd, name, flags, Mode::empty()).map_err(failed("openat"))?;
+    Ok(attributes.give(fd.as_fd())?)
+}

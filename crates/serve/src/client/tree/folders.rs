@@ -1,0 +1,181 @@
+//! The folders of a tree here: made before anything is put in, found again by single names none of which may
+//! be a link, and given their own attributes when all is in them.
+
+use std::{
+    cell::Cell,
+    ffi::{CStr, CString},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    rc::Rc,
+};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, chmodat, mkdirat, openat, statat};
+use thalweg_core::atomic_file::{CallFailed, failed};
+use thalweg_sys::Errno;
+
+use super::entry::Entry;
+use crate::client::Error;
+
+/// An open folder of the tree.
+pub struct Folder {
+    pub fd: OwnedFd,
+    /// Names that differ in their letters' case are known to be two here.
+    tells_case: Cell<bool>,
+}
+
+/// Opens folders of a tree, and keeps the last one: what is in a folder comes together.
+pub struct Folders<'a> {
+    root: BorrowedFd<'a>,
+    last: Option<(Vec<u8>, Rc<Folder>)>,
+}
+
+/// What a name stands for here.
+pub type Found = Option<rustix::fs::Stat>;
+
+impl<'a> Folders<'a> {
+    /// Those below this one.
+    pub fn below(root: BorrowedFd<'a>) -> Self {
+        Self { root, last: None }
+    }
+
+    /// The folder of this path.
+    pub fn open(&mut self, path: &[u8]) -> Result<Rc<Folder>, CallFailed> {
+        if let Some((_, folder)) = self.last.as_ref().filter(|(last, _)| last == path) {
+            return Ok(Rc::clone(folder));
+        }
+        let fd = walk(self.root, path, OFlags::PATH)?;
+        let folder = Rc::new(Folder { fd, tells_case: Cell::new(false) });
+        self.last = Some((path.to_owned(), Rc::clone(&folder)));
+        Ok(folder)
+    }
+
+    /// Opens the folder of this path so that it can be listed and changed itself.
+    pub fn open_itself(&self, path: &[u8]) -> Result<OwnedFd, CallFailed> {
+        walk(self.root, path, OFlags::RDONLY)
+    }
+
+    /// Makes the folder of an entry. `is_fresh`: nothing was there before this run. `is_ours`: all of it was
+    /// made by us, and may be opened for us.
+    pub fn make(&mut self, entry: &Entry, is_fresh: bool, is_ours: bool) -> Result<(), Error> {
+        let above = self.open(entry.folder())?;
+        let name = entry.name();
+        match mkdirat(&above.fd, &name, Mode::RWXU) {
+            Ok(()) => return Ok(()),
+            Err(Errno::EXIST) if is_fresh => return Err(Error::listed(TWICE)),
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(failed("mkdirat")(errno).into()),
+        }
+        match above.look(&name)? {
+            Some(there) if FileType::from_raw_mode(there.st_mode) == FileType::Directory => {}
+            _ => return Err(Error::listed("there already, and no folder")),
+        }
+        if is_ours {
+            // An earlier run may have given it its own mode already.
+            let opened = chmodat(&above.fd, &name, Mode::RWXU, AtFlags::empty());
+            opened.map_err(failed("fchmodat"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Why an entry cannot be put beside another.
+pub const TWICE: &str =
+    "another entry of the list has this name here, where big and small letters are the same";
+
+impl Folder {
+    /// What a name stands for; an error if that has the name only because big and small letters are the same
+    /// here: then it may be another entry of the list.
+    pub fn look(&self, name: &CStr) -> Result<Found, Error> {
+        let there = match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(None),
+            there => there.map_err(failed("newfstatat"))?,
+        };
+        if !self.tells_case.get()
+            && !self.has_exactly(name, &there).map_err(failed("getdents64"))?
+        {
+            return Err(Error::listed(TWICE));
+        }
+        Ok(Some(there))
+    }
+
+    fn has_exactly(&self, name: &CStr, there: &rustix::fs::Stat) -> Result<bool, Errno> {
+        let swapped: Vec<u8> = name.to_bytes().iter().copied().map(swap_case).collect();
+        if swapped == name.to_bytes() {
+            return Ok(true);
+        }
+        let other = CString::new(swapped).unwrap_or_default();
+        match statat(&self.fd, &other, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(other) if (other.st_dev, other.st_ino) == (there.st_dev, there.st_ino) => {}
+            _ => {
+                self.tells_case.set(true);
+                return Ok(true);
+            }
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        for entry in Dir::read_from(openat(&self.fd, c".", flags, Mode::empty())?)? {
+            if entry?.file_name() == name {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn swap_case(byte: u8) -> u8 {
+    if byte.is_ascii_alphabetic() { byte ^ 0x20 } else { byte }
+}
+
+fn walk(root: BorrowedFd<'_>, path: &[u8], last: OFlags) -> Result<OwnedFd, CallFailed> {
+    const STEP: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+    let open = |dir: BorrowedFd<'_>, name: &[u8], is_last: bool| {
+        let flags = STEP | if is_last { last } else { OFlags::PATH };
+        openat(dir, name, flags, Mode::empty()).map_err(failed("openat"))
+    };
+    if path.is_empty() {
+        return open(root, b".", true);
+    }
+    let mut names = path.split(|byte| *byte == b'/').peekable();
+    let mut here: Option<OwnedFd> = None;
+    while let Some(name) = names.next() {
+        let dir = here.as_ref().map_or(root, AsFd::as_fd);
+        here = Some(open(dir, name, names.peek().is_none())?);
+    }
+    here.ok_or(CallFailed { call: "openat", errno: Errno::NOENT })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::unix::fs::symlink};
+
+    #[test]
+    fn a_link_on_the_way_is_not_followed() {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir_all(place.path().join("a/b")).unwrap();
+        fs::create_dir(place.path().join("out")).unwrap();
+        symlink("../out", place.path().join("a/link")).unwrap();
+        let root = fs::File::open(place.path()).unwrap();
+        let mut folders = Folders::below(root.as_fd());
+        assert!(folders.open(b"a/b").is_ok() && folders.open(b"").is_ok());
+        for path in [&b"a/link"[..], b"a/link/x", b"none"] {
+            assert!(folders.open(path).is_err());
+        }
+    }
+
+    #[test]
+    fn names_that_are_two_here_are_told_apart() {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("Name"), "").unwrap();
+        let root = fs::File::open(place.path()).unwrap();
+        let folder = Folders::below(root.as_fd()).open(b"").unwrap();
+        assert!(folder.look(c"name").unwrap().is_none());
+        assert!(folder.look(c"Name").unwrap().is_some());
+        fs::hard_link(place.path().join("Name"), place.path().join("nAME")).unwrap();
+        assert!(folder.look(c"nAME").unwrap().is_some());
+        // As where big and small letters are the same: both spellings lead to it, and it has another name.
+        let there = statat(&folder.fd, c"Name", AtFlags::SYMLINK_NOFOLLOW).unwrap();
+        fs::hard_link(place.path().join("Name"), place.path().join("NAme")).unwrap();
+        folder.tells_case.set(false);
+        assert!(!folder.has_exactly(c"naME", &there).unwrap());
+        assert!(folder.has_exactly(c"NAme", &there).unwrap());
+    }
+}

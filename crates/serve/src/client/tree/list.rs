@@ -1,0 +1,348 @@
+//! A tree's list on the disk, so that a list without end costs no memory: read forwards line by line, and
+//! backwards, where what is in a folder comes before the folder.
+
+use std::{
+    ffi::CString,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use thalweg_core::atomic_file::{AtomicFile, failed};
+use thalweg_sys::io;
+
+use super::entry::{Entry, Kind, Said, Sums, parse};
+use crate::client::Error;
+
+/// A list that was taken in. It has no name, or goes when this is dropped.
+pub struct List {
+    file: AtomicFile<OwnedFd, CString>,
+}
+
+/// What is in a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    pub sums: Sums,
+    pub files: u64,
+    /// Entries whose names are kept for unfinished files.
+    pub reserved: u64,
+}
+
+/// No line is longer: paths of more bytes are those of no file system.
+pub const LONGEST_LINE: usize = 64 << 10;
+/// Room for a line and what is read at once.
+const ROOM: usize = 2 * LONGEST_LINE;
+
+impl List {
+    /// An empty one, in this folder.
+    pub fn create(folder: BorrowedFd<'_>) -> Result<Self, Error> {
+        let folder = folder.try_clone_to_owned();
+        let folder = folder.map_err(|_| failed("fcntl")(thalweg_sys::Errno::MFILE))?;
+        Ok(Self { file: AtomicFile::create(folder, c"list".to_owned(), 0o600)? })
+    }
+
+    /// Where it is written.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.file.fd.as_fd()
+    }
+
+    /// Its lines, from the first one on.
+    pub fn lines(&self) -> Lines<'_> {
+        Lines { fd: self.fd(), at: 0, buffer: Vec::new(), used: 0, have: 0 }
+    }
+
+    /// Its lines, from the last one on.
+    pub fn backwards(&self) -> Result<Backwards<'_>, Error> {
+        let end = rustix::fs::fstat(&self.file.fd).map_err(failed("fstat"))?.st_size;
+        Ok(Backwards { fd: self.fd(), at: u64::try_from(end).unwrap_or(0), rest: Vec::new() })
+    }
+
+    /// Reads all of it and refuses it unless it is whole, every entry is in a folder that was listed before it,
+    /// and none comes twice. Two places in the list are all the memory that takes.
+    pub fn check(&self, mut go_on: impl FnMut() -> Result<(), Error>) -> Result<Found, Error> {
+        let (mut lines, mut order) = (self.lines(), Order::of(self));
+        let (mut found, mut end) = (Found::default(), None);
+        while let Some(line) = lines.next_line()? {
+            let number = found.sums.entries + 1;
+            let wrong = |why: &str| Error::broken(format!("line {number} of its list: {why}"));
+            if end.is_some() {
+                return Err(wrong("it comes after the end"));
+            }
+            match parse(line).map_err(|why| wrong(&why))? {
+                Said::End(sums) => end = Some(sums),
+                Said::Entry(entry) => {
+                    order.check(&entry, number)?.map_err(|why| wrong(&why))?;
+                    found.sums.entries = number;
+                    found.reserved += u64::from(entry.is_reserved());
+                    if let Kind::File { size, .. } = entry.kind {
+                        found.files += 1;
+                        let bytes = found.sums.bytes.checked_add(size);
+                        found.sums.bytes =
+                            bytes.ok_or_else(|| wrong("more bytes than there are"))?;
+                    }
+                    if number.is_multiple_of(4096) {
+                        go_on()?;
+                    }
+                }
+            }
+        }
+        let Some(end) = end else { return Err(Error::broken("its list was cut short")) };
+        if (end.entries, end.bytes) != (found.sums.entries, found.sums.bytes) {
+            return Err(Error::broken("its list is not as long as its last line says"));
+        }
+        if end.entries == 0 {
+            return Err(Error::broken("its list does not begin with the folder itself"));
+        }
+        found.sums.left_out = end.left_out;
+        Ok(found)
+    }
+}
+
+/// The order in which entries have to come.
+struct Order<'a> {
+    /// Behind the line of the folder whose entries come now.
+    folders: Lines<'a>,
+    /// Its line, counted among all.
+    line: u64,
+    folder: Vec<u8>,
+    last: Option<Vec<u8>>,
+}
+
+impl<'a> Order<'a> {
+    fn of(list: &'a List) -> Self {
+        Self { folders: list.lines(), line: 0, folder: Vec::new(), last: None }
+    }
+
+    /// The inner error says what is wrong with the list. `number`: that of the entry's line.
+    fn check(&mut self, entry: &Entry, number: u64) -> Result<Result<(), String>, Error> {
+        let is_top = entry.path.is_empty();
+        if is_top != (number == 1) {
+            let why = "the folder itself is its first line, and only that";
+            return Ok(Err(why.to_owned()));
+        }
+        if is_top {
+            return Ok(Ok(()));
+        }
+        if self.last.is_none() || entry.folder() != self.folder {
+            // Only forwards: each folder has its turn once.
+            if !self.find(entry.folder(), number)? {
+                let why = "it is in no folder that was listed before it, or not where its turn is";
+                return Ok(Err(why.to_owned()));
+            }
+            self.last = None;
+        }
+        let name = entry.name_bytes();
+        if self.last.as_ref().is_some_and(|last| name <= &**last) {
+            return Ok(Err("its name comes twice, or not in order".to_owned()));
+        }
+        self.last = Some(name.to_owned());
+        Ok(Ok(()))
+    }
+
+    /// Goes on to the line of this folder, if that is before the line of this number.
+    fn find(&mut self, folder: &[u8], number: u64) -> Result<bool, Error> {
+        while self.line + 1 < number {
+            self.line += 1;
+            let Some(line) = self.folders.next_line()? else { return Ok(false) };
+            if may_be_folder(line)
+                && let Ok(Said::Entry(Entry { path, kind: Kind::Folder, .. })) = parse(line)
+                && path == folder
+            {
+                self.folder = path;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Whether a line may be that of a folder: most need not be read for that.
+pub fn may_be_folder(line: &[u8]) -> bool {
+    line.windows(8).take(64).any(|window| window == b"\"folder\"")
+}
+
+/// Lines of a list, forwards.
+pub struct Lines<'a> {
+    fd: BorrowedFd<'a>,
+    at: u64,
+    buffer: Vec<u8>,
+    used: usize,
+    have: usize,
+}
+
+impl Lines<'_> {
+    /// The next one, without its end.
+    pub fn next_line(&mut self) -> Result<Option<&[u8]>, Error> {
+        let mut looked_at = self.used;
+        loop {
+            let new = &self.buffer[looked_at..self.have];
+            if let Some(length) = new.iter().position(|byte| *byte == b'\n') {
+                let (from, to) = (self.used, looked_at + length);
+                self.used = to + 1;
+                return line(&self.buffer[from..to]).map(Some);
+            }
+            let rest = self.have - self.used;
+            if rest > LONGEST_LINE {
+                return Err(too_long());
+            }
+            self.buffer.copy_within(self.used..self.have, 0);
+            (self.used, self.have, looked_at) = (0, rest, rest);
+            self.buffer.resize(ROOM, 0);
+            let read = io::pread(self.fd, &mut self.buffer[rest..], self.at);
+            let read = read.map_err(failed("pread"))?;
+            (self.at, self.have) = (self.at + read as u64, rest + read);
+            if read == 0 {
+                self.used = self.have;
+                return if rest == 0 { Ok(None) } else { line(&self.buffer[..rest]).map(Some) };
+            }
+        }
+    }
+}
+
+/// Lines of a list, backwards.
+pub struct Backwards<'a> {
+    fd: BorrowedFd<'a>,
+    /// Before `rest`, which was read.
+    at: u64,
+    rest: Vec<u8>,
+}
+
+impl Backwards<'_> {
+    /// The one before, without its end.
+    pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        loop {
+            let text = self.rest.strip_suffix(b"\n").unwrap_or(&self.rest);
+            if let Some(before) = text.iter().rposition(|byte| *byte == b'\n') {
+                let found = text[before + 1..].to_vec();
+                self.rest.truncate(before + 1);
+                return Ok(Some(found));
+            }
+            if self.at == 0 {
+                let found = text.to_vec();
+                return Ok(if std::mem::take(&mut self.rest).is_empty() {
+                    None
+                } else {
+                    Some(found)
+                });
+            }
+            let length = self.at.min(LONGEST_LINE as u64);
+            let mut block = vec![0; length as usize];
+            let read = io::pread(self.fd, &mut block, self.at - length);
+            if read.map_err(failed("pread"))? as u64 != length {
+                return Err(Error::broken("its list was cut here"));
+            }
+            self.at -= length;
+            block.append(&mut self.rest);
+            self.rest = block;
+        }
+    }
+}
+
+fn line(line: &[u8]) -> Result<&[u8], Error> {
+    if line.len() > LONGEST_LINE { Err(too_long()) } else { Ok(line) }
+}
+
+fn too_long() -> Error {
+    Error::broken(format!("a line of its list has more than {LONGEST_LINE} bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    fn list(text: &str) -> List {
+        let place = tempfile::tempdir().unwrap();
+        let list = List::create(File::open(place.path()).unwrap().as_fd()).unwrap();
+        assert_eq!(io::pwrite(list.fd(), text.as_bytes(), 0).unwrap(), text.len());
+        list
+    }
+
+    fn of(entries: &[&str]) -> String {
+        let meta = r#""mode":1,"uid":0,"gid":0,"mtime":1,"nanos":2"#;
+        let line = |entry: &&str| match entry.strip_suffix('/') {
+            Some(path) => format!("{{\"type\":\"folder\",\"path\":\"{path}\",{meta}}}\n"),
+            None => format!(
+                "{{\"type\":\"file\",\"path\":\"{entry}\",\"size\":2,{meta},\"etag\":\"x\"}}\n"
+            ),
+        };
+        let files = entries.iter().filter(|entry| !entry.ends_with('/')).count();
+        let (count, bytes) = (entries.len(), 2 * files);
+        let end =
+            format!("{{\"type\":\"end\",\"entries\":{count},\"bytes\":{bytes},\"left_out\":0}}");
+        entries.iter().map(line).chain([end]).collect()
+    }
+
+    fn check(text: &str) -> Result<Found, Error> {
+        list(text).check(|| Ok(()))
+    }
+
+    #[test]
+    fn a_list_is_in_order_and_every_folder_comes_before_what_is_in_it() {
+        let good: &[&[&str]] = &[
+            &["/"],
+            &["/", "a", "b/", "c/", "b/x", "b/y/", "c/x", "b/y/z"],
+            &["/", "a/", "b/", "b/x"],
+            &["/", "a", "a-/", "a.", "a-/x"],
+        ];
+        for entries in good {
+            let found = check(&of(entries)).unwrap();
+            assert_eq!(found.sums.entries, entries.len() as u64);
+        }
+        let bad: &[&[&str]] = &[
+            &[],
+            &["a"],
+            &["/", "/"],
+            &["/", "a", "a"],
+            &["/", "b", "a"],
+            &["/", "a", "a/x"],
+            &["/", "a/", "a"],
+            &["/", "a/x"],
+            &["/", "a/x", "a/"],
+            &["/", "a/", "b/", "b/x", "a/x"],
+            &["/", "a/", "a/x", "b"],
+            &["/", "a/", "b/", "a/x", "b/x", "a/y"],
+        ];
+        for entries in bad {
+            assert!(check(&of(entries)).is_err(), "{entries:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_that_is_cut_or_miscounted_is_refused() {
+        let whole = of(&["/", "a", "b/", "b/x"]);
+        assert_eq!(check(&whole).unwrap().files, 2);
+        for cut in 0..whole.len() {
+            assert!(check(&whole[..cut]).is_err(), "{cut}");
+        }
+        for (from, to) in [
+            ("\"bytes\":4", "\"bytes\":5"),
+            ("\"entries\":4", "\"entries\":5"),
+            ("\"size\":2", "\"size\":18446744073709551615"),
+        ] {
+            assert!(check(&whole.replace(from, to)).is_err(), "{to}");
+        }
+        let more = format!("{whole}\n{}", of(&["/"]));
+        assert!(check(&more).is_err());
+    }
+
+    #[test]
+    fn lines_come_forwards_and_backwards_whatever_their_length() {
+        let lines: Vec<String> =
+            (0..300).map(|n: usize| "x".repeat((n * 977) % LONGEST_LINE)).collect();
+        for end in ["", "\n"] {
+            let list = list(&(lines.join("\n") + end));
+            let (mut forwards, mut there) = (list.lines(), Vec::new());
+            while let Some(line) = forwards.next_line().unwrap() {
+                there.push(line.len());
+            }
+            let (mut backwards, mut back) = (list.backwards().unwrap(), Vec::new());
+            while let Some(line) = backwards.next_line().unwrap() {
+                back.insert(0, line.len());
+            }
+            assert_eq!(there, lines.iter().map(String::len).collect::<Vec<_>>());
+            assert_eq!(back, there);
+        }
+        let giant = list(&"x".repeat(LONGEST_LINE + 1));
+        assert!(giant.lines().next_line().is_err());
+        assert!(list(&"x".repeat(10 * LONGEST_LINE)).lines().next_line().is_err());
+    }
+}

@@ -1,0 +1,164 @@
+//! A folder that is served, and one that is fetched into.
+
+#[path = "../support/liar.rs"]
+#[allow(dead_code, reason = "the tests of single files use the rest")]
+pub mod liar;
+#[path = "../support/noise.rs"]
+pub mod noise;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    sync::Mutex,
+    time::Duration,
+};
+
+use thalweg_core::{Cancelled, Guarantees, Request};
+use thalweg_serve::{
+    client::{
+        Error, Extra, Options, Target, Trust, Way,
+        tree::{Place, TreeFetched, TreeOptions, TreeWatcher, fetch_tree},
+    },
+    server::{self, Address, Running},
+};
+use thalweg_tree::{Progress, Total};
+
+#[derive(Default)]
+pub struct Quiet {
+    pub told: Mutex<Vec<String>>,
+    /// How much the list says there is.
+    pub total: Mutex<Total>,
+    pub last: Mutex<Option<Progress>>,
+}
+
+impl TreeWatcher for Quiet {
+    fn total(&self, total: Total) {
+        *self.total.lock().unwrap() = total;
+    }
+
+    fn progress(&self, now: Progress) -> Result<(), Cancelled> {
+        *self.last.lock().unwrap() = Some(now);
+        Ok(())
+    }
+
+    fn go_on(&self) -> Result<(), Cancelled> {
+        Ok(())
+    }
+
+    fn tell(&self, news: &str) {
+        self.told.lock().unwrap().push(news.to_owned());
+    }
+}
+
+pub fn options() -> TreeOptions {
+    let files = Options {
+        trust: Trust::default(),
+        extra: Extra::default(),
+        way: Way {
+            request: Request::default(),
+            profile: None,
+            needs: Guarantees::COPIED,
+            limit: None,
+        },
+        patience: Duration::from_secs(60),
+        retries: 3,
+        expected: Vec::new(),
+        verify: false,
+    };
+    TreeOptions { files, jobs: 3, owner: false, most_list: 1 << 30 }
+}
+
+pub fn get(url: &str, path: &Path, options: &TreeOptions) -> Result<TreeFetched, Error> {
+    let target = Target::parse(url).unwrap().as_folder();
+    fetch_tree(&target, Place::open(path).unwrap(), options, &Quiet::default())
+}
+
+/// A server on `root` in a scratch folder, which has room for what is fetched.
+pub struct Served {
+    folder: tempfile::TempDir,
+    server: Running,
+}
+
+impl Served {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("root")).unwrap();
+        let mut options = server::Options::new(folder.path().join("root"));
+        options.listen = vec![Address::Tcp(([127, 0, 0, 1], 0).into())];
+        options.hidden = true;
+        let server = Running::start(options).unwrap();
+        Self { folder, server }
+    }
+
+    pub fn url(&self) -> String {
+        let Some(Address::Tcp(address)) = self.server.addresses().first() else { panic!() };
+        format!("http://{address}/")
+    }
+
+    pub fn root(&self, name: &str) -> PathBuf {
+        self.folder.path().join("root").join(name)
+    }
+
+    pub fn dst(&self) -> PathBuf {
+        self.folder.path().join("dst")
+    }
+
+    pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        write(&self.root(name), bytes);
+    }
+}
+
+pub fn write(path: &Path, bytes: impl AsRef<[u8]>) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+/// All below a folder: path, and what it is. The time of a link is its own.
+pub fn tree(root: &Path) -> BTreeMap<PathBuf, String> {
+    let mut all = BTreeMap::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        let itself = root.join(&folder);
+        all.insert(folder.clone(), shown(&itself));
+        for entry in fs::read_dir(&itself).unwrap() {
+            let path = folder.join(entry.unwrap().file_name());
+            if root.join(&path).symlink_metadata().unwrap().is_dir() {
+                folders.push(path);
+            } else {
+                all.insert(path.clone(), shown(&root.join(&path)));
+            }
+        }
+    }
+    all
+}
+
+fn shown(path: &Path) -> String {
+    let meta = path.symlink_metadata().unwrap();
+    let time = format!("{}.{}", meta.mtime(), meta.mtime_nsec());
+    let mode = meta.permissions().mode() & 0o7777;
+    if meta.is_symlink() {
+        return format!("link {} {time}", fs::read_link(path).unwrap().display());
+    }
+    if meta.is_dir() {
+        return format!("folder {mode:o} {time}");
+    }
+    // Of bytes that may not be read, the size will do.
+    let sum = fs::read(path).map(|bytes| fnv(&bytes)).unwrap_or_default();
+    format!("file {mode:o} {time} {} {sum:x}", meta.len())
+}
+
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The names in a folder, sorted.
+pub fn names(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,138 @@
+//! A tree that a program of another crate brings here, not copied from a folder: the stage in which it is
+//! built, and what its entries get when they are whole. The rules are those of a copy.
+
+use rustix::fs::{
+    AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, chownat, fchmod, fchown, futimens,
+    utimensat,
+};
+use std::{
+    ffi::{CStr, CString},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+use thalweg_core::atomic_file::{CallFailed, failed, name::OWN_JOURNAL, unlink};
+use thalweg_sys::Errno;
+
+use crate::{
+    copy::{
+        attributes::{SPECIAL, own},
+        dest::{
+            publish::Spot,
+            staged_dir::{Origin, StagedDir, remove_leftovers as remove_leftover_files},
+        },
+    },
+    error::Failure,
+    journal::Remote,
+};
+
+/// A new folder under its temporary name, with a journal of whose copy it is. It is locked while it is open.
+pub struct Stage {
+    above: OwnedFd,
+    name: CString,
+    fd: OwnedFd,
+    staged: StagedDir,
+}
+
+impl Stage {
+    /// Makes the stage of what will be `name` in the folder `above`, or takes over what an earlier run of
+    /// this boot left of the same URL. Any other leftover of that name is removed.
+    pub fn make(above: OwnedFd, name: CString, source: &Remote) -> Result<Self, CallFailed> {
+        let spot = Spot { dir: above.as_fd(), name: &name };
+        let made = StagedDir::make(spot, 0o700, true, Origin::Remote(source));
+        let (fd, staged) = made.map_err(|failure| of_failure(&failure))?;
+        Ok(Self { above, name, fd, staged })
+    }
+
+    /// The folder.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// An earlier run left it.
+    pub fn is_adopted(&self) -> bool {
+        self.staged.adopted
+    }
+
+    /// Its name until it is published.
+    pub fn name(&self) -> &CStr {
+        &self.staged.name
+    }
+
+    /// Leaves it to a later run, or removes it if none would find it; says whether it is still there.
+    pub fn leave(self) -> Result<bool, CallFailed> {
+        let spot = Spot { dir: self.above.as_fd(), name: &self.name };
+        self.staged.leave(spot, &self.fd).map_err(|failure| of_failure(&failure))
+    }
+
+    /// Removes it and all that is in it.
+    pub fn discard(self) -> Result<(), CallFailed> {
+        let spot = Spot { dir: self.above.as_fd(), name: &self.name };
+        self.staged.discard(spot, &self.fd).map_err(|failure| of_failure(&failure))
+    }
+
+    /// Gives it its name, which must be free, once it has got its own attributes.
+    pub fn publish(self, attributes: &Attributes) -> Result<(), CallFailed> {
+        // Before the times are set, which it would change.
+        unlink(self.fd.as_fd(), OWN_JOURNAL).map_err(failed("unlinkat"))?;
+        attributes.give(self.fd.as_fd())?;
+        let spot = Spot { dir: self.above.as_fd(), name: &self.name };
+        self.staged.publish(spot).map_err(|failure| of_failure(&failure))
+    }
+}
+
+fn of_failure(failure: &Failure) -> CallFailed {
+    match *failure {
+        Failure::Sink(call, errno, _) | Failure::Source(call, errno) => CallFailed { call, errno },
+        // A stage is asked for nothing else.
+        _ => CallFailed { call: "openat", errno: Errno::INVAL },
+    }
+}
+
+/// Removes the unfinished files that killed runs left in a folder of a stage.
+pub fn remove_leftovers(folder: BorrowedFd<'_>) -> Result<(), CallFailed> {
+    remove_leftover_files(folder).map_err(|failure| of_failure(&failure))
+}
+
+/// What an entry gets when it is whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// Permission bits.
+    pub mode: u32,
+    /// User and group; `None`: as they are.
+    pub owner: Option<(u32, u32)>,
+    /// Last modified: seconds since 1970, and nanoseconds.
+    pub mtime: (i64, u32),
+}
+
+impl Attributes {
+    /// To an open file or folder, in the order in which none undoes another. Without the owner, no set-id
+    /// bit: it speaks of the owner.
+    pub fn give(&self, fd: BorrowedFd<'_>) -> Result<(), CallFailed> {
+        let mode =
+            self.mode & if self.give_owner(|u, g| fchown(fd, u, g))? { !0 } else { !SPECIAL };
+        fchmod(fd, Mode::from_raw_mode(mode)).map_err(failed("fchmod"))?;
+        futimens(fd, &self.times()).map_err(failed("utimensat"))
+    }
+
+    /// The same to a link, which has no mode.
+    pub fn give_to_link(&self, folder: BorrowedFd<'_>, name: &CStr) -> Result<(), CallFailed> {
+        let itself = AtFlags::SYMLINK_NOFOLLOW;
+        self.give_owner(|uid, gid| chownat(folder, name, uid, gid, itself))?;
+        utimensat(folder, name, &self.times(), itself).map_err(failed("utimensat"))
+    }
+
+    fn give_owner(
+        &self,
+        chown: impl Fn(Option<Uid>, Option<Gid>) -> Result<(), Errno>,
+    ) -> Result<bool, CallFailed> {
+        let Some((uid, gid)) = self.owner else { return Ok(false) };
+        own(rustix::process::geteuid().as_raw(), uid, gid, chown).map_err(failed("fchown"))
+    }
+
+    fn times(&self) -> Timestamps {
+        let (seconds, nanos) = self.mtime;
+        Timestamps {
+            last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+            last_modification: Timespec { tv_sec: seconds, tv_nsec: nanos.into() },
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! No list of a tree crashes the client; every entry of one that is believed is a path below the folder, in a folder
+//! that came before it, and none comes twice.
+#![no_main]
+
+use std::{collections::HashSet, fs::File, os::fd::AsFd, sync::OnceLock};
+
+use libfuzzer_sys::fuzz_target;
+use thalweg_serve::client::tree::{
+    entry::{Kind, Said, parse, stays_inside},
+    list::List,
+};
+use thalweg_sys::io;
+
+fuzz_target!(|text: &[u8]| {
+    static FOLDER: OnceLock<File> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| File::open(std::env::temp_dir()).expect("a folder"));
+    let list = List::create(folder.as_fd()).expect("a file");
+    let written = io::pwrite(list.fd(), text, 0);
+    assert_eq!(written.unwrap_or(0), text.len());
+    let checked = list.check(|| Ok(()));
+    let (mut lines, mut there, mut folders) = (list.lines(), HashSet::new(), HashSet::new());
+    let mut count = 0;
+    while let Ok(Some(line)) = lines.next_line() {
+        count += 1;
+        let Ok(Said::Entry(entry)) = parse(line) else { continue };
+        let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
+        assert!(entry.path.is_empty() || entry.path.split(|byte| *byte == b'/').all(is_name));
+        if checked.is_ok() {
+            assert!(there.insert(entry.path.clone()));
+            assert!(entry.path.is_empty() || folders.contains(entry.folder()));
+        }
+        match &entry.kind {
+            Kind::Folder => drop(folders.insert(entry.path.clone())),
+            Kind::Link(target) => drop(stays_inside(entry.folder(), target)),
+            Kind::File { .. } => {}
+        }
+    }
+    let Ok(mut backwards) = list.backwards() else { return };
+    let mut back = 0;
+    while let Ok(Some(_)) = backwards.next_line() {
+        back += 1;
+    }
+    assert!(checked.is_err() || back == count);
+});
