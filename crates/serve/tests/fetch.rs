@@ -8,7 +8,8 @@ use thalweg_core::{
     atomic_file::{Destination, Until},
 };
 use thalweg_serve::client::{
-    Error, Expected, Extra, Failed, Fetched, Options, Progress, Target, Trust, Watcher, Way, fetch,
+    Connections, Error, Expected, Extra, Failed, Fetched, Options, Progress, Proxies, Target,
+    Trust, Watcher, Way, fetch,
 };
 use thalweg_sys::{
     Errno,
@@ -46,6 +47,7 @@ impl Watcher for Quiet {
 fn options() -> Options {
     Options {
         trust: Trust::default(),
+        proxies: Proxies::default(),
         extra: Extra::default(),
         way: Way {
             request: Request::default(),
@@ -55,6 +57,7 @@ fn options() -> Options {
         },
         patience: Duration::from_secs(60),
         retries: 3,
+        connections: Connections::Auto,
         expected: Vec::new(),
         verify: false,
     }
@@ -405,4 +408,19 @@ fn a_full_disk_keeps_the_part_and_a_later_run_goes_on() {
     let fetched = get(&server.url("x"), &path, &options()).unwrap();
     assert_eq!(fetched.resumed, failed.there);
     is_whole(place.path(), &bytes);
+}
+
+#[test]
+fn a_head_that_comes_byte_by_byte_has_no_more_time_than_silence() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Liar::new(|_, stream| {
+        drop(stream.write_all(b"HTTP/1.1 200 OK\r\nA: "));
+        while stream.write_all(b"a").is_ok() {
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let options = Options { patience: Duration::from_millis(500), ..once() };
+    let failed = get(&server.url("x"), &place.path().join("f"), &options).unwrap_err();
+    assert!(matches!(failed.error, Error::Stalled { .. }), "{failed:?}");
+    assert!(names(place.path()).is_empty());
 }

@@ -12,7 +12,7 @@ use crate::support::{Running, Scratch, bytes, names, run, run::wrapped, skip::ha
 
 #[allow(dead_code, reason = "the tests of the library use all of it")]
 #[path = "../../../serve/tests/support/liar.rs"]
-mod liar;
+pub mod liar;
 use liar::{Liar, honest, send};
 
 const LEN: usize = 3_000_000;
@@ -79,6 +79,25 @@ fn a_limit_on_file_sizes_keeps_the_part_and_says_how_to_go_on() {
     run(thalweg().args(["fetch", &server.url("x")]).arg(&path)).expect(0);
     assert!(fs::read(&path).unwrap() == bytes);
     assert!(server.asked()[1].from().unwrap() > 0);
+}
+
+#[test]
+fn a_body_without_end_stops_where_the_destination_does() {
+    if !has_tools("a_body_without_end_stops", &["prlimit"]) {
+        return;
+    }
+    for head in ["Transfer-Encoding: chunked\r\n", ""] {
+        let server = Liar::new(move |_, stream| {
+            drop(stream.write_all(format!("HTTP/1.1 200 OK\r\n{head}\r\n").as_bytes()));
+            let chunk = [b"10000\r\n", &*vec![b'x'; 0x10000], b"\r\n"].concat();
+            while stream.write_all(&chunk).is_ok() {}
+        });
+        let scratch = Scratch::new();
+        let mut limited = wrapped(&["prlimit", "--fsize=1000000", "--"]);
+        let ran = run(limited.args(["fetch", &server.url("x")]).arg(scratch.join("f"))).expect(1);
+        ran.expect_said("ulimit -f");
+        assert!(names(scratch.path()).is_empty());
+    }
 }
 
 #[test]

@@ -25,9 +25,10 @@ pub fn ask(
     let mut target = first.clone();
     let patience = Patience { most: options.patience, look };
     for _ in 0..=MOST_REDIRECTS {
-        let mut connection = Connection::open(&target, &options.trust, &patience)?;
-        let is_own = target.is_beside(first);
-        let text = request::text(&target, asked, &options.extra, is_own);
+        let mut connection =
+            Connection::open(&target, (&options.trust, &options.proxies), &patience)?;
+        let who = (target.is_beside(first), options.proxies.of(&target));
+        let text = request::text(&target, asked, &options.extra, who);
         connection.send(text.as_bytes(), &patience)?;
         let head = connection.head(&patience)?;
         match (head.status, head.get("location")) {

@@ -4,7 +4,7 @@ use std::{
     io::ErrorKind,
     net::{TcpStream, ToSocketAddrs},
     os::fd::{AsFd, BorrowedFd},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 #[cfg(feature = "tls")]
@@ -13,7 +13,7 @@ use rustls::{ClientConnection, StreamOwned};
 use std::io::{Read, Write};
 use thalweg_sys::{Errno, io, net};
 
-use super::{Error, Target, Trust, head::Head, patience::Patience};
+use super::{Error, Proxies, Target, Trust, head::Head, patience::Patience};
 
 /// Room for what one call reads, behind a rest of half as much.
 const ROOM: usize = 128 << 10;
@@ -39,32 +39,38 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// To the first address of the server that answers.
-    pub fn open(target: &Target, trust: &Trust, patience: &Patience<'_>) -> Result<Self, Error> {
-        let (host, port) = target.host();
-        let failed = |doing, error: &std::io::Error| {
-            let why = error.to_string();
-            let why = why.split(" (os error").next().unwrap_or_default().to_owned();
-            Error::Network { doing, host: target.authority(), why }
+    /// To the first address of the server that answers, or of its proxy.
+    pub fn open(
+        target: &Target,
+        (trust, proxies): (&Trust, &Proxies),
+        patience: &Patience<'_>,
+    ) -> Result<Self, Error> {
+        let Some(proxy) = proxies.of(target) else {
+            let socket = dial(&target.authority(), target.host(), patience)?;
+            return Ok(Self::over(Wire::over(socket, target, trust)?, target.authority()));
         };
-        let found = (host.as_str(), port).to_socket_addrs().map_err(|e| failed("find", &e))?;
-        let mut last = None;
-        for address in found {
-            (patience.look)()?;
-            match TcpStream::connect_timeout(&address, patience.most.min(LONGEST_TRY)) {
-                Ok(socket) => {
-                    // Requests are written in one piece: nothing is gained by waiting for more.
-                    let _ = socket.set_nodelay(true);
-                    socket.set_nonblocking(true).map_err(|e| failed("use", &e))?;
-                    let wire = Wire::over(socket, target, trust)?;
-                    let (host, buffer) = (target.authority(), Vec::new());
-                    return Ok(Self { wire, host, buffer, used: 0, have: 0 });
-                }
-                Err(error) => last = Some(error),
-            }
+        let name = proxy.name();
+        let socket = dial(&name, (proxy.host.clone(), proxy.port), patience)?;
+        if !target.is_secure() {
+            return Ok(Self::over(Wire::Plain(socket), name));
         }
-        let last = last.unwrap_or_else(|| ErrorKind::AddrNotAvailable.into());
-        Err(failed("connect to", &last))
+        let mut open = Self::over(Wire::Plain(socket), name);
+        open.send(proxy.connect(target).as_bytes(), patience)?;
+        let head = open.head(patience)?;
+        if !(200..300).contains(&head.status) {
+            return Err(Error::Proxy { status: head.status, reason: head.reason });
+        }
+        match open.wire {
+            // A server speaks TLS only when it is spoken to.
+            Wire::Plain(socket) if open.used == open.have => {
+                Ok(Self::over(Wire::over(socket, target, trust)?, target.authority()))
+            }
+            _ => Err(Error::broken("the proxy sends more than its answer")),
+        }
+    }
+
+    fn over(wire: Wire, host: String) -> Self {
+        Self { wire, host, buffer: Vec::new(), used: 0, have: 0 }
     }
 
     /// The server's name, for messages.
@@ -92,9 +98,14 @@ impl Connection {
         Ok(())
     }
 
-    /// The head of the answer; those that only announce one (100, 103) are passed over.
+    /// The head of the answer; those that only announce one (100, 103) are passed over. One that comes byte by
+    /// byte has no more time than silence has.
     pub fn head(&mut self, patience: &Patience<'_>) -> Result<Head, Error> {
+        let began = Instant::now();
         loop {
+            if began.elapsed() >= patience.most {
+                return Err(Error::Stalled { host: self.host.clone(), waited: patience.most });
+            }
             match Head::parse(self.unused())? {
                 Some((head, length)) => {
                     self.take(length);
@@ -178,6 +189,35 @@ impl Connection {
             }
         }
     }
+}
+
+/// Connects to the first address that answers. `name`: for messages.
+fn dial(
+    name: &str,
+    (host, port): (String, u16),
+    patience: &Patience<'_>,
+) -> Result<TcpStream, Error> {
+    let failed = |doing, error: &std::io::Error| {
+        let why = error.to_string();
+        let why = why.split(" (os error").next().unwrap_or_default().to_owned();
+        Error::Network { doing, host: name.to_owned(), why }
+    };
+    let found = (host.as_str(), port).to_socket_addrs().map_err(|e| failed("find", &e))?;
+    let mut last = None;
+    for address in found {
+        (patience.look)()?;
+        match TcpStream::connect_timeout(&address, patience.most.min(LONGEST_TRY)) {
+            Ok(socket) => {
+                // Requests are written in one piece: nothing is gained by waiting for more.
+                let _ = socket.set_nodelay(true);
+                socket.set_nonblocking(true).map_err(|e| failed("use", &e))?;
+                return Ok(socket);
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    let last = last.unwrap_or_else(|| ErrorKind::AddrNotAvailable.into());
+    Err(failed("connect to", &last))
 }
 
 impl Wire {

@@ -17,6 +17,8 @@ use super::{Error, head::Head};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub hash: Hash,
+    /// Or that of this hash, where the digits do not tell which of two it is.
+    pub or: Option<Hash>,
     pub digest: Digest,
     /// Who says so.
     pub by: &'static str,
@@ -32,7 +34,7 @@ impl Expected {
         let digest = stated.ok().flatten().map(|stated| stated.digest);
         let digest = digest.filter(|digest| digest.bytes().len() == 32);
         let usage = || Error::Usage(format!("{by} '{digits}': not 64 hexadecimal digits"));
-        Ok(Self { hash, digest: digest.ok_or_else(usage)?, by })
+        Ok(Self { hash, or: None, digest: digest.ok_or_else(usage)?, by })
     }
 
     /// What the server says of the whole file (RFC 9530): `Repr-Digest: sha-256=:BASE64:`.
@@ -41,37 +43,43 @@ impl Expected {
         let text = list.find_map(|member| member.strip_prefix("sha-256=:"))?;
         let bytes = STANDARD.decode(text.split(':').next()?).ok()?;
         let digest = Digest::of(&bytes).filter(|digest| digest.bytes().len() == 32)?;
-        Some(Self { hash: Hash::Sha256, digest, by: "the server says" })
+        Some(Self { hash: Hash::Sha256, or: None, digest, by: "the server says" })
     }
 
-    /// Reads the file and compares; `from_device`: not what the kernel still holds of it in memory.
+    /// Reads the file and compares, and says which hash agrees; `from_device`: not what the kernel still holds of
+    /// it in memory.
     pub fn check(
         &self,
         file: BorrowedFd<'_>,
         from_device: bool,
         go_on: &impl Fn() -> Result<(), Cancelled>,
-    ) -> Result<(), Error> {
-        if from_device {
-            io::fsync(file).map_err(|errno| failed("fsync")(errno))?;
-            forget_cached(file);
+    ) -> Result<&'static str, Error> {
+        let mut last = None;
+        for hash in [Some(self.hash), self.or].into_iter().flatten() {
+            if from_device {
+                io::fsync(file).map_err(|errno| failed("fsync")(errno))?;
+                forget_cached(file);
+            }
+            let mut buffer = vec![0; ROOM];
+            let unread =
+                |errno| Error::Moved(LAST_RESORT.info().error("pread", Side::Sink, errno, 0));
+            let (_, got) = hash_file(file, hash, (&mut buffer, u64::MAX), go_on, unread)?;
+            if got == self.digest {
+                return Ok(name(hash));
+            }
+            last = Some((name(hash), got));
         }
-        let mut buffer = vec![0; ROOM];
-        let unread = |errno| Error::Moved(LAST_RESORT.info().error("pread", Side::Sink, errno, 0));
-        let (_, got) = hash_file(file, self.hash, (&mut buffer, u64::MAX), go_on, unread)?;
-        if got == self.digest {
-            return Ok(());
-        }
-        let (got, want) = (got.to_string(), self.digest.to_string());
-        Err(Error::Differs { hash: self.name(), got, want, by: self.by })
+        let (hash, got) = last.map_or(("", String::new()), |(hash, got)| (hash, got.to_string()));
+        Err(Error::Differs { hash, got, want: self.digest.to_string(), by: self.by })
     }
+}
 
-    /// What the hash is called.
-    pub fn name(&self) -> &'static str {
-        match self.hash {
-            Hash::Sha256 => "sha256",
-            Hash::Blake3 => "blake3",
-            Hash::Xxh3 => "xxh3",
-        }
+/// What a hash is called.
+fn name(hash: Hash) -> &'static str {
+    match hash {
+        Hash::Sha256 => "sha256",
+        Hash::Blake3 => "blake3",
+        Hash::Xxh3 => "xxh3",
     }
 }
 

@@ -34,6 +34,9 @@ pub enum Error {
         /// It says when to ask again.
         after: Option<Duration>,
     },
+    /// The proxy says no.
+    #[error("the proxy answers {status}{}{reason}", if .reason.is_empty() { "" } else { " " })]
+    Proxy { status: u16, reason: String },
     /// What it says contradicts itself, or what was asked.
     #[error("the server's answer makes no sense: {0}")]
     Broken(String),
@@ -68,7 +71,9 @@ impl Error {
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Network { .. } | Self::Stalled { .. } | Self::Short { .. } => true,
-            Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500 | 502..=504),
+            Self::Status { status, .. } | Self::Proxy { status, .. } => {
+                matches!(status, 408 | 425 | 429 | 500 | 502..=504)
+            }
             Self::Moved(error) => is_of_the_network(error.errno),
             _ => false,
         }

@@ -1,43 +1,28 @@
 //! One file: asks until all of it is there, then checks it and gives it its name.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{Condvar, Mutex},
+    time::{Duration, Instant},
+};
 
-use thalweg_core::{Cancelled, Report, atomic_file::Destination, driver::Pace, quantity};
+use thalweg_core::{Report, atomic_file::Destination, driver::Pace, quantity};
 use thalweg_sys::usage::Usage;
 use thalweg_tree::{foreign::Attributes, journal::Remote};
 
 use super::{
     Error, Expected, Options, Target,
     ask::ask,
-    body::Body,
+    body::{Body, book},
     connect::Connection,
+    growth::Connections,
     head::{Framing, Head},
     landing::Landing,
     patience::Patience,
+    pull::{Answer, LEAST, Pull, Pulled, State},
     resume::{Asked, Worth, judge},
     retry,
+    watcher::{Progress, Watcher},
 };
-
-/// How far a fetch is.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress {
-    /// Bytes that were there before.
-    pub resumed: u64,
-    /// Bytes that are there.
-    pub there: u64,
-    /// Bytes of the file, where the server says.
-    pub size: Option<u64>,
-}
-
-/// Somebody who looks on.
-pub trait Watcher: Sync {
-    /// Called while bytes come.
-    fn progress(&self, now: Progress) -> Result<(), Cancelled>;
-    /// Called now and then while nothing does.
-    fn go_on(&self) -> Result<(), Cancelled>;
-    /// What a person may want to know meanwhile.
-    fn tell(&self, news: &str);
-}
 
 /// A file that is there.
 #[derive(Debug)]
@@ -136,7 +121,10 @@ pub fn fetch_listed(
         is_ranged: true,
         is_conditional: true,
         changes: 0,
+        may_be_pulled: options.connections != Connections::Exactly(1)
+            && options.way.limit.is_none(),
         expected: options.expected.clone(),
+        checked: Vec::new(),
         report: Report::default(),
     };
     let result = run.ask_until_all_is_there().and_then(|()| run.check());
@@ -158,7 +146,11 @@ struct Run<'a> {
     is_ranged: bool,
     is_conditional: bool,
     changes: u32,
+    /// Several connections may bring it.
+    may_be_pulled: bool,
     expected: Vec<Expected>,
+    /// The hashes that agree.
+    checked: Vec<&'static str>,
     report: Report,
 }
 
@@ -190,13 +182,13 @@ impl Run<'_> {
 
     /// One request and its body; whether all is there now.
     fn once(&mut self) -> Result<bool, Error> {
-        let from = self.landing.done().prefix();
         let known = self.known.clone();
-        if known.as_ref().is_some_and(|known| known.size == from) {
+        let size = known.as_ref().map_or(u64::MAX, |known| known.size);
+        let Some((from, to)) = self.landing.done().gaps(size).first().copied() else {
             return Ok(true);
-        }
+        };
         let is_conditional = self.is_conditional && known.is_some();
-        let range = self.is_ranged.then_some((from, None));
+        let range = self.is_ranged.then_some((from, (to < size).then_some(to)));
         let asked = Asked { range, known: known.as_ref(), is_conditional };
         let look = || self.watcher.go_on();
         let (mut connection, head, _) = ask(self.target, &asked, self.options, &look)?;
@@ -227,8 +219,15 @@ impl Run<'_> {
                     self.anew()?;
                     self.size = Some(total);
                 }
+                if self.may_be_pulled
+                    && let Some(known) = self.known.clone()
+                    && total - self.landing.done().bytes() > LEAST
+                    && self.landing.is_rewindable()
+                {
+                    return self.pull(&known, Answer { connection, head, span: (from, to) });
+                }
                 self.body(&mut connection, &head, (from, Some(to - from)))?;
-                return Ok(self.landing.done().prefix() == total);
+                return Ok(self.landing.done().gaps(total).is_empty());
             }
             Worth::Whole(size) => {
                 self.is_as_listed(&head, size)?;
@@ -244,6 +243,25 @@ impl Run<'_> {
             }
         }
         Ok(false)
+    }
+
+    /// The body of an answer, and what else is missing, over as many connections as are worth it.
+    fn pull(&mut self, known: &Remote, first: Answer) -> Result<bool, Error> {
+        let pull = Pull {
+            target: self.target,
+            options: self.options,
+            watcher: self.watcher,
+            known,
+            is_conditional: self.is_conditional,
+            resumed: self.resumed,
+            state: Mutex::new(State::new(&mut self.landing, known.size)),
+            bell: Condvar::new(),
+        };
+        let Pulled { report, ended } = pull.all(first);
+        book(&mut self.report, report);
+        // What was wrong with one of several answers, one alone finds out.
+        self.may_be_pulled = false;
+        ended
     }
 
     /// The body of an answer, to its place.
@@ -308,21 +326,19 @@ impl Run<'_> {
         }
         let Some(file) = self.landing.file() else { return Ok(()) };
         let go_on = || self.watcher.go_on();
-        self.expected
-            .iter()
-            .try_for_each(|expected| expected.check(file, self.options.verify, &go_on))
+        for expected in &self.expected {
+            self.checked.push(expected.check(file, self.options.verify, &go_on)?);
+        }
+        Ok(())
     }
 
     fn end(self, result: Result<(), Error>) -> Result<Fetched, Box<Failed>> {
-        let Self { landing, report, resumed, size, listed, .. } = self;
+        let Self { landing, report, resumed, size, listed, checked, .. } = self;
         let there = landing.done().bytes();
         let failed = |error, kept, report| Box::new(Failed { error, there, size, kept, report });
         match result {
             Ok(()) => match landing.publish(listed.map(|listed| listed.attributes)) {
-                Ok(()) => {
-                    let checked = self.expected.iter().map(Expected::name).collect();
-                    Ok(Fetched { bytes: there, resumed, report, checked })
-                }
+                Ok(()) => Ok(Fetched { bytes: there, resumed, report, checked }),
                 Err(error) => Err(failed(error, false, report)),
             },
             // Bytes that are known to be wrong are of no use to a later run.

@@ -16,6 +16,8 @@ const MOST_HEADERS: usize = 128;
 pub struct Head {
     pub status: u16,
     pub reason: String,
+    /// HTTP/1.0, which ends the connection with the body.
+    is_old: bool,
     headers: Vec<(String, String)>,
 }
 
@@ -55,6 +57,7 @@ impl Head {
         let head = Self {
             status: response.code.unwrap_or_default(),
             reason: response.reason.unwrap_or_default().to_owned(),
+            is_old: response.version == Some(0),
             headers: pairs.map(|h| (h.name.to_ascii_lowercase(), text(h.value))).collect(),
         };
         Ok(Some((head, length)))
@@ -128,6 +131,7 @@ impl Head {
     /// Whether the connection takes another request after the body.
     pub fn keeps_alive(&self) -> bool {
         !self.lists("connection", "close")
+            && (!self.is_old || self.lists("connection", "keep-alive"))
     }
 }
 
@@ -194,5 +198,9 @@ mod tests {
         assert!(Head::parse(&endless).is_err());
         assert_eq!(head("Retry-After: 3\r\n").retry_after(), Some(Duration::from_secs(3)));
         assert!(head("Connection: a, Close\r\n").lists("connection", "close"));
+        let keeps = |text: &str| Head::parse(text.as_bytes()).unwrap().unwrap().0.keeps_alive();
+        assert!(keeps("HTTP/1.1 200 OK\r\n\r\n") && !keeps("HTTP/1.0 200 OK\r\n\r\n"));
+        assert!(keeps("HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n\r\n"));
+        assert!(!keeps("HTTP/1.1 200 OK\r\nConnection: a, Close\r\n\r\n"));
     }
 }

@@ -9,27 +9,39 @@ mod connect;
 mod digest;
 mod error;
 mod fetch;
+mod growth;
 pub mod head;
 mod landing;
+mod netrc;
 mod options;
 mod patience;
+mod proxy;
+mod pull;
 mod request;
 pub mod resume;
 mod retry;
+mod spans;
+mod sums;
 mod target;
 #[cfg(feature = "tls")]
 mod tls;
 pub mod tree;
+mod watcher;
 
 pub use body::Way;
 pub use digest::Expected;
 pub use error::Error;
-pub use fetch::{Failed, Fetched, Progress, Watcher, fetch};
+pub use fetch::{Failed, Fetched, fetch};
+pub use growth::Connections;
+pub use netrc::Netrc;
 pub use options::Options;
+pub use proxy::Proxies;
 pub use request::{Extra, header};
+pub use sums::Sums;
 pub use target::Target;
 #[cfg(feature = "tls")]
 pub use tls::Trust;
+pub use watcher::{Progress, Watcher};
 
 /// Without TLS nobody has to be trusted.
 #[cfg(not(feature = "tls"))]

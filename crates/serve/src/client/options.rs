@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use super::{Expected, Extra, Trust, Way};
+use super::{Connections, Expected, Extra, Proxies, Trust, Way};
 
 /// How to fetch.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Whom to trust, for https.
     pub trust: Trust,
+    /// Through whom servers are asked.
+    pub proxies: Proxies,
     /// What requests carry.
     pub extra: Extra,
     /// How bodies are moved.
@@ -17,6 +19,8 @@ pub struct Options {
     pub patience: Duration,
     /// How often to try again when nothing came since the last try.
     pub retries: u32,
+    /// How many connections bring one file.
+    pub connections: Connections,
     /// The hashes that the file must have.
     pub expected: Vec<Expected>,
     /// Read it back from the device, and fail if nobody says what it must be.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Error, Target, resume::Asked};
+use super::{Error, Target, proxy::Proxy, resume::Asked};
 
 /// What every request of a fetch carries besides what it asks for.
 #[derive(Clone, Debug, Default)]
@@ -16,10 +16,19 @@ pub struct Extra {
 /// Headers that are told to the server they were meant for, and to no other.
 const SECRETS: &[&str] = &["authorization", "cookie", "proxy-authorization"];
 
-/// The text of a request. `is_own`: the server is the one that the person named.
-pub fn text(target: &Target, asked: &Asked<'_>, extra: &Extra, is_own: bool) -> String {
+/// The text of a request. `is_own`: the server is the one that the person named. `proxy`: who hands it on.
+pub fn text(
+    target: &Target,
+    asked: &Asked<'_>,
+    extra: &Extra,
+    (is_own, proxy): (bool, Option<&Proxy>),
+) -> String {
     let own: Vec<_> = extra.headers.iter().filter(|(name, _)| is_own || !is_secret(name)).collect();
-    let mut text = format!("GET {} HTTP/1.1\r\nHost: {}\r\n", target.path(), target.authority());
+    // In a tunnel nobody hands anything on.
+    let proxy = proxy.filter(|_| !target.is_secure());
+    let whole = proxy.map(|_| format!("http://{}", target.authority())).unwrap_or_default();
+    let (path, host) = (target.path(), target.authority());
+    let mut text = format!("GET {whole}{path} HTTP/1.1\r\nHost: {host}\r\n");
     let mut line = |name: &str, value: &str| {
         if !own.iter().any(|(given, _)| given.eq_ignore_ascii_case(name)) {
             let _ = write!(text, "{name}: {value}\r\n");
@@ -30,6 +39,9 @@ pub fn text(target: &Target, asked: &Asked<'_>, extra: &Extra, is_own: bool) -> 
     line("Accept-Encoding", "identity");
     if let Some(authorization) = target.authorization() {
         line("Authorization", &authorization);
+    }
+    if let Some(authorization) = proxy.and_then(|proxy| proxy.authorization.as_ref()) {
+        line("Proxy-Authorization", authorization);
     }
     if extra.wants_digest {
         line("Want-Repr-Digest", "sha-256=10");
@@ -91,7 +103,7 @@ mod tests {
         let asked = Asked { range: Some((4, Some(8))), known: Some(&known), is_conditional: true };
         let headers = [header("Cookie: c").unwrap(), header("user-agent: me").unwrap()];
         let extra = Extra { headers: headers.to_vec(), wants_digest: true };
-        let own = text(&target, &asked, &extra, true);
+        let own = text(&target, &asked, &extra, (true, None));
         assert!(own.starts_with("GET /a%20b?c HTTP/1.1\r\nHost: h:8080\r\n"), "{own}");
         for line in
             ["Range: bytes=4-7", "If-Range: \"v\"", "Cookie: c", "Authorization: Basic dTpw"]
@@ -99,7 +111,11 @@ mod tests {
             assert!(own.contains(&format!("\r\n{line}\r\n")), "{line} in {own}");
         }
         assert!(own.contains("user-agent: me") && !own.contains("thalweg/"));
-        assert!(!text(&target, &asked, &extra, false).contains("Cookie"));
+        assert!(!text(&target, &asked, &extra, (false, None)).contains("Cookie"));
+        let proxy = Proxy { host: "p".into(), port: 1, authorization: Some("Basic x".into()) };
+        let handed_on = text(&target, &asked, &extra, (true, Some(&proxy)));
+        assert!(handed_on.starts_with("GET http://h:8080/a%20b?c HTTP/1.1\r\nHost: h:8080\r\n"));
+        assert!(handed_on.contains("\r\nProxy-Authorization: Basic x\r\n"));
         for wrong in ["", "a", ": b", "a b: c", "a: b\r\nc: d", "Range: bytes=0-1", "HOST: x"] {
             assert!(header(wrong).is_err(), "{wrong}");
         }

@@ -109,6 +109,18 @@ impl Target {
         (!is_reserved(&name)).then(|| OsString::from_vec(name.into_bytes()))
     }
 
+    /// The same for this user, if the URL names none.
+    #[must_use]
+    pub fn for_user(self, user: &str, password: &str) -> Self {
+        let mut url = self.0.clone();
+        let has_user = self.authorization().is_some();
+        if has_user || url.set_username(user).is_err() || url.set_password(Some(password)).is_err()
+        {
+            return self;
+        }
+        Self(url)
+    }
+
     /// The name of the folder that the URL ends in, under the same rules.
     pub fn folder_name(&self) -> Option<OsString> {
         let mut url = self.0.clone();
@@ -200,6 +212,9 @@ mod tests {
         assert_eq!((url.authority().as_str(), url.path().as_str()), ("host:81", "/x?y"));
         assert_eq!(target("http://[::1]:80/").host(), ("::1".to_owned(), 80));
         assert_eq!(target("http://h").authorization(), None);
+        let with_user = target("http://h/x").for_user("a:b@", "c d");
+        assert_eq!(with_user.authorization().as_deref(), Some("Basic YTpiQDpjIGQ="));
+        assert_eq!(url.clone().for_user("a", "b"), url);
     }
 
     #[test]

@@ -25,9 +25,16 @@ impl Asked {
         named.next().map(|(_, value)| value.as_str())
     }
 
-    /// The first byte of the range that is asked for, whose end is open.
+    /// The first byte of the range that is asked for.
     pub fn from(&self) -> Option<usize> {
-        self.get("range")?.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok()
+        self.range().map(|(from, _)| from)
+    }
+
+    /// The range that is asked for: its first byte and, if it is said, the one behind the last.
+    pub fn range(&self) -> Option<(usize, Option<usize>)> {
+        let (from, last) = self.get("range")?.strip_prefix("bytes=")?.split_once('-')?;
+        let to = last.parse().ok().map(|last: usize| last + 1);
+        Some((from.parse().ok()?, to))
     }
 }
 
@@ -106,14 +113,21 @@ fn serve(mut stream: TcpStream, all: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked,
 /// An honest answer: the range that was asked for, if the condition holds; the lines are headers.
 pub fn honest(asked: &Asked, bytes: &[u8], etag: &str) -> (String, Vec<u8>) {
     let holds = asked.get("if-range").is_none_or(|given| given == etag);
-    match asked.from().filter(|from| holds && *from < bytes.len()) {
-        Some(from) => (partial(from, bytes.len(), etag), bytes[from..].to_vec()),
+    match asked.range().filter(|(from, _)| holds && *from < bytes.len()) {
+        Some((from, to)) => {
+            let to = to.unwrap_or(bytes.len()).min(bytes.len());
+            (partial_to(from, to, bytes.len(), etag), bytes[from..to].to_vec())
+        }
         None => (full(bytes.len(), etag), bytes.to_vec()),
     }
 }
 
 pub fn partial(from: usize, total: usize, etag: &str) -> String {
-    let (length, last) = (total - from, total - 1);
+    partial_to(from, total, total, etag)
+}
+
+pub fn partial_to(from: usize, to: usize, total: usize, etag: &str) -> String {
+    let (length, last) = (to - from, to - 1);
     format!(
         "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes {from}-{last}/{total}\r\n\
          Content-Length: {length}\r\nETag: {etag}\r\n\r\n"

@@ -18,7 +18,7 @@ use std::{
 use thalweg_core::{Cancelled, Guarantees, Request};
 use thalweg_serve::{
     client::{
-        Error, Extra, Options, Target, Trust, Way,
+        Connections, Error, Extra, Options, Proxies, Target, Trust, Way,
         tree::{Place, TreeFetched, TreeOptions, TreeWatcher, fetch_tree},
     },
     server::{self, Address, Running},
@@ -55,6 +55,7 @@ impl TreeWatcher for Quiet {
 pub fn options() -> TreeOptions {
     let files = Options {
         trust: Trust::default(),
+        proxies: Proxies::default(),
         extra: Extra::default(),
         way: Way {
             request: Request::default(),
@@ -64,6 +65,7 @@ pub fn options() -> TreeOptions {
         },
         patience: Duration::from_secs(60),
         retries: 3,
+        connections: Connections::Auto,
         expected: Vec::new(),
         verify: false,
     };

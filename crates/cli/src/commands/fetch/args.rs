@@ -3,6 +3,7 @@
 use clap::Args;
 use std::{path::PathBuf, time::Duration};
 use thalweg_core::quantity::{parse_duration, parse_rate, parse_some_bytes};
+use thalweg_serve::client::Connections;
 
 use crate::args::{Choice, ProgressArgs, flag};
 
@@ -39,6 +40,13 @@ pub struct FetchArgs {
     /// With -r: refuse a list of files that is longer than this; it waits on the disk, not in memory
     #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = parse_some_bytes)]
     pub max_list: u64,
+    /// How many connections bring one file: `auto` begins with one and adds one while that makes it faster
+    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = connections)]
+    #[arg(env = "THALWEG_CONNECTIONS", hide_env = true)]
+    pub connections: Connections,
+    /// A list of digests, as sha256sum, b3sum and xxhsum write and read it; each file must have its own
+    #[arg(long, value_name = "FILE|URL")]
+    pub sums: Option<String>,
     /// The SHA-256 that the file must have
     #[arg(long, value_name = "HEX")]
     pub sha256: Option<String>,
@@ -51,6 +59,9 @@ pub struct FetchArgs {
     /// Trust the authorities of this file (PEM) instead of those of the system, for https
     #[arg(long, value_name = "FILE")]
     pub cacert: Option<PathBuf>,
+    /// Do not look for user and password in ~/.netrc
+    #[arg(long)]
+    pub no_netrc: bool,
     /// Send this header too, `NAME: VALUE`; may be given several times
     #[arg(long, value_name = "HEADER")]
     pub header: Vec<String>,
@@ -80,15 +91,28 @@ pub struct FetchArgs {
     pub shown: ProgressArgs,
 }
 
+fn connections(text: &str) -> Result<Connections, String> {
+    match text {
+        "auto" => Ok(Connections::Auto),
+        number => match number.parse() {
+            Ok(number @ 1..=64) => Ok(Connections::Exactly(number)),
+            _ => Err("a number from 1 to 64, or auto".to_owned()),
+        },
+    }
+}
+
 const EXAMPLES: &str = "\
 Examples:
   thalweg fetch http://host/big.iso                  as big.iso; the same again goes on after a kill
   thalweg fetch http://host/big.iso /srv/images/
   thalweg fetch --sha256 e3b0...b855 http://host/big.iso
+  thalweg fetch --sums http://host/SHA256SUMS http://host/big.iso
   thalweg fetch http://host/a.tar.gz - | tar xz
   thalweg fetch --header 'Authorization: Bearer TOKEN' http://host/big.iso
   thalweg fetch --json http://host/big.iso | jq .mechanism
   thalweg fetch -r http://host:8000/photos/ photos   from `thalweg serve`; again: only what differs
+
+Proxies: http_proxy, https_proxy, all_proxy and no_proxy, as with curl.
 
 Exit status: 0 done; 1 failed, or a digest differs; 2 usage; 3 incomplete, and the same command goes on;
 4 not to be had here, such as an unknown scheme.";

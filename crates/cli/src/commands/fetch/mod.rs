@@ -12,7 +12,8 @@ use thalweg_core::{
     shown,
 };
 use thalweg_serve::client::{
-    Error, Expected, Extra, Failed, Fetched, Options, Target, Trust, Way, fetch, header,
+    Error, Expected, Extra, Failed, Fetched, Netrc, Options, Proxies, Target, Trust, Way, fetch,
+    header,
 };
 use thalweg_tree::Hash;
 
@@ -30,6 +31,7 @@ use crate::{
 };
 
 mod args;
+mod sums;
 mod tree;
 mod watcher;
 
@@ -42,7 +44,7 @@ impl Subcommand for FetchArgs {
         let (urls, destination) = self.split();
         let targets: Result<Vec<Target>, Error> =
             urls.iter().map(|url| Target::parse(url)).collect();
-        let targets = targets.map_err(|error| failure(&error, ""))?;
+        let targets = with_users(targets.map_err(|error| failure(&error, ""))?, self)?;
         if self.is_of_trees() {
             return tree::run(self, &targets, destination, options);
         }
@@ -52,8 +54,12 @@ impl Subcommand for FetchArgs {
             return Err(Failure::new(Exit::Usage, why));
         }
         interrupt::catch();
+        let sums = sums::read(self, &options)?;
         let jobs = targets.iter().zip(&places);
-        let ends = jobs.map(|(target, place)| self.fetch(target, place, &options));
+        let ends = jobs.map(|(target, place)| {
+            let options = sums::expecting(sums.as_ref(), target, &options)?;
+            self.fetch(target, place, &options)
+        });
         let mut worst = Exit::Done;
         for end in ends {
             match end {
@@ -70,6 +76,19 @@ impl Subcommand for FetchArgs {
         }
         Ok(worst)
     }
+}
+
+/// With the users of ~/.netrc, where the URL names none.
+fn with_users(targets: Vec<Target>, args: &FetchArgs) -> Result<Vec<Target>, Failure> {
+    let home = std::env::var_os("HOME").filter(|_| !args.no_netrc);
+    let Some(home) = home.filter(|home| !home.is_empty()) else { return Ok(targets) };
+    let netrc = Netrc::read(&Path::new(&home).join(".netrc"));
+    let netrc = netrc.map_err(|error| failure(&error, ""))?;
+    let with_user = |target: Target| match netrc.of(&target.host().0) {
+        Some((user, password)) => target.for_user(user, password),
+        None => target,
+    };
+    Ok(targets.into_iter().map(with_user).collect())
 }
 
 /// The exit of several: what can be gone on with counts only if nothing else is wrong.
@@ -136,6 +155,8 @@ fn options(args: &FetchArgs) -> Result<Options, Failure> {
     let usage = |error: Error| failure(&error, "");
     Ok(Options {
         trust: Trust::of(args.cacert.clone()),
+        proxies: Proxies::of_environment(|name| std::env::var(name).ok()).map_err(usage)?,
+        connections: args.connections,
         extra: Extra { headers: headers.map_err(usage)?, wants_digest: args.verify },
         way: Way {
             request: args.choice.request(),
@@ -154,8 +175,8 @@ impl FetchArgs {
     fn fetch(&self, target: &Target, place: &Place, options: &Options) -> Result<(), Failure> {
         let path = place.path();
         if place.is_output() && (options.verify || !options.expected.is_empty()) {
-            let why =
-                "standard output is not read back: --verify, --sha256 and --blake3 want a file";
+            let why = "standard output is not read back: --verify, --sums, --sha256 and --blake3 \
+                       want a file";
             return Err(Failure::new(Exit::Usage, why));
         }
         let destination = self.open(place)?;

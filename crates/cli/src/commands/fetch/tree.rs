@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use thalweg_core::{Cancelled, failed::quoted, shown};
+use thalweg_core::{Cancelled, Report, failed::quoted, shown};
 use thalweg_serve::client::{
     Error, Options, Target,
     tree::{Missed, Place, TreeFetched, TreeOptions, TreeWatcher, fetch_tree},
@@ -36,8 +36,10 @@ pub fn run(
 ) -> Result<Exit, Failure> {
     let usage = |why: &str| Err(Failure::new(Exit::Usage, why));
     let [target] = targets else { return usage("-r fetches one folder; name one URL") };
-    if !files.expected.is_empty() || args.verify {
-        return usage("--sha256, --blake3 and --verify are of one file, and -r fetches many");
+    if !files.expected.is_empty() || args.verify || args.sums.is_some() {
+        return usage(
+            "--sha256, --blake3, --sums and --verify are of single files, and -r fetches many",
+        );
     }
     let target = target.as_folder();
     let path = match destination {
@@ -67,7 +69,7 @@ pub fn run(
             let failure = begun(error);
             if args.shown.json {
                 let error = Some(failure.message.clone());
-                print(&(Answer { error, ..Answer::of(&Default::default()) }.line() + "\n"))?;
+                print(&(Answer { error, ..Answer::of(&Report::default()) }.line() + "\n"))?;
             }
             Err(failure)
         }

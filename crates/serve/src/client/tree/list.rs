@@ -46,7 +46,7 @@ impl List {
 
     /// Its lines, from the first one on.
     pub fn lines(&self) -> Lines<'_> {
-        Lines { fd: self.fd(), at: 0, buffer: Vec::new(), used: 0, have: 0 }
+        Lines { fd: self.fd(), at: 0, buffer: Vec::new(), used: 0, have: 0, last: 0 }
     }
 
     /// Its lines, from the last one on.
@@ -166,9 +166,16 @@ pub struct Lines<'a> {
     buffer: Vec<u8>,
     used: usize,
     have: usize,
+    /// Where the last line began.
+    last: usize,
 }
 
 impl Lines<'_> {
+    /// The last line is the next one again.
+    pub fn unread(&mut self) {
+        self.used = self.last;
+    }
+
     /// The next one, without its end.
     pub fn next_line(&mut self) -> Result<Option<&[u8]>, Error> {
         let mut looked_at = self.used;
@@ -176,7 +183,7 @@ impl Lines<'_> {
             let new = &self.buffer[looked_at..self.have];
             if let Some(length) = new.iter().position(|byte| *byte == b'\n') {
                 let (from, to) = (self.used, looked_at + length);
-                self.used = to + 1;
+                (self.last, self.used) = (from, to + 1);
                 return line(&self.buffer[from..to]).map(Some);
             }
             let rest = self.have - self.used;
@@ -190,7 +197,7 @@ impl Lines<'_> {
             let read = read.map_err(failed("pread"))?;
             (self.at, self.have) = (self.at + read as u64, rest + read);
             if read == 0 {
-                self.used = self.have;
+                (self.last, self.used) = (0, self.have);
                 return if rest == 0 { Ok(None) } else { line(&self.buffer[..rest]).map(Some) };
             }
         }
@@ -332,7 +339,10 @@ mod tests {
             let list = list(&(lines.join("\n") + end));
             let (mut forwards, mut there) = (list.lines(), Vec::new());
             while let Some(line) = forwards.next_line().unwrap() {
-                there.push(line.len());
+                let length = line.len();
+                forwards.unread();
+                assert_eq!(forwards.next_line().unwrap().map(<[u8]>::len), Some(length));
+                there.push(length);
             }
             let (mut backwards, mut back) = (list.backwards().unwrap(), Vec::new());
             while let Some(line) = backwards.next_line().unwrap() {

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use thalweg_core::{Cancelled, End, Report, atomic_file::failed, driver::Pace, quantity};
+use thalweg_core::{Cancelled, End, Report, driver::Pace, quantity};
 
 use super::{
     account::Account,
@@ -48,8 +48,8 @@ pub struct Job<'a> {
 /// Of files up to here a kill loses what had come of them; larger ones have a journal, and a request of
 /// their own.
 pub const LARGE: u64 = 16 << 20;
-/// Lines taken from the list at a time.
-const SOME: usize = 32;
+/// Lines taken from the list at a time, all of one folder: two that make files in one folder wait for each other.
+const SOME: usize = 128;
 /// Files asked for and not there yet.
 const MOST_ASKED: usize = 64;
 /// Bytes of requests under way: what two sockets hold even if their other ends do not read. A client that
@@ -61,6 +61,8 @@ pub struct Worker<'a> {
     job: &'a Job<'a>,
     folders: Folders<'a>,
     connection: Option<Connection>,
+    /// A file has come on it: a server may end a connection after so many.
+    has_served: bool,
     /// The request for a file, before and behind its path.
     request: (String, String),
     /// In the order in which they are asked for.
@@ -76,12 +78,18 @@ pub struct Worker<'a> {
 impl<'a> Worker<'a> {
     pub fn new(job: &'a Job<'a>) -> Self {
         let all = Asked { range: None, known: None, is_conditional: false };
-        let text = request::text(job.base, &all, &job.options.extra, job.is_own);
+        let text = request::text(
+            job.base,
+            &all,
+            &job.options.extra,
+            (job.is_own, job.options.proxies.of(job.base)),
+        );
         let (before, behind) = text.split_once(" HTTP/1.1").unwrap_or((&text, ""));
         Self {
             job,
             folders: Folders::below(job.root),
             connection: None,
+            has_served: false,
             request: (before.to_owned(), format!(" HTTP/1.1{behind}")),
             wanted: VecDeque::new(),
             asked: VecDeque::new(),
@@ -120,6 +128,9 @@ impl<'a> Worker<'a> {
             let size = first.size;
             match self.bring_first() {
                 Ok(()) => tries = 0,
+                Err(Error::Network { .. } | Error::Short { .. }) if self.has_served => {
+                    self.forget_connection();
+                }
                 Err(error) if error.is_passing() => {
                     self.forget_connection();
                     tries += 1;
@@ -147,6 +158,7 @@ impl<'a> Worker<'a> {
     /// What was asked for and has not come is asked for again.
     fn forget_connection(&mut self) {
         self.connection = None;
+        self.has_served = false;
         self.asked.clear();
     }
 
@@ -155,11 +167,18 @@ impl<'a> Worker<'a> {
         let mut text = Vec::new();
         {
             let mut lines = self.job.lines.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut folder: Option<Vec<u8>> = None;
             for _ in 0..SOME {
                 let Some(line) = lines.next_line()? else {
                     self.is_over = true;
                     break;
                 };
+                let own = folder_of(line);
+                if folder.as_ref().is_some_and(|folder| folder != own) {
+                    lines.unread();
+                    break;
+                }
+                folder.get_or_insert_with(|| own.to_vec());
                 text.extend_from_slice(line);
                 text.push(b'\n');
             }
@@ -204,7 +223,9 @@ impl<'a> Worker<'a> {
         let patience = Patience { most: job.options.patience, look: &look };
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => Connection::open(job.base, &job.options.trust, &patience)?,
+            None => {
+                Connection::open(job.base, (&job.options.trust, &job.options.proxies), &patience)?
+            }
         };
         self.ask(&mut connection, &patience)?;
         let head = connection.head(&patience)?;
@@ -224,6 +245,7 @@ impl<'a> Worker<'a> {
         self.wanted.pop_front();
         self.asked.pop_front();
         if head.keeps_alive() {
+            self.has_served = true;
             self.connection = Some(connection);
         } else {
             self.forget_connection();
@@ -275,6 +297,15 @@ impl<'a> Worker<'a> {
     }
 }
 
+/// The folder of the path in a line, as it is written there; it is only compared.
+fn folder_of(line: &[u8]) -> &[u8] {
+    const KEY: &[u8] = b"\"path\":\"";
+    let begin = line.windows(KEY.len()).position(|window| window == KEY);
+    let path = begin.map_or(&b""[..], |begin| &line[begin + KEY.len()..]);
+    let path = path.split(|byte| *byte == b'"').next().unwrap_or_default();
+    &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
+}
+
 /// Whether an answer is the file that the list speaks of.
 fn check(head: &Head, wanted: &Wanted) -> Result<(), Error> {
     if let Some(encoding) = head.get("content-encoding") {
@@ -297,7 +328,8 @@ fn bring(
 ) -> Result<(), Error> {
     let (account, way) = (job.account, &job.options.way);
     let sink = job.manner.open(wanted)?;
-    let end = End { at: Some(0), ..End::of(sink.fd()).map_err(failed("fstat"))? };
+    // It was made a moment ago: the kernel need not be asked what it is.
+    let end = End { fd: sink.fd(), kind: thalweg_core::Kind::File, at: Some(0) };
     let mut before = 0;
     let mut note = |moved: u64| -> Result<(), Cancelled> {
         account.moved(moved - before)?;

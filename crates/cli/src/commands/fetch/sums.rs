@@ -1,0 +1,40 @@
+//! Digests of a list, `--sums`.
+
+use thalweg_serve::client::{Error, Options, Sums, Target};
+
+use super::{FetchArgs, failure};
+use crate::{
+    exit::{Exit, Failure},
+    interrupt,
+};
+
+/// Reads the list, from a file or from a server.
+pub fn read(args: &FetchArgs, options: &Options) -> Result<Option<Sums>, Failure> {
+    let Some(from) = &args.sums else { return Ok(None) };
+    let failed = |error: Error| failure(&error, &format!("--sums '{from}': "));
+    if from.contains("://") {
+        let target = Target::parse(from).map_err(failed)?;
+        return Sums::fetch(&target, options, &|| interrupt::check()).map(Some).map_err(failed);
+    }
+    let text = std::fs::read(from).map_err(|error| Failure::of_io("read", from, &error))?;
+    Ok(Some(Sums::parse(&text)))
+}
+
+/// With the digest that the list has for this file.
+pub fn expecting(
+    sums: Option<&Sums>,
+    target: &Target,
+    options: &Options,
+) -> Result<Options, Failure> {
+    let mut options = options.clone();
+    if let Some(sums) = sums {
+        let name = target.name().ok_or_else(|| {
+            Failure::new(
+                Exit::Usage,
+                format!("'{target}' ends in no name to be found by in --sums"),
+            )
+        })?;
+        options.expected.push(sums.of(&name).map_err(|error| failure(&error, ""))?);
+    }
+    Ok(options)
+}

@@ -1,0 +1,148 @@
+//! How many connections one file gets: one more while that has shown to be faster.
+
+use std::time::Duration;
+
+/// How many connections to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connections {
+    /// As many as raise the rate.
+    Auto,
+    /// So many.
+    Exactly(usize),
+}
+
+/// What to do with the number of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    Stay,
+    Add,
+    /// The last one has made it slower.
+    Drop,
+}
+
+/// Watches the rate. It is told how many bytes are there once a tick.
+#[derive(Debug)]
+pub struct Growth {
+    most: usize,
+    connections: usize,
+    /// Bytes that came in each tick since the number changed.
+    ticks: Vec<f64>,
+    last: Option<u64>,
+    /// Mean and standard error of the rate with one connection fewer.
+    before: Option<(f64, f64)>,
+    is_over: bool,
+}
+
+/// How often it is told.
+pub const TICK: Duration = Duration::from_millis(100);
+/// Ticks in which a new connection is still gathering speed.
+const WARM_UP: usize = 4;
+/// Ticks that are compared: with those before, a connection that slows the others down is gone in 2 s.
+const COMPARED: usize = 10;
+/// A server that is asked by more at once has reason to complain.
+const MOST: usize = 8;
+
+impl Growth {
+    /// Begins with one connection.
+    pub fn new(connections: Connections) -> Self {
+        let most = match connections {
+            Connections::Auto => MOST,
+            Connections::Exactly(number) => number.max(1),
+        };
+        Self {
+            most,
+            connections: 1,
+            ticks: Vec::new(),
+            last: None,
+            before: None,
+            is_over: most == 1 || connections != Connections::Auto,
+        }
+    }
+
+    /// A tick has passed, and so many bytes are there.
+    pub fn tick(&mut self, there: u64) -> Advice {
+        let came = there.saturating_sub(self.last.unwrap_or(there)) as f64;
+        let is_first = self.last.replace(there).is_none();
+        if self.is_over || is_first {
+            return Advice::Stay;
+        }
+        self.ticks.push(came);
+        if self.ticks.len() < WARM_UP + COMPARED {
+            return Advice::Stay;
+        }
+        let now = mean_and_error(&self.ticks[WARM_UP..]);
+        self.ticks.clear();
+        match self.before {
+            Some(before) if now.0 <= before.0 + noise(before, now) => {
+                self.is_over = true;
+                self.connections -= 1;
+                Advice::Drop
+            }
+            _ if self.connections >= self.most => {
+                self.is_over = true;
+                Advice::Stay
+            }
+            _ => {
+                self.before = Some(now);
+                self.connections += 1;
+                Advice::Add
+            }
+        }
+    }
+}
+
+fn mean_and_error(ticks: &[f64]) -> (f64, f64) {
+    let count = ticks.len() as f64;
+    let mean = ticks.iter().sum::<f64>() / count;
+    let variance = ticks.iter().map(|tick| (tick - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    (mean, (variance / count).sqrt())
+}
+
+/// What two means may differ by although nothing has changed.
+fn noise(one: (f64, f64), other: (f64, f64)) -> f64 {
+    2.0 * (one.1.powi(2) + other.1.powi(2)).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a link on which so many connections have this rate; the most there were, and how many stayed.
+    fn on(rate: impl Fn(usize) -> f64, noise: f64) -> (usize, usize) {
+        let (mut growth, mut connections, mut most, mut there) =
+            (Growth::new(Connections::Auto), 1, 1, 0.0);
+        for n in 0..1000 {
+            // Up and down without a pattern that a window could follow.
+            let swing = f64::from((n * 7919 % 13) - 6) / 6.0;
+            there += rate(connections) * (1.0 + noise * swing);
+            match growth.tick(there as u64) {
+                Advice::Add => connections += 1,
+                Advice::Drop => connections -= 1,
+                Advice::Stay => {}
+            }
+            most = most.max(connections);
+        }
+        (most, connections)
+    }
+
+    #[test]
+    fn connections_are_added_while_they_raise_the_rate() {
+        // A server that gives each connection so much, up to what the link holds.
+        let limited = |most: usize| move |n: usize| 1e6 * n.min(most) as f64;
+        assert_eq!(on(limited(3), 0.1), (4, 3));
+        assert_eq!(on(limited(100), 0.1), (MOST, MOST));
+    }
+
+    #[test]
+    fn one_that_gains_nothing_or_costs_is_given_up() {
+        assert_eq!(on(|_| 1e8, 0.2), (2, 1));
+        assert_eq!(on(|n| 1e8 / n as f64, 0.2), (2, 1));
+        assert_eq!(on(|_| 0.0, 0.0).1, 1);
+    }
+
+    #[test]
+    fn a_number_that_was_said_is_not_changed() {
+        let mut growth = Growth::new(Connections::Exactly(4));
+        assert!((0..100).all(|n| growth.tick(n * 1000) == Advice::Stay));
+    }
+}

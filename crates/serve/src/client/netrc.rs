@@ -1,0 +1,154 @@
+//! Users and passwords of servers, from the file in which ftp(1), wget and curl look for them.
+
+use std::{io::ErrorKind, os::unix::fs::MetadataExt, path::Path};
+
+use super::Error;
+
+/// What such a file says.
+#[derive(Clone, Debug, Default)]
+pub struct Netrc(Vec<Entry>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Entry {
+    /// `None`: of all servers that are not named before.
+    machine: Option<String>,
+    login: String,
+    password: String,
+}
+
+impl Netrc {
+    /// Reads the file; one that is not there says nothing. One that others may read keeps no secret: it is an
+    /// error, as with ftp(1), and so is one of another user.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let name = thalweg_core::failed::quoted(path);
+        let usage = |why: &str| Error::Usage(format!("{name}: {why}"));
+        let meta = match std::fs::metadata(path) {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                return Ok(Self::default());
+            }
+            meta => meta.map_err(|error| usage(&error.to_string()))?,
+        };
+        if !meta.is_file() {
+            return Err(usage("no file"));
+        }
+        if meta.uid() != rustix::process::geteuid().as_raw() {
+            return Err(usage("it belongs to another user; --no-netrc does without it"));
+        }
+        if meta.mode() & 0o077 != 0 {
+            return Err(usage("others may read it: chmod 600, or --no-netrc to do without it"));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| usage(&error.to_string()))?;
+        Self::parse(&text).map_err(|why| usage(&why))
+    }
+
+    /// User and password for a server.
+    pub fn of(&self, host: &str) -> Option<(&str, &str)> {
+        let is_its = |entry: &&Entry| {
+            entry.machine.as_ref().is_none_or(|machine| machine.eq_ignore_ascii_case(host))
+        };
+        self.0.iter().find(is_its).map(|entry| (&*entry.login, &*entry.password))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let (mut entries, mut words) = (Vec::<Entry>::new(), Words(text));
+        while let Some(word) = words.next_word()? {
+            let mut value = || words.next_word()?.ok_or_else(|| format!("nothing behind '{word}'"));
+            match word.as_str() {
+                "machine" => {
+                    entries.push(Entry { machine: Some(value()?), ..Entry::default() });
+                }
+                "default" => entries.push(Entry::default()),
+                "macdef" => words.skip_macro(),
+                "login" | "user" | "password" | "passwd" | "account" => {
+                    let value = value()?;
+                    let entry = entries.last_mut();
+                    let entry = entry.ok_or_else(|| format!("'{word}' before any 'machine'"))?;
+                    match word.as_str() {
+                        "login" | "user" => entry.login = value,
+                        "password" | "passwd" => entry.password = value,
+                        _ => {}
+                    }
+                }
+                _ => return Err("a word that has no meaning there".to_owned()),
+            }
+        }
+        Ok(Self(entries))
+    }
+}
+
+/// Words, bare or between double quotes, and `#` up to the end of its line.
+struct Words<'a>(&'a str);
+
+impl Words<'_> {
+    fn next_word(&mut self) -> Result<Option<String>, String> {
+        loop {
+            self.0 = self.0.trim_start();
+            match self.0.strip_prefix('#') {
+                Some(comment) => self.0 = comment.split_once('\n').map_or("", |(_, rest)| rest),
+                None => break,
+            }
+        }
+        let Some(quoted) = self.0.strip_prefix('"') else {
+            let end = self.0.find(char::is_whitespace).unwrap_or(self.0.len());
+            let (word, rest) = self.0.split_at(end);
+            self.0 = rest;
+            return Ok((!word.is_empty()).then(|| word.to_owned()));
+        };
+        let (mut word, mut letters) = (String::new(), quoted.char_indices());
+        while let Some((at, letter)) = letters.next() {
+            match letter {
+                '"' => {
+                    self.0 = &quoted[at + 1..];
+                    return Ok(Some(word));
+                }
+                '\\' => word.extend(letters.next().map(|(_, letter)| match letter {
+                    'n' => '\n',
+                    'r' => '\r',
+                    't' => '\t',
+                    letter => letter,
+                })),
+                letter => word.push(letter),
+            }
+        }
+        Err("a quote that does not end".to_owned())
+    }
+
+    /// A macro goes on to an empty line.
+    fn skip_macro(&mut self) {
+        self.0 = self.0.split_once("\n\n").map_or("", |(_, rest)| rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    #[test]
+    fn a_server_has_its_user_and_others_the_default() {
+        let text = "# mine\nmachine a login u password \"p w\\\"\"\n\nmacdef init\ncd /x\nmachine no\n\n\
+                    machine B\n\tlogin v passwd w account z\ndefault login anonymous password me@";
+        let netrc = Netrc::parse(text).unwrap();
+        assert_eq!(netrc.of("a"), Some(("u", "p w\"")));
+        assert_eq!(netrc.of("b"), Some(("v", "w")));
+        assert_eq!(netrc.of("no"), Some(("anonymous", "me@")));
+        assert_eq!(Netrc::parse("machine a login u").unwrap().of("b"), None);
+        for wrong in ["machine", "login u", "machine a password \"x", "machine a pass word", "x"] {
+            assert!(Netrc::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_may_read_is_refused_and_none_says_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("netrc");
+        assert!(Netrc::read(&path).unwrap().of("a").is_none());
+        fs::write(&path, "machine a login u password p").unwrap();
+        for (mode, is_read) in [(0o600, true), (0o400, true), (0o640, false), (0o604, false)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(Netrc::read(&path).is_ok(), is_read, "{mode:o}");
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! One file over several connections at once. Each brings a span of it; all of them write into one part, of
+//! which one journal tells what is there.
+
+use std::{
+    cell::Cell,
+    os::fd::AsFd,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use thalweg_core::{Cancelled, Report, driver::Pace, quantity};
+use thalweg_sys::fault;
+use thalweg_tree::journal::Remote;
+
+use super::{
+    Error, Options, Target,
+    ask::ask,
+    body::{Body, book},
+    connect::Connection,
+    growth::{Advice, Connections, Growth, TICK},
+    head::Head,
+    landing::Landing,
+    patience::Patience,
+    resume::{Asked, Worth, judge},
+    retry,
+    spans::Spans,
+    watcher::{Progress, Watcher},
+};
+
+/// What the connections of one file share.
+pub struct Pull<'a> {
+    pub target: &'a Target,
+    pub options: &'a Options,
+    pub watcher: &'a dyn Watcher,
+    pub known: &'a Remote,
+    pub is_conditional: bool,
+    /// Bytes that were there before this run.
+    pub resumed: u64,
+    pub state: Mutex<State<'a>>,
+    pub bell: Condvar,
+}
+
+/// What they change.
+pub struct State<'a> {
+    landing: &'a mut Landing,
+    spans: Spans,
+    /// In the order in which they began.
+    alive: Vec<usize>,
+    /// How many of them are to end, the last one first.
+    unwanted: usize,
+    error: Option<Error>,
+    /// An answer was not worth what it had to be: one connection finds out what that means.
+    is_upset: bool,
+    report: Report,
+}
+
+/// An answer whose body has not been read.
+pub struct Answer {
+    pub connection: Connection,
+    pub head: Head,
+    /// The bytes that it brings: the first one, and the one behind the last.
+    pub span: (u64, u64),
+}
+
+/// Less is not worth a request of its own.
+pub const LEAST: u64 = 1 << 20;
+
+/// How several connections ended.
+pub struct Pulled {
+    pub report: Report,
+    /// `Ok(false)`: not all is there, and one connection has to go on.
+    pub ended: Result<bool, Error>,
+}
+
+impl<'a> State<'a> {
+    pub fn new(landing: &'a mut Landing, size: u64) -> Self {
+        Self {
+            landing,
+            spans: Spans::of(size),
+            alive: Vec::new(),
+            unwanted: 0,
+            error: None,
+            is_upset: false,
+            report: Report::default(),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_upset || self.error.is_some()
+    }
+
+    fn is_unwanted(&self, owner: usize) -> bool {
+        self.unwanted > 0 && self.alive.len() > 1 && self.alive.last() == Some(&owner)
+    }
+}
+
+impl<'a> Pull<'a> {
+    /// Brings what is missing. `first` is the answer to a request for the first gap.
+    pub fn all(self, first: Answer) -> Pulled {
+        let mut growth = Growth::new(self.options.connections);
+        let at_once = match self.options.connections {
+            Connections::Auto => 1,
+            Connections::Exactly(number) => number.max(1),
+        };
+        thread::scope(|scope| {
+            let mut owner = 0;
+            let mut add = |first: Option<Answer>| {
+                let (pull, own, faults) = (&self, owner, fault::inherit());
+                owner += 1;
+                pull.state().alive.push(own);
+                let work = move || faults.enter(|| pull.work(own, first));
+                let begun = thread::Builder::new().spawn_scoped(scope, work);
+                // A limit on threads may allow no more: those there are go on.
+                if begun.is_err() {
+                    pull.state().alive.pop();
+                }
+                begun.is_ok()
+            };
+            self.state().spans.take(0, first.span);
+            if !add(Some(first)) {
+                self.state().is_upset = true;
+            }
+            for _ in 1..at_once {
+                add(None);
+            }
+            loop {
+                let state = self.state();
+                if state.alive.is_empty() {
+                    break;
+                }
+                let waited = self.bell.wait_timeout(state, TICK);
+                let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+                let there = state.landing.done().bytes();
+                drop(state);
+                if let Err(cancelled) = self.watcher.go_on() {
+                    self.state().error.get_or_insert(cancelled.into());
+                    continue;
+                }
+                if !waited.timed_out() {
+                    continue;
+                }
+                match growth.tick(there) {
+                    Advice::Stay => {}
+                    Advice::Add => {
+                        add(None);
+                    }
+                    Advice::Drop => self.state().unwanted += 1,
+                }
+            }
+        });
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let is_whole = state.landing.done().gaps(self.known.size).is_empty();
+        let ended = state.error.map_or(Ok(is_whole), Err);
+        Pulled { report: state.report, ended }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<'a>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One connection after the other, until nothing is left for this thread.
+    fn work(&self, owner: usize, mut first: Option<Answer>) {
+        let (mut tries, mut report) = (0, Report::default());
+        loop {
+            let answer = first.take();
+            // The span of an answer that is there is taken already.
+            let span = answer.as_ref().map(|answer| answer.span);
+            let Some(span) = span.or_else(|| self.claim(owner)) else { break };
+            let mut came = 0;
+            let brought = self.bring(owner, span, answer, (&mut came, &mut report));
+            self.state().spans.release(owner);
+            tries = if came > 0 { 0 } else { tries };
+            let Err(error) = brought else { continue };
+            tries += 1;
+            if !self.goes_on_after(error, tries) {
+                break;
+            }
+        }
+        let mut state = self.state();
+        book(&mut state.report, report);
+        state.alive.retain(|own| *own != owner);
+        self.bell.notify_all();
+    }
+
+    fn claim(&self, owner: usize) -> Option<(u64, u64)> {
+        let mut state = self.state();
+        let state = &mut *state;
+        if state.is_over() {
+            return None;
+        }
+        if state.is_unwanted(owner) {
+            state.unwanted -= 1;
+            return None;
+        }
+        state.spans.claim(owner, state.landing.done(), LEAST)
+    }
+
+    /// Whether this thread tries again after what went wrong.
+    fn goes_on_after(&self, error: Error, tries: u32) -> bool {
+        let is_alone = {
+            let state = self.state();
+            if state.is_over() {
+                // That is why this one stopped, too.
+                return false;
+            }
+            state.alive.len() == 1
+        };
+        let pause = retry::pause(tries, self.options.retries, error.after());
+        if let Some(pause) = pause.filter(|_| error.is_passing()) {
+            self.watcher.tell(&format!("{error}; again in {}", quantity::duration(pause)));
+            let look = || self.look();
+            return Patience { most: pause, look: &look }.sleep(pause).is_ok();
+        }
+        // A server may allow fewer connections than were tried; the others go on.
+        let is_of_this_one = error.is_passing() || matches!(error, Error::Status { .. });
+        if !is_of_this_one || is_alone {
+            self.state().error.get_or_insert(error);
+        }
+        false
+    }
+
+    fn look(&self) -> Result<(), Cancelled> {
+        if self.state().is_over() { Err(Cancelled) } else { self.watcher.go_on() }
+    }
+
+    /// One request, or the one that was answered already, and its body. `came` counts the bytes.
+    fn bring(
+        &self,
+        owner: usize,
+        (from, to): (u64, u64),
+        first: Option<Answer>,
+        (came, report): (&mut u64, &mut Report),
+    ) -> Result<(), Error> {
+        let look = || self.look();
+        let Answer { mut connection, head, span: (_, to) } = match first {
+            Some(answer) => answer,
+            None => match self.ask(owner, (from, to), &look)? {
+                Some(answer) => answer,
+                None => return Ok(()),
+            },
+        };
+        let (fd, is_at_end) = (self.state().landing.descriptor()?, Cell::new(false));
+        let end = self.state().landing.end(fd.as_fd(), from)?;
+        let mut note = |moved: u64| -> Result<(), Cancelled> {
+            *came = moved;
+            let (there, is_over) = {
+                let mut state = self.state();
+                state.landing.note(from, from + moved);
+                let is_at_its_end = state.spans.advance(owner, from + moved);
+                is_at_end.set(is_at_its_end || state.is_unwanted(owner));
+                (state.landing.done().bytes(), state.is_over())
+            };
+            let (resumed, size) = (self.resumed, Some(self.known.size));
+            self.watcher.progress(Progress { resumed, there, size })?;
+            if is_over || is_at_end.get() { Err(Cancelled) } else { Ok(()) }
+        };
+        let body = Body {
+            connection: &mut connection,
+            patience: Patience { most: self.options.patience, look: &look },
+            way: &self.options.way,
+            end,
+            pace: Pace::new(None, Duration::ZERO),
+            note: &mut note,
+            report,
+        };
+        match body.bring(head.framing()?, Some(to - from)) {
+            // What follows is another's, or will be.
+            Err(Error::Cancelled) if is_at_end.get() => Ok(()),
+            ended => ended.map(drop),
+        }
+    }
+
+    /// `None`: the answer is not what it has to be.
+    fn ask(
+        &self,
+        owner: usize,
+        (from, to): (u64, u64),
+        look: &(dyn Fn() -> Result<(), Cancelled> + Sync),
+    ) -> Result<Option<Answer>, Error> {
+        let range = Some((from, (to < self.known.size).then_some(to)));
+        let (known, is_conditional) = (Some(self.known), self.is_conditional);
+        let asked = Asked { range, known, is_conditional };
+        let (connection, head, _) = ask(self.target, &asked, self.options, look)?;
+        if let Worth::Piece { to, .. } = judge(&asked, &head)? {
+            self.state().spans.confirm(owner);
+            return Ok(Some(Answer { connection, head, span: (from, to) }));
+        }
+        self.state().is_upset = true;
+        Ok(None)
+    }
+}

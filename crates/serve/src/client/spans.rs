@@ -1,0 +1,166 @@
+//! Which connection fetches which bytes of a file. Each has a span; one that has none left takes the largest that
+//! nobody has, or the second half of the largest rest of another.
+
+use thalweg_tree::Ranges;
+
+/// The bytes that a connection is to bring: `at` have come, `to` is its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    owner: usize,
+    at: u64,
+    to: u64,
+    /// It is the rest of this one's span, which goes on until the server has said yes to both.
+    victim: Option<usize>,
+}
+
+/// The spans of one file.
+#[derive(Debug)]
+pub struct Spans {
+    size: u64,
+    spans: Vec<Span>,
+}
+
+impl Spans {
+    /// Nobody has any of so many bytes.
+    pub fn of(size: u64) -> Self {
+        Self { size, spans: Vec::new() }
+    }
+
+    /// A span for this connection, which has none; `None`: there is nothing left, or nothing of which a half
+    /// would have `least` bytes.
+    pub fn claim(&mut self, owner: usize, done: &Ranges, least: u64) -> Option<(u64, u64)> {
+        if let Some(span) = self.free(done) {
+            self.take(owner, span);
+            return Some(span);
+        }
+        self.split(owner, least)
+    }
+
+    /// The connection brings these, which are nobody's, and no others.
+    pub fn take(&mut self, owner: usize, (from, to): (u64, u64)) {
+        self.spans.push(Span { owner, at: from, to, victim: None });
+    }
+
+    /// The largest stretch that is neither there nor somebody's.
+    fn free(&self, done: &Ranges) -> Option<(u64, u64)> {
+        let mut taken = done.clone();
+        self.spans.iter().for_each(|span| taken.add(span.at, span.to));
+        taken.gaps(self.size).into_iter().max_by_key(|(from, to)| to - from)
+    }
+
+    fn split(&mut self, owner: usize, least: u64) -> Option<(u64, u64)> {
+        let rests = self.spans.iter().filter(|span| span.victim.is_none());
+        let rests = rests.map(|span| (span.owner, span.at, self.kept(span)));
+        let (victim, at, to) = rests.max_by_key(|(_, at, to)| to.saturating_sub(*at))?;
+        let half = to.saturating_sub(at) / 2;
+        if half < least.max(1) {
+            return None;
+        }
+        self.spans.push(Span { owner, at: to - half, to, victim: Some(victim) });
+        Some((to - half, to))
+    }
+
+    /// Where a span ends if every connection that asks for a rest of it gets it.
+    fn kept(&self, span: &Span) -> u64 {
+        let asking = self.spans.iter().filter(|other| other.victim == Some(span.owner));
+        asking.map(|other| other.at).fold(span.to, u64::min)
+    }
+
+    /// The server has said yes to a span that was claimed: it is nobody else's any more.
+    pub fn confirm(&mut self, owner: usize) {
+        let Some(own) = self.spans.iter_mut().find(|span| span.owner == owner) else { return };
+        let (from, victim) = (own.at, own.victim.take());
+        if let Some(victim) = self.spans.iter_mut().find(|span| Some(span.owner) == victim) {
+            victim.to = victim.to.min(from.max(victim.at));
+        }
+    }
+
+    /// The connection has got up to here; whether that is the end of its span, which may have come nearer.
+    pub fn advance(&mut self, owner: usize, at: u64) -> bool {
+        let span = self.spans.iter_mut().find(|span| span.owner == owner);
+        span.is_none_or(|span| {
+            span.at = at.clamp(span.at, span.to);
+            at >= span.to
+        })
+    }
+
+    /// The connection brings no more of its span.
+    pub fn release(&mut self, owner: usize) {
+        self.spans.retain(|span| span.owner != owner);
+        for asking in self.spans.iter_mut().filter(|span| span.victim == Some(owner)) {
+            asking.victim = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_largest_rest_is_split_and_what_is_given_up_is_taken_first() {
+        let (mut spans, mut done) = (Spans::of(100), Ranges::default());
+        assert_eq!(spans.claim(0, &done, 10), Some((0, 100)));
+        done.add(0, 20);
+        assert!(!spans.advance(0, 20));
+        assert_eq!(spans.claim(1, &done, 10), Some((60, 100)));
+        // As long as the server has not said yes, the first one goes on.
+        assert_eq!(spans.claim(2, &done, 10), Some((40, 60)));
+        spans.release(2);
+        assert!(!spans.advance(0, 59));
+        spans.confirm(1);
+        assert!(spans.advance(0, 60));
+        spans.release(1);
+        done.add(0, 60);
+        assert_eq!(spans.claim(3, &done, 10), Some((60, 100)));
+        assert_eq!(spans.claim(4, &done, 90), None);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_and_goes_every_byte_is_brought_once_a_span_is_and_none_is_lost(
+            size in 1_u64..500,
+            steps in prop::collection::vec((0_usize..4, 0_u64..60, any::<bool>()), 0..200),
+        ) {
+            let (mut spans, mut done) = (Spans::of(size), Ranges::default());
+            let mut places: [Option<u64>; 4] = [None; 4];
+            for (owner, bytes, breaks) in steps {
+                match places[owner] {
+                    None => {
+                        places[owner] = spans.claim(owner, &done, 3).map(|(from, _)| from);
+                        if bytes % 2 == 0 {
+                            spans.confirm(owner);
+                        } else {
+                            spans.release(owner);
+                            places[owner] = None;
+                        }
+                    }
+                    Some(_) if breaks => {
+                        spans.release(owner);
+                        places[owner] = None;
+                    }
+                    Some(at) => {
+                        // As much comes as the socket had, beyond the span's end too, not beyond the file's.
+                        let to = (at + bytes).min(size);
+                        done.add(at, to);
+                        places[owner] = Some(to);
+                        if spans.advance(owner, to) {
+                            spans.release(owner);
+                            places[owner] = None;
+                        }
+                    }
+                }
+            }
+            // One connection alone ends it.
+            (0..4).for_each(|owner| spans.release(owner));
+            while let Some((from, to)) = spans.claim(9, &done, u64::MAX) {
+                prop_assert!(from < to && to <= size);
+                done.add(from, to);
+                prop_assert!(spans.advance(9, to));
+                spans.release(9);
+            }
+            prop_assert_eq!(done, Ranges::up_to(size));
+        }
+    }
+}

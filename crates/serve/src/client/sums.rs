@@ -1,0 +1,118 @@
+//! Digests from a list that was published beside the files: lines of `sha256sum`, `b3sum` and `xxhsum`.
+
+use std::{
+    cell::Cell,
+    ffi::OsStr,
+    os::{fd::AsFd, unix::ffi::OsStrExt},
+    time::Duration,
+};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use thalweg_core::{Cancelled, End, Report, atomic_file::failed, driver::Pace, quantity};
+use thalweg_sys::io;
+use thalweg_tree::{Hash, manifest::Manifest};
+
+use super::{
+    Error, Expected, Options, Target, ask::ask, body::Body, patience::Patience, resume::Asked,
+};
+
+/// A list of digests.
+#[derive(Debug)]
+pub struct Sums(Manifest);
+
+/// No list of files that a person fetches by name is longer.
+const LONGEST: u64 = 64 << 20;
+
+impl Sums {
+    /// Reads the lines. Those that are none of such a list are passed over: lists are often signed within
+    /// themselves.
+    pub fn parse(text: &[u8]) -> Self {
+        Self(Manifest::parse(text))
+    }
+
+    /// Reads them from a server.
+    pub fn fetch(
+        target: &Target,
+        options: &Options,
+        look: &(dyn Fn() -> Result<(), Cancelled> + Sync),
+    ) -> Result<Self, Error> {
+        let all = Asked { range: None, known: None, is_conditional: false };
+        let (mut connection, head, _) = ask(target, &all, options, look)?;
+        let memory = memfd_create(c"sums", MemfdFlags::CLOEXEC).map_err(failed("memfd_create"))?;
+        let is_too_long = Cell::new(false);
+        let mut note = |moved: u64| -> Result<(), Cancelled> {
+            is_too_long.set(moved > LONGEST);
+            if is_too_long.get() { Err(Cancelled) } else { look() }
+        };
+        let end = End { at: Some(0), ..End::of(memory.as_fd()).map_err(failed("fstat"))? };
+        let body = Body {
+            connection: &mut connection,
+            patience: Patience { most: options.patience, look },
+            way: &options.way,
+            end,
+            pace: Pace::new(options.way.limit, Duration::ZERO),
+            note: &mut note,
+            report: &mut Report::default(),
+        };
+        let came = body.bring(head.framing()?, None);
+        if is_too_long.get() {
+            let most = quantity::exact(LONGEST);
+            return Err(Error::broken(format!("a list of digests of more than {most}")));
+        }
+        let mut text = vec![0; usize::try_from(came?).unwrap_or(usize::MAX)];
+        let mut read = 0;
+        while read < text.len() {
+            match io::pread(&memory, &mut text[read..], read as u64).map_err(failed("pread"))? {
+                0 => break,
+                count => read += count,
+            }
+        }
+        Ok(Self::parse(&text))
+    }
+
+    /// What the file of this name has to have: that of the only line that names it, with folders in front or
+    /// without.
+    pub fn of(&self, name: &OsStr) -> Result<Expected, Error> {
+        let last =
+            |stated: &[u8]| stated.rsplit(|byte| *byte == b'/').next() == Some(name.as_bytes());
+        let lines = self.0.lines.iter().map(|(_, stated)| stated);
+        let mut named = lines.filter(|stated| last(&stated.name));
+        let shown = thalweg_core::failed::quoted(std::path::Path::new(name));
+        let Some(stated) = named.next() else {
+            return Err(Error::Usage(format!("--sums: no line is about {shown}")));
+        };
+        if named.any(|other| other.digest != stated.digest) {
+            return Err(Error::Usage(format!(
+                "--sums: lines that contradict each other about {shown}"
+            )));
+        }
+        // Of 64 digits without a tag nobody knows which of two hashes they are.
+        let is_either = stated.hash.is_none();
+        let hash = stated.hash.unwrap_or(Hash::Sha256);
+        let or = is_either.then_some(Hash::Blake3);
+        Ok(Expected { hash, or, digest: stated.digest, by: "--sums says" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_about_a_file_is_found_by_its_name() {
+        let (a, b) = ("1".repeat(64), "2".repeat(64));
+        let text = format!(
+            "-----BEGIN-----\n{a}  ./x.iso\n{b} *y.iso\nSHA256 (z) = {a}\n{a}  f/x2\n{b}  g/x2\n{}  h\n",
+            "3".repeat(32)
+        );
+        let sums = Sums::parse(text.as_bytes());
+        let of = |name: &str| sums.of(OsStr::new(name)).unwrap();
+        assert_eq!((of("x.iso").digest.to_string(), of("x.iso").or), (a, Some(Hash::Blake3)));
+        assert_eq!(of("y.iso").digest.to_string(), b);
+        assert_eq!((of("z").hash, of("z").or), (Hash::Sha256, None));
+        assert_eq!((of("h").hash, of("h").or), (Hash::Xxh3, None));
+        for none in ["x", "iso", "x2", ""] {
+            assert!(matches!(sums.of(OsStr::new(none)), Err(Error::Usage(_))), "{none}");
+        }
+    }
+}
