@@ -22,7 +22,7 @@ use thalweg_core::cpu;
 use thalweg_sys::signal;
 
 use args::shown_in_help;
-use commands::Cli;
+use commands::{Cli, parser_of};
 use exit::{Exit, Failure};
 use output::text::complain;
 
@@ -40,8 +40,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
-    let parsed = command().try_get_matches_from(words()).and_then(|m| Cli::from_arg_matches(&m));
-    let cli = match parsed {
+    let cli = match parsed(&words()) {
         Ok(cli) => cli,
         Err(error) => {
             quiet_about_closed_pipes();
@@ -62,6 +61,19 @@ fn run() -> ExitCode {
         exit
     });
     exit.as_interrupted().into()
+}
+
+/// What the words ask for, by the parser of one command where they begin with its name.
+fn parsed(words: &[OsString]) -> Result<Cli, clap::Error> {
+    let name = words.get(1).and_then(|word| word.to_str());
+    let parse = |parser: clap::Command| {
+        parser.try_get_matches_from(words).and_then(|mut m| Cli::from_arg_matches_mut(&mut m))
+    };
+    match name.and_then(parser_of).map(parse) {
+        Some(Ok(cli)) => Ok(cli),
+        // Also a wish for help.
+        Some(Err(_)) | None => parse(command()),
+    }
 }
 
 /// The command line. `--json`, `-q` and `-v` belong to single commands; given before the command's
@@ -103,4 +115,39 @@ fn command() -> clap::Command {
         }
     }
     shown_in_help(Cli::command()).color(color)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A parser with all that is filled in when it parses, as text that two can be compared by.
+    fn told(mut parser: clap::Command) -> String {
+        parser.build();
+        parser.render_long_help().to_string()
+    }
+
+    #[test]
+    fn a_command_parsed_alone_has_the_options_it_has_among_the_others() {
+        let whole = Cli::command();
+        for among in whole.get_subcommands() {
+            let name = among.get_name();
+            let alone = parser_of(name).expect("every command has its own parser");
+            let [alone] = alone.get_subcommands().collect::<Vec<_>>()[..] else { panic!("{name}") };
+            assert_eq!(told(alone.clone()), told(among.clone()));
+        }
+        assert!(parser_of("explain").is_none() && parser_of("--help").is_none());
+    }
+
+    #[test]
+    fn what_one_parser_does_not_understand_is_told_as_the_whole_one_tells_it() {
+        for line in ["copy --no-such a b", "copy --help", "copy -h", "copy", "list --color", "plan"]
+        {
+            let words: Vec<OsString> =
+                format!("thalweg {line}").split(' ').map(Into::into).collect();
+            let error = parsed(&words).map(drop).expect_err(line);
+            let whole = command().try_get_matches_from(&words).expect_err(line);
+            assert_eq!(error.to_string(), whole.to_string(), "{line}");
+        }
+    }
 }

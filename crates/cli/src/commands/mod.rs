@@ -1,7 +1,7 @@
 //! The command line: one file or folder per command, with its arguments, its help and what it does.
 //! A command is its file, its `mod` and its line in `commands!`.
 
-use clap::{Parser, Subcommand as Parsed};
+use clap::{Args, Parser, Subcommand as Parsed};
 
 mod compare;
 mod completions;
@@ -48,13 +48,20 @@ pub trait Subcommand {
 #[derive(Debug, Parser)]
 #[command(name = "thalweg", version, arg_required_else_help = true, after_help = EXAMPLES)]
 pub struct Cli {
+    #[command(flatten)]
+    common: Common,
+    /// What to do
+    #[command(subcommand)]
+    command: Command,
+}
+
+// What every command takes.
+#[derive(Args, Debug)]
+struct Common {
     /// When to colour what people read; NO_COLOR is respected
     #[arg(long, global = true, value_name = "WHEN", env = "THALWEG_COLOR", hide_env = true)]
     #[arg(value_enum, default_value_t = Color::Auto)]
-    pub color: Color,
-    /// What to do
-    #[command(subcommand)]
-    pub command: Command,
+    color: Color,
 }
 
 macro_rules! commands {
@@ -63,6 +70,21 @@ macro_rules! commands {
         #[derive(Debug, Parsed)]
         pub enum Command {
             $($(#[$how])* $name(Box<$args>),)*
+        }
+
+        /// The parser of the command that goes by this name and of no other: all that a command line
+        /// without a mistake needs. To build the options of all commands takes longer than to make a
+        /// clone. What it does not understand is for the whole parser, which knows what to say.
+        pub fn parser_of(name: &str) -> Option<clap::Command> {
+            // clap wants names that last as long as the program, which asks once.
+            let lasting: &str = name.to_owned().leak();
+            let command = match name {
+                $(_ if name == stringify!($name).to_ascii_lowercase() => {
+                    <$args as Args>::augment_args(clap::Command::new(lasting))
+                })*
+                _ => return None,
+            };
+            Some(Common::augment_args(clap::Command::new("thalweg")).subcommand(command))
         }
 
         impl Command {
@@ -106,7 +128,7 @@ impl Cli {
     }
 
     pub fn run(&self) -> Result<Exit, Failure> {
-        self.command.chosen().run(paint::wanted(self.color))
+        self.command.chosen().run(paint::wanted(self.common.color))
     }
 }
 
