@@ -225,6 +225,32 @@ fn who_calls_and_says_nothing_does_not_keep_the_sender_out() {
 }
 
 #[test]
+fn a_second_sender_waits_for_the_next_receiver() {
+    let place = Place::new(LEN);
+    let first = Running::start(&mut place.receive(&[]));
+    let address = Address::at(&place.socket);
+    let silent = loop {
+        match Link::connect(&address) {
+            Ok(link) => break link,
+            Err(_) => thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    // Both have called before the receiver takes either: it listens to the silent one.
+    let senders = [0, 1].map(|_| Running::start(&mut place.send(&["--wait=60s"])));
+    thread::sleep(Duration::from_millis(500));
+    drop(silent);
+    first.finish().expect(0);
+    bytes::expect(&place.copy, 1, LEN);
+    fs::remove_file(&place.copy).unwrap();
+    Running::start(&mut place.receive(&[])).finish().expect(0);
+    for sender in senders {
+        sender.finish().expect(0);
+    }
+    bytes::expect(&place.copy, 1, LEN);
+    place.expect_only(&["copy"]);
+}
+
+#[test]
 fn an_interrupt_while_waiting_ends_it_and_leaves_nothing() {
     let place = Place::new(10);
     for mut command in [place.receive(&[]), place.send(&[])] {

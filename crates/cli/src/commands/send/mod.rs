@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_channel::{
-    Address, Link,
+    Address, Error, Link,
     bulk::{self, Item, Options, Pace, Sender, by_name},
 };
 use thalweg_core::{Tuning, shown};
@@ -69,9 +69,7 @@ impl Subcommand for SendArgs {
             options.size = Some(size.clamp(1, self.buffer));
         }
         interrupt::catch();
-        let link = connect(self, &address)?;
-        let clock = Clock::start();
-        let mut sender = Sender::over(link, options).map_err(|error| failure(&error, &self.to))?;
+        let (mut sender, clock) = call(self, &address, &options)?;
         let mut meter = Meter::new(self.shown, None, expected);
         meter.listen();
         let mut moved = 0;
@@ -184,9 +182,28 @@ fn expected(args: &SendArgs, first: Option<&Source>) -> Option<u64> {
     sizes.sum()
 }
 
-/// Calls until somebody listens.
-fn connect(args: &SendArgs, address: &Address) -> Result<Link, Failure> {
+/// Calls until a receiver has taken the call. One that has taken another sender's hangs up on those that
+/// called meanwhile: they call the next receiver, as long as they are to wait for one.
+fn call(args: &SendArgs, address: &Address, options: &Options) -> Result<(Sender, Clock), Failure> {
     let deadline = Instant::now().checked_add(args.wait);
+    loop {
+        let link = connect(args, address, deadline)?;
+        let clock = Clock::start();
+        match Sender::over(link, options.clone()) {
+            Ok(sender) => return Ok((sender, clock)),
+            Err(Error::PeerDied { .. } | Error::Closed { .. })
+                if !is_interrupted()
+                    && deadline.is_none_or(|deadline| Instant::now() < deadline) =>
+            {
+                std::thread::sleep(AGAIN);
+            }
+            Err(error) => return Err(failure(&error, &args.to)),
+        }
+    }
+}
+
+/// Calls until somebody listens.
+fn connect(args: &SendArgs, address: &Address, deadline: Option<Instant>) -> Result<Link, Failure> {
     loop {
         match Link::connect(address) {
             Err(error) if error.is_absent() => {
