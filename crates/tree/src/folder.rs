@@ -141,6 +141,13 @@ impl Folder {
 
     /// The open directory, which is not given up as long as the answer is held.
     pub fn open(&self) -> Result<Arc<OwnedFd>, Errno> {
+        if let Some(fd) = &*self.slot.lock() {
+            return Ok(Arc::clone(fd));
+        }
+        self.reopen()
+    }
+
+    fn reopen(&self) -> Result<Arc<OwnedFd>, Errno> {
         let (mut missing, mut next) = (Vec::new(), Some(self));
         let mut at = loop {
             let Some(folder) = next else { break None };

@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command};
 use crate::support::{
     Scratch, bytes, file_methods, mounts,
     mounts::{ROOMY, free},
-    names, run,
+    names, run, shell, skip,
     skip::has_tools,
     thalweg,
 };
@@ -95,6 +95,54 @@ fn a_clone_shares_its_blocks_and_is_a_copy_all_the_same() {
             bytes::write_at(&source, 1, 0, 4096);
             fs::remove_file(&copy).unwrap();
         }
+    }
+}
+
+#[test]
+fn a_clone_has_no_name_and_no_journal_before_it_has_its_own() {
+    let test = "a_clone_has_no_name_and_no_journal_before_it_has_its_own";
+    if shell(Path::new("/tmp"), "command -v strace && strace -o /dev/null true").code() != 0 {
+        return skip(test, "strace cannot trace here");
+    }
+    for root in ["xfs", "btrfs"].into_iter().filter_map(|name| mounts().get(test, name)) {
+        let scratch = Scratch::within(root);
+        bytes::write(&scratch.join("source"), 1, BIG);
+        for (options, name) in [("--reflink=always", "a"), ("", "b"), ("-a", "c")] {
+            let line = format!("strace -f -o trace $T copy {options} source {name}");
+            shell(scratch.path(), &line).expect(0);
+            let trace = fs::read_to_string(scratch.join("trace")).unwrap();
+            assert!(trace.contains("FICLONE"), "{trace}");
+            assert!(!trace.contains("thalweg-part") && !trace.contains("-journal"), "{trace}");
+            bytes::expect(&scratch.join(name), 1, BIG);
+        }
+        assert_eq!(names(scratch.path()), ["a", "b", "c", "source", "trace"]);
+    }
+}
+
+#[test]
+fn small_files_of_a_tree_are_cloned_where_that_is_possible() {
+    let test = "small_files_of_a_tree_are_cloned_where_that_is_possible";
+    if !has_tools(test, &["filefrag"]) {
+        return;
+    }
+    for root in ["xfs", "btrfs"].into_iter().filter_map(|name| mounts().get(test, name)) {
+        let scratch = Scratch::within(root);
+        let source = scratch.join("source");
+        fs::create_dir(&source).unwrap();
+        let file = |number: u64| format!("{number:03}");
+        for number in 0..200 {
+            bytes::write(&source.join(file(number)), number, 16384 + number);
+        }
+        rustix::fs::sync();
+        let cloned = |options: &[&str], to: &str| {
+            let copy = scratch.join(to);
+            run(thalweg().args(["copy", "-r"]).args(options).args([&source, &copy])).expect(0);
+            let all = (0..200).inspect(|n| bytes::expect(&copy.join(file(*n)), *n, 16384 + n));
+            all.filter(|number| is_shared(&copy.join(file(*number)))).count()
+        };
+        // The first few are not worth the question.
+        assert!(cloned(&[], "copy") >= 100, "{}", root.display());
+        assert_eq!(cloned(&["--reflink=never"], "own"), 0, "{}", root.display());
     }
 }
 

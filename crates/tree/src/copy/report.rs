@@ -1,7 +1,7 @@
 //! The account of a run.
 
 use serde::Serialize;
-use std::{collections::BTreeMap, path::PathBuf};
+use std::path::PathBuf;
 use thalweg_core::{StepDown, Tuning, driver::Look};
 
 use crate::{Error, Halt, Listed};
@@ -149,8 +149,8 @@ impl TreeReport {
         self.changed += tally.changed;
         self.verified.add(tally.verified);
         self.listed.names.extend(tally.listed);
-        for (mechanism, part) in tally.shares {
-            match self.shares.iter_mut().find(|share| share.mechanism == mechanism) {
+        for part in tally.shares {
+            match self.shares.iter_mut().find(|share| share.mechanism == part.mechanism) {
                 Some(share) => {
                     if part.bytes > share.bytes {
                         share.tuning = part.tuning;
@@ -187,19 +187,24 @@ pub(crate) struct Tally {
     pub listed: Vec<Vec<u8>>,
     pub steps_down: Vec<StepDown>,
     pub looks: Vec<Look>,
-    shares: BTreeMap<&'static str, MechanismShare>,
+    // One for each mechanism: a handful. The one that moved last is the first to be looked at.
+    shares: Vec<MechanismShare>,
+    last: usize,
 }
 
 impl Tally {
     /// Books bytes on a mechanism.
     pub fn book(&mut self, mechanism: &'static str, tuning: &Tuning, bytes: u64) {
         self.bytes += bytes;
-        let share = self.shares.entry(mechanism).or_insert_with(|| MechanismShare {
-            mechanism,
-            tuning: tuning.clone(),
-            bytes: 0,
-            files: 0,
-        });
+        let is_its = |share: &MechanismShare| share.mechanism == mechanism;
+        if !self.shares.get(self.last).is_some_and(is_its) {
+            self.last = self.shares.iter().position(is_its).unwrap_or(self.shares.len());
+        }
+        if self.last == self.shares.len() {
+            let tuning = tuning.clone();
+            self.shares.push(MechanismShare { mechanism, tuning, bytes: 0, files: 0 });
+        }
+        let share = &mut self.shares[self.last];
         share.bytes += bytes;
         share.files += 1;
     }

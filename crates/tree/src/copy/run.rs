@@ -15,7 +15,7 @@ use thalweg_sys::{Errno, host::filesystem};
 use crate::{
     CopyOptions, Error, Event, Events, Halt, Progress, Total,
     copy::{
-        contents::pair::Pairs,
+        contents::{contest::Contests, pair::Pairs},
         entry::hardlink::Links,
         report::{MOST_ERRORS, TreeReport},
         task::Task,
@@ -32,6 +32,7 @@ pub(crate) struct Run<'r> {
     pub queue: Queue<Task>,
     pub links: Links,
     pub pairs: Pairs,
+    pub contests: Contests,
     pub limit: Option<RateLimit>,
     /// Directories that can be given up; `None` in a run that enters none.
     pub kept: Option<Arc<Kept>>,
@@ -131,6 +132,7 @@ impl<'r> Run<'r> {
             queue: Queue::default(),
             links: Links::new(options),
             pairs: Pairs::default(),
+            contests: Contests::default(),
             limit: options.limit.map(RateLimit::new),
             kept: None,
             me,

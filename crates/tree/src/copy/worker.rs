@@ -17,7 +17,7 @@ use thalweg_sys::Errno;
 use crate::{
     Becomes, Event, Halt, Progress, Refusal, Skip,
     copy::{
-        contents::{contest::Contests, small::single},
+        contents::{contest::Known, small::single},
         directory::{Directory, error_at},
         leaf::{Leaf, Origin},
         report::Tally,
@@ -43,8 +43,10 @@ pub(crate) struct Worker<'r> {
     listings: Vec<Vec<MaybeUninit<u8>>>,
     /// Files without a name cannot be had here.
     pub names_all: bool,
-    /// How small files go.
-    pub contests: Contests,
+    /// The file that the kernel would not clone.
+    pub declined: Option<Id>,
+    /// How small files go, as far as it is known here.
+    pub known: Known,
     // Done since it was told last: told now and then, as all workers add to the same two numbers.
     untold: Progress,
     told: Instant,
@@ -83,7 +85,8 @@ impl<'r> Worker<'r> {
             buffer: Vec::new(),
             listings: Vec::new(),
             names_all: false,
-            contests: Contests::default(),
+            declined: None,
+            known: Known::default(),
             untold: Progress::default(),
             told: Instant::now(),
             of_file: 0,
@@ -182,7 +185,7 @@ impl<'r> Worker<'r> {
     /// the sources that the caller named it was asked before.
     fn is_left_out(&mut self, leaf: &Leaf<'_>, listed: FileType, follow: bool) -> Attempt<bool> {
         let options = self.run.options;
-        if leaf.named_by_caller() {
+        if options.filter.is_none() || leaf.named_by_caller() {
             return Ok(false);
         }
         let from = leaf.from.open()?;

@@ -29,7 +29,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 impl<D: std::os::fd::AsFd> Keeper<D> {
     /// Nothing is written yet. `exists`: an earlier run may have left a journal.
     pub fn new((dir, name): (D, CString), source: Source, exists: bool) -> Self {
-        let journal = Journal { source, done: Ranges::default(), boot_id: boot_id().to_owned() };
+        // Few live long enough to be written: the kernel is asked then.
+        let journal = Journal { source, done: Ranges::default(), boot_id: String::new() };
         Self { dir, name, journal, file: None, exists, due: Instant::now() + INTERVAL }
     }
 
@@ -56,6 +57,9 @@ impl<D: std::os::fd::AsFd> Keeper<D> {
         }
         let Some((file, room)) = &self.file else { return };
         self.exists = true;
+        if self.journal.boot_id.is_empty() {
+            boot_id().clone_into(&mut self.journal.boot_id);
+        }
         // Over all that an earlier run wrote: in one call, and without a moment in which there is nothing.
         let text = self.journal.to_bytes(*room);
         if text.len() > MOST || io::pwrite(file, &text, 0) != Ok(text.len()) {

@@ -1,19 +1,22 @@
 //! Evidence about small files: whether they go faster by read and write, or by a mechanism that
 //! copies without their bytes coming to us. No profile has it, since opening both files is part of
 //! it. The files of a run themselves are timed, the two ways by turns; then the rule of all choices
-//! decides for files of about that size.
+//! decides for files of about that size. Where files can be cloned nothing is timed.
 //!
 //! Nothing is kept for the next run: finding out again costs a few hundred files their worse way.
 
 use rustix::fs::Stat;
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::Arc,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 use thalweg_core::{
     Blocks, End, EndFacts, Facts, Kind, Plan, Prefer, Tuning,
-    mechanisms::{LAST_RESORT, by_name},
+    mechanisms::{LAST_RESORT, by_name, cloner},
     profile::{Evidence, LEAST_NOISE, Load, Ratio, SinkState},
     select::{Candidate, Prior},
 };
@@ -25,12 +28,38 @@ use crate::{
     identity::size,
 };
 
-/// The contests of one worker, on the pair of file systems it met last.
+/// What the workers of a run have found out together, on the pair of file systems they met last.
 #[derive(Debug, Default)]
 pub(crate) struct Contests {
-    seen: u32,
+    seen: AtomicU32,
+    state: Mutex<State>,
+}
+
+/// What one worker knows of it, so that nothing shared is touched for a file whose way is known.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    is_awake: bool,
+    devices: (u64, u64),
+    classes: [Way; CLASSES],
+}
+
+/// How files of a class go.
+#[derive(Clone, Debug, Default)]
+enum Way {
+    /// Not known yet.
+    #[default]
+    Open,
+    /// By read and write, and nothing more is asked.
+    Plain,
+    /// By this.
+    Planned(Arc<Planned>),
+}
+
+#[derive(Debug, Default)]
+struct State {
     devices: (u64, u64),
     rival: Option<Rival>,
+    clones: Clones,
     classes: [Class; CLASSES],
 }
 
@@ -48,6 +77,18 @@ struct Rival {
     planned: Planned,
 }
 
+/// Whether files can be cloned here. Then there is no contest: nothing is less work.
+#[derive(Debug, Default)]
+enum Clones {
+    /// They cannot, or they must not.
+    #[default]
+    None,
+    /// The next file finds out, by this plan.
+    Untried(Planned),
+    /// They can, and the rival does it.
+    Work,
+}
+
 /// Where a file goes and comes from, as far as it matters here.
 pub(crate) struct Places<'a> {
     pub source: &'a OwnedFd,
@@ -57,8 +98,10 @@ pub(crate) struct Places<'a> {
     pub device: u64,
 }
 
-/// Files before the first contest: a copy of a few need not be asked anything.
+/// Files before anything is asked: a copy of a few need not be.
 const PRELUDE: u32 = 32;
+/// Files before a contest: in a smaller tree what it finds out would come too late.
+const LARGE: u32 = 1000;
 // Files are compared with those that have as many digits to the base 16: mechanisms differ in how
 // their cost grows.
 const CLASSES: usize = 16;
@@ -93,44 +136,111 @@ const CALL: f64 = 4096.0;
 impl Contests {
     /// How the next file is to go, if not by read and write.
     pub fn plan(
-        &mut self,
+        &self,
+        known: &mut Known,
         places: &Places<'_>,
-        options: &CopyOptions,
-        pairs: &Pairs,
-    ) -> Option<Planned> {
+        (options, pairs): (&CopyOptions, &Pairs),
+    ) -> Option<Arc<Planned>> {
         let stat = places.stat;
         // Across file systems nothing is cheaper, and an empty file may be one that lies.
         if stat.st_dev != places.device || stat.st_size == 0 {
             return None;
         }
-        if self.seen < PRELUDE {
-            self.seen += 1;
-            return None;
+        let mut seen = LARGE;
+        if !known.is_awake {
+            seen = self.seen.fetch_add(1, Ordering::Relaxed);
+            if seen < PRELUDE {
+                return None;
+            }
+            known.is_awake = seen >= LARGE;
         }
         let devices = (stat.st_dev, places.device);
-        if self.devices != devices {
-            *self = Self { seen: self.seen, devices, ..Self::default() };
-            self.rival = rival(places, options, pairs);
+        if known.devices != devices {
+            *known = Known { is_awake: known.is_awake, devices, ..Known::default() };
         }
-        let rival = self.rival.as_ref()?;
-        match &self.classes[class(size(stat))] {
-            Class::Open([plain, kernel]) => {
-                (kernel.count < plain.count).then(|| rival.planned.clone())
+        let way = &mut known.classes[class(size(stat))];
+        if let Way::Open = way {
+            let mut state = self.state();
+            if state.devices != devices {
+                *state = State { devices, ..State::default() };
+                (state.rival, state.clones) = rivals(places, options, pairs);
             }
-            Class::Decided(plan) => {
-                let plan = Arc::clone(plan.as_ref()?);
-                Some(Planned { plan, pair: rival.planned.pair.clone() })
+            let (settled, next) = state.way(class(size(stat)), seen >= LARGE);
+            if let Some(settled) = settled {
+                *way = settled;
+            } else {
+                return next;
             }
+        }
+        match way {
+            Way::Planned(planned) => Some(Arc::clone(planned)),
+            Way::Open | Way::Plain => None,
         }
     }
 
     /// Whether times are still wanted for files of this size.
-    pub fn is_open(&self, size: u64) -> bool {
-        self.rival.is_some() && matches!(self.classes[class(size)], Class::Open(_))
+    pub fn is_open(&self, known: &Known, size: u64) -> bool {
+        known.is_awake && matches!(known.classes[class(size)], Way::Open) && {
+            let state = self.state();
+            state.rival.is_some()
+                && matches!(state.clones, Clones::None)
+                && matches!(state.classes[class(size)], Class::Open(_))
+        }
     }
 
     /// Takes the time of one file.
-    pub fn note(&mut self, is_planned: bool, size: u64, took: Duration) {
+    pub fn note(&self, is_planned: bool, size: u64, took: Duration) {
+        self.state().note(is_planned, size, took);
+    }
+
+    /// The driver left this mechanism: if it is the rival, it does not take part any more.
+    pub fn left(&self, known: &mut Known, mechanism: &str) {
+        let mut state = self.state();
+        if cloner().is_some_and(|cloner| cloner.info().name == mechanism) {
+            state.clones = Clones::None;
+        }
+        if state.rival.as_ref().is_some_and(|rival| rival.name == mechanism) {
+            (state.rival, state.clones) = (None, Clones::None);
+        }
+        known.classes = Default::default();
+    }
+
+    /// A file was cloned.
+    pub fn cloned(&self) {
+        let mut state = self.state();
+        if matches!(state.clones, Clones::Untried(_)) {
+            state.clones = Clones::Work;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// How all files of a class go from now on, if that is settled; if not, how the next one goes.
+    fn way(&self, class: usize, may_compare: bool) -> (Option<Way>, Option<Arc<Planned>>) {
+        let Some(rival) = &self.rival else { return (Some(Way::Plain), None) };
+        let own = |plan: &Arc<Plan>| {
+            // Of the worker's own: to count users of a shared one would keep the processors waiting.
+            let plan = Arc::new(Plan::clone(plan));
+            Arc::new(Planned { plan, pair: rival.planned.pair.clone() })
+        };
+        match (&self.clones, &self.classes[class]) {
+            (Clones::Untried(planned), _) => (None, Some(Arc::new(planned.clone()))),
+            (Clones::Work, _) => (Some(Way::Planned(own(&rival.planned.plan))), None),
+            (Clones::None, Class::Open(_)) if !may_compare => (None, None),
+            (Clones::None, Class::Open([plain, kernel])) => {
+                let is_turn = kernel.count < plain.count;
+                (None, is_turn.then(|| Arc::new(rival.planned.clone())))
+            }
+            (Clones::None, Class::Decided(None)) => (Some(Way::Plain), None),
+            (Clones::None, Class::Decided(Some(plan))) => (Some(Way::Planned(own(plan))), None),
+        }
+    }
+
+    fn note(&mut self, is_planned: bool, size: u64, took: Duration) {
         let (Some(rival), class) = (&self.rival, &mut self.classes[class(size)]) else { return };
         let Class::Open(samples) = class else { return };
         let own = &mut samples[usize::from(is_planned)];
@@ -146,22 +256,16 @@ impl Contests {
             *class = Class::Decided((!is_plain).then(|| Arc::new(plan)));
         }
     }
-
-    /// The driver left this mechanism: if it is the rival, it does not take part any more.
-    pub fn left(&mut self, mechanism: &str) {
-        if self.rival.as_ref().is_some_and(|rival| rival.name == mechanism) {
-            self.rival = None;
-        }
-    }
 }
 
 /// The rival on this pair of file systems: the first mechanism that the planner would allow and that
-/// leaves it to the file system how blocks are copied.
-fn rival(places: &Places<'_>, options: &CopyOptions, pairs: &Pairs) -> Option<Rival> {
-    let fs = filesystem(places.dir).ok()?;
+/// leaves it to the file system how blocks are copied. And whether it is worth trying to clone.
+fn rivals(places: &Places<'_>, options: &CopyOptions, pairs: &Pairs) -> (Option<Rival>, Clones) {
+    let nothing = (None, Clones::None);
+    let Ok(fs) = filesystem(places.dir) else { return nothing };
     // Elsewhere a size is only a claim, and the rival believes it.
     if fs.remote || fs.name.starts_with("fuse") || fs.name == "overlay" {
-        return None;
+        return nothing;
     }
     let facts = || {
         let source = End { fd: places.source.as_fd(), kind: Kind::File, at: Some(0) };
@@ -172,11 +276,23 @@ fn rival(places: &Places<'_>, options: &CopyOptions, pairs: &Pairs) -> Option<Ri
     let plan = pair.plan(options, options.needs, Some(size(places.stat)));
     let leaves_it =
         |name: &str| by_name(name).is_some_and(|m| m.info().nature.blocks == Blocks::MayShare);
-    let usable = plan.verdicts.iter().filter(|verdict| verdict.judgement.is_usable());
-    let name = usable.map(|verdict| verdict.mechanism).find(|name| leaves_it(name))?;
-    let first = [candidate(name, None), candidate(LAST_RESORT.info().name, None)];
-    let plan = Arc::new(Plan::of(first.into(), Prefer::Wall));
-    Some(Rival { name, planned: Planned { plan, pair: Some(pair) } })
+    let usable = || {
+        let usable = plan.verdicts.iter().filter(|verdict| verdict.judgement.is_usable());
+        usable.map(|verdict| verdict.mechanism)
+    };
+    let Some(name) = usable().find(|name| leaves_it(name)) else { return nothing };
+    let planned = |names: &[&'static str]| {
+        let names = names.iter().chain([&LAST_RESORT.info().name]);
+        let candidates = names.map(|name| candidate(name, None)).collect();
+        let plan = Arc::new(Plan::of(candidates, Prefer::Wall));
+        Planned { plan, pair: Some(Arc::clone(&pair)) }
+    };
+    let cloner = cloner().map(|cloner| cloner.info().name);
+    let clones = match cloner.filter(|cloner| usable().any(|name| name == *cloner)) {
+        Some(cloner) => Clones::Untried(planned(&[cloner, name])),
+        None => Clones::None,
+    };
+    (Some(Rival { name, planned: planned(&[name]) }), clones)
 }
 
 /// The plan that follows from the cost of the rival, as a ratio to that of read and write.
@@ -213,24 +329,39 @@ mod tests {
     use std::fs::File;
     use thalweg_core::MECHANISMS;
 
-    /// Whether the rival is chosen for files of 1,000 bytes, from the nanoseconds that they took.
-    fn after(kernel: u64, plain: u64) -> bool {
+    fn rival() -> Rival {
         let leaves_it =
             |name: &&str| by_name(name).is_some_and(|m| m.info().nature.blocks == Blocks::MayShare);
         let name = MECHANISMS.iter().map(|m| m.info().name).find(leaves_it).unwrap();
-        let planned = Planned { plan: Arc::new(decide(name, 1.0)), pair: None };
-        let rival = Some(Rival { name, planned });
-        let mut contests = Contests { rival, ..Contests::default() };
+        Rival { name, planned: Planned { plan: Arc::new(decide(name, 1.0)), pair: None } }
+    }
+
+    fn contests(state: State) -> Contests {
+        Contests { seen: AtomicU32::new(LARGE), state: Mutex::new(state) }
+    }
+
+    const AWAKE: fn() -> Known = || Known { is_awake: true, ..Known::default() };
+
+    /// Whether the rival is chosen for files of 1,000 bytes, from the nanoseconds that they took.
+    fn after(kernel: u64, plain: u64) -> bool {
+        let contests = contests(State { rival: Some(rival()), ..State::default() });
         for n in 0..SAMPLES {
+            assert!(contests.is_open(&AWAKE(), 1000));
             let jitter = u64::from(n % 7) * 100;
             contests.note(false, 1000, Duration::from_nanos(plain + jitter));
             contests.note(true, 1000, Duration::from_nanos(kernel + jitter));
         }
-        assert!(!contests.is_open(1000) && contests.is_open(100_000));
-        let Class::Decided(plan) = &contests.classes[class(1000)] else { return false };
-        let first = plan.as_ref().map(|plan| plan.ladder()[0].0.info().name);
-        assert_eq!(first, plan.as_ref().map(|_| name));
-        plan.is_some()
+        assert!(!contests.is_open(&AWAKE(), 1000) && contests.is_open(&AWAKE(), 100_000));
+        let (settled, next) = contests.state().way(class(1000), true);
+        assert!(next.is_none());
+        match settled.expect("all samples are there") {
+            Way::Planned(planned) => {
+                assert_eq!(planned.plan.ladder()[0].0.info().name, rival().name);
+                true
+            }
+            Way::Plain => false,
+            Way::Open => panic!("decided"),
+        }
     }
 
     #[test]
@@ -238,6 +369,31 @@ mod tests {
         assert!(after(4000, 5000));
         assert!(!after(5000, 4000));
         assert!(!after(4950, 5000));
+    }
+
+    #[test]
+    fn there_is_no_contest_where_a_file_could_be_cloned() {
+        let clones = Clones::Untried(rival().planned);
+        let contests = contests(State { rival: Some(rival()), clones, ..State::default() });
+        let goes = |contests: &Contests| contests.state().way(class(1000), false);
+        assert!(matches!(goes(&contests), (None, Some(_))), "the next file finds out");
+        assert!(!contests.is_open(&AWAKE(), 1000));
+        contests.cloned();
+        assert!(matches!(goes(&contests), (Some(Way::Planned(_)), None)));
+        assert!(!contests.is_open(&AWAKE(), 1000));
+        // A file that the rival refuses ends that.
+        contests.left(&mut AWAKE(), rival().name);
+        assert!(matches!(goes(&contests), (Some(Way::Plain), None)));
+    }
+
+    #[test]
+    fn there_is_no_contest_before_the_tree_is_known_to_be_large() {
+        let contests = contests(State { rival: Some(rival()), ..State::default() });
+        contests.note(false, 1000, Duration::from_nanos(1));
+        let next = |is_large| contests.state().way(class(1000), is_large);
+        assert!(matches!(next(false), (None, None)));
+        assert!(matches!(next(true), (None, Some(_))));
+        assert!(!contests.is_open(&Known::default(), 1000));
     }
 
     #[test]
@@ -249,10 +405,10 @@ mod tests {
         let stat = rustix::fs::fstat(&source).unwrap();
         let dir = File::open(folder.path()).unwrap();
         let tried = |device, options: &CopyOptions| {
-            let mut contests = Contests { seen: PRELUDE, ..Contests::default() };
+            let contests = contests(State::default());
             let places = Places { source: &source, stat: &stat, dir: dir.as_fd(), device };
-            contests.plan(&places, options, &Pairs::default());
-            contests.rival.is_some()
+            contests.plan(&mut AWAKE(), &places, (options, &Pairs::default()));
+            contests.state().rival.is_some()
         };
         let never = CopyOptions { reflink: When::Never, ..CopyOptions::default() };
         assert!(!tried(stat.st_dev + 1, &CopyOptions::default()));

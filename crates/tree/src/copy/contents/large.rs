@@ -7,8 +7,7 @@ use std::{
 };
 use thalweg_core::{
     Blocks, Driver, End, Facts, Guarantees, Kind, Plan, Sink, Source, StepDown, Transfer, Tuning,
-    error::{errno_name, symbol},
-    mechanisms::{LAST_RESORT, by_name, cloner},
+    mechanisms::{LAST_RESORT, by_name},
 };
 use thalweg_sys::{Errno, io};
 
@@ -59,7 +58,8 @@ impl Worker<'_> {
             self.tally.resumed += from;
         }
         if options.reflink == When::Always {
-            return self.clone_whole(job).map_err(|errno| Failure::Sink("FICLONE", errno, 0));
+            let cloned = self.clone_whole((job.source, job.stat), job.sink);
+            return cloned.map_err(|errno| Failure::Sink("FICLONE", errno, 0));
         }
         if options.sparse == When::Always && job.takes_holes {
             return self.leave_out_zeros(job, from, keeper);
@@ -169,11 +169,11 @@ impl Worker<'_> {
         }
     }
 
-    fn take_down(&mut self, step: StepDown, planned: &Planned) {
+    pub(super) fn take_down(&mut self, step: StepDown, planned: &Planned) {
         if let Some(pair) = &planned.pair {
             pair.learn(&step);
         }
-        self.contests.left(step.from);
+        self.run.contests.left(&mut self.known, step.from);
         self.tally.step_down(step);
     }
 
@@ -211,29 +211,14 @@ impl Worker<'_> {
         let planned = self.plan(job, &own, &transfer, 0)?;
         let ladder = planned.plan.ladder();
         let mut rungs = ladder.iter().map(|(mechanism, _)| mechanism.info().name);
-        let Some(from) = rungs.next().filter(|name| is_clone(name)) else { return Ok(false) };
-        let Err(errno) = self.clone_whole(job) else { return Ok(true) };
-        let step = StepDown {
-            from,
-            to: rungs.next().unwrap_or(LAST_RESORT.info().name),
-            at: 0,
-            call: "FICLONE",
-            errno: symbol(errno),
-            reason: errno_name(errno),
-        };
-        self.take_down(step, &planned);
-        Ok(false)
-    }
-
-    fn clone_whole(&mut self, job: &Job<'_>) -> Result<(), Errno> {
-        thalweg_sys::copy::clone_file(job.source, job.sink)?;
-        let bytes = size(job.stat);
-        if let Some(cloner) = cloner() {
-            self.tally.book(cloner.info().name, &Tuning::default(), bytes);
+        if !rungs.next().is_some_and(is_clone) {
+            return Ok(false);
         }
-        self.tally.cloned += bytes;
-        self.moved(bytes);
-        Ok(())
+        let Err(errno) = self.clone_whole((job.source, job.stat), job.sink) else {
+            return Ok(true);
+        };
+        self.was_no_clone(errno, &planned);
+        Ok(false)
     }
 
     /// Reads everything and writes all but the zeros.
@@ -272,7 +257,7 @@ impl Worker<'_> {
 }
 
 /// Whether what this mechanism moved shares its blocks with the source.
-fn is_clone(mechanism: &str) -> bool {
+pub(super) fn is_clone(mechanism: &str) -> bool {
     by_name(mechanism).is_some_and(|m| m.info().nature.blocks == Blocks::Shared)
 }
 

@@ -1,22 +1,33 @@
 //! Files that fit one buffer: one read and one write, and no question that could be left out.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::LazyLock,
+};
 use thalweg_core::{
-    End, Guarantees, Kind, Sink, Source, Transfer, Tuning, mechanisms::LAST_RESORT,
+    End, Guarantees, Kind, Sink, Source, Transfer, Tuning,
+    mechanisms::{LAST_RESORT, by_name},
 };
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    copy::{contents::contest::Planned, worker::Worker},
+    copy::{
+        contents::{contest::Planned, large::is_clone},
+        worker::Worker,
+    },
     error::{Attempt, Failure, at_source},
 };
 
 /// The largest file that is read whole into the buffer that each worker has: the one that plain
 /// reading and writing has by default.
 pub(crate) fn single() -> usize {
+    *SINGLE
+}
+
+static SINGLE: LazyLock<usize> = LazyLock::new(|| {
     let info = LAST_RESORT.info();
     info.bytes(&Tuning::default(), info.knobs.first().map_or("", |knob| knob.name))
-}
+});
 
 /// What the first read of a small file brought.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,8 +93,11 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Has the driver move the whole of a small file. What is appended meanwhile is left out; that
-    /// the file has changed is told as always.
+    /// Moves the whole of a small file as planned. What is appended meanwhile is left out; that the
+    /// file has changed is told as always.
+    ///
+    /// One step of the mechanism that the plan begins with, and whatever it does but to move all of it
+    /// is the driver's: that begins at the first byte again.
     pub fn move_small(
         &mut self,
         source: &OwnedFd,
@@ -91,12 +105,27 @@ impl Worker<'_> {
         len: usize,
         planned: &Planned,
     ) -> Attempt<()> {
-        let mut transfer = Transfer {
+        let len = len as u64;
+        let needs = Guarantees { durable: false, ..self.run.options.needs };
+        let transfer = || Transfer {
             source: Source::Fd(End { fd: source.as_fd(), kind: Kind::File, at: Some(0) }),
             sink: Sink::Fd(End { fd: sink.as_fd(), kind: Kind::File, at: Some(0) }),
-            len: Some(len as u64),
-            needs: Guarantees { durable: false, ..self.run.options.needs },
+            len: Some(len),
+            needs,
         };
-        self.drive(&mut transfer, planned, 0, None).map(drop)
+        if let Some(chosen) = planned.plan.chosen()
+            && let Some(mechanism) = by_name(chosen.mechanism)
+            && let Ok(mut mover) = mechanism.open(transfer(), &chosen.tuning)
+            && mover.advance(len).is_ok_and(|moved| moved == len)
+        {
+            self.tally.book(chosen.mechanism, &chosen.tuning, len);
+            if is_clone(chosen.mechanism) {
+                self.tally.cloned += len;
+                self.run.contests.cloned();
+            }
+            self.moved(len);
+            return Ok(());
+        }
+        self.drive(&mut transfer(), planned, 0, None).map(drop)
     }
 }

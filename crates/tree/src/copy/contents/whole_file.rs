@@ -3,7 +3,8 @@
 use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek};
 use std::{
     ffi::CString,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
     time::Instant,
 };
 use thalweg_sys::{Errno, io};
@@ -13,6 +14,7 @@ use crate::{
     copy::{
         attributes::{self, Body, Wanted},
         contents::{
+            clone::Cloning,
             contest::{Places, Planned},
             job::Job,
             small::{Contents, single},
@@ -85,9 +87,10 @@ impl Worker<'_> {
         let no_bytes = self.run.options.attributes_only;
         let is_small = !no_bytes && self.is_small(stat);
         let is_new = is_small && there.is_none();
-        let planned = if is_new { self.planned(leaf, source, stat) } else { None };
+        let planned = if is_new { self.planned(leaf, dir, (source, stat)) } else { None };
         // Reading and writing are timed, not the making of the file between them.
-        let clock = (is_small && self.contests.is_open(size(stat))).then(Instant::now);
+        let clock =
+            (is_small && self.run.contests.is_open(&self.known, size(stat))).then(Instant::now);
         let contents = if planned.is_some() {
             Contents { len: size(stat) as usize, is_whole: true }
         } else if no_bytes {
@@ -98,17 +101,22 @@ impl Worker<'_> {
             Contents::default()
         };
         let reading = clock.map(|began| began.elapsed());
-        let way = self.way(leaf, there, contents.is_whole);
+        let cloning = if is_small || no_bytes || there.is_some() {
+            None
+        } else {
+            self.cloning(dir, (source, stat))
+        };
+        let at_once = contents.is_whole || cloning.is_some();
+        let way = self.way(leaf, there, at_once);
         let alike = there.filter(|there| !there.is_taken_away());
         let (mode, mut wanted) = modes(self.run, leaf, stat, (alike, way));
-        let mut sink =
-            match self.open_sink(leaf, (spot, way, there), mode, (contents.is_whole, Id::of(stat)))
-            {
-                Err(Failure::Sink(_, Errno::EXIST, _)) if way == Way::Own => {
-                    return self.copy_anew(leaf, source, stat);
-                }
-                answer => answer?,
-            };
+        let mut sink = match self.open_sink(leaf, (spot, way, there), mode, (at_once, Id::of(stat)))
+        {
+            Err(Failure::Sink(_, Errno::EXIST, _)) if way == Way::Own => {
+                return self.copy_anew(leaf, source, stat);
+            }
+            answer => answer?,
+        };
         if sink.is_adopted() {
             wanted.has_mode = None;
         }
@@ -125,7 +133,18 @@ impl Worker<'_> {
             keeper.forget().map_err(at_sink("unlinkat"))?;
         }
         let clock = reading.map(|_| Instant::now());
-        let written = if let Some(planned) = &planned {
+        let written = if let Some(cloning) = &cloning {
+            match (self.clone_whole((source, stat), sink.fd()), cloning) {
+                (Ok(()), _) => Ok(()),
+                (Err(errno), Cloning::Must) => Err(Failure::Sink("FICLONE", errno, 0)),
+                (Err(errno), Cloning::May(planned)) => {
+                    self.was_no_clone(errno, planned);
+                    self.declined = Some(Id::of(stat));
+                    drop(sink);
+                    return self.copy_to(leaf, source, stat, (there, behind));
+                }
+            }
+        } else if let Some(planned) = &planned {
             self.move_small(source, sink.fd(), contents.len, planned)
         } else if contents.is_whole {
             self.write_single(sink.fd(), contents.len)
@@ -136,7 +155,7 @@ impl Worker<'_> {
             self.large(&job, contents.len, keeper.as_mut())
         };
         if let (Some(reading), Some(began), true) = (reading, clock, contents.is_whole) {
-            self.contests.note(planned.is_some(), size(stat), reading + began.elapsed());
+            self.run.contests.note(planned.is_some(), size(stat), reading + began.elapsed());
         }
         let published = written
             .and_then(|()| self.finish(leaf, (source, stat), &sink, (there, &wanted)))
@@ -330,10 +349,15 @@ impl Worker<'_> {
     }
 
     /// How a new small file goes if not by read and write.
-    fn planned(&mut self, leaf: &Leaf<'_>, source: &OwnedFd, stat: &Stat) -> Option<Planned> {
-        let dir = leaf.directory.open().ok()??;
-        let places = Places { source, stat, dir: dir.as_fd(), device: leaf.directory.own.dev };
-        self.contests.plan(&places, self.run.options, &self.run.pairs)
+    fn planned(
+        &mut self,
+        leaf: &Leaf<'_>,
+        dir: BorrowedFd<'_>,
+        (source, stat): (&OwnedFd, &Stat),
+    ) -> Option<Arc<Planned>> {
+        let places = Places { source, stat, dir, device: leaf.directory.own.dev };
+        let run = self.run;
+        run.contests.plan(&mut self.known, &places, (run.options, &run.pairs))
     }
 }
 
