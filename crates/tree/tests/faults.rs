@@ -326,3 +326,48 @@ fn small_files_are_not_left_to_what_may_clone_where_clones_are_forbidden() {
     let names: Vec<_> = report.shares.iter().map(|share| share.mechanism).collect();
     assert_eq!(names, ["read-write"]);
 }
+
+#[test]
+fn a_name_that_is_linked_at_its_second_try_leaves_the_others_names_of_one_file() {
+    use std::os::unix::fs::MetadataExt;
+    let names = ["a", "b", "c", "d"];
+    for (nth, effect) in [(1, Errno::MFILE), (2, Errno::MFILE), (1, Errno::NFILE)]
+        .map(|(n, e)| (n, Effect::Errno(e)))
+    {
+        let place = tempfile::tempdir().unwrap();
+        let (src, to) = (place.path().join("src"), place.path().join("to"));
+        fs::create_dir(&src).unwrap();
+        fs::write(src.join("a"), "one").unwrap();
+        for name in &names[1..] {
+            fs::hard_link(src.join("a"), src.join(name)).unwrap();
+        }
+        let options =
+            CopyOptions { jobs: 1, target: thalweg_tree::Target::Exact, ..CopyOptions::archive() };
+        // Into a new folder, and over copies that are apart.
+        for _ in 0..2 {
+            let rule = Rule { call: Call::Link, nth, effect, repeat: false };
+            let report = run(vec![rule], &src, &to, &options).value;
+            assert_eq!(report.error_count, 0, "{}", problems(&report));
+            let inodes = names.map(|name| fs::metadata(to.join(name)).unwrap().ino());
+            assert!(inodes.iter().all(|ino| *ino == inodes[0]), "{nth}: {inodes:?}");
+            fs::remove_dir_all(&to).unwrap();
+            fs::create_dir(&to).unwrap();
+            for name in names {
+                fs::write(to.join(name), "old").unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_link_that_cannot_be_made_although_the_copy_is_there_is_a_copy_that_is_counted() {
+    let place = tempfile::tempdir().unwrap();
+    let (src, to) = (place.path().join("src"), place.path().join("to"));
+    fs::create_dir(&src).unwrap();
+    fs::write(src.join("a"), "one").unwrap();
+    fs::hard_link(src.join("a"), src.join("b")).unwrap();
+    let rule = Rule::always(Call::Link, Effect::Errno(Errno::NOENT));
+    let report = run(vec![rule], &src, &to, &CopyOptions::archive()).value;
+    assert_eq!((report.error_count, report.unlinked), (0, 1), "{}", problems(&report));
+    assert_eq!(contents(&src), contents(&to));
+}

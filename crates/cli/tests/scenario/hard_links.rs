@@ -87,3 +87,38 @@ fn a_copy_stays_apart_where_nothing_may_be_replaced_or_links_are_not_kept() {
         }
     }
 }
+
+#[test]
+fn links_and_special_files_of_an_earlier_run_become_names_of_one_too() {
+    // cp -dR made them as they are in the source; then some gave way to copies of their own.
+    let setup = "mkdir from; ln -s nowhere from/l1; ln from/l1 from/l2; ln from/l1 from/l3
+        mkfifo from/p1; ln from/p1 from/p2; cp -a from to";
+    for options in ["-auT", "-aT --resume", "-auT --jobs 1", "-auT --verify"] {
+        for apart in ["l1", "l2", "l3", "l1 l2", "l1 l2 l3", "p1", "p2", "p1 p2"] {
+            let scratch = Scratch::new();
+            shell(scratch.path(), setup).expect(0);
+            let part = format!(
+                "cd to; for name in {apart}; do rm $name
+                    case $name in l*) ln -s nowhere $name;; p*) mkfifo $name;; esac
+                    touch -h -r ../from/$name $name; done"
+            );
+            shell(scratch.path(), &part).expect(0);
+            let line = format!("$T copy {options} from to");
+            shell(scratch.path(), &line).expect(0);
+            shell(scratch.path(), "$T verify --attributes -T from to").expect(0);
+            let count = "find to -links 3 -name 'l?' | wc -l; find to -links 2 -name 'p?' | wc -l";
+            let counted = shell(scratch.path(), count).expect(0).stdout;
+            assert_eq!(counted, b"3\n2\n", "{options} {apart}");
+        }
+    }
+}
+
+#[test]
+fn a_newer_link_stays_and_is_never_made_a_name_of_an_older_one() {
+    let scratch = Scratch::new();
+    let setup = "mkdir from; ln -s nowhere from/l1; ln from/l1 from/l2; touch -h -d @1000 from/l1
+        cp -a from to; rm to/l2; ln -s elsewhere to/l2";
+    shell(scratch.path(), setup).expect(0);
+    shell(scratch.path(), "$T copy -auT from to").expect(0);
+    assert_eq!(fs::read_link(scratch.join("to/l2")).unwrap().as_os_str(), "elsewhere");
+}

@@ -169,8 +169,8 @@ impl Worker<'_> {
                 self.count_file(leaf, backup.as_deref());
                 let named = leaf.named_by_caller();
                 let has_links = self.run.options.links_names(named, stat.st_nlink);
-                let copy = has_links.then(|| fstat(sink.fd()).ok()).flatten();
-                Ok(copy.map(|copy| Id::of(&copy)))
+                let copy = has_links.then(|| fstat(sink.fd()).map_err(at_sink("fstat")));
+                Ok(copy.transpose()?.map(|copy| Id::of(&copy)))
             }
             Ok(Published::Skipped) => {
                 self.skip(leaf, Skip::Exists);

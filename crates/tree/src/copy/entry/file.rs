@@ -17,12 +17,12 @@ use crate::{
             publish::Spot,
             way::Way,
         },
-        entry::hardlink::{self, Met, Named},
+        entry::hardlink::{self, LeftName, Met, Named},
         leaf::Leaf,
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink, at_source},
-    identity::{Id, kind, mtime, size},
+    identity::{Id, kind, size},
     xattrs::{Holder, Taken},
 };
 
@@ -86,11 +86,7 @@ impl Worker<'_> {
                 },
                 Met::First => {
                     let copied = self.copy_contents(leaf, source, stat, verdict);
-                    self.wake(match &copied {
-                        Ok(Some(copy)) => self.run.links.made(leaf, stat, *copy),
-                        _ => self.run.links.failed(stat),
-                    });
-                    return copied.map(drop);
+                    return self.wake_for(leaf, stat, copied);
                 }
             }
         }
@@ -104,7 +100,7 @@ impl Worker<'_> {
         let stat =
             statat(leaf.from.open()?, leaf.source, flags).map_err(at_source("newfstatat"))?;
         accessat(leaf.from.open()?, leaf.source, Access::READ_OK, AtFlags::EACCESS)
-            .map_err(at_source("faccessat2"))?;
+            .map_err(at_source("faccessat2 R_OK"))?;
         let verdict = match leaf.directory.open()? {
             Some(dir) if !leaf.directory.is_fresh => {
                 resolve_conflict(self.run, leaf, dir.as_fd(), &stat)?
@@ -173,37 +169,30 @@ impl Worker<'_> {
         let has_names = self.run.options.links_names(leaf.named_by_caller(), stat.st_nlink);
         let are_files = [stat, &there.stat].map(kind) == [FileType::RegularFile; 2];
         // A link that leads to the file is no name of it: what was linked to that would lead elsewhere.
-        let is_its_name = || hardlink::id_of(dir, leaf.name) == Some(Id::of(&there.stat));
+        let is_its_name =
+            || Ok::<_, Failure>(hardlink::id_of(dir, leaf.name)? == Some(Id::of(&there.stat)));
         let is_linked =
-            has_names && are_files && matches!(reason, Skip::Done | Skip::Newer) && is_its_name();
-        let is_newer = mtime(&there.stat) > mtime(stat);
-        let is_first = is_linked
-            && loop {
-                match self.run.links.meet(leaf, stat) {
-                    Met::First => break true,
-                    Met::Waits => return Ok(false),
-                    Met::Again(name) if is_newer || name.is_copy(dir, leaf.name) => break false,
-                    Met::Again(name) => match self.link(leaf, (dir, stat), &name)? {
-                        Named::Done => {
-                            self.list_file(leaf);
-                            return Ok(false);
-                        }
-                        Named::Lost => {}
-                        Named::Refused => break false,
-                    },
-                }
-            };
+            has_names && are_files && matches!(reason, Skip::Done | Skip::Newer) && is_its_name()?;
+        let left = if is_linked {
+            self.leave_name(leaf, (dir, stat), &there.stat)?
+        } else {
+            LeftName::Stays
+        };
+        if matches!(left, LeftName::Linked) {
+            self.list_file(leaf);
+        }
+        if matches!(left, LeftName::Linked | LeftName::Waits) {
+            return Ok(false);
+        }
         let is_replaced = self.is_to_be_replaced(leaf, reason, (source, stat), (dir, there));
         let stays = matches!(is_replaced, Ok(false));
         if stays {
             self.skip_file(leaf, reason, source, stat);
         }
-        if is_first {
+        if matches!(left, LeftName::First) {
             // What is replaced is met again, and others may be the first by then.
-            self.wake(match hardlink::id_of(dir, leaf.name).filter(|_| stays) {
-                Some(copy) => self.run.links.made(leaf, stat, copy),
-                None => self.run.links.failed(stat),
-            });
+            let copy = if stays { hardlink::id_of(dir, leaf.name) } else { Ok(None) };
+            self.wake_for(leaf, stat, copy)?;
         }
         is_replaced
     }

@@ -27,7 +27,7 @@ use crate::{
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink},
-    identity::Id,
+    identity::{Id, mtime},
     paths::Paths,
     queue::Names,
 };
@@ -78,6 +78,18 @@ pub(crate) enum Met {
     /// Link it to this.
     Again(Name),
     /// Nothing: whoever copies it will see to it.
+    Waits,
+}
+
+/// What became of a name that an earlier run, or somebody else, had made, and that is not copied again.
+pub(crate) enum LeftName {
+    /// It stays as it is, and is what others are linked to: say so by [`Links::made`] or [`Links::failed`].
+    First,
+    /// It stays as it is.
+    Stays,
+    /// It is a link to the copy of another name now.
+    Linked,
+    /// It waits for that copy.
     Waits,
 }
 
@@ -144,6 +156,15 @@ impl Links {
         }
     }
 
+    /// A name that was met was not linked after all, and may be met once more: for want of a descriptor it is tried
+    /// again.
+    pub fn meet_again(&self, stat: &Stat, copy: &Name) {
+        let mut table = self.lock();
+        let made = || Entry { left: 0, state: State::Made(copy.clone()) };
+        let entry = table.entry(Id::of(stat)).or_insert_with(made);
+        entry.left = entry.left.saturating_add(1);
+    }
+
     /// The name does not lead to the copy any more: the next to be met is the first again.
     pub fn forget(&self, stat: &Stat, lost: &Name) {
         let mut table = self.lock();
@@ -207,20 +228,27 @@ fn link(
     let is_copy = |new: &CStr| name.is_copy(dir, new);
     // Where others can see it, it gets its name when it is known to be the copy.
     let is_hidden = leaf.directory.is_fresh;
-    if !is_hidden && is_copy(leaf.name) {
+    if !is_hidden && is_copy(leaf.name)? {
         return Ok(Linked::Done(None));
     }
     let new = if is_hidden { leaf.name.to_owned() } else { unique(leaf.name) };
     match io::link(there.as_fd(), &*name.last, dir, &*new) {
         Ok(()) => {}
-        Err(Errno::NOENT) => return Ok(Linked::Lost),
+        // Where the copy still has its name, it is the call that has no such thing.
+        Err(errno @ Errno::NOENT) => {
+            let is_there = name.is_copy(there.as_fd(), &name.last)?;
+            return Ok(if is_there { Linked::Refused(errno) } else { Linked::Lost });
+        }
         Err(Errno::EXIST) => return Err(Failure::Refused(Refusal::JustCreated)),
         Err(errno) if has_no_links(errno) => return Ok(Linked::Refused(errno)),
         Err(errno) => return Err(Failure::Sink("linkat", errno, 0)),
     }
-    if !is_copy(&new) {
-        unlink(dir, &new).map_err(at_sink("unlinkat"))?;
-        return Ok(Linked::Lost);
+    match is_copy(&new) {
+        Ok(true) => {}
+        answer => {
+            unlink(dir, &new).map_err(at_sink("unlinkat"))?;
+            return answer.map(|_| Linked::Lost);
+        }
     }
     if is_hidden {
         return Ok(Linked::Done(None));
@@ -238,15 +266,19 @@ fn link(
     }
 }
 
-/// What a name leads to, if to anything.
-pub(crate) fn id_of(dir: BorrowedFd<'_>, name: &CStr) -> Option<Id> {
-    statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| Id::of(&stat))
+/// What has a name, if anything has it.
+pub(crate) fn id_of(dir: BorrowedFd<'_>, name: &CStr) -> Attempt<Option<Id>> {
+    match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(Id::of(&stat))),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(errno) => Err(at_sink("newfstatat")(errno)),
+    }
 }
 
 impl Name {
     /// Whether `other` is a name of this copy too.
-    pub fn is_copy(&self, dir: BorrowedFd<'_>, other: &CStr) -> bool {
-        id_of(dir, other).is_some_and(|id| id == self.id)
+    pub fn is_copy(&self, dir: BorrowedFd<'_>, other: &CStr) -> Attempt<bool> {
+        Ok(id_of(dir, other)? == Some(self.id))
     }
 
     /// The directory it is in: still open, or opened again from the nearest one that is.
@@ -279,7 +311,11 @@ impl Worker<'_> {
         at: (BorrowedFd<'_>, &Stat),
         name: &Name,
     ) -> Attempt<Named> {
-        match link(self.run.options, leaf, at, name)? {
+        let linked = link(self.run.options, leaf, at, name);
+        if linked.is_err() {
+            self.run.links.meet_again(at.1, name);
+        }
+        match linked? {
             Linked::Done(backup) => {
                 self.tally.links += 1;
                 self.tell_copied(leaf, backup.as_deref());
@@ -297,6 +333,47 @@ impl Worker<'_> {
             }
         }
         Ok(Named::Done)
+    }
+
+    /// Makes a name that is left as it was one of the copy that another name has already. What is newer
+    /// than the source stays.
+    pub fn leave_name(
+        &mut self,
+        leaf: &Leaf<'_>,
+        at: (BorrowedFd<'_>, &Stat),
+        there: &Stat,
+    ) -> Attempt<LeftName> {
+        let (dir, stat) = at;
+        let is_newer = mtime(there) > mtime(stat);
+        loop {
+            match self.run.links.meet(leaf, stat) {
+                Met::First => return Ok(LeftName::First),
+                Met::Waits => return Ok(LeftName::Waits),
+                Met::Again(name) => {
+                    let is_link = name.is_copy(dir, leaf.name);
+                    if is_link.is_err() {
+                        self.run.links.meet_again(stat, &name);
+                    }
+                    if is_link? || is_newer {
+                        return Ok(LeftName::Stays);
+                    }
+                    match self.link(leaf, at, &name)? {
+                        Named::Done => return Ok(LeftName::Linked),
+                        Named::Lost => {}
+                        Named::Refused => return Ok(LeftName::Stays),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Has those that wait for a name linked to what it became, or one of them copied if it became nothing.
+    pub fn wake_for(&self, leaf: &Leaf<'_>, stat: &Stat, copy: Attempt<Option<Id>>) -> Attempt<()> {
+        self.wake(match &copy {
+            Ok(Some(copy)) => self.run.links.made(leaf, stat, *copy),
+            _ => self.run.links.failed(stat),
+        });
+        copy.map(drop)
     }
 
     /// Sends those that waited for a copy through the queue again.

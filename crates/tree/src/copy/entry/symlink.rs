@@ -17,10 +17,10 @@ use crate::{
         attributes,
         dest::{
             backup::set_aside,
-            conflict::{Verdict, resolve_conflict},
+            conflict::{Existing, Verdict, resolve_conflict},
             publish::{Spot, ignore, unlink},
         },
-        entry::hardlink::{self, Met, Named},
+        entry::hardlink::{self, LeftName, Met, Named},
         leaf::Leaf,
         worker::Worker,
     },
@@ -28,6 +28,9 @@ use crate::{
     identity::kind,
     xattrs::{ALL, Given, Holder, Taken},
 };
+
+/// Names that are tried for something that is made beside what it replaces.
+const TRIES: usize = 100;
 
 impl Worker<'_> {
     /// Copies a link.
@@ -65,19 +68,16 @@ impl Worker<'_> {
         } else {
             resolve_conflict(run, leaf, dir, stat)?
         };
+        let is_copy = run.options.becomes == Becomes::Copy;
+        let counts = is_copy && run.options.preserve.links && stat.st_nlink > 1;
         if let Verdict::Skip(reason, there) = verdict {
-            self.skip(leaf, reason);
-            if run.options.becomes != Becomes::Copy {
-                return Ok(false);
-            }
-            return self.check_node(leaf, (dir, stat), &there).map(|()| false);
+            let has_names = counts && reason == Skip::Newer && !run.options.dry_run;
+            return self.leave_node(leaf, (dir, stat), (reason, &there), has_names).map(|()| false);
         }
         if run.options.dry_run {
             self.tell_copied(leaf, None);
             return Ok(true);
         }
-        let is_copy = run.options.becomes == Becomes::Copy;
-        let counts = is_copy && run.options.preserve.links && stat.st_nlink > 1;
         let mut is_first = true;
         loop {
             match if counts { run.links.meet(leaf, stat) } else { Met::First } {
@@ -93,16 +93,45 @@ impl Worker<'_> {
                 Met::First => break,
             }
         }
-        let made = self.make_with_attributes(leaf, stat, (dir, &verdict), make);
+        let made = self.make_with_attributes(leaf, stat, (dir, &verdict), (call, make));
         if counts && is_first {
-            self.wake(match hardlink::id_of(dir, leaf.name).filter(|_| made.is_ok()) {
-                Some(copy) => run.links.made(leaf, stat, copy),
-                None => run.links.failed(stat),
-            });
+            let copy = if made.is_ok() { hardlink::id_of(dir, leaf.name) } else { Ok(None) };
+            let woken = self.wake_for(leaf, stat, copy);
+            made?;
+            woken?;
+        } else {
+            made?;
         }
-        made?;
         self.tally.links += 1;
         Ok(true)
+    }
+
+    /// Leaves what is there. Where the source has more names, it is what they are linked to, or it gives way
+    /// to a link to the copy that one of them has already.
+    fn leave_node(
+        &mut self,
+        leaf: &Leaf<'_>,
+        (dir, stat): (BorrowedFd<'_>, &Stat),
+        (reason, there): (Skip, &Existing),
+        has_names: bool,
+    ) -> Attempt<()> {
+        let is_alike = kind(stat) == kind(&there.stat) && stat.st_rdev == there.stat.st_rdev;
+        let left = if has_names && is_alike {
+            self.leave_name(leaf, (dir, stat), &there.stat)?
+        } else {
+            LeftName::Stays
+        };
+        if matches!(left, LeftName::Linked | LeftName::Waits) {
+            return Ok(());
+        }
+        if matches!(left, LeftName::First) {
+            self.wake_for(leaf, stat, hardlink::id_of(dir, leaf.name))?;
+        }
+        self.skip(leaf, reason);
+        if self.run.options.becomes == Becomes::Copy {
+            self.check_node(leaf, (dir, stat), there)?;
+        }
+        Ok(())
     }
 
     fn make_with_attributes(
@@ -110,7 +139,7 @@ impl Worker<'_> {
         leaf: &Leaf<'_>,
         stat: &Stat,
         (dir, verdict): (BorrowedFd<'_>, &Verdict),
-        make: impl Fn(BorrowedFd<'_>, &CStr) -> Attempt<bool>,
+        (call, make): (&'static str, impl Fn(BorrowedFd<'_>, &CStr) -> Attempt<bool>),
     ) -> Attempt<()> {
         let mut backup = None;
         match (make(dir, leaf.name)?, verdict) {
@@ -119,11 +148,14 @@ impl Worker<'_> {
                 return Err(Failure::Refused(Refusal::JustCreated));
             }
             (false, Verdict::Replace(_)) => {
-                let mut temporary = unique(leaf.name);
                 // What has that name is not ours to publish.
-                while !make(dir, &temporary)? {
-                    temporary = unique(leaf.name);
-                }
+                let mut names = (0..TRIES).map(|_| unique(leaf.name));
+                let temporary = loop {
+                    let temporary = names.next().ok_or(Failure::Sink(call, Errno::EXIST, 0))?;
+                    if make(dir, &temporary)? {
+                        break temporary;
+                    }
+                };
                 self.dress_node(leaf, stat, dir, &temporary);
                 let spot = Spot { dir, name: leaf.name };
                 let renamed = set_aside(self.run.options, spot, stat).and_then(|name| {
