@@ -104,6 +104,9 @@ pub enum Refusal {
     /// A relative symbolic link made elsewhere would lead elsewhere.
     #[error("a relative symbolic link can be made in the current folder only")]
     RelativeLink,
+    /// The manifest would take the place of a file that it lists.
+    #[error("is one of the copies: the manifest would replace it")]
+    ManifestOverCopy,
     /// No mechanism is left to move it.
     #[error("cannot be copied: {0}")]
     NoMechanism(String),

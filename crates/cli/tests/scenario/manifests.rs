@@ -10,7 +10,7 @@ use std::{
     process::Command,
 };
 
-use crate::support::{Scratch, bytes, run, run::Ran, skip, thalweg};
+use crate::support::{Scratch, bytes, run, run::Ran, shell, skip, thalweg};
 
 /// A tool, its options for the hash, the name of that hash here, and names that it can list.
 struct Tool {
@@ -229,4 +229,27 @@ fn a_copy_writes_the_manifest_of_what_is_there_now() {
     let failed = ["copy", "--manifest", "none", "tree/plain", "gone", "copy"];
     thalweg_in(&scratch, &failed).expect(1);
     assert!(!scratch.join("none").exists());
+}
+
+#[test]
+fn a_manifest_never_takes_the_place_of_what_it_lists() {
+    let scratch = Scratch::new();
+    let setup = "mkdir s; echo f >s/f; echo g >s/g";
+    shell(scratch.path(), setup).expect(0);
+    for (line, code) in [
+        ("$T copy --manifest s/f s/f s/g . ", 2),
+        ("$T copy --manifest z s/g z", 1),
+        ("$T copy -aT --manifest d/f s d", 1),
+        ("$T copy -aT --manifest d/f s d", 1),
+    ] {
+        shell(scratch.path(), line).expect(code);
+    }
+    for (name, bytes) in [("s/f", "f\n"), ("z", "g\n"), ("d/f", "f\n")] {
+        assert_eq!(fs::read_to_string(scratch.join(name)).unwrap(), bytes, "{name}");
+    }
+    // A manifest of an earlier run gives way.
+    for _ in 0..2 {
+        shell(scratch.path(), "$T copy -aT --manifest d/m s d").expect(0);
+        shell(scratch.path(), "$T verify --manifest d/m d").expect(0);
+    }
 }

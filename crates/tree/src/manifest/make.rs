@@ -42,17 +42,19 @@ pub fn make(
     Ok(gather(hashing, hash, [task(path)?], jobs))
 }
 
-/// Lists the files of a copy, read again where they are now.
+/// Lists the files of a copy, read again where they are now. That one of them is where the manifest will be,
+/// `own`, is a problem of the account.
 pub fn make_of(
     listed: &Listed,
     hash: Hash,
-    jobs: usize,
+    (jobs, own): (usize, &Path),
     events: &dyn Events,
 ) -> Result<Made, Error> {
+    let own = stat(own).ok().map(|stat| Id::of(&stat));
     let folder = c_string(listed.folder.as_os_str())?;
     let root = Root::open([None, Some(&folder)])?;
     let job = Job::Make(Make { hash, listed: Some((root, listed)) });
-    let hashing = Hashing { run: Run::new(events), job, cold: false, own: None };
+    let hashing = Hashing { run: Run::new(events), job, cold: false, own };
     let count = listed.names.len();
     let batches = (0..count).step_by(BATCH).map(|from| from..count.min(from + BATCH));
     let tasks = batches.map(|names| Task::Work(Work::Lines(names)));

@@ -11,7 +11,7 @@ use super::{
     large::{Large, Work},
 };
 use crate::{
-    Error, Hash,
+    Error, Hash, Refusal,
     compare::{Finding, How, run},
     identity::{Id, kind, size},
     pieces::Pieces,
@@ -94,6 +94,10 @@ impl Hashing<'_> {
         let opened = root.open_path(1, name).map_err(|errno| ("openat", errno));
         let opened = opened.and_then(|fd| Ok((fstat(&fd).map_err(|errno| ("fstat", errno))?, fd)));
         match opened {
+            Ok((stat, _)) if self.own == Some(Id::of(&stat)) => {
+                let (path, reason) = (list.path(index), Refusal::ManifestOverCopy);
+                self.run.failed(Error::Refused { path, reason });
+            }
             Ok((stat, fd)) if kind(&stat) == FileType::RegularFile => {
                 let (what, path) = (What::Name(name.clone()), list.path(index));
                 self.hash(crew, hand, Subject { fd, stat, what, path });

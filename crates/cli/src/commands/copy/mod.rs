@@ -3,7 +3,10 @@
 use std::{
     ffi::OsStr,
     fs::File,
-    os::{fd::AsFd, unix::ffi::OsStrExt},
+    os::{
+        fd::AsFd,
+        unix::{ffi::OsStrExt, fs::MetadataExt},
+    },
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -50,6 +53,7 @@ impl Subcommand for CopyArgs {
         let (sources, destination) = operands(self)?;
         // Before interrupts are caught: Ctrl-C ends a wait for a list.
         let choice = Choice::of(self, &sources, &destination)?;
+        keeps_sources(self, &sources)?;
         interrupt::catch();
         let mut options = options::of(self)?;
         let sources = choice.into_options(sources, &mut options);
@@ -81,6 +85,22 @@ fn operands(args: &CopyArgs) -> Result<(Vec<PathBuf>, PathBuf), Failure> {
         }
     }
     Ok((sources, destination.ok_or_else(missing)?))
+}
+
+/// The manifest must not take the place of a file that is to be copied.
+fn keeps_sources(args: &CopyArgs, sources: &[PathBuf]) -> Result<(), Failure> {
+    let id = |path: &PathBuf| {
+        let there = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+        there.map(|there| (there.dev(), there.ino()))
+    };
+    let Some((path, own)) = args.manifest.as_ref().and_then(|path| Some((path, id(path)?))) else {
+        return Ok(());
+    };
+    if sources.iter().any(|source| id(source) == Some(own)) {
+        let message = format!("'{}' is to be copied: the manifest would replace it", shown(path));
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    Ok(())
 }
 
 /// A path without the slashes at its end; `/` stays.
@@ -227,7 +247,7 @@ impl<'r> Run<'r> {
         let jobs = self.args.jobs.map_or(0, |jobs| jobs as usize);
         let findings = Findings::new(self.args.shown);
         let hash = self.args.manifest_hash.into();
-        let made = make_of(&report.listed, hash, jobs, &findings);
+        let made = make_of(&report.listed, hash, (jobs, path), &findings);
         findings.finish(made.as_ref().map_or(0, |made| made.account.bytes));
         manifest::publish(path, &made.map_err(|error| begun_in_vain(&error))?)
     }

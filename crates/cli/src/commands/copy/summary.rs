@@ -1,7 +1,7 @@
 //! What a copy amounted to: one line for people, one object for programs.
 
 use std::{fmt::Write, time::Duration};
-use thalweg_core::Tuning;
+use thalweg_core::{Tuning, shown};
 use thalweg_lab::probes::tune_copy::TuneResult;
 use thalweg_tree::{Halt, MechanismShare, TreeReport};
 
@@ -127,6 +127,8 @@ pub fn answer(report: &TreeReport, tuned: Option<&TuneResult>, verify: Option<Ve
         tree: None,
         tune: tuned.map(tuning::answer),
         unavailable: tuned.map(tuning::unavailable).unwrap_or_default(),
+        unfinished: report.unfinished.iter().map(|path| shown(path).to_string()).collect(),
+        torn: report.torn.iter().map(|path| shown(path).to_string()).collect(),
         error: report.errors.first().map(ToString::to_string).or(stopped),
         schema: SCHEMA,
     }
