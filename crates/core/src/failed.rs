@@ -42,9 +42,10 @@ fn verb(call: &str) -> &'static str {
 const VERBS: &[(&[&str], &str)] = &[
     (&["open", "openat", "openat2", "open_by_handle_at"], "open"),
     (&["read", "pread", "preadv", "readv", "recv", "recvmsg", "poll"], "read"),
-    (&["write", "pwrite", "pwritev", "writev", "send", "sendmsg"], "write"),
+    (&["write", "pwrite", "pwritev", "writev", "send", "sendmsg", "faccessat2 W_OK"], "write"),
     (&["stat", "fstat", "lstat", "newfstatat", "statx", "fstatfs", "statfs"], "look at"),
-    (&["find", "faccessat2", "access"], "find"),
+    (&["faccessat2 R_OK"], "open"),
+    (&["find"], "find"),
     (&["getdents64", "readdir"], "list the folder"),
     (&["mkdir", "mkdirat"], "make the folder"),
     (&["mknod", "mknodat", "mkfifoat"], "make the special file"),

@@ -51,10 +51,8 @@ pub(crate) fn resolve(
     if sources.is_empty() && options.inside.is_none() {
         return Err(Error::Usage("no source was named".to_owned()));
     }
-    for path in sources.iter().map(PathBuf::as_path).chain([destination]) {
-        if path.as_os_str().is_empty() {
-            return Err(Error::Usage("an empty name is no file".to_owned()));
-        }
+    if destination.as_os_str().is_empty() {
+        return Err(call(destination, "openat")(Errno::NOENT));
     }
     if options.inplace && options.backup != Backup::None {
         let why = "what is written in place cannot be kept: a copy in place makes no backup";
@@ -101,8 +99,12 @@ pub(crate) fn resolve(
     Ok((open(above)?, vec![named]))
 }
 
-/// A source and its name in the folder that everything goes to.
+/// A source and its name in the folder that everything goes to. An empty name is no file: the kernel says so when
+/// its turn comes.
 pub(crate) fn in_folder(source: &Path, options: &CopyOptions) -> Result<Named, Error> {
+    if source.as_os_str().is_empty() {
+        return Ok(Named { source: CString::default(), name: c".".to_owned() });
+    }
     if options.keeps_paths() {
         return keeping_its_path(source, options.inside.as_deref());
     }
@@ -192,6 +194,7 @@ pub(crate) fn inspect(named: Vec<Named>, base: &Base, options: &CopyOptions) -> 
     let mut directories = HashSet::new();
     let mut same = HashSet::new();
     let mut files = HashSet::new();
+    let count = named.len();
     for source in named {
         let stat = statat(CWD, &*source.source, follow);
         let is_directory = stat.is_ok_and(|stat| kind(&stat) == FileType::Directory);
@@ -223,7 +226,8 @@ pub(crate) fn inspect(named: Vec<Named>, base: &Base, options: &CopyOptions) -> 
                 continue;
             }
             let above = above.get_or_insert_with(|| ancestors(base.fd.as_fd()).unwrap_or_default());
-            if above.contains(&id) && source.name.as_c_str() != c"." {
+            // A walk of one source alone meets nothing in the destination but what it became.
+            if count > 1 && above.contains(&id) && source.name.as_c_str() != c"." {
                 let into = base.path.join(crate::names::os(&source.name));
                 found.refused.push((source, Refusal::IntoItself(into)));
                 continue;

@@ -30,6 +30,12 @@ const OF_COMMANDS: &[(&str, &str)] = &[
     ),
 ];
 
+/// Commands that ask what the processor has.
+const ASK_THE_PROCESSOR: &[&str] = &[
+    "compare", "copy", "doctor", "list", "pipe", "plan", "receive", "send", "study", "trial",
+    "tune",
+];
+
 /// The parser, whose long helps have that section.
 pub fn shown_in_help(mut root: Command) -> Command {
     let names: Vec<String> = root.get_subcommands().map(|c| c.get_name().to_owned()).collect();
@@ -45,7 +51,11 @@ fn with_section(command: Command) -> Command {
         let (name, option) = (arg.get_env()?.to_string_lossy(), arg.get_long()?);
         Some(format!("\n  {name:<24} sets --{option}"))
     });
-    let variables: String = variables.collect();
+    let mut variables: String = variables.collect();
+    if ASK_THE_PROCESSOR.contains(&command.get_name()) {
+        variables +=
+            "\n  THALWEG_CPU              hides features of the processor, e.g. -avx512f,-avx2";
+    }
     if variables.is_empty() {
         return command;
     }

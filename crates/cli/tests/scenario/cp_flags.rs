@@ -267,3 +267,75 @@ fn a_file_that_was_named_twice_is_copied_once_and_said() {
     holds(setup, "$T copy --backup=numbered a a d", 0, "test $(cat d/a d/a.~1~ | wc -l) = 2");
     holds(setup, "$T copy --backup=simple a a d", 1, "test $(cat d/a) = 1");
 }
+
+#[test]
+fn an_empty_name_is_no_file_and_the_others_are_copied() {
+    holds("echo a >a; mkdir d", "$T copy '' a d", 1, "test -f d/a");
+    holds("echo a >a; mkdir d", "$T copy --parents '' a d", 1, "test -f d/a");
+    holds("echo a >a; mkdir d", "$T copy -r -t d ''", 1, "test -z \"$(ls d)\"");
+    holds("echo a >a", "$T copy a ''", 1, "test \"$(ls)\" = a");
+}
+
+#[test]
+fn a_word_after_a_suffix_is_the_suffix_whatever_it_looks_like() {
+    let setup = "echo a >a; echo b >b";
+    holds(setup, "$T copy -S -v a b", 0, "test \"$(cat b b-v)\" = \"$(echo a; echo b)\"");
+}
+
+#[test]
+fn a_folder_goes_into_itself_but_for_what_it_becomes() {
+    let setup = "mkdir -p s/x; echo a >s/a; echo f >s/x/f";
+    let whole = "test \"$(cat new/a new/x/f)\" = \"$(echo a; echo f)\"; test ! -e new/new; \
+        test -z \"$(find . -name '*thalweg*')\"";
+    holds(setup, "cd s; $T copy -r . new", 1, &format!("cd s; {whole}"));
+    holds(setup, "cd s; $T copy -r . x/new", 1, "cd s; test ! -e x/new/x/new; cat x/new/x/f");
+    holds(setup, "cd s; $T copy -r --exclude /x . x/new", 0, "cd s; cmp a x/new/a");
+    // What others of the same command become would be met, or not.
+    holds(setup, "$T copy -r s s/x s/x", 1, "test ! -e s/x/s");
+    let (_scratch, ran) = after(setup, "cd s; $T copy -r . new");
+    assert!(ran.stderr.contains("into itself"), "{}", ran.said());
+}
+
+#[test]
+fn a_folder_in_the_way_is_asked_for_before_it_is_refused() {
+    let setup = "echo a >a; mkdir -p d/a; echo n >no; echo y >yes";
+    holds(setup, "$T copy -i a d <no", 0, "test -d d/a");
+    holds(setup, "$T copy -i a d <yes", 1, "test -d d/a");
+}
+
+#[test]
+fn a_link_is_not_set_aside_to_be_read() {
+    for flags in ["-b", "-S.old", "-b --attributes-only"] {
+        let line = format!("$T copy {flags} l l");
+        holds(
+            "echo a >a; ln -s a l",
+            &line,
+            1,
+            "test -h l; test \"$(ls)\" = \"$(echo a; echo l)\"",
+        );
+    }
+}
+
+#[test]
+fn by_force_what_may_not_be_opened_gives_way_to_a_new_file() {
+    let test = "by_force_what_may_not_be_opened_gives_way_to_a_new_file";
+    if !skip::is_root(test) || !skip::has_tools(test, &["setpriv"]) {
+        return;
+    }
+    let scratch = Scratch::public();
+    let binary = scratch.binary();
+    for (mode, flags) in [("444", "-f"), ("0", "-f"), ("444", "-f --inplace"), ("444", "-fp")] {
+        let script = format!(
+            "umask 022; rm -rf w; mkdir w; cd w; echo new >a; chmod 640 a; echo old >b; chmod {mode} b
+            ln b twin; ln -s b l; {binary} copy {flags} a b && test $(stat -c %a b) = 640 || exit 1
+            test $(cat b) = new && test $(stat -c %a twin) = {mode} || exit 2
+            rm b; ln twin b; {binary} copy {flags} a l && test ! -h l && test $(stat -c %a l) = 640 || exit 3
+            cmp a l && chmod 600 b && test $(cat b) = old || exit 4",
+            binary = binary.display()
+        );
+        let mut command = Command::new("setpriv");
+        quiet_environment(&mut command);
+        command.args(["--reuid=1234", "--regid=1234", "--clear-groups", "sh", "-c", &script]);
+        run(command.current_dir(scratch.path())).expect(0);
+    }
+}

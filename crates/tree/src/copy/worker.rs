@@ -158,7 +158,7 @@ impl<'r> Worker<'r> {
             return Ok(());
         }
         if is_reserved(leaf.name) {
-            return Err(Failure::RefusedSource(Refusal::ReservedName));
+            return Err(Failure::RefusedSource(self.why_reserved(leaf)?));
         }
         let real = match listed {
             FileType::Unknown => look(leaf, follow)?,
@@ -179,6 +179,16 @@ impl<'r> Worker<'r> {
             _ if options.reads_specials() => self.file(leaf),
             special => self.special(leaf, special),
         }
+    }
+
+    /// Why something with the name of unfinished work is not copied: it may be what its source becomes.
+    fn why_reserved(&self, leaf: &Leaf<'_>) -> Attempt<Refusal> {
+        let grown = self.run.grown.read().unwrap_or_else(PoisonError::into_inner);
+        let into = match statat(leaf.from.open()?, leaf.source, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if grown.contains(&Id::of(&stat)) => leaf.destination_path(),
+            _ => return Ok(Refusal::ReservedName),
+        };
+        Ok(Refusal::IntoItself(into))
     }
 
     /// Whether the caller's filter leaves an entry out, with all below it; then it is booked. Of

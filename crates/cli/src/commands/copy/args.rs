@@ -1,6 +1,9 @@
 //! Arguments of `thalweg copy`.
 
-use clap::{Args, ValueEnum};
+use clap::{
+    Args, ValueEnum,
+    builder::{OsStringValueParser, TypedValueParser},
+};
 use std::{ffi::OsString, path::PathBuf};
 use thalweg_core::quantity::parse_rate;
 
@@ -30,7 +33,9 @@ const SPEED: &str = "Speed";
 #[command(after_help = EXAMPLES, args_override_self = true, infer_long_args = true)]
 pub struct CopyArgs {
     /// What to copy, then where to
+    // An empty name is an operand like others: that there is no such file is an error of its own.
     #[arg(required = true, num_args = 1.., value_name = "SRC... DST")]
+    #[arg(value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub paths: Vec<PathBuf>,
 
     /// Copy folders with all they hold
@@ -74,13 +79,13 @@ pub struct CopyArgs {
     #[arg(short)]
     pub backups: bool,
     /// What the name of a simple backup ends with; implies --backup
-    #[arg(short = 'S', long, value_name = "SUFFIX")]
+    #[arg(short = 'S', long, value_name = "SUFFIX", allow_hyphen_values = true)]
     pub suffix: Option<OsString>,
     /// DST is a file, never a folder to copy into
     #[arg(short = 'T', long, conflicts_with = "target_directory")]
     pub no_target_directory: bool,
     /// Copy every SRC into this folder
-    #[arg(short, long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR", allow_hyphen_values = true)]
     pub target_directory: Option<PathBuf>,
     /// Keep the folders of each SRC's path, below DST
     #[arg(long)]

@@ -36,7 +36,9 @@ pub(crate) fn relation(
     }
     let follows = options.follows(leaf.named_by_caller());
     if follows && !same {
-        return Ok(Relation::Apart);
+        // What is set aside would not be there any more to be read, be it a link to it.
+        let is_itself = options.backup != Backup::None && is_one_entry(leaf, dir);
+        return Ok(if is_itself { Relation::Same } else { Relation::Apart });
     }
     let from = leaf.from.open()?;
     let answer = |fine: bool| Ok(if fine { Relation::Apart } else { Relation::Same });

@@ -132,7 +132,17 @@ pub(crate) fn resolve_conflict(
     }
     // As a backup it is not there any more either.
     let is_kept = options.backup != Backup::None && kind(&stat) == FileType::RegularFile;
-    let is_removed = options.remove_destination || is_kept;
+    let mut is_removed = options.remove_destination || is_kept;
+    // As in cp: what may not be opened is removed, or the link to it.
+    if options.force
+        && as_content
+        && !(is_removed || options.attributes_only)
+        && kind(&stat) == FileType::RegularFile
+        && run.me.uid != 0
+        && may_be_written(Spot { dir, name: leaf.name }).is_err()
+    {
+        (through, keeps_inode, is_removed) = (None, false, true);
+    }
     let there = Existing { stat, through, keeps_inode, is_removed };
     if options.update == Update::NoneFail {
         return Err(Failure::Refused(Refusal::NotReplaced));
@@ -148,11 +158,11 @@ pub(crate) fn resolve_conflict(
     if options.update == Update::Older && mtime(&there.stat) >= mtime(source) {
         return Ok(Verdict::Skip(Skip::Newer, there));
     }
-    if kind(&there.stat) == FileType::Directory {
-        return Err(Failure::Refused(Refusal::OverDirectory));
-    }
     if let Some(reason) = reason_to_skip(run, leaf, source, &there.stat) {
         return Ok(Verdict::Skip(reason, there));
+    }
+    if kind(&there.stat) == FileType::Directory {
+        return Err(Failure::Refused(Refusal::OverDirectory));
     }
     let may_go = options.force || options.interactive || options.backup != Backup::None;
     let is_made_anew = options.becomes != Becomes::Copy || (options.attributes_only && !as_content);
@@ -172,9 +182,12 @@ pub(crate) fn may_be_replaced(run: &Run<'_>, here: Spot<'_>, there: &Existing) -
     if run.options.force || run.me.uid == 0 || there.is_taken_away() {
         return Ok(());
     }
-    let spot = there.spot(here);
+    may_be_written(there.spot(here))
+}
+
+fn may_be_written(spot: Spot<'_>) -> Attempt<()> {
     let answer = accessat(spot.dir, spot.name, Access::WRITE_OK, AtFlags::EACCESS);
-    answer.map_err(at_sink("faccessat2"))
+    answer.map_err(at_sink("faccessat2 W_OK"))
 }
 
 fn reason_to_skip(run: &Run<'_>, leaf: &Leaf<'_>, source: &Stat, there: &Stat) -> Option<Skip> {

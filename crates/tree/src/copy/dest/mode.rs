@@ -32,7 +32,8 @@ pub(crate) fn modes(
     match (way, there) {
         (Way::Existing, Some(there)) => {
             wanted.has_owner = Some((there.stat.st_uid, there.stat.st_gid));
-            (0, wanted)
+            // Used where it cannot be opened, and a new file takes its place.
+            (full & 0o777, wanted)
         }
         (_, Some(there)) if !keep.mode || !keep.owner => {
             wanted.has_owner = None;

@@ -88,7 +88,7 @@ impl Worker<'_> {
                 {
                     rustix::fs::unlinkat(spot.dir, spot.name, AtFlags::empty())
                         .map_err(at_sink("unlinkat"))?;
-                    Sink::own(spot, access, 0o600)
+                    Sink::own(spot, access, mode)
                 }
                 answer => answer,
             },
