@@ -134,6 +134,11 @@ impl Taken {
         self
     }
 
+    /// Names and values.
+    pub fn pairs(&self) -> &[(CString, Vec<u8>)] {
+        &self.0
+    }
+
     /// Whether there was nothing to take.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

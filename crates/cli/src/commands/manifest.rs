@@ -6,7 +6,10 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use thalweg_tree::manifest::{Made, make};
+use thalweg_tree::{
+    Error,
+    manifest::{Attributes, Made, make},
+};
 
 use super::{Subcommand, verify::Findings};
 use crate::{
@@ -39,6 +42,10 @@ pub struct ManifestArgs {
     /// Write to this file, which has its name when it is whole, instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Write mode, owner, time of modification, extended attributes and hard links of everything below DIR
+    /// too, to a second file: the name of the first with `.attributes` after it
+    #[arg(long, requires = "output")]
+    pub attributes: bool,
     /// How many threads read
     #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -53,6 +60,7 @@ Examples:
   thalweg manifest -o photos.b3 photos
   (cd photos && b3sum -c ../photos.b3)
   thalweg verify --manifest photos.b3 /backup/photos
+  thalweg manifest --attributes -o photos.b3 photos; thalweg verify --manifest photos.b3 --attributes /backup/photos
   thalweg manifest --hash sha256 . | diff - yesterday.sums
 
 Exit status: 0 done; 1 something cannot be read, and with -o nothing was written; 2 usage;
@@ -70,10 +78,22 @@ impl Subcommand for ManifestArgs {
         let findings = Findings::of(self.shown, std::slice::from_ref(&self.path));
         let jobs = self.jobs.map_or(0, |jobs| jobs as usize);
         let own = self.output.as_deref().filter(|path| path.as_os_str() != "-");
-        let made = make(&self.path, self.hash.into(), (jobs, own), &findings);
+        let second = own.filter(|_| self.attributes).map(beside);
+        if self.attributes && second.is_none() {
+            let message = "--attributes is a second file: -o names the first";
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        let files: Vec<&Path> = own.into_iter().chain(second.as_deref()).collect();
+        let failed = |error: Error| Failure::new(Exit::Failed, error.to_string());
+        let made = make(&self.path, self.hash.into(), (jobs, &files), &findings);
         findings.finish(made.as_ref().map_or(0, |made| made.account.bytes));
-        let made = made.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+        let made = made.map_err(failed)?;
         let account = &made.account;
+        if let (Some(path), false) = (&second, account.stopped || account.error_count > 0) {
+            let (attributes, account) =
+                Attributes::of(&self.path, (jobs, &files), &findings).map_err(failed)?;
+            publish(path, &Made { text: attributes.text(), account })?;
+        }
         match own {
             Some(path) => {
                 publish(path, &made)?;
@@ -101,6 +121,13 @@ pub fn publish(path: &Path, made: &Made) -> Result<Exit, Failure> {
     destination.write(&made.text, &interrupt::check).map_err(|error| failed(error.into()))?;
     destination.publish().map_err(failed)?;
     Ok(Exit::Done)
+}
+
+/// The file of attributes that belongs to a manifest.
+pub fn beside(manifest: &Path) -> PathBuf {
+    let mut name = manifest.as_os_str().to_owned();
+    name.push(".attributes");
+    name.into()
 }
 
 /// The sum: on standard error where standard output has the lines.

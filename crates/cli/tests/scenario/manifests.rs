@@ -253,3 +253,44 @@ fn a_manifest_never_takes_the_place_of_what_it_lists() {
         shell(scratch.path(), "$T verify --manifest d/m d").expect(0);
     }
 }
+
+#[test]
+fn a_second_file_says_what_a_line_of_a_hash_has_no_room_for() {
+    let setup = "umask 022; mkdir -p s/sub; echo f >s/f; ln s/f s/sub/g; ln -s f 's/a link'; mkfifo s/p; mkdir s/empty
+        touch -h -d @1000 s/f 's/a link' s/p s/empty s/sub; cp -a s d";
+    let manifest = "$T manifest --attributes -o m s && cp -a m m.attributes s && \
+        { ! command -v b3sum >/dev/null || (cd s && b3sum --quiet -c ../m); }; rm s/m*; test -s m -a -s m.attributes";
+    for (change, finding) in [
+        ("true", ""),
+        ("chmod 600 d/f", "other mode"),
+        ("touch d/sub", "differs 'd/sub': other time of modification"),
+        ("rm d/sub/g; cp -p d/f d/sub/g; touch -d @1000 d/sub", "other hard links"),
+        ("ln -sfn elsewhere 'd/a link'", "the link says something else"),
+        ("rmdir d/empty", "missing 'd/empty': a folder"),
+        ("rm d/p; echo >d/p", "a FIFO in the source, a file here"),
+        ("mkdir d/more", "extra 'd/more': a folder"),
+        ("chown 5 d/f", "other owner"),
+        ("chgrp -h 5 'd/a link'", "other group"),
+        ("setfattr -n user.k -v v d/f || chmod 600 d/f", "other"),
+        ("rm d/f", "missing 'd/f'"),
+    ] {
+        let scratch = Scratch::new();
+        shell(scratch.path(), setup).expect(0);
+        shell(scratch.path(), manifest).expect(0);
+        shell(scratch.path(), change);
+        let code = i32::from(!finding.is_empty());
+        let ran = shell(scratch.path(), "$T verify --manifest m --attributes d").expect(code);
+        assert!(String::from_utf8_lossy(&ran.stdout).contains(finding), "{change}: {}", ran.said());
+    }
+    let scratch = Scratch::new();
+    shell(scratch.path(), setup).expect(0);
+    // In the tree itself they are no part of it, the second time either.
+    for _ in 0..2 {
+        shell(scratch.path(), "$T manifest --attributes -o s/m s").expect(0);
+        shell(scratch.path(), "$T verify --manifest s/m --attributes s").expect(0);
+    }
+    shell(scratch.path(), "$T manifest --attributes s").expect(2);
+    shell(scratch.path(), "sed -i '$d' s/m.attributes; $T verify --manifest s/m --attributes s")
+        .expect(1);
+    shell(scratch.path(), "$T verify --manifest - --attributes s <s/m").expect(2);
+}

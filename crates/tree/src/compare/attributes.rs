@@ -52,7 +52,7 @@ pub(crate) fn differing(
 }
 
 /// Extended attributes and lists, in the order of their names.
-fn taken(bearer: &Bearer<'_>, side: usize) -> Result<Taken, Failed> {
+pub(crate) fn taken(bearer: &Bearer<'_>, side: usize) -> Result<Taken, Failed> {
     let all = Preserve::all();
     let taken = match bearer {
         Bearer::Fd(fd) => Taken::from(&Holder::Fd(*fd), all),

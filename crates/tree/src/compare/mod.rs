@@ -3,7 +3,7 @@
 //! Both sides are read once and compared byte by byte, so that the first difference can be said. What is
 //! found goes to [`Events::finding`](crate::Events::finding) at once and is not kept.
 
-mod attributes;
+pub(crate) mod attributes;
 mod entry;
 mod large;
 mod links;

@@ -42,8 +42,8 @@ impl Comparison {
         found == 0 && !self.stopped
     }
 
-    /// Adds what one thread found.
-    pub(crate) fn add(&mut self, other: Self) {
+    /// Adds what one thread found, or another pass over the same.
+    pub fn add(&mut self, other: Self) {
         self.same += other.same;
         self.bytes += other.bytes;
         self.dirs += other.dirs;
@@ -55,5 +55,8 @@ impl Comparison {
         self.not_named += other.not_named;
         self.error_count += other.error_count;
         self.error = self.error.take().or(other.error);
+        self.stopped |= other.stopped;
+        self.seconds += other.seconds;
+        self.cpu_seconds += other.cpu_seconds;
     }
 }

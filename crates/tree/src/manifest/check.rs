@@ -1,6 +1,5 @@
 //! Compares a tree with a manifest: first what the lines name, then what there is besides.
 
-use rustix::fs::stat;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -9,13 +8,12 @@ use std::{
 use super::{
     Manifest,
     expected::Check,
-    hash::{Hashing, Job},
+    hash::{Hashing, Job, ids},
     large::Work,
 };
 use crate::{
     Error, Events, Hash,
     compare::{Comparison, run::Run},
-    identity::Id,
     threads::for_reading,
     walk::{Task, walk},
 };
@@ -31,8 +29,8 @@ pub struct CheckOptions {
     pub cold: bool,
     /// Threads; 0 means as many as there are processors.
     pub jobs: usize,
-    /// Where the manifest was read from: in the tree, it is not an extra file.
-    pub own: Option<PathBuf>,
+    /// Where the manifest and its attributes were read from: in the tree, they are no extra files.
+    pub own: Vec<PathBuf>,
 }
 
 /// Lines handed to a thread at a time.
@@ -46,7 +44,8 @@ pub fn check(
     events: &dyn Events,
 ) -> Result<Comparison, Error> {
     let check = Check::new(manifest, destination, options.hash)?;
-    let own = options.own.as_ref().and_then(|own| stat(own).ok()).map(|stat| Id::of(&stat));
+    let own: Vec<&Path> = options.own.iter().map(PathBuf::as_path).collect();
+    let own = ids(&own);
     let folder = check.folder().filter(|_| !options.ignore_extra);
     let tree = folder.map(|root| Task::Tree(Arc::clone(root)));
     let job = Job::Check(check);

@@ -1,9 +1,9 @@
 //! What is hashed, and what becomes of it.
 
-use rustix::fs::Stat;
+use rustix::fs::{Stat, stat};
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use super::expected::{Check, Failed};
@@ -19,14 +19,19 @@ use crate::{
     walk::{Root, failed_call},
 };
 
+/// The files of these names, as far as they are there.
+pub(crate) fn ids(own: &[&Path]) -> Vec<Id> {
+    own.iter().filter_map(|own| Some(Id::of(&stat(*own).ok()?))).collect()
+}
+
 /// What the threads share.
 pub(crate) struct Hashing<'h> {
     pub run: Run<'h>,
     pub job: Job<'h>,
     /// Let the page cache go first.
     pub cold: bool,
-    /// The manifest itself, which is no part of what it lists.
-    pub own: Option<Id>,
+    /// The manifest itself and its attributes, which are no part of what it lists.
+    pub own: Vec<Id>,
 }
 
 /// What the hashes are for.

@@ -5,14 +5,14 @@ use std::{ffi::CString, path::Path, sync::Arc};
 
 use super::{
     check::BATCH,
-    hash::{Hashing, Job, Make},
+    hash::{Hashing, Job, Make, ids},
     large::Work,
     write_line,
 };
 use crate::{
     Error, Events, Hash, Listed,
     compare::{Comparison, run::Run},
-    identity::{Id, kind},
+    identity::kind,
     names::{c_string, cut},
     threads::for_reading,
     walk::{Root, Task, failed_call, walk},
@@ -28,15 +28,15 @@ pub struct Made {
 }
 
 /// Lists all files of a tree by their path in it, or one file by its name. `own` is where the manifest
-/// will be: if it lies in the tree, it is not listed. `jobs` is the number of threads; 0 means as many as there
+/// and its attributes will be: if they lie in the tree, they are not listed. `jobs` is the number of threads; 0 means as many as there
 /// are processors. An error means that nothing was begun.
 pub fn make(
     path: &Path,
     hash: Hash,
-    (jobs, own): (usize, Option<&Path>),
+    (jobs, own): (usize, &[&Path]),
     events: &dyn Events,
 ) -> Result<Made, Error> {
-    let own = own.and_then(|own| stat(own).ok()).map(|stat| Id::of(&stat));
+    let own = ids(own);
     let job = Job::Make(Make { hash, listed: None });
     let hashing = Hashing { run: Run::new(events), job, cold: false, own };
     Ok(gather(hashing, hash, [task(path)?], jobs))
@@ -50,7 +50,7 @@ pub fn make_of(
     (jobs, own): (usize, &Path),
     events: &dyn Events,
 ) -> Result<Made, Error> {
-    let own = stat(own).ok().map(|stat| Id::of(&stat));
+    let own = ids(&[own]);
     let folder = c_string(listed.folder.as_os_str())?;
     let root = Root::open([None, Some(&folder)])?;
     let job = Job::Make(Make { hash, listed: Some((root, listed)) });
@@ -80,7 +80,7 @@ fn gather(
     Made { text, account: hashing.run.conclude(hands.collect()) }
 }
 
-fn task<W>(path: &Path) -> Result<Task<W>, Error> {
+pub(super) fn task<W>(path: &Path) -> Result<Task<W>, Error> {
     let whole = c_string(path.as_os_str())?;
     let stat = stat(path).map_err(|errno| failed_call(path.to_owned(), "stat", errno))?;
     if kind(&stat) == FileType::Directory {

@@ -1,6 +1,7 @@
 //! Manifests: the hash and the name of every file of a tree, in the lines that `sha256sum -c`, `b3sum -c` and
 //! `xxhsum -c` read, and that they write.
 
+mod attributes;
 mod check;
 mod expected;
 mod hash;
@@ -10,6 +11,7 @@ mod make;
 mod run;
 mod text;
 
+pub use attributes::Attributes;
 pub use check::{CheckOptions, check};
 pub use line::{Malformed, Stated, write_line};
 pub use make::{Made, make, make_of};

@@ -76,7 +76,7 @@ impl Hashing<'_> {
         let Some(dir) = at.dir(1) else { return Ok(()) };
         let fd = open(dir, at.name(1), at.is_named_by_caller()).map_err(|e| ("openat", e))?;
         let stat = fstat(&fd).map_err(|errno| ("fstat", errno))?;
-        if self.own == Some(Id::of(&stat)) {
+        if self.own.contains(&Id::of(&stat)) {
             return Ok(());
         }
         let what = What::Name(at.below_root());
@@ -94,7 +94,7 @@ impl Hashing<'_> {
         let opened = root.open_path(1, name).map_err(|errno| ("openat", errno));
         let opened = opened.and_then(|fd| Ok((fstat(&fd).map_err(|errno| ("fstat", errno))?, fd)));
         match opened {
-            Ok((stat, _)) if self.own == Some(Id::of(&stat)) => {
+            Ok((stat, _)) if self.own.contains(&Id::of(&stat)) => {
                 let (path, reason) = (list.path(index), Refusal::ManifestOverCopy);
                 self.run.failed(Error::Refused { path, reason });
             }
@@ -116,7 +116,7 @@ impl Hashing<'_> {
         let Some(dir) = at.dir(1) else { return Ok(()) };
         let stat = rustix::fs::statat(dir, at.name(1), rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
         let stat = stat.map_err(|errno| ("newfstatat", errno))?;
-        if self.own != Some(Id::of(&stat)) {
+        if !self.own.contains(&Id::of(&stat)) {
             let kind = kind(&stat);
             self.run.find(&mut hand.run, &Finding::Extra { path: &at.path(1), kind });
         }

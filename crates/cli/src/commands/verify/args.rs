@@ -28,7 +28,8 @@ pub struct VerifyArgs {
     /// Files that the manifest does not have are no finding
     #[arg(long, requires = "manifest")]
     pub ignore_extra: bool,
-    /// Compare mode, owner, time of modification, extended attributes and hard links too
+    /// Compare mode, owner, time of modification, extended attributes and hard links too; with --manifest
+    /// FILE by what FILE.attributes says, which `thalweg manifest --attributes` writes
     #[arg(long)]
     pub attributes: bool,
     /// DST itself is the copy, never a folder with the copy in it

@@ -11,10 +11,10 @@ use thalweg_core::shown;
 use thalweg_tree::{
     Error, Hash,
     compare::{CompareOptions, Comparison, Into, compare},
-    manifest::{CheckOptions, Manifest, check},
+    manifest::{Attributes, CheckOptions, Manifest, check},
 };
 
-use super::Subcommand;
+use super::{Subcommand, manifest::beside};
 use crate::{
     exit::{Exit, Failure},
     interrupt,
@@ -60,10 +60,14 @@ fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
     let [destination] = args.paths.as_slice() else {
         return Err(Failure::new(Exit::Usage, "with --manifest only DST is named"));
     };
-    if args.attributes {
-        return Err(Failure::new(Exit::Usage, "a manifest has no attributes to compare with"));
-    }
     let is_input = path.as_os_str() == "-";
+    if args.attributes && is_input {
+        let message =
+            "attributes are in a file beside that of the manifest, and standard input has none";
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let second = beside(path);
+    let attributes = args.attributes.then(|| read_attributes(&second)).transpose()?;
     let text = if is_input {
         let mut text = Vec::new();
         std::io::stdin().lock().read_to_end(&mut text).map(|_| text)
@@ -77,12 +81,28 @@ fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
         ignore_extra: args.ignore_extra,
         cold: args.cold,
         jobs: args.jobs.map_or(0, |jobs| jobs as usize),
-        own: (!is_input).then(|| path.to_owned()),
+        own: if is_input { Vec::new() } else { vec![path.to_owned(), second] },
     };
     let findings = Findings::of(args.shown, std::slice::from_ref(destination));
     let found = check(&Manifest::parse(&text), destination, &options, &findings);
     findings.finish(found.as_ref().map_or(0, |found| found.bytes));
-    conclude(args, &found.map_err(|error| begun_in_vain(&error))?)
+    let mut found = found.map_err(|error| begun_in_vain(&error))?;
+    if let Some(attributes) = attributes.filter(|_| !found.stopped) {
+        let own: Vec<&Path> = options.own.iter().map(PathBuf::as_path).collect();
+        let here = Attributes::of(destination, (options.jobs, &own), &findings);
+        let (here, account) = here.map_err(|error| begun_in_vain(&error))?;
+        attributes.check(&here, (destination, args.ignore_extra), &findings, &mut found);
+        found.add(account);
+    }
+    conclude(args, &found)
+}
+
+/// The attributes that belong to a manifest.
+fn read_attributes(path: &Path) -> Result<Attributes, Failure> {
+    let name = shown(path).to_string();
+    let text = fs::read(path).map_err(|error| Failure::of_io("read", &name, &error))?;
+    Attributes::parse(&text)
+        .map_err(|error| Failure::new(Exit::Failed, format!("'{name}': {error}")))
 }
 
 fn operands(args: &VerifyArgs) -> Result<(Vec<PathBuf>, PathBuf), Failure> {

@@ -1,0 +1,385 @@
+//! What a manifest of hashes has no room for, in a file beside it: a line of JSON for everything below a folder, with what
+//! a copy can keep besides the contents. The tools that read the hashes do not tolerate other lines (`b3sum` 1.2).
+
+use rustix::fs::{AtFlags, FileType, major, minor, readlinkat, statat};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::Write,
+    path::Path,
+};
+use thalweg_core::Cancelled;
+
+use super::{hash::ids, make::task};
+use crate::{
+    Error, Events,
+    compare::{
+        Comparison, Finding, How,
+        attributes::{Bearer, taken},
+        run::{self, Failed, Run},
+    },
+    identity::{Id, kind},
+    names::os_bytes,
+    threads::for_reading,
+    walk::{At, Crew, Kinds, Visit, walk},
+};
+
+/// The first line.
+const HEAD: &str = "{\"thalweg_attributes\":1}";
+
+/// What is said of one name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    #[serde(rename = "type")]
+    kind: Kind,
+    path: String,
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    mtime: i64,
+    nanos: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    device: Option<(u32, u32)>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    xattrs: BTreeMap<String, String>,
+    /// The first of the names of one file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    same_as: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    File,
+    Folder,
+    Link,
+    Fifo,
+    Socket,
+    Block,
+    Character,
+}
+
+/// The last line: without it the file was cut short.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct End {
+    entries: usize,
+}
+
+/// The attributes of everything below a folder, or of one file, by its path.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Attributes(BTreeMap<Vec<u8>, Entry>);
+
+impl Attributes {
+    /// Looks at a tree. Files that are among `own` are no part of it. `jobs` is the number of threads; 0 means as
+    /// many as there are processors. What could not be looked at is in the account.
+    pub fn of(
+        path: &Path,
+        (jobs, own): (usize, &[&Path]),
+        events: &dyn Events,
+    ) -> Result<(Self, Comparison), Error> {
+        let looking = Looking { run: Run::new(events), own: ids(own) };
+        let mut hands = walk(&looking, [task(path)?], for_reading(jobs));
+        let all: BTreeMap<_, _> = hands.iter_mut().flat_map(|hand| hand.met.drain(..)).collect();
+        let mut firsts = HashMap::new();
+        let mut entries = BTreeMap::new();
+        for (path, (mut entry, file)) in all {
+            if let Some(file) = file {
+                let first: &mut String = firsts.entry(file).or_insert_with(|| entry.path.clone());
+                entry.same_as = Some(first.clone()).filter(|first| *first != entry.path);
+            }
+            entries.insert(path, entry);
+        }
+        let hands = hands.into_iter().map(|hand| hand.run);
+        Ok((Self(entries), looking.run.conclude(hands.collect())))
+    }
+
+    /// The lines.
+    pub fn text(&self) -> Vec<u8> {
+        let mut text = format!("{HEAD}\n");
+        let mut add = |line: serde_json::Result<String>| {
+            let _ = writeln!(text, "{}", line.unwrap_or_default());
+        };
+        self.0.values().for_each(|entry| add(serde_json::to_string(entry)));
+        add(serde_json::to_string(&End { entries: self.0.len() }));
+        text.into_bytes()
+    }
+
+    /// Reads them. An error says which line is none.
+    pub fn parse(text: &[u8]) -> Result<Self, Error> {
+        let wrong = |number: usize, why: &str| {
+            Error::Usage(format!("line {number} of the attributes: {why}"))
+        };
+        let mut lines = (1..).zip(text.split(|byte| *byte == b'\n'));
+        if lines.next().is_none_or(|(_, line)| line != HEAD.as_bytes()) {
+            return Err(wrong(1, &format!("not {HEAD}")));
+        }
+        let mut entries = BTreeMap::new();
+        for (number, line) in lines {
+            if let Ok(end) = serde_json::from_slice::<End>(line) {
+                let count = entries.len();
+                return if end.entries == count {
+                    Ok(Self(entries))
+                } else {
+                    Err(wrong(number, &format!("{count} lines before it, not {}", end.entries)))
+                };
+            }
+            let entry: Entry = match serde_json::from_slice(line) {
+                Ok(entry) => entry,
+                Err(_) if line.is_empty() => return Err(wrong(number, "the last one is missing")),
+                Err(error) => return Err(wrong(number, &error.to_string())),
+            };
+            let path = decoded(&entry.path).ok_or_else(|| wrong(number, "no path"))?;
+            entries.insert(path, entry);
+        }
+        Err(wrong(1, "the last line is missing"))
+    }
+
+    /// Tells in what `here`, the attributes of `destination`, differs, and counts it in `found`. Of files that are on
+    /// one side only the hashes tell.
+    pub fn check(
+        &self,
+        here: &Self,
+        (destination, ignore_extra): (&Path, bool),
+        events: &dyn Events,
+        found: &mut Comparison,
+    ) {
+        // One file may be there under another name.
+        if let ([(_, was)], [(_, is)], false) = (&*self.all(), &*here.all(), destination.is_dir()) {
+            return compare(was, is, destination, (events, found));
+        }
+        let path = |name: &[u8]| destination.join(os_bytes(name));
+        for (name, entry) in &self.0 {
+            match here.0.get(name) {
+                Some(is) => compare(entry, is, &path(name), (events, found)),
+                None if entry.kind == Kind::File => {}
+                None => {
+                    found.missing += 1;
+                    let (path, kind) = (&path(name), entry.kind.file_type());
+                    events.finding(&Finding::Missing { path, kind });
+                }
+            }
+        }
+        for (name, entry) in here.0.iter().filter(|(name, _)| !self.0.contains_key(*name)) {
+            if entry.kind != Kind::File && !ignore_extra {
+                found.extra += 1;
+                let (path, kind) = (&path(name), entry.kind.file_type());
+                events.finding(&Finding::Extra { path, kind });
+            }
+        }
+        found.not_named = 0;
+    }
+
+    fn all(&self) -> Vec<(&Vec<u8>, &Entry)> {
+        self.0.iter().collect()
+    }
+}
+
+fn compare(was: &Entry, is: &Entry, path: &Path, (events, found): (&dyn Events, &mut Comparison)) {
+    let how = if was.kind != is.kind {
+        // That a file is none was said by its hash.
+        (was.kind != Kind::File).then(|| How::Kind(was.kind.file_type(), is.kind.file_type()))
+    } else if was.target != is.target {
+        Some(How::Target)
+    } else if was.device != is.device {
+        Some(How::Device)
+    } else {
+        None
+    };
+    let is_alike = how.is_none() && was.kind == is.kind;
+    if let Some(how) = how {
+        found.differ += 1;
+        events.finding(&Finding::Differs { path, how });
+    }
+    if !is_alike {
+        return;
+    }
+    let differing = [
+        ("mode", was.kind != Kind::Link && was.mode != is.mode),
+        ("owner", was.uid != is.uid),
+        ("group", was.gid != is.gid),
+        ("time of modification", (was.mtime, was.nanos) != (is.mtime, is.nanos)),
+        ("extended attributes", was.xattrs != is.xattrs),
+        ("hard links", was.same_as != is.same_as),
+    ];
+    let differing = differing.into_iter().filter_map(|(what, differs)| differs.then_some(what));
+    let differing: Vec<&str> = differing.collect();
+    if !differing.is_empty() {
+        found.attributes += 1;
+        events.finding(&Finding::Differs { path, how: How::Attributes(differing) });
+    } else if !matches!(was.kind, Kind::File | Kind::Folder) {
+        found.others += 1;
+    }
+}
+
+impl Kind {
+    fn of(kind: FileType) -> Option<Self> {
+        Some(match kind {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Folder,
+            FileType::Symlink => Self::Link,
+            FileType::Fifo => Self::Fifo,
+            FileType::Socket => Self::Socket,
+            FileType::BlockDevice => Self::Block,
+            FileType::CharacterDevice => Self::Character,
+            FileType::Unknown => return None,
+        })
+    }
+
+    fn file_type(self) -> FileType {
+        match self {
+            Self::File => FileType::RegularFile,
+            Self::Folder => FileType::Directory,
+            Self::Link => FileType::Symlink,
+            Self::Fifo => FileType::Fifo,
+            Self::Socket => FileType::Socket,
+            Self::Block => FileType::BlockDevice,
+            Self::Character => FileType::CharacterDevice,
+        }
+    }
+}
+
+/// A walk that looks and reads no contents.
+struct Looking<'l> {
+    run: Run<'l>,
+    own: Vec<Id>,
+}
+
+struct Hand {
+    run: run::Hand,
+    met: Vec<(Vec<u8>, Met)>,
+}
+
+/// What is under a name, and which file it is if it has several.
+type Met = (Entry, Option<Id>);
+
+impl Visit for Looking<'_> {
+    type Hand = Hand;
+    type Work = ();
+
+    fn hand(&self) -> Hand {
+        Hand { run: run::Hand::new(), met: Vec::new() }
+    }
+
+    fn entry(&self, _crew: &Crew<'_, Self>, hand: &mut Hand, at: &At<'_>, _kinds: Kinds) {
+        match self.look(at) {
+            Ok(Some(met)) => hand.met.push((at.below_root(), met)),
+            Ok(None) => {}
+            Err((_, call, errno)) => self.run.failed(at.failed(1, call, errno)),
+        }
+    }
+
+    fn work(&self, _crew: &Crew<'_, Self>, _hand: &mut Hand, _work: ()) {}
+
+    fn failed(&self, error: Error) {
+        self.run.failed(error);
+    }
+
+    fn go_on(&self) -> Result<(), Cancelled> {
+        self.run.go_on()
+    }
+}
+
+impl Looking<'_> {
+    fn look(&self, at: &At<'_>) -> Result<Option<Met>, Failed> {
+        let Some(dir) = at.dir(1) else { return Ok(None) };
+        let name = at.name(1);
+        let follows = at.is_named_by_caller();
+        let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        let stat = statat(dir, name, flags).map_err(|errno| (1, "newfstatat", errno))?;
+        let Some(own_kind) = Kind::of(kind(&stat)).filter(|_| !self.own.contains(&Id::of(&stat)))
+        else {
+            return Ok(None);
+        };
+        let target = (own_kind == Kind::Link).then(|| readlinkat(dir, name, Vec::new()));
+        let target = target.transpose().map_err(|errno| (1, "readlinkat", errno))?;
+        let is_device = matches!(own_kind, Kind::Block | Kind::Character);
+        let xattrs = taken(&Bearer::Name((dir, name)), 1)?;
+        let pairs = xattrs.pairs().iter();
+        let has_names = stat.st_nlink > 1 && own_kind != Kind::Folder;
+        let entry = Entry {
+            kind: own_kind,
+            path: encoded(&at.below_root()),
+            mode: stat.st_mode & 0o7777,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            mtime: stat.st_mtime,
+            nanos: stat.st_mtime_nsec as u32,
+            target: target.map(|target| encoded(target.as_bytes())),
+            device: is_device.then(|| (major(stat.st_rdev), minor(stat.st_rdev))),
+            xattrs: pairs.map(|(name, value)| (encoded(name.as_bytes()), hex(value))).collect(),
+            same_as: None,
+        };
+        Ok(Some((entry, has_names.then(|| Id::of(&stat)))))
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Percent-encoded but for letters, digits and `-._~/`, as in a URL.
+fn encoded(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(byte) {
+            text.push(char::from(*byte));
+        } else {
+            let _ = write!(text, "%{byte:02X}");
+        }
+        text
+    })
+}
+
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, others @ ..] = rest {
+        rest = others;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = &rest[2..];
+    }
+    (!bytes.is_empty() && !bytes.contains(&0)).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_read_again(name in prop::collection::vec(1_u8.., 1..40)) {
+            prop_assert_eq!(decoded(&encoded(&name)), Some(name));
+        }
+
+        #[test]
+        fn no_text_panics(text in prop::collection::vec(any::<u8>(), 0..200)) {
+            let whole = [HEAD.as_bytes(), b"\n", &text].concat();
+            prop_assert!(Attributes::parse(&text).is_err() || text.starts_with(HEAD.as_bytes()));
+            let _ = Attributes::parse(&whole);
+        }
+    }
+
+    #[test]
+    fn what_was_cut_short_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a b"), "x").unwrap();
+        let (all, _) = Attributes::of(folder.path(), (1, &[]), &()).unwrap();
+        let text = all.text();
+        assert_eq!(Attributes::parse(&text).unwrap(), all);
+        for len in 0..text.len() - 1 {
+            assert!(Attributes::parse(&text[..len]).is_err(), "{len} bytes");
+        }
+    }
+}
