@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::{fs, path::PathBuf};
 
-use crate::support::{Scratch, bytes, run, schema::faults, thalweg};
+use crate::support::{Scratch, bytes, run, schema::faults, shell, thalweg};
 
 fn docs() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs"))
@@ -82,6 +82,38 @@ fn comparisons_print_what_their_schema_says() {
     let mut command = thalweg();
     command.args(["compare", "-n", "2", "--json", "--", "true", "--", "true"]);
     expect("compare", &run(&mut command).expect(0).all_json());
+}
+
+#[test]
+fn a_study_that_was_run_prints_what_its_schema_says_and_kept_results_hold_it() {
+    let here = Scratch::new();
+    fs::write(here.join("900.toml"), crate::few_threads::STUDY).unwrap();
+    let mut command = thalweg();
+    command.args(["study", "900.toml", "--quick", "--json", "--no-save", "--at", "."]);
+    command.args(["--sessions", "2", "--rounds", "3", "--sample", "1ms", "--pause", "0s"]);
+    expect("study", &run(command.current_dir(here.path())).expect(0).all_json());
+    let results = fs::read_dir(docs().join("../studies/results")).unwrap();
+    let inside =
+        |path: PathBuf| fs::read_dir(path).into_iter().flatten().map(|one| one.unwrap().path());
+    let files = results.flat_map(|one| inside(one.unwrap().path())).flat_map(inside);
+    let mut count = 0;
+    for path in files.filter(|path| path.extension().is_some_and(|end| end == "json")) {
+        expect("study", &serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap());
+        count += 1;
+    }
+    assert!(count > 0, "no result is kept");
+}
+
+#[test]
+fn a_copy_that_did_not_end_names_what_it_left() {
+    let here = Scratch::new();
+    fs::create_dir(here.join("tree")).unwrap();
+    bytes::write(&here.join("tree/file"), 1, 8 << 20);
+    let line = "timeout -s INT 0.7 $T copy -r --resume --json --limit 4M tree new; test $? = 124";
+    let ran = shell(here.path(), line).expect(0);
+    expect("answer", &ran.json());
+    assert_eq!(ran.json()["unfinished"], serde_json::json!([".new.thalweg-part"]));
+    assert_eq!(ran.json()["torn"], serde_json::json!([]));
 }
 
 #[test]

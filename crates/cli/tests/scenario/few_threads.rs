@@ -16,7 +16,8 @@ use crate::support::{
     skip, thalweg,
 };
 
-const STUDY: &str = r#"
+/// A study that is over at once.
+pub const STUDY: &str = r#"
 schema = 1
 id = "900"
 title = "the harness against itself"
