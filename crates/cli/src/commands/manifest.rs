@@ -78,7 +78,7 @@ impl Subcommand for ManifestArgs {
         let findings = Findings::of(self.shown, std::slice::from_ref(&self.path));
         let jobs = self.jobs.map_or(0, |jobs| jobs as usize);
         let own = self.output.as_deref().filter(|path| path.as_os_str() != "-");
-        let second = own.filter(|_| self.attributes).map(beside);
+        let second = own.filter(|_| self.attributes).map(Attributes::beside);
         if self.attributes && second.is_none() {
             let message = "--attributes is a second file: -o names the first";
             return Err(Failure::new(Exit::Usage, message));
@@ -121,13 +121,6 @@ pub fn publish(path: &Path, made: &Made) -> Result<Exit, Failure> {
     destination.write(&made.text, &interrupt::check).map_err(|error| failed(error.into()))?;
     destination.publish().map_err(failed)?;
     Ok(Exit::Done)
-}
-
-/// The file of attributes that belongs to a manifest.
-pub fn beside(manifest: &Path) -> PathBuf {
-    let mut name = manifest.as_os_str().to_owned();
-    name.push(".attributes");
-    name.into()
 }
 
 /// The sum: on standard error where standard output has the lines.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, HashMap},
     fmt::Write,
-    path::Path,
+    path::{Path, PathBuf},
 };
 use thalweg_core::Cancelled;
 
@@ -74,6 +74,13 @@ struct End {
 pub struct Attributes(BTreeMap<Vec<u8>, Entry>);
 
 impl Attributes {
+    /// The name of the file that belongs to a manifest.
+    pub fn beside(manifest: &Path) -> PathBuf {
+        let mut name = manifest.as_os_str().to_owned();
+        name.push(".attributes");
+        name.into()
+    }
+
     /// Looks at a tree. Files that are among `own` are no part of it. `jobs` is the number of threads; 0 means as
     /// many as there are processors. What could not be looked at is in the account.
     pub fn of(

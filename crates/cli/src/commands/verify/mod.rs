@@ -14,7 +14,7 @@ use thalweg_tree::{
     manifest::{Attributes, CheckOptions, Manifest, check},
 };
 
-use super::{Subcommand, manifest::beside};
+use super::Subcommand;
 use crate::{
     exit::{Exit, Failure},
     interrupt,
@@ -66,7 +66,7 @@ fn against_manifest(args: &VerifyArgs, path: &Path) -> Result<Exit, Failure> {
             "attributes are in a file beside that of the manifest, and standard input has none";
         return Err(Failure::new(Exit::Usage, message));
     }
-    let second = beside(path);
+    let second = Attributes::beside(path);
     let attributes = args.attributes.then(|| read_attributes(&second)).transpose()?;
     let text = if is_input {
         let mut text = Vec::new();
