@@ -27,7 +27,6 @@ extern "C" fn start() {
     // A file that cannot be counted in stays as it is, and whoever reads it sees that.
     let len = named.map(|path| path.len());
     let _ = len.and_then(|len| path.get(..=len)).is_some_and(counting::open);
-    counting::add(layout::PROCESSES_AT, 1);
     match next::find() {
         Some(next) => keep(next),
         None => counting::add(layout::WITHOUT_LIBC_AT, 1),
@@ -47,6 +46,8 @@ extern "C" fn start() {
         set_copies(LIBC.as_bytes());
         set_fills(LIBC.as_bytes());
     }
+    // After the choice: a process that is killed in between is none that did not take its kernel.
+    counting::add(layout::PROCESSES_AT, 1);
     dispatch::publish();
 }
 
