@@ -4,6 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use std::fs::File;
 use std::io::Cursor;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -84,7 +85,9 @@ fn send(link: Link, mode: u8, end: Option<Instant>) {
     };
     if mode & (FILES | STAYS) == FILES {
         let source = Cursor::new([7_u8; 5000]);
-        let item = Item { name: Some("name".into()), size: Some(5000), source };
+        // A peer that says that it takes open files gets one.
+        let file = File::open("/proc/self/exe").ok().map(Into::into);
+        let item = Item { name: Some("name".into()), size: Some(5000), source, file };
         let mut pace = Pace { buffer: PAGE, total: Some(1), watch: &mut |_| {} };
         let _ = sender.send_all([item], &mut pace);
         return;

@@ -28,6 +28,7 @@ final class ShareMemory extends Worker {
     private final int clears;
     private final long warmup;
     private final boolean spoil;
+    private final boolean fresh;
     private final File file;
     private FileChannel channel;
     private byte[] zeros;
@@ -42,6 +43,7 @@ final class ShareMemory extends Worker {
         clears = small("clears", with.number("clears", 1));
         warmup = with.number("warmup", 150);
         spoil = with.number("spoil", 0) != 0;
+        fresh = with.number("fresh", 0) != 0;
         if (bytes < 8 || bytes > 1 << 30 || Long.bitCount(bytes) != 1) {
             throw new Unfit("bytes=" + bytes + ": it is to be a power of two, 8 to 2^30");
         }
@@ -133,15 +135,19 @@ final class ShareMemory extends Worker {
         return action.startsWith("clear");
     }
 
-    /** An array for every reset() is new heap, until the collector gives the old one back. */
+    /** A new file's pages, or an array for every reset(): new heap, until the collector gives the old one back. */
     @Override
     boolean touchesFresh() {
-        return action.equals("clear");
+        return fresh || action.equals("clear");
     }
 
     @Override
     void warm() throws Exception {
         needs(mapSize);
+        if (fresh) {
+            makeAsPublished();
+            return;
+        }
         try (var made = new RandomAccessFile(file, "rw")) {
             made.setLength(mapSize);
             channel = made.getChannel();
@@ -150,6 +156,22 @@ final class ShareMemory extends Worker {
         zeros = new byte[isClearing() ? mapSize : 1];
         fill((byte) 0);
         warmUp(warmup);
+    }
+
+    /** The article's file: written with zeros, then mapped; no page of the mapping is touched yet. */
+    private void makeAsPublished() throws IOException {
+        try (var made = new RandomAccessFile(file, "rw")) {
+            channel = made.getChannel();
+            var block = ByteBuffer.allocate(Math.min(mapSize, 1 << 20));
+            for (long at = 0; at < mapSize; at += block.capacity()) {
+                block.clear();
+                while (block.hasRemaining()) {
+                    channel.write(block, at + block.position());
+                }
+            }
+            channel.force(false);
+            mapBuf = channel.map(FileChannel.MapMode.READ_WRITE, 0, mapSize);
+        }
     }
 
     /** Touches every page, without a call of what is measured. */
@@ -243,7 +265,7 @@ final class ShareMemory extends Worker {
     }
 
     public static void main(String[] words) throws Exception {
-        var keys = List.of("action", "writes", "clears", "warmup", "spoil", "bytes", "scratch");
+        var keys = List.of("action", "writes", "clears", "warmup", "spoil", "fresh", "bytes", "scratch");
         main(words, keys, ShareMemory::new);
     }
 }

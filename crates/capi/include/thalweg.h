@@ -153,29 +153,22 @@ void *tw_memcpy(void *destination, const void *source, size_t length);
 void *tw_memmove(void *destination, const void *source, size_t length);
 void *tw_memset(void *destination, int byte, size_t length);
 
-/* What serves tw_memcpy now for all sizes up to `upto`: the C library's memcpy, or a kernel. Both change when a profile
- * is loaded, once in a process; any function of them copies any size. */
-typedef struct tw_short_copies {
-    size_t upto;
-    void *(*run)(void *destination, const void *source, size_t length);
-} tw_short_copies;
-const tw_short_copies *tw_memcpy_short(void);
+/* What tw_memcpy jumps to: the C library's memcpy itself, or what was measured better. Only the library writes it, once,
+ * when a profile is loaded; what it held before copies any size for ever. */
+extern void *(*tw_memcpy_now)(void *destination, const void *source, size_t length);
 
 #ifdef __GNUC__
-/* tw_memcpy, with what it compares compiled into the caller. A call of a shared library's function that goes on to
- * memcpy takes a few tenths of a nanosecond more than one of memcpy; this takes as long as a call of memcpy. */
-static inline void *tw_memcpy_inline(void *destination, const void *source, size_t length)
+/* A call of tw_memcpy takes as long as one of memcpy: it is a call of these few instructions, which jump to what serves it
+ * now, as a call of memcpy is one of a few instructions that jump to memcpy. Not inlined, because a call through a
+ * pointer takes some processors twice as long. The function of the library, which (tw_memcpy) reaches, has a jump more. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wattributes" /* `inline` keeps it out of programs that do not call it */
+static inline __attribute__((noinline, unused)) void *tw_memcpy_jump(void *destination, const void *source, size_t length)
 {
-    static const tw_short_copies *known;
-    const tw_short_copies *now = __atomic_load_n(&known, __ATOMIC_RELAXED);
-    if (__builtin_expect(!now, 0)) {
-        now = tw_memcpy_short();
-        __atomic_store_n(&known, now, __ATOMIC_RELAXED);
-    }
-    if (__builtin_expect(length > __atomic_load_n(&now->upto, __ATOMIC_ACQUIRE), 0))
-        return tw_memcpy(destination, source, length);
-    return __atomic_load_n(&now->run, __ATOMIC_ACQUIRE)(destination, source, length);
+    return __atomic_load_n(&tw_memcpy_now, __ATOMIC_ACQUIRE)(destination, source, length);
 }
+#pragma GCC diagnostic pop
+#define tw_memcpy(destination, source, length) tw_memcpy_jump(destination, source, length)
 #endif
 
 /* Copies and returns the CRC32C (Castagnoli) of what was copied, carried on from `crc`; start with 0. */

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::ffi::c_char;
-use thalweg_core::{error::errno_name, shown};
+use thalweg_core::failed::Undone;
 use thalweg_sys::Errno;
 
 /// `tw_status`.
@@ -78,7 +78,7 @@ impl Failure {
 
     /// A refused call that moves no bytes.
     pub fn system(call: &str, errno: Errno) -> Self {
-        let message = format!("{call}: {}", errno_name(errno));
+        let message = Undone { call, errno }.to_string();
         Self { os_error: errno.raw_os_error(), ..Self::new(Status::System, message) }
     }
 
@@ -100,8 +100,9 @@ impl From<thalweg_channel::Error> for Failure {
         match error {
             Error::Timeout => Self::timeout(),
             Error::System { call, errno } => Self::system(call, errno),
-            Error::Meeting { call, ref path, errno } => {
-                Self::system(&format!("{call} {}", shown(path)), errno).hint(error.advice())
+            Error::Meeting { errno, .. } => {
+                let failure = Self::new(Status::System, error.to_string());
+                Self { os_error: errno.raw_os_error(), ..failure }
             }
             Error::PeerDied { delivered, partial } => {
                 let failure = Self::new(Status::PeerDied, error.to_string());
@@ -182,6 +183,10 @@ mod tests {
         let call = thalweg_channel::Error::Meeting { call: "connect", path, errno: Errno::NOENT };
         let failure = Failure::from(call);
         assert_eq!(failure.os_error, Errno::NOENT.raw_os_error());
-        assert!(failure.message.starts_with("connect /run/quotes: ENOENT"), "{}", failure.message);
+        assert!(
+            failure.message.starts_with("cannot connect to '/run/quotes': no such file"),
+            "{}",
+            failure.message
+        );
     }
 }

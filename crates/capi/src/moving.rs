@@ -8,7 +8,7 @@ use std::sync::{
 use std::time::Duration;
 use thalweg_core::{
     Cancelled, Driver, End, Facts, Guarantees, Plan, Prefer, Profile, Request, Sink, Source,
-    Transfer, mechanisms::by_name,
+    Transfer, failed::Failed, mechanisms::by_name,
 };
 use thalweg_sys::Errno;
 use thalweg_tree::{CopyOptions, Ending, Error, Events, Fsync, Progress, Refusal, TreeReport};
@@ -127,7 +127,7 @@ unsafe fn job<'t>(
         let fd = unsafe { text::descriptor(fd, what) }?;
         End::of(fd).map_err(|errno| Failure {
             os_error: errno.raw_os_error(),
-            ..Failure::usage(format!("{what}: {}", thalweg_core::error::errno_name(errno)))
+            ..Failure::usage(Failed { what, call: "fstat", errno, moved: 0 }.to_string())
         })
     };
     let (source, sink) = (Source::Fd(end(source, "source")?), Sink::Fd(end(sink, "sink")?));

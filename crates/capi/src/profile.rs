@@ -6,7 +6,7 @@ use thalweg_core::{Profile, profile::ProfileError};
 use thalweg_sys::Errno;
 
 use crate::error::{Failure, Status, TwError};
-use crate::{guard, handle, text};
+use crate::{guard, handle, kernel, text};
 
 /// `tw_profile`, opaque to C.
 #[derive(Debug)]
@@ -44,6 +44,7 @@ fn load(named: Option<std::path::PathBuf>) -> Result<Option<Profile>, Failure> {
     let Some(profile) = loaded else { return Ok(None) };
     // Of memory it may hold where it does not hold for the rest: in a process that is pinned.
     profile.install_kernels();
+    kernel::follow_installed();
     match profile.stale().first() {
         None => Ok(Some(profile)),
         Some(stale) => {
@@ -100,14 +101,14 @@ mod tests {
         assert_eq!(again, Err(Unfit::Installed), "the profile's bands are there");
         let mut sink = [0_u8; 100];
         // SAFETY: two buffers of that length.
-        unsafe {
-            crate::kernel::tw_memcpy(sink.as_mut_ptr().cast(), [7_u8; 100].as_ptr().cast(), 100)
-        };
+        unsafe { kernel::tw_memcpy(sink.as_mut_ptr().cast(), [7_u8; 100].as_ptr().cast(), 100) };
         assert_eq!(sink, [7; 100]);
-        // SAFETY: the library keeps it for ever; two words, of which the second is never null.
-        let (upto, run) =
-            unsafe { crate::kernel::tw_memcpy_short().cast::<(usize, usize)>().read() };
-        let simple = thalweg_kernels::by_name("simple").map(|row| row.copy as usize);
-        assert!(upto >= 64 && Some(run) == simple, "{upto} bytes");
+        let now = kernel::tw_memcpy_now.load(std::sync::atomic::Ordering::Acquire);
+        assert_eq!(now.addr(), thalweg_kernels::tuned::copies() as usize);
+        assert_ne!(
+            now.addr(),
+            libc::memcpy as *const () as usize,
+            "bands that are not libc's alone"
+        );
     }
 }

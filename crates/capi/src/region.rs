@@ -305,9 +305,8 @@ pub unsafe extern "C" fn tw_region_populate(region: *mut TwRegion, error: *mut T
     let populate = |memory: &mut Memory| match memory.mapped()?.populate() {
         Ok(()) => Ok(()),
         Err(Errno::INVAL) => {
-            let message = "madvise(MADV_POPULATE_*): EINVAL: it needs Linux 5.14";
-            let os_error = Errno::INVAL.raw_os_error();
-            Err(Failure { os_error, ..Failure::new(Status::Unsupported, message) })
+            let failure = Failure::system("madvise(MADV_POPULATE_*)", Errno::INVAL);
+            Err(Failure { status: Status::Unsupported, ..failure }.hint("; it needs Linux 5.14"))
         }
         Err(errno) => Err(Failure::system("madvise(MADV_POPULATE_*)", errno)),
     };

@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use thalweg_core::error::errno_name;
+use thalweg_core::failed::Failed;
 use thalweg_sys::Errno;
 
 use crate::error::Failure;
@@ -59,8 +59,8 @@ pub(crate) unsafe fn own_descriptor(fd: c_int, what: &str) -> Result<OwnedFd, Fa
     let lent = unsafe { descriptor(fd, what) }?;
     lent.try_clone_to_owned().map_err(|error| {
         let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-        let os_error = errno.raw_os_error();
-        Failure { os_error, ..Failure::usage(format!("{what}: {}", errno_name(errno))) }
+        let failed = Failed { what, call: "fcntl", errno, moved: 0 };
+        Failure { os_error: errno.raw_os_error(), ..Failure::usage(failed.to_string()) }
     })
 }
 

@@ -61,7 +61,7 @@ impl Broadcast {
         Self { slow, seats: Vec::new(), added: 0, published: 0, departed: Vec::new() }
     }
 
-    /// Takes in whoever opens a [`Subscription`] at the other end of the link; it receives what is
+    /// Takes in the process that opens a [`Subscription`] at the other end of the link; it receives what is
     /// published from now on. Returns its number.
     pub fn add(&mut self, link: Link, options: &Options, deadline: Option<Instant>) -> Result<u64> {
         let producer = Producer::open_until(link, options, deadline)?;
@@ -86,12 +86,12 @@ impl Broadcast {
         self.seats.iter().find(|seat| seat.id == subscriber).map(|seat| seat.dropped)
     }
 
-    /// Those who have gone since the last call.
+    /// The subscribers that have gone since the last call.
     pub fn take_departed(&mut self) -> Vec<Departure> {
         std::mem::take(&mut self.departed)
     }
 
-    /// Sends a message to every subscriber. With nobody there it is published all the same.
+    /// Sends a message to every subscriber. Without subscribers it is published all the same.
     pub fn publish(&mut self, message: &[u8]) -> Result<()> {
         self.publish_until(message, None)
     }
@@ -134,7 +134,7 @@ impl Broadcast {
         Ok(self.seats.iter().map(|seat| seat.backlog.len()).sum())
     }
 
-    /// Does something for every seat. Who turns out to be gone or broken departs, and the others go
+    /// Does something for every seat. One that turns out to be gone or broken departs, and the others go
     /// on; a deadline or a fork is the caller's affair.
     fn each(&mut self, mut act: impl FnMut(&mut Seat) -> Result<()>) -> Result<()> {
         let mut at = 0;

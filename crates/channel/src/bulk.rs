@@ -25,7 +25,7 @@ mod vmsplice_memcpy;
 pub use choice::{Choice, Cited};
 pub use choose::{Options, choose};
 pub use facts::{Destination, Facts};
-pub use files::{Announced, Handed, Item, Pace, Problem, Sink, Watch};
+pub use files::{Announced, FromOpen, Handed, Item, NotMoved, Pace, Problem, Sink, Watch};
 pub use handshake::Skipped;
 pub use measured::{HUGE, LOAN, PROCESS, known, measured_at, saved_profile, words};
 pub use mechanism::{Broken, Ends, Incoming, Mechanism, Outgoing, Parcel};

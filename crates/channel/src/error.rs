@@ -1,7 +1,10 @@
 //! What can go wrong between two processes, and how far they had come.
 
 use std::path::{Path, PathBuf};
-use thalweg_core::shown;
+use thalweg_core::{
+    failed::{Failed, Undone, quoted},
+    shown,
+};
 use thalweg_sys::Errno;
 
 /// An error of a link, a ring or a bulk transfer. Printed, it holds no character that steers a
@@ -61,7 +64,7 @@ pub enum Error {
         owner: u32,
     },
     /// A system call failed.
-    #[error("{call}: {}", errno_text(*.errno))]
+    #[error("{}", Undone { call, errno: *.errno })]
     System {
         /// The call, by its own name.
         call: &'static str,
@@ -69,7 +72,7 @@ pub enum Error {
         errno: Errno,
     },
     /// The path where two processes meet cannot be listened at, or reached.
-    #[error("{call} {}: {}{}", shown(.path), errno_text(*.errno), advice(*.errno))]
+    #[error("{}{}", Failed { what: &quoted(.path), call, errno: *.errno, moved: 0 }, advice(call, *.errno))]
     Meeting {
         /// The call, by its own name.
         call: &'static str,
@@ -101,7 +104,7 @@ impl Error {
 
     /// What to do about a path where two processes cannot meet.
     pub fn advice(&self) -> &'static str {
-        if let Self::Meeting { errno, .. } = self { advice(*errno) } else { "" }
+        if let Self::Meeting { call, errno, .. } = self { advice(call, *errno) } else { "" }
     }
 
     /// For reports of what the peer did wrong.
@@ -115,8 +118,11 @@ impl Error {
     }
 }
 
-fn advice(errno: Errno) -> &'static str {
+fn advice(call: &str, errno: Errno) -> &'static str {
     match errno {
+        Errno::NOENT if call != "connect" => {
+            "; the directory of the path is not there: make it first"
+        }
         Errno::NOENT => "; start the process that listens there first, and check the path",
         Errno::CONNREFUSED => "; the process that listened there has ended: start it again",
         Errno::ADDRINUSE => "; another process listens there, or the name is not a socket's",
@@ -124,10 +130,6 @@ fn advice(errno: Errno) -> &'static str {
         Errno::ACCESS => "; this user may not enter or write the directory",
         _ => "",
     }
-}
-
-fn errno_text(errno: Errno) -> String {
-    std::io::Error::from(errno).to_string()
 }
 
 #[cfg(test)]
@@ -141,11 +143,13 @@ mod tests {
         let large = Error::TooLarge { len: 9, most: 8, instead: Some("use bulk") };
         assert_eq!(large.to_string(), "9 bytes are too large: at most 8; use bulk");
         let call = Error::system("memfd_create")(Errno::NOSYS).to_string();
-        assert!(call.starts_with("memfd_create: ") && call.contains("os error 38"), "{call}");
+        let words = "cannot make shared memory: function not implemented (memfd_create: ENOSYS)";
+        assert_eq!(call, words);
         let absent = Error::at("connect", Path::new("/run/x\n"))(Errno::NOENT);
         assert!(absent.is_absent());
         let absent = absent.to_string();
-        assert!(absent.starts_with("connect /run/x\\n: No such file"), "{absent}");
+        let words = "cannot connect to '/run/x\\n': no such file or directory (connect: ENOENT); ";
+        assert!(absent.starts_with(words), "{absent}");
         assert!(absent.ends_with("start the process that listens there first, and check the path"));
     }
 }

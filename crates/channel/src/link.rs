@@ -4,6 +4,7 @@
 use crate::error::{Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use thalweg_sys::{Errno, io, peer};
 
@@ -12,7 +13,7 @@ mod listener;
 pub use address::Address;
 pub use listener::Listener;
 
-/// Who may be at the other end.
+/// Which processes may be at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Admit {
     /// Only processes of our own effective user.
@@ -20,7 +21,7 @@ pub enum Admit {
     SameUser,
     /// Only processes of this user id.
     User(u32),
-    /// Anybody who can reach the socket.
+    /// Any process that can reach the socket.
     Anyone,
 }
 
@@ -51,7 +52,7 @@ impl Peer {
 /// the same end: it should drop it, for a message goes to whichever of the two reads first.
 #[derive(Debug)]
 pub struct Link {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     peer: Peer,
 }
 
@@ -103,7 +104,7 @@ impl Link {
         let kind = rustix::net::sockopt::socket_type(&socket);
         let kind = kind.map_err(Error::system("getsockopt(SO_TYPE)"))?;
         if kind != rustix::net::SocketType::SEQPACKET {
-            return Err(Error::System { call: "a link needs SOCK_SEQPACKET", errno: Errno::INVAL });
+            return Err(Error::System { call: "SOCK_SEQPACKET", errno: Errno::INVAL });
         }
         let peer = Peer::of(&socket)?;
         let wanted = match admit {
@@ -118,7 +119,7 @@ impl Link {
             );
             return Err(Error::NotPermitted { why });
         }
-        Ok(Self { socket, peer })
+        Ok(Self { socket: Arc::new(socket), peer })
     }
 
     /// Sends one message of at least one byte, whole or not at all, with at most
@@ -135,10 +136,10 @@ impl Link {
         deadline: Option<Instant>,
     ) -> Result<()> {
         loop {
-            match peer::send(&self.socket, message, fds) {
+            match peer::send(&*self.socket, message, fds) {
                 Ok(()) => return Ok(()),
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => wait(io::wait_writable(&self.socket, left(deadline)))?,
+                Err(Errno::AGAIN) => wait(io::wait_writable(&*self.socket, left(deadline)))?,
                 Err(Errno::PIPE | Errno::CONNRESET) => return Err(Error::Closed { delivered: 0 }),
                 Err(errno) => return Err(Error::System { call: "sendmsg", errno }),
             }
@@ -159,7 +160,7 @@ impl Link {
         deadline: Option<Instant>,
     ) -> Result<(usize, Vec<OwnedFd>)> {
         loop {
-            match peer::receive(&self.socket, into) {
+            match peer::receive(&*self.socket, into) {
                 Ok(got) if got.truncated => {
                     let what = format!(
                         "a message over {} bytes or with over {} descriptors, or no room for \
@@ -173,13 +174,13 @@ impl Link {
                 Ok(got) => return Ok((got.len, got.fds)),
                 // Told once, ahead of messages that are still there: see `peer::receive`.
                 Err(Errno::INTR | Errno::CONNRESET) => {}
-                Err(Errno::AGAIN) => wait(io::wait_readable(&self.socket, left(deadline)))?,
+                Err(Errno::AGAIN) => wait(io::wait_readable(&*self.socket, left(deadline)))?,
                 Err(errno) => return Err(Error::System { call: "recvmsg", errno }),
             }
         }
     }
 
-    /// Who is at the other end.
+    /// The process at the other end.
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
@@ -220,7 +221,7 @@ impl Link {
     ) -> Result<()> {
         let limit = Timespec::try_from(timeout).ok();
         let other = PollFd::from_borrowed_fd(other, events);
-        let socket = PollFd::new(&self.socket, PollFlags::empty());
+        let socket = PollFd::new(&*self.socket, PollFlags::empty());
         let polled = match &self.peer.pidfd {
             Some(process) => {
                 let process = PollFd::new(process, PollFlags::IN);
@@ -234,20 +235,32 @@ impl Link {
         }
     }
 
-    /// Waits for the peer's end, for as long as told at most.
+    /// Waits for the end of the peer's last thread, for as long as told at most. Where there is no
+    /// pidfd, that its end of the link closes tells of it.
     pub(crate) fn await_end(&self, timeout: Duration) {
-        let _ = self.poll(PollFlags::empty(), Some(timeout));
+        let limit = Timespec::try_from(timeout).ok();
+        let watched = match &self.peer.pidfd {
+            Some(process) => PollFd::new(process, PollFlags::IN),
+            None => PollFd::new(&*self.socket, PollFlags::empty()),
+        };
+        let _ = poll(&mut [watched], limit.as_ref());
+    }
+
+    /// The socket, for who hangs it up when the peer is dead. `None` where its end alone tells that the
+    /// peer's last thread has stopped.
+    pub(crate) fn to_hang_up(&self) -> Option<Weak<OwnedFd>> {
+        self.peer.pidfd.as_ref().map(|_| Arc::downgrade(&self.socket))
     }
 
     /// Ends the link for both sides: messages under way still arrive, and the other side sees that
     /// nothing follows. Not for a forked child, whose parent has the same end.
     pub(crate) fn hang_up(&self) {
         // It fails only where the other side has hung up before.
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
     }
 
-    fn is_hung_up(&self) -> bool {
-        let mut watched = [PollFd::new(&self.socket, PollFlags::empty())];
+    pub(crate) fn is_hung_up(&self) -> bool {
+        let mut watched = [PollFd::new(&*self.socket, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut watched, Some(&now)).is_ok_and(|ready| ready > 0)
     }
@@ -260,7 +273,7 @@ impl Link {
     ) -> std::result::Result<usize, Errno> {
         // Longer than the kernel can count is for ever.
         let limit = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let socket = PollFd::new(&self.socket, socket);
+        let socket = PollFd::new(&*self.socket, socket);
         match &self.peer.pidfd {
             Some(process) => {
                 let process = PollFd::new(process, PollFlags::IN);

@@ -54,7 +54,7 @@ impl Mpsc {
         Self { options, sources: Vec::new(), added: 0, next: 0, received: 0, alone: true }
     }
 
-    /// Takes in whoever opens a [`crate::Producer`] at the other end of the link. Returns its
+    /// Takes in the process that opens a [`crate::Producer`] at the other end of the link. Returns its
     /// number.
     pub fn add(&mut self, link: Link, deadline: Option<Instant>) -> Result<u64> {
         let consumer = Consumer::open_until(link, &self.options, deadline)?;
@@ -71,7 +71,7 @@ impl Mpsc {
         self.sources.len()
     }
 
-    /// The next message of whoever has one, or the news that one is gone; waits for it.
+    /// The next message of any producer that has one, or the news that one is gone; waits for it.
     /// [`Error::Closed`] with the number of messages received when there is no producer;
     /// [`Error::Corrupt`] for a message that lies, after which its producer has [`Arrival::Left`].
     pub fn receive(&mut self) -> Result<Arrival<'_>> {
@@ -108,7 +108,7 @@ impl Mpsc {
         }
         self.next = at + 1;
         let source = &mut self.sources[at];
-        // Found ready, and nobody else takes from it. Its message may still be corrupt: the scan
+        // Found ready, and no other thread takes from it. Its message may still be corrupt: the scan
         // of the next call then finds the ring broken, and says that it left.
         let sample = source.consumer.receive()?;
         self.received += 1;

@@ -4,7 +4,7 @@ use std::{path::Path, process::ExitCode};
 use thalweg_core::{
     Error,
     atomic_file::{CallFailed, DestinationError},
-    failed::{Failed, quoted},
+    failed::{Failed, of_io, quoted},
     shown,
 };
 use thalweg_sys::{Errno, signal};
@@ -84,7 +84,7 @@ impl Failure {
     pub fn of_io(call: &str, what: &str, error: &std::io::Error) -> Self {
         match Errno::from_io_error(error) {
             Some(errno) => Self::of_call(call, what, errno),
-            None => Self::new(Exit::Failed, format!("{}: {call}: {error}", named(what))),
+            None => Self::new(Exit::Failed, of_io(&named(what), call, error)),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The saved profile of this machine, as the commands meet it: there, absent, stale or broken.
 
 use serde::Serialize;
-use std::path::PathBuf;
-use thalweg_core::{Profile, profile::Stale};
+use std::{path::PathBuf, time::SystemTime};
+use thalweg_core::{Profile, driver::Look, profile::Stale};
 
 use crate::output::text::complain;
 
@@ -55,6 +55,20 @@ impl Saved {
             profile.install_kernels();
         }
         saved
+    }
+
+    /// Keeps what a copy saw of mechanisms that fell behind what was measured of them.
+    pub fn learn(&self, looks: &[Look]) {
+        let seen = || looks.iter().flat_map(|look| &look.seen);
+        let Some(path) = self.path.as_ref().filter(|_| seen().next().is_some()) else { return };
+        let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        // Anew: another command may have kept something meanwhile.
+        if let Ok(Some(mut profile)) = Profile::load(path)
+            && profile.learn(seen(), &now)
+            && let Err(error) = profile.save(path)
+        {
+            complain(&format!("what this copy saw is not kept: {error}"));
+        }
     }
 
     /// One line for people.

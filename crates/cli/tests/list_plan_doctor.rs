@@ -329,6 +329,11 @@ fn plan_doctor_and_list_answer_in_a_sentence_before_the_evidence() {
 fn the_manual_is_shown_the_variables_are_in_the_help_and_json_may_come_first() {
     let scratch = Scratch::new();
     assert!(scratch.run(&["man"]).ended(0).text().contains("thalweg"));
+    let copy = scratch.run(&["man", "copy"]).ended(0).text();
+    assert!(
+        copy.contains("resume") && !scratch.names().iter().any(|name| name == "copy"),
+        "{copy}"
+    );
     let help = scratch.run(&["copy", "--help"]).ended(0).text();
     assert!(help.contains("THALWEG_LIMIT") && help.contains("sets --limit"), "{help}");
     let help = scratch.run(&["--help"]).ended(0).text();

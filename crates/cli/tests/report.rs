@@ -45,7 +45,9 @@ fn markdown_goes_to_standard_output_or_to_a_file() {
     let scratch = Scratch::new();
     let text = scratch.run(&["report", "--markdown", &result()]).ended(0).text();
     assert!(
-        text.contains("5 claims: 1 reproduced, 2 contradicted, 1 undecided, 1 not runnable."),
+        text.contains(
+            "Claims as published 1 reproduced, 2 contradicted, 1 undecided, 1 not runnable."
+        ),
         "{text}"
     );
     scratch.run(&["report", "--markdown", &result(), "-o", "r.md"]).ended(0);

@@ -135,11 +135,43 @@ fn an_interrupt_finishes_and_a_second_one_does_not_wait() {
     client.write_all(b"GET /large HTTP/1.0\r\n\r\n").unwrap();
     client.read_exact(&mut [0; 1000]).unwrap();
     server.signal(Signal::TERM);
-    let mut line = String::new();
-    BufReader::new(server.child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let said = BufReader::new(server.child.stderr.as_mut().unwrap());
+    let mut lines = said.lines().map(Result::unwrap);
+    assert!(lines.next().unwrap().starts_with("bodies above 64.0 KiB: "));
+    let line = lines.next().unwrap();
     assert!(line.contains("no more connections"), "{line}");
     let (code, _) = server.end(Signal::TERM);
     assert_eq!(code, Some(143));
+}
+
+#[test]
+fn a_hangup_has_the_profile_read_again_and_cuts_nothing() {
+    let scratch = Scratch::new();
+    scratch.file("dir/file", bytes());
+    let profile = scratch.path("profile.json");
+    let mut command = scratch.thalweg(["serve", "dir", "-l", "0", "--log", "none"]);
+    command.env("THALWEG_PROFILE", &profile).stdin(Stdio::null());
+    let mut server = Server::of(command);
+    let address = server.address["http://".len()..].trim_end_matches('/').to_owned();
+    let mut client = TcpStream::connect(&address).unwrap();
+    client.write_all(b"GET /file HTTP/1.0\r\n\r\n").unwrap();
+    client.read_exact(&mut [0; 1000]).unwrap();
+    let mut said = BufReader::new(server.child.stderr.take().unwrap());
+    said.read_line(&mut String::new()).unwrap();
+    let mut hang_up = |server: &Server| {
+        server.signal(Signal::HUP);
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        line
+    };
+    assert!(hang_up(&server).contains("none that holds"));
+    thalweg_core::Profile::new().save(&profile).unwrap();
+    assert!(hang_up(&server).contains("read again"));
+    let mut rest = Vec::new();
+    client.read_to_end(&mut rest).unwrap();
+    assert!(rest.ends_with(&bytes()[2_000_000..]));
+    server.signal(Signal::TERM);
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
@@ -150,6 +182,10 @@ fn options_are_tried_without_serving() {
     assert_eq!((ran.code, &*ran.out), (0, &b""[..]));
     let ran = scratch.run(&["serve", "none", "--check"]);
     assert!(ran.code == 1 && ran.err.contains("cannot open 'none'"), "{}", ran.err);
+    // Whose writer would be waited for.
+    rustix::fs::mkfifoat(rustix::fs::CWD, scratch.path("fifo"), 0o600.into()).unwrap();
+    let ran = scratch.run(&["serve", "fifo", "--check"]);
+    assert!(ran.code == 1 && ran.out.is_empty(), "{}", ran.err);
     let server = Server::start(&scratch, &[".", "-l", "0"]);
     let taken = server.address["http://".len()..].trim_end_matches('/');
     let ran = scratch.run(&["serve", "--listen", taken, "--check"]);

@@ -79,9 +79,9 @@ fn a_run_tells_claims_arms_ratios_and_its_own_noise_in_eighty_columns() {
     let text = String::from_utf8(output.stdout).expect("text");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for words in [
-        "900.1 contradicted",
+        "900.1 as published contradicted",
         "published 0.01; measured",
-        "900.2 not runnable",
+        "900.2 as published not runnable",
         "an absolute figure is of one machine",
         "nothing 64KiB",
         "time, a = 1:",
@@ -138,7 +138,7 @@ fn what_cannot_be_kept_is_shown_all_the_same() {
         ran.err
     );
     let ran = short(&scratch, &["--save", "taken", "--csv", "all.csv"]).ended(1);
-    assert!(ran.text().contains("900.1 contradicted"), "{}", ran.text());
+    assert!(ran.text().contains("900.1 as published contradicted"), "{}", ran.text());
     assert_eq!(String::from_utf8(scratch.read("all.csv")).expect("text").lines().count(), 28);
 }
 
@@ -184,7 +184,7 @@ fn several_studies_take_turns() {
     let mut words = vec!["study", "all", "--quick", "--no-save"];
     words.extend(few);
     let ran = scratch.run(&words).ended(0);
-    assert!(ran.text().contains("together 4 claims"), "{}", ran.text());
+    assert!(ran.text().contains("together as published 2 contradicted"), "{}", ran.text());
     let (costs, rounds): (Vec<&str>, Vec<&str>) =
         ran.err.lines().partition(|line| line.starts_with("slowest of "));
     let order: Vec<&str> = rounds.iter().filter_map(|line| line.get(..3)).collect();
@@ -224,7 +224,174 @@ fn wrong_files_and_names_are_told_with_what_would_be_right() {
     scratch.file("syntax.toml", "schema = 1\nid = = 2\n");
     let ran = scratch.run(&["study", "--check", "syntax.toml"]).ended(2);
     assert!(ran.err.contains("line 2"), "{}", ran.err);
-    assert!(Scratch::new().run(&["study"]).ended(2).err.contains("no folder of studies"));
+}
+
+/// The command in a folder with nothing in it, at home in another one.
+fn at_home(scratch: &Scratch, words: &[&str]) -> Ran {
+    let mut command = scratch.thalweg(words);
+    command.env_remove("HOME").env("XDG_CACHE_HOME", scratch.path("cache"));
+    command.env("XDG_STATE_HOME", scratch.path("state"));
+    Ran::of_child(
+        command
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("it starts"),
+    )
+}
+
+#[test]
+fn the_binary_carries_the_studies_of_the_articles_and_their_programs() {
+    let scratch = Scratch::new();
+    let listed = at_home(&scratch, &["study"]).ended(0).text();
+    for id in ["000", "001", "002", "003", "004"] {
+        assert!(listed.contains(&format!("\n{id}  ")) || listed.starts_with(id), "{listed}");
+    }
+    let checked = at_home(&scratch, &["study", "--check", "002", "--at", "."]).ended(0);
+    assert!(checked.text().contains("002-splice.toml: fine: "), "{}", checked.text());
+    // A folder of one's own stands before them, and does not hide them.
+    scratch.file("studies/900-null.toml", STUDY);
+    let listed = at_home(&scratch, &["study"]).ended(0).text();
+    assert!(listed.contains("900  ") && !listed.contains("002  "), "{listed}");
+    assert!(at_home(&scratch, &["study", "--check", "002", "--at", "."]).ended(0).err.is_empty());
+    let nowhere = at_home(&scratch, &["study", "777", "--no-save"]).ended(2).err;
+    assert!(nowhere.contains("there is 900; this binary carries 000"), "{nowhere}");
+    let empty = Scratch::new();
+    let mut homeless = empty.thalweg(["study"]);
+    let homeless = homeless.env_remove("HOME").env("XDG_CACHE_HOME", "/proc/none").output();
+    let said = String::from_utf8_lossy(&homeless.expect("it starts").stderr).into_owned();
+    assert!(said.contains("no folder of studies") && said.contains("XDG_CACHE_HOME"), "{said}");
+}
+
+#[test]
+fn ids_of_studies_complete() {
+    let scratch = Scratch::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = scratch.run(&["completions", shell]).ended(0).text();
+        assert!(script.contains("002") && script.contains("004"), "{shell}");
+    }
+    let typed = "eval \"$($T completions bash)\"; COMP_WORDS=(thalweg study 00); COMP_CWORD=2; \
+                 _thalweg thalweg 00 study; echo \"${COMPREPLY[@]}\"";
+    assert_eq!(scratch.shell(typed).ended(0).text().trim(), "000 001 002 003 004");
+}
+
+#[test]
+fn a_new_study_checks_and_runs_as_it_is() {
+    let scratch = Scratch::new();
+    let made = at_home(&scratch, &["study", "--new", "mine"]).ended(0).text();
+    assert_eq!(made, "mine.toml\nmine.c\nworker.h\n");
+    assert!(
+        at_home(&scratch, &["study", "--new", "mine"]).ended(2).err.contains("is there already")
+    );
+    assert!(
+        at_home(&scratch, &["study", "--new", "My"]).ended(2).err.contains("make a study's name")
+    );
+    let checked = at_home(&scratch, &["study", "--check", "./mine.toml", "--at", "."]).ended(0);
+    assert!(checked.text().contains("fine: 1 cell, 3 arms, 1 claim"), "{}", checked.text());
+    let words = ["study", "./mine.toml", "--no-save", "--quick", "--json", "--at", "."];
+    let few = ["--sessions", "2", "--rounds", "2", "--sample", "1ms", "--pause", "0s"];
+    let json = at_home(&scratch, &[&words[..], &few].concat()).ended(0).json();
+    assert_eq!(json["missing"].as_array().map(Vec::len), Some(0), "{json}");
+    assert_eq!(json["arms"].as_array().map(Vec::len), Some(3));
+    assert!(json["claims"][0]["measured"].is_number() && json["claims"][0]["wider"].is_object());
+}
+
+/// The blocks of a page in this language.
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let begins = format!("\n```{language}\n");
+    let blocks = page.split(&begins).skip(1);
+    blocks.map(|rest| rest.split("\n```").next().unwrap_or_default().to_owned() + "\n").collect()
+}
+
+#[test]
+fn the_examples_of_the_page_run_in_a_fresh_folder_and_wrong_ones_get_the_right_error() {
+    let scratch = Scratch::new();
+    let page = include_str!("../../../docs/studies.md");
+    let (studies, programs) = (blocks(page, "toml"), blocks(page, "c"));
+    assert_eq!((studies.len(), programs.len()), (3, 1));
+    at_home(&scratch, &["study", "--new", "mine"]).ended(0);
+    scratch.file("fills.c", &programs[0]);
+    for (name, text) in ["send", "fills", "commands"].into_iter().zip(&studies) {
+        let file = format!("./{name}.toml");
+        scratch.file(&file, text);
+        let checked = at_home(&scratch, &["study", "--check", &file, "--at", "."]).ended(0);
+        assert!(
+            checked.text().contains(": fine: 1 cell, ") && checked.err.is_empty(),
+            "{}",
+            checked.err
+        );
+        let words = ["study", &file, "--no-save", "--quick", "--json", "--at", "."];
+        let few = ["--sessions", "2", "--rounds", "2", "--sample", "1ms", "--pause", "0s"];
+        let json = at_home(&scratch, &[&words[..], &few].concat()).ended(0).json();
+        assert_eq!(json["missing"].as_array().map(Vec::len), Some(0), "{json}");
+    }
+    let fills = &studies[1];
+    for (right, wrong, code, words) in [
+        ("title = \"Mem", "titel = \"Mem", 2, "unknown field `titel`"),
+        (
+            "work = \"worker\"",
+            "work = \"wroker\"",
+            2,
+            "there is no work \"wroker\"; there is bulk, memory",
+        ),
+        (
+            "mechanism = \"read-write\"",
+            "mechanism = \"read-wriet\"",
+            2,
+            "no mechanism \"read-wriet\"",
+        ),
+        ("tuning = { buffer", "tuning = { bufer", 2, "no knob \"bufer\"; it has [\"buffer\"]"),
+        ("sink = \"null\"", "sink = \"nul\"", 2, "unknown variant `nul`"),
+        (
+            "program = \"fills.c\", cflags = [\"-O1\"]",
+            "program = \"fils.c\", cflags = [\"-O1\"]",
+            3,
+            "fils.c",
+        ),
+        ("cells = [\"fill\"]", "cells = [\"fil\"]", 2, "there is no cell \"fil\"; there is fill"),
+        (
+            "arms = [\"memset\", \"loop\"]",
+            "arms = [\"memset\", \"lop\"]",
+            2,
+            "there is no arm \"lop\"",
+        ),
+        ("kind = \"conclusion\"", "kind = \"conclusio\"", 2, "there is no kind of claim"),
+        ("test = \"everywhere\"", "test = \"everwhere\"", 2, "unknown variant `everwhere`"),
+        ("within = [0.0, 1.0]", "within = [1.0, 0.0]", 2, "the lower end comes first"),
+        ("within = [0.0, 1.0]", "within = [0.99, 1.0]", 2, "no run can show"),
+        ("sizes = [\"1MiB\"]", "sizes = [\"1 Mob\"]", 2, "is not a size"),
+        ("args = [\"way=loop\"]", "args = [\"way=lop\"]", 3, "way=lop: not known here"),
+        ("args = [\"way=loop\"]", "args = [\"wya=loop\"]", 3, "wya: no such parameter"),
+        ("cflags = [\"-O1\"]", "cflags = [\"--no-such-flag\"]", 3, "cannot build"),
+    ] {
+        assert!(fills.contains(right), "{right}");
+        scratch.file("wrong.toml", fills.replacen(right, wrong, 1));
+        let ran = at_home(&scratch, &["study", "--check", "./wrong.toml", "--at", "."]).ended(code);
+        assert!(ran.err.contains(words), "{wrong}: {}", ran.err);
+    }
+}
+
+#[test]
+fn an_arm_that_did_not_run_is_an_incomplete_run_unless_that_was_allowed() {
+    let scratch = scratch();
+    let lacking = STUDY.replacen(
+        "work = \"null\"\norigin",
+        "work = \"worker\"\nwith = { program = \"gone.c\" }\norigin",
+        1,
+    );
+    scratch.file(
+        "studies/900-null.toml",
+        lacking.replace("sizes = [\"64KiB\", \"1MiB\"]", "sizes = [\"64KiB\"]"),
+    );
+    let ran = short(&scratch, &["--no-save"]).ended(3);
+    assert!(ran.err.contains("1 arm did not run in a place; --allow-missing"), "{}", ran.err);
+    assert!(ran.text().contains("900.1 as published not runnable"), "{}", ran.text());
+    short(&scratch, &["--no-save", "--allow-missing"]).ended(0);
+    // A check says so too, before anything is measured.
+    let ran = scratch.run(&["study", "--check", "900", "--at", "."]).ended(3);
+    let told = "would not run here: cell \"nothing\", arm \"b\": ";
+    assert!(ran.err.contains(told) && ran.err.contains("gone.c"), "{}", ran.err);
+    scratch.run(&["study", "--check", "900", "--at", ".", "--allow-missing"]).ended(0);
 }
 
 #[test]

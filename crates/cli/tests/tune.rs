@@ -292,6 +292,7 @@ fn cell(way: (&str, Option<(&str, u64)>), size: u64, ratio: f64) -> Cell {
         sessions: 6,
         rounds: 60,
         at: "2026-11-21T00:00:00Z".into(),
+        provisional: false,
     }
 }
 

@@ -14,6 +14,8 @@ use std::{
 };
 use thalweg_sys::{Errno, io};
 
+use crate::failed::Failed;
+
 mod destination;
 pub mod lock;
 pub mod name;
@@ -23,7 +25,8 @@ use lock::{Id, Leftover, is_ours, leftover};
 use name::{JOURNAL, PART, beside, short, unique};
 
 /// A call on a destination that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", Failed { what: "the destination", call, errno: *errno, moved: 0 })]
 pub struct CallFailed {
     pub call: &'static str,
     pub errno: Errno,
@@ -200,6 +203,25 @@ struct OpenPart {
     adopted: bool,
 }
 
+/// Removes the part, with its journal, that a dead process left of `target`, for a caller who needs none. `spare`
+/// stays: it may be the source.
+pub fn remove_leftover(dir: BorrowedFd<'_>, target: &CStr, spare: Id) -> Result<(), CallFailed> {
+    let part = Part { name: beside(target, PART), is_usual: true };
+    match leftover(dir, &part.name)? {
+        // Locked until the name is gone: who made it a moment ago must not begin in it.
+        Leftover::Free(locked) if !is(&locked, spare)? => remove_part(dir, target, &part),
+        _ => Ok(()),
+    }
+}
+
+/// Removes a part that is locked.
+fn remove_part(dir: BorrowedFd<'_>, target: &CStr, part: &Part) -> Result<(), CallFailed> {
+    if part.is_usual {
+        let _ = unlink(dir, &beside(target, JOURNAL));
+    }
+    unlink(dir, &part.name).map_err(failed("unlinkat"))
+}
+
 fn open_part(
     dir: BorrowedFd<'_>,
     target: &CStr,
@@ -230,12 +252,7 @@ fn open_part(
                 Leftover::Free(fd) if leftovers.resume && part.is_usual => {
                     return Ok(OpenPart { fd, part, adopted: true });
                 }
-                Leftover::Free(_locked) => {
-                    if part.is_usual {
-                        let _ = unlink(dir, &beside(target, JOURNAL));
-                    }
-                    unlink(dir, &part.name).map_err(failed("unlinkat"))?;
-                }
+                Leftover::Free(_locked) => remove_part(dir, target, &part)?,
             },
             Err(Errno::NAMETOOLONG) if part.name != short(target, PART) => {
                 part.name = short(target, PART);

@@ -54,7 +54,7 @@ pub struct Band {
     /// In bytes; halfway, in octaves, from the last size at which this was measured best to the first of
     /// the next band.
     pub upto: u64,
-    /// Whether it serves all larger sizes too, which nobody measured: only the last one, and only if
+    /// Whether it serves all larger sizes too, which were not measured: only the last one, and only if
     /// what it touches at that size did not fit the caches.
     pub extrapolated: bool,
     /// The kernel.

@@ -25,13 +25,13 @@ pub use pace::Pace;
 pub use report::{Outcome, Report, Share, StepDown};
 pub use transfer_run::{Step, TransferRun};
 
-/// Somebody who looks at a transfer between its steps: a progress bar, a cancel button, a journal.
+/// Looks at a transfer between its steps: a progress bar, a cancel button, a journal.
 pub trait Watch {
     /// Called at least every few tens of milliseconds while bytes move, with the bytes in the sink.
     fn progress(&mut self, moved: u64) -> Result<(), Cancelled>;
 }
 
-/// Nobody watches.
+/// Watches nothing.
 impl Watch for () {
     fn progress(&mut self, _: u64) -> Result<(), Cancelled> {
         Ok(())
@@ -52,7 +52,7 @@ pub struct Driver {
 }
 
 /// How long one call into a mechanism should take: short enough for a live bar and a quick Ctrl-C.
-pub(crate) const STEP: Duration = Duration::from_millis(40);
+pub const STEP: Duration = Duration::from_millis(40);
 /// How long a wait for a slow end lasts before the watcher is asked again.
 const WAIT: Duration = Duration::from_millis(100);
 
@@ -74,32 +74,48 @@ impl Driver {
         plan: &Plan,
         watch: &mut dyn Watch,
     ) -> Outcome {
+        Self::run_at(Pace::new(self.limit, STEP), transfer, plan, watch)
+    }
+
+    /// The same at a pace that others may keep too.
+    pub fn run_at(
+        pace: Pace,
+        transfer: &mut Transfer<'_>,
+        plan: &Plan,
+        watch: &mut dyn Watch,
+    ) -> Outcome {
         let mut run = TransferRun::down(transfer.reborrow(), plan);
-        match self.step_through(&mut run, watch) {
+        if pace.is_limited() {
+            run.trust();
+        }
+        match step_through(pace, &mut run, watch) {
             Ok(()) | Err(Stop::Cancelled) => {}
             Err(Stop::Failed(error)) => run.fail(error),
         }
         run.end()
     }
+}
 
-    /// Takes steps until the run is over.
-    fn step_through(&self, run: &mut TransferRun<'_>, watch: &mut dyn Watch) -> Result<(), Stop> {
-        let mut pace = Pace::new(self.limit, STEP);
-        loop {
-            let (before, began) = (run.bytes(), Instant::now());
-            let step = run.advance(pace.budget());
-            let bytes = run.bytes();
-            if matches!(step, Step::Done | Step::Failed(_)) {
-                return Ok(());
-            }
-            pace.moved(bytes - before, began.elapsed());
-            watch.progress(bytes)?;
-            pace.hold_back(bytes - before, || watch.progress(bytes))?;
-            if let Step::Blocked(side) = step
-                && let Some(fd) = run.descriptor(side)
-            {
-                wait(fd, side, || watch.progress(bytes))?;
-            }
+/// Takes steps until the run is over.
+fn step_through(
+    mut pace: Pace,
+    run: &mut TransferRun<'_>,
+    watch: &mut dyn Watch,
+) -> Result<(), Stop> {
+    loop {
+        let (before, began) = (run.bytes(), Instant::now());
+        let step = run.advance(pace.budget());
+        let bytes = run.bytes();
+        if matches!(step, Step::Done | Step::Failed(_)) {
+            return Ok(());
+        }
+        pace.moved(bytes - before, began.elapsed());
+        watch.progress(bytes)?;
+        pace.hold_back(bytes - before, || watch.progress(bytes))?;
+        if let Step::Blocked(side) = step
+            && let Some(fd) = run.descriptor(side)
+        {
+            wait(fd, side, || watch.progress(bytes))?;
         }
     }
 }

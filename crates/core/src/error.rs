@@ -18,7 +18,7 @@ pub enum Side {
 
 /// A call that failed, and how far the mechanism had come.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("{mechanism}: {call} failed on {side} after {moved} bytes: {}", self.errno_name())]
+#[error("{mechanism} {}", self.between("the source", "the sink"))]
 pub struct Error {
     /// Which mechanism made the call.
     pub mechanism: &'static str,
@@ -28,7 +28,7 @@ pub struct Error {
     pub errno: Errno,
     /// The end the call was about.
     pub side: Side,
-    /// Bytes delivered to the sink, as far as whoever holds this error knows: by this step when a
+    /// Bytes delivered to the sink, as far as the holder of this error knows: by this step when a
     /// mover returns it, by the whole transfer when the driver does.
     pub moved: u64,
 }
@@ -118,26 +118,36 @@ pub fn errno_name(errno: Errno) -> String {
 pub fn symbol(errno: Errno) -> &'static str {
     const SYMBOLS: &[(Errno, &str)] = &[
         (Errno::ACCESS, "EACCES"),
+        (Errno::ADDRINUSE, "EADDRINUSE"),
+        (Errno::ADDRNOTAVAIL, "EADDRNOTAVAIL"),
+        (Errno::AFNOSUPPORT, "EAFNOSUPPORT"),
         (Errno::AGAIN, "EAGAIN"),
         (Errno::BADF, "EBADF"),
         (Errno::BUSY, "EBUSY"),
         (Errno::CANCELED, "ECANCELED"),
+        (Errno::CONNABORTED, "ECONNABORTED"),
+        (Errno::CONNREFUSED, "ECONNREFUSED"),
         (Errno::CONNRESET, "ECONNRESET"),
         (Errno::DQUOT, "EDQUOT"),
         (Errno::EXIST, "EEXIST"),
         (Errno::FAULT, "EFAULT"),
         (Errno::FBIG, "EFBIG"),
+        (Errno::HOSTUNREACH, "EHOSTUNREACH"),
+        (Errno::ILSEQ, "EILSEQ"),
         (Errno::INTR, "EINTR"),
         (Errno::INVAL, "EINVAL"),
         (Errno::IO, "EIO"),
         (Errno::ISDIR, "EISDIR"),
         (Errno::LOOP, "ELOOP"),
         (Errno::MFILE, "EMFILE"),
+        (Errno::MLINK, "EMLINK"),
         (Errno::NAMETOOLONG, "ENAMETOOLONG"),
+        (Errno::NETUNREACH, "ENETUNREACH"),
         (Errno::NFILE, "ENFILE"),
         (Errno::NOBUFS, "ENOBUFS"),
         (Errno::NODEV, "ENODEV"),
         (Errno::NOENT, "ENOENT"),
+        (Errno::NOLCK, "ENOLCK"),
         (Errno::NOMEM, "ENOMEM"),
         (Errno::NOSPC, "ENOSPC"),
         (Errno::NOSYS, "ENOSYS"),
@@ -147,10 +157,13 @@ pub fn symbol(errno: Errno) -> &'static str {
         (Errno::NOTTY, "ENOTTY"),
         (Errno::NXIO, "ENXIO"),
         (Errno::OPNOTSUPP, "EOPNOTSUPP"),
+        (Errno::OVERFLOW, "EOVERFLOW"),
         (Errno::PERM, "EPERM"),
         (Errno::PIPE, "EPIPE"),
+        (Errno::RANGE, "ERANGE"),
         (Errno::ROFS, "EROFS"),
         (Errno::SPIPE, "ESPIPE"),
+        (Errno::SRCH, "ESRCH"),
         (Errno::STALE, "ESTALE"),
         (Errno::TIMEDOUT, "ETIMEDOUT"),
         (Errno::TXTBSY, "ETXTBSY"),

@@ -29,6 +29,32 @@ impl fmt::Display for Failed<'_> {
     }
 }
 
+/// A failed call that is about nothing with a name: `cannot make shared memory: operation not permitted
+/// (memfd_create: EPERM)`.
+#[derive(Clone, Copy, Debug)]
+pub struct Undone<'a> {
+    /// The system call, by its own name, and after a space what it was about where that is not plain.
+    pub call: &'a str,
+    /// What the kernel answered.
+    pub errno: Errno,
+}
+
+impl fmt::Display for Undone<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let call = self.call.split(' ').next().unwrap_or_default();
+        let why = Why { call, errno: self.errno };
+        write!(f, "cannot {}: {why}", find(DEEDS, self.call).unwrap_or("go on"))
+    }
+}
+
+/// The same as [`Failed`] for what the standard library says, which may come from no call.
+pub fn of_io(what: &str, call: &str, error: &std::io::Error) -> String {
+    match Errno::from_io_error(error) {
+        Some(errno) => Failed { what, call, errno, moved: 0 }.to_string(),
+        None => format!("cannot {} {what}: {error}", verb(call)),
+    }
+}
+
 /// A file's name between quotes, on one line, whatever is in it.
 pub fn quoted(name: impl AsRef<std::ffi::OsStr>) -> String {
     format!("'{}'", shown(name.as_ref()))
@@ -36,8 +62,31 @@ pub fn quoted(name: impl AsRef<std::ffi::OsStr>) -> String {
 
 /// What a call was to do to the file it is about.
 fn verb(call: &str) -> &'static str {
-    VERBS.iter().find(|(calls, _)| calls.contains(&call)).map_or("use", |(_, verb)| verb)
+    find(VERBS, call).unwrap_or("use")
 }
+
+fn find(table: &[(&[&str], &'static str)], call: &str) -> Option<&'static str> {
+    table.iter().find(|(calls, _)| calls.contains(&call)).map(|(_, words)| *words)
+}
+
+const DEEDS: &[(&[&str], &str)] = &[
+    (&["memfd_create", "shm_open", "shmget", "pwrite to a memory file"], "make shared memory"),
+    (&["mmap", "mmap of a memory file", "shmat"], "map memory"),
+    (&["mmap of the peer's memory", "pread of the peer's memory"], "read the memory of the peer"),
+    (&["fcntl(F_ADD_SEALS)"], "seal the memory"),
+    (&["fstat", "shmctl"], "look at the memory"),
+    (&["shmctl(IPC_RMID)"], "remove the memory"),
+    (&["madvise(MADV_POPULATE_*)"], "make all pages of the memory resident"),
+    (&["socketpair"], "make a pair of sockets"),
+    (&["getsockopt(SO_PEERCRED)"], "learn who the peer is"),
+    (&["getsockopt(SO_TYPE)"], "look at the socket"),
+    (&["SOCK_SEQPACKET"], "use a socket of another type as a link"),
+    (&["accept"], "accept a peer"),
+    (&["sendmsg"], "send to the peer"),
+    (&["recvmsg"], "hear from the peer"),
+    (&["poll", "futex_waitv"], "wait for the peer"),
+    (&["getrandom"], "get random bytes"),
+];
 
 const VERBS: &[(&[&str], &str)] = &[
     (&["open", "openat", "openat2", "open_by_handle_at"], "open"),
@@ -101,10 +150,28 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_name_is_said_by_what_was_to_be_done() {
+        let said = |call, errno| Undone { call, errno }.to_string();
+        assert_eq!(
+            said("mmap of the peer's memory", Errno::NOMEM),
+            "cannot read the memory of the peer: cannot allocate memory (mmap: ENOMEM)"
+        );
+        assert_eq!(said("ioctl", Errno::NODEV), "cannot go on: no such device (ioctl: ENODEV)");
+        let full = std::io::Error::from(Errno::NOSPC);
+        assert_eq!(
+            of_io("'x'", "write", &full),
+            "cannot write 'x': no space left on device (write: ENOSPC)"
+        );
+        assert_eq!(of_io("'x'", "read", &std::io::Error::other("half")), "cannot read 'x': half");
+    }
+
+    #[test]
     fn no_call_has_two_verbs() {
-        let calls: Vec<&str> = VERBS.iter().flat_map(|(calls, _)| *calls).copied().collect();
-        for (n, call) in calls.iter().enumerate() {
-            assert!(!calls[..n].contains(call), "{call}");
+        for table in [VERBS, DEEDS] {
+            let calls: Vec<&str> = table.iter().flat_map(|(calls, _)| *calls).copied().collect();
+            for (n, call) in calls.iter().enumerate() {
+                assert!(!calls[..n].contains(call), "{call}");
+            }
         }
     }
 }

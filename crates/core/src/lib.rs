@@ -30,6 +30,8 @@ pub mod atomic_file;
 pub mod bands;
 mod buffers;
 pub mod cancel;
+#[doc(hidden)]
+pub mod changed;
 mod conduit;
 pub mod driver;
 pub mod endpoint;

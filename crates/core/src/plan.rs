@@ -4,12 +4,18 @@ use serde::Serialize;
 use std::collections::HashMap;
 
 use crate::{
-    Blocks, Facts, Guarantees, Judgement, MECHANISMS, Mechanism, Prefer, Profile, Role, Tuning,
-    Unfit, Verdict,
+    Facts, Guarantees, Judgement, MECHANISMS, Mechanism, Prefer, Profile, Role, Tuning, Unfit,
+    Verdict,
     mechanisms::{LAST_RESORT, by_name},
     profile::Load,
     select::{Candidate, Prior, rank},
 };
+
+mod bands;
+mod turns;
+
+pub use bands::{Bands, bands};
+pub use turns::{Promise, Turns};
 
 /// What the person who asks wants beyond the promises in the facts.
 #[derive(Clone, Debug, Default)]
@@ -37,58 +43,10 @@ pub struct Plan {
     pub verdicts: Vec<Verdict>,
     /// Why nothing could be chosen; the plan then has no ladder.
     pub impossible: Option<String>,
-    /// Which mechanisms are to take turns on the first bytes, as nobody measured them.
+    /// Which mechanisms are to take turns on the first bytes, as nobody measured them, or as soon as the
+    /// chosen one does not keep what its measurement promised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<Turns>,
-}
-
-/// Mechanisms that take turns on the first pieces of a transfer, the likeliest first: the best of them
-/// goes on with the rest (docs/decisions/013).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Turns {
-    /// Their names, at least two.
-    pub among: Vec<&'static str>,
-    /// Bytes of a turn.
-    pub piece: u64,
-    /// Bytes of the whole transfer, as far as known.
-    pub len: u64,
-    /// What "best" means.
-    pub prefer: Prefer,
-}
-
-/// The share of a transfer that one turn is, so that what the worse ones cost is a small part of it.
-const TURN: u64 = 64;
-/// A turn is of whole ones of these: less says nothing, and a shorter transfer has no turns.
-const LEAST_TURN: u64 = 1 << 20;
-/// More says no more.
-const MOST_TURN: u64 = 16 << 20;
-
-impl Turns {
-    /// Who takes turns, by the verdicts: two that are likely, and what serves everywhere.
-    fn of(facts: &Facts, request: &Request, verdicts: &[Verdict]) -> Option<Self> {
-        const LIKELY: usize = 2;
-        let len = facts.len?;
-        let piece = (len / TURN / LEAST_TURN * LEAST_TURN).min(MOST_TURN);
-        let is_addressed = facts.source.addressed && facts.sink.addressed;
-        let is_measured = verdicts.iter().any(|verdict| verdict.evidence.is_some());
-        let has_one_measure = request.prefer != Prefer::Memory;
-        if piece == 0 || is_measured || !is_addressed || !facts.kept_here() || !has_one_measure {
-            return None;
-        }
-        let usable = verdicts.iter().filter(|verdict| verdict.judgement.is_usable());
-        let movers = usable.clone().filter_map(|verdict| by_name(verdict.mechanism));
-        let last = LAST_RESORT.info().name;
-        // Between two file systems a copy by the kernel alone is refused.
-        let may_take_part = |mechanism: &&'static dyn Mechanism| {
-            let is_near = facts.one_file_system();
-            is_pair_likely(*mechanism, facts)
-                && (is_near || mechanism.info().nature.blocks == Blocks::Own)
-        };
-        let likely = movers.filter(may_take_part).map(|mechanism| mechanism.info().name);
-        let last = usable.map(|verdict| verdict.mechanism).filter(|name| *name == last);
-        let among: Vec<_> = likely.take(LIKELY).chain(last).collect();
-        (among.len() > 1).then_some(Self { among, piece, len, prefer: request.prefer })
-    }
 }
 
 impl Plan {
@@ -154,6 +112,17 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Whether the same would be tried in the same order.
+    fn same_ladder(&self, other: &Self) -> bool {
+        let rungs = |plan: &Self| {
+            let ladder = plan.ladder().into_iter();
+            ladder.map(|(rung, tuning)| (rung.info().name, tuning)).collect::<Vec<_>>()
+        };
+        rungs(self) == rungs(other)
+    }
+}
+
 /// Whether a mechanism can and may do a job; the first reason against it.
 fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Result<(), Unfit> {
     let info = mechanism.info();
@@ -189,7 +158,7 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Resul
     request.unfit.get(info.name).map_or(Ok(()), |unfit| Err(unfit.clone()))
 }
 
-/// What the facts say of a mechanism that nobody measured on such ends.
+/// What the facts say of a mechanism that was not measured on such ends.
 fn prior(mechanism: &dyn Mechanism, facts: &Facts) -> Prior {
     if mechanism.saves_work(facts) {
         let why = "not measured: saves the copy where it works";
@@ -219,7 +188,7 @@ fn is_pair_likely(mechanism: &dyn Mechanism, facts: &Facts) -> bool {
     pair.is_some_and(|pair| pair.likely)
 }
 
-/// Whether it promises less than a copy, and so does less: who gives a promise up wants that.
+/// Whether it promises less than a copy, and so does less: a request that gives a promise up wants that.
 fn uses_what_was_given_up(mechanism: &dyn Mechanism, facts: &Facts) -> bool {
     let pair = mechanism.info().pair(facts.source.kind, facts.sink.kind);
     pair.is_some_and(|pair| !pair.gives.cover(Guarantees::COPIED))
@@ -241,8 +210,14 @@ fn impossible(request: &Request, unfit: &[Verdict]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{EndFacts, Kind};
+    use super::{
+        turns::{LEAST_TURN, TURN},
+        *,
+    };
+    use crate::{
+        Blocks, EndFacts, Kind,
+        profile::{Cell, Ratio, cell::tests::cell},
+    };
 
     fn first(needs: Guarantees) -> &'static str {
         let end = |kind| EndFacts { kind, addressed: false, ..EndFacts::MEMORY };
@@ -305,5 +280,72 @@ mod tests {
         let apart = turns(&elsewhere, &plain).expect("long enough").among;
         let blocks = |name: &&str| by_name(name).unwrap().info().nature.blocks;
         assert!(apart.iter().all(|name| blocks(name) == Blocks::Own), "{apart:?}");
+    }
+
+    /// A profile of such ends in which the last resort takes 1 ns a byte, and these this much of its time.
+    fn profile(ratios: &[(&str, f64)]) -> Profile {
+        let mut profile = Profile::new();
+        let cell = |(name, ratio): &(&str, f64)| Cell {
+            source: "file:ext4".into(),
+            sink: "file:ext4".into(),
+            options: ["rw".into(), "rw".into()],
+            ns_per_byte: *ratio,
+            ..cell(name, 1 << 30, *ratio)
+        };
+        profile.merge(ratios.iter().map(cell).collect());
+        profile
+    }
+
+    #[test]
+    fn what_was_measured_goes_on_alone_for_as_long_as_it_keeps_its_promise() {
+        let last = LAST_RESORT.info().name;
+        let profile = profile(&[("splice", 0.5), (last, 1.0)]);
+        let plan = Plan::make(&between_files(1 << 30, |_| ()), &Request::default(), Some(&profile));
+        let turns = plan.turns.expect("a long file");
+        assert_eq!((turns.among.first(), turns.among.last()), (Some(&"splice"), Some(&last)));
+        assert_eq!(turns.among.len(), 4, "two that are likely as well: {:?}", turns.among);
+        let promise = turns.promise.expect("it was measured");
+        assert!((promise.ns_per_byte - 0.5).abs() < 1e-9);
+        assert_eq!(promise.cells.len(), turns.among.len());
+        assert!(promise.cells.iter().all(|cell| cell.provisional && cell.size == 1 << 30));
+    }
+
+    #[test]
+    fn what_a_copy_saw_counts_for_files_about_as_large_and_until_it_is_measured() {
+        let last = LAST_RESORT.info().name;
+        let measured = [("splice", 0.5), (last, 1.0)];
+        let mut profile = profile(&measured);
+        let again = profile.cells.clone();
+        let chosen = |profile: &Profile, len| {
+            let request = Request { without: vec!["reflink".into()], ..Request::default() };
+            let plan = Plan::make(&between_files(len, |_| ()), &request, Some(profile));
+            plan.chosen().expect("a plan").mechanism
+        };
+        let seen = Cell {
+            provisional: true,
+            ..profile.cells.iter().find(|c| c.mechanism == "splice").unwrap().clone()
+        };
+        let tuned = Cell {
+            tuning: Tuning::of("pipe", 64 << 10),
+            wall: Ratio { ratio: 3.5, ..seen.wall },
+            ..seen
+        };
+        assert!(!profile.learn([], "2026-11-24T00:00:00Z"));
+        assert!(profile.learn([&tuned], "2026-11-24T00:00:00Z"));
+        assert_eq!(
+            profile.cells.iter().filter(|cell| cell.at.starts_with("2026-11-24")).count(),
+            1
+        );
+        assert_eq!((chosen(&profile, 1 << 30), chosen(&profile, 600 << 20)), (last, last));
+        assert_eq!((chosen(&profile, 100 << 20), chosen(&profile, 8 << 30)), ("splice", "splice"));
+        let again_slow = Cell { wall: Ratio { ratio: 4.5, ..tuned.wall }, ..tuned.clone() };
+        assert!(profile.learn([&tuned, &again_slow], "2026-11-25T00:00:00Z"));
+        let seen: Vec<_> = profile.cells.iter().filter(|cell| cell.provisional).collect();
+        assert_eq!((seen.len(), seen[0].wall.ratio), (1, 4.5), "the last one of a run counts");
+        let text = serde_json::to_vec(&profile).unwrap();
+        assert_eq!(Profile::parse(&text), Ok(profile.clone()));
+        profile.merge(again);
+        assert_eq!(chosen(&profile, 1 << 30), "splice");
+        assert!(profile.cells.iter().all(|cell| !cell.provisional));
     }
 }

@@ -14,7 +14,10 @@ pub(crate) mod cell;
 mod evidence;
 mod machine;
 
-use crate::atomic_file::write_file;
+use crate::{
+    atomic_file::write_file,
+    failed::{of_io, quoted},
+};
 
 pub use cell::{Cell, Load, Ratio, SinkState};
 pub use evidence::{Evidence, Known, day};
@@ -53,15 +56,17 @@ pub struct Profile {
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// The file cannot be read or written.
-    #[error("{path}: {source}")]
+    #[error("{}", of_io(&quoted(path), call, source))]
     Io {
         /// The file.
         path: PathBuf,
+        /// The call, by its own name.
+        call: &'static str,
         /// What the system said.
         source: io::Error,
     },
     /// The file is not a profile of this version.
-    #[error("{path}: not a usable profile: {reason}")]
+    #[error("{}: not a usable profile: {reason}", quoted(path))]
     Invalid {
         /// The file.
         path: PathBuf,
@@ -89,15 +94,16 @@ impl Profile {
 
     /// Reads a profile; `Ok(None)` if there is no such file.
     pub fn load(path: &Path) -> Result<Option<Self>, ProfileError> {
-        let io_error = |source| ProfileError::Io { path: path.to_owned(), source };
+        let io_error =
+            |call| move |source| ProfileError::Io { path: path.to_owned(), call, source };
         let invalid = |reason| ProfileError::Invalid { path: path.to_owned(), reason };
         let file = match fs::File::open(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file.map_err(io_error)?,
+            file => file.map_err(io_error("open"))?,
         };
         // Bounded by what is read: a device has no length, and no end either.
         let mut text = Vec::new();
-        file.take(LARGEST_FILE + 1).read_to_end(&mut text).map_err(io_error)?;
+        file.take(LARGEST_FILE + 1).read_to_end(&mut text).map_err(io_error("read"))?;
         if text.len() as u64 > LARGEST_FILE {
             return Err(invalid(format!("it has more than {LARGEST_FILE} bytes")));
         }
@@ -118,11 +124,16 @@ impl Profile {
 
     /// Writes the profile whole or not at all.
     pub fn save(&self, path: &Path) -> Result<(), ProfileError> {
-        let io_error = |source| ProfileError::Io { path: path.to_owned(), source };
+        let io_error =
+            |call| move |source| ProfileError::Io { path: path.to_owned(), call, source };
         let folder = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder).map_err(io_error)?;
-        let text = serde_json::to_vec_pretty(self).map_err(|e| io_error(e.into()))?;
-        write_file(path, &text).map_err(|error| io_error(error.into()))
+        fs::create_dir_all(folder).map_err(|source| ProfileError::Io {
+            path: folder.to_owned(),
+            call: "mkdir",
+            source,
+        })?;
+        let text = serde_json::to_vec_pretty(self).map_err(|e| io_error("write")(e.into()))?;
+        write_file(path, &text).map_err(|error| io_error("write")(error.into()))
     }
 
     /// The keys in which this machine differs from the one the profile was measured on.
@@ -138,10 +149,30 @@ impl Profile {
     }
 
     /// Takes in newer cells; each replaces the older one of the same conditions.
+    ///
+    /// What was measured on purpose also ends what copies saw in passing between the same ends.
     pub fn merge(&mut self, cells: Vec<Cell>) {
-        self.cells.retain(|old| !cells.iter().any(|new| new.same_conditions(old)));
+        let ends = |new: &Cell, old: &Cell| {
+            new.same_conditions(old) || old.provisional && !new.provisional && new.same_survey(old)
+        };
+        self.cells.retain(|old| !cells.iter().any(|new| ends(new, old)));
         self.cells.extend(cells);
         self.cells.sort_by(|a, b| a.order().cmp(&b.order()));
+    }
+
+    /// Takes in what copies saw in passing, `at` this moment; whether that was anything. A promise that is
+    /// not kept is no news of a machine for which the profile was not made.
+    pub fn learn<'c>(&mut self, seen: impl IntoIterator<Item = &'c Cell>, at: &str) -> bool {
+        let dated = |cell: &Cell| Cell { at: at.to_owned(), ..cell.clone() };
+        let cells: Vec<_> = seen.into_iter().map(dated).collect();
+        let has_learnt = !cells.is_empty() && self.stale().is_empty();
+        if has_learnt {
+            // One by one: several copies of a run may have seen the same, and the last one counts.
+            for cell in cells {
+                self.merge(vec![cell]);
+            }
+        }
+        has_learnt
     }
 
     /// Takes in a whole survey: everything older between the same ends and under the same

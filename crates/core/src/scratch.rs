@@ -114,7 +114,7 @@ impl Scratch {
         Ok(())
     }
 
-    /// What arrived in the sink, up to `len` bytes; `None` where nobody can look (`/dev/null`).
+    /// What arrived in the sink, up to `len` bytes; `None` where there is nothing to look at (`/dev/null`).
     pub fn arrived(&mut self, len: usize) -> Result<Option<Vec<u8>>, Errno> {
         let mut bytes = vec![0; len];
         let mut filled = 0;
@@ -253,7 +253,7 @@ pub fn stream(kind: Kind, sockets: Sockets) -> std::io::Result<(OwnedFd, OwnedFd
 fn tcp_pair() -> std::io::Result<(OwnedFd, OwnedFd)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let mut near = TcpStream::connect(listener.local_addr()?)?;
-    // Whoever else connects in between is not our other side.
+    // Another process that connects in between is not our other side.
     loop {
         let (mut far, peer) = listener.accept()?;
         if peer == near.local_addr()? {

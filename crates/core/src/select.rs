@@ -75,7 +75,7 @@ pub enum Judgement {
         /// Its time divided by the chosen one's.
         by: f64,
     },
-    /// It would do, and nobody measured it on such ends.
+    /// It would do, and was not measured on such ends.
     Unmeasured,
     /// It cannot or may not do this job.
     Unfit {

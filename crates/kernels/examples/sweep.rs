@@ -1,12 +1,14 @@
 //! For humans: every row's time against the C library's, size by size, on this machine now.
 //!
-//! `cargo run --release -p thalweg-kernels --example sweep [copy|fill|crc|xxh3] [ROUNDS]`
+//! `cargo run --release -p thalweg-kernels --example sweep [copy|calls|fill|crc|xxh3] [ROUNDS]`
 //!
 //! Rows take turns, round by round, and a cell is the median over the rounds of the ratio within a
 //! round; above 1 the row is faster. One buffer pair, hot as far as the caches hold it. This is a
-//! look, not a study: the lab's protocol decides.
+//! look, not a study: the lab's protocol decides. `calls` has the same copy made so often in one loop, as
+//! callers compile it: what lies between them and the loop shows.
 
 use std::hint::black_box;
+use std::sync::atomic::{Ordering, compiler_fence};
 use std::time::Instant;
 
 use thalweg_kernels::{CHECKSUMS, Checksum, FILLS, Fill, HASHES, Hash, KERNELS, Kernel};
@@ -24,11 +26,12 @@ fn main() {
     let rounds = words.next().and_then(|n| n.parse().ok()).unwrap_or(11);
     let arms = match what.as_str() {
         "copy" => copies(),
+        "calls" => calls(),
         "fill" => fills(),
         "crc" => checksums(),
         "xxh3" => hashes(),
         _ => {
-            eprintln!("usage: sweep [copy|fill|crc|xxh3] [ROUNDS]");
+            eprintln!("usage: sweep [copy|calls|fill|crc|xxh3] [ROUNDS]");
             std::process::exit(2);
         }
     };
@@ -110,6 +113,25 @@ fn copies() -> Vec<Arm> {
         (ready.kernel().name, Box::new(move |sink, source| ready.copy(sink, source)))
     };
     ready.into_iter().map(arm).collect()
+}
+
+/// Copies in one loop.
+const AT_ONCE: usize = 256;
+
+/// Rust's own call of memcpy first, and again at the end; both ways inlined as in any caller.
+fn calls() -> Vec<Arm> {
+    fn looped(name: &'static str, copy: impl Fn(&mut [u8], &[u8]) + 'static) -> Arm {
+        let run = move |sink: &mut [u8], source: &[u8]| {
+            for _ in 0..AT_ONCE {
+                copy(sink, source);
+                // Else all copies but the last are none.
+                compiler_fence(Ordering::SeqCst);
+            }
+        };
+        (name, Box::new(run))
+    }
+    let own = || looped("copy_from_slice", |sink, source| sink.copy_from_slice(source));
+    vec![own(), looped("copy", |sink, source| thalweg_kernels::copy(sink, source)), own()]
 }
 
 fn fills() -> Vec<Arm> {

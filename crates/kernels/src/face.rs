@@ -3,9 +3,9 @@
 use core::ops::RangeBounds;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::entry;
 use crate::ready::part;
 use crate::row::{Checksum, Hash};
-use crate::tuned;
 
 /// Copies `src` over `dst` by the row that is installed for this size, or by the C library.
 ///
@@ -16,7 +16,7 @@ use crate::tuned;
 pub fn copy(dst: &mut [u8], src: &[u8]) {
     assert_eq!(dst.len(), src.len(), "source and sink differ in length");
     // SAFETY: two slices of that length, one of them exclusive.
-    unsafe { tuned::copy(dst.as_mut_ptr(), src.as_ptr(), src.len()) };
+    unsafe { entry::copy(dst.as_mut_ptr(), src.as_ptr(), src.len()) };
 }
 
 /// Copies a part of `bytes` to another place in it, as `slice::copy_within` does.
@@ -29,14 +29,14 @@ pub fn copy_within(bytes: &mut [u8], src: impl RangeBounds<usize>, to: usize) {
     let (start, n) = part(bytes.len(), &src, to);
     let base = bytes.as_mut_ptr();
     // SAFETY: `part` checked that both lie inside the exclusive slice.
-    unsafe { tuned::move_(base.wrapping_add(to), base.wrapping_add(start), n) };
+    unsafe { entry::move_(base.wrapping_add(to), base.wrapping_add(start), n) };
 }
 
 /// Sets every byte of `dst`.
 #[inline]
 pub fn fill(dst: &mut [u8], byte: u8) {
     // SAFETY: an exclusive slice of that length.
-    unsafe { tuned::fill(dst.as_mut_ptr(), byte.into(), dst.len()) };
+    unsafe { entry::fill(dst.as_mut_ptr(), byte.into(), dst.len()) };
 }
 
 /// Copies `src` over `dst` and carries its CRC32C, 0 at the start, on over it: memory is read once.

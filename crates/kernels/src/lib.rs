@@ -17,6 +17,7 @@
 mod c_library;
 pub mod cpu;
 mod crc32c;
+mod entry;
 mod face;
 mod ready;
 mod row;

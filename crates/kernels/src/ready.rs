@@ -3,15 +3,15 @@
 use core::ops::{Bound, RangeBounds};
 
 use crate::row::{Checksum, CopyFn, Fill, FillFn, Hash, Kernel};
-use crate::tuned::{self, Split};
+use crate::tuned;
 
 /// A copy kernel this machine can run, as it was when it was asked for: a `Ready` of `tuned` from before
 /// its bands were installed takes one jump more to reach them.
 #[derive(Debug, Clone, Copy)]
 pub struct Ready {
     row: &'static Kernel,
-    copy: Split<CopyFn>,
-    move_: Option<Split<CopyFn>>,
+    copy: CopyFn,
+    move_: Option<CopyFn>,
 }
 
 impl Kernel {
@@ -52,7 +52,7 @@ impl Ready {
         let Some(move_) = self.move_ else { return false };
         let base = bytes.as_mut_ptr();
         // SAFETY: both parts lie inside the exclusive slice; `ready` checked the CPU.
-        unsafe { move_.copy(base.wrapping_add(to), base.wrapping_add(start), n) };
+        unsafe { move_(base.wrapping_add(to), base.wrapping_add(start), n) };
         true
     }
 
@@ -63,22 +63,7 @@ impl Ready {
     #[inline]
     pub unsafe fn copy_raw(self, dst: *mut u8, src: *const u8, n: usize) {
         // SAFETY: the same contract; `ready` checked the CPU.
-        unsafe { self.copy.copy(dst, src, n) };
-    }
-}
-
-impl Split<CopyFn> {
-    /// # Safety
-    /// The contract of the functions.
-    #[inline(always)]
-    unsafe fn copy(self, dst: *mut u8, src: *const u8, n: usize) {
-        if n > self.upto {
-            // SAFETY: the same contract.
-            unsafe { (self.beyond)(dst, src, n) };
-        } else {
-            // SAFETY: the same contract.
-            unsafe { (self.first)(dst, src, n) };
-        }
+        unsafe { (self.copy)(dst, src, n) };
     }
 }
 
@@ -106,7 +91,7 @@ pub fn part(len: usize, src: &impl RangeBounds<usize>, to: usize) -> (usize, usi
 #[derive(Debug, Clone, Copy)]
 pub struct ReadyFill {
     row: &'static Fill,
-    fill: Split<FillFn>,
+    fill: FillFn,
 }
 
 impl Fill {
@@ -126,14 +111,8 @@ impl ReadyFill {
     /// Sets every byte of `dst`.
     #[inline]
     pub fn fill(self, dst: &mut [u8], byte: u8) {
-        let Split { upto, first, beyond } = self.fill;
-        if dst.len() > upto {
-            // SAFETY: an exclusive slice of that length; `ready` checked the CPU.
-            unsafe { beyond(dst.as_mut_ptr(), byte.into(), dst.len()) };
-        } else {
-            // SAFETY: as above.
-            unsafe { first(dst.as_mut_ptr(), byte.into(), dst.len()) };
-        }
+        // SAFETY: an exclusive slice of that length; `ready` checked the CPU.
+        unsafe { (self.fill)(dst.as_mut_ptr(), byte.into(), dst.len()) };
     }
 }
 

@@ -14,6 +14,10 @@ pub static KERNELS: &[Kernel] = &[
     crate::rows::x86::rep::COPY,
     #[cfg(target_arch = "x86_64")]
     crate::rows::x86::wide::SSE2,
+    #[cfg(target_arch = "x86_64")]
+    crate::rows::x86::four::SSE2,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    crate::rows::x86::four::AVX2,
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     crate::rows::x86::branchless::SSE2,
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -22,6 +26,8 @@ pub static KERNELS: &[Kernel] = &[
     crate::rows::x86::wide::AVX2,
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     crate::rows::x86::wide::AVX512,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    crate::rows::x86::mask::MASK128,
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     crate::rows::x86::mask::MASK256,
     #[cfg(all(target_arch = "x86_64", not(miri)))]

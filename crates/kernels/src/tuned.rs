@@ -3,17 +3,15 @@
 //! Where the bands end is measured per machine and handed in; no size stands in this file. Nothing
 //! installed means the C library throughout. What is installed is resolved once per process into
 //! function pointers, and stays.
-//!
-//! Most copies are short, and a look at bands would cost them more than any kernel gains. So a caller
-//! has one comparison inlined, with the end of the first band, and jumps from there to the function of
-//! that band: the C library's own where it won. Only larger sizes come here to look for their band.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::fmt;
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::c_library;
+use crate::entry::{COPIES, FILLS, MOVES, copy_called, fill_called, move_called};
+pub use crate::entry::{copies, copy, fill, fills, move_, moves};
 use crate::row::{ALWAYS, CopyFn, Fill, FillFn, Kernel};
 
 /// The table row that runs whatever bands are installed.
@@ -75,7 +73,7 @@ struct Steps<F> {
     len: usize,
 }
 
-impl<F: Copy> Steps<F> {
+impl<F: Copy + PartialEq> Steps<F> {
     const fn only(beyond: F) -> Self {
         Steps { upto: [usize::MAX; MOST], run: [beyond; MOST + 1], len: 0 }
     }
@@ -93,8 +91,21 @@ impl<F: Copy> Steps<F> {
         Ok(())
     }
 
+    /// What serves every size there is, if it is one function.
+    fn alone(&self) -> Option<F> {
+        let ends = self.upto.iter().take_while(|upto| **upto != usize::MAX).count();
+        let [first, others @ ..] = &self.run;
+        others.iter().take(ends).all(|run| run == first).then_some(*first)
+    }
+
+    /// What serves this size, if it is in the first band.
+    #[inline(always)]
+    fn first(&self, n: usize) -> Option<F> {
+        (n <= self.upto[0]).then_some(self.run[0])
+    }
+
     fn at(&self, n: usize) -> F {
-        if n <= self.upto[0] { self.run[0] } else { self.beyond_first(n) }
+        self.first(n).unwrap_or_else(|| self.beyond_first(n))
     }
 
     #[inline(always)]
@@ -154,9 +165,9 @@ impl Bands {
     /// Makes these the bands of `tuned`, for the rest of the process; only the first caller can.
     pub fn install(self) -> Result<(), Unfit> {
         INSTALLED.put(&self)?;
-        FRONT.copies.publish(self.copies.upto[0], self.copies.run[0] as *mut ());
-        FRONT.moves.publish(self.moves.upto[0], self.moves.run[0] as *mut ());
-        FRONT.fills.publish(self.fills.upto[0], self.fills.run[0] as *mut ());
+        COPIES.publish(self.copies.alone().unwrap_or(copy_by_size) as *mut ());
+        MOVES.publish(self.moves.alone().unwrap_or(move_by_size) as *mut ());
+        FILLS.publish(self.fills.alone().unwrap_or(fill_by_size) as *mut ());
         INSTALLED.state.store(PUBLISHED, Ordering::Release);
         Ok(())
     }
@@ -193,7 +204,7 @@ const UNTUNED: Bands = Bands {
     fills: Steps::only(c_library::fill as FillFn),
 };
 
-/// Written once, before any size that leads to a reader of it.
+/// Written once, before any pointer that leads to a reader of it.
 struct Once {
     state: AtomicU8,
     bands: UnsafeCell<Bands>,
@@ -206,7 +217,7 @@ const TAKEN: u8 = 1;
 const PUBLISHED: u8 = 2;
 
 // SAFETY: the cell is written by the one caller of `put` that takes it, before it publishes with
-// Release the ends of first bands, above which alone `get` is reached.
+// Release the pointers that alone lead to `get`.
 unsafe impl Sync for Once {}
 
 impl Once {
@@ -227,193 +238,45 @@ impl Once {
 
     #[inline(always)]
     fn get(&self) -> &Bands {
-        // SAFETY: called for sizes above the end of a first band only, which is published after the
-        // one write; until then no size is above it.
+        // SAFETY: only functions that go by bands call it, and they are published after the one write.
         unsafe { &*self.bands.get() }
     }
 }
 
 static INSTALLED: Once = Once { state: AtomicU8::new(FREE), bands: UnsafeCell::new(UNTUNED) };
 
-/// The function of a first band, and the largest size that it serves: two words, which other languages
-/// read as they lie here.
-#[repr(C)]
-#[derive(Debug)]
-pub struct First {
-    upto: AtomicUsize,
-    run: AtomicPtr<()>,
-}
-
-impl First {
-    const fn always(run: *mut ()) -> Self {
-        First { upto: AtomicUsize::new(usize::MAX), run: AtomicPtr::new(run) }
-    }
-
-    /// Every function copies every size: a caller who sees one of the two without the other is
-    /// served by the C library, or by the first band's loop beyond its end.
-    fn publish(&self, upto: usize, run: *mut ()) {
-        // PAIRS WITH: the load in `serves`: who sees the end of the band sees the bands beyond.
-        self.upto.store(upto, Ordering::Release);
-        self.run.store(run, Ordering::Release);
-    }
-
-    #[inline(always)]
-    fn serves(&self, n: usize) -> bool {
-        n <= self.upto.load(Ordering::Acquire)
-    }
-
-    /// As two words that stay what they are now.
-    fn now(&self) -> (usize, *mut ()) {
-        (self.upto.load(Ordering::Acquire), self.run.load(Ordering::Acquire))
-    }
-}
-
-/// What every call looks at, in one line of the cache.
-#[repr(align(64))]
-struct Front {
-    copies: First,
-    moves: First,
-    fills: First,
-}
-
-static FRONT: Front = Front {
-    copies: First::always(c_library::copy as *mut ()),
-    moves: First::always(c_library::move_ as *mut ()),
-    fills: First::always(c_library::fill as *mut ()),
-};
-
-/// What serves the first band of copies, for callers in other languages that compare and jump as
-/// [`copy`] does. It changes once, when bands are installed.
-pub fn first_copies() -> &'static First {
-    &FRONT.copies
-}
-
-/// What serves sizes up to one, and what those above it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Split<F> {
-    pub upto: usize,
-    pub first: F,
-    pub beyond: F,
-}
-
-impl<F: Copy> Split<F> {
-    const fn whole(run: F) -> Self {
-        Split { upto: usize::MAX, first: run, beyond: run }
-    }
-}
-
 /// What a row copies by from now on: of `tuned` what is installed, so that a caller who keeps it goes
 /// there without a jump between.
-pub(crate) fn copies_of(row: &Kernel) -> Split<CopyFn> {
-    if row.name != COPY.name || !INSTALLED.is_published() {
-        return Split::whole(row.copy);
-    }
-    let (upto, run) = FRONT.copies.now();
-    Split { upto, first: copy_fn(run), beyond: copy_beyond }
+pub(crate) fn copies_of(row: &Kernel) -> CopyFn {
+    if row.name == COPY.name && INSTALLED.is_published() { copies() } else { row.copy }
 }
 
 /// The same of its moves.
-pub(crate) fn moves_of(row: &Kernel) -> Option<Split<CopyFn>> {
-    if row.name != COPY.name || !INSTALLED.is_published() {
-        return row.move_.map(Split::whole);
-    }
-    let (upto, run) = FRONT.moves.now();
-    Some(Split { upto, first: copy_fn(run), beyond: move_beyond })
+pub(crate) fn moves_of(row: &Kernel) -> Option<CopyFn> {
+    if row.name == COPY.name && INSTALLED.is_published() { Some(moves()) } else { row.move_ }
 }
 
 /// The same of a fill.
-pub(crate) fn fills_of(row: &Fill) -> Split<FillFn> {
-    if row.name != FILL.name || !INSTALLED.is_published() {
-        return Split::whole(row.fill);
-    }
-    let (upto, run) = FRONT.fills.now();
-    Split { upto, first: fill_fn(run), beyond: fill_beyond }
+pub(crate) fn fills_of(row: &Fill) -> FillFn {
+    if row.name == FILL.name && INSTALLED.is_published() { fills() } else { row.fill }
 }
 
-#[inline(always)]
-fn copy_fn(run: *mut ()) -> CopyFn {
-    // SAFETY: only functions of this type are stored in `FRONT.copies` and `FRONT.moves`.
-    unsafe { core::mem::transmute::<*mut (), CopyFn>(run) }
-}
-
-#[inline(always)]
-fn fill_fn(run: *mut ()) -> FillFn {
-    // SAFETY: only functions of this type are stored in `FRONT.fills`.
-    unsafe { core::mem::transmute::<*mut (), FillFn>(run) }
-}
-
-/// Copies by what is installed, and returns the sink: one comparison and one jump through a pointer.
-///
 /// # Safety
-/// The contract of [`Kernel::copy`].
-#[inline(always)]
-pub unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-    if !FRONT.copies.serves(n) {
-        // SAFETY: the same contract; the end of a band is there, so the bands are.
+/// The contract of [`Kernel::copy`]; the bands are installed.
+unsafe extern "C" fn copy_by_size(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+    let Some(run) = INSTALLED.get().copies.first(n) else {
+        // SAFETY: the same contract.
         return unsafe { copy_beyond(dst, src, n) };
-    }
-    let run = copy_fn(FRONT.copies.run.load(Ordering::Acquire));
+    };
     // SAFETY: the same contract; its row was available when it was installed.
     unsafe { run(dst, src, n) }
 }
 
-/// Moves by what is installed, and returns the sink.
-///
-/// # Safety
-/// The contract of [`Kernel::move_`].
-#[inline(always)]
-pub unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-    if !FRONT.moves.serves(n) {
-        // SAFETY: the same contract; the end of a band is there, so the bands are.
-        return unsafe { move_beyond(dst, src, n) };
-    }
-    let run = copy_fn(FRONT.moves.run.load(Ordering::Acquire));
-    // SAFETY: the same contract; its row was available when it was installed.
-    unsafe { run(dst, src, n) }
-}
-
-/// Fills by what is installed, with the low byte of a number, and returns the pointer.
-///
-/// # Safety
-/// The contract of [`Fill::fill`].
-#[inline(always)]
-pub unsafe fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
-    if !FRONT.fills.serves(n) {
-        // SAFETY: the same contract; the end of a band is there, so the bands are.
-        return unsafe { fill_beyond(dst, byte, n) };
-    }
-    let run = fill_fn(FRONT.fills.run.load(Ordering::Acquire));
-    // SAFETY: the same contract; its row was available when it was installed.
-    unsafe { run(dst, byte, n) }
-}
-
-/// [`copy`] as a function with an address.
-///
-/// # Safety
-/// The contract of [`Kernel::copy`].
-unsafe extern "C" fn copy_called(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-    // SAFETY: the same contract.
-    unsafe { copy(dst, src, n) }
-}
-
-/// # Safety
-/// The contract of [`Kernel::move_`].
-unsafe extern "C" fn move_called(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-    // SAFETY: the same contract.
-    unsafe { move_(dst, src, n) }
-}
-
-/// # Safety
-/// The contract of [`Fill::fill`].
-unsafe extern "C" fn fill_called(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
-    // SAFETY: the same contract.
-    unsafe { fill(dst, byte, n) }
-}
-
-/// The bands behind the first. Not inlined: callers are to stay short.
+/// The bands behind the first. Away from what is in front of it, which is to stay short.
 ///
 /// # Safety
 /// The contract of [`Kernel::copy`]; the bands are installed.
+#[cold]
 #[inline(never)]
 unsafe extern "C" fn copy_beyond(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     // SAFETY: the same contract.
@@ -422,6 +285,20 @@ unsafe extern "C" fn copy_beyond(dst: *mut u8, src: *const u8, n: usize) -> *mut
 
 /// # Safety
 /// The contract of [`Kernel::move_`]; the bands are installed.
+unsafe extern "C" fn move_by_size(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+    let Some(run) = INSTALLED.get().moves.first(n) else {
+        // SAFETY: the same contract.
+        return unsafe { move_beyond(dst, src, n) };
+    };
+    // SAFETY: the same contract; its row was available when it was installed.
+    unsafe { run(dst, src, n) }
+}
+
+/// The bands behind the first. Away from what is in front of it, which is to stay short.
+///
+/// # Safety
+/// The contract of [`Kernel::move_`]; the bands are installed.
+#[cold]
 #[inline(never)]
 unsafe extern "C" fn move_beyond(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     // SAFETY: the same contract.
@@ -430,6 +307,20 @@ unsafe extern "C" fn move_beyond(dst: *mut u8, src: *const u8, n: usize) -> *mut
 
 /// # Safety
 /// The contract of [`Fill::fill`]; the bands are installed.
+unsafe extern "C" fn fill_by_size(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
+    let Some(run) = INSTALLED.get().fills.first(n) else {
+        // SAFETY: the same contract.
+        return unsafe { fill_beyond(dst, byte, n) };
+    };
+    // SAFETY: the same contract; its row was available when it was installed.
+    unsafe { run(dst, byte, n) }
+}
+
+/// The bands behind the first. Away from what is in front of it, which is to stay short.
+///
+/// # Safety
+/// The contract of [`Fill::fill`]; the bands are installed.
+#[cold]
 #[inline(never)]
 unsafe extern "C" fn fill_beyond(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
     // SAFETY: the same contract.
@@ -456,17 +347,34 @@ mod tests {
         assert_eq!(copy.copy as usize, memcpy as *const () as usize);
         assert_eq!(copy.move_.unwrap() as usize, memmove as *const () as usize);
         assert_eq!(fill.fill as usize, memset as *const () as usize);
-        let before = KERNELS.iter().find(|row| row.name == COPY.name).map(copies_of).unwrap();
-        assert_eq!((before.upto, before.first as usize), (usize::MAX, COPY.copy as usize));
-        assert_eq!(FRONT.copies.now(), (usize::MAX, copy.copy as *mut ()));
+        assert_eq!(copies_of(&COPY) as usize, COPY.copy as usize);
+        assert_eq!(copies() as usize, memcpy as *const () as usize);
 
         Bands::of(&[(300, copy), (700, &KERNELS[0])]).unwrap().install().unwrap();
-        let tuned = copies_of(&COPY);
-        assert_eq!((tuned.upto, tuned.first as usize), (300, memcpy as *const () as usize));
+        assert_eq!(copies_of(&COPY) as usize, copy_by_size as *const () as usize);
         let bands = INSTALLED.get();
-        for (n, run) in [(301, KERNELS[0].copy), (700, KERNELS[0].copy), (701, copy.copy)] {
-            assert_eq!(bands.copies.beyond_first(n) as usize, run as usize, "{n} bytes");
+        let simple = KERNELS[0].copy;
+        for (n, run) in
+            [(0, copy.copy), (300, copy.copy), (301, simple), (700, simple), (701, copy.copy)]
+        {
+            assert_eq!(bands.copies.at(n) as usize, run as usize, "{n} bytes");
         }
-        assert_eq!(FRONT.fills.now(), (usize::MAX, fill.fill as *mut ()), "no fill was measured");
+        assert_eq!(fills() as usize, memset as *const () as usize, "no fill was measured");
+    }
+
+    /// Who serves every size is jumped to at once.
+    #[test]
+    fn bands_of_one_function_are_that_function() {
+        let row = |name: &str| KERNELS.iter().find(|row| row.name == name).unwrap();
+        let (libc, simple) = (row("libc"), row("simple"));
+        let alone = |rows: &[(usize, &Kernel)]| {
+            Bands::of(rows).unwrap().copies.alone().map(|run| run as usize)
+        };
+        assert_eq!(alone(&[]), Some(libc.copy as usize));
+        assert_eq!(alone(&[(usize::MAX, simple)]), Some(simple.copy as usize));
+        assert_eq!(alone(&[(9, libc), (99, libc)]), Some(libc.copy as usize));
+        assert_eq!(alone(&[(9, simple), (usize::MAX, simple)]), Some(simple.copy as usize));
+        assert_eq!(alone(&[(9, simple)]), None, "libc is behind it");
+        assert_eq!(alone(&[(9, libc), (usize::MAX, simple)]), None);
     }
 }

@@ -3,7 +3,7 @@
 //! A work is one file and one line; a study chooses it by name and hands it a table of parameters.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use thalweg_core::Unfit;
 
 pub use crate::measure::schedule::Arm;
@@ -11,14 +11,15 @@ pub use crate::measure::schedule::Arm;
 pub(crate) mod bulk;
 pub mod command;
 pub(crate) mod content;
+pub(crate) mod cp;
 pub(crate) mod far;
 pub(crate) mod knobs;
 pub(crate) mod memory;
 mod null;
-mod place;
 mod probes;
 mod program;
 pub(crate) mod transfer;
+mod volume;
 mod worker;
 
 /// Makes arms of one kind out of a study's parameters.
@@ -29,8 +30,20 @@ pub trait ArmKind: Sync {
     /// One line for the manual.
     fn summary(&self) -> &'static str;
 
-    /// Reads the parameters and acquires what must exist before any buffer does: processes, built
-    /// programs. Unknown parameters are an error; what this machine lacks is the `Unfit`'s reason.
+    /// Reads the parameters of a study. What is wrong here is wrong on every machine, and the study is
+    /// refused before anything runs.
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit>;
+
+    /// An arm of these parameters.
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
+        self.parse(job.with)?.open(job)
+    }
+}
+
+/// Parameters that were read.
+pub trait Spec {
+    /// Acquires what must exist before any buffer does: processes, built programs. What this machine
+    /// lacks is the `Unfit`'s reason.
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit>;
 }
 
@@ -49,6 +62,13 @@ pub struct Job<'j> {
     pub program: &'j Path,
 }
 
+impl Job<'_> {
+    /// The name of a file that the arm alone has in this folder.
+    pub(crate) fn file(&self, folder: &Path, what: &str) -> PathBuf {
+        folder.join(format!("{what}-{}", self.arm.replace('/', "-")))
+    }
+}
+
 /// Decides a claim of mechanism by doing it and looking, without a clock.
 pub trait Probe: Sync {
     /// Its name in study files.
@@ -57,7 +77,18 @@ pub trait Probe: Sync {
     /// One line for the manual.
     fn summary(&self) -> &'static str;
 
-    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit>;
+    /// Reads the parameters of a study, as [`ArmKind::parse`] does.
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit>;
+
+    /// Looks with these parameters.
+    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
+        self.parse(job.with)?.look(job)
+    }
+}
+
+/// The parameters of a probe that were read.
+pub trait Look {
+    fn look(&self, job: &Job<'_>) -> Result<Finding, Unfit>;
 }
 
 /// What a probe found.

@@ -7,11 +7,11 @@
 //! ```no_run
 //! use std::{path::Path, time::Duration};
 //! use thalweg_core::{Guarantees, Profile, Request};
-//! use thalweg_lab::probes::tune_copy::{Job, tune};
+//! use thalweg_lab::probes::tune_copy::{TuneJob, tune};
 //! use thalweg_tree::CopyOptions;
 //!
 //! let mut request = Request::default();
-//! let found = tune(&Job {
+//! let found = tune(&TuneJob {
 //!     sources: &["big.iso".into()],
 //!     destination: Path::new("/mnt/usb"),
 //!     options: &CopyOptions::default(),
@@ -35,7 +35,6 @@
 pub mod arms;
 pub mod helper;
 pub mod measure;
-pub mod peer;
 pub mod probes;
 pub mod report;
 mod scratch;

@@ -2,6 +2,7 @@
 
 use thalweg_core::Cancelled;
 
+pub mod busy;
 pub mod conditions;
 pub mod contamination;
 pub mod experiment;

@@ -6,6 +6,7 @@
 //! No network, no script; drawings come from our own builders, pages from templates that escape.
 
 mod answers;
+mod articles;
 mod claims;
 mod drift;
 mod figure;
@@ -14,7 +15,9 @@ mod forest;
 mod group;
 mod history;
 mod load;
+mod machines;
 mod markdown;
+mod overview;
 mod page;
 mod palette;
 mod scale;
@@ -25,6 +28,8 @@ mod table;
 mod winners;
 mod words;
 
+pub use articles::articles;
 pub use load::{Found, Input, ReportError, read, read_all, usual_folders};
+pub use machines::counts;
 pub use markdown::markdown;
 pub use page::{Drawings, drawings, html};

@@ -1,6 +1,7 @@
 //! A folder of our own that goes when it is dropped, also on errors and panics.
 
 use std::{
+    env,
     ffi::OsStr,
     fs, io,
     path::{Path, PathBuf},
@@ -41,9 +42,27 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nobody is left to be told; what cannot be removed is hidden and named after us.
+        // A drop cannot report; what cannot be removed is hidden and named after us.
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Removes a file or a tree, if there is one.
+pub(crate) fn remove(path: &Path) {
+    if path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+        let _ = fs::remove_dir_all(path);
+    } else {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// `$XDG_CACHE_HOME/thalweg/PURPOSE`, or below `~/.cache`; `None` where it cannot be made.
+pub(crate) fn cache(purpose: &str) -> Option<PathBuf> {
+    let told = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = told("XDG_CACHE_HOME").or_else(|| Some(told("HOME")?.join(".cache")))?;
+    let folder = base.join("thalweg").join(purpose);
+    fs::create_dir_all(&folder).ok()?;
+    Some(folder)
 }
 
 /// Bytes an ordinary user may still write in a folder; no limit where that is not told.

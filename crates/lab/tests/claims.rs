@@ -213,42 +213,68 @@ fn everywhere() {
     assert!((claim.measured.unwrap() - 2.0).abs() < 0.1, "{}", claim.reason);
 }
 
-#[test]
-fn a_size_stands_in_for_one_without_a_figure_and_the_verdict_says_so() {
-    let check = "test = \"ratio\"\narms = [\"b\", \"a\"]\nwithin = [1.8, 2.2]\n\
-                 at = { cell = \"c\", size = \"1MiB\", instead = \"1KiB\" }\n";
-    let (study, mut result) = simulate(check);
-    assert_eq!(result.claims[0].verdict, Contradicted, "the wanted size was run");
-    assert!(!result.claims[0].reason.contains("in place of"), "{}", result.claims[0].reason);
-    let (gone, rest): (Vec<ArmResult>, _) =
-        result.arms.drain(..).partition(|arm| arm.place.size == "1MiB");
-    result.arms = rest;
-    let claim = claims::judge(&study, &result).remove(0);
-    assert_eq!(claim.verdict, Reproduced, "{}", claim.reason);
-    let why = "c 1KiB in place of 1MiB (this run left the place out)";
-    assert!(claim.reason.contains(why), "{}", claim.reason);
-    // A machine that is too small for the wanted size has the other one's verdict, and the reason.
-    result.missing.extend(gone.into_iter().map(|arm| Missing {
-        arm: arm.name,
-        place: arm.place,
-        reason: "it needs 3072 MiB".to_owned(),
-    }));
-    let claim = claims::judge(&study, &result).remove(0);
-    assert_eq!(claim.verdict, Reproduced, "{}", claim.reason);
-    assert!(claim.reason.contains("in place of 1MiB (b cannot run here: it needs 3072 MiB)"));
+/// Two verdicts of one claim, each by its own checks.
+fn two_verdicts(published: &str, wider: &str) -> ClaimResult {
+    claim(&format!("{published}[[claim.wider]]\n{wider}"))
+}
+
+fn at_small(within: &str) -> String {
+    format!(
+        "test = \"ratio\"\narms = [\"b\", \"a\"]\nat = {{ cell = \"c\", size = \"1KiB\" }}\nwithin = {within}\n"
+    )
 }
 
 #[test]
-fn a_remark_is_made_where_its_figure_is_surely_so_and_changes_no_verdict() {
-    let ratio = "test = \"ratio\"\narms = [\"b\", \"a\"]\nwithin = [0.9, inf]\n\
-                 at = { cell = \"c\", size = \"1KiB\" }\n";
-    let remark = |within: &str| {
-        format!("[[claim.remark]]\ncheck = 1\nwithin = {within}\ntext = \"Far slower\"\n")
+fn what_is_asked_more_widely_never_changes_the_verdict_as_published() {
+    let (holds, fails) = (at_small("[1.5, 2.5]"), at_small("[3.0, 4.0]"));
+    for (published, wider, expected) in [
+        (&holds, &fails, (Reproduced, Contradicted)),
+        (&fails, &holds, (Contradicted, Reproduced)),
+        (&holds, &holds, (Reproduced, Reproduced)),
+    ] {
+        let claim = two_verdicts(published, wider);
+        let wider = claim.wider.as_ref().unwrap();
+        assert_eq!((claim.verdict, wider.verdict), expected, "{claim:?}");
+        assert_eq!((claim.evidence.len(), wider.evidence.len()), (1, 1));
+        assert!(wider.reason.contains("b to a"), "{}", wider.reason);
+    }
+    assert!(claim(&holds).wider.is_none(), "nothing was asked");
+}
+
+#[test]
+fn what_cannot_be_run_as_published_may_be_asked_more_widely() {
+    let text = HEAD.replace("[[claim.check]]\n", "not_runnable = \"it needs a network card\"\n");
+    let study = planted::study(&format!("{text}[[claim.wider]]\n{}", at_small("[1.5, 2.5]")));
+    let result = simulated::run(&study, (6, 10), (World::default(), 1), &cost);
+    let claim = &result.claims[0];
+    assert_eq!(claim.verdict, NotRunnable);
+    assert_eq!(claim.wider.as_ref().unwrap().verdict, Reproduced, "{claim:?}");
+}
+
+/// Sessions that say 1.1 +- 0.07 of `a` to `b` decide against 1.0 alone, but not as one of eight.
+#[test]
+fn one_contradiction_of_many_has_to_be_clear_as_one_of_many() {
+    let check = "test = \"ratio\"\narms = [\"c\", \"a\"]\nat = { cell = \"c\", size = \"1KiB\" }\n";
+    let many = |count: usize| {
+        let fine = format!("[[claim.check]]\n{check}within = [2.0, 4.0]\n").repeat(count - 1);
+        format!("{check}within = [0.1, 2.7]\n{fine}")
     };
-    let made = says(&format!("{ratio}{}", remark("[1.5, inf]")), Reproduced);
-    assert!(made.reason.contains(". Far slower (b to a, clock, c 1KiB: "), "{}", made.reason);
-    let edge = says(&format!("{ratio}{}", remark("[2.0, inf]")), Reproduced);
-    assert!(!edge.reason.contains("Far slower"), "part of it only: {}", edge.reason);
+    let of = |count: usize| {
+        let study = planted::study(&format!("{HEAD}{}", many(count)));
+        let world = World { sigma: 0.02, sessions: 0.04, ..World::default() };
+        simulated::run(&study, (6, 10), (world, 7), &cost).claims.remove(0)
+    };
+    let alone = of(1);
+    assert_eq!(alone.verdict, Contradicted, "{}", alone.reason);
+    let (two, many) = (of(2), of(40));
+    assert_eq!(many.verdict, Undecided, "{}", many.reason);
+    assert!(many.reason.contains("by itself, but as one of 40 (Bonferroni)"), "{}", many.reason);
+    assert!(two.reason.contains("as one of 2 (Bonferroni) its interval is"), "{}", two.reason);
+    // That it holds somewhere is said of the best of several: that needs an answer too.
+    let some = "test = \"somewhere\"\narms = [\"b\", \"a\"]\ncells = [\"c\"]\nwithin = [0.0, 0.97]";
+    let some = claim(some);
+    assert_eq!(some.verdict, Reproduced);
+    assert!(some.reason.contains("as one of 4 (Bonferroni)"), "{}", some.reason);
 }
 
 #[test]
@@ -297,6 +323,7 @@ fn probes_must_say_the_same_in_every_session() {
             claim: "1".to_owned(),
             check: 0,
             probe: "answer".to_owned(),
+            with: None,
             sessions: sessions.collect(),
         }];
         claims::judge(&study, &result).remove(0)
@@ -308,6 +335,35 @@ fn probes_must_say_the_same_in_every_session() {
     let claim = judge(&[Err("EPERM"), Err("EPERM")]);
     assert_eq!(claim.verdict, NotRunnable);
     assert!(claim.reason.contains("EPERM"), "{}", claim.reason);
+}
+
+#[test]
+fn a_probe_is_found_by_what_it_was_asked_wherever_its_check_stands_now() {
+    let asked = |n: usize, list: &str| {
+        format!(
+            "[[claim.{list}]]\ntest = \"probe\"\nprobe = \"answer\"\nwithin = [{n}, {n}]\nwith = {{ n = {n} }}\n"
+        )
+    };
+    let text = HEAD.replace("[[claim.check]]\n", "");
+    let study = planted::study(&format!("{text}{}{}", asked(2, "check"), asked(1, "wider")));
+    let mut result = simulated::run(&study, (2, 2), (World::default(), 1), &cost);
+    let found = |check: usize, n: u8| ProbeResult {
+        claim: "1".to_owned(),
+        check,
+        probe: "answer".to_owned(),
+        with: Some(toml::Table::from_iter([("n".to_owned(), i64::from(n).into())])),
+        sessions: (0..2)
+            .map(|session| ProbeSession {
+                session,
+                finding: Some(Finding { numbers: vec![f64::from(n)], text: String::new() }),
+                missing: None,
+            })
+            .collect(),
+    };
+    // The study that was run had them the other way round.
+    result.probes = vec![found(0, 1), found(1, 2)];
+    let claim = claims::judge(&study, &result).remove(0);
+    assert_eq!((claim.verdict, claim.wider.unwrap().verdict), (Reproduced, Reproduced));
 }
 
 #[test]

@@ -80,6 +80,37 @@ fn a_known_ratio_lies_in_its_interval_nine_times_in_ten() {
     }
 }
 
+/// How often a standard run finds that an arm is slower by so much: rates that hold in worlds that are known.
+#[test]
+fn an_arm_that_is_slower_is_found_the_more_often_the_slower_it_is_and_never_called_faster() {
+    let study = study(&text(TWINS, "64KiB", ""));
+    let worlds = [
+        ("quiet", World { sigma: 0.05, sessions: 0.01, ..World::default() }),
+        ("rough", World { sigma: 0.1, sessions: 0.03, memory: 0.6, drift: 0.5, outliers: 0.03 }),
+    ];
+    // The least number of 200 runs that must find 5, 10 and 30 %.
+    for ((shape, world), least) in worlds.into_iter().zip([[0, 150, 196], [0, 60, 190]]) {
+        for (slower, least) in [1.05, 1.1, 1.3].into_iter().zip(least) {
+            let cost = |arm: &str, _: &_| if arm == "b" { 0.02 * slower } else { 0.02 };
+            let (mut found, mut wrong) = (0, 0);
+            for seed in 0..200 {
+                let result = simulated::run(&study, (6, 15), (world, seed), &cost);
+                let wall = result.ratios.iter().find(|ratio| ratio.metric == Metric::Wall);
+                match wall.unwrap().verdict {
+                    Verdict::Slower => found += 1,
+                    Verdict::Faster => wrong += 1,
+                    Verdict::NoDifferenceShown => {}
+                }
+            }
+            println!("{shape}: {slower} times the cost is found in {found} of 200 runs");
+            assert!(
+                found >= least && wrong <= 2,
+                "{shape}, {slower}: {found} found, {wrong} wrong"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_wrong_byte_fails_the_run_and_names_the_arm() {
     let text = text(&[("good", ""), ("bad", "with = { fault = \"byte\" }")], "64KiB", "");

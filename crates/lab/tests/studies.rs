@@ -9,7 +9,7 @@ use std::{
 use thalweg_core::quantity::parse_some_bytes;
 use thalweg_lab::{
     arms::{CATALOGUE, Job},
-    study::file::{Check, Study},
+    study::file::{Arm, Article, Cell, Check, Claim, Item, KINDS, Load, Study},
 };
 
 fn folder() -> PathBuf {
@@ -108,5 +108,57 @@ fn the_parameters_of_every_arm_and_probe_are_taken() {
                 }
             }
         }
+    }
+}
+
+/// The names that serde would have taken in the place of this one.
+fn expected(error: &str) -> Vec<String> {
+    let names = error.split_once("expected").unwrap_or_else(|| panic!("{error}")).1;
+    names.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn keys_of<T: serde::de::DeserializeOwned>(before: &str) -> Vec<String> {
+    let text = format!("{before}\nno-such-key = 1\n");
+    expected(&toml::from_str::<T>(&text).err().unwrap().to_string())
+}
+
+#[test]
+fn the_page_about_studies_names_all_that_a_study_may_say() {
+    let page = fs::read_to_string(folder().join("../docs/studies.md")).unwrap();
+    let mut names = keys_of::<Study>("");
+    names.extend(keys_of::<Article>(""));
+    names.extend(keys_of::<Item>(""));
+    names.extend(keys_of::<Cell>(""));
+    names.extend(keys_of::<Arm>(""));
+    names.extend(keys_of::<Claim>(""));
+    let tests = toml::from_str::<Check>("test = \"no-such-test\"").unwrap_err().to_string();
+    let tests = expected(&tests);
+    assert!(tests.len() >= 10, "{tests:?}");
+    for test in &tests {
+        names.extend(keys_of::<Check>(&format!("test = {test:?}")));
+    }
+    names.extend(tests);
+    names.extend(
+        [Load::Idle, Load::Busy, Load::Quarter, Load::Writeback].map(|l| l.name().to_owned()),
+    );
+    names.extend(KINDS.iter().map(|&kind| kind.to_owned()));
+    let with = toml::Table::from_iter([("no-such-key".to_owned(), toml::Value::Integer(1))]);
+    let refusals = CATALOGUE.arm_kinds.iter().map(|kind| (kind.name(), kind.parse(&with).err()));
+    let refusals = refusals
+        .chain(CATALOGUE.probes.iter().map(|probe| (probe.name(), probe.parse(&with).err())));
+    for (name, refused) in refusals {
+        names.push(name.to_owned());
+        let reason = refused.unwrap().reason;
+        if !reason.contains("known: none") {
+            names.extend(expected(&reason));
+        }
+    }
+    for name in names {
+        // `table` is written as in the file: `[[source.table]]`.
+        let shown = [format!("`{name}"), format!("[{name}"), format!(".{name}]")];
+        assert!(
+            shown.iter().any(|shown| page.contains(shown)),
+            "docs/studies.md does not name {name}"
+        );
     }
 }

@@ -12,4 +12,5 @@ pub mod client;
 #[doc(hidden)]
 pub mod http;
 pub mod manifest;
+mod plans;
 pub mod server;

@@ -11,24 +11,26 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use thalweg_core::{
-    Cancelled, Guarantees, Request,
+    Cancelled,
     atomic_file::{Destination, Until},
+    rate_limit::RateLimit,
 };
 use thalweg_serve::client::{
-    Connections, Error, Extra, Failed, Fetched, Options, Progress, Proxies, Target, Trust, Watcher,
-    Way, fetch,
+    Connections, Error, Failed, Fetched, Options, Progress, Target, Watcher, Way, fetch,
 };
 
+#[path = "support/fetch.rs"]
+mod fetching;
 #[path = "support/liar.rs"]
 #[allow(dead_code, reason = "the tests of single connections use the rest")]
 mod liar;
 #[path = "support/noise.rs"]
 mod noise;
-use liar::{Asked, Liar, full, honest, partial_to, send};
+use liar::{Asked, Liar, await_hang_up, full, honest, partial_to, send};
 use noise::noise;
 
 const LEN: usize = 12_000_000;
@@ -49,22 +51,7 @@ impl Watcher for Quiet {
 }
 
 fn by(connections: usize) -> Options {
-    Options {
-        trust: Trust::default(),
-        proxies: Proxies::default(),
-        extra: Extra::default(),
-        way: Way {
-            request: Request::default(),
-            profile: None,
-            needs: Guarantees::COPIED,
-            limit: None,
-        },
-        patience: Duration::from_secs(60),
-        retries: 3,
-        connections: Connections::Exactly(connections),
-        expected: Vec::new(),
-        verify: false,
-    }
+    Options { connections: Connections::Exactly(connections), ..fetching::options() }
 }
 
 fn get(server: &Liar, path: &Path, options: &Options) -> Result<Fetched, Box<Failed>> {
@@ -98,7 +85,9 @@ fn several_connections_bring_one_file_and_each_names_it() {
     let server = Liar::new(move |asked, stream| slowly(stream, &honest(asked, &own, "\"a\"")));
     let fetched = get(&server, &path, &by(4)).unwrap();
     is_whole(&path, &bytes);
-    assert!(fetched.report.bytes >= LEN as u64);
+    assert_eq!(fetched.report.bytes, LEN as u64);
+    let shares = fetched.report.shares.iter().map(|share| share.bytes);
+    assert_eq!(shares.sum::<u64>(), LEN as u64);
     let asked = server.asked();
     assert!(asked.len() >= 4, "{}", asked.len());
     assert!(asked[1..].iter().all(|asked| asked.get("if-range") == Some("\"a\"")));
@@ -237,12 +226,13 @@ fn a_connection_that_stands_still_is_replaced_while_the_others_go_on() {
         let answer = honest(asked, &own, "\"a\"");
         if asked.turn == 1 {
             send(stream, &answer, 50_000);
-            thread::sleep(Duration::from_secs(5));
+            await_hang_up(stream);
         } else {
             slowly(stream, &answer);
         }
     });
-    let options = Options { patience: Duration::from_millis(500), ..by(2) };
+    // Long enough for the others on a machine that stands still.
+    let options = Options { patience: Duration::from_secs(5), ..by(2) };
     get(&server, &path, &options).unwrap();
     is_whole(&path, &bytes);
 }
@@ -267,4 +257,22 @@ fn one_that_raises_the_rate_is_added_by_itself() {
     get(&server, &path, &Options { connections: Connections::Auto, ..by(1) }).unwrap();
     is_whole(&path, &bytes);
     assert!(server.asked().len() > 1);
+}
+
+#[test]
+fn several_connections_keep_one_limit_together() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("f");
+    let bytes = noise(LEN, 9);
+    let own = bytes.clone();
+    let server = Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
+    let limit = Some(Arc::new(RateLimit::new(LEN as u64 / 2)));
+    let options = by(4);
+    let options = Options { way: Way { limit, ..options.way.clone() }, ..options };
+    let began = Instant::now();
+    get(&server, &path, &options).unwrap();
+    is_whole(&path, &bytes);
+    assert!(server.asked().len() > 1);
+    // The last step of each may be ahead of its time. Each by itself they would need a quarter.
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
 }

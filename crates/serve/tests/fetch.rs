@@ -4,12 +4,12 @@
 use std::{fs, io::Write, path::Path, sync::Mutex, thread, time::Duration};
 
 use thalweg_core::{
-    Cancelled, Guarantees, Request,
+    Cancelled, Request,
     atomic_file::{Destination, Until},
+    rate_limit::RateLimit,
 };
 use thalweg_serve::client::{
-    Connections, Error, Expected, Extra, Failed, Fetched, Options, Progress, Proxies, Target,
-    Trust, Watcher, Way, fetch,
+    Error, Expected, Extra, Failed, Fetched, Options, Policy, Progress, Target, Watcher, Way, fetch,
 };
 use thalweg_sys::{
     Errno,
@@ -17,11 +17,14 @@ use thalweg_sys::{
 };
 use thalweg_tree::Hash;
 
+#[path = "support/fetch.rs"]
+mod fetching;
 #[path = "support/liar.rs"]
 mod liar;
 #[path = "support/noise.rs"]
 mod noise;
-use liar::{Liar, full, honest, partial, send};
+use fetching::options;
+use liar::{Liar, await_hang_up, full, honest, partial, send};
 use noise::noise;
 
 const LEN: usize = 1_000_000;
@@ -41,25 +44,6 @@ impl Watcher for Quiet {
 
     fn tell(&self, news: &str) {
         self.0.lock().unwrap().push(news.to_owned());
-    }
-}
-
-fn options() -> Options {
-    Options {
-        trust: Trust::default(),
-        proxies: Proxies::default(),
-        extra: Extra::default(),
-        way: Way {
-            request: Request::default(),
-            profile: None,
-            needs: Guarantees::COPIED,
-            limit: None,
-        },
-        patience: Duration::from_secs(60),
-        retries: 3,
-        connections: Connections::Auto,
-        expected: Vec::new(),
-        verify: false,
     }
 }
 
@@ -295,6 +279,49 @@ fn bodies_in_chunks_and_without_a_length_are_taken_too() {
     }
 }
 
+/// The most bytes that came from one telling to the next.
+#[derive(Default)]
+struct Largest(Mutex<(u64, u64)>);
+
+impl Watcher for Largest {
+    fn progress(&self, now: Progress) -> Result<(), Cancelled> {
+        let (before, most) = &mut *self.0.lock().unwrap();
+        *most = now.there.saturating_sub(*before).max(*most);
+        *before = now.there;
+        Ok(())
+    }
+
+    fn go_on(&self) -> Result<(), Cancelled> {
+        Ok(())
+    }
+
+    fn tell(&self, _: &str) {}
+}
+
+/// What is written at once is paid for at once: with a limit of all connections the others would wait for it.
+#[test]
+fn what_is_written_from_memory_is_no_more_at_a_time_than_a_step_of_the_limit() {
+    let bytes = noise(LEN, 9);
+    let head = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{LEN:X}\r\n");
+    let server = Liar::always([head.as_bytes(), &bytes, b"\r\n0\r\n\r\n"].concat());
+    let step = RateLimit::new(LEN as u64).step();
+    for of_all in [true, false] {
+        let place = tempfile::tempdir().unwrap();
+        let own = once();
+        let way = if of_all {
+            Way { limit: Some(RateLimit::new(LEN as u64).into()), ..own.way.clone() }
+        } else {
+            Way { limit_each: Some(LEN as u64), ..own.way.clone() }
+        };
+        let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
+        let (target, seen) = (Target::parse(&server.url("x")).unwrap(), Largest::default());
+        fetch(&target, destination, &Options { way, ..own }, &seen).unwrap();
+        is_whole(place.path(), &bytes);
+        let most = seen.0.lock().unwrap().1;
+        assert!((1..=step).contains(&most), "{most} bytes at once");
+    }
+}
+
 #[test]
 fn a_length_that_nobody_said_is_told_unless_a_digest_vouches_for_the_file() {
     let bytes = b"some bytes";
@@ -323,11 +350,12 @@ fn a_server_that_asks_for_patience_gets_it_and_one_that_is_silent_is_left() {
         ),
         1 => {
             send(stream, &honest(asked, &own, "\"a\""), 100_000);
-            thread::sleep(Duration::from_secs(3));
+            await_hang_up(stream);
         }
         _ => send(stream, &honest(asked, &own, "\"a\""), LEN),
     });
-    let options = Options { patience: Duration::from_millis(500), ..options() };
+    // Long enough for the other answers on a machine that stands still.
+    let options = Options { patience: Duration::from_secs(5), ..options() };
     get(&server.url("x"), &place.path().join("f"), &options).unwrap();
     is_whole(place.path(), &bytes);
     assert_eq!(server.asked()[2].from(), Some(100_000));
@@ -391,11 +419,16 @@ fn digests_are_compared_before_anything_gets_its_name() {
 fn a_full_disk_keeps_the_part_and_a_later_run_goes_on() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("f");
-    let bytes = noise(LEN, 13);
+    // More than a few writes, however large this machine's buffers are.
+    let bytes = noise(16 * LEN, 13);
     let own = bytes.clone();
-    let server = Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
+    let server =
+        Liar::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), own.len()));
     let request = Request { only: Some("read-write".to_owned()), ..Request::default() };
-    let plain = Options { way: Way { request, ..options().way }, ..options() };
+    let plain = Options {
+        way: Way { policy: Policy { request, ..options().way.policy }, ..options().way },
+        ..options()
+    };
     // The first writes are those of the journal and of what came with the head.
     let rule =
         Rule { call: Call::Pwrite, nth: 4, effect: Effect::Errno(Errno::NOSPC), repeat: false };
@@ -406,7 +439,8 @@ fn a_full_disk_keeps_the_part_and_a_later_run_goes_on() {
     // What is said to be kept is what the message says was moved.
     assert_eq!(error.moved, failed.there);
     let fetched = get(&server.url("x"), &path, &options()).unwrap();
-    assert_eq!(fetched.resumed, failed.there);
+    // If all of it was there, its last byte is asked for: the answer shows whether the file is still that one.
+    assert_eq!(fetched.resumed, failed.there.min(LEN as u64 - 1));
     is_whole(place.path(), &bytes);
 }
 

@@ -21,16 +21,31 @@ pub fn wait_any<const N: usize>(
     words: [(&AtomicU32, u32); N],
     timeout: Option<Duration>,
 ) -> Result<(), Errno> {
-    let waits = words.map(|(word, value)| {
-        let mut wait = futex::Wait::new();
-        wait.val = u64::from(value);
-        wait.uaddr = WaitPtr::new(word.as_ptr().cast());
-        wait.flags = WaitFlags::SIZE_U32;
-        wait
-    });
+    wait_on(&words.map(|(word, value)| wait(word, value)), timeout)
+}
+
+/// The most words of one [`wait_any_of`].
+pub const MOST_WORDS: usize = 128;
+
+/// As [`wait_any`], on as many words as there are, at most [`MOST_WORDS`].
+pub fn wait_any_of(words: &[(&AtomicU32, u32)]) -> Result<(), Errno> {
+    let waits: Vec<_> = words.iter().map(|(word, value)| wait(word, *value)).collect();
+    wait_on(&waits, None)
+}
+
+fn wait(word: &AtomicU32, value: u32) -> futex::Wait {
+    let mut wait = futex::Wait::new();
+    wait.val = u64::from(value);
+    wait.uaddr = WaitPtr::new(word.as_ptr().cast());
+    wait.flags = WaitFlags::SIZE_U32;
+    wait
+}
+
+#[inline]
+fn wait_on(waits: &[futex::Wait], timeout: Option<Duration>) -> Result<(), Errno> {
     let until = timeout.and_then(deadline);
     let answer = uncounted(Call::FutexWaitv, || {
-        futex::waitv(&waits, WaitvFlags::empty(), until.as_ref(), ClockId::Monotonic)
+        futex::waitv(waits, WaitvFlags::empty(), until.as_ref(), ClockId::Monotonic)
     });
     match answer {
         Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
@@ -48,6 +63,11 @@ pub fn can_wait_any() -> bool {
 /// `FUTEX_WAKE` of at most one sleeper in any process. The number woken.
 pub fn wake_one(word: &AtomicU32) -> Result<usize, Errno> {
     futex::wake(word, Flags::empty(), 1)
+}
+
+/// The same, of every sleeper.
+pub fn wake_all(word: &AtomicU32) -> Result<usize, Errno> {
+    futex::wake(word, Flags::empty(), i32::MAX.cast_unsigned())
 }
 
 /// The moment so far ahead on the monotonic clock; `None` if the clock cannot count that far.

@@ -19,6 +19,7 @@ pub mod memfd;
 pub mod mirror;
 pub mod net;
 pub mod peer;
+mod per_process;
 pub mod pipe;
 pub mod process;
 pub mod region;
@@ -30,6 +31,7 @@ pub mod tally;
 pub mod uring;
 pub mod usage;
 pub mod user;
+pub mod watch;
 
 pub use rustix::io::Errno;
 

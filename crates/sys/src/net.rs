@@ -14,6 +14,12 @@ pub fn send(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
     counted(Call::Write, from.len(), |len| rustix::net::send(fd, &from[..len], SendFlags::NOSIGNAL))
 }
 
+/// The same with MSG_MORE: a packet that is not full waits for what is sent next, 200 ms at the most.
+pub fn send_more(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
+    let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
+    counted(Call::Write, from.len(), |len| rustix::net::send(fd, &from[..len], flags))
+}
+
 /// `TCP_NOTSENT_LOWAT` (tcp(7)): what is written and not sent yet is at most about so much. Without
 /// it a peer that reads nothing fills the whole buffer, megabytes.
 pub fn limit_unsent(fd: impl AsFd, bytes: u32) -> Result<(), Errno> {

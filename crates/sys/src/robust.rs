@@ -8,6 +8,7 @@
 use crate::Errno;
 use crate::futex::WAITERS;
 use crate::io::last_errno;
+use crate::per_process::{PerProcess, start_thread};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -47,13 +48,7 @@ struct Thread {
 // SAFETY: the addresses are used under the lock of the pool only.
 unsafe impl Send for Thread {}
 
-/// The threads of one process. A child made by fork has none of them and starts its own pool.
-struct Pool {
-    process: u32,
-    threads: Mutex<Vec<Thread>>,
-}
-
-static POOL: AtomicPtr<Pool> = AtomicPtr::new(ptr::null_mut());
+static POOL: PerProcess<Mutex<Vec<Thread>>> = PerProcess::new();
 
 /// A node on the list; taken off when dropped, by the process that put it there.
 #[derive(Debug)]
@@ -75,8 +70,8 @@ unsafe impl Sync for Enlisted {}
 /// The node must stay mapped for writing until [`Enlisted`] is dropped, must not be enlisted
 /// already, and no other process may be able to write it.
 pub unsafe fn enlist(node: NonNull<Node>) -> Result<Enlisted, Errno> {
-    let pool = pool();
-    let mut threads = pool.threads.lock().unwrap_or_else(PoisonError::into_inner);
+    let pool = POOL.here();
+    let mut threads = pool.value.lock().unwrap_or_else(PoisonError::into_inner);
     if threads.last().is_none_or(|thread| thread.nodes.len() >= MOST_NODES) {
         threads.push(Thread::start()?);
     }
@@ -94,11 +89,11 @@ pub unsafe fn enlist(node: NonNull<Node>) -> Result<Enlisted, Errno> {
 
 impl Drop for Enlisted {
     fn drop(&mut self) {
-        let pool = pool();
+        let pool = POOL.here();
         if self.process != pool.process {
             return;
         }
-        let mut threads = pool.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = pool.value.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in &mut *threads {
             let Some(at) = thread.nodes.iter().position(|node| *node == self.node) else {
                 continue;
@@ -123,31 +118,6 @@ fn entry_of(node: NonNull<Node>) -> *mut Node {
     node.as_ptr().wrapping_byte_add(std::mem::offset_of!(Node, next))
 }
 
-/// This process's pool. No lock that a fork could have left locked is touched to find it.
-fn pool() -> &'static Pool {
-    let process = std::process::id();
-    let mut now = POOL.load(Ordering::Acquire);
-    loop {
-        // SAFETY: what POOL points to was leaked, and is never changed but under its lock.
-        if let Some(pool) = unsafe { now.as_ref() }
-            && pool.process == process
-        {
-            return pool;
-        }
-        let threads = Mutex::new(Vec::new());
-        let fresh = Box::into_raw(Box::new(Pool { process, threads }));
-        match POOL.compare_exchange(now, fresh, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: just made, and leaked from here on.
-            Ok(_) => return unsafe { &*fresh },
-            Err(other) => {
-                // SAFETY: nobody else has seen it.
-                drop(unsafe { Box::from_raw(fresh) });
-                now = other;
-            }
-        }
-    }
-}
-
 impl Thread {
     fn start() -> Result<Self, Errno> {
         let head: &'static Head = Box::leak(Box::new(Head {
@@ -159,9 +129,7 @@ impl Thread {
         // An empty list points to its own head.
         head.next.store(ptr::from_ref(head).cast_mut().cast(), Ordering::Relaxed);
         let (tell, told) = mpsc::sync_channel(1);
-        let thread = std::thread::Builder::new().name("thalweg-alive".into());
-        let started = thread.spawn(move || {
-            block_signals();
+        let started = start_thread("thalweg-alive", move || {
             let registered = register(head);
             let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
             if tell.send(registered.map(|()| tid)).is_err() || registered.is_err() {
@@ -172,19 +140,10 @@ impl Thread {
                 unsafe { libc::pause() };
             }
         });
-        started.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
+        started?;
         let tid = told.recv().map_err(|_| Errno::AGAIN)??;
         Ok(Self { head, tid, nodes: Vec::new() })
     }
-}
-
-/// Signals are for the program's own threads.
-fn block_signals() {
-    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigfillset fills the set it is given.
-    unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    // SAFETY: the set was filled; the old one is not asked for.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut()) };
 }
 
 fn register(head: &'static Head) -> Result<(), Errno> {

@@ -16,6 +16,9 @@ static WHICH: AtomicI32 = AtomicI32::new(0);
 /// How many came.
 static TIMES: AtomicU32 = AtomicU32::new(0);
 
+/// Of SIGHUP, where it is only counted.
+static HANGUPS: AtomicU32 = AtomicU32::new(0);
+
 /// The thread to be woken: its kernel number.
 static THREAD: AtomicI32 = AtomicI32::new(0);
 
@@ -55,6 +58,16 @@ pub fn catch_interrupts() -> Result<(), Errno> {
         }
     }
     Ok(())
+}
+
+/// From now on SIGHUP is only counted, whatever it did before.
+pub fn count_hangups() -> Result<(), Errno> {
+    handle(libc::SIGHUP, on_hangup as extern "C" fn(c_int) as usize)
+}
+
+/// How many came since [`count_hangups`].
+pub fn hangups() -> u32 {
+    HANGUPS.load(Ordering::Relaxed)
 }
 
 /// From now on the calling thread, and those it starts, leave SIGINT, SIGTERM and SIGHUP to the
@@ -130,6 +143,10 @@ extern "C" fn on_interrupt(signal: c_int) {
         return;
     }
     wake();
+}
+
+extern "C" fn on_hangup(_: c_int) {
+    HANGUPS.fetch_add(1, Ordering::Relaxed);
 }
 
 extern "C" fn on_alarm(_: c_int) {

@@ -3,6 +3,7 @@
 use crate::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::mem::MaybeUninit;
+use std::ops::Add;
 use std::time::Duration;
 
 /// Resources used, by `getrusage(2)`. The kernel counts time exactly but may split it into user
@@ -23,6 +24,23 @@ pub struct Usage {
     pub voluntary_switches: u64,
     /// Times the processor was taken from it.
     pub involuntary_switches: u64,
+}
+
+/// What two processes used together.
+impl Add for Usage {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            user: self.user + other.user,
+            sys: self.sys + other.sys,
+            minor_faults: self.minor_faults + other.minor_faults,
+            major_faults: self.major_faults + other.major_faults,
+            blocks_read: self.blocks_read + other.blocks_read,
+            voluntary_switches: self.voluntary_switches + other.voluntary_switches,
+            involuntary_switches: self.involuntary_switches + other.involuntary_switches,
+        }
+    }
 }
 
 impl Usage {

@@ -107,6 +107,9 @@ pub enum Refusal {
     /// The manifest would take the place of a file that it lists.
     #[error("is one of the copies: the manifest would replace it")]
     ManifestOverCopy,
+    /// The manifest would take the place of a source.
+    #[error("is to be copied: the manifest would replace it")]
+    ManifestOverSource,
     /// No mechanism is left to move it.
     #[error("cannot be copied: {0}")]
     NoMechanism(String),
@@ -162,6 +165,8 @@ pub(crate) enum Failure {
     Differ,
     /// What is there differs, and stays.
     LeftDiffering,
+    /// A directory that a named source becomes was met below it: that source, and what it becomes.
+    IntoItself(PathBuf, PathBuf),
     /// Not a failure of this file: the run is being stopped.
     Cancelled,
 }
@@ -199,6 +204,9 @@ impl Failure {
             Self::Moved(error) => Error::Move { source_path: source(), path: sink(), error },
             Self::RefusedSource(reason) => Error::Refused { path: source(), reason },
             Self::Refused(reason) => Error::Refused { path: sink(), reason },
+            Self::IntoItself(path, into) => {
+                Error::Refused { path, reason: Refusal::IntoItself(into) }
+            }
             Self::Differ => Error::DataDiffer { path: sink() },
             Self::LeftDiffering => Error::LeftDiffering { path: sink() },
             Self::Cancelled => Error::Usage(Cancelled.to_string()),
@@ -209,7 +217,10 @@ impl Failure {
     pub fn may_be_resumed(&self) -> bool {
         // After a close or a sync that failed, nobody knows which bytes are gone.
         let are_bytes_gone = matches!(self, Self::Sink("close" | "fsync", ..));
-        let is_refused = matches!(self, Self::Differ | Self::Refused(_) | Self::RefusedSource(_));
+        let is_refused = matches!(
+            self,
+            Self::Differ | Self::Refused(_) | Self::RefusedSource(_) | Self::IntoItself(..)
+        );
         !are_bytes_gone && !is_refused
     }
 

@@ -7,7 +7,7 @@ use thalweg_sys::Errno;
 
 use crate::Error;
 
-/// Somebody who listens to a run. Called from several threads at once.
+/// Is told what happens in a run. Called from several threads at once.
 pub trait Events: Sync {
     /// Something happened to one file.
     fn event(&self, event: &Event<'_>) {
@@ -41,7 +41,7 @@ pub trait Events: Sync {
     }
 }
 
-/// Nobody listens.
+/// Listens to nothing.
 impl Events for () {}
 
 /// How far a run is.

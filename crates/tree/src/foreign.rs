@@ -2,8 +2,8 @@
 //! built, and what its entries get when they are whole. The rules are those of a copy.
 
 use rustix::fs::{
-    AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, chownat, fchmod, fchown, futimens,
-    utimensat,
+    AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, chownat, fchmod, fchown, fstat,
+    futimens, utimensat,
 };
 use std::{
     ffi::{CStr, CString},
@@ -15,10 +15,8 @@ use thalweg_sys::Errno;
 use crate::{
     copy::{
         attributes::{SPECIAL, own},
-        dest::{
-            publish::Spot,
-            staged_dir::{Origin, StagedDir, remove_leftovers as remove_leftover_files},
-        },
+        spot::Spot,
+        staged_dir::{Origin, StagedDir, remove_leftovers as remove_leftover_files},
     },
     error::Failure,
     journal::Remote,
@@ -107,9 +105,15 @@ impl Attributes {
     /// To an open file or folder, in the order in which none undoes another. Without the owner, no set-id
     /// bit: it speaks of the owner.
     pub fn give(&self, fd: BorrowedFd<'_>) -> Result<(), CallFailed> {
-        let mode =
-            self.mode & if self.give_owner(|u, g| fchown(fd, u, g))? { !0 } else { !SPECIAL };
-        fchmod(fd, Mode::from_raw_mode(mode)).map_err(failed("fchmod"))?;
+        let has = fstat(fd).map_err(failed("fstat"))?;
+        // What was made by its own owner, with its own mode, has both.
+        let is_own = self.owner == Some((has.st_uid, has.st_gid));
+        let has_owner = is_own || self.give_owner(|u, g| fchown(fd, u, g))?;
+        let mode = self.mode & if has_owner { !0 } else { !SPECIAL };
+        // Another owner takes set-id bits away.
+        if has.st_mode & 0o7777 != mode || has_owner && !is_own {
+            fchmod(fd, Mode::from_raw_mode(mode)).map_err(failed("fchmod"))?;
+        }
         futimens(fd, &self.times()).map_err(failed("utimensat"))
     }
 

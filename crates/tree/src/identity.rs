@@ -2,7 +2,7 @@
 
 use rustix::fs::{FileType, Stat};
 
-pub(crate) use thalweg_core::atomic_file::lock::Id;
+pub(crate) use thalweg_core::{atomic_file::lock::Id, changed::changed};
 
 /// The type of a file.
 pub(crate) fn kind(stat: &Stat) -> FileType {
@@ -22,10 +22,4 @@ pub(crate) fn mtime(stat: &Stat) -> (i64, u64) {
 /// Time of the last change of anything, likewise.
 pub(crate) fn ctime(stat: &Stat) -> (i64, u64) {
     (stat.st_ctime, stat.st_ctime_nsec)
-}
-
-/// Whether a file was written, cut or changed in its attributes between two looks.
-pub(crate) fn changed(before: &Stat, after: &Stat) -> bool {
-    let look = |stat: &Stat| (stat.st_size, mtime(stat), ctime(stat));
-    look(before) != look(after)
 }

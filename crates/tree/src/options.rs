@@ -219,8 +219,9 @@ pub struct CopyOptions {
     pub resume: bool,
     /// Read every copy again and compare it with its source.
     pub verify: Option<Hash>,
-    /// Keep the names of all files that the copy answers for: [`TreeReport::listed`](crate::TreeReport::listed).
-    pub list: bool,
+    /// Keep the names of all files that the copy answers for, [`TreeReport::listed`](crate::TreeReport::listed), for a
+    /// list that will be written here. A source that this is the name of is a problem: the list would replace it.
+    pub list: Option<PathBuf>,
     /// What must be on stable storage.
     pub fsync: Fsync,
     /// Bytes per second not to exceed, over all threads.

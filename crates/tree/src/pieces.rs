@@ -46,7 +46,7 @@ impl Pieces {
 
     /// A thread has done its last piece. True for one of them: all pieces are done.
     pub fn done(&self) -> bool {
-        // AcqRel: the last one sees what all others found. Who comes later finds no piece that matters.
+        // AcqRel: the last one sees what all others found. A thread that comes later finds no piece that matters.
         self.busy.fetch_sub(1, Ordering::AcqRel) == 1
             && !self.concluded.swap(true, Ordering::AcqRel)
     }

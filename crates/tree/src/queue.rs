@@ -88,7 +88,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The next piece of work; waits for one as long as somebody may still add some.
+    /// The next piece of work; waits for one as long as a thread may still add some.
     pub fn next(&self) -> Option<(T, Busy<'_, T>)> {
         let mut state = self.lock();
         loop {

@@ -9,7 +9,7 @@ use std::{
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::Path,
 };
-use support::{contents, copy, noise, problems, recursive, walk};
+use support::{contents, copy, large, noise, problems, recursive, walk};
 use thalweg_tree::{CopyOptions, Preserve, When};
 
 fn set_times(path: &Path, seconds: i64, nanoseconds: i64) {
@@ -33,7 +33,7 @@ fn an_archive_keeps_modes_times_and_links() {
     fs::create_dir_all(src.join("ro/deep")).unwrap();
     fs::create_dir(src.join("sticky")).unwrap();
     fs::write(src.join("ro/f"), "f").unwrap();
-    fs::write(src.join("big"), noise(700_000, 1)).unwrap();
+    fs::write(src.join("big"), noise(large(), 1)).unwrap();
     fs::hard_link(src.join("big"), src.join("ro/deep/same")).unwrap();
     fs::hard_link(src.join("ro/f"), src.join("sticky/f")).unwrap();
     symlink("../big", src.join("ro/link")).unwrap();
@@ -87,7 +87,7 @@ fn extended_attributes_come_along_when_asked() {
     let (src, to) = (place.path().join("src"), place.path().join("to"));
     fs::create_dir(&src).unwrap();
     for name in ["small", "big"] {
-        let len = if name == "big" { 500_000 } else { 5 };
+        let len = if name == "big" { large() } else { 5 };
         fs::write(src.join(name), noise(len, 5)).unwrap();
         if let Err(errno) = setxattr(src.join(name), "user.x", b"1\0\xff", XattrFlags::empty()) {
             eprintln!("skipped: no user attributes here ({errno})");

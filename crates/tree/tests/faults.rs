@@ -7,7 +7,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
 };
-use support::{Listener, contents, names, noise, problems, recursive};
+use support::{Listener, contents, large, names, noise, problems, recursive};
 use thalweg_core::Request;
 use thalweg_sys::{
     Errno,
@@ -30,7 +30,7 @@ fn sample(at: &Path) -> PathBuf {
     fs::create_dir_all(src.join("sub")).unwrap();
     for n in 0..8 {
         fs::write(src.join(format!("small{n}")), noise(1000 * n + 1, n as u64)).unwrap();
-        fs::write(src.join(format!("sub/large{n}")), noise(300_000 + n, n as u64)).unwrap();
+        fs::write(src.join(format!("sub/large{n}")), noise(large() + n, n as u64)).unwrap();
     }
     src
 }
@@ -131,7 +131,7 @@ fn a_name_that_cannot_be_given_leaves_nothing() {
         let src = place.path().join("src");
         let into = place.path().join("into");
         fs::create_dir(&into).unwrap();
-        for (name, len) in [("small", 10), ("large", 500_000)] {
+        for (name, len) in [("small", 10), ("large", large())] {
             fs::write(&src, noise(len, 4)).unwrap();
             let rule = Rule::always(call, Effect::Errno(Errno::IO));
             let outcome = run(vec![rule], &src, &into.join(name), &CopyOptions::default());
@@ -171,7 +171,7 @@ fn a_copy_that_differs_is_not_published() {
     let (src, to) = (place.path().join("src"), place.path().join("to"));
     fs::create_dir(&src).unwrap();
     fs::write(src.join("small"), noise(100, 1)).unwrap();
-    fs::write(src.join("large"), noise(900_000, 2)).unwrap();
+    fs::write(src.join("large"), noise(large(), 2)).unwrap();
     for hash in [Hash::Blake3, Hash::Xxh3] {
         let options = CopyOptions { verify: Some(hash), jobs: 1, ..recursive() };
         let report = support::copy(&src, &to, &options);
@@ -191,7 +191,7 @@ fn a_copy_that_differs_is_not_published() {
 #[test]
 fn what_was_asked_to_be_synced_and_could_not_be_is_not_published() {
     let place = tempfile::tempdir().unwrap();
-    fs::write(place.path().join("f"), noise(500_000, 1)).unwrap();
+    fs::write(place.path().join("f"), noise(large(), 1)).unwrap();
     let options = CopyOptions { fsync: thalweg_tree::Fsync::File, ..CopyOptions::default() };
     let rule = Rule::always(Call::Fsync, Effect::Errno(Errno::IO));
     let outcome = run(vec![rule], &place.path().join("f"), &place.path().join("g"), &options);
@@ -232,7 +232,7 @@ fn where_there_are_no_hard_links_every_name_is_a_copy_and_they_are_counted() {
         let place = tempfile::tempdir().unwrap();
         let (src, to) = (place.path().join("src"), place.path().join("to"));
         fs::create_dir_all(src.join("sub")).unwrap();
-        for len in [10, 300_000] {
+        for len in [10, large()] {
             fs::write(src.join(format!("f{len}")), noise(len, 1)).unwrap();
             for n in 0..3 {
                 let name = src.join(format!("sub/{len}-{n}"));

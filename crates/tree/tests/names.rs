@@ -10,7 +10,7 @@ use std::{
     io::Read,
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
 };
-use support::{contents, copy, noise, problems, recursive, walk};
+use support::{contents, copy, large, noise, problems, recursive, walk};
 use thalweg_tree::{CopyOptions, Target};
 
 #[test]
@@ -35,7 +35,7 @@ fn a_name_as_long_as_possible_still_gets_an_unfinished_one() {
     let (src, to) = (place.path().join("src"), place.path().join("to"));
     let long = "x".repeat(255);
     fs::create_dir_all(src.join(&long)).unwrap();
-    for (n, len) in [10, 600_000].into_iter().enumerate() {
+    for (n, len) in [10, large()].into_iter().enumerate() {
         fs::write(src.join(&long).join(format!("{n}{}", "y".repeat(254))), noise(len, 1)).unwrap();
     }
     copy(&src, &to, &recursive());

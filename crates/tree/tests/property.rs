@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use support::{copy, noise, problems, walk};
+use support::{copy, large, largest_small, noise, problems, walk};
 use thalweg_tree::{CopyOptions, Hash, Target, When};
 
 #[derive(Clone, Debug)]
@@ -39,11 +39,12 @@ fn time() -> impl Strategy<Value = (i64, i64)> {
 }
 
 fn node() -> impl Strategy<Value = Node> {
+    let edge = largest_small();
     let len = prop_oneof![
         5 => 0..20_000_usize,
         1 => Just(4096_usize),
-        1 => (256 << 10) - 2..(256 << 10) + 3_usize,
-        1 => 500_000..900_000_usize,
+        1 => edge - 2..edge + 3,
+        1 => large()..large() + 400_000,
     ];
     let leaf = prop_oneof![
         6 => (len, 0..0o10000_u32, time())

@@ -8,7 +8,7 @@ use std::{
     os::unix::fs::{FileExt, MetadataExt},
     path::Path,
 };
-use support::{Listener, contents, copy, names, noise, problems};
+use support::{Listener, contents, copy, large, names, noise, problems};
 use thalweg_core::Request;
 use thalweg_sys::{
     Errno,
@@ -179,7 +179,7 @@ fn a_stopped_tree_is_gone_on_with_and_done_files_are_skipped() {
         fs::create_dir_all(src.join("sub/deep")).unwrap();
         for n in 0..40 {
             let dir = ["", "sub", "sub/deep"][n % 3];
-            let len = if n % 10 == 0 { 400_000 } else { n * 100 };
+            let len = if n % 10 == 0 { large() } else { n * 100 };
             fs::write(src.join(dir).join(format!("f{n}")), noise(len, n as u64)).unwrap();
         }
         // Without times, only a copy younger than its source counts as done.

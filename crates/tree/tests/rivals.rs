@@ -7,7 +7,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
 };
-use support::{copy, names, noise, problems, recursive};
+use support::{copy, large, names, noise, problems, recursive};
 use thalweg_sys::{
     Errno,
     fault::{Call, Effect, Rule, Script},
@@ -35,8 +35,8 @@ fn backups(backup: Backup) -> CopyOptions {
 }
 
 /// Beginning with a line that says whose it is, and too large for one write.
-fn large(first: &str) -> Vec<u8> {
-    [first.as_bytes(), &noise(400_000, 3)].concat()
+fn much(first: &str) -> Vec<u8> {
+    [first.as_bytes(), &noise(large(), 3)].concat()
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_numbered_backup_does_not_replace_that_of_another_run() {
 
 #[test]
 fn what_a_rival_put_under_a_free_name_is_backed_up_and_what_vanished_is_not_missed() {
-    for contents in [b"mine".to_vec(), large("mine")] {
+    for contents in [b"mine".to_vec(), much("mine")] {
         let place = support::scratch();
         let at = place.path();
         let is_large = contents.len() > 4;
@@ -86,7 +86,7 @@ fn what_a_rival_put_under_a_free_name_is_backed_up_and_what_vanished_is_not_miss
 fn with_no_clobber_and_resume_a_rivals_file_leaves_no_part_behind() {
     let place = support::scratch();
     let at = place.path();
-    fs::write(at.join("src"), large("mine")).unwrap();
+    fs::write(at.join("src"), much("mine")).unwrap();
     let options = CopyOptions { no_clobber: true, resume: true, ..CopyOptions::default() };
     let rival = |at: &Path| fs::write(at.join("to"), "the rival's").unwrap();
     let report = raced(at, &options, (Call::Rename, 1), rival);
@@ -144,7 +144,7 @@ fn a_copy_in_place_cannot_keep_a_backup_and_says_so() {
 /// case are one.
 #[test]
 fn what_a_new_tree_holds_already_is_not_replaced() {
-    for (contents, call) in [(b"mine".to_vec(), Call::Read), (large("mine"), Call::Rename)] {
+    for (contents, call) in [(b"mine".to_vec(), Call::Read), (much("mine"), Call::Rename)] {
         let place = support::scratch();
         let at = place.path();
         fs::create_dir(at.join("src")).unwrap();

@@ -10,7 +10,7 @@ use std::{
     sync::atomic::Ordering,
     time::{Duration, SystemTime},
 };
-use support::{Listener, contents, copy, names, noise, problems, recursive, walk};
+use support::{Listener, contents, copy, large, names, noise, problems, recursive, walk};
 use thalweg_tree::{
     Backup, CopyOptions, Dereference, Ending, Error, Preserve, Target, TreeReport, Update, When,
 };
@@ -52,7 +52,7 @@ fn a_tree_is_made_new_or_goes_into_the_directory_or_is_merged() {
     let (_keep, at) = place();
     fs::create_dir_all(at.join("src/sub/deep")).unwrap();
     fs::write(at.join("src/f"), "one").unwrap();
-    fs::write(at.join("src/sub/g"), noise(300_000, 3)).unwrap();
+    fs::write(at.join("src/sub/g"), noise(large(), 3)).unwrap();
     let report = copy(&at.join("src"), &at.join("new"), &recursive());
     assert_eq!((report.files, report.dirs), (2, 3));
     assert_eq!(contents(&at.join("src")), contents(&at.join("new")));
@@ -391,7 +391,7 @@ fn one_file_system_is_copied_whole() {
 fn names_of_unfinished_copies_are_not_copied() {
     let (_keep, at) = place();
     fs::create_dir(at.join("src")).unwrap();
-    fs::write(at.join("src/big"), noise(600_000, 9)).unwrap();
+    fs::write(at.join("src/big"), noise(large(), 9)).unwrap();
     fs::write(at.join("src/.big.thalweg-part"), "somebody's").unwrap();
     let report = copy(&at.join("src"), &at.join("to"), &recursive());
     assert!(problems(&report).contains("unfinished"), "{}", problems(&report));

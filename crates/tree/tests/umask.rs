@@ -8,7 +8,7 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt},
 };
-use support::{copy, noise, recursive};
+use support::{copy, large, noise, recursive};
 use thalweg_tree::{CopyOptions, Preserve};
 
 #[test]
@@ -21,7 +21,7 @@ fn new_files_obey_the_mask_and_kept_modes_do_not() {
         let path = src.join(format!("d{n}"));
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode | 0o500)).unwrap();
-        for (name, len) in [("small", 10), ("large", 300_000)] {
+        for (name, len) in [("small", 10), ("large", large())] {
             let path = src.join(format!("{name}{n}"));
             fs::write(&path, noise(len, 1)).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode | 0o400)).unwrap();

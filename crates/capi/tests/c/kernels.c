@@ -56,10 +56,11 @@ int main(void)
         CHECK(!memcmp(sink, expected, sizeof sink));
     }
     CHECK(tw_memcpy(sink, source, 100) == sink && !memcmp(sink, source, 100));
-    CHECK(tw_memcpy_short()->upto == SIZE_MAX && tw_memcpy_short()->run);
+    CHECK((tw_memcpy)(sink, source + 1, 100) == sink && !memcmp(sink, source + 1, 100));
+    CHECK(tw_memcpy_now);
     for (size_t n = 0; n < sizeof lengths / sizeof *lengths; n++) {
         memset(sink, 0xaa, sizeof sink);
-        CHECK(tw_memcpy_inline(sink + 5, source + 2, lengths[n]) == sink + 5);
+        CHECK(tw_memcpy(sink + 5, source + 2, lengths[n]) == sink + 5);
         CHECK(!memcmp(sink + 5, source + 2, lengths[n]));
         CHECK(sink[4] == 0xaa && sink[5 + lengths[n]] == 0xaa);
     }

@@ -7,7 +7,7 @@ use crate::layout::{UNREAD, Words};
 use crate::link::Link;
 use crate::shared::end::End;
 use crate::shared::line::Line;
-use crate::shared::liveness::{Gone, RECHECK};
+use crate::shared::liveness::{EXIT_GRACE, Gone, RECHECK};
 use crate::shared::stop::Stop;
 use crate::shared::wait::Limits;
 use crate::shared::wait::spin::is_alone_with;
@@ -15,8 +15,9 @@ use crate::shared::wait::steps::{self, Cursor};
 use rustix::event::PollFlags;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use thalweg_core::Unfit;
 
 /// Words of a note: its kind and five more.
@@ -193,7 +194,7 @@ impl Control {
 
     /// Sends a message over the link.
     pub fn send(&mut self, message: &ControlMessage, fds: &[BorrowedFd<'_>]) -> Result<(), Stop> {
-        let bytes = message.to_bytes();
+        let (bytes, mut waits) = (message.to_bytes(), 0);
         loop {
             match self.link().send_until(&bytes, fds, Some(Instant::now())) {
                 Ok(()) => return Ok(()),
@@ -201,8 +202,26 @@ impl Control {
                 Err(error) => return Err(of_link(error)),
             }
             self.check()?;
-            self.link().await_room(Some(self.limits.left_of(RECHECK))).map_err(of_link)?;
+            let limit = self.patience(&mut waits);
+            self.link().await_room(Some(limit)).map_err(of_link)?;
         }
+    }
+
+    /// How long to wait for the link next. Who waits for the second time is told of a death at once, for
+    /// which another thread is needed: most waits are over before.
+    fn patience(&mut self, waits: &mut u64) -> Duration {
+        *waits += 1;
+        match &mut self.door {
+            Door::Shared { end, .. } if *waits > 1 => end.watch(),
+            Door::Shared { .. } => return self.limits.left_of(EXIT_GRACE),
+            Door::Link { .. } => {}
+        }
+        self.limits.left_of(RECHECK)
+    }
+
+    /// Sends a message that may as well be missed: not where there is no room for it now.
+    pub fn mention(&mut self, message: &ControlMessage) {
+        let _ = self.link().send_until(&message.to_bytes(), &[], Some(Instant::now()));
     }
 
     /// The next message that is not a note.
@@ -223,7 +242,7 @@ impl Control {
     }
 
     fn receive(&mut self) -> Result<Received, Stop> {
-        let mut ended = None;
+        let (mut ended, mut waits) = (None, 0);
         loop {
             let line = match &mut self.door {
                 Door::Shared { end, .. } => &mut end.line,
@@ -239,7 +258,7 @@ impl Control {
             match self.check() {
                 // The poll tells of a death too; the limit is for a caller that has to be asked.
                 Ok(()) => {
-                    let limit = self.limits.left_of(RECHECK);
+                    let limit = self.patience(&mut waits);
                     self.link().await_news(Some(limit)).map_err(of_link)?;
                 }
                 // It may have spoken last and died then: one more look.
@@ -254,6 +273,13 @@ impl Control {
     pub fn await_ready(&self, fd: BorrowedFd<'_>, events: PollFlags) -> Result<(), Stop> {
         let limit = self.limits.left_of(RECHECK);
         self.link().await_beside(fd, events, limit).map_err(of_link)
+    }
+
+    /// From now on [`Control::await_ready`], and a call on `fd` if that is a socket, ends when the peer dies.
+    pub fn watch_with(&mut self, fd: &Arc<OwnedFd>) {
+        if let Door::Shared { end, .. } = &mut self.door {
+            end.watch_with(fd);
+        }
     }
 
     /// Waits until `look`, which sees the peer's words, finds something. What the peer left behind
@@ -324,9 +350,16 @@ impl Control {
     /// Waits until the peer is gone with all its threads: then it writes nothing any more. The
     /// kernel marks its death before that.
     pub fn outlive(&self) {
-        while self.link().peer_is_alive() {
+        while !self.link().peer_has_ended() && !self.peer_has_hung_up() {
             self.link().await_end(RECHECK);
         }
+    }
+
+    /// Whether the peer has ended the link itself, and not a watch on its mark.
+    fn peer_has_hung_up(&self) -> bool {
+        // In this order: the watch hangs up after the mark.
+        let is_hung_up = self.link().is_hung_up();
+        is_hung_up && !matches!(&self.door, Door::Shared { end, .. } if end.peer.words().has_died())
     }
 
     /// Whether the caller still wants it.

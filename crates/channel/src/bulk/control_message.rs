@@ -43,10 +43,12 @@ pub(crate) enum Kind {
     Memory = 8,
     /// The receiver's, to the head or the tail of a file; the text is the reason if it is not well.
     Answer = 9,
+    /// The sender's: the open file itself, in place of its bytes.
+    File = 10,
 }
 
 impl Kind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Offer,
         Self::Accept,
         Self::Refuse,
@@ -56,6 +58,7 @@ impl Kind {
         Self::Note,
         Self::Memory,
         Self::Answer,
+        Self::File,
     ];
 }
 

@@ -2,16 +2,19 @@
 //! wrong with one does not stop the others. `docs/formats.md` has the bytes.
 //!
 //! A file is a head, the answer to it, the data, an empty buffer, a tail, and the answer to that. All
-//! but the answers are buffers of the transfer; the answers go back over the link.
+//! but the answers are buffers of the transfer; the answers go back over the link. A receiver may
+//! get the open file in place of the data ([`opened`]).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use thalweg_core::shown;
 use xxhash_rust::xxh3::Xxh3;
 
+mod opened;
 mod receive;
 mod send;
 
+pub use opened::{FromOpen, NotMoved};
 pub use receive::{Sink, Watch};
 pub use send::{Item, Pace};
 
@@ -26,6 +29,8 @@ pub struct Handed {
     pub problems: Vec<(OsString, Problem)>,
     /// Files that were announced and never begun: only the sender can say why.
     pub missing: u64,
+    /// What of it the receiver moved from files that the sender had open.
+    pub from_open: FromOpen,
 }
 
 /// Why one file is not there, though others may be. Printed as [`crate::Error`] is.
@@ -102,6 +107,8 @@ enum Tail {
     Whole { bytes: u64, xxh3: u128 },
     /// No more of it comes.
     GivenUp { why: String },
+    /// No data came: the open file is there over the link.
+    Open { bytes: u64 },
 }
 
 /// A name that can only be that of a file in the folder it is put into.
@@ -171,14 +178,14 @@ impl Tail {
     }
 
     fn to_bytes(&self) -> Vec<u8> {
-        let (bytes, xxh3, why) = match self {
-            Self::Whole { bytes, xxh3 } => (*bytes, *xxh3, None),
-            Self::GivenUp { why } => (0, 0, Some(why.as_str())),
+        let (bytes, xxh3, how, why) = match self {
+            Self::Whole { bytes, xxh3 } => (*bytes, *xxh3, WHOLE, ""),
+            Self::GivenUp { why } => (0, 0, GIVEN_UP, why.as_str()),
+            Self::Open { bytes } => (*bytes, 0, OPEN, ""),
         };
         let mut words = bytes.to_le_bytes().to_vec();
         words.extend(xxh3.to_le_bytes());
-        words.extend(u64::from(why.is_some()).to_le_bytes());
-        let why = why.unwrap_or_default();
+        words.extend(how.to_le_bytes());
         let most = (0..=why.len().min(LONGEST / 2)).rev().find(|at| why.is_char_boundary(*at));
         words.extend(&why.as_bytes()[..most.unwrap_or(0)]);
         words
@@ -187,22 +194,32 @@ impl Tail {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (count, rest) = bytes.split_first_chunk()?;
         let (xxh3, rest) = rest.split_first_chunk()?;
-        let (given_up, why) = rest.split_first_chunk()?;
-        match u64::from_le_bytes(*given_up) {
-            0 => Some(Self::Whole {
-                bytes: u64::from_le_bytes(*count),
-                xxh3: u128::from_le_bytes(*xxh3),
-            }),
-            1 => Some(Self::GivenUp { why: String::from_utf8_lossy(why).into_owned() }),
+        let (how, why) = rest.split_first_chunk()?;
+        let bytes = u64::from_le_bytes(*count);
+        match u64::from_le_bytes(*how) {
+            WHOLE => Some(Self::Whole { bytes, xxh3: u128::from_le_bytes(*xxh3) }),
+            GIVEN_UP => Some(Self::GivenUp { why: String::from_utf8_lossy(why).into_owned() }),
+            OPEN => Some(Self::Open { bytes }),
             _ => None,
         }
     }
 }
 
+/// How a file ended, as the number in its tail.
+const WHOLE: u64 = 0;
+const GIVEN_UP: u64 = 1;
+const OPEN: u64 = 2;
+
 /// The receiver's answer to a head or a tail, as the number in its packet.
 const TAKEN: u64 = 0;
 const NOT_TAKEN: u64 = 1;
 const DIFFERS: u64 = 2;
+/// To the tail of an open file: its bytes are wanted instead.
+const BYTES: u64 = 3;
+/// To the same: word 1 is how many bytes are there; the answer itself is still to come.
+const SO_FAR: u64 = 4;
+/// Word 1 of the answer to a head: the open file would be taken.
+const TAKES_OPEN: u64 = 1;
 
 #[cfg(test)]
 mod tests {
@@ -221,6 +238,8 @@ mod tests {
         }
         let whole = Tail::Whole { bytes: 5, xxh3: 1 << 99 };
         assert_eq!(Tail::parse(&whole.to_bytes()), Some(whole));
+        let open = Tail::Open { bytes: 7 };
+        assert_eq!(Tail::parse(&open.to_bytes()), Some(open));
         let why = "\u{e9}".repeat(LONGEST);
         let tail = Tail::GivenUp { why }.to_bytes();
         assert!(tail.len() <= LONGEST);

@@ -103,9 +103,12 @@ impl Meeting {
         Ok(Self { control, ends, facts, skipped })
     }
 
-    fn skip(&mut self, mechanism: &str, reason: impl Into<String>) {
-        let (mechanism, reason) = (mechanism.to_owned(), reason.into());
-        self.skipped.push(Skipped { mechanism, reason });
+    pub fn skip(&mut self, mechanism: &str, reason: impl Into<String>) {
+        let skipped = Skipped { mechanism: mechanism.to_owned(), reason: reason.into() };
+        // Of several files each may have the same reason.
+        if !self.skipped.contains(&skipped) {
+            self.skipped.push(skipped);
+        }
     }
 
     /// The sender's part: offers until one is taken.

@@ -126,6 +126,7 @@ pub(super) mod tests {
             sessions: 3,
             rounds: 10,
             at: "2026-11-21T00:00:00Z".into(),
+            provisional: false,
         }
     }
 
@@ -181,7 +182,7 @@ pub(super) mod tests {
             let reference = reference(&known);
             assert!(reference.is_some_and(|name| name != MECHANISMS[n].info().name), "{facts:?}");
         }
-        // Whoever does not say where the bytes land is taken to keep its buffer.
+        // A receiver that does not say where the bytes land is taken to keep its buffer.
         assert_eq!(best(&Facts::default()).mechanism, MECHANISMS[0].info().name);
     }
 

@@ -61,7 +61,7 @@ pub struct Ends {
     pub shares: Result<(), Unfit>,
     /// The peer's process number, and its pidfd by which its life is known.
     pub pid: i32,
-    /// Where the peer keeps a word of its own choosing, and the word: whoever reads the one from
+    /// Where the peer keeps a word of its own choosing, and the word: a process that reads the one from
     /// the other process has the right process.
     pub token: (u64, u64),
     /// Where ours is.

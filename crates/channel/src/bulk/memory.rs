@@ -101,13 +101,13 @@ impl Memory {
         }
     }
 
-    /// The same with no page there yet, for a length that somebody else claims.
+    /// The same with no page there yet, for a length that the peer claims.
     pub fn untouched(len: usize, pages: Pages) -> Result<Self, Errno> {
         let region = if len == 0 { None } else { Some(Region::anonymous(len, pages)?) };
         Ok(Self { region, len })
     }
 
-    /// The first `len` bytes of a private mapping whose file nobody can write any more.
+    /// The first `len` bytes of a private mapping whose file is sealed against writing.
     pub fn over(region: Region, len: usize) -> Self {
         assert!(region.is_writable() && region.len() >= len, "a mapping too short for its bytes");
         Self { region: Some(region), len }

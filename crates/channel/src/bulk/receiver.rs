@@ -254,6 +254,16 @@ impl Receiver {
     pub(super) fn control(&mut self) -> &mut Control {
         &mut self.meeting.control
     }
+
+    /// Whether the two trust each other.
+    pub(super) fn trusts(&self) -> bool {
+        self.meeting.ends.trusted.is_ok()
+    }
+
+    /// Records what is not used.
+    pub(super) fn skip(&mut self, what: &str, reason: String) {
+        self.meeting.skip(what, reason);
+    }
 }
 
 /// Between two mechanisms.

@@ -133,6 +133,16 @@ impl Sender {
         &mut self.meeting.control
     }
 
+    /// Why the two do not trust each other, if they do not.
+    pub(super) fn distrust(&self) -> Option<&Unfit> {
+        self.meeting.ends.trusted.as_ref().err()
+    }
+
+    /// Records what is not used.
+    pub(super) fn skip(&mut self, what: &str, reason: String) {
+        self.meeting.skip(what, reason);
+    }
+
     /// Nothing more is sent, no goodbye either.
     pub(super) fn give_up(&mut self) {
         self.broken = true;

@@ -4,6 +4,7 @@
 
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use thalweg_core::{Info, Tuning, Unfit};
 use thalweg_sys::Errno;
 
@@ -32,14 +33,14 @@ type Write = fn(BorrowedFd<'_>, &[u8]) -> Result<usize, Errno>;
 type Read = fn(BorrowedFd<'_>, &mut [u8]) -> Result<usize, Errno>;
 
 struct Sender {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     piece: usize,
     call: &'static str,
     write: Write,
 }
 
 struct Receiver {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     piece: usize,
     call: &'static str,
     read: Read,
@@ -65,7 +66,7 @@ impl Mechanism for StreamMechanism {
     fn offer(&self, tuning: &Tuning, _: &Ends) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
         let (fd, theirs) = (self.make)(tuning)?;
         let (call, write) = (self.info.calls[0], self.write);
-        let sender = Sender { fd, piece: self.piece(tuning), call, write };
+        let sender = Sender { fd: Arc::new(fd), piece: self.piece(tuning), call, write };
         Ok((Box::new(sender), Parcel::of(&[], vec![theirs])))
     }
 
@@ -75,7 +76,7 @@ impl Mechanism for StreamMechanism {
         mut parcel: Parcel,
         _: &Ends,
     ) -> Result<(Box<dyn Incoming>, Parcel), Unfit> {
-        let fd = (self.take)(parcel.fd()?)?;
+        let fd = Arc::new((self.take)(parcel.fd()?)?);
         let call = self.info.calls[self.info.calls.len() - 1];
         let (piece, shares_pages) = (self.piece(tuning), self.shares_pages);
         let receiver = Receiver { fd, piece, call, read: self.read, shares_pages };
@@ -85,6 +86,7 @@ impl Mechanism for StreamMechanism {
 
 impl Outgoing for Sender {
     fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
+        control.watch_with(&self.fd);
         control.tell(Note::new(Say::Begin, &[bytes.len() as u64]))?;
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -141,6 +143,7 @@ impl Receiver {
 
 impl Incoming for Receiver {
     fn receive(&mut self, _: Note, into: &mut [u8], control: &mut Control) -> Result<(), Broken> {
+        control.watch_with(&self.fd);
         let filled = self.fill(into, control);
         if !self.shares_pages {
             return filled;

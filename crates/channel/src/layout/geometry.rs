@@ -69,6 +69,13 @@ impl Geometry {
     /// Bytes of the fixed fields in use.
     pub const LEN: usize = 44;
 
+    /// All but the process, as a report of what the peer did wrong has it.
+    pub fn in_words(&self) -> String {
+        let Self { header, capacity, epoch, .. } = self;
+        let checksums = if self.checksums { "with" } else { "without" };
+        format!("{capacity} bytes after {header}, {checksums} checksums, in channel {epoch:016x}")
+    }
+
     /// Whether memory of this role can have these sizes: the reason if not.
     pub fn check(&self, role: Role) -> Result<(), Fault> {
         let page = rustix::param::page_size() as u64;

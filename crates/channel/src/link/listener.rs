@@ -1,5 +1,5 @@
 //! The side that waits to be found. Its socket file goes when it goes; one left by a process that
-//! was killed is replaced by the next, but never one behind which somebody still listens.
+//! was killed is replaced by the next, but never one at which a process still listens.
 
 use super::{Address, Admit, Link, left, wait};
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ impl Listener {
     pub const PATIENCE: Duration = Duration::from_secs(5);
 
     /// Listens at `address` for processes of our own user. EADDRINUSE in [`Error::Meeting`] if
-    /// somebody listens there already, or if something else than a socket has the name.
+    /// a process listens there already, or if something else than a socket has the name.
     pub fn bind(address: &Address) -> Result<Self> {
         Self::bind_with(address, Admit::SameUser)
     }
@@ -39,7 +39,7 @@ impl Listener {
         let lock = lock_directory_of(&path)?;
         let socket = match peer::listen(&path) {
             Err(Errno::ADDRINUSE) if is_stale(&path) => {
-                rustix::fs::unlink(&path).map_err(Error::at("unlink of a stale socket", &path))?;
+                rustix::fs::unlink(&path).map_err(Error::at("unlink", &path))?;
                 peer::listen(&path)
             }
             answer => answer,
@@ -72,7 +72,7 @@ impl Listener {
 }
 
 impl AsFd for Listener {
-    /// Readable when somebody waits to be accepted.
+    /// Readable when a process waits to be accepted.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -88,7 +88,7 @@ impl Drop for Listener {
     }
 }
 
-/// A socket nobody listens at.
+/// A socket at which no process listens.
 fn is_stale(path: &Path) -> bool {
     let Ok(known) = rustix::fs::lstat(path) else { return false };
     FileType::from_raw_mode(known.st_mode) == FileType::Socket && peer::is_bound(path) == Ok(false)
@@ -104,7 +104,7 @@ pub(super) fn lock_directory_of(path: &Path) -> Result<OwnedFd> {
     };
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
     let opened = rustix::fs::open(directory, flags, Mode::empty());
-    let opened = opened.map_err(Error::at("open of the directory", directory))?;
+    let opened = opened.map_err(Error::at("open", directory))?;
     for _ in 0..TRIES {
         match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(opened),

@@ -100,7 +100,7 @@ impl Consumer {
         armed.map_err(|error| self.broke(error))
     }
 
-    /// Who writes.
+    /// The process that writes.
     pub fn peer(&self) -> &crate::link::Peer {
         self.end.line.link.peer()
     }

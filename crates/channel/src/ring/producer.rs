@@ -27,7 +27,7 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// Offers a ring to whoever is at the other end of the link, and waits for its consumer.
+    /// Offers a ring to the process at the other end of the link, and waits for its consumer.
     pub fn open(link: Link, options: &Options) -> Result<Self> {
         Self::open_until(link, options, None)
     }
@@ -37,8 +37,8 @@ impl Producer {
         Ok(Self::over(super::end(super::offer(link, options, deadline)?.finish(), options)?))
     }
 
-    /// Waits for the first consumer that comes, and closes the listener: whoever else waits is told
-    /// that the ring has its consumer. One who fails in the handshake, or takes longer over it than
+    /// Waits for the first consumer that comes, and closes the listener: every other that waits is told
+    /// that the ring has its consumer. One that fails in the handshake, or takes longer over it than
     /// [`Listener::PATIENCE`], is not the first. However many fail, [`Error::Timeout`] comes when the
     /// deadline has passed.
     #[allow(clippy::needless_pass_by_value, reason = "it is closed when the consumer has come")]
@@ -70,12 +70,12 @@ impl Producer {
                 Err(
                     error @ (Error::System { .. } | Error::Meeting { .. } | Error::TooLarge { .. }),
                 ) => return Err(error),
-                // Also after one who failed at once: they may come without end.
+                // Also after one that failed at once: they may come without end.
                 Err(_) if is_over() => return Err(Error::Timeout),
                 Err(_) => {}
             }
         };
-        // Those in the queue of the listener, and no more than it holds; later ones find nobody.
+        // Those in the queue of the listener, and no more than it holds; later ones find no listener.
         for _ in 0..=peer::BACKLOG {
             let Ok(link) = listener.accept_until(Some(Instant::now())) else { break };
             handshake::refuse(&link, Refusal::Taken);
@@ -168,7 +168,7 @@ impl Producer {
         armed.map_err(|error| self.stopped(error.into()))
     }
 
-    /// Who reads.
+    /// The process that reads.
     pub fn peer(&self) -> &crate::link::Peer {
         self.end.line.link.peer()
     }
@@ -199,7 +199,7 @@ impl Producer {
         error
     }
 
-    /// Messages committed and not released, counted in our own memory, which nobody else writes.
+    /// Messages committed and not released, counted in our own memory, which no other process writes.
     fn outstanding(&self) -> u64 {
         let mut at = tail_of(&self.end, self.tail, self.head).unwrap_or(self.tail);
         let mut count = 0;

@@ -2,7 +2,9 @@
 use super::*;
 use proptest::prelude::*;
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use thalweg_sys::futex;
 
 fn small(capacity: u64) -> Options {
     Options { capacity, ..Options::default() }
@@ -186,6 +188,24 @@ fn an_event_loop_polls_the_link() {
     drop(producer);
     assert!(wait(&consumer));
     assert_eq!(consumer.try_receive().err(), Some(Error::Closed { delivered: 3 }));
+}
+
+/// The kernel closes the sockets of a dead process, and its pidfd tells, only when its memory has been
+/// given back; it marks the dead before. Here the link stays open for ever.
+#[test]
+fn an_event_loop_is_told_of_a_death_before_the_link_of_the_dead_closes() {
+    let (producer, mut consumer) = pair(&small(4096)).unwrap();
+    if !consumer.end.sleeps_on_futexes() {
+        return;
+    }
+    assert!(consumer.arm().unwrap());
+    let word = &producer.end.own.words().alive.0.node.word;
+    word.fetch_or(futex::OWNER_DIED, Ordering::Release);
+    futex::wake_one(word).unwrap();
+    let told = thalweg_sys::io::wait_readable(&consumer, Some(Duration::from_secs(60)));
+    assert_eq!(told, Ok(true));
+    let died = Error::PeerDied { delivered: 0, partial: 0 };
+    assert_eq!(consumer.try_receive().err(), Some(died));
 }
 
 #[test]

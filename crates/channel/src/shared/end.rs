@@ -9,7 +9,9 @@ use super::wait::spin::{Spinner, Turn, is_alone_with};
 use super::wait::steps::{self, Cursor, ON_FUTEX, ON_LINK, Sleeper};
 use super::wait::{Limits, Wait};
 use crate::error::{Error, Result};
+use rustix::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 use thalweg_sys::{Errno, futex};
 
@@ -38,6 +40,8 @@ pub(crate) struct End {
     alone: bool,
     /// The caller polls the link for us.
     armed: bool,
+    /// What is hung up when the peer is marked as dead: the link first, or nothing.
+    watched: Vec<Weak<OwnedFd>>,
     gone: Option<Gone>,
 }
 
@@ -55,6 +59,7 @@ impl End {
             futex: futex::can_wait_any(),
             alone,
             armed: false,
+            watched: Vec::new(),
             gone: None,
         }
     }
@@ -213,10 +218,34 @@ impl End {
         look: &mut dyn FnMut(&Self) -> Result<Option<T>>,
     ) -> Result<bool> {
         self.line.drain()?;
+        self.watch();
         self.announce_sleep(ON_LINK);
         self.armed = true;
         let quiet = look(self)?.is_none() && self.gone(true).is_none();
         Ok(quiet)
+    }
+
+    /// From now on who polls the link is told of the peer's death as soon as the kernel has marked it.
+    /// Where that cannot be had, the kernel tells when it has given back the peer's memory.
+    pub(crate) fn watch(&mut self) {
+        if self.watched.is_empty() {
+            self.hang_up_with(&[]);
+        }
+    }
+
+    /// The same, and who waits in a call on `socket`, if it is one, in place of another given before.
+    pub(crate) fn watch_with(&mut self, socket: &Arc<OwnedFd>) {
+        let is_it = |watched: &Weak<OwnedFd>| watched.as_ptr() == Arc::as_ptr(socket);
+        if !self.watched.iter().any(is_it) {
+            self.hang_up_with(&[Arc::downgrade(socket)]);
+        }
+    }
+
+    fn hang_up_with(&mut self, sockets: &[Weak<OwnedFd>]) {
+        if let Some(link) = self.line.link.to_hang_up().filter(|_| self.sleeps_on_futexes()) {
+            self.watched = [&[link], sockets].concat();
+            self.peer.watch(self.watched.clone());
+        }
     }
 
     fn announce_sleep(&self, how: u32) -> u32 {

@@ -211,8 +211,8 @@ impl Offered {
                 let agreed = if told == own.geometry {
                     Ok(Sides { own, peer })
                 } else {
-                    let offered = own.geometry;
-                    Err(Error::corrupt(format!("we offered {offered:?} and they took {told:?}")))
+                    let (ours, theirs) = (own.geometry.in_words(), told.in_words());
+                    Err(Error::corrupt(format!("we offered {ours} and they took {theirs}")))
                 };
                 Ok(party.checked(agreed, epoch)?)
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// How long to wait, after the kernel has said that a peer died, until the last of its threads has
 /// stopped: another could still commit in that moment. Bounded, because unmapping much memory can
 /// keep a dead process for long. It is no part of finding out that it died.
-const EXIT_GRACE: Duration = Duration::from_millis(5);
+pub(crate) const EXIT_GRACE: Duration = Duration::from_millis(5);
 
 /// How long to believe a peer's word that it lives, before the kernel is asked as well. It bounds
 /// nothing for an honest peer, whose word the kernel marks; one that lies, or whose list the kernel

@@ -5,9 +5,11 @@ use crate::error::{Error, Result};
 use crate::layout::{Geometry, Role, Words};
 use rustix::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::Weak;
 use thalweg_sys::map::Access;
 use thalweg_sys::mirror::Mirror;
 use thalweg_sys::robust::{self, Enlisted};
+use thalweg_sys::watch::{Watched, watch};
 use thalweg_sys::{Errno, io, memfd};
 
 /// A mapped side. Its sizes are a private copy, checked before it was mapped.
@@ -16,6 +18,9 @@ pub(crate) struct Memory {
     /// Only to be dropped, and before the mapping: the word must be off the kernel's list by then.
     #[allow(dead_code, reason = "its drop is its use")]
     enlisted: Option<Enlisted>,
+    /// The same, of a peer's word that is slept on.
+    #[allow(dead_code, reason = "its drop is its use")]
+    watched: Option<Watched>,
     pub(crate) mirror: Mirror,
     pub(crate) geometry: Geometry,
 }
@@ -46,7 +51,7 @@ impl Memory {
         // Only spares the first round its page faults: older kernels cannot.
         let _ = mirror.populate(Access::Write);
         memfd::seal_for_one_writer(&fd).map_err(Error::system("fcntl(F_ADD_SEALS)"))?;
-        let mut memory = Self { enlisted: None, mirror, geometry };
+        let mut memory = Self { enlisted: None, watched: None, mirror, geometry };
         let node = NonNull::from(&memory.words().alive.0.node);
         // SAFETY: mapped until after enlisted is dropped, new, and sealed against other writers.
         // Without a thread to be had the word stays 0, and the peer watches the link instead.
@@ -83,7 +88,16 @@ impl Memory {
         let mirror = Mirror::map(&fd, header, data, Access::Read);
         let mirror = mirror.map_err(Error::system("mmap of the peer's memory"))?;
         let _ = mirror.populate(Access::Read);
-        Ok(Self { enlisted: None, mirror, geometry })
+        Ok(Self { enlisted: None, watched: None, mirror, geometry })
+    }
+
+    /// Has these sockets hung up when the kernel marks the owner's death, if that can be had, in place of
+    /// those given before.
+    pub(crate) fn watch(&mut self, sockets: Vec<Weak<OwnedFd>>) {
+        self.watched = None;
+        let word = NonNull::from(&self.words().alive.0.node.word);
+        // SAFETY: mapped until after watched is dropped.
+        self.watched = unsafe { watch(word, sockets) }.ok();
     }
 
     /// The same memory at the same addresses, for tests under ThreadSanitizer: whose end the other
@@ -96,7 +110,7 @@ impl Memory {
     pub(crate) unsafe fn same(&self) -> Self {
         // SAFETY: the caller's promise.
         let mirror = unsafe { self.mirror.same() };
-        Self { enlisted: None, mirror, geometry: self.geometry }
+        Self { enlisted: None, watched: None, mirror, geometry: self.geometry }
     }
 
     #[inline]

@@ -40,13 +40,13 @@ impl Stop {
         }
     }
 
-    /// What to tell the caller, who has had `delivered` before.
+    /// What to tell the caller, which has had `delivered` before.
     pub fn into_error(self, delivered: u64) -> Error {
         match self {
             Self::Gone(Gone::Died) => Error::PeerDied { delivered, partial: 0 },
             Self::Gone(Gone::Closed) => Error::Closed { delivered },
             Self::Late => Error::Timeout,
-            Self::Interrupted => Error::System { call: "bulk transfer", errno: Errno::INTR },
+            Self::Interrupted => Error::System { call: "poll", errno: Errno::INTR },
             Self::Refused(why) => Error::not_permitted(why.reason),
             Self::Failed(error) => error,
         }

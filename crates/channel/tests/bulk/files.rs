@@ -87,6 +87,7 @@ fn hand_over(options: &Options, files: &[File]) -> (Handed, Handed, Folder) {
                 name: Some(OsString::from(name)),
                 size: told.then_some(*len as u64),
                 source: Breaks(Cursor::new(data(seed, *len)), breaks.unwrap_or(u64::MAX)),
+                file: None,
             });
             let mut seen = 0;
             let mut pace = Pace {
@@ -190,6 +191,7 @@ fn another_number_of_bytes_or_files_than_announced_is_told_on_both_sides() {
                 name: Some(OsString::from(name)),
                 size: Some(told),
                 source: Cursor::new(data(seed, len)),
+                file: None,
             });
             let mut pace = Pace { buffer: BUFFER, total: Some(5), watch: &mut |_| {} };
             sender.send_all(items, &mut pace).expect("a handover")
@@ -292,7 +294,7 @@ fn who_wants_no_more_stops_between_two_buffers() {
         let sending = scope.spawn(|| {
             let mut sender = Sender::over(near, Options::default()).expect("a mechanism");
             let source = Cursor::new(data(0, 10 * BUFFER));
-            let item = Item { name: Some("a".into()), size: None, source };
+            let item = Item { name: Some("a".into()), size: None, source, file: None };
             let mut pace = Pace { buffer: BUFFER, total: None, watch: &mut |_| {} };
             sender.send_all([item], &mut pace).unwrap_err()
         });

@@ -6,6 +6,7 @@
 mod conformance;
 mod files;
 mod lives;
+mod open_files;
 mod peer;
 mod refusals;
 mod skips;

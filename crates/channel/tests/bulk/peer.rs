@@ -45,6 +45,8 @@ pub struct Script {
     pub memory: Option<u64>,
     /// Receives into new memory.
     pub fresh: bool,
+    /// Has so many bytes of memory that the kernel must give back when it dies.
+    pub holds: usize,
     /// The control group it joins.
     pub group: Option<PathBuf>,
 }
@@ -84,7 +86,7 @@ impl Script {
         let flags: Vec<&str> = flags.iter().filter(|f| f.1).map(|f| f.0).collect();
         let limit = |limit: Option<u64>| limit.map_or(String::new(), |limit| limit.to_string());
         let group = self.group.as_ref().map_or(String::new(), |path| path.display().to_string());
-        let limits = format!("{};{};{group}", limit(self.files), limit(self.memory));
+        let limits = format!("{};{};{group};{}", limit(self.files), limit(self.memory), self.holds);
         format!(
             "{mechanism};{};{};{};{limits}",
             knobs.join(","),
@@ -119,6 +121,7 @@ impl Script {
             memory: list(5).next().map(number),
             fresh: has("fresh"),
             group: list(6).next().map(PathBuf::from),
+            holds: list(7).next().map_or(0, |bytes| number(bytes) as usize),
         }
     }
 
@@ -248,8 +251,11 @@ impl Script {
 fn the_other_process() {
     let Ok(role) = env::var(ROLE) else { return };
     let (path, script) = role.split_once('|').unwrap();
+    let script = Script::parse(script);
+    let held = vec![1_u8; script.holds];
+    std::hint::black_box(&held);
     let link = Link::connect(&Address::at(path)).expect("a link");
-    Script::parse(script).play(link, Path::new(path).parent().unwrap());
+    script.play(link, Path::new(path).parent().unwrap());
 }
 
 /// The other process, and a link to it. It does not outlive the test.

@@ -1,7 +1,8 @@
 //! `thalweg completions`.
 
-use clap::{Args, CommandFactory};
+use clap::{Args, CommandFactory, builder::PossibleValuesParser};
 use clap_complete::Shell;
+use thalweg_lab::study::carried;
 
 use super::{Cli, Subcommand};
 use crate::{
@@ -24,7 +25,20 @@ pub struct CompletionsArgs {
 impl Subcommand for CompletionsArgs {
     fn run(&self, _color: bool) -> Result<Exit, Failure> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "thalweg", &mut script);
+        // Files complete too: the shell offers them where none of these fits.
+        let ids = PossibleValuesParser::new(carried::ids().chain(["all"]));
+        let mut command = Cli::command()
+            .mut_subcommand("study", |study| study.mut_arg("studies", |arg| arg.value_parser(ids)));
+        clap_complete::generate(self.shell, &mut command, "thalweg", &mut script);
+        if self.shell == Shell::Fish {
+            // clap writes fish no values of an argument without a name.
+            let ids: Vec<&str> = carried::ids().collect();
+            let line = format!(
+                "complete -c thalweg -n \"__fish_thalweg_using_subcommand study\" -a \"{} all\"\n",
+                ids.join(" ")
+            );
+            script.extend(line.into_bytes());
+        }
         print(&String::from_utf8_lossy(&script))?;
         Ok(Exit::Done)
     }

@@ -20,25 +20,30 @@ use crate::{
     output::text::print,
 };
 
-/// Shows the manual page, or writes all of them into a folder
+/// Shows a manual page, or writes all of them into a folder
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   thalweg man
+  thalweg man copy
   thalweg man /usr/local/share/man/man1
   thalweg man . && man ./thalweg.1")]
 pub struct ManArgs {
-    /// Where to write them; it is made if it is not there
+    /// A command, whose page is shown; or a folder, where all are written and which is made if it is not there
+    #[arg(value_name = "COMMAND|FOLDER")]
     pub folder: Option<PathBuf>,
 }
 
 impl Subcommand for ManArgs {
     fn run(&self, _color: bool) -> Result<Exit, Failure> {
-        let Some(folder) = &self.folder else { return show() };
-        fs::create_dir_all(folder)
-            .map_err(|e| Failure::of_io("mkdir", &folder.display().to_string(), &e))?;
         let mut root = Cli::command();
         root.build();
+        let Some(folder) = &self.folder else { return show(root, &mechanisms()) };
+        if let Some(command) = folder.to_str().and_then(|name| root.find_subcommand(name)) {
+            return show(command.clone(), &environment(command));
+        }
+        fs::create_dir_all(folder)
+            .map_err(|e| Failure::of_io("mkdir", &folder.display().to_string(), &e))?;
         for command in root.get_subcommands() {
             if command.get_name() != "help" && !command.is_hide_set() {
                 let name = format!("thalweg-{}", command.get_name());
@@ -51,11 +56,9 @@ impl Subcommand for ManArgs {
 }
 
 /// By `man` where there is one, else as the long help.
-fn show() -> Result<Exit, Failure> {
-    let mut root = Cli::command();
-    root.build();
-    let text = root.render_long_help().to_string();
-    let page = page(root, &mechanisms())?;
+fn show(mut command: Command, more: &Roff) -> Result<Exit, Failure> {
+    let text = command.render_long_help().to_string();
+    let page = page(command, more)?;
     let reader = process::Command::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn();
     let Ok(mut reader) = reader else { return print(&text).map(|()| Exit::Done) };
     if let Some(mut pipe) = reader.stdin.take() {
@@ -98,8 +101,9 @@ fn mechanisms() -> Roff {
     }
     roff.control("SH", ["EXIT STATUS"]);
     roff.text([roman(
-        "0 done; 1 the data differ; 2 usage; 3 not everything was done, or the source changed; \
-         4 not supported on this machine.",
+        "0 done; 1 failed, or data differ; 2 usage; 3 incomplete, and the same command with --resume \
+         goes on, or the source changed while it was copied; 4 not supported here; 130 interrupted \
+         before all was done (128 and the signal's number).",
     )]);
     roff.control("SH", ["ENVIRONMENT"]);
     roff.text([roman(

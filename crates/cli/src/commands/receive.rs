@@ -4,25 +4,31 @@ use clap::Args;
 use rustix::io::ioctl_fionread;
 use std::{
     cell::RefCell,
+    os::fd::BorrowedFd,
     path::PathBuf,
     time::{Duration, Instant},
 };
 use thalweg_channel::{
     Address, Error, Link, Listener,
-    bulk::{self, Announced, Options, Receiver, Sink},
+    bulk::{self, Announced, NotMoved, Options, Receiver, Sink},
 };
-use thalweg_core::{atomic_file::Destination, quantity::parse_duration, shown};
+use thalweg_core::{
+    Driver, End, Facts, Guarantees, Plan, Request, Source, Transfer, Watch,
+    atomic_file::Destination, error::errno_name, mechanisms::LAST_RESORT, quantity::parse_duration,
+    shown,
+};
 use thalweg_sys::{Errno, io};
 
 use super::{
-    Subcommand,
-    transfer_report::{self, Account, Clock, Counts, SoFar, failure},
+    Subcommand, stream,
+    transfer_report::{self, Account, Clock, Counts, SoFar, Way, failure},
 };
 use crate::{
     args::{ProgressArgs, flag},
-    exit::{Exit, Failure},
+    exit::{Exit, Failure, transfer_error},
     interrupt::{self, is_interrupted},
     output::text::complain,
+    profile::Saved,
     progress::Meter,
     stdio,
 };
@@ -30,8 +36,9 @@ use crate::{
 /// Takes files, or a stream, from another process on this machine
 ///
 /// Waits for `thalweg send --to NAME` of the same user. A file gets its name only when all of it is
-/// there and its checksum is the sender's; one that DST names is replaced in that moment. Into a
-/// folder go any number of files under the names the sender gives them: names of one part, and only
+/// there, and its checksum is the sender's where its bytes were sent; a file that the sender hands over
+/// open is copied here as `thalweg copy` does it, unless --no-trust forbids that. A file that DST names
+/// is replaced in that moment. Into a folder go any number of files under the names the sender gives them: names of one part, and only
 /// with --force those that are there already. What goes wrong with one does not keep back the
 /// others. Standard output and devices get the bytes as they come.
 #[derive(Args, Debug)]
@@ -47,9 +54,13 @@ pub struct ReceiveArgs {
     #[arg(long, value_name = "TIME", default_value = "30s", env = "THALWEG_WAIT", hide_env = true)]
     #[arg(value_parser = parse_duration)]
     pub wait: Duration,
-    /// Do not let the sender read or write this process's memory, although it is of the same user
+    /// Do not let the sender read or write this process's memory, and take no open file of it,
+    /// although it is of the same user
     #[arg(long)]
     pub no_trust: bool,
+    /// Do not look into the profile of this machine
+    #[arg(long, env = "THALWEG_NO_PROFILE", hide_env = true, value_parser = flag())]
+    pub no_profile: bool,
     /// Replace files in the folder that have the name of one that comes
     #[arg(short, long)]
     pub force: bool,
@@ -131,8 +142,8 @@ impl Subcommand for ReceiveArgs {
             shown: self.shown,
             verbose: self.verbose,
             on_stderr: self.destination.as_os_str() == "-",
-            arm: receiver.mechanism(),
-            tuning: receiver.tuning(),
+            way: Way::of(&counts.from_open, counts.bytes, receiver.mechanism(), receiver.tuning()),
+            notes: &landings.notes,
             choice: None,
             skipped: receiver.skipped(),
             counts: &counts,
@@ -201,6 +212,10 @@ struct Landings<'a> {
     under_way: Option<UnderWay>,
     in_folder: bool,
     so_far: SoFar,
+    /// Read when the first open file comes.
+    saved: Option<Saved>,
+    /// What the drivers of open files had to tell.
+    notes: Vec<String>,
 }
 
 impl<'a> Landings<'a> {
@@ -212,7 +227,15 @@ impl<'a> Landings<'a> {
         } else {
             Some(UnderWay { destination: stdio::destination(&path)?, path })
         };
-        Ok(Self { args, single, under_way: None, in_folder, so_far: SoFar::default() })
+        Ok(Self {
+            args,
+            single,
+            under_way: None,
+            in_folder,
+            so_far: SoFar::default(),
+            saved: None,
+            notes: Vec::new(),
+        })
     }
 
     fn open(&mut self, file: &Announced) -> Result<UnderWay, String> {
@@ -260,5 +283,52 @@ impl Sink for Landings<'_> {
 
     fn abandon(&mut self) {
         self.under_way = None;
+    }
+
+    fn takes_open(&self) -> bool {
+        let destination = self.under_way.as_ref().map(|under_way| &under_way.destination);
+        matches!(destination, Some(Destination::Whole { .. }))
+    }
+
+    fn move_open(
+        &mut self,
+        from: BorrowedFd<'_>,
+        size: u64,
+        watch: &mut dyn Watch,
+    ) -> Result<String, NotMoved> {
+        let refused = |errno: Errno| NotMoved::Refused(format!("fstat: {}", errno_name(errno)));
+        let Some(UnderWay { destination, path }) = &self.under_way else {
+            return Err(NotMoved::Refused("no file has begun".to_owned()));
+        };
+        let source = End::from_start(from).map_err(refused)?;
+        let sink = End::from_start(destination.fd()).map_err(refused)?;
+        let mut transfer = Transfer {
+            source: Source::Fd(source),
+            sink: thalweg_core::Sink::Fd(sink),
+            len: Some(size),
+            needs: Guarantees::COPIED,
+        };
+        let wanted = !self.args.no_profile;
+        let saved = self.saved.get_or_insert_with(|| Saved::use_if_current(wanted));
+        let facts = Facts { len: Some(size), ..Facts::of(&transfer) };
+        let plan = Plan::make(&facts, &Request::default(), saved.current.as_ref());
+        if let Some(reason) = plan.impossible {
+            return Err(NotMoved::Refused(reason));
+        }
+        let outcome = Driver::default().run_untimed(&mut transfer, &plan, watch);
+        if let Some(error) = outcome.error {
+            let what = transfer_error(&error, "the sender's file", &path.to_string_lossy());
+            return Err(NotMoved::Failed(what));
+        }
+        if outcome.stopped {
+            return Err(NotMoved::Stopped);
+        }
+        let report = outcome.report;
+        if report.bytes != size {
+            let why = format!("the source changed: it ended after {} bytes", report.bytes);
+            return Err(NotMoved::Failed(why));
+        }
+        self.notes.extend(stream::events(&report));
+        Ok(report.main().map_or(LAST_RESORT.info().name, |share| share.mechanism).to_owned())
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 use thalweg_core::atomic_file::write_file;
 use thalweg_lab::{
-    report::{Found, ReportError, drawings, html, markdown, read_all, usual_folders},
+    report::{Found, ReportError, articles, drawings, html, markdown, read_all, usual_folders},
     study::store::{self, ResultError},
 };
 
@@ -49,6 +49,10 @@ pub struct ReportArgs {
     /// Print Markdown, short enough for an issue
     #[arg(long, env = "THALWEG_MARKDOWN", hide_env = true, value_parser = flag())]
     pub markdown: bool,
+    /// Print Markdown of the articles, one by one: what each has, where it is run, both verdicts on every
+    /// machine, the sizes left out
+    #[arg(long, conflicts_with_all = ["markdown", "drawings"])]
+    pub articles: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -56,6 +60,7 @@ Examples:
   thalweg report -o report.html                                everything saved here
   thalweg report --drawings pages                              a page of drawings for each study
   thalweg report studies/results/host/2026-11-22/002.json -o 002.html
+  thalweg report --articles -o articles.md studies/results     what each article has, and both verdicts
   thalweg report --markdown studies/results/host/2026-11-22 | gh issue comment 7 -F -";
 
 impl Subcommand for ReportArgs {
@@ -64,6 +69,7 @@ impl Subcommand for ReportArgs {
         if output.is_none()
             && self.output.is_none()
             && !self.markdown
+            && !self.articles
             && self.drawings.is_none()
             && std::io::stdout().is_terminal()
         {
@@ -85,10 +91,10 @@ impl Subcommand for ReportArgs {
 }
 
 fn write_report(args: &ReportArgs, output: Option<&Path>, found: &Found) -> Result<(), Failure> {
-    let text = if args.markdown {
-        markdown(&found.inputs)
-    } else {
-        html(&found.inputs).map_err(failure)?
+    let text = match (args.markdown, args.articles) {
+        (true, _) => markdown(&found.inputs),
+        (_, true) => articles(&found.inputs),
+        _ => html(&found.inputs).map_err(failure)?,
     };
     match output {
         Some(path) => write(path, &text),

@@ -7,7 +7,7 @@ use thalweg_sys::{Errno, io, signal};
 
 use crate::{
     args::{Choice, ProgressArgs},
-    exit::{Exit, Failure, transfer_error},
+    exit::{Exit, Failure, named, transfer_error},
     output::{
         answer::{Answer, Unavailable, look_in_words, unavailable},
         quantity,
@@ -58,7 +58,8 @@ impl Stream<'_> {
         if stdio::feeds_itself(&self.source, &self.sink) {
             let message = format!(
                 "{} and {} are the same file; it would never end",
-                self.source_name, self.sink_name
+                named(&self.source_name),
+                named(&self.sink_name)
             );
             return Err(Failure::new(Exit::Usage, message));
         }
@@ -169,15 +170,19 @@ fn summary(report: &Report) -> String {
         quantity::rate(report.bytes, report.wall),
         quantity::duration(report.cpu),
     );
-    for step in &report.steps_down {
-        let _ = write!(
-            text,
-            "\n  from {} to {} at byte {}: {}: {}",
-            step.from, step.to, step.at, step.call, step.reason
-        );
-    }
-    for look in &report.looks {
-        let _ = write!(text, "\n  {}", look_in_words(look));
+    for event in events(report) {
+        let _ = write!(text, "\n  {event}");
     }
     text
+}
+
+/// Every change of mechanism under way, and what was found where mechanisms took turns.
+pub fn events(report: &Report) -> impl Iterator<Item = String> {
+    let steps = report.steps_down.iter().map(|step| {
+        format!(
+            "from {} to {} at byte {}: {}: {}",
+            step.from, step.to, step.at, step.call, step.reason
+        )
+    });
+    steps.chain(report.looks.iter().map(look_in_words))
 }

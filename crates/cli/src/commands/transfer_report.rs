@@ -7,7 +7,7 @@ use std::{
 };
 use thalweg_channel::{
     Address, Error,
-    bulk::{Handed, Problem, Skipped},
+    bulk::{FromOpen, Handed, Problem, Skipped},
 };
 use thalweg_core::{Info, Tuning, failed::Failed, shown};
 use thalweg_sys::usage::Usage;
@@ -50,10 +50,6 @@ fn failure_after(error: &Error, name: &str, how_far: &str) -> Failure {
         Error::NotPermitted { why } => {
             Failure::new(Exit::Unsupported, format!("{name}: {}", shown(why)))
         }
-        Error::System { call, errno } => Failure::new(
-            Exit::Failed,
-            format!("{} (after {how_far})", Failed { what: name, call, errno: *errno, moved: 0 }),
-        ),
         Error::Meeting { call, errno, .. } => Failure::new(
             Exit::Failed,
             format!("{}{}", Failed { what: name, call, errno: *errno, moved: 0 }, error.advice()),
@@ -109,6 +105,8 @@ pub struct Counts {
     /// Files that are whole at the other side.
     pub files: u64,
     pub bytes: u64,
+    /// What of them the receiver moved from open files.
+    pub from_open: FromOpen,
     /// What went wrong, in the order it did.
     failures: Vec<Failure>,
     /// The last of them ended all.
@@ -124,10 +122,12 @@ impl Counts {
         missing: Vec<Failure>,
     ) -> Self {
         let SoFar { files, bytes, .. } = *so_far;
-        let mut counts = Self { files, bytes, failures: missing, ended: false };
+        let from_open = FromOpen::default();
+        let mut counts = Self { files, bytes, from_open, failures: missing, ended: false };
         match handed {
             Ok(handed) => {
                 counts.files = handed.files;
+                counts.from_open = handed.from_open;
                 let problems = handed.problems.into_iter();
                 counts.failures.extend(problems.map(|(file, why)| of_problem(&file, &why, name)));
             }
@@ -141,14 +141,18 @@ impl Counts {
         self.files as usize + self.failures.len()
     }
 
-    /// What comparing the checksums showed: the receiver compares those of all files.
+    /// What comparing the checksums showed: the receiver compares those of all files that came as bytes.
     pub fn verified(&self) -> Verified {
         let differ = self.failures.iter().filter(|failure| failure.exit == Exit::Differ).count();
+        let moved = &self.from_open;
+        if moved.files > 0 && moved.files == self.files && differ == 0 {
+            return Verified::default();
+        }
         Verified {
             asked: true,
-            same: self.files,
+            same: self.files.saturating_sub(moved.files),
             differ: differ as u64,
-            bytes: self.bytes,
+            bytes: self.bytes.saturating_sub(moved.bytes),
             hash: Some("xxh3"),
             ..Verified::default()
         }
@@ -191,6 +195,29 @@ fn of_problem(file: &OsStr, problem: &Problem, name: &str) -> Failure {
     Failure::new(exit, format!("{file}: {problem}{nothing}"))
 }
 
+/// What moved most of it.
+pub struct Way {
+    pub name: String,
+    pub tuning: Tuning,
+    /// The two sides agreed on it; otherwise the receiver chose it for itself.
+    pub is_between_processes: bool,
+}
+
+impl Way {
+    pub fn of(moved: &FromOpen, bytes: u64, agreed: &Info, tuning: &Tuning) -> Self {
+        match &moved.by {
+            Some(by) if moved.bytes >= bytes.saturating_sub(moved.bytes) => {
+                Self { name: by.clone(), tuning: Tuning::default(), is_between_processes: false }
+            }
+            _ => Self {
+                name: agreed.name.to_owned(),
+                tuning: tuning.clone(),
+                is_between_processes: true,
+            },
+        }
+    }
+}
+
 /// One side's account.
 pub struct Account<'a> {
     /// `sent`, `received`.
@@ -199,8 +226,9 @@ pub struct Account<'a> {
     pub verbose: bool,
     /// Standard output carries the data.
     pub on_stderr: bool,
-    pub arm: &'static Info,
-    pub tuning: &'a Tuning,
+    pub way: Way,
+    /// What the movers of open files have to say.
+    pub notes: &'a [String],
     /// What its choice rests on; the receiver does not choose.
     pub choice: Option<Choice>,
     /// What was passed over.
@@ -233,8 +261,8 @@ impl Account<'_> {
             files: counts.files,
             seconds: self.took.0.as_secs_f64(),
             cpu_seconds: self.took.1.as_secs_f64(),
-            mechanism: Some(self.arm.name.to_owned()),
-            tuning: self.tuning.clone(),
+            mechanism: Some(shown(&self.way.name).to_string()),
+            tuning: self.way.tuning.clone(),
             choice: self.choice.clone(),
             verified: self.verified,
             unavailable: unavailable.collect(),
@@ -253,7 +281,7 @@ impl Account<'_> {
     fn words(&self) -> String {
         let (counts, took) = (self.counts, self.took.0);
         // A receiver has the words from the other side.
-        let tuning = shown(&self.tuning.to_string()).to_string();
+        let tuning = shown(&self.way.tuning.to_string()).to_string();
         let tuning = if tuning.is_empty() { tuning } else { format!(" ({tuning})") };
         let mut text = format!(
             "{} {}, {} in {}: {} by {}{tuning}",
@@ -262,7 +290,7 @@ impl Account<'_> {
             quantity::bytes(counts.bytes),
             quantity::duration(took),
             quantity::rate(counts.bytes, took),
-            self.arm.name,
+            shown(&self.way.name),
         );
         let failed = counts.failures.len();
         if failed > 0 {
@@ -271,7 +299,10 @@ impl Account<'_> {
         if self.verbose {
             let _ = write!(text, "; {} of processor time", quantity::duration(self.took.1));
             if let Some(choice) = &self.choice {
-                let _ = write!(text, "\n  {}: {}", self.arm.name, choice.why);
+                let _ = write!(text, "\n  {}: {}", self.way.name, choice.why);
+            }
+            for note in self.notes {
+                let _ = write!(text, "\n  {note}");
             }
             for skipped in self.skipped {
                 let (arm, reason) = (shown(&skipped.mechanism), shown(&skipped.reason));

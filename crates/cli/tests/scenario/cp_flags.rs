@@ -3,7 +3,9 @@
 use crate::support::{
     Scratch, run,
     run::{Ran, quiet_environment},
-    skip, thalweg,
+    shell, skip,
+    skip::{has_tools, is_root},
+    thalweg,
 };
 use std::{fs, process::Command};
 
@@ -294,6 +296,9 @@ fn a_folder_goes_into_itself_but_for_what_it_becomes() {
     holds(setup, "$T copy -r s s/x s/x", 1, "test ! -e s/x/s");
     let (_scratch, ran) = after(setup, "cd s; $T copy -r . new");
     assert!(ran.stderr.contains("into itself"), "{}", ran.said());
+    // By the names that the caller gave, and not by that of the hidden folder in which it is built.
+    let (_scratch, ran) = after(setup, "$T copy -r s s/new");
+    ran.expect_said("'s' is a folder and cannot be copied into itself, 's/new'");
 }
 
 #[test]
@@ -319,7 +324,7 @@ fn a_link_is_not_set_aside_to_be_read() {
 #[test]
 fn by_force_what_may_not_be_opened_gives_way_to_a_new_file() {
     let test = "by_force_what_may_not_be_opened_gives_way_to_a_new_file";
-    if !skip::is_root(test) || !skip::has_tools(test, &["setpriv"]) {
+    if !is_root(test) || !has_tools(test, &["setpriv"]) {
         return;
     }
     let scratch = Scratch::public();
@@ -337,5 +342,28 @@ fn by_force_what_may_not_be_opened_gives_way_to_a_new_file() {
         quiet_environment(&mut command);
         command.args(["--reuid=1234", "--regid=1234", "--clear-groups", "sh", "-c", &script]);
         run(command.current_dir(scratch.path())).expect(0);
+    }
+}
+
+#[test]
+fn a_program_that_gets_other_contents_no_longer_runs_as_its_owner() {
+    let test = "a_program_that_gets_other_contents_no_longer_runs_as_its_owner";
+    if !is_root(test) || !has_tools(test, &["setpriv"]) {
+        return;
+    }
+    let after = |copy: &str, by: &str, mode: &str| {
+        let scratch = Scratch::public();
+        let copy = copy.replace("$T", &scratch.binary().to_string_lossy());
+        let line = format!(
+            "chmod 777 .; echo old >p; chown 1000:1000 p; chmod {mode} p; echo new >n; chmod 644 n; {by} {copy} n p; \
+            cat p; stat -c %a:%u:%g p"
+        );
+        String::from_utf8(shell(scratch.path(), &line).expect(0).stdout).unwrap()
+    };
+    for by in ["", "setpriv --reuid=1000 --regid=1000 --clear-groups env HOME=/nowhere"] {
+        for mode in ["4755", "6755", "2755", "2745", "6644", "1755", "755"] {
+            let [ours, theirs] = ["$T copy", "cp"].map(|copy| after(copy, by, mode));
+            assert_eq!(ours, theirs, "{by} {mode}");
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! The JSON of every command is what docs/schemas says, and docs/json.md names every field of it.
 
+use rustix::process::Signal;
 use serde_json::Value;
 use std::{fs, path::PathBuf};
 
-use crate::support::{Scratch, bytes, run, schema::faults, shell, thalweg};
+use crate::support::{Scratch, bytes, interrupted, run, schema::faults, thalweg};
 
 fn docs() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs"))
@@ -109,8 +110,7 @@ fn a_copy_that_did_not_end_names_what_it_left() {
     let here = Scratch::new();
     fs::create_dir(here.join("tree")).unwrap();
     bytes::write(&here.join("tree/file"), 1, 8 << 20);
-    let line = "timeout -s INT 0.7 $T copy -r --resume --json --limit 4M tree new; test $? = 124";
-    let ran = shell(here.path(), line).expect(0);
+    let ran = interrupted(&here, &["--resume", "--json"], Signal::INT);
     expect("answer", &ran.json());
     assert_eq!(ran.json()["unfinished"], serde_json::json!([".new.thalweg-part"]));
     assert_eq!(ran.json()["torn"], serde_json::json!([]));

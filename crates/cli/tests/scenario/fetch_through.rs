@@ -161,7 +161,7 @@ fn a_certificate_that_has_expired_is_not_trusted() {
     command.arg(scratch.join("f")).arg("--cacert").arg(scratch.join("cert.pem"));
     let ran = run(&mut command).expect(1);
     ran.expect_said("not to be trusted");
-    ran.expect_said("Expired");
+    ran.expect_said("its certificate has expired");
     assert!(!scratch.join("f").exists());
 }
 

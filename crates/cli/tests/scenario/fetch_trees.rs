@@ -146,7 +146,7 @@ fn a_server_that_ends_leaves_the_tree_to_a_later_run() {
     let root = shared(&scratch);
     let served = Served::on(&root);
     let place = scratch.folder("place");
-    let mut command = fetch(&served, &place.join("dst"), &["--limit", "5M", "--retries", "1"]);
+    let mut command = fetch(&served, &place.join("dst"), &["--limit", "2M", "--retries", "1"]);
     let running = Running::start(&mut command);
     while !place.join(".dst.thalweg-part/4").exists() {
         thread::sleep(Duration::from_millis(1));
@@ -172,9 +172,12 @@ fn words_that_make_no_sense_of_trees_are_refused_and_other_servers_are_told() {
     fetch(&[url, "-"]).expect(2).expect_said("?tar");
     fetch(&[url, url, "x"]).expect(2).expect_said("one folder");
     fetch(&[url, "x", "--verify"]).expect(2).expect_said("-r fetches many");
+    run(thalweg().args(["fetch", "--hash", url]).arg(scratch.path())).expect(2);
     fetch(&[url, "none/x"]).expect(2).expect_said("no such folder");
     fetch(&[&format!("{url}none/"), "x"]).expect(4).expect_said("wget -r");
     fetch(&[&format!("{url}large"), "x"]).expect(4).expect_said("wget -r");
     fetch(&[&format!("{url}3")]).expect(0);
+    are_equal(&root.join("3"), &scratch.join("3"));
+    fetch(&["--hash", &format!("{url}3")]).expect(4).expect_said("tells no hashes");
     are_equal(&root.join("3"), &scratch.join("3"));
 }

@@ -3,7 +3,12 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Write},
+    path::Path,
     process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -17,26 +22,36 @@ use liar::{Liar, honest, send};
 
 const LEN: usize = 3_000_000;
 
-/// Sends slowly, so that there is a moment to be killed in.
-fn slow(bytes: Vec<u8>) -> Liar {
+/// Sends the second half so slowly that only a kill ends it, until it is told to hurry.
+fn slow(bytes: Vec<u8>, hurry: Arc<AtomicBool>) -> Liar {
     Liar::new(move |asked, stream| {
         let (head, body) = honest(asked, &bytes, "\"a\"");
         drop(stream.write_all(head.as_bytes()));
-        for piece in body.chunks(100_000) {
+        let (first, second) = body.split_at(body.len() / 2);
+        for piece in first.chunks(100_000).chain(second.chunks(100)) {
             if stream.write_all(piece).is_err() {
                 return;
             }
-            thread::sleep(Duration::from_millis(5));
+            if !hurry.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(5));
+            }
         }
     })
+}
+
+/// Whether the journal tells of bytes that are there.
+fn is_told(journal: &Path) -> bool {
+    let journal = fs::read(journal).ok();
+    let journal = journal.and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
+    journal.is_some_and(|journal| journal["done"].as_array().is_some_and(|done| !done.is_empty()))
 }
 
 #[test]
 fn after_a_kill_the_same_command_moves_only_what_is_missing() {
     let bytes = bytes::of(1, LEN);
-    let server = slow(bytes.clone());
+    let hurry = Arc::new(AtomicBool::new(false));
+    let server = slow(bytes.clone(), hurry.clone());
     let rounds = std::env::var("THALWEG_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(5);
-    let mut resumed = 0;
     for round in 0..rounds {
         let scratch = Scratch::new();
         let path = scratch.join("f");
@@ -45,21 +60,26 @@ fn after_a_kill_the_same_command_moves_only_what_is_missing() {
             command.args(["fetch", "--json", &server.url("x")]).arg(&path);
             command
         };
+        hurry.store(false, Ordering::Relaxed);
         let mut running = Running::start(&mut fetch());
         assert!(running.wait_until_open(|path| path.ends_with(".f.thalweg-part")));
+        // Every other kill comes at any time, the rest when there is something to go on with.
+        let has_begun = round % 2 == 0;
+        while has_begun && !is_told(&scratch.join(".f.thalweg-journal")) {
+            assert!(!running.has_ended());
+            thread::sleep(Duration::from_millis(1));
+        }
         thread::sleep(Duration::from_millis(30 * (round % 7)));
-        // It may have come to its end.
-        drop(running.child().kill());
+        running.child().kill().unwrap();
         drop(running.finish());
-        assert!(fs::read(&path).is_ok_and(|there| there == bytes) || !path.exists());
-        let ended = path.exists();
+        assert!(!path.exists());
+        hurry.store(true, Ordering::Relaxed);
         let second = run(&mut fetch()).expect(0);
         assert!(fs::read(&path).unwrap() == bytes, "round {round}");
         assert_eq!(names(scratch.path()), ["f"]);
         let moved = second.json()["bytes"].as_u64().unwrap();
-        resumed += usize::from(!ended && moved < LEN as u64);
+        assert!(!has_begun || moved < LEN as u64, "{moved}");
     }
-    assert!(resumed > 0, "no kill came while it moved");
 }
 
 #[test]
@@ -218,7 +238,7 @@ fn over_tls_a_file_is_whole_and_a_server_that_proves_nothing_gets_no_request() {
     BufReader::new(python.stdout.as_mut().unwrap()).read_line(&mut port).unwrap();
     let url = |host: &str, path: &str| format!("https://{host}:{}/{path}", port.trim());
     let (path, cert) = (scratch.join("f"), scratch.join("cert.pem"));
-    let fetch = |mut command: Command, url: &str, cert: Option<&std::path::Path>| {
+    let fetch = |mut command: Command, url: &str, cert: Option<&Path>| {
         command.args(["fetch", "--json", url]).arg(&path);
         command.args(cert.iter().map(|cert| format!("--cacert={}", cert.display())));
         run(&mut command)

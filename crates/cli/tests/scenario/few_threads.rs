@@ -103,15 +103,17 @@ fn every_mechanism_moves_a_file_without_threads_or_steps_down() {
 fn a_sender_and_a_receiver_without_threads_hand_a_file_over() {
     let test = "a_sender_and_a_receiver_without_threads_hand_a_file_over";
     let place = Place::new(20 << 20);
-    let (sent, received) = std::thread::scope(|scope| {
-        let sender = scope.spawn(|| alone(test, &mut place.send(&[])));
-        let received = alone(test, &mut place.receive(&[]));
-        (sender.join().unwrap(), received)
-    });
-    let (Some(sent), Some(received)) = (sent, received) else { return };
-    sent.expect(0);
-    received.expect(0);
-    bytes::expect(&place.copy, 1, 20 << 20);
+    for way in [&[][..], &["--as-bytes"]] {
+        let (sent, received) = std::thread::scope(|scope| {
+            let sender = scope.spawn(|| alone(test, &mut place.send(way)));
+            let received = alone(test, &mut place.receive(&[]));
+            (sender.join().unwrap(), received)
+        });
+        let (Some(sent), Some(received)) = (sent, received) else { return };
+        sent.expect(0);
+        received.expect(0);
+        bytes::expect(&place.copy, 1, 20 << 20);
+    }
 }
 
 #[test]

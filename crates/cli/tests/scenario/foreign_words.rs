@@ -80,7 +80,7 @@ fn what_the_sender_says_is_written_out() {
         }
     };
     let mut sender = Sender::over(link, Options::default()).unwrap();
-    let item = Item { name: Some("f".into()), size: None, source: Liar };
+    let item = Item { name: Some("f".into()), size: None, source: Liar, file: None };
     let handed =
         sender.send_all([item], &mut Pace { buffer: 4096, total: Some(1), watch: &mut |_| {} });
     let told = handed.unwrap().problems[0].1.to_string();

@@ -155,10 +155,10 @@ fn the_sender_may_come_first_and_an_existing_file_is_replaced() {
 }
 
 /// Kills one side after a while; the other has to end by itself, with 3.
-fn one_dies(place: &Place, receiver_dies: bool, after: u64) -> bool {
+fn one_dies(place: &Place, way: &str, receiver_dies: bool, after: u64) -> bool {
     fs::write(&place.copy, "old").unwrap();
     let mut receiving = Running::start(&mut place.receive(&[]));
-    let mut sending = Running::start(&mut place.send(&["--buffer=1M", "--wait=5s"]));
+    let mut sending = Running::start(&mut place.send(&[way, "--wait=5s"]));
     thread::sleep(Duration::from_micros(after));
     let dying = if receiver_dies { &mut receiving } else { &mut sending };
     drop(dying.child().kill());
@@ -188,7 +188,9 @@ fn a_kill_of_either_side_leaves_the_old_file_and_tells_the_other() {
     for n in 0..kills {
         // The sender gives up waiting for a receiver that was killed before it could listen.
         let after = 20_000 + dice.within(0..60_000);
-        landed += u64::from(one_dies(&place, n % 2 == 0, after));
+        // As bytes, and as an open file.
+        let way = ["--buffer=1M", "--as-bytes"][(n / 2 % 2) as usize];
+        landed += u64::from(one_dies(&place, way, n % 2 == 0, after));
     }
     assert!(landed > 0, "no kill landed");
 }
@@ -445,13 +447,14 @@ fn the_same_bytes_arrive_where_calls_are_refused_and_the_reason_is_told() {
     for calls in ones.chain([every]) {
         for errno in [libc::EPERM, libc::ENOSYS] {
             let receiving = Running::start(&mut place.receive(&[]));
-            let sent = match run_without(&calls, errno, &mut place.send(&["--json"])) {
+            let sent = match run_without(&calls, errno, &mut place.send(&["--json", "--as-bytes"]))
+            {
                 Ok(sent) => sent.expect(0).json(),
                 Err(why) => return skip(test, &format!("no seccomp: {why}")),
             };
             receiving.finish().expect(0);
             expect_whole(&place.copy);
-            let sending = Running::start(&mut place.send(&[]));
+            let sending = Running::start(&mut place.send(&["--as-bytes"]));
             let received = run_without(&calls, errno, &mut place.receive(&["--json"]));
             received.unwrap().expect(0);
             sending.finish().expect(0);

@@ -9,7 +9,7 @@ use std::{
 use crate::support::{
     Running, Scratch, bytes,
     deny::{NAMELESS, start_without},
-    names, run, shell, skip,
+    interrupted, mounts, names, run, shell, skip,
     skip::{has_tools, is_root},
     thalweg,
 };
@@ -31,32 +31,13 @@ fn expect_same(scratch: &Scratch, copy: &str) {
     run(Command::new("diff").arg("-r").args([scratch.join("tree"), scratch.join(copy)])).expect(0);
 }
 
-/// Starts a copy that is far from its end for a long time, and interrupts it when some of it is there.
-fn interrupted(scratch: &Scratch, options: &[&str], signal: Signal) -> String {
-    let mut copy = thalweg();
-    copy.current_dir(scratch.path()).args(["copy", "-r", "--limit=256K"]).args(options);
-    let mut running = Running::start(copy.args(["tree", "new"]));
-    while !is_begun(&scratch.join(".new.thalweg-part")) {
-        assert!(!running.has_ended(), "over before it had begun");
-        thread::sleep(Duration::from_millis(1));
-    }
-    running.signal(signal);
-    running.finish().expect(128 + signal.as_raw()).stderr
-}
-
-/// Whether a file or folder of the source is in it.
-fn is_begun(stage: &Path) -> bool {
-    let is_data = |entry: fs::DirEntry| entry.file_name() != ".thalweg-journal";
-    fs::read_dir(stage).is_ok_and(|entries| entries.flatten().any(is_data))
-}
-
 #[test]
 fn an_interrupted_new_tree_keeps_its_temporary_name_and_a_resume_finishes_it() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         for first in [&[][..], &["--resume"], &["-p"]] {
             let scratch = Scratch::new();
             tree(&scratch);
-            let said = interrupted(&scratch, first, signal);
+            let said = interrupted(&scratch, first, signal).stderr;
             assert_eq!(names(scratch.path()), [".new.thalweg-part", "tree"], "{said}");
             for word in ["'.new.thalweg-part'", "with --resume goes on", "rm -r removes it"] {
                 let word = if first == ["--resume"] {
@@ -225,4 +206,35 @@ fn a_file_that_is_written_in_place_and_not_to_its_end_is_named() {
     }
     running.signal(Signal::INT);
     running.finish().expect(130).expect_said("written in part: 'old'; copy it again");
+}
+
+#[test]
+fn a_part_of_a_killed_copy_goes_when_the_next_one_needs_none() {
+    let leave = "for n in d/big d/small; do part=${n%/*}/.${n#*/}; echo half >$part.thalweg-part; \
+        echo journal >$part.thalweg-journal; done";
+    let setup = format!("head -c 3000000 /dev/urandom >big; echo s >small; mkdir d; {leave}");
+    let copies = ["$T copy big small d", "$T copy big d/big; $T copy small d/small"];
+    let test = "a_part_of_a_killed_copy_goes_when_the_next_one_needs_none";
+    // A clone is made without a part, where there are clones.
+    for place in ["btrfs", "xfs", "ext4"] {
+        let Some(root) = mounts().get(test, place) else { continue };
+        for copy in copies {
+            let scratch = Scratch::within(root);
+            shell(scratch.path(), &format!("{setup}; {copy}; cmp big d/big")).expect(0);
+            assert_eq!(names(&scratch.join("d")), ["big", "small"], "{place}: {copy}");
+        }
+        // In a tree that goes into a folder that is there.
+        let scratch = Scratch::within(root);
+        shell(scratch.path(), &format!("{setup}; mkdir t; mv big t; $T copy -rT t d")).expect(0);
+        let left = names(&scratch.join("d"));
+        assert!(!left.iter().any(|name| name.starts_with(".big")), "{place}: {left:?}");
+    }
+    // One that a living copy works on stays, and so does a source of that name.
+    let scratch = Scratch::new();
+    let line = format!("{setup}; exec 9<d/.small.thalweg-part; flock 9; $T copy small d");
+    shell(scratch.path(), &line).expect(0);
+    assert!(scratch.join("d/.small.thalweg-part").exists());
+    shell(scratch.path(), "rm d/small; $T copy d/.small.thalweg-part d/small").expect(0);
+    assert_eq!(fs::read_to_string(scratch.join("d/small")).unwrap(), "half\n");
+    assert!(scratch.join("d/.small.thalweg-part").exists());
 }

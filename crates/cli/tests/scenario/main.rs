@@ -29,6 +29,7 @@ mod limits;
 mod manifests;
 mod measured_ways;
 mod odd_sinks;
+mod open_handovers;
 mod random_trees;
 mod refused_attributes;
 mod rereads;

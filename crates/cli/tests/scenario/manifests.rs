@@ -237,14 +237,23 @@ fn a_manifest_never_takes_the_place_of_what_it_lists() {
     let setup = "mkdir s; echo f >s/f; echo g >s/g";
     shell(scratch.path(), setup).expect(0);
     for (line, code) in [
-        ("$T copy --manifest s/f s/f s/g . ", 2),
+        ("$T copy --manifest s/f s/f s/g . ", 1),
+        ("$T copy -r --manifest s/f s new", 1),
+        ("ln -s s link; $T copy -rL --manifest ./link/f s/ new", 1),
+        ("$T copy -rs --manifest s/f $PWD/s links", 1),
+        ("$T copy -rn --manifest s/f s/. new", 1),
         ("$T copy --manifest z s/g z", 1),
         ("$T copy -aT --manifest d/f s d", 1),
         ("$T copy -aT --manifest d/f s d", 1),
     ] {
         shell(scratch.path(), line).expect(code);
     }
-    for (name, bytes) in [("s/f", "f\n"), ("z", "g\n"), ("d/f", "f\n")] {
+    let ran = shell(scratch.path(), "$T copy -r --manifest s/f s newer").expect(1);
+    ran.expect_said("'s/f' is to be copied: the manifest would replace it");
+    // What is left out is not copied, and may go.
+    shell(scratch.path(), "echo >s/note; $T copy -r --exclude /note --manifest s/note s left")
+        .expect(0);
+    for (name, bytes) in [("s/f", "f\n"), ("z", "g\n"), ("d/f", "f\n"), ("newer/f", "f\n")] {
         assert_eq!(fs::read_to_string(scratch.join(name)).unwrap(), bytes, "{name}");
     }
     // A manifest of an earlier run gives way.

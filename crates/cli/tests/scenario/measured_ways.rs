@@ -1,18 +1,19 @@
-//! `thalweg send` with a profile of the ways between two processes: measured, missing, broken, stale.
+//! What a profile says and what comes of it: of the ways between two processes and between files; missing, broken, stale.
 
-use std::fs;
+use std::{
+    fs::{self, File},
+    os::fd::AsFd,
+};
 use thalweg_core::{
-    Profile, Tuning,
+    End, EndFacts, Kind, Profile, Tuning,
     profile::{Cell, Load, Ratio, SinkState},
 };
 
 use super::handovers::{LEN, Place, both};
+use crate::support::{Scratch, bytes, run, thalweg};
 
-/// What was measured decides, and where nothing was the list does.
-#[test]
-fn a_profile_that_knows_the_ways_between_processes_chooses_the_way() {
-    let place = Place::new(LEN);
-    let measured = |arm: &str, tuning: Tuning, ratio: f64| Cell {
+fn measured(arm: &str, tuning: Tuning, ratio: f64) -> Cell {
+    Cell {
         source: "process:loan".into(),
         sink: "process".into(),
         options: Default::default(),
@@ -29,7 +30,14 @@ fn a_profile_that_knows_the_ways_between_processes_chooses_the_way() {
         sessions: 3,
         rounds: 10,
         at: "2026-11-22T00:00:00Z".into(),
-    };
+        provisional: false,
+    }
+}
+
+/// What was measured decides, and where nothing was the list does.
+#[test]
+fn a_profile_that_knows_the_ways_between_processes_chooses_the_way() {
+    let place = Place::new(LEN);
     let mut profile = Profile::new();
     profile.merge(vec![
         measured("ring", Tuning::default(), 1.0),
@@ -38,7 +46,7 @@ fn a_profile_that_knows_the_ways_between_processes_chooses_the_way() {
     ]);
     let path = place.scratch.join("profile.json");
     profile.save(&path).unwrap();
-    let mut send = place.send(&["--json"]);
+    let mut send = place.send(&["--json", "--as-bytes"]);
     let (received, sent) = both(&mut place.receive(&[]), send.env("THALWEG_PROFILE", &path));
     received.expect(0);
     let sent = sent.expect(0).json();
@@ -55,7 +63,8 @@ fn a_profile_that_knows_the_ways_between_processes_chooses_the_way() {
     for words in ["measured 2026-11-22: 0.50x ring", "from lent memory into memory used before"] {
         assert!(why.contains(words), "{why}");
     }
-    for options in [&["--json", "--no-profile"][..], &["--json", "--method", "pipe"]] {
+    for options in [&["--json", "--as-bytes", "--no-profile"][..], &["--json", "--method", "pipe"]]
+    {
         let mut send = place.send(options);
         let (received, sent) = both(&mut place.receive(&[]), send.env("THALWEG_PROFILE", &path));
         received.expect(0);
@@ -65,12 +74,52 @@ fn a_profile_that_knows_the_ways_between_processes_chooses_the_way() {
     }
 }
 
+/// What nobody can keep: the mechanism is compared with others on the way, whoever wins, and what another one did better is
+/// kept for files about as large.
+#[test]
+fn a_mechanism_that_falls_behind_its_profile_is_compared_and_the_profile_learns_from_it() {
+    let folder = Scratch::new();
+    let [path, source, copied] = ["profile.json", "source", "copy"].map(|name| folder.join(name));
+    bytes::write(&source, 7, 96 << 20);
+    let file = File::open(&source).unwrap();
+    let end = End { fd: file.as_fd(), kind: Kind::File, at: Some(0) };
+    let facts = EndFacts::of(&end);
+    let options = facts.fs.as_ref().expect("a file system").options.clone();
+    let promises = |name: &str, ratio: f64| Cell {
+        source: facts.key(),
+        sink: facts.key(),
+        options: [options.clone(), options.clone()],
+        sink_state: SinkState::Fresh,
+        size: 96 << 20,
+        wall: Ratio { ratio, ..Ratio::ONE },
+        ns_per_byte: 1e-6,
+        ..measured(name, Tuning::default(), ratio)
+    };
+    let mut profile = Profile::new();
+    profile.merge(vec![promises("splice", 0.1), promises("read-write", 1.0)]);
+    profile.save(&path).unwrap();
+    let mut copy = thalweg();
+    copy.args(["copy", "--reflink=never", "--json"]).args([&source, &copied]);
+    let account = run(copy.env("THALWEG_PROFILE", &path)).expect(0).json();
+    bytes::expect(&copied, 7, 96 << 20);
+    let looks = account["looks"].as_array().unwrap();
+    assert_eq!(looks[0]["tried"][0]["mechanism"], "splice", "{account}");
+    let lost = |look: &&serde_json::Value| {
+        let is_compared = look["from_disk"] == false && look["tried"][0]["ratio"].is_number();
+        is_compared && look["chosen"] != "splice"
+    };
+    let kept = Profile::load(&path).unwrap().unwrap();
+    let has_learnt = kept.cells.iter().any(|cell| cell.provisional && cell.mechanism == "splice");
+    assert_eq!(has_learnt, looks.iter().any(|look| lost(&look)), "{account}");
+    assert!(kept.cells.iter().filter(|cell| !cell.provisional).eq(profile.cells.iter()));
+}
+
 #[test]
 fn a_profile_that_cannot_be_used_is_named_and_what_is_known_without_it_decides() {
     let place = Place::new(LEN);
     let path = place.scratch.join("profile.json");
     let sent = || {
-        let mut send = place.send(&["--json", "-v"]);
+        let mut send = place.send(&["--json", "-v", "--as-bytes"]);
         let (received, sent) = both(&mut place.receive(&[]), send.env("THALWEG_PROFILE", &path));
         received.expect(0);
         sent

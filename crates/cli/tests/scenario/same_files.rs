@@ -2,7 +2,11 @@
 
 use std::fs;
 
-use crate::support::{Scratch, run, shell, thalweg};
+use crate::support::{
+    Scratch, run, shell, skip,
+    skip::{has_tools, is_root},
+    thalweg,
+};
 
 /// One file with two names, links to it, a link to a link and a link with two names.
 const FILES: &str = "echo x >a; ln a b; ln -s a s1; ln -s a s2; ln -s s1 s3; ln -s a t; ln -P t u";
@@ -82,4 +86,42 @@ fn a_file_seen_by_another_mount_is_itself() {
     run(copy.arg("copy").arg("-r").args([scratch.join("d"), scratch.join("d/inside")])).expect(1);
     // As with cp, all but what it becomes.
     assert_eq!(crate::support::names(&scratch.join("d/inside")), ["f"]);
+}
+
+#[test]
+fn a_file_that_an_overlay_shows_under_another_number_is_not_emptied_by_its_own_copy() {
+    let test = "a_file_that_an_overlay_shows_under_another_number_is_not_emptied_by_its_own_copy";
+    if !is_root(test) || !has_tools(test, &["unshare"]) {
+        return;
+    }
+    let scratch = Scratch::public();
+    let overlay = "mount -t tmpfs none on && cd on && mkdir low up work all u && head -c 3000000 /dev/urandom >low/f &&
+        mount -t overlay -o lowerdir=low,upperdir=up,workdir=work overlay all || exit 77; cp low/f true; cd ..; ";
+    let in_mounts = |line: &str| {
+        let inside = [overlay, line].concat();
+        shell(scratch.path(), &format!("mkdir -p on; unshare --mount bash -c '{inside}'"))
+    };
+    if in_mounts("true").code() == 77 {
+        return skip(test, "no overlay can be mounted on tmpfs here");
+    }
+    for (from, to) in [("all/f", "low/f"), ("all/g", "up/g"), ("up/g", "all/g")] {
+        // The copy of a file that is written through the overlay is in its upper layer.
+        let line = "cp on/true on/all/g; touch -d @1000.5 on/TO; $T copy --inplace on/FROM on/TO;
+            test $? = 1 && cmp on/FROM on/true && cmp on/TO on/true && test $(stat -c %Y on/TO) = 1000";
+        in_mounts(&line.replace("FROM", from).replace("TO", to))
+            .expect(0)
+            .expect_said("is the same file as the source");
+    }
+    // Who may write it and does not own it.
+    let line = "chmod 666 on/low/f; chmod 755 on; cd on; \
+        setpriv --reuid=1000 --clear-groups $T copy --inplace all/f low/f; test $? = 1 && cmp low/f true";
+    if has_tools(test, &["setpriv"]) {
+        let line = line.replace("$T", &scratch.binary().to_string_lossy());
+        in_mounts(&line).expect(0).expect_said("is the same file as the source");
+    }
+    // Files of one size that are not one, and one that the overlay copies before it is written.
+    let line = "head -c 3000000 /dev/zero >on/z; mount -t tmpfs none on/u; cp on/z on/u/z; \
+        $T copy -q --inplace on/low/f on/u/z && cmp on/u/z on/true && $T copy -q --inplace on/low/f on/all/f && \
+        cmp on/all/f on/true";
+    in_mounts(line).expect(0);
 }

@@ -103,6 +103,18 @@ fn a_disk_that_does_not_answer_keeps_nobody_else_waiting() {
         for _ in 0..100 {
             assert!(server.get("/well").ends_with("\r\n\r\ntext"));
         }
+        // What was asked for before it on the same connection comes.
+        let mut both = server.connect();
+        let two =
+            ["/well", name.as_str()].map(|path| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        both.write_all(two.concat().as_bytes()).unwrap();
+        let mut came = Vec::new();
+        while !came.windows(8).any(|eight| eight == b"\r\n\r\ntext") {
+            let mut some = [0; 4096];
+            let count = both.read(&mut some).unwrap();
+            assert!(count > 0, "{}", String::from_utf8_lossy(&came));
+            came.extend_from_slice(&some[..count]);
+        }
         assert!(sick.is_waited_for());
         // Its reads end with it, and the disk is let go of.
         drop((server, hanging));
@@ -251,4 +263,44 @@ fn end(child: &mut Child) {
     let pid = rustix::process::Pid::from_child(child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     child.wait().unwrap();
+}
+
+#[test]
+fn the_worker_of_the_study_gets_the_bytes_from_every_server_or_says_why_not() {
+    const TEST: &str = "the_worker_of_the_study_gets_the_bytes_from_every_server_or_says_why_not";
+    if !skip::has_tools(TEST, &["cc"]) {
+        return;
+    }
+    let (scratch, studies) =
+        (Scratch::new(), concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies"));
+    let worker = scratch.join("worker");
+    let mut compile = Command::new("cc");
+    compile.arg("-O1").arg("-o").arg(&worker).arg(format!("{studies}/programs/http.c"));
+    assert!(compile.status().unwrap().success());
+    for (server, words) in [("thalweg", "--zero-copy"), ("thalweg", ""), ("nginx", "sendfile on;")]
+    {
+        if server == "nginx" && nginx().is_none() {
+            return skip(TEST, "no nginx");
+        }
+        let own = scratch.folder(&format!("{server}{}", words.len()));
+        let mut command = Command::new(&worker);
+        command.args([format!("server={server}"), format!("words={words}")]).current_dir(studies);
+        command.arg(format!("program={}", env!("CARGO_BIN_EXE_thalweg")));
+        command.args(["connections=3", "bytes=200000"]).arg(format!("scratch={}", own.display()));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = b"hello\nwarm\ncheck\nrun 20\nmemory\nquit\n";
+        // One that says that it cannot work here is gone before it has read all.
+        let _ = child.stdin.take().unwrap().write_all(lines);
+        let said = text(child.stdout.take().unwrap());
+        child.wait().unwrap();
+        if let Some(reason) = said.lines().find_map(|line| line.strip_prefix("unfit ")) {
+            let is_expected = ["namespace", "a processor each", "congestion control"];
+            assert!(is_expected.iter().any(|word| reason.contains(word)), "{server}: {reason}");
+            return skip(TEST, reason);
+        }
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines[..3], ["thalweg-worker 1", "ok", "ok"], "{said}");
+        assert!(lines[3].contains("\"bytes\":4000000"), "{said}");
+        assert!(lines[4].parse::<u64>().unwrap() > 0, "{said}");
+    }
 }

@@ -29,16 +29,21 @@ pub enum Destination {
 }
 
 /// Why a destination cannot be opened, written or published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DestinationError {
+    #[error("{0}")]
     Call(CallFailed),
     /// The path ends in a folder that is not there.
+    #[error("there is no such folder")]
     NoFolder,
     /// A symbolic link to nothing: it cannot be followed, and to replace it was not asked for.
+    #[error("the destination is a symbolic link to nothing")]
     Dangling,
     /// There is a file of this name, and it is not to be replaced.
+    #[error("the destination is there already")]
     Exists,
     /// There is something else than a file or a link.
+    #[error("the destination is there already, and no file")]
     NoFile,
 }
 
@@ -68,7 +73,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), DestinationError> {
 /// What a file is until it has its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// It has none where that is possible: who is killed leaves nothing.
+    /// It has none where that is possible: a process that is killed leaves nothing.
     Nameless,
     /// It is a part, and what an earlier run left of it is gone on with.
     Part,

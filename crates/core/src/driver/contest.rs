@@ -10,8 +10,9 @@ use std::time::Duration;
 use super::cost::Cost;
 use crate::{
     MECHANISMS, Prefer, Tuning,
+    mechanisms::LAST_RESORT,
     plan::Turns,
-    profile::{Evidence, LEAST_NOISE, Load, Ratio, SinkState},
+    profile::{Cell, Evidence, LEAST_NOISE, Load, Ratio, SinkState},
     select::{Candidate, Prior, rank},
 };
 
@@ -22,10 +23,13 @@ pub struct Look {
     pub at: u64,
     /// The pieces compared had to be read from a disk; else they lay in the page cache.
     pub from_disk: bool,
-    /// Who took part, in the order of their turns.
+    /// The mechanisms that took part, in the order of their turns.
     pub tried: Vec<Tried>,
     /// What went on.
     pub chosen: &'static str,
+    /// What a profile can learn from it ([`Profile::learn`](crate::Profile::learn)).
+    #[serde(skip)]
+    pub seen: Vec<Cell>,
 }
 
 /// One mechanism in a look.
@@ -45,7 +49,7 @@ pub(super) struct Contest {
     phase: Phase,
     // Bytes moved since the transfer began, whoever moved them.
     moved: u64,
-    // Bytes that one goes on for before anybody looks again; doubles with every look.
+    // Bytes that one goes on for before the next look; doubles with every look but the first.
     rest: u64,
     looks: Vec<Look>,
 }
@@ -74,7 +78,7 @@ enum Phase {
     Trying { left: Vec<usize>, piece: Piece },
     /// This one goes on, for so many bytes by now.
     Settled { chosen: &'static str, since: u64, usual: Option<f64>, piece: Piece, unusual: u32 },
-    /// Nobody is left to compare.
+    /// None is left to compare.
     Over,
 }
 
@@ -92,7 +96,7 @@ const ROUNDS: usize = 2;
 const MOST_ROUNDS: usize = 4;
 /// The share of a piece that is not timed: it fills pipes and touches buffers for the first time.
 const WARM_UP: u64 = 4;
-/// Who takes so many times as long as the best in the first round does not run again.
+/// A mechanism that takes so many times as long as the best in the first round does not run again.
 const HOPELESS: f64 = 1.5;
 /// A rate that has changed by so many times is another one.
 const CHANGED: f64 = 2.0;
@@ -105,13 +109,18 @@ impl Contest {
         let contender = |name: &&'static str| Contender { name, pieces: Vec::new() };
         let mut contest = Self {
             contenders: turns.among.iter().map(contender).collect(),
-            rest: turns.piece * (turns.among.len() * ROUNDS) as u64,
+            rest: 0,
             turns: turns.clone(),
             phase: Phase::Over,
             moved: 0,
             looks: Vec::new(),
         };
-        contest.begin();
+        if let (Some(promise), Some(measured)) = (&turns.promise, turns.among.first()) {
+            contest.settle(measured, Some(promise.ns_per_byte));
+        } else {
+            contest.rest = contest.length();
+            contest.begin();
+        }
         contest
     }
 
@@ -182,7 +191,14 @@ impl Contest {
         }
     }
 
-    /// Nobody takes turns any more.
+    /// What is held back says nothing of how fast it could be: a promise is not watched then.
+    pub fn trust(&mut self) {
+        if self.turns.promise.is_some() {
+            self.end();
+        }
+    }
+
+    /// The turns are over.
     pub fn end(&mut self) {
         self.phase = Phase::Over;
     }
@@ -220,7 +236,7 @@ impl Contest {
             return self.decide(&compared);
         }
         *left = run;
-        // Every other round the other way round: what drifts meanwhile favours nobody.
+        // Every other round the other way round: what drifts meanwhile favours none.
         if rounds.is_multiple_of(2) {
             left.reverse();
         }
@@ -270,7 +286,28 @@ impl Contest {
         let (at, tried) = (self.moved, tried.collect());
         let by_name = self.contenders.iter().find(|contender| contender.name == chosen);
         let usual = by_name.and_then(|contender| best(contender, |sample| sample.wall));
-        self.looks.push(Look { at, from_disk, tried, chosen });
+        let seen = if from_disk || Some(&chosen) == self.turns.among.first() {
+            Vec::new()
+        } else {
+            let cells = self.turns.promise.iter().flat_map(|promise| &promise.cells);
+            let costs = |cell: &Cell| {
+                let of =
+                    self.contenders.iter().find(|contender| contender.name == cell.mechanism)?;
+                let ratio = |cost| ratio(of, cost);
+                Some((
+                    ratio(|sample| sample.wall)?,
+                    ratio(|sample| sample.cpu)?,
+                    best(of, |s| s.wall)?,
+                ))
+            };
+            let is_usual = reference.is_some_and(|last| last.name == LAST_RESORT.info().name);
+            cells.filter(|_| is_usual).filter_map(|cell| Some(seen(cell, costs(cell)?))).collect()
+        };
+        if !from_disk {
+            // Each look finds anew what the one before found: a burst may be over.
+            self.looks.iter_mut().for_each(|look| look.seen.clear());
+        }
+        self.looks.push(Look { at, from_disk, tried, chosen, seen });
         self.settle(chosen, usual);
     }
 
@@ -279,23 +316,43 @@ impl Contest {
         self.phase = Phase::Settled { chosen, since: 0, usual, piece, unusual: 0 };
     }
 
+    /// Bytes of one look.
+    fn length(&self) -> u64 {
+        self.turns.piece * (self.contenders.len() * ROUNDS) as u64
+    }
+
     /// Looks again once the rate has changed and enough is left for that to pay.
     fn watch(&mut self) {
-        let length = self.turns.piece * (self.contenders.len() * ROUNDS) as u64;
+        let length = self.length();
         let Phase::Settled { since, usual, piece, unusual, .. } = &mut self.phase else { return };
-        let Some(Sample { wall: now, .. }) = piece.sample() else { return };
+        let Some(Sample { wall: now, from_disk, .. }) = piece.sample() else { return };
         *piece = Piece::default();
+        // A promise is about bytes in the page cache, and one that is more than kept is no reason to look.
+        let is_promise = self.turns.promise.is_some() && self.looks.is_empty();
+        if is_promise && from_disk {
+            return;
+        }
         let usual = *usual.get_or_insert(now);
-        let has_changed = now > usual * CHANGED || now * CHANGED < usual;
+        let has_changed = now > usual * CHANGED || !is_promise && now * CHANGED < usual;
         *unusual = if has_changed { *unusual + 1 } else { 0 };
         let left = self.turns.len.saturating_sub(self.moved);
         if *unusual >= UNUSUAL && *since >= self.rest && left > length * 2 {
-            self.rest *= 2;
+            self.rest = (self.rest * 2).max(length);
             if self.contenders.len() > 1 {
                 self.begin();
             }
         }
     }
+}
+
+/// What a profile would hold of a mechanism that had these costs.
+fn seen(cell: &Cell, (wall, cpu, ns_per_byte): (f64, f64, f64)) -> Cell {
+    let about = |ratio: f64| {
+        let (lo, hi) = (ratio * (1.0 - LEAST_NOISE), ratio * (1.0 + LEAST_NOISE));
+        Ratio { ratio, lo, hi }
+    };
+    let (wall, cpu, rounds) = (about(wall), about(cpu), ROUNDS as u32);
+    Cell { wall, cpu, ns_per_byte, rounds, ..cell.clone() }
 }
 
 /// What the rule of choice is told.

@@ -34,7 +34,11 @@ impl Ladder {
             if let Some(mechanism) = by_name(among)
                 && !rungs.iter().any(|rung| name(rung) == *among)
             {
-                rungs.insert(0, (mechanism, Tuning::default()));
+                match turns.and_then(|turns| turns.promise.as_ref()) {
+                    // Measured to be slower than the last resort: for its turn only.
+                    Some(promise) => rungs.push((mechanism, promise.tuning(among))),
+                    None => rungs.insert(0, (mechanism, Tuning::default())),
+                }
             }
         }
         let contest = turns.map(Contest::between);
@@ -69,12 +73,24 @@ impl Ladder {
         told
     }
 
+    /// Takes the first one for as fast as it was measured.
+    pub fn trust(&mut self) {
+        if let Some(contest) = &mut self.contest {
+            contest.trust();
+        }
+    }
+
     /// Those that take turns, from the first of them on.
     fn contest(&mut self) -> Option<&mut Contest> {
         let here = name(&self.rungs[self.at]);
         let contest = self.contest.as_mut()?;
         self.takes_turns |= contest.has(here);
         self.takes_turns.then_some(contest)
+    }
+
+    fn last(&self) -> usize {
+        let is_last = |rung| name(rung) == LAST_RESORT.info().name;
+        self.rungs.iter().rposition(is_last).unwrap_or(0)
     }
 
     /// Goes to the one whose turn it is; whether that is another one.
@@ -85,7 +101,7 @@ impl Ladder {
         self.at != before
     }
 
-    /// Whether somebody wants to know what steps cost.
+    /// Whether the cost of steps is asked for.
     pub fn wants_costs(&mut self) -> bool {
         self.contest().is_some_and(|contest| contest.turn().is_some())
     }
@@ -114,7 +130,7 @@ impl Ladder {
     /// last resort at once: one plain read and write of the same range either fails with the true errno
     /// on the true side, or works.
     pub fn step_down(&mut self, error: &Error, at: u64) -> Option<StepDown> {
-        let last = self.rungs.len() - 1;
+        let last = self.last();
         if self.at == last || error.mechanism == LAST_RESORT.info().name {
             return None;
         }
@@ -123,6 +139,7 @@ impl Ladder {
             if let Some(contest) = &mut self.contest {
                 contest.left(name(&refused));
             }
+            self.at = self.at.min(self.last());
         } else {
             self.at = last;
             if let Some(contest) = &mut self.contest {

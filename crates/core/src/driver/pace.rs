@@ -1,13 +1,13 @@
 //! How much one step may move: enough to be fast, little enough to stay in control.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::{Cancelled, rate_limit::RateLimit};
 
-/// Adapts the budget of a step to the time a step should take, and keeps a limit if there is one.
+/// Adapts the budget of a step to the time a step should take, and keeps the limits there are.
 #[derive(Debug)]
 pub struct Pace {
-    limit: Option<RateLimit>,
+    limits: Vec<Arc<RateLimit>>,
     step: Duration,
     budget: u64,
 }
@@ -19,13 +19,23 @@ const LARGEST: u64 = 1 << 30;
 impl Pace {
     /// A pace for steps of about `step`, and no more than `limit` bytes per second if given.
     pub fn new(limit: Option<u64>, step: Duration) -> Self {
-        let limit = limit.filter(|limit| *limit > 0).map(RateLimit::new);
-        Self { limit, step, budget: 4 * GRAIN }
+        let limit = limit.filter(|limit| *limit > 0).map(|limit| Arc::new(RateLimit::new(limit)));
+        Self::within(limit.into_iter().collect(), step)
+    }
+
+    /// The same within several limits, which others may keep too.
+    pub fn within(limits: Vec<Arc<RateLimit>>, step: Duration) -> Self {
+        Self { limits, step, budget: 4 * GRAIN }
+    }
+
+    /// Whether it holds anybody back.
+    pub fn is_limited(&self) -> bool {
+        !self.limits.is_empty()
     }
 
     /// Bytes the next step may move.
     pub fn budget(&self) -> u64 {
-        self.limit.as_ref().map_or(self.budget, |limit| self.budget.min(limit.step()))
+        self.limits.iter().fold(self.budget, |budget, limit| budget.min(limit.step()))
     }
 
     /// Learns from a step that moved `bytes` in `took`.
@@ -40,13 +50,13 @@ impl Pace {
         }
     }
 
-    /// Keeps the limit after a step that moved `bytes`.
+    /// Keeps the limits after a step that moved `bytes`.
     pub fn hold_back(
         &self,
         bytes: u64,
-        go_on: impl FnMut() -> Result<(), Cancelled>,
+        mut go_on: impl FnMut() -> Result<(), Cancelled>,
     ) -> Result<(), Cancelled> {
-        self.limit.as_ref().map_or(Ok(()), |limit| limit.keep(bytes, go_on))
+        self.limits.iter().try_for_each(|limit| limit.keep(bytes, &mut go_on))
     }
 }
 

@@ -124,6 +124,11 @@ impl<'a> TransferRun<'a> {
         }
     }
 
+    /// Does not compare what it takes with what was measured.
+    pub(super) fn trust(&mut self) {
+        self.ladder.trust();
+    }
+
     /// Bytes of the source, from its start, that are in the sink.
     pub fn bytes(&self) -> u64 {
         self.report.bytes

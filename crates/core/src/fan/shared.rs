@@ -145,7 +145,7 @@ fn take(ride: &mut Ride<'_, '_>, turn: &Turn, nowhere: Option<&OwnedFd>) -> Resu
     while filled < buffer.len() {
         let got = ride.read(&mut buffer[filled..])?;
         if got == 0 {
-            // Somebody else reads this pipe too and took what our sinks have been shown.
+            // Another process reads this pipe too and took what our sinks have been shown.
             return Err(Stop::Failed(INFO.error("read", Side::Source, Errno::BUSY, 0)));
         }
         filled += got;

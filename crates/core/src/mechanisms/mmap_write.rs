@@ -67,7 +67,7 @@ impl Mover for Run<'_> {
 
 impl Run<'_> {
     /// Maps the next window, never past the end of the source: there its last page holds zeros
-    /// that nobody wrote.
+    /// that were not written.
     fn slide(&mut self) -> Result<(), Error> {
         self.window = None;
         self.done = 0;

@@ -43,7 +43,7 @@ static INFO: Info = Info {
     },
 };
 
-/// How long to wait for acknowledgements before whoever watches is asked again.
+/// How long to wait for acknowledgements before the watcher is asked again.
 const WAIT: Duration = Duration::from_millis(100);
 
 struct Run<'a> {
@@ -202,7 +202,7 @@ impl Run<'_> {
 }
 
 impl Pool<'_> {
-    /// Reads into a buffer nobody uses; false if there is none, or nothing to read.
+    /// Reads into a buffer that is not in use; false if there is none, or nothing to read.
     fn refill(&mut self, most: usize, all_free: bool) -> Result<bool, Error> {
         if all_free {
             (self.used, self.filled, self.sent) = (0, 0, 0);

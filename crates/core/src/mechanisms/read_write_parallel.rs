@@ -116,7 +116,7 @@ impl Mover for Run<'_> {
 struct Stretch<'a> {
     source: End<'a>,
     sink: End<'a>,
-    // The next byte nobody has taken, and where to stop taking: both only grow towards each other.
+    // The next byte that no thread has taken, and where to stop taking: both only grow towards each other.
     next: AtomicU64,
     until: AtomicU64,
     // The first place that could not be delivered, and why; None = the source ends there.

@@ -77,7 +77,7 @@ struct State {
     // Why the filling pauses: the source gave 0, or failed. The next allowance clears it.
     pause: Option<Result<(), Errno>>,
     over: bool,
-    // Threads that wait for a change; without one nobody need be woken, which is a system call.
+    // Threads that wait for a change; without one no thread need be woken, which is a system call.
     sleepers: u32,
 }
 
@@ -161,7 +161,7 @@ impl Run<'_> {
                 _ if self.in_flight() > 0 => {}
                 Some(Ok(())) => return Ok(0),
                 Some(Err(errno)) => return failed(errno),
-                // Nothing came for a while: whoever watches wants to know.
+                // Nothing came for a while: the watcher wants to know.
                 None => return failed(Errno::AGAIN),
             }
         }

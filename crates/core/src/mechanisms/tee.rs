@@ -1,5 +1,5 @@
 //! tee shows what waits in one pipe to another, and splice then takes it out of the first: two
-//! calls a pipeful, no copy. Worth it only where somebody else reads along; here it is measured.
+//! calls a pipeful, no copy. Worth it only where another process reads along; here it is measured.
 
 use rustix::fs::{Mode, OFlags, open};
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ pub(crate) static INFO: Info = Info {
     name: "tee",
     summary: "show one pipe's bytes to another, then take them out of the first",
     calls: &["tee", "splice"],
-    // What a pipe holds nobody writes any more.
+    // What a pipe holds is not written any more.
     pairs: &[Pair::new(Kind::Pipe, Kind::Pipe, Guarantees::COPIED)],
     knobs: &[],
     role: Role::Mover,
@@ -84,7 +84,7 @@ impl Run<'_> {
             self.shown = shown as u64;
         }
         let mut taken = 0;
-        // Without a pause: whoever stops in here would leave bytes at both ends.
+        // Without a pause: a stop in here would leave bytes at both ends.
         while self.shown > 0 {
             match self.take() {
                 Ok(0) => return Err(INFO.error("splice", Side::Source, Errno::INVAL, taken)),

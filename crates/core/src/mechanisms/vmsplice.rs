@@ -55,7 +55,7 @@ struct Pages<'a> {
     wished: usize,
     huge: bool,
     // full[sent..filled] was read and is not in the pipe. Unmapping what is in the pipe is fine:
-    // the kernel holds the pages for as long as anybody downstream does.
+    // the kernel holds the pages for as long as any reader downstream does.
     full: Option<Map>,
     filled: usize,
     sent: usize,

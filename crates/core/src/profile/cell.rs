@@ -89,7 +89,7 @@ pub struct Cell {
     pub noise: f64,
     /// Nanoseconds per byte on the clock: an estimate for people; choices use the ratio alone.
     pub ns_per_byte: f64,
-    /// Private memory that a transfer held at its end; `None` if nobody looked.
+    /// Private memory that a transfer held at its end; `None` if it was not looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
     /// Sessions (fresh processes) behind the numbers.
@@ -98,6 +98,10 @@ pub struct Cell {
     pub rounds: u32,
     /// When, RFC 3339.
     pub at: String,
+    /// Seen in passing by a copy for which another cell had promised too much: it speaks of sizes about
+    /// as large, until somebody measures between these ends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub provisional: bool,
 }
 
 impl Ratio {
@@ -120,7 +124,7 @@ impl Ratio {
 }
 
 impl Cell {
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         self.wall.check()?;
         self.cpu.check()?;
         if self.size == 0 {
@@ -167,8 +171,24 @@ impl Cell {
             && conditions(self) == conditions(other)
     }
 
+    /// Whether it says something about jobs of this size. A burst that a copy met is no news for all sizes.
+    pub(super) fn reaches(&self, size: Option<u64>) -> bool {
+        const NEAR: u64 = 2;
+        let is_near = |size: u64| {
+            size <= self.size.saturating_mul(NEAR) && self.size <= size.saturating_mul(NEAR)
+        };
+        !self.provisional || size.is_some_and(is_near)
+    }
+
+    /// The sizes behind which it says something else, or nothing.
+    pub(crate) fn corners(&self) -> impl Iterator<Item = u64> {
+        let near = [self.size.div_ceil(2) - 1, self.size.saturating_mul(2)];
+        let near = self.provisional.then_some(near);
+        near.into_iter().flatten().chain([self.size])
+    }
+
     /// Whether it was measured between such ends.
-    pub(super) fn speaks_of(&self, facts: &Facts) -> bool {
+    pub(crate) fn speaks_of(&self, facts: &Facts) -> bool {
         let matches = |key: &str, options: &str, end: &EndFacts| {
             end.key() == key && end.fs.as_ref().is_none_or(|fs| fs.options == options)
         };
@@ -200,6 +220,7 @@ pub(crate) mod tests {
             sessions: 3,
             rounds: 10,
             at: "2026-11-21T00:00:00Z".into(),
+            provisional: false,
         }
     }
 }

@@ -94,7 +94,10 @@ impl Profile {
         let state = if facts.sink.filled { SinkState::Resident } else { SinkState::Fresh };
         let away = |cell: &Cell| (cell.load != load, cell.sink_state != state);
         let nearest = cells.iter().map(|cell| away(cell)).min();
-        cells.retain(|cell| Some(away(cell)) == nearest);
+        cells.retain(|cell| Some(away(cell)) == nearest && cell.reaches(facts.len));
+        // What a copy saw of a mechanism at about this size stands for all that was measured of it before.
+        let seen: Vec<_> = cells.iter().filter(|c| c.provisional).map(|c| &c.mechanism).collect();
+        cells.retain(|cell| cell.provisional || !seen.contains(&&cell.mechanism));
         Known::among(cells, facts.len)
     }
 }
@@ -124,6 +127,12 @@ impl<'p> Known<'p> {
         let as_good =
             default.filter(|d| d.score(prefer) <= best.score(prefer) * (1.0 + LEAST_NOISE));
         Some(as_good.unwrap_or(best).clone())
+    }
+
+    /// The same of every mechanism in every tuning.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = Evidence> {
+        let is_one = |a: &&Cell, b: &&Cell| (&a.mechanism, &a.tuning) == (&b.mechanism, &b.tuning);
+        self.cells.chunk_by(is_one).map(|line| interpolate(line, self.size))
     }
 
     /// The cells themselves, by mechanism, tuning and size.

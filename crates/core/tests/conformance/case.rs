@@ -168,7 +168,7 @@ impl Case {
             if !among.contains(&self.mechanism.info().name) {
                 among.insert(0, self.mechanism.info().name);
             }
-            Turns { among, piece: TURN, len: self.size as u64, prefer: Prefer::Wall }
+            Turns { among, piece: TURN, len: self.size as u64, prefer: Prefer::Wall, promise: None }
         });
         Plan { turns, ..plan_of(self.mechanism, &self.tuning) }
     }

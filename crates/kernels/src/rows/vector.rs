@@ -203,3 +203,39 @@ unsafe fn fill_long<W: Word>(dst: *mut u8, word: W, n: usize) {
     // SAFETY: the last four words.
     unsafe { store(dst, last, [word; 4]) };
 }
+
+/// A module with the functions of a row whose short sizes are done by `short`, which says whether it did them;
+/// the others are those of [`copy_vectors`] and [`move_vectors`].
+macro_rules! behind {
+    ($module:ident, $short:ident, $vector:ty $(, $features:literal)?) => {
+        mod $module {
+            use super::*;
+            use crate::rows::vector::{copy_vectors, move_vectors};
+
+            /// # Safety
+            /// The contract of [`Kernel::copy`].
+            $(#[target_feature(enable = $features)])?
+            pub unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+                // SAFETY: the same contract.
+                if !unsafe { $short(dst, src, n) } {
+                    // SAFETY: the same contract, and more than a vector.
+                    unsafe { copy_vectors::<$vector>(dst, src, n) };
+                }
+                dst
+            }
+
+            /// # Safety
+            /// The contract of [`Kernel::move_`].
+            $(#[target_feature(enable = $features)])?
+            pub unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
+                // SAFETY: the same contract.
+                if !unsafe { $short(dst, src, n) } {
+                    // SAFETY: the same contract, and more than a vector.
+                    unsafe { move_vectors::<$vector>(dst, src, n) };
+                }
+                dst
+            }
+        }
+    };
+}
+pub(crate) use behind;

@@ -15,10 +15,10 @@ mod with;
 use std::fs;
 use thalweg_core::Unfit;
 
-use super::{Arm, ArmKind, Job, content::Content};
+use super::{Arm, ArmKind, Job, Spec, content::Content};
 use alone::Alone;
 pub(crate) use landing::Residency;
-use moving::Moving;
+use moving::BulkArm;
 use pair::pair_of;
 use with::Way;
 pub(crate) use with::{From, With};
@@ -35,19 +35,21 @@ impl ArmKind for Bulk {
         "an arm of the channel, between this process and a helper; or one memcpy, to compare with"
     }
 
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
-        With::read(job.with)?.open(job)
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
+        let with = With::read(with)?;
+        with.way()?;
+        Ok(Box::new(with))
     }
 }
 
-impl With {
-    /// The arm; the parameters of the job are not looked at.
-    pub fn open(self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
+/// The arm; the parameters of the job are not looked at.
+impl Spec for With {
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let bytes = length(job)?;
         Ok(match self.way()? {
-            Way::Arm(arm) => Box::new(Moving::join(job, self, (Some(arm), bytes))?),
-            Way::Auto => Box::new(Moving::join(job, self, (None, bytes))?),
-            Way::Copy(copier) => Box::new(Alone::new(job, &self, (copier, bytes))?),
+            Way::Arm(arm) => Box::new(BulkArm::join(job, self.clone(), Some(arm), bytes)?),
+            Way::Auto => Box::new(BulkArm::join(job, self.clone(), None, bytes)?),
+            Way::Copy(copier) => Box::new(Alone::new(job, self, copier, bytes)?),
         })
     }
 }

@@ -1,5 +1,8 @@
-//! A whole program, started anew and run to its end for each sample: what [`crate::probes::trial`] and
-//! [`crate::probes::compare`] do with commands.
+//! A whole program, started anew and run to its end for each sample: the one way in which
+//! [`crate::probes::trial`], [`crate::probes::compare`], studies and tuning run other people's commands.
+//!
+//! Left out of a sample: making the files for what it prints. In it: starting the process, and what that
+//! and the children that it waited for used.
 
 mod child;
 mod lookup;
@@ -15,16 +18,19 @@ pub(crate) use outputs::{Outputs, last_words};
 
 use std::{
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 use thalweg_core::Cancelled;
 use thalweg_sys::process::{self, Ended};
 
-use crate::measure::{sample::Sample, schedule::Failure};
+use crate::measure::{
+    sample::{Meter, Sample},
+    schedule::Failure,
+};
 
 /// How commands are run.
 #[derive(Clone, Copy)]
-pub(crate) struct Runner<'r> {
+pub(crate) struct CommandRunner<'r> {
     /// Where their output goes.
     pub outputs: &'r Outputs,
     /// Whether standard output is kept, in the file `out`; standard error always is, in `err`.
@@ -40,7 +46,7 @@ pub(crate) struct Runner<'r> {
 /// What one run gave.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ran {
-    /// Time on the clock, processor time, faults and switches.
+    /// What it took, and what happened to the machine meanwhile.
     pub sample: Sample,
     /// The most memory one of its processes had resident, in bytes.
     pub max_resident: u64,
@@ -51,7 +57,12 @@ pub(crate) struct Ran {
     pub err: String,
 }
 
-impl Runner<'_> {
+impl<'r> CommandRunner<'r> {
+    /// For commands that copy files: what they print is not looked at unless they fail.
+    pub fn of_copies(outputs: &'r Outputs, stop: &'r dyn Fn() -> Result<(), Cancelled>) -> Self {
+        Self { outputs, keeps_output: false, must_succeed: true, limit: None, stop }
+    }
+
     /// Runs a command to its end, with nothing on its standard input.
     pub fn once(&self, command: &mut Command) -> Result<Ran, Failure> {
         command.stdin(Stdio::null()).stderr(self.outputs.create("err")?);
@@ -62,15 +73,23 @@ impl Runner<'_> {
         }
         let name = command.get_program().display().to_string();
         let hidden_below = process::own_max_resident().unwrap_or(0);
-        let began = Instant::now();
+        let meter = Meter::start();
         let child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
         let ended = wait(child, self.limit, self.stop).map_err(|failure| match failure {
             Failure::Unfit(unfit) => format!("{name}: {unfit}").into(),
             Failure::Cancelled => Failure::Cancelled,
         })?;
-        let wall = began.elapsed();
+        let sample = meter.stop(0);
         if ended.status.success() || !self.must_succeed {
-            return Ok(self.ran(wall, &ended, hidden_below));
+            let mut ran = Ran {
+                sample,
+                hidden_below,
+                out: if self.keeps_output { self.outputs.read("out") } else { String::new() },
+                err: self.outputs.read("err"),
+                ..Ran::default()
+            };
+            ran.used_by(&ended);
+            return Ok(ran);
         }
         // An interrupt from the keyboard ends the program too: that is no failure of it.
         (self.stop)()?;
@@ -80,34 +99,53 @@ impl Runner<'_> {
         };
         Err(format!("{name}: {}: {said}", ended.status).into())
     }
-
-    fn ran(&self, wall: Duration, ended: &Ended, hidden_below: u64) -> Ran {
-        let mut ran = Ran {
-            hidden_below,
-            out: if self.keeps_output { self.outputs.read("out") } else { String::new() },
-            err: self.outputs.read("err"),
-            ..Ran::default()
-        };
-        ran.sample.wall = wall;
-        ran.used_by(ended);
-        ran
-    }
 }
 
 impl Ran {
-    /// Counts what another process used instead, and leaves the time on the clock.
+    /// Counts what this process used, and nothing else, and leaves the time on the clock.
     pub fn used_by(&mut self, ended: &Ended) {
-        let used = ended.used;
-        self.sample = Sample {
-            wall: self.sample.wall,
-            user: used.user,
-            sys: used.sys,
-            minor_faults: used.minor_faults,
-            major_faults: used.major_faults,
-            voluntary_switches: used.voluntary_switches,
-            involuntary_switches: used.involuntary_switches,
+        self.sample = self.sample.using(&ended.used);
+        self.max_resident = ended.max_resident;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use thalweg_sys::usage::Usage;
+
+    #[test]
+    fn a_run_has_what_its_process_used_and_what_happened_to_the_machine_meanwhile() {
+        let before = Sample {
+            wall: Duration::from_millis(5),
+            stolen_ticks: 3,
+            dirtied_pages: 4,
+            minor_faults: 99,
             ..Sample::default()
         };
-        self.max_resident = ended.max_resident;
+        let mut ran = Ran { sample: before, ..Ran::default() };
+        let used = Usage { sys: Duration::from_millis(2), minor_faults: 7, ..Usage::default() };
+        let status = std::process::ExitStatus::from_raw(0);
+        ran.used_by(&Ended { status, used, max_resident: 11 });
+        let sample = ran.sample;
+        assert_eq!((sample.wall, sample.stolen_ticks, sample.dirtied_pages), (before.wall, 3, 4));
+        assert_eq!((sample.sys, sample.minor_faults), (used.sys, 7));
+        assert_eq!(ran.max_resident, 11);
+    }
+
+    #[test]
+    fn a_command_is_run_to_its_end_and_what_it_prints_is_there() {
+        let outputs = Outputs::new("command-test").unwrap();
+        let runner =
+            CommandRunner { keeps_output: true, ..CommandRunner::of_copies(&outputs, &|| Ok(())) };
+        let mut command = Command::new("sh");
+        let ran = runner.once(command.args(["-c", "echo out; echo err >&2"])).unwrap();
+        assert_eq!((ran.out.as_str(), ran.err.as_str()), ("out\n", "err\n"));
+        assert!(ran.sample.wall > Duration::ZERO && ran.sample.minor_faults > 0);
+        let mut command = Command::new("sh");
+        let failed = runner.once(command.args(["-c", "echo why >&2; exit 3"])).unwrap_err();
+        let reason = failed.unfit().unwrap().reason;
+        assert!(reason.contains("exit status: 3") && reason.contains("why"), "{reason}");
     }
 }

@@ -146,7 +146,7 @@ impl Drop for Fifo {
     }
 }
 
-/// Connects to a receiver that listens on loopback, and tells it who comes.
+/// Connects to a receiver that listens on loopback, and tells it our own address.
 pub(super) fn connect_tcp(far: &mut Far) -> Result<TcpStream, Unfit> {
     let line = far.hear()?;
     let address = line.strip_prefix("at ").unwrap_or_default();

@@ -14,7 +14,7 @@ mod working_set;
 use serde::Deserialize;
 use thalweg_core::{Guarantees, Unfit};
 
-use super::{Arm, ArmKind, Job, parameters};
+use super::{Arm, ArmKind, Job, Spec, parameters};
 use crate::measure::{
     sample::{Meter, Sample},
     schedule::Failure,
@@ -25,7 +25,7 @@ use stretch::Stretch;
 use threads::Threads;
 use working_set::WorkingSet;
 
-pub(crate) use drawn::{Buffers, Kernel, OnBuffers};
+pub(crate) use drawn::{DrawnBuffers, Kernel, OnBuffers};
 pub use fleet::Distribution;
 pub(super) use operation::copier;
 pub(super) use working_set::room_for;
@@ -75,7 +75,7 @@ pub(crate) enum Sink {
     Alias,
     /// It ends, as the source does, where a page begins that may not be touched.
     PageEdge,
-    /// In pages nobody has touched: each faults.
+    /// In pages that were never touched: each faults.
     Fresh,
 }
 
@@ -92,23 +92,26 @@ impl ArmKind for Memory {
         "a copy kernel in this process, and what is done with the copy"
     }
 
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
+        let with: Parameters = parameters("memory", with)?;
+        with.check().map_err(|reason| Unfit::because(format!("memory: {reason}")))?;
+        Ok(Box::new(with))
+    }
+}
+
+impl Spec for Parameters {
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let refuse = |reason: String| Unfit::because(format!("memory {}: {reason}", job.arm));
-        let with: Parameters = parameters("memory", job.with)?;
         let bytes = usize::try_from(job.bytes).ok().filter(|bytes| *bytes > 0 && *bytes < 1 << 40);
         let bytes = bytes.ok_or_else(|| refuse(format!("it cannot copy {} bytes", job.bytes)))?;
-        with.open(bytes).map_err(refuse)
+        self.arm(bytes).map_err(refuse)
     }
 }
 
 impl Parameters {
-    fn open(&self, bytes: usize) -> Result<Box<dyn Arm>, String> {
-        self.check()?;
+    fn arm(&self, bytes: usize) -> Result<Box<dyn Arm>, String> {
         let working_set = self.residency.bytes()?;
         if self.usage == Usage::Ring {
-            if self.prefetch.is_some() {
-                return Err("a ring has no prefetch".to_owned());
-            }
             let kernel = copier(self.kernel.as_deref().unwrap_or_default())?;
             return Ok(self.in_threads(|| ring::Ring::new(kernel, bytes, working_set)));
         }
@@ -130,7 +133,8 @@ impl Parameters {
         Ok(self.in_threads(|| mix.clone()))
     }
 
-    /// Refuses what does not go together.
+    /// Refuses what does not go together. Whether there is such a kernel is another matter: this
+    /// processor's table may not have one that another's has.
     fn check(&self) -> Result<(), String> {
         if self.offset > MOST_OFFSET {
             return Err(format!("offset = {}: at most {MOST_OFFSET}", self.offset));
@@ -145,7 +149,11 @@ impl Parameters {
         if self.usage == Usage::Ring && (self.sink != Sink::Line || self.sizes.is_some()) {
             return Err("a ring has its own places, and one size".to_owned());
         }
-        if self.sizes.is_none() {
+        if self.usage == Usage::Ring && self.prefetch.is_some() {
+            return Err("a ring has no prefetch".to_owned());
+        }
+        self.residency.is_known()?;
+        let Some(sizes) = &self.sizes else {
             return match self.order {
                 Some(_) => Err("an order is of drawn sizes: name a distribution".to_owned()),
                 None if edge_or_fresh && self.residency != WorkingSet::Hot => {
@@ -153,7 +161,8 @@ impl Parameters {
                 }
                 None => Ok(()),
             };
-        }
+        };
+        Distribution::named(sizes)?;
         if self.residency == WorkingSet::Hot {
             return Err("drawn sizes need a residency".to_owned());
         }
@@ -213,16 +222,12 @@ impl<C: Copies> Arm for C {
     }
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
-        let (mut left, mut sample) = (repeats, Sample::default());
-        while left > 0 {
-            let now = left.min(self.at_a_stretch().max(1));
-            self.renew().map_err(|reason| Failure::Unfit(Unfit::because(reason)))?;
+        Sample::sum(repeats, self.at_a_stretch(), |now| {
+            self.renew()?;
             let meter = Meter::start();
             std::hint::black_box(self.copy(now));
-            sample += meter.stop(self.bytes() as u64 * u64::from(now));
-            left -= now;
-        }
-        Ok(sample)
+            Ok(meter.stop(self.bytes() as u64 * u64::from(now)))
+        })
     }
 
     fn check(&mut self) -> Result<(), Unfit> {

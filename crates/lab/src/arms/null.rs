@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use thalweg_core::Unfit;
 
-use super::{Arm, ArmKind, Job, known};
+use super::{Arm, ArmKind, Job, Spec, known};
 use crate::measure::{
     sample::{Meter, Sample},
     schedule::Failure,
@@ -23,8 +23,14 @@ impl ArmKind for Null {
         "does nothing: what it takes is what the harness takes; no parameters"
     }
 
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
+        known(with, &[])?;
+        Ok(Box::new(Self))
+    }
+}
+
+impl Spec for Null {
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
-        known(job.with, &[])?;
         Ok(Box::new(Nothing(job.bytes)))
     }
 }

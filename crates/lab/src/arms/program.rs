@@ -3,26 +3,21 @@
 
 use serde::Deserialize;
 use std::{
-    fs::File,
-    io,
-    path::PathBuf,
-    process::{Command, ExitStatus, Stdio},
+    path::{Path, PathBuf},
+    process::Command,
 };
 use thalweg_core::{Guarantees, Unfit};
 
 use super::{
-    Arm, ArmKind, Job,
-    command::{fill, find},
+    Arm, ArmKind, Job, Spec,
+    command::{CommandRunner, Outputs, fill, find},
     content::{self, Content},
     parameters,
-    place::Place,
+    volume::Volume,
 };
 use crate::{
-    measure::{
-        sample::{Meter, Sample},
-        schedule::Failure,
-    },
-    peer::remove,
+    measure::{sample::Sample, schedule::Failure},
+    scratch::remove,
 };
 
 /// A command that copies a file.
@@ -54,23 +49,34 @@ impl ArmKind for Program {
         "a command that makes {sink} out of {source}, a fresh process for each operation"
     }
 
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
-        let with: With = parameters(self.name(), job.with)?;
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
+        let with: With = parameters(self.name(), with)?;
         for name in ["{source}", "{sink}"] {
             if !with.command.iter().skip(1).any(|word| word.contains(name)) {
                 return Err(Unfit::because(format!("parameters of program: no {name} in command")));
             }
         }
-        let name = &with.command[0];
+        Ok(Box::new(with))
+    }
+}
+
+impl Spec for With {
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
+        let name = &self.command[0];
         let found = find(name.as_ref());
         let program = found.map_err(|why| Unfit::because(format!("{name}: {why}")))?;
-        let place = Place::find(&with.place, job.scratch)?;
-        let file = |what| place.path().join(format!("{what}-{}", job.arm.replace('/', "-")));
-        let (source, sink, words) = (file("from"), file("to"), file("words"));
-        let (bytes, shares) = (job.bytes, with.shares);
-        let running =
-            Running { program, command: with.command, source, sink, words, bytes, shares, place };
-        Ok(Box::new(running))
+        let place = Volume::find(&self.place, job.scratch)?;
+        let failed = |e| Unfit::because(format!("{}: {e}", place.path().display()));
+        Ok(Box::new(Running {
+            program,
+            command: self.command.clone(),
+            source: job.file(place.path(), "from"),
+            sink: job.file(place.path(), "to"),
+            outputs: Outputs::inside(place.path(), "program").map_err(failed)?,
+            bytes: job.bytes,
+            shares: self.shares,
+            place,
+        }))
     }
 }
 
@@ -80,11 +86,11 @@ struct Running {
     source: PathBuf,
     sink: PathBuf,
     // Where its stderr goes.
-    words: PathBuf,
+    outputs: Outputs,
     bytes: u64,
     shares: bool,
     // Keeps the folder.
-    place: Place,
+    place: Volume,
 }
 
 impl Arm for Running {
@@ -101,61 +107,53 @@ impl Arm for Running {
         let made = content::own_file(&self.source, self.bytes);
         let failed = |e| format!("making the source in {}: {e}", self.place.path().display());
         made.map_err(|e| Unfit::because(failed(e)))?;
-        self.once().map(|_| ())
+        self.once()?;
+        Ok(())
     }
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
-        let mut sum = self.once()?;
-        for _ in 1..repeats {
-            sum += self.once()?;
-        }
-        Ok(sum)
+        Sample::sum(repeats, 1, |_| self.once())
     }
 
+    /// What the last timed run left comes first; the next one removes it.
     fn check(&mut self) -> Result<(), Unfit> {
+        self.look()?;
         self.once()?;
-        let checked = content::check(&self.sink, Content::Pattern, (0, self.bytes));
-        checked.map_err(|what| Unfit::because(format!("{}: {what}", self.command[0])))
+        self.look()
     }
 }
 
 impl Running {
-    fn once(&mut self) -> Result<Sample, Unfit> {
+    fn look(&self) -> Result<(), Unfit> {
+        let checked = content::check(&self.sink, Content::Pattern, 0, self.bytes);
+        checked.map_err(|what| Unfit::because(format!("{}: {what}", self.command[0])))
+    }
+
+    fn once(&mut self) -> Result<Sample, Failure> {
         remove(&self.sink);
-        let failed = |e: io::Error| Unfit::because(format!("{}: {e}", self.command[0]));
-        let mut command = self.process().map_err(failed)?;
-        let meter = Meter::start();
-        let status = command.status();
-        let sample = meter.stop(self.bytes);
-        self.judged(status.map_err(failed)?).map(|()| sample)
+        let ran = CommandRunner::of_copies(&self.outputs, &|| Ok(())).once(&mut self.process())?;
+        Ok(Sample { bytes: self.bytes, ..ran.sample })
     }
 
-    fn process(&self) -> io::Result<Command> {
+    fn process(&self) -> Command {
         let mut command = Command::new(&self.program);
-        for word in &self.command[1..] {
-            let word = fill(word.as_ref(), "{source}", self.source.as_os_str());
-            command.arg(fill(&word, "{sink}", self.sink.as_os_str()));
-        }
-        let words = File::create(&self.words)?;
-        command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::null()).stderr(words);
-        Ok(command)
-    }
-
-    fn judged(&self, status: ExitStatus) -> Result<(), Unfit> {
-        if status.success() {
-            return Ok(());
-        }
-        let words = std::fs::read(&self.words).unwrap_or_default();
-        let words = String::from_utf8_lossy(&words[..words.len().min(1000)]);
-        let command = self.command.join(" ");
-        Err(Unfit::because(format!("{command}: {status}: {}", words.trim())))
+        let filled = |word: &Path| {
+            let word = fill(word.as_os_str(), "{source}", self.source.as_os_str());
+            fill(&word, "{sink}", self.sink.as_os_str())
+        };
+        command.args(self.command[1..].iter().map(|word| filled(word.as_ref())));
+        command.env("LC_ALL", "C");
+        command
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        for path in [&self.source, &self.sink, &self.words] {
+        for path in [&self.source, &self.sink] {
             remove(path);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,5 @@
 //! Work `transfer`: one of the mechanisms, as it is and without fallback, from a source to a sink,
-//! until everything has arrived and whoever reads the sink has read it.
+//! until everything has arrived and the process that reads the sink has read it.
 //!
 //! Left out of a sample: opening the mechanism, touching its buffers, a paced source's processes.
 //! In it: the processor time, faults and calls of both sides, the far one's also apart.
@@ -24,9 +24,9 @@ pub(crate) use peer::Stream;
 pub(crate) use whole::{Medium, Terms, Whole, WholeArm, create};
 
 use super::{
-    Arm, ArmKind, Job, content,
+    Arm, ArmKind, Job, Spec, content,
     far::{Far, Fifo, connect_tcp, connect_unix},
-    place::Place,
+    volume::Volume,
 };
 use crate::measure::{
     sample::{Meter, Sample},
@@ -51,9 +51,12 @@ impl ArmKind for Transfer {
         "one mechanism, without fallback, between two ends; a process reads pipes and sockets"
     }
 
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
-        let with = With::read(job.with)?;
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
+        let with = With::read(with)?;
         let (mechanism, tuning) = with.tuned()?;
+        if with.source == From::Paced {
+            with.rate()?;
+        }
         let (from, to) = (with.source.kind(), with.sink.kind());
         let info = mechanism.info();
         let pair = info.pair(from, to).copied();
@@ -63,18 +66,33 @@ impl ArmKind for Transfer {
             let text = "leaves pages shared with the source, and the arm needs a copy";
             return Err(Unfit::because(format!("{} {from} -> {to} {text}", info.name)));
         }
+        Ok(Box::new(Tuned { mechanism, tuning, pair, with }))
+    }
+}
+
+/// A mechanism at a tuning, between ends that it serves.
+struct Tuned {
+    mechanism: &'static dyn Mechanism,
+    tuning: Tuning,
+    pair: Pair,
+    with: With,
+}
+
+impl Spec for Tuned {
+    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
+        let with = self.with.clone();
         if job.bytes == 0 {
             return Err(Unfit::because("a transfer of 0 bytes"));
         }
-        let place = Place::find(&with.place, job.scratch)?;
-        let source = Near::source(&with, job)?;
-        let sink = Near::sink(&with, job)?;
-        let file = place.path().join(format!("sink-{}", job.arm.replace('/', "-")));
-        let moving = Moving {
-            touch: touching(mechanism, &tuning),
-            mechanism,
-            tuning,
-            pair,
+        let place = Volume::find(&with.place, job.scratch)?;
+        let source = StudyEnd::source(&with, job)?;
+        let sink = StudyEnd::sink(&with, job)?;
+        let file = job.file(place.path(), "sink");
+        let moving = TransferArm {
+            touch: touching(self.mechanism, &self.tuning),
+            mechanism: self.mechanism,
+            tuning: self.tuning.clone(),
+            pair: self.pair,
             with,
             bytes: job.bytes,
             source,
@@ -90,12 +108,12 @@ impl ArmKind for Transfer {
 
 /// One end: our descriptor, and the process at the other side if there is one.
 #[derive(Default)]
-struct Near {
+struct StudyEnd {
     fd: Option<Arc<File>>,
     far: Option<Far>,
 }
 
-impl Near {
+impl StudyEnd {
     fn source(with: &With, job: &Job<'_>) -> Result<Self, Unfit> {
         match with.source {
             From::Zero => {
@@ -163,20 +181,20 @@ fn no_congestion(name: &str, errno: Errno) -> Unfit {
     Unfit { reason, errno: Some(errno) }
 }
 
-struct Moving {
+struct TransferArm {
     mechanism: &'static dyn Mechanism,
     tuning: Tuning,
     pair: Pair,
     with: With,
     bytes: u64,
     touch: u64,
-    source: Near,
-    sink: Near,
+    source: StudyEnd,
+    sink: StudyEnd,
     // What a paced source was told to give since it began.
     given: u64,
     // The sink, where it is a file.
     file: PathBuf,
-    place: Place,
+    place: Volume,
     // Why nothing more can be moved: bytes were left under way.
     broken: Option<Unfit>,
 }
@@ -188,7 +206,7 @@ enum Reading {
     Look,
 }
 
-impl Arm for Moving {
+impl Arm for TransferArm {
     fn promises(&self) -> Option<Guarantees> {
         Some(self.pair.gives)
     }
@@ -214,27 +232,24 @@ impl Arm for Moving {
     }
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
-        let repeats = u64::from(repeats.max(1));
-        let all = self.bytes.checked_mul(repeats);
+        let all = self.bytes.checked_mul(u64::from(repeats.max(1)));
         // A stream into a stream: one operation goes over into the next.
         let is_stream = self.with.source.is_endless() && self.with.sink != To::File;
         let sum = match all {
             Some(all) if is_stream => self.once(all, Reading::Take),
-            _ => self.times(repeats),
+            _ => Sample::sum(repeats, 1, |_| self.once(self.bytes, Reading::Take)),
         };
         sum.map_err(Failure::Unfit)
     }
 
     fn check(&mut self) -> Result<(), Unfit> {
-        let (lead, given) = (self.lead(self.bytes), self.given);
-        self.once(self.bytes, Reading::Look)?;
-        if self.with.sink == To::File {
-            let content = self.with.source.content();
-            let checked = content::check(&self.file, content, (given, lead + self.bytes));
-            return checked.map_err(Unfit::because);
+        let given = self.given;
+        // What the last timed operation left comes first, before another one writes over it.
+        if self.with.source != From::Paced {
+            self.look(given)?;
         }
-        // The receiver looked; /dev/null keeps nothing, there the count is all there is.
-        Ok(())
+        self.once(self.bytes, Reading::Look)?;
+        self.look(given)
     }
 
     fn alias(&mut self) -> Option<Result<Alias, Unfit>> {
@@ -252,18 +267,21 @@ impl Arm for Moving {
     }
 }
 
-impl Moving {
+impl TransferArm {
+    /// Whether a sink file holds what came from this place of the source on. Of other sinks the receiver looks;
+    /// /dev/null keeps nothing, there the count is all there is.
+    fn look(&self, from: u64) -> Result<(), Unfit> {
+        if self.with.sink != To::File {
+            return Ok(());
+        }
+        let moved = self.lead(self.bytes) + self.bytes;
+        let checked = content::check(&self.file, self.with.source.content(), from, moved);
+        checked.map_err(Unfit::because)
+    }
+
     /// Bytes that go ahead of those that are timed, so that buffers are not fresh memory.
     fn lead(&self, total: u64) -> u64 {
         if self.with.source == From::Paced { 0 } else { self.touch.min(total) }
-    }
-
-    fn times(&mut self, repeats: u64) -> Result<Sample, Unfit> {
-        let mut sum = self.once(self.bytes, Reading::Take)?;
-        for _ in 1..repeats {
-            sum += self.once(self.bytes, Reading::Take)?;
-        }
-        Ok(sum)
     }
 
     fn once(&mut self, total: u64, reading: Reading) -> Result<Sample, Unfit> {
@@ -350,7 +368,7 @@ impl Moving {
             return Ok(Arc::clone(fd));
         }
         if self.with.fresh.unwrap_or(true) {
-            crate::peer::remove(&self.file);
+            crate::scratch::remove(&self.file);
         }
         // Readable too: a mechanism may map it.
         let mut options = File::options();
@@ -360,9 +378,9 @@ impl Moving {
     }
 }
 
-impl Drop for Moving {
+impl Drop for TransferArm {
     fn drop(&mut self) {
-        crate::peer::remove(&self.file);
+        crate::scratch::remove(&self.file);
     }
 }
 

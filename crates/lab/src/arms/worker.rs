@@ -5,6 +5,7 @@
 
 mod build;
 mod calls;
+mod clocks;
 mod cold;
 mod java;
 mod packages;
@@ -21,13 +22,14 @@ use std::{
 };
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 
-use super::{Arm, ArmKind, Job, parameters};
+use super::{Arm, ArmKind, Job, Spec, parameters};
 use crate::measure::{
     sample::{CallsKind, Meter, Sample},
     schedule::Failure,
 };
 use build::Flags;
 use calls::Calls;
+use clocks::Clocks;
 use packages::Packages;
 use talk::Talk;
 
@@ -74,6 +76,30 @@ struct Promises {
     private: bool,
 }
 
+impl Parameters {
+    fn read(with: &toml::Table) -> Result<Self, Unfit> {
+        let with: Self = parameters("worker", with)?;
+        let refuse = |reason: &str| {
+            let program = with.program.display();
+            Err(Unfit::because(format!("parameters of worker {program}: {reason}")))
+        };
+        let kind = with.kind();
+        if kind != Some("c") && !(with.cflags.is_empty() && with.pkg_config.is_empty()) {
+            return refuse("cflags and pkg_config are for a C source, and it is none");
+        }
+        let for_java = with.jdk.is_some() || !with.java_args.is_empty();
+        if kind != Some("java") && (for_java || !with.java_sources.is_empty()) {
+            return refuse("jdk, java_args and java_sources are for a Java source");
+        }
+        Ok(with)
+    }
+
+    /// The extension of the program's name.
+    fn kind(&self) -> Option<&str> {
+        self.program.extension().and_then(|extension| extension.to_str())
+    }
+}
+
 /// Long for any sample, short for somebody who waits at a terminal.
 fn patience() -> u32 {
     120
@@ -88,8 +114,14 @@ impl ArmKind for Worker {
         "an external program, a C or Java source or any other, that speaks the worker protocol"
     }
 
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
+        Ok(Box::new(Parameters::read(with)?))
+    }
+}
+
+impl Spec for Parameters {
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
-        let launch = Launch::prepare(job)?;
+        let launch = Launch::prepare(job, self)?;
         let running = launch.start()?;
         // A cold one has now shown that it starts; each of its operations starts another.
         Ok(if launch.cold { Box::new(cold::Cold::of(launch)) } else { Box::new(running) })
@@ -110,15 +142,14 @@ struct Launch {
 
 impl Launch {
     /// Builds what the job's parameters name.
-    fn prepare(job: &Job<'_>) -> Result<Self, Unfit> {
-        let with: Parameters = parameters("worker", job.with)?;
+    fn prepare(job: &Job<'_>, with: &Parameters) -> Result<Self, Unfit> {
         // It is started elsewhere: what is relative here is not relative there.
         let absolute = |path: &Path| {
             std::path::absolute(path).map_err(|e| unfit(job, &format!("{}: {e}", path.display())))
         };
         let (studies, folder) = (absolute(job.studies)?, absolute(job.scratch)?);
         let (program, mut words) =
-            place(&Job { studies: &studies, scratch: &folder, ..*job }, &with)?;
+            place(&Job { studies: &studies, scratch: &folder, ..*job }, with)?;
         let mut scratch = OsString::from("scratch=");
         scratch.push(&folder);
         words.extend(with.args.iter().map(OsString::from));
@@ -140,7 +171,13 @@ impl Launch {
         let mut talk = Talk::start(command, self.name.clone(), self.patience)?;
         let hello = talk.ask("hello")?;
         let faults = reply::hello(&hello).map_err(|words| talk.nonsense("hello", &words))?;
-        Ok(Running { talk, promises: self.promises, faults, calls: None })
+        Ok(Running {
+            talk,
+            promises: self.promises,
+            faults,
+            calls: None,
+            clocks: Clocks::default(),
+        })
     }
 }
 
@@ -149,14 +186,15 @@ pub(super) struct Running {
     talk: Talk,
     promises: Option<Guarantees>,
     faults: bool,
-    /// The kernel's counts, or why there are none, once somebody has asked.
+    /// The kernel's counts, or why there are none, once they were asked for.
     calls: Option<Result<Calls, String>>,
+    clocks: Clocks,
 }
 
 impl Running {
     /// Builds and starts what the job's parameters name.
     pub fn start(job: &Job<'_>) -> Result<Self, Unfit> {
-        Launch::prepare(job)?.start()
+        Launch::prepare(job, &Parameters::read(job.with)?)?.start()
     }
 
     /// Calls until now, as the kernel counts them; the first time it is found out whether it does.
@@ -188,16 +226,8 @@ const OURS: &str = "thalweg-";
 /// Where the program lies, and the words it needs first; a source is built.
 fn place(job: &Job<'_>, with: &Parameters) -> Result<(PathBuf, Vec<OsString>), Unfit> {
     let program = &with.program;
-    let kind = program.extension().and_then(|extension| extension.to_str());
-    if kind != Some("c") && !(with.cflags.is_empty() && with.pkg_config.is_empty()) {
-        return Err(unfit(job, "cflags and pkg_config are for a C source, and it is none"));
-    }
-    let for_java = with.jdk.is_some() || !with.java_args.is_empty();
-    if kind != Some("java") && (for_java || !with.java_sources.is_empty()) {
-        return Err(unfit(job, "jdk, java_args and java_sources are for a Java source"));
-    }
     let is_path = program.parent().is_some_and(|parent| parent != Path::new(""));
-    let found = match (kind, program.to_str()) {
+    let found = match (with.kind(), program.to_str()) {
         (Some("java"), _) => {
             return java::built(job, with).map_err(|reason| unfit(job, &reason));
         }
@@ -251,10 +281,15 @@ impl Arm for Running {
         let seen = meter.stop(0);
         let sample = reply::sample(&line, seen)
             .map_err(|words| Failure::Unfit(self.talk.nonsense(&command, &words)))?;
+        self.clocks.compare(sample.wall, seen.wall);
         if sample.calls.is_some() {
             return Ok(sample);
         }
         Ok(Sample { calls: self.calls_since(before), calls_kind: CallsKind::ReadWrite, ..sample })
+    }
+
+    fn doubt(&self) -> Option<String> {
+        self.clocks.doubt()
     }
 
     fn calls_uncounted(&self) -> Option<String> {

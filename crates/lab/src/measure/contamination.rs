@@ -29,6 +29,9 @@ pub enum Sign {
     Stolen,
     /// Something else took the processor again and again.
     Preempted,
+    /// It is of the session's beginning, and at the end the arm costs something else: it was not warm yet, or
+    /// something else began meanwhile.
+    Drift,
 }
 
 // Below one fault per sixteen pages nothing that was warm has been touched anew.
@@ -36,6 +39,10 @@ const SOME_FAULTS: f64 = 1e9 / 4096.0 / 16.0;
 /// So many are a thread's stack and its first allocations, whatever was moved.
 const FEW_FAULTS: f64 = 256.0;
 const FAR: f64 = 10.0;
+/// Thirds of fewer samples lie apart by chance once in twenty times and more.
+const LEAST_THIRD: usize = 4;
+/// A third that costs no more than this much of another one is as good as flat.
+const FLAT: f64 = 1.25;
 
 /// Every sign in a log, in the order of its rounds. `warm` says of an arm how many bytes one operation of
 /// it has if its memory is meant to be warm: then any faults on a part of it worth mentioning are a sign,
@@ -58,7 +65,48 @@ pub fn marks(log: &Log, warm: &[Option<u64>]) -> Vec<Mark> {
             }));
         }
     }
+    for arm in 0..log.arms.len() {
+        let Some(text) = drift(log, arm) else { continue };
+        let rounds = rounds_of(log, arm);
+        let first = rounds.iter().take(rounds.len() / 3);
+        marks.extend(first.map(|round| Mark {
+            arm,
+            round: *round,
+            sign: Sign::Drift,
+            text: text.clone(),
+        }));
+    }
+    marks.sort_by_key(|mark| mark.round);
     marks
+}
+
+/// The rounds of an arm's samples, in the order they were taken.
+fn rounds_of(log: &Log, arm: usize) -> Vec<usize> {
+    let rounds = log.rounds.iter().enumerate();
+    let own = rounds.flat_map(|(round, entries)| {
+        entries.iter().filter(move |entry| entry.arm == arm).map(move |_| round)
+    });
+    own.collect()
+}
+
+/// Whether an arm's first samples all cost more than its last ones, or all less, and by how much: where the
+/// cost is the same throughout, two thirds of a session lie one beside the other by chance in no time worth
+/// mentioning.
+fn drift(log: &Log, arm: usize) -> Option<String> {
+    let costs: Vec<f64> = log.samples(arm).map(Sample::wall_seconds).collect();
+    let third = costs.len() / 3;
+    if third < LEAST_THIRD {
+        return None;
+    }
+    let (first, last) = (&costs[..third], &costs[costs.len() - third..]);
+    let least = |of: &[f64]| of.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = |of: &[f64]| of.iter().copied().fold(0.0, f64::max);
+    let apart = least(first) > most(last) || most(first) < least(last);
+    let ratio = median(first)? / median(last)?;
+    let far = f64::max(ratio, 1.0 / ratio) > FLAT;
+    (apart && far).then(|| {
+        format!("drifts: the first third of the samples took {ratio:.2} times as long as the last")
+    })
 }
 
 /// Whether memory that should have been warm was not: a sixteenth of one operation's pages.
@@ -173,6 +221,61 @@ mod tests {
         };
         assert!(marks(&log, &[None]).is_empty());
         assert_eq!(marks(&log, &[Some(LEN as u64)]).len(), 5);
+    }
+
+    /// A log of one arm whose samples take so many seconds.
+    fn log_of_times(times: impl IntoIterator<Item = f64>) -> Log {
+        let entry = |seconds: f64| {
+            let sample =
+                Sample { wall: Duration::from_secs_f64(seconds), bytes: 1, ..Sample::default() };
+            vec![Entry { arm: 0, sample, cost: Duration::ZERO }]
+        };
+        let mut log = Log { rounds: times.into_iter().map(entry).collect(), ..Log::default() };
+        log.enter("drifting");
+        log
+    }
+
+    fn drifts(log: &Log) -> usize {
+        marks(log, &[]).iter().filter(|mark| mark.sign == Sign::Drift).count()
+    }
+
+    #[test]
+    fn an_arm_that_begins_far_slower_than_it_ends_is_marked_where_it_begins() {
+        let warming = (0..15).map(|round| if round < 5 { 0.3 } else { 0.08 });
+        let log = log_of_times(warming);
+        let found = marks(&log, &[]);
+        assert_eq!(found.iter().map(|mark| mark.round).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+        assert!(found[0].text.contains("took 3.75 times as long"), "{found:?}");
+        // So is load that begins in the middle and doubles what a sample takes.
+        assert_eq!(
+            drifts(&log_of_times((0..15).map(|round| if round < 8 { 0.02 } else { 0.04 }))),
+            5
+        );
+        let few = (0..9).map(|round| if round < 3 { 0.3 } else { 0.08 });
+        assert_eq!(drifts(&log_of_times(few)), 0, "three against three say nothing");
+    }
+
+    #[test]
+    fn an_arm_that_only_scatters_is_hardly_ever_said_to_drift() {
+        let random = &mut Random::new(7);
+        let mut marked = 0;
+        for _ in 0..1000 {
+            let flat: Vec<f64> =
+                (0..15).map(|_| 0.02 * (1.0 + random.below(1000) as f64 / 1000.0)).collect();
+            marked += usize::from(drifts(&log_of_times(flat)) > 0);
+        }
+        assert!(marked < 30, "{marked} of 1000");
+        // A step of 30 % under a scatter of 10 % is nearly always found.
+        let mut found = 0;
+        for _ in 0..1000 {
+            let step: Vec<f64> = (0..15)
+                .map(|n| {
+                    (if n < 5 { 1.5 } else { 1.0 }) * (1.0 + random.below(100) as f64 / 1000.0)
+                })
+                .collect();
+            found += usize::from(drifts(&log_of_times(step)) > 0);
+        }
+        assert!(found > 900, "{found} of 1000");
     }
 
     #[test]

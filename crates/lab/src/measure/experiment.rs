@@ -1,5 +1,5 @@
 //! An experiment in this process: the arms that take turns, everything that they showed, and how each
-//! did against another. Whoever compares builds one.
+//! did against another. Every command that compares builds one.
 
 use super::{
     log::Log,

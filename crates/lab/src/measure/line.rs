@@ -1,4 +1,4 @@
-//! What helpers and those who started them say to each other: one line each way, words apart by
+//! What helpers and the processes that started them say to each other: one line each way, words apart by
 //! spaces. A helper's stdin is what it is told, its stdout what it answers.
 
 use std::io::{self, BufRead};
@@ -6,7 +6,7 @@ use thalweg_sys::{tally, usage::Usage};
 
 pub(crate) use super::process::say;
 
-/// The next line that was said to us, in words; `None` when nobody will say anything any more.
+/// The next line that was said to us, in words; `None` at the end of standard input.
 pub(crate) fn hear() -> Result<Option<Vec<String>>, String> {
     let mut line = String::new();
     let got = io::stdin().lock().read_line(&mut line);

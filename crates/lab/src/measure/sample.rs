@@ -38,7 +38,7 @@ pub struct Sample {
     #[serde(default, skip_serializing_if = "is_none")]
     pub involuntary_switches: u64,
     pub bytes: u64,
-    /// System calls made, where somebody counted.
+    /// System calls made, where they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
     /// Which of them were counted, and by whom.
@@ -56,10 +56,10 @@ pub struct Sample {
     /// A number the work itself gave, in its own unit; 0 where it gave none.
     #[serde(default, skip_serializing_if = "tells_nothing")]
     pub told: f64,
-    /// Pages made dirty meanwhile, by anybody on the machine.
+    /// Pages made dirty meanwhile, by any process of the machine.
     #[serde(default, skip_serializing_if = "is_none")]
     pub dirtied_pages: u64,
-    /// Pages written back meanwhile, by anybody.
+    /// Pages written back meanwhile, whichever process wrote them.
     #[serde(default, skip_serializing_if = "is_none")]
     pub written_pages: u64,
     /// What some task of the machine waited for meanwhile.
@@ -129,6 +129,37 @@ impl Sample {
         self.wall.as_secs_f64().max(1e-9)
     }
 
+    /// The same with what was used instead of what it had; the time on the clock stays.
+    #[must_use]
+    pub fn using(self, used: &Usage) -> Self {
+        Self {
+            user: used.user,
+            sys: used.sys,
+            minor_faults: used.minor_faults,
+            major_faults: used.major_faults,
+            voluntary_switches: used.voluntary_switches,
+            involuntary_switches: used.involuntary_switches,
+            ..self
+        }
+    }
+
+    /// The sum of so many operations, one at least, sampled `most` at a time.
+    pub fn sum<E>(
+        operations: u32,
+        most: u32,
+        mut batch: impl FnMut(u32) -> Result<Self, E>,
+    ) -> Result<Self, E> {
+        let most = most.max(1);
+        let first = operations.clamp(1, most);
+        let (mut sum, mut left) = (batch(first)?, operations.saturating_sub(first));
+        while left > 0 {
+            let count = left.min(most);
+            sum += batch(count)?;
+            left -= count;
+        }
+        Ok(sum)
+    }
+
     /// Adds what another process used meanwhile for the same work, and the calls it made.
     pub fn add_far(&mut self, used: &Usage, calls: u64) {
         self.user += used.user;
@@ -153,7 +184,7 @@ impl Sample {
     }
 }
 
-/// Two pieces of work, one after the other. Calls nobody counted in one are not known of both.
+/// Two pieces of work, one after the other. Calls that were not counted in one are not known of both.
 impl AddAssign for Sample {
     fn add_assign(&mut self, other: Self) {
         self.wall += other.wall;
@@ -220,23 +251,14 @@ impl Meter {
         let around = Around::now().since(&self.around);
         Sample {
             wall,
-            user: own.user + children.user,
-            sys: own.sys + children.sys,
-            minor_faults: own.minor_faults + children.minor_faults,
-            major_faults: own.major_faults + children.major_faults,
-            voluntary_switches: own.voluntary_switches + children.voluntary_switches,
-            involuntary_switches: own.involuntary_switches + children.involuntary_switches,
             bytes,
-            calls: None,
-            calls_kind: CallsKind::Counted,
-            told: 0.0,
-            far_user: Duration::ZERO,
-            far_sys: Duration::ZERO,
             stolen_ticks: around.stolen,
             dirtied_pages: around.dirtied,
             written_pages: around.written,
             pressure: around.pressure,
+            ..Sample::default()
         }
+        .using(&(own + children))
     }
 }
 

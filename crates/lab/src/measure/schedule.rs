@@ -40,6 +40,11 @@ pub trait Arm {
         None
     }
 
+    /// What speaks against all of its samples, though none of them is wrong.
+    fn doubt(&self) -> Option<String> {
+        None
+    }
+
     /// Looks at the bytes that an operation delivered: those of the last sample, or of one more.
     fn check(&mut self) -> Result<(), Unfit> {
         Ok(())
@@ -88,14 +93,14 @@ impl<'a> Sampled<'a> {
 /// Why an arm gave no sample; of rounds, why nothing can be compared: their reference gave none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Somebody asked to stop.
+    /// The caller asked to stop.
     Cancelled,
     /// The arm cannot do this work, and why.
     Unfit(Unfit),
 }
 
 impl Failure {
-    /// Why the arm cannot do it, unless somebody asked to stop.
+    /// Why the arm cannot do it, unless the caller asked to stop.
     pub fn unfit(self) -> Result<Unfit, Cancelled> {
         match self {
             Self::Cancelled => Err(Cancelled),

@@ -14,7 +14,7 @@ use super::{
     schedule::Failure,
 };
 
-/// How often somebody is asked whether to stop.
+/// How often the caller is asked whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// How a kind of session is waited for.

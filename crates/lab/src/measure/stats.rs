@@ -5,12 +5,14 @@
 
 mod interval;
 mod random;
+mod student;
 mod verdict;
 
 pub use interval::{Interval, interval_of_sessions, ratio_of_rounds, ratio_of_sessions};
 pub use random::Random;
+pub use student::widening;
 pub(super) use verdict::verdict;
-pub use verdict::{MOST_NOISE, Verdict, noise_floor, noise_of};
+pub use verdict::{MOST_NOISE, Verdict, noise_floor, noise_of, says_nothing};
 
 use serde::Serialize;
 

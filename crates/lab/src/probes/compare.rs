@@ -5,22 +5,24 @@
 
 mod found;
 
-pub use found::{Busy, Figure, Found, Row};
+pub use found::{Comparison, Figure, Row};
 
 use std::{
     cell::Cell,
     ffi::OsString,
-    fs::{self, File},
-    io::{self, BufReader, Read},
-    path::Path,
+    fs, io,
     process::Command,
     time::{Duration, Instant},
 };
 use thalweg_core::Cancelled;
 
 use crate::{
-    arms::command::{Metric, Outputs, Runner, What, find},
+    arms::{
+        command::{CommandRunner, Metric, Outputs, What, find},
+        content::first_difference_of_files,
+    },
     measure::{
+        busy::Busy,
         experiment::Experiment,
         sample::Sample,
         schedule::{Arm, Failure, Lineup, Sampled, Schedule},
@@ -49,7 +51,6 @@ pub struct Contender {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounds {
-    /// So often.
     Fixed(usize),
     /// As often as the slowest command needs to run for so long in all, and often enough.
     AtLeast(Duration),
@@ -81,19 +82,10 @@ pub struct Compare<'c> {
 pub enum CompareError {
     /// No such command, or none that can run.
     #[error("{name}: {why}")]
-    NoProgram {
-        /// As it was given.
-        name: String,
-        /// Why not.
-        why: String,
-    },
+    NoProgram { name: String, why: String },
     /// The folder for temporary files does not serve.
     #[error("{path}: {why}")]
-    Folder {
-        path: String,
-        /// Why not.
-        why: String,
-    },
+    Folder { path: String, why: String },
     /// No command could be measured.
     #[error("{0}")]
     Failed(String),
@@ -101,7 +93,7 @@ pub enum CompareError {
     Cancelled(#[from] Cancelled),
 }
 
-pub fn run(compare: &Compare<'_>) -> Result<Found, CompareError> {
+pub fn run(compare: &Compare<'_>) -> Result<Comparison, CompareError> {
     for contender in compare.contenders {
         for words in [&contender.words, &contender.prepare, &contender.check] {
             let Some(name) = words.first() else { continue };
@@ -114,7 +106,7 @@ pub fn run(compare: &Compare<'_>) -> Result<Found, CompareError> {
         path: parent.display().to_string(),
         why: error.to_string(),
     })?;
-    let runner = Runner {
+    let runner = CommandRunner {
         outputs: &outputs,
         keeps_output: compare.same_output || matches!(compare.metric.what, What::Printed(_)),
         must_succeed: compare.must_succeed,
@@ -137,7 +129,7 @@ pub fn run(compare: &Compare<'_>) -> Result<Found, CompareError> {
     let schedule = &mut Schedule::fixed(rounds, compare.stop, random);
     let ran = experiment.run(schedule, Lineup::of_equals(active));
     ran.or_else(|failure| Err(CompareError::Failed(failure.unfit()?.reason)))?;
-    Ok(Found::of(compare, busy, experiment.log))
+    Ok(Comparison::of(compare, busy, experiment.log))
 }
 
 /// The runs that do not count. What fails in them takes no further part; the longest time of a run is
@@ -189,7 +181,7 @@ struct CommandArm<'c> {
     /// The file with what it should print.
     expected: String,
     compare: &'c Compare<'c>,
-    runner: &'c Runner<'c>,
+    runner: &'c CommandRunner<'c>,
     count: &'c Count,
 }
 
@@ -219,7 +211,7 @@ impl CommandArm<'_> {
         if words.is_empty() {
             return Ok(());
         }
-        let runner = Runner { keeps_output: false, must_succeed: true, ..*self.runner };
+        let runner = CommandRunner { keeps_output: false, must_succeed: true, ..*self.runner };
         runner.once(&mut command(words)).map(|_| ()).map_err(|failure| match failure {
             Failure::Unfit(unfit) => {
                 format!("{}: --{what} failed: {unfit}", self.contender.name).into()
@@ -236,11 +228,13 @@ impl CommandArm<'_> {
         if !expected.exists() {
             return fs::rename(&out, &expected).map_err(failed);
         }
-        match first_difference(&out, &expected).map_err(failed)? {
+        match first_difference_of_files(&out, &expected).map_err(failed)? {
             None => Ok(()),
+            // Bytes are counted from 1, as cmp does.
             Some(at) => Err(format!(
-                "{}: its output differs from the first one at byte {at}",
-                self.contender.name
+                "{}: its output differs from the first one at byte {}",
+                self.contender.name,
+                at + 1
             )),
         }
     }
@@ -250,20 +244,6 @@ fn command(words: &[OsString]) -> Command {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
     command
-}
-
-/// The place of the first byte that two files do not have in common, from 1; `None` if there is none.
-fn first_difference(one: &Path, other: &Path) -> io::Result<Option<u64>> {
-    let mut one = BufReader::new(File::open(one)?).bytes();
-    let mut other = BufReader::new(File::open(other)?).bytes();
-    for at in 1.. {
-        match (one.next().transpose()?, other.next().transpose()?) {
-            (None, None) => return Ok(None),
-            (a, b) if a != b => return Ok(Some(at)),
-            _ => {}
-        }
-    }
-    Ok(None)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ mod judge;
 
 pub use child::SIZES;
 pub use crossover::Crossover;
-pub use judge::{Effect, Tried};
+pub use judge::{SizeEffect, Tried};
 
 use serde::Serialize;
 use std::{
@@ -122,7 +122,7 @@ pub struct Measuring<'m> {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Found {
+pub struct ThresholdsResult {
     /// Where loops overtake each other here.
     pub crossovers: Vec<Crossover>,
     /// Every setting that was tried, alone.
@@ -143,7 +143,7 @@ pub struct Advice {
     /// `GLIBC_TUNABLES=...`.
     pub line: String,
     /// What it did at every size, in the second measurement.
-    pub effects: Vec<Effect>,
+    pub effects: Vec<SizeEffect>,
 }
 
 /// Rounds in which every setting runs once, and one of them twice.
@@ -151,11 +151,11 @@ const FIRST_ROUNDS: usize = 6;
 const SECOND_ROUNDS: usize = 10;
 
 /// Measures crossovers in this process and settings in fresh ones.
-pub fn measure(effective: &Effective, how: &Measuring<'_>) -> Result<Found, String> {
+pub fn measure(effective: &Effective, how: &Measuring<'_>) -> Result<ThresholdsResult, String> {
     let crossovers = crossover::measured(&caches(), how)?;
     let candidates = effective.candidates(&caches(), &crossovers);
     let mut run = Run { how, random: Random::new(how.seed), processes: 0 };
-    let mut found = Found {
+    let mut found = ThresholdsResult {
         crossovers,
         tried: Vec::new(),
         confirmed: Vec::new(),

@@ -6,12 +6,12 @@
 
 mod arms;
 mod elf;
+mod folder;
 mod judge;
 mod program;
 mod reached;
 mod run;
 mod server;
-mod stage;
 pub(crate) mod tunables;
 
 pub use arms::{Bands, Kind, LeftOut, OBJECT_ALONE, Setting, bands_given, kernel_names};
@@ -40,8 +40,8 @@ use crate::{
         stats::Random,
     },
 };
-use run::Runner;
-use stage::Stage;
+use folder::TrialFolder;
+use run::TrialRunner;
 
 pub struct Trial<'t> {
     /// The command that is measured, its name first.
@@ -77,7 +77,7 @@ pub enum Tunables {
 
 /// What a trial showed.
 #[derive(Debug, Serialize)]
-pub struct Found {
+pub struct TrialResult {
     /// What the kernels were put under.
     pub program: Program,
     pub metric: String,
@@ -118,12 +118,12 @@ pub enum TrialError {
     /// The program as it is does not do what can be measured.
     #[error("{0}")]
     Program(String),
-    /// Somebody asked to stop.
+    /// The caller asked to stop.
     #[error("stopped")]
     Cancelled(#[from] Cancelled),
 }
 
-pub fn run(trial: &Trial<'_>) -> Result<Found, TrialError> {
+pub fn run(trial: &Trial<'_>) -> Result<TrialResult, TrialError> {
     let client = Program::find(trial.command)?;
     let program = match trial.server {
         Some(server) => Program::find(&server.command)?,
@@ -145,13 +145,13 @@ pub fn run(trial: &Trial<'_>) -> Result<Found, TrialError> {
         }
         return Err(TrialError::NothingToTry(why.join("; ")));
     }
-    let stage = Stage::set_up(object)?;
-    let runner = Runner {
+    let folder = TrialFolder::set_up(object)?;
+    let runner = TrialRunner {
         command: trial.command,
         server: trial.server,
-        stage: &stage,
-        runs: command::Runner {
-            outputs: stage.outputs(),
+        folder: &folder,
+        runs: command::CommandRunner {
+            outputs: folder.outputs(),
             keeps_output: matches!(trial.metric.what, What::Printed(_)),
             must_succeed: true,
             limit: trial.limit,
@@ -163,7 +163,7 @@ pub fn run(trial: &Trial<'_>) -> Result<Found, TrialError> {
     let log = rounds(&judged, &settings, &checked, trial);
     let log = log.or_else(|failure| Err(TrialError::Program(failure.unfit()?.reason)))?;
     let (noise, rows) = judge::rows(&log, &settings, trial.metric, &mut Random::new(trial.seed));
-    Ok(Found {
+    Ok(TrialResult {
         metric: trial.metric.to_string(),
         rounds: log.rounds.len(),
         noise,
@@ -190,7 +190,7 @@ fn tunables(trial: &Trial<'_>, program: &Program, left_out: &mut Vec<LeftOut>) -
 
 /// A runner and what its runs are judged by.
 struct Judged<'t> {
-    runner: &'t Runner<'t>,
+    runner: &'t TrialRunner<'t>,
     metric: &'t Metric,
 }
 
@@ -238,7 +238,7 @@ fn check(
             }
         };
         if is_kernel {
-            let counts = judged.runner.stage.counted().map_err(TrialError::Program)?;
+            let counts = judged.runner.folder.counted().map_err(TrialError::Program)?;
             checked.failed[place] = doubts(&counts, setting, &ran)?;
             checked.reached.get_or_insert(counts);
         }

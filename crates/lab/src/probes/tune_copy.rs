@@ -2,11 +2,11 @@
 //! own data, the system's `cp` among the arms. It prints nothing and leaves nothing behind.
 
 mod bench;
+mod entrants;
 mod file;
 mod pick;
 mod result;
 mod slice;
-mod stage;
 mod sum;
 mod tree;
 mod tree_arms;
@@ -25,7 +25,7 @@ use thalweg_tree::CopyOptions;
 use crate::measure::Stop;
 
 /// What is to be measured, and for how long.
-pub struct Job<'j> {
+pub struct TuneJob<'j> {
     /// What will be copied.
     pub sources: &'j [PathBuf],
     /// An existing folder on the file system it will be copied to.
@@ -51,7 +51,7 @@ pub enum TuneError {
     /// The job cannot be measured beforehand. Copying it is another matter.
     #[error("cannot be measured beforehand: {reason}")]
     NotTunable { reason: String },
-    /// Somebody asked to stop.
+    /// The caller asked to stop.
     #[error("stopped")]
     Cancelled(#[from] Cancelled),
     /// The file system refused something the measurement needs.
@@ -71,7 +71,7 @@ impl TuneError {
 
 /// Measures the ways of doing a job. The caller hands the cells to its profile
 /// ([`TuneResult::teach`]) and plans again.
-pub fn tune(job: &Job<'_>) -> Result<TuneResult, TuneError> {
+pub fn tune(job: &TuneJob<'_>) -> Result<TuneResult, TuneError> {
     let mut kinds = Vec::with_capacity(job.sources.len());
     for source in job.sources {
         kinds.push(std::fs::metadata(source).map_err(TuneError::io(source))?);

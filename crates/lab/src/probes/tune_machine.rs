@@ -20,7 +20,7 @@ mod sum;
 mod table;
 
 pub use grid::{Depth, between, busy_cores, loads};
-pub use job::{EndKeys, Line, SessionJob, SessionLog, SizeLog, Way, Ways};
+pub use job::{ContestJob, ContestLog, EndKeys, Line, SizeLog, Way, Ways};
 pub use pair::{EndKind, Ends, Held};
 pub use runner::{InProcess, Runner, Spawned, serve};
 pub use sum::Survey;
@@ -99,7 +99,7 @@ pub struct Progress<'p> {
 }
 
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct SurveyResult {
     /// Every survey with all of its samples.
     pub surveys: Vec<Survey>,
     /// For the profile: [`Profile::replace`].
@@ -112,7 +112,7 @@ pub struct Found {
     pub seconds: f64,
 }
 
-impl Found {
+impl SurveyResult {
     /// Hands what was found to a profile.
     pub fn teach(&self, profile: &mut Profile) {
         profile.replace(self.cells.clone());
@@ -123,7 +123,7 @@ pub fn survey(
     plan: &Plan<'_>,
     runner: &mut dyn Runner,
     told: &mut dyn FnMut(&Progress<'_>),
-) -> Result<Found, Cancelled> {
+) -> Result<SurveyResult, Cancelled> {
     let mut run = Run::new(plan, runner, told);
     let mut planned = plan.surveys(|ends| (plan.sizes(ends), Vec::new()));
     let mut picked: BTreeMap<(Ends, SinkState), Vec<Way>> = BTreeMap::new();
@@ -136,7 +136,7 @@ pub fn survey(
     for ((ends, sink_state), ways) in &mut picked {
         let sizes = scout::sizes(&plan.sizes(ends));
         let job = run.job(ends, (Load::Idle, *sink_state), (sizes, Ways::All));
-        let log = run.session(&SessionJob { rounds: scout::ROUNDS, ..job }, true)?;
+        let log = run.session(&ContestJob { rounds: scout::ROUNDS, ..job }, true)?;
         *ways = scout::pick(&log);
     }
     for Planned { survey, ways, .. } in &mut planned {
@@ -146,7 +146,7 @@ pub fn survey(
     let surveys = run.sessions(planned, sessions)?;
     let at = conditions::now();
     let cells = surveys.iter().flat_map(|survey| survey.cells(&at)).collect();
-    Ok(Found {
+    Ok(SurveyResult {
         cells,
         surveys,
         troubles: run.troubles,
@@ -183,12 +183,12 @@ impl<'r> Run<'r> {
         ends: &Ends,
         (load, sink_state): (Load, SinkState),
         (sizes, ways): (Vec<u64>, Ways),
-    ) -> SessionJob {
+    ) -> ContestJob {
         let left = self.plan.budget.saturating_sub(self.began.elapsed());
         let budget = left / self.of.saturating_sub(self.done).max(1) as u32;
         let (ends, rounds, seed) =
             (ends.clone(), self.plan.depth.preset().rounds, self.random.bits());
-        SessionJob { ends, load, sink_state, sizes, ways, rounds, budget, seed, exact: false }
+        ContestJob { ends, load, sink_state, sizes, ways, rounds, budget, seed, exact: false }
     }
 
     /// So many sessions of each survey, in turn and each time in another order.
@@ -211,7 +211,7 @@ impl<'r> Run<'r> {
         Ok(planned.into_iter().map(|one| one.survey).collect())
     }
 
-    pub fn session(&mut self, job: &SessionJob, scouting: bool) -> Result<SessionLog, Cancelled> {
+    pub fn session(&mut self, job: &ContestJob, scouting: bool) -> Result<ContestLog, Cancelled> {
         (self.told)(&Progress {
             done: self.done,
             of: self.of,

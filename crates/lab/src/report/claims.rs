@@ -12,7 +12,7 @@ use super::{
 };
 use crate::study::{
     file::{Check, Claim},
-    result::{ClaimResult, ClaimVerdict, Evidence, StudyResult},
+    result::{ClaimResult, ClaimVerdict, Evidence},
 };
 
 /// A claim as templates take it.
@@ -31,10 +31,21 @@ pub struct ClaimView {
     /// What the article's own table says.
     pub source_check: Option<String>,
     pub reason: String,
+    pub wider: Option<WiderView>,
+    /// Our own goal, which has no second verdict.
+    pub goal: bool,
     /// What is behind the claim.
     pub why: Option<String>,
     pub evidence: Vec<EvidenceView>,
     pub flips: Vec<EvidenceView>,
+}
+
+/// The second verdict as templates take it.
+#[derive(Clone, Debug, Serialize)]
+pub struct WiderView {
+    pub badge: Badge,
+    pub reason: String,
+    pub evidence: Vec<EvidenceView>,
 }
 
 /// A check as templates take it.
@@ -55,49 +66,12 @@ pub struct Badge {
     pub word: &'static str,
 }
 
-/// How many claims ended how.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Tally {
-    /// The whole interval satisfied them.
-    pub reproduced: usize,
-    /// The whole interval violated them.
-    pub contradicted: usize,
-    /// The interval did both.
-    pub undecided: usize,
-    /// They could not be run.
-    pub not_runnable: usize,
-    pub all: usize,
-}
-
 impl Badge {
     pub fn of(verdict: ClaimVerdict) -> Self {
         Self {
             class: words::class(verdict),
             sign: words::sign(verdict),
             word: words::verdict(verdict),
-        }
-    }
-}
-
-impl Tally {
-    pub fn of(result: &StudyResult) -> Self {
-        let count = |verdict| result.claims.iter().filter(|c| c.verdict == verdict).count();
-        Self {
-            reproduced: count(ClaimVerdict::Reproduced),
-            contradicted: count(ClaimVerdict::Contradicted),
-            undecided: count(ClaimVerdict::Undecided),
-            not_runnable: count(ClaimVerdict::NotRunnable),
-            all: result.claims.len(),
-        }
-    }
-
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            reproduced: self.reproduced + other.reproduced,
-            contradicted: self.contradicted + other.contradicted,
-            undecided: self.undecided + other.undecided,
-            not_runnable: self.not_runnable + other.not_runnable,
-            all: self.all + other.all,
         }
     }
 }
@@ -114,6 +88,12 @@ pub fn views(scope: &Scope<'_>) -> Vec<ClaimView> {
         predicate: claim.predicate.clone(),
         source_check: claim.source_check.as_ref().map(|text| text.replace('-', " ")),
         reason: claim.reason.clone(),
+        wider: claim.wider.as_ref().map(|wider| WiderView {
+            badge: Badge::of(wider.verdict),
+            reason: wider.reason.clone(),
+            evidence: wider.evidence.iter().map(evidence).collect(),
+        }),
+        goal: claim.is_goal(),
         why: known(scope, claim).and_then(|known| known.why.clone()),
         evidence: claim.evidence.iter().map(evidence).collect(),
         flips: claim.flips.iter().map(evidence).collect(),
@@ -239,7 +219,7 @@ fn is_ratio_check(check: &Check) -> bool {
 }
 
 /// The published ratio, where it means the same as what was measured.
-fn published(scope: &Scope<'_>, claim: &ClaimResult) -> Option<f64> {
+pub(super) fn published(scope: &Scope<'_>, claim: &ClaimResult) -> Option<f64> {
     let figure = match known(scope, claim) {
         Some(known) => source::figure(known),
         None => claim.published.as_ref()?.trim().parse().ok(),

@@ -8,7 +8,8 @@ use super::{
 };
 use crate::study::result::ClaimVerdict;
 
-/// All inputs by study, the studies in the order of their ids, the runs of each newest first.
+/// All inputs by study, the studies in the order of their ids, the runs of each newest first; but one that
+/// looked at less than half of what the fullest did comes after those that are whole.
 pub fn by_study(inputs: &[Input]) -> Vec<Vec<&Input>> {
     let mut all: Vec<&Input> = inputs.iter().collect();
     all.sort_by(|a, b| {
@@ -21,7 +22,14 @@ pub fn by_study(inputs: &[Input]) -> Vec<Vec<&Input>> {
         (result.study.clone(), result.protocol.began.clone(), result.protocol.seed)
     };
     all.dedup_by(|a, b| run(a) == run(b));
-    all.chunk_by(|a, b| a.result.study == b.result.study).map(<[&Input]>::to_vec).collect()
+    let studies = all.chunk_by(|a, b| a.result.study == b.result.study).map(<[&Input]>::to_vec);
+    let whole_first = studies.map(|mut runs| {
+        let extent = |run: &&Input| run.result.arms.len() + run.result.missing.len();
+        let fullest = runs.iter().map(extent).max().unwrap_or(0);
+        runs.sort_by_key(|run| 2 * extent(run) < fullest);
+        runs
+    });
+    whole_first.collect()
 }
 
 /// The verdicts of all runs side by side; `None` for a single run. Another machine may well have

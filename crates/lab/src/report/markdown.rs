@@ -3,14 +3,11 @@
 use std::fmt::Write;
 use thalweg_core::quantity::count;
 
-use super::{
-    claims::{Badge, Tally},
-    history,
-    load::Input,
-    page::printable,
-    words,
+use super::{claims::Badge, history, load::Input, page::printable, words};
+use crate::study::{
+    result::{ArmResult, ClaimResult, ClaimVerdict, RatioResult, StudyResult},
+    tally::Tallies,
 };
-use crate::study::result::{ArmResult, ClaimResult, RatioResult, StudyResult};
 
 /// The results, newest first; a study's earlier runs are one line of verdicts that changed.
 pub fn markdown(inputs: &[Input]) -> String {
@@ -28,12 +25,7 @@ fn study(text: &mut String, runs: &[&Input]) {
     let result = &runs[0].result;
     let protocol = &result.protocol;
     let _ = writeln!(text, "## {}: {}\n", escaped(&result.study), escaped(&result.title));
-    let tally = Tally::of(result);
-    let _ = writeln!(
-        text,
-        "{} claims: {} reproduced, {} contradicted, {} undecided, {} not runnable.  ",
-        tally.all, tally.reproduced, tally.contradicted, tally.undecided, tally.not_runnable,
-    );
+    let _ = writeln!(text, "Claims {}.  ", Tallies::of(&result.claims).words());
     let _ = writeln!(
         text,
         "{}; {}: {} x {} rounds, {}; noise {}, A/A {}, {} comparisons.  ",
@@ -61,21 +53,25 @@ fn claims(text: &mut String, result: &StudyResult) {
         return;
     }
     text.push_str(
-        "| claim | published | measured [95 %] | verdict | why |\n|---|---|---|---|---|\n",
+        "| claim | published | measured [95 %] | as published | more widely | why |\n|---|---|---|---|---|---|\n",
     );
     for claim in &result.claims {
         let ClaimResult { id, text: said, published, reason, .. } = claim;
-        let badge = Badge::of(claim.verdict);
+        let shown = |verdict: ClaimVerdict| {
+            let badge = Badge::of(verdict);
+            format!("{} {}", badge.sign, badge.word)
+        };
+        let own = if claim.is_goal() { "own goal: " } else { "" };
+        let wider = claim.wider.as_ref().map_or("-".to_owned(), |wider| shown(wider.verdict));
         let figure = words::measured(claim.measured, claim.lo, claim.hi);
         let _ = writeln!(
             text,
-            "| {}: {} | {} | {} | {} {} | {} |",
+            "| {}: {} | {} | {} | {own}{} | {wider} | {} |",
             escaped(id),
             escaped(said),
             escaped(published.as_deref().unwrap_or("-")),
             figure.unwrap_or_else(|| "-".to_owned()),
-            badge.sign,
-            badge.word,
+            shown(claim.verdict),
             escaped(reason),
         );
     }
@@ -131,7 +127,7 @@ fn earlier(text: &mut String, runs: &[&Input]) {
 }
 
 /// Text that stays text in a table of an issue: no markup, no mention, no end of the cell.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

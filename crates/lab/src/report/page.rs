@@ -10,17 +10,21 @@ use serde_json::Value as Json;
 
 use super::{
     answers,
-    claims::{self, ClaimView, Tally},
+    claims::{self, ClaimView},
     figure::{Figure, Scope},
     figures::{self, GroupView},
     history,
     load::{Input, ReportError},
+    overview::overview,
     palette::{DARK, LIGHT},
     source::{self, Source},
     table::{Cell, Table},
     winners, words,
 };
-use crate::study::result::{Protocol, StudyResult};
+use crate::study::{
+    result::{Protocol, StudyResult},
+    tally::Tallies,
+};
 
 /// The drawings of a study as templates take them.
 #[derive(Clone, Debug, Serialize)]
@@ -50,7 +54,7 @@ struct StudyView {
     study: String,
     title: String,
     summary: Option<String>,
-    tally: Tally,
+    tallies: Tallies,
     began: String,
     preset: String,
     machine: String,
@@ -89,8 +93,7 @@ pub fn html(inputs: &[Input]) -> Result<String, ReportError> {
         .enumerate()
         .map(|(number, runs)| study_view(runs, format!("s{number}")))
         .collect();
-    let total = studies.iter().fold(Tally::default(), |sum, study| sum.and(study.tally));
-    render("page.html", context! { studies => Serde(studies), total => Serde(total) })
+    render("page.html", context! { studies => Serde(studies), overview => Serde(overview(inputs)) })
 }
 
 /// For the newest run of each study a page of its drawings: every ratio, speed and sample, and the
@@ -173,7 +176,7 @@ fn study_view(runs: &[&Input], anchor: String) -> StudyView {
         study: result.study.clone(),
         title: result.title.clone(),
         summary: input.study.as_ref().map(|study| study.summary.clone()),
-        tally: Tally::of(result),
+        tallies: Tallies::of(&result.claims),
         began: words::moment(&result.protocol.began),
         preset: result.protocol.preset.clone(),
         machine: words::machine(result),
@@ -197,8 +200,10 @@ fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {
     let Protocol { preset, sessions, rounds, pause_seconds, sample_seconds, seed, pinned, .. } =
         &result.protocol;
     let pinned: Vec<String> = pinned.iter().map(usize::to_string).collect();
-    let noise =
-        format!("{}: a smaller difference is no difference shown", words::percent(result.noise));
+    let noise = format!(
+        "{}: that much, at least, a ratio must be clear of what it is compared with",
+        words::percent(result.noise)
+    );
     let marked: usize = result.arms.iter().map(|arm| arm.marked).sum();
     let taken: usize =
         result.arms.iter().flat_map(|arm| &arm.sessions).map(|session| session.samples.len()).sum();
@@ -217,10 +222,10 @@ fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {
         ("Began", words::moment(&result.protocol.began)),
         ("Took", words::duration(result.protocol.took_seconds)),
         (
-            "An arm against itself (A/A)",
+            "An arm to itself in one round, the later sample to the earlier one: an effect of the order (A/A)",
             result.aa.as_ref().map_or("not sampled twice".to_owned(), words::ratio),
         ),
-        ("Noise floor", noise),
+        ("Least margin", noise),
         (
             "Harness and meter, per sample",
             result.null_seconds.map_or("not measured".to_owned(), words::duration),

@@ -35,6 +35,11 @@ impl LogAxis {
         self.from + share * (self.to - self.from)
     }
 
+    /// The least and the greatest value on it.
+    pub fn ends(&self) -> [f64; 2] {
+        [self.lo, self.hi]
+    }
+
     /// Whether a value lies on it.
     pub fn holds(&self, value: f64) -> bool {
         (self.lo..=self.hi).contains(&value)

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use thalweg_core::quantity::parse_some_bytes;
+use thalweg_core::{profile::LEAST_NOISE, quantity::parse_some_bytes};
 
-use super::file::{At, Cell, Check, Claim, Load, Study};
+use super::file::{At, Cell, Check, Claim, Item, KINDS, Load, Study, is_id};
 use crate::arms::Catalogue;
 
 /// More than any study needs; less than what would run for years.
@@ -33,8 +33,7 @@ impl Study {
         if self.schema != 1 {
             return Err(format!("schema = {}: this version reads 1", self.schema));
         }
-        let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        if self.id.is_empty() || self.id == "all" || !self.id.chars().all(letter) {
+        if !is_id(&self.id) {
             return Err(format!("id = {:?}: small letters, digits and - make an id", self.id));
         }
         for (what, count) in
@@ -54,6 +53,9 @@ impl Study {
         for claim in &self.claims {
             self.check_claim(claim, catalogue).map_err(|e| format!("claim {}: {e}", claim.id))?;
         }
+        for item in &self.source.items {
+            self.check_item(item).map_err(|e| format!("item {:?}: {e}", item.text))?;
+        }
         for table in &self.source.tables {
             if table.rows.iter().any(|row| row.len() != table.columns.len()) {
                 return Err(format!("table {:?}: a row is not as long as columns", table.name));
@@ -62,15 +64,43 @@ impl Study {
         Ok(())
     }
 
+    fn check_item(&self, item: &Item) -> Result<(), String> {
+        if item.cells.is_empty()
+            && item.arms.is_empty()
+            && item.claims.is_empty()
+            && item.absent.is_none()
+        {
+            return Err("it needs cells, arms or claims, or the reason why it is absent".to_owned());
+        }
+        let claims = || self.claims.iter().map(|claim| claim.id.as_str());
+        let arms = || self.arms.iter().map(|arm| arm.name.as_str());
+        let cells = || self.cells.iter().map(|cell| cell.name.as_str());
+        let wrong = |what, names: &[String], known: Vec<&str>| {
+            let name = names.iter().find(|name| !known.contains(&name.as_str()))?;
+            Some(unknown(what, name, known.into_iter()))
+        };
+        let found = wrong("cell", &item.cells, cells().collect())
+            .or_else(|| wrong("arm", &item.arms, arms().collect()))
+            .or_else(|| wrong("claim", &item.claims, claims().collect()));
+        found.map_or(Ok(()), Err)
+    }
+
     fn check_arms(&self, catalogue: &Catalogue) -> Result<(), String> {
         for arm in &self.arms {
-            if catalogue.arm_kind(&arm.work).is_none() {
+            let Some(kind) = catalogue.arm_kind(&arm.work) else {
                 let works = catalogue.arm_kinds.iter().map(|work| work.name());
                 let reason = unknown("work", &arm.work, works);
                 return Err(format!("arm {:?}: {reason}", arm.name));
-            }
-            if !self.cells.iter().any(|cell| cell.arms.contains(&arm.name)) {
+            };
+            let mut cells =
+                self.cells.iter().filter(|cell| cell.arms.contains(&arm.name)).peekable();
+            if cells.peek().is_none() {
                 return Err(format!("arm {:?} is in no cell", arm.name));
+            }
+            for cell in cells {
+                if let Err(unfit) = kind.parse(&cell.parameters(arm)) {
+                    return Err(format!("arm {:?} in cell {:?}: {unfit}", arm.name, cell.name));
+                }
             }
         }
         Ok(())
@@ -79,6 +109,9 @@ impl Study {
     fn check_cell(&self, cell: &Cell) -> Result<(), String> {
         if cell.arms.is_empty() || cell.sizes.is_empty() || cell.loads.is_empty() {
             return Err("it needs arms, sizes and loads".to_owned());
+        }
+        if cell.rounds == Some(0) {
+            return Err("rounds = 0: it needs one at least".to_owned());
         }
         distinct("arm", cell.arms.iter().map(String::as_str))?;
         distinct("size", cell.sizes.iter().map(String::as_str))?;
@@ -105,29 +138,17 @@ impl Study {
         if claim.checks.is_empty() == claim.not_runnable.is_none() {
             return Err("it needs either checks or not_runnable with the reason".to_owned());
         }
-        for remark in &claim.remarks {
-            is_range(remark.within)?;
-            if !(1..=claim.checks.len()).contains(&remark.check) {
-                return Err(format!("remark on check {}: there is none", remark.check));
-            }
+        if !KINDS.contains(&claim.kind.as_str()) {
+            return Err(unknown("kind of claim", &claim.kind, KINDS.iter().copied()));
         }
-        claim
-            .checks
-            .iter()
-            .chain(&claim.flips)
-            .try_for_each(|check| self.check_one(check, catalogue))
+        claim.checks.iter().chain(&claim.wider).try_for_each(Check::can_be_decided)?;
+        claim.all_checks().try_for_each(|check| self.check_one(check, catalogue))
     }
 
     fn check_one(&self, check: &Check, catalogue: &Catalogue) -> Result<(), String> {
         is_range(check.within())?;
         match check {
-            Check::Ratio { arms, at, .. } => {
-                let instead = at.instead.iter().map(|size| at.of_size(size));
-                [At { instead: None, ..at.clone() }]
-                    .into_iter()
-                    .chain(instead)
-                    .try_for_each(|at| self.check_at(&at, Some(at.load), arms, true))
-            }
+            Check::Ratio { arms, at, .. } => self.check_at(at, Some(at.load), arms, true),
             Check::MeanRatio { arms, at, .. } => self.check_at(at, Some(at.load), arms, false),
             Check::LoadRatio { arm, at, loads, .. } => {
                 let arms = std::slice::from_ref(arm);
@@ -171,8 +192,8 @@ impl Study {
                 self.check_at(&places[0], Some(places[0].load), arms, true)?;
                 self.check_at(&places[1], Some(places[1].load), second, true)
             }
-            Check::Probe { probe, .. } => match catalogue.probe(probe) {
-                Some(_) => Ok(()),
+            Check::Probe { probe, with, .. } => match catalogue.probe(probe) {
+                Some(known) => known.parse(with).map(|_| ()).map_err(|unfit| unfit.to_string()),
                 None => Err(unknown("probe", probe, catalogue.probes.iter().map(|p| p.name()))),
             },
         }
@@ -199,9 +220,6 @@ impl Study {
                 "it is not run under the load {}",
                 load.unwrap_or(at.load).name()
             )));
-        }
-        if at.instead.is_some() {
-            return Err(within("instead is for the check of one ratio".to_owned()));
         }
         match &at.size {
             Some(size) if !cell.sizes.contains(size) => {
@@ -230,6 +248,49 @@ impl Check {
             | Self::Probe { within, .. } => *within,
             Self::Opposite { around, .. } => *around,
         }
+    }
+}
+
+impl Check {
+    /// The cells it looks at.
+    pub fn cells(&self) -> Vec<&str> {
+        match self {
+            Self::Ratio { at, .. }
+            | Self::MeanRatio { at, .. }
+            | Self::LoadRatio { at, .. }
+            | Self::Rows { at, .. } => vec![&at.cell],
+            Self::Opposite { cells, .. }
+            | Self::Everywhere { cells, .. }
+            | Self::Somewhere { cells, .. }
+            | Self::AgainstBest { cells, .. } => cells.iter().map(String::as_str).collect(),
+            Self::RankCorrelation { places, .. } => {
+                places.iter().map(|at| at.cell.as_str()).collect()
+            }
+            Self::Probe { .. } => Vec::new(),
+        }
+    }
+
+    /// Whether any run could find that it holds: a ratio must be nearer to the middle of its range than
+    /// the least noise, on both sides.
+    fn can_be_decided(&self) -> Result<(), String> {
+        let [lo, hi] = self.within();
+        is_range([lo, hi])?;
+        let is_ratio = !matches!(
+            self,
+            Self::Probe { .. } | Self::RankCorrelation { .. } | Self::Opposite { .. }
+        );
+        let needed = (1.0 + LEAST_NOISE).powi(2);
+        if is_ratio && lo > 0.0 && hi / lo < needed {
+            return Err(format!(
+                "within = [{lo}, {hi}]: no run can show that a ratio lies in there, for a figure within {:.0} % \
+                 of an end decides nothing; the upper end is to be {needed:.3} times the lower one at least",
+                LEAST_NOISE * 100.0
+            ));
+        }
+        if hi <= 0.0 && is_ratio {
+            return Err(format!("within = [{lo}, {hi}]: a ratio of costs is above 0"));
+        }
+        Ok(())
     }
 }
 

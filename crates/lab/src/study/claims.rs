@@ -1,7 +1,8 @@
-//! From intervals to verdicts on what was published.
+//! From intervals to verdicts on what was published: one as published, one more widely.
 //!
-//! All checks of a claim must hold. One that is contradicted contradicts the claim; one that could
-//! not be run leaves it open. Nothing is decided by one session, nor by less than the run's noise.
+//! All checks of a verdict must hold. One that is contradicted contradicts the claim, if its interval is
+//! clear of the range as one of so many; one that could not be run leaves it open. Nothing is decided by
+//! one session, nor by less than the run's noise.
 
 mod best;
 mod board;
@@ -11,16 +12,25 @@ mod side;
 mod words;
 
 use super::{
-    file::{Check, Claim, Remark, Study},
-    result::{ClaimResult, ClaimVerdict, Evidence, StudyResult},
+    file::{Check, Claim, Study},
+    result::{ClaimResult, ClaimVerdict, Evidence, StudyResult, Wider},
 };
-use board::Board;
-use thalweg_core::profile::Ratio;
+use board::{Board, Figure};
 
 /// What one check came to.
 struct Judged {
     evidence: Evidence,
     why: String,
+    /// What the verdict is made of, where that is an interval.
+    figure: Option<Figure>,
+    /// As the worst of how many it was picked.
+    of: usize,
+}
+
+impl Judged {
+    fn plain(evidence: Evidence, why: String) -> Self {
+        Self { evidence, why, figure: None, of: 1 }
+    }
 }
 
 /// The verdict on every claim of a study. `result` has everything but the claims.
@@ -29,25 +39,22 @@ pub fn judge(study: &Study, result: &StudyResult) -> Vec<ClaimResult> {
 }
 
 fn judge_one(claim: &Claim, board: &Board<'_>) -> ClaimResult {
-    let all = |checks: &[Check], from: usize| -> Vec<Vec<Judged>> {
+    let all = |checks: &[Check], from: usize| -> Vec<Judged> {
         let numbered = checks.iter().enumerate();
-        numbered.map(|(n, check)| decide::check(board, &claim.id, from + n, check)).collect()
+        let judged = numbered.map(|(n, check)| decide::check(board, &claim.id, from + n, check));
+        judged.flatten().collect()
     };
-    let judged = all(&claim.checks, 0);
-    let flips = all(&claim.flips, claim.checks.len()).into_iter().flatten();
-    let remarks: String = claim
-        .remarks
-        .iter()
-        .filter_map(|remark| remarked(remark, judged.get(remark.check.checked_sub(1)?)?, board))
-        .collect();
-    let mut judged: Vec<Judged> = judged.into_iter().flatten().collect();
+    let published = Said::of(all(&claim.checks, 0), board.noise());
     let (verdict, reason) = match &claim.not_runnable {
         Some(reason) => (ClaimVerdict::NotRunnable, reason.clone()),
-        None => together(&judged),
+        None => (published.verdict, published.reason),
     };
-    // Those that decided come first, so that the figure shown is theirs.
-    judged.sort_by_key(|one| one.evidence.verdict != verdict);
-    let first = judged.first().map(|one| &one.evidence);
+    let wider = (!claim.wider.is_empty()).then(|| {
+        let said = Said::of(all(&claim.wider, claim.checks.len()), board.noise());
+        Wider { verdict: said.verdict, reason: said.reason, evidence: said.evidence }
+    });
+    let flips = all(&claim.flips, claim.checks.len() + claim.wider.len());
+    let first = published.evidence.first();
     ClaimResult {
         id: claim.id.clone(),
         kind: claim.kind.clone(),
@@ -59,21 +66,48 @@ fn judge_one(claim: &Claim, board: &Board<'_>) -> ClaimResult {
         lo: first.and_then(|evidence| evidence.lo),
         hi: first.and_then(|evidence| evidence.hi),
         verdict,
-        reason: reason + &remarks,
-        evidence: judged.into_iter().map(|one| one.evidence).collect(),
-        flips: flips.map(|one| one.evidence).collect(),
+        reason,
+        evidence: published.evidence,
+        wider,
+        flips: flips.into_iter().map(|one| one.evidence).collect(),
     }
 }
 
-/// What is to be said of a check that found what the remark is about, with the figure.
-fn remarked(remark: &Remark, found: &[Judged], board: &Board<'_>) -> Option<String> {
-    let is_so = |Evidence { measured, lo, hi, .. }: &Evidence| {
-        let (Some(ratio), Some(lo), Some(hi)) = (*measured, *lo, *hi) else { return false };
-        let ratio = Ratio { ratio, lo, hi };
-        side::side(&ratio, remark.within, board.noise()) == ClaimVerdict::Reproduced
-    };
-    let first = found.first().filter(|_| found.iter().all(|one| is_so(&one.evidence)))?;
-    Some(format!(". {} ({})", remark.text, first.evidence.text))
+/// What several checks say together.
+struct Said {
+    verdict: ClaimVerdict,
+    reason: String,
+    /// Those that decided come first, so that the figure shown is theirs.
+    evidence: Vec<Evidence>,
+}
+
+impl Said {
+    fn of(mut judged: Vec<Judged>, noise: f64) -> Self {
+        answer_for_choice(&mut judged, noise);
+        let (verdict, reason) = together(&judged);
+        judged.sort_by_key(|one| one.evidence.verdict != verdict);
+        let evidence = judged.into_iter().map(|one| one.evidence).collect();
+        Self { verdict, reason, evidence }
+    }
+}
+
+/// Where one contradiction of many decides, each is asked for more: of twenty intervals at 95 % one lies
+/// off by chance (Bonferroni). That all hold needs no such answer, for no one of them is picked.
+fn answer_for_choice(judged: &mut [Judged], noise: f64) {
+    let many: usize = judged.iter().filter(|one| one.figure.is_some()).map(|one| one.of).sum();
+    if many < 2 {
+        return;
+    }
+    for one in judged.iter_mut().filter(|one| one.evidence.verdict == ClaimVerdict::Contradicted) {
+        let (Some(figure), Some(within)) = (one.figure, one.evidence.within) else { continue };
+        let joint = figure.one_of(many);
+        one.evidence.verdict = side::side(&joint, within, noise);
+        let said = words::as_one_of(many, &joint.ratio);
+        one.why = match one.evidence.verdict {
+            ClaimVerdict::Contradicted => format!("{}; {said}", one.why),
+            _ => format!("{} by itself, but {said}", one.why),
+        };
+    }
 }
 
 /// The verdict of all checks together, and the sentence of the one that decided.

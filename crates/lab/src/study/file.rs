@@ -44,6 +44,54 @@ pub struct Article {
     /// Its tables, row by row.
     #[serde(rename = "table", default)]
     pub tables: Vec<Table>,
+    /// All else that it has, one by one: what of it is run where, and what is not.
+    #[serde(rename = "item", default)]
+    pub items: Vec<Item>,
+}
+
+/// Something that an article has: docs/articles.md is made of these and of the claims.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Item {
+    pub what: What,
+    pub text: String,
+    /// Where it is run, by names: cells, arms, claims.
+    #[serde(default)]
+    pub cells: Vec<String>,
+    #[serde(default)]
+    pub arms: Vec<String>,
+    #[serde(default)]
+    pub claims: Vec<String>,
+    /// What of it is not run, and why.
+    pub absent: Option<String>,
+}
+
+/// What an item is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// The machine, its kernel, its compiler.
+    System,
+    Program,
+    /// Bytes, or how many operations.
+    Size,
+    /// How it was measured.
+    Parameter,
+    /// Something it says that is none of the study's claims.
+    Claim,
+}
+
+impl What {
+    /// Its name in study files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Program => "program",
+            Self::Size => "size",
+            Self::Parameter => "parameter",
+            Self::Claim => "claim",
+        }
+    }
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -70,6 +118,8 @@ pub struct Cell {
     /// The sizes that only a strict run takes: dear ones, whose verdict others give too.
     #[serde(default)]
     pub strict_sizes: Vec<String>,
+    /// The most rounds of a session, where one operation takes minutes.
+    pub rounds: Option<usize>,
     /// What else the machine does.
     #[serde(default = "idle_only")]
     pub loads: Vec<Load>,
@@ -169,7 +219,7 @@ pub enum Origin {
 pub struct Claim {
     /// Its number: `002.1`.
     pub id: String,
-    /// number, ratio, conclusion, mechanism or method; goal for one that is ours.
+    /// One of [`KINDS`].
     pub kind: String,
     pub text: String,
     /// The published figure or figures.
@@ -180,30 +230,45 @@ pub struct Claim {
     pub source_check: Option<String>,
     /// What is behind it, in words.
     pub why: Option<String>,
-    /// All of these must hold.
+    /// As published: the article's own programs, parameters, sizes and state of the memory. All of
+    /// these must hold.
     #[serde(rename = "check", default)]
     pub checks: Vec<Check>,
-    /// Why nothing can be checked on this kind of machine: the claim is then not runnable.
+    /// Why the claim cannot be run as published on this kind of machine.
     pub not_runnable: Option<String>,
-    /// What a figure may say beyond the predicate. The verdict stays that of the checks.
-    #[serde(rename = "remark", default)]
-    pub remarks: Vec<Remark>,
-    /// Ratios that show which parameter flips the result; they do not enter the verdict.
+    /// More widely: what a fair comparison would have had, and what people use today. All of these must
+    /// hold for the second verdict; the first one does not ask them.
+    #[serde(rename = "wider", default)]
+    pub wider: Vec<Check>,
+    /// Ratios that show which parameter flips the result; they enter neither verdict.
     #[serde(rename = "flip", default)]
     pub flips: Vec<Check>,
 }
 
-/// Words that a verdict's reason gets where a figure is so: what the predicate allows need not be what
-/// the claim's words mean.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Remark {
-    /// The number of the check, from 1.
-    pub check: usize,
-    /// The range in which all that the check found must lie surely.
-    pub within: [f64; 2],
-    pub text: String,
+impl Claim {
+    /// Every check of the claim: as published, more widely, what flips it. Probes are numbered so.
+    pub fn all_checks(&self) -> impl Iterator<Item = &Check> {
+        self.checks.iter().chain(&self.wider).chain(&self.flips)
+    }
+
+    /// Whether it is ours and no article's.
+    pub fn is_goal(&self) -> bool {
+        self.kind == GOAL
+    }
 }
+
+/// Whether a study may be called so on the command line, where `all` is every one.
+pub fn is_id(text: &str) -> bool {
+    let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    !text.is_empty() && text != "all" && text.chars().all(letter)
+}
+
+/// The kind of a claim that is our own.
+pub const GOAL: &str = "goal";
+
+/// The kinds of claims: what an article gives is a figure, one figure over another, what it concludes, how it
+/// says that something works, or how it measured; and our own.
+pub const KINDS: &[&str] = &["number", "ratio", "conclusion", "mechanism", "method", GOAL];
 
 /// One thing to check. Ratios are of the cost per operation of the first arm to the second's; the
 /// whole interval inside `within` (ends included) reproduces it, the whole outside contradicts it.
@@ -322,9 +387,6 @@ pub struct At {
     pub cell: String,
     /// The size, as the cell writes it; the only one if left out.
     pub size: Option<String>,
-    /// Of the check of one ratio: the size that stands in where there is no figure of that one, because
-    /// the run left it out or the machine is too small. The reason says so.
-    pub instead: Option<String>,
     #[serde(default = "idle")]
     pub load: Load,
 }
@@ -333,13 +395,13 @@ impl At {
     /// A cell, whatever the size.
     #[must_use]
     pub fn of_cell(cell: &str) -> Self {
-        Self { cell: cell.to_owned(), size: None, instead: None, load: Load::Idle }
+        Self { cell: cell.to_owned(), size: None, load: Load::Idle }
     }
 
     /// The same at this size alone.
     #[must_use]
     pub fn of_size(&self, size: &str) -> Self {
-        Self { size: Some(size.to_owned()), instead: None, ..self.clone() }
+        Self { size: Some(size.to_owned()), ..self.clone() }
     }
 }
 

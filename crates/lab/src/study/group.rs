@@ -132,6 +132,8 @@ fn finish(
     if unchecked {
         words.insert(0, "failed under way: nobody looked at its bytes".to_owned());
     }
+    let doubt = arm.doubt();
+    words.extend(doubt.clone());
     let mut marked: Vec<usize> = own.iter().map(|mark| mark.round).collect();
     marked.dedup();
     let samples = samples_of(log, number);
@@ -143,7 +145,7 @@ fn finish(
             Ok(Alias::Shared) => "shared".to_owned(),
             Err(unfit) => unfit.to_string(),
         }),
-        marked: if unchecked { samples.len() } else { marked.len() },
+        marked: if unchecked || doubt.is_some() { samples.len() } else { marked.len() },
         calls_uncounted: arm.calls_uncounted(),
         taken: SessionSamples { session: 0, repeats: *repeats, samples, marks: words, unchecked },
     })

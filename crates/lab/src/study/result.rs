@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use thalweg_core::{Guarantees, profile::Ratio};
 
-use super::file::{Load, Origin};
+use super::file::{GOAL, Load, Origin};
 use crate::{
     arms::Finding,
     measure::{
@@ -23,6 +23,10 @@ pub struct StudyResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<String>,
     pub title: String,
+    /// Which text of the study was run, and by which it was judged. Results of earlier versions have
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<StudyText>,
     /// The machine and what it was doing, as [`Conditions`](crate::measure::conditions::Conditions) writes it.
     pub conditions: serde_json::Value,
     /// How it was measured.
@@ -51,13 +55,26 @@ pub struct StudyResult {
     pub claims: Vec<ClaimResult>,
 }
 
+/// Texts of a study by their hashes, as `xxh3:` and 16 digits.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct StudyText {
+    /// The one that was run; `None` where that was not kept.
+    pub ran: Option<String>,
+    /// The one whose claims were judged.
+    pub judged: String,
+}
+
 /// What one probe of one claim found, session by session.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ProbeResult {
     pub claim: String,
-    /// The number of the check in the claim, from 0; the flips' come after those of the verdict.
+    /// The number of the check in the claim as it was run, from 0: as published, more widely, flips.
     pub check: usize,
     pub probe: String,
+    /// What it was asked; by this a later study finds it again. Results of earlier versions have it
+    /// not, and are found by `check`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with: Option<toml::Table>,
     /// What it found, one entry for each session.
     pub sessions: Vec<ProbeSession>,
 }
@@ -221,13 +238,34 @@ pub struct ClaimResult {
     /// The lower end of its interval.
     pub lo: Option<f64>,
     pub hi: Option<f64>,
+    /// As published: with the article's own programs, parameters, sizes and state of the memory.
     pub verdict: ClaimVerdict,
     /// Why, in words; what is missing where it is not runnable.
     pub reason: String,
     /// Check by check, those that decided first.
     pub evidence: Vec<Evidence>,
+    /// The verdict under fair conditions of today; `None` where the study asks for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wider: Option<Wider>,
     /// Which parameter flips it.
     pub flips: Vec<Evidence>,
+}
+
+/// What became of a claim more widely.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Wider {
+    pub verdict: ClaimVerdict,
+    /// Why, in words.
+    pub reason: String,
+    /// Check by check, those that decided first.
+    pub evidence: Vec<Evidence>,
+}
+
+impl ClaimResult {
+    /// Whether it is our own goal and no article's claim.
+    pub fn is_goal(&self) -> bool {
+        self.kind == GOAL
+    }
 }
 
 /// What one check saw.

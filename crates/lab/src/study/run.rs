@@ -1,7 +1,7 @@
 //! Runs studies: sessions in turn, each a fresh process, spread in time; then the sums.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -11,7 +11,7 @@ use super::{
     eta::Eta,
     places::places,
     preset::Settings,
-    result::{Place, Protocol, StudyResult},
+    result::{Place, Protocol, StudyResult, StudyText},
     store::Loaded,
     sum,
     wire::{Event, SessionJob, SessionLog},
@@ -155,7 +155,7 @@ impl Run<'_, '_> {
         let job = SessionJob {
             session,
             text: course.loaded.text.clone(),
-            folder: folder_of(&course.loaded.path),
+            folder: course.loaded.beside(),
             scratch: scratch.path().to_owned(),
             program: self.stage.program.to_owned(),
             rounds: settings.rounds,
@@ -288,13 +288,11 @@ impl<'c> Course<'c> {
             took_seconds: took,
         };
         let conditions = serde_json::to_value(&self.conditions).unwrap_or_default();
-        Ok(sum::result_of(&self.loaded.study, self.logs, protocol, conditions))
+        let hash = self.loaded.hash();
+        let result = sum::result_of(&self.loaded.study, self.logs, protocol, conditions);
+        Ok(StudyResult {
+            text: Some(StudyText { ran: Some(hash.clone()), judged: hash }),
+            ..result
+        })
     }
-}
-
-/// An absolute path, for a session may be anywhere.
-fn folder_of(study: &Path) -> PathBuf {
-    let folder = study.parent().unwrap_or(Path::new("."));
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }

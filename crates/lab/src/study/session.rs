@@ -145,7 +145,7 @@ impl Session<'_> {
         let opened = names.iter().map(|name| self.open(name, place, &scratch)).collect();
         let pace = Pace {
             session: self.job.session,
-            rounds: self.job.rounds,
+            rounds: self.rounds(place),
             sample: Duration::try_from_secs_f64(self.job.sample_seconds).unwrap_or_default(),
         };
         let mut on_round =
@@ -160,6 +160,12 @@ impl Session<'_> {
         // What cannot be removed now goes with the session's folder.
         let _ = fs::remove_dir_all(&scratch);
         log
+    }
+
+    /// A cell of long operations has fewer.
+    fn rounds(&self, place: &Place) -> usize {
+        let most = self.study.cell(&place.cell).and_then(|cell| cell.rounds);
+        self.job.rounds.min(most.unwrap_or(usize::MAX))
     }
 
     fn open(&self, name: &str, place: &Place, scratch: &Path) -> Opened {
@@ -184,7 +190,7 @@ impl Session<'_> {
     fn probes(&self) -> Vec<ProbeResult> {
         let mut found = Vec::new();
         for claim in &self.study.claims {
-            for (check, asked) in claim.checks.iter().chain(&claim.flips).enumerate() {
+            for (check, asked) in claim.all_checks().enumerate() {
                 let Check::Probe { probe, with, .. } = asked else { continue };
                 let scratch = self.job.scratch.join(format!("probe-{}", found.len()));
                 let seen = self.probe(probe, with, (&claim.id, &scratch));
@@ -197,6 +203,7 @@ impl Session<'_> {
                     claim: claim.id.clone(),
                     check,
                     probe: probe.clone(),
+                    with: Some(with.clone()),
                     sessions: vec![session],
                 });
                 let _ = fs::remove_dir_all(&scratch);

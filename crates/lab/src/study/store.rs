@@ -5,7 +5,7 @@ mod results;
 mod samples;
 
 pub use lines::to_text;
-pub use results::{ResultError, load, parse_result, save};
+pub use results::{ResultError, load, parse_result, rejudge, save};
 pub use samples::{csv, put_back};
 
 use serde::Deserialize;
@@ -15,7 +15,12 @@ use std::{
 };
 use thalweg_core::profile::Machine;
 
-use super::{file::Study, result::ClaimVerdict};
+use super::{
+    carried,
+    file::{GOAL, Study},
+    result::ClaimVerdict,
+    tally::Tallies,
+};
 use crate::arms::Catalogue;
 
 /// A larger file is not a study.
@@ -54,6 +59,18 @@ impl Loaded {
         Ok(Self { study, text, path: path.to_owned() })
     }
 
+    /// By which a result says what study it is of: `xxh3:` and 16 digits.
+    pub fn hash(&self) -> String {
+        format!("xxh3:{:016x}", thalweg_kernels::xxh3(self.text.as_bytes()))
+    }
+
+    /// The folder it lies in, where its programs lie too: an absolute path, for a session may be anywhere.
+    pub fn beside(&self) -> PathBuf {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
+    }
+
     /// Reads and checks every study file of a folder, in the order of their names.
     pub fn folder(
         folder: &Path,
@@ -80,7 +97,7 @@ impl Loaded {
 }
 
 /// The folder of studies: `$THALWEG_STUDIES`, or `studies` here, or the installed one beside the
-/// binary. The error names all three.
+/// binary, or that of the studies which the binary carries. The error names all of them.
 pub fn studies_folder() -> Result<PathBuf, String> {
     if let Some(told) = std::env::var_os("THALWEG_STUDIES").filter(|told| !told.is_empty()) {
         return Ok(PathBuf::from(told));
@@ -91,10 +108,14 @@ pub fn studies_folder() -> Result<PathBuf, String> {
     });
     let candidates: Vec<PathBuf> =
         [Some(PathBuf::from("studies")), installed].into_iter().flatten().collect();
-    candidates.iter().find(|folder| folder.is_dir()).cloned().ok_or_else(|| {
+    if let Some(folder) = candidates.iter().find(|folder| folder.is_dir()) {
+        return Ok(folder.clone());
+    }
+    carried::folder().map_err(|reason| {
         let looked: Vec<String> = candidates.iter().map(|c| c.display().to_string()).collect();
         format!(
-            "no folder of studies: neither $THALWEG_STUDIES is set, nor is there {}",
+            "no folder of studies: neither $THALWEG_STUDIES is set, nor is there {}; and those that the binary \
+             carries cannot be put anywhere: {reason}",
             looked.join(" or ")
         )
     })
@@ -134,8 +155,9 @@ pub struct Saved {
     /// When it was run.
     pub began: String,
     pub preset: String,
-    /// The verdicts of its claims.
+    /// The verdicts of its claims, as published.
     pub verdicts: Vec<ClaimVerdict>,
+    pub tallies: Tallies,
     pub path: PathBuf,
 }
 
@@ -154,6 +176,14 @@ struct HeadProtocol {
 
 #[derive(Deserialize)]
 struct HeadClaim {
+    #[serde(default)]
+    kind: String,
+    verdict: ClaimVerdict,
+    wider: Option<HeadWider>,
+}
+
+#[derive(Deserialize)]
+struct HeadWider {
     verdict: ClaimVerdict,
 }
 
@@ -185,6 +215,9 @@ fn head_of(path: &Path) -> Option<Saved> {
         study: head.study,
         began: head.protocol.began,
         preset: head.protocol.preset,
+        tallies: Tallies::of_verdicts(head.claims.iter().map(|claim| {
+            (claim.kind == GOAL, claim.verdict, claim.wider.as_ref().map(|wider| wider.verdict))
+        })),
         verdicts: head.claims.into_iter().map(|claim| claim.verdict).collect(),
         path: path.to_owned(),
     })

@@ -47,6 +47,7 @@ pub fn result_of(
         schema: 1,
         samples: None,
         title: study.title.clone(),
+        text: None,
         conditions,
         protocol,
         comparisons: 0,

@@ -216,7 +216,7 @@ fn markdown_is_short_and_says_what_promises_differ() {
     assert!(text.contains("- not run: io\\_uring"), "{text}");
     for line in text.lines().filter(|line| line.starts_with('|')) {
         let cells = line.replace("\\|", "").matches('|').count();
-        assert!([6, 8].contains(&cells), "{line}");
+        assert!([7, 8].contains(&cells), "{line}");
     }
     assert!(text.len() < 16_000, "{} bytes", text.len());
 }
@@ -239,4 +239,48 @@ fn the_page_says_what_wins_by_how_much_and_what_flips_it() {
     assert!(row("zero to null, 16GiB").contains(">read-write 64 KiB</td>"), "{answers}");
     assert_eq!(answers.matches("<th scope=\"row\"").count(), 2, "loads share a line: {answers}");
     assert!(page.len() < 60_000 && !page.contains("<figure"), "{} bytes", page.len());
+}
+
+#[test]
+fn every_claim_is_a_row_of_the_first_picture_with_a_line_for_each_machine() {
+    let elsewhere = changed(|json| {
+        json["protocol"]["began"] = json!("2026-11-20T08:00:00Z");
+        json["conditions"]["machine"]["cpu"] = json!("Another CPU");
+        json["claims"][2]["verdict"] = json!("undecided");
+        json["claims"][4]["kind"] = json!("goal");
+    });
+    let here = changed(|json| json["claims"][4]["kind"] = json!("goal"));
+    let page = page(&[input(elsewhere), input(here)]).replace("&#x2f;", "/");
+    let (before, picture) = page.split_once("id=\"overview\"").expect("the picture");
+    assert!(!before.contains("id=\"answers\""), "it comes first");
+    let picture = picture.split_once("id=\"answers\"").expect("what wins comes next").0;
+    let (claims, goals) = picture.split_once("Our own goals").expect("goals stand apart");
+    assert!(claims.contains(">900.1</a>") && !claims.contains(">900.5</a>"), "{claims}");
+    assert!(goals.contains(">900.5</a>") && !goals.contains(">900.1</a>"), "{goals}");
+    assert!(claims.contains("<strong>B</strong> Another CPU"), "{claims}");
+    let row = |id: &str| {
+        let from = claims.find(&format!(">{id}</a>")).expect("its row");
+        claims[from..].split_once("</tr>").expect("its end").0
+    };
+    assert_eq!(row("900.1").matches("class=\"seen\"").count(), 2);
+    assert!(row("900.1").contains("the same on 2 machines") && row("900.1").contains("<svg"));
+    assert!(row("900.3").contains("not the same on all machines"), "{}", row("900.3"));
+    // Bytes of a call are no ratio: they are told and not drawn.
+    assert!(!row("900.4").contains("<svg") && row("900.4").contains("contradicted"));
+}
+
+#[test]
+fn a_run_of_few_places_is_never_shown_in_place_of_a_whole_one() {
+    let part = changed(|json| {
+        json["protocol"]["began"] = json!("2026-11-23T08:00:00Z");
+        let arms = json["arms"].as_array_mut().expect("arms");
+        arms.truncate(1);
+    });
+    let text = markdown(&[input(part), input(fixture::result(SMALL))]);
+    assert!(
+        text.contains("2026-11-22 00:20 UTC; ") || text.contains("2026-11-22 00:20 UTC;"),
+        "{text}"
+    );
+    let head = text.lines().find(|line| line.contains("sessions of") || line.contains(" rounds, "));
+    assert!(head.is_some_and(|line| line.contains("2026-11-22")), "{head:?}");
 }

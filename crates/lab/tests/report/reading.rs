@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 use thalweg_lab::{
-    report::{ReportError, html, read, read_all},
+    report::{ReportError, articles, counts, html, read, read_all},
     study::store::ResultError,
 };
 
@@ -111,4 +111,21 @@ fn a_pipe_that_looks_like_a_result_is_not_waited_for() {
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).expect("a pipe");
     let nothing = read_all(&[folder.path().to_owned()]).expect_err("no result");
     assert!(nothing.to_string().contains("no results"), "{nothing}");
+}
+
+/// `thalweg report --articles -o docs/articles.md studies/results`, after studies or kept results changed.
+#[test]
+fn the_articles_page_and_the_counts_of_readme_are_those_of_the_kept_results() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let found = read_all(&[root.join("studies/results")]).expect("kept results");
+    let page = fs::read_to_string(root.join("docs/articles.md")).expect("the page");
+    let made = articles(&found.inputs);
+    let line = page.lines().zip(made.lines()).find(|(kept, now)| kept != now);
+    assert!(page == made, "docs/articles.md is not what it is made of: {line:?}");
+    let readme = fs::read_to_string(root.join("README.md")).expect("README");
+    let counts = counts(&found.inputs);
+    assert!(readme.contains(&counts), "README has not these lines:\n{counts}");
+    for study in ["000", "001", "002", "003", "004"] {
+        assert!(page.contains(&format!("## {study}: ")), "{study}");
+    }
 }

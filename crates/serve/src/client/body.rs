@@ -3,29 +3,32 @@
 
 use std::{
     cell::Cell,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use httparse::{Status, parse_chunk_size};
 use thalweg_core::{
-    Cancelled, Driver, End, Facts, Guarantees, Plan, Profile, Report, Request, Side, Sink, Source,
-    Transfer, Tuning, driver::Pace, mechanisms::LAST_RESORT, quantity,
+    Cancelled, Driver, End, Facts, Kind, Plan, Report, Side, Sink, Source, Transfer, Tuning,
+    driver::{Pace, STEP},
+    mechanisms::LAST_RESORT,
+    quantity,
+    rate_limit::RateLimit,
 };
 use thalweg_sys::{Errno, io};
 
 use super::{Error, connect::Connection, head::Framing, patience::Patience};
+use crate::plans::{Known, Plans, Policy};
 
 /// How bodies are moved.
 #[derive(Clone, Debug)]
 pub struct Way {
-    /// What the planner is asked.
-    pub request: Request,
-    /// What was measured here.
-    pub profile: Option<Profile>,
-    /// What must hold.
-    pub needs: Guarantees,
-    /// The most bytes in a second.
-    pub limit: Option<u64>,
+    /// How to choose the mechanism.
+    pub policy: Policy,
+    /// The most bytes in a second, of all connections together.
+    pub limit: Option<Arc<RateLimit>>,
+    /// Of each.
+    pub limit_each: Option<u64>,
 }
 
 /// A body under way.
@@ -35,12 +38,12 @@ pub struct Body<'a> {
     pub way: &'a Way,
     /// Where its next byte goes.
     pub end: End<'a>,
-    /// Keeps the limit where no driver does.
-    pub pace: Pace,
     /// Told how many bytes of it are at their place.
     pub note: &'a mut dyn FnMut(u64) -> Result<(), Cancelled>,
     /// Takes down what moved how much.
     pub report: &'a mut Report,
+    /// Of one file of many, which is new: the plans of its thread, and its device.
+    pub plans: Option<(&'a mut Plans, u64)>,
 }
 
 /// The line of a chunk's size with whatever extensions, or of a trailer, is no longer than this.
@@ -48,6 +51,12 @@ const LONGEST_LINE: usize = 8 << 10;
 const MOST_TRAILERS: usize = 128;
 
 impl Body<'_> {
+    /// The pace of its connection.
+    fn pace(&mut self) -> Pace {
+        let each = self.way.limit_each.map(|limit| self.connection.limit(limit));
+        Pace::within(self.way.limit.iter().cloned().chain(each).collect(), STEP)
+    }
+
     /// Brings all of it. `want`: so many bytes, if they are known beforehand; more are an error, and
     /// fewer too.
     pub fn bring(mut self, framing: Framing, want: Option<u64>) -> Result<u64, Error> {
@@ -71,15 +80,23 @@ impl Body<'_> {
         while came < most && self.has_in_memory()? {
             came += self.put(most - came, came)?;
         }
+        let pace = self.pace();
         let Some(socket) = self.connection.descriptor().filter(|_| came < most) else {
             return Ok(came);
         };
-        let source = Source::Fd(End::of(socket).map_err(|e| self.failed(e))?);
+        let source = Source::Fd(End { fd: socket, kind: Kind::Socket, at: None });
         let (sink, len) = (Sink::Fd(self.end), length.map(|length| length - came));
-        let mut transfer = Transfer { source, sink, len, needs: self.way.needs };
-        let plan = Plan::make(&Facts::of(&transfer), &self.way.request, self.way.profile.as_ref());
-        if let Some(reason) = plan.impossible {
-            return Err(Error::Unsupported(reason));
+        let policy = &self.way.policy;
+        let mut transfer = Transfer { source, sink, len, needs: policy.needs };
+        let plan = if let (Some((plans, device)), Some(len)) = (&mut self.plans, len) {
+            let socket = (Known::Socket { is_internet: true }, socket);
+            plans.plan(policy, socket, (Known::File(*device), self.end.fd), len)
+        } else {
+            let facts = Facts::of(&transfer);
+            Arc::new(Plan::make(&facts, &policy.request, policy.profile.as_ref()))
+        };
+        if let Some(reason) = &plan.impossible {
+            return Err(Error::Unsupported(reason.clone()));
         }
         let (stalled, mut last) = (Cell::new(false), (0, Instant::now()));
         let mut watch = |moved: u64| {
@@ -92,8 +109,7 @@ impl Body<'_> {
         };
         // As far as it had got before this transfer.
         let before = self.end.at.unwrap_or(came);
-        let driver = Driver { limit: self.way.limit };
-        let outcome = driver.run_untimed(&mut transfer, &plan, &mut watch);
+        let outcome = Driver::run_at(pace, &mut transfer, &plan, &mut watch);
         came += outcome.report.bytes;
         book(self.report, outcome.report);
         (self.note)(came)?;
@@ -196,8 +212,11 @@ impl Body<'_> {
         }
     }
 
-    /// Writes what is in memory, at most so much; `came` were put before.
+    /// Writes what is in memory, at most so much; `came` were put before. Where a limit holds back it is a
+    /// step of that: more would keep the others waiting for as long as it takes.
     fn put(&mut self, most: u64, came: u64) -> Result<u64, Error> {
+        let pace = self.pace();
+        let most = most.min(pace.budget());
         let unused = self.connection.unused();
         let length = unused.len().min(usize::try_from(most).unwrap_or(usize::MAX));
         let put = loop {
@@ -219,7 +238,7 @@ impl Body<'_> {
         self.report.bytes += moved;
         share(self.report, LAST_RESORT.info().name, &Tuning::default(), moved);
         (self.note)(came + moved)?;
-        self.pace.hold_back(moved, || (self.patience.look)())?;
+        pace.hold_back(moved, || (self.patience.look)())?;
         Ok(moved)
     }
 
@@ -242,6 +261,18 @@ pub fn book(all: &mut Report, one: Report) {
     }
     all.steps_down.extend(one.steps_down);
     all.notes.extend(one.notes);
+}
+
+/// Takes off what was moved twice.
+pub fn trim(report: &mut Report, bytes: u64) {
+    let mut over = report.bytes.saturating_sub(bytes);
+    report.bytes -= over;
+    while let Some(most) = report.shares.iter_mut().max_by_key(|own| own.bytes).filter(|_| over > 0)
+    {
+        let off = over.min(most.bytes).max(1);
+        most.bytes = most.bytes.saturating_sub(off);
+        over -= off;
+    }
 }
 
 fn share(report: &mut Report, mechanism: &'static str, tuning: &Tuning, bytes: u64) {

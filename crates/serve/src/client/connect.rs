@@ -4,6 +4,7 @@ use std::{
     io::ErrorKind,
     net::{TcpStream, ToSocketAddrs},
     os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -11,12 +12,13 @@ use std::{
 use rustls::{ClientConnection, StreamOwned};
 #[cfg(feature = "tls")]
 use std::io::{Read, Write};
+use thalweg_core::rate_limit::RateLimit;
 use thalweg_sys::{Errno, io, net};
 
 use super::{Error, Proxies, Target, Trust, head::Head, patience::Patience};
 
 /// Room for what one call reads, behind a rest of half as much.
-const ROOM: usize = 128 << 10;
+const ROOM: usize = 256 << 10;
 /// An address that does not answer must not keep the next one waiting.
 const LONGEST_TRY: Duration = Duration::from_secs(15);
 
@@ -36,6 +38,8 @@ pub struct Connection {
     // Of it: what was used, and what was read.
     used: usize,
     have: usize,
+    // Its own, once there is one.
+    limit: Option<Arc<RateLimit>>,
 }
 
 impl Connection {
@@ -70,7 +74,12 @@ impl Connection {
     }
 
     fn over(wire: Wire, host: String) -> Self {
-        Self { wire, host, buffer: Vec::new(), used: 0, have: 0 }
+        Self { wire, host, buffer: Vec::new(), used: 0, have: 0, limit: None }
+    }
+
+    /// The limit of this connection, of all bodies that come by it.
+    pub fn limit(&mut self, per_second: u64) -> Arc<RateLimit> {
+        Arc::clone(self.limit.get_or_insert_with(|| Arc::new(RateLimit::new(per_second))))
     }
 
     /// The server's name, for messages.
@@ -179,8 +188,11 @@ impl Connection {
             ErrorKind::Interrupted => Ok(()),
             // What rustls says of the other side's bytes.
             ErrorKind::InvalidData => {
-                let (host, why) = (self.host.clone(), error.to_string());
-                Err(Error::Untrusted { host, why })
+                #[cfg(feature = "tls")]
+                let why = super::tls::why(error);
+                #[cfg(not(feature = "tls"))]
+                let why = error.to_string();
+                Err(Error::Untrusted { host: self.host.clone(), why })
             }
             _ => {
                 let errno = Errno::from_io_error(error);

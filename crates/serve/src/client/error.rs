@@ -21,7 +21,7 @@ pub enum Error {
     #[error("cannot {doing} {host}: {why}")]
     Network { doing: &'static str, host: String, why: String },
     /// It does not prove that it is who it says.
-    #[error("{host} is not to be trusted: {why}; --cacert FILE names another authority")]
+    #[error("{host} is not to be trusted: {why}")]
     Untrusted { host: String, why: String },
     /// Nothing came for so long.
     #[error("nothing came from {host} for {}", quantity::duration(*.waited))]
@@ -50,7 +50,7 @@ pub enum Error {
     #[error("{}", .0.between("the connection", "the destination"))]
     Moved(thalweg_core::Error),
     /// The destination.
-    #[error("{0:?}")]
+    #[error("{0}")]
     Destination(DestinationError),
     /// All came, and it is not what it should be.
     #[error("its {hash} is {got}, and not {want} as {by}; nothing was published")]

@@ -2,10 +2,10 @@
 
 use std::{
     sync::{Condvar, Mutex},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use thalweg_core::{Report, atomic_file::Destination, driver::Pace, quantity};
+use thalweg_core::{Report, atomic_file::Destination, quantity};
 use thalweg_sys::usage::Usage;
 use thalweg_tree::{foreign::Attributes, journal::Remote};
 
@@ -122,7 +122,8 @@ pub fn fetch_listed(
         is_conditional: true,
         changes: 0,
         may_be_pulled: options.connections != Connections::Exactly(1)
-            && options.way.limit.is_none(),
+            // What is held back is not made faster by one more.
+            && (options.way.limit.is_none() || options.connections != Connections::Auto),
         expected: options.expected.clone(),
         checked: Vec::new(),
         report: Report::default(),
@@ -286,9 +287,9 @@ impl Run<'_> {
             patience: Patience { most: self.options.patience, look: &look },
             way: &self.options.way,
             end,
-            pace: Pace::new(self.options.way.limit, Duration::ZERO),
             note: &mut note,
             report: &mut self.report,
+            plans: None,
         };
         body.bring(framing, want).map(drop)
     }

@@ -28,6 +28,7 @@ mod tls;
 pub mod tree;
 mod watcher;
 
+pub use crate::plans::Policy;
 pub use body::Way;
 pub use digest::Expected;
 pub use error::Error;

@@ -6,17 +6,16 @@ use std::{
     os::fd::AsFd,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     thread,
-    time::Duration,
 };
 
-use thalweg_core::{Cancelled, Report, driver::Pace, quantity};
+use thalweg_core::{Cancelled, Report, quantity};
 use thalweg_sys::fault;
 use thalweg_tree::journal::Remote;
 
 use super::{
     Error, Options, Target,
     ask::ask,
-    body::{Body, book},
+    body::{Body, book, trim},
     connect::Connection,
     growth::{Advice, Connections, Growth, TICK},
     head::Head,
@@ -52,6 +51,8 @@ pub struct State<'a> {
     error: Option<Error>,
     /// An answer was not worth what it had to be: one connection finds out what that means.
     is_upset: bool,
+    /// Bytes that were there before.
+    had: u64,
     report: Report,
 }
 
@@ -76,6 +77,7 @@ pub struct Pulled {
 impl<'a> State<'a> {
     pub fn new(landing: &'a mut Landing, size: u64) -> Self {
         Self {
+            had: landing.done().bytes(),
             landing,
             spans: Spans::of(size),
             alive: Vec::new(),
@@ -149,7 +151,9 @@ impl<'a> Pull<'a> {
                 }
             }
         });
-        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // What one moved beyond its span, before it knew that another had the rest, counts once.
+        trim(&mut state.report, state.landing.done().bytes() - state.had);
         let is_whole = state.landing.done().gaps(self.known.size).is_empty();
         let ended = state.error.map_or(Ok(is_whole), Err);
         Pulled { report: state.report, ended }
@@ -260,9 +264,9 @@ impl<'a> Pull<'a> {
             patience: Patience { most: self.options.patience, look: &look },
             way: &self.options.way,
             end,
-            pace: Pace::new(None, Duration::ZERO),
             note: &mut note,
             report,
+            plans: None,
         };
         match body.bring(head.framing()?, Some(to - from)) {
             // What follows is another's, or will be.

@@ -4,11 +4,10 @@ use std::{
     cell::Cell,
     ffi::OsStr,
     os::{fd::AsFd, unix::ffi::OsStrExt},
-    time::Duration,
 };
 
 use rustix::fs::{MemfdFlags, memfd_create};
-use thalweg_core::{Cancelled, End, Report, atomic_file::failed, driver::Pace, quantity};
+use thalweg_core::{Cancelled, End, Report, atomic_file::failed, quantity};
 use thalweg_sys::io;
 use thalweg_tree::{Hash, manifest::Manifest};
 
@@ -50,9 +49,9 @@ impl Sums {
             patience: Patience { most: options.patience, look },
             way: &options.way,
             end,
-            pace: Pace::new(options.way.limit, Duration::ZERO),
             note: &mut note,
             report: &mut Report::default(),
+            plans: None,
         };
         let came = body.bring(head.framing()?, None);
         if is_too_long.get() {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use rustls::{
-    ClientConfig, ClientConnection, RootCertStore,
+    CertificateError, ClientConfig, ClientConnection, RootCertStore,
     crypto::ring,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
@@ -65,10 +65,53 @@ impl Trust {
         };
         let name = ServerName::try_from(host.to_owned());
         let name = name.map_err(|_| Error::Usage(format!("'{host}' is no name of a server")))?;
-        let untrusted = |error: rustls::Error| Error::Untrusted {
-            host: host.to_owned(),
-            why: error.to_string(),
-        };
+        let untrusted =
+            |error: rustls::Error| Error::Untrusted { host: host.to_owned(), why: words(&error) };
         ClientConnection::new(config, name).map_err(untrusted)
+    }
+}
+
+/// Why a server is not trusted, from what reading from it answered.
+pub fn why(error: &std::io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    inner.map_or_else(|| error.to_string(), words)
+}
+
+/// What rustls says, in words where a person can do something about it.
+fn words(error: &rustls::Error) -> String {
+    use CertificateError as Wrong;
+    let rustls::Error::InvalidCertificate(wrong) = error else { return error.to_string() };
+    let words = match wrong {
+        Wrong::Expired | Wrong::ExpiredContext { .. } => {
+            "its certificate has expired (or the clock of this machine is wrong)"
+        }
+        Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => {
+            "its certificate is not valid yet (or the clock of this machine is wrong)"
+        }
+        Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => {
+            "its certificate is for another name"
+        }
+        Wrong::Revoked => "its certificate was revoked",
+        Wrong::UnknownIssuer => {
+            "its certificate is signed by nobody who is trusted here; --cacert FILE names another \
+             authority"
+        }
+        _ => return error.to_string(),
+    };
+    words.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_certificate_is_said_in_words() {
+        let said = |wrong| why(&std::io::Error::other(rustls::Error::InvalidCertificate(wrong)));
+        assert!(said(CertificateError::Expired).contains("has expired"));
+        assert!(said(CertificateError::NotValidForName).contains("another name"));
+        assert!(said(CertificateError::UnknownIssuer).contains("--cacert"));
+        assert!(said(CertificateError::BadEncoding).contains("BadEncoding"));
+        assert_eq!(why(&std::io::Error::other("else")), "else");
     }
 }

@@ -7,12 +7,13 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use thalweg_core::Report;
 
 /// A count of every mechanism, by its name on the page.
-type Column = (&'static str, fn(&Moved) -> u64);
+type Column = (&'static str, fn(&Moved) -> String);
 
 /// The counts of all workers.
 #[derive(Debug, Default)]
@@ -43,6 +44,8 @@ struct Moved {
     transfers: u64,
     bytes: u64,
     steps_down: u64,
+    /// Of the steps of a worker, what it waits for a client not among them.
+    time: Duration,
 }
 
 impl Accounts {
@@ -61,6 +64,9 @@ impl Accounts {
             let moved = mechanisms.entry(share.mechanism).or_default();
             moved.transfers += 1;
             moved.bytes += share.bytes;
+        }
+        if let Some(main) = report.main() {
+            mechanisms.entry(main.mechanism).or_default().time += report.wall;
         }
         for step in &report.steps_down {
             mechanisms.entry(step.from).or_default().steps_down += 1;
@@ -89,10 +95,11 @@ impl Accounts {
             let _ = writeln!(page, "thalweg_answers_total{{status=\"{status}\"}} {count}");
         }
         let mechanisms = self.mechanisms.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let columns: [Column; 3] = [
-            ("transfers_total", |moved| moved.transfers),
-            ("moved_bytes_total", |moved| moved.bytes),
-            ("steps_down_total", |moved| moved.steps_down),
+        let columns: [Column; 4] = [
+            ("transfers_total", |moved| moved.transfers.to_string()),
+            ("moved_bytes_total", |moved| moved.bytes.to_string()),
+            ("moving_seconds_total", |moved| format!("{:.6}", moved.time.as_secs_f64())),
+            ("steps_down_total", |moved| moved.steps_down.to_string()),
         ];
         for (name, value) in columns {
             let _ = writeln!(page, "# TYPE thalweg_{name} counter");

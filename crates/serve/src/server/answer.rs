@@ -330,6 +330,8 @@ impl Asked<'_> {
         let keep_alive = self.keep_alive && in_chunks;
         let asked = Asked { keep_alive, ..*self };
         let mut head = asked.header(Status::OK).with("Content-Type", kind);
+        // It is made anew each time.
+        head = head.with("Cache-Control", "no-cache");
         if in_chunks {
             head = head.with("Transfer-Encoding", "chunked");
         }

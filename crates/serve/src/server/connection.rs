@@ -11,27 +11,34 @@ use std::{
 
 use rustix::{
     event::epoll::EventFlags,
-    net::{Shutdown, shutdown, sockopt::set_socket_linger},
+    net::{
+        Shutdown, shutdown,
+        sockopt::{set_socket_linger, set_tcp_nodelay},
+    },
 };
-use thalweg_core::Report;
+use thalweg_core::{Report, rate_limit::RateLimit};
 use thalweg_sys::{Errno, io};
 
 use super::{
     answer::{Answer, answer, refuse},
     cold::Disks,
-    digests,
+    digests::Digests,
     log::{Entry, Teller, date},
     options::Timeouts,
-    plans::Plans,
     sending::{Colds, Sending, Sent, Short, Way},
     site::Site,
     store::Store,
 };
-use crate::http::{head::Head, input::Input, status::Status};
+use crate::{
+    http::{head::Head, input::Input, status::Status},
+    plans::{Plans, Policy},
+};
 
 /// What the connections of one worker share.
 pub struct Tools {
     pub site: Arc<Site>,
+    /// By which the plans were made.
+    pub policy: Arc<Policy>,
     pub plans: Plans,
     pub store: RefCell<Store>,
     pub cold: Colds,
@@ -40,6 +47,17 @@ pub struct Tools {
     pub buffer: Vec<u8>,
     /// The server is about to end: no connection is kept.
     pub is_ending: bool,
+}
+
+impl Tools {
+    /// Another profile makes other plans.
+    pub fn look_at_policy(&mut self) {
+        let policy = self.site.policy();
+        if !Arc::ptr_eq(&policy, &self.policy) {
+            self.policy = policy;
+            self.plans.forget();
+        }
+    }
 }
 
 /// A client.
@@ -56,6 +74,8 @@ pub struct Connection {
     /// It takes nothing any more either.
     is_gone: bool,
     since: Instant,
+    /// Its own. In a box: few have one.
+    limit: Option<Box<RateLimit>>,
 }
 
 enum Phase {
@@ -86,7 +106,7 @@ pub enum Next {
     Wait,
     /// To go on, once the others had their turn.
     Go,
-    /// To go on in a moment: all answers together have sent more than they may.
+    /// To go on in a moment: more was sent than a limit allows.
     Later,
     /// To be closed.
     Close,
@@ -103,7 +123,7 @@ const TRIES: usize = 3;
 
 impl Connection {
     /// One that was just accepted.
-    pub fn new(socket: OwnedFd, client: Option<SocketAddr>) -> Self {
+    pub fn new(socket: OwnedFd, client: Option<SocketAddr>, limit: Option<u64>) -> Self {
         Self {
             socket: Rc::new(socket),
             client,
@@ -114,6 +134,7 @@ impl Connection {
             has_hung_up: false,
             is_gone: false,
             since: Instant::now(),
+            limit: limit.map(|limit| Box::new(RateLimit::new(limit))),
         }
     }
 
@@ -247,11 +268,11 @@ impl Connection {
         for left in (0..tries).rev() {
             let made = answer(&tools.site, &tools.store, &head, !tools.is_ending);
             let Answer { status, head: bytes, body, keep_alive, waits } = made;
-            if let Some((file, hash)) = waits {
-                let (token, mailbox) = (tools.cold.token, Arc::clone(&tools.cold.mailbox));
+            if let Some(what) = waits {
+                let (crew, who) = (&tools.cold.crew, tools.cold.who_waits());
                 let digests = tools.site.digests.as_ref();
-                let job = digests::Job { file, hash, token, mailbox };
-                let done = digests.map(|digests| digests.hash(job)).unwrap_or_default();
+                let ask_for = |digests: &Digests| digests.ask_for(what, crew, who);
+                let done = digests.map(ask_for).unwrap_or_default();
                 let sending = Sending::waiting(done);
                 return self.answering_later(sending, (status, keep_alive), (head, left));
             }
@@ -264,7 +285,7 @@ impl Connection {
                 Err(Short::Changed) => {}
                 Err(short) => {
                     self.begin(refuse(Status::ERROR), head.line);
-                    self.note(words(&short));
+                    self.note(short.words());
                     return;
                 }
             }
@@ -326,8 +347,9 @@ impl Connection {
             self.cut_short(tools, "the client is gone".to_owned());
             return Some(Next::Close);
         }
-        let limit = tools.site.limit.as_ref();
-        if limit.is_some_and(|limit| !limit.is_open()) {
+        let limits = [tools.site.limit.as_ref(), self.limit.as_deref()];
+        let limits = || limits.iter().flatten();
+        if limits().any(|limit| !limit.is_open()) {
             // It is not the client that keeps us waiting.
             self.since = Instant::now();
             return Some(Next::Later);
@@ -338,13 +360,13 @@ impl Connection {
             socket: &self.socket,
             is_internet: self.client.is_some(),
             plans: &mut tools.plans,
-            policy: &tools.site.policy,
-            step: limit.map_or(STEP, |limit| limit.step().min(STEP)),
+            policy: &tools.policy,
+            step: limits().fold(STEP, |step, limit| limit.step().min(step)),
             cold: &mut tools.cold,
             account: &mut |report| account(&tools.site, mechanism, notes, report),
         });
         let moved = answering.sending.total - before;
-        if let Some(limit) = limit {
+        for limit in limits() {
             limit.spend(moved);
         }
         if moved > 0 {
@@ -373,7 +395,11 @@ impl Connection {
                 }
                 Some(Next::Wait)
             }
-            Ok(Sent::Cold) => Some(Next::Wait),
+            Ok(Sent::Cold) => {
+                // The head may wait for the body, 200 ms at the most: it goes first.
+                let _ = set_tcp_nodelay(&*self.socket, true);
+                Some(Next::Wait)
+            }
             Err(short) if answering.sending.total == 0 && answering.again.is_some() => {
                 self.answer_anew(tools, &short);
                 None
@@ -382,7 +408,7 @@ impl Connection {
                 if matches!(short, Short::Changed) {
                     tools.site.accounts.changed.fetch_add(1, Ordering::Relaxed);
                 }
-                self.cut_short(tools, words(&short));
+                self.cut_short(tools, short.words());
                 Some(Next::Close)
             }
         }
@@ -396,7 +422,7 @@ impl Connection {
             return self.respond(tools, head, left);
         }
         self.begin(refuse(Status::ERROR), head.line);
-        self.note(words(short));
+        self.note(short.words());
     }
 
     /// Ends an answer before its last byte, so that nobody takes it for whole.
@@ -408,6 +434,8 @@ impl Connection {
         }
         self.tell(tools);
         self.phase = Phase::Parting;
+        // The head may wait for more: it goes first.
+        let _ = set_tcp_nodelay(&*self.socket, true);
         // A reset; a unix socket has none, and there the length says it.
         let _ = set_socket_linger(&*self.socket, Some(Duration::ZERO));
     }
@@ -459,16 +487,5 @@ fn account(
     for step in &report.steps_down {
         notes
             .push(format!("{} -> {} after {} bytes: {}", step.from, step.to, step.at, step.reason));
-    }
-}
-
-fn words(short: &Short) -> String {
-    let errno = |errno: Errno| std::io::Error::from(errno);
-    match short {
-        Short::Changed => "changed".to_owned(),
-        Short::Client(error) => format!("the client is gone: {}", errno(*error)),
-        Short::File(error) => format!("cannot read the file: {}", errno(*error)),
-        Short::Supply(error) => error.clone(),
-        Short::Again => "not known".to_owned(),
     }
 }

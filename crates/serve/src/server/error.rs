@@ -2,14 +2,18 @@
 
 use std::{io, path::PathBuf};
 
-use thalweg_core::shown;
+use thalweg_core::{
+    error::errno_name,
+    failed::{Failed, of_io, quoted},
+    shown,
+};
 use thalweg_sys::Errno;
 
 /// What stands in the way of a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// What is to be served cannot be opened.
-    #[error("cannot open '{}': {}", shown(path), io::Error::from(*errno))]
+    #[error("{}", Failed { what: &quoted(path), call: "open", errno: *errno, moved: 0 })]
     Root {
         /// What was named.
         path: PathBuf,
@@ -31,7 +35,7 @@ pub enum ServeError {
     #[error("'{}' is a folder: its page is made, not moved", shown(.0))]
     Folder(PathBuf),
     /// An address cannot be listened at.
-    #[error("cannot listen at {address}: {error}")]
+    #[error("{}", of_io(address, "bind", error))]
     Listen {
         /// As it was asked for.
         address: String,
@@ -39,7 +43,7 @@ pub enum ServeError {
         error: io::Error,
     },
     /// The process cannot become another user.
-    #[error("cannot become '{name}': {}; only root can", io::Error::from(*errno))]
+    #[error("cannot become '{name}': {}; only root can", errno_name(*errno))]
     User {
         /// Who.
         name: String,

@@ -44,6 +44,8 @@ pub struct Options {
     pub profile: Option<Profile>,
     /// The most bytes a second, of all answers together.
     pub limit: Option<u64>,
+    /// The most bytes a second of one connection.
+    pub limit_each: Option<u64>,
     /// How long to be patient.
     pub timeouts: Timeouts,
     /// The most connections at a time; none is as many as there are descriptors for.
@@ -74,6 +76,7 @@ impl Options {
             request: Request::default(),
             profile: None,
             limit: None,
+            limit_each: None,
             timeouts: Timeouts::default(),
             max_connections: None,
             memory: MEMORY,

@@ -6,7 +6,7 @@ use std::{
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU8, Ordering},
     },
     thread::{self, JoinHandle},
@@ -14,13 +14,14 @@ use std::{
 };
 
 use rustix::event::{EventfdFlags, eventfd};
-use thalweg_core::{rate_limit::RateLimit, spares};
+use thalweg_core::{Profile, rate_limit::RateLimit, spares};
 use thalweg_sys::{fault, signal, usage};
 
 use super::{
     accounts::Accounts,
-    cold::{Disks, Helpers},
+    cold::Disks,
     connection::Tools,
+    crew::Crew,
     digests::Digests,
     error::ServeError,
     listen::{Listening, listen_at},
@@ -28,14 +29,16 @@ use super::{
     mailbox::{Mailbox, wake},
     open::{Found, Root},
     options::{Address, Options},
-    plans::{Plans, Policy},
     sending::Colds,
     site::Site,
     unsent::Unsent,
     waiting::Waiting,
     worker::{ENDING, NOW, Parts, RUNNING, Worker},
 };
-use crate::http::status::Status;
+use crate::{
+    http::status::Status,
+    plans::{Plans, Policy},
+};
 
 /// A server that runs until it is stopped.
 #[derive(Debug)]
@@ -47,6 +50,7 @@ pub struct Running {
     wakes: Vec<Arc<OwnedFd>>,
     workers: Vec<JoinHandle<()>>,
     log: Option<JoinHandle<()>>,
+    site: Arc<Site>,
 }
 
 // What a connection may need: itself, its file, and a pipe between them.
@@ -73,8 +77,13 @@ impl Running {
             listing: options.listing,
             precompressed: options.precompressed,
             metrics: options.metrics,
-            policy: Policy { request, needs: options.needs, profile: options.profile },
+            policy: Mutex::new(Arc::new(Policy {
+                request,
+                needs: options.needs,
+                profile: options.profile,
+            })),
             limit: options.limit.map(RateLimit::new),
+            limit_each: options.limit_each,
             accounts: Accounts::default(),
             digests: options.hash.then(Digests::default),
         });
@@ -87,9 +96,10 @@ impl Running {
         let names = listening.iter().filter_map(|listening| listening.name.clone()).collect();
         let addresses = listening.iter().map(|listening| listening.address.clone()).collect();
         let stage = Arc::new(AtomicU8::new(RUNNING));
+        let (wakes, workers) = (Vec::new(), Vec::new());
         let mut server =
-            Self { addresses, names, stage, wakes: Vec::new(), workers: Vec::new(), log };
-        let helpers = Arc::new(Helpers::default());
+            Self { addresses, names, stage, wakes, workers, log, site: Arc::clone(&site) };
+        let crew = Arc::new(Crew::default());
         let memory = options.memory / threads as u64;
         let unsent = Unsent::find();
         for listeners in shared_out(listening, threads) {
@@ -97,11 +107,12 @@ impl Running {
                 listeners,
                 tools: Tools {
                     site: Arc::clone(&site),
+                    policy: site.policy(),
                     plans: Plans::default(),
                     store: RefCell::default(),
                     cold: Colds {
                         disks: Disks::default(),
-                        helpers: Arc::clone(&helpers),
+                        crew: Arc::clone(&crew),
                         mailbox: Arc::new(Mailbox::new(Arc::clone(&wake))),
                         token: 0,
                         count: 0,
@@ -157,6 +168,12 @@ impl Running {
     /// Where it can be reached.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
+    }
+
+    /// From now on mechanisms are chosen by what was measured anew; what is under way goes on as it is.
+    pub fn choose_by(&self, profile: Option<Profile>) {
+        self.site.choose_by(profile);
+        self.wakes.iter().for_each(|fd| wake(fd));
     }
 
     /// Takes no more connections and finishes what is under way, for at most so long; or until `is_enough`.

@@ -1,12 +1,13 @@
 //! One answer on its way: what fits goes out in one send, the rest by the mechanism of its plan.
 
 use std::{
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
     rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use thalweg_core::{Error, Report};
@@ -14,14 +15,17 @@ use thalweg_sys::{Errno, io, net};
 
 use super::{
     body::{Body, Part},
-    cold::{Disks, Got, Helpers, Job},
+    cold::{self, Disks, Got},
+    crew::Crew,
     gathered::{Gathered, ONE_SEND},
     mailbox::Mailbox,
     moving::{self, Moved, Moving},
     opened::Opened,
-    plans::{Plans, Policy},
 };
-use crate::http::range::Stretch;
+use crate::{
+    http::range::Stretch,
+    plans::{Known, Plans, Policy},
+};
 
 /// So much of a body is read before it is asked a last time whether the file is what it was, and sent after.
 const TAIL: u64 = 4 << 10;
@@ -59,6 +63,8 @@ struct Large {
     /// Up to here it was in memory.
     warm: u64,
     moving: Option<Moving>,
+    /// The time that its steps took.
+    spent: Duration,
 }
 
 /// Where an answer goes, and by what.
@@ -77,12 +83,19 @@ pub struct Way<'w> {
 /// What a worker knows of disks, and who waits for them in its place.
 pub struct Colds {
     pub disks: Disks,
-    pub helpers: Arc<Helpers>,
+    pub crew: Arc<Crew>,
     pub mailbox: Arc<Mailbox>,
     /// The connection that is at work.
     pub token: u64,
     /// Stretches that were read in by helpers.
     pub count: u64,
+}
+
+impl Colds {
+    /// Whom to tell for the connection that is at work.
+    pub fn who_waits(&self) -> (u64, Arc<Mailbox>) {
+        (self.token, Arc::clone(&self.mailbox))
+    }
 }
 
 /// How far it got.
@@ -113,6 +126,20 @@ pub enum Short {
     Again,
 }
 
+impl Short {
+    /// For the log.
+    pub fn words(&self) -> String {
+        let errno = |errno: Errno| std::io::Error::from(errno);
+        match self {
+            Self::Changed => "changed".to_owned(),
+            Self::Client(error) => format!("the client is gone: {}", errno(*error)),
+            Self::File(error) => format!("cannot read the file: {}", errno(*error)),
+            Self::Supply(error) => error.clone(),
+            Self::Again => "not known".to_owned(),
+        }
+    }
+}
+
 impl Sending {
     /// Puts together the head and as much of the body as fits and is in memory. Nothing is sent: if the file has
     /// changed already, there can still be another answer.
@@ -140,12 +167,20 @@ impl Sending {
 
     /// Sends until there is no room, or for long enough.
     pub fn advance(&mut self, way: &mut Way<'_>) -> Result<Sent, Short> {
+        let (mut was_large, mut may_go_on) = (false, true);
         loop {
             if self.is_still_cold(way)? {
                 return Ok(Sent::Cold);
             }
             if !self.out.unsent().is_empty() {
-                match net::send(way.socket, self.out.unsent()) {
+                let out = self.out.unsent();
+                // What is moved next goes out in one packet with the head.
+                let sent = if self.large.is_some() {
+                    net::send_more(way.socket, out)
+                } else {
+                    net::send(way.socket, out)
+                };
+                match sent {
                     // A socket that takes nothing and gives no reason would be asked for ever.
                     Ok(0) => return Err(Short::Client(Errno::IO)),
                     Ok(count) => {
@@ -161,7 +196,10 @@ impl Sending {
             self.clear();
             if self.large.is_some() {
                 match self.move_on(way)? {
-                    Sent::All => continue,
+                    Sent::All => {
+                        was_large = true;
+                        continue;
+                    }
                     Sent::Cold => {}
                     other => return Ok(other),
                 }
@@ -172,8 +210,13 @@ impl Sending {
             if self.cold.is_some() {
                 continue;
             }
-            let is_over = self.out.unsent().is_empty() && self.large.is_none();
-            return Ok(if is_over { Sent::All } else { Sent::Some });
+            if self.out.unsent().is_empty() && self.large.is_none() {
+                return Ok(Sent::All);
+            }
+            // The tail of what was moved has been waiting for long enough. Once: a body may be of many files.
+            if !(was_large && std::mem::take(&mut may_go_on)) {
+                return Ok(Sent::Some);
+            }
         }
     }
 
@@ -232,8 +275,7 @@ impl Sending {
         match self.cold.take() {
             None => return Ok(false),
             Some(Cold::Wanted(file, stretch)) => {
-                let (mailbox, token) = (Arc::clone(&way.cold.mailbox), way.cold.token);
-                let done = way.cold.helpers.read_in(Job { file, stretch, token, mailbox });
+                let done = cold::ask_for((file, stretch), &way.cold.crew, way.cold.who_waits());
                 way.cold.count += 1;
                 self.cold = Some(Cold::Asked(done));
             }
@@ -289,7 +331,14 @@ impl Sending {
                 }
                 Some(Part::File(file, stretch)) => {
                     let (at, end) = (stretch.from, stretch.to);
-                    self.large = Some(Large { file, at, end, warm: at, moving: None });
+                    self.large = Some(Large {
+                        file,
+                        at,
+                        end,
+                        warm: at,
+                        moving: None,
+                        spent: Duration::ZERO,
+                    });
                 }
                 None => {}
             }
@@ -347,36 +396,46 @@ impl Large {
     fn advance(&mut self, to: u64, way: &mut Way<'_>) -> Result<Sent, Short> {
         let moving = self.moving.get_or_insert_with(|| {
             let stretch = Stretch { from: self.at, to };
-            let socket = (way.socket.as_ref(), way.is_internet);
+            let file = (Known::File(self.file.version.device()), self.file.as_fd());
+            let socket = (Known::Socket { is_internet: way.is_internet }, way.socket.as_fd());
             Moving::new(moving::Job {
                 file: Arc::clone(&self.file),
                 socket: Rc::clone(way.socket),
                 stretch,
                 needs: way.policy.needs,
-                plan: way.plans.plan(way.policy, &self.file, socket, stretch.len()),
+                plan: way.plans.plan(way.policy, file, socket, stretch.len()),
             })
         });
         let most = self.warm.saturating_sub(self.at + moving.moved()).clamp(1, way.step);
-        let outcome = match moving.advance(most) {
+        let began = Instant::now();
+        let mut moved = moving.advance(most);
+        if matches!(moved, Moved::Some) && self.at + moving.moved() >= to {
+            // There is nothing left but to end it.
+            moved = moving.advance(most);
+        }
+        self.spent += began.elapsed();
+        let mut outcome = match moved {
             Moved::Some => return Ok(Sent::Some),
             Moved::Blocked => return Ok(Sent::Blocked),
             Moved::End(outcome) => outcome,
         };
         self.moving = None;
         self.at += outcome.report.bytes;
+        outcome.report.wall = std::mem::take(&mut self.spent);
         (way.account)(&outcome.report);
         match outcome.error {
             Some(error) => Err(self.blame(&error)),
             // It ended before it should have.
             None if self.at < to => Err(Short::Changed),
-            None => Ok(Sent::Some),
+            None => Ok(Sent::All),
         }
     }
 
     fn leave(&mut self, account: &mut dyn FnMut(&Report)) {
         if let Some(moving) = self.moving.take() {
             self.at += moving.moved();
-            if let Some(outcome) = moving.stop() {
+            if let Some(mut outcome) = moving.stop() {
+                outcome.report.wall = std::mem::take(&mut self.spent);
                 account(&outcome.report);
             }
         }

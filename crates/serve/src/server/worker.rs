@@ -182,9 +182,10 @@ impl Worker {
         }
     }
 
-    /// The stage has changed, which the loop looks at, or helpers have read what some wait for.
+    /// The stage has changed, which the loop looks at, or the profile, or helpers have read what some wait for.
     fn woken(&mut self) {
         let _ = io::read(&self.parts.wake, &mut [0; 8]);
+        self.parts.tools.look_at_policy();
         for token in self.parts.tools.cold.mailbox.take() {
             self.advance(token);
         }
@@ -325,7 +326,8 @@ impl Worker {
             // Where the kernel knows no such limit there is none.
             let _ = net::limit_unsent(&socket, most);
         }
-        slot.connection = Some(Connection::new(socket, client));
+        let limit = self.parts.tools.site.limit_each;
+        slot.connection = Some(Connection::new(socket, client, limit));
         self.advance(token);
     }
 

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use std::sync::OnceLock;
 use thalweg_core::Guarantees;
-use thalweg_serve::server::{Address, Options, Running};
+use thalweg_serve::server::Address;
 
-use super::support::{Place, noise, settle};
+use super::support::{Place, noise, serve, settle};
 
 #[test]
 fn a_file_has_its_length_kind_and_version() {
@@ -112,9 +112,9 @@ fn a_unix_socket_serves_the_same_and_leaves_no_name() {
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("file"), noise(1 << 20)).unwrap();
     let name = place.path().join("socket");
-    let mut options = Options::new(place.path().join("file"));
-    options.listen = vec![Address::Unix(name.clone())];
-    let server = Running::start(options).unwrap();
+    let server = serve(&place.path().join("file"), |options| {
+        options.listen = vec![Address::Unix(name.clone())];
+    });
     let mut stream = std::os::unix::net::UnixStream::connect(&name).unwrap();
     std::io::Write::write_all(&mut stream, b"GET /file HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = Vec::new();

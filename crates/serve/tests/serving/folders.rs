@@ -9,12 +9,9 @@ use std::{
 };
 
 use rustix::fs::{CWD, Mode, mkfifoat};
-use thalweg_serve::{
-    manifest::{Line, decoded},
-    server::{Address, Options, Running},
-};
+use thalweg_serve::manifest::{Line, decoded};
 
-use super::support::{Place, name, noise};
+use super::support::{Place, address, name, noise, serve};
 
 #[test]
 fn a_folder_shows_what_it_would_serve() {
@@ -61,6 +58,7 @@ fn a_manifest_has_every_entry_once_and_ends_with_its_sums() {
     for version in ["1.1", "1.0"] {
         let request = format!("GET /t/?manifest HTTP/{version}\r\nHost: a\r\n\r\n");
         let answer = place.connect().ask(&request);
+        assert_eq!(answer.field("Cache-Control"), Some("no-cache"));
         assert!(answer.is_whole);
         let text = answer.text();
         let lines: Vec<Line> =
@@ -139,6 +137,9 @@ fn hidden_names_and_counts_are_there_for_who_asks() {
     let page = place.get("/-/metrics", "").text();
     assert!(page.contains("thalweg_answers_total{status=\"200\"} 2"), "{page}");
     assert!(page.contains("thalweg_moved_bytes_total{mechanism="), "{page}");
+    let seconds = page.lines().find(|line| line.starts_with("thalweg_moving_seconds_total{"));
+    let seconds = seconds.and_then(|line| line.rsplit(' ').next()).map(str::parse::<f64>);
+    assert!(seconds.is_some_and(|seconds| seconds.unwrap() > 0.0), "{page}");
 }
 
 #[test]
@@ -146,12 +147,9 @@ fn a_single_file_is_all_there_is() {
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("a b"), "text").unwrap();
     std::fs::write(place.path().join("other"), "").unwrap();
-    let mut options = Options::new(place.path().join("a b"));
-    options.listen = vec![Address::Tcp(([127, 0, 0, 1], 0).into())];
-    let server = Running::start(options).unwrap();
-    let [Address::Tcp(address)] = server.addresses() else { panic!() };
+    let server = serve(&place.path().join("a b"), |_| {});
     let ask = |target: &str| {
-        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        let mut stream = std::net::TcpStream::connect(address(&server)).unwrap();
         let request = format!("GET {target} HTTP/1.0\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut text = String::new();

@@ -9,4 +9,5 @@ mod files;
 mod folders;
 mod hostile;
 mod parking;
+mod profiles;
 mod support;

@@ -2,6 +2,8 @@
 
 #[path = "../support/noise.rs"]
 mod noise;
+#[path = "../support/serve.rs"]
+mod serving;
 
 use std::{
     io::{Read, Write},
@@ -11,7 +13,9 @@ use std::{
     time::Duration,
 };
 
-use thalweg_serve::server::{Address, Options, Running};
+use thalweg_serve::server::{Options, Running};
+
+pub use serving::{address, serve};
 
 /// No answer takes longer; nothing is asserted of how much shorter it is.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,10 +34,7 @@ impl Place {
     pub fn with(change: impl FnOnce(&mut Options)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("root")).unwrap();
-        let mut options = Options::new(folder.path().join("root"));
-        options.listen = vec![Address::Tcp(([127, 0, 0, 1], 0).into())];
-        change(&mut options);
-        let server = Some(Running::start(options).unwrap());
+        let server = Some(serve(&folder.path().join("root"), change));
         Self { folder, server }
     }
 
@@ -55,8 +56,7 @@ impl Place {
     }
 
     pub fn connect(&self) -> Client {
-        let Some(Address::Tcp(address)) = self.running().addresses().first() else { panic!() };
-        let stream = TcpStream::connect(address).unwrap();
+        let stream = TcpStream::connect(address(self.running())).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Client { stream, came: Vec::new() }
     }

@@ -1,7 +1,7 @@
 //! A web server in a thread that does what a test tells it, true or not. One request a connection.
 
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc, Mutex,
@@ -142,4 +142,9 @@ pub fn full(total: usize, etag: &str) -> String {
 pub fn send(stream: &mut TcpStream, (head, body): &(String, Vec<u8>), most: usize) {
     drop(stream.write_all(head.as_bytes()));
     drop(stream.write_all(&body[..most.min(body.len())]));
+}
+
+/// Says nothing until the client has hung up.
+pub fn await_hang_up(stream: &mut TcpStream) {
+    drop(stream.read(&mut [0]));
 }

@@ -7,6 +7,7 @@ use std::{
         ffi::OsStrExt,
         fs::{MetadataExt, PermissionsExt, symlink},
     },
+    path::Path,
     time::{Duration, SystemTime},
 };
 
@@ -39,6 +40,9 @@ fn fill(served: &Served) {
     let file = fs::File::options().write(true).open(served.root("middle")).unwrap();
     file.set_modified(old).unwrap();
     fs::set_permissions(served.root("middle"), fs::Permissions::from_mode(0o640)).unwrap();
+    // One that no file is made with, whatever the umask, and one that its owner may not write.
+    fs::set_permissions(served.root("more"), fs::Permissions::from_mode(0o666)).unwrap();
+    fs::set_permissions(served.root("buffer"), fs::Permissions::from_mode(0o400)).unwrap();
     fs::set_permissions(served.root("no files"), fs::Permissions::from_mode(0o555)).unwrap();
     fs::File::open(served.root("no files")).unwrap().set_modified(old).unwrap();
     fs::File::open(served.root("")).unwrap().set_modified(old).unwrap();
@@ -81,6 +85,55 @@ fn what_is_there_is_not_moved_again_and_nothing_is_removed() {
     let again = get(&served.url(), &served.dst(), &options()).unwrap();
     assert_eq!((again.files, again.links, again.report.bytes), (0, 0, 0));
     assert_eq!(tree(&served.dst()), tree(&served.root("")));
+}
+
+#[test]
+fn hashes_tell_what_has_to_come_whatever_the_times_say() {
+    let served = Served::with(|options| options.hash = true);
+    fill(&served);
+    get(&served.url(), &served.dst(), &options()).unwrap();
+    // The same bytes at another time, and other bytes at the same time and in the same size.
+    let at = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+    let turn = |path: &Path, time| {
+        fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+    };
+    for name in ["middle", "many/1/f1", "many/2/f2"] {
+        let path = served.dst().join(name);
+        turn(&path, at(&path) + Duration::from_secs(7));
+    }
+    let changed = ["many/4/f11", "large", "many/3/f10"];
+    for name in changed {
+        let path = served.dst().join(name);
+        let (time, mut bytes) = (at(&path), fs::read(&path).unwrap());
+        bytes[100] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        turn(&path, time);
+    }
+    let unaware = get(&served.url(), &served.dst(), &options()).unwrap();
+    assert_eq!(unaware.files, 3, "by times, those whose times differ");
+    assert_ne!(tree(&served.dst()), tree(&served.root("")));
+    for name in ["middle", "many/1/f1"] {
+        let path = served.dst().join(name);
+        turn(&path, at(&path) + Duration::from_secs(7));
+    }
+    let by_hash = TreeOptions { by_hash: true, ..options() };
+    let fetched = get(&served.url(), &served.dst(), &by_hash).unwrap();
+    assert!(fetched.missed.is_empty() && fetched.halted.is_none(), "{fetched:?}");
+    assert_eq!((fetched.files, fetched.unchanged), (3, 304));
+    assert_eq!(tree(&served.dst()), tree(&served.root("")));
+}
+
+#[test]
+fn a_server_that_tells_no_hashes_is_told_of_and_nothing_is_touched() {
+    let served = Served::new();
+    served.file("file", "as served");
+    let by_hash = TreeOptions { by_hash: true, ..options() };
+    // Where nothing is there, nothing is compared.
+    assert_eq!(get(&served.url(), &served.dst(), &by_hash).unwrap().files, 1);
+    write(&served.dst().join("file"), "differs..");
+    let fetched = get(&served.url(), &served.dst(), &by_hash).unwrap();
+    assert!(matches!(fetched.halted, Some(Error::Unsupported(_))), "{fetched:?}");
+    assert_eq!(fs::read(served.dst().join("file")).unwrap(), b"differs..");
 }
 
 #[test]
@@ -180,7 +233,8 @@ fn a_file_that_changed_since_the_list_is_told_and_not_put_under_its_name() {
     served.file("z/small", "before");
     let one = TreeOptions { jobs: 1, ..options() };
     let mut limited = one;
-    limited.files.way.limit = Some(20 << 20);
+    limited.files.way.limit =
+        Some(std::sync::Arc::new(thalweg_core::rate_limit::RateLimit::new(20 << 20)));
     let (url, dst) = (served.url(), served.dst());
     let fetching = std::thread::spawn(move || get(&url, &dst, &limited).unwrap());
     let part = served.dst().with_file_name(".dst.thalweg-part");

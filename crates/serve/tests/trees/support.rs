@@ -1,10 +1,14 @@
 //! A folder that is served, and one that is fetched into.
 
+#[path = "../support/fetch.rs"]
+mod fetching;
 #[path = "../support/liar.rs"]
 #[allow(dead_code, reason = "the tests of single files use the rest")]
 pub mod liar;
 #[path = "../support/noise.rs"]
 pub mod noise;
+#[path = "../support/serve.rs"]
+mod serving;
 
 use std::{
     collections::BTreeMap,
@@ -12,16 +16,15 @@ use std::{
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Mutex,
-    time::Duration,
 };
 
-use thalweg_core::{Cancelled, Guarantees, Request};
+use thalweg_core::Cancelled;
 use thalweg_serve::{
     client::{
-        Connections, Error, Extra, Options, Proxies, Target, Trust, Way,
+        Error, Target,
         tree::{Place, TreeFetched, TreeOptions, TreeWatcher, fetch_tree},
     },
-    server::{self, Address, Running},
+    server::{Options, Running},
 };
 use thalweg_tree::{Progress, Total};
 
@@ -53,23 +56,13 @@ impl TreeWatcher for Quiet {
 }
 
 pub fn options() -> TreeOptions {
-    let files = Options {
-        trust: Trust::default(),
-        proxies: Proxies::default(),
-        extra: Extra::default(),
-        way: Way {
-            request: Request::default(),
-            profile: None,
-            needs: Guarantees::COPIED,
-            limit: None,
-        },
-        patience: Duration::from_secs(60),
-        retries: 3,
-        connections: Connections::Auto,
-        expected: Vec::new(),
-        verify: false,
-    };
-    TreeOptions { files, jobs: 3, owner: false, most_list: 1 << 30 }
+    TreeOptions {
+        files: fetching::options(),
+        jobs: 3,
+        owner: false,
+        by_hash: false,
+        most_list: 1 << 30,
+    }
 }
 
 pub fn get(url: &str, path: &Path, options: &TreeOptions) -> Result<TreeFetched, Error> {
@@ -85,18 +78,21 @@ pub struct Served {
 
 impl Served {
     pub fn new() -> Self {
+        Self::with(|_| ())
+    }
+
+    pub fn with(change: impl FnOnce(&mut Options)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("root")).unwrap();
-        let mut options = server::Options::new(folder.path().join("root"));
-        options.listen = vec![Address::Tcp(([127, 0, 0, 1], 0).into())];
-        options.hidden = true;
-        let server = Running::start(options).unwrap();
+        let server = serving::serve(&folder.path().join("root"), |options| {
+            options.hidden = true;
+            change(options);
+        });
         Self { folder, server }
     }
 
     pub fn url(&self) -> String {
-        let Some(Address::Tcp(address)) = self.server.addresses().first() else { panic!() };
-        format!("http://{address}/")
+        format!("http://{}/", serving::address(&self.server))
     }
 
     pub fn root(&self, name: &str) -> PathBuf {

@@ -3,6 +3,8 @@
 use crate::Errno;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{AtFlags, StatxFlags, fstat, fstatfs, major, minor, statx};
+use std::fs::File;
+use std::io::Read;
 
 /// A file system as the mover and its measurements care about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub struct FileSystem {
 pub fn filesystem(fd: impl AsFd) -> Result<FileSystem, Errno> {
     let fd = fd.as_fd();
     let dev = fstat(fd)?.st_dev;
-    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let table = mount_table().unwrap_or_default();
     let table = String::from_utf8_lossy(&table);
     let mounts = || table.lines().filter_map(Mount::parse);
     let device = format!("{}:{}", major(dev), minor(dev));
@@ -46,6 +48,15 @@ pub fn filesystem(fd: impl AsFd) -> Result<FileSystem, Errno> {
 pub fn may_tell_at_close(fd: impl AsFd) -> Result<bool, Errno> {
     let name = name_of_magic(fstatfs(fd)?.f_type as u32);
     Ok(!["ext4", "xfs", "btrfs", "tmpfs", "ramfs"].contains(&name.as_str()))
+}
+
+/// The mount table as it is. The kernel tells no size of it, and gives a page or less a call.
+fn mount_table() -> std::io::Result<Vec<u8>> {
+    let table = File::open("/proc/self/mountinfo")?;
+    // Room first, or it would be read in pieces of 32 bytes, then 64, and so on.
+    let mut bytes = Vec::with_capacity(16 * rustix::param::page_size());
+    table.take(u64::MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The mount's number in the mount table (statx(2), Linux 5.8).

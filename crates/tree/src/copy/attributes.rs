@@ -13,9 +13,9 @@ use thalweg_sys::Errno;
 
 use crate::{
     Preserve,
-    copy::{dest::publish::Spot, run::Run},
+    copy::{run::Run, spot::Spot},
     error::{Attempt, at_sink},
-    xattrs::{ALL, Holder, Taken},
+    xattrs::{self, ALL, Holder, Taken},
 };
 
 /// What a new file should have in the end, and what it is known to have already.
@@ -31,6 +31,32 @@ pub(crate) struct Wanted {
     pub has_owner: Option<(u32, u32)>,
     /// It was born with a list that its directory gave it.
     pub born_with_acl: bool,
+}
+
+/// What a file born in a directory gets by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Births {
+    /// Owner and group, if known.
+    pub owner: Option<(u32, u32)>,
+    /// A list, by the default list of the directory.
+    pub acl: bool,
+}
+
+impl Births {
+    /// Asks the kernel about an existing directory.
+    pub fn of(run: &Run<'_>, dir: BorrowedFd<'_>, stat: &Stat) -> Self {
+        let acl = xattrs::has_default_list(dir);
+        let group = if stat.st_mode & 0o2000 == 0 { run.me.gid } else { stat.st_gid };
+        let owner = run.me.owns_what_it_makes.then_some((run.me.uid, group));
+        Self { owner, acl }
+    }
+
+    /// The same for a new directory inside: the kernel passes both on.
+    pub fn inside(self, own: &Stat) -> Self {
+        let group = if own.st_mode & 0o2000 == 0 { None } else { Some(own.st_gid) };
+        let owner = self.owner.map(|(uid, gid)| (uid, group.unwrap_or(gid)));
+        Self { owner, ..self }
+    }
 }
 
 /// Set-user-id, set-group-id and sticky.

@@ -1,27 +1,23 @@
 //! A destination directory while things are put into it, and what happens when the last one is in.
 
-use rustix::fs::{Mode, Stat, fchmod, fstat};
+use rustix::fs::{Stat, fstat};
 use std::{
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, OwnedFd},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
-use thalweg_core::atomic_file::name::OWN_JOURNAL;
+use thalweg_core::atomic_file::{name::OWN_JOURNAL, unlink};
 use thalweg_sys::{Errno, host::may_tell_at_close, io};
 
 use crate::{
-    Error, Fsync, Refusal,
+    Fsync,
     copy::{
-        attributes::{self, Body, Wanted},
-        dest::{
-            mkdir::{Births, make, wanted},
-            publish::{Spot, unlink},
-            staged_dir::{StagedDir, remove_leftovers},
-        },
-        leaf::Leaf,
+        attributes::{self, Births, Body, Wanted},
         run::Run,
+        spot::Spot,
+        staged_dir::{StagedDir, remove_leftovers},
     },
     error::{Attempt, Failure, at_sink},
     folder::{Address, Folder},
@@ -29,7 +25,7 @@ use crate::{
     listing::DIRECTORY,
     names::os,
     paths::Paths,
-    xattrs::{Holder, Taken},
+    xattrs::Taken,
 };
 
 /// An open destination directory.
@@ -58,10 +54,27 @@ pub(crate) struct Directory {
 }
 
 /// What is left to do when a directory is complete.
-struct Closing {
-    xattrs: Taken,
-    stat: Stat,
-    wanted: Wanted,
+pub(crate) struct Closing {
+    pub xattrs: Taken,
+    pub stat: Stat,
+    pub wanted: Wanted,
+}
+
+/// A directory that is there now, below one of this run.
+pub(crate) struct Entered {
+    pub paths: Arc<Paths<Directory>>,
+    /// `None` in a dry run, where it would be new.
+    pub fd: Option<OwnedFd>,
+    pub stage: Option<StagedDir>,
+    pub is_new: bool,
+    pub own: Id,
+    pub births: Births,
+    pub may_tell_at_close: bool,
+    /// Of the source directory.
+    pub source: Id,
+    /// The file system where the walk below it may have to stay.
+    pub device: u64,
+    pub closing: Option<Closing>,
 }
 
 impl std::fmt::Debug for Directory {
@@ -98,84 +111,38 @@ impl Directory {
         }))
     }
 
-    /// Makes or merges into the directory for `leaf`, whose source is open. It is a piece of pending
-    /// work of its parent, and has one itself: that of the caller, who goes through its entries.
-    pub fn enter(
-        run: &Run<'_>,
-        leaf: &Leaf<'_>,
-        source: BorrowedFd<'_>,
-        stat: &Stat,
-    ) -> Attempt<Arc<Self>> {
-        let parent = leaf.directory;
-        // Taken now, so that the source need not stay open; given last, as a default list would rule
-        // over what is made inside.
-        let xattrs = Taken::from(&Holder::Fd(source), run.options.preserve).unwrap_or_else(|e| {
-            run.incomplete(error_at(leaf, e));
-            Taken::default()
-        });
-        let made = make(run, leaf, (source, stat))?;
-        let (mut births, mut may_tell) = (parent.births, parent.may_tell_at_close);
-        let mut closing = None;
-        let mut own_id = Id::default();
-        if let Some(fd) = &made.fd {
-            let mut own = fstat(fd).map_err(at_sink("fstat"))?;
-            let born = own.st_mode & 0o7777;
-            if made.is_new && born & 0o700 != 0o700 {
-                // A default list of the directory above may have left us out.
-                let open = Mode::from_raw_mode(born | 0o700);
-                fchmod(fd, open).map_err(at_sink("fchmod"))?;
-                own.st_mode |= 0o700;
-            }
-            own_id = Id::of(&own);
-            births =
-                if made.is_new { births.inside(&own) } else { Births::of(run, fd.as_fd(), &own) };
-            let born = made.is_new.then_some(born);
-            if !made.is_new {
-                may_tell = may_tell_at_close(fd).unwrap_or(true);
-            }
-            let wanted = wanted(run, stat, (&own, born), births);
-            if wanted.is_some() || run.options.fsync == Fsync::Dir {
-                closing = Some(Closing { xattrs, stat: *stat, wanted: wanted.unwrap_or_default() });
-            }
-            if leaf.named_by_caller() {
-                run.grown
-                    .write()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner)
-                    .push(Id::of(&own));
-            }
-        }
-        if own_id == Id::of(stat) {
-            return Err(Failure::Refused(Refusal::SameFile(leaf.source_path())));
-        }
+    /// What was entered below `parent`: a piece of pending work of that, and it has one itself: that of the
+    /// caller, who goes through its entries.
+    pub fn below(run: &Run<'_>, parent: &Arc<Self>, entered: Entered) -> Arc<Self> {
+        let Entered { paths, fd, stage, is_new, own, births, may_tell_at_close, .. } = entered;
         parent.expect_one_more();
-        let paths = leaf.paths();
-        let folder = made.fd.map(|fd| {
-            let address =
-                Address { above: parent.folder.as_ref(), name: leaf.name, flags: DIRECTORY };
+        let folder = fd.map(|fd| {
+            let above = parent.folder.as_ref();
+            let address = Address { above, name: paths.name(), flags: DIRECTORY };
             // A stage is locked by its descriptor.
-            let kept = if made.stage.is_some() { None } else { run.kept.as_ref() };
-            Folder::new(fd, own_id, &address, kept)
+            let kept = if stage.is_some() { None } else { run.kept.as_ref() };
+            Folder::new(fd, own, &address, kept)
         });
-        let adopted = made.stage.as_ref().is_some_and(|stage| stage.adopted);
-        Ok(Arc::new_cyclic(|weak| {
+        let adopted = stage.as_ref().is_some_and(|stage| stage.adopted);
+        Arc::new_cyclic(|weak| {
             let _ = paths.here.set(weak.clone());
             Self {
                 paths,
-                is_staged: parent.is_staged || made.stage.is_some(),
+                is_staged: parent.is_staged || stage.is_some(),
                 // Two names of the source may be one here: then both are put in by this run.
-                is_fresh: (made.is_new || parent.is_fresh) && !adopted,
+                is_fresh: (is_new || parent.is_fresh) && !adopted,
                 births,
-                may_tell_at_close: may_tell,
-                device: if leaf.named_by_caller() { stat.st_dev } else { parent.device },
-                own: own_id,
-                id: Id::of(stat),
+                may_tell_at_close,
+                device: entered.device,
+                own,
+                id: entered.source,
                 parent: Some(Arc::clone(parent)),
                 folder,
-                stage: made.stage,
-                closing,
+                stage,
+                closing: entered.closing,
                 pending: AtomicUsize::new(1),
             }
-        }))
+        })
     }
 
     /// The open directory; `None` only in a dry run.
@@ -206,7 +173,7 @@ impl Directory {
     pub fn done(run: &Run<'_>, directory: Arc<Self>) {
         let mut next = Some(directory);
         while let Some(directory) = next {
-            // AcqRel: whoever closes it has seen all that was put in.
+            // AcqRel: the thread that closes it has seen all that was put in.
             if directory.pending.fetch_sub(1, Ordering::AcqRel) != 1 {
                 return;
             }
@@ -266,7 +233,7 @@ impl Directory {
         }
         let Some((stage, spot)) = stage else { return };
         if let Err(failure) = stage.publish(spot) {
-            // Somebody else was faster: this one will never get its name, nor be found by a later run.
+            // Another process was faster: this one will never get its name, nor be found by a later run.
             if !matches!(failure, Failure::Sink(_, Errno::EXIST | Errno::NOTEMPTY, _)) {
                 run.left_unfinished(path().with_file_name(os(&stage.name)));
             } else if let Err(failure) = stage.discard(spot, &fd) {
@@ -288,9 +255,4 @@ impl Drop for Directory {
             above = directory.parent.take();
         }
     }
-}
-
-/// The error of a directory, with its paths.
-pub(crate) fn error_at(leaf: &Leaf<'_>, failure: Failure) -> Error {
-    failure.at(|| leaf.source_path(), || leaf.destination_path())
 }

@@ -3,8 +3,9 @@
 use std::{ffi::CStr, os::fd::OwnedFd, path::PathBuf, sync::Arc};
 
 use crate::{
+    Error,
     copy::directory::Directory,
-    error::{Attempt, at_source},
+    error::{Attempt, Failure, at_source},
     folder::Folder,
     listing::Opened,
     names::os,
@@ -76,6 +77,11 @@ impl Leaf<'_> {
     pub fn paths(&self) -> Arc<Paths<Directory>> {
         let name = (self.source != self.name).then(|| self.name.to_owned());
         Paths::child(&self.directory.paths, self.source, name, self.named_by_caller())
+    }
+
+    /// What went wrong with it, with its paths.
+    pub fn error(&self, failure: Failure) -> Error {
+        failure.at(|| self.source_path(), || self.destination_path())
     }
 
     /// The path in the source, for people.

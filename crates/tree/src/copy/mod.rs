@@ -2,12 +2,18 @@
 
 pub(crate) mod attributes;
 pub(crate) mod contents;
+pub(crate) mod crew;
 pub(crate) mod dest;
 pub(crate) mod directory;
 pub(crate) mod entry;
 pub(crate) mod leaf;
+pub(crate) mod links;
+pub(crate) mod plans;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod spot;
+pub(crate) mod staged_dir;
 pub(crate) mod start;
 pub(crate) mod task;
+pub(crate) mod walk;
 pub(crate) mod worker;

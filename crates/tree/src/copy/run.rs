@@ -1,6 +1,9 @@
-//! What all workers of a run share.
+//! What is asked of a run, whether it goes on, and what it has to tell in the end.
 
-use rustix::process::{getegid, geteuid};
+use rustix::{
+    fs::{Stat, stat},
+    process::{getegid, geteuid},
+};
 use std::{
     ffi::{CStr, CString},
     path::{Path, PathBuf},
@@ -13,32 +16,25 @@ use thalweg_core::{Cancelled, rate_limit::RateLimit};
 use thalweg_sys::{Errno, host::filesystem};
 
 use crate::{
-    CopyOptions, Error, Event, Events, Halt, Progress, Total,
-    copy::{
-        contents::{contest::Contests, pair::Pairs},
-        entry::hardlink::Links,
-        report::{MOST_ERRORS, TreeReport},
-        task::Task,
-    },
+    CopyOptions, Error, Event, Events, Halt, Progress, Refusal, Total,
+    copy::report::{MOST_ERRORS, TreeReport},
+    error::Failure,
     folder::Kept,
     identity::Id,
-    queue::Queue,
 };
 
-/// The shared state of a run.
+/// The orders and the account of a run.
 pub(crate) struct Run<'r> {
     pub options: &'r CopyOptions,
     pub events: &'r dyn Events,
-    pub queue: Queue<Task>,
-    pub links: Links,
-    pub pairs: Pairs,
-    pub contests: Contests,
     pub limit: Option<RateLimit>,
     /// Directories that can be given up; `None` in a run that enters none.
     pub kept: Option<Arc<Kept>>,
     pub me: Me,
-    /// Destination directories that the caller's sources became: a walk must not enter them.
-    pub grown: RwLock<Vec<Id>>,
+    // Destination directories that the caller's sources became: a walk must not enter them.
+    grown: RwLock<Vec<(Id, [PathBuf; 2])>>,
+    /// What lies where the list of the copies will be written.
+    listed_over: Option<Id>,
     /// Unfinished files of this run were left for a later one.
     left_parts: AtomicBool,
     files: AtomicU64,
@@ -129,14 +125,11 @@ impl<'r> Run<'r> {
         Self {
             options,
             events,
-            queue: Queue::default(),
-            links: Links::new(options),
-            pairs: Pairs::default(),
-            contests: Contests::default(),
             limit: options.limit.map(RateLimit::new),
             kept: None,
             me,
             grown: RwLock::default(),
+            listed_over: options.list.as_ref().and_then(|path| Some(Id::of(&stat(path).ok()?))),
             left_parts: AtomicBool::new(false),
             files: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -204,6 +197,26 @@ impl<'r> Run<'r> {
     pub fn failed(&self, error: Error) {
         self.events.event(&Event::Failed(&error));
         self.keep(error);
+    }
+
+    /// Notes what a source that the caller named becomes; `paths`: both.
+    pub fn note_grown(&self, own: Id, paths: [PathBuf; 2]) {
+        self.grown.write().unwrap_or_else(PoisonError::into_inner).push((own, paths));
+    }
+
+    /// Why a walk does not enter this directory, if it is what a source that the caller named becomes.
+    pub fn grown(&self, met: Id) -> Option<Failure> {
+        let grown = self.grown.read().unwrap_or_else(PoisonError::into_inner);
+        let (_, [source, into]) = grown.iter().find(|(own, _)| *own == met)?;
+        Some(Failure::IntoItself(source.clone(), into.clone()))
+    }
+
+    /// Tells of a source whose place the list of the copies would take.
+    pub fn expect_not_listed_over(&self, source: &Stat, path: impl FnOnce() -> PathBuf) {
+        if self.listed_over == Some(Id::of(source)) {
+            let reason = Refusal::ManifestOverSource;
+            self.failed(Error::Refused { path: path(), reason });
+        }
     }
 
     /// Tells of a file that was copied without some attribute.

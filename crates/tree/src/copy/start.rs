@@ -12,13 +12,14 @@ use thalweg_sys::{io, usage, usage::Usage};
 use crate::{
     Backup, CopyOptions, Error, Event, Events, Fsync, Listed, TreeReport,
     copy::{
+        crew::Crew,
         dest::backup,
         directory::Directory,
         entry::parents::{Below, Parents},
         report::Tally,
         run::{Me, Run, share},
         task::Task,
-        worker::Worker,
+        walk::Walker,
     },
     folder::Kept,
     names::os,
@@ -72,14 +73,15 @@ pub fn copy(
         (enough, most) = share(limit, threads(options, sources.len(), true));
         run.kept = Some(Kept::new(most));
     }
-    let mut parents = options.keeps_paths().then(|| Parents::new(&run, &directory));
+    let crew = Crew::new(run);
+    let mut parents = options.keeps_paths().then(|| Parents::new(&crew, &directory));
     for wave in waves(found.accepted) {
         let threads = threads(options, wave.len(), found.has_trees).min(enough);
         let below = wave.into_iter().filter_map(|named| match &mut parents {
             Some(parents) => parents.enter(&named),
             None => Some(Below::of(&directory, named)),
         });
-        for tally in sail(&run, below.collect(), threads) {
+        for tally in sail(&crew, below.collect(), threads) {
             report.add(tally);
         }
     }
@@ -88,13 +90,13 @@ pub fn copy(
         && !options.dry_run
         && let Err(errno) = io::sync(base.fd.as_fd())
     {
-        run.failed(failed(errno, "fsync"));
+        crew.run.failed(failed(errno, "fsync"));
     }
     drop(directory);
     let listed = std::mem::take(&mut report.listed.names);
     let is_one_tree = found.has_trees && sources.len() == 1;
     report.listed = Listed::new(&listed, &base.path, (destination, is_one_tree));
-    run.conclude(&mut report);
+    crew.run.conclude(&mut report);
     report.seconds = began.elapsed().as_secs_f64();
     report.cpu_seconds = Usage::now_process().since(&cpu).cpu().as_secs_f64();
     Ok(report)
@@ -110,11 +112,11 @@ fn threads(options: &CopyOptions, sources: usize, has_trees: bool) -> usize {
 }
 
 /// Copies one wave of sources, whose names all differ.
-fn sail(run: &Run<'_>, wave: Vec<Below>, threads: usize) -> Vec<Tally> {
+fn sail(crew: &Crew<'_>, wave: Vec<Below>, threads: usize) -> Vec<Tally> {
     // Last in, first out: the first source is to be first.
     for Below { directory, from, source, name } in wave.into_iter().rev() {
         directory.expect_one_more();
-        run.queue.push(Task::Named { directory, from, source, name });
+        crew.queue.push(Task::Named { directory, from, source, name });
     }
-    on_threads(threads, || Worker::new(run).work())
+    on_threads(threads, || Walker::new(crew).work())
 }

@@ -15,8 +15,18 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
-use thalweg_core::Cancelled;
+use thalweg_core::{Cancelled, Tuning, mechanisms::LAST_RESORT};
 use thalweg_tree::{CopyOptions, Event, Events, Progress, TreeReport};
+
+/// The largest file that is read into one buffer. It follows the processor's cache.
+pub fn largest_small() -> usize {
+    LAST_RESORT.info().bytes(&Tuning::default(), "buffer")
+}
+
+/// A file of so many bytes is not small.
+pub fn large() -> usize {
+    largest_small() + 44_321
+}
 
 /// One entry of a tree as anybody can see it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,13 +1,20 @@
 //! The receiver's side of a handover of files.
 
-use super::{Announced, DIFFERS, Handed, Head, LONGEST, NOT_TAKEN, Problem, TAKEN, Tail};
+use super::opened::NotMoved;
+use super::{
+    Announced, DIFFERS, Handed, Head, LONGEST, NOT_TAKEN, Problem, TAKEN, TAKES_OPEN, Tail,
+};
 use crate::bulk::control_message::{ControlMessage, Kind};
 use crate::bulk::memory::Memory;
 use crate::bulk::receiver::Receiver;
 use crate::error::{Error, Result};
 use crate::shared::stop::Stop;
+use std::os::fd::BorrowedFd;
+use thalweg_core::Watch as Progress;
 use thalweg_sys::{host, region::Pages};
 use xxhash_rust::xxh3::Xxh3;
+
+mod open;
 
 /// Where files go. The error of a call is said to the sender in these words, and that file is passed
 /// over.
@@ -24,6 +31,23 @@ pub trait Sink {
     /// It is not to be: what there is of it goes. Not called after an error of
     /// [`publish`](Self::publish) or [`begin`](Self::begin).
     fn abandon(&mut self);
+
+    /// Whether the file that has begun can be moved from a file that the sender has open.
+    fn takes_open(&self) -> bool {
+        false
+    }
+
+    /// Moves `size` bytes, from the start of an open file that is known to be a regular one; `watch`
+    /// is told of the bytes that are there and says when to stop. The name of what moved them.
+    fn move_open(
+        &mut self,
+        from: BorrowedFd<'_>,
+        size: u64,
+        watch: &mut dyn Progress,
+    ) -> std::result::Result<String, NotMoved> {
+        let (_, _, _) = (from, size, watch);
+        Err(NotMoved::Refused("not asked for".to_owned()))
+    }
 }
 
 /// Told of every file that begins, and of the bytes moved so far.
@@ -32,6 +56,8 @@ pub type Watch<'w> = dyn FnMut(&Announced, u64) + 'w;
 /// What became of a file's data.
 enum Data {
     Whole,
+    /// The same by what is named here, from the open file.
+    Moved(String),
     Failed(Problem),
     /// Nothing that comes now is of use: the last file failed, or a stream did.
     Enough(Problem),
@@ -63,17 +89,22 @@ impl Receiver {
             watch(file, handed.bytes);
             if let Err(why) = sink.begin(file) {
                 let problem = Problem::NotTaken { why };
-                self.reply(Some(&problem))?;
+                self.reply(Some(&problem), "")?;
                 handed.problems.push((name, problem));
                 continue;
             }
             let room = room(&mut memory, head.buffer).map_err(|error| self.lost(error));
-            let data = room.and_then(|()| self.reply(None)).and_then(|()| {
-                self.recv_data(&head, sink, &mut memory, &mut handed.bytes, &mut *watch)
+            let data = room.and_then(|()| {
+                self.recv_item(&head, sink, &mut memory, &mut handed.bytes, &mut *watch)
             });
+            let mut by = None;
             let problem = match data {
                 // Published or not, it is the sink's no more.
-                Ok(Data::Whole) => sink.publish().err().map(|why| Problem::NotTaken { why }),
+                Ok(Data::Whole) => published(sink),
+                Ok(Data::Moved(name)) => {
+                    by = Some(name);
+                    published(sink)
+                }
                 Ok(Data::Failed(problem)) => {
                     sink.abandon();
                     Some(problem)
@@ -88,17 +119,22 @@ impl Receiver {
                     return Err(error);
                 }
             };
-            self.reply(problem.as_ref())?;
+            self.reply(problem.as_ref(), by.as_deref().unwrap_or_default())?;
             match problem {
-                None => handed.files += 1,
+                None => {
+                    handed.files += 1;
+                    if let (Some(name), Some(size)) = (by, head.announced.size) {
+                        handed.from_open.add(size, name);
+                    }
+                }
                 Some(problem) => handed.problems.push((name, problem)),
             }
         }
         Ok(handed)
     }
 
-    /// The data of one file, and its tail.
-    fn recv_data(
+    /// The answer to a head, and what follows it.
+    fn recv_item(
         &mut self,
         head: &Head,
         sink: &mut dyn Sink,
@@ -106,6 +142,28 @@ impl Receiver {
         moved: &mut u64,
         watch: &mut Watch<'_>,
     ) -> Result<Data> {
+        let takes_open = self.trusts() && head.announced.size.is_some() && sink.takes_open();
+        let answer = ControlMessage::new(Kind::Answer);
+        self.say(&answer.words(&[TAKEN, if takes_open { TAKES_OPEN } else { 0 }]))?;
+        if let Some(data) = self.recv_data(head, sink, memory, moved, &mut *watch)? {
+            return Ok(data);
+        }
+        if takes_open && let Some(data) = self.recv_open(head, sink, moved, &mut *watch)? {
+            return Ok(data);
+        }
+        let data = self.recv_data(head, sink, memory, moved, watch)?;
+        data.ok_or_else(|| self.lost(Error::corrupt("an open file that was not asked for")))
+    }
+
+    /// The data of one file, and its tail. `None`: none came, the sender hands over the open file.
+    fn recv_data(
+        &mut self,
+        head: &Head,
+        sink: &mut dyn Sink,
+        memory: &mut Option<Memory>,
+        moved: &mut u64,
+        watch: &mut Watch<'_>,
+    ) -> Result<Option<Data>> {
         let into = memory.as_mut().map(|memory| &mut memory[..]).unwrap_or_default();
         let (mut hasher, mut bytes, mut failed) = (Xxh3::new(), 0, None);
         loop {
@@ -127,7 +185,7 @@ impl Receiver {
                 if let Err(why) = sink.write(&into[..count]) {
                     let problem = Problem::NotTaken { why };
                     if head.announced.is_last() || head.announced.size.is_none() {
-                        return Ok(Data::Enough(problem));
+                        return Ok(Some(Data::Enough(problem)));
                     }
                     failed = Some(problem);
                 }
@@ -136,14 +194,19 @@ impl Receiver {
         }
         let tail = Tail::parse(&self.recv_words()?);
         let tail = tail.ok_or_else(|| self.lost(Error::corrupt("a tail that is none")))?;
-        Ok(match (failed, tail) {
+        Ok(Some(match (failed, tail) {
             (Some(problem), _) => Data::Failed(problem),
             (None, Tail::GivenUp { why }) => Data::Failed(Problem::GivenUp { why }),
+            (None, Tail::Open { bytes: told })
+                if bytes == 0 && head.announced.size == Some(told) =>
+            {
+                return Ok(None);
+            }
             (None, sent) => match compare(&head.announced, &sent, &Tail::of(bytes, &hasher)) {
                 None => Data::Whole,
                 Some(problem) => Data::Failed(problem),
             },
-        })
+        }))
     }
 
     /// A head or a tail.
@@ -159,27 +222,34 @@ impl Receiver {
         Ok(bytes)
     }
 
-    /// The answer to a head or a tail.
-    fn reply(&mut self, problem: Option<&Problem>) -> Result<()> {
+    /// The answer to a head that is refused, or to a tail; `by` names what moved an open file.
+    fn reply(&mut self, problem: Option<&Problem>, by: &str) -> Result<()> {
         let (code, why) = match problem {
-            None => (TAKEN, ""),
+            None => (TAKEN, by),
             Some(Problem::Differs { why }) => (DIFFERS, why.as_str()),
             Some(Problem::NotTaken { why } | Problem::GivenUp { why }) => (NOT_TAKEN, why.as_str()),
         };
-        let packet = ControlMessage::new(Kind::Answer).words(&[code]).text(why);
-        let sent = self.control().send(&packet, &[]);
+        self.say(&ControlMessage::new(Kind::Answer).words(&[code]).text(why))
+    }
+
+    pub(super) fn say(&mut self, packet: &ControlMessage) -> Result<()> {
+        let sent = self.control().send(packet, &[]);
         sent.map_err(|stop| self.stopped(stop))
     }
 
-    fn stopped(&mut self, stop: Stop) -> Error {
+    pub(super) fn stopped(&mut self, stop: Stop) -> Error {
         self.broken(stop, 0)
     }
 
     /// Nothing more is to be had from this sender.
-    fn lost(&mut self, error: Error) -> Error {
+    pub(super) fn lost(&mut self, error: Error) -> Error {
         self.give_up();
         error
     }
+}
+
+fn published(sink: &mut dyn Sink) -> Option<Problem> {
+    sink.publish().err().map(|why| Problem::NotTaken { why })
 }
 
 /// What is wrong with data that came, if they are not what was sent and announced.
@@ -198,6 +268,7 @@ impl Tail {
         match self {
             Self::Whole { bytes, xxh3 } => format!("{bytes} bytes with XXH3 {xxh3:032x}"),
             Self::GivenUp { why } => why.clone(),
+            Self::Open { bytes } => format!("{bytes} bytes in an open file"),
         }
     }
 }

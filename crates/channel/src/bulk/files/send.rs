@@ -1,9 +1,11 @@
 //! The sender's side of a handover of files.
 
 use super::checked;
-use super::{Announced, DIFFERS, Handed, Head, LONGEST_NAME, NOT_TAKEN, Problem, TAKEN, Tail};
+use super::{
+    Announced, DIFFERS, Handed, Head, LONGEST_NAME, NOT_TAKEN, Problem, TAKEN, TAKES_OPEN, Tail,
+};
 use crate::bulk::control::Control;
-use crate::bulk::control_message::Kind;
+use crate::bulk::control_message::{ControlMessage, Kind};
 use crate::bulk::handshake::error_of;
 use crate::bulk::memory::Loan;
 use crate::bulk::sender::Sender;
@@ -11,8 +13,11 @@ use crate::error::{Error, Result};
 use crate::shared::stop::Stop;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use xxhash_rust::xxh3::Xxh3;
+
+mod open;
 
 /// Something to send.
 #[derive(Debug)]
@@ -24,6 +29,10 @@ pub struct Item<R> {
     pub size: Option<u64>,
     /// Where they come from.
     pub source: R,
+    /// The file that `source` reads from its start, open for reading only, if the receiver may have
+    /// it. A receiver that both trusts and is trusted may then move the bytes by itself, and no
+    /// checksum is compared; else, and without a `size`, they are read from `source`.
+    pub file: Option<OwnedFd>,
 }
 
 /// How to send them.
@@ -54,7 +63,10 @@ impl Sender {
             let name = item.name.clone().unwrap_or_default();
             let announced =
                 Announced { name: item.name, size: item.size, number, total: pace.total };
-            match self.send_item(announced, item.source, pace, (&mut handed.bytes, &mut loan))? {
+            let (source, file) = (item.source, item.file);
+            let sent =
+                self.send_item(announced, (source, file.as_ref()), pace, (&mut handed, &mut loan));
+            match sent? {
                 None => handed.files += 1,
                 Some(problem) => handed.problems.push((name, problem)),
             }
@@ -66,9 +78,9 @@ impl Sender {
     fn send_item(
         &mut self,
         announced: Announced,
-        mut source: impl Read,
+        (mut source, file): (impl Read, Option<&OwnedFd>),
         pace: &mut Pace<'_>,
-        (moved, loan): (&mut u64, &mut Option<Loan>),
+        (handed, loan): (&mut Handed, &mut Option<Loan>),
     ) -> Result<Option<Problem>> {
         if announced.name.as_ref().is_some_and(|name| checked(name.as_bytes()).is_none()) {
             let why = format!("a name has one part, of {LONGEST_NAME} bytes at most");
@@ -79,9 +91,17 @@ impl Sender {
         let (size, room) = (announced.size, room as usize);
         let head = Head { announced, buffer: room as u64 };
         self.send_from(&head.to_bytes())?;
-        if let Some(problem) = self.answer()? {
+        let answer = self.answer()?;
+        if let Some(problem) = answer.problem {
             return Ok(Some(problem));
         }
+        if let (Some(size), Some(file)) = (size, file)
+            && self.may_open(file.as_fd(), answer.takes_open)
+            && let Opened::Answered(problem) = self.send_open(file.as_fd(), size, pace, handed)?
+        {
+            return Ok(problem);
+        }
+        let moved = &mut handed.bytes;
         let (mut hasher, mut bytes) = (Xxh3::new(), 0);
         let failed = loop {
             self.control().wanted().map_err(|stop| self.break_off(stop))?;
@@ -127,26 +147,53 @@ impl Sender {
         };
         self.send_from(&tail.to_bytes())?;
         let answer = self.answer()?;
-        Ok(why.map(|why| Problem::GivenUp { why }).or(answer))
+        Ok(why.map(|why| Problem::GivenUp { why }).or(answer.problem))
     }
 
-    /// What the receiver says of the head or the tail; `None` if all is well.
-    fn answer(&mut self) -> Result<Option<Problem>> {
+    /// What the receiver says of the head or the tail.
+    fn answer(&mut self) -> Result<Answer> {
+        let heard = self.heard()?;
+        let problem = problem_of(&heard).map_err(|stop| self.break_off(stop))?;
+        let takes_open = problem.is_none() && heard.word(1) == TAKES_OPEN;
+        Ok(Answer { problem, takes_open })
+    }
+
+    /// The receiver's next message.
+    pub(super) fn heard(&mut self) -> Result<ControlMessage> {
         let heard = self.control().message();
-        let answer = heard.map_err(|stop| self.break_off(stop))?.message;
-        let why = answer.text.clone();
-        match (answer.kind, answer.word(0)) {
-            (Kind::Answer, TAKEN) => Ok(None),
-            (Kind::Answer, NOT_TAKEN) => Ok(Some(Problem::NotTaken { why })),
-            (Kind::Answer, DIFFERS) => Ok(Some(Problem::Differs { why })),
-            _ => Err(self.break_off(Stop::corrupt("no answer where one was due"))),
-        }
+        heard.map(|heard| heard.message).map_err(|stop| self.break_off(stop))
     }
 
     /// After this nothing more is sent.
-    fn break_off(&mut self, stop: Stop) -> Error {
+    pub(super) fn break_off(&mut self, stop: Stop) -> Error {
         self.give_up();
         error_of(stop, 0)
+    }
+}
+
+/// An answer to a head or a tail.
+struct Answer {
+    problem: Option<Problem>,
+    /// The open file would be taken too.
+    takes_open: bool,
+}
+
+/// What became of an open file that was offered.
+enum Opened {
+    /// Its bytes are to be sent after all.
+    Refused,
+    /// What the receiver says of it.
+    Answered(Option<Problem>),
+}
+
+/// What a message says of a head or a tail; `None` if all is well.
+fn problem_of(heard: &ControlMessage) -> std::result::Result<Option<Problem>, Stop> {
+    let why = heard.text.clone();
+    match (heard.kind, heard.word(0)) {
+        (Kind::Answer, TAKEN) => Ok(None),
+        (Kind::Answer, NOT_TAKEN) => Ok(Some(Problem::NotTaken { why })),
+        (Kind::Answer, DIFFERS) => Ok(Some(Problem::Differs { why })),
+        _ => Err(Stop::corrupt("no answer where one was due")),
     }
 }
 

@@ -144,7 +144,7 @@ impl Outgoing for Sender {
                 break;
             }
         }
-        // Also after a failure: the receiver waits until nobody writes to its memory any more.
+        // Also after a failure: the receiver waits until nothing writes to its memory any more.
         control.tell(Note::new(Say::Finished, &[failed as u64]))?;
         control.expect(Say::Done).map(drop)
     }

@@ -161,8 +161,9 @@ struct Receiver(End);
 
 impl Outgoing for Sender {
     fn send(&mut self, bytes: &[u8], control: &mut Control) -> Result<(), Stop> {
-        control.tell(Note::new(Say::Begin, &[bytes.len() as u64]))?;
         let end = &mut self.0;
+        control.watch_with(&end.socket);
+        control.tell(Note::new(Say::Begin, &[bytes.len() as u64]))?;
         match end.write_all(bytes, control) {
             Err(Stop::Refused(why))
                 if matches!(why.errno, Some(Errno::PIPE | Errno::CONNRESET)) =>
@@ -197,6 +198,7 @@ impl End {
 impl Incoming for Receiver {
     fn receive(&mut self, _: Note, into: &mut [u8], control: &mut Control) -> Result<(), Broken> {
         let end = &mut self.0;
+        control.watch_with(&end.socket);
         let (mut filled, mut slot) = (0, 0);
         end.read(slot, end.piece.min(into.len()))?;
         while filled < into.len() {

@@ -136,7 +136,7 @@ fn made(bytes: usize) -> Result<(Region, OwnedFd), Unfit> {
     Ok((region, fd))
 }
 
-/// After this only those who have the memory mapped can write there, and nobody can take its pages
+/// After this only processes that have the memory mapped can write there, and none can take its pages
 /// away.
 fn seal_mapped(fd: &OwnedFd) -> Result<(), Unfit> {
     memfd::seal_for_one_writer(fd).map_err(|errno| unfit("F_ADD_SEALS", errno))?;

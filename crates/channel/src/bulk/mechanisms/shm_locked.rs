@@ -51,7 +51,7 @@ static INFO: Info = Info {
 
 const LOCK: usize = 0;
 const TURN: usize = 256;
-/// Whose turn it is: the values of TURN, and who holds LOCK.
+/// Whose turn it is: the values of TURN, and which side holds LOCK.
 const SENDER: u32 = 1;
 const RECEIVER: u32 = 2;
 const NOBODY: u32 = 0;
@@ -136,7 +136,7 @@ fn made(sysv: bool, len: usize) -> Result<(Joint, Handle), Unfit> {
     }
     let segment = Segment::create(len).map_err(|errno| unfit("shmget", errno))?;
     let region = Region::of_segment(segment, len);
-    // Removed at once: it stays for as long as somebody is attached, and Linux lets others attach
+    // Removed at once: it stays for as long as a process is attached, and Linux lets others attach
     // by its number until then (shmctl(2)). So a kill leaves nothing behind.
     let removed = segment.remove();
     let region = region.map_err(|errno| unfit("shmat", errno))?;

@@ -99,7 +99,7 @@ impl Outgoing for Sender {
             let outcome = self.send(lent.bytes(), control);
             return (Some(lent), outcome);
         };
-        // Our own mapping goes with it: from here on nobody can write.
+        // Our own mapping goes with it: from here on no process can write.
         drop(lent.region);
         let outcome = give(&fd, len, control);
         let again = outcome.is_err().then(|| Lent::of_sealed(&fd, len)).flatten();
@@ -107,7 +107,7 @@ impl Outgoing for Sender {
     }
 }
 
-/// The memfd of the buffer that began, if nobody can write to it or shrink it any more.
+/// The memfd of the buffer that began, if it is sealed against writing and shrinking.
 fn taken(len: u64, control: &mut Control) -> Result<(rustix::fd::OwnedFd, usize), Stop> {
     let Received { message, mut fds } = control.message()?;
     let fd = fds.pop().filter(|_| message.kind == Kind::Memory && message.word(0) == len);

@@ -1,6 +1,6 @@
 //! How long looking is worth while, by how the last waits of this end went. Where messages are rare, or
 //! more ends than processors wait for each other, looking ends in a sleep all the same, and took the
-//! processor from whoever else could have used it.
+//! processor from other threads that could have used it.
 
 use super::Wait;
 use std::time::Duration;

@@ -7,8 +7,8 @@ mod printed;
 use serde::Serialize;
 use thalweg_core::atomic_file::write_file;
 use thalweg_lab::{
-    measure::stats::Random,
-    probes::compare::{self, Busy, Compare, CompareError, Found, Rounds},
+    measure::{busy::Busy, stats::Random},
+    probes::compare::{self, Compare, CompareError, Comparison, Rounds},
 };
 use thalweg_sys::signal;
 
@@ -71,7 +71,7 @@ impl Subcommand for CompareArgs {
     }
 }
 
-fn verdict(args: &CompareArgs, found: &Found) -> Exit {
+fn verdict(args: &CompareArgs, found: &Comparison) -> Exit {
     for row in &found.rows {
         if let Some(why) = &row.failed {
             complain(why);
@@ -92,7 +92,7 @@ fn verdict(args: &CompareArgs, found: &Found) -> Exit {
 #[derive(Serialize)]
 struct Answer<'f> {
     #[serde(flatten)]
-    found: &'f Found,
+    found: &'f Comparison,
     schema: u32,
 }
 

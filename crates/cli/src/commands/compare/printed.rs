@@ -5,7 +5,7 @@ use thalweg_core::shown;
 use thalweg_lab::{
     arms::command::{Better, Metric, What},
     measure::stats::Verdict,
-    probes::compare::{Figure, Found, Row},
+    probes::compare::{Comparison, Figure, Row},
 };
 
 use crate::output::{
@@ -16,7 +16,7 @@ use crate::output::{
 
 /// What is printed, and how.
 pub struct Printed<'f> {
-    pub found: &'f Found,
+    pub found: &'f Comparison,
     pub metric: &'f Metric,
     pub color: bool,
 }

@@ -3,10 +3,7 @@
 use std::{
     ffi::OsStr,
     fs::File,
-    os::{
-        fd::AsFd,
-        unix::{ffi::OsStrExt, fs::MetadataExt},
-    },
+    os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -53,7 +50,6 @@ impl Subcommand for CopyArgs {
         let (sources, destination) = operands(self)?;
         // Before interrupts are caught: Ctrl-C ends a wait for a list.
         let choice = Choice::of(self, &sources, &destination)?;
-        keeps_sources(self, &sources)?;
         interrupt::catch();
         let mut options = options::of(self)?;
         let sources = choice.into_options(sources, &mut options);
@@ -85,22 +81,6 @@ fn operands(args: &CopyArgs) -> Result<(Vec<PathBuf>, PathBuf), Failure> {
         }
     }
     Ok((sources, destination.ok_or_else(missing)?))
-}
-
-/// The manifest must not take the place of a file that is to be copied.
-fn keeps_sources(args: &CopyArgs, sources: &[PathBuf]) -> Result<(), Failure> {
-    let id = |path: &PathBuf| {
-        let there = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
-        there.map(|there| (there.dev(), there.ino()))
-    };
-    let Some((path, own)) = args.manifest.as_ref().and_then(|path| Some((path, id(path)?))) else {
-        return Ok(());
-    };
-    if sources.iter().any(|source| id(source) == Some(own)) {
-        let message = format!("'{}' is to be copied: the manifest would replace it", shown(path));
-        return Err(Failure::new(Exit::Usage, message));
-    }
-    Ok(())
 }
 
 /// A path without the slashes at its end; `/` stays.
@@ -230,12 +210,16 @@ impl<'r> Run<'r> {
         let report = copied.map_err(|error| begun_in_vain(&error));
         watcher.finish(report.as_ref().map_or(0, |report| report.bytes));
         let report = report?;
+        // What files saw that were copied beside others says nothing of one alone.
+        if report.files == 1 {
+            saved.learn(&report.looks);
+        }
         self.tell(&report, tuned.as_ref())?;
         let exit = self.exit(&report);
         match &args.manifest {
             Some(path) if matches!(exit, Ok(Exit::Done)) => self.list(path, &report),
             Some(path) => {
-                complain(&format!("'{}' was not written: not everything was copied", shown(path)));
+                complain(&format!("'{}' was not written: see above", shown(path)));
                 exit
             }
             None => exit,

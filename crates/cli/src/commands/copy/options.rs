@@ -68,7 +68,7 @@ pub fn of(args: &CopyArgs) -> Result<CopyOptions, Failure> {
             Verify::Blake3 => Hash::Blake3,
             Verify::Xxh3 => Hash::Xxh3,
         }),
-        list: args.manifest.is_some(),
+        list: args.manifest.clone(),
         fsync: match args.fsync {
             Fsync::None => tree::Fsync::None,
             Fsync::File => tree::Fsync::File,

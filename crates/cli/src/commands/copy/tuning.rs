@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use thalweg_core::{failed::quoted, profile::Ratio};
-use thalweg_lab::probes::tune_copy::{ArmResult, Job, TuneError, TuneResult, tune};
+use thalweg_lab::probes::tune_copy::{ArmResult, TuneError, TuneJob, TuneResult, tune};
 use thalweg_tree::CopyOptions;
 
 use super::args::CopyArgs;
@@ -30,7 +30,7 @@ pub fn measure(
     options: &CopyOptions,
 ) -> Result<TuneResult, TuneError> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    tune(&Job {
+    tune(&TuneJob {
         sources,
         destination: folder_of(destination, args.no_target_directory),
         options,

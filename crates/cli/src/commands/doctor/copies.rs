@@ -8,7 +8,7 @@ use std::{
 };
 use thalweg_core::quantity::Size;
 use thalweg_lab::probes::libc_thresholds::{
-    Crossover, Effect, Effective, Found, Measuring, Tried, measure,
+    Crossover, Effective, Measuring, SizeEffect, ThresholdsResult, Tried, measure,
 };
 
 use crate::{
@@ -27,7 +27,7 @@ pub struct Copies {
     #[serde(flatten)]
     effective: Option<Effective>,
     unknown: Option<String>,
-    measured: Option<Found>,
+    measured: Option<ThresholdsResult>,
 }
 
 /// This very program, whatever its file is called by now.
@@ -82,7 +82,7 @@ pub fn printed(copies: &Copies) -> String {
     text
 }
 
-fn measured(text: &mut String, found: &Found) {
+fn measured(text: &mut String, found: &ThresholdsResult) {
     for crossover in &found.crossovers {
         let _ = writeln!(text, "  {}", crossed(crossover));
     }
@@ -136,12 +136,12 @@ fn effects(tried: Vec<&Tried>) -> String {
     render(&rows)
 }
 
-fn shows(effect: &Effect) -> bool {
+fn shows(effect: &SizeEffect) -> bool {
     effect.verdict != thalweg_lab::measure::stats::Verdict::NoDifferenceShown
 }
 
-fn in_full(effect: &Effect) -> String {
-    let Effect { ratio, verdict, noise, .. } = effect;
+fn in_full(effect: &SizeEffect) -> String {
+    let SizeEffect { ratio, verdict, noise, .. } = effect;
     format!(
         "{:.2}x the time [{:.2}, {:.2}], {verdict} (noise {:.0} %)",
         ratio.ratio,

@@ -37,6 +37,9 @@ pub struct FetchArgs {
     #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
+    /// With -r: files of the same size are compared by their hashes and not by their times; the server needs --hash too
+    #[arg(long)]
+    pub hash: bool,
     /// With -r: refuse a list of files that is longer than this; it waits on the disk, not in memory
     #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = parse_some_bytes)]
     pub max_list: u64,
@@ -78,10 +81,13 @@ pub struct FetchArgs {
     )]
     #[arg(value_parser = parse_duration)]
     pub stall: Duration,
-    /// Move no more than this many bytes a second
+    /// Move no more than this many bytes a second, over all connections together
     #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
     #[arg(value_parser = parse_rate)]
     pub limit: Option<u64>,
+    /// Move no more than this many bytes a second over one connection
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub limit_each: Option<u64>,
     /// Say at the end also what moved the bytes, and the processor time
     #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
     pub verbose: bool,

@@ -9,11 +9,12 @@ use thalweg_core::{
     Report,
     atomic_file::{Destination, Until},
     failed::quoted,
+    rate_limit::RateLimit,
     shown,
 };
 use thalweg_serve::client::{
-    Error, Expected, Extra, Failed, Fetched, Netrc, Options, Proxies, Target, Trust, Way, fetch,
-    header,
+    Error, Expected, Extra, Failed, Fetched, Netrc, Options, Policy, Proxies, Target, Trust, Way,
+    fetch, header,
 };
 use thalweg_tree::Hash;
 
@@ -47,6 +48,10 @@ impl Subcommand for FetchArgs {
         let targets = with_users(targets.map_err(|error| failure(&error, ""))?, self)?;
         if self.is_of_trees() {
             return tree::run(self, &targets, destination, options);
+        }
+        if self.hash {
+            let why = "--hash is of trees: with -r; of single files there are --sha256, --blake3 and --verify";
+            return Err(Failure::new(Exit::Usage, why));
         }
         let places = places(&targets, destination.as_deref())?;
         if targets.len() > 1 && !options.expected.is_empty() {
@@ -159,10 +164,13 @@ fn options(args: &FetchArgs) -> Result<Options, Failure> {
         connections: args.connections,
         extra: Extra { headers: headers.map_err(usage)?, wants_digest: args.verify },
         way: Way {
-            request: args.choice.request(),
-            profile: Saved::use_if_current(!args.choice.no_profile).current,
-            needs: args.choice.needs(),
-            limit: args.limit.filter(|limit| *limit > 0),
+            policy: Policy {
+                request: args.choice.request(),
+                profile: Saved::use_if_current(!args.choice.no_profile).current,
+                needs: args.choice.needs(),
+            },
+            limit: args.limit.filter(|limit| *limit > 0).map(|limit| RateLimit::new(limit).into()),
+            limit_each: args.limit_each.filter(|limit| *limit > 0),
         },
         patience: args.stall,
         retries: args.retries,

@@ -56,6 +56,7 @@ pub fn run(
         files,
         jobs: args.jobs.map_or(0, |jobs| jobs as usize),
         owner: args.archive,
+        by_hash: args.hash,
         most_list: args.max_list,
     };
     let begun = |error: Error| begun(&error, &target, &path);

@@ -110,7 +110,11 @@ fn answer(plan: &Plan, size: Option<u64>) -> String {
     let turns = plan.turns.as_ref().map_or(String::new(), |turns| {
         let (last, others) = turns.among.split_last().unwrap_or((&"", &[]));
         let others = others.join(", ");
-        format!("{others} and {last} would take turns on its first bytes, and the best go on\n")
+        let when = match turns.promise {
+            Some(_) => "as soon as it falls far behind what was measured of it",
+            None => "on its first bytes",
+        };
+        format!("{others} and {last} would take turns {when}, and the best go on\n")
     });
     format!("{} would be used{takes}: {why}\n{turns}", verdict.mechanism)
 }

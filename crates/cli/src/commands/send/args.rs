@@ -10,12 +10,14 @@ use thalweg_core::quantity::{parse_bytes, parse_duration};
 
 use crate::args::{ProgressArgs, flag};
 
-/// Hands files, or a stream, to another process on this machine: memory to memory
+/// Hands files, or a stream, to another process on this machine
 ///
-/// The other process is `thalweg receive --from NAME`, started before or after. The two agree on a
-/// way that works between them (`thalweg list` shows all); one that was asked for by --method is used
-/// or refused, never replaced; the line at the end names it. A checksum of every file is compared at the
-/// other side.
+/// The other process is `thalweg receive --from NAME`, started before or after. A regular file that is
+/// to become a file again is handed over open, for reading only, if both trust each other: the other
+/// side copies it as `thalweg copy` does, by a clone where that works. Everything else, and all with
+/// --as-bytes or --method, goes from memory to memory, and the other side compares a checksum of every
+/// file. For that the two agree on a way that works between them (`thalweg list` shows all); one that
+/// was asked for by --method is used or refused, never replaced. The line at the end names the way.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct SendArgs {
@@ -40,6 +42,9 @@ pub struct SendArgs {
     /// Set a knob of the way in --method: `slot=64K`; may be given several times
     #[arg(long, value_name = "KNOB=VALUE", requires = "method", value_parser = knob)]
     pub knob: Vec<(String, u64)>,
+    /// Send the bytes of files and have their checksums compared; hand over no open file
+    #[arg(long, env = "THALWEG_AS_BYTES", hide_env = true, value_parser = flag())]
+    pub as_bytes: bool,
     /// Bytes to hand over at a time
     #[arg(long, value_name = "BYTES", default_value = "8M", value_parser = parse_bytes)]
     pub buffer: u64,

@@ -1,4 +1,4 @@
-//! `thalweg send`: files or a stream into another process's memory.
+//! `thalweg send`: files or a stream to another process.
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, fstatfs, openat};
 use serde_json::json;
@@ -20,7 +20,7 @@ use thalweg_sys::{Errno, io};
 
 use super::{
     Subcommand,
-    transfer_report::{self, Account, Clock, Counts, SoFar, failure},
+    transfer_report::{self, Account, Clock, Counts, SoFar, Way, failure},
 };
 use crate::{
     exit::{Exit, Failure, INPUT},
@@ -45,6 +45,8 @@ struct Source {
     fd: OwnedFd,
     /// Bytes to come, if it is a file.
     size: Option<u64>,
+    /// It was opened here.
+    is_own: bool,
 }
 
 impl Subcommand for SendArgs {
@@ -78,7 +80,7 @@ impl Subcommand for SendArgs {
         let items = self.files.iter().zip(names).filter_map(|(path, name)| {
             let source = first.take().map_or_else(|| Source::open(path), Ok);
             let source = source.map_err(|failure| missing.push(failure)).ok()?;
-            Some(Item { name, size: source.size, source })
+            Some(Item { name, size: source.size, file: self.handed_over(&source), source })
         });
         let mut pace = Pace {
             buffer: self.buffer as usize,
@@ -92,14 +94,15 @@ impl Subcommand for SendArgs {
         meter.finish(moved, true);
         let so_far = SoFar { bytes: moved, ..SoFar::default() };
         let counts = Counts::of(handed, &so_far, &self.to, missing);
+        let way = Way::of(&counts.from_open, counts.bytes, sender.mechanism(), sender.tuning());
         let account = Account {
             did: "sent",
             shown: self.shown,
             verbose: self.verbose,
             on_stderr: false,
-            arm: sender.mechanism(),
-            tuning: sender.tuning(),
-            choice: Some(choice(&saved, &sender)),
+            choice: Some(choice(&saved, &sender)).filter(|_| way.is_between_processes),
+            way,
+            notes: &[],
             skipped: sender.skipped(),
             counts: &counts,
             verified: Verified::default(),
@@ -108,6 +111,17 @@ impl Subcommand for SendArgs {
         let told = account.tell();
         sender.finish();
         counts.exit(self.files.len()).and_then(|exit| told.map(|()| exit))
+    }
+}
+
+impl SendArgs {
+    /// The file that the receiver may have open, if it may.
+    fn handed_over(&self, source: &Source) -> Option<OwnedFd> {
+        // Standard input is shared with others, who move its offset.
+        let may = source.is_own && !self.as_bytes && self.method.is_none();
+        let size = source.size.filter(|_| may);
+        // Without a descriptor to spare the bytes go.
+        size.and_then(|_| source.fd.try_clone().ok())
     }
 }
 
@@ -248,7 +262,8 @@ impl Source {
         let size = u64::try_from(stat.st_size).ok().filter(|size| *size > 0);
         let is_sysfs = fstatfs(&fd).is_ok_and(|system| system.f_type as u64 == SYSFS_MAGIC);
         let size = size.filter(|_| kind == FileType::RegularFile && !is_sysfs);
-        Ok(Self { name, fd, size: size.map(|size| size.saturating_sub(here)) })
+        let is_own = path.as_os_str() != "-";
+        Ok(Self { name, fd, size: size.map(|size| size.saturating_sub(here)), is_own })
     }
 
     fn failed(&self, call: &str, errno: Errno) -> std_io::Error {

@@ -57,6 +57,9 @@ pub struct ServeArgs {
     #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
     #[arg(value_parser = parse_rate)]
     pub limit: Option<u64>,
+    /// Send no more than this many bytes a second on one connection
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub limit_each: Option<u64>,
     /// The most that buffers and pipes may hold for clients that are slow, all together
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = parse_some_bytes)]
     pub memory: u64,

@@ -1,6 +1,9 @@
 //! `thalweg serve`: a folder or a file over HTTP.
 
-use rustix::thread::{Timespec, nanosleep};
+use rustix::{
+    termios::isatty,
+    thread::{Timespec, nanosleep},
+};
 use std::{io, net::SocketAddr, os::fd::OwnedFd, path::Path, time::Duration};
 use thalweg_core::shown;
 use thalweg_lab::probes::tune_machine::Ends;
@@ -16,6 +19,7 @@ use crate::{
 };
 
 mod args;
+mod choices;
 mod explain;
 use args::Listen;
 pub use args::ServeArgs;
@@ -41,8 +45,12 @@ impl Subcommand for ServeArgs {
         let saved = Saved::use_if_current(!self.choice.no_profile);
         // The workers leave signals to this thread.
         let _ = signal::catch_interrupts();
+        let _ = signal::count_hangups();
         let handed = handed::sockets();
         let handed = handed.map_err(|e| Failure::of_call("fcntl", "a socket of LISTEN_FDS", e))?;
+        let is_unix = self.listen.is_empty() && !self.unix.is_empty();
+        let how = (&self.choice.request(), self.choice.needs());
+        let choices = choices::words((&self.root, is_unix), how, saved.current.as_ref());
         let server = Running::start(self.options(saved, handed)?);
         let server = server.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
         if self.check {
@@ -50,9 +58,10 @@ impl Subcommand for ServeArgs {
             return Ok(Exit::Done);
         }
         self.tell(server.addresses())?;
-        while !signal::interrupted() {
-            let _ = nanosleep(&NAP);
+        if let Some(choices) = choices {
+            note(&choices);
         }
+        self.wait(&server);
         note("no more connections are taken; what is under way is finished (once more: now)");
         if !server.stop(self.grace, || signal::times() > 1) {
             complain("answers under way were cut short");
@@ -86,6 +95,7 @@ impl ServeArgs {
             request: self.choice.request(),
             profile: saved.current,
             limit: self.limit.filter(|limit| *limit > 0),
+            limit_each: self.limit_each.filter(|limit| *limit > 0),
             timeouts: Timeouts {
                 head: self.header_timeout,
                 idle: self.idle_timeout,
@@ -94,6 +104,24 @@ impl ServeArgs {
             max_connections: self.max_connections.map(usize::from),
             log,
         })
+    }
+
+    /// Until it is to end. SIGHUP: the profile is read again, unless it says that the terminal is gone.
+    fn wait(&self, server: &Running) {
+        let (had_terminal, mut hangups) = (isatty(io::stdin()), 0);
+        while !signal::interrupted() {
+            if signal::hangups() > hangups {
+                hangups = signal::hangups();
+                if had_terminal && !isatty(io::stdin()) {
+                    return;
+                }
+                let saved = Saved::use_if_current(!self.choice.no_profile);
+                let found = if saved.current.is_some() { "read again" } else { "none that holds" };
+                note(&format!("profile: {found}"));
+                server.choose_by(saved.current);
+            }
+            let _ = nanosleep(&NAP);
+        }
     }
 
     /// Measures before it serves; what cannot be measured is said, and served all the same.

@@ -8,7 +8,8 @@ use crate::args::flag;
 
 /// Runs published experiments on this machine and says which of their claims hold here
 ///
-/// Without a study, lists them. A study is a TOML file: one of the folder `studies`, or any path.
+/// Without a study, lists them. A study is a TOML file: one of the folder `studies`, one that this binary
+/// carries, or any path; docs/studies.md says how one is written.
 /// Each run is a number of fresh processes; in each, the ways take turns in random order. A verdict
 /// comes from the interval over the processes.
 #[derive(Args, Debug)]
@@ -62,9 +63,19 @@ pub struct StudyArgs {
     /// Write every sample into this file
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-    /// Read the study files, say what is wrong with them, and run nothing
+    /// Read the studies, look for what they name, open every arm once, and say what is wrong; measure nothing
     #[arg(long)]
     pub check: bool,
+    /// Take it as done although some arms cannot run here: else the exit status is 3
+    #[arg(long)]
+    pub allow_missing: bool,
+    /// Write a study to begin with: NAME.toml with comments, NAME.c, and worker.h for programs
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["studies", "check", "rejudge"])]
+    pub new: Option<PathBuf>,
+    /// Judge the kept samples of these results, or of all in these folders, by their studies as they are
+    /// now; run nothing
+    #[arg(long, value_name = "RESULT", num_args = 1.., conflicts_with_all = ["studies", "check"])]
+    pub rejudge: Vec<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -73,9 +84,13 @@ Examples:
   thalweg study 002 --quick          a look at one
   thalweg study all                  every one, in turns
   thalweg study ./mine.toml --csv samples.csv
-  thalweg study --check ./mine.toml
+  thalweg study --new mine           a study to begin with, which runs
+  thalweg study --check ./mine.toml  what is wrong with it
+  thalweg study --rejudge ~/.local/state/thalweg/studies
 
-A claim is reproduced or contradicted only if the whole interval says so, by more than the noise of
-the run; else it is undecided. Exit status 1: a way delivered wrong bytes.
+A claim has two verdicts: as published, with the article's own programs, sizes and state of the
+memory, and more widely, with what is fair and usual today. Each is reproduced or contradicted only if
+the whole interval says so, by more than the noise of the run; else it is undecided. Exit status 1: a
+way delivered wrong bytes; 3: some could not run here, and the rest is shown.
 
 Words that are new to you (arm, cell, round, session, regret): docs/glossary.md.";

@@ -7,10 +7,7 @@ use std::{
 };
 use thalweg_lab::{
     arms::CATALOGUE,
-    study::{
-        result::ClaimVerdict,
-        store::{self, Loaded, Saved, StoreError},
-    },
+    study::store::{self, Loaded, Saved, StoreError},
 };
 
 use crate::{
@@ -66,19 +63,7 @@ fn known(results: &[&Saved]) -> String {
     let Some(newest) = results.last() else { return "no result yet".to_owned() };
     let day = newest.began.split('T').next().unwrap_or_default();
     let count = quantity::count(results.len() as u64, "result", "results");
-    format!("{count}; newest {day}, {}: {}", newest.preset, verdicts(&newest.verdicts))
-}
-
-/// `3 reproduced, 2 contradicted`.
-pub fn verdicts(all: &[ClaimVerdict]) -> String {
-    use ClaimVerdict::{Contradicted, NotRunnable, Reproduced, Undecided};
-    let counts =
-        [Reproduced, Contradicted, Undecided, NotRunnable].into_iter().filter_map(|verdict| {
-            let count = all.iter().filter(|one| **one == verdict).count();
-            (count > 0).then(|| format!("{count} {}", verdict.name()))
-        });
-    let counts: Vec<String> = counts.collect();
-    if counts.is_empty() { "no claims".to_owned() } else { counts.join(", ") }
+    format!("{count}; newest {day}, {}: {}", newest.preset, newest.tallies.words())
 }
 
 fn as_json<'s>(
@@ -89,7 +74,7 @@ fn as_json<'s>(
         Ok(Loaded { study, path, .. }) => {
             let results = results(&study.id).into_iter().map(|one| {
                 json!({ "path": shown(&one.path), "began": one.began, "preset": one.preset,
-                        "verdicts": one.verdicts })
+                        "verdicts": one.verdicts, "tallies": one.tallies })
             });
             json!({ "id": study.id, "title": study.title, "summary": study.summary, "path": shown(path),
                     "claims": study.claims.len(), "results": results.collect::<Vec<_>>() })
@@ -101,32 +86,4 @@ fn as_json<'s>(
 /// JSON has no names but text.
 fn shown(path: &Path) -> String {
     path.display().to_string()
-}
-
-/// Reads these study files, or all of the folder, and says what is wrong.
-pub fn check(files: &[String]) -> Result<Exit, Failure> {
-    let usage = |reason: String| Failure::new(Exit::Usage, reason);
-    let all: Vec<Result<Loaded, StoreError>> = if files.is_empty() {
-        let folder = store::studies_folder().map_err(usage)?;
-        Loaded::folder(&folder, &CATALOGUE).map_err(|e| usage(e.to_string()))?
-    } else {
-        files.iter().map(|file| Loaded::read(Path::new(file), &CATALOGUE)).collect()
-    };
-    let mut exit = Exit::Done;
-    for loaded in all {
-        match loaded {
-            Ok(Loaded { study, path, .. }) => print(&format!(
-                "{}: fine: {}, {}, {}\n",
-                path.display(),
-                quantity::count(study.cells.len() as u64, "cell", "cells"),
-                quantity::count(study.arms.len() as u64, "arm", "arms"),
-                quantity::count(study.claims.len() as u64, "claim", "claims"),
-            ))?,
-            Err(error) => {
-                complain(&error.to_string());
-                exit = Exit::Usage;
-            }
-        }
-    }
-    Ok(exit)
 }

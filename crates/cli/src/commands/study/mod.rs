@@ -1,8 +1,10 @@
 //! `thalweg study`: the lab's runs, shown. Nothing is measured or decided here.
 
 mod args;
+mod check;
 mod list;
 mod live;
+mod rejudge;
 mod tables;
 
 use serde_json::json;
@@ -16,6 +18,7 @@ use thalweg_core::quantity::parse_some_bytes;
 use thalweg_lab::{
     arms::CATALOGUE,
     study::{
+        carried, new,
         preset::{Preset, Settings, Sizes},
         result::StudyResult,
         run::{self, RunError, Stage},
@@ -31,14 +34,24 @@ use crate::{
     interrupt,
     output::{
         answer::SCHEMA,
+        quantity,
         text::{complain, note, print, print_json},
     },
 };
 
 impl Subcommand for StudyArgs {
     fn run(&self, color: bool) -> Result<Exit, Failure> {
+        if let Some(at) = &self.new {
+            let written = new::new(at).map_err(|reason| Failure::new(Exit::Usage, reason))?;
+            let lines = written.iter().map(|path| format!("{}\n", path.display()));
+            print(&lines.collect::<String>())?;
+            return Ok(Exit::Done);
+        }
         if self.check {
-            return list::check(&self.studies);
+            return check::check(self);
+        }
+        if !self.rejudge.is_empty() {
+            return rejudge::rejudge(self);
         }
         if self.studies.is_empty() {
             return list::list(self, color);
@@ -82,7 +95,20 @@ impl Subcommand for StudyArgs {
             }
             exit = worse(exit, problem.exit);
         }
-        Ok(exit)
+        let missing = results.iter().map(|result| result.missing.len()).sum();
+        Ok(worse(exit, self.without(missing)))
+    }
+}
+
+impl StudyArgs {
+    /// How a command ends for which so many arms did not run.
+    fn without(&self, missing: usize) -> Exit {
+        if missing == 0 || self.allow_missing {
+            return Exit::Done;
+        }
+        let count = quantity::count(missing as u64, "arm", "arms");
+        complain(&format!("{count} did not run in a place; --allow-missing takes that as done"));
+        Exit::Incomplete
     }
 }
 
@@ -101,8 +127,6 @@ fn show(args: &StudyArgs, results: &[StudyResult], color: bool) -> Result<(), Fa
 /// The studies that were named, each once.
 fn chosen(names: &[String]) -> Result<Vec<Loaded>, Failure> {
     let usage = |reason: String| Failure::new(Exit::Usage, reason);
-    let is_path =
-        |name: &str| name.contains('/') || Path::new(name).extension().is_some_and(|e| e == "toml");
     let mut studies: Vec<Loaded> = Vec::new();
     for name in names {
         let found = if is_path(name) {
@@ -119,10 +143,26 @@ fn chosen(names: &[String]) -> Result<Vec<Loaded>, Failure> {
     Ok(studies)
 }
 
+fn is_path(name: &str) -> bool {
+    name.contains('/') || Path::new(name).extension().is_some_and(|e| e == "toml")
+}
+
+/// A study by its id: of the folder of studies, or else of those that the binary carries.
 fn in_folder(name: &str) -> Result<Vec<Loaded>, Failure> {
     let usage = |reason: String| Failure::new(Exit::Usage, reason);
     let folder = store::studies_folder().map_err(usage)?;
-    let all = Loaded::folder(&folder, &CATALOGUE).map_err(|e| usage(e.to_string()))?;
+    match by_id(name, &folder) {
+        Err(failure) if carried::ids().any(|id| id == name) => {
+            let carried = carried::folder().map_err(usage)?;
+            if carried == folder { Err(failure) } else { by_id(name, &carried) }
+        }
+        found => found,
+    }
+}
+
+fn by_id(name: &str, folder: &Path) -> Result<Vec<Loaded>, Failure> {
+    let usage = |reason: String| Failure::new(Exit::Usage, reason);
+    let all = Loaded::folder(folder, &CATALOGUE).map_err(|e| usage(e.to_string()))?;
     if name == "all" {
         let all: Result<Vec<Loaded>, _> = all.into_iter().collect();
         let mut all = all.map_err(|e| usage(e.to_string()))?;
@@ -147,7 +187,10 @@ fn in_folder(name: &str) -> Result<Vec<Loaded>, Failure> {
         }
     }
     let (folder, ids) = (folder.display(), ids.join(", "));
-    Err(usage(format!("there is no study {name:?} in {folder}; there is {ids}")))
+    let carried = carried::ids().collect::<Vec<_>>().join(", ");
+    Err(usage(format!(
+        "there is no study {name:?} in {folder}; there is {ids}; this binary carries {carried}"
+    )))
 }
 
 fn settings(args: &StudyArgs) -> Result<Settings, Failure> {

@@ -3,14 +3,18 @@
 use std::{collections::BTreeMap, fmt::Write};
 use thalweg_core::Guarantees;
 use thalweg_lab::{
-    measure::sample::{CallsKind, Metric},
+    measure::{
+        outcome::Outcome,
+        sample::{CallsKind, Metric},
+        stats::{Verdict, says_nothing},
+    },
     study::{
         file::{Load, Origin},
         result::{ArmResult, ClaimResult, ClaimVerdict, Evidence, Place, RatioResult, StudyResult},
+        tally::Tallies,
     },
 };
 
-use super::list::verdicts;
 use crate::output::{
     paint::{self, Tint},
     quantity,
@@ -50,19 +54,13 @@ pub fn result(result: &StudyResult, color: bool) -> String {
 /// A line for each study.
 pub fn summary(results: &[StudyResult], color: bool) -> String {
     let mut text = format!("\n{}\n", paint::strong("all studies", color));
-    let mut all = Vec::new();
+    let mut all = Tallies::default();
     for result in results {
-        let own: Vec<ClaimVerdict> = result.claims.iter().map(|claim| claim.verdict).collect();
-        let _ = writeln!(text, "{:<8} {}", result.study, verdicts(&own));
-        all.extend(own);
+        let own = Tallies::of(&result.claims);
+        let _ = writeln!(text, "{:<8} {}", result.study, own.words());
+        all = all.and(own);
     }
-    let _ = writeln!(
-        text,
-        "{:<8} {}: {}",
-        "together",
-        quantity::count(all.len() as u64, "claim", "claims"),
-        verdicts(&all)
-    );
+    let _ = writeln!(text, "{:<8} {}", "together", all.words());
     text
 }
 
@@ -90,14 +88,15 @@ fn how(result: &StudyResult) -> String {
 }
 
 fn claim_text(claim: &ClaimResult, color: bool) -> String {
-    let word = claim.verdict.name();
-    let word = match claim.verdict {
-        ClaimVerdict::Reproduced => paint::tinted(word, Tint::Green, color),
-        ClaimVerdict::Contradicted => paint::tinted(word, Tint::Red, color),
-        ClaimVerdict::Undecided => paint::tinted(word, Tint::Yellow, color),
-        ClaimVerdict::NotRunnable => word.to_owned(),
+    let word = verdict(claim.verdict, color);
+    let words = match (&claim.wider, claim.is_goal()) {
+        (_, true) => format!("{word} (our own goal)"),
+        (None, false) => format!("as published {word}"),
+        (Some(wider), false) => {
+            format!("as published {word}; more widely {}", verdict(wider.verdict, color))
+        }
     };
-    let mut text = format!("{} {word}\n", paint::strong(&claim.id, color));
+    let mut text = format!("{} {words}\n", paint::strong(&claim.id, color));
     text.push_str(&wrap::wrapped(&claim.text, 4));
     let figures: Vec<String> = [
         claim.published.as_ref().map(|published| format!("published {published}")),
@@ -114,10 +113,24 @@ fn claim_text(claim: &ClaimResult, color: bool) -> String {
     .collect();
     text.push_str(&wrap::wrapped(&figures.join("; "), 4));
     text.push_str(&wrap::wrapped(&format!("because: {}", claim.reason), 4));
+    if let Some(wider) = &claim.wider {
+        text.push_str(&wrap::wrapped(&format!("more widely: {}", wider.reason), 4));
+    }
     for flip in &claim.flips {
         text.push_str(&wrap::wrapped(&flip_text(flip), 4));
     }
     text
+}
+
+/// The word of a verdict in its colour.
+fn verdict(verdict: ClaimVerdict, color: bool) -> String {
+    let word = verdict.name();
+    match verdict {
+        ClaimVerdict::Reproduced => paint::tinted(word, Tint::Green, color),
+        ClaimVerdict::Contradicted => paint::tinted(word, Tint::Red, color),
+        ClaimVerdict::Undecided => paint::tinted(word, Tint::Yellow, color),
+        ClaimVerdict::NotRunnable => word.to_owned(),
+    }
 }
 
 /// A parameter, and what becomes of the claim with it.
@@ -214,8 +227,9 @@ fn ratios(result: &StudyResult, place: &Place) -> String {
     let mut rows = table(&["", "clock", "", "processor", "", ""]);
     for clock in own.iter().filter(|ratio| ratio.metric == Metric::Wall) {
         let cpu = own.iter().find(|ratio| ratio.metric == Metric::Cpu && ratio.a == clock.a);
-        let (figure, word) = cpu.map_or((String::new(), String::new()), |cpu| figure(cpu));
-        let (clock_figure, clock_word) = self::figure(clock);
+        let (figure, word) =
+            cpu.map_or((String::new(), String::new()), |cpu| figure(cpu, result.noise));
+        let (clock_figure, clock_word) = self::figure(clock, result.noise);
         let promises = if clock.same_promises { "" } else { "other promises" };
         rows.add_row([
             clock.a.clone(),
@@ -229,11 +243,17 @@ fn ratios(result: &StudyResult, place: &Place) -> String {
     format!("{}{}", wrap::wrapped(&format!("time, {} = 1:", first.b), 0), render(&rows))
 }
 
-fn figure(ratio: &RatioResult) -> (String, String) {
+fn figure(ratio: &RatioResult, noise: f64) -> (String, String) {
     let r = &ratio.ratio;
+    if says_nothing(r) {
+        return (format!("from {} to {}", number(r.lo), number(r.hi)), "no information".to_owned());
+    }
     let interval = format!("{} [{}, {}]", number(r.ratio), number(r.lo), number(r.hi));
     let word = match ratio.verdict {
-        thalweg_lab::measure::stats::Verdict::NoDifferenceShown => "no diff.".to_owned(),
+        Verdict::NoDifferenceShown => {
+            let smallest = Outcome { ratio: *r, noise }.smallest();
+            format!("none of {:.0} %", smallest * 100.0)
+        }
         word => word.to_string(),
     };
     (interval, word)
@@ -270,11 +290,9 @@ fn promises(promises: Option<Guarantees>) -> &'static str {
 fn noise(result: &StudyResult) -> String {
     let aa = match &result.aa {
         Some(aa) => format!(
-            "The same arm twice in a round: {:.3} [{:.3}, {:.3}]; less than {:.0} % is no difference shown.",
-            aa.ratio,
-            aa.lo,
-            aa.hi,
-            result.noise * 100.0
+            "The same arm twice in a round: {:.3} [{:.3}, {:.3}], the later sample to the earlier one: an effect of the \
+             order. \"none of 6 %\" is no difference shown where one of 6 % would have been.",
+            aa.ratio, aa.lo, aa.hi,
         ),
         None => "One session: no difference is shown by it.".to_owned(),
     };
@@ -363,6 +381,20 @@ mod tests {
             text = text.replace(code, "");
         }
         assert_eq!(text, result(&saved, false));
+    }
+
+    #[test]
+    fn a_difference_that_is_not_shown_says_what_would_have_been() {
+        let mut saved = parse_result(SAVED.as_bytes()).expect("the golden result");
+        let ratio = |ratio, lo, hi| thalweg_core::profile::Ratio { ratio, lo, hi };
+        let one = saved.ratios.iter_mut().find(|one| one.metric == Metric::Wall).expect("a ratio");
+        (one.ratio, one.verdict) = (ratio(1.0, 0.8, 1.25), Verdict::NoDifferenceShown);
+        saved.noise = 0.03;
+        let text = result(&saved, false);
+        assert!(text.contains("none of 25 %") && text.contains("an effect of the"), "{text}");
+        let one = saved.ratios.iter_mut().find(|one| one.metric == Metric::Wall).expect("a ratio");
+        one.ratio = ratio(1.0, 0.2, 4.0);
+        assert!(result(&saved, false).contains("no information"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use thalweg_core::{Prefer, bands::Band, profile::Load};
 use thalweg_lab::{
     measure::stats::Random,
     probes::trial::{
-        self, Bands, Found, Ready, Server, Trial, TrialError, Tunables, tunables_given,
+        self, Bands, Ready, Server, Trial, TrialError, TrialResult, Tunables, tunables_given,
     },
 };
 use thalweg_sys::signal;
@@ -91,7 +91,7 @@ fn measured_bands() -> Bands {
 #[derive(Serialize)]
 struct Answer<'f> {
     #[serde(flatten)]
-    found: &'f Found,
+    found: &'f TrialResult,
     schema: u32,
 }
 

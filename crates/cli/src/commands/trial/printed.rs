@@ -4,7 +4,7 @@ use std::fmt::Write;
 use thalweg_core::shown;
 use thalweg_lab::{
     arms::command::Metric,
-    probes::trial::{Band, Effect, Found, Kind, OBJECT_ALONE, Reached, Row},
+    probes::trial::{Band, Effect, Kind, OBJECT_ALONE, Reached, Row, TrialResult},
 };
 
 use crate::output::{
@@ -16,7 +16,7 @@ const COLUMNS: usize = 80;
 const NAME: usize = 15;
 
 /// Everything a person wants to know.
-pub fn text(found: &Found, metric: &Metric, color: bool) -> String {
+pub fn text(found: &TrialResult, metric: &Metric, color: bool) -> String {
     let mut text = head(found);
     let _ = writeln!(
         text,
@@ -48,7 +48,7 @@ pub fn text(found: &Found, metric: &Metric, color: bool) -> String {
     text
 }
 
-fn head(found: &Found) -> String {
+fn head(found: &TrialResult) -> String {
     let program = &found.program;
     let files: Vec<String> = program.files.iter().map(|file| shown(file).to_string()).collect();
     let mut text = wrapped(&files.join(", run by "));
@@ -76,7 +76,7 @@ fn head(found: &Found) -> String {
 }
 
 /// Every kernel against the object alone: what it does beyond being in between.
-fn beyond(found: &Found, color: bool) -> String {
+fn beyond(found: &TrialResult, color: bool) -> String {
     let rows = found.rows.iter().filter_map(|row| Some((row, row.beyond_object?)));
     let mut text = String::new();
     for (row, beyond) in rows {

@@ -8,7 +8,7 @@ use std::{
 };
 use thalweg_core::{Cancelled, Profile, profile::Load, quantity::Size};
 use thalweg_lab::probes::tune_machine::{
-    self, Depth, EndKind, Ends, Found, Plan, Progress, Spawned,
+    self, Depth, EndKind, Ends, Plan, Progress, Spawned, SurveyResult,
     check::{are_possible, check, held_out},
     emit::emit,
     loads, rows, sentinel,
@@ -135,7 +135,7 @@ pub fn briefly(ends: Ends, budget: Duration) -> Result<String, Failure> {
 }
 
 /// Writes the profile, and says which stale one it replaced.
-fn keep(found: &Found, saved: &Saved, path: &Path) -> Result<Vec<String>, Failure> {
+fn keep(found: &SurveyResult, saved: &Saved, path: &Path) -> Result<Vec<String>, Failure> {
     // Another process may have written it while we measured.
     let now = Saved::find(true);
     let mut profile = now.current.unwrap_or_default();

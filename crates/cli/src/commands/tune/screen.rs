@@ -14,9 +14,9 @@ use thalweg_core::{
 use thalweg_lab::{
     measure::stats::Verdict,
     probes::tune_machine::{
-        Found, Row,
+        Row, SurveyResult,
         check::{Checked, Held},
-        regret::Spread,
+        regret::RegretSpread,
         sentinel::Look,
     },
 };
@@ -27,7 +27,7 @@ use crate::output::{
 };
 
 /// A line for each pair and size: winner, runner-up, the ratio with its interval.
-pub fn survey(found: &Found, rows: &[Row], profile: &Profile, color: bool) -> String {
+pub fn survey(found: &SurveyResult, rows: &[Row], profile: &Profile, color: bool) -> String {
     let mut text = String::new();
     for (title, rows) in by_title(rows) {
         let mut lines = table(&["  SIZE", "CHOSEN", "BEST OF THE OTHERS", "TIME/OTHER", ""]);
@@ -114,7 +114,7 @@ fn from_now_on(what: &str, found: &[Band]) -> String {
 }
 
 /// Pair -> way -> why it could not take part.
-pub fn unfit(found: &Found) -> BTreeMap<String, BTreeMap<String, String>> {
+pub fn unfit(found: &SurveyResult) -> BTreeMap<String, BTreeMap<String, String>> {
     let mut all: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
     for survey in &found.surveys {
         let reasons = survey.sessions.iter().flat_map(|session| &session.unfit);
@@ -127,7 +127,7 @@ pub fn unfit(found: &Found) -> BTreeMap<String, BTreeMap<String, String>> {
 }
 
 /// Pair -> sizes that no session did.
-pub fn skipped(found: &Found) -> BTreeMap<String, BTreeSet<u64>> {
+pub fn skipped(found: &SurveyResult) -> BTreeMap<String, BTreeSet<u64>> {
     let mut all: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     for survey in &found.surveys {
         let done = survey.sizes();
@@ -168,7 +168,7 @@ pub fn sentinel(looks: &[Look]) -> String {
 pub fn regret(checked: &Checked) -> String {
     let mut rows = table(&["  PAIR", "SIZES", "MEAN", "P95", "WORST", "AT", "CHOSEN THERE"]);
     let percent = |x: f64| format!("{:+.1} %", x * 100.0);
-    let columns = |s: &Spread| [percent(s.mean), percent(s.p95), percent(s.worst)];
+    let columns = |s: &RegretSpread| [percent(s.mean), percent(s.p95), percent(s.worst)];
     for regret in &checked.regrets {
         let sharing = if regret.zero_copy { ", --zero-copy" } else { "" };
         let worst = regret.points.iter().max_by(|a, b| a.regret.total_cmp(&b.regret));
@@ -179,7 +179,7 @@ pub fn regret(checked: &Checked) -> String {
         row.push(worst.map_or(String::new(), |point| Size(point.size).to_string()));
         row.push(worst.map_or(String::new(), |point| point.chosen.to_string()));
         rows.add_row(row);
-        let mut other = |name: String, spread: &Spread| {
+        let mut other = |name: String, spread: &RegretSpread| {
             let mut row = vec![name, spread.sizes.to_string()];
             row.extend(columns(spread));
             row.extend([String::new(), String::new()]);

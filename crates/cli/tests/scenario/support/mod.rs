@@ -6,6 +6,7 @@ pub mod deny;
 pub mod dice;
 pub mod fuse;
 pub mod growth;
+pub mod interrupted;
 pub mod methods;
 pub mod mounts;
 pub mod run;
@@ -13,8 +14,9 @@ pub mod schema;
 pub mod scratch;
 pub mod skip;
 
+pub use interrupted::interrupted;
 pub use methods::{file_methods, methods_calling};
 pub use mounts::mounts;
-pub use run::{Running, run, shell, thalweg};
+pub use run::{Ran, Running, run, shell, thalweg};
 pub use scratch::{Scratch, names};
 pub use skip::skip;

@@ -1,7 +1,7 @@
 //! Simulated worlds: what a byte costs there is a function of who moves it and where it lies.
 
 use super::*;
-use crate::mechanisms::LAST_RESORT;
+use crate::{Driver, Facts, Plan, Request, Transfer, plan::Promise, profile::cell::tests::cell};
 
 const MIB: u64 = 1 << 20;
 const FILE: u64 = 64 * MIB;
@@ -17,7 +17,7 @@ fn names() -> [&'static str; 3] {
 }
 
 fn turns(len: u64) -> Turns {
-    Turns { among: names().to_vec(), piece: len / 64, len, prefer: Prefer::Wall }
+    Turns { among: names().to_vec(), piece: len / 64, len, prefer: Prefer::Wall, promise: None }
 }
 
 /// Moves all of it; who moved how much in which order, and the nanoseconds that took.
@@ -206,4 +206,121 @@ fn processor_time_counts_for_whom_it_matters() {
         contest.moved(contest.most(), Cost { wall, cpu, read: 0 });
     }
     assert_eq!(contest.turn(), Some(names()[0]));
+}
+
+/// A transfer whose first mechanism was measured to take a nanosecond a byte.
+fn promised(len: u64) -> Turns {
+    let cells = names().map(|name| Cell { provisional: true, ..cell(name, len, 1.0) }).to_vec();
+    Turns { promise: Some(Promise { ns_per_byte: 1.0, cells }), ..turns(len) }
+}
+
+#[test]
+fn who_keeps_its_promise_is_not_compared_with_anybody() {
+    for kept in [1.0, 1.9, 0.1] {
+        let mut contest = Contest::between(&promised(FILE));
+        let (log, _) = sail(&mut contest, FILE, &steady([kept, 0.5, 0.5]));
+        assert_eq!((log.len(), contest.into_looks().len()), (1, 0), "{kept}");
+    }
+}
+
+#[test]
+fn who_falls_far_behind_its_promise_is_compared_and_left_and_the_profile_learns_it() {
+    // As slow from the start, or only after a while.
+    for from in [0, 20 * MIB] {
+        let world = |name: &str, at: u64| {
+            let is_first = name == names()[0];
+            (
+                if is_first && at < from {
+                    1.0
+                } else if is_first {
+                    3.5
+                } else {
+                    1.2
+                },
+                false,
+            )
+        };
+        let len = 4 * FILE;
+        let mut contest = Contest::between(&promised(len));
+        let (_, took) = sail(&mut contest, len, &world);
+        assert!(took / (len as f64) < 1.2 * 1.15, "{took}");
+        let look = contest.into_looks().remove(0);
+        assert_eq!(look.chosen, LAST_RESORT.info().name, "of two that do not differ the safer one");
+        let seen = |name: &str| look.seen.iter().find(|cell| cell.mechanism == name).expect(name);
+        let [fallen, other, last] = names().map(seen);
+        assert!((fallen.wall.ratio - 3.5 / 1.2).abs() < 0.01 && fallen.wall.lo < fallen.wall.hi);
+        assert!((fallen.ns_per_byte - 3.5).abs() < 0.01);
+        assert!((other.wall.ratio - 1.0).abs() < 0.01 && (last.wall.ratio - 1.0).abs() < 1e-9);
+        assert!(look.seen.iter().all(|cell| cell.provisional && cell.check().is_ok()));
+    }
+}
+
+#[test]
+fn where_all_are_slower_than_promised_the_best_goes_on_and_nothing_is_learnt() {
+    let mut contest = Contest::between(&promised(FILE));
+    let (_, took) = sail(&mut contest, FILE, &steady([3.0, 4.0, 3.6]));
+    assert!(took / (FILE as f64 * 3.0) < 1.03);
+    let look = contest.into_looks().remove(0);
+    assert_eq!((look.chosen, look.seen.len()), (names()[0], 0));
+}
+
+#[test]
+fn a_promise_about_the_page_cache_says_nothing_of_a_disk() {
+    let world = |_: &str, _| (9.0, true);
+    let mut contest = Contest::between(&promised(FILE));
+    sail(&mut contest, FILE, &world);
+    assert!(contest.into_looks().is_empty());
+}
+
+#[test]
+fn one_slow_piece_breaks_no_promise() {
+    let world = |_: &str, at: u64| (if at / MIB == 7 { 9.0 } else { 1.0 }, false);
+    let mut contest = Contest::between(&promised(FILE));
+    sail(&mut contest, FILE, &world);
+    assert!(contest.into_looks().is_empty());
+}
+
+#[test]
+fn a_measured_one_that_refuses_leaves_the_order_to_the_plan() {
+    let mut contest = Contest::between(&promised(FILE));
+    contest.left(names()[0]);
+    assert_eq!(contest.turn(), None);
+}
+
+#[test]
+fn what_a_later_look_finds_takes_the_place_of_what_an_earlier_one_did() {
+    let len = 8 * FILE;
+    // The first one is slow from the start; later others are, or all of them.
+    for (later, learnt) in [([1.0, 6.0, 6.0], 0), ([9.0, 6.0, 6.0], 3)] {
+        let [burst, later] = [steady([3.5, 1.2, 1.2]), steady(later)];
+        let world =
+            |name: &str, at: u64| if at < 3 * FILE { burst(name, at) } else { later(name, at) };
+        let mut contest = Contest::between(&promised(len));
+        sail(&mut contest, len, &world);
+        let looks = contest.into_looks();
+        assert!(looks.len() > 1, "{looks:?}");
+        let seen: Vec<_> = looks.iter().flat_map(|look| &look.seen).collect();
+        assert_eq!(seen.len(), learnt, "{seen:?}");
+        assert_eq!(looks.last().unwrap().seen.len(), learnt);
+    }
+}
+
+#[test]
+fn a_promise_is_not_watched_where_a_limit_holds_back() {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(32 * MIB).unwrap();
+    let last = LAST_RESORT.info().name;
+    let request = Request { only: Some(last.to_owned()), ..Request::default() };
+    for (limit, looked) in [(None, true), (Some(u64::MAX), false)] {
+        let sink = tempfile::tempfile().unwrap();
+        let mut transfer = Transfer::between(&file, &sink).unwrap();
+        let mut plan = Plan::make(&Facts::of(&transfer), &request, None);
+        // Nothing keeps such a promise.
+        let promise = Some(Promise { ns_per_byte: 1e-9, cells: Vec::new() });
+        let among = vec![last, "splice"];
+        plan.turns = Some(Turns { among, piece: 64 << 10, promise, ..turns(32 * MIB) });
+        let outcome = Driver { limit }.run(&mut transfer, &plan, &mut ());
+        assert_eq!(outcome.report.bytes, 32 * MIB);
+        assert_eq!(!outcome.report.looks.is_empty(), looked);
+    }
 }

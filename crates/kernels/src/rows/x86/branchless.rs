@@ -8,8 +8,9 @@ use core::hint::select_unpredictable;
 
 use crate::cpu;
 use crate::row::{ALWAYS, Kernel};
-use crate::rows::vector;
-use crate::word::{Word, four, load, opaque, store};
+use crate::rows::vector::behind;
+use crate::rows::x86::four::from_a_vector;
+use crate::word::{Word, load, opaque, store};
 
 pub const SSE2: Kernel = Kernel {
     name: "branchless",
@@ -38,12 +39,8 @@ unsafe fn short(dst: *mut u8, src: *const u8, n: usize) -> bool {
         unsafe { by_bits(dst, src, n) };
         return true;
     }
-    if n <= 64 {
-        // SAFETY: one to four vectors.
-        unsafe { four::<__m128i>(dst, src, n) };
-        return true;
-    }
-    false
+    // SAFETY: the same contract, and 16 bytes at least.
+    unsafe { from_a_vector(dst, src, n) }
 }
 
 /// # Safety
@@ -99,37 +96,5 @@ unsafe fn put<W: Word>(dst: *mut u8, n: usize, word: [W; 1], nowhere: *mut u8) {
     opaque();
 }
 
-macro_rules! beyond {
-    ($module:ident, $vector:ty $(, $features:literal)?) => {
-        mod $module {
-            use super::*;
-
-            /// # Safety
-            /// The contract of [`Kernel::copy`].
-            $(#[target_feature(enable = $features)])?
-            pub unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-                // SAFETY: the same contract.
-                if !unsafe { short(dst, src, n) } {
-                    // SAFETY: the same contract, and more than a vector.
-                    unsafe { vector::copy_vectors::<$vector>(dst, src, n) };
-                }
-                dst
-            }
-
-            /// # Safety
-            /// The contract of [`Kernel::move_`].
-            $(#[target_feature(enable = $features)])?
-            pub unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-                // SAFETY: the same contract.
-                if !unsafe { short(dst, src, n) } {
-                    // SAFETY: the same contract, and more than a vector.
-                    unsafe { vector::move_vectors::<$vector>(dst, src, n) };
-                }
-                dst
-            }
-        }
-    };
-}
-
-beyond!(sse2, __m128i);
-beyond!(avx2, __m256i, "avx2");
+behind!(sse2, short, __m128i);
+behind!(avx2, short, __m256i, "avx2");

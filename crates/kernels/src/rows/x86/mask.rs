@@ -6,17 +6,27 @@
 //! Long sizes are those of avx2 and avx512.
 
 use core::arch::x86_64::{
-    __m256i, __m512i, _bzhi_u32, _bzhi_u64, _mm256_mask_storeu_epi8, _mm256_maskz_loadu_epi8,
-    _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8,
+    __m128i, __m256i, __m512i, _bzhi_u32, _bzhi_u64, _mm_mask_storeu_epi8, _mm_maskz_loadu_epi8,
+    _mm256_mask_storeu_epi8, _mm256_maskz_loadu_epi8, _mm512_mask_storeu_epi8,
+    _mm512_maskz_loadu_epi8,
 };
 
 use crate::cpu;
 use crate::row::Kernel;
-use crate::rows::vector;
+use crate::rows::vector::behind;
+use crate::rows::x86::four::from_a_vector;
 use crate::word::Vector;
 
 /// The smallest page: what lies in one is mapped as a whole or not at all.
 const PAGE: usize = 4096;
+
+pub const MASK128: Kernel = Kernel {
+    name: "mask128",
+    summary: "below 16 bytes in one masked move, to 64 in four of 16 that overlap; else as avx512",
+    is_available: || cpu::has(cpu::AVX2 | cpu::AVX512),
+    copy: by128::copy,
+    move_: Some(by128::move_),
+};
 
 pub const MASK256: Kernel = Kernel {
     name: "mask256",
@@ -38,6 +48,18 @@ pub const MASK512: Kernel = Kernel {
 #[inline(always)]
 fn fits(dst: *mut u8, src: *const u8, wide: usize) -> bool {
     (dst.addr() % PAGE).max(src.addr() % PAGE) <= PAGE - wide
+}
+
+/// # Safety
+/// `src` is readable and `dst` writable for `n < 16` bytes.
+#[target_feature(enable = "avx2,bmi2,avx512f,avx512bw,avx512vl")]
+#[inline]
+unsafe fn masked128(dst: *mut u8, src: *const u8, n: usize) {
+    let mask = _bzhi_u32(!0, n as u32) as u16;
+    // SAFETY: only the first `n` lanes are accessed.
+    let bytes = unsafe { _mm_maskz_loadu_epi8(mask, src.cast()) };
+    // SAFETY: only the first `n` lanes are accessed.
+    unsafe { _mm_mask_storeu_epi8(dst.cast(), mask, bytes) };
 }
 
 /// # Safety
@@ -64,53 +86,54 @@ unsafe fn masked512(dst: *mut u8, src: *const u8, n: usize) {
     unsafe { _mm512_mask_storeu_epi8(dst.cast(), mask, bytes) };
 }
 
-macro_rules! masked {
-    ($module:ident, $vector:ty, $masked:ident) => {
-        mod $module {
-            use super::*;
-
-            const WIDE: usize = size_of::<$vector>();
-
-            /// Less than a vector, in one masked move if that lies well.
-            ///
-            /// # Safety
-            /// `src` is readable and `dst` writable for `n < WIDE` bytes; they may overlap.
-            #[target_feature(enable = "avx2,bmi2,avx512f,avx512bw,avx512vl")]
-            #[inline]
-            unsafe fn below(dst: *mut u8, src: *const u8, n: usize) {
-                // The pointers of nothing at all may point nowhere.
-                if n != 0 && fits(dst, src, WIDE) {
-                    // SAFETY: the same contract; read before it is written.
-                    unsafe { $masked(dst, src, n) };
-                } else {
-                    // SAFETY: the same contract.
-                    unsafe { <$vector>::copy_below(dst, src, n) };
-                }
-            }
-
-            masked!(@copy $vector, copy, copy_vectors);
-            masked!(@copy $vector, move_, move_vectors);
-        }
-    };
-    (@copy $vector:ty, $name:ident, $vectors:ident) => {
+macro_rules! below {
+    ($name:ident, $vector:ty, $masked:ident) => {
+        /// Does less than a vector, in one masked move if that lies well, and says whether it was less.
+        ///
         /// # Safety
-        /// The contract of [`Kernel::copy`] or [`Kernel::move_`].
+        /// `src` is readable and `dst` writable for `n` bytes; they may overlap.
         #[target_feature(enable = "avx2,bmi2,avx512f,avx512bw,avx512vl")]
-        pub unsafe extern "C" fn $name(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-            if n < WIDE {
-                // SAFETY: the same contract, and less than a vector.
-                unsafe { below(dst, src, n) };
-            } else {
-                // SAFETY: the same contract, and a vector at least.
-                unsafe { vector::$vectors::<$vector>(dst, src, n) };
+        #[inline]
+        unsafe fn $name(dst: *mut u8, src: *const u8, n: usize) -> bool {
+            if n >= size_of::<$vector>() {
+                return false;
             }
-            dst
+            // The pointers of nothing at all may point nowhere.
+            if n != 0 && fits(dst, src, size_of::<$vector>()) {
+                // SAFETY: the same contract, less than a vector; read before it is written.
+                unsafe { $masked(dst, src, n) };
+            } else {
+                // SAFETY: the same contract, and less than a vector.
+                unsafe { <$vector>::copy_below(dst, src, n) };
+            }
+            true
         }
     };
 }
 
-masked!(by256, __m256i, masked256);
-masked!(by512, __m512i, masked512);
+below!(below_16, __m128i, masked128);
+below!(below_32, __m256i, masked256);
+below!(below_64, __m512i, masked512);
+
+/// Does up to 64 bytes, and says whether it did.
+///
+/// # Safety
+/// `src` is readable and `dst` writable for `n` bytes; they may overlap.
+#[target_feature(enable = "avx2,bmi2,avx512f,avx512bw,avx512vl")]
+#[inline]
+unsafe fn upto_64(dst: *mut u8, src: *const u8, n: usize) -> bool {
+    // This way round it is one comparison for who needs no mask.
+    if n >= size_of::<__m128i>() {
+        // SAFETY: the same contract, and 16 bytes at least.
+        return unsafe { from_a_vector(dst, src, n) };
+    }
+    // SAFETY: the same contract.
+    unsafe { below_16(dst, src, n) }
+}
+
+behind!(by128, upto_64, __m512i, "avx2,bmi2,avx512f,avx512bw,avx512vl");
+behind!(by256, below_32, __m256i, "avx2,bmi2,avx512f,avx512bw,avx512vl");
+behind!(by512, below_64, __m512i, "avx2,bmi2,avx512f,avx512bw,avx512vl");
 
 #[cfg(test)]
 mod tests {
@@ -119,7 +142,7 @@ mod tests {
     #[test]
     fn a_masked_move_stays_inside_the_pages_of_its_bytes() {
         let place = |at: usize| core::ptr::without_provenance_mut::<u8>(7 * PAGE + at);
-        for wide in [32, 64] {
+        for wide in [16, 32, 64] {
             for at in 0..PAGE {
                 let inside = at + wide <= PAGE;
                 assert_eq!(fits(place(at), place(0), wide), inside, "sink at {at}");

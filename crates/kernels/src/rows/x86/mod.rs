@@ -1,5 +1,6 @@
-//! The loops of x86-64. Miri interprets neither assembly nor most intrinsics: it sees `sse2` only.
+//! The loops of x86-64. Miri interprets neither assembly nor most intrinsics: it sees `sse2` and `four` only.
 
+pub mod four;
 pub mod wide;
 
 #[cfg(not(miri))]

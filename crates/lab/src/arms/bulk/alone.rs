@@ -5,8 +5,8 @@ use std::{cell::RefCell, hint::black_box, rc::Rc};
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 
 use super::{
-    landing::{Landing, Residency, at_once, in_batches, read_through},
-    pair::{Pair, pair_of},
+    landing::{Landing, Residency, at_once, read_through},
+    pair::{ProcessPair, pair_of},
     with::{Copier, With},
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
 
 /// A copy of A's memory into more of A's memory.
 pub(super) struct Alone {
-    pair: Rc<RefCell<Pair>>,
+    pair: Rc<RefCell<ProcessPair>>,
     landing: Landing,
     copier: Copier,
     bytes: usize,
@@ -32,11 +32,7 @@ pub(super) struct Alone {
 
 impl Alone {
     /// Nothing large is allocated yet.
-    pub fn new(
-        job: &Job<'_>,
-        with: &With,
-        (copier, bytes): (Copier, usize),
-    ) -> Result<Self, Unfit> {
+    pub fn new(job: &Job<'_>, with: &With, copier: Copier, bytes: usize) -> Result<Self, Unfit> {
         let most = if with.residency == Residency::Resident { u32::MAX } else { at_once(bytes) };
         let landing = Landing::new(with.residency, bytes);
         Ok(Self { pair: pair_of(job, bytes)?, landing, copier, bytes, most, with: with.clone() })
@@ -85,7 +81,7 @@ impl Arm for Alone {
     }
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
-        let done = in_batches(repeats, self.most, |count| {
+        let done = Sample::sum(repeats, self.most, |count| {
             let sample = self.batch(count);
             self.landing.clear();
             sample

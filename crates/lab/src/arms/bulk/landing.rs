@@ -2,10 +2,7 @@
 
 use serde::Deserialize;
 use thalweg_channel::bulk::{Buffer, Destination, buffer};
-use thalweg_core::Unfit;
 use thalweg_sys::{Errno, map::Map};
-
-use crate::measure::sample::Sample;
 
 /// What is there before a buffer comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -14,7 +11,7 @@ pub(crate) enum Residency {
     /// Memory on ordinary pages that was written before.
     #[default]
     Resident,
-    /// A mapping of ordinary pages that nobody has touched: their faults are part of an operation,
+    /// A mapping of ordinary pages that were not touched yet: their faults are part of an operation,
     /// mapping and unmapping are not.
     Fresh,
     /// Nothing. Making memory on huge pages is part of an operation, giving it back is not.
@@ -51,26 +48,6 @@ impl Residency {
 /// So many operations of `bytes` bytes fit into new memory at once.
 pub(crate) fn at_once(bytes: usize) -> u32 {
     (STRETCH / bytes.max(1)).clamp(1, MOST) as u32
-}
-
-/// The sum of so many operations, at most `most` of them at once.
-pub(super) fn in_batches(
-    repeats: u32,
-    most: u32,
-    mut batch: impl FnMut(u32) -> Result<Sample, Unfit>,
-) -> Result<Sample, Unfit> {
-    let mut left = repeats.max(1);
-    let mut sum = None;
-    while left > 0 {
-        let count = left.min(most);
-        let sample = batch(count)?;
-        match &mut sum {
-            None => sum = Some(sample),
-            Some(sum) => *sum += sample,
-        }
-        left -= count;
-    }
-    sum.ok_or_else(|| Unfit::because("no operation was asked for"))
 }
 
 /// Memory for some operations, one after the other.

@@ -6,8 +6,8 @@ use thalweg_core::{Guarantees, Unfit, alias::Alias};
 use thalweg_sys::tally;
 
 use super::{
-    landing::{Residency, at_once, in_batches},
-    pair::{Pair, pair_of},
+    landing::{Residency, at_once},
+    pair::{ProcessPair, pair_of},
     with::{From, With},
 };
 use crate::{
@@ -19,8 +19,8 @@ use crate::{
 };
 
 /// A sender whose receiver is in the helper.
-pub(super) struct Moving {
-    pair: Rc<RefCell<Pair>>,
+pub(super) struct BulkArm {
+    pair: Rc<RefCell<ProcessPair>>,
     with: With,
     bytes: usize,
     /// The sender; or, once something went wrong, what: the receiver may be in the middle of it.
@@ -36,17 +36,18 @@ pub(super) struct Moving {
     seen: Option<Alias>,
 }
 
-impl Moving {
+impl BulkArm {
     /// Probes the arm and has the two processes agree on it; nothing large is allocated yet.
     pub fn join(
         job: &Job<'_>,
         with: With,
-        (arm, bytes): (Option<&dyn Mechanism>, usize),
+        arm: Option<&dyn Mechanism>,
+        bytes: usize,
     ) -> Result<Self, Unfit> {
         arm.map_or(Ok(()), Mechanism::probe)?;
         let options = with.options(arm, bytes);
         let pair = pair_of(job, bytes)?;
-        let (sender, seat) = pair.borrow_mut().join((with.residency, with.read), options)?;
+        let (sender, seat) = pair.borrow_mut().join(with.residency, with.read, options)?;
         Ok(Self {
             pair,
             bytes,
@@ -169,7 +170,7 @@ fn send(
     Ok(())
 }
 
-impl Arm for Moving {
+impl Arm for BulkArm {
     fn promises(&self) -> Option<Guarantees> {
         Some(self.gives)
     }
@@ -190,7 +191,7 @@ impl Arm for Moving {
         let is_new = self.with.residency != Residency::Resident
             || self.with.source == From::Born && !self.returns;
         let most = if is_new { at_once(self.bytes) } else { u32::MAX };
-        in_batches(repeats, most, |count| self.batch(count)).map_err(Failure::Unfit)
+        Sample::sum(repeats, most, |count| self.batch(count)).map_err(Failure::Unfit)
     }
 
     fn check(&mut self) -> Result<(), Unfit> {

@@ -22,7 +22,7 @@ use crate::arms::{
 };
 
 /// A, and the way to B.
-pub(super) struct Pair {
+pub(super) struct ProcessPair {
     pub far: Far,
     listener: Listener,
     bytes: usize,
@@ -38,7 +38,7 @@ pub(super) struct Pair {
 const STEP: u64 = 8209;
 
 /// The program of the helper, the size, and the pair while an arm has it.
-type Known = (PathBuf, usize, Weak<RefCell<Pair>>);
+type Known = (PathBuf, usize, Weak<RefCell<ProcessPair>>);
 
 thread_local! {
     /// Those of this thread's arms.
@@ -46,20 +46,20 @@ thread_local! {
 }
 
 /// The pair that the other arms of this place have, or a new one.
-pub(super) fn pair_of(job: &Job<'_>, bytes: usize) -> Result<Rc<RefCell<Pair>>, Unfit> {
+pub(super) fn pair_of(job: &Job<'_>, bytes: usize) -> Result<Rc<RefCell<ProcessPair>>, Unfit> {
     PAIRS.with_borrow_mut(|pairs| {
         pairs.retain(|(.., pair)| pair.strong_count() > 0);
         let same = |(program, len, _): &&Known| program == job.program && *len == bytes;
         if let Some(pair) = pairs.iter().find(same).and_then(|(.., pair)| pair.upgrade()) {
             return Ok(pair);
         }
-        let pair = Rc::new(RefCell::new(Pair::start(job, bytes)?));
+        let pair = Rc::new(RefCell::new(ProcessPair::start(job, bytes)?));
         pairs.push((job.program.to_owned(), bytes, Rc::downgrade(&pair)));
         Ok(pair)
     })
 }
 
-impl Pair {
+impl ProcessPair {
     fn start(job: &Job<'_>, bytes: usize) -> Result<Self, Unfit> {
         let path = job.scratch.join("bulk");
         let failed = |what: &str| Unfit::because(format!("{}: {what}", path.display()));
@@ -73,7 +73,8 @@ impl Pair {
     /// Another sender, and the number that B knows it by.
     pub fn join(
         &mut self,
-        (residency, reads): (Residency, bool),
+        residency: Residency,
+        reads: bool,
         options: Options,
     ) -> Result<(Sender, u32), Unfit> {
         self.far.say(&format!("join {} {}", residency.name(), u8::from(reads)))?;

@@ -1,4 +1,4 @@
-//! Helper `bulk`: the process that bulk transfers go to. `bulk PATH BYTES`: who sends listens at PATH,
+//! Helper `bulk`: the process that bulk transfers go to. `bulk PATH BYTES`: the sender listens at PATH,
 //! every buffer has BYTES bytes. Then, line by line:
 //!
 //! `join RESIDENCY READS`: meets another sender, answered by `called` once it has called, and by
@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// What can be told to whoever asked; the sender may try another way.
+/// What is answered to the sender, which may try another way after a refusal.
 type Answer = Result<(), String>;
 
 struct Bench {
@@ -56,7 +56,7 @@ struct Seat {
 }
 
 impl Bench {
-    /// Does what was said. The outer error ends this process: nobody can be told any more.
+    /// Does what was said. The outer error ends this process: there is nothing left to answer to.
     fn obey(&mut self, words: &[String]) -> Result<Answer, String> {
         match words.first().map_or("", String::as_str) {
             "join" => self.join(words),

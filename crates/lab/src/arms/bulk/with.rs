@@ -84,7 +84,7 @@ impl Copier {
 
 impl With {
     /// An arm at a tuning, as tuning compares them.
-    pub fn of_arm(arm: &str, tuning: Tuning, (source, residency): (From, Residency)) -> Self {
+    pub fn of_arm(arm: &str, tuning: Tuning, source: From, residency: Residency) -> Self {
         let (profile, read, faults, spoil) = (false, false, None, false);
         Self { arm: arm.to_owned(), tuning, profile, residency, source, read, faults, spoil }
     }

@@ -12,6 +12,7 @@ use crate::scratch::Folder;
 const MOST_TEXT: u64 = 16 << 20;
 
 /// A folder with these files, gone at the end.
+#[derive(Debug)]
 pub struct Outputs(Folder);
 
 impl Outputs {
@@ -20,7 +21,12 @@ impl Outputs {
         // TMPDIR may be relative, and programs change their folder.
         let parent = std::env::temp_dir();
         let parent = std::path::absolute(&parent).unwrap_or(parent);
-        Folder::named(&parent, purpose).map(Self).map_err(|error| (parent, error))
+        Self::inside(&parent, purpose).map_err(|error| (parent, error))
+    }
+
+    /// A new folder inside this one.
+    pub fn inside(parent: &Path, purpose: &str) -> io::Result<Self> {
+        Folder::named(parent, purpose).map(Self)
     }
 
     /// The path of a file in the folder.
@@ -49,14 +55,23 @@ fn end_of(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The last line with anything in it, shortened to what a message can hold.
+/// The last lines with anything in them, as many as a message can hold; of one that is too long the beginning.
+/// A program may follow its reason with advice.
 pub fn last_words(text: &str) -> String {
     const MOST: usize = 200;
-    let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
-    match line.char_indices().nth(MOST) {
-        Some((end, _)) => format!("{}...", &line[..end]),
-        None => line.to_owned(),
+    let mut lines = text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+    let mut words = lines.next().unwrap_or_default().to_owned();
+    if let Some((end, _)) = words.char_indices().nth(MOST) {
+        return format!("{}...", &words[..end]);
     }
+    for line in lines {
+        let more = format!("{line} | {words}");
+        if more.chars().count() > MOST {
+            break;
+        }
+        words = more;
+    }
+    words
 }
 
 #[cfg(test)]
@@ -64,10 +79,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_words_are_one_short_line() {
-        assert_eq!(last_words("a\n b c \n\n"), "b c");
+    fn the_last_words_are_the_lines_that_a_message_can_hold() {
+        assert_eq!(last_words("a\n b c \n\n"), "a | b c");
         assert_eq!(last_words(""), "");
-        assert_eq!(last_words(&"ä".repeat(300)).chars().count(), 203);
+        let long = "ä".repeat(300);
+        assert_eq!(last_words(&long).chars().count(), 203);
+        assert_eq!(last_words(&format!("{long}\nwhy\ntry that")), "why | try that");
     }
 
     #[test]

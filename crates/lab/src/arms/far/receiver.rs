@@ -96,13 +96,13 @@ pub(crate) fn looked_at(
     Ok(wrong)
 }
 
-/// The reading end of a FIFO. Whoever started us holds the other end open already.
+/// The reading end of a FIFO. The process that started us holds the other end open already.
 fn pipe(path: &str) -> Result<OwnedFd, String> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     open(path, flags, Mode::empty()).map_err(|e| format!("{path}: {e}"))
 }
 
-/// Tells where it listens, hears who will come, and takes nobody else.
+/// Tells where it listens, hears from which address the sender will connect, and accepts no other.
 fn tcp() -> Result<OwnedFd, String> {
     let failed = |e: std::io::Error| format!("loopback: {e}");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;

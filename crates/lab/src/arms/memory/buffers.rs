@@ -37,7 +37,7 @@ impl Buffers {
     }
 }
 
-/// Who works on two buffers of his own.
+/// Works on two buffers of its own.
 pub trait HasBuffers: Sized {
     fn buffers(&mut self) -> &mut Buffers;
 
@@ -65,7 +65,8 @@ pub trait HasBuffers: Sized {
 pub fn kept_to(
     kernel: &str,
     sinks: &[u8],
-    (around, sink): (Range<usize>, Range<usize>),
+    around: &Range<usize>,
+    sink: &Range<usize>,
 ) -> Result<(), String> {
     let (before, after) = (&sinks[around.start..sink.start], &sinks[sink.end..around.end]);
     if before.iter().chain(after).any(|byte| *byte != SPOILT) {
@@ -103,7 +104,7 @@ mod tests {
     #[test]
     fn a_byte_on_either_side_of_a_sink_is_seen() {
         let mut sinks = [SPOILT; 20];
-        let kept = |sinks: &[u8]| kept_to("it", sinks, (2..18, 5..10));
+        let kept = |sinks: &[u8]| kept_to("it", sinks, &(2..18), &(5..10));
         sinks[5..10].fill(0);
         (sinks[1], sinks[18]) = (0, 0);
         assert_eq!(kept(&sinks), Ok(()));

@@ -28,7 +28,7 @@ use crate::{
 /// Cold ones are many pairs of buffers one behind the other, so many that no cache holds them: half of the copies
 /// have the size, and half a drawn length.
 #[derive(Default)]
-pub(crate) struct Buffers {
+pub(crate) struct DrawnBuffers {
     source: Vec<u8>,
     sink: Vec<u8>,
     size: usize,
@@ -64,10 +64,10 @@ const ALIGNED: usize = 16;
 const FILLED: u8 = 0x5a;
 /// Where no cache shows its size.
 const LEAST_REGION: usize = 64 << 20;
-/// Between two cold copies, so that nobody's next line is the one that was prefetched for another.
+/// Between two cold copies, so that no copy begins in a line that was prefetched for the one before.
 const GAP: usize = 256;
 
-impl Buffers {
+impl DrawnBuffers {
     /// With drawn sizes, or all exact.
     pub fn new(exact: bool) -> Self {
         Self { exact, ..Self::default() }
@@ -144,7 +144,7 @@ impl Buffers {
     }
 }
 
-impl Buffers {
+impl DrawnBuffers {
     fn sample_cold(&mut self, times: u64, run: impl Fn(&mut [u8], &[u8])) -> Sample {
         let (source, sink) = (&self.source[..], &mut self.sink[..]);
         let stride = self.size.next_multiple_of(GAP) + GAP;
@@ -166,7 +166,7 @@ impl Buffers {
 
 /// A kernel on the buffers of a session, which its arms share.
 pub(crate) struct OnBuffers<'b> {
-    pub buffers: &'b RefCell<Buffers>,
+    pub buffers: &'b RefCell<DrawnBuffers>,
     pub kernel: Kernel,
 }
 

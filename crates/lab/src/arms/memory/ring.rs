@@ -10,7 +10,7 @@ use crate::arms::content::Content;
 const HEADER: usize = 12;
 /// Packets that go in before the first is looked at, as in DPDK's loops.
 const BATCH: usize = 32;
-/// So much of a packet is read by who forwards it: the addresses of an Ethernet frame.
+/// A forwarder reads so much of a packet: the addresses of an Ethernet frame.
 const ADDRESSES: usize = 12;
 const LINE: usize = 64;
 const SPOILT: u8 = 0xee;

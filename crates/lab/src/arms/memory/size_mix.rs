@@ -143,7 +143,7 @@ impl SizeMix {
     fn look(&self, one: One, (sources, sinks): (&[u8], &[u8]), answer: u64) -> Result<(), String> {
         let (from, to, len) = (one.from as usize, one.to as usize, one.len as usize);
         self.operation.look(&sinks[to..to + len], &sources[from..from + len], answer)?;
-        kept_to(self.operation.name(), sinks, (around(one, sinks.len()), to..to + len))
+        kept_to(self.operation.name(), sinks, &around(one, sinks.len()), &(to..to + len))
     }
 }
 

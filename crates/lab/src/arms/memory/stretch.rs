@@ -83,7 +83,7 @@ impl Stretch {
         self.operation.look(&sinks[to..end], &sources[from..from + self.bytes], answer)?;
         let before = if pair == 0 { 0 } else { to - (self.stride - self.bytes) };
         let after = if pair + 1 == self.pairs { sinks.len() } else { to + self.stride };
-        kept_to(self.operation.name(), sinks, (before..after, to..end))
+        kept_to(self.operation.name(), sinks, &(before..after), &(to..end))
     }
 }
 

@@ -37,6 +37,14 @@ impl From<String> for WorkingSet {
 }
 
 impl WorkingSet {
+    /// Refuses what is neither a level nor a size.
+    pub fn is_known(&self) -> Result<(), String> {
+        match self {
+            Self::Size(size) => size_of_residency(size).map(|_| ()),
+            _ => Ok(()),
+        }
+    }
+
     /// Bytes of all sources and sinks together; 0 for one pair whatever its size.
     pub fn bytes(&self) -> Result<usize, String> {
         let bytes = |cache: Cache| usize::try_from(cache.bytes).unwrap_or(usize::MAX);
@@ -56,12 +64,14 @@ impl WorkingSet {
                 let last = caches().into_iter().max_by_key(|cache| cache.level);
                 Ok(bytes(last.ok_or_else(|| unknown("last cache"))?).saturating_mul(2))
             }
-            Self::Size(size) => {
-                let bytes = parse_some_bytes(size).map_err(|e| format!("residency: {e}"))?;
-                usize::try_from(bytes).map_err(|_| format!("residency: {size} is too large"))
-            }
+            Self::Size(size) => size_of_residency(size),
         }
     }
+}
+
+fn size_of_residency(size: &str) -> Result<usize, String> {
+    let bytes = parse_some_bytes(size).map_err(|e| format!("residency: {e}"))?;
+    usize::try_from(bytes).map_err(|_| format!("residency: {size} is too large"))
 }
 
 /// Refuses what would drive others out of memory.

@@ -3,13 +3,13 @@
 
 use serde::Deserialize;
 use thalweg_core::{
-    Kind, Unfit,
+    Kind, Mechanism, Pair, Unfit,
     alias::{self, Alias, applies},
     mechanisms,
     scratch::{Site, Sockets},
 };
 
-use crate::arms::{Finding, Job, Probe, parameters};
+use crate::arms::{Finding, Job, Look, Probe, parameters};
 
 pub(in crate::arms) struct AliasProbe;
 
@@ -52,25 +52,38 @@ impl Probe for AliasProbe {
         "1 if a later change of the source shows in the sink, 0 if the bytes were copied"
     }
 
-    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
-        let with: With = parameters("probe alias", job.with)?;
-        let mechanism = mechanisms::by_name(&with.mechanism).ok_or_else(|| {
-            Unfit::because(format!("probe alias: there is no mechanism {:?}", with.mechanism))
-        })?;
-        let (source, sink) = (with.source.kind(), with.sink.kind());
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit> {
+        let with: With = parameters("probe alias", with)?;
+        with.mechanism()?;
+        Ok(Box::new(with))
+    }
+}
+
+impl With {
+    /// The mechanism, and what it promises between these ends.
+    fn mechanism(&self) -> Result<(&'static dyn Mechanism, Pair), Unfit> {
+        let name = &self.mechanism;
+        let unknown = || Unfit::because(format!("probe alias: there is no mechanism {name:?}"));
+        let mechanism = mechanisms::by_name(name).ok_or_else(unknown)?;
+        let (source, sink) = (self.source.kind(), self.sink.kind());
         let pair = mechanism.info().pair(source, sink).filter(|pair| applies(**pair));
-        let pair = pair.ok_or_else(|| {
-            Unfit::because(format!("{} serves no {source} -> {sink}", with.mechanism))
-        })?;
-        let memfd = with.source == From::Memfd;
-        let site = Site { memfd, sockets: with.sink.sockets(), ..Site::at(job.scratch) };
-        let found = alias::probe(mechanism, *pair, &site)?;
-        let ends = format!("{:?} -> {:?}", with.source, with.sink).to_lowercase();
+        let serves_not = || Unfit::because(format!("{name} serves no {source} -> {sink}"));
+        Ok((mechanism, *pair.ok_or_else(serves_not)?))
+    }
+}
+
+impl Look for With {
+    fn look(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
+        let (mechanism, pair) = self.mechanism()?;
+        let memfd = self.source == From::Memfd;
+        let site = Site { memfd, sockets: self.sink.sockets(), ..Site::at(job.scratch) };
+        let found = alias::probe(mechanism, pair, &site)?;
+        let ends = format!("{:?} -> {:?}", self.source, self.sink).to_lowercase();
         let (number, word) = match found {
             Alias::Shared => (1.0, "a later change of the source shows in the sink"),
             Alias::Copied => (0.0, "copied"),
         };
-        let text = format!("{} {ends}: {word}", with.mechanism);
+        let text = format!("{} {ends}: {word}", self.mechanism);
         Ok(Finding { numbers: vec![number], text })
     }
 }

@@ -5,7 +5,11 @@
 use serde::Deserialize;
 use thalweg_core::Unfit;
 
-use crate::arms::{Finding, Job, Probe, bulk::extra_memory, parameters};
+use crate::arms::{
+    ArmKind, Finding, Job, Look, Probe,
+    bulk::{Bulk, extra_memory},
+    parameters,
+};
 
 pub(in crate::arms) struct BulkMemory;
 
@@ -25,11 +29,18 @@ impl Probe for BulkMemory {
         "MiB that a bulk transfer takes besides the data's two buffers"
     }
 
-    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
-        let with: Parameters = parameters(self.name(), job.with)?;
-        let extra = extra_memory(&Job { bytes: with.bytes, with: &with.way, ..*job })?;
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit> {
+        let with: Parameters = parameters(self.name(), with)?;
+        Bulk.parse(&with.way)?;
+        Ok(Box::new(with))
+    }
+}
+
+impl Look for Parameters {
+    fn look(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
+        let extra = extra_memory(&Job { bytes: self.bytes, with: &self.way, ..*job })?;
         let mib = |bytes: f64| bytes / f64::from(1 << 20);
-        let (extra, data) = (mib(extra as f64), mib(with.bytes as f64));
+        let (extra, data) = (mib(extra as f64), mib(self.bytes as f64));
         let text = format!("{extra:.2} MiB besides twice the {data:.1} MiB of data");
         Ok(Finding { numbers: vec![extra], text })
     }

@@ -3,12 +3,13 @@
 
 use serde::Deserialize;
 use thalweg_core::{
-    Facts, Guarantees, Sink, Source, Transfer, Tuning, Unfit, Unit, mechanisms, quantity::Size,
+    Facts, Guarantees, Mechanism, Sink, Source, Transfer, Tuning, Unfit, Unit, mechanisms,
+    quantity::Size,
 };
 use thalweg_sys::tally;
 
 use crate::arms::{
-    Finding, Job, Probe, content, parameters,
+    Finding, Job, Look, Probe, content, parameters,
     transfer::{Peer, Stream, end_of, move_exactly},
 };
 
@@ -43,13 +44,30 @@ impl Probe for CallsPerBuffer {
         "system calls for each buffer from a file to a socket"
     }
 
-    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
-        let With { mechanism: name, buffer: Size(buffer), sink: to } =
-            parameters(self.name(), job.with)?;
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit> {
+        let with: With = parameters(self.name(), with)?;
+        with.mechanism_and_total()?;
+        Ok(Box::new(with))
+    }
+}
+
+impl With {
+    /// The mechanism, and the bytes of all buffers.
+    fn mechanism_and_total(&self) -> Result<(&'static dyn Mechanism, u64), Unfit> {
         let text = |what| Unfit::because(format!("probe calls-per-buffer: {what}"));
-        let mechanism = mechanisms::by_name(&name).ok_or_else(|| text("no such mechanism"))?;
-        let total = buffer.checked_mul(BUFFERS).filter(|total| (1..=1 << 30).contains(total));
-        let total = total.ok_or_else(|| text("buffer is 1 byte to 16 MiB"))?;
+        let mechanism = mechanisms::by_name(&self.mechanism);
+        let mechanism = mechanism.ok_or_else(|| text("no such mechanism"))?;
+        let total = self.buffer.0.checked_mul(BUFFERS);
+        let total = total.filter(|total| (1..=1 << 30).contains(total));
+        Ok((mechanism, total.ok_or_else(|| text("buffer is 1 byte to 16 MiB"))?))
+    }
+}
+
+impl Look for With {
+    fn look(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
+        let Self { mechanism: name, buffer: Size(buffer), sink: to } = self;
+        let buffer = *buffer;
+        let (mechanism, total) = self.mechanism_and_total()?;
         let knob =
             mechanism.info().knobs.iter().any(|k| k.name == "buffer" && k.unit == Unit::Bytes);
         let tuning = if knob { Tuning::of("buffer", buffer) } else { Tuning::default() };

@@ -8,7 +8,7 @@ use thalweg_kernels::Ready;
 use thalweg_sys::host::cycle_counter;
 
 use crate::{
-    arms::{Finding, Job, Probe, memory::copier, parameters},
+    arms::{Finding, Job, Look, Probe, memory::copier, parameters},
     measure::stats::median,
 };
 
@@ -43,17 +43,25 @@ impl Probe for RdtscSmall {
         "the time-stamp counter round each small copy, summed up, to the time of all of them"
     }
 
-    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
-        let refuse = |reason: String| Unfit::because(format!("rdtsc-small: {reason}"));
-        let with: Parameters = parameters(self.name(), job.with)?;
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit> {
+        let with: Parameters = parameters(self.name(), with)?;
         if with.sizes.is_empty() || with.sizes.iter().any(|size| !(1..=MOST_BYTES).contains(size)) {
-            return Err(refuse(format!("sizes are to be 1 to {MOST_BYTES} bytes, one at least")));
+            return Err(refuse(&format!("sizes are to be 1 to {MOST_BYTES} bytes, one at least")));
         }
-        let kernel = copier(&with.kernel).map_err(refuse)?;
+        Ok(Box::new(with))
+    }
+}
+
+fn refuse(reason: &str) -> Unfit {
+    Unfit::because(format!("rdtsc-small: {reason}"))
+}
+
+impl Look for Parameters {
+    fn look(&self, _job: &Job<'_>) -> Result<Finding, Unfit> {
+        let kernel = copier(&self.kernel).map_err(|reason| refuse(&reason))?;
         let (mut numbers, mut words) = (Vec::new(), Vec::new());
-        for size in with.sizes {
-            let none =
-                || refuse("this processor has no counter that a program can read".to_owned());
+        for size in self.sizes.iter().copied() {
+            let none = || refuse("this processor has no counter that a program can read");
             let ratio = ratio(kernel, size).ok_or_else(none)?;
             words.push(format!("{size} bytes: {ratio:.2} times"));
             numbers.push(ratio);

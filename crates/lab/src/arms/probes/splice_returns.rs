@@ -10,7 +10,7 @@ use thalweg_sys::{
     pipe::{Pipe, SpliceMode, splice},
 };
 
-use crate::arms::{Finding, Job, Probe, content, parameters};
+use crate::arms::{Finding, Job, Look, Probe, content, parameters};
 
 pub(in crate::arms) struct SpliceReturns;
 
@@ -56,19 +56,25 @@ impl Probe for SpliceReturns {
         "the distinct numbers of bytes that splice calls moved, for each capacity of the pipe"
     }
 
-    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
-        let with: With = parameters(self.name(), job.with)?;
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit> {
+        let with: With = parameters(self.name(), with)?;
         if !(1..=2).contains(&with.threads) || with.pipes.is_empty() {
             return Err(Unfit::because("probe splice-returns: threads is 1 or 2, pipes a list"));
         }
+        Ok(Box::new(with))
+    }
+}
+
+impl Look for With {
+    fn look(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
         let (mut numbers, mut lines) = (Vec::new(), Vec::new());
-        for size in &with.pipes {
+        for size in &self.pipes {
             let failed = |e: Errno| Unfit::because(format!("pipe of {} bytes: {e}", size.0));
             let pipe = Pipe::new(usize::try_from(size.0).unwrap_or(usize::MAX)).map_err(failed)?;
             let capacity = pipe.capacity();
-            let source = with.source.open(job, (capacity * CALLS) as u64)?;
+            let source = self.source.open(job, (capacity * CALLS) as u64)?;
             let (into, out) =
-                if with.threads == 1 { by_turns(&source, &pipe) } else { at_once(&source, pipe) }
+                if self.threads == 1 { by_turns(&source, &pipe) } else { at_once(&source, pipe) }
                     .map_err(|e| Unfit::because(format!("splice with a pipe of {capacity}: {e}")))?;
             numbers.extend(into.keys().chain(out.keys()).copied());
             lines.push(format!("pipe of {capacity}: in {}, out {}", shown(&into), shown(&out)));

@@ -9,7 +9,7 @@ use thalweg_sys::{
     pipe::{Pipe, SpliceMode, vmsplice, vmsplice_out},
 };
 
-use crate::arms::{Finding, Job, Probe, parameters};
+use crate::arms::{Finding, Job, Look, Probe, known, parameters};
 
 pub(in crate::arms) struct Limit;
 
@@ -32,10 +32,6 @@ fn usual() -> Vec<Size> {
     vec![Size(0), Size(1 << 20)]
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Nothing {}
-
 impl Probe for Limit {
     fn name(&self) -> &'static str {
         "vmsplice-limit"
@@ -45,20 +41,27 @@ impl Probe for Limit {
         "bytes that one vmsplice takes of many, for each capacity of the pipe"
     }
 
-    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
-        let LimitWith { bytes: Size(bytes), pipes } = parameters(self.name(), job.with)?;
-        if !(1..=1 << 30).contains(&bytes) || pipes.is_empty() {
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit> {
+        let with: LimitWith = parameters(self.name(), with)?;
+        if !(1..=1 << 30).contains(&with.bytes.0) || with.pipes.is_empty() {
             return Err(Unfit::because("probe vmsplice-limit: bytes up to 1 GiB, pipes a list"));
         }
+        Ok(Box::new(with))
+    }
+}
+
+impl Look for LimitWith {
+    fn look(&self, _job: &Job<'_>) -> Result<Finding, Unfit> {
+        let Self { bytes: Size(bytes), pipes } = self;
         // Whole pages: a slot of the pipe holds no part of a second one.
-        let memory = Map::anonymous(bytes as usize, false);
+        let memory = Map::anonymous(*bytes as usize, false);
         let mut memory = memory.map_err(|e| Unfit::because(format!("memory to offer: {e}")))?;
         let memory = memory.bytes_mut().unwrap_or_default();
         memory.fill(1);
         let (mut numbers, mut lines) = (Vec::new(), Vec::new());
         for Size(size) in pipes {
             let failed = |e: Errno| Unfit::because(format!("vmsplice, a pipe of {size}: {e}"));
-            let pipe = Pipe::new(usize::try_from(size).unwrap_or(usize::MAX)).map_err(failed)?;
+            let pipe = Pipe::new(usize::try_from(*size).unwrap_or(usize::MAX)).map_err(failed)?;
             let taken = vmsplice(&pipe.writer, memory, SpliceMode::NonBlock).map_err(failed)?;
             numbers.push(taken as f64);
             lines.push(format!("{taken} into a pipe of {}", pipe.capacity()));
@@ -79,8 +82,14 @@ impl Probe for Directions {
         "memory to pipe, then pipe to memory: 1 if a later change of the source shows, else 0"
     }
 
-    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
-        let Nothing {} = parameters(self.name(), job.with)?;
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit> {
+        known(with, &[])?;
+        Ok(Box::new(Self))
+    }
+}
+
+impl Look for Directions {
+    fn look(&self, _job: &Job<'_>) -> Result<Finding, Unfit> {
         let failed = |step: &'static str| {
             move |e: Errno| Unfit::because(format!("probe vmsplice-directions: {step}: {e}"))
         };

@@ -4,7 +4,10 @@
 use serde::Deserialize;
 use thalweg_core::Unfit;
 
-use crate::arms::{Arm, Finding, Job, Probe, parameters, worker::Running};
+use crate::arms::{
+    Arm, ArmKind, Finding, Job, Look, Probe, parameters,
+    worker::{Running, Worker},
+};
 
 /// The memory of one worker to that of another.
 pub(in crate::arms) struct WorkerMemory;
@@ -27,17 +30,25 @@ impl Probe for WorkerMemory {
         "memory of all processes of one worker, to that of another"
     }
 
-    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
-        let with: Parameters = parameters(self.name(), job.with)?;
-        let job = Job { bytes: with.bytes, ..*job };
-        let first = peak(&Job { with: &with.first, ..job })?;
-        let second = peak(&Job { with: &with.second, ..job })?;
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit> {
+        let with: Parameters = parameters(self.name(), with)?;
+        Worker.parse(&with.first)?;
+        Worker.parse(&with.second)?;
+        Ok(Box::new(with))
+    }
+}
+
+impl Look for Parameters {
+    fn look(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
+        let job = Job { bytes: self.bytes, ..*job };
+        let first = peak(&Job { with: &self.first, ..job })?;
+        let second = peak(&Job { with: &self.second, ..job })?;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let text = format!(
             "{:.1} MiB against {:.1} MiB for {:.1} MiB of data",
             mib(first),
             mib(second),
-            mib(with.bytes)
+            mib(self.bytes)
         );
         Ok(Finding { numbers: vec![first as f64 / second as f64], text })
     }

@@ -49,8 +49,8 @@ pub(crate) struct Terms<'s> {
 
 /// The ends, and what every sample between them moves.
 pub(crate) struct Whole<'s> {
-    source: Near,
-    sink: Near,
+    source: WholeEnd,
+    sink: WholeEnd,
     terms: Terms<'s>,
     /// Sinks that there may be: those of the last sample, at least one, which an arm of another kind
     /// may have left.
@@ -58,7 +58,7 @@ pub(crate) struct Whole<'s> {
     pub size: u64,
 }
 
-enum Near {
+enum WholeEnd {
     Memory(Vec<u8>),
     File { path: PathBuf, own: Option<Folder> },
     Stream(Peer),
@@ -76,12 +76,12 @@ impl<'s> Whole<'s> {
         Content::Pattern.piece(0, 1);
         let near = |medium, name, peer: fn(Stream) -> io::Result<Peer>| {
             Ok::<_, io::Error>(match medium {
-                Medium::Memory => Near::Memory(Vec::new()),
-                Medium::Stream(kind) => Near::Stream(peer(kind)?),
-                Medium::File(path) => Near::File { path: path.to_owned(), own: None },
+                Medium::Memory => WholeEnd::Memory(Vec::new()),
+                Medium::Stream(kind) => WholeEnd::Stream(peer(kind)?),
+                Medium::File(path) => WholeEnd::File { path: path.to_owned(), own: None },
                 Medium::Within(folder) => {
                     let folder = Folder::inside(folder)?;
-                    Near::File { path: folder.file(name), own: Some(folder) }
+                    WholeEnd::File { path: folder.file(name), own: Some(folder) }
                 }
             })
         };
@@ -96,17 +96,17 @@ impl<'s> Whole<'s> {
         self.size = size;
         let len = usize::try_from(size).map_err(|_| io::ErrorKind::InvalidInput)?;
         match &mut self.source {
-            Near::Memory(bytes) => {
+            WholeEnd::Memory(bytes) => {
                 *bytes = vec![0; len];
                 Content::Pattern.fill(0, bytes);
             }
-            Near::File { path, own: Some(_) } => {
+            WholeEnd::File { path, own: Some(_) } => {
                 remove(path)?;
                 own_file(path, size)?;
             }
-            Near::File { .. } | Near::Stream(_) => {}
+            WholeEnd::File { .. } | WholeEnd::Stream(_) => {}
         }
-        if let Near::Memory(room) = &mut self.sink {
+        if let WholeEnd::Memory(room) = &mut self.sink {
             *room = vec![1; len];
         }
         self.blank_sink()
@@ -116,9 +116,9 @@ impl<'s> Whole<'s> {
     pub fn room(&mut self) -> u64 {
         // What cannot be removed takes room.
         let _ = self.clear();
-        let folder = |near: &Near| match near {
-            Near::File { path, .. } => path.parent().map(free_space),
-            Near::Memory(_) | Near::Stream(_) => None,
+        let folder = |near: &WholeEnd| match near {
+            WholeEnd::File { path, .. } => path.parent().map(free_space),
+            WholeEnd::Memory(_) | WholeEnd::Stream(_) => None,
         };
         [&self.source, &self.sink].into_iter().filter_map(folder).min().unwrap_or(u64::MAX) / 4
     }
@@ -147,7 +147,7 @@ impl<'s> Whole<'s> {
     pub fn check(&mut self, tuned: Tuned<'_>) -> Result<Option<u64>, Failure> {
         self.clear().map_err(|e| unfit("removing a sink", &e))?;
         self.blank_sink().map_err(|e| unfit("preparing the sink", &e))?;
-        if let Near::Memory(room) = &mut self.sink {
+        if let WholeEnd::Memory(room) = &mut self.sink {
             room.fill(0);
         }
         self.begin(1, true)?;
@@ -166,22 +166,24 @@ impl<'s> Whole<'s> {
     /// What is wrong with the bytes that arrived last; a stream is looked at by its drain.
     pub fn look(&self) -> Result<(), String> {
         match (&self.source, &self.sink) {
-            (_, Near::Stream(_)) => Ok(()),
-            (_, Near::Memory(room)) => first_difference(Content::Pattern, 0, room)
+            (_, WholeEnd::Stream(_)) => Ok(()),
+            (_, WholeEnd::Memory(room)) => first_difference(Content::Pattern, 0, room)
                 .map_or(Ok(()), |place| Err(format!("delivered a wrong byte at {place}"))),
-            (Near::File { path: from, own: None }, Near::File { path, .. }) => {
+            (WholeEnd::File { path: from, own: None }, WholeEnd::File { path, .. }) => {
                 content::same(path, from, self.size)
             }
-            (_, Near::File { path, .. }) => content::check(path, Content::Pattern, (0, self.size)),
+            (_, WholeEnd::File { path, .. }) => {
+                content::check(path, Content::Pattern, 0, self.size)
+            }
         }
     }
 
     /// New streams: after a failure it is unknown what the old ones hold.
     fn renew(&mut self) -> io::Result<()> {
-        if let Near::Stream(peer) = &mut self.source {
+        if let WholeEnd::Stream(peer) = &mut self.source {
             *peer = Peer::feeding(peer.kind)?;
         }
-        if let Near::Stream(peer) = &mut self.sink {
+        if let WholeEnd::Stream(peer) = &mut self.sink {
             *peer = Peer::draining(peer.kind)?;
         }
         Ok(())
@@ -189,7 +191,7 @@ impl<'s> Whole<'s> {
 
     fn begin(&self, transfers: u64, checking: bool) -> Result<(), Failure> {
         for near in [&self.sink, &self.source] {
-            if let Near::Stream(peer) = near {
+            if let WholeEnd::Stream(peer) = near {
                 peer.begin(self.size, transfers, checking)?;
             }
         }
@@ -198,7 +200,7 @@ impl<'s> Whole<'s> {
 
     fn wait(&self) -> Result<(), Failure> {
         for near in [&self.source, &self.sink] {
-            if let Near::Stream(peer) = near {
+            if let WholeEnd::Stream(peer) = near {
                 peer.wait(self.terms.stop)?;
             }
         }
@@ -214,18 +216,18 @@ impl<'s> Whole<'s> {
     ) -> Result<R, Failure> {
         let (from, to);
         let source = match &self.source {
-            Near::Memory(bytes) => Source::Memory(bytes),
-            Near::Stream(peer) => Source::Fd(end_of(&peer.near)?),
-            Near::File { path, .. } => {
+            WholeEnd::Memory(bytes) => Source::Memory(bytes),
+            WholeEnd::Stream(peer) => Source::Fd(end_of(&peer.near)?),
+            WholeEnd::File { path, .. } => {
                 from = File::open(path).map_err(|e| unfit("opening the source", &e))?;
                 Source::Fd(end_of(&from)?)
             }
         };
         let path = self.sink_path(n);
         let sink = match &mut self.sink {
-            Near::Memory(room) => Sink::Memory(room),
-            Near::Stream(peer) => Sink::Fd(end_of(&peer.near)?),
-            Near::File { .. } => {
+            WholeEnd::Memory(room) => Sink::Memory(room),
+            WholeEnd::Stream(peer) => Sink::Fd(end_of(&peer.near)?),
+            WholeEnd::File { .. } => {
                 let made = match self.terms.state {
                     SinkState::Fresh => create(&path),
                     SinkState::Resident => File::options().read(true).write(true).open(&path),
@@ -241,19 +243,19 @@ impl<'s> Whole<'s> {
     /// Where the `n`-th transfer of a sample goes to; nowhere if the sink is no file.
     fn sink_path(&self, n: u64) -> PathBuf {
         match (&self.sink, self.terms.state) {
-            (Near::File { path, .. }, SinkState::Fresh) if n > 0 => {
+            (WholeEnd::File { path, .. }, SinkState::Fresh) if n > 0 => {
                 let mut name = path.clone().into_os_string();
                 name.push(format!("-{n}"));
                 name.into()
             }
-            (Near::File { path, .. }, _) => path.clone(),
-            (Near::Memory(_) | Near::Stream(_), _) => PathBuf::new(),
+            (WholeEnd::File { path, .. }, _) => path.clone(),
+            (WholeEnd::Memory(_) | WholeEnd::Stream(_), _) => PathBuf::new(),
         }
     }
 
     /// Removes the sinks of the last sample, unless they are to be there for the next one.
     fn clear(&mut self) -> io::Result<()> {
-        if self.terms.state == SinkState::Fresh && matches!(self.sink, Near::File { .. }) {
+        if self.terms.state == SinkState::Fresh && matches!(self.sink, WholeEnd::File { .. }) {
             (0..self.made).try_for_each(|n| remove(&self.sink_path(n)))?;
         }
         self.made = 1;
@@ -262,7 +264,8 @@ impl<'s> Whole<'s> {
 
     /// Where a sink is to be there before: one of the right length that holds none of the right bytes.
     fn blank_sink(&self) -> io::Result<()> {
-        let (Near::File { path, .. }, SinkState::Resident) = (&self.sink, self.terms.state) else {
+        let (WholeEnd::File { path, .. }, SinkState::Resident) = (&self.sink, self.terms.state)
+        else {
             return Ok(());
         };
         let mut file = File::options().create(true).truncate(false).write(true).open(path)?;

@@ -30,7 +30,7 @@ pub(super) struct With {
     pub rate: Option<String>,
     /// Capacity of the pipe that is the source or the sink; the kernel's own if left out.
     pub pipe: Option<Size>,
-    /// The buffer of whoever reads a pipe or a socket.
+    /// The buffer of the process that reads a pipe or a socket.
     pub receiver_buffer: Option<Size>,
     /// The congestion control of a TCP connection; the system's own if left out.
     pub congestion: Option<String>,

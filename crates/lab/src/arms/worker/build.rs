@@ -10,7 +10,7 @@ use std::{
 use thalweg_sys::host;
 
 use super::packages::Packages;
-use crate::scratch::Folder;
+use crate::scratch::{Folder, cache};
 
 /// What a source is built with.
 #[derive(Debug, Hash)]
@@ -34,7 +34,7 @@ pub fn kept(
     scratch: &Path,
     make: impl FnOnce(&Folder) -> Result<(), String>,
 ) -> Result<PathBuf, String> {
-    let folder = cache().unwrap_or_else(|| scratch.to_owned());
+    let folder = cache("programs").unwrap_or_else(|| scratch.to_owned());
     let path = folder.join(name);
     if path.is_file() {
         return Ok(path);
@@ -44,15 +44,6 @@ pub fn kept(
     make(&aside)?;
     fs::rename(aside.file(name), &path).map_err(failed)?;
     Ok(path)
-}
-
-/// `$XDG_CACHE_HOME/thalweg/programs`, or below `~/.cache`; `None` where it cannot be made.
-fn cache() -> Option<PathBuf> {
-    let base = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
-    let folder = base.or_else(home).filter(|path| path.is_absolute())?.join("thalweg/programs");
-    fs::create_dir_all(&folder).ok()?;
-    Some(folder)
 }
 
 struct Compiler {

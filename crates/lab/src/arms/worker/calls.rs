@@ -1,7 +1,7 @@
-//! Calls that nobody in a program counts: the kernel's own counts of its reads and writes, `syscr` and
+//! Calls that a program does not count itself: the kernel's own counts of its reads and writes, `syscr` and
 //! `syscw` in /proc/PID/io (proc_pid_io(5)). A `read` or a `write` in any form is one, `sendfile` and
 //! `copy_file_range` are one of either; `send`, `recv`, `splice`, `vmsplice`, `tee`, a ring of io_uring
-//! and reading from another process are none (Linux 6.18). Who ends hands its counts to its parent.
+//! and reading from another process are none (Linux 6.18). A process that ends hands its counts to its parent.
 
 use std::{
     fs::{read_dir, read_to_string},

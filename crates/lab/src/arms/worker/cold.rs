@@ -10,7 +10,7 @@ use crate::measure::{sample::Sample, schedule::Failure};
 /// An arm whose processes live for one operation.
 pub(super) struct Cold {
     launch: Launch,
-    /// Why nobody counted the calls of the last one.
+    /// Why the calls of the last one were not counted.
     uncounted: Option<String>,
 }
 
@@ -43,17 +43,12 @@ impl Arm for Cold {
     }
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
-        let mut once = || {
+        Sample::sum(repeats, 1, |_| {
             let mut running = self.ready()?;
             let sample = running.sample(1)?;
             self.uncounted = running.calls_uncounted();
-            Ok::<_, Failure>(sample)
-        };
-        let mut sum = once()?;
-        for _ in 1..repeats {
-            sum += once()?;
-        }
-        Ok(sum)
+            Ok(sample)
+        })
     }
 
     fn calls_uncounted(&self) -> Option<String> {

@@ -7,7 +7,7 @@ use std::{
 };
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 use thalweg_lab::{
-    arms::{Arm, ArmKind, CATALOGUE, Catalogue, Finding, Job, Probe, known},
+    arms::{Arm, ArmKind, CATALOGUE, Catalogue, Finding, Job, Look, Probe, Spec, known},
     measure::{
         sample::{Meter, Sample},
         schedule::Failure,
@@ -32,10 +32,10 @@ impl ArmKind for Own {
         "the product's own"
     }
 
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
         let own =
             CATALOGUE.arm_kind(self.0).ok_or_else(|| Unfit::because("it has no such work"))?;
-        own.open(job)
+        own.parse(with)
     }
 }
 
@@ -53,14 +53,22 @@ impl ArmKind for Copy {
         "copies in memory"
     }
 
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
+        known(with, &["fault"])?;
+        let fault = with.get("fault").and_then(toml::Value::as_str).unwrap_or_default();
+        Ok(Box::new(Fault(fault.to_owned())))
+    }
+}
+
+struct Fault(String);
+
+impl Spec for Fault {
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
-        known(job.with, &["fault"])?;
-        let fault = job.with.get("fault").and_then(toml::Value::as_str).unwrap_or_default();
-        if fault == "absent" {
+        if self.0 == "absent" {
             return Err(Unfit::because("it is not installed"));
         }
-        let len = job.bytes as usize;
-        Ok(Box::new(CopyPiece { len, fault: fault.to_owned(), from: vec![], to: vec![], taken: 0 }))
+        let (len, fault) = (job.bytes as usize, self.0.clone());
+        Ok(Box::new(CopyPiece { len, fault, from: vec![], to: vec![], taken: 0 }))
     }
 }
 
@@ -150,11 +158,19 @@ impl Probe for Answer {
         "answers what it is told to"
     }
 
-    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
-        if let Some(reason) = job.with.get("unfit").and_then(toml::Value::as_str) {
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit> {
+        Ok(Box::new(Told(with.clone())))
+    }
+}
+
+struct Told(toml::Table);
+
+impl Look for Told {
+    fn look(&self, _job: &Job<'_>) -> Result<Finding, Unfit> {
+        if let Some(reason) = self.0.get("unfit").and_then(toml::Value::as_str) {
             return Err(Unfit::because(reason));
         }
-        let numbers = job.with.get("numbers").and_then(toml::Value::as_array);
+        let numbers = self.0.get("numbers").and_then(toml::Value::as_array);
         let numbers = numbers.into_iter().flatten().filter_map(toml::Value::as_float).collect();
         Ok(Finding { numbers, text: "as told".to_owned() })
     }

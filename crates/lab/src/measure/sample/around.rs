@@ -4,6 +4,8 @@
 use serde::{Deserialize, Serialize};
 use std::{fs::read_to_string, ops::AddAssign};
 
+use crate::measure::busy::Ticks;
+
 /// Microseconds in which some task waited for a resource (Documentation/accounting/psi.rst).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Pressure {
@@ -39,9 +41,12 @@ pub(super) struct Around {
 impl Around {
     pub fn now() -> Self {
         let vmstat = read_to_string("/proc/vmstat").unwrap_or_default();
-        let waited = |resource| total_in(&text(&format!("/proc/pressure/{resource}")));
+        let waited = |resource| {
+            let pressure = read_to_string(format!("/proc/pressure/{resource}"));
+            total_in(&pressure.unwrap_or_default())
+        };
         Self {
-            stolen: stolen_in(&text("/proc/stat")),
+            stolen: Ticks::now().map_or(0, |ticks| ticks.stolen),
             dirtied: field(&vmstat, "nr_dirtied"),
             written: field(&vmstat, "nr_written"),
             pressure: Pressure { cpu: waited("cpu"), io: waited("io"), memory: waited("memory") },
@@ -63,16 +68,6 @@ impl Around {
     }
 }
 
-fn text(path: &str) -> String {
-    read_to_string(path).unwrap_or_default()
-}
-
-/// The eighth number of the first line of `/proc/stat` (proc_stat(5)).
-fn stolen_in(stat: &str) -> u64 {
-    let all = stat.lines().next().unwrap_or_default();
-    all.split_whitespace().nth(8).and_then(|ticks| ticks.parse().ok()).unwrap_or(0)
-}
-
 /// The value of a line `name value`.
 fn field(text: &str, name: &str) -> u64 {
     let mut values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -92,9 +87,8 @@ mod tests {
 
     #[test]
     fn counters_are_found_in_their_files_and_nothing_is_zero() {
-        assert_eq!(stolen_in("cpu  1 2 3 4 5 6 7 8 9 0\ncpu0 0\n"), 8);
         assert_eq!(field("nr_dirtied_x 5\nnr_dirtied 7\n", "nr_dirtied"), 7);
         assert_eq!(total_in("some avg10=0.00 avg60=0.00 avg300=0.00 total=42\nfull total=1\n"), 42);
-        assert_eq!((stolen_in(""), field("", "x"), total_in("")), (0, 0, 0));
+        assert_eq!((field("", "x"), total_in("")), (0, 0));
     }
 }

@@ -40,6 +40,14 @@ pub fn verdict(ratio: &Ratio, noise: f64) -> Verdict {
     }
 }
 
+/// An interval wider than this factor that leaves a question open is no information on it.
+const WIDEST: f64 = 10.0;
+
+/// Whether the interval of a ratio is so wide that it says nothing, unless it is clear of what is asked.
+pub fn says_nothing(ratio: &Ratio) -> bool {
+    ratio.lo > 0.0 && ratio.hi / ratio.lo > WIDEST
+}
+
 /// A run as noisy as this shows nothing below a factor of two; how much noisier is all one.
 pub const MOST_NOISE: f64 = 1.0;
 

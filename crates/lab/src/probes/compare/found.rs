@@ -1,13 +1,13 @@
 //! What a comparison showed.
 
 use serde::Serialize;
-use std::{fs, thread, time::Duration};
 use thalweg_core::profile::Ratio;
 
 use super::{Compare, Contender};
 use crate::{
     arms::command::{Metric, What},
     measure::{
+        busy::Busy,
         conditions::Conditions,
         contamination::{Mark, marks},
         log::Log,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 #[derive(Debug, Serialize)]
-pub struct Found {
+pub struct Comparison {
     /// By what the commands are judged.
     pub judged_by: String,
     /// A row for every command, in the order they were given.
@@ -73,7 +73,7 @@ impl Row {
     }
 }
 
-impl Found {
+impl Comparison {
     /// The rows that are shown to be slower, or worse, with the whole interval beyond this share.
     pub fn slower_by(&self, share: f64) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |row| {
@@ -177,52 +177,5 @@ impl Cost for Kind<'_> {
             Self::Time(metric) => metric.cost(sample),
             Self::Told(metric) => metric.cost(sample),
         }
-    }
-}
-
-/// How busy the machine was with other work.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Busy {
-    /// Processors that were busy, on average.
-    pub processors: f64,
-    pub of: usize,
-}
-
-impl Busy {
-    /// Looks for a moment; `None` where /proc/stat cannot be read.
-    pub fn now() -> Option<Self> {
-        const MOMENT: Duration = Duration::from_millis(200);
-        let before = Ticks::read(&fs::read_to_string("/proc/stat").ok()?)?;
-        thread::sleep(MOMENT);
-        let after = Ticks::read(&fs::read_to_string("/proc/stat").ok()?)?;
-        let passed = after.all.saturating_sub(before.all).max(1);
-        let share = after.busy.saturating_sub(before.busy) as f64 / passed as f64;
-        Some(Self { processors: share * after.processors as f64, of: after.processors })
-    }
-
-    /// Whether a tenth of the machine or more was taken.
-    pub fn is_much(&self) -> bool {
-        self.processors >= 0.1 * self.of as f64
-    }
-}
-
-/// Clock ticks of all processors since the start, as proc_stat(5) has them.
-struct Ticks {
-    busy: u64,
-    all: u64,
-    processors: usize,
-}
-
-impl Ticks {
-    fn read(stat: &str) -> Option<Self> {
-        let mut lines = stat.lines();
-        let first = lines.next()?.strip_prefix("cpu ")?;
-        // The ninth and tenth, of guests, are in the first two already.
-        let ticks: Vec<u64> =
-            first.split_whitespace().take(8).filter_map(|t| t.parse().ok()).collect();
-        let all = ticks.iter().sum();
-        let idle = ticks.get(3)? + ticks.get(4).unwrap_or(&0);
-        let processors = lines.take_while(|line| line.starts_with("cpu")).count();
-        Some(Self { busy: all - idle, all, processors })
     }
 }

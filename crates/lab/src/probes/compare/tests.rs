@@ -15,7 +15,7 @@ fn contender(name: &str, script: &str, against: Option<usize>) -> Contender {
 fn compared(
     contenders: &[Contender],
     with: impl Fn(&mut Compare<'_>),
-) -> Result<Found, CompareError> {
+) -> Result<Comparison, CompareError> {
     let metric = Metric::parse("wall").unwrap();
     let mut compare = Compare {
         contenders,

@@ -14,7 +14,7 @@ use crate::{
     },
     probes::{
         trial::tunables::{MOVSB, STREAM},
-        tune_machine::{EndKind, Ends, InProcess, Runner, SessionJob, SessionLog, Way, Ways},
+        tune_machine::{ContestJob, ContestLog, EndKind, Ends, InProcess, Runner, Way, Ways},
     },
 };
 
@@ -51,7 +51,7 @@ pub fn measured(caches: &[Cache], how: &Measuring<'_>) -> Result<Vec<Crossover>,
     let (Some(inner), Some(outer)) = (inner, outer) else { return Ok(Vec::new()) };
     let ways = [vector, STRING, PAST].into_iter().filter(runs).map(Way::plain).collect();
     let sizes = sizes(inner, outer);
-    let job = SessionJob {
+    let job = ContestJob {
         ends: Ends { source: EndKind::Memory, sink: EndKind::Memory },
         load: Load::Idle,
         sink_state: SinkState::Fresh,
@@ -67,7 +67,7 @@ pub fn measured(caches: &[Cache], how: &Measuring<'_>) -> Result<Vec<Crossover>,
         return Err(format!("measuring where loops overtake each other: {why}"));
     }
     let looked = |tunable, way: &str, from: &str, range: [u64; 2]| {
-        let (among, bytes) = overtaken(&log, (way, from), range)?;
+        let (among, bytes) = overtaken(&log, way, from, range)?;
         let (way, from) = (way.to_owned(), from.to_owned());
         Some(Crossover { tunable, way, from, among, bytes })
     };
@@ -93,11 +93,7 @@ fn sizes(inner: u64, outer: u64) -> Vec<u64> {
 type Looked = ([u64; 2], Option<u64>);
 
 /// `None` if no size in the range has both.
-fn overtaken(
-    log: &SessionLog,
-    (way, from): (&str, &str),
-    [least, most]: [u64; 2],
-) -> Option<Looked> {
+fn overtaken(log: &ContestLog, way: &str, from: &str, [least, most]: [u64; 2]) -> Option<Looked> {
     let mut words: Vec<(u64, Verdict)> = Vec::new();
     for size in log.sizes.iter().filter(|size| (least..=most).contains(&size.size)) {
         let arm = |name: &str| size.arm(&Way::plain(name));

@@ -17,7 +17,7 @@ use crate::{
 
 /// What a setting does at one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Effect {
+pub struct SizeEffect {
     /// Bytes of a copy.
     pub size: u64,
     /// Time under the setting over time without; below 1 it helps.
@@ -28,8 +28,8 @@ pub struct Effect {
     pub verdict: Verdict,
 }
 
-impl Effect {
-    /// Nobody saw more time than the noise has: neither surely nor in the middle.
+impl SizeEffect {
+    /// It takes no more time than the noise explains: neither surely nor in the middle of the interval.
     fn is_harmless(&self) -> bool {
         self.verdict != Verdict::Slower && self.ratio.ratio <= 1.0 + self.noise
     }
@@ -40,7 +40,7 @@ impl Effect {
 pub struct Tried {
     /// As GLIBC_TUNABLES has it.
     pub tunables: String,
-    pub effects: Vec<Effect>,
+    pub effects: Vec<SizeEffect>,
     /// Whether it helps somewhere.
     pub helps: bool,
     /// Whether it was seen to hurt nowhere.
@@ -57,12 +57,12 @@ pub fn tried(settings: &[Setting], logs: &[Log], random: &mut Random) -> Vec<Tri
         let shown = SIZES.into_iter().zip(&judged);
         let effects = shown.filter_map(|(size, judged)| {
             let shown = judged.outcomes[n + 1]?;
-            Some(Effect { size, ratio: shown.ratio, noise: shown.noise, verdict: shown.word() })
+            Some(SizeEffect { size, ratio: shown.ratio, noise: shown.noise, verdict: shown.word() })
         });
-        let effects: Vec<Effect> = effects.collect();
+        let effects: Vec<SizeEffect> = effects.collect();
         let helps = effects.iter().any(|effect| effect.verdict == Verdict::Faster);
-        // A size that nobody saw might be the one that it hurts.
-        let harmless = effects.len() == SIZES.len() && effects.iter().all(Effect::is_harmless);
+        // A size that was not measured might be the one that it hurts.
+        let harmless = effects.len() == SIZES.len() && effects.iter().all(SizeEffect::is_harmless);
         all.push(Tried { tunables: setting.name.clone(), effects, helps, harmless });
     }
     all

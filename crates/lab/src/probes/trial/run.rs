@@ -4,8 +4,8 @@ use std::{ffi::OsString, process::Command};
 
 use super::{
     arms::Setting,
+    folder::TrialFolder,
     server::{Server, Up},
-    stage::Stage,
 };
 use crate::{
     arms::command::{self, Ran},
@@ -13,21 +13,21 @@ use crate::{
 };
 
 /// What is run again and again.
-pub struct Runner<'t> {
+pub struct TrialRunner<'t> {
     pub command: &'t [OsString],
     pub server: Option<&'t Server>,
-    pub stage: &'t Stage,
+    pub folder: &'t TrialFolder,
     /// How it is run.
-    pub runs: command::Runner<'t>,
+    pub runs: command::CommandRunner<'t>,
 }
 
-impl Runner<'_> {
-    /// Runs once; counted calls go into the stage's file of counts. The time is that of the command,
+impl TrialRunner<'_> {
+    /// Runs once; counted calls go into the folder's file of counts. The time is that of the command,
     /// processor time and the rest are those of the server, where there is one.
     pub fn once(&self, setting: &Setting, counted: bool) -> Result<Ran, Failure> {
-        let counts = if counted { Some(self.stage.counts()?) } else { None };
+        let counts = if counted { Some(self.folder.counts()?) } else { None };
         let put =
-            |command: &mut Command| setting.put(command, self.stage.object(), counts.as_deref());
+            |command: &mut Command| setting.put(command, self.folder.object(), counts.as_deref());
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]);
         let Some(server) = self.server else {

@@ -12,7 +12,7 @@ use thalweg_core::Cancelled;
 use thalweg_sys::process::{self, Ended};
 
 use crate::{
-    arms::command::{Runner, end, last_words, wait, watch},
+    arms::command::{CommandRunner, end, last_words, wait, watch},
     measure::schedule::Failure,
 };
 
@@ -84,7 +84,7 @@ impl<'s> Up<'s> {
     /// Starts it under a setting, and waits until it is ready.
     pub fn start(
         server: &'s Server,
-        runner: &Runner<'_>,
+        runner: &CommandRunner<'_>,
         put: &dyn Fn(&mut Command),
     ) -> Result<Self, Failure> {
         let name = server.name();
@@ -107,7 +107,7 @@ impl<'s> Up<'s> {
         Ok(up)
     }
 
-    fn wait_until_ready(&mut self, runner: &Runner<'_>) -> Result<(), Failure> {
+    fn wait_until_ready(&mut self, runner: &CommandRunner<'_>) -> Result<(), Failure> {
         let (name, began) = (self.server.name(), Instant::now());
         loop {
             (runner.stop)()?;
@@ -129,7 +129,7 @@ impl<'s> Up<'s> {
     }
 
     /// Asks it to end, and says what it used; one that ended before it was asked has failed.
-    pub fn stop(mut self, runner: &Runner<'_>) -> Result<Ended, Failure> {
+    pub fn stop(mut self, runner: &CommandRunner<'_>) -> Result<Ended, Failure> {
         self.over = true;
         match process::reap(&self.child) {
             Ok(Some(ended)) => {
@@ -140,7 +140,7 @@ impl<'s> Up<'s> {
     }
 }
 
-fn died(name: &str, ended: &Ended, runner: &Runner<'_>, when: &str) -> String {
+fn died(name: &str, ended: &Ended, runner: &CommandRunner<'_>, when: &str) -> String {
     let said = last_words(&runner.outputs.read("server"));
     format!("{name}: ended {when}: {}: {said}", ended.status)
 }
@@ -148,7 +148,7 @@ fn died(name: &str, ended: &Ended, runner: &Runner<'_>, when: &str) -> String {
 impl Drop for Up<'_> {
     fn drop(&mut self) {
         if !self.over {
-            // Nobody is left to be told.
+            // There is no caller left to hear of a failure.
             let _ = end(&self.child, &self.process);
         }
     }

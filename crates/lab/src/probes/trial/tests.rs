@@ -28,7 +28,7 @@ fn words(command: &[&str]) -> Vec<OsString> {
     command.iter().map(OsString::from).collect()
 }
 
-fn tried(setup: &Setup, command: &[&str]) -> Result<Found, TrialError> {
+fn tried(setup: &Setup, command: &[&str]) -> Result<TrialResult, TrialError> {
     run(&Trial {
         command: &words(command),
         server: setup.server.as_ref(),
@@ -76,7 +76,7 @@ fn a_program_that_dies_or_prints_no_number_is_an_error_with_its_words() {
     let failure = |setup: &Setup, command: &[&str]| tried(setup, command).unwrap_err().to_string();
     let usual = Setup::default();
     let words = failure(&usual, &["sh", "-c", "echo first >&2; echo last >&2; exit 3"]);
-    assert!(words.contains("exit status: 3: last"), "{words}");
+    assert!(words.contains("exit status: 3: first | last"), "{words}");
     assert!(failure(&usual, &["sh", "-c", "kill -SEGV $$"]).contains("signal: 11"));
     let printed = Setup { metric: Metric::parse("regex:([0-9]+) per s").unwrap(), ..usual };
     assert!(failure(&printed, &["echo", "done"]).contains("nothing that matches"));

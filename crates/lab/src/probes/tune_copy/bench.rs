@@ -12,12 +12,15 @@ use thalweg_core::{
     mechanisms::LAST_RESORT, profile::SinkState,
 };
 
-use super::{Clock, Job, TuneError, Unavailable};
+use super::{Clock, TuneError, TuneJob, Unavailable};
 use crate::{
-    arms::transfer::{Medium, Terms, Whole, WholeArm, create},
+    arms::{
+        command::{CommandRunner, Outputs},
+        cp::{Cp, CpSite},
+        transfer::{Medium, Terms, Whole, WholeArm, create},
+    },
     measure::schedule::{Arm, Failure, Rules},
-    peer::{Cp, remove},
-    scratch::{Folder, free_space},
+    scratch::{Folder, free_space, remove},
 };
 
 /// The most that is moved in one sample: beyond it time is better spent on rounds.
@@ -42,6 +45,8 @@ pub(super) struct Bench {
     pub empty: PathBuf,
     /// What the planner knows of the job.
     pub facts: Facts,
+    /// Where what `cp` prints goes.
+    pub outputs: Outputs,
     /// Scratch in the destination.
     pub folder: Folder,
 }
@@ -61,7 +66,7 @@ pub(super) struct Trial {
 }
 
 impl Bench {
-    pub fn prepare(job: &Job<'_>, source: &Path) -> Result<Self, TuneError> {
+    pub fn prepare(job: &TuneJob<'_>, source: &Path) -> Result<Self, TuneError> {
         let source = fs::canonicalize(source).map_err(TuneError::io(source))?;
         let file = File::open(&source).map_err(TuneError::io(&source))?;
         let len = file.metadata().map_err(TuneError::io(&source))?.len();
@@ -76,13 +81,15 @@ impl Bench {
         transfer.needs = job.needs;
         let facts = Facts::of(&transfer);
         let empty = folder.file("empty");
-        Ok(Self { source, len, sink, empty, facts, folder })
+        let outputs = Outputs::inside(folder.path(), "cp");
+        let outputs = outputs.map_err(TuneError::io(folder.path()))?;
+        Ok(Self { source, len, sink, empty, facts, outputs, folder })
     }
 
     /// Where the first `len` bytes of a file are copied to the sink.
     pub fn whole<'s>(
         &self,
-        job: &Job<'s>,
+        job: &TuneJob<'s>,
         source: &Path,
         len: u64,
     ) -> Result<RefCell<Whole<'s>>, TuneError> {
@@ -123,7 +130,7 @@ impl Bench {
     /// the time. The reference goes first, and has to work.
     pub fn try_out(
         &self,
-        job: &Job<'_>,
+        job: &TuneJob<'_>,
         fit: &[&'static dyn Mechanism],
     ) -> Result<Trial, TuneError> {
         let mut len = self.len.min(FIRST_TRIAL);
@@ -152,9 +159,14 @@ impl Bench {
     }
 
     /// The system's `cp`, told not to clone if it knows how; or why there is none.
-    pub fn find_peer(&self) -> Result<Cp, String> {
+    pub fn find_peer(&self, job: &TuneJob<'_>) -> Result<Cp, String> {
         remove(&self.sink);
-        Cp::find(&["--reflink=never", ""], &self.empty, &self.sink)
+        Cp::find(&["--reflink=never", ""], &self.cp_site(job))
+    }
+
+    pub fn cp_site<'b>(&'b self, job: &'b TuneJob<'_>) -> CpSite<'b> {
+        let runner = CommandRunner::of_copies(&self.outputs, job.stop);
+        CpSite { runner, empty: &self.empty, copy: &self.sink }
     }
 
     /// How many bytes may be moved in a sample so that `rounds` of all arms take no more than

@@ -4,20 +4,20 @@ use std::{cell::RefCell, path::Path};
 use thalweg_core::{Mechanism, Prefer, Tuning, Unfit};
 
 use super::{
-    Clock, Job, TuneError, TuneResult, Unavailable,
+    Clock, TuneError, TuneJob, TuneResult, Unavailable,
     bench::{Bench, Trial},
+    entrants::Entrants,
     slice::Slice,
-    stage::Stage,
     sum::{Measured, Subject},
 };
 use crate::{
     arms::{
         content,
+        cp::CpArm,
         knobs::one_knob_turned,
         transfer::{Whole, WholeArm},
     },
     measure::{conditions::Conditions, sample::Metric, schedule::Rules, stats::Random},
-    peer::CpArm,
 };
 
 /// Rounds of all mechanisms at their defaults before other tunings are looked at.
@@ -29,7 +29,7 @@ const PROMISING: usize = 3;
 
 /// Measures the ways of copying one file. `mechanisms` is a parameter for the tests' sake.
 pub(super) fn tune_file(
-    job: &Job<'_>,
+    job: &TuneJob<'_>,
     source: &Path,
     mechanisms: &[&'static dyn Mechanism],
 ) -> Result<TuneResult, TuneError> {
@@ -38,31 +38,30 @@ pub(super) fn tune_file(
     let conditions = Conditions::now(&[&bench.source, job.destination]);
     let (fit, mut unavailable) = bench.candidates(mechanisms, &job.request);
     let mut trial = bench.try_out(job, &fit)?;
-    let peer = bench.find_peer();
+    let peer = bench.find_peer(job);
     let rounds = FIRST_ROUNDS as f64;
     let bytes = bench.slice_for(&trial, peer.as_ref().ok(), &clock, (rounds, FIRST_SHARE));
     let slice = Slice::make(&bench.source, bytes, &bench.folder, job.stop)?;
     let place = bench.whole(job, &slice.source, bytes)?;
     let starts = RefCell::default();
     let checked = || content::same(&bench.sink, &slice.source, bytes).map_err(Unfit::because);
-    let stage = Stage::new(job, clock, Random::new(job.seed));
-    let mut run = Run { stage, place: &place };
+    let entrants = Entrants::new(job, clock, Random::new(job.seed));
+    let mut run = Run { entrants, place: &place };
     run.enter_defaults(&mut trial)?;
     let mut without_peer = None;
     if let Ok(cp) = &peer {
         let arm = CpArm {
             cp,
+            site: bench.cp_site(job),
             source: &slice.peer_source,
-            copy: &bench.sink,
-            empty: &bench.empty,
             bytes,
             checked: &checked,
             starts: &starts,
         };
-        without_peer = run.stage.admit(arm, Subject::Peer(cp.command.clone()))?.err();
+        without_peer = run.entrants.admit(arm, Subject::Peer(cp.command.clone()))?.err();
     }
     run.measure()?;
-    let (log, subjects, mut random) = run.stage.finish();
+    let (log, subjects, mut random) = run.entrants.finish();
     for (name, unfit) in trial.unfit.iter().chain(&trial.untried) {
         unavailable.push(Unavailable { name, reason: unfit.reason.clone() });
     }
@@ -83,7 +82,7 @@ pub(super) fn tune_file(
 }
 
 struct Run<'r, 'j> {
-    stage: Stage<'r>,
+    entrants: Entrants<'r>,
     place: &'r RefCell<Whole<'j>>,
 }
 
@@ -92,14 +91,14 @@ impl Run<'_, '_> {
     /// deliver other bytes, join the unfit.
     fn enter_defaults(&mut self, trial: &mut Trial) -> Result<(), TuneError> {
         for (mechanism, _) in std::mem::take(&mut trial.works) {
-            if self.stage.len() > 0 && self.stage.clock.left().is_zero() {
+            if self.entrants.len() > 0 && self.entrants.clock.left().is_zero() {
                 let unfit = Unfit::because("the budget was spent before its turn");
                 trial.untried.insert(mechanism.info().name, unfit);
                 continue;
             }
             match self.enter(mechanism, Tuning::default())? {
                 Ok(()) => {}
-                Err(unfit) if self.stage.len() == 0 => {
+                Err(unfit) if self.entrants.len() == 0 => {
                     return Err(TuneError::not_tunable(unfit.reason));
                 }
                 Err(unfit) => {
@@ -116,52 +115,59 @@ impl Run<'_, '_> {
         tuning: Tuning,
     ) -> Result<Result<(), Unfit>, TuneError> {
         let arm = WholeArm { place: self.place, mechanism, tuning: tuning.clone() };
-        self.stage.admit(arm, Subject::Mechanism { mechanism, tuning })
+        self.entrants.admit(arm, Subject::Mechanism { mechanism, tuning })
     }
 
     /// All at their defaults; then, if five rounds with them fit, other tunings of the best; else
     /// more of the first.
     fn measure(&mut self) -> Result<(), TuneError> {
-        let all: Vec<usize> = (0..self.stage.len()).collect();
+        let all: Vec<usize> = (0..self.entrants.len()).collect();
         let rules = Rules::default();
-        let kept: Vec<usize> = self.stage.peer().into_iter().collect();
-        self.stage.rounds(
+        let kept: Vec<usize> = self.entrants.peer().into_iter().collect();
+        self.entrants.rounds(
             all.clone(),
             kept.clone(),
             Rules { most_rounds: FIRST_ROUNDS, ..rules },
         )?;
-        let defaults = self.stage.len();
+        let defaults = self.entrants.len();
         let best = self.promising();
         let mut finalists = vec![0];
-        finalists.extend(self.stage.peer());
+        finalists.extend(self.entrants.peer());
         // A tuning is judged by its own default, so that takes part too.
         finalists.extend(best.iter().filter(|arm| **arm != 0));
         for (mechanism, tuning) in self.variants(&best, &finalists) {
             // A tuning that does not work is no loss: its default does.
             let _ = self.enter(mechanism, tuning)?;
         }
-        if self.stage.len() == defaults {
+        if self.entrants.len() == defaults {
             let most_rounds = rules.most_rounds - FIRST_ROUNDS;
-            return self.stage.rounds(all, kept, Rules { least_rounds: 0, most_rounds, ..rules });
+            return self.entrants.rounds(
+                all,
+                kept,
+                Rules { least_rounds: 0, most_rounds, ..rules },
+            );
         }
-        finalists.extend(defaults..self.stage.len());
-        self.stage.rounds(finalists, kept, rules)
+        finalists.extend(defaults..self.entrants.len());
+        self.entrants.rounds(finalists, kept, rules)
     }
 
     /// The best mechanisms that copy and have something to tune, best first.
     fn promising(&self) -> Vec<usize> {
-        let metric =
-            if self.stage.job.request.prefer == Prefer::Cpu { Metric::Cpu } else { Metric::Wall };
+        let metric = if self.entrants.job.request.prefer == Prefer::Cpu {
+            Metric::Cpu
+        } else {
+            Metric::Wall
+        };
         let ratio =
-            |arm| self.stage.experiment.log.median_ratio(arm, 0, &metric).unwrap_or(f64::MAX);
+            |arm| self.entrants.experiment.log.median_ratio(arm, 0, &metric).unwrap_or(f64::MAX);
         let may_win = |arm: &usize| {
-            let Subject::Mechanism { mechanism, .. } = &self.stage.subjects[*arm] else {
+            let Subject::Mechanism { mechanism, .. } = &self.entrants.subjects[*arm] else {
                 return false;
             };
             !mechanism.info().knobs.is_empty()
-                && self.stage.experiment.log.arms[*arm].dropped.is_none()
+                && self.entrants.experiment.log.arms[*arm].dropped.is_none()
         };
-        let mut arms: Vec<usize> = (0..self.stage.len()).filter(may_win).collect();
+        let mut arms: Vec<usize> = (0..self.entrants.len()).filter(may_win).collect();
         arms.sort_by(|a, b| ratio(*a).total_cmp(&ratio(*b)));
         arms.truncate(PROMISING);
         arms
@@ -176,15 +182,17 @@ impl Run<'_, '_> {
     ) -> Vec<(&'static dyn Mechanism, Tuning)> {
         let rounds = Rules::default().least_rounds as u32;
         let mut left = self
-            .stage
+            .entrants
             .clock
             .left()
-            .saturating_sub(self.stage.experiment.log.round_cost(finalists) * rounds);
+            .saturating_sub(self.entrants.experiment.log.round_cost(finalists) * rounds);
         let mut variants = Vec::new();
         for arm in best {
-            let Subject::Mechanism { mechanism, .. } = self.stage.subjects[*arm] else { continue };
+            let Subject::Mechanism { mechanism, .. } = self.entrants.subjects[*arm] else {
+                continue;
+            };
             // Warming up and checking cost about two samples, being drawn twice about one.
-            let cost = self.stage.experiment.log.round_cost(&[*arm]) / 2 * (rounds + 3);
+            let cost = self.entrants.experiment.log.round_cost(&[*arm]) / 2 * (rounds + 3);
             for tuning in one_knob_turned(mechanism.info().knobs) {
                 match left.checked_sub(cost) {
                     Some(rest) => left = rest,

@@ -9,8 +9,8 @@ use thalweg_core::{
 
 use super::slice::SliceFacts;
 use crate::{
+    arms::cp::Cp,
     measure::{conditions::Conditions, log::Log, stats::Verdict},
-    peer::Cp,
 };
 
 #[derive(Clone, Debug, Serialize)]

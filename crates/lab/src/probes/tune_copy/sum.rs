@@ -11,6 +11,7 @@ use super::{
     slice::SliceFacts,
 };
 use crate::{
+    arms::cp::Cp,
     measure::{
         conditions::Conditions,
         log::Log,
@@ -18,7 +19,6 @@ use crate::{
         sample::{Metric, Sample},
         stats::{Random, Verdict, median, ratio_of_rounds},
     },
-    peer::Cp,
 };
 
 /// What an arm of the log is.
@@ -61,7 +61,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// Sums up. The winner is the planner's own, so that nobody decides twice.
+    /// Sums up. The winner is the planner's own, so that there is one decision.
     pub fn result(
         mut self,
         facts: Option<&Facts>,
@@ -208,6 +208,7 @@ impl Measured {
                 sessions: 1,
                 rounds: arm.rounds as u32,
                 at: self.conditions.at.clone(),
+                provisional: false,
             })
         });
         cells.collect()

@@ -16,18 +16,18 @@ use thalweg_sys::Errno;
 
 const BUDGET: Duration = Duration::from_millis(500);
 
-fn job<'j>(sources: &'j [PathBuf], destination: &'j Path, stop: &'j Stop<'j>) -> Job<'j> {
+fn job<'j>(sources: &'j [PathBuf], destination: &'j Path, stop: &'j Stop<'j>) -> TuneJob<'j> {
     static PLAIN: LazyLock<CopyOptions> = LazyLock::new(CopyOptions::default);
     let (request, needs) = (Request::default(), Guarantees::default());
     let (options, budget, seed) = (&*PLAIN, BUDGET, 1);
-    Job { sources, destination, options, request, needs, budget, seed, stop }
+    TuneJob { sources, destination, options, request, needs, budget, seed, stop }
 }
 
 /// A result with a few rounds, with as large a budget as that takes on a busy machine.
-fn measured(job: &Job<'_>) -> TuneResult {
+fn measured(job: &TuneJob<'_>) -> TuneResult {
     for factor in [1, 4, 16, 64] {
         let (request, budget) = (job.request.clone(), job.budget * factor);
-        let found = tune(&Job { request, budget, ..*job }).unwrap();
+        let found = tune(&TuneJob { request, budget, ..*job }).unwrap();
         let large = found.large_file.as_deref().unwrap_or(&found);
         if found.log.rounds.len() > 3 && large.log.rounds.len() > 3 {
             return found;
@@ -132,7 +132,7 @@ fn stopping_leaves_nothing_behind_whenever_it_comes() {
             let before = asked.fetch_add(1, Ordering::Relaxed);
             if before >= after { Err(Cancelled) } else { Ok(()) }
         };
-        let job = Job { budget: BUDGET * 60, ..job(&sources, place.path(), &stop) };
+        let job = TuneJob { budget: BUDGET * 60, ..job(&sources, place.path(), &stop) };
         let answer = tune(&job);
         assert!(matches!(answer, Err(TuneError::Cancelled(_))), "after {after}: {answer:?}");
         assert!(is_clean(place.path(), 1), "after {after}");

@@ -1,20 +1,24 @@
 //! A tree: its largest file as a file, then the whole copy with one thread and with many, against
 //! `cp -r`, on a sample of the tree's files.
 
-use std::{cell::RefCell, fs, num::NonZero, path::Path, sync::Arc, time::Duration};
+use std::{cell::RefCell, fs, num::NonZero, sync::Arc, time::Duration};
 use thalweg_core::{Guarantees, MECHANISMS, Profile, profile::Ratio};
 use thalweg_tree::{CopyOptions, Target};
 
 use super::{
-    Clock, Job, TuneError, TuneResult,
+    Clock, TuneError, TuneJob, TuneResult,
+    entrants::Entrants,
     file::tune_file,
     pick::{Picked, gather, pick},
     slice::{Placement, SliceFacts},
-    stage::Stage,
     sum::{Measured, Subject},
-    tree_arms::{CopyTree, Place, TreeArm},
+    tree_arms::{CopyTree, SampleTree, TreeArm},
 };
 use crate::{
+    arms::{
+        command::{CommandRunner, Outputs},
+        cp::{Cp, CpArm, CpSite},
+    },
     measure::{
         conditions::Conditions,
         log::Log,
@@ -23,7 +27,6 @@ use crate::{
         schedule::Rules,
         stats::{Random, Verdict},
     },
-    peer::{Cp, CpArm},
     scratch::Folder,
 };
 
@@ -44,7 +47,7 @@ const COPY_AND_REMOVE: f64 = 2.0;
 
 /// Measures the ways of copying trees, or several files: `copy` with one thread and with as many
 /// as there are processors, or only with as many as were asked for.
-pub(super) fn tune_tree(job: &Job<'_>, copy: &CopyTree) -> Result<TuneResult, TuneError> {
+pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &CopyTree) -> Result<TuneResult, TuneError> {
     let clock = Clock::start(job.budget);
     let mut random = Random::new(job.seed);
     let walk = job.budget.mul_f64(WALK_SHARE);
@@ -72,11 +75,12 @@ pub(super) fn tune_tree(job: &Job<'_>, copy: &CopyTree) -> Result<TuneResult, Tu
     };
     let threads = threads(job.options.jobs);
     let folder = Folder::inside(job.destination).map_err(TuneError::io(job.destination))?;
-    let mut place =
-        Place { sample: folder.file("sample"), copy: folder.file("copy"), bytes: 0, files: 0 };
+    let [sample, copied, empty] = ["sample", "copy", "empty"].map(|name| folder.file(name));
     let conditions = Conditions::now(&[&job.sources[0], job.destination]);
-    let empty = folder.file("empty");
-    let cp = find_peer(job, &empty, &place);
+    let outputs = Outputs::inside(folder.path(), "cp").map_err(TuneError::io(folder.path()))?;
+    let runner = CommandRunner::of_copies(&outputs, job.stop);
+    let site = CpSite { runner, empty: &empty, copy: &copied };
+    let cp = find_peer(job, &site);
     let arms = (threads.len() + usize::from(cp.is_ok())) as f64;
     // Rounds with one arm twice; warming up, which is checked, counts twice.
     let samples = ROUNDS * (arms + 1.0) + 2.0 * arms;
@@ -85,36 +89,40 @@ pub(super) fn tune_tree(job: &Job<'_>, copy: &CopyTree) -> Result<TuneResult, Tu
         let one = written.as_secs_f64() * COPY_AND_REMOVE;
         one * samples + all.as_secs_f64() >= left || all >= job.budget.mul_f64(GATHER_SHARE)
     };
-    let sampled = gather(&picked, &place.sample, &enough, job.stop)?;
+    let sampled = gather(&picked, &sample, &enough, job.stop)?;
     if sampled.files == 0 {
         return Err(TuneError::not_tunable("none of its files can be read"));
     }
-    (place.bytes, place.files) = (sampled.bytes, sampled.files);
+    let place = SampleTree {
+        sample: sample.clone(),
+        copy: copied.clone(),
+        bytes: sampled.bytes,
+        files: sampled.files,
+    };
 
     let (starts, checked) = (RefCell::default(), || place.check());
-    let mut stage = Stage::new(job, clock, random);
+    let mut entrants = Entrants::new(job, clock, random);
     for jobs in &threads {
         let options = CopyOptions { jobs: *jobs, ..options.clone() };
-        let arm = TreeArm::new(options, &place, (copy, job.stop));
-        let answer = stage.admit(arm, Subject::Threads(*jobs))?;
+        let arm = TreeArm::new(options, &place, copy, job.stop);
+        let answer = entrants.admit(arm, Subject::Threads(*jobs))?;
         answer.map_err(|unfit| TuneError::not_tunable(unfit.reason))?;
     }
     let mut without_peer = None;
     if let Ok(cp) = &cp {
         let arm = CpArm {
             cp,
-            source: &place.sample,
-            copy: &place.copy,
-            empty: &empty,
+            site,
+            source: &sample,
             bytes: place.bytes,
             checked: &checked,
             starts: &starts,
         };
-        without_peer = stage.admit(arm, Subject::Peer(cp.command.clone()))?.err();
+        without_peer = entrants.admit(arm, Subject::Peer(cp.command.clone()))?.err();
     }
-    let all: Vec<usize> = (0..stage.len()).collect();
-    stage.rounds(all.clone(), all, Rules::default())?;
-    let (log, subjects, mut random) = stage.finish();
+    let all: Vec<usize> = (0..entrants.len()).collect();
+    entrants.rounds(all.clone(), all, Rules::default())?;
+    let (log, subjects, mut random) = entrants.finish();
     let measured = Measured {
         log,
         subjects,
@@ -132,7 +140,7 @@ pub(super) fn tune_tree(job: &Job<'_>, copy: &CopyTree) -> Result<TuneResult, Tu
         unavailable: Vec::new(),
     };
     let mut result = measured.result(None, &request, (clock, &mut random));
-    result.jobs = threads_to_take(&result.log, (&threads, result.noise), &mut random);
+    result.jobs = threads_to_take(&result.log, &threads, result.noise, &mut random);
     if let Some(large) = large {
         result.take_choice_of(large);
     }
@@ -149,7 +157,7 @@ fn threads(asked_for: usize) -> Vec<usize> {
 }
 
 /// What is found of the largest file among those picked, if long files matter there.
-fn large_file(job: &Job<'_>, picked: &[Picked]) -> Result<Option<TuneResult>, TuneError> {
+fn large_file(job: &TuneJob<'_>, picked: &[Picked]) -> Result<Option<TuneResult>, TuneError> {
     let lengths: Vec<u64> =
         picked.iter().map(|file| fs::metadata(&file.path).map_or(0, |meta| meta.len())).collect();
     let long: u64 = lengths.iter().filter(|length| **length >= WORTH_IT).sum();
@@ -158,7 +166,8 @@ fn large_file(job: &Job<'_>, picked: &[Picked]) -> Result<Option<TuneResult>, Tu
     let Some((largest, _)) = largest.filter(|_| long as f64 > all as f64 * WORTH_IT_SHARE) else {
         return Ok(None);
     };
-    let part = Job { request: job.request.clone(), budget: job.budget.mul_f64(FILE_SHARE), ..*job };
+    let part =
+        TuneJob { request: job.request.clone(), budget: job.budget.mul_f64(FILE_SHARE), ..*job };
     match tune_file(&part, &largest.path, MECHANISMS) {
         Ok(found) => Ok(Some(found)),
         // A file that cannot be measured says nothing about the tree it is in.
@@ -167,7 +176,7 @@ fn large_file(job: &Job<'_>, picked: &[Picked]) -> Result<Option<TuneResult>, Tu
     }
 }
 
-fn find_peer(job: &Job<'_>, empty: &Path, place: &Place) -> Result<Cp, String> {
+fn find_peer(job: &TuneJob<'_>, site: &CpSite<'_>) -> Result<Cp, String> {
     let keep = job.options.preserve;
     let kind = match (keep.xattrs && keep.links, keep.mode || keep.times) {
         (true, _) => "-a",
@@ -175,16 +184,12 @@ fn find_peer(job: &Job<'_>, empty: &Path, place: &Place) -> Result<Cp, String> {
         (false, false) => "-r",
     };
     let wished = format!("{kind} --reflink=never");
-    Cp::find(&[&wished, kind], empty, &place.copy)
+    Cp::find(&[&wished, kind], site)
 }
 
 /// What `copy` does without being told, as many threads as there are processors, unless fewer were
 /// shown to be faster. `None` if not all were measured.
-fn threads_to_take(
-    log: &Log,
-    (threads, noise): (&[usize], f64),
-    random: &mut Random,
-) -> Option<usize> {
+fn threads_to_take(log: &Log, threads: &[usize], noise: f64, random: &mut Random) -> Option<usize> {
     let usual = threads.len().checked_sub(1)?;
     let fewer: Option<Vec<Ratio>> =
         (0..usual).map(|arm| log.ratio(arm, usual, &Metric::Wall, random)).collect();

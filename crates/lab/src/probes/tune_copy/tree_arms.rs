@@ -14,11 +14,11 @@ use crate::{
         sample::{Meter, Sample},
         schedule::{Arm, Failure},
     },
-    peer::remove,
+    scratch::remove,
 };
 
 /// Where a sample lies, and where its copies go.
-pub(super) struct Place {
+pub(super) struct SampleTree {
     pub sample: PathBuf,
     pub copy: PathBuf,
     pub bytes: u64,
@@ -56,7 +56,7 @@ impl Events for Listener<'_> {
 /// Our copy with so many threads.
 pub(super) struct TreeArm<'p> {
     options: CopyOptions,
-    place: &'p Place,
+    place: &'p SampleTree,
     copy: &'p CopyTree,
     stop: &'p Stop<'p>,
 }
@@ -64,8 +64,9 @@ pub(super) struct TreeArm<'p> {
 impl<'p> TreeArm<'p> {
     pub fn new(
         options: CopyOptions,
-        place: &'p Place,
-        (copy, stop): (&'p CopyTree, &'p Stop<'p>),
+        place: &'p SampleTree,
+        copy: &'p CopyTree,
+        stop: &'p Stop<'p>,
     ) -> Self {
         Self { options, place, copy, stop }
     }
@@ -84,18 +85,15 @@ impl Arm for TreeArm<'_> {
     }
 }
 
-impl Place {
+impl SampleTree {
     /// Whether the copy holds every file of the sample, with its bytes, and no other.
     pub fn check(&self) -> Result<(), Unfit> {
         let wrong = |path: &Path, e: io::Error| Unfit::because(format!("{}: {e}", shown(path)));
         for path in files_below(&self.sample).map_err(|e| wrong(&self.sample, e))? {
             let inside = path.strip_prefix(&self.sample).unwrap_or(&path);
             let copy = self.copy.join(inside);
-            let len = path.metadata().map_err(|e| wrong(&path, e))?.len();
-            let copied = copy.metadata().map_err(|e| wrong(&copy, e))?.len();
-            let differs =
-                first_difference_of_files(&path, &copy, len).map_err(|e| wrong(&copy, e))?;
-            if len != copied || differs.is_some() {
+            let differs = first_difference_of_files(&path, &copy).map_err(|e| wrong(&copy, e))?;
+            if differs.is_some() {
                 let text = format!("{} was copied wrongly", shown(inside));
                 return Err(Unfit::because(text));
             }

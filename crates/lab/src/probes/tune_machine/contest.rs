@@ -16,7 +16,7 @@ use thalweg_core::{
 
 use super::{
     grid::Depth,
-    job::{EndKeys, Line, SessionJob, Way, Ways},
+    job::{ContestJob, EndKeys, Line, Way, Ways},
     pair::Ends,
     table::Asked,
 };
@@ -54,12 +54,12 @@ pub(super) trait Contest: Sync {
         &[SinkState::Fresh]
     }
 
-    /// Whether anybody asks how it is under such a load.
+    /// Whether it is measured under such a load.
     fn counts_under(&self, _load: Load) -> bool {
         true
     }
 
-    /// Whether there is anything to tune, so that somebody has to look for good tunings first.
+    /// Whether there is anything to tune, so that a scouting session looks for good tunings first.
     fn has_knobs(&self) -> bool {
         true
     }
@@ -85,13 +85,13 @@ pub(super) trait Contest: Sync {
     /// reference is the first.
     fn open<'s>(
         &self,
-        job: &SessionJob,
+        job: &ContestJob,
         stop: &'s Stop<'s>,
         answer: &mut dyn FnMut(Line),
     ) -> Result<Opened<'s>, Failure>;
 }
 
-pub(super) type Opened<'s> = (Box<dyn Place + 's>, Vec<Way>);
+pub(super) type Opened<'s> = (Box<dyn Arena + 's>, Vec<Way>);
 
 impl Ends {
     /// What is compared there.
@@ -110,7 +110,7 @@ impl EndKeys {
 }
 
 /// Where all arms of a session do their work, one after the other.
-pub(super) trait Place {
+pub(super) trait Arena {
     /// From now on so many bytes are moved at a time.
     fn resize(&mut self, size: u64) -> io::Result<()>;
 
@@ -131,7 +131,7 @@ pub(super) trait Place {
     }
 }
 
-impl dyn Place + '_ {
+impl dyn Arena + '_ {
     /// So many transfers as a sample, as far as there is room for them.
     pub fn fitting(&self, transfers: u64) -> u64 {
         transfers.clamp(1, self.most_transfers())
@@ -185,7 +185,7 @@ fn octaves(least: u32, most: u32, step: usize) -> Vec<u64> {
 }
 
 /// The tunings with which what has this name takes part in a session.
-fn tunings(job: &SessionJob, (name, knobs): (&str, &[Knob]), is_reference: bool) -> Vec<Way> {
+fn tunings(job: &ContestJob, name: &str, knobs: &[Knob], is_reference: bool) -> Vec<Way> {
     let plain = Way::plain(name);
     let named = |ways: &[Way]| {
         ways.iter().filter(|way| way.name == name).cloned().collect::<BTreeSet<Way>>()

@@ -94,12 +94,12 @@ fn tables(profile: &Profile, prefer: Prefer) -> Vec<Table> {
                 continue;
             }
             copied.clone_from(&bands);
-            let mut name = name_of(&keys, (load, sink_state), !needs.stable);
+            let mut name = name_of(&keys, load, sink_state, !needs.stable);
             let again = tables.iter().filter(|t| t.name.starts_with(&name)).count();
             if again > 0 {
                 let _ = write!(name, "_{}", again + 1);
             }
-            let about = about(&keys, (load, sink_state), !needs.stable);
+            let about = about(&keys, load, sink_state, !needs.stable);
             tables.push(Table { name, about, bands });
         }
     }
@@ -152,7 +152,7 @@ fn last_size_of(
     low
 }
 
-fn name_of(keys: &EndKeys, (load, state): (Load, SinkState), zero_copy: bool) -> String {
+fn name_of(keys: &EndKeys, load: Load, state: SinkState, zero_copy: bool) -> String {
     let mut name = format!("{}_to_{}", keys.source, keys.sink);
     if state == SinkState::Resident {
         name.push_str("_resident");
@@ -167,7 +167,7 @@ fn name_of(keys: &EndKeys, (load, state): (Load, SinkState), zero_copy: bool) ->
     name.chars().map(word).collect()
 }
 
-fn about(keys: &EndKeys, (load, state): (Load, SinkState), zero_copy: bool) -> String {
+fn about(keys: &EndKeys, load: Load, state: SinkState, zero_copy: bool) -> String {
     let end = |key: &str, options: &str| match options {
         "" => plain(key),
         options => format!("{} ({})", plain(key), plain(options)),

@@ -23,7 +23,7 @@ impl Depth {
         }
     }
 
-    /// Time for all of it, unless somebody says otherwise.
+    /// Time for all of it, unless another is given.
     pub fn budget(self) -> Duration {
         match self {
             Self::Quick => Duration::from_secs(2 * 60),

@@ -13,7 +13,7 @@ use crate::measure::log::Log;
 
 /// One session: all ways on one pair, size by size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SessionJob {
+pub struct ContestJob {
     pub ends: Ends,
     /// What else the machine does meanwhile. The session is told, and does not see to it itself.
     pub load: Load,
@@ -33,7 +33,7 @@ pub struct SessionJob {
     pub exact: bool,
 }
 
-/// Who takes part in a session, besides the reference.
+/// The ways that take part in a session, besides the reference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ways {
@@ -125,14 +125,14 @@ impl SizeLog {
 
 /// All that one session answered.
 #[derive(Clone, Debug, Default)]
-pub struct SessionLog {
+pub struct ContestLog {
     /// The ends, if it got as far as making them.
     pub ends: Option<EndKeys>,
     /// The sizes that were done.
     pub sizes: Vec<SizeLog>,
     /// The sizes that were not, and why.
     pub skipped: BTreeMap<u64, String>,
-    /// Who could not take part, and why.
+    /// The ways that could not take part, and why.
     pub unfit: BTreeMap<Way, String>,
     /// Why it ended early.
     pub failed: Option<String>,
@@ -140,7 +140,7 @@ pub struct SessionLog {
     pub done: bool,
 }
 
-impl SessionLog {
+impl ContestLog {
     pub fn take(&mut self, line: Line) {
         match line {
             Line::Ends(ends) => self.ends = Some(ends),
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_job_survives_its_line() {
-        let job = SessionJob {
+        let job = ContestJob {
             ends: "file:file@/a,/b".parse().unwrap(),
             load: Load::Loaded,
             sink_state: SinkState::Resident,
@@ -179,6 +179,6 @@ mod tests {
         };
         let line = serde_json::to_string(&job).unwrap();
         assert!(!line.contains('\n'));
-        assert_eq!(serde_json::from_str::<SessionJob>(&line).unwrap(), job);
+        assert_eq!(serde_json::from_str::<ContestJob>(&line).unwrap(), job);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The best is picked on one half of the rounds and scored on the other, so that the luck that made
 //! it look best does not count against the planner; then the halves change places. What the best of
-//! one half loses to the best of the other is the floor nobody can beat.
+//! one half loses to the best of the other is the floor that no choice can beat.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub struct Point {
     pub regret: f64,
     /// The same of the best itself.
     pub floor: f64,
-    /// The same of each way that somebody could always take.
+    /// The same of each way, if it were always taken.
     pub always: BTreeMap<String, f64>,
 }
 
@@ -54,15 +54,15 @@ pub struct Regret {
     pub points: Vec<Point>,
     /// Those that could not: too few rounds, or what the planner took did not work there.
     pub unscored: Vec<u64>,
-    pub planner: Spread,
-    pub floor: Spread,
+    pub planner: RegretSpread,
+    pub floor: RegretSpread,
     /// Always the same way at its default.
-    pub always: BTreeMap<String, Spread>,
+    pub always: BTreeMap<String, RegretSpread>,
 }
 
 /// Regrets in three numbers, as fractions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Spread {
+pub struct RegretSpread {
     pub mean: f64,
     /// Nineteen of twenty lie below.
     pub p95: f64,
@@ -71,7 +71,7 @@ pub struct Spread {
     pub sizes: usize,
 }
 
-impl Spread {
+impl RegretSpread {
     /// Of these regrets; all 0 of none.
     pub fn of(values: &[f64]) -> Self {
         let count = values.len().max(1) as f64;
@@ -104,7 +104,7 @@ pub fn regrets(survey: &Survey, profile: &Profile, prefer: Prefer) -> Vec<Regret
 
 fn summed(survey: &Survey, needs: Guarantees, points: Vec<Point>) -> Regret {
     let spread = |of: &dyn Fn(&Point) -> Option<f64>| {
-        Spread::of(&points.iter().filter_map(of).collect::<Vec<f64>>())
+        RegretSpread::of(&points.iter().filter_map(of).collect::<Vec<f64>>())
     };
     let names: std::collections::BTreeSet<&String> =
         points.iter().flat_map(|point| point.always.keys()).collect();
@@ -210,9 +210,9 @@ mod tests {
 
     #[test]
     fn three_numbers_of_many() {
-        let spread = Spread::of(&[0.0, 0.1, 0.2, 0.3]);
+        let spread = RegretSpread::of(&[0.0, 0.1, 0.2, 0.3]);
         assert!((spread.mean - 0.15).abs() < 1e-9 && (spread.worst - 0.3).abs() < 1e-9);
         assert!(spread.p95 > 0.28 && spread.sizes == 4);
-        assert_eq!(Spread::of(&[]).sizes, 0);
+        assert_eq!(RegretSpread::of(&[]).sizes, 0);
     }
 }

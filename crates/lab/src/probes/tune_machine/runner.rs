@@ -14,7 +14,7 @@ use thalweg_core::{Cancelled, profile::Load};
 use thalweg_sys::signal;
 
 use super::{
-    job::{Line, SessionJob, SessionLog},
+    job::{ContestJob, ContestLog, Line},
     session,
 };
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
 
 pub trait Runner {
     /// Runs one, under its load. A session that fails says so in its log.
-    fn run(&mut self, job: &SessionJob, stop: &Stop<'_>) -> SessionLog;
+    fn run(&mut self, job: &ContestJob, stop: &Stop<'_>) -> ContestLog;
 }
 
 /// In this process; it makes no load.
@@ -36,8 +36,8 @@ pub trait Runner {
 pub struct InProcess;
 
 impl Runner for InProcess {
-    fn run(&mut self, job: &SessionJob, stop: &Stop<'_>) -> SessionLog {
-        let mut log = SessionLog::default();
+    fn run(&mut self, job: &ContestJob, stop: &Stop<'_>) -> ContestLog {
+        let mut log = ContestLog::default();
         session::run(job, stop, &mut |line| log.take(line));
         log
     }
@@ -55,8 +55,8 @@ const GRACE: Duration = Duration::from_secs(10);
 const OVERRUN: u32 = 20;
 
 impl Runner for Spawned {
-    fn run(&mut self, job: &SessionJob, stop: &Stop<'_>) -> SessionLog {
-        let mut log = SessionLog::default();
+    fn run(&mut self, job: &ContestJob, stop: &Stop<'_>) -> ContestLog {
+        let mut log = ContestLog::default();
         if let Err(Failure::Unfit(unfit)) = self.measure(job, stop, &mut log) {
             log.failed = Some(format!("a session broke off: {unfit}"));
         }
@@ -67,9 +67,9 @@ impl Runner for Spawned {
 impl Spawned {
     fn measure(
         &self,
-        job: &SessionJob,
+        job: &ContestJob,
         stop: &Stop<'_>,
-        log: &mut SessionLog,
+        log: &mut ContestLog,
     ) -> Result<(), Failure> {
         let load = match job.load {
             Load::Idle => file::Load::Idle,
@@ -95,7 +95,7 @@ impl Spawned {
 /// The other side of [`Spawned`]. Ends early when standard input ends or an interrupt comes, and
 /// cleans up.
 pub fn serve() -> Result<(), String> {
-    let job: SessionJob = job()?;
+    let job: ContestJob = job()?;
     // It fails for no signal that exists.
     let _ = signal::catch_interrupts();
     let gone = Arc::new(AtomicBool::new(false));

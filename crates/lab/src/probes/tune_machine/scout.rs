@@ -3,7 +3,7 @@
 
 use thalweg_core::{Knob, Unit, profile::LEAST_NOISE};
 
-use super::job::{SessionLog, Way};
+use super::job::{ContestLog, Way};
 use crate::measure::{outcome::PerByte, sample::Metric};
 
 /// Few: a tuning that matters shows.
@@ -23,7 +23,7 @@ pub(super) fn sizes(grid: &[u64]) -> Vec<u64> {
 
 /// The tunings that were faster than their mechanism's default at some size, and near the best way
 /// there; the greatest gains first.
-pub(super) fn pick(log: &SessionLog) -> Vec<Way> {
+pub(super) fn pick(log: &ContestLog) -> Vec<Way> {
     let mut gains: Vec<(f64, Way)> = Vec::new();
     let Some(keys) = &log.ends else { return Vec::new() };
     let contest = keys.contest();

@@ -9,7 +9,7 @@ use thalweg_core::{
 };
 
 use super::{
-    job::{EndKeys, SessionJob, Way, Ways},
+    job::{ContestJob, EndKeys, Way, Ways},
     pair::{EndKind, Ends},
     runner::{InProcess, Runner},
 };
@@ -85,7 +85,7 @@ fn ends_of(cell: &Cell, place: &Path) -> Option<Ends> {
 
 fn look_again(cell: &Cell, ends: &Ends, stop: &Stop<'_>) -> Option<Look> {
     let way = Way { name: cell.mechanism.clone(), tuning: cell.tuning.clone() };
-    let job = SessionJob {
+    let job = ContestJob {
         ends: ends.clone(),
         load: Load::Idle,
         sink_state: SinkState::Fresh,

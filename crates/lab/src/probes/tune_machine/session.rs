@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 use thalweg_core::Unfit;
 
 use super::{
-    contest::Place,
-    job::{Line, SessionJob, SizeLog, Way},
+    contest::Arena,
+    job::{ContestJob, Line, SizeLog, Way},
     share::{LEAST_ROUNDS, Share, Shares},
 };
 use crate::measure::{
@@ -17,7 +17,7 @@ use crate::measure::{
 };
 
 /// Measures, and answers line by line. A session that was stopped has no last line.
-pub fn run(job: &SessionJob, stop: &Stop<'_>, answer: &mut dyn FnMut(Line)) {
+pub fn run(job: &ContestJob, stop: &Stop<'_>, answer: &mut dyn FnMut(Line)) {
     let session = Session { job, stop, began: Instant::now() };
     match session.run(answer) {
         Ok(()) => answer(Line::Done),
@@ -27,7 +27,7 @@ pub fn run(job: &SessionJob, stop: &Stop<'_>, answer: &mut dyn FnMut(Line)) {
 }
 
 struct Session<'j> {
-    job: &'j SessionJob,
+    job: &'j ContestJob,
     stop: &'j Stop<'j>,
     began: Instant,
 }
@@ -62,7 +62,7 @@ impl Session<'_> {
     /// reference took.
     fn size(
         &self,
-        place: &dyn Place,
+        place: &dyn Arena,
         ways: &mut Vec<Way>,
         (size, share): (u64, Share),
         random: &mut Random,

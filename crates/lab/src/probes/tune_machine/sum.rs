@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use thalweg_core::profile::{Cell, Load, Ratio, SinkState};
 
 use super::{
-    job::{EndKeys, SessionLog, SizeLog, Way},
+    job::{ContestLog, EndKeys, SizeLog, Way},
     pair::Ends,
 };
 use crate::measure::{
@@ -21,7 +21,7 @@ pub struct Survey {
     pub load: Load,
     /// What the sink was like before.
     pub sink_state: SinkState,
-    pub sessions: Vec<SessionLog>,
+    pub sessions: Vec<ContestLog>,
 }
 
 impl Survey {
@@ -126,6 +126,7 @@ impl Survey {
                     sessions,
                     rounds,
                     at: at.to_owned(),
+                    provisional: false,
                 });
             }
         }

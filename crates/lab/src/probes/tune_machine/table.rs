@@ -60,7 +60,7 @@ pub fn facts_between(keys: &EndKeys, asked: &Asked) -> Option<Facts> {
     Some(Facts { source, sink, len: Some(asked.size), needs: asked.needs })
 }
 
-/// The planner's verdict on such a job, among what was measured: what was not, nobody saw work.
+/// The planner's verdict on such a job, among what was measured: what was not measured was not seen to work.
 pub fn verdict_on(profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Plan> {
     let facts = facts_between(keys, asked)?;
     let known = profile.known(&facts, asked.load);

@@ -20,7 +20,7 @@ struct Simulated {
     mood: f64,
     broken: Option<Way>,
     random: Random,
-    jobs: Vec<SessionJob>,
+    jobs: Vec<ContestJob>,
 }
 
 impl Simulated {
@@ -35,7 +35,7 @@ impl Simulated {
         spread * ((0..12).map(|_| self.random.unit()).sum::<f64>() - 6.0)
     }
 
-    fn size(&mut self, job: &SessionJob, ways: &[Way], size: u64) -> SizeLog {
+    fn size(&mut self, job: &ContestJob, ways: &[Way], size: u64) -> SizeLog {
         let mut log = Log::default();
         for way in ways {
             log.enter(&way.to_string());
@@ -60,7 +60,7 @@ impl Simulated {
 }
 
 impl Runner for Simulated {
-    fn run(&mut self, job: &SessionJob, _: &Stop<'_>) -> SessionLog {
+    fn run(&mut self, job: &ContestJob, _: &Stop<'_>) -> ContestLog {
         self.jobs.push(job.clone());
         let mut ways = self.ways.clone();
         match &job.ways {
@@ -70,7 +70,7 @@ impl Runner for Simulated {
         }
         let pipe = || "pipe".to_owned();
         let ends = EndKeys { source: pipe(), sink: pipe(), options: Default::default() };
-        let mut log = SessionLog { ends: Some(ends), done: true, ..SessionLog::default() };
+        let mut log = ContestLog { ends: Some(ends), done: true, ..ContestLog::default() };
         log.sizes = job.sizes.iter().map(|size| self.size(job, &ways, *size)).collect();
         if let Some(way) = self.broken.take() {
             log.unfit.insert(way, "delivered a wrong byte at 7".to_owned());
@@ -93,7 +93,7 @@ fn plan_of<'p>(pairs: &[&str], stop: &'p Stop<'p>) -> Plan<'p> {
     }
 }
 
-fn found(runner: &mut dyn Runner, pairs: &[&str]) -> Found {
+fn found(runner: &mut dyn Runner, pairs: &[&str]) -> SurveyResult {
     survey(&plan_of(pairs, &|| Ok(())), runner, &mut |_| ()).unwrap()
 }
 
@@ -184,7 +184,7 @@ fn ways_that_are_alike_are_a_tie_and_the_earlier_one_is_taken() {
 fn a_way_that_was_wrong_once_is_out() {
     let mut runner = Simulated::new(known_truth, &["read-write", "splice"]);
     let survey_of = |runner: &mut Simulated| {
-        let job = SessionJob {
+        let job = ContestJob {
             ends: "pipe:pipe".parse().unwrap(),
             load: Load::Idle,
             sink_state: SinkState::Fresh,
@@ -213,7 +213,7 @@ fn a_true_profile_has_little_regret_and_a_false_one_much() {
     let mean = |profile: &Profile, runner: &mut Simulated| {
         let mut surveys = Vec::new();
         for load in [Load::Idle, Load::Loaded] {
-            let job = SessionJob {
+            let job = ContestJob {
                 ends: "pipe:pipe".parse().unwrap(),
                 load,
                 sink_state: SinkState::Fresh,
@@ -248,7 +248,7 @@ fn a_choice_that_failed_in_the_check_is_not_passed_over_in_silence() {
     let mut runner = Simulated::new(known_truth, &["read-write", "splice"]);
     let mut profile = Profile::new();
     found(&mut runner, &["pipe:pipe"]).teach(&mut profile);
-    let job = SessionJob {
+    let job = ContestJob {
         ends: "pipe:pipe".parse().unwrap(),
         load: Load::Idle,
         sink_state: SinkState::Fresh,
@@ -275,7 +275,7 @@ fn what_is_measured_over_both_states_of_a_sink_is_checked_over_both() {
         (Depth::Quick, "pipe:file"),
     ] {
         let plan = Plan { depth, ..plan_of(&[pair], &|| Ok(())) };
-        let states = |jobs: &[SessionJob]| {
+        let states = |jobs: &[ContestJob]| {
             let states: Vec<SinkState> = jobs.iter().map(|job| job.sink_state).collect();
             [SinkState::Fresh, SinkState::Resident].map(|state| states.contains(&state))
         };
@@ -323,8 +323,8 @@ fn stopping_ends_it_after_the_session_that_runs() {
 fn a_session_that_fails_is_told_once() {
     struct Failing;
     impl Runner for Failing {
-        fn run(&mut self, _: &SessionJob, _: &Stop<'_>) -> SessionLog {
-            SessionLog { failed: Some("no room".into()), ..SessionLog::default() }
+        fn run(&mut self, _: &ContestJob, _: &Stop<'_>) -> ContestLog {
+            ContestLog { failed: Some("no room".into()), ..ContestLog::default() }
         }
     }
     let found = found(&mut Failing, &["pipe:pipe"]);

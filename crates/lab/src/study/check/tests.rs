@@ -15,6 +15,14 @@ parameters = { buffer = "16 MiB", runs = 1 }
 name = "seconds"
 columns = ["arm", "user", "system"]
 rows = [["a", 0.0, 8.4]]
+[[source.item]]
+what = "program"
+text = "a program"
+arms = ["a"]
+[[source.item]]
+what = "system"
+text = "a machine"
+absent = "nobody has it"
 [[cell]]
 name = "c"
 sizes = ["64KiB", "1GiB"]
@@ -81,7 +89,7 @@ fn a_cell_adds_to_the_parameters_of_its_arms() {
         "work = \"null\"\nwith = { args = [\"a=1\"], speed = 1, more = true }",
         1,
     );
-    let study = Study::parse(&text, &CATALOGUE).unwrap();
+    let study: Study = toml::from_str(&text).unwrap();
     let both = |arm: usize| study.cells[0].parameters(&study.arms[arm]).to_string();
     assert_eq!(both(0), "args = [\"a=1\", \"b=2\"]\nmore = true\nspeed = 1\n");
     assert_eq!(both(1), "args = [\"b=2\"]\nspeed = 2\n");
@@ -108,7 +116,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         ("sizes = [\"64KiB\", \"1GiB\"]", "sizes = [\"64 heaps\", \"1GiB\"]", "is not a size"),
         ("quick_sizes = [\"64KiB\"]", "quick_sizes = [\"4KiB\"]", "not among its sizes"),
         ("quick_sizes = [\"64KiB\"]", "strict_sizes = [\"4KiB\"]", "not among its sizes"),
-        ("loads = [\"idle\", \"busy\"]", "loads = [\"lazy\"]", "line 17"),
+        ("loads = [\"idle\", \"busy\"]", "loads = [\"lazy\"]", "line 25"),
         ("loads = [\"idle\", \"busy\"]", "loads = []", "needs arms, sizes and loads"),
         ("within = [-inf, 0.5]", "within = [2.0, 0.5]", "no range"),
         ("within = [-inf, 0.5]", "within = [nan, 0.5]", "no range"),
@@ -127,20 +135,13 @@ fn every_wrong_name_is_refused_with_what_there_is() {
             "size = \"5GiB\", load = \"busy\"",
             "there is 64KiB, 1GiB",
         ),
-        (
-            "size = \"64KiB\", load = \"busy\"",
-            "size = \"1GiB\", instead = \"5GiB\", load = \"busy\"",
-            "there is 64KiB, 1GiB",
-        ),
-        (
-            "at = { cell = \"c\" }",
-            "at = { cell = \"c\", instead = \"1GiB\" }",
-            "for the check of one ratio",
-        ),
+        ("within = [-inf, 0.5]", "within = [0.95, 1.0]", "1.061 times the lower one"),
+        ("within = [-inf, 0.5]", "within = [-1.0, 0.0]", "above 0"),
         (
             "[[claim.flip]]",
-            "[[claim.remark]]\ncheck = 4\nwithin = [1.0, 2.0]\ntext = \"x\"\n[[claim.flip]]",
-            "remark on check 4",
+            "[[claim.wider]]\ntest = \"ratio\"\narms = [\"a\", \"x\"]\nat = { cell = \"c\", size = \"64KiB\" }\n\
+             within = [0.0, 1.0]\n[[claim.flip]]",
+            "there is no arm \"x\"",
         ),
         ("at = { cell = \"c\" }", "at = { cell = \"z\" }", "there is no cell \"z\""),
         ("\"1GiB\" = 0.6", "\"1GiB\" = 0.0", "ratios above 0"),
@@ -148,7 +149,15 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         ("not_runnable = \"no absolute figure can be checked\"", "", "either checks or"),
         ("rows = [[\"a\", 0.0, 8.4]]", "rows = [[\"a\", 8.4]]", "not as long"),
         ("id = \"900.2\"", "id = \"900.1\"", "twice"),
+        ("what = \"program\"", "what = \"programme\"", "programme"),
+        (
+            "text = \"a program\"\narms = [\"a\"]",
+            "text = \"a program\"\narms = [\"x\"]",
+            "item \"a program\": there is no arm \"x\"",
+        ),
+        ("absent = \"nobody has it\"", "", "the reason why it is absent"),
         ("summary =", "sumary =", "sumary"),
+        ("kind = \"ratio\"", "kind = \"ration\"", "there is number, ratio"),
         ("test = \"ratio\"", "test = \"probe\"\nprobe = \"none-such\"", "claim"),
     ] {
         assert!(GOOD.contains(right), "{right}");
@@ -176,8 +185,46 @@ fn an_arm_has_the_parameters_of_its_cell_unless_it_has_its_own() {
     let text = GOOD
         .replacen("loads =", "with = { residency = \"fresh\", read = true }\nloads =", 1)
         .replacen("origin = \"fair\"", "with = { read = false }", 1);
-    let study = Study::parse(&text, &CATALOGUE).unwrap();
+    let study: Study = toml::from_str(&text).unwrap();
     let with = |arm: usize| study.cells[0].parameters(&study.arms[arm]).to_string();
     assert_eq!(with(0), "read = true\nresidency = \"fresh\"\n");
     assert_eq!(with(1), "read = false\nresidency = \"fresh\"\n");
+}
+
+#[test]
+fn what_is_misspelt_in_an_arm_or_a_probe_is_refused_before_anything_runs() {
+    let ends = "source = 'zero', sink = 'null'";
+    for (work, with, words) in [
+        ("transfer", format!("mechanism = 'splcie', {ends}"), "no mechanism \"splcie\""),
+        ("transfer", format!("mechanism = 'splice', {ends}, pip = 1"), "pip"),
+        ("transfer", format!("mechanism = 'splice', {ends}, tuning = {{ pip = 1 }}"), "no knob"),
+        ("transfer", format!("mechanism = 'reflink', {ends}"), "serves no"),
+        ("memory", "kernel = 'libc', residncy = 'l1'".to_owned(), "residncy"),
+        ("memory", "kernel = 'libc', residency = 'l1', sizes = 'all'".to_owned(), "memcpy-fleet"),
+        ("memory", "kernel = 'libc', residency = 'l9'".to_owned(), "l9"),
+        ("bulk", "arm = 'rong'".to_owned(), "no arm \"rong\""),
+        ("program", "command = ['cp', '{source}', '{snik}']".to_owned(), "no {sink}"),
+        ("worker", "program = 'x.c', cflag = ['-O3']".to_owned(), "cflag"),
+        ("worker", "program = 'x.py', cflags = ['-O3']".to_owned(), "it is none"),
+        ("null", "speed = 1".to_owned(), "unknown parameter speed"),
+    ] {
+        let arm = format!("work = {work:?}\nwith = {{ {with} }}\norigin");
+        let text = GOOD.replacen("work = \"null\"\norigin", &arm, 1);
+        let error = Study::parse(&text, &CATALOGUE).unwrap_err();
+        assert!(error.contains("arm \"b\" in cell \"c\"") && error.contains(words), "{error}");
+    }
+    for (probe, with, words) in [
+        ("alias", "mechanism = 'splcie', source = 'file', sink = 'pipe'", "splcie"),
+        ("calls-per-buffer", "mechanism = 'sendfile', bufer = '4KiB'", "bufer"),
+        ("vmsplice-directions", "n = 1", "unknown parameter n"),
+        ("bulk-memory", "bytes = 1, way = { arm = 'rong' }", "rong"),
+    ] {
+        let check = format!(
+            "[[claim.check]]\ntest = \"probe\"\nprobe = {probe:?}\nwith = {{ {with} }}\n\
+             within = [0.0, 1.0]\n"
+        );
+        let text = GOOD.replace("not_runnable = \"no absolute figure can be checked\"", &check);
+        let error = Study::parse(&text, &CATALOGUE).unwrap_err();
+        assert!(error.contains(words), "{probe}: {error}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Judged,
-    board::Board,
+    board::{Board, Figure},
     several::nowhere,
     side::{judged, side},
     words::{self, arms_text, of},
@@ -54,16 +54,17 @@ fn in_place(
         ClaimVerdict::Undecided | ClaimVerdict::NotRunnable => 1,
         ClaimVerdict::Reproduced => 2,
     };
-    let rank = |ratio: &_| holds(side(ratio, within, board.noise()));
-    let worst = found
-        .iter()
-        .min_by(|(_, a), (_, b)| rank(a).cmp(&rank(b)).then_with(|| b.ratio.total_cmp(&a.ratio)));
+    let rank = |figure: &Figure| holds(side(figure, within, board.noise()));
+    let worst = found.iter().min_by(|(_, a), (_, b)| {
+        rank(a).cmp(&rank(b)).then_with(|| b.ratio.ratio.total_cmp(&a.ratio.ratio))
+    });
     let where_ = words::place(place);
     let Some((arms, ratio)) = worst else {
         return nowhere(of(note, &format!("{arm} to the best"), &where_), absent, within);
     };
     let text = of(note, &arms_text(arms, metric), &where_);
     let mut worst = judged(text, Ok(*ratio), within, board.noise());
+    worst.of = found.len();
     if let Some(one) = absent.first() {
         let (without, all) = (absent.len(), rivals.len());
         worst.why = format!("{}; {without} of {all} not compared: {}", worst.why, one.why);

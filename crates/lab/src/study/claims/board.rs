@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use thalweg_core::profile::Ratio;
 
 use crate::{
-    measure::{outcome::ratio_over, sample::Metric},
+    measure::{outcome::ratio_over, sample::Metric, stats::widening},
     study::{
         figures,
         file::{At, Load, Study},
@@ -23,6 +23,40 @@ pub struct Absent {
 impl Absent {
     fn undecided(why: impl Into<String>) -> Self {
         Self { verdict: ClaimVerdict::Undecided, why: why.into() }
+    }
+}
+
+/// A figure with its 95 % interval.
+#[derive(Clone, Copy, Debug)]
+pub struct Figure {
+    pub ratio: Ratio,
+    /// How many sessions the interval is over.
+    pub sessions: usize,
+    /// The interval is about the figure itself and not about its logarithm: a correlation.
+    pub linear: bool,
+}
+
+impl Figure {
+    /// With the interval that it needs as one of so many (Bonferroni): each of them errs so rarely that
+    /// all together err once in twenty.
+    #[must_use]
+    pub fn one_of(self, many: usize) -> Self {
+        let factor = widening(self.sessions, many);
+        let Ratio { ratio, lo, hi } = self.ratio;
+        let (lo, hi) = if self.linear {
+            ((ratio - (ratio - lo) * factor).max(-1.0), (ratio + (hi - ratio) * factor).min(1.0))
+        } else {
+            (ratio * (lo / ratio).powf(factor), ratio * (hi / ratio).powf(factor))
+        };
+        Self { ratio: Ratio { ratio, lo, hi }, ..self }
+    }
+
+    /// The same with everything divided.
+    #[must_use]
+    pub fn over(self, divisor: f64) -> Self {
+        let Ratio { ratio, lo, hi } = self.ratio;
+        let ratio = Ratio { ratio: ratio / divisor, lo: lo / divisor, hi: hi / divisor };
+        Self { ratio, ..self }
     }
 }
 
@@ -111,9 +145,15 @@ impl<'b> Board<'b> {
         arms: &[String; 2],
         place: &Place,
         metric: Metric,
-    ) -> Result<Ratio, Absent> {
+    ) -> Result<Figure, Absent> {
         let sessions: Vec<Vec<f64>> = self.paired(arms, place, metric)?.into_values().collect();
-        ratio_over(&sessions, self.seed()).ok_or_else(|| too_few(sessions.len()))
+        self.over(&sessions)
+    }
+
+    /// The ratio over sessions, each given by the log ratios of its rounds.
+    pub fn over(&self, sessions: &[Vec<f64>]) -> Result<Figure, Absent> {
+        let ratio = ratio_over(sessions, self.seed()).ok_or_else(|| too_few(sessions.len()))?;
+        Ok(Figure { ratio, sessions: sessions.len(), linear: false })
     }
 
     /// Logarithms of an arm's costs by session.
@@ -126,9 +166,19 @@ impl<'b> Board<'b> {
         Ok(figures::costs(self.arm(arm, place)?, metric))
     }
 
-    /// What a probe found for a check of a claim.
-    pub fn probe(&self, claim: &str, check: usize) -> Option<&'b ProbeResult> {
-        self.result.probes.iter().find(|probe| probe.claim == claim && probe.check == check)
+    /// What this probe found for a check of a claim, by its number or, better, by what it was asked.
+    pub fn probe(
+        &self,
+        (claim, number): (&str, usize),
+        name: &str,
+        with: &toml::Table,
+    ) -> Option<&'b ProbeResult> {
+        let same = |found: &&ProbeResult| match &found.with {
+            Some(asked) => asked == with,
+            None => found.check == number,
+        };
+        let of_it = |found: &&ProbeResult| found.claim == claim && found.probe == name;
+        self.result.probes.iter().filter(of_it).find(same)
     }
 }
 

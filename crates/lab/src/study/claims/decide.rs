@@ -5,20 +5,19 @@ use thalweg_core::profile::Ratio;
 
 use super::{
     Judged, best,
-    board::{Absent, Board, too_few},
+    board::{Absent, Board, Figure, too_few},
     several::{everywhere, left_out, not_in_this_run, opposite, somewhere},
     side::judged,
     words::{self, arms_text, of},
 };
 use crate::{
     measure::{
-        outcome::ratio_over,
         sample::Metric,
         stats::{Random, interval_of_sessions, median},
     },
     study::{
         file::{At, Check, Load},
-        result::{ClaimVerdict, Evidence, Place},
+        result::{ClaimVerdict, Evidence, Place, ProbeResult},
     },
 };
 
@@ -28,8 +27,8 @@ use ClaimVerdict::{Contradicted, NotRunnable, Reproduced, Undecided};
 pub fn check(board: &Board<'_>, claim: &str, number: usize, check: &Check) -> Vec<Judged> {
     match check {
         Check::Ratio { arms, at, metric, within, note } => {
-            let (where_, figure) = ratio_or_instead(board, arms, at, *metric);
-            let text = of(note.as_ref(), &arms_text(arms, *metric), &where_);
+            let text = of(note.as_ref(), &arms_text(arms, *metric), &words::named(at));
+            let figure = board.place(at).and_then(|place| board.ratio(arms, place, *metric));
             vec![judged(text, figure, *within, board.noise())]
         }
         Check::MeanRatio { arms, at, metric, within, note } => {
@@ -78,29 +77,16 @@ pub fn check(board: &Board<'_>, claim: &str, number: usize, check: &Check) -> Ve
             let text =
                 of(note.as_ref(), &format!("rank correlation of {} arms", arms.len()), &where_);
             let figure = rank_correlation(board, [arms, second], places, *metric);
-            vec![judged(text, figure, *within, 0.0)]
+            vec![judged(text, figure, *within, board.noise())]
         }
-        Check::Probe { probe, within, note, .. } => {
-            vec![probed(board, (claim, number), probe, *within, note.as_ref())]
+        Check::Probe { probe, with, within, note } => {
+            let found = board.probe((claim, number), probe, with);
+            let text = note
+                .as_ref()
+                .map_or_else(|| format!("probe {probe}"), |note| format!("{note} (probe {probe})"));
+            vec![probed(text, found, *within)]
         }
     }
-}
-
-/// A ratio and where it is of: at the size that stands in where there is none at the wanted one.
-fn ratio_or_instead(
-    board: &Board<'_>,
-    arms: &[String; 2],
-    at: &At,
-    metric: Metric,
-) -> (String, Result<Ratio, Absent>) {
-    let ratio = |at: &At| board.place(at).and_then(|place| board.ratio(arms, place, metric));
-    let figure = ratio(at);
-    if let (Err(absent), Some(size), Some(instead)) = (&figure, &at.size, &at.instead) {
-        let other = at.of_size(instead);
-        let text = format!("{} in place of {size} ({})", words::named(&other), absent.why);
-        return (text, ratio(&other));
-    }
-    (words::named(at), figure)
 }
 
 /// The rows of a published table, each by itself; each says which of them the run left out.
@@ -120,12 +106,8 @@ fn rows(
         let where_ = format!("{}, {of_published}", words::named(&at));
         let text = of(note, &arms_text(arms, metric), &where_);
         let figure = board.place(&at).and_then(|place| board.ratio(arms, place, metric));
-        let scaled = |r: Ratio| Ratio {
-            ratio: r.ratio / published,
-            lo: r.lo / published,
-            hi: r.hi / published,
-        };
-        let row = judged(text, figure.map(scaled), within, board.noise());
+        let figure = figure.map(|figure| figure.over(*published));
+        let row = judged(text, figure, within, board.noise());
         Judged { why: format!("{}{left_out}", row.why), ..row }
     };
     published.iter().map(row).collect()
@@ -136,7 +118,7 @@ fn mean_ratio(
     arms: &[String; 2],
     places: &[&Place],
     metric: Metric,
-) -> Result<Ratio, Absent> {
+) -> Result<Figure, Absent> {
     let mut sessions: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for place in places {
         for (session, ratios) in board.paired(arms, place, metric)? {
@@ -147,7 +129,7 @@ fn mean_ratio(
     sessions.retain(|_, ratios| ratios.len() == places.len());
     let mean = |ratios: &[f64]| ratios.iter().sum::<f64>() / ratios.len() as f64;
     let means: Vec<Vec<f64>> = sessions.values().map(|ratios| vec![mean(ratios).ln()]).collect();
-    ratio_over(&means, board.seed()).ok_or_else(|| too_few(means.len()))
+    board.over(&means)
 }
 
 fn load_ratio(
@@ -155,7 +137,7 @@ fn load_ratio(
     arm: &str,
     (at, loads): (&At, [Load; 2]),
     metric: Metric,
-) -> Result<Ratio, Absent> {
+) -> Result<Figure, Absent> {
     let under = |load| {
         let place = board.place(&At { load, ..at.clone() })?;
         board.costs(arm, place, metric)
@@ -163,7 +145,7 @@ fn load_ratio(
     let (first, second) = (under(loads[0])?, under(loads[1])?);
     let both = first.iter().filter_map(|(session, cost)| Some(vec![cost - second.get(session)?]));
     let both: Vec<Vec<f64>> = both.collect();
-    ratio_over(&both, board.seed()).ok_or_else(|| too_few(both.len()))
+    board.over(&both)
 }
 
 fn rank_correlation(
@@ -171,7 +153,7 @@ fn rank_correlation(
     arms: [&[String]; 2],
     places: &[At; 2],
     metric: Metric,
-) -> Result<Ratio, Absent> {
+) -> Result<Figure, Absent> {
     let mut sides: Vec<Vec<BTreeMap<usize, f64>>> = Vec::new();
     for (names, at) in arms.iter().zip(places) {
         let place = board.place(at)?;
@@ -191,7 +173,8 @@ fn rank_correlation(
     let found = found.ok_or_else(|| too_few(values.len()))?;
     // The interval of a few sessions knows nothing of the bounds of a correlation.
     let (lo, hi) = (found.lo.max(-1.0), found.hi.min(1.0));
-    Ok(Ratio { ratio: found.middle, lo, hi })
+    let ratio = Ratio { ratio: found.middle, lo, hi };
+    Ok(Figure { ratio, sessions: values.len(), linear: true })
 }
 
 /// Spearman's rank correlation: Pearson's of the ranks, ties sharing theirs.
@@ -213,17 +196,8 @@ fn ranks(values: &[f64]) -> Vec<f64> {
 }
 
 /// A probe decides by what it saw, the same in every session.
-fn probed(
-    board: &Board<'_>,
-    (claim, number): (&str, usize),
-    probe: &str,
-    within: [f64; 2],
-    note: Option<&String>,
-) -> Judged {
-    let text =
-        note.map_or_else(|| format!("probe {probe}"), |note| format!("{note} (probe {probe})"));
-    let sessions = board.probe(claim, number).map(|found| found.sessions.as_slice());
-    let sessions = sessions.unwrap_or_default();
+fn probed(text: String, found: Option<&ProbeResult>, within: [f64; 2]) -> Judged {
+    let sessions = found.map_or(&[][..], |found| found.sessions.as_slice());
     let findings: Vec<_> = sessions.iter().filter_map(|s| s.finding.as_ref()).collect();
     let Some(first) = findings.first() else {
         let absent = match sessions.iter().find_map(|session| session.missing.clone()) {
@@ -251,5 +225,5 @@ fn probed(
         within: Some(within),
         verdict,
     };
-    Judged { evidence, why }
+    Judged::plain(evidence, why)
 }

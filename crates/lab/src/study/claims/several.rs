@@ -1,10 +1,8 @@
 //! One ratio in several places: everywhere, somewhere, and on both sides of a line.
 
-use thalweg_core::profile::Ratio;
-
 use super::{
     Judged,
-    board::{Absent, Board},
+    board::{Absent, Board, Figure},
     side::{judged, side},
     words::{self, arms_text, of},
 };
@@ -26,7 +24,7 @@ pub(super) type Across<'c> = (&'c [String; 2], &'c [String], Metric);
 fn across<'b>(
     board: &Board<'b>,
     (arms, cells, metric): Across<'_>,
-) -> (Vec<(&'b Place, Ratio)>, Vec<Absent>) {
+) -> (Vec<(&'b Place, Figure)>, Vec<Absent>) {
     let (mut found, mut absent) = (Vec::new(), Vec::new());
     for place in cells.iter().flat_map(|cell| board.places(cell, None)) {
         match board.ratio(arms, place, metric) {
@@ -83,18 +81,19 @@ fn at_one(
     board: &Board<'_>,
     of_arms: Across<'_>,
     (within, note, nothing): ([f64; 2], Option<&String>, &str),
-    pick: impl for<'f, 'b> FnOnce(&'f [(&'b Place, Ratio)]) -> Option<&'f (&'b Place, Ratio)>,
+    pick: impl for<'f, 'b> FnOnce(&'f [(&'b Place, Figure)]) -> Option<&'f (&'b Place, Figure)>,
 ) -> (Judged, Vec<Absent>) {
     let (found, absent) = across(board, of_arms);
     let arms = arms_text(of_arms.0, of_arms.2);
-    let Some((place, ratio)) = pick(&found) else {
+    let Some((place, figure)) = pick(&found) else {
         return (nowhere(of(note, &arms, nothing), absent, within), Vec::new());
     };
     let text = of(note, &arms, &words::place(place));
-    let mut decisive = judged(text, Ok(*ratio), within, board.noise());
-    let holds = |(_, ratio): &&(&Place, Ratio)| side(ratio, within, board.noise()) == Reproduced;
+    let mut decisive = judged(text, Ok(*figure), within, board.noise());
+    let holds = |(_, figure): &&(&Place, Figure)| side(figure, within, board.noise()) == Reproduced;
     let holds = found.iter().filter(holds).count();
     decisive.why = in_places(board, (holds, found.len()), (within, of_arms.1));
+    decisive.of = found.len();
     (decisive, absent)
 }
 
@@ -107,7 +106,8 @@ fn rank(verdict: ClaimVerdict) -> u8 {
     }
 }
 
-/// The place where it holds least decides; one that nobody could look at leaves it open.
+/// The place where it holds least decides; one that nobody could look at leaves it open. That it was
+/// picked as the worst of several is answered for where all checks of the claim come together.
 pub(super) fn everywhere(
     board: &Board<'_>,
     of_arms: Across<'_>,
@@ -115,10 +115,11 @@ pub(super) fn everywhere(
     note: Option<&String>,
 ) -> Judged {
     // Among places alike, the one whose ratio lies farthest to the wrong side.
-    let badness = |(_, ratio): &(&Place, Ratio)| {
+    let badness = |(_, Figure { ratio, .. }): &(&Place, Figure), verdict| {
         let out = f64::max(within[0] / ratio.ratio, ratio.ratio / within[1]);
-        (rank(side(ratio, within, board.noise())), out)
+        (rank(verdict), out)
     };
+    let badness = |one: &(&Place, Figure)| badness(one, side(&one.1, within, board.noise()));
     let (mut worst, absent) = at_one(board, of_arms, (within, note, "everywhere"), |found| {
         found.iter().max_by(|a, b| {
             let (a, b) = (badness(a), badness(b));
@@ -134,7 +135,7 @@ pub(super) fn everywhere(
     worst
 }
 
-/// The place where it holds best decides.
+/// The place where it holds best decides, with the interval that the best of so many needs.
 pub(super) fn somewhere(
     board: &Board<'_>,
     of_arms: Across<'_>,
@@ -142,8 +143,21 @@ pub(super) fn somewhere(
     note: Option<&String>,
 ) -> Judged {
     let (mut best, absent) = at_one(board, of_arms, (within, note, "nowhere"), |found| {
-        found.iter().min_by_key(|(_, ratio)| rank(side(ratio, within, board.noise())))
+        let joint = |one: &(&Place, Figure)| {
+            let joint = one.1.one_of(found.len());
+            (rank(side(&joint, within, board.noise())), rank(side(&one.1, within, board.noise())))
+        };
+        found.iter().min_by_key(|one| joint(one))
     });
+    if let Some(figure) = best.figure.filter(|_| best.evidence.verdict == Reproduced && best.of > 1)
+    {
+        let joint = figure.one_of(best.of);
+        best.evidence.verdict = side(&joint, within, board.noise());
+        let said = words::as_one_of(best.of, &joint.ratio);
+        best.why = format!("{}; {said}", best.why);
+    }
+    // Only where it holds nowhere is it contradicted: no single place is picked for that.
+    best.of = 1;
     // What nobody could look at might have been the place.
     if best.evidence.verdict == Contradicted && !absent.is_empty() {
         best.evidence.verdict = Undecided;

@@ -2,16 +2,23 @@
 
 use thalweg_core::profile::Ratio;
 
-use super::{Judged, board::Absent, words};
-use crate::study::result::{
-    ClaimVerdict::{self, Contradicted, Reproduced, Undecided},
-    Evidence,
+use super::{
+    Judged,
+    board::{Absent, Figure},
+    words,
+};
+use crate::{
+    measure::stats::says_nothing,
+    study::result::{
+        ClaimVerdict::{self, Contradicted, Reproduced, Undecided},
+        Evidence,
+    },
 };
 
 /// The verdict on one figure, which must differ from the edges of the range by more than the noise.
 pub(super) fn judged(
     text: String,
-    figure: Result<Ratio, Absent>,
+    figure: Result<Figure, Absent>,
     within: [f64; 2],
     noise: f64,
 ) -> Judged {
@@ -26,20 +33,26 @@ pub(super) fn judged(
                 within: Some(within),
                 verdict: absent.verdict,
             };
-            Judged { evidence, why: absent.why }
+            Judged::plain(evidence, absent.why)
         }
-        Ok(ratio) => {
-            let verdict = side(&ratio, within, noise);
+        Ok(figure) => {
+            let ratio = &figure.ratio;
+            let verdict = side(&figure, within, noise);
             let why = match verdict {
                 Reproduced => format!("all of it is {range}"),
                 Contradicted => format!("none of it is {range}"),
-                _ if side(&ratio, within, 0.0) == Undecided => {
+                _ if !figure.linear && says_nothing(ratio) => {
+                    "an interval wider than a factor of ten".to_owned()
+                }
+                _ if side(&figure, within, 0.0) == Undecided => {
                     format!("part of it is {range}, part is not")
                 }
                 _ => format!("too near the edge of {range} for a noise of {:.0} %", noise * 100.0),
             };
-            let text = format!("{text}: {}", words::interval(&ratio));
-            Judged { evidence: seen(text, &ratio, within, verdict), why }
+            let wide = verdict == Undecided && !figure.linear && says_nothing(ratio);
+            let text = format!("{text}: {}", words::interval(ratio, wide));
+            let judged = Judged::plain(seen(text, ratio, within, verdict), why);
+            Judged { figure: Some(figure), ..judged }
         }
     }
 }
@@ -49,8 +62,9 @@ fn seen(text: String, ratio: &Ratio, within: [f64; 2], verdict: ClaimVerdict) ->
     Evidence { text, measured, lo, hi, within: Some(within), verdict }
 }
 
-/// Inside, outside, or neither. The interval reaches at least as far as the noise.
-pub(super) fn side(ratio: &Ratio, [least, most]: [f64; 2], noise: f64) -> ClaimVerdict {
+/// Inside, outside, or neither. The interval of a ratio reaches at least as far as the noise of costs.
+pub(super) fn side(figure: &Figure, [least, most]: [f64; 2], noise: f64) -> ClaimVerdict {
+    let (ratio, noise) = (&figure.ratio, if figure.linear { 0.0 } else { noise });
     let lo = ratio.lo.min(ratio.ratio / (1.0 + noise));
     let hi = ratio.hi.max(ratio.ratio * (1.0 + noise));
     if least <= lo && hi <= most {

@@ -1,20 +1,57 @@
 //! On which side of the line a figure lies.
 
-use super::words;
-use super::{decide::spearman, side::side};
+use super::{board::Figure, decide::spearman, side::side};
+use super::{side, words};
 use crate::study::result::ClaimVerdict::{Contradicted, Reproduced, Undecided};
 use proptest::prelude::*;
 use thalweg_core::profile::Ratio;
 
 #[test]
 fn a_figure_is_inside_outside_or_across() {
-    let side = |ratio, lo, hi, within| side(&Ratio { ratio, lo, hi }, within, 0.03);
+    let side = |ratio, lo, hi, within| side(&figure(Ratio { ratio, lo, hi }), within, 0.03);
     assert_eq!(side(0.25, 0.24, 0.26, [2.0, f64::INFINITY]), Contradicted);
     assert_eq!(side(2.5, 2.4, 2.6, [2.0, f64::INFINITY]), Reproduced);
     assert_eq!(side(2.1, 1.9, 2.3, [2.0, f64::INFINITY]), Undecided);
     // Surely below 1, but by less than the noise.
     assert_eq!(side(0.985, 0.98, 0.99, [0.0, 1.0]), Undecided);
     assert_eq!(side(1.0, 0.99, 1.01, [0.95, 1.05]), Reproduced);
+    // However wide, all of it lies below.
+    assert_eq!(side(0.02, 0.005, 0.06, [1.0, f64::INFINITY]), Contradicted);
+}
+
+fn figure(ratio: Ratio) -> Figure {
+    Figure { ratio, sessions: 6, linear: false }
+}
+
+#[test]
+fn an_interval_wider_than_a_factor_of_ten_that_decides_nothing_is_no_information() {
+    let judged = |lo, hi| {
+        let figure = figure(Ratio { ratio: 0.5, lo, hi });
+        side::judged("a to b".to_owned(), Ok(figure), [0.0, 1.0], 0.03)
+    };
+    let wide = judged(0.1, 1.1);
+    assert_eq!(wide.evidence.text, "a to b: no information (from 0.100 to 1.10)");
+    assert_eq!(judged(0.2, 1.1).evidence.text, "a to b: 0.500 [0.200, 1.10]");
+    assert_eq!(judged(0.01, 0.9).evidence.verdict, Reproduced);
+}
+
+#[test]
+fn one_of_many_needs_a_wider_interval_about_the_same_figure() {
+    let alone = figure(Ratio { ratio: 1.1, lo: 1.05, hi: 1.16 });
+    let joint = alone.one_of(8).ratio;
+    // Student's t of 5 degrees of freedom: 2.571 for one, 4.526 for one of eight.
+    assert!((joint.lo - 1.1 * (1.05_f64 / 1.1).powf(4.526 / 2.571)).abs() < 1e-4, "{joint:?}");
+    assert!(joint.hi > 1.2 && (joint.ratio - 1.1).abs() < 1e-12, "{joint:?}");
+    let correlation = Figure { linear: true, ..figure(Ratio { ratio: 0.1, lo: -0.5, hi: 0.7 }) };
+    let joint = correlation.one_of(8).ratio;
+    assert!((joint.lo + 0.956).abs() < 1e-2 && joint.hi <= 1.0, "{joint:?}");
+}
+
+#[test]
+fn the_noise_of_costs_says_nothing_of_a_correlation() {
+    let ratio = Ratio { ratio: 0.9, lo: 0.89, hi: 0.91 };
+    assert_eq!(side(&figure(ratio), [-1.0, 0.88], 0.05), Undecided);
+    assert_eq!(side(&Figure { linear: true, ..figure(ratio) }, [-1.0, 0.88], 0.05), Contradicted);
 }
 
 #[test]
@@ -46,8 +83,9 @@ proptest! {
         let within = [least, least + width];
         let ratio = Ratio { ratio: middle, lo: middle / below, hi: middle * above };
         let wide = Ratio { lo: ratio.lo / wider, hi: ratio.hi * wider, ..ratio };
-        let sure = side(&ratio, within, 0.0);
-        for weaker in [side(&wide, within, 0.0), side(&ratio, within, noise)] {
+        let side = |ratio, noise| side(&figure(ratio), within, noise);
+        let sure = side(ratio, 0.0);
+        for weaker in [side(wide, 0.0), side(ratio, noise)] {
             prop_assert!(weaker == sure || weaker == Undecided, "{sure:?} {weaker:?}");
         }
         match sure {
@@ -65,8 +103,8 @@ proptest! {
         let ratio = Ratio { ratio: middle, lo: middle / spread, hi: middle * spread };
         let back = Ratio { ratio: 1.0 / middle, lo: 1.0 / ratio.hi, hi: 1.0 / ratio.lo };
         let most = least * factor;
-        let there = side(&ratio, [least, most], 0.05);
-        prop_assert_eq!(there, side(&back, [1.0 / most, 1.0 / least], 0.05));
+        let there = side(&figure(ratio), [least, most], 0.05);
+        prop_assert_eq!(there, side(&figure(back), [1.0 / most, 1.0 / least], 0.05));
     }
 
     #[test]

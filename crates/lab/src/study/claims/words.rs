@@ -36,9 +36,20 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// `0.257 [0.254, 0.263]`.
-pub fn interval(ratio: &Ratio) -> String {
-    format!("{} [{}, {}]", number(ratio.ratio), number(ratio.lo), number(ratio.hi))
+/// `0.257 [0.254, 0.263]`, or how wide the interval is that leaves it open.
+pub fn interval(ratio: &Ratio, no_information: bool) -> String {
+    let [middle, lo, hi] = [ratio.ratio, ratio.lo, ratio.hi].map(number);
+    if no_information {
+        format!("no information (from {lo} to {hi})")
+    } else {
+        format!("{middle} [{lo}, {hi}]")
+    }
+}
+
+/// `as one of 8 the interval is [0.91, 1.20]`.
+pub fn as_one_of(many: usize, joint: &Ratio) -> String {
+    let (lo, hi) = (number(joint.lo), number(joint.hi));
+    format!("as one of {many} (Bonferroni) its interval is [{lo}, {hi}]")
 }
 
 /// `at least 2`.

@@ -7,10 +7,13 @@ use std::{
     io::{self, Read, Write},
     path::{Path, PathBuf},
 };
-use thalweg_core::atomic_file::{Destination, DestinationError};
+use thalweg_core::atomic_file::{Destination, DestinationError, write_file};
 
-use super::{LARGEST_RESULT, StoreError, lines, machine_name, samples};
-use crate::study::result::StudyResult;
+use super::{LARGEST_RESULT, Loaded, StoreError, lines, machine_name, samples};
+use crate::study::{
+    result::{ClaimResult, Evidence, RatioResult, StudyResult, StudyText},
+    sum,
+};
 
 /// The schema of a result that has its samples inside, as `--json` prints it.
 const WHOLE: u32 = 1;
@@ -60,6 +63,83 @@ pub fn save(result: &StudyResult, folder: &Path) -> Result<PathBuf, StoreError> 
         }
     }
     unreachable!("the numbers do not end")
+}
+
+/// Judges the kept samples of a result by its study as it is now and writes the verdicts into its file,
+/// of which the samples stay as they are. Answers the result before and after.
+pub fn rejudge(path: &Path, by: &Loaded) -> Result<[StudyResult; 2], ResultError> {
+    let before = load(path)?;
+    let mut after = before.clone();
+    sum::judge(&by.study, &mut after);
+    keep_digits(&before, &mut after);
+    let ran = before.text.as_ref().and_then(|text| text.ran.clone());
+    after.text = Some(StudyText { ran, judged: by.hash() });
+    let unwritable =
+        |e: String| ResultError::Unreadable { path: path.to_owned(), error: io::Error::other(e) };
+    let text = match samples_beside(path)? {
+        Some(name) => lines::by_arms(&without_samples(&after, name)),
+        None => lines::to_text(&after),
+    };
+    let text = text.map_err(|e| unwritable(e.to_string()))?;
+    let written = write_file(path, text.as_bytes());
+    written.map_err(|e| unwritable(io::Error::from(e).to_string()))?;
+    Ok([before, after])
+}
+
+/// Another processor's logarithm may end otherwise: a figure that differs by no more is written as it was.
+fn keep_digits(before: &StudyResult, after: &mut StudyResult) {
+    let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
+    for new in &mut after.ratios {
+        let same = |old: &&RatioResult| {
+            old.a == new.a && old.b == new.b && old.place == new.place && old.metric == new.metric
+        };
+        let Some(old) = before.ratios.iter().find(same).map(|old| old.ratio) else { continue };
+        let pairs = [(old.ratio, new.ratio.ratio), (old.lo, new.ratio.lo), (old.hi, new.ratio.hi)];
+        if pairs.into_iter().all(|(old, new)| near(old, new)) {
+            new.ratio = old;
+        }
+    }
+    for new in &mut after.claims {
+        let Some(old) = before.claims.iter().find(|old| old.id == new.id) else { continue };
+        let figures = |c: &ClaimResult| [c.measured, c.lo, c.hi];
+        let same = |(old, new): (Option<f64>, Option<f64>)| match (old, new) {
+            (Some(old), Some(new)) => near(old, new),
+            (old, new) => old.is_none() && new.is_none(),
+        };
+        if figures(old).into_iter().zip(figures(new)).all(same) {
+            [new.measured, new.lo, new.hi] = figures(old);
+        }
+        let known: Vec<&Evidence> = old
+            .evidence
+            .iter()
+            .chain(&old.flips)
+            .chain(old.wider.iter().flat_map(|wider| &wider.evidence))
+            .collect();
+        let wider = new.wider.iter_mut().flat_map(|wider| &mut wider.evidence);
+        for one in new.evidence.iter_mut().chain(&mut new.flips).chain(wider) {
+            let figures = |e: &Evidence| [e.measured, e.lo, e.hi];
+            let alike = |old: &&&Evidence| {
+                old.text == one.text && figures(old).into_iter().zip(figures(one)).all(same)
+            };
+            if let Some(old) = known.iter().find(alike) {
+                [one.measured, one.lo, one.hi] = figures(old);
+            }
+        }
+    }
+}
+
+/// The file that a result says has its samples; `None` where they lie inside.
+fn samples_beside(path: &Path) -> Result<Option<String>, ResultError> {
+    #[derive(Deserialize)]
+    struct Named {
+        samples: Option<String>,
+    }
+    let named: Result<Named, _> = serde_json::from_slice(&read(path)?);
+    let no = |e: serde_json::Error| ResultError::NoResult {
+        path: path.to_owned(),
+        reason: e.to_string(),
+    };
+    Ok(named.map_err(no)?.samples)
 }
 
 /// Writes a file that appears when it is whole; false if there is one of its name.

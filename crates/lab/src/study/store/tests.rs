@@ -1,9 +1,12 @@
 //! Names, results of this version that later ones must still read, and those kept in the repository.
 
-use super::{lines::by_arms, results::without_samples, *};
+use super::*;
 use crate::{
     arms::CATALOGUE,
-    study::{result::StudyResult, sum},
+    study::{
+        result::{ClaimResult, StudyResult},
+        sum,
+    },
 };
 
 /// A result as the first version wrote it.
@@ -63,7 +66,7 @@ fn a_folder_of_studies_names_each_file_that_cannot_be_read() {
     assert!(Loaded::folder(&folder.path().join("none"), &CATALOGUE).is_err());
 }
 
-/// `THALWEG_BLESS=1` judges them again, after a study's claims changed on purpose.
+/// `thalweg study --rejudge studies/results` judges them again, after a study's claims changed on purpose.
 #[test]
 fn every_verdict_that_is_kept_follows_from_the_samples_beside_it() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
@@ -73,17 +76,11 @@ fn every_verdict_that_is_kept_follows_from_the_samples_beside_it() {
     assert!(all.len() >= 10, "{} results", all.len());
     for kept in all {
         let found = load(&kept.path).unwrap();
-        let study = &studies.iter().find(|loaded| loaded.study.id == kept.study).unwrap().study;
+        let by = studies.iter().find(|loaded| loaded.study.id == kept.study).unwrap();
         let mut again = found.clone();
-        sum::judge(study, &mut again);
-        if std::env::var_os("THALWEG_BLESS").is_some() {
-            let samples = kept.path.with_extension("csv.gz").file_name().unwrap().to_owned();
-            let bare = without_samples(&again, samples.into_string().unwrap());
-            fs::write(&kept.path, by_arms(&bare).unwrap()).unwrap();
-            continue;
-        }
+        sum::judge(&by.study, &mut again);
         let name = kept.path.display();
-        let hint = "THALWEG_BLESS=1 judges it again";
+        let hint = "`thalweg study --rejudge` judges it again";
         assert_eq!(verdicts(&again), verdicts(&found), "{name}: {hint}");
         let (now, then) = (figures(&again), figures(&found));
         let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
@@ -91,8 +88,68 @@ fn every_verdict_that_is_kept_follows_from_the_samples_beside_it() {
     }
 }
 
-fn verdicts(result: &StudyResult) -> Vec<(&str, ClaimVerdict)> {
-    result.claims.iter().map(|claim| (claim.id.as_str(), claim.verdict)).collect()
+fn verdicts(result: &StudyResult) -> Vec<(&str, ClaimVerdict, Option<ClaimVerdict>)> {
+    let wider = |claim: &ClaimResult| claim.wider.as_ref().map(|wider| wider.verdict);
+    let claims = result.claims.iter();
+    claims.map(|claim| (claim.id.as_str(), claim.verdict, wider(claim))).collect()
+}
+
+#[test]
+fn a_result_judged_anew_keeps_its_samples_and_names_both_texts_of_its_study() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
+    let kept = saved(&here.join("results")).into_iter().find(|kept| kept.study == "100").unwrap();
+    let path = folder.path().join("100.json");
+    for extension in ["json", "csv.gz"] {
+        let bytes = fs::read(kept.path.with_extension(extension)).unwrap();
+        fs::write(path.with_extension(extension), bytes).unwrap();
+    }
+    let mut by = Loaded::read(&here.join("100-cp-copy-file-range.toml"), &CATALOGUE).unwrap();
+    let harder = by.text.replace("within = [0.0, 1.03]", "within = [0.0, 0.1]");
+    assert!(harder != by.text, "there is such a range");
+    by.study = Study::parse(&harder, &CATALOGUE).unwrap();
+    by.text = harder;
+    let [before, after] = rejudge(&path, &by).unwrap();
+    assert_ne!(verdicts(&before), verdicts(&after));
+    let again = load(&path).unwrap();
+    assert_eq!(verdicts(&again), verdicts(&after));
+    assert_eq!(again.text.unwrap().judged, by.hash());
+    assert_eq!(csv(&[before]), csv(&[after]), "what was measured stays");
+    rejudge(&folder.path().join("none.json"), &by).unwrap_err();
+}
+
+/// As on a machine whose logarithms end otherwise.
+#[test]
+fn figures_that_differ_in_their_last_digits_are_written_as_they_were_more_widely_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
+    let has_wider = |kept: &Saved| kept.tallies.wider.all > kept.tallies.wider.not_runnable;
+    let kept = saved(&here.join("results")).into_iter().find(has_wider).expect("some are");
+    let path = folder.path().join("kept.json");
+    let samples = kept.path.with_extension("csv.gz");
+    let beside = folder.path().join(samples.file_name().unwrap());
+    fs::write(beside, fs::read(&samples).unwrap()).unwrap();
+    let mut result: serde_json::Value =
+        serde_json::from_slice(&fs::read(&kept.path).unwrap()).unwrap();
+    let mut nudged = 0;
+    for claim in result["claims"].as_array_mut().unwrap() {
+        let figures = claim.pointer_mut("/wider/evidence/0/measured");
+        if let Some((figure, was)) = figures.and_then(|f| f.as_f64().map(|was| (f, was))) {
+            *figure = (was * (1.0 + 1e-12)).into();
+            nudged += 1;
+        }
+    }
+    assert!(nudged > 0);
+    fs::write(&path, serde_json::to_vec(&result).unwrap()).unwrap();
+    let studies = Loaded::folder(&here, &CATALOGUE).unwrap();
+    let mut studies = studies.into_iter().filter_map(Result::ok);
+    let by = studies.find(|loaded| loaded.study.id == kept.study).unwrap();
+    let [before, after] = rejudge(&path, &by).unwrap();
+    let figures = |result: &StudyResult| -> Vec<Option<f64>> {
+        let wider = result.claims.iter().filter_map(|claim| claim.wider.as_ref());
+        wider.flat_map(|wider| &wider.evidence).map(|one| one.measured).collect()
+    };
+    assert_eq!(figures(&before), figures(&after));
 }
 
 /// Everything that was worked out from samples. Another processor's logarithm may end otherwise.

@@ -1,15 +1,10 @@
 //! The steps of a tree's fetch, one after the other.
 
-use std::{
-    cell::Cell,
-    sync::Mutex,
-    time::{Duration, Instant},
-};
+use std::{cell::Cell, sync::Mutex, time::Instant};
 
 use thalweg_core::{
     Cancelled, End, Report,
     atomic_file::{CallFailed, failed},
-    driver::Pace,
     quantity,
 };
 use thalweg_sys::{Errno, host::may_tell_at_close, io, usage::Usage};
@@ -20,11 +15,12 @@ use super::{
     entry::{Entry, Kind, Said, parse},
     files::Manner,
     folders::Folders,
+    job::Job,
     list::{List, may_be_folder},
     options::{TreeOptions, TreeWatcher},
     outcome::TreeFetched,
     place::{Place, Root},
-    worker::{Job, Worker},
+    worker::Worker,
 };
 use crate::{
     client::{
@@ -88,6 +84,7 @@ fn manner(root: &Root, options: &TreeOptions) -> Manner {
         is_fresh: root.is_fresh(),
         is_staged: root.is_staged(),
         owner: options.owner,
+        by_hash: options.by_hash,
         tells_at_close: may_tell_at_close(root.fd()).unwrap_or(true),
     }
 }
@@ -149,9 +146,9 @@ fn take_in_once(
         patience: Patience { most: files.patience, look: &look },
         way: &files.way,
         end,
-        pace: Pace::new(files.way.limit, Duration::ZERO),
         note: &mut note,
         report: &mut Report::default(),
+        plans: None,
     };
     match body.bring(head.framing()?, None) {
         Err(Error::Cancelled) if is_too_long.get() => {
@@ -191,8 +188,6 @@ fn fill(
         account,
     };
     let jobs = match options.jobs {
-        // What is held back is not faster by two.
-        _ if files.way.limit.is_some() => 1,
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         jobs => jobs,
     };

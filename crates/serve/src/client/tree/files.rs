@@ -31,6 +31,8 @@ pub struct Manner {
     pub is_staged: bool,
     /// Owners are kept.
     pub owner: bool,
+    /// Files of the same size are compared by their hashes.
+    pub by_hash: bool,
     /// Closing a file may still tell of bytes that were not kept.
     pub tells_at_close: bool,
 }
@@ -45,6 +47,8 @@ pub struct Wanted {
     pub attributes: Attributes,
     /// Something else has its name.
     pub replaces: bool,
+    /// That may be this file: it comes if its hash is another.
+    pub is_doubted: bool,
 }
 
 /// An open file that gets its name when it is whole, or has it where nobody looks.
@@ -69,13 +73,16 @@ impl Manner {
     ) -> Result<Option<Wanted>, Error> {
         let (name, attributes) = (entry.name(), self.attributes(&entry.meta));
         let there = if self.is_fresh { None } else { folder.look(&name)? };
+        let mut is_doubted = false;
         if let Some(there) = &there {
             let is_file = match FileType::from_raw_mode(there.st_mode) {
                 FileType::Directory => return Err(Error::listed("there already, and a folder")),
                 kind => kind == FileType::RegularFile,
             };
             let mtime = (there.st_mtime, there.st_mtime_nsec as u32);
-            if is_file && there.st_size as u64 == size && mtime == attributes.mtime {
+            let is_alike = is_file && there.st_size as u64 == size;
+            is_doubted = is_alike && self.by_hash;
+            if is_alike && !self.by_hash && mtime == attributes.mtime {
                 let is_as_listed = there.st_mode & 0o7777 == attributes.mode
                     && attributes.owner.is_none_or(|owner| owner == (there.st_uid, there.st_gid));
                 if !is_as_listed {
@@ -92,6 +99,7 @@ impl Manner {
             etag: etag.to_owned(),
             attributes,
             replaces: there.is_some(),
+            is_doubted,
         }))
     }
 
@@ -150,7 +158,8 @@ impl Manner {
             // An earlier run left it unfinished, in a place nobody can see.
             unlinkat(dir, name, AtFlags::empty()).map_err(failed("unlinkat"))?;
         }
-        let made = create_new(dir, name, OFlags::WRONLY, 0o600);
+        // Nobody looks here: it may have its mode from the start, as far as the umask leaves that.
+        let made = create_new(dir, name, OFlags::WRONLY, wanted.attributes.mode & 0o777);
         made.map(Sink::Own).map_err(|errno| self.of_new("openat", errno))
     }
 }
@@ -160,6 +169,13 @@ pub fn destination(wanted: &Wanted) -> Result<Destination, Error> {
     let dir = wanted.folder.fd.try_clone().map_err(|_| failed("fcntl")(Errno::MFILE))?;
     let name = std::ffi::OsStr::from_bytes(wanted.name.to_bytes());
     Ok(Destination::at(dir, name, wanted.replaces, Until::Part)?)
+}
+
+impl Wanted {
+    /// What is there is this file already: it gets what the list says of it.
+    pub fn keep(&self) -> Result<(), Error> {
+        give(&self.folder, &self.name, &self.attributes)
+    }
 }
 
 impl Sink<'_> {

@@ -8,7 +8,7 @@ use std::{
     rc::Rc,
 };
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, chmodat, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, chmodat, fstat, mkdirat, openat, statat};
 use thalweg_core::atomic_file::{CallFailed, failed};
 use thalweg_sys::Errno;
 
@@ -18,6 +18,8 @@ use crate::client::Error;
 /// An open folder of the tree.
 pub struct Folder {
     pub fd: OwnedFd,
+    /// Of the files that are made in it.
+    pub device: u64,
     /// Names that differ in their letters' case are known to be two here.
     tells_case: Cell<bool>,
 }
@@ -43,7 +45,8 @@ impl<'a> Folders<'a> {
             return Ok(Rc::clone(folder));
         }
         let fd = walk(self.root, path, OFlags::PATH)?;
-        let folder = Rc::new(Folder { fd, tells_case: Cell::new(false) });
+        let device = fstat(&fd).map_err(failed("fstat"))?.st_dev;
+        let folder = Rc::new(Folder { fd, device, tells_case: Cell::new(false) });
         self.last = Some((path.to_owned(), Rc::clone(&folder)));
         Ok(folder)
     }

@@ -5,10 +5,13 @@
 //! that the list does not replace, and no name of the list leads out of the folder.
 
 mod account;
+mod asking;
 mod bring;
+mod doubts;
 pub mod entry;
 mod files;
 mod folders;
+mod job;
 pub mod list;
 mod options;
 mod outcome;

@@ -14,6 +14,8 @@ pub struct TreeOptions {
     pub jobs: usize,
     /// Owners are kept, as far as the kernel lets us.
     pub owner: bool,
+    /// Whether a file of the listed size has to come is found out by its hash, and not by its time.
+    pub by_hash: bool,
     /// The most bytes that the list may have.
     pub most_list: u64,
 }

@@ -4,57 +4,44 @@
 use std::{
     collections::VecDeque,
     ffi::OsStr,
-    os::{fd::BorrowedFd, unix::ffi::OsStrExt},
+    os::unix::ffi::OsStrExt,
     path::Path,
     sync::{Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
-use thalweg_core::{Cancelled, End, Report, driver::Pace, quantity};
+use thalweg_core::{Cancelled, End, Report, quantity, spares};
 
 use super::{
     account::Account,
+    asking::{self, Asking},
+    doubts::Doubts,
     entry::{Entry, Kind, Said, parse},
-    files::{Manner, Wanted, destination},
+    files::{Wanted, destination},
     folders::Folders,
-    list::Lines,
+    job::{Job, check},
 };
 use crate::{
     client::{
-        Error, Options, Progress, Target, Watcher,
+        Error, Progress, Watcher,
         body::{Body, book},
         connect::Connection,
         fetch::{Listed, fetch_listed},
-        head::{Framing, Head},
+        head::Framing,
         patience::Patience,
-        request,
-        resume::{self, Asked},
-        retry,
+        resume, retry,
     },
     manifest::encoded,
+    plans::Plans,
 };
-
-/// What all connections share.
-pub struct Job<'a> {
-    pub base: &'a Target,
-    pub is_own: bool,
-    pub options: &'a Options,
-    pub manner: Manner,
-    pub root: BorrowedFd<'a>,
-    pub lines: Mutex<Lines<'a>>,
-    pub account: &'a Account<'a>,
-}
 
 /// Of files up to here a kill loses what had come of them; larger ones have a journal, and a request of
 /// their own.
 pub const LARGE: u64 = 16 << 20;
 /// Lines taken from the list at a time, all of one folder: two that make files in one folder wait for each other.
 const SOME: usize = 128;
-/// Files asked for and not there yet.
-const MOST_ASKED: usize = 64;
-/// Bytes of requests under way: what two sockets hold even if their other ends do not read. A client that
-/// waits to ask and a server that waits to answer would wait for ever.
-const MOST_REQUESTED: usize = 16 << 10;
+/// What a thread keeps of the buffers and pipes of files that have come.
+const SPARES: spares::Most = spares::Most { bytes: 2 << 20, pipes: 2 };
 
 /// One of the connections.
 pub struct Worker<'a> {
@@ -63,39 +50,32 @@ pub struct Worker<'a> {
     connection: Option<Connection>,
     /// A file has come on it: a server may end a connection after so many.
     has_served: bool,
-    /// The request for a file, before and behind its path.
-    request: (String, String),
     /// In the order in which they are asked for.
     wanted: VecDeque<Wanted>,
-    /// How many of them are asked for on this connection, and in how many bytes.
-    asked: VecDeque<usize>,
+    /// Those that are asked for on this connection.
+    asking: Asking,
+    doubts: Doubts,
     large: Vec<Wanted>,
     is_over: bool,
     report: Report,
+    plans: Plans,
     resumed: u64,
 }
 
 impl<'a> Worker<'a> {
     pub fn new(job: &'a Job<'a>) -> Self {
-        let all = Asked { range: None, known: None, is_conditional: false };
-        let text = request::text(
-            job.base,
-            &all,
-            &job.options.extra,
-            (job.is_own, job.options.proxies.of(job.base)),
-        );
-        let (before, behind) = text.split_once(" HTTP/1.1").unwrap_or((&text, ""));
         Self {
             job,
             folders: Folders::below(job.root),
             connection: None,
             has_served: false,
-            request: (before.to_owned(), format!(" HTTP/1.1{behind}")),
             wanted: VecDeque::new(),
-            asked: VecDeque::new(),
+            asking: Asking::for_files(job),
+            doubts: Doubts::new(job),
             large: Vec::new(),
             is_over: false,
             report: Report::default(),
+            plans: Plans::default(),
             resumed: 0,
         }
     }
@@ -103,6 +83,7 @@ impl<'a> Worker<'a> {
     /// Works until the list has no more, or all has to stop.
     pub fn work(mut self) {
         let account = self.job.account;
+        spares::keep(SPARES);
         if let Err(error) = self.work_until_all_is_there()
             && !matches!(error, Error::Cancelled if account.is_halting())
         {
@@ -115,36 +96,68 @@ impl<'a> Worker<'a> {
         let mut tries = 0;
         loop {
             self.job.account.go_on()?;
-            while !self.is_over && self.wanted.len() < MOST_ASKED / 2 && self.large.is_empty() {
-                self.take_some()?;
+            if !self.doubts.is_empty() {
+                self.settle_a_doubt(&mut tries)?;
+                continue;
             }
-            let Some(first) = self.wanted.front() else {
+            if !self.is_over && self.wanted.len() < asking::MOST / 2 && self.large.is_empty() {
+                self.take_some()?;
+                continue;
+            }
+            if self.wanted.is_empty() {
                 match self.large.pop() {
                     Some(large) => self.bring_large(&large),
                     None => return Ok(()),
                 }
                 continue;
-            };
-            let size = first.size;
+            }
             match self.bring_first() {
                 Ok(()) => tries = 0,
                 Err(Error::Network { .. } | Error::Short { .. }) if self.has_served => {
                     self.forget_connection();
                 }
-                Err(error) if error.is_passing() => {
-                    self.forget_connection();
-                    tries += 1;
-                    let pause = retry::pause(tries, self.job.options.retries, error.after());
-                    self.wait_after(error, pause)?;
-                }
                 Err(error) => {
                     self.forget_connection();
+                    let Some(error) = self.after(error, &mut tries)? else { continue };
                     let Some(wanted) = self.wanted.pop_front() else { return Err(error) };
-                    debug_assert_eq!(wanted.size, size);
                     self.job.account.missed(&wanted.path, error);
                 }
             }
         }
+    }
+
+    /// Finds out whether the first file in doubt has to come.
+    fn settle_a_doubt(&mut self, tries: &mut u32) -> Result<(), Error> {
+        let account = self.job.account;
+        let is_same = match self.doubts.is_first_the_same(self.job) {
+            Ok(is_same) => Ok(is_same),
+            Err(error) => {
+                self.doubts.forget_connection();
+                let Some(error) = self.after(error, tries)? else { return Ok(()) };
+                Err(error)
+            }
+        };
+        *tries = 0;
+        let Some(first) = self.doubts.pop() else { return Ok(()) };
+        match is_same
+            .and_then(|is_same| if is_same { first.keep().map(|()| true) } else { Ok(false) })
+        {
+            Ok(true) => account.settled(first.size, false),
+            Ok(false) => self.want(first),
+            Err(error) => account.missed(&first.path, error),
+        }
+        Ok(())
+    }
+
+    /// What an error leads to: another try, after a pause, or it is that of the file and comes back.
+    fn after(&self, error: Error, tries: &mut u32) -> Result<Option<Error>, Error> {
+        if !error.is_passing() {
+            return Ok(Some(error));
+        }
+        *tries += 1;
+        let pause = retry::pause(*tries, self.job.options.retries, error.after());
+        self.wait_after(error, pause)?;
+        Ok(None)
     }
 
     fn wait_after(&self, error: Error, pause: Option<Duration>) -> Result<(), Error> {
@@ -159,7 +172,7 @@ impl<'a> Worker<'a> {
     fn forget_connection(&mut self) {
         self.connection = None;
         self.has_served = false;
-        self.asked.clear();
+        self.asking.forget();
     }
 
     /// Takes the next lines of the list, makes their links, and notes the files that have to come.
@@ -208,12 +221,20 @@ impl<'a> Worker<'a> {
                 let folder = self.folders.open(entry.folder())?;
                 match job.manner.wanted(entry, (*size, etag), folder)? {
                     None => account.settled(*size, false),
-                    Some(wanted) if *size > LARGE => self.large.push(wanted),
-                    Some(wanted) => self.wanted.push_back(wanted),
+                    Some(wanted) if wanted.is_doubted => self.doubts.push(wanted),
+                    Some(wanted) => self.want(wanted),
                 }
             }
         }
         Ok(())
+    }
+
+    fn want(&mut self, wanted: Wanted) {
+        if wanted.size > LARGE {
+            self.large.push(wanted);
+        } else {
+            self.wanted.push_back(wanted);
+        }
     }
 
     /// Asks for what is not asked for yet, and takes the first answer.
@@ -221,13 +242,8 @@ impl<'a> Worker<'a> {
         let (job, account) = (self.job, self.job.account);
         let look = || account.go_on();
         let patience = Patience { most: job.options.patience, look: &look };
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => {
-                Connection::open(job.base, (&job.options.trust, &job.options.proxies), &patience)?
-            }
-        };
-        self.ask(&mut connection, &patience)?;
+        let mut connection = job.connect(self.connection.take(), &patience)?;
+        connection.send(&self.asking.next(self.wanted.iter()), &patience)?;
         let head = connection.head(&patience)?;
         let Some(wanted) = self.wanted.front() else { return Ok(()) };
         if head.status != 200 {
@@ -240,10 +256,11 @@ impl<'a> Worker<'a> {
             });
         }
         check(&head, wanted)?;
-        bring(&mut connection, wanted, job, patience, &mut self.report)?;
+        let books = (&mut self.report, &mut self.plans);
+        bring(&mut connection, wanted, job, patience, books)?;
         account.settled(wanted.size, true);
         self.wanted.pop_front();
-        self.asked.pop_front();
+        self.asking.answered();
         if head.keeps_alive() {
             self.has_served = true;
             self.connection = Some(connection);
@@ -251,24 +268,6 @@ impl<'a> Worker<'a> {
             self.forget_connection();
         }
         Ok(())
-    }
-
-    fn ask(&mut self, connection: &mut Connection, patience: &Patience<'_>) -> Result<(), Error> {
-        let mut text = Vec::new();
-        let mut under_way: usize = self.asked.iter().sum();
-        for wanted in self.wanted.iter().skip(self.asked.len()) {
-            let path = encoded(Path::new(OsStr::from_bytes(&wanted.path)));
-            let length = self.request.0.len() + path.len() + self.request.1.len();
-            if under_way > 0 && under_way + length > MOST_REQUESTED {
-                break;
-            }
-            for part in [&self.request.0, &path, &self.request.1] {
-                text.extend_from_slice(part.as_bytes());
-            }
-            under_way += length;
-            self.asked.push_back(length);
-        }
-        connection.send(&text, patience)
     }
 
     /// Fetches a file by itself, with a journal.
@@ -306,25 +305,13 @@ fn folder_of(line: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
 }
 
-/// Whether an answer is the file that the list speaks of.
-fn check(head: &Head, wanted: &Wanted) -> Result<(), Error> {
-    if let Some(encoding) = head.get("content-encoding") {
-        return Err(Error::broken(format!("it comes encoded as {encoding}")));
-    }
-    let size = match head.framing()? {
-        Framing::Length(size) => Some(size),
-        _ => None,
-    };
-    Listed::check(head, size, (wanted.size, &wanted.etag))
-}
-
 /// The body of an answer, and its file's name.
 fn bring(
     connection: &mut Connection,
     wanted: &Wanted,
     job: &Job<'_>,
     patience: Patience<'_>,
-    report: &mut Report,
+    (report, plans): (&mut Report, &mut Plans),
 ) -> Result<(), Error> {
     let (account, way) = (job.account, &job.options.way);
     let sink = job.manner.open(wanted)?;
@@ -338,8 +325,8 @@ fn bring(
     };
     // What one call reads is written by one call.
     connection.gather(wanted.size, &patience)?;
-    let pace = Pace::new(way.limit, Duration::ZERO);
-    let body = Body { connection, patience, way, end, pace, note: &mut note, report };
+    let plans = Some((plans, wanted.folder.device));
+    let body = Body { connection, patience, way, end, note: &mut note, report, plans };
     body.bring(Framing::Length(wanted.size), Some(wanted.size))?;
     sink.publish(&wanted.attributes, job.manner)
 }

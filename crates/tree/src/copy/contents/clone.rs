@@ -15,7 +15,7 @@ use thalweg_sys::{Errno, host::filesystem};
 use crate::{
     When,
     copy::{
-        contents::{contest::Planned, large::is_clone},
+        plans::{contest::Planned, is_clone},
         worker::Worker,
     },
     identity::{Id, kind, size},
@@ -69,7 +69,7 @@ impl Worker<'_> {
             let sink = EndFacts { kind: Kind::File, fs, addressed: true, ..EndFacts::MEMORY };
             Facts { source: EndFacts::of(&source), sink, len: None, needs: options.needs }
         };
-        let pair = self.run.pairs.of((stat.st_dev, own.st_dev), facts);
+        let pair = self.crew.pairs.of((stat.st_dev, own.st_dev), facts);
         let plan = pair.plan(options, options.needs, Some(size(stat)));
         let first = plan.ladder().first().map(|(mechanism, _)| mechanism.info().name);
         let planned = Planned { plan: Arc::new(plan), pair: Some(pair) };

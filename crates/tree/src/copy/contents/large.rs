@@ -6,8 +6,8 @@ use std::{
     sync::Arc,
 };
 use thalweg_core::{
-    Blocks, Driver, End, Facts, Guarantees, Kind, Plan, Sink, Source, StepDown, Transfer, Tuning,
-    mechanisms::{LAST_RESORT, by_name},
+    Driver, End, Facts, Guarantees, Kind, Plan, Sink, Source, StepDown, Transfer, Tuning,
+    mechanisms::LAST_RESORT,
 };
 use thalweg_sys::{Errno, io};
 
@@ -15,12 +15,11 @@ use crate::{
     Refusal, When,
     copy::{
         contents::{
-            contest::Planned,
             job::Job,
-            pair::request,
             resume::prefix,
             sparse::{next_extent, seems_sparse, write_but_zeros},
         },
+        plans::{contest::Planned, is_clone, pair::request},
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink, at_source},
@@ -173,7 +172,7 @@ impl Worker<'_> {
         if let Some(pair) = &planned.pair {
             pair.learn(&step);
         }
-        self.run.contests.left(&mut self.known, step.from);
+        self.crew.contests.left(&mut self.known, step.from);
         self.tally.step_down(step);
     }
 
@@ -189,7 +188,7 @@ impl Worker<'_> {
             kind(job.stat) == FileType::RegularFile && kind(own) == FileType::RegularFile;
         let (plan, pair) = if are_files {
             let devices = (job.stat.st_dev, own.st_dev);
-            let pair = self.run.pairs.of(devices, || Facts::of(transfer));
+            let pair = self.crew.pairs.of(devices, || Facts::of(transfer));
             let left = size(job.stat).saturating_sub(from);
             let len = transfer.len.or(Some(left).filter(|left| *left > 0));
             (pair.plan(options, transfer.needs, len), Some(pair))
@@ -254,11 +253,6 @@ impl Worker<'_> {
         self.tally.book(LAST_RESORT.info().name, &Tuning::default(), at - begin);
         io::ftruncate(job.sink, at).map_err(at_sink("ftruncate"))
     }
-}
-
-/// Whether what this mechanism moved shares its blocks with the source.
-pub(super) fn is_clone(mechanism: &str) -> bool {
-    by_name(mechanism).is_some_and(|m| m.info().nature.blocks == Blocks::Shared)
 }
 
 /// One end of a move. Regular files are addressed; what else there is answers for itself.

@@ -1,13 +1,10 @@
 //! What a file holds: moved, gone on with, and read again.
 
 pub(crate) mod clone;
-pub(crate) mod contest;
 pub(crate) mod job;
 pub(crate) mod large;
-pub(crate) mod pair;
 pub(crate) mod recheck;
 pub(crate) mod resume;
-pub(crate) mod same;
 pub(crate) mod small;
 pub(crate) mod sparse;
 pub(crate) mod verify;

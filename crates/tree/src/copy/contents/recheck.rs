@@ -8,11 +8,9 @@ use crate::{
     Event, Hash, Skip,
     copy::{
         contents::verify::{SinkEnd, are_equal},
-        dest::{
-            conflict::{Existing, may_be_replaced},
-            publish::Spot,
-        },
+        dest::conflict::{Existing, may_be_replaced},
         leaf::Leaf,
+        spot::Spot,
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink, at_source},

@@ -1,9 +1,6 @@
 //! Files that fit one buffer: one read and one write, and no question that could be left out.
 
-use std::{
-    os::fd::{AsFd, OwnedFd},
-    sync::LazyLock,
-};
+use std::os::fd::{AsFd, OwnedFd};
 use thalweg_core::{
     End, Guarantees, Kind, Sink, Source, Transfer, Tuning,
     mechanisms::{LAST_RESORT, by_name},
@@ -12,22 +9,11 @@ use thalweg_sys::{Errno, io};
 
 use crate::{
     copy::{
-        contents::{contest::Planned, large::is_clone},
+        plans::{contest::Planned, is_clone},
         worker::Worker,
     },
     error::{Attempt, Failure, at_source},
 };
-
-/// The largest file that is read whole into the buffer that each worker has: the one that plain
-/// reading and writing has by default.
-pub(crate) fn single() -> usize {
-    *SINGLE
-}
-
-static SINGLE: LazyLock<usize> = LazyLock::new(|| {
-    let info = LAST_RESORT.info();
-    info.bytes(&Tuning::default(), info.knobs.first().map_or("", |knob| knob.name))
-});
 
 /// What the first read of a small file brought.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,13 +25,6 @@ pub(crate) struct Contents {
 }
 
 impl Worker<'_> {
-    /// Makes sure that the buffer is there: most workers of a small run never need one.
-    pub fn make_room(&mut self) {
-        if self.buffer.is_empty() {
-            self.buffer = vec![0; single() + 1];
-        }
-    }
-
     /// Reads a file that says it has `told` bytes. If it has more than the buffer holds, it is not
     /// small whatever it says, and what was read is the beginning of it.
     pub fn read_single(&mut self, source: &OwnedFd, told: usize) -> Attempt<Contents> {
@@ -121,7 +100,7 @@ impl Worker<'_> {
             self.tally.book(chosen.mechanism, &chosen.tuning, len);
             if is_clone(chosen.mechanism) {
                 self.tally.cloned += len;
-                self.run.contests.cloned();
+                self.crew.contests.cloned();
             }
             self.moved(len);
             return Ok(());

@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
     time::Instant,
 };
+use thalweg_core::atomic_file::remove_leftover;
 use thalweg_sys::{Errno, io};
 
 use crate::{
@@ -14,22 +15,19 @@ use crate::{
     copy::{
         attributes::{self, Body, Wanted},
         contents::{
-            clone::Cloning,
-            contest::{Places, Planned},
-            job::Job,
-            small::{Contents, single},
-            sparse::seems_sparse,
-            verify::SinkEnd,
+            clone::Cloning, job::Job, small::Contents, sparse::seems_sparse, verify::SinkEnd,
         },
         dest::{
             backup,
             conflict::{Behind, Existing, Verdict, resolve_conflict},
             mode::modes,
-            publish::{Sink, Spot},
+            publish::Sink,
             way::{Way, cannot_be_made, cannot_be_named, cannot_be_replaced},
         },
         leaf::Leaf,
-        worker::Worker,
+        plans::contest::{Places, Planned},
+        spot::Spot,
+        worker::{Worker, single},
     },
     error::{Attempt, Failure, at_sink, at_source},
     identity::{Id, changed, kind, size},
@@ -90,7 +88,7 @@ impl Worker<'_> {
         let planned = if is_new { self.planned(leaf, dir, (source, stat)) } else { None };
         // Reading and writing are timed, not the making of the file between them.
         let clock =
-            (is_small && self.run.contests.is_open(&self.known, size(stat))).then(Instant::now);
+            (is_small && self.crew.contests.is_open(&self.known, size(stat))).then(Instant::now);
         let contents = if planned.is_some() {
             Contents { len: size(stat) as usize, is_whole: true }
         } else if no_bytes {
@@ -110,7 +108,7 @@ impl Worker<'_> {
         let way = self.way(leaf, there, at_once);
         let alike = there.filter(|there| !there.is_taken_away());
         let (mode, mut wanted) = modes(self.run, leaf, stat, (alike, way));
-        let mut sink = match self.open_sink(leaf, (spot, way, there), mode, (at_once, Id::of(stat)))
+        let mut sink = match self.open_sink(leaf, (spot, way, there), mode, (at_once, source, stat))
         {
             Err(Failure::Sink(_, Errno::EXIST, _)) if way == Way::Own => {
                 return self.copy_anew(leaf, source, stat);
@@ -155,7 +153,7 @@ impl Worker<'_> {
             self.large(&job, contents.len, keeper.as_mut())
         };
         if let (Some(reading), Some(began), true) = (reading, clock, contents.is_whole) {
-            self.run.contests.note(planned.is_some(), size(stat), reading + began.elapsed());
+            self.crew.contests.note(planned.is_some(), size(stat), reading + began.elapsed());
         }
         let published = written
             .and_then(|()| self.finish(leaf, (source, stat), &sink, (there, &wanted)))
@@ -166,6 +164,12 @@ impl Worker<'_> {
             });
         match published {
             Ok(Published::Named(backup)) => {
+                // Small files of a tree are not asked for: they never had a part, and a call for each would cost.
+                let may_have_part = cloning.is_some() || leaf.named_by_caller();
+                if way == Way::Nameless && may_have_part && !leaf.directory.is_fresh {
+                    // The copy is whole whatever becomes of an old part.
+                    let _ = remove_leftover(spot.dir, spot.name, Id::of(stat));
+                }
                 self.count_file(leaf, backup.as_deref());
                 let named = leaf.named_by_caller();
                 let has_links = self.run.options.links_names(named, stat.st_nlink);
@@ -238,7 +242,7 @@ impl Worker<'_> {
         is_refused && !wants_backup && there.is_some_and(may_be)
     }
 
-    /// Begins again with another look at the name: somebody may have taken it.
+    /// Begins again with another look at the name: another process may have taken it.
     fn copy_anew(&mut self, leaf: &Leaf<'_>, source: &OwnedFd, stat: &Stat) -> Attempt<Option<Id>> {
         let Some(dir) = leaf.directory.open()? else { return Ok(None) };
         let dir = dir.as_fd();
@@ -356,8 +360,8 @@ impl Worker<'_> {
         (source, stat): (&OwnedFd, &Stat),
     ) -> Option<Arc<Planned>> {
         let places = Places { source, stat, dir, device: leaf.directory.own.dev };
-        let run = self.run;
-        run.contests.plan(&mut self.known, &places, (run.options, &run.pairs))
+        let (options, crew) = (self.run.options, self.crew);
+        crew.contests.plan(&mut self.known, &places, (options, &crew.pairs))
     }
 }
 
@@ -365,6 +369,6 @@ impl Worker<'_> {
 enum Published {
     /// It has its name; that of the backup.
     Named(Option<CString>),
-    /// Nothing may be replaced, and somebody else was faster.
+    /// Nothing may be replaced, and another process was faster.
     Skipped,
 }

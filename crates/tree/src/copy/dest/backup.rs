@@ -9,15 +9,12 @@ use std::{
     },
     path::{Path, PathBuf},
 };
-use thalweg_core::atomic_file::name::unique;
+use thalweg_core::atomic_file::{name::unique, rename, unlink};
 use thalweg_sys::{Errno, io};
 
 use crate::{
     Backup, CopyOptions, Error, Refusal,
-    copy::{
-        dest::publish::{Spot, rename, unlink},
-        entry::hardlink::has_no_links,
-    },
+    copy::spot::{Spot, has_no_links},
     error::{Attempt, Failure, at_sink},
     identity::{Id, kind},
     listing::listing_buffer,
@@ -45,7 +42,7 @@ pub(crate) fn set_aside(
         match if backup.is_numbered { add(spot, name) } else { replace(spot, name) } {
             Ok(()) => return Ok(Some(backup.name)),
             Err(Failure::Sink("linkat", Errno::NOENT, _)) => return Ok(None),
-            // Somebody else took the number.
+            // Another process took the number.
             Err(Failure::Sink(_, Errno::EXIST, _)) if backup.is_numbered => {}
             Err(failure) => return Err(failure),
         }

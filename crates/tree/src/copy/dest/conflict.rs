@@ -13,10 +13,10 @@ use thalweg_sys::Errno;
 use crate::{
     Backup, Becomes, CopyOptions, Refusal, Skip, Update,
     copy::{
-        contents::same::{Relation, relation},
-        dest::publish::Spot,
+        dest::same::{Relation, relation},
         leaf::Leaf,
         run::Run,
+        spot::Spot,
     },
     error::{Attempt, Failure, at_sink},
     identity::{ctime, kind, mtime},

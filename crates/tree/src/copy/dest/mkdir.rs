@@ -1,65 +1,99 @@
-//! Makes destination directories, and knows what is born in them.
+//! Makes destination directories, or enters those that are there.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, mkdirat, openat, statat, unlinkat};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use thalweg_sys::Errno;
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, mkdirat, openat, statat, unlinkat,
+};
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+};
+use thalweg_sys::{Errno, host::may_tell_at_close};
 
 use crate::{
-    CopyOptions, Refusal,
+    CopyOptions, Fsync, Refusal,
     copy::{
-        attributes::Wanted,
-        dest::{
-            publish::Spot,
-            staged_dir::{Origin, StagedDir, open_new},
-        },
+        attributes::{Births, Wanted},
+        directory::{Closing, Directory, Entered},
         leaf::Leaf,
         run::Run,
+        spot::Spot,
+        staged_dir::{Origin, StagedDir, open_new},
     },
     error::{Attempt, Failure, at_sink},
-    identity::kind,
+    identity::{Id, kind},
     listing::DIRECTORY,
-    xattrs,
+    xattrs::{Holder, Taken},
 };
 
-/// What a file born in a directory gets by itself.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Births {
-    /// Owner and group, if known.
-    pub owner: Option<(u32, u32)>,
-    /// A list, by the default list of the directory.
-    pub acl: bool,
-}
-
-impl Births {
-    /// Asks the kernel about an existing directory.
-    pub fn of(run: &Run<'_>, dir: BorrowedFd<'_>, stat: &Stat) -> Self {
-        let acl = xattrs::has_default_list(dir);
-        let group = if stat.st_mode & 0o2000 == 0 { run.me.gid } else { stat.st_gid };
-        let owner = run.me.owns_what_it_makes.then_some((run.me.uid, group));
-        Self { owner, acl }
-    }
-
-    /// The same for a new directory inside: the kernel passes both on.
-    pub fn inside(self, own: &Stat) -> Self {
-        let group = if own.st_mode & 0o2000 == 0 { None } else { Some(own.st_gid) };
-        let owner = self.owner.map(|(uid, gid)| (uid, group.unwrap_or(gid)));
-        Self { owner, ..self }
-    }
-}
-
 /// A directory that is there now.
-pub(crate) struct Made {
-    pub fd: Option<OwnedFd>,
-    pub stage: Option<StagedDir>,
-    pub is_new: bool,
+struct Made {
+    fd: Option<OwnedFd>,
+    stage: Option<StagedDir>,
+    is_new: bool,
+}
+
+/// Makes or merges into the directory for `leaf`, whose source is open.
+pub(crate) fn enter(
+    run: &Run<'_>,
+    leaf: &Leaf<'_>,
+    source: BorrowedFd<'_>,
+    stat: &Stat,
+) -> Attempt<Arc<Directory>> {
+    let parent = leaf.directory;
+    // Taken now, so that the source need not stay open; given last, as a default list would rule
+    // over what is made inside.
+    let xattrs = Taken::from(&Holder::Fd(source), run.options.preserve).unwrap_or_else(|e| {
+        run.incomplete(leaf.error(e));
+        Taken::default()
+    });
+    let made = make(run, leaf, (source, stat))?;
+    let (mut births, mut may_tell) = (parent.births, parent.may_tell_at_close);
+    let mut closing = None;
+    let mut own_id = Id::default();
+    if let Some(fd) = &made.fd {
+        let mut own = fstat(fd).map_err(at_sink("fstat"))?;
+        let born = own.st_mode & 0o7777;
+        if made.is_new && born & 0o700 != 0o700 {
+            // A default list of the directory above may have left us out.
+            let open = Mode::from_raw_mode(born | 0o700);
+            fchmod(fd, open).map_err(at_sink("fchmod"))?;
+            own.st_mode |= 0o700;
+        }
+        own_id = Id::of(&own);
+        births = if made.is_new { births.inside(&own) } else { Births::of(run, fd.as_fd(), &own) };
+        let born = made.is_new.then_some(born);
+        if !made.is_new {
+            may_tell = may_tell_at_close(fd).unwrap_or(true);
+        }
+        let wanted = wanted(run, stat, (&own, born), births);
+        if wanted.is_some() || run.options.fsync == Fsync::Dir {
+            closing = Some(Closing { xattrs, stat: *stat, wanted: wanted.unwrap_or_default() });
+        }
+        if leaf.named_by_caller() {
+            run.note_grown(Id::of(&own), [leaf.source_path(), leaf.destination_path()]);
+        }
+    }
+    if own_id == Id::of(stat) {
+        return Err(Failure::Refused(Refusal::SameFile(leaf.source_path())));
+    }
+    let Made { fd, stage, is_new } = made;
+    let entered = Entered {
+        paths: leaf.paths(),
+        fd,
+        stage,
+        is_new,
+        own: own_id,
+        births,
+        may_tell_at_close: may_tell,
+        source: Id::of(stat),
+        device: if leaf.named_by_caller() { stat.st_dev } else { parent.device },
+        closing,
+    };
+    Ok(Directory::below(run, parent, entered))
 }
 
 /// Makes the directory for `leaf`, whose source is open, or finds the one that is there.
-pub(crate) fn make(
-    run: &Run<'_>,
-    leaf: &Leaf<'_>,
-    (source, stat): (BorrowedFd<'_>, &Stat),
-) -> Attempt<Made> {
+fn make(run: &Run<'_>, leaf: &Leaf<'_>, (source, stat): (BorrowedFd<'_>, &Stat)) -> Attempt<Made> {
     let Some(dir) = leaf.directory.open()? else {
         return Ok(Made { fd: None, stage: None, is_new: true });
     };
@@ -126,7 +160,7 @@ fn first_mode(run: &Run<'_>, stat: &Stat) -> u32 {
 }
 
 /// What has to be set when the directory is complete; `None` if nothing.
-pub(crate) fn wanted(
+fn wanted(
     run: &Run<'_>,
     stat: &Stat,
     (own, born): (&Stat, Option<u32>),

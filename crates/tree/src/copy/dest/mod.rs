@@ -4,6 +4,7 @@ pub(crate) mod backup;
 pub(crate) mod conflict;
 pub(crate) mod mkdir;
 pub(crate) mod mode;
+pub(crate) mod one_file;
 pub(crate) mod publish;
-pub(crate) mod staged_dir;
+pub(crate) mod same;
 pub(crate) mod way;

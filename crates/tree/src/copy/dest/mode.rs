@@ -42,7 +42,7 @@ pub(crate) fn modes(
             if !keep.owner && kept != of_new {
                 wanted.owner = Some(kept);
             }
-            wanted.mode = wanted.mode.or(Some(there.stat.st_mode & 0o7777));
+            wanted.mode = wanted.mode.or(Some(as_written(run.me.uid, there.stat.st_mode & 0o7777)));
             (0o600, wanted)
         }
         // A large file may be resumed, so its owner must be able to open it until it is whole.
@@ -65,5 +65,16 @@ pub(crate) fn modes(
             (mode, wanted)
         }
         _ => (full & 0o777, wanted),
+    }
+}
+
+/// The mode of a file after this user has written into it: from other users than root the kernel takes the bits by
+/// which it runs as its owner or its group, and a file that takes its place has new contents as well.
+fn as_written(uid: u32, mode: u32) -> u32 {
+    match mode {
+        _ if uid == 0 => mode,
+        // Without the right to run it, the bit of the group means a lock.
+        mode if mode & 0o010 == 0 => mode & !0o4000,
+        mode => mode & !0o6000,
     }
 }

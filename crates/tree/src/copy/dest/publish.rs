@@ -2,34 +2,28 @@
 //!
 //! What is not published is removed when it is dropped, unless it is to be resumed.
 
-use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 use std::{
     ffi::{CStr, CString},
     os::fd::{BorrowedFd, OwnedFd},
+    path::PathBuf,
 };
-use thalweg_core::atomic_file::{AtomicFile, Leftovers, create_new, lock::is_named};
+use thalweg_core::atomic_file::{AtomicFile, Leftovers, create_new, lock::is_named, unlink};
 use thalweg_sys::{Errno, io};
-
-pub(crate) use thalweg_core::atomic_file::{rename, unlink};
 
 use crate::{
     Refusal,
+    copy::{
+        dest::one_file::{is_one, may_be_one},
+        spot::Spot,
+    },
     error::{Attempt, Failure, at_sink},
     identity::{Id, kind},
 };
 
-/// Where a file goes.
-#[derive(Clone, Copy)]
-pub(crate) struct Spot<'a> {
-    /// Its directory.
-    pub dir: BorrowedFd<'a>,
-    /// The name it gets.
-    pub name: &'a CStr,
-}
-
 /// An open destination file.
 pub(crate) enum Sink<'a> {
-    /// It is written under its own name, which nobody can see yet, or which was asked for.
+    /// It is written under its own name, which is not visible yet, or which was asked for.
     Own { fd: OwnedFd, spot: Spot<'a>, published: bool },
     /// It was there before and is written into.
     Existing(OwnedFd),
@@ -56,12 +50,20 @@ impl<'a> Sink<'a> {
 
     /// A file that is there already, to be written into from its start. It is emptied only once it is
     /// known not to be the source, which may have got this name since the two were compared.
-    pub fn existing(spot: Spot<'a>, access: OFlags, source: Id) -> Attempt<Self> {
+    pub fn existing(
+        spot: Spot<'a>,
+        access: OFlags,
+        (source, stat): (&OwnedFd, &Stat),
+        source_path: &dyn Fn() -> PathBuf,
+    ) -> Attempt<Self> {
         let flags = access | OFlags::CLOEXEC | OFlags::NOCTTY;
         let fd = openat(spot.dir, spot.name, flags, Mode::empty()).map_err(at_sink("openat"))?;
         let own = fstat(&fd).map_err(at_sink("fstat"))?;
-        if Id::of(&own) == source {
+        if Id::of(&own) == Id::of(stat) {
             return Err(Failure::Refused(Refusal::Replaced));
+        }
+        if may_be_one(stat, &own) && is_one(source, &fd, &own)? {
+            return Err(Failure::Refused(Refusal::SameFile(source_path())));
         }
         // Files of /proc and /sys have no length to take away.
         if kind(&own) == FileType::RegularFile && own.st_size > 0 {

@@ -1,18 +1,16 @@
 //! Under which name a file is written until it is whole.
 
-use rustix::fs::{AtFlags, OFlags};
+use rustix::fs::{AtFlags, OFlags, Stat};
+use std::os::fd::OwnedFd;
 use thalweg_core::atomic_file::Leftovers;
 use thalweg_sys::Errno;
 
 use crate::{
     Refusal,
     copy::{
-        dest::{
-            conflict::Existing,
-            publish::{Sink, Spot},
-        },
-        entry::hardlink::has_no_links,
+        dest::{conflict::Existing, publish::Sink},
         leaf::Leaf,
+        spot::{Spot, has_no_links},
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink},
@@ -39,7 +37,7 @@ impl Worker<'_> {
         match there {
             Some(there) if there.is_written_into(options) => Way::Existing,
             None if options.inplace => Way::Own,
-            // Nobody can see it there, and nobody can see half of a single write.
+            // It is not visible there, and half of a single write never is.
             _ if is_single && leaf.directory.is_staged => Way::Own,
             None if is_single && !options.resume && !self.names_all => Way::Nameless,
             _ => Way::Part,
@@ -52,7 +50,7 @@ impl Worker<'_> {
         leaf: &Leaf<'_>,
         (spot, way, there): (Spot<'a>, Way, Option<&Existing>),
         mode: u32,
-        (is_single, source): (bool, Id),
+        (is_single, source, stat): (bool, &OwnedFd, &Stat),
     ) -> Attempt<Sink<'a>> {
         let options = self.run.options;
         // A pipe that is open for reading too waits for no reader, and loses what is written to it.
@@ -76,22 +74,24 @@ impl Worker<'_> {
                     return Ok(sink);
                 }
                 self.names_all = true;
-                Sink::part(spot, mode, Leftovers { resume: false, spare: source })
+                Sink::part(spot, mode, Leftovers { resume: false, spare: Id::of(stat) })
             }
             Way::Part => {
                 let resume = options.resume && !is_single;
-                Sink::part(spot, mode, Leftovers { resume, spare: source })
+                Sink::part(spot, mode, Leftovers { resume, spare: Id::of(stat) })
             }
-            Way::Existing => match Sink::existing(spot, access, source) {
-                Err(Failure::Sink(_, Errno::ACCESS | Errno::PERM | Errno::TXTBSY, _))
-                    if options.force =>
-                {
-                    rustix::fs::unlinkat(spot.dir, spot.name, AtFlags::empty())
-                        .map_err(at_sink("unlinkat"))?;
-                    Sink::own(spot, access, mode)
+            Way::Existing => {
+                match Sink::existing(spot, access, (source, stat), &|| leaf.source_path()) {
+                    Err(Failure::Sink(_, Errno::ACCESS | Errno::PERM | Errno::TXTBSY, _))
+                        if options.force =>
+                    {
+                        rustix::fs::unlinkat(spot.dir, spot.name, AtFlags::empty())
+                            .map_err(at_sink("unlinkat"))?;
+                        Sink::own(spot, access, mode)
+                    }
+                    answer => answer,
                 }
-                answer => answer,
-            },
+            }
         }
     }
 }

@@ -1,10 +1,7 @@
 //! What happens to one file with contents before any byte moves.
 
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, fstat, openat, statat};
-use std::{
-    ffi::CStr,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thalweg_sys::Errno;
 
 use crate::{
@@ -14,11 +11,12 @@ use crate::{
         dest::{
             conflict::{Existing, Verdict, resolve_conflict},
             mode::modes,
-            publish::Spot,
             way::Way,
         },
-        entry::hardlink::{self, LeftName, Met, Named},
+        entry::hardlink::{LeftName, Named},
         leaf::Leaf,
+        links::{Met, id_of},
+        spot::Spot,
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink, at_source},
@@ -39,6 +37,7 @@ impl Worker<'_> {
         {
             return Err(Failure::RefusedSource(Refusal::Replaced));
         }
+        self.run.expect_not_listed_over(&stat, || leaf.source_path());
         self.take_up(leaf, size(&stat));
         let copied = self.copy_or_leave(leaf, &source, &stat);
         self.settle(size(&stat));
@@ -72,7 +71,7 @@ impl Worker<'_> {
             return self.copy_contents(leaf, source, stat, verdict).map(drop);
         }
         loop {
-            match self.run.links.meet(leaf, stat) {
+            match self.crew.links.meet(leaf, stat) {
                 Met::Waits => return Ok(()),
                 Met::Again(name) => match self.link(leaf, (dir, stat), &name)? {
                     Named::Done => {
@@ -169,8 +168,7 @@ impl Worker<'_> {
         let has_names = self.run.options.links_names(leaf.named_by_caller(), stat.st_nlink);
         let are_files = [stat, &there.stat].map(kind) == [FileType::RegularFile; 2];
         // A link that leads to the file is no name of it: what was linked to that would lead elsewhere.
-        let is_its_name =
-            || Ok::<_, Failure>(hardlink::id_of(dir, leaf.name)? == Some(Id::of(&there.stat)));
+        let is_its_name = || Ok::<_, Failure>(id_of(dir, leaf.name)? == Some(Id::of(&there.stat)));
         let is_linked =
             has_names && are_files && matches!(reason, Skip::Done | Skip::Newer) && is_its_name()?;
         let left = if is_linked {
@@ -191,7 +189,7 @@ impl Worker<'_> {
         }
         if matches!(left, LeftName::First) {
             // What is replaced is met again, and others may be the first by then.
-            let copy = if stays { hardlink::id_of(dir, leaf.name) } else { Ok(None) };
+            let copy = if stays { id_of(dir, leaf.name) } else { Ok(None) };
             self.wake_for(leaf, stat, copy)?;
         }
         is_replaced
@@ -228,13 +226,5 @@ impl Worker<'_> {
         if let Err(failure) = apply() {
             self.incomplete(leaf, failure);
         }
-    }
-
-    /// Books a file that is whole.
-    pub fn count_file(&mut self, leaf: &Leaf<'_>, backup: Option<&CStr>) {
-        self.tally.files += 1;
-        self.list_file(leaf);
-        self.finished_file();
-        self.tell_copied(leaf, backup);
     }
 }

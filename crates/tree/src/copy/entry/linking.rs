@@ -15,6 +15,7 @@ impl Worker<'_> {
         let look = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let from = leaf.from.open()?;
         let stat = statat(&from, leaf.source, look).map_err(at_source("newfstatat"))?;
+        self.run.expect_not_listed_over(&stat, || leaf.source_path());
         if self.run.options.becomes == Becomes::HardLink {
             let how = if follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
             let link = |dir: std::os::fd::BorrowedFd<'_>, name: &std::ffi::CStr| {

@@ -10,9 +10,10 @@ use std::{
 
 use crate::{
     copy::{
-        directory::{Directory, error_at},
+        crew::Crew,
+        dest::mkdir::enter,
+        directory::Directory,
         leaf::{Leaf, Origin},
-        run::Run,
         worker::Worker,
     },
     error::{Attempt, at_source},
@@ -21,7 +22,7 @@ use crate::{
 
 /// The directories that were made or entered so far. They are complete when all sources are.
 pub(crate) struct Parents<'r> {
-    run: &'r Run<'r>,
+    crew: &'r Crew<'r>,
     base: Arc<Directory>,
     entered: HashMap<Vec<u8>, (Arc<Directory>, Origin)>,
     // In the order they were entered, each after the one above it.
@@ -44,9 +45,9 @@ impl Below {
 }
 
 impl<'r> Parents<'r> {
-    pub fn new(run: &'r Run<'r>, base: &Arc<Directory>) -> Self {
+    pub fn new(crew: &'r Crew<'r>, base: &Arc<Directory>) -> Self {
         let (base, entered) = (Arc::clone(base), HashMap::new());
-        Self { run, base, entered, order: Vec::new() }
+        Self { crew, base, entered, order: Vec::new() }
     }
 
     /// Makes the directories above a source. `None` if that failed, which is told.
@@ -78,7 +79,7 @@ impl<'r> Parents<'r> {
                         at = made;
                     }
                     Err(failure) => {
-                        self.run.failed(error_at(&leaf, failure));
+                        self.crew.run.failed(leaf.error(failure));
                         return None;
                     }
                 }
@@ -96,9 +97,9 @@ impl<'r> Parents<'r> {
     fn make(&self, leaf: &Leaf<'_>) -> Attempt<(Arc<Directory>, Origin)> {
         let source = open(leaf.from, leaf.source)?;
         let stat = fstat(&source).map_err(at_source("fstat"))?;
-        let directory = Directory::enter(self.run, leaf, source.as_fd(), &stat)?;
+        let directory = enter(&self.crew.run, leaf, source.as_fd(), &stat)?;
         if directory.is_fresh {
-            Worker::new(self.run).tell_copied(leaf, None);
+            Worker::new(self.crew).tell_copied(leaf, None);
         }
         Ok((directory, Origin::Named(Arc::new(source))))
     }
@@ -108,7 +109,7 @@ impl<'r> Parents<'r> {
         let count = self.order.len() as u64;
         drop(self.entered);
         for directory in self.order.into_iter().rev() {
-            Directory::done(self.run, directory);
+            Directory::done(&self.crew.run, directory);
         }
         count
     }

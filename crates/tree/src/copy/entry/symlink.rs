@@ -8,7 +8,7 @@ use std::{
     ffi::CStr,
     os::fd::{AsFd, BorrowedFd},
 };
-use thalweg_core::atomic_file::name::unique;
+use thalweg_core::atomic_file::{name::unique, unlink};
 use thalweg_sys::{Errno, io};
 
 use crate::{
@@ -18,10 +18,12 @@ use crate::{
         dest::{
             backup::set_aside,
             conflict::{Existing, Verdict, resolve_conflict},
-            publish::{Spot, ignore, unlink},
+            publish::ignore,
         },
-        entry::hardlink::{self, LeftName, Met, Named},
+        entry::hardlink::{LeftName, Named},
         leaf::Leaf,
+        links::{Met, id_of},
+        spot::Spot,
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink, at_source},
@@ -80,7 +82,7 @@ impl Worker<'_> {
         }
         let mut is_first = true;
         loop {
-            match if counts { run.links.meet(leaf, stat) } else { Met::First } {
+            match if counts { self.crew.links.meet(leaf, stat) } else { Met::First } {
                 Met::Waits => return Ok(false),
                 Met::Again(name) => match self.link(leaf, (dir, stat), &name)? {
                     Named::Done => return Ok(true),
@@ -95,7 +97,7 @@ impl Worker<'_> {
         }
         let made = self.make_with_attributes(leaf, stat, (dir, &verdict), (call, make));
         if counts && is_first {
-            let copy = if made.is_ok() { hardlink::id_of(dir, leaf.name) } else { Ok(None) };
+            let copy = if made.is_ok() { id_of(dir, leaf.name) } else { Ok(None) };
             let woken = self.wake_for(leaf, stat, copy);
             made?;
             woken?;
@@ -125,7 +127,7 @@ impl Worker<'_> {
             return Ok(());
         }
         if matches!(left, LeftName::First) {
-            self.wake_for(leaf, stat, hardlink::id_of(dir, leaf.name))?;
+            self.wake_for(leaf, stat, id_of(dir, leaf.name))?;
         }
         self.skip(leaf, reason);
         if self.run.options.becomes == Becomes::Copy {

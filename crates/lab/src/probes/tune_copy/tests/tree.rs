@@ -74,7 +74,7 @@ fn stopping_a_tree_leaves_nothing_behind() {
             let before = asked.fetch_add(1, Ordering::Relaxed);
             if before >= after { Err(Cancelled) } else { Ok(()) }
         };
-        let job = Job { budget: BUDGET * 60, ..job(&sources, place.path(), &stop) };
+        let job = TuneJob { budget: BUDGET * 60, ..job(&sources, place.path(), &stop) };
         let answer = tune(&job);
         assert!(matches!(answer, Err(TuneError::Cancelled(_))), "after {after}: {answer:?}");
         assert!(is_clean(place.path(), 1), "after {after}");

@@ -14,15 +14,15 @@ use thalweg_sys::host::memory_available;
 use super::{
     super::{
         grid::Depth,
-        job::{EndKeys, Line, SessionJob, Way},
+        job::{ContestJob, EndKeys, Line, Way},
         pair::{EndKind, Ends, Held},
         table::Asked,
     },
-    Contest, Opened, Place, octaves, tunings,
+    Arena, Contest, Opened, octaves, tunings,
 };
 use crate::{
     arms::{
-        Arm, Job,
+        Arm, Job, Spec,
         bulk::{From, Residency, With},
     },
     measure::{
@@ -43,7 +43,7 @@ impl Contest for Channel {
         [PROCESS, LOAN].contains(&keys.source.as_str())
     }
 
-    /// Who takes part shows when it is tried.
+    /// Which arms take part shows when they are tried.
     fn keys(&self, ends: &Ends) -> Result<EndKeys, String> {
         let source = if ends.source == EndKind::Process(Held::Loan) { LOAN } else { PROCESS };
         let sink = if ends.sink == EndKind::Process(Held::Huge) { HUGE } else { PROCESS };
@@ -66,8 +66,8 @@ impl Contest for Channel {
         }
     }
 
-    /// Two processes that move one buffer are busy on two processors, and nobody asks how they do on
-    /// one.
+    /// Two processes that move one buffer are busy on two processors, and how they do on one is no
+    /// question.
     fn counts_under(&self, load: Load) -> bool {
         load == Load::Idle
     }
@@ -108,7 +108,7 @@ impl Contest for Channel {
 
     fn open<'s>(
         &self,
-        job: &SessionJob,
+        job: &ContestJob,
         _stop: &'s Stop<'s>,
         answer: &mut dyn FnMut(Line),
     ) -> Result<Opened<'s>, Failure> {
@@ -121,7 +121,7 @@ impl Contest for Channel {
 
 /// The arms that a request of the default kind may take. From lent memory only those that give it
 /// back: what a new loan costs shows when it is written to, which is no part of a transfer.
-fn ways(job: &SessionJob, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
+fn ways(job: &ContestJob, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
     let mut ways = Vec::new();
     for arm in
         MECHANISMS.iter().filter(|arm| arm.info().gives_in_memory().cover(Guarantees::default()))
@@ -135,7 +135,7 @@ fn ways(job: &SessionJob, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
         };
         match probed {
             Ok(()) => {
-                ways.extend(tunings(job, (info.name, info.knobs), ways.is_empty()));
+                ways.extend(tunings(job, info.name, info.knobs, ways.is_empty()));
             }
             Err(unfit) => answer(Line::Unfit { way: Way::plain(info.name), reason: unfit.reason }),
         }
@@ -147,8 +147,10 @@ fn ways(job: &SessionJob, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
 /// Where the two meet, and what they move.
 struct Processes {
     folder: Folder,
-    /// Where the bytes come from, and where they land.
-    memory: (From, Residency),
+    /// Where the bytes come from.
+    source: From,
+    /// Where they land.
+    residency: Residency,
     /// Bytes of a buffer.
     size: u64,
 }
@@ -164,11 +166,11 @@ impl Processes {
             (_, SinkState::Resident) => Residency::Resident,
         };
         let folder = Folder::inside(&std::env::temp_dir())?;
-        Ok(Self { folder, memory: (source, residency), size: 1 })
+        Ok(Self { folder, source, residency, size: 1 })
     }
 }
 
-impl Place for Processes {
+impl Arena for Processes {
     fn resize(&mut self, size: u64) -> io::Result<()> {
         self.size = size;
         Ok(())
@@ -193,7 +195,7 @@ impl Place for Processes {
             program: Path::new("/proc/self/exe"),
         };
         let mut arm: Box<dyn Arm> =
-            With::of_arm(&way.name, way.tuning.clone(), self.memory).open(&job)?;
+            With::of_arm(&way.name, way.tuning.clone(), self.source, self.residency).open(&job)?;
         arm.warm_up()?;
         arm.check()?;
         Ok((Sampled { arm, repeats: 1 }, None))

@@ -13,14 +13,14 @@ use thalweg_sys::host::{caches, memory_available};
 use super::{
     super::{
         grid::Depth,
-        job::{EndKeys, Line, SessionJob, Way, Ways},
+        job::{ContestJob, EndKeys, Line, Way, Ways},
         pair::{EndKind, Ends},
         table::Asked,
     },
-    Contest, Opened, Place, octaves,
+    Arena, Contest, Opened, octaves,
 };
 use crate::{
-    arms::memory::{Buffers, Kernel, OnBuffers},
+    arms::memory::{DrawnBuffers, Kernel, OnBuffers},
     measure::{
         Stop,
         schedule::{Arm, Failure, Sampled},
@@ -139,19 +139,19 @@ impl Contest for Kernels {
 
     fn open<'s>(
         &self,
-        job: &SessionJob,
+        job: &ContestJob,
         _stop: &'s Stop<'s>,
         answer: &mut dyn FnMut(Line),
     ) -> Result<Opened<'s>, Failure> {
         answer(Line::Ends(self.keys(&job.ends)?));
-        let buffers = if self.cold { Buffers::cold } else { Buffers::new };
+        let buffers = if self.cold { DrawnBuffers::cold } else { DrawnBuffers::new };
         let buffers = RefCell::new(buffers(job.exact));
         Ok((Box::new(InMemory { buffers, ready: self.ready }), self.ways(job, answer)))
     }
 }
 
 impl Kernels {
-    fn ways(&self, job: &SessionJob, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
+    fn ways(&self, job: &ContestJob, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
         let mut ways = Vec::new();
         for name in (self.single)() {
             let way = Way::plain(name);
@@ -177,11 +177,11 @@ fn leaving(cache: u64) -> impl Iterator<Item = u64> {
 }
 
 struct InMemory {
-    buffers: RefCell<Buffers>,
+    buffers: RefCell<DrawnBuffers>,
     ready: fn(&str) -> Option<Kernel>,
 }
 
-impl Place for InMemory {
+impl Arena for InMemory {
     fn resize(&mut self, size: u64) -> io::Result<()> {
         let len = usize::try_from(size).map_err(|_| io::ErrorKind::InvalidInput)?;
         self.buffers.get_mut().resize(len);

@@ -13,11 +13,11 @@ use thalweg_core::{
 use super::{
     super::{
         grid::Depth,
-        job::{EndKeys, Line, SessionJob, Way},
+        job::{ContestJob, EndKeys, Line, Way},
         pair::{EndKind, Ends},
         table::{Asked, verdict_on},
     },
-    Contest, Opened, Place, octaves, tunings,
+    Arena, Contest, Opened, octaves, tunings,
 };
 use crate::{
     arms::transfer::{Terms, Whole, WholeArm},
@@ -84,7 +84,7 @@ impl Contest for Mechanisms {
 
     fn open<'s>(
         &self,
-        job: &SessionJob,
+        job: &ContestJob,
         stop: &'s Stop<'s>,
         answer: &mut dyn FnMut(Line),
     ) -> Result<Opened<'s>, Failure> {
@@ -99,14 +99,14 @@ impl Contest for Mechanisms {
 }
 
 impl Mechanisms {
-    fn ways(&self, job: &SessionJob, facts: &Facts, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
+    fn ways(&self, job: &ContestJob, facts: &Facts, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
         let mut ways = Vec::new();
         for mechanism in MECHANISMS.iter().filter(|m| m.info().role == Role::Mover) {
             let info = mechanism.info();
             let Some(pair) = info.pair(facts.source.kind, facts.sink.kind) else {
                 continue;
             };
-            let tunings = tunings(job, (info.name, info.knobs), self.is_reference(info.name));
+            let tunings = tunings(job, info.name, info.knobs, self.is_reference(info.name));
             if tunings.is_empty() {
                 continue;
             }
@@ -128,7 +128,7 @@ pub(in super::super) fn whole<'s>(
     state: SinkState,
     stop: &'s Stop<'s>,
 ) -> io::Result<Whole<'s>> {
-    // A mechanism that promises less may take part: the planner knows who needs more.
+    // A mechanism that promises less may take part: the planner knows which requests need more.
     let terms = Terms { state, needs: Guarantees::SHARED, stop };
     Whole::between(ends.source.medium(), ends.sink.medium(), terms)
 }
@@ -177,7 +177,7 @@ pub(in super::super) struct Between<'s>(pub RefCell<Whole<'s>>);
 // Files of one sample: more would measure the folder.
 const MOST_FILES: u64 = 256;
 
-impl Place for Between<'_> {
+impl Arena for Between<'_> {
     fn resize(&mut self, size: u64) -> io::Result<()> {
         self.0.get_mut().resize(size)
     }

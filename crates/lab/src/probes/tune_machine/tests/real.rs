@@ -7,8 +7,8 @@ use crate::{
 };
 use std::path::Path;
 
-fn job(ends: &str, sizes: &[u64]) -> SessionJob {
-    SessionJob {
+fn job(ends: &str, sizes: &[u64]) -> ContestJob {
+    ContestJob {
         ends: ends.parse().unwrap(),
         load: Load::Idle,
         sink_state: SinkState::Fresh,
@@ -89,7 +89,7 @@ fn fills_are_measured_against_memset_and_become_bands() {
 fn a_sink_that_is_there_is_written_over() {
     let place = tempfile::tempdir().unwrap();
     let pair = format!("file:file@{}", place.path().display());
-    let job = SessionJob { sink_state: SinkState::Resident, ..job(&pair, &[70_000]) };
+    let job = ContestJob { sink_state: SinkState::Resident, ..job(&pair, &[70_000]) };
     let log = InProcess.run(&job, &|| Ok(()));
     assert!(log.done, "{log:?}");
     assert!(log.sizes[0].ways.len() > 1);
@@ -107,7 +107,7 @@ fn a_folder_that_is_not_there_is_named() {
 fn what_does_not_fit_the_budget_is_left_out_by_name() {
     let place = tempfile::tempdir().unwrap();
     let pair = format!("file:file@{}", place.path().display());
-    let job = SessionJob { budget: Duration::from_millis(1), ..job(&pair, &[4096, 64 << 20]) };
+    let job = ContestJob { budget: Duration::from_millis(1), ..job(&pair, &[4096, 64 << 20]) };
     let log = InProcess.run(&job, &|| Ok(()));
     assert_eq!(log.sizes.len(), 1);
     assert!(log.skipped[&(64 << 20)].contains("budget"), "{:?}", log.skipped);
@@ -210,7 +210,7 @@ fn a_way_faster_than_the_reference_fills_its_samples_with_more_transfers() {
     let place = tempfile::tempdir().unwrap();
     let ends: Ends = format!("file:file@{}", place.path().display()).parse().unwrap();
     let bench = contest::whole(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
-    let mut site: Box<dyn contest::Place> =
+    let mut site: Box<dyn contest::Arena> =
         Box::new(contest::Between(std::cell::RefCell::new(bench)));
     site.resize(4096).unwrap();
     let (mut arm, _) = site.try_out(&Way::plain("read-write")).unwrap();

@@ -49,7 +49,7 @@ import dev.thalweg.internal.Native;
 import dev.thalweg.transfer.FileChannels.Choice;
 import dev.thalweg.transfer.FileChannels.Way;
 
-@Timeout(60)
+@Timeout(600)
 class FileChannelsTest {
     private static final int[] SIZES = {0, 1, 4095, 65537, 3 << 20};
     private static final int MANY = 16 << 20;
@@ -90,7 +90,7 @@ class FileChannelsTest {
     @AfterEach
     void stop() throws InterruptedException {
         others.shutdownNow();
-        assertTrue(others.awaitTermination(10, TimeUnit.SECONDS));
+        assertTrue(others.awaitTermination(120, TimeUnit.SECONDS));
     }
 
     static List<Arguments> cases() {

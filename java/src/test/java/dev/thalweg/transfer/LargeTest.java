@@ -52,7 +52,7 @@ class LargeTest {
     void stop() throws InterruptedException {
         large.close();
         others.shutdownNow();
-        assertEquals(true, others.awaitTermination(10, TimeUnit.SECONDS));
+        assertEquals(true, others.awaitTermination(120, TimeUnit.SECONDS));
     }
 
     @ParameterizedTest

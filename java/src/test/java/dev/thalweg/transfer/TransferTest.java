@@ -36,7 +36,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 import dev.thalweg.Skips;
 import dev.thalweg.internal.Native;
 
-@Timeout(60)
+@Timeout(600)
 class TransferTest {
     private static final int EPIPE = 32;
     private static final int[] SIZES = {0, 1, 4095, 65537, 3 << 20};
@@ -74,7 +74,7 @@ class TransferTest {
     @AfterEach
     void stop() throws InterruptedException {
         others.shutdownNow();
-        assertTrue(others.awaitTermination(10, TimeUnit.SECONDS));
+        assertTrue(others.awaitTermination(120, TimeUnit.SECONDS));
     }
 
     static List<Arguments> cases() {

@@ -12,12 +12,12 @@ use super::TrialError;
 use crate::arms::command::Outputs;
 
 /// A folder with the object in it, gone at the end.
-pub struct Stage {
+pub struct TrialFolder {
     outputs: Outputs,
     object: PathBuf,
 }
 
-impl Stage {
+impl TrialFolder {
     /// Writes the object into a new folder under the one for temporary files.
     pub fn set_up(object: &[u8]) -> Result<Self, TrialError> {
         let failed = |path: &Path, error: io::Error| TrialError::Folder {
@@ -74,12 +74,12 @@ mod tests {
 
     #[test]
     fn what_is_put_there_can_be_read_and_goes() {
-        let stage = Stage::set_up(b"object").unwrap();
-        assert_eq!(fs::read(stage.object()).unwrap(), b"object");
-        stage.counts().unwrap();
-        assert_eq!(stage.counted().unwrap(), Counts::default());
-        let folder = stage.object().parent().unwrap().to_owned();
-        drop(stage);
+        let own = TrialFolder::set_up(b"object").unwrap();
+        assert_eq!(fs::read(own.object()).unwrap(), b"object");
+        own.counts().unwrap();
+        assert_eq!(own.counted().unwrap(), Counts::default());
+        let folder = own.object().parent().unwrap().to_owned();
+        drop(own);
         assert!(!folder.exists());
     }
 }

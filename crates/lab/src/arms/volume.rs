@@ -12,13 +12,13 @@ use crate::scratch::Folder;
 
 /// A folder for the files of one piece of work. One we made ourselves goes with it.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum Volume {
     Scratch(PathBuf),
     /// Our own, on another file system.
     Own(Folder),
 }
 
-impl Place {
+impl Volume {
     /// A folder on the file system that `name` asks for: `scratch` is the session's own folder
     /// wherever it lies, `ext4`, `xfs`, `tmpfs` ... what `THALWEG_MOUNTS="xfs=/path:btrfs=/path"`
     /// names so, or else scratch or `/dev/shm` if they are of that type.
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn a_place_is_scratch_or_a_named_mount_or_missing_with_a_reason() {
         let (scratch, mount) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let find = |name, mounts: &str| Place::find_among(name, scratch.path(), mounts);
+        let find = |name, mounts: &str| Volume::find_among(name, scratch.path(), mounts);
         assert_eq!(find("scratch", "").unwrap().path(), scratch.path());
         let kind = kind_of(scratch.path()).unwrap();
         assert_eq!(find(&kind, "").unwrap().path(), scratch.path());

@@ -1,77 +1,77 @@
-//! Plans for bodies, without the calls that a plan costs: what the kernel says of a file system and of a
-//! socket is asked once, and a plan is made once for a size.
+//! Plans for bodies, without the calls that a plan costs: what the kernel says of a file system and of a socket is
+//! asked once, and a plan is made once for all sizes that have its ladder.
 
-use std::{collections::HashMap, os::fd::AsFd, sync::Arc};
+use std::{collections::HashMap, os::fd::BorrowedFd, sync::Arc};
 
-use thalweg_core::{End, EndFacts, Facts, Guarantees, Plan, Profile, Request, profile::Load};
-
-use super::opened::Opened;
+use thalweg_core::{
+    End, EndFacts, Facts, Guarantees, Plan, Profile, Request, plan::Bands, profile::Load,
+};
 
 /// How to choose.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Policy {
+    /// What the planner is asked.
     pub request: Request,
+    /// What must hold of the bytes.
     pub needs: Guarantees,
+    /// What was measured here.
     pub profile: Option<Profile>,
 }
 
-/// The plans of one worker.
+/// What is known of an end before the kernel is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Known {
+    /// A file of this device. As a sink it is new.
+    File(u64),
+    /// A socket, of the internet or of this machine.
+    Socket { is_internet: bool },
+}
+
+/// The plans of one thread, which always has the same policy.
 #[derive(Debug, Default)]
 pub struct Plans {
-    files: HashMap<u64, EndFacts>,
-    // By whether it is an internet socket.
-    sockets: HashMap<bool, EndFacts>,
-    // By device, whether it is an internet socket, size, and whether the machine is busy.
-    made: HashMap<(u64, bool, u64, bool), Arc<Plan>>,
-    /// How busy the worker is.
+    ends: HashMap<Known, EndFacts>,
+    // The last one says whether the machine is busy.
+    made: HashMap<(Known, Known, bool), Bands>,
+    /// How busy the thread is.
     load: Load,
 }
 
-// A folder of more large files makes the plans anew, now and then.
-const MOST_PLANS: usize = 1024;
-
 impl Plans {
-    /// Says how busy the worker was of late: then plans go by what was measured on a busy machine.
+    /// Says how busy the thread was of late: then plans go by what was measured on a busy machine.
     pub fn set_load(&mut self, load: Load) {
         self.load = load;
     }
 
-    /// The plan for so many bytes of a file into a socket.
+    /// Of another policy there are others; the ends stay what they are.
+    pub fn forget(&mut self) {
+        self.made.clear();
+    }
+
+    /// The plan for so many bytes from one end to another.
     pub fn plan(
         &mut self,
         policy: &Policy,
-        file: &Opened,
-        (socket, is_internet): (impl AsFd, bool),
+        source: (Known, BorrowedFd<'_>),
+        sink: (Known, BorrowedFd<'_>),
         len: u64,
     ) -> Arc<Plan> {
-        let device = file.version.device();
-        // What a person said of the machine holds, whatever this worker does.
+        // What a person said of the machine holds, whatever this thread does.
         let load = self.load.max(policy.request.load);
-        let key = (device, is_internet, len, load == Load::Loaded);
-        if let Some(plan) = self.made.get(&key) {
-            return Arc::clone(plan);
-        }
-        let source = self.files.entry(device).or_insert_with(|| facts(file));
-        let sink = self.sockets.entry(is_internet).or_insert_with(|| facts(&socket));
-        let facts = Facts {
-            source: source.clone(),
-            sink: sink.clone(),
-            len: Some(len),
-            needs: policy.needs,
-        };
+        let bands = self.made.entry((source.0, sink.0, load == Load::Loaded)).or_default();
+        let ends = &mut self.ends;
+        let mut end =
+            |(known, fd): (Known, _)| ends.entry(known).or_insert_with(|| facts(fd)).clone();
+        let facts =
+            || Facts { source: end(source), sink: end(sink), len: None, needs: policy.needs };
         let request = Request { load, ..policy.request.clone() };
-        let plan = Arc::new(Plan::make(&facts, &request, policy.profile.as_ref()));
-        if self.made.len() >= MOST_PLANS {
-            self.made.clear();
-        }
-        self.made.insert(key, Arc::clone(&plan));
-        plan
+        bands.at(len, facts, &request, policy.profile.as_ref())
     }
 }
 
 /// What holds of every such end. That one file of many can never change says nothing of the others.
-fn facts(fd: &impl AsFd) -> EndFacts {
-    match End::of(fd.as_fd()) {
+fn facts(fd: BorrowedFd<'_>) -> EndFacts {
+    match End::of(fd) {
         Ok(end) => EndFacts { unchanging: false, ..EndFacts::of(&end) },
         Err(_) => EndFacts::MEMORY,
     }
@@ -80,12 +80,10 @@ fn facts(fd: &impl AsFd) -> EndFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{os::unix::net::UnixStream, path::Path};
+    use std::{os::fd::AsFd, os::unix::net::UnixStream};
 
     use proptest::prelude::*;
     use thalweg_core::{Transfer, profile::Cell};
-
-    use crate::server::open::{Follow, Found, Root};
 
     /// Cells in which one mechanism wins the small sizes and another one the large.
     fn profile(facts: &Facts) -> Profile {
@@ -117,15 +115,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_kept_plan_is_the_plan_of_that_size(
+        fn a_kept_plan_has_the_ladder_of_that_size(
             lens in prop::collection::vec(1..1_u64 << 27, 1..6),
             shared in any::<bool>(),
             loads in prop::collection::vec(any::<bool>(), 6),
         ) {
             let place = tempfile::tempdir().unwrap();
             std::fs::write(place.path().join("file"), "text").unwrap();
-            let root = Root::open(place.path(), Follow::None).unwrap();
-            let Ok(Found::File(file)) = root.find(Path::new("file"), None) else { panic!() };
+            let file = std::fs::File::open(place.path().join("file")).unwrap();
             let (socket, _peer) = UnixStream::pair().unwrap();
             let mut transfer = Transfer::between(&file, &socket).unwrap();
             transfer.needs = if shared { Guarantees::SHARED } else { Guarantees::COPIED };
@@ -139,12 +136,16 @@ mod tests {
             for (len, is_loaded) in lens.iter().chain(&lens).zip(loads.iter().cycle()) {
                 let load = if *is_loaded { Load::Loaded } else { Load::Idle };
                 plans.set_load(load);
-                let kept = plans.plan(&policy, &file, (&socket, false), *len);
+                let ends = (Known::File(1), Known::Socket { is_internet: false });
+                let kept = plans.plan(&policy, (ends.0, file.as_fd()), (ends.1, socket.as_fd()), *len);
                 let facts = Facts { len: Some(*len), ..facts.clone() };
                 let request = Request { load, ..policy.request.clone() };
                 let made = Plan::make(&facts, &request, policy.profile.as_ref());
-                let text = |plan: &Plan| serde_json::to_string(plan).unwrap();
-                prop_assert_eq!(text(&kept), text(&made));
+                let rungs = |plan: &Plan| -> Vec<_> {
+                    let ladder = plan.ladder().into_iter();
+                    ladder.map(|(rung, tuning)| (rung.info().name, tuning)).collect()
+                };
+                prop_assert_eq!(rungs(&kept), rungs(&made));
                 prop_assert!(made.chosen().is_some_and(|chosen| chosen.evidence.is_some()));
             }
         }

@@ -2,7 +2,7 @@
 
 use thalweg_core::Unfit;
 
-use super::{Clock, Job, TuneError, sum::Subject};
+use super::{Clock, TuneError, TuneJob, sum::Subject};
 use crate::measure::{
     experiment::Experiment,
     log::Log,
@@ -11,8 +11,8 @@ use crate::measure::{
 };
 
 /// The arms that take part, what they are, and all samples.
-pub(super) struct Stage<'r> {
-    pub job: &'r Job<'r>,
+pub(super) struct Entrants<'r> {
+    pub job: &'r TuneJob<'r>,
     pub clock: Clock,
     pub random: Random,
     pub experiment: Experiment<'r>,
@@ -20,8 +20,8 @@ pub(super) struct Stage<'r> {
     pub subjects: Vec<Subject>,
 }
 
-impl<'r> Stage<'r> {
-    pub fn new(job: &'r Job<'r>, clock: Clock, random: Random) -> Self {
+impl<'r> Entrants<'r> {
+    pub fn new(job: &'r TuneJob<'r>, clock: Clock, random: Random) -> Self {
         Self { job, clock, random, experiment: Experiment::default(), subjects: Vec::new() }
     }
 

@@ -12,11 +12,12 @@ use std::{
 use thalweg_core::atomic_file::{
     lock::{Leftover, claim, is_ours},
     name::{OWN_JOURNAL, PART, beside, is_reserved, short, unique},
+    unlink,
 };
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    copy::dest::publish::{Spot, unlink},
+    copy::spot::Spot,
     error::{Attempt, Failure, at_sink, at_source},
     folder::{Address, Folder, Kept},
     identity::Id,
@@ -80,7 +81,7 @@ impl StagedDir {
                     Leftover::Free(fd) if resume && is_usual && !is_of_another(&fd, origin) => {
                         return Ok((fd, Self { name, adopted: true, is_usual }));
                     }
-                    // Locked until the name is gone: who made it a moment ago must not begin in it.
+                    // Locked until the name is gone: the process that made it a moment ago must not begin in it.
                     Leftover::Free(locked) => {
                         remove_contents(reopen(&locked)?)?;
                         unlinkat(spot.dir, &name, AtFlags::REMOVEDIR)
@@ -164,7 +165,7 @@ fn holds(leftover: &OwnedFd, origin: Origin<'_>) -> Attempt<bool> {
     Ok(above.contains(&leftover))
 }
 
-/// Removes the unfinished files that a killed run left in a directory nobody can see yet.
+/// Removes the unfinished files that a killed run left in a directory that is not visible yet.
 pub(crate) fn remove_leftovers(dir: BorrowedFd<'_>) -> Attempt<()> {
     let fd = openat(dir, c".", DIRECTORY, Mode::empty()).map_err(at_sink("openat"))?;
     let mut buffer = listing_buffer();

@@ -24,7 +24,7 @@ use thalweg_sys::host::filesystem;
 
 use crate::{
     CopyOptions,
-    copy::contents::pair::{Pair, Pairs},
+    copy::plans::pair::{Pair, Pairs},
     identity::size,
 };
 

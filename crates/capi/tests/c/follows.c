@@ -1,0 +1,29 @@
+/* tw_memcpy is the C library's until a profile is loaded that knows better, however this program reaches tw_memcpy_now:
+ *   follows PROFILE    it was made to prefer another kernel for short copies */
+#include "check.h"
+
+static void copies(void)
+{
+    unsigned char source[300], sink[300];
+    for (size_t n = 0; n < sizeof source; n++)
+        source[n] = (unsigned char)(n * 7);
+    for (size_t length = 0; length < sizeof sink; length++) {
+        memset(sink, 0xaa, sizeof sink);
+        CHECK(tw_memcpy(sink, source, length) == sink);
+        CHECK(!memcmp(sink, source, length) && sink[length] == 0xaa);
+        CHECK((tw_memcpy)(sink, source, length) == sink && tw_memcpy_now(sink, source, length) == sink);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    tw_profile *profile;
+    CHECK(argc == 2);
+    void *(*before)(void *, const void *, size_t) = tw_memcpy_now;
+    copies();
+    CHECK(tw_profile_load(argv[1], &profile, NULL) == TW_OK && profile);
+    CHECK(tw_memcpy_now != before);
+    copies();
+    tw_profile_free(profile);
+    return 0;
+}

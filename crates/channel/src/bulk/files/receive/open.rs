@@ -1,0 +1,81 @@
+//! The receiver's side of an open file.
+
+use super::{Data, Watch};
+use crate::bulk::control_message::{ControlMessage, Kind};
+use crate::bulk::files::opened::{NotMoved, WAY, looked_at};
+use crate::bulk::files::{BYTES, Head, Problem, SO_FAR, Sink};
+use crate::bulk::receiver::Receiver;
+use crate::error::{Error, Result};
+use crate::shared::stop::Stop;
+use rustix::fs::{Stat, fstat};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use thalweg_core::{Cancelled, changed::changed};
+
+/// How often the sender is told how far it is.
+const TELL: Duration = Duration::from_millis(100);
+
+impl Receiver {
+    /// Moves the file that the sender has open. `None`: the sender was asked for the bytes.
+    pub(super) fn recv_open(
+        &mut self,
+        head: &Head,
+        sink: &mut dyn Sink,
+        moved: &mut u64,
+        watch: &mut Watch<'_>,
+    ) -> Result<Option<Data>> {
+        let got = self.control().message().map_err(|stop| self.stopped(stop))?;
+        let size = head.announced.size.unwrap_or_default();
+        let ([file], Kind::File, true) =
+            (&got.fds[..], got.message.kind, got.message.word(0) == size)
+        else {
+            return Err(self.lost(Error::corrupt("no open file where one was announced")));
+        };
+        let (mut stopped, mut told) = (None, Instant::now());
+        let before = looked_at(file.as_fd());
+        let outcome =
+            before.as_ref().map_err(|why| NotMoved::Refused(why.clone())).and_then(|_| {
+                let control = self.control();
+                sink.move_open(file.as_fd(), size, &mut |now: u64| {
+                    if let Err(stop) = control.check() {
+                        stopped = Some(stop);
+                        return Err(Cancelled);
+                    }
+                    watch(&head.announced, moved.saturating_add(now));
+                    if told.elapsed() >= TELL {
+                        told = Instant::now();
+                        control.mention(&ControlMessage::new(Kind::Answer).words(&[SO_FAR, now]));
+                    }
+                    Ok(())
+                })
+            });
+        match (outcome, before) {
+            (Ok(by), Ok(before)) => {
+                // A sender that ended meanwhile is told of as if it had been sending.
+                self.control().check().map_err(|stop| self.stopped(stop))?;
+                *moved += size;
+                watch(&head.announced, *moved);
+                let after = fstat(file).map_err(Error::system("fstat"));
+                let after = after.map_err(|error| self.lost(error))?;
+                Ok(Some(match change(size, &before, &after) {
+                    Some(why) => Data::Failed(Problem::GivenUp { why }),
+                    None => Data::Moved(by),
+                }))
+            }
+            (Err(NotMoved::Refused(why)), _) | (_, Err(why)) => {
+                self.say(&ControlMessage::new(Kind::Answer).words(&[BYTES]).text(&*why))?;
+                self.skip(WAY, why);
+                Ok(None)
+            }
+            (Err(NotMoved::Failed(why)), _) => Ok(Some(Data::Failed(Problem::NotTaken { why }))),
+            (Err(NotMoved::Stopped), _) => Err(self.stopped(stopped.unwrap_or(Stop::Interrupted))),
+        }
+    }
+}
+
+/// Whether and how the file is another one than was announced.
+fn change(size: u64, before: &Stat, after: &Stat) -> Option<String> {
+    let is_announced = u64::try_from(before.st_size) == Ok(size);
+    let same = is_announced && !changed(before, after);
+    (!same).then(|| format!("changed while it was read: {size} bytes were announced"))
+}

@@ -1,0 +1,66 @@
+//! The sender's side of an open file.
+
+use super::{Opened, Pace, problem_of};
+use crate::bulk::control_message::{ControlMessage, Kind};
+use crate::bulk::files::opened::{WAY, looked_at};
+use crate::bulk::files::{BYTES, Handed, SO_FAR, Tail};
+use crate::bulk::sender::Sender;
+use crate::error::Result;
+use crate::shared::stop::Stop;
+use std::os::fd::BorrowedFd;
+
+impl Sender {
+    /// Whether this file may be handed over open, to a receiver that takes such or not.
+    pub(super) fn may_open(&mut self, file: BorrowedFd<'_>, takes: bool) -> bool {
+        let distrust = self.distrust().map(|why| why.reason.clone());
+        let refusal = match distrust {
+            Some(why) => Some(why),
+            None if !takes => Some("the receiver takes bytes only".to_owned()),
+            None => looked_at(file).err(),
+        };
+        refusal.map(|why| self.skip(WAY, why)).is_none()
+    }
+
+    /// Hands the open file over.
+    pub(super) fn send_open(
+        &mut self,
+        file: BorrowedFd<'_>,
+        size: u64,
+        pace: &mut Pace<'_>,
+        handed: &mut Handed,
+    ) -> Result<Opened> {
+        let packet = ControlMessage::new(Kind::File).words(&[size]);
+        match self.control().send(&packet, &[file]) {
+            Ok(()) => {}
+            // A security module may forbid it; nothing was said yet.
+            Err(Stop::Refused(why)) => {
+                self.skip(WAY, why.reason);
+                return Ok(Opened::Refused);
+            }
+            Err(stop) => return Err(self.break_off(stop)),
+        }
+        self.send_from(&[])?;
+        self.send_from(&Tail::Open { bytes: size }.to_bytes())?;
+        loop {
+            let heard = self.heard()?;
+            match (heard.kind, heard.word(0)) {
+                (Kind::Answer, SO_FAR) => {
+                    (pace.watch)(handed.bytes.saturating_add(heard.word(1).min(size)));
+                }
+                (Kind::Answer, BYTES) => {
+                    self.skip(WAY, format!("the receiver: {}", heard.text));
+                    return Ok(Opened::Refused);
+                }
+                _ => {
+                    let problem = problem_of(&heard).map_err(|stop| self.break_off(stop))?;
+                    if problem.is_none() {
+                        handed.bytes += size;
+                        handed.from_open.add(size, heard.text);
+                        (pace.watch)(handed.bytes);
+                    }
+                    return Ok(Opened::Answered(problem));
+                }
+            }
+        }
+    }
+}

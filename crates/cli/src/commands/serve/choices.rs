@@ -1,0 +1,46 @@
+//! What `thalweg serve` will use at which sizes, said when it starts.
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use std::{os::fd::AsFd, path::Path};
+
+use thalweg_core::{
+    End, EndFacts, Facts, Guarantees, Kind, Profile, Request, plan::bands, profile::day,
+    quantity::bytes,
+};
+use thalweg_serve::server::ONE_SEND;
+
+/// `bodies above 64.0 KiB: up to 3.0 MiB read-write, above sendfile (measured 2026-11-24)`; nothing of a root that
+/// cannot be opened.
+pub fn words(
+    (root, is_unix): (&Path, bool),
+    (request, needs): (&Request, Guarantees),
+    profile: Option<&Profile>,
+) -> Option<String> {
+    // A FIFO would keep us waiting for a writer.
+    let root = openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    // Of a folder: what lies in it.
+    let file = End { fd: root.as_fd(), kind: Kind::File, at: Some(0) };
+    let source = EndFacts { unchanging: false, ..EndFacts::of(&file) };
+    let socket = if is_unix { "socket:unix" } else { "socket:inet" };
+    let facts = Facts { source, sink: EndFacts::of_key(socket, "")?, len: None, needs };
+    let request = Request { stepwise: true, ..request.clone() };
+    let bands = bands(ONE_SEND as u64 + 1, &facts, &request, profile);
+    let chosen = bands.iter().filter_map(|(upto, plan)| Some((*upto, plan.chosen()?)));
+    let mut parts: Vec<(u64, &str)> = Vec::new();
+    for (upto, verdict) in chosen.clone() {
+        match parts.last_mut() {
+            Some((last, name)) if *name == verdict.mechanism => *last = upto,
+            _ => parts.push((upto, verdict.mechanism)),
+        }
+    }
+    let measured = chosen.filter_map(|(_, verdict)| verdict.evidence.as_ref()).map(|e| day(&e.at));
+    let measured = measured.max().map_or("not measured".to_owned(), |at| format!("measured {at}"));
+    let text = |(n, (upto, name)): (usize, &(u64, &str))| match (n + 1 == parts.len(), n) {
+        (true, 0) => (*name).to_owned(),
+        (true, _) => format!("above {name}"),
+        (false, _) => format!("up to {} {name}", bytes(*upto)),
+    };
+    let list: Vec<String> = parts.iter().enumerate().map(text).collect();
+    let least = bytes(ONE_SEND as u64);
+    (!list.is_empty()).then(|| format!("bodies above {least}: {} ({measured})", list.join(", ")))
+}

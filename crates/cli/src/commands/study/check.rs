@@ -1,0 +1,67 @@
+//! `thalweg study --check`: what is wrong with study files, and what of them would not run here.
+
+use std::{env, path::Path};
+use thalweg_lab::{
+    arms::CATALOGUE,
+    study::{
+        rehearsal::Rehearsal,
+        store::{self, Loaded, StoreError},
+    },
+};
+
+use super::{StudyArgs, in_folder, is_path, scratch, worse};
+use crate::{
+    exit::{Exit, Failure},
+    output::{
+        quantity,
+        text::{complain, print},
+    },
+};
+
+/// Reads these studies, or all of the folder, opens every arm once, and says what is wrong.
+pub fn check(args: &StudyArgs) -> Result<Exit, Failure> {
+    let usage = |reason: String| Failure::new(Exit::Usage, reason);
+    let mut all: Vec<Result<Loaded, StoreError>> = Vec::new();
+    if args.studies.is_empty() {
+        let folder = store::studies_folder().map_err(usage)?;
+        all = Loaded::folder(&folder, &CATALOGUE).map_err(|e| usage(e.to_string()))?;
+    }
+    for name in &args.studies {
+        if is_path(name) || Path::new(name).exists() {
+            all.push(Loaded::read(Path::new(name), &CATALOGUE));
+        } else {
+            all.extend(in_folder(name)?.into_iter().map(Ok));
+        }
+    }
+    let mut exit = Exit::Done;
+    for loaded in all {
+        let now = match loaded {
+            Ok(loaded) => rehearse(args, &loaded)?,
+            Err(error) => {
+                complain(&error.to_string());
+                Exit::Usage
+            }
+        };
+        // A mistake is one on every machine.
+        exit = if now == Exit::Usage { now } else { worse(exit, now) };
+    }
+    Ok(exit)
+}
+
+fn rehearse(args: &StudyArgs, loaded: &Loaded) -> Result<Exit, Failure> {
+    let program = env::current_exe().map_err(|e| Failure::of_io("find", "this program", &e))?;
+    let at = args.at.clone().unwrap_or_else(scratch);
+    let found = Rehearsal::of(loaded, &CATALOGUE, (&program, &at));
+    let found = found.map_err(|reason| Failure::new(Exit::Failed, reason))?;
+    let (study, path) = (&loaded.study, loaded.path.display());
+    for missing in &found.missing {
+        complain(&format!("{path}: would not run here: {missing}"));
+    }
+    print(&format!(
+        "{path}: fine: {}, {}, {}\n",
+        quantity::count(study.cells.len() as u64, "cell", "cells"),
+        quantity::count(study.arms.len() as u64, "arm", "arms"),
+        quantity::count(study.claims.len() as u64, "claim", "claims"),
+    ))?;
+    Ok(args.without(found.missing.len()))
+}

@@ -1,0 +1,83 @@
+//! `thalweg study --rejudge`: verdicts of kept samples by the studies as they are now.
+
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use thalweg_lab::study::{
+    result::{ClaimResult, ClaimVerdict, StudyResult},
+    store,
+    tally::Tallies,
+};
+
+use super::{StudyArgs, in_folder};
+use crate::{
+    exit::{Exit, Failure},
+    output::{
+        answer::SCHEMA,
+        text::{complain, print, print_json},
+    },
+};
+
+/// Judges every result anew that is named or lies in a folder that is; says which verdicts changed.
+pub fn rejudge(args: &StudyArgs) -> Result<Exit, Failure> {
+    let (mut exit, mut all) = (Exit::Done, Vec::new());
+    for path in args.rejudge.iter().flat_map(|path| results(path)) {
+        match one(&path) {
+            Ok(both) => all.push((path, both)),
+            Err(reason) => {
+                complain(&reason);
+                exit = Exit::Failed;
+            }
+        }
+    }
+    if args.json {
+        let all = all.iter().map(|(path, [before, after])| {
+            let changes: Vec<_> = changes(before, after).collect();
+            json!({ "path": path.display().to_string(), "study": after.study, "text": after.text,
+                    "tallies": Tallies::of(&after.claims), "changes": changes })
+        });
+        print_json(&json!({ "results": all.collect::<Vec<_>>(), "schema": SCHEMA }))?;
+        return Ok(exit);
+    }
+    for (path, [before, after]) in &all {
+        print(&format!("{}\n  {}\n", path.display(), Tallies::of(&after.claims).words()))?;
+        for change in changes(before, after) {
+            print(&format!("  {change}\n"))?;
+        }
+    }
+    Ok(exit)
+}
+
+/// The file itself, or what lies below a folder.
+fn results(path: &Path) -> Vec<PathBuf> {
+    if !path.is_dir() {
+        return vec![path.to_owned()];
+    }
+    store::saved(path).into_iter().map(|saved| saved.path).collect()
+}
+
+fn one(path: &Path) -> Result<[StudyResult; 2], String> {
+    let found = store::load(path).map_err(|e| e.to_string())?;
+    let named = |reason: &str| format!("{}: {reason}", path.display());
+    let studies = in_folder(&found.study).map_err(|failure| named(&failure.message))?;
+    let by = studies.iter().find(|loaded| loaded.study.id == found.study);
+    store::rejudge(path, by.ok_or_else(|| named("there is no such study"))?)
+        .map_err(|e| e.to_string())
+}
+
+/// `002.2: reproduced, not asked more widely -> undecided, contradicted more widely`.
+fn changes<'r>(
+    before: &'r StudyResult,
+    after: &'r StudyResult,
+) -> impl Iterator<Item = String> + 'r {
+    after.claims.iter().filter_map(|now| {
+        let then = before.claims.iter().find(|claim| claim.id == now.id);
+        let (now_, then) = (both(now), then.map_or("not asked".to_owned(), both));
+        (now_ != then).then(|| format!("{}: {then} -> {now_}", now.id))
+    })
+}
+
+fn both(claim: &ClaimResult) -> String {
+    let wider = claim.wider.as_ref().map(|wider| wider.verdict);
+    let wider = wider.map_or("not asked", ClaimVerdict::name);
+    format!("{}, {wider} more widely", claim.verdict.name())
+}

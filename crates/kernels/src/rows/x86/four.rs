@@ -1,0 +1,62 @@
+//! One branch from 16 to 64 bytes, by four moves of 16 that overlap; below that the ladder of 8, 4, 2 and 1. For
+//! processors without masks: of lengths that nothing predicts one guess less, and little lost where one repeats.
+
+use core::arch::x86_64::__m128i;
+#[cfg(not(miri))]
+use core::arch::x86_64::__m256i;
+
+#[cfg(not(miri))]
+use crate::cpu;
+use crate::row::{ALWAYS, Kernel};
+use crate::rows::vector::behind;
+use crate::word::{Vector, four};
+
+pub const SSE2: Kernel = Kernel {
+    name: "four",
+    summary: "16 to 64 bytes in four moves of 16 that overlap; else as sse2",
+    is_available: ALWAYS,
+    copy: sse2::copy,
+    move_: Some(sse2::move_),
+};
+
+#[cfg(not(miri))]
+pub const AVX2: Kernel = Kernel {
+    name: "four-avx2",
+    summary: "16 to 64 bytes in four moves of 16 that overlap; else as avx2",
+    is_available: || cpu::has(cpu::AVX2),
+    copy: avx2::copy,
+    move_: Some(avx2::move_),
+};
+
+/// Does up to 64 bytes, and says whether it did.
+///
+/// # Safety
+/// `src` is readable and `dst` writable for `n` bytes; they may overlap.
+#[inline(always)]
+unsafe fn short(dst: *mut u8, src: *const u8, n: usize) -> bool {
+    if n < size_of::<__m128i>() {
+        // SAFETY: less than a vector.
+        unsafe { __m128i::copy_below(dst, src, n) };
+        return true;
+    }
+    // SAFETY: the same contract, and a vector at least.
+    unsafe { from_a_vector(dst, src, n) }
+}
+
+/// Does one to four vectors, and says whether it did.
+///
+/// # Safety
+/// As for [`short`], and `n` is a vector of 16 bytes at least.
+#[inline(always)]
+pub unsafe fn from_a_vector(dst: *mut u8, src: *const u8, n: usize) -> bool {
+    let fits = n <= 4 * size_of::<__m128i>();
+    if fits {
+        // SAFETY: one to four vectors.
+        unsafe { four::<__m128i>(dst, src, n) };
+    }
+    fits
+}
+
+behind!(sse2, short, __m128i);
+#[cfg(not(miri))]
+behind!(avx2, short, __m256i, "avx2");

@@ -1,0 +1,65 @@
+//! A worker's clock beside ours. Between its operations a worker may set up what is not timed; one that leaves out
+//! much of what we waited for, time after time, may leave out work.
+
+use std::time::Duration;
+
+/// A worker's own time is this much of ours at least, or it is told.
+const LEAST_SHARE: f64 = 0.8;
+/// Less than this is what a question and an answer take.
+const ASKING: Duration = Duration::from_millis(1);
+
+/// What was heard of both clocks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Clocks {
+    runs: u32,
+    short: u32,
+    own: Duration,
+    ours: Duration,
+}
+
+impl Clocks {
+    /// What one run took by the worker's clock, and by ours around it.
+    pub fn compare(&mut self, own: Duration, ours: Duration) {
+        self.runs += 1;
+        self.own += own;
+        self.ours += ours;
+        let short = own < ours.mul_f64(LEAST_SHARE) && ours.saturating_sub(own) > ASKING;
+        self.short += u32::from(short);
+    }
+
+    /// Why its times are to be doubted, if most of them are so short.
+    pub fn doubt(&self) -> Option<String> {
+        let share = self.own.as_secs_f64() / self.ours.as_secs_f64().max(f64::MIN_POSITIVE);
+        (self.short * 2 > self.runs).then(|| {
+            format!(
+                "its own clock shows {:.0} % of the time that the lab waited: what it leaves out is not seen",
+                share * 100.0
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn doubt(runs: &[(u64, u64)]) -> Option<String> {
+        let mut clocks = Clocks::default();
+        for (own, ours) in runs {
+            clocks.compare(ms(*own), ms(*ours));
+        }
+        clocks.doubt()
+    }
+
+    #[test]
+    fn a_clock_that_runs_at_half_speed_is_told_and_one_that_was_late_once_is_not() {
+        assert!(doubt(&[(10, 20), (10, 21), (10, 19)]).unwrap().contains("shows 50 %"));
+        assert_eq!(doubt(&[(20, 21), (20, 45), (19, 20)]), None);
+        assert_eq!(doubt(&[(0, 1), (0, 1)]), None, "asking takes that");
+        assert_eq!(doubt(&[]), None);
+    }
+}

@@ -1,0 +1,71 @@
+//! What the processors of the machine did: how busy they are with other work, and what the hypervisor took.
+
+use serde::Serialize;
+use std::{fs::read_to_string, thread, time::Duration};
+
+/// How busy the machine was with other work.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Busy {
+    /// Processors that were busy, on average.
+    pub processors: f64,
+    pub of: usize,
+}
+
+impl Busy {
+    /// Looks for a moment; `None` where /proc/stat cannot be read.
+    pub fn now() -> Option<Self> {
+        const MOMENT: Duration = Duration::from_millis(200);
+        let before = Ticks::now()?;
+        thread::sleep(MOMENT);
+        let after = Ticks::now()?;
+        let passed = after.all.saturating_sub(before.all).max(1);
+        let share = after.busy.saturating_sub(before.busy) as f64 / passed as f64;
+        Some(Self { processors: share * after.processors as f64, of: after.processors })
+    }
+
+    /// Whether a tenth of the machine or more was taken.
+    pub fn is_much(&self) -> bool {
+        self.processors >= 0.1 * self.of as f64
+    }
+}
+
+/// Clock ticks of all processors since the start, as proc_stat(5) has them.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Ticks {
+    busy: u64,
+    all: u64,
+    /// Those that the hypervisor gave to others; they are among the busy ones.
+    pub stolen: u64,
+    processors: usize,
+}
+
+impl Ticks {
+    pub fn now() -> Option<Self> {
+        Self::read(&read_to_string("/proc/stat").ok()?)
+    }
+
+    fn read(stat: &str) -> Option<Self> {
+        let mut lines = stat.lines();
+        let first = lines.next()?.strip_prefix("cpu ")?;
+        // The ninth and tenth, of guests, are in the first two already.
+        let ticks: Vec<u64> =
+            first.split_whitespace().take(8).filter_map(|t| t.parse().ok()).collect();
+        let all = ticks.iter().sum();
+        let idle = ticks.get(3)? + ticks.get(4).unwrap_or(&0);
+        let processors = lines.take_while(|line| line.starts_with("cpu")).count();
+        Some(Self { busy: all - idle, all, stolen: *ticks.get(7).unwrap_or(&0), processors })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_read_from_the_first_line_and_processors_are_counted() {
+        let stat = "cpu  1 2 3 40 5 6 7 8 90 0\ncpu0 0\ncpu1 0\nintr 5\n";
+        let read = Ticks { busy: 27, all: 72, stolen: 8, processors: 2 };
+        assert_eq!(Ticks::read(stat), Some(read));
+        assert_eq!(Ticks::read(""), None);
+    }
+}

@@ -1,0 +1,134 @@
+//! The articles one by one, as Markdown: what each has, where that is run, both verdicts on every machine, and
+//! the sizes a kept run leaves out. docs/articles.md is this.
+
+use std::fmt::Write;
+
+use super::{
+    claims::Badge,
+    history,
+    load::Input,
+    machines::{Machine, counts},
+    markdown::escaped,
+    words,
+};
+use crate::study::{
+    file::{Check, Claim, Item, Study},
+    result::{ClaimResult, ClaimVerdict, StudyResult},
+};
+
+/// The page of these results; studies without their file, or of no article, are not on it.
+pub fn articles(inputs: &[Input]) -> String {
+    let machines = Machine::of_articles(inputs);
+    let mut text = String::from(
+        "# The articles, one by one\n\nMade by `thalweg report --articles` from the studies and the kept results. *As published*: with the article's \
+         own programs, parameters, sizes and state of the memory; *more widely*: what a fair comparison would have had and what people use today. \
+         A cell has the verdict of each machine, by its letter, and the figure that decided with its 95 % interval.\n\n",
+    );
+    for machine in &machines {
+        let _ = writeln!(
+            text,
+            "- **{}**: {} ({})",
+            machine.letter,
+            escaped(&machine.name),
+            machine.when()
+        );
+    }
+    let _ = writeln!(text, "\n{}", counts(inputs));
+    for runs in history::by_study(inputs) {
+        let Some(study) = &runs[0].study else { continue };
+        if !study.source.items.is_empty() {
+            article(&mut text, study, &machines);
+        }
+    }
+    format!("{}\n", text.trim_end())
+}
+
+fn article(text: &mut String, study: &Study, machines: &[Machine<'_>]) {
+    let _ = writeln!(text, "## {}: {}\n", study.id, escaped(&study.source.title));
+    text.push_str("| the article has | | run in | not run, and why |\n|---|---|---|---|\n");
+    for Item { what, text: said, cells, arms, claims, absent } in &study.source.items {
+        let places = [("cells", cells), ("arms", arms), ("claims", claims)];
+        let places = places.into_iter().filter(|(_, names)| !names.is_empty());
+        let places: Vec<String> =
+            places.map(|(kind, names)| format!("{kind} {}", escaped(&names.join("; ")))).collect();
+        let places = if places.is_empty() { "-".to_owned() } else { places.join("<br>") };
+        let absent = escaped(absent.as_deref().unwrap_or("-"));
+        let _ = writeln!(text, "| {} | {} | {places} | {absent} |", what.name(), escaped(said));
+    }
+    text.push_str("\n| claim | published | run in | as published | more widely | sizes left out |\n|---|---|---|---|---|---|\n");
+    for claim in study.claims.iter().filter(|claim| !claim.is_goal()) {
+        let published = claim.published.as_ref().map_or("-".to_owned(), super::source::value_text);
+        let of_machines = |of: &dyn Fn(&StudyResult, &ClaimResult) -> Option<String>| {
+            let lines = machines.iter().filter_map(|machine| {
+                let result = &machine.run(&study.id)?.result;
+                let found = result.claims.iter().find(|found| found.id == claim.id)?;
+                Some(format!("**{}** {}", machine.letter, escaped(&of(result, found)?)))
+            });
+            let lines: Vec<String> = lines.collect();
+            if lines.is_empty() { "-".to_owned() } else { lines.join("<br>") }
+        };
+        let _ = writeln!(
+            text,
+            "| {}: {} | {} | {} | {} | {} | {} |",
+            claim.id,
+            escaped(&claim.text),
+            escaped(&published),
+            escaped(&places(claim)),
+            of_machines(&|_, found| Some(said(
+                found.verdict,
+                [found.measured, found.lo, found.hi]
+            ))),
+            of_machines(&|_, found| {
+                let wider = found.wider.as_ref()?;
+                let first = wider.evidence.first();
+                let figure = first.map_or([None; 3], |e| [e.measured, e.lo, e.hi]);
+                Some(said(wider.verdict, figure))
+            }),
+            of_machines(&|result, _| left_out(study, claim, result)),
+        );
+    }
+    text.push('\n');
+}
+
+fn said(verdict: ClaimVerdict, [value, lo, hi]: [Option<f64>; 3]) -> String {
+    let badge = Badge::of(verdict);
+    let figure =
+        words::measured(value, lo, hi).map_or(String::new(), |figure| format!(" {figure}"));
+    format!("{} {}{figure}", badge.sign, badge.word)
+}
+
+/// The cells and probes that decide a claim as published.
+fn places(claim: &Claim) -> String {
+    let mut places: Vec<String> = Vec::new();
+    for check in &claim.checks {
+        let probe = match check {
+            Check::Probe { probe, .. } => Some(format!("probe {probe}")),
+            _ => None,
+        };
+        let cells = check.cells().into_iter().map(str::to_owned);
+        places.extend(cells.chain(probe));
+    }
+    places.sort();
+    places.dedup();
+    if places.is_empty() { "not run".to_owned() } else { places.join("; ") }
+}
+
+/// The sizes of a claim's cells that a run did not look at.
+fn left_out(study: &Study, claim: &Claim, result: &StudyResult) -> Option<String> {
+    let mut names: Vec<&str> =
+        claim.checks.iter().chain(&claim.wider).flat_map(Check::cells).collect();
+    names.sort_unstable();
+    names.dedup();
+    let cells = names.into_iter().filter_map(|name| study.cell(name)).filter_map(|cell| {
+        let ran = |size: &&String| {
+            let places = result.arms.iter().map(|arm| &arm.place);
+            let places = places.chain(result.missing.iter().map(|missing| &missing.place));
+            places.into_iter().any(|place| place.cell == cell.name && place.size == **size)
+        };
+        let sizes: Vec<&str> =
+            cell.sizes.iter().filter(|size| !ran(size)).map(String::as_str).collect();
+        (!sizes.is_empty()).then(|| format!("{}: {}", cell.name, sizes.join(", ")))
+    });
+    let cells: Vec<String> = cells.collect();
+    (!cells.is_empty()).then(|| cells.join("; "))
+}

@@ -1,0 +1,117 @@
+//! Results of different machines stand beside each other: of each machine the run of each study that counts.
+
+use std::fmt::Write;
+
+use super::{claims::Badge, history, load::Input, words};
+use crate::study::tally::{Tallies, Tally};
+
+/// A machine, and its runs.
+#[derive(Clone, Debug)]
+pub struct Machine<'i> {
+    /// A letter, where there is no room for more.
+    pub letter: char,
+    pub name: String,
+    /// One of each study: the newest whole one.
+    pub runs: Vec<&'i Input>,
+}
+
+impl<'i> Machine<'i> {
+    /// All machines, the one that ran last first.
+    pub fn all(inputs: &'i [Input]) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for run in history::by_study(inputs).into_iter().flatten() {
+            let name = words::machine(&run.result);
+            let at = all.iter().position(|machine| machine.name == name).unwrap_or_else(|| {
+                all.push(Self { letter: 'A', name, runs: Vec::new() });
+                all.len() - 1
+            });
+            if all[at].run(&run.result.study).is_none() {
+                all[at].runs.push(run);
+            }
+        }
+        let newest = |machine: &Self| {
+            let began = machine.runs.iter().map(|run| run.result.protocol.began.clone());
+            began.max().unwrap_or_default()
+        };
+        all.sort_by_key(|machine| std::cmp::Reverse(newest(machine)));
+        for (machine, letter) in all.iter_mut().zip('A'..='Z') {
+            machine.letter = letter;
+        }
+        all
+    }
+
+    /// The same with the runs of studies that restate an article; machines without any are left out.
+    pub fn of_articles(inputs: &'i [Input]) -> Vec<Self> {
+        let mut all = Self::all(inputs);
+        let is_article =
+            |run: &&Input| run.study.as_ref().is_some_and(|study| !study.source.items.is_empty());
+        for machine in &mut all {
+            machine.runs.retain(is_article);
+        }
+        all.retain(|machine| !machine.runs.is_empty());
+        for (machine, letter) in all.iter_mut().zip('A'..='Z') {
+            machine.letter = letter;
+        }
+        all
+    }
+
+    pub fn run(&self, study: &str) -> Option<&'i Input> {
+        self.runs.iter().copied().find(|run| run.result.study == study)
+    }
+
+    pub fn tallies(&self) -> Tallies {
+        let tallies = self.runs.iter().map(|run| Tallies::of(&run.result.claims));
+        tallies.fold(Tallies::default(), Tallies::and)
+    }
+
+    /// The days and the kinds of its runs: `2026-11-22, quick`.
+    pub fn when(&self) -> String {
+        let kinds = self.runs.iter().map(|run| {
+            let protocol = &run.result.protocol;
+            let day = protocol.began.split('T').next().unwrap_or_default();
+            format!("{day}, {}", protocol.preset)
+        });
+        let mut kinds: Vec<String> = kinds.collect();
+        kinds.sort();
+        kinds.dedup();
+        kinds.join("; ")
+    }
+}
+
+/// How many claims of the articles ended how, a line for each machine and verdict, as Markdown: README has these lines.
+pub fn counts(inputs: &[Input]) -> String {
+    let mut text = String::from(
+        "| machine | claims | reproduced | contradicted | undecided | not runnable |\n|---|---|---:|---:|---:|---:|\n",
+    );
+    for machine in Machine::of_articles(inputs) {
+        let Tallies { published, wider, .. } = machine.tallies();
+        for (name, tally) in [("as published", published), ("more widely", wider)] {
+            if tally.all == 0 {
+                continue;
+            }
+            let Tally { reproduced, contradicted, undecided, not_runnable, all } = tally;
+            let _ = writeln!(
+                text,
+                "| {} ({}) | {name} ({all}) | {reproduced} | {contradicted} | {undecided} | {not_runnable} |",
+                machine.name,
+                machine.when(),
+            );
+        }
+    }
+    text
+}
+
+/// Where a verdict is the same on several machines, and where not: `the same on 2 of 2 machines`.
+pub fn agreement(badges: &[Badge]) -> Option<String> {
+    let (first, others) = badges.split_first()?;
+    if others.is_empty() {
+        return None;
+    }
+    let all = badges.len();
+    let same = badges.iter().filter(|badge| badge.word == first.word).count();
+    Some(if same == all {
+        format!("the same on {all} machines")
+    } else {
+        "not the same on all machines".to_owned()
+    })
+}

@@ -1,0 +1,189 @@
+//! The first picture of the page: every claim a row, in two columns, with an interval for each machine.
+
+use serde::Serialize;
+
+use super::{
+    claims::{Badge, published},
+    figure::Scope,
+    history,
+    load::Input,
+    machines::{Machine, agreement},
+    scale::LogAxis,
+    svg::{Shape, Svg},
+    words,
+};
+use crate::study::result::{ClaimResult, ClaimVerdict};
+
+/// The picture as templates take it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Overview {
+    pub machines: Vec<Known>,
+    pub articles: Vec<Study>,
+    /// Our own goals, which never mix with what articles said.
+    pub goals: Vec<Study>,
+    /// The ends of the axis, in words.
+    pub axis: [String; 2],
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Known {
+    pub letter: char,
+    pub name: String,
+    pub when: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Study {
+    pub id: String,
+    pub title: String,
+    pub rows: Vec<Row>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Where the page says more of it.
+    pub anchor: String,
+    pub id: String,
+    pub text: String,
+    pub published: Option<String>,
+    /// As published, and more widely where that was asked.
+    pub columns: [Column; 2],
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Column {
+    pub lines: Vec<Line>,
+    /// Whether all machines say the same.
+    pub agreement: Option<String>,
+}
+
+/// What one machine shows.
+#[derive(Clone, Debug, Serialize)]
+pub struct Line {
+    pub letter: char,
+    pub badge: Badge,
+    pub measured: Option<String>,
+    /// The interval, drawn.
+    pub strip: Option<String>,
+}
+
+/// A figure with its interval, the range that was to hold, and the verdict.
+struct Seen {
+    value: Option<[f64; 3]>,
+    within: Option<[f64; 2]>,
+    verdict: ClaimVerdict,
+}
+
+const WIDTH: f64 = 150.0;
+const HEIGHT: f64 = 18.0;
+/// Farther from 1 than this, a ratio is at the end of the axis: one slip would make all others look alike.
+const FARTHEST: f64 = 64.0;
+
+/// The picture of these results; `None` where they have no claims.
+pub fn overview(inputs: &[Input]) -> Option<Overview> {
+    let machines = Machine::all(inputs);
+    let studies = history::by_study(inputs);
+    let claims = inputs.iter().flat_map(|input| &input.result.claims);
+    let values = claims.flat_map(columns).flatten().filter_map(|seen| seen.value);
+    let near = |value: &f64| (1.0 / FARTHEST..=FARTHEST).contains(value);
+    let values: Vec<f64> = values.flatten().filter(near).collect();
+    let axis = LogAxis::of(values.iter().copied().chain([0.5, 2.0]), [4.0, WIDTH - 4.0]);
+    let (mut articles, mut goals) = (Vec::new(), Vec::new());
+    for (number, runs) in studies.iter().enumerate() {
+        let shown = runs[0];
+        let scope = Scope { id: "", result: &shown.result, study: shown.study.as_ref() };
+        let (mut said, mut own) = (Vec::new(), Vec::new());
+        for (place, claim) in shown.result.claims.iter().enumerate() {
+            let row = Row {
+                anchor: format!("s{number}-k{place}"),
+                id: claim.id.clone(),
+                text: claim.text.clone(),
+                published: claim.published.clone(),
+                columns: [0, 1].map(|side| column(&machines, &scope, (claim, side), &axis)),
+            };
+            if claim.is_goal() { own.push(row) } else { said.push(row) }
+        }
+        for (rows, all) in [(said, &mut articles), (own, &mut goals)] {
+            if !rows.is_empty() {
+                let (id, title) = (shown.result.study.clone(), shown.result.title.clone());
+                all.push(Study { id, title, rows });
+            }
+        }
+    }
+    if articles.is_empty() && goals.is_empty() {
+        return None;
+    }
+    let known = machines.iter().map(|machine| Known {
+        letter: machine.letter,
+        name: machine.name.clone(),
+        when: machine.when(),
+    });
+    let ends = axis.ends().map(words::number);
+    Some(Overview { machines: known.collect(), articles, goals, axis: ends })
+}
+
+/// What a claim shows as published and more widely.
+fn columns(claim: &ClaimResult) -> [Option<Seen>; 2] {
+    let value = |figure: [Option<f64>; 3]| Some([figure[0]?, figure[1]?, figure[2]?]);
+    let published = Seen {
+        value: value([claim.measured, claim.lo, claim.hi]),
+        within: claim.evidence.first().and_then(|evidence| evidence.within),
+        verdict: claim.verdict,
+    };
+    let wider = claim.wider.as_ref().map(|wider| {
+        let first = wider.evidence.first();
+        Seen {
+            value: first.and_then(|found| value([found.measured, found.lo, found.hi])),
+            within: first.and_then(|found| found.within),
+            verdict: wider.verdict,
+        }
+    });
+    [Some(published), wider]
+}
+
+fn column(
+    machines: &[Machine<'_>],
+    scope: &Scope<'_>,
+    (claim, side): (&ClaimResult, usize),
+    axis: &LogAxis,
+) -> Column {
+    let mut badges = Vec::new();
+    let lines = machines.iter().filter_map(|machine| {
+        let run = machine.run(&scope.result.study)?;
+        let found = run.result.claims.iter().find(|found| found.id == claim.id)?;
+        let seen = columns(found).into_iter().nth(side)??;
+        let badge = Badge::of(seen.verdict);
+        badges.push(badge);
+        let mark = published(scope, found).filter(|_| side == 0);
+        let measured = seen.value.map(|[value, lo, hi]| words::interval(value, lo, hi));
+        let is_ratio = seen.value.is_some_and(|value| value[1] > 0.0 && axis.holds(value[0]));
+        let strip = is_ratio.then(|| strip(&seen, mark, axis));
+        Some(Line { letter: machine.letter, badge, measured, strip })
+    });
+    let lines = lines.collect();
+    Column { lines, agreement: agreement(&badges) }
+}
+
+/// The interval on the axis that all claims share, over the range that was to hold; the published figure as
+/// a diamond, the verdict as shape and colour.
+fn strip(seen: &Seen, published: Option<f64>, axis: &LogAxis) -> String {
+    let mut svg = Svg::new(WIDTH, HEIGHT);
+    let middle = HEIGHT / 2.0;
+    if let Some([from, to]) = seen.within {
+        svg.area([axis.at(from.max(0.0)), 2.0], [axis.at(to), HEIGHT - 2.0], "noise");
+    }
+    svg.line([axis.at(1.0), 0.0], [axis.at(1.0), HEIGHT], "one");
+    if let Some([value, lo, hi]) = seen.value {
+        svg.line([axis.at(lo), middle], [axis.at(hi), middle], "whisker");
+        let (shape, class) = match seen.verdict {
+            ClaimVerdict::Reproduced => (Shape::Square, "mark good"),
+            ClaimVerdict::Contradicted => (Shape::Cross, "mark bad"),
+            _ => (Shape::Disc, "mark same"),
+        };
+        svg.mark(shape, [axis.at(value), middle], class);
+    }
+    if let Some(published) = published {
+        svg.mark(Shape::Diamond, [axis.at(published), middle], "published");
+    }
+    svg.decoration()
+}

@@ -1,0 +1,93 @@
+//! A study to begin with: a file with everything a study has, which runs, a program of its own in C, and the
+//! header that speaks the worker protocol.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+use thalweg_core::atomic_file::{Destination, DestinationError};
+
+use super::{carried, file::is_id};
+
+const STUDY: &str = include_str!("new/study.toml");
+const PROGRAM: &[u8] = include_bytes!("new/program.c");
+const HEADER: &str = "worker.h";
+
+/// Writes them; `at` is the study's name, or its path. Nothing is written over: a header that is there is used
+/// as it is. Answers the paths of what was written, the study first.
+pub fn new(at: &Path) -> Result<Vec<PathBuf>, String> {
+    let path = if at.extension().is_some_and(|e| e == "toml") {
+        at.to_owned()
+    } else {
+        let mut name = at.as_os_str().to_owned();
+        name.push(".toml");
+        PathBuf::from(name)
+    };
+    let id = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
+    if !is_id(&id) {
+        return Err(format!("{id:?}: small letters, digits and - make a study's name"));
+    }
+    let program = path.with_extension("c");
+    for there in [&path, &program] {
+        if there.symlink_metadata().is_ok() {
+            return Err(format!("{} is there already", there.display()));
+        }
+    }
+    let mut written = Vec::new();
+    let header = path.with_file_name(HEADER);
+    if header.symlink_metadata().is_err() {
+        let text = carried::program(HEADER).ok_or("this build carries no worker.h")?;
+        write(&header, text)?;
+        written.push(header);
+    }
+    write(&program, PROGRAM)?;
+    write(&path, STUDY.replace("@ID@", &id).as_bytes())?;
+    written.extend([program, path]);
+    written.reverse();
+    Ok(written)
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let (folder, name) = (folder.unwrap_or(Path::new(".")), path.file_name().unwrap_or_default());
+    let written = Destination::in_folder(folder, name, false).and_then(|mut file| {
+        file.write(bytes, &|| Ok(()))?;
+        file.publish()
+    });
+    written.map_err(|error| match error {
+        DestinationError::Exists => format!("{} is there already", path.display()),
+        error => format!("{}: {}", path.display(), io::Error::from(error)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{arms::CATALOGUE, study::store::Loaded};
+
+    #[test]
+    fn a_new_study_is_one_and_nothing_is_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = new(&folder.path().join("my-copy")).unwrap();
+        let names: Vec<_> =
+            made.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["my-copy.toml", "my-copy.c", "worker.h"]);
+        let loaded = Loaded::read(&made[0], &CATALOGUE).unwrap();
+        assert_eq!(
+            (loaded.study.id.as_str(), loaded.study.claims[0].id.as_str()),
+            ("my-copy", "my-copy.1")
+        );
+        let again = new(&made[0]).unwrap_err();
+        assert!(again.ends_with("my-copy.toml is there already"), "{again}");
+        std::fs::write(&made[2], "own").unwrap();
+        new(&folder.path().join("second.toml")).unwrap();
+        assert_eq!(std::fs::read(&made[2]).unwrap(), b"own");
+        for bad in ["My", "all", "a b", ""] {
+            assert!(
+                new(&folder.path().join(bad)).unwrap_err().contains("make a study's name"),
+                "{bad:?}"
+            );
+        }
+        assert!(new(&folder.path().join("no/such")).is_err());
+    }
+}

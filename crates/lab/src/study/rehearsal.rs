@@ -1,0 +1,85 @@
+//! A study before its first run: are its programs there, does every arm open? That its words are understood was
+//! seen when it was read.
+//! Nothing is measured.
+
+use std::{fs, path::Path};
+use thalweg_core::quantity::parse_some_bytes;
+
+use super::store::Loaded;
+use crate::{
+    arms::{Catalogue, Job},
+    scratch::Folder,
+};
+
+/// What a run of the study would find wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rehearsal {
+    /// What would not run here: a program that does not build, a file system that is not mounted.
+    pub missing: Vec<String>,
+}
+
+impl Rehearsal {
+    /// Opens every arm of every cell once, in a folder that is made in `at` and removed.
+    pub fn of(
+        loaded: &Loaded,
+        catalogue: &Catalogue,
+        (program, at): (&Path, &Path),
+    ) -> Result<Self, String> {
+        let failed = |e| format!("{}: {e}", at.display());
+        let scratch = Folder::named(at, "study").map_err(failed)?;
+        let (studies, none) = (loaded.beside(), toml::Table::new());
+        let (scratch, studies) = (scratch.path(), studies.as_path());
+        let job = Job { arm: "", with: &none, bytes: 0, scratch, studies, program };
+        let mut found = Self::default();
+        found.arms(loaded, catalogue, job)?;
+        Ok(found)
+    }
+
+    /// Each reason once, with all cells that it is of.
+    fn arms(&mut self, loaded: &Loaded, catalogue: &Catalogue, job: Job<'_>) -> Result<(), String> {
+        let study = &loaded.study;
+        let mut missing = Told::default();
+        for cell in &study.cells {
+            for name in &cell.arms {
+                let Some(arm) = study.arms.iter().find(|arm| arm.name == *name) else { continue };
+                let Some(kind) = catalogue.arm_kind(&arm.work) else { continue };
+                let with = cell.parameters(arm);
+                let bytes = cell.sizes.first().map_or(Ok(0), |size| parse_some_bytes(size))?;
+                // As in a run: two arms must not share a file by its name.
+                let own = job.scratch.join("arm");
+                fs::create_dir(&own).map_err(|e| format!("{}: {e}", own.display()))?;
+                let job = Job { arm: name, with: &with, bytes, scratch: &own, ..job };
+                if let Err(unfit) = kind.open(&job) {
+                    missing.add(&cell.name, format!("arm {name:?}: {unfit}"));
+                }
+                let _ = fs::remove_dir_all(&own);
+            }
+        }
+        self.missing.extend(missing.lines());
+        Ok(())
+    }
+}
+
+/// What was found, in the order it was found, and the cells of each.
+#[derive(Default)]
+struct Told(Vec<(String, Vec<String>)>);
+
+impl Told {
+    fn add(&mut self, cell: &str, what: String) {
+        let cell = format!("{cell:?}");
+        match self.0.iter_mut().find(|(known, _)| *known == what) {
+            Some((_, cells)) => cells.push(cell),
+            None => self.0.push((what, vec![cell])),
+        }
+    }
+
+    fn lines(self) -> impl Iterator<Item = String> {
+        self.0.into_iter().map(|(what, cells)| {
+            let word = if cells.len() == 1 { "cell" } else { "cells" };
+            format!("{word} {}, {what}", cells.join(", "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

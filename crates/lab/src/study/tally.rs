@@ -1,0 +1,136 @@
+//! How many claims ended how: as published, more widely, and our own goals, never in one sum.
+
+use serde::Serialize;
+
+use super::result::{
+    ClaimResult,
+    ClaimVerdict::{self, Contradicted, NotRunnable, Reproduced, Undecided},
+};
+
+/// Counts of verdicts of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// The whole interval satisfied them.
+    pub reproduced: usize,
+    /// The whole interval violated them.
+    pub contradicted: usize,
+    /// The interval did both.
+    pub undecided: usize,
+    /// They could not be run.
+    pub not_runnable: usize,
+    pub all: usize,
+}
+
+impl Tally {
+    pub fn of(verdicts: impl IntoIterator<Item = ClaimVerdict>) -> Self {
+        verdicts.into_iter().fold(Self::default(), |mut sum, verdict| {
+            *match verdict {
+                Reproduced => &mut sum.reproduced,
+                Contradicted => &mut sum.contradicted,
+                Undecided => &mut sum.undecided,
+                NotRunnable => &mut sum.not_runnable,
+            } += 1;
+            Self { all: sum.all + 1, ..sum }
+        })
+    }
+
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            reproduced: self.reproduced + other.reproduced,
+            contradicted: self.contradicted + other.contradicted,
+            undecided: self.undecided + other.undecided,
+            not_runnable: self.not_runnable + other.not_runnable,
+            all: self.all + other.all,
+        }
+    }
+
+    /// `3 reproduced, 2 contradicted`.
+    pub fn words(&self) -> String {
+        let counts = [
+            (self.reproduced, Reproduced),
+            (self.contradicted, Contradicted),
+            (self.undecided, Undecided),
+            (self.not_runnable, NotRunnable),
+        ];
+        let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+        let counts: Vec<String> =
+            counts.map(|(count, verdict)| format!("{count} {}", verdict.name())).collect();
+        counts.join(", ")
+    }
+}
+
+/// All that is counted of some claims.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tallies {
+    pub published: Tally,
+    /// Of those claims that are asked more widely.
+    pub wider: Tally,
+    /// Our own goals, which no article claims.
+    pub goals: Tally,
+}
+
+impl Tallies {
+    pub fn of(claims: &[ClaimResult]) -> Self {
+        Self::of_verdicts(
+            claims.iter().map(|c| (c.is_goal(), c.verdict, c.wider.as_ref().map(|w| w.verdict))),
+        )
+    }
+
+    /// Of whether it is a goal, its verdict, and the one more widely.
+    pub fn of_verdicts(
+        all: impl IntoIterator<Item = (bool, ClaimVerdict, Option<ClaimVerdict>)>,
+    ) -> Self {
+        all.into_iter().fold(Self::default(), |sum, (goal, verdict, wider)| {
+            let (own, wider) = (Tally::of([verdict]), Tally::of(wider));
+            sum.and(if goal {
+                Self { goals: own, ..Self::default() }
+            } else {
+                Self { published: own, wider, goals: Tally::default() }
+            })
+        })
+    }
+
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            published: self.published.and(other.published),
+            wider: self.wider.and(other.wider),
+            goals: self.goals.and(other.goals),
+        }
+    }
+
+    /// `as published 3 reproduced; more widely 1 contradicted; own goals 2 reproduced`.
+    pub fn words(&self) -> String {
+        let parts = [
+            ("as published", &self.published),
+            ("more widely", &self.wider),
+            ("own goals", &self.goals),
+        ];
+        let parts = parts.into_iter().filter(|(_, tally)| tally.all > 0);
+        let parts: Vec<String> =
+            parts.map(|(name, tally)| format!("{name} {}", tally.words())).collect();
+        if parts.is_empty() { "no claims".to_owned() } else { parts.join("; ") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goals_and_the_two_verdicts_are_never_in_one_sum() {
+        let all = [
+            (false, Reproduced, Some(Contradicted)),
+            (false, NotRunnable, None),
+            (true, Reproduced, None),
+        ];
+        let tallies = Tallies::of_verdicts(all);
+        assert_eq!(
+            tallies.words(),
+            "as published 1 reproduced, 1 not runnable; more widely 1 contradicted; own goals 1 reproduced"
+        );
+        assert_eq!(tallies.and(tallies).published.all, 4);
+        assert_eq!(Tallies::default().words(), "no claims");
+    }
+}

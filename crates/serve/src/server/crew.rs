@@ -1,0 +1,228 @@
+//! Threads that wait in the place of the workers: for disks, and for hashes.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+use thalweg_sys::fault;
+
+use super::mailbox::Mailbox;
+
+/// Threads at the most: a disk that does not answer keeps as many as may work on it.
+const MOST: usize = 32;
+/// Of these on one device, so that one that hangs leaves some to the others.
+const PER_DEVICE: usize = 8;
+
+/// What only so many may do at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// To read from a device.
+    Device(u64),
+    /// To hash.
+    Hash,
+}
+
+impl Lane {
+    fn most(self) -> usize {
+        match self {
+            Self::Device(_) => PER_DEVICE,
+            Self::Hash => 1,
+        }
+    }
+}
+
+/// The end of the server, for work that looks at it, and a buffer that the thread keeps.
+pub struct Hand<'h> {
+    pub is_over: &'h AtomicBool,
+    pub buffer: &'h mut Vec<u8>,
+}
+
+/// Something to be done, and who waits for it.
+pub struct Task {
+    pub lane: Lane,
+    pub work: Box<dyn FnOnce(&mut Hand<'_>) + Send>,
+    pub token: u64,
+    pub mailbox: Arc<Mailbox>,
+}
+
+/// The threads of a server.
+#[derive(Default)]
+pub struct Crew(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    bell: Condvar,
+    is_over: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<(Task, Arc<AtomicBool>)>,
+    busy: HashMap<Lane, usize>,
+    threads: usize,
+    idle: usize,
+}
+
+impl std::fmt::Debug for Crew {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Crew").finish_non_exhaustive()
+    }
+}
+
+impl Crew {
+    /// Has it done; the flag is set when it is, before the mailbox is told. `None`: no thread can be had.
+    pub fn give(&self, task: Task) -> Option<Arc<AtomicBool>> {
+        let done = Arc::new(AtomicBool::new(false));
+        let mut state = self.0.lock();
+        // One that was woken for an earlier task may be kept by it for long.
+        if state.idle <= state.queue.len() && state.threads < MOST && self.start() {
+            state.threads += 1;
+        }
+        if state.threads == 0 {
+            return None;
+        }
+        state.queue.push_back((task, Arc::clone(&done)));
+        self.0.bell.notify_one();
+        Some(done)
+    }
+
+    /// One more; nobody waits for its end, which a disk can put off for ever.
+    fn start(&self) -> bool {
+        let shared = Arc::clone(&self.0);
+        let faults = fault::inherit();
+        let run = move || faults.enter(|| shared.work());
+        thread::Builder::new().name("helper".to_owned()).spawn(run).is_ok()
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        // Under the lock, so that no thread looks just before and sleeps just after.
+        let state = self.0.lock();
+        self.0.is_over.store(true, Ordering::Relaxed);
+        self.0.bell.notify_all();
+        drop(state);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut buffer = Vec::new();
+        let mut state = self.lock();
+        while !self.is_over.load(Ordering::Relaxed) {
+            let Some((task, done)) = state.next() else {
+                state.idle += 1;
+                state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+                continue;
+            };
+            drop(state);
+            let Task { lane, work, token, mailbox } = task;
+            work(&mut Hand { is_over: &self.is_over, buffer: &mut buffer });
+            done.store(true, Ordering::Release);
+            mailbox.tell(token);
+            state = self.lock();
+            state.end(lane);
+            // One that found this lane full may go on.
+            self.bell.notify_one();
+        }
+    }
+}
+
+impl State {
+    /// The first whose lane is not full.
+    fn next(&mut self) -> Option<(Task, Arc<AtomicBool>)> {
+        let is_free = |(task, _): &(Task, _)| {
+            self.busy.get(&task.lane).is_none_or(|count| *count < task.lane.most())
+        };
+        let next = self.queue.iter().position(is_free)?;
+        let task = self.queue.remove(next)?;
+        *self.busy.entry(task.0.lane).or_default() += 1;
+        Some(task)
+    }
+
+    fn end(&mut self, lane: Lane) {
+        if let Some(count) = self.busy.get_mut(&lane) {
+            *count -= 1;
+            if *count == 0 {
+                self.busy.remove(&lane);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Barrier, atomic::AtomicUsize, mpsc};
+
+    use rustix::event::{EventfdFlags, eventfd};
+    use thalweg_sys::io;
+
+    use super::*;
+
+    fn mailbox() -> (Arc<Mailbox>, Arc<std::os::fd::OwnedFd>) {
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
+        (Arc::new(Mailbox::new(Arc::clone(&wake))), wake)
+    }
+
+    fn task(lane: Lane, mailbox: &Arc<Mailbox>, work: impl FnOnce() + Send + 'static) -> Task {
+        Task { lane, work: Box::new(move |_| work()), token: 0, mailbox: Arc::clone(mailbox) }
+    }
+
+    #[test]
+    fn every_task_is_done_and_told_of_once() {
+        let (crew, (mailbox, wake)) = (Crew::default(), mailbox());
+        let mut waited_for = Vec::new();
+        for token in 0..100 {
+            let task = task(Lane::Device(token % 3), &mailbox, || ());
+            waited_for.push(crew.give(Task { token, ..task }).unwrap());
+        }
+        let mut told = Vec::new();
+        while told.len() < 100 {
+            io::read(&*wake, &mut [0; 8]).unwrap();
+            told.extend(mailbox.take());
+        }
+        told.sort_unstable();
+        assert_eq!(told, (0..100).collect::<Vec<u64>>());
+        assert!(waited_for.iter().all(|done| done.load(Ordering::Acquire)));
+        assert!(crew.0.lock().threads <= MOST);
+    }
+
+    #[test]
+    fn one_device_that_hangs_keeps_neither_others_nor_hashes() {
+        let (crew, (mailbox, _)) = (Crew::default(), mailbox());
+        let hang = Arc::new(Barrier::new(PER_DEVICE + 1));
+        for _ in 0..PER_DEVICE {
+            let hang = Arc::clone(&hang);
+            let work = move || {
+                hang.wait();
+            };
+            crew.give(task(Lane::Device(1), &mailbox, work)).unwrap();
+        }
+        let late = Arc::new(AtomicUsize::new(0));
+        for _ in 0..5 {
+            let late = Arc::clone(&late);
+            let work = move || late.store(1, Ordering::SeqCst);
+            crew.give(task(Lane::Device(1), &mailbox, work)).unwrap();
+        }
+        let (tell, told) = mpsc::channel();
+        for lane in [Lane::Device(2), Lane::Hash, Lane::Hash] {
+            let tell = tell.clone();
+            crew.give(task(lane, &mailbox, move || tell.send(()).unwrap())).unwrap();
+            told.recv().unwrap();
+        }
+        // Those of the full lane have not begun.
+        assert_eq!(late.load(Ordering::SeqCst), 0);
+        hang.wait();
+    }
+}

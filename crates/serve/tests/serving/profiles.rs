@@ -1,0 +1,48 @@
+//! A profile that comes while the server runs.
+
+use std::{fs::File, net::TcpStream};
+
+use thalweg_core::{Facts, Profile, Transfer};
+
+use super::support::{Place, address, noise};
+
+/// A profile by which this mechanism is the fastest from a file to a socket.
+fn in_favour_of(mechanism: &str, facts: &Facts) -> Profile {
+    let options = facts.source.fs.as_ref().map(|fs| fs.options.clone()).unwrap_or_default();
+    let cell = |name: &str, ratio: f64| {
+        let ratio = serde_json::json!({ "ratio": ratio, "lo": ratio, "hi": ratio });
+        let cell = serde_json::json!({
+            "source": facts.source.key(), "sink": facts.sink.key(), "options": [options, ""],
+            "mechanism": name, "tuning": {}, "size": 1 << 20, "load": "idle", "wall": ratio, "cpu": ratio,
+            "noise": 0.03, "ns_per_byte": 1.0, "sessions": 3, "rounds": 9,
+            "at": "2026-11-24T00:00:00Z",
+        });
+        serde_json::from_value(cell).unwrap()
+    };
+    Profile { cells: vec![cell("read-write", 1.0), cell(mechanism, 0.2)], ..Profile::new() }
+}
+
+#[test]
+fn what_was_measured_anew_is_chosen_by_from_the_next_answer_on() {
+    let place = Place::with(|options| (options.metrics, options.threads) = (true, Some(1)));
+    let bytes = noise(1 << 20);
+    let path = place.file("large", &bytes);
+    let count = |mechanism: &str| {
+        let page = place.get("/-/metrics", "").text();
+        let begin = format!("thalweg_transfers_total{{mechanism=\"{mechanism}\"}} ");
+        page.lines().find_map(|line| line.strip_prefix(&begin)?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let socket = TcpStream::connect(address(place.running())).unwrap();
+    let file = File::open(path).unwrap();
+    let facts = Facts::of(&Transfer::between(&file, &socket).unwrap());
+    let measured = in_favour_of("mmap-write", &facts);
+    for (mechanism, profile) in
+        [("read-write", None), ("mmap-write", Some(measured)), ("read-write", None)]
+    {
+        // The worker hears of it before it hears of a connection that comes later.
+        place.running().choose_by(profile);
+        let before = count(mechanism);
+        assert!(place.get("/large", "").body == bytes);
+        assert_eq!(count(mechanism), before + 1, "{mechanism}");
+    }
+}

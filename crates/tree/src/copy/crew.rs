@@ -1,0 +1,28 @@
+//! What the workers of a run share.
+
+use crate::{
+    copy::{
+        links::Links,
+        plans::{contest::Contests, pair::Pairs},
+        run::Run,
+        task::Task,
+    },
+    queue::Queue,
+};
+
+/// The run, its work, and what its workers found out for each other.
+pub(crate) struct Crew<'r> {
+    pub run: Run<'r>,
+    pub queue: Queue<Task>,
+    pub links: Links,
+    pub pairs: Pairs,
+    pub contests: Contests,
+}
+
+impl<'r> Crew<'r> {
+    pub fn new(run: Run<'r>) -> Self {
+        let links = Links::new(run.options);
+        let (queue, pairs, contests) = Default::default();
+        Self { run, queue, links, pairs, contests }
+    }
+}

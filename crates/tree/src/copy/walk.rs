@@ -1,0 +1,307 @@
+//! What a thread of a run does: takes work from the queue, lists directories, sends every entry to the code
+//! for its kind.
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, fstat, openat, statat};
+use std::{mem::MaybeUninit, os::fd::AsFd, sync::Arc, thread, time::Duration};
+use thalweg_core::atomic_file::name::is_reserved;
+use thalweg_sys::Errno;
+
+use crate::{
+    Becomes, Event, Refusal,
+    copy::{
+        crew::Crew,
+        dest::mkdir::enter,
+        directory::Directory,
+        leaf::{Leaf, Origin},
+        report::Tally,
+        run::Run,
+        task::Task,
+        worker::Worker,
+    },
+    error::{Attempt, Failure, at_source},
+    folder::{Address, Folder},
+    identity::{Id, kind},
+    left_out::Met,
+    listing::listing_buffer,
+    queue::Names,
+};
+
+/// Names handed to an idle worker at a time.
+const BATCH: usize = 64;
+// Directories that may wait before a worker enters them on the spot instead: what bounds memory
+// where a directory holds a million directories.
+const MOST_WAITING: usize = 1 << 12;
+// How deep on the spot before they have to wait all the same: what bounds the stack.
+const MOST_NESTED: usize = 32;
+/// How often something is tried again for which there was no descriptor, and how soon.
+const TRIES: usize = 100;
+const BETWEEN_TRIES: Duration = Duration::from_millis(10);
+
+/// A worker on its way through the tree.
+pub(crate) struct Walker<'r> {
+    crew: &'r Crew<'r>,
+    worker: Worker<'r>,
+    // Buffers of getdents that are not in use.
+    listings: Vec<Vec<MaybeUninit<u8>>>,
+    depth: usize,
+}
+
+impl<'r> Walker<'r> {
+    pub fn new(crew: &'r Crew<'r>) -> Self {
+        Self { crew, worker: Worker::new(crew), listings: Vec::new(), depth: 0 }
+    }
+
+    fn run(&self) -> &'r Run<'r> {
+        &self.crew.run
+    }
+
+    /// Works until there is no work.
+    pub fn work(mut self) -> Tally {
+        while let Some((task, busy)) = self.crew.queue.next() {
+            self.perform(task);
+            drop(busy);
+        }
+        self.worker.tell_now();
+        self.worker.tally
+    }
+
+    fn perform(&mut self, task: Task) {
+        match task {
+            Task::Named { directory, from, source, name } => {
+                let leaf =
+                    Leaf { directory: &directory, from: &from, source: &source, name: &name };
+                self.entry(&leaf, FileType::Unknown);
+                Directory::done(self.run(), directory);
+            }
+            Task::Enter { directory, from, name } => {
+                let leaf = Leaf { directory: &directory, from: &from, source: &name, name: &name };
+                self.enter(&leaf);
+                Directory::done(self.run(), directory);
+            }
+            Task::Batch { directory, from, names } => {
+                for (kind, name) in names.iter() {
+                    let leaf = Leaf { directory: &directory, from: &from, source: name, name };
+                    self.entry(&leaf, FileType::from_raw_mode(u32::from(kind) << 12));
+                }
+                Directory::done(self.run(), directory);
+            }
+        }
+    }
+
+    /// Copies one entry of a directory, or something that the caller named.
+    fn entry(&mut self, leaf: &Leaf<'_>, kind: FileType) {
+        if self.run().go_on().is_err() {
+            return;
+        }
+        let mut tries = 0..TRIES;
+        let done = loop {
+            match self.dispatch(leaf, kind) {
+                Err(failure) if failure.is_for_descriptors() && tries.next().is_some() => {
+                    self.make_descriptors_free();
+                }
+                answer => break answer,
+            }
+        };
+        match done {
+            Ok(()) => {
+                if self.worker.tell() {
+                    self.run().events.current(&leaf.source_path());
+                }
+            }
+            Err(failure) => self.worker.fail(leaf, failure),
+        }
+    }
+
+    fn dispatch(&mut self, leaf: &Leaf<'_>, listed: FileType) -> Attempt<()> {
+        let options = self.run().options;
+        let follow = options.follows(leaf.named_by_caller());
+        if self.is_left_out(leaf, listed, follow)? {
+            return Ok(());
+        }
+        if is_reserved(leaf.name) {
+            // It may be what its source becomes.
+            let met = statat(leaf.from.open()?, leaf.source, AtFlags::SYMLINK_NOFOLLOW);
+            let grown = met.ok().and_then(|stat| self.run().grown(Id::of(&stat)));
+            return Err(grown.unwrap_or(Failure::RefusedSource(Refusal::ReservedName)));
+        }
+        let real = match listed {
+            FileType::Unknown => look(leaf, follow)?,
+            FileType::Symlink if follow => look(leaf, follow)?,
+            known => known,
+        };
+        match real {
+            FileType::Directory if !options.recursive => {
+                Err(Failure::RefusedSource(Refusal::NotRecursive))
+            }
+            FileType::Directory => {
+                self.enqueue(leaf);
+                Ok(())
+            }
+            _ if options.becomes != Becomes::Copy => self.worker.link_to_source(leaf, follow),
+            FileType::RegularFile => self.worker.file(leaf),
+            FileType::Symlink => self.worker.symlink(leaf),
+            _ if options.reads_specials() => self.worker.file(leaf),
+            special => self.worker.special(leaf, special),
+        }
+    }
+
+    /// Whether the caller's filter leaves an entry out, with all below it; then it is booked. Of
+    /// the sources that the caller named it was asked before.
+    fn is_left_out(&mut self, leaf: &Leaf<'_>, listed: FileType, follow: bool) -> Attempt<bool> {
+        let options = self.run().options;
+        if options.filter.is_none() || leaf.named_by_caller() {
+            return Ok(false);
+        }
+        let from = leaf.from.open()?;
+        let entry = Met { at: from.as_fd(), name: leaf.source, listed, follow };
+        let path = || leaf.path_inside(options.inside.is_some());
+        let left_out = options.leaves_out_entry(&entry, path);
+        if left_out {
+            self.worker.tally.left_out += 1;
+            if options.verbose {
+                self.run().events.event(&Event::LeftOut { source: &leaf.source_path() });
+            }
+        }
+        Ok(left_out)
+    }
+
+    /// Leaves a directory to a thread that is free, or enters it at once if too many wait already.
+    fn enqueue(&mut self, leaf: &Leaf<'_>) {
+        let most =
+            self.run().kept.as_ref().map_or(MOST_NESTED, |kept| MOST_NESTED.min(kept.to_use()));
+        let crowded = self.crew.queue.len() > MOST_WAITING && self.depth < most;
+        if crowded || leaf.named_by_caller() {
+            self.depth += 1;
+            self.enter(leaf);
+            self.depth -= 1;
+            return;
+        }
+        leaf.directory.expect_one_more();
+        let directory = Arc::clone(leaf.directory);
+        let (from, name) = (leaf.from.clone(), leaf.name.to_owned());
+        self.crew.queue.push(Task::Enter { directory, from, name });
+    }
+
+    /// Copies a directory: makes its counterpart and goes through its entries.
+    fn enter(&mut self, leaf: &Leaf<'_>) {
+        if self.run().go_on().is_err() {
+            return;
+        }
+        let mut tries = 0..TRIES;
+        let entered = loop {
+            match self.enter_and_list(leaf) {
+                Err(failure) if failure.is_for_descriptors() && tries.next().is_some() => {
+                    self.make_descriptors_free();
+                }
+                answer => break answer,
+            }
+        };
+        if let Err(failure) = entered {
+            self.worker.fail(leaf, failure);
+        }
+    }
+
+    /// Gives up every directory that can be opened again, and lets others come to an end: it may be their
+    /// descriptors that are missing, or another program's.
+    fn make_descriptors_free(&self) {
+        if let Some(kept) = &self.run().kept {
+            kept.give_up();
+        }
+        thread::sleep(BETWEEN_TRIES);
+    }
+
+    fn enter_and_list(&mut self, leaf: &Leaf<'_>) -> Attempt<()> {
+        let follow = self.run().options.follows(leaf.named_by_caller());
+        let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | no_follow;
+        let source = openat(leaf.from.open()?, leaf.source, flags, Mode::empty());
+        let source = source.map_err(at_source("openat"))?;
+        let stat = fstat(&source).map_err(at_source("fstat"))?;
+        let id = Id::of(&stat);
+        if let Some(failure) = self.run().grown(id) {
+            return Err(failure);
+        }
+        if follow && leaf.directory.is_below(id) {
+            return Err(Failure::RefusedSource(Refusal::Cycle));
+        }
+        let directory = enter(self.run(), leaf, source.as_fd(), &stat)?;
+        self.worker.tally.dirs += 1;
+        if directory.is_fresh {
+            self.worker.tell_copied(leaf, None);
+        }
+        let stays = self.run().options.one_file_system && stat.st_dev != directory.device;
+        let address = Address { above: leaf.from.folder(), name: leaf.source, flags };
+        // By a path that ends in another directory it would not be found.
+        let kept = self.run().kept.as_ref().filter(|_| !matches!(leaf.from, Origin::Named(_)));
+        let from = Origin::Listed(Folder::new(source, id, &address, kept));
+        let listed = if stays { Ok(()) } else { self.list(&directory, &from) };
+        drop(from);
+        if let Err(failure) = listed {
+            self.worker.fail(leaf, failure);
+        }
+        Directory::done(self.run(), directory);
+        Ok(())
+    }
+
+    fn list(&mut self, directory: &Arc<Directory>, from: &Origin) -> Attempt<()> {
+        let mut buffer = self.listings.pop().unwrap_or_else(listing_buffer);
+        let listed = self.list_into(directory, from, &mut buffer);
+        self.listings.push(buffer);
+        listed
+    }
+
+    fn list_into(
+        &mut self,
+        directory: &Arc<Directory>,
+        from: &Origin,
+        buffer: &mut [MaybeUninit<u8>],
+    ) -> Attempt<()> {
+        let opened = from.open()?;
+        let mut entries = RawDir::new(&opened, buffer);
+        let mut batch = Names::default();
+        let mut failed = Ok(());
+        while let Some(entry) = entries.next() {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(Errno::INTR) => continue,
+                Err(errno) => {
+                    failed = Err(Failure::Source("getdents64", errno));
+                    break;
+                }
+            };
+            let (name, kind) = (entry.file_name(), entry.file_type());
+            if name == c"." || name == c".." {
+                continue;
+            }
+            // Others wait: let them have the next entries of this directory, some at a time.
+            if kind != FileType::Directory && (batch.len() > 0 || self.crew.queue.is_hungry()) {
+                batch.push((kind.as_raw_mode() >> 12) as u8, name);
+                if batch.len() == BATCH {
+                    self.hand_out(directory, from, std::mem::take(&mut batch));
+                }
+                continue;
+            }
+            self.entry(&Leaf { directory, from, source: name, name }, kind);
+            if self.run().go_on().is_err() {
+                break;
+            }
+        }
+        for (kind, name) in batch.iter() {
+            let kind = FileType::from_raw_mode(u32::from(kind) << 12);
+            self.entry(&Leaf { directory, from, source: name, name }, kind);
+        }
+        failed
+    }
+
+    fn hand_out(&self, directory: &Arc<Directory>, from: &Origin, names: Names) {
+        directory.expect_one_more();
+        let (directory, from) = (Arc::clone(directory), from.clone());
+        self.crew.queue.push(Task::Batch { directory, from, names });
+    }
+}
+
+fn look(leaf: &Leaf<'_>, follow: bool) -> Attempt<FileType> {
+    let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    let stat = statat(leaf.from.open()?, leaf.source, flags);
+    stat.map(|stat| kind(&stat)).map_err(at_source("newfstatat"))
+}
