@@ -177,8 +177,8 @@ public final class Libc {
     /** {@code int prctl(int option, ...)}, with one argument. */
     public static final Call PRCTL = new Call(
             "prctl", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_LONG), Linker.Option.firstVariadicArg(1));
-    /** {@code int kill(pid_t pid, int signal)}. */
-    public static final Call KILL = new Call("kill", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
+    /** {@code void abort(void)}: does not return, whether SIGABRT is blocked, ignored or neither. */
+    public static final Call ABORT = new Call("abort", FunctionDescriptor.ofVoid());
     /** {@code pid_t getppid(void)}. */
     public static final Call GETPPID = new Call("getppid", FunctionDescriptor.of(JAVA_INT));
 

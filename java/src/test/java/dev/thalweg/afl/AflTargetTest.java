@@ -23,6 +23,7 @@ import org.junit.jupiter.api.parallel.ExecutionMode;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
+import dev.thalweg.SharedMemory;
 import org.example.fuzzed.Flawed;
 import org.example.fuzzed.Json;
 import org.example.fuzzed.Maze;
@@ -72,6 +73,23 @@ class AflTargetTest {
         }
         assertTrue(shown(fuzzer, target, "busy", 3000).contains(HUNG));
         nobodyIsLeft();
+    }
+
+    @Test
+    void aCrashEndsByItsSignalWhateverBecomesOfTheSignal() throws Exception {
+        var fuzzer = new Fuzzer(folder);
+        Files.writeString(folder.resolve("input"), "deep");
+        // A blocked signal waits, as one does that went to a thread which the processor has not got round to.
+        for (String fate : List.of("--default-signal=ABRT", "--block-signal=ABRT", "--ignore-signal=ABRT")) {
+            try (var map = SharedMemory.create(SharedMemory.Kind.SYSV, "", Coverage.USUAL_SIZE)) {
+                var command = new ArrayList<>(List.of("env", fate));
+                command.addAll(fuzzer.java(Maze.class, List.of()));
+                command.add("input");
+                int sigAbort = 6;
+                var process = fuzzer.start(command, Map.of("__AFL_SHM_ID", map.name()));
+                assertEquals(128 + sigAbort, process.waitFor(), () -> fate);
+            }
+        }
     }
 
     @Test
