@@ -110,11 +110,12 @@ fn detect() -> u32 {
     let [_, ebx, ecx, _] = leaf(7);
     if state & 0x06 == 0x06 {
         found |= given(ebx, 5, AVX2_ALONE) | given(ebx, 8, BMI2);
+        // Zen 3 and Alder Lake have it for 32 bytes, without AVX-512.
+        found |= given(ecx, 10, VPCLMULQDQ);
     }
     if state & 0xe6 == 0xe6 {
         found |= given(ebx, 16, AVX512F) | given(ebx, 17, AVX512DQ);
         found |= given(ebx, 30, AVX512BW) | given(ebx, 31, AVX512VL);
-        found |= given(ecx, 10, VPCLMULQDQ);
     }
     found
 }
