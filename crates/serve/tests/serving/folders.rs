@@ -134,9 +134,10 @@ fn hidden_names_and_counts_are_there_for_who_asks() {
     place.file("large", vec![1; 1 << 20]);
     assert_eq!(place.get("/.hidden", "").text(), "seen");
     assert_eq!(place.get("/large", "").body.len(), 1 << 20);
-    let page = place.get("/-/metrics", "").text();
-    assert!(page.contains("thalweg_answers_total{status=\"200\"} 2"), "{page}");
-    assert!(page.contains("thalweg_moved_bytes_total{mechanism="), "{page}");
+    let page = place.counts(|page| {
+        page.contains("thalweg_answers_total{status=\"200\"} 2")
+            && page.contains("thalweg_moved_bytes_total{mechanism=")
+    });
     let seconds = page.lines().find(|line| line.starts_with("thalweg_moving_seconds_total{"));
     let seconds = seconds.and_then(|line| line.rsplit(' ').next()).map(str::parse::<f64>);
     assert!(seconds.is_some_and(|seconds| seconds.unwrap() > 0.0), "{page}");

@@ -2,8 +2,7 @@
 
 use super::support::{Client, Place, noise};
 
-fn metric(place: &Place, name: &str) -> u64 {
-    let page = place.get("/-/metrics", "").text();
+fn metric(page: &str, name: &str) -> u64 {
     let line = page.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
     line.unwrap().parse().unwrap()
 }
@@ -31,9 +30,7 @@ fn above_the_budget_those_who_wait_longest_are_parked_and_lose_no_byte() {
     for _ in 0..400 {
         full.send("GET /small HTTP/1.1\r\nHost: a\r\n\r\n");
     }
-    while metric(&place, "thalweg_answers_parked_total") < 20 {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    place.counts(|page| metric(page, "thalweg_answers_parked_total") >= 20);
     for mut client in deaf {
         let answer = client.answer(false);
         assert!(answer.is_whole && answer.body == bytes);

@@ -10,7 +10,7 @@ use std::{
     net::TcpStream,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use thalweg_serve::server::{Options, Running};
@@ -72,6 +72,19 @@ impl Place {
     /// One request on a connection of its own.
     pub fn get(&self, target: &str, fields: &str) -> Answer {
         self.connect().ask(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"))
+    }
+
+    /// The page of counts, once it is as it should become: an answer is counted after its last byte left.
+    pub fn counts(&self, is_right: impl Fn(&str) -> bool) -> String {
+        let began = Instant::now();
+        loop {
+            let page = self.get("/-/metrics", "").text();
+            if is_right(&page) {
+                return page;
+            }
+            assert!(began.elapsed() < PATIENCE, "{page}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
