@@ -147,11 +147,19 @@ pub struct Rules {
     pub too_slow: f64,
     /// Rounds before an arm may be left out.
     pub grace_rounds: usize,
+    /// When, by the clock of the schedule, no round is begun any more once the least are done.
+    pub enough: Duration,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { least_rounds: 5, most_rounds: 40, too_slow: 4.0, grace_rounds: 2 }
+        Self {
+            least_rounds: 5,
+            most_rounds: 40,
+            too_slow: 4.0,
+            grace_rounds: 2,
+            enough: Duration::MAX,
+        }
     }
 }
 
@@ -206,6 +214,7 @@ impl<'s> Schedule<'s> {
             most_rounds: rounds,
             too_slow: f64::MAX,
             grace_rounds: usize::MAX,
+            enough: Duration::MAX,
         };
         Self { rules, clock: &|| BEGAN.elapsed(), deadline: Duration::MAX, stop, random }
     }
@@ -269,10 +278,13 @@ impl<'s> Schedule<'s> {
         Ok(())
     }
 
-    /// Whether another round would break the budget. The first rounds are begun regardless.
+    /// Whether another round would break the budget, or is not wanted. The first rounds are begun
+    /// regardless.
     fn is_over(&self, lineup: &Lineup, log: &Log, done: usize) -> bool {
-        let left = self.deadline.saturating_sub((self.clock)());
-        left.is_zero() || (done >= self.rules.least_rounds && log.round_cost(&lineup.active) > left)
+        let now = (self.clock)();
+        let left = self.deadline.saturating_sub(now);
+        let no_more = || now >= self.rules.enough || log.round_cost(&lineup.active) > left;
+        left.is_zero() || (done >= self.rules.least_rounds && no_more())
     }
 
     /// After the rounds of grace: leaves out arms much slower than the reference, then the dearest

@@ -37,7 +37,8 @@ pub struct TuneJob<'j> {
     pub request: Request,
     /// What must hold after the copy. `durable` is left out of the measurement: `cp` does not sync.
     pub needs: Guarantees,
-    /// Time on the clock for everything, set-up included. Once begun, a single sample may overrun.
+    /// Time on the clock for everything, set-up included; less is used for a copy that is shorter.
+    /// Once begun, a single sample may overrun.
     pub budget: Duration,
     /// Draws the orders of the rounds: the same seed draws the same ones.
     pub seed: u64,
@@ -85,16 +86,31 @@ pub fn tune(job: &TuneJob<'_>) -> Result<TuneResult, TuneError> {
     }
 }
 
+/// The part of the budget that is measured for, however short the copy: less shows nothing.
+const LEAST_SHARE: f64 = 0.1;
+
 /// The clock of one tuning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     began: Instant,
     budget: Duration,
+    enough: Duration,
 }
 
 impl Clock {
     pub fn start(budget: Duration) -> Self {
-        Self { began: Instant::now(), budget }
+        let mut clock = Self { began: Instant::now(), budget, enough: budget };
+        clock.enough = clock.deadline();
+        clock
+    }
+
+    /// Measures from now on no longer than the copy is expected to take, in seconds: longer
+    /// measuring cannot pay. [`LEAST_SHARE`] of the budget is always there, and on a busy machine the
+    /// time for the least rounds.
+    pub fn shorten(&mut self, copy: f64) {
+        let least = self.budget.as_secs_f64() * LEAST_SHARE;
+        let enough = self.spent().as_secs_f64() + copy.max(least);
+        self.enough = Duration::from_secs_f64(enough.min(self.deadline().as_secs_f64()));
     }
 
     /// Time since the start.
@@ -107,9 +123,19 @@ impl Clock {
         self.budget.mul_f64(0.95)
     }
 
+    /// Whether no sample is begun any more.
+    pub fn is_spent(&self) -> bool {
+        self.spent() >= self.deadline()
+    }
+
+    /// When, after the start, no further round is worth its time, if the least are done.
+    pub fn enough(&self) -> Duration {
+        self.enough
+    }
+
     /// Time for samples that is left.
     pub fn left(&self) -> Duration {
-        self.deadline().saturating_sub(self.spent())
+        self.enough.saturating_sub(self.spent())
     }
 }
 

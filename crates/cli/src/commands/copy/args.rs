@@ -156,7 +156,7 @@ pub struct CopyArgs {
     #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
     #[arg(value_parser = parse_rate, help_heading = SPEED)]
     pub limit: Option<u64>,
-    /// Measure first, for at most three seconds, and move by the winner
+    /// Measure first, and move by the winner: at most three seconds, fewer for a shorter copy
     #[arg(long, env = "THALWEG_TUNE", hide_env = true, value_parser = flag())]
     #[arg(help_heading = SPEED)]
     pub tune: bool,

@@ -236,6 +236,18 @@ fn where_five_rounds_of_all_do_not_fit_the_dearest_go_first() {
 }
 
 #[test]
+fn when_it_is_enough_the_least_rounds_are_done_all_the_same() {
+    for (enough, rounds) in [(0, 5), (100, 5), (300, 15)] {
+        let world = World::new(7);
+        let rules = Rules { enough: Duration::from_millis(enough), ..Rules::default() };
+        let log = run(&world, vec![world.arm("a", 10.0)], Duration::from_secs(9), rules);
+        // Twenty milliseconds each, with the arm that is drawn twice, and the noise of that world.
+        assert!(log.rounds.len().abs_diff(rounds) <= 2, "{enough}: {}", log.rounds.len());
+        assert!(log.rounds.len() >= 5, "{enough}: {}", log.rounds.len());
+    }
+}
+
+#[test]
 fn an_arm_that_fails_under_way_leaves_with_its_reason_and_the_reference_ends_all() {
     let world = World::new(8);
     let failing = |name| -> Named {

@@ -65,6 +65,14 @@ pub(super) struct Trial {
     pub first_read: f64,
 }
 
+impl Trial {
+    /// What reading so many bytes for the first time and copying them takes by the reference.
+    pub fn seconds_for(&self, bytes: u64) -> f64 {
+        let reference = self.works.first().map_or(0.0, |(_, per_byte)| *per_byte);
+        bytes as f64 * (self.first_read + reference)
+    }
+}
+
 impl Bench {
     pub fn prepare(job: &TuneJob<'_>, source: &Path) -> Result<Self, TuneError> {
         let source = fs::canonicalize(source).map_err(TuneError::io(source))?;

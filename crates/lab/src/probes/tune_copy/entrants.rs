@@ -63,7 +63,7 @@ impl<'r> Entrants<'r> {
     ) -> Result<(), TuneError> {
         let clock = self.clock;
         let mut schedule = Schedule {
-            rules,
+            rules: Rules { enough: clock.enough(), ..rules },
             clock: &|| clock.spent(),
             deadline: clock.deadline(),
             stop: self.job.stop,

@@ -33,11 +33,12 @@ pub(super) fn tune_file(
     source: &Path,
     mechanisms: &[&'static dyn Mechanism],
 ) -> Result<TuneResult, TuneError> {
-    let clock = Clock::start(job.budget);
+    let mut clock = Clock::start(job.budget);
     let bench = Bench::prepare(job, source)?;
     let conditions = Conditions::now(&[&bench.source, job.destination]);
     let (fit, mut unavailable) = bench.candidates(mechanisms, &job.request);
     let mut trial = bench.try_out(job, &fit)?;
+    clock.shorten(trial.seconds_for(bench.len));
     let peer = bench.find_peer(job);
     let rounds = FIRST_ROUNDS as f64;
     let bytes = bench.slice_for(&trial, peer.as_ref().ok(), &clock, (rounds, FIRST_SHARE));
@@ -91,7 +92,7 @@ impl Run<'_, '_> {
     /// deliver other bytes, join the unfit.
     fn enter_defaults(&mut self, trial: &mut Trial) -> Result<(), TuneError> {
         for (mechanism, _) in std::mem::take(&mut trial.works) {
-            if self.entrants.len() > 0 && self.entrants.clock.left().is_zero() {
+            if self.entrants.len() > 0 && self.entrants.clock.is_spent() {
                 let unfit = Unfit::because("the budget was spent before its turn");
                 trial.untried.insert(mechanism.info().name, unfit);
                 continue;

@@ -31,18 +31,27 @@ pub(super) struct Picked {
     order: usize,
 }
 
-/// Draws files by lot while walking the sources, every file met as likely as any other; in the
-/// order of the walk. Links are not followed. Ends early when `enough` time has passed.
+/// What a walk found.
+#[derive(Debug)]
+pub(super) struct Walk {
+    /// Files drawn by lot, in the order of the walk.
+    pub picked: Vec<Picked>,
+    /// How many files were met, if the walk came to its end.
+    pub files: Option<usize>,
+}
+
+/// Draws files by lot while walking the sources, every file met as likely as any other. Links are
+/// not followed. Ends early when `enough` time has passed.
 pub(super) fn pick(
     sources: &[PathBuf],
     enough: Duration,
     random: &mut Random,
     stop: &Stop<'_>,
-) -> Result<Vec<Picked>, TuneError> {
+) -> Result<Walk, TuneError> {
     let began = Instant::now();
     let mut lot = Lot { picked: Vec::new(), met: 0, random };
     let number = |n: usize| PathBuf::from(n.to_string());
-    let mut folders = Vec::new();
+    let (mut folders, mut whole) = (Vec::new(), true);
     for (n, source) in sources.iter().enumerate().rev() {
         let meta = fs::metadata(source).map_err(TuneError::io(source))?;
         if meta.is_dir() {
@@ -54,6 +63,7 @@ pub(super) fn pick(
     while let Some((folder, inside)) = folders.pop() {
         stop()?;
         if began.elapsed() >= enough {
+            whole = false;
             break;
         }
         // What cannot be listed is the copy's business, not the measurement's.
@@ -67,7 +77,7 @@ pub(super) fn pick(
         }
     }
     lot.picked.sort_by_key(|file| file.order);
-    Ok(lot.picked)
+    Ok(Walk { picked: lot.picked, files: whole.then_some(lot.met) })
 }
 
 /// A sample of constant size of a row whose length is not known (Vitter's algorithm R).
@@ -96,23 +106,25 @@ impl Lot<'_> {
 pub(super) struct Sampled {
     pub files: u64,
     pub bytes: u64,
+    /// What writing it took.
+    pub written: Duration,
 }
 
-/// Copies the picked files into `folder` until the sample is full, or `enough` says so of the time
-/// that writing took so far, and of the time altogether. Files that cannot be read are left out.
+/// Copies the picked files into `folder` until the sample is full, or `enough` says so of the sample
+/// and of the time altogether. Files that cannot be read are left out.
 pub(super) fn gather(
     picked: &[Picked],
     folder: &Path,
-    enough: &dyn Fn(Duration, Duration) -> bool,
+    enough: &mut dyn FnMut(&Sampled, Duration) -> bool,
     stop: &Stop<'_>,
 ) -> Result<Sampled, TuneError> {
     let began = Instant::now();
-    let (mut sampled, mut written) = (Sampled::default(), Duration::ZERO);
+    let mut sampled = Sampled::default();
     fs::create_dir(folder).map_err(TuneError::io(folder))?;
     let passes = (0..PASSES).flat_map(|pass| picked.iter().skip(pass).step_by(PASSES));
     for file in passes {
         stop()?;
-        if sampled.bytes >= MOST_BYTES || (sampled.files > 0 && enough(written, began.elapsed())) {
+        if sampled.bytes >= MOST_BYTES || (sampled.files > 0 && enough(&sampled, began.elapsed())) {
             break;
         }
         let Ok(bytes) = start_of(&file.path, LONGEST.min(MOST_BYTES - sampled.bytes)) else {
@@ -123,7 +135,7 @@ pub(super) fn gather(
         let parent = copy.parent().unwrap_or(folder);
         fs::create_dir_all(parent).map_err(TuneError::io(parent))?;
         fs::write(&copy, &bytes).map_err(TuneError::io(&copy))?;
-        written += writes.elapsed();
+        sampled.written += writes.elapsed();
         sampled.files += 1;
         sampled.bytes += bytes.len() as u64;
     }
@@ -158,7 +170,9 @@ mod tests {
     fn files_are_picked_from_all_over_in_the_order_of_the_walk() {
         let root = tree();
         let sources = [root.path().to_owned()];
-        let picked = pick(&sources, LONG, &mut Random::new(1), &|| Ok(())).unwrap();
+        let walk = pick(&sources, LONG, &mut Random::new(1), &|| Ok(())).unwrap();
+        assert_eq!(walk.files, Some(4000));
+        let picked = walk.picked;
         assert_eq!(picked.len(), MOST_FILES);
         assert!(picked.is_sorted_by_key(|file| file.order));
         for folder in 0..20 {
@@ -173,24 +187,27 @@ mod tests {
     fn a_sample_is_cut_evenly_when_time_is_up() {
         let root = tree();
         let sources = [root.path().join("3"), root.path().join("4"), root.path().join("5/7")];
-        let picked = pick(&sources, LONG, &mut Random::new(1), &|| Ok(())).unwrap();
+        let picked = pick(&sources, LONG, &mut Random::new(1), &|| Ok(())).unwrap().picked;
         assert_eq!(picked.len(), 401);
         let folder = root.path().join("sample");
-        let calls = std::cell::Cell::new(0);
-        let enough = |_, _| {
-            calls.set(calls.get() + 1);
-            calls.get() >= 51
-        };
-        let sampled = gather(&picked, &folder, &enough, &|| Ok(())).unwrap();
+        let mut enough = |sampled: &Sampled, _| sampled.files >= 51;
+        let sampled = gather(&picked, &folder, &mut enough, &|| Ok(())).unwrap();
         assert_eq!(sampled.files, 51);
         for part in ["0", "1"] {
             let files = fs::read_dir(folder.join(part)).unwrap().count();
             assert!((20..=30).contains(&files), "{part}: {files}");
         }
         let whole = root.path().join("whole");
-        let sampled = gather(&picked, &whole, &|_, _| false, &|| Ok(())).unwrap();
+        let sampled = gather(&picked, &whole, &mut |_, _| false, &|| Ok(())).unwrap();
         assert_eq!((sampled.files, sampled.bytes), (401, 2 * (199 * 200 / 2) + 7));
         assert_eq!(fs::read(whole.join("2")).unwrap(), [1; 7]);
+    }
+
+    #[test]
+    fn a_walk_that_is_cut_short_does_not_say_how_many_files_there_are() {
+        let root = tree();
+        let walk = pick(&[root.path().to_owned()], Duration::ZERO, &mut Random::new(1), &|| Ok(()));
+        assert_eq!(walk.unwrap().files, None);
     }
 
     #[test]
@@ -199,10 +216,11 @@ mod tests {
         let long = root.path().join("long");
         File::create(&long).unwrap().set_len(LONGEST + 1).unwrap();
         let sources = [long];
-        let mut picked = pick(&sources, LONG, &mut Random::new(1), &|| Ok(())).unwrap();
+        let mut picked = pick(&sources, LONG, &mut Random::new(1), &|| Ok(())).unwrap().picked;
         let gone = Picked { path: root.path().join("gone"), inside: "9".into(), order: 1 };
         picked.push(gone);
-        let sampled = gather(&picked, &root.path().join("s"), &|_, _| false, &|| Ok(())).unwrap();
-        assert_eq!(sampled, Sampled { files: 1, bytes: LONGEST });
+        let place = root.path().join("s");
+        let sampled = gather(&picked, &place, &mut |_, _| false, &|| Ok(())).unwrap();
+        assert_eq!((sampled.files, sampled.bytes), (1, LONGEST));
     }
 }

@@ -54,6 +54,20 @@ fn places() -> Vec<tempfile::TempDir> {
 }
 
 #[test]
+fn a_short_copy_is_measured_for_a_short_time() {
+    let budget = Duration::from_secs(1000);
+    let left = |copy: f64| {
+        let mut clock = Clock::start(budget);
+        clock.shorten(copy);
+        clock.left().as_secs()
+    };
+    assert!((90..=100).contains(&left(0.0)), "{}", left(0.0));
+    assert!((390..=400).contains(&left(400.0)), "{}", left(400.0));
+    // A twentieth of the budget is kept for sums.
+    assert!((940..=950).contains(&left(1e9)) && (940..=950).contains(&left(f64::INFINITY)));
+}
+
+#[test]
 fn a_file_is_measured_against_cp_and_the_planner_believes_the_cells() {
     for place in places() {
         let destination = tempfile::tempdir_in(place.path()).unwrap();

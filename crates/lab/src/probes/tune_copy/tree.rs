@@ -9,7 +9,7 @@ use super::{
     Clock, TuneError, TuneJob, TuneResult,
     entrants::Entrants,
     file::tune_file,
-    pick::{Picked, gather, pick},
+    pick::{Picked, Sampled, Walk, gather, pick},
     slice::{Placement, SliceFacts},
     sum::{Measured, Subject},
     tree_arms::{CopyTree, SampleTree, TreeArm},
@@ -48,14 +48,14 @@ const COPY_AND_REMOVE: f64 = 2.0;
 /// Measures the ways of copying trees, or several files: `copy` with one thread and with as many
 /// as there are processors, or only with as many as were asked for.
 pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &CopyTree) -> Result<TuneResult, TuneError> {
-    let clock = Clock::start(job.budget);
+    let mut clock = Clock::start(job.budget);
     let mut random = Random::new(job.seed);
-    let walk = job.budget.mul_f64(WALK_SHARE);
-    let picked = pick(job.sources, walk, &mut random, job.stop)?;
-    if picked.is_empty() {
+    let walk = pick(job.sources, job.budget.mul_f64(WALK_SHARE), &mut random, job.stop)?;
+    if walk.picked.is_empty() {
         return Err(TuneError::not_tunable("no regular file was found there"));
     }
-    let large = large_file(job, &picked)?;
+    let lengths = lengths(&walk.picked);
+    let large = large_file(job, &walk.picked, &lengths)?;
     let (mut profile, mut request) = (Profile::new(), job.request.clone());
     if let Some(large) = &large {
         large.teach(&mut profile, &mut request);
@@ -84,12 +84,14 @@ pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &CopyTree) -> Result<TuneResult
     let arms = (threads.len() + usize::from(cp.is_ok())) as f64;
     // Rounds with one arm twice; warming up, which is checked, counts twice.
     let samples = ROUNDS * (arms + 1.0) + 2.0 * arms;
-    let left = clock.left().as_secs_f64();
-    let enough = |written: Duration, all: Duration| {
-        let one = written.as_secs_f64() * COPY_AND_REMOVE;
-        one * samples + all.as_secs_f64() >= left || all >= job.budget.mul_f64(GATHER_SHARE)
+    let began = clock;
+    let mut enough = |sampled: &Sampled, all: Duration| {
+        let one = sampled.written.as_secs_f64() * COPY_AND_REMOVE;
+        clock = began;
+        clock.shorten(seconds_for(&walk, &lengths, sampled));
+        one * samples >= clock.left().as_secs_f64() || all >= job.budget.mul_f64(GATHER_SHARE)
     };
-    let sampled = gather(&picked, &sample, &enough, job.stop)?;
+    let sampled = gather(&walk.picked, &sample, &mut enough, job.stop)?;
     if sampled.files == 0 {
         return Err(TuneError::not_tunable("none of its files can be read"));
     }
@@ -156,13 +158,29 @@ fn threads(asked_for: usize) -> Vec<usize> {
     }
 }
 
+fn lengths(picked: &[Picked]) -> Vec<u64> {
+    picked.iter().map(|file| fs::metadata(&file.path).map_or(0, |meta| meta.len())).collect()
+}
+
+/// What writing all files takes, by what writing a sample of them took; for ever if nobody knows how
+/// many there are. Many small files count by their number, long ones by their bytes.
+fn seconds_for(walk: &Walk, lengths: &[u64], sampled: &Sampled) -> f64 {
+    let Some(files) = walk.files else { return f64::INFINITY };
+    let drawn = files as f64 / lengths.len() as f64;
+    let bytes = lengths.iter().sum::<u64>() as f64 * drawn;
+    let parts = (files as f64 / sampled.files as f64).max(bytes / sampled.bytes.max(1) as f64);
+    sampled.written.as_secs_f64() * parts
+}
+
 /// What is found of the largest file among those picked, if long files matter there.
-fn large_file(job: &TuneJob<'_>, picked: &[Picked]) -> Result<Option<TuneResult>, TuneError> {
-    let lengths: Vec<u64> =
-        picked.iter().map(|file| fs::metadata(&file.path).map_or(0, |meta| meta.len())).collect();
+fn large_file(
+    job: &TuneJob<'_>,
+    picked: &[Picked],
+    lengths: &[u64],
+) -> Result<Option<TuneResult>, TuneError> {
     let long: u64 = lengths.iter().filter(|length| **length >= WORTH_IT).sum();
     let all: u64 = lengths.iter().sum();
-    let largest = picked.iter().zip(&lengths).max_by_key(|(_, length)| **length);
+    let largest = picked.iter().zip(lengths).max_by_key(|(_, length)| **length);
     let Some((largest, _)) = largest.filter(|_| long as f64 > all as f64 * WORTH_IT_SHARE) else {
         return Ok(None);
     };
@@ -206,6 +224,22 @@ fn take(threads: &[usize], fewer: &[Ratio], noise: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_whole_tree_is_expected_to_take_what_its_files_and_bytes_do() {
+        let walk = |files| Walk { picked: Vec::new(), files };
+        let written = Duration::from_millis(10);
+        // Two files of five drawn, which stand for ten: twenty thousand bytes, and 400 are written.
+        let sampled = Sampled { files: 2, bytes: 400, written };
+        let small = [200, 200, 200, 200, 200];
+        assert!((seconds_for(&walk(Some(10)), &small, &sampled) - 0.05).abs() < 1e-9);
+        // One of them is long, and only its beginning is in the sample.
+        let long = [200, 200, 200, 200, 19_200];
+        assert!((seconds_for(&walk(Some(10)), &long, &sampled) - 1.0).abs() < 1e-9);
+        assert!(seconds_for(&walk(None), &small, &sampled).is_infinite());
+        let nothing = Sampled { bytes: 0, ..sampled };
+        assert!((seconds_for(&walk(Some(10)), &[0; 5], &nothing) - 0.05).abs() < 1e-9);
+    }
 
     #[test]
     fn where_no_difference_is_shown_the_default_number_of_threads_stays() {
