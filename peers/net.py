@@ -61,10 +61,7 @@ def row_fetch(binary: Path, at: Path) -> Row:
         time.sleep(2)
         serve([str(binary), "serve", "--no-profile", "--log", "none", "--listen", f"127.0.0.1:{port}", str(source.parent)], port)
 
-    def reset() -> None:
-        drop(copy)
-        warm(source)
-
+    reset = f"{drop(copy)}; {warm(source)}"
     plain = "appears when whole, no second reading"
     arms = [Arm("curl", on_core_1(f"curl -sS -o {copy} {url}"), "there from the first byte")]
     if have("wget"):
@@ -76,7 +73,7 @@ def row_fetch(binary: Path, at: Path) -> Row:
     arms.append(Arm("thalweg fetch", on_core_1(f"{fetch} {url} {copy}"), plain))
     arms.append(Arm("thalweg fetch, one connection", on_core_1(f"{fetch} --connections 1 {url} {copy}"), plain))
     arms.append(Arm("thalweg fetch, four connections", on_core_1(f"{fetch} --connections 4 {url} {copy}"), plain))
-    return Row("fetch", "1 GiB over loopback from thalweg serve, no profile", arms, prepare, reset, lambda _: same_file(source, copy))
+    return Row("fetch", "1 GiB over loopback from thalweg serve, no profile", arms, prepare, reset, same_file(source, copy))
 
 
 def row_tree(binary: Path, at: Path, name: str, what: str) -> Row:
@@ -96,12 +93,7 @@ def row_tree(binary: Path, at: Path, name: str, what: str) -> Row:
         serve(["rsync", "--daemon", "--no-detach", "--address=127.0.0.1", f"--port={theirs}", f"--config={conf}"], theirs)
         serve([sys.executable, "-c", TAR, str(stream), str(source)], stream)
 
-    def reset() -> None:
-        drop(copy)
-        for file in source.rglob("*"):
-            if file.is_file():
-                warm(file)
-
+    reset = f"{drop(copy)}; {warm(source)}"
     tar = f"mkdir {copy} && exec 3<>/dev/tcp/127.0.0.1/{stream} && taskset -c 1 tar -C {copy} -xf - <&3"
     fetch = f"{binary} fetch -a -q --no-profile"
     url = f"http://127.0.0.1:{ours}/"
@@ -111,7 +103,7 @@ def row_tree(binary: Path, at: Path, name: str, what: str) -> Row:
         Arm("thalweg fetch -a", on_core_1(f"{fetch} {url} {copy}"), "a list first, appears when whole"),
         Arm("thalweg fetch -a, one job", on_core_1(f"{fetch} --jobs 1 {url} {copy}"), "a list first, appears when whole"),
     ]
-    return Row(name, what, arms, prepare, reset, lambda _: same_tree(source, copy))
+    return Row(name, what, arms, prepare, reset, same_tree(source, copy))
 
 
 def every(binary: Path, at: Path) -> list[Row]:

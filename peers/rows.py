@@ -2,6 +2,7 @@
 
 import os
 import random
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -25,13 +26,15 @@ class Row(NamedTuple):
     name: str
     what: str
     arms: list[Arm]
+    # Before the first round.
     prepare: Callable[[], None]
-    reset: Callable[[], None]
-    check: Callable[[Arm], None]
+    # Before and after each run of each arm, outside the timed part; empty for nothing.
+    reset: str = ""
+    check: str = ""
 
 
-def nothing(*_: object) -> None:
-    """For rows with nothing to reset or to check."""
+def nothing() -> None:
+    """For rows that need nothing before."""
 
 
 def have(tool: str) -> str | None:
@@ -40,11 +43,13 @@ def have(tool: str) -> str | None:
     return str(own) if own.exists() else shutil.which(tool)
 
 
-def warm(path: Path) -> None:
-    """Reads a file once, so that it is in the page cache."""
-    with path.open("rb") as file:
-        while file.read(1 << 20):
-            pass
+def words(*parts: object) -> str:
+    return shlex.join(map(str, parts))
+
+
+def warm(path: Path) -> str:
+    """Reads files once, so that they are in the page cache."""
+    return f"find {words(path)} -type f -exec cat {{}} + >/dev/null"
 
 
 def big_file(path: Path, size: int) -> None:
@@ -91,30 +96,21 @@ def middle_tree(path: Path) -> None:
     os.sync()
 
 
-def drop(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+def drop(path: Path) -> str:
+    return words("rm", "-rf", path)
 
 
-def same_file(source: Path, copy: Path) -> None:
-    if subprocess.run(["cmp", str(source), str(copy)], check=False).returncode:
-        raise SystemExit(f"peers: {copy} differs from {source}")
+def same_file(source: Path, copy: Path) -> str:
+    return words("cmp", source, copy)
 
 
-def same_tree(source: Path, copy: Path) -> None:
-    if subprocess.run(["diff", "-r", "--no-dereference", str(source), str(copy)], check=False).returncode:
-        raise SystemExit(f"peers: {copy} differs from {source}")
+def same_tree(source: Path, copy: Path) -> str:
+    return words("diff", "-r", "--no-dereference", source, copy)
 
 
 def row_big(binary: Path, at: Path) -> Row:
     source, copy = at / "big" / "source", at / "big" / "copy"
-
-    def reset() -> None:
-        drop(copy)
-        warm(source)
-
+    reset = f"{drop(copy)}; {warm(source)}"
     arms = [
         Arm("cp --reflink=never", f"cp --reflink=never {source} {copy}"),
         Arm("cp", f"cp {source} {copy}"),
@@ -130,17 +126,13 @@ def row_big(binary: Path, at: Path) -> Row:
         big_file(source, GIB)
         subprocess.run([binary, "copy", "-q", "--tune", source, copy], check=True)
 
-    return Row("big", "one file of 1 GiB, page-cached, byte copy", arms, prepare, reset, lambda _: same_file(source, copy))
+    return Row("big", "one file of 1 GiB, page-cached, byte copy", arms, prepare, reset, same_file(source, copy))
 
 
 def row_methods(binary: Path, at: Path) -> Row:
     """Regret: the tuned choice against every single mechanism of the same run."""
     source, copy = at / "methods" / "source", at / "methods" / "copy"
-
-    def reset() -> None:
-        drop(copy)
-        warm(source)
-
+    reset = f"{drop(copy)}; {warm(source)}"
     names = ["read-write", "copy-file-range", "sendfile", "splice", "io-uring", "read-write-parallel", "mmap-write"]
     arms = [Arm("auto (tuned)", f"{binary} copy -q {source} {copy}")]
     arms += [Arm(name, f"{binary} copy -q --method {name} {source} {copy}") for name in names]
@@ -149,7 +141,7 @@ def row_methods(binary: Path, at: Path) -> Row:
         big_file(source, GIB // 2)
         subprocess.run([binary, "copy", "-q", "--tune", source, copy], check=True)
 
-    return Row("methods", "512 MiB file to file: the choice against every mechanism", arms, prepare, reset, lambda _: same_file(source, copy))
+    return Row("methods", "512 MiB file to file: the choice against every mechanism", arms, prepare, reset, same_file(source, copy))
 
 
 def row_small(binary: Path, at: Path, name: str) -> Row:
@@ -159,9 +151,7 @@ def row_small(binary: Path, at: Path, name: str) -> Row:
     def arm(title: str, command: str, promises: str) -> Arm:
         return Arm(title, f"{command} {source} {copies}/$(ls {copies} | wc -l)", promises)
 
-    def check(_: Arm) -> None:
-        same_tree(source, copies / str(len(list(copies.iterdir())) - 1))
-
+    check = f"{same_tree(source, copies)}/$(($(ls {copies} | wc -l) - 1))"
     arms = [
         arm("cp -r", "cp -r", "modes"),
         arm("cp -rp", "cp -rp", "modes, times, owner"),
@@ -177,7 +167,7 @@ def row_small(binary: Path, at: Path, name: str) -> Row:
         small_tree(source)
         copies.mkdir()
 
-    return Row(name, f"10,000 files of 100 B to 16 KiB in 100 folders, {at}", arms, prepare, nothing, check)
+    return Row(name, f"10,000 files of 100 B to 16 KiB in 100 folders, {at}", arms, prepare, check=check)
 
 
 def row_pipe(binary: Path, at: Path, name: str, reads: str) -> Row:
@@ -198,7 +188,7 @@ def row_pipe(binary: Path, at: Path, name: str, reads: str) -> Row:
         subprocess.run(["cc", "-O2", "-o", program, ROOT / "peers" / "reader.c"], check=True)
 
     what = f"1 GiB file, page-cached, through a pipe to a reader that {'adds up' if reads else 'read()s'} every byte"
-    return Row(name, what, arms, prepare, lambda: warm(source), nothing)
+    return Row(name, what, arms, prepare, warm(source))
 
 
 def row_zero(binary: Path, _: Path) -> Row:
@@ -209,7 +199,7 @@ def row_zero(binary: Path, _: Path) -> Row:
         arms.append(Arm(f"dd bs={buffer}", f"dd if=/dev/zero of=/dev/null bs={buffer} count={count} status=none"))
     arms.append(Arm("thalweg pipe", f"{binary} pipe -q --size 16G --stop-at-size < /dev/zero > /dev/null"))
     arms.append(Arm("thalweg pipe, splice", f"{binary} pipe -q --size 16G --stop-at-size --method splice < /dev/zero > /dev/null"))
-    return Row("zero", "/dev/zero to /dev/null, 16 GiB", arms, nothing, nothing, nothing)
+    return Row("zero", "/dev/zero to /dev/null, 16 GiB", arms, nothing)
 
 
 def row_start(binary: Path, at: Path) -> Row:
@@ -226,7 +216,7 @@ def row_start(binary: Path, at: Path) -> Row:
         Arm("cp --reflink=always", f"cp --reflink=always {source} {copy}", "a clone"),
         Arm("thalweg copy --reflink=always", f"{binary} copy -q --reflink=always {source} {copy}", "a clone"),
     ]
-    return Row("start", "64 MiB clone on a reflink file system", arms, prepare, lambda: drop(copy), lambda _: same_file(source, copy))
+    return Row("start", "64 MiB clone on a reflink file system", arms, prepare, drop(copy), same_file(source, copy))
 
 
 def row_verify(binary: Path, at: Path) -> Row:
@@ -245,8 +235,10 @@ def row_verify(binary: Path, at: Path) -> Row:
             if have(name):
                 line = f"cd {source} && {files} {tool} > {sums}.{name}"
                 subprocess.run(["bash", "-c", line], check=True)
+        for arm in arms:
+            sees_one_byte(arm)
 
-    def check(arm: Arm) -> None:
+    def sees_one_byte(arm: Arm) -> None:
         """An arm that does not see one changed byte has compared nothing."""
         before = spoilt.stat()
         byte = spoilt.read_bytes()[1000:1001]
@@ -275,7 +267,7 @@ def row_verify(binary: Path, at: Path) -> Row:
     if have("rclone"):
         arms.append(Arm("rclone check", f"rclone check -q {source} {copy}", f"{both}, by MD5"))
         arms.append(Arm("rclone check --download", f"rclone check -q --download {source} {copy}", both))
-    return Row("verify", "10,000 files, 1 GiB, warm", arms, prepare, nothing, check)
+    return Row("verify", "10,000 files, 1 GiB, warm", arms, prepare)
 
 
 def every(binary: Path, at: Path) -> list[Row]:
