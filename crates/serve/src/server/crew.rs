@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    panic::{self, AssertUnwindSafe},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -80,14 +81,15 @@ impl Crew {
     pub fn give(&self, task: Task) -> Option<Arc<AtomicBool>> {
         let done = Arc::new(AtomicBool::new(false));
         let mut state = self.0.lock();
+        state.queue.push_back((task, Arc::clone(&done)));
         // One that was woken for an earlier task may be kept by it for long.
-        if state.idle <= state.queue.len() && state.threads < MOST && self.start() {
+        if state.idle < state.startable() && state.threads < MOST && self.start() {
             state.threads += 1;
         }
         if state.threads == 0 {
+            state.queue.clear();
             return None;
         }
-        state.queue.push_back((task, Arc::clone(&done)));
         self.0.bell.notify_one();
         Some(done)
     }
@@ -128,7 +130,9 @@ impl Shared {
             };
             drop(state);
             let Task { lane, work, token, mailbox } = task;
-            work(&mut Hand { is_over: &self.is_over, buffer: &mut buffer });
+            // What fails in one task is told by the hook, and neither its lane nor its client is kept.
+            let mut hand = Hand { is_over: &self.is_over, buffer: &mut buffer };
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| work(&mut hand)));
             done.store(true, Ordering::Release);
             mailbox.tell(token);
             state = self.lock();
@@ -149,6 +153,16 @@ impl State {
         let task = self.queue.remove(next)?;
         *self.busy.entry(task.0.lane).or_default() += 1;
         Some(task)
+    }
+
+    /// Tasks that a thread could begin now; more threads than these would find nothing to do.
+    fn startable(&self) -> usize {
+        let mut waiting: HashMap<Lane, usize> = HashMap::new();
+        for (task, _) in &self.queue {
+            *waiting.entry(task.lane).or_default() += 1;
+        }
+        let free = |lane: &Lane| lane.most() - self.busy.get(lane).copied().unwrap_or_default();
+        waiting.iter().map(|(lane, count)| free(lane).min(*count)).sum()
     }
 
     fn end(&mut self, lane: Lane) {
@@ -224,5 +238,43 @@ mod tests {
         // Those of the full lane have not begun.
         assert_eq!(late.load(Ordering::SeqCst), 0);
         hang.wait();
+    }
+
+    #[test]
+    fn tasks_of_a_full_lane_bring_no_threads() {
+        let (crew, (mailbox, _)) = (Crew::default(), mailbox());
+        let hang = Arc::new(Barrier::new(2));
+        let (begun, has_begun) = mpsc::channel();
+        let work = {
+            let hang = Arc::clone(&hang);
+            move || {
+                begun.send(()).unwrap();
+                hang.wait();
+            }
+        };
+        crew.give(task(Lane::Hash, &mailbox, work)).unwrap();
+        has_begun.recv().unwrap();
+        let rest: Vec<_> =
+            (0..50).map(|_| crew.give(task(Lane::Hash, &mailbox, || ())).unwrap()).collect();
+        assert_eq!(crew.0.lock().threads, 1);
+        hang.wait();
+        while !rest.iter().all(|done| done.load(Ordering::Acquire)) {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_task_that_panics_is_told_of_and_its_lane_is_free_again() {
+        let (crew, (mailbox, _)) = (Crew::default(), mailbox());
+        for _ in 0..3 {
+            let done = crew.give(task(Lane::Hash, &mailbox, || panic!("as planted"))).unwrap();
+            while !done.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+        }
+        let (tell, told) = mpsc::channel();
+        crew.give(task(Lane::Hash, &mailbox, move || tell.send(()).unwrap())).unwrap();
+        told.recv().unwrap();
+        assert!(crew.0.lock().threads <= 2);
     }
 }
