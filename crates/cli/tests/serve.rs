@@ -175,6 +175,33 @@ fn a_hangup_has_the_profile_read_again_and_cuts_nothing() {
 }
 
 #[test]
+fn a_terminal_that_is_gone_ends_the_server_wherever_its_input_is_from() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    if !is_there("setsid") {
+        return skip("serve: a terminal of its own", "no setsid");
+    }
+    let scratch = Scratch::new();
+    scratch.file("dir/file", "text");
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap();
+    let name = std::path::Path::new(std::str::from_utf8(name.as_bytes()).unwrap());
+    let mut command = Command::new("setsid");
+    let line = "exec \"$0\" serve dir -l 0 --log none --no-profile < /dev/null";
+    command.args(["--ctty", "sh", "-c", line]).arg(env!("CARGO_BIN_EXE_thalweg"));
+    let mut options = fs::OpenOptions::new();
+    let options = std::os::unix::fs::OpenOptionsExt::custom_flags(
+        options.read(true).write(true),
+        rustix::fs::OFlags::NOCTTY.bits() as i32,
+    );
+    command.current_dir(scratch.path(".")).stdin(options.open(name).unwrap());
+    let mut server = Server::of(command);
+    drop(terminal);
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn options_are_tried_without_serving() {
     let scratch = Scratch::new();
     scratch.file("file", "");

@@ -1,9 +1,6 @@
 //! `thalweg serve`: a folder or a file over HTTP.
 
-use rustix::{
-    termios::isatty,
-    thread::{Timespec, nanosleep},
-};
+use rustix::thread::{Timespec, nanosleep};
 use std::{io, net::SocketAddr, os::fd::OwnedFd, path::Path, time::Duration};
 use thalweg_core::shown;
 use thalweg_lab::probes::tune_machine::Ends;
@@ -21,8 +18,10 @@ use crate::{
 mod args;
 mod choices;
 mod explain;
+mod terminal;
 use args::Listen;
 pub use args::ServeArgs;
+use terminal::Terminal;
 
 /// How long to measure before serving.
 const TUNING: Duration = Duration::from_secs(3);
@@ -108,11 +107,11 @@ impl ServeArgs {
 
     /// Until it is to end. SIGHUP: the profile is read again, unless it says that the terminal is gone.
     fn wait(&self, server: &Running) {
-        let (had_terminal, mut hangups) = (isatty(io::stdin()), 0);
+        let (terminal, mut hangups) = (Terminal::now(), 0);
         while !signal::interrupted() {
             if signal::hangups() > hangups {
                 hangups = signal::hangups();
-                if had_terminal && !isatty(io::stdin()) {
+                if terminal.is_gone() {
                     return;
                 }
                 let saved = Saved::use_if_current(!self.choice.no_profile);
