@@ -53,6 +53,19 @@ impl Say {
         Self::StepDown,
         Self::Bye,
     ];
+
+    /// For complaints: what the other side said.
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Begin => "the start of a buffer",
+            Self::Ready => "the place for a buffer",
+            Self::Finished => "the end of a buffer",
+            Self::Done => "the receipt of a buffer",
+            Self::Refused => "a refusal",
+            Self::StepDown => "another mechanism",
+            Self::Bye => "the end of the transfer",
+        }
+    }
 }
 
 /// A note, with its words behind the kind.
@@ -188,7 +201,7 @@ impl Control {
         match note.say {
             heard if heard == say => Ok(note),
             Say::Refused => Err(Stop::told("refused by the receiver", note.words[0])),
-            other => Err(Stop::corrupt(format!("{other:?} where {say:?} was due"))),
+            other => Err(Stop::unexpected(other.words(), say.words())),
         }
     }
 

@@ -20,6 +20,19 @@ pub enum Kind {
     Refuse(Refusal),
 }
 
+impl Kind {
+    /// For complaints: what the other side said.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Offer => "an offer",
+            Self::Ask => "a request",
+            Self::Accept => "an acceptance",
+            Self::Ready => "the last word of the sender",
+            Self::Refuse(_) => "a refusal",
+        }
+    }
+}
+
 /// Why a handshake ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {

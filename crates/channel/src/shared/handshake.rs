@@ -145,7 +145,7 @@ impl Party {
                 let _ = self.say(Kind::Refuse(Refusal::SameRole), 0, (false, None));
                 Err(Error::not_permitted(Refusal::SameRole.text()).into())
             }
-            heard => Err(Stop::corrupt(format!("{heard:?} where {kind:?} was due"))),
+            heard => Err(Stop::unexpected(heard.words(), kind.words())),
         }
     }
 

@@ -28,6 +28,11 @@ impl Stop {
         Self::Failed(Error::corrupt(what))
     }
 
+    /// The other side said one thing where the other was due.
+    pub fn unexpected(heard: &str, due: &str) -> Self {
+        Self::corrupt(format!("{heard} came where {due} was due"))
+    }
+
     pub fn refused(call: &'static str, errno: Errno) -> Self {
         Self::Refused(unfit(call, errno))
     }

@@ -76,6 +76,13 @@ impl Receiver {
 /// Whether and how the file is another one than was announced.
 fn change(size: u64, before: &Stat, after: &Stat) -> Option<String> {
     let is_announced = u64::try_from(before.st_size) == Ok(size);
-    let same = is_announced && !changed(before, after);
-    (!same).then(|| format!("changed while it was read: {size} bytes were announced"))
+    if is_announced && !changed(before, after) {
+        return None;
+    }
+    let now = after.st_size;
+    Some(if u64::try_from(now) == Ok(size) {
+        "changed while it was read".to_owned()
+    } else {
+        format!("changed while it was read: {size} bytes were announced, now it has {now}")
+    })
 }
