@@ -10,7 +10,7 @@ use std::{
 };
 use thalweg_channel::{
     Address, Error, Link, Listener,
-    bulk::{self, Announced, NotMoved, Options, Receiver, Sink},
+    bulk::{self, Announced, FromOpen, NotMoved, Options, Receiver, Sink},
 };
 use thalweg_core::{
     Driver, End, Facts, Guarantees, Plan, Request, Source, Transfer, Watch,
@@ -38,9 +38,9 @@ use crate::{
 /// Waits for `thalweg send --to NAME` of the same user. A file gets its name only when all of it is
 /// there, and its checksum is the sender's where its bytes were sent; a file that the sender hands over
 /// open is copied here as `thalweg copy` does it, unless --no-trust forbids that. A file that DST names
-/// is replaced in that moment. Into a folder go any number of files under the names the sender gives them: names of one part, and only
-/// with --force those that are there already. What goes wrong with one does not keep back the
-/// others. Standard output and devices get the bytes as they come.
+/// is replaced in that moment. Into a folder go any number of files under the names the sender gives
+/// them: names of one part, and only with --force those that are there already. What goes wrong with
+/// one does not keep back the others. Standard output and devices get the bytes as they come.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ReceiveArgs {
@@ -202,6 +202,16 @@ fn speaks(link: &Link) -> bool {
 struct UnderWay {
     destination: Destination,
     path: PathBuf,
+    /// Bytes of it that are there.
+    bytes: u64,
+    /// What moved them, if they came from an open file.
+    opened: Option<String>,
+}
+
+impl UnderWay {
+    fn new(destination: Destination, path: PathBuf) -> Self {
+        Self { destination, path, bytes: 0, opened: None }
+    }
 }
 
 /// Where the files go, one after the other.
@@ -222,11 +232,8 @@ impl<'a> Landings<'a> {
     fn of(args: &'a ReceiveArgs) -> Result<Self, Failure> {
         let path = args.destination.clone();
         let in_folder = path.is_dir();
-        let single = if in_folder {
-            None
-        } else {
-            Some(UnderWay { destination: stdio::destination(&path)?, path })
-        };
+        let single =
+            if in_folder { None } else { Some(UnderWay::new(stdio::destination(&path)?, path)) };
         Ok(Self {
             args,
             single,
@@ -253,7 +260,7 @@ impl<'a> Landings<'a> {
         let path = self.args.destination.join(name);
         let opened = Destination::in_folder(&self.args.destination, name, self.args.force);
         match opened {
-            Ok(destination) => Ok(UnderWay { destination, path }),
+            Ok(destination) => Ok(UnderWay::new(destination, path)),
             Err(error) => Err(Failure::of_destination(error, &path).message),
         }
     }
@@ -267,17 +274,26 @@ impl Sink for Landings<'_> {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let Some(UnderWay { destination, path }) = &mut self.under_way else { return Ok(()) };
-        let written = destination.write(bytes, &interrupt::check);
-        written.map_err(|error| Failure::of_destination(error.into(), path).message)
+        let Some(now) = &mut self.under_way else { return Ok(()) };
+        let written = now.destination.write(bytes, &interrupt::check);
+        written.map_err(|error| Failure::of_destination(error.into(), &now.path).message)?;
+        now.bytes += bytes.len() as u64;
+        Ok(())
     }
 
     fn publish(&mut self) -> Result<(), String> {
-        if let Some(UnderWay { destination, path }) = self.under_way.take() {
+        let so_far = &mut self.so_far;
+        if let Some(UnderWay { destination, path, bytes, opened }) = self.under_way.take() {
             let published = destination.publish();
             published.map_err(|error| Failure::of_destination(error, &path).message)?;
+            so_far.whole += bytes;
+            if let Some(by) = opened {
+                let FromOpen { files, bytes: before, .. } = so_far.from_open;
+                so_far.from_open =
+                    FromOpen { files: files + 1, bytes: before + bytes, by: Some(by) };
+            }
         }
-        self.so_far.files += 1;
+        so_far.files += 1;
         Ok(())
     }
 
@@ -297,7 +313,7 @@ impl Sink for Landings<'_> {
         watch: &mut dyn Watch,
     ) -> Result<String, NotMoved> {
         let refused = |errno: Errno| NotMoved::Refused(format!("fstat: {}", errno_name(errno)));
-        let Some(UnderWay { destination, path }) = &self.under_way else {
+        let Some(UnderWay { destination, path, bytes, opened }) = &mut self.under_way else {
             return Err(NotMoved::Refused("no file has begun".to_owned()));
         };
         let source = End::from_start(from).map_err(refused)?;
@@ -329,6 +345,8 @@ impl Sink for Landings<'_> {
             return Err(NotMoved::Failed(why));
         }
         self.notes.extend(stream::events(&report));
-        Ok(report.main().map_or(LAST_RESORT.info().name, |share| share.mechanism).to_owned())
+        let by = report.main().map_or(LAST_RESORT.info().name, |share| share.mechanism).to_owned();
+        (*bytes, *opened) = (size, Some(by.clone()));
+        Ok(by)
     }
 }

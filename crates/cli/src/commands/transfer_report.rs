@@ -85,6 +85,10 @@ pub struct SoFar {
     pub total: Option<u64>,
     /// Bytes that were announced of a file that comes alone.
     pub size: Option<u64>,
+    /// Bytes of the files that are whole.
+    pub whole: u64,
+    /// What of these was moved from open files.
+    pub from_open: FromOpen,
 }
 
 impl SoFar {
@@ -107,6 +111,8 @@ pub struct Counts {
     pub bytes: u64,
     /// What of them the receiver moved from open files.
     pub from_open: FromOpen,
+    /// Bytes of the files that are whole.
+    whole: u64,
     /// What went wrong, in the order it did.
     failures: Vec<Failure>,
     /// The last of them ended all.
@@ -121,12 +127,13 @@ impl Counts {
         name: &str,
         missing: Vec<Failure>,
     ) -> Self {
-        let SoFar { files, bytes, .. } = *so_far;
-        let from_open = FromOpen::default();
-        let mut counts = Self { files, bytes, from_open, failures: missing, ended: false };
+        let SoFar { files, bytes, whole, .. } = *so_far;
+        let from_open = so_far.from_open.clone();
+        let mut counts = Self { files, bytes, from_open, whole, failures: missing, ended: false };
         match handed {
             Ok(handed) => {
                 counts.files = handed.files;
+                counts.whole = bytes;
                 counts.from_open = handed.from_open;
                 let problems = handed.problems.into_iter();
                 counts.failures.extend(problems.map(|(file, why)| of_problem(&file, &why, name)));
@@ -152,7 +159,7 @@ impl Counts {
             asked: true,
             same: self.files.saturating_sub(moved.files),
             differ: differ as u64,
-            bytes: self.bytes.saturating_sub(moved.bytes),
+            bytes: self.whole.saturating_sub(moved.bytes),
             hash: Some("xxh3"),
             ..Verified::default()
         }
@@ -310,5 +317,31 @@ impl Account<'_> {
             }
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(so_far: &SoFar) -> Counts {
+        Counts::of(Err(Error::Timeout), so_far, "job", Vec::new())
+    }
+
+    #[test]
+    fn after_an_error_only_what_came_as_bytes_and_is_whole_counts_as_compared() {
+        let from_open = FromOpen { files: 2, bytes: 200, by: Some("reflink".to_owned()) };
+        let so_far = SoFar { files: 3, bytes: 350, whole: 230, from_open, ..SoFar::default() };
+        let counts = ended(&so_far);
+        let verified = counts.verified();
+        assert_eq!((verified.asked, verified.same, verified.bytes), (true, 1, 30));
+        assert_eq!((counts.files, counts.bytes, counts.failures.len()), (3, 350, 1));
+    }
+
+    #[test]
+    fn after_an_error_among_open_files_nothing_was_compared() {
+        let from_open = FromOpen { files: 3, bytes: 230, by: None };
+        let so_far = SoFar { files: 3, bytes: 350, whole: 230, from_open, ..SoFar::default() };
+        assert!(!ended(&so_far).verified().asked);
     }
 }
