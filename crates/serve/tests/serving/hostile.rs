@@ -5,47 +5,6 @@ use std::{io::Write, net::Shutdown, os::unix::fs::symlink, time::Duration};
 use super::support::{Place, noise, times};
 
 #[test]
-fn what_is_no_request_is_refused_and_the_connection_ends() {
-    let place = Place::new();
-    place.file("file", "text");
-    let long = "a".repeat(1 << 16);
-    let cases = [
-        (
-            "GET /file HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-            400,
-        ),
-        ("GET /file HTTP/1.1\r\n\r\n", 400),
-        ("GET /file HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400),
-        ("GET /file HTTP/1.1\r\nHost : a\r\n\r\n", 400),
-        ("GET /file HTTP/1.1\r\nHost: a\r\nA: b\0c\r\n\r\n", 400),
-        ("GET /fi\0le HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        ("GET /fi%00le HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        ("GET /fi%zzle HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        ("GET /file% HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        ("GET /../secret HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        ("GET /x/%2E%2E/../secret HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        ("GET /file HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\n", 400),
-        ("GET /file HTTP/1.1\nHost: a\n\n", 400),
-        ("GET /file HTTP/1.1\r\nHost: a\r\n b: c\r\n\r\n", 400),
-        ("GET /%2e%2e/secret HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        ("POST /file HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody", 405),
-        ("BREW /file HTTP/1.1\r\nHost: a\r\n\r\n", 501),
-        ("GET /file HTTP/3.0\r\nHost: a\r\n\r\n", 505),
-        (&format!("GET /{long} HTTP/1.1\r\n"), 414),
-        (&format!("GET / HTTP/1.1\r\nHost: a\r\nA: {long}\r\n"), 431),
-        ("\0\0\0\0\r\n\r\n", 400),
-    ];
-    for (request, status) in cases {
-        let mut client = place.connect();
-        let answer = client.ask(request);
-        assert_eq!(answer.status, status, "{request:.60}");
-        assert_eq!(answer.field("Connection"), Some("close"));
-        assert!(client.is_at_end());
-    }
-    assert_eq!(place.get("/file", "").text(), "text");
-}
-
-#[test]
 fn a_body_nobody_asked_for_is_no_request() {
     let place = Place::new();
     place.file("file", "text");

@@ -8,6 +8,8 @@ mod faults;
 mod files;
 mod folders;
 mod hostile;
+mod odd;
 mod parking;
 mod profiles;
+mod refused;
 mod support;
