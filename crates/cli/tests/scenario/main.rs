@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod announced;
+mod append_only;
 mod changing_sources;
 mod chosen_files;
 mod closed_streams;

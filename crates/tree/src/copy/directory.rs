@@ -1,10 +1,10 @@
 //! A destination directory while things are put into it, and what happens when the last one is in.
 
-use rustix::fs::{Stat, fstat};
+use rustix::fs::{AtFlags, Stat, Statx, StatxAttributes, StatxFlags, fstat, statx};
 use std::{
     os::fd::{AsFd, OwnedFd},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -43,6 +43,8 @@ pub(crate) struct Directory {
     pub device: u64,
     /// The directory itself; all zero in a dry run, where it is not there.
     pub own: Id,
+    /// Names may only be added to it (`chattr +a`): asked where it matters.
+    append_only: OnceLock<bool>,
     // Of the source directory.
     id: Id,
     parent: Option<Arc<Directory>>,
@@ -101,6 +103,7 @@ impl Directory {
                 may_tell_at_close,
                 device: 0,
                 own: Id::of(&stat),
+                append_only: OnceLock::new(),
                 id: Id::default(),
                 parent: None,
                 folder: Some(folder),
@@ -135,6 +138,7 @@ impl Directory {
                 may_tell_at_close,
                 device: entered.device,
                 own,
+                append_only: OnceLock::new(),
                 id: entered.source,
                 parent: Some(Arc::clone(parent)),
                 folder,
@@ -143,6 +147,20 @@ impl Directory {
                 pending: AtomicUsize::new(1),
             }
         })
+    }
+
+    /// Whether no name in it can be taken away or given to another file. What this run has made is never so.
+    pub fn is_append_only(&self) -> bool {
+        let ask = || {
+            let told = self
+                .open()
+                .ok()
+                .flatten()
+                .map(|dir| statx(dir.as_fd(), c"", AtFlags::EMPTY_PATH, StatxFlags::empty()));
+            let is_set = |told: Statx| told.stx_attributes.contains(StatxAttributes::APPEND);
+            told.is_some_and(|told| told.is_ok_and(is_set))
+        };
+        !self.is_fresh && *self.append_only.get_or_init(ask)
     }
 
     /// The open directory; `None` only in a dry run.

@@ -143,6 +143,11 @@ pub(crate) fn resolve_conflict(
     {
         (through, keeps_inode, is_removed) = (None, false, true);
     }
+    // A file beside it could not take its name.
+    keeps_inode |= through.is_none()
+        && !is_removed
+        && kind(&stat) == FileType::RegularFile
+        && leaf.directory.is_append_only();
     let there = Existing { stat, through, keeps_inode, is_removed };
     if options.update == Update::NoneFail {
         return Err(Failure::Refused(Refusal::NotReplaced));
@@ -173,6 +178,10 @@ pub(crate) fn resolve_conflict(
     }
     if as_content {
         may_be_replaced(run, Spot { dir, name: leaf.name }, &there)?;
+    }
+    // It would be found out when everything has been written.
+    if there.is_taken_away() && leaf.directory.is_append_only() {
+        return Err(Failure::Sink("renameat2", Errno::PERM, 0));
     }
     Ok(Verdict::Replace(there))
 }

@@ -111,7 +111,8 @@ fn make(run: &Run<'_>, leaf: &Leaf<'_>, (source, stat): (BorrowedFd<'_>, &Stat))
     if run.options.dry_run {
         return Ok(Made { fd: None, stage: None, is_new: true });
     }
-    if leaf.directory.is_staged {
+    // Where names can only be added, a stage could not get its own.
+    if leaf.directory.is_staged || leaf.directory.is_append_only() {
         let mode = Mode::from_raw_mode(first_mode(run, stat));
         return match mkdirat(dir, leaf.name, mode) {
             Ok(()) => {

@@ -37,6 +37,14 @@ impl Worker<'_> {
         match there {
             Some(there) if there.is_written_into(options) => Way::Existing,
             None if options.inplace => Way::Own,
+            // A part could neither get its name nor go; what has no name can get one.
+            None if leaf.directory.is_append_only() => {
+                if self.names_all {
+                    Way::Own
+                } else {
+                    Way::Nameless
+                }
+            }
             // It is not visible there, and half of a single write never is.
             _ if is_single && leaf.directory.is_staged => Way::Own,
             None if is_single && !options.resume && !self.names_all => Way::Nameless,
@@ -74,6 +82,9 @@ impl Worker<'_> {
                     return Ok(sink);
                 }
                 self.names_all = true;
+                if leaf.directory.is_append_only() {
+                    return Sink::own(spot, access, mode);
+                }
                 Sink::part(spot, mode, Leftovers { resume: false, spare: Id::of(stat) })
             }
             Way::Part => {
