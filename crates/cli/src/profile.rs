@@ -62,11 +62,15 @@ impl Saved {
         let seen = || looks.iter().flat_map(|look| &look.seen);
         let Some(path) = self.path.as_ref().filter(|_| seen().next().is_some()) else { return };
         let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        // Anew: another command may have kept something meanwhile.
-        if let Ok(Some(mut profile)) = Profile::load(path)
-            && profile.learn(seen(), &now)
-            && let Err(error) = profile.save(path)
-        {
+        if !path.exists() {
+            return;
+        }
+        let kept = Profile::turn(path).and_then(|_turn| {
+            // Anew: another command may have kept something meanwhile.
+            let Ok(Some(mut profile)) = Profile::load(path) else { return Ok(()) };
+            if profile.learn(seen(), &now) { profile.save(path) } else { Ok(()) }
+        });
+        if let Err(error) = kept {
             complain(&format!("what this copy saw is not kept: {error}"));
         }
     }

@@ -13,6 +13,7 @@ use std::{
 pub(crate) mod cell;
 mod evidence;
 mod machine;
+mod turn;
 
 use crate::{
     atomic_file::write_file,
@@ -22,6 +23,7 @@ use crate::{
 pub use cell::{Cell, Load, Ratio, SinkState};
 pub use evidence::{Evidence, Known, day};
 pub use machine::{Machine, Stale};
+pub use turn::Turn;
 
 /// The kernel that the others are compared with, and that is used where nothing is shown.
 pub const LIBC: &str = "libc";

@@ -258,9 +258,13 @@ impl<'r> Run<'r> {
         };
         let mut kept = None;
         if let Some(path) = &saved.path {
-            let mut profile = saved.current.clone().unwrap_or_default();
-            result.teach(&mut profile, &mut options.request);
-            match profile.save(path) {
+            let written = Profile::turn(path).and_then(|_turn| {
+                // Another process may have written it while we measured.
+                let mut profile = Saved::find(true).current.unwrap_or_default();
+                result.teach(&mut profile, &mut options.request);
+                profile.save(path)
+            });
+            match written {
                 Ok(()) => kept = Some(path.clone()),
                 Err(error) => complain(&format!("the measurement is not kept: {error}")),
             }

@@ -137,6 +137,7 @@ pub fn briefly(ends: Ends, budget: Duration) -> Result<String, Failure> {
 /// Writes the profile, and says which stale one it replaced.
 fn keep(found: &SurveyResult, saved: &Saved, path: &Path) -> Result<Vec<String>, Failure> {
     // Another process may have written it while we measured.
+    let _turn = Profile::turn(path).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
     let now = Saved::find(true);
     let mut profile = now.current.unwrap_or_default();
     found.teach(&mut profile);
