@@ -79,7 +79,6 @@ lies! {
     gzip_among_the_transfer_codings: ok("Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n");
     gzip_that_nobody_asked_for: ok("Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx");
     two_lengths: ok("Content-Length: 1\r\nContent-Length: 2\r\n\r\nx");
-    a_length_and_chunks: ok("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n");
     a_body_that_is_too_short: ok("Content-Length: 9\r\n\r\nshort");
     a_head_without_end: ok(&format!("A: {}\r\n\r\n", "a".repeat(70_000)));
     a_redirect_to_itself: moved("/x");
