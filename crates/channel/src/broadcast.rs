@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::link::Link;
-use crate::ring::{Consumer, Options, Producer, Sample};
+use crate::ring::{Consumer, Held, Options, Producer, Sample};
 use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -242,6 +242,11 @@ impl Notice<'_> {
     /// Messages that were dropped just before it.
     pub fn missed(&self) -> u64 {
         self.missed
+    }
+
+    /// Keeps the message while others are received, see [`Sample::hold`].
+    pub fn hold(self) -> Held {
+        self.sample.hold().skip(NUMBER)
     }
 }
 

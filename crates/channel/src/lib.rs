@@ -18,7 +18,7 @@ pub use broadcast::{Broadcast, Slow, Subscription};
 pub use error::Error;
 pub use link::{Address, Admit, Link, Listener, Peer};
 pub use mpsc::{Arrival, Mpsc};
-pub use ring::{Batch, Consumer, Loan, Options, Producer, Sample, Samples, pair};
+pub use ring::{Batch, Consumer, Held, Loan, Options, Producer, Sample, Samples, pair};
 pub use shared::wait::Wait;
 
 /// The examples of README.md are tests.

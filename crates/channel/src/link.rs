@@ -252,6 +252,11 @@ impl Link {
         self.peer.pidfd.as_ref().map(|_| Arc::downgrade(&self.socket))
     }
 
+    /// The socket, for who sends on it when this end's owner may be elsewhere.
+    pub(crate) fn socket(&self) -> Arc<OwnedFd> {
+        self.socket.clone()
+    }
+
     /// Ends the link for both sides: messages under way still arrive, and the other side sees that
     /// nothing follows. Not for a forked child, whose parent has the same end.
     pub(crate) fn hang_up(&self) {

@@ -32,12 +32,14 @@ use std::time::Instant;
 
 mod consumer;
 mod frames;
+mod held;
 mod pace;
 mod producer;
 mod samples;
 mod write;
 
 pub use consumer::{Consumer, Sample};
+pub use held::Held;
 pub use producer::Producer;
 pub use samples::Samples;
 pub use write::{Batch, Loan};

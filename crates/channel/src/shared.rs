@@ -5,8 +5,10 @@
 
 pub(crate) mod end;
 pub(crate) mod handshake;
+pub(crate) mod holds;
 pub(crate) mod line;
 pub(crate) mod liveness;
 pub(crate) mod memory;
+pub(crate) mod publisher;
 pub(crate) mod stop;
 pub(crate) mod wait;

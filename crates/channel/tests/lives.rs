@@ -139,6 +139,32 @@ fn a_forked_child_owns_nothing_and_disturbs_nothing() {
 }
 
 #[test]
+fn a_forked_child_gives_back_nothing_that_its_parent_holds() {
+    let (mut producer, mut consumer) = pair(&small(Wait::Block)).unwrap();
+    producer.send(b"held").unwrap();
+    producer.send(b"next").unwrap();
+    let held = consumer.receive().unwrap().hold();
+    // SAFETY: the child returns through _exit, and takes no lock.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let fine = &*held == b"held" && consumer.held() == 0;
+        drop(held);
+        drop(consumer);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(!fine)) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is written by the kernel.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+    drop(consumer.receive().unwrap());
+    assert_eq!(consumer.held(), 1);
+    assert_eq!(producer.drained_until(in_a_while(1)).err(), Some(Error::Timeout));
+    drop(held);
+    producer.drained_until(None).unwrap();
+}
+
+#[test]
 fn without_futex_waitv_the_link_wakes_and_tells() {
     for errno in [Errno::NOSYS, Errno::PERM] {
         let rule = Rule::always(Call::FutexWaitv, Effect::Errno(errno));

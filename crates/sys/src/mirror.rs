@@ -11,21 +11,34 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::param::page_size;
 use std::ffi::c_void;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-/// The mapping, unmapped when dropped.
+/// The mapping, unmapped when the last that shares it is dropped.
 #[derive(Debug)]
 pub struct Mirror {
+    /// A copy of the mapping's, so that to use it takes one step.
     base: NonNull<u8>,
     header: usize,
     data: usize,
-    /// It is this one's to unmap.
-    owned: bool,
+    mapping: Arc<Mapping>,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread; Mirror is its only owner.
+// SAFETY: a mapping belongs to the process, not to a thread, and goes with its last owner.
 unsafe impl Send for Mirror {}
 // SAFETY: through &Mirror only addresses can be had.
 unsafe impl Sync for Mirror {}
+
+/// Addresses to be given back.
+#[derive(Debug)]
+struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: as for Mirror.
+unsafe impl Send for Mapping {}
+// SAFETY: as for Mirror.
+unsafe impl Sync for Mapping {}
 
 impl Mirror {
     /// Maps the first `header` bytes of a file, and the `data` bytes behind them twice. Both must
@@ -43,7 +56,8 @@ impl Mirror {
         }?;
         // From here on dropping it unmaps all, whatever of it has been replaced.
         let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
-        let mirror = Self { base, header, data, owned: true };
+        let mapping = Arc::new(Mapping { base, len: whole });
+        let mirror = Self { base, header, data, mapping };
         mirror.place(&fd, 0, header + data, access)?;
         if data > 0 {
             mirror.place(&fd, header + data, data, access)?;
@@ -51,16 +65,11 @@ impl Mirror {
         Ok(mirror)
     }
 
-    /// The same mapping at the same addresses, for a checker that knows memory by its address, as
-    /// ThreadSanitizer does: it does not see that two mappings are one memory.
-    ///
-    /// # Safety
-    ///
-    /// `self` must outlive it.
-    #[doc(hidden)]
+    /// The same mapping at the same addresses, which stays until both are gone.
     #[must_use]
-    pub unsafe fn same(&self) -> Self {
-        Self { base: self.base, header: self.header, data: self.data, owned: false }
+    pub fn share(&self) -> Self {
+        let Self { base, header, data, ref mapping } = *self;
+        Self { base, header, data, mapping: mapping.clone() }
     }
 
     /// Maps part of the file over part of the reserved addresses: from the start at 0, the data
@@ -109,23 +118,17 @@ impl Mirror {
             Access::Read => Advice::LinuxPopulateRead,
             Access::Write => Advice::LinuxPopulateWrite,
         };
-        let (base, len) = (self.start(), self.header + 2 * self.data);
+        let (base, len) = (self.base.as_ptr().cast::<c_void>(), self.mapping.len);
         // SAFETY: the range is this mapping's, and populating changes no bytes.
         unsafe { rustix::mm::madvise(base, len, advice) }
     }
-
-    fn start(&self) -> *mut c_void {
-        self.base.as_ptr().cast()
-    }
 }
 
-impl Drop for Mirror {
+impl Drop for Mapping {
     fn drop(&mut self) {
-        if !self.owned {
-            return;
-        }
-        // SAFETY: the range is this mapping's, and whoever uses its addresses borrows self.
-        let answer = unsafe { rustix::mm::munmap(self.start(), self.header + 2 * self.data) };
+        // SAFETY: the range is this mapping's, and whoever uses its addresses borrows a Mirror that
+        // shares it.
+        let answer = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(answer.is_ok(), "munmap of our own mapping: {answer:?}");
     }
 }
@@ -154,6 +157,19 @@ mod tests {
         let mut byte = [0];
         crate::io::pread(&fd, &mut byte, page as u64 + 3).unwrap();
         assert_eq!(byte, [7]);
+    }
+
+    #[test]
+    fn a_shared_mapping_stays_until_the_last_has_gone() {
+        let page = page_size();
+        let fd = crate::memfd::create("mirror", 2 * page as u64).unwrap();
+        crate::io::pwrite(&fd, &[9], page as u64).unwrap();
+        let first = Mirror::map(&fd, page, page, Access::Read).unwrap();
+        let second = first.share();
+        assert_eq!(first.data(), second.data());
+        drop(first);
+        // SAFETY: mapped for reading, as long as `second` lives.
+        assert_eq!(unsafe { second.data().read() }, 9);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The end that reads messages.
 
 use super::Options;
+use super::held::{Bytes, Held, Keeper};
 use super::pace::Pace;
 use crate::error::{Error, Result};
 use crate::layout::{ALIGN, Frame, occupied};
@@ -14,12 +15,14 @@ use std::time::Instant;
 /// The reading end of a ring. Dropping it is the goodbye: the producer gets [`Error::Closed`].
 #[derive(Debug)]
 pub struct Consumer {
+    /// Dropped before the end.
+    keeper: Keeper,
     pub(super) end: End,
-    /// As in our page: bytes released since the beginning.
+    /// Bytes received since the beginning: as in our page, unless a message is held.
     pub(super) tail: u64,
     /// The producer's, when last looked at: never more than it is.
     pub(super) head: u64,
-    /// Messages released.
+    /// Messages received, and released or held.
     pub(super) received: u64,
     pace: Pace,
     trusted: bool,
@@ -44,6 +47,7 @@ impl Consumer {
         let trusted = options.trusted;
         let scratch = Vec::new();
         Self {
+            keeper: Keeper::default(),
             end,
             tail: 0,
             head: 0,
@@ -60,7 +64,7 @@ impl Consumer {
         self.end.own.geometry.epoch
     }
 
-    /// Messages received and released.
+    /// Messages received, and released or held.
     pub fn received(&self) -> u64 {
         self.received
     }
@@ -98,6 +102,11 @@ impl Consumer {
         let armed =
             self.end.arm(&mut |end| Ok(Some(head_of(end, head, tail)?).filter(|h| *h > tail)));
         armed.map_err(|error| self.broke(error))
+    }
+
+    /// Messages of this ring that are held now, see [`Sample::hold`].
+    pub fn held(&self) -> usize {
+        self.keeper.held()
     }
 
     /// The process that writes.
@@ -199,13 +208,29 @@ impl Consumer {
         }
     }
 
-    /// Gives `messages` back to the producer, up to position `tail`.
+    /// Keeps the message at `at`, which `open_frame` has checked last.
+    pub(super) fn keep(&mut self, at: u64, len: usize) -> Held {
+        let bytes = if self.trusted {
+            Bytes::InPlace(len)
+        } else {
+            Bytes::Copied(self.payload(at, len).into())
+        };
+        self.keeper.hold(&mut self.end, self.tail, at, bytes)
+    }
+
+    /// Gives `messages`, at least one, back to the producer, up to position `tail`, but for those that
+    /// are held.
     pub(super) fn release(&mut self, tail: u64, messages: u64) {
         // A child that inherited a sample must not release it for its parent.
-        if self.end.line.check_here().is_ok() && tail > self.tail {
+        if self.end.line.check_here().is_ok() {
             self.tail = tail;
             self.received += messages;
-            self.end.publish(tail);
+            if !self.keeper.is_used() {
+                self.end.publish(tail);
+            } else if let Err(error) = self.keeper.pass(tail, self.head) {
+                // For the next call.
+                self.broke(error);
+            }
         }
     }
 
@@ -248,6 +273,15 @@ pub(super) fn head_of(end: &End, before: u64, tail: u64) -> Result<u64> {
 pub struct Sample<'c> {
     consumer: &'c mut Consumer,
     len: usize,
+}
+
+impl Sample<'_> {
+    /// Keeps the message while others are received. It counts as received.
+    pub fn hold(self) -> Held {
+        let (at, len) = (self.consumer.tail, self.len);
+        // Dropping the sample passes the message, and the tail stays before it.
+        self.consumer.keep(at, len)
+    }
 }
 
 impl Deref for Sample<'_> {

@@ -22,10 +22,8 @@ fn at_one_mapping(options: &Options, body: impl FnOnce(Producer, Consumer)) {
     };
     let (head, _) = Memory::make(Role::Producer, geometry).unwrap();
     let (tail, _) = Memory::make(Role::Consumer, geometry).unwrap();
-    // SAFETY: `body` drops what it is given, and `head` goes after that.
-    let heads = [(); 2].map(|()| unsafe { head.same() });
-    // SAFETY: as above.
-    let tails = [(); 2].map(|()| unsafe { tail.same() });
+    let heads = [(); 2].map(|()| head.share());
+    let tails = [(); 2].map(|()| tail.share());
     let ([ours, theirs], [their_own, our_view]) = (heads, tails);
     let (near, far) = Link::pair().unwrap();
     let producer = Producer::over(End::new(
@@ -38,7 +36,7 @@ fn at_one_mapping(options: &Options, body: impl FnOnce(Producer, Consumer)) {
         options,
     );
     body(producer, consumer);
-    // The owners of the mappings, after everybody who looks at them.
+    // Whose ends are seen there, after everybody who looks at them.
     drop((head, tail));
 }
 
@@ -149,4 +147,40 @@ fn an_event_loop_beside_a_producer_of_another_thread() {
             }
         });
     });
+}
+
+/// Every other message is held, and given back by one of two further threads, in any order.
+#[test]
+fn held_messages_are_given_back_by_other_threads() {
+    for options in every_kind() {
+        at_one_mapping(&options, |mut producer, mut consumer| {
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    for number in 0..MESSAGES {
+                        producer.send(&message(number)).unwrap();
+                    }
+                    producer.drained_until(None).unwrap();
+                });
+                let others = [(); 2].map(|()| {
+                    let (give, take) = std::sync::mpsc::channel::<(usize, Held)>();
+                    scope.spawn(move || {
+                        for (number, held) in take {
+                            assert_eq!(*held, message(number)[..], "{options:?}");
+                        }
+                    });
+                    give
+                });
+                for number in 0..MESSAGES {
+                    let sample = consumer.receive().unwrap();
+                    assert_eq!(*sample, message(number)[..], "{options:?}");
+                    if number % 3 != 0 {
+                        others[number % 2].send((number, sample.hold())).unwrap();
+                    }
+                }
+                drop(others);
+                let closed = Error::Closed { delivered: MESSAGES as u64 };
+                assert_eq!(consumer.receive().err(), Some(closed));
+            });
+        });
+    }
 }

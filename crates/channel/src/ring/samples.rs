@@ -1,6 +1,7 @@
 //! Several messages received at once.
 
 use super::consumer::{Consumer, head_of};
+use super::held::Held;
 use crate::error::Result;
 use crate::layout::occupied;
 use crate::shared::end::Patience;
@@ -55,8 +56,19 @@ impl<'c> Samples<'c> {
     }
 }
 
+impl Samples<'_> {
+    /// The next message, to be kept when the others are released; `None` after the last.
+    pub fn hold(&mut self) -> Result<Option<Held>> {
+        let at = self.at;
+        let Some(len) = self.next()?.map(<[u8]>::len) else { return Ok(None) };
+        Ok(Some(self.consumer.keep(at, len)))
+    }
+}
+
 impl Drop for Samples<'_> {
     fn drop(&mut self) {
-        self.consumer.release(self.at, self.shown);
+        if self.shown > 0 {
+            self.consumer.release(self.at, self.shown);
+        }
     }
 }

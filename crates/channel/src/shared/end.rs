@@ -3,6 +3,7 @@
 use super::line::Line;
 use super::liveness::{self, Gone, RECHECK};
 use super::memory::{Memory, Sides};
+use super::publisher::{Publisher, wake};
 use super::stop::Stop;
 use super::wait::habit::Habit;
 use super::wait::spin::{Spinner, Turn, is_alone_with};
@@ -106,15 +107,14 @@ impl End {
     }
 
     fn wake_peer(&mut self, waiting: u32) {
-        let own = self.own.words();
-        match self.sleeper.due(waiting, &own.wake.0) {
-            ON_FUTEX => {
-                // It fails for bad addresses only, and this one is mapped.
-                let _ = futex::wake_one(&own.wake.0);
-            }
-            ON_LINK => self.line.wake_peer(),
-            _ => {}
-        }
+        wake(self.own.words(), &mut self.sleeper, waiting, &self.line.link);
+    }
+
+    /// Hands on the right to move our cursor: this end does not publish any more, and may
+    /// [`End::close`] only when the publisher is gone.
+    pub(crate) fn publisher(&mut self) -> Publisher {
+        let sleeper = std::mem::take(&mut self.sleeper);
+        Publisher::new(self.own.share(), self.peer.share(), self.line.link.socket(), sleeper)
     }
 
     /// Whether the peer is known to be gone; see [`liveness::gone`].

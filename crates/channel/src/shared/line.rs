@@ -49,12 +49,6 @@ impl Line {
         if self.is_here() { Ok(()) } else { Err(Error::Forked { owner: self.mark.process() }) }
     }
 
-    /// Wakes a peer that polls.
-    pub fn wake_peer(&self) {
-        // A full queue wakes as well as one more message, a closed one has no sleeper.
-        let _ = peer::send(&self.link, b"!", &[]);
-    }
-
     /// The next message that is no wake-up, if there is one now.
     pub fn next(&mut self) -> Result<Option<Message>> {
         match self.unread.pop_front() {

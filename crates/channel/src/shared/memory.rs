@@ -100,17 +100,11 @@ impl Memory {
         self.watched = unsafe { watch(word, sockets) }.ok();
     }
 
-    /// The same memory at the same addresses, for tests under ThreadSanitizer: whose end the other
-    /// side sees there is `self`'s.
-    ///
-    /// # Safety
-    ///
-    /// `self` must outlive it.
-    #[cfg(test)]
-    pub(crate) unsafe fn same(&self) -> Self {
-        // SAFETY: the caller's promise.
-        let mirror = unsafe { self.mirror.same() };
-        Self { enlisted: None, watched: None, mirror, geometry: self.geometry }
+    /// The same memory at the same addresses, which stays mapped until both are gone. Whose end the
+    /// other side sees there, and whose is watched, is `self`'s.
+    pub(crate) fn share(&self) -> Self {
+        let (mirror, geometry) = (self.mirror.share(), self.geometry);
+        Self { enlisted: None, watched: None, mirror, geometry }
     }
 
     #[inline]

@@ -160,9 +160,13 @@ impl Shared {
 }
 
 fn model(check: impl Fn() + Send + Sync + 'static) {
-    let mut model = loom::model::Builder::new();
     // More switches than this between two threads find nothing new, and take for ever.
-    model.preemption_bound = Some(3);
+    model_of(3, check);
+}
+
+fn model_of(switches: usize, check: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(switches);
     model.check(check);
 }
 
@@ -331,3 +335,5 @@ fn a_sleeper_on_a_word_that_both_sides_write_is_never_forgotten() {
         writer.join().expect("the producer");
     });
 }
+
+mod holds;

@@ -1,0 +1,98 @@
+//! Which room of a ring its consumer still holds: the tail stands at the oldest message that is held,
+//! however many behind it have been given back.
+
+use std::collections::BTreeSet;
+
+/// The book of one consumer: a number for each message that is held.
+#[derive(Debug)]
+pub(crate) struct Holds {
+    /// Where the messages begin that are held.
+    held: BTreeSet<u64>,
+    /// What lies before this and is not held has been given back.
+    passed: u64,
+    /// The tail as the producer was told.
+    told: u64,
+}
+
+impl Holds {
+    /// Everything before `tail` was given back.
+    pub fn new(tail: u64) -> Self {
+        Self { held: BTreeSet::new(), passed: tail, told: tail }
+    }
+
+    /// Keeps the room of the message that begins at `at`, which was not given back.
+    pub fn hold(&mut self, at: u64) {
+        self.held.insert(at);
+    }
+
+    /// Gives back everything before `to` that is not held. The tail to publish, if it moves.
+    pub fn pass(&mut self, to: u64) -> Option<u64> {
+        self.passed = to;
+        self.moved()
+    }
+
+    /// Gives back a message that was held. The tail to publish, if it moves.
+    pub fn give_back(&mut self, at: u64) -> Option<u64> {
+        self.held.remove(&at);
+        self.moved()
+    }
+
+    /// How many messages are held.
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// The tail as the producer was told.
+    pub fn tail(&self) -> u64 {
+        self.told
+    }
+
+    fn moved(&mut self) -> Option<u64> {
+        // A message may be held that lies behind what was passed: one of a batch that is being read.
+        let oldest = self.held.first().map_or(self.passed, |oldest| self.passed.min(*oldest));
+        (oldest > self.told).then(|| {
+            self.told = oldest;
+            oldest
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_stands_at_the_oldest_held() {
+        let mut holds = Holds::new(64);
+        holds.hold(64);
+        assert_eq!(holds.pass(128), None);
+        assert_eq!(holds.pass(192), None);
+        holds.hold(192);
+        assert_eq!(holds.pass(256), None);
+        assert_eq!((holds.len(), holds.tail()), (2, 64));
+        assert_eq!(holds.give_back(64), Some(192));
+        assert_eq!(holds.give_back(192), Some(256));
+        assert_eq!(holds.pass(320), Some(320));
+    }
+
+    #[test]
+    fn what_was_given_back_out_of_order_goes_with_the_oldest() {
+        let mut holds = Holds::new(0);
+        for at in [0, 64, 128] {
+            holds.hold(at);
+            assert_eq!(holds.pass(at + 64), None);
+        }
+        assert_eq!(holds.give_back(128), None);
+        assert_eq!(holds.give_back(64), None);
+        assert_eq!(holds.give_back(0), Some(192));
+    }
+
+    #[test]
+    fn a_message_held_ahead_of_what_was_passed_moves_nothing() {
+        let mut holds = Holds::new(0);
+        holds.hold(64);
+        assert_eq!(holds.give_back(64), None);
+        holds.hold(128);
+        assert_eq!(holds.pass(192), Some(128));
+    }
+}

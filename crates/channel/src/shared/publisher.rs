@@ -1,0 +1,48 @@
+//! Moving a cursor and waking who waits for it, apart from the end that waits: a message that is held
+//! may be given back while its consumer sleeps.
+
+use super::memory::Memory;
+use super::wait::steps::{self, ON_FUTEX, ON_LINK, Sleeper};
+use crate::layout::Words;
+use rustix::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use thalweg_sys::{futex, peer};
+
+/// The right to move the cursor of an end: one at a time has it.
+#[derive(Debug)]
+pub(crate) struct Publisher {
+    own: Memory,
+    peer: Memory,
+    socket: Arc<OwnedFd>,
+    sleeper: Sleeper,
+}
+
+impl Publisher {
+    pub(super) fn new(own: Memory, peer: Memory, socket: Arc<OwnedFd>, sleeper: Sleeper) -> Self {
+        Self { own, peer, socket, sleeper }
+    }
+
+    /// As the end itself does. Not for a forked child.
+    pub(crate) fn publish(&mut self, to: u64) {
+        let own = self.own.words();
+        let waiting = steps::publish(&own.cursor.0, to, &self.peer.words().waiting.0);
+        if waiting != steps::AWAKE {
+            wake(own, &mut self.sleeper, waiting, &*self.socket);
+        }
+    }
+}
+
+/// Wakes a peer that says so, as it says.
+pub(super) fn wake(own: &Words, sleeper: &mut Sleeper, waiting: u32, link: impl AsFd) {
+    match sleeper.due(waiting, &own.wake.0) {
+        ON_FUTEX => {
+            // It fails for bad addresses only, and this one is mapped.
+            let _ = futex::wake_one(&own.wake.0);
+        }
+        ON_LINK => {
+            // A full queue wakes as well as one more message, a closed one has no sleeper.
+            let _ = peer::send(link, b"!", &[]);
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,111 @@
+//! Messages that are held, and given back by several threads: with the real book, and the real steps
+//! of publishing under its lock, as `ring/held.rs` has them.
+
+use super::*;
+use crate::shared::holds::Holds;
+
+/// The book of the consumer, and what it remembers of the producer's sleeps.
+struct Holding(Mutex<(Holds, Sleeper)>);
+
+impl Holding {
+    /// Both slots are held, and everything was received.
+    fn of_two() -> Arc<Self> {
+        let mut holds = Holds::new(0);
+        for at in 0..2 {
+            holds.hold(at);
+            assert_eq!(holds.pass(at + 1), None);
+        }
+        Arc::new(Self(Mutex::new((holds, Sleeper::default()))))
+    }
+
+    fn change(&self, shared: &Shared, change: impl FnOnce(&mut Holds) -> Option<u64>) {
+        let mut book = self.0.lock().expect("no panic holds it");
+        let (holds, sleeper) = &mut *book;
+        if let Some(tail) = change(holds) {
+            assert!(tail > shared.tail.load(Relaxed), "the tail went back");
+            let waiting = publish(&shared.tail, tail, &shared.producer_waiting);
+            if sleeper.due(waiting, &shared.consumer_wake) == ON_FUTEX {
+                shared.wake_sleepers();
+            }
+        }
+    }
+
+    /// Reads the message in a slot for the last time, and gives it back.
+    fn give_back(&self, shared: &Shared, at: u64) {
+        // SAFETY: loom reports any access that is not ordered with this one.
+        let value = shared.slots[at as usize].with(|slot| unsafe { *slot });
+        assert_eq!(value, at + 1, "a message that is held was written over");
+        self.change(shared, |holds| holds.give_back(at));
+    }
+}
+
+/// Both slots full, and then what `meanwhile` does beside a producer that wants both again.
+fn full_and_held(meanwhile: impl Fn(&Arc<Shared>, &Arc<Holding>) + Send + Sync + 'static) {
+    // Of three threads, for which one switch more takes a hundred times as long.
+    model_of(2, move || {
+        let shared = Shared::new();
+        let mut filler = Sleeper::default();
+        shared.put(&mut filler, 0, 1);
+        shared.put(&mut filler, 1, 2);
+        let holding = Holding::of_two();
+        let producer = shared.clone();
+        let writer = thread::spawn(move || {
+            let mut sleeper = filler;
+            for at in 2..4 {
+                producer.await_room(at);
+                producer.put(&mut sleeper, at, 100);
+            }
+        });
+        meanwhile(&shared, &holding);
+        // A lost wake-up would be a deadlock, which loom reports.
+        writer.join().expect("the producer");
+        assert_eq!(seen(&shared.tail), 2);
+    });
+}
+
+#[test]
+fn two_threads_give_back_in_every_order() {
+    full_and_held(|shared, holding| {
+        let (theirs, book) = (shared.clone(), holding.clone());
+        let other = thread::spawn(move || book.give_back(&theirs, 0));
+        holding.give_back(shared, 1);
+        other.join().expect("the other thread");
+    });
+}
+
+#[test]
+fn one_thread_gives_back_the_newer_first() {
+    full_and_held(|shared, holding| {
+        holding.give_back(shared, 1);
+        assert_eq!(shared.tail.load(Relaxed), 0);
+        holding.give_back(shared, 0);
+    });
+}
+
+/// The other thread gives back what the consumer holds while that releases one in the usual way.
+#[test]
+fn a_release_beside_one_that_is_given_back() {
+    model(|| {
+        let shared = Shared::new();
+        let mut filler = Sleeper::default();
+        shared.put(&mut filler, 0, 1);
+        shared.put(&mut filler, 1, 2);
+        let mut holds = Holds::new(0);
+        holds.hold(0);
+        assert_eq!(holds.pass(1), None);
+        let holding = Arc::new(Holding(Mutex::new((holds, Sleeper::default()))));
+        let producer = shared.clone();
+        let writer = thread::spawn(move || {
+            producer.await_room(2);
+            producer.put(&mut filler, 2, 100);
+        });
+        let (theirs, book) = (shared.clone(), holding.clone());
+        let other = thread::spawn(move || book.give_back(&theirs, 0));
+        // SAFETY: loom reports any access that is not ordered with this one.
+        assert_eq!(shared.slots[1].with(|slot| unsafe { *slot }), 2);
+        holding.change(&shared, |holds| holds.pass(2));
+        other.join().expect("the other thread");
+        writer.join().expect("the producer");
+        assert_eq!(seen(&shared.tail), 2);
+    });
+}
