@@ -35,7 +35,7 @@ FEATURES := --features thalweg-sys/faults
 BIN := $(CARGO_TARGET_DIR)/release/thalweg
 
 .NOTPARALLEL:
-.PHONY: help build test audit campaign honesty lint study bench jars jmh fuzz tsan miri cross install clean setup start-skips
+.PHONY: help build test audit campaign honesty lint study bench jars wheel jmh fuzz tsan miri cross install clean setup start-skips
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,10 +48,12 @@ test: start-skips setup lint ## install what is missing (Debian, root), lint, ru
 	@status=0; tests/setup/fuzz build & fuzz=$$!; \
 	$(CARGO) test --locked --no-run $(TESTS) $(FEATURES) || status=$$?; \
 	wait $$fuzz || status=$$?; exit $$status
-	@# Java's tests mostly wait, the fuzzers keep one processor busy; neither measures.
+	@# Java's and Python's tests mostly wait, the fuzzers keep one processor busy; none of them measures. The wheel that
+	@# Python tests has the command that the tests were built with.
 	@# Studies build programs into the user's cache; those of tests stay here.
 	@status=0; XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" tests/setup/with-filesystems tests/setup/run \
-		"java=tests/setup/java verify" "fuzz=tests/setup/fuzz smoke $(SMOKE_SECONDS)" -- --locked $(TESTS) $(FEATURES) || status=$$?; \
+		"java=tests/setup/java verify" "fuzz=tests/setup/fuzz smoke $(SMOKE_SECONDS)" \
+		"python=THALWEG_PROGRAM=$$CARGO_TARGET_DIR/debug/thalweg tests/setup/python test" -- --locked $(TESTS) $(FEATURES) || status=$$?; \
 	tests/setup/skips summary; exit $$status
 
 audit: export THALWEG_SKIPS := $(CARGO_TARGET_DIR)/audit/skips.txt
@@ -78,6 +80,7 @@ lint: ## formatting, clippy, licences and sources, shell scripts
 	@for apart in fuzz peers/channel; do $(CARGO) check --quiet --locked --manifest-path $$apart/Cargo.toml; done
 	@# The arrows between crates and modules, the lengths of files: what no compiler looks at.
 	$(CARGO) test --quiet --locked --package thalweg-architecture
+	@tests/setup/python lint
 	@tests/setup/cargo-deny
 	@tests/setup/shell
 
@@ -86,6 +89,9 @@ study bench: build ## measure: STUDY=name runs a study and keeps its result in R
 
 jars: build ## build the Java module and the jar that carries the C library for it
 	THALWEG_ARCHIVE=$(dir $(BIN))libthalweg.a tests/setup/java package -DskipTests
+
+wheel: ## build the Python package for release, the command inside, into target/wheels
+	@tests/setup/python wheel
 
 jmh: build ## run the micro-benchmarks of the Java module, those that JMH names
 	THALWEG_ARCHIVE=$(dir $(BIN))libthalweg.a tests/setup/java -Pjmh test-compile exec:exec "-Djmh=$(JMH)"

@@ -20,7 +20,7 @@ const ROWS: &[&[&str]] = &[
     &["thalweg-channel", "thalweg-tree"],
     &["thalweg-serve"],
     &["thalweg", "thalweg-lab", "thalweg-capi", "thalweg-packets"],
-    &["thalweg-cli"],
+    &["thalweg-cli", "thalweg-python"],
 ];
 
 /// The crates that may hold unsafe code; every other one forbids it at its roots. The preload crate is
@@ -32,10 +32,15 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "thalweg-channel",
     "thalweg-capi",
     "thalweg-packets",
+    // Where it may: `unsafe_code_of_python_stays_in_its_folder`.
+    "thalweg-python",
 ];
 
 /// Lock files of workspaces of their own that depend on crates of this one.
-const APART: &[&str] = &["peers/channel/Cargo.lock", "fuzz/Cargo.lock"];
+const APART: &[&str] = &["peers/channel/Cargo.lock", "fuzz/Cargo.lock", "python/Cargo.lock"];
+
+/// The manifests whose packages keep to the arrows and the fence: of this workspace, and of one that no build of it needs.
+const MANIFESTS: &[&str] = &["Cargo.toml", "python/Cargo.toml"];
 
 const LONGEST_FILE: usize = 500;
 const LONG_FILES: &str = "tests/long-files.txt";
@@ -94,7 +99,9 @@ fn lock_files_beside_the_workspace_have_what_its_crates_depend_on_now() {
                 continue;
             };
             let of = named(member);
-            if versions(&theirs, of) != versions(&ours, of) {
+            // What builds of this workspace never see has no line in our lock file.
+            let shipped = versions(&ours, of);
+            if !shipped.is_empty() && versions(&theirs, of) != shipped {
                 wrong.push(format!("{path}: {of} has another version"));
             }
             let has = depends_on(member);
@@ -168,6 +175,25 @@ fn unsafe_code_stays_behind_its_fence() {
         }
     }
     assert!(open.is_empty(), "these crate roots do not forbid unsafe code: {open:?}");
+}
+
+/// What Python and we see at the same time is one folder's affair.
+#[test]
+fn unsafe_code_of_python_stays_in_its_folder() {
+    let Some(tracked) = tracked("unsafe_code_of_python_stays_in_its_folder") else { return };
+    let sources: Vec<_> = tracked.iter().filter(|path| path.starts_with("python/src/")).collect();
+    assert!(sources.iter().any(|path| path.starts_with("python/src/memory/")), "{sources:?}");
+    let outside = sources.iter().filter(|path| !path.starts_with("python/src/memory/"));
+    for path in outside {
+        let text = read(&root().join(path));
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let open = code.into_iter().find(|line| {
+            line.contains("unsafe ") || line.contains("unsafe_code") && !line.contains("deny(")
+        });
+        assert_eq!(open, None, "{path}");
+    }
+    let lib = read(&root().join("python/src/lib.rs"));
+    assert!(lib.lines().any(|line| line == "#![deny(unsafe_code)]"), "{lib}");
 }
 
 #[test]
@@ -294,17 +320,23 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace root")
 }
 
-/// The packages of this workspace, as cargo sees them.
+/// The packages of these workspaces, as cargo sees them.
 fn packages() -> Vec<Value> {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
-        .current_dir(root())
-        .output()
-        .expect("cargo metadata");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON from cargo metadata");
-    let packages = array(&metadata["packages"]).to_vec();
-    assert!(!packages.is_empty(), "cargo metadata lists no package");
+    let mut packages = Vec::new();
+    for manifest in MANIFESTS {
+        let output = Command::new(env!("CARGO"))
+            .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+            .args(["--manifest-path", manifest])
+            .current_dir(root())
+            .output()
+            .expect("cargo metadata");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let metadata: Value =
+            serde_json::from_slice(&output.stdout).expect("JSON from cargo metadata");
+        let found = array(&metadata["packages"]);
+        assert!(!found.is_empty(), "cargo metadata lists no package in {manifest}");
+        packages.extend_from_slice(found);
+    }
     packages
 }
 

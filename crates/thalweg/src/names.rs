@@ -1,7 +1,7 @@
 //! Files and directories, by name.
 
 use std::path::{Path, PathBuf};
-use thalweg_tree::{CopyOptions, Ending, Fsync, Hash, Preserve, Target, TreeReport};
+use thalweg_tree::{CopyOptions, Ending, Events, Fsync, Hash, Preserve, Target, TreeReport};
 
 use crate::{Error, Result, saved};
 
@@ -23,7 +23,7 @@ use crate::{Error, Result, saved};
 /// # Errors
 /// Names the file, the call and the reason; [`Error::Incomplete`] also if the source changed meanwhile.
 pub fn copy_file(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<TreeReport> {
-    run(from.as_ref(), to.as_ref(), CopyOptions { jobs: 1, ..CopyOptions::default() })
+    run(from.as_ref(), to.as_ref(), CopyOptions { jobs: 1, ..CopyOptions::default() }, &())
 }
 
 /// Copies a directory with all it holds to this name: links as links, times, owners, extended
@@ -138,14 +138,43 @@ impl CopyTree {
     /// [`Error::Tree`] if nothing was begun; [`Error::Incomplete`] with the report if single files
     /// could not be copied, differ, or changed meanwhile. The other files are copied then.
     pub fn run(self) -> Result<TreeReport> {
-        run(&self.from, &self.to, self.options)
+        self.run_watched(&())
+    }
+
+    /// Copies, telling `events` how far it is, and asking whether to go on.
+    ///
+    /// ```
+    /// use thalweg::{Cancelled, Error, Events};
+    ///
+    /// struct Stopped;
+    ///
+    /// impl Events for Stopped {
+    ///     fn go_on(&self) -> Result<(), Cancelled> {
+    ///         Err(Cancelled)
+    ///     }
+    /// }
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    /// # std::fs::create_dir(&from)?;
+    /// # std::fs::write(from.join("file"), "some bytes")?;
+    /// let stopped = thalweg::copy_tree(&from, &to).run_watched(&Stopped);
+    /// assert!(matches!(stopped, Err(Error::Incomplete(_))));
+    /// assert!(!to.exists());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`CopyTree::run`]; [`Error::Incomplete`] if it was not to go on.
+    pub fn run_watched(self, events: &dyn Events) -> Result<TreeReport> {
+        run(&self.from, &self.to, self.options, events)
     }
 }
 
-fn run(from: &Path, to: &Path, options: CopyOptions) -> Result<TreeReport> {
+fn run(from: &Path, to: &Path, options: CopyOptions, events: &dyn Events) -> Result<TreeReport> {
     let profile = options.profile.or_else(|| saved::profile().cloned());
     let options = CopyOptions { target: Target::Exact, profile, ..options };
-    let report = thalweg_tree::copy(&[from.to_owned()], to, &options, &())?;
+    let report = thalweg_tree::copy(&[from.to_owned()], to, &options, events)?;
     match report.ending() {
         Ending::Done => Ok(report),
         _ => Err(Error::Incomplete(Box::new(report))),

@@ -1,0 +1,74 @@
+//! From the errors of the libraries to exceptions, which `thalweg/_errors.py` defines.
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use thalweg_channel::Error;
+
+/// What one exception says.
+pub struct Failure {
+    pub kind: &'static str,
+    pub errno: Option<i32>,
+    pub message: String,
+    pub moved: u64,
+    pub mechanism: Option<String>,
+}
+
+impl Failure {
+    pub fn new(kind: &'static str, message: impl Into<String>) -> Self {
+        Self { kind, errno: None, message: message.into(), moved: 0, mechanism: None }
+    }
+
+    /// The exception; or what went wrong while it was made.
+    pub fn raised(self, py: Python<'_>) -> PyErr {
+        let made = || {
+            let module = py.import("thalweg._errors")?;
+            let said = (self.kind, self.errno, self.message, self.moved, self.mechanism);
+            module.getattr("made")?.call1(said)
+        };
+        made().map_or_else(|error| error, PyErr::from_value)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let (kind, errno, moved) = match &error {
+            Error::PeerDied { delivered, .. } => ("PeerDied", None, *delivered),
+            Error::Closed { delivered } => ("Closed", None, *delivered),
+            Error::Timeout => ("Timeout", None, 0),
+            Error::TooLarge { .. } => ("TooLarge", None, 0),
+            Error::Corrupt { .. } => ("Corrupt", None, 0),
+            Error::NotPermitted { .. } | Error::Forked { .. } => ("NotPermitted", None, 0),
+            Error::System { errno, .. } | Error::Meeting { errno, .. } => {
+                ("Error", Some(errno.raw_os_error()), 0)
+            }
+            _ => ("Error", None, 0),
+        };
+        let message = match error {
+            // What to use instead has another name here.
+            Error::TooLarge { len, most, .. } => format!(
+                "{len} bytes are too large: at most {most}; a larger `capacity` makes a larger ring"
+            ),
+            error => error.to_string(),
+        };
+        Self { errno, moved, ..Self::new(kind, message) }
+    }
+}
+
+/// For `map_err`.
+pub fn raised(py: Python<'_>) -> impl Fn(Error) -> PyErr {
+    move |error| Failure::from(error).raised(py)
+}
+
+/// What a handle is over, for this thread alone. An end serves one at a time: who comes meanwhile, also a signal
+/// handler of the thread that is in it, gets an exception and does not wait.
+pub fn alone<T>(inside: &Mutex<T>) -> PyResult<MutexGuard<'_, T>> {
+    match inside.try_lock() {
+        Ok(guard) => Ok(guard),
+        // Nothing in it can be half changed by a panic: every step of a ring is whole or not there.
+        Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => Err(PyRuntimeError::new_err(
+            "this end is in use by another thread; give each thread an end of its own, or a lock",
+        )),
+    }
+}

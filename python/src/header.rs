@@ -1,0 +1,233 @@
+//! The header of an array's message, as docs/formats.md has it. What a peer wrote is checked before anything is made of it.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::ffi::CString;
+
+pub const MAGIC: [u8; 8] = *b"THALWEGA";
+const VERSION: u16 = 1;
+const FIXED: usize = 32;
+/// As many as numpy has.
+const MOST_DIMENSIONS: usize = 64;
+/// Elements begin at a multiple of this many bytes; a message begins 32 bytes after one.
+const ALIGN: usize = 64;
+const BEFORE: usize = 32;
+
+/// How the elements' type is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// A format of PEP 3118, as a buffer has it.
+    Buffer = 1,
+    /// numpy's name of a date or a span of time, which no buffer has a format for: 8 bytes, as an integer.
+    Time = 2,
+}
+
+/// What an array is made of; its elements lie in C order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    pub encoding: Encoding,
+    pub format: CString,
+    pub item: usize,
+    pub shape: Vec<isize>,
+    /// Bytes from one element to the next, by dimension.
+    pub strides: Vec<isize>,
+    /// Whether the sender's own memory was read-only.
+    pub readonly: bool,
+}
+
+impl Layout {
+    /// `None` if so many bytes cannot be.
+    pub fn new(
+        encoding: Encoding,
+        format: CString,
+        item: usize,
+        shape: Vec<isize>,
+    ) -> Option<Self> {
+        let mut strides = vec![0; shape.len()];
+        let mut bytes = isize::try_from(item).ok()?;
+        for (stride, length) in strides.iter_mut().zip(&shape).rev() {
+            *stride = bytes;
+            // As numpy does: what has no elements may not be too large without its zero either.
+            bytes = bytes.checked_mul((*length).max(1))?;
+        }
+        shape.iter().all(|length| *length >= 0).then_some(())?;
+        Some(Self { encoding, format, item, shape, strides, readonly: false })
+    }
+
+    /// What names the elements' type to Python: encoding, format, bytes of an element.
+    pub fn kind(&self) -> (u8, String, usize) {
+        (self.encoding as u8, self.format.to_string_lossy().into_owned(), self.item)
+    }
+
+    /// What is wrong with the type of its elements.
+    pub fn check_type(&self) -> Result<(), &'static str> {
+        checked_type(self.encoding, &self.format, self.item)
+    }
+
+    /// Bytes of all elements.
+    pub fn bytes(&self) -> usize {
+        if self.shape.contains(&0) {
+            return 0;
+        }
+        self.shape.iter().fold(self.item, |bytes, length| bytes * *length as usize)
+    }
+
+    /// The format of one element for a buffer. Times are integers there.
+    pub fn of_buffer(&self) -> &'static [u8] {
+        if self.format.as_bytes().starts_with(b">") { b">q\0" } else { b"<q\0" }
+    }
+
+    /// Where the elements begin.
+    pub fn offset(&self) -> usize {
+        let end = FIXED + 8 * self.shape.len() + self.format.as_bytes().len();
+        (end + BEFORE).next_multiple_of(ALIGN) - BEFORE
+    }
+
+    /// Bytes of the whole message; `None` if no ring could hold them.
+    pub fn message(&self) -> Option<usize> {
+        let fits = self.shape.len() <= MOST_DIMENSIONS
+            && self.format.as_bytes().len() <= usize::from(u16::MAX)
+            && u32::try_from(self.item).is_ok();
+        self.bytes().checked_add(self.offset()).filter(|_| fits)
+    }
+
+    /// Writes the header to the front of a message, which has room for it.
+    pub fn write(&self, message: &mut [u8]) {
+        let (head, _) = message.split_at_mut(self.offset());
+        head.fill(0);
+        let format = self.format.as_bytes();
+        head[..8].copy_from_slice(&MAGIC);
+        head[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        head[10] = self.encoding as u8;
+        head[11] = self.readonly.into();
+        head[12] = self.shape.len() as u8;
+        head[14..16].copy_from_slice(&(format.len() as u16).to_le_bytes());
+        head[16..20].copy_from_slice(&(self.offset() as u32).to_le_bytes());
+        head[20..24].copy_from_slice(&(self.item as u32).to_le_bytes());
+        head[24..32].copy_from_slice(&(self.bytes() as u64).to_le_bytes());
+        let mut at = FIXED;
+        for length in &self.shape {
+            head[at..at + 8].copy_from_slice(&(*length as u64).to_le_bytes());
+            at += 8;
+        }
+        head[at..at + format.len()].copy_from_slice(format);
+    }
+
+    /// What the header of a message says, if it can be true; else what is wrong with it. Each byte is read once: the
+    /// peer may be changing them.
+    pub fn read(message: &[u8]) -> Result<Self, String> {
+        let fixed = *message.first_chunk::<FIXED>().ok_or("shorter than the header of an array")?;
+        let number = |at: usize, bytes: usize| {
+            fixed[at..at + bytes].iter().rev().fold(0_u64, |n, byte| n << 8 | u64::from(*byte))
+        };
+        if fixed[..8] != MAGIC {
+            return Err("no array: it does not begin with THALWEGA".to_owned());
+        }
+        if number(8, 2) != u64::from(VERSION) {
+            return Err(format!("version {} of an array's header", number(8, 2)));
+        }
+        let encoding = match fixed[10] {
+            1 => Encoding::Buffer,
+            2 => Encoding::Time,
+            other => return Err(format!("encoding {other} of an element's type")),
+        };
+        if fixed[11] > 1 || fixed[13] != 0 {
+            return Err("flags that no header has".to_owned());
+        }
+        let dimensions = usize::from(fixed[12]);
+        if dimensions > MOST_DIMENSIONS {
+            return Err(format!("{dimensions} dimensions, more than {MOST_DIMENSIONS}"));
+        }
+        let (length, item) = (number(14, 2) as usize, number(20, 4) as usize);
+        let variable = message.get(FIXED..FIXED + 8 * dimensions + length);
+        let variable = variable.ok_or("a header that is longer than its message")?.to_vec();
+        let (lengths, format) = variable.split_at(8 * dimensions);
+        let lengths = lengths.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+        let shape: Option<Vec<isize>> = lengths.map(|n| isize::try_from(n).ok()).collect();
+        let format = CString::new(format).map_err(|_| "a format with a zero in it")?;
+        checked_type(encoding, &format, item)?;
+        let layout = shape.and_then(|shape| Self::new(encoding, format, item, shape));
+        let mut layout = layout.ok_or("a shape of more bytes than there can be")?;
+        layout.readonly = fixed[11] == 1;
+        let (offset, bytes) = (number(16, 4), number(24, 8));
+        if offset != layout.offset() as u64 {
+            return Err(format!("elements at {offset} instead of {}", layout.offset()));
+        }
+        if bytes != layout.bytes() as u64 || layout.message() != Some(message.len()) {
+            let (made, there) =
+                (layout.bytes(), message.len() as u64 - offset.min(message.len() as u64));
+            return Err(format!(
+                "{bytes} bytes of elements told, {there} there, {made} by the shape"
+            ));
+        }
+        Ok(layout)
+    }
+}
+
+/// A peer's format must not make pointers of its bytes.
+fn checked_type(encoding: Encoding, format: &CString, item: usize) -> Result<(), &'static str> {
+    let bytes = format.as_bytes();
+    if !bytes.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ' || *byte >= 0x80) {
+        return Err("a format with control characters");
+    }
+    if encoding == Encoding::Time {
+        let named = matches!(bytes, [b'<' | b'>', b'M' | b'm', b'8', ..]) && item == 8;
+        return if named { Ok(()) } else { Err("no name of a time") };
+    }
+    if std::str::from_utf8(bytes).is_err() {
+        return Err("a format that is no UTF-8");
+    }
+    // Names stand between colons; outside of them these letters mean objects, pointers and functions.
+    let outside = bytes.split(|byte| *byte == b':').step_by(2);
+    if bytes.is_empty() || outside.flatten().any(|byte| matches!(byte, b'O' | b'P' | b'&' | b'X')) {
+        return Err("a format of objects or pointers, or none");
+    }
+    Ok(())
+}
+
+impl Layout {
+    /// Whether what another layout describes can be copied here as it is.
+    pub fn holds(&self, other: &Self) -> bool {
+        self.shape == other.shape && self.item == other.item && self.simple() == other.simple()
+    }
+
+    /// The format without what says nothing: `l` and `q` are the same here, as is the order of the machine.
+    fn simple(&self) -> Vec<u8> {
+        let format = match self.encoding {
+            Encoding::Buffer => self.format.as_bytes(),
+            Encoding::Time => &self.of_buffer()[..2],
+        };
+        match format {
+            [order @ (b'<' | b'>' | b'@' | b'='), letter] => {
+                let is_native = *order == b'=' || *order == b'<' && cfg!(target_endian = "little");
+                let order = if is_native { b'@' } else { *order };
+                vec![order, long(*letter, format[0] == b'@')]
+            }
+            [letter] => vec![b'@', long(*letter, true)],
+            // numpy says of some structures that their order is that of the machine, and of others nothing.
+            format => format.iter().copied().filter(|byte| !matches!(byte, b'=' | b'@')).collect(),
+        }
+    }
+
+    /// The exception for a message that does not fit.
+    pub fn unlike(&self, room: Option<&Self>) -> PyErr {
+        let words = |layout: &Self| {
+            let format = layout.format.to_string_lossy();
+            format!("{:?} of {format:?}, {} bytes each", layout.shape, layout.item)
+        };
+        let room = room.map_or("nothing".to_owned(), words);
+        PyValueError::new_err(format!(
+            "the message has {}, the room {room}; it stays the next one",
+            words(self)
+        ))
+    }
+}
+
+/// A letter of a size of its own.
+fn long(letter: u8, native: bool) -> u8 {
+    match letter {
+        b'l' if native && size_of::<std::ffi::c_long>() == 8 => b'q',
+        b'L' if native && size_of::<std::ffi::c_long>() == 8 => b'Q',
+        letter => letter,
+    }
+}

@@ -1,0 +1,14 @@
+//! Memory that Python and we see at the same time, both ways round. All unsafe code of the package is in this folder.
+
+pub mod count;
+mod exports;
+mod given;
+mod loan;
+mod message;
+mod pool;
+
+pub use count::references;
+pub use given::Given;
+pub use loan::{Loan, Ring};
+pub use message::Message;
+pub use pool::Pool;

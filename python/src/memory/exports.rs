@@ -1,0 +1,64 @@
+//! The buffer protocol from the side that lends: memory of ours as a view of elements in C order.
+#![allow(unsafe_code)]
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::ffi::c_int;
+use std::ptr::{NonNull, null_mut};
+
+use crate::header::{Encoding, Layout};
+
+/// Where elements lie: in memory that the same object keeps.
+pub struct Start(pub NonNull<u8>);
+
+// SAFETY: an address. Who reads or writes there is Python, under the rules of its buffers.
+unsafe impl Send for Start {}
+// SAFETY: as above.
+unsafe impl Sync for Start {}
+
+/// Fills a view of elements in C order.
+///
+/// # Safety
+/// `view` is null or room for one. `layout` and the memory belong to `owner` and stay while it lives.
+pub unsafe fn expose(
+    owner: Bound<'_, PyAny>,
+    view: *mut ffi::Py_buffer,
+    flags: c_int,
+    (layout, (start, writable)): (&Layout, (NonNull<u8>, bool)),
+) -> PyResult<()> {
+    // SAFETY: the caller's promise.
+    let Some(view) = (unsafe { view.as_mut() }) else {
+        return Err(PyBufferError::new_err("no room for a view"));
+    };
+    view.obj = null_mut();
+    let asks = |flag| flags & flag == flag;
+    if asks(ffi::PyBUF_WRITABLE) && !writable {
+        return Err(PyBufferError::new_err(
+            "a received message is read-only; take(..., copy=True) gives own memory",
+        ));
+    }
+    let is_flat =
+        layout.shape.iter().filter(|length| **length != 1).count() <= 1 || layout.bytes() == 0;
+    if asks(ffi::PyBUF_F_CONTIGUOUS) && !is_flat {
+        return Err(PyBufferError::new_err("its elements lie in C order"));
+    }
+    let format = match layout.encoding {
+        Encoding::Buffer => layout.format.as_ptr().cast_mut(),
+        Encoding::Time => layout.of_buffer().as_ptr().cast_mut().cast(),
+    };
+    let has_shape = asks(ffi::PyBUF_ND) && !layout.shape.is_empty();
+    let has_strides = asks(ffi::PyBUF_STRIDES) && !layout.strides.is_empty();
+    view.buf = start.as_ptr().cast();
+    view.len = layout.bytes() as isize;
+    view.itemsize = layout.item as isize;
+    view.readonly = c_int::from(!writable);
+    view.ndim = if asks(ffi::PyBUF_ND) { layout.shape.len() as c_int } else { 1 };
+    view.format = if asks(ffi::PyBUF_FORMAT) { format } else { null_mut() };
+    view.shape = if has_shape { layout.shape.as_ptr().cast_mut() } else { null_mut() };
+    view.strides = if has_strides { layout.strides.as_ptr().cast_mut() } else { null_mut() };
+    view.suboffsets = null_mut();
+    view.internal = null_mut();
+    view.obj = owner.into_ptr();
+    Ok(())
+}

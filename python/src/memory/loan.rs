@@ -1,0 +1,90 @@
+//! Room in a ring that Python writes in place.
+#![allow(unsafe_code)]
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::ffi::c_int;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use thalweg_channel::{Error, Producer};
+
+use super::exports::{Start, expose};
+use crate::header::Layout;
+
+/// A ring's writing end, which loans keep in place after it was closed.
+#[derive(Clone)]
+pub struct Ring(Arc<Mutex<Producer>>);
+
+impl Ring {
+    pub fn new(producer: Producer) -> Self {
+        Self(Arc::new(Mutex::new(producer)))
+    }
+
+    /// Only its `Offer` asks for it, which is used by one thread at a time.
+    pub fn producer(&self) -> MutexGuard<'_, Producer> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Room for a message, with its header written. Whoever publishes, or lends the same room again, looks first whether
+/// [`Loan::is_seen`].
+#[pyclass(frozen, module = "thalweg._native")]
+pub struct Loan {
+    layout: Layout,
+    start: Start,
+    exports: AtomicUsize,
+    /// The memory is its.
+    _ring: Ring,
+}
+
+impl Loan {
+    /// Room that is there now, as `Producer::loan_until` has said.
+    pub fn of(ring: &Ring, layout: Layout, len: usize) -> Result<Self, Error> {
+        let mut producer = ring.producer();
+        let mut room = producer.try_loan(len)?.ok_or(Error::Timeout)?;
+        layout.write(&mut room);
+        // It stays at its place until the next message is committed, for nobody else sends.
+        let start = Start(NonNull::from(&mut room[layout.offset()..]).cast());
+        drop(room);
+        Ok(Self { layout, start, exports: AtomicUsize::new(0), _ring: ring.clone() })
+    }
+
+    /// Whether any view of it is left.
+    pub fn is_seen(&self) -> bool {
+        self.exports.load(Ordering::Acquire) > 0
+    }
+}
+
+#[pymethods]
+impl Loan {
+    /// As of a message.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.layout.shape)
+    }
+
+    /// # Safety
+    /// Called by the interpreter, with room for a view.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let loan = slf.get();
+        // SAFETY: the interpreter's promise. The ring keeps the memory while the object lives, whose reference goes into
+        // the view; nobody else writes there before it is published, which waits for the end of every view.
+        unsafe {
+            expose(slf.clone().into_any(), view, flags, (&loan.layout, (loan.start.0, true)))
+        }?;
+        loan.exports.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// # Safety
+    /// Called by the interpreter, for a view that was given.
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
+        self.exports.fetch_sub(1, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,71 @@
+//! A received message as Python sees it.
+#![allow(unsafe_code)]
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::ffi::{CString, c_int};
+
+use super::exports::{Start, expose};
+use super::pool::{Pool, Room};
+use crate::header::Layout;
+
+/// A received message. Its memory is given back when the last array or view of it is gone.
+#[pyclass(frozen, module = "thalweg._native")]
+pub struct Message {
+    layout: Layout,
+    start: Start,
+    writable: bool,
+    _memory: Memory,
+}
+
+/// What keeps the elements in place.
+enum Memory {
+    /// Read by its address only.
+    Own { _room: Room },
+}
+
+impl Message {
+    /// Elements that were copied to the front of a room of ours.
+    pub fn own(layout: Layout, mut room: Room, writable: bool) -> Self {
+        let start = Start(room.start());
+        Self { layout, start, writable, _memory: Memory::Own { _room: room } }
+    }
+}
+
+#[pymethods]
+impl Message {
+    /// What names the elements' type: encoding, format, bytes of an element.
+    #[getter]
+    fn kind(&self) -> (u8, String, usize) {
+        self.layout.kind()
+    }
+
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.layout.shape)
+    }
+
+    /// A message of no elements of the same type, with a structure read as one without gaps for alignment.
+    fn unaligned(&self) -> Option<Self> {
+        let format = self.layout.format.to_bytes();
+        format.starts_with(b"T{").then_some(())?;
+        let format = CString::new([b"^", format].concat()).ok()?;
+        let layout = Layout::new(self.layout.encoding, format, self.layout.item, vec![0])?;
+        Some(Self::own(layout, Pool::default().room(1), false))
+    }
+
+    /// # Safety
+    /// Called by the interpreter, with room for a view.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let message = slf.get();
+        let memory = (message.start.0, message.writable);
+        // SAFETY: the interpreter's promise. The memory is the object's, whose reference goes into the view; nobody but
+        // Python writes it.
+        unsafe { expose(slf.clone().into_any(), view, flags, (&message.layout, memory)) }
+    }
+}

@@ -1,0 +1,386 @@
+//! The end that sends.
+
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Mutex;
+use std::time::Instant;
+use thalweg_channel::layout::MOST_CAPACITY;
+use thalweg_channel::{Error, Link, Listener, Options, Producer};
+use thalweg_sys::fork::Mark;
+
+use crate::error::{Failure, alone, raised};
+use crate::header::{Encoding, Layout};
+use crate::memory::{Given, Loan, Ring, references};
+use crate::wait::{deadline, met, patiently};
+
+/// Without `capacity`: as many arrays as the first one, and no less than this.
+const AHEAD: usize = 4;
+const LEAST: usize = 1 << 20;
+
+/// The sending end of a channel, made by `offer`, `offer_over` or `pair`.
+///
+/// One thread at a time may use it; another gets a RuntimeError. Closing it is the goodbye: the other side receives
+/// what was sent, then nothing more.
+#[pyclass(frozen, module = "thalweg")]
+pub struct Offer {
+    inside: Mutex<Inside>,
+    mark: Mark,
+}
+
+struct Inside {
+    state: State,
+    options: Options,
+    /// Whether the caller named the capacity.
+    is_sized: bool,
+    lent: Option<Lent>,
+}
+
+enum State {
+    Listening(Listener),
+    /// A link over which nothing was said yet; gone while the handshake runs.
+    Linked(Option<Link>),
+    Open(Ring),
+    Closed,
+}
+
+struct Lent {
+    loan: Py<Loan>,
+    /// The numpy array that all others of the room lie over, if numpy is there.
+    root: Option<Py<PyAny>>,
+    message: usize,
+}
+
+impl Offer {
+    fn new(state: State, options: Options, is_sized: bool) -> Self {
+        let inside = Inside { state, options, is_sized, lent: None };
+        Self { inside: Mutex::new(inside), mark: Mark::here() }
+    }
+
+    pub fn listening(listener: Listener, options: Options, is_sized: bool) -> Self {
+        Self::new(State::Listening(listener), options, is_sized)
+    }
+
+    pub fn over(link: Link, options: Options, is_sized: bool) -> Self {
+        Self::new(State::Linked(Some(link)), options, is_sized)
+    }
+
+    pub fn open(producer: Producer, options: Options) -> Self {
+        Self::new(State::Open(Ring::new(producer)), options, true)
+    }
+
+    /// `work` with the inside, for a caller who may use it.
+    fn with<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Inside) -> PyResult<T>,
+    ) -> PyResult<T> {
+        if !self.mark.is_here() {
+            return Err(raised(py)(Error::Forked { owner: self.mark.process() }));
+        }
+        work(&mut *alone(&self.inside)?)
+    }
+}
+
+impl Inside {
+    /// The ring, made at the first message, when its size is known and the other side has come.
+    fn ring(&mut self, py: Python<'_>, first: usize, deadline: Option<Instant>) -> PyResult<Ring> {
+        let mut options = self.options;
+        if !self.is_sized {
+            // With its frame; the library rounds up.
+            options.capacity = LEAST.max(first.saturating_mul(AHEAD).saturating_add(4096)) as u64;
+            options.capacity = options.capacity.min(MOST_CAPACITY);
+        }
+        loop {
+            let link = match &mut self.state {
+                State::Open(ring) => return Ok(ring.clone()),
+                State::Closed => return Err(closed()),
+                State::Listening(listener) => {
+                    patiently(py, deadline, |until| listener.accept_until(Some(until)))
+                }
+                State::Linked(link) => link.take().ok_or_else(closed),
+            };
+            let is_listening = matches!(self.state, State::Listening(_));
+            let opened = met(py, link?, deadline, move |link, until| {
+                Producer::open_until(link, &options, Some(until))
+            })?;
+            match opened {
+                Ok(producer) => self.state = State::Open(Ring::new(producer)),
+                // Our own failures: the next caller would meet the same.
+                Err(error @ (Error::System { .. } | Error::TooLarge { .. })) => {
+                    return Err(raised(py)(error));
+                }
+                // Who called is gone, or says nothing: the next one.
+                Err(_) if is_listening && deadline.is_none_or(|at| Instant::now() < at) => {}
+                Err(error) => return Err(raised(py)(error)),
+            }
+        }
+    }
+
+    /// Waits until the ring has room for a message of `len` bytes.
+    fn room(&mut self, py: Python<'_>, len: usize, deadline: Option<Instant>) -> PyResult<Ring> {
+        if self.lent.is_some() {
+            return Err(PyBufferError::new_err("room is lent: commit it or discard it first"));
+        }
+        let ring = self.ring(py, len, deadline)?;
+        let mut producer = ring.producer();
+        let waiting = &mut *producer;
+        patiently(py, deadline, |until| waiting.loan_until(len, Some(until)).map(drop))?;
+        drop(producer);
+        Ok(ring)
+    }
+
+    /// Sends what `write` puts into a message of `len` bytes.
+    fn send(
+        &mut self,
+        py: Python<'_>,
+        (len, deadline): (usize, Option<Instant>),
+        write: impl FnOnce(&mut [u8]) + Send,
+    ) -> PyResult<()> {
+        let ring = self.room(py, len, deadline)?;
+        let sent = py.detach(|| {
+            let mut producer = ring.producer();
+            let mut loan = producer.try_loan(len)?.ok_or(Error::Timeout)?;
+            write(&mut loan);
+            loan.commit()
+        });
+        sent.map_err(raised(py))
+    }
+}
+
+#[pymethods]
+impl Offer {
+    /// Sends an array, or anything else with a buffer, as it is now: one copy, also of what does not lie together.
+    /// Waits for the other side and for room.
+    #[pyo3(signature = (obj, timeout=None))]
+    fn send(&self, py: Python<'_>, obj: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
+        let deadline = deadline(timeout)?;
+        let (given, layout) = described(obj)?;
+        let len = message_of(py, &layout)?;
+        self.with(py, |inside| {
+            inside.send(py, (len, deadline), |message| {
+                layout.write(message);
+                given.copy_to(&mut message[layout.offset()..]);
+            })
+        })
+    }
+
+    /// Sends bytes as they are, without a header: for programs in other languages, which read bytes.
+    #[pyo3(signature = (data, timeout=None))]
+    fn send_bytes(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let deadline = deadline(timeout)?;
+        let given = Given::get(data, false)?;
+        let layout =
+            given.layout().ok_or_else(|| PyValueError::new_err("more bytes than there can be"))?;
+        self.with(py, |inside| {
+            inside.send(py, (layout.bytes(), deadline), |message| given.copy_to(message))
+        })
+    }
+
+    /// Room in the ring for an array of this shape and dtype, to be written in place: a numpy array, or without numpy a
+    /// memoryview, whose dtype is a format of one character. Holds whatever was there before. Waits as `send` does.
+    #[pyo3(signature = (shape, dtype=None, timeout=None))]
+    fn empty(
+        &self,
+        py: Python<'_>,
+        shape: &Bound<'_, PyAny>,
+        dtype: Option<&Bound<'_, PyAny>>,
+        timeout: Option<f64>,
+    ) -> PyResult<Py<PyAny>> {
+        let deadline = deadline(timeout)?;
+        let shape = match shape.extract::<isize>() {
+            Ok(length) => vec![length],
+            Err(_) => shape.extract::<Vec<isize>>()?,
+        };
+        let arrays = py.import("thalweg._arrays")?;
+        let described = arrays.getattr("described")?.call1((dtype,))?;
+        let (encoding, format, item): (u8, String, usize) = described.extract()?;
+        let encoding =
+            if encoding == Encoding::Time as u8 { Encoding::Time } else { Encoding::Buffer };
+        let format = CString::new(format)?;
+        let layout = Layout::new(encoding, format, item, shape);
+        let layout =
+            layout.ok_or_else(|| PyValueError::new_err("a shape that no array can have"))?;
+        let len = message_of(py, &layout)?;
+        self.with(py, |inside| {
+            let ring = inside.room(py, len, deadline)?;
+            let loan = Py::new(py, Loan::of(&ring, layout, len).map_err(raised(py))?)?;
+            let shown = arrays.getattr("lent")?.call1((&loan, dtype))?;
+            let (array, root): (Py<PyAny>, Option<Py<PyAny>>) = shown.extract()?;
+            inside.lent = Some(Lent { loan, root, message: len });
+            Ok(array)
+        })
+    }
+
+    /// Publishes what `empty` lent, without a copy. The array given is released: it is empty afterwards, a memoryview
+    /// raises. BufferError while other arrays or views lie over the room, of which nobody but you knows whether they are
+    /// still used; without an argument, while any does.
+    #[pyo3(signature = (array=None))]
+    fn commit(&self, py: Python<'_>, array: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        self.with(py, |inside| {
+            inside.take_back(py, array)?;
+            let Some(lent) = inside.lent.take() else { return Err(nothing_lent()) };
+            let State::Open(ring) = &inside.state else { return Err(closed()) };
+            let committed = || {
+                let mut producer = ring.producer();
+                producer.try_loan(lent.message)?.ok_or(Error::Timeout)?.commit()
+            };
+            committed().map_err(raised(py))
+        })
+    }
+
+    /// Gives up what `empty` lent; it is not sent. As `commit` otherwise.
+    #[pyo3(signature = (array=None))]
+    fn discard(&self, py: Python<'_>, array: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        self.with(py, |inside| {
+            inside.take_back(py, array)?;
+            inside.lent = None;
+            Ok(())
+        })
+    }
+
+    /// Waits until the other side has received and released everything.
+    #[pyo3(signature = (timeout=None))]
+    fn drain(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let deadline = deadline(timeout)?;
+        self.with(py, |inside| {
+            let State::Open(ring) = &inside.state else { return Ok(()) };
+            let mut producer = ring.producer();
+            let waiting = &mut *producer;
+            patiently(py, deadline, |until| waiting.drained_until(Some(until)))
+        })
+    }
+
+    /// Says goodbye. Where an array of `empty` still lies over the ring, when that is gone.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.mark.is_here() {
+            return Ok(());
+        }
+        let mut inside = alone(&self.inside)?;
+        let state = std::mem::replace(&mut inside.state, State::Closed);
+        let lent = inside.lent.take();
+        drop(inside);
+        drop(lent);
+        py.detach(|| drop(state));
+        Ok(())
+    }
+
+    /// Messages sent.
+    #[getter]
+    fn sent(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |inside| match &inside.state {
+            State::Open(ring) => Ok(ring.producer().sent()),
+            _ => Ok(0),
+        })
+    }
+
+    /// The process that receives; None before it has come.
+    #[getter]
+    fn peer(&self, py: Python<'_>) -> PyResult<Option<u32>> {
+        self.with(py, |inside| match &inside.state {
+            State::Open(ring) => {
+                let producer = ring.producer();
+                Ok(Some(producer.peer().pid))
+            }
+            _ => Ok(None),
+        })
+    }
+
+    /// What an event loop polls for reading: before the other side has come the listener's descriptor.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        self.with(py, |inside| match &inside.state {
+            State::Listening(listener) => Ok(listener.as_fd().as_raw_fd()),
+            State::Linked(Some(link)) => Ok(link.as_fd().as_raw_fd()),
+            State::Open(ring) => {
+                let producer = ring.producer();
+                Ok(producer.as_fd().as_raw_fd())
+            }
+            _ => Err(closed()),
+        })
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+}
+
+impl Inside {
+    /// Makes sure that nothing lies over the room that was lent; `array` is emptied.
+    fn take_back(&mut self, py: Python<'_>, array: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let Some(lent) = &mut self.lent else { return Err(nothing_lent()) };
+        if let Some(array) = array {
+            let root = lent.root.as_ref().map(|root| root.bind(py));
+            py.import("thalweg._arrays")?.getattr("released")?.call1((
+                array,
+                root,
+                references(array),
+                root.map_or(0, references),
+            ))?;
+        }
+        let root = lent.root.take();
+        if let Some(held) = root.filter(|root| references(root.bind(py)) > 1) {
+            lent.root = Some(held);
+            return Err(still_held());
+        }
+        if lent.loan.get().is_seen() {
+            return Err(still_held());
+        }
+        Ok(())
+    }
+}
+
+/// The buffer of an object and what it is made of.
+fn described(object: &Bound<'_, PyAny>) -> PyResult<(Given, Layout)> {
+    let py = object.py();
+    let too_large = || PyValueError::new_err("more bytes than there can be");
+    let given = match Given::get(object, false) {
+        Ok(given) => given,
+        Err(_) => {
+            // What has no buffer: dates, which are sent as integers with their name, and what is refused by name.
+            let plain = py.import("thalweg._arrays")?.getattr("plain")?.call1((object,))?;
+            let (array, name): (Bound<'_, PyAny>, String) = plain.extract()?;
+            let given = Given::get(&array, false)?;
+            let layout = given.layout().ok_or_else(too_large)?;
+            let layout = Layout { encoding: Encoding::Time, format: CString::new(name)?, ..layout };
+            return Ok((given, layout));
+        }
+    };
+    let layout = given.layout().ok_or_else(too_large)?;
+    if let Err(why) = layout.check_type() {
+        let instead = "pickle it and send the bytes, if you trust the other side";
+        return Err(PyTypeError::new_err(format!("{why}: {instead}")));
+    }
+    Ok((given, layout))
+}
+
+fn message_of(py: Python<'_>, layout: &Layout) -> PyResult<usize> {
+    let words = "an array of more bytes, dimensions or fields than one message holds";
+    layout.message().ok_or_else(|| Failure::new("TooLarge", words).raised(py))
+}
+
+fn nothing_lent() -> PyErr {
+    PyValueError::new_err("nothing is lent")
+}
+
+fn still_held() -> PyErr {
+    PyBufferError::new_err(
+        "an array or a view still lies over the room that was lent: delete it first",
+    )
+}
+
+/// As of a closed file.
+pub fn closed() -> PyErr {
+    PyValueError::new_err("this end is closed")
+}

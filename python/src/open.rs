@@ -1,0 +1,52 @@
+//! The functions that make the ends of channels.
+
+use pyo3::prelude::*;
+use thalweg_channel::{Address, Listener, Options};
+
+use crate::error::raised;
+use crate::offer::Offer;
+use crate::take::Take;
+
+/// How a ring of `pair` is made, whose size cannot wait for the first message.
+const PAIR: u64 = 8 << 20;
+
+fn options(capacity: Option<u64>, checksums: bool) -> Options {
+    let usual = Options::default();
+    Options { capacity: capacity.unwrap_or(usual.capacity), checksums, ..usual }
+}
+
+/// Offers a channel under a name of this user's, or at a path with a slash.
+#[pyfunction]
+#[pyo3(signature = (name, *, capacity=None, checksums=false))]
+pub fn offer(
+    py: Python<'_>,
+    name: &str,
+    capacity: Option<u64>,
+    checksums: bool,
+) -> PyResult<Offer> {
+    let listener = py.detach(|| Listener::bind(&Address::parse(name)?)).map_err(raised(py))?;
+    Ok(Offer::listening(listener, options(capacity, checksums), capacity.is_some()))
+}
+
+/// Takes what is offered under a name.
+#[pyfunction]
+#[pyo3(signature = (name, *, copy=false, trusted=true))]
+pub fn take(py: Python<'_>, name: &str, copy: bool, trusted: bool) -> PyResult<Take> {
+    let address = Address::parse(name).map_err(raised(py))?;
+    Take::seeking(py, address, Options { trusted, ..Options::default() }, copy)
+}
+
+/// Both ends of a channel in this process, for two threads.
+#[pyfunction]
+#[pyo3(signature = (*, capacity=None, checksums=false, copy=false, trusted=true))]
+pub fn pair(
+    py: Python<'_>,
+    capacity: Option<u64>,
+    checksums: bool,
+    copy: bool,
+    trusted: bool,
+) -> PyResult<(Offer, Take)> {
+    let options = Options { trusted, ..options(Some(capacity.unwrap_or(PAIR)), checksums) };
+    let (producer, consumer) = thalweg_channel::pair(&options).map_err(raised(py))?;
+    Ok((Offer::open(producer, options), Take::open(py, consumer, options, copy)?))
+}

@@ -1,0 +1,350 @@
+//! The end that receives.
+
+use pyo3::exceptions::PyStopIteration;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+use thalweg_channel::{Address, Consumer, Error, Link, Options};
+use thalweg_sys::fork::Mark;
+use thalweg_sys::{Errno, io};
+
+use crate::error::{Failure, alone, raised};
+use crate::header::Layout;
+use crate::memory::{Given, Message, Pool};
+use crate::offer::closed;
+use crate::wait::{deadline, met, patiently};
+
+/// Between two looks whether somebody offers by now.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// The receiving end of a channel, made by `take`, `take_over` or `pair`. Iterating over it receives until the other
+/// side says goodbye; PeerDied if it ended without.
+///
+/// One thread at a time may use it; another gets a RuntimeError. What was received lives on after it is closed.
+#[pyclass(frozen, module = "thalweg")]
+pub struct Take {
+    inside: Mutex<Inside>,
+    mark: Mark,
+    /// What makes an array of a message.
+    shown: Py<PyAny>,
+}
+
+struct Inside {
+    state: State,
+    options: Options,
+    pool: Pool,
+    copies: bool,
+}
+
+enum State {
+    Seeking(Address),
+    /// A link over which nothing came yet; gone while the handshake runs.
+    Linked(Option<Link>),
+    Open(Consumer),
+    Closed,
+}
+
+impl Take {
+    fn new(py: Python<'_>, state: State, options: Options, copies: bool) -> PyResult<Self> {
+        let shown = py.import("thalweg._arrays")?.getattr("shown")?.unbind();
+        let inside = Inside { state, options, pool: Pool::default(), copies };
+        Ok(Self { inside: Mutex::new(inside), mark: Mark::here(), shown })
+    }
+
+    pub fn seeking(
+        py: Python<'_>,
+        from: Address,
+        options: Options,
+        copies: bool,
+    ) -> PyResult<Self> {
+        Self::new(py, State::Seeking(from), options, copies)
+    }
+
+    pub fn over(py: Python<'_>, link: Link, options: Options, copies: bool) -> PyResult<Self> {
+        Self::new(py, State::Linked(Some(link)), options, copies)
+    }
+
+    pub fn open(
+        py: Python<'_>,
+        consumer: Consumer,
+        options: Options,
+        copies: bool,
+    ) -> PyResult<Self> {
+        Self::new(py, State::Open(consumer), options, copies)
+    }
+
+    /// `work` with the inside, for a caller who may use it.
+    fn with<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Inside) -> PyResult<T>,
+    ) -> PyResult<T> {
+        if !self.mark.is_here() {
+            return Err(raised(py)(Error::Forked { owner: self.mark.process() }));
+        }
+        work(&mut *alone(&self.inside)?)
+    }
+
+    fn next(&self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<Py<PyAny>> {
+        let message = self.with(py, |inside| inside.array(py, deadline))?;
+        self.shown.call1(py, (message,))
+    }
+}
+
+impl Inside {
+    /// The ring, when somebody has come who offers one.
+    fn ring(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<&mut Consumer> {
+        let options = self.options;
+        loop {
+            let link = match &mut self.state {
+                State::Open(_) => break,
+                State::Closed => return Err(closed()),
+                State::Linked(link) => link.take().ok_or_else(closed)?,
+                State::Seeking(address) => patiently(py, deadline, |until| joined(address, until))?,
+            };
+            // It speaks when it has something to send, which may be long after it was joined.
+            patiently(py, deadline, |until| speaks(&link, until))?;
+            let opened = met(py, link, deadline, move |link, until| {
+                Consumer::open_until(link, &options, Some(until))
+            })?;
+            match opened {
+                Ok(consumer) => self.state = State::Open(consumer),
+                // It went, or had its consumer: another may offer under the name.
+                Err(Error::Closed { .. } | Error::PeerDied { .. } | Error::Timeout)
+                    if matches!(self.state, State::Seeking(_)) =>
+                {
+                    if deadline.is_some_and(|at| Instant::now() >= at) {
+                        return Err(raised(py)(Error::Timeout));
+                    }
+                    py.detach(|| thread::sleep(AGAIN));
+                    py.check_signals()?;
+                }
+                Err(error) => return Err(raised(py)(error)),
+            }
+        }
+        match &mut self.state {
+            State::Open(consumer) => Ok(consumer),
+            _ => Err(closed()),
+        }
+    }
+
+    /// Waits for a message, which stays the next one.
+    fn await_one(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<&mut Consumer> {
+        let consumer = self.ring(py, deadline)?;
+        patiently(py, deadline, |until| consumer.receive_until(Some(until)).map(mem::forget))?;
+        Ok(consumer)
+    }
+
+    fn array(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<Message> {
+        let (pool, copies) = (self.pool.clone(), self.copies);
+        let consumer = self.await_one(py, deadline)?;
+        let read = py.detach(|| {
+            let sample = consumer.try_receive()?.ok_or(Error::Timeout)?;
+            match Layout::read(&sample) {
+                Ok(layout) => {
+                    let elements = sample.get(layout.offset()..).unwrap_or_default();
+                    let mut room = pool.room(elements.len());
+                    room.bytes(elements.len()).copy_from_slice(elements);
+                    Ok(Ok(Message::own(layout, room, copies)))
+                }
+                Err(why) => {
+                    // It stays the next one, for `receive_bytes`.
+                    mem::forget(sample);
+                    Ok(Err(why))
+                }
+            }
+        });
+        read.map_err(raised(py))?.map_err(|why| corrupt(py, &why))
+    }
+}
+
+#[pymethods]
+impl Take {
+    /// The next array; waits for it. PeerDied or Closed when all was received and the other side is gone.
+    #[pyo3(signature = (timeout=None))]
+    fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
+        self.next(py, deadline(timeout)?)
+    }
+
+    /// The next array if there is one now, else None.
+    fn try_receive(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let found = self.with(py, |inside| {
+            let State::Open(consumer) = &mut inside.state else { return Ok(true) };
+            let found = consumer.try_receive().map_err(raised(py))?;
+            Ok(found.map(mem::forget).is_some())
+        })?;
+        if !found {
+            return Ok(None);
+        }
+        match self.next(py, Some(Instant::now())) {
+            Err(error) if is_timeout(py, &error) => Ok(None),
+            next => next.map(Some),
+        }
+    }
+
+    /// Copies the next array into this one, of the same type and shape, and returns it. If it does not fit, TypeError or
+    /// ValueError, and the message stays the next one.
+    #[pyo3(signature = (into, timeout=None))]
+    fn receive_into(
+        &self,
+        py: Python<'_>,
+        into: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<Py<PyAny>> {
+        let deadline = deadline(timeout)?;
+        let given = Given::get(into, true)?;
+        let room = given.layout();
+        self.with(py, |inside| {
+            let consumer = inside.await_one(py, deadline)?;
+            let copied = py.detach(|| {
+                let sample = consumer.try_receive()?.ok_or(Error::Timeout)?;
+                let layout = Layout::read(&sample);
+                let answer = match layout {
+                    Ok(layout) if room.as_ref().is_some_and(|room| room.holds(&layout)) => {
+                        given.copy_from(sample.get(layout.offset()..).unwrap_or_default());
+                        return Ok(Ok(()));
+                    }
+                    Ok(layout) => Ok(layout),
+                    Err(why) => Err(why),
+                };
+                mem::forget(sample);
+                Ok(Err(answer))
+            });
+            match copied.map_err(raised(py))? {
+                Ok(()) => Ok(into.clone().unbind()),
+                Err(Ok(layout)) => Err(layout.unlike(room.as_ref())),
+                Err(Err(why)) => Err(corrupt(py, &why)),
+            }
+        })
+    }
+
+    /// The next message as bytes, whatever is in it: also those of programs in other languages.
+    #[pyo3(signature = (timeout=None))]
+    fn receive_bytes<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let deadline = deadline(timeout)?;
+        self.with(py, |inside| {
+            let pool = inside.pool.clone();
+            let consumer = inside.await_one(py, deadline)?;
+            let read = py.detach(|| {
+                let sample = consumer.try_receive()?.ok_or(Error::Timeout)?;
+                let mut room = pool.room(sample.len());
+                room.bytes(sample.len()).copy_from_slice(&sample);
+                Ok((room, sample.len()))
+            });
+            let (mut room, len) = read.map_err(raised(py))?;
+            Ok(PyBytes::new(py, room.bytes(len)))
+        })
+    }
+
+    /// For event loops. True: wait until `fileno()` is readable, then `try_receive`. False: receive at once.
+    fn arm(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |inside| match &mut inside.state {
+            State::Open(consumer) => consumer.arm().map_err(raised(py)),
+            State::Linked(Some(_)) => Ok(true),
+            _ => Ok(false),
+        })
+    }
+
+    /// What an event loop polls for reading, after `arm`. ValueError before somebody was found who offers.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        self.with(py, |inside| match &inside.state {
+            State::Open(consumer) => Ok(consumer.as_fd().as_raw_fd()),
+            State::Linked(Some(link)) => Ok(link.as_fd().as_raw_fd()),
+            _ => Err(closed()),
+        })
+    }
+
+    /// Says goodbye.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.mark.is_here() {
+            return Ok(());
+        }
+        let state = mem::replace(&mut alone(&self.inside)?.state, State::Closed);
+        py.detach(|| drop(state));
+        Ok(())
+    }
+
+    /// Messages received.
+    #[getter]
+    fn received(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |inside| match &inside.state {
+            State::Open(consumer) => Ok(consumer.received()),
+            _ => Ok(0),
+        })
+    }
+
+    /// The process that sends; None before it was found.
+    #[getter]
+    fn peer(&self, py: Python<'_>) -> PyResult<Option<u32>> {
+        self.with(py, |inside| match &inside.state {
+            State::Open(consumer) => Ok(Some(consumer.peer().pid)),
+            _ => Ok(None),
+        })
+    }
+
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.next(py, None).map_err(|error| {
+            let closed = py.import("thalweg._errors").and_then(|errors| errors.getattr("Closed"));
+            match closed {
+                Ok(closed) if error.is_instance(py, &closed) => PyStopIteration::new_err(()),
+                _ => error,
+            }
+        })
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+}
+
+/// A link to who offers under this name, if that is there before `until`.
+fn joined(address: &Address, until: Instant) -> Result<Link, Error> {
+    loop {
+        match Link::connect_with(address, thalweg_channel::Admit::SameUser, Some(until)) {
+            Err(error) if error.is_absent() => {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(Error::Timeout);
+                }
+                thread::sleep(left.min(AGAIN));
+            }
+            met => return met,
+        }
+    }
+}
+
+/// Whether the other side has something to say, or is gone.
+fn speaks(link: &Link, until: Instant) -> Result<(), Error> {
+    let left = until.saturating_duration_since(Instant::now());
+    match io::wait_readable(link, Some(left)) {
+        Ok(true) => Ok(()),
+        Ok(false) | Err(Errno::INTR) => Err(Error::Timeout),
+        Err(errno) => Err(Error::System { call: "poll", errno }),
+    }
+}
+
+fn corrupt(py: Python<'_>, why: &str) -> PyErr {
+    let words = format!("{why}; it stays the next message: receive_bytes takes it");
+    Failure::new("Corrupt", words).raised(py)
+}
+
+fn is_timeout(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<pyo3::exceptions::PyTimeoutError>(py)
+}

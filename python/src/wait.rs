@@ -1,0 +1,78 @@
+//! Waits that Ctrl-C ends: in slices, without the interpreter's lock, and signals are looked at between them.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+use thalweg_channel::{Error, Link, Listener};
+
+use crate::error::raised;
+
+/// How late a signal may be seen.
+pub const SLICE: Duration = Duration::from_millis(50);
+
+/// When to give up, of seconds as Python counts them; `None` is never.
+pub fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
+    let Some(seconds) = timeout else { return Ok(None) };
+    if seconds.is_nan() || seconds < 0.0 {
+        return Err(PyValueError::new_err(format!(
+            "timeout={seconds}: seconds, 0 or more, or None"
+        )));
+    }
+    // What no clock can count is never.
+    let timeout = Duration::try_from_secs_f64(seconds).ok();
+    Ok(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
+}
+
+/// What `step` comes to, which gives up at the instant that it is told and can be made again.
+pub fn patiently<T: Send>(
+    py: Python<'_>,
+    deadline: Option<Instant>,
+    mut step: impl FnMut(Instant) -> Result<T, Error> + Send,
+) -> PyResult<T> {
+    loop {
+        let slice = Instant::now() + SLICE;
+        let until = deadline.map_or(slice, |deadline| deadline.min(slice));
+        match py.detach(|| step(until)) {
+            Ok(found) => return Ok(found),
+            Err(Error::Timeout) if deadline.is_none_or(|deadline| Instant::now() < deadline) => {
+                py.check_signals()?;
+            }
+            Err(error) => return Err(raised(py)(error)),
+        }
+    }
+}
+
+/// A handshake, which cannot be made again and so has a thread of its own: it ends by itself, for it has no more than
+/// [`Listener::PATIENCE`].
+pub fn met<T: Send + 'static>(
+    py: Python<'_>,
+    link: Link,
+    deadline: Option<Instant>,
+    meet: impl FnOnce(Link, Instant) -> Result<T, Error> + Send + 'static,
+) -> PyResult<Result<T, Error>> {
+    let patient = Instant::now() + Listener::PATIENCE;
+    let until = deadline.map_or(patient, |deadline| deadline.min(patient));
+    let (tell, told) = mpsc::channel();
+    let thread = thread::Builder::new().name("thalweg-meet".to_owned());
+    let begun = thread.spawn(move || {
+        // Nobody listens any more after an interrupt: then the end is dropped here.
+        let _ = tell.send(meet(link, until));
+    });
+    begun.map_err(PyErr::from)?;
+    // A receiver may move to another thread, not be seen by two.
+    let mut told = told;
+    loop {
+        let heard;
+        (told, heard) = py.detach(move || {
+            let heard = told.recv_timeout(SLICE);
+            (told, heard)
+        });
+        match heard {
+            Ok(met) => return Ok(met),
+            Err(mpsc::RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(Err(Error::Timeout)),
+        }
+    }
+}

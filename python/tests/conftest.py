@@ -1,0 +1,50 @@
+"""What the tests share: programs of their own, and places that only they use."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "vectors"))
+
+# No test waits for so long; it keeps one that has failed from waiting for ever.
+PATIENCE = 120
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a Python program, given as its text; what still runs at the end is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(text: str, *arguments: object, **options: object) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", textwrap.dedent(text), *map(str, arguments)]
+        environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        program = subprocess.Popen(command, text=True, env=environment, **{**pipes, **options})
+        started.append(program)
+        return program
+
+    yield begin
+    for program in started:
+        program.kill()
+        program.communicate()
+
+
+def ended(program: "subprocess.Popen[str]") -> str:
+    """What a program printed, which must have ended well."""
+    printed, complaint = program.communicate(timeout=PATIENCE)
+    assert program.returncode == 0, complaint
+    return printed.strip()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    """A path to meet at."""
+    return str(tmp_path / "here")

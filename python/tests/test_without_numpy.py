@@ -1,0 +1,39 @@
+"""Where numpy is not installed arrays are memoryviews."""
+
+from conftest import Start, ended
+
+
+def test_arrays_are_memoryviews_with_format_and_shape(start: Start) -> None:
+    program = start(
+        """
+        import sys
+        sys.modules["numpy"] = None
+        import array, thalweg
+        out, into = thalweg.pair()
+        out.send(memoryview(array.array("d", range(6))).cast("B").cast("d", [2, 3]))
+        got = into.receive()
+        assert type(got) is memoryview and got.readonly
+        assert (got.format, got.shape, got.tolist()) == ("d", (2, 3), [[0, 1, 2], [3, 4, 5]])
+        out.send(b"bytes")
+        assert into.receive().tobytes() == b"bytes"
+        view = out.empty((2, 2), "i")
+        view[1, 0] = 5
+        part = view[1:]
+        try:
+            out.commit(view)
+        except BufferError:
+            pass
+        part.release()
+        out.commit(view)
+        try:
+            view[0, 0]
+        except ValueError as error:
+            print(error)
+        assert into.receive()[1, 0] == 5
+        try:
+            out.empty(3, "O")
+        except TypeError as error:
+            print("refused")
+        """
+    )
+    assert ended(program).splitlines() == ["operation forbidden on released memoryview object", "refused"]

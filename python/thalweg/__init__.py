@@ -1,0 +1,35 @@
+"""Arrays between processes of one machine, and files, by the way that is fastest on it.
+
+    with thalweg.offer("camera") as out:       # one program
+        out.send(array)
+
+    for array in thalweg.take("camera"):       # another, started before or after
+        ...
+
+The bytes go through shared memory without names and without a daemon; a process that is killed is told of at once
+(`PeerDied`) and leaves nothing behind. docs/python.md has the whole of it.
+"""
+
+from thalweg._errors import Closed, Corrupt, Error, NotPermitted, PeerDied, Timeout, TooLarge
+from thalweg._files import CopyReport, Mechanism, Share, copy, mechanisms
+from thalweg._native import Offer, Take, offer, pair, take
+
+__all__ = [
+    "Closed",
+    "CopyReport",
+    "Corrupt",
+    "Error",
+    "Mechanism",
+    "NotPermitted",
+    "Offer",
+    "PeerDied",
+    "Share",
+    "Take",
+    "Timeout",
+    "TooLarge",
+    "copy",
+    "mechanisms",
+    "offer",
+    "pair",
+    "take",
+]

@@ -1,0 +1,137 @@
+"""Between messages and arrays: numpy's where it is there, else memoryviews. The extension module calls these."""
+
+from __future__ import annotations
+
+import re
+import struct
+from functools import cache
+from typing import Any
+
+from thalweg._errors import made
+from thalweg._native import Loan, Message, references
+
+_BUFFER, _TIME = 1, 2
+_NAME = re.compile(r"[<>][Mm]8(\[\d{0,9}(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?")
+_MOST_TYPES = 1000
+_types: dict[tuple[int, str, int], Any] = {}
+
+
+@cache
+def _numpy() -> Any:
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
+
+
+def shown(message: Message) -> Any:
+    """An array over a received message, which lives as long as any array over it does."""
+    numpy = _numpy()
+    if numpy is None:
+        return memoryview(message)
+    kind = message.kind
+    dtype = _types.get(kind)
+    if dtype is None:
+        dtype = _type(numpy, message)
+        # A peer may have any number of types.
+        if len(_types) >= _MOST_TYPES:
+            _types.clear()
+        _types[kind] = dtype
+    return numpy.ndarray(message.shape, dtype, message)
+
+
+def _type(numpy: Any, message: Message) -> Any:
+    encoding, name, size = message.kind
+    try:
+        if encoding == _TIME:
+            if not _NAME.fullmatch(name):
+                raise ValueError(name)
+            dtype = numpy.dtype(name)
+        else:
+            dtype = _of_buffer(numpy, message)
+    except (ValueError, TypeError, RuntimeError, SyntaxError) as error:
+        raise made("Corrupt", None, f"an element of the unknown type {name!r}", 0, None) from error
+    if dtype.hasobject or dtype.itemsize != size or dtype.subdtype is not None:
+        raise made("Corrupt", None, f"an element of the type {name!r} with {size} bytes", 0, None)
+    return dtype
+
+
+def _of_buffer(numpy: Any, message: Message) -> Any:
+    try:
+        return numpy.asarray(message).dtype
+    except RuntimeError:
+        # Of a structure whose size is no multiple of its alignment numpy writes a format that it does not read itself.
+        unaligned = message.unaligned()
+        if unaligned is None:
+            raise
+        return numpy.asarray(unaligned).dtype
+
+
+def plain(obj: Any) -> tuple[Any, str]:
+    """The integers of an array of dates or spans of time, and the name of its type."""
+    numpy = _numpy()
+    if numpy is not None and isinstance(obj, numpy.ndarray | numpy.generic):
+        if obj.dtype.kind in "mM":
+            order = ">" if obj.dtype.str[0] == ">" else "<"
+            return numpy.asarray(obj).view(f"{order}i8"), obj.dtype.str
+        raise TypeError(
+            f"an array of {obj.dtype} has no buffer: give its fields or its elements a type of fixed size, "
+            "or pickle it and send the bytes, if you trust the other side"
+        )
+    raise TypeError(
+        f"{type(obj).__name__} has no buffer: send arrays, bytes and their like, "
+        "or pickle it and send the bytes, if you trust the other side"
+    )
+
+
+def described(dtype: Any) -> tuple[int, str, int]:
+    """Encoding, format and bytes of an element."""
+    numpy = _numpy()
+    if numpy is None:
+        letter = "d" if dtype is None else dtype
+        if not isinstance(letter, str) or not re.fullmatch("[@=<>]?[?bBhHiIlLqQefd]", letter):
+            raise TypeError("without numpy a dtype is a format of one character, as struct has them")
+        return _BUFFER, letter, struct.calcsize(letter)
+    found = numpy.dtype(dtype)
+    if found.kind in "mM":
+        return _TIME, found.str, found.itemsize
+    if found.hasobject or found.subdtype is not None:
+        raise TypeError(f"{found}: only elements of a fixed size, without objects")
+    try:
+        return _BUFFER, memoryview(numpy.empty((), found)).format, found.itemsize
+    except ValueError as error:
+        raise TypeError(f"{found}: {error}") from error
+
+
+def lent(loan: Loan, dtype: Any) -> tuple[Any, Any]:
+    """An array over lent room, and the one that it and all that are made of it lie over."""
+    numpy = _numpy()
+    if numpy is None:
+        return memoryview(loan), None
+    # Of one that does not own its memory, arrays name the first as their base; so it tells of each of them.
+    root = numpy.ndarray(loan.shape, dtype, memoryview(loan))
+    return root[...], root
+
+
+@cache
+def _held_once() -> int:
+    """What the extension module counts for an object that one variable holds: versions of Python differ."""
+    alone = object()
+    return references(alone)
+
+
+def released(array: Any, root: Any, held: int, root_held: int) -> None:
+    """Empties an array of `lent`, if nothing else can lie over its memory."""
+    if isinstance(array, memoryview):
+        array.release()
+        return
+    if root is None or array.base is not root:
+        raise ValueError("this is not the array that was lent")
+    # The root is held by the array and by the end; the array by the caller, and by what else there may be.
+    if root_held > 2 or held > _held_once():
+        raise BufferError(
+            "other arrays, views or variables hold the array that was lent; delete them first, or this one too and commit()"
+        )
+    # In place, so that whoever looks at it finds nothing, and not the memory of a message.
+    array.__setstate__((1, (0,), array.dtype, False, b""))
