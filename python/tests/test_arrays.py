@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import thalweg
-from hypothesis import given, settings
+from conftest import PATIENCE
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -39,12 +40,11 @@ def same(sent: np.ndarray, received: np.ndarray) -> None:
 
 
 @given(arrays())
-@settings(max_examples=150, deadline=None, database=None)
 def test_any_type_shape_and_order_arrives(array: np.ndarray) -> None:
     out, into = thalweg.pair(capacity=1 << 16)
     with out, into:
         out.send(array)
-        received = into.receive(timeout=60)
+        received = into.receive(timeout=PATIENCE)
         same(array, received)
         assert not received.flags.writeable
         if array.ndim:
@@ -53,11 +53,10 @@ def test_any_type_shape_and_order_arrives(array: np.ndarray) -> None:
             out.commit(lent)
         else:
             out.send(array)
-        same(array, into.receive(timeout=60))
+        same(array, into.receive(timeout=PATIENCE))
 
 
 @given(arrays(SIMPLE))
-@settings(max_examples=50, deadline=None, database=None)
 def test_an_array_is_received_into_another_of_its_type_and_shape(array: np.ndarray) -> None:
     if array.dtype.kind in "mM":
         return
@@ -65,7 +64,7 @@ def test_an_array_is_received_into_another_of_its_type_and_shape(array: np.ndarr
     with out, into:
         out.send(array)
         room = np.empty(array.shape[::-1], array.dtype).T
-        assert into.receive_into(room, timeout=60) is room
+        assert into.receive_into(room, timeout=PATIENCE) is room
         assert room.tobytes() == array.tobytes()
 
 

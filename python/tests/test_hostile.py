@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import thalweg
 from conftest import ROOT
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "arrays.json").read_text())
@@ -80,7 +80,6 @@ def test_a_lie_is_told_and_the_next_message_is_received(lie: str, trusted: bool)
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None, database=None)
 def test_any_bits_are_an_array_within_the_message_or_corrupt(data: st.DataObject) -> None:
     wrong = bytearray(data.draw(st.sampled_from(MESSAGES)))
     for _ in range(data.draw(st.integers(1, 3))):
