@@ -44,7 +44,7 @@ enum State {
     Seeking(Address),
     /// A link over which nothing came yet; gone while the handshake runs.
     Linked(Option<Link>),
-    Open(Consumer),
+    Open(Box<Consumer>),
     Closed,
 }
 
@@ -74,7 +74,7 @@ impl Take {
         options: Options,
         copies: bool,
     ) -> PyResult<Self> {
-        Self::new(py, State::Open(consumer), options, copies)
+        Self::new(py, State::Open(Box::new(consumer)), options, copies)
     }
 
     /// `work` with the inside, for a caller who may use it.
@@ -112,7 +112,7 @@ impl Inside {
                 Consumer::open_until(link, &options, Some(until))
             })?;
             match opened {
-                Ok(consumer) => self.state = State::Open(consumer),
+                Ok(consumer) => self.state = State::Open(Box::new(consumer)),
                 // It went, or had its consumer: another may offer under the name.
                 Err(Error::Closed { .. } | Error::PeerDied { .. } | Error::Timeout)
                     if matches!(self.state, State::Seeking(_)) =>

@@ -47,7 +47,6 @@ impl Loan {
         layout.write(&mut room);
         // It stays at its place until the next message is committed, for nobody else sends.
         let start = Start(NonNull::from(&mut room[layout.offset()..]).cast());
-        drop(room);
         Ok(Self { layout, start, exports: AtomicUsize::new(0), _ring: ring.clone() })
     }
 

@@ -50,7 +50,15 @@ impl Message {
     fn unaligned(&self) -> Option<Self> {
         let format = self.layout.format.to_bytes();
         format.starts_with(b"T{").then_some(())?;
-        let format = CString::new([b"^", format].concat()).ok()?;
+        let pieces = format.split(|byte| *byte == b':').enumerate();
+        // Between colons there are names.
+        let pieces: Vec<Vec<u8>> = pieces
+            .map(|(at, piece)| {
+                let asked = |byte: &u8| if at % 2 == 0 && *byte == b'@' { b'^' } else { *byte };
+                piece.iter().map(asked).collect()
+            })
+            .collect();
+        let format = CString::new([b"^".to_vec(), pieces.join(&b':')].concat()).ok()?;
         let layout = Layout::new(self.layout.encoding, format, self.layout.item, vec![0])?;
         Some(Self::own(layout, Pool::default().room(1), false))
     }
