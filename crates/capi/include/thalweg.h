@@ -289,6 +289,7 @@ void tw_link_close(tw_link *link);
 
 typedef struct tw_producer tw_producer;
 typedef struct tw_consumer tw_consumer;
+typedef struct tw_held tw_held;
 
 #define TW_CHECKSUMS 1u /* producer: each message carries a CRC-32C, which the consumer checks */
 #define TW_UNTRUSTED 2u /* the other side may be hostile: nothing of it is looked at in shared memory */
@@ -353,6 +354,16 @@ tw_status tw_consumer_receive(tw_consumer *consumer, int64_t timeout_ns, const v
 
 /* Gives the message's room back to the producer. */
 tw_status tw_consumer_release(tw_consumer *consumer, tw_error *error);
+
+/* As tw_consumer_receive, but to be kept while others are received: as many as the ring has room for, given back
+ * in any order. `*message` stays valid, and as it is, until tw_held_release, also after tw_consumer_close and
+ * when the producer is gone. The room of the oldest and all behind it stays taken meanwhile: a producer whose ring is
+ * full waits. Who holds the whole ring waits for its next message in vain. */
+tw_status tw_consumer_hold(tw_consumer *consumer, int64_t timeout_ns, tw_held **held, const void **message,
+                           size_t *length, tw_error *error);
+
+/* Gives it back; from any thread, whoever uses the consumer meanwhile. NULL is allowed. */
+void tw_held_release(tw_held *held);
 
 /* Copies the next message out and releases it. TW_TOO_LARGE: it waits, and `*length` is its size. */
 tw_status tw_consumer_receive_into(tw_consumer *consumer, void *into, size_t room, int64_t timeout_ns,

@@ -103,6 +103,7 @@ const _: () = {
     may_be_sent::<thalweg_channel::Link>();
     may_be_sent::<thalweg_channel::Producer>();
     may_be_sent::<thalweg_channel::Consumer>();
+    may_be_sent::<thalweg_channel::Held>();
     may_be_sent::<thalweg_channel::Sample<'static>>();
     may_be_sent::<thalweg_channel::Broadcast>();
     may_be_sent::<thalweg_channel::broadcast::Departure>();

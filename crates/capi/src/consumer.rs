@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::ptr::{null, null_mut};
-use thalweg_channel::{Consumer, Sample};
+use thalweg_channel::{Consumer, Held, Sample};
 
 use crate::channel::{self, Lender, TwChannelOptions};
 use crate::error::{Failure, Status, TwError};
@@ -95,6 +95,53 @@ pub unsafe extern "C" fn tw_consumer_receive(
     };
     // SAFETY: the caller's promise.
     unsafe { guard::run(error, body) }
+}
+
+/// `tw_held`, opaque to C: a message that outlives its consumer.
+pub type TwHeld = Handle<Held>;
+
+/// The next message, to be kept while others are received.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_consumer_hold(
+    consumer: *mut TwConsumer,
+    timeout_ns: i64,
+    held: *mut *mut TwHeld,
+    message: *mut *const c_void,
+    length: *mut usize,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let place = unsafe { handle::place(held, "held message") }?;
+        // SAFETY: the caller's promise.
+        let message = unsafe { handle::result(message, "message", null()) }?;
+        // SAFETY: the caller's promise.
+        let length = unsafe { handle::result(length, "length", 0) }?;
+        let hold = |inbox: &mut Inbox| {
+            let held = inbox.next(timeout_ns)?.hold();
+            // Its bytes are in the ring or on the heap, so they stay where they are when it moves.
+            (*message, *length) = (held.as_ptr().cast(), held.len());
+            *place = handle::hand_out(held);
+            Ok(())
+        };
+        // SAFETY: the caller's promise.
+        unsafe { handle::with(consumer, "consumer", hold) }
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
+/// Gives a message back that was held.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_held_release(held: *mut TwHeld) {
+    // SAFETY: the caller's promise.
+    unsafe { handle::close(held) };
 }
 
 /// Gives the room of the message that is held back to the producer.
