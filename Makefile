@@ -44,10 +44,12 @@ build: ## build thalweg, thalweg-packets and the C library for release
 	$(CARGO) build --release --locked --package thalweg-cli --package thalweg-packets --package thalweg-capi
 
 test: start-skips setup lint ## install what is missing (Debian, root), lint, run every test, count the skipped
-	@# The fuzz targets keep one processor busy, crate by crate, so they are compiled beside the tests.
+	@# The fuzz targets keep one processor busy, crate by crate, so they are compiled beside the tests. Nothing is compiled
+	@# while tests run: the wheel is built here too.
 	@status=0; tests/setup/fuzz build & fuzz=$$!; \
 	$(CARGO) test --locked --no-run $(TESTS) $(FEATURES) || status=$$?; \
-	wait $$fuzz || status=$$?; exit $$status
+	wait $$fuzz || status=$$?; \
+	((status)) || THALWEG_PROGRAM=$$CARGO_TARGET_DIR/debug/thalweg tests/setup/python build || status=$$?; exit $$status
 	@# Java's and Python's tests mostly wait, the fuzzers keep one processor busy; none of them measures. The wheel that
 	@# Python tests has the command that the tests were built with.
 	@# Studies build programs into the user's cache; those of tests stay here.
