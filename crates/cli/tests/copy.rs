@@ -10,6 +10,9 @@ use std::{
 mod support;
 use support::{Ran, Scratch, bytes};
 
+/// Stays beside a profile: whoever changes that holds it.
+const LOCK: &str = ".profile.json.lock";
+
 #[test]
 fn a_file_goes_where_cp_would_put_it() {
     let scratch = Scratch::new();
@@ -150,7 +153,7 @@ fn tuning_measures_moves_and_shows_why() {
     let used = used.split([' ', ';']).next().unwrap();
     let chosen = text.lines().find_map(|line| line.strip_prefix("* "));
     assert!(chosen.is_some_and(|line| line.starts_with(used)), "{text}");
-    assert_eq!(scratch.names(), ["from", "profile.json", "to"]);
+    assert_eq!(scratch.names(), [LOCK, "from", "profile.json", "to"]);
     assert!(text.contains("kept for later copies: "), "{text}");
     let json: serde_json::Value = serde_json::from_str(&tune(&["--json", "from", "to"])).unwrap();
     let arms = json["tune"]["arms"].as_array().unwrap();
@@ -186,7 +189,7 @@ fn a_folder_without_r_is_refused_before_anything_is_measured() {
     let both = tune(&["folder", "from", "into"]).ended(1);
     assert!(both.json()["tune"]["arms"].is_array(), "{}", both.err);
     assert!(scratch.read("into/from") == scratch.read("from"));
-    assert_eq!(scratch.names(), ["folder", "from", "into", "profile.json"]);
+    assert_eq!(scratch.names(), [LOCK, "folder", "from", "into", "profile.json"]);
 }
 
 #[test]
