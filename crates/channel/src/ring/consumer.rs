@@ -4,7 +4,7 @@ use super::Options;
 use super::held::{Bytes, Held, Keeper};
 use super::pace::Pace;
 use crate::error::{Error, Result};
-use crate::layout::{ALIGN, Frame, occupied};
+use crate::layout::{ALIGN, FRAME_HEADER, Frame, occupied};
 use crate::link::Link;
 use crate::shared::end::{End, Patience};
 use crate::shared::wait::steps;
@@ -59,6 +59,11 @@ impl Consumer {
         }
     }
 
+    /// The largest message that can come: the ring without one header.
+    pub fn largest(&self) -> usize {
+        self.end.capacity() as usize - FRAME_HEADER
+    }
+
     /// The random number that this channel alone has.
     pub fn epoch(&self) -> u64 {
         self.end.own.geometry.epoch
@@ -107,6 +112,15 @@ impl Consumer {
     /// Messages of this ring that are held now, see [`Sample::hold`].
     pub fn held(&self) -> usize {
         self.keeper.held()
+    }
+
+    /// Whether the producer waits for room, or for [`Producer::drained_until`](super::Producer::drained_until),
+    /// while no message is here: then neither end goes on until one that is held is dropped. For a
+    /// consumer that has waited in vain; `false` is also the answer until the producer has looked twice,
+    /// so ask after each of several waits.
+    pub fn holds_up(&mut self) -> Result<bool> {
+        self.check()?;
+        Ok(self.keeper.holds_up() && !self.data(Patience::None)?)
     }
 
     /// The process that writes.

@@ -6,7 +6,9 @@ use crate::shared::end::End;
 use crate::shared::holds::Holds;
 use crate::shared::memory::Memory;
 use crate::shared::publisher::Publisher;
+use crate::shared::wait::steps;
 use std::ops::Deref;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thalweg_sys::fork::Mark;
 
@@ -83,6 +85,8 @@ struct Book {
     holds: Holds,
     /// Gone with the consumer: after its goodbye nobody is told of more room.
     publisher: Option<Publisher>,
+    /// The tail, and the word `waiting` of the producer after it was told that.
+    asked: Option<(u64, u32)>,
 }
 
 impl Holding {
@@ -132,7 +136,8 @@ impl Keeper {
     /// Keeps the message at `at`, of so many bytes, or of these, if they were copied.
     pub(super) fn hold(&mut self, end: &mut End, tail: u64, at: u64, bytes: Bytes) -> Held {
         let holding = self.0.get_or_insert_with(|| {
-            let book = Book { holds: Holds::new(tail), publisher: Some(end.publisher()) };
+            let book =
+                Book { holds: Holds::new(tail), publisher: Some(end.publisher()), asked: None };
             let book = Mutex::new(book);
             Arc::new(Holding { peer: end.peer.share(), mark: Mark::here(), book })
         });
@@ -141,6 +146,37 @@ impl Keeper {
             None
         });
         Held { holding: holding.clone(), at, bytes, skip: 0 }
+    }
+
+    /// Whether the producer waits for what is held. Wakes it, so that it looks; the answer is had in a
+    /// later call.
+    pub(super) fn holds_up(&self) -> bool {
+        let Some(holding) = &self.0 else { return false };
+        let Some(mut book) = holding.book() else { return false };
+        let tail = book.holds.tail();
+        let waiting = holding.peer.words().waiting.0.load(Ordering::Relaxed);
+        if book.holds.len() == 0 || steps::is_awake(waiting) {
+            return false;
+        }
+        if let Some(publisher) = &mut book.publisher {
+            // Nothing new, but it wakes. PAIRS WITH: the fence in `announce_sleep`: what it committed
+            // before the sleep that we saw is seen by who looks at its head after this.
+            publisher.publish(tail);
+        }
+        match book.asked {
+            // It may begin one sleep before it sees the tail, not two.
+            Some((at, before)) if at == tail => {
+                let is_held_up = steps::sleeps_between(before, waiting) >= 2;
+                if is_held_up {
+                    book.asked = None;
+                }
+                is_held_up
+            }
+            _ => {
+                book.asked = Some((tail, waiting));
+                false
+            }
+        }
     }
 
     pub(super) fn held(&self) -> usize {

@@ -5,6 +5,7 @@ use crate::layout::{Frame, occupied};
 use crate::ring::{Consumer, Options, Producer, pair};
 use proptest::prelude::*;
 use std::collections::VecDeque;
+use std::thread;
 use std::time::Instant;
 
 fn small() -> Options {
@@ -132,7 +133,7 @@ fn a_producer_that_waits_is_woken_by_whoever_gives_back() {
         producer.send(&[1; 4000]).unwrap();
         for round in 0..20 {
             let held = consumer.receive().unwrap().hold();
-            std::thread::scope(|scope| {
+            thread::scope(|scope| {
                 // The consumer's own thread waits for a message meanwhile.
                 scope.spawn(|| producer.send(&[round; 4000]).unwrap());
                 scope.spawn(move || drop(held));
@@ -149,10 +150,57 @@ fn an_event_loop_of_the_producer_is_told_of_room() {
     producer.send(&[1; 4000]).unwrap();
     let held = consumer.receive().unwrap().hold();
     assert!(producer.arm(100).unwrap());
-    std::thread::spawn(move || drop(held)).join().unwrap();
+    thread::spawn(move || drop(held)).join().unwrap();
     let long = Some(std::time::Duration::from_secs(60));
     assert_eq!(thalweg_sys::io::wait_readable(&producer, long), Ok(true));
     assert!(producer.try_loan(100).unwrap().is_some());
+}
+
+#[test]
+fn two_that_wait_for_each_other_are_found_out() {
+    let (mut producer, mut consumer) = pair(&small()).unwrap();
+    for _ in 0..2 {
+        producer.send(&pattern(1900, 0)).unwrap();
+    }
+    assert!(producer.arm(1900).unwrap());
+    // There is a message, so nobody waits for another.
+    assert!(!consumer.holds_up().unwrap());
+    let held = consumer.receive().unwrap().hold();
+    let second = consumer.receive().unwrap().hold();
+    drop(held);
+    // However often it is asked: the producer has room, but has not looked again.
+    for _ in 0..10 {
+        assert!(!consumer.holds_up().unwrap());
+    }
+    producer.send(&pattern(1900, 1)).unwrap();
+    let third = consumer.receive().unwrap().hold();
+    assert!(!consumer.holds_up().unwrap(), "the producer is awake");
+    let waits = thread::scope(|scope| {
+        let waits = scope.spawn(|| producer.send(&pattern(1900, 2)));
+        while !consumer.holds_up().unwrap() {
+            thread::yield_now();
+        }
+        drop((second, third));
+        assert_eq!(*consumer.receive().unwrap(), pattern(1900, 2)[..]);
+        waits.join().unwrap()
+    });
+    waits.unwrap();
+    assert!(!consumer.holds_up().unwrap(), "nothing is held");
+}
+
+#[test]
+fn who_waits_until_all_is_released_is_held_up_too() {
+    let (mut producer, mut consumer) = pair(&small()).unwrap();
+    producer.send(b"last").unwrap();
+    let held = consumer.receive().unwrap().hold();
+    thread::scope(|scope| {
+        let drains = scope.spawn(|| producer.drained_until(None));
+        while !consumer.holds_up().unwrap() {
+            thread::yield_now();
+        }
+        drop(held);
+        drains.join().unwrap().unwrap();
+    });
 }
 
 /// What a producer may not do although its head is within the ring: write over what is held.

@@ -101,7 +101,7 @@ impl Sleeper {
     /// call after it, end the sleep wherever it is. Further calls would have no effect.
     #[inline]
     pub(crate) fn due(&mut self, waiting: u32, own_wake: &impl Word) -> u32 {
-        if waiting & HOW == AWAKE || waiting == self.ended {
+        if is_awake(waiting) || waiting == self.ended {
             return AWAKE;
         }
         self.ended = waiting;
@@ -125,6 +125,16 @@ pub(crate) fn announce_sleep<C: Cursor>(
     // PAIRS WITH: the fence in `announce`.
     C::fence(SeqCst);
     value
+}
+
+/// How many sleeps the owner of the word `waiting` has begun from one value of it to another.
+pub(crate) fn sleeps_between(before: u32, waiting: u32) -> u32 {
+    (waiting & !HOW).wrapping_sub(before & !HOW) / ONE_SLEEP
+}
+
+/// Whether a value of the word `waiting` says that its owner is awake.
+pub(crate) fn is_awake(waiting: u32) -> bool {
+    waiting & HOW == AWAKE
 }
 
 /// The end of a sleep, or of the wish for one.
