@@ -246,7 +246,7 @@ impl Offer {
         })
     }
 
-    /// Waits until the other side has received and released everything.
+    /// Waits until the other side has received everything and holds none of it, also no array.
     #[pyo3(signature = (timeout=None))]
     fn drain(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let deadline = deadline(timeout)?;

@@ -135,16 +135,40 @@ impl Inside {
     /// Waits for a message, which stays the next one.
     fn await_one(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<&mut Consumer> {
         let consumer = self.ring(py, deadline)?;
-        patiently(py, deadline, |until| consumer.receive_until(Some(until)).map(mem::forget))?;
-        Ok(consumer)
+        let mut collected = false;
+        loop {
+            let come = patiently(py, deadline, |until| {
+                match consumer.receive_until(Some(until)).map(mem::forget) {
+                    Err(Error::Timeout) if consumer.holds_up()? => Ok(false),
+                    waited => waited.map(|()| true),
+                }
+            })?;
+            if come {
+                return Ok(consumer);
+            }
+            py.check_signals()?;
+            if !collected {
+                // What nobody can reach any more may be held by a cycle.
+                py.import("gc")?.call_method0("collect")?;
+                collected = true;
+            } else if threads(py)? == 1 {
+                return Err(held_up(py, consumer.held()));
+            }
+        }
     }
 
     fn array(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<Message> {
         let (pool, copies) = (self.pool.clone(), self.copies);
+        let in_place = !copies && self.options.trusted;
         let consumer = self.await_one(py, deadline)?;
+        let half = consumer.largest() / 2;
         let read = py.detach(|| {
             let sample = consumer.try_receive()?.ok_or(Error::Timeout)?;
             match Layout::read(&sample) {
+                // Of one that fills more than half of the ring the next could not come while a loop still holds it.
+                Ok(layout) if in_place && sample.len() < half => {
+                    Ok(Ok(Message::held(layout, sample.hold())))
+                }
                 Ok(layout) => {
                     let elements = sample.get(layout.offset()..).unwrap_or_default();
                     let mut room = pool.room(elements.len());
@@ -164,7 +188,8 @@ impl Inside {
 
 #[pymethods]
 impl Take {
-    /// The next array; waits for it. PeerDied or Closed when all was received and the other side is gone.
+    /// The next array; waits for it. PeerDied or Closed when all was received and the other side is gone. TooLarge if it can
+    /// never come, since arrays that are still in use take all of the ring and no other thread could let go of them.
     #[pyo3(signature = (timeout=None))]
     fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         self.next(py, deadline(timeout)?)
@@ -343,6 +368,20 @@ fn speaks(link: &Link, until: Instant) -> Result<(), Error> {
 fn corrupt(py: Python<'_>, why: &str) -> PyErr {
     let words = format!("{why}; it stays the next message: receive_bytes takes it");
     Failure::new("Corrupt", words).raised(py)
+}
+
+/// Threads that run Python: each may let go of an array while this one waits.
+fn threads(py: Python<'_>) -> PyResult<usize> {
+    py.import("sys")?.call_method0("_current_frames")?.len()
+}
+
+fn held_up(py: Python<'_>, held: usize) -> PyErr {
+    let words = format!(
+        "the sender waits for room, which {held} received arrays hold that are still in use, and no other thread is there \
+         to let go of them: delete some (`del`), keep copies (`array.copy()`, take(..., copy=True)), or offer with a larger \
+         `capacity`; nothing is lost"
+    );
+    Failure::new("TooLarge", words).raised(py)
 }
 
 fn is_timeout(py: Python<'_>, error: &PyErr) -> bool {

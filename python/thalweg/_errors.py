@@ -25,7 +25,7 @@ class Timeout(Error, TimeoutError):
 
 
 class TooLarge(Error):
-    """More than the ring, or the room given, holds."""
+    """More than the ring, or the room given, holds; or received arrays that are in use leave no room in the ring."""
 
 
 class Corrupt(Error):

@@ -5,6 +5,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::ffi::{CString, c_int};
+use std::ptr::NonNull;
+use thalweg_channel::Held;
 
 use super::exports::{Start, expose};
 use super::pool::{Pool, Room};
@@ -21,8 +23,10 @@ pub struct Message {
 
 /// What keeps the elements in place.
 enum Memory {
-    /// Read by its address only.
+    /// Read by its address only, as the next.
     Own { _room: Room },
+    /// The message where it lies in the ring.
+    Held { _held: Held },
 }
 
 impl Message {
@@ -30,6 +34,13 @@ impl Message {
     pub fn own(layout: Layout, mut room: Room, writable: bool) -> Self {
         let start = Start(room.start());
         Self { layout, start, writable, _memory: Memory::Own { _room: room } }
+    }
+
+    /// A message with this header that stays in the ring.
+    pub fn held(layout: Layout, held: Held) -> Self {
+        // As many bytes are there as the layout says: it was read from the same message.
+        let start = Start(NonNull::from(&held[layout.offset()..]).cast());
+        Self { layout, start, writable: false, _memory: Memory::Held { _held: held } }
     }
 }
 
@@ -72,8 +83,8 @@ impl Message {
     ) -> PyResult<()> {
         let message = slf.get();
         let memory = (message.start.0, message.writable);
-        // SAFETY: the interpreter's promise. The memory is the object's, whose reference goes into the view; nobody but
-        // Python writes it.
+        // SAFETY: the interpreter's promise. The memory is the object's, whose reference goes into the view. Nobody but
+        // Python writes it: a room is ours, and a held message stays as it is until it is dropped.
         unsafe { expose(slf.clone().into_any(), view, flags, (&message.layout, memory)) }
     }
 }
