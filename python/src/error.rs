@@ -1,8 +1,6 @@
 //! From the errors of the libraries to exceptions, which `thalweg/_errors.py` defines.
 
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use std::sync::{Mutex, MutexGuard, TryLockError};
 use thalweg_channel::Error;
 
 /// What one exception says.
@@ -58,17 +56,4 @@ impl From<Error> for Failure {
 /// For `map_err`.
 pub fn raised(py: Python<'_>) -> impl Fn(Error) -> PyErr {
     move |error| Failure::from(error).raised(py)
-}
-
-/// What a handle is over, for this thread alone. An end serves one at a time: who comes meanwhile, also a signal
-/// handler of the thread that is in it, gets an exception and does not wait.
-pub fn alone<T>(inside: &Mutex<T>) -> PyResult<MutexGuard<'_, T>> {
-    match inside.try_lock() {
-        Ok(guard) => Ok(guard),
-        // Nothing in it can be half changed by a panic: every step of a ring is whole or not there.
-        Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => Err(PyRuntimeError::new_err(
-            "this end is in use by another thread; give each thread an end of its own, or a lock",
-        )),
-    }
 }

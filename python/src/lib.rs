@@ -7,6 +7,7 @@
 
 use pyo3::prelude::*;
 
+mod alone;
 mod error;
 mod files;
 mod header;

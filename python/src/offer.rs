@@ -5,13 +5,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Mutex;
 use std::time::Instant;
 use thalweg_channel::layout::MOST_CAPACITY;
 use thalweg_channel::{Error, Link, Listener, Options, Producer};
-use thalweg_sys::fork::Mark;
 
-use crate::error::{Failure, alone, raised};
+use crate::alone::Alone;
+use crate::error::{Failure, raised};
 use crate::header::{Encoding, Layout};
 use crate::memory::{Given, Loan, Ring, references};
 use crate::wait::{deadline, met, patiently};
@@ -26,8 +25,7 @@ const LEAST: usize = 1 << 20;
 /// what was sent, then nothing more.
 #[pyclass(frozen, module = "thalweg")]
 pub struct Offer {
-    inside: Mutex<Inside>,
-    mark: Mark,
+    inside: Alone<Inside>,
 }
 
 struct Inside {
@@ -56,7 +54,7 @@ struct Lent {
 impl Offer {
     fn new(state: State, options: Options, is_sized: bool) -> Self {
         let inside = Inside { state, options, is_sized, lent: None };
-        Self { inside: Mutex::new(inside), mark: Mark::here() }
+        Self { inside: Alone::new(inside) }
     }
 
     pub fn listening(listener: Listener, options: Options, is_sized: bool) -> Self {
@@ -69,18 +67,6 @@ impl Offer {
 
     pub fn open(producer: Producer, options: Options) -> Self {
         Self::new(State::Open(Ring::new(producer)), options, true)
-    }
-
-    /// `work` with the inside, for a caller who may use it.
-    fn with<T>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut Inside) -> PyResult<T>,
-    ) -> PyResult<T> {
-        if !self.mark.is_here() {
-            return Err(raised(py)(Error::Forked { owner: self.mark.process() }));
-        }
-        work(&mut *alone(&self.inside)?)
     }
 }
 
@@ -159,7 +145,7 @@ impl Offer {
         let deadline = deadline(timeout)?;
         let (given, layout) = described(obj)?;
         let len = message_of(py, &layout)?;
-        self.with(py, |inside| {
+        self.inside.with(py, |inside| {
             inside.send(py, (len, deadline), |message| {
                 layout.write(message);
                 given.copy_to(&mut message[layout.offset()..]);
@@ -179,7 +165,7 @@ impl Offer {
         let given = Given::get(data, false)?;
         let layout =
             given.layout().ok_or_else(|| PyValueError::new_err("more bytes than there can be"))?;
-        self.with(py, |inside| {
+        self.inside.with(py, |inside| {
             inside.send(py, (layout.bytes(), deadline), |message| given.copy_to(message))
         })
     }
@@ -209,7 +195,7 @@ impl Offer {
         let layout =
             layout.ok_or_else(|| PyValueError::new_err("a shape that no array can have"))?;
         let len = message_of(py, &layout)?;
-        self.with(py, |inside| {
+        self.inside.with(py, |inside| {
             let ring = inside.room(py, len, deadline)?;
             let loan = Py::new(py, Loan::of(&ring, layout, len).map_err(raised(py))?)?;
             let shown = arrays.getattr("lent")?.call1((&loan, dtype))?;
@@ -224,7 +210,7 @@ impl Offer {
     /// still used; without an argument, while any does.
     #[pyo3(signature = (array=None))]
     fn commit(&self, py: Python<'_>, array: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        self.with(py, |inside| {
+        self.inside.with(py, |inside| {
             inside.take_back(py, array)?;
             let Some(lent) = inside.lent.take() else { return Err(nothing_lent()) };
             let State::Open(ring) = &inside.state else { return Err(closed()) };
@@ -239,7 +225,7 @@ impl Offer {
     /// Gives up what `empty` lent; it is not sent. As `commit` otherwise.
     #[pyo3(signature = (array=None))]
     fn discard(&self, py: Python<'_>, array: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        self.with(py, |inside| {
+        self.inside.with(py, |inside| {
             inside.take_back(py, array)?;
             inside.lent = None;
             Ok(())
@@ -250,7 +236,7 @@ impl Offer {
     #[pyo3(signature = (timeout=None))]
     fn drain(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let deadline = deadline(timeout)?;
-        self.with(py, |inside| {
+        self.inside.with(py, |inside| {
             let State::Open(ring) = &inside.state else { return Ok(()) };
             let mut producer = ring.producer();
             let waiting = &mut *producer;
@@ -260,10 +246,7 @@ impl Offer {
 
     /// Says goodbye. Where an array of `empty` still lies over the ring, when that is gone.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if !self.mark.is_here() {
-            return Ok(());
-        }
-        let mut inside = alone(&self.inside)?;
+        let Some(mut inside) = self.inside.here()? else { return Ok(()) };
         let state = std::mem::replace(&mut inside.state, State::Closed);
         let lent = inside.lent.take();
         drop(inside);
@@ -275,7 +258,7 @@ impl Offer {
     /// Messages sent.
     #[getter]
     fn sent(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, |inside| match &inside.state {
+        self.inside.with(py, |inside| match &inside.state {
             State::Open(ring) => Ok(ring.producer().sent()),
             _ => Ok(0),
         })
@@ -284,7 +267,7 @@ impl Offer {
     /// The process that receives; None before it has come.
     #[getter]
     fn peer(&self, py: Python<'_>) -> PyResult<Option<u32>> {
-        self.with(py, |inside| match &inside.state {
+        self.inside.with(py, |inside| match &inside.state {
             State::Open(ring) => {
                 let producer = ring.producer();
                 Ok(Some(producer.peer().pid))
@@ -295,7 +278,7 @@ impl Offer {
 
     /// What an event loop polls for reading: before the other side has come the listener's descriptor.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
-        self.with(py, |inside| match &inside.state {
+        self.inside.with(py, |inside| match &inside.state {
             State::Listening(listener) => Ok(listener.as_fd().as_raw_fd()),
             State::Linked(Some(link)) => Ok(link.as_fd().as_raw_fd()),
             State::Open(ring) => {

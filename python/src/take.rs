@@ -5,14 +5,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 use thalweg_channel::{Address, Consumer, Error, Link, Options};
-use thalweg_sys::fork::Mark;
 use thalweg_sys::{Errno, io};
 
-use crate::error::{Failure, alone, raised};
+use crate::alone::Alone;
+use crate::error::{Failure, raised};
 use crate::header::Layout;
 use crate::memory::{Given, Message, Pool};
 use crate::offer::closed;
@@ -27,8 +26,7 @@ const AGAIN: Duration = Duration::from_millis(10);
 /// One thread at a time may use it; another gets a RuntimeError. What was received lives on after it is closed.
 #[pyclass(frozen, module = "thalweg")]
 pub struct Take {
-    inside: Mutex<Inside>,
-    mark: Mark,
+    inside: Alone<Inside>,
     /// What makes an array of a message.
     shown: Py<PyAny>,
 }
@@ -52,7 +50,7 @@ impl Take {
     fn new(py: Python<'_>, state: State, options: Options, copies: bool) -> PyResult<Self> {
         let shown = py.import("thalweg._arrays")?.getattr("shown")?.unbind();
         let inside = Inside { state, options, pool: Pool::default(), copies };
-        Ok(Self { inside: Mutex::new(inside), mark: Mark::here(), shown })
+        Ok(Self { inside: Alone::new(inside), shown })
     }
 
     pub fn seeking(
@@ -77,20 +75,8 @@ impl Take {
         Self::new(py, State::Open(Box::new(consumer)), options, copies)
     }
 
-    /// `work` with the inside, for a caller who may use it.
-    fn with<T>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut Inside) -> PyResult<T>,
-    ) -> PyResult<T> {
-        if !self.mark.is_here() {
-            return Err(raised(py)(Error::Forked { owner: self.mark.process() }));
-        }
-        work(&mut *alone(&self.inside)?)
-    }
-
     fn next(&self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<Py<PyAny>> {
-        let message = self.with(py, |inside| inside.array(py, deadline))?;
+        let message = self.inside.with(py, |inside| inside.array(py, deadline))?;
         self.shown.call1(py, (message,))
     }
 }
@@ -197,7 +183,7 @@ impl Take {
 
     /// The next array if there is one now, else None.
     fn try_receive(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let found = self.with(py, |inside| {
+        let found = self.inside.with(py, |inside| {
             let State::Open(consumer) = &mut inside.state else { return Ok(true) };
             let found = consumer.try_receive().map_err(raised(py))?;
             Ok(found.map(mem::forget).is_some())
@@ -223,7 +209,7 @@ impl Take {
         let deadline = deadline(timeout)?;
         let given = Given::get(into, true)?;
         let room = given.layout();
-        self.with(py, |inside| {
+        self.inside.with(py, |inside| {
             let consumer = inside.await_one(py, deadline)?;
             let copied = py.detach(|| {
                 let sample = consumer.try_receive()?.ok_or(Error::Timeout)?;
@@ -255,7 +241,7 @@ impl Take {
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let deadline = deadline(timeout)?;
-        self.with(py, |inside| {
+        self.inside.with(py, |inside| {
             let pool = inside.pool.clone();
             let consumer = inside.await_one(py, deadline)?;
             let read = py.detach(|| {
@@ -271,7 +257,7 @@ impl Take {
 
     /// For event loops. True: wait until `fileno()` is readable, then `try_receive`. False: receive at once.
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
-        self.with(py, |inside| match &mut inside.state {
+        self.inside.with(py, |inside| match &mut inside.state {
             State::Open(consumer) => consumer.arm().map_err(raised(py)),
             State::Linked(Some(_)) => Ok(true),
             _ => Ok(false),
@@ -280,7 +266,7 @@ impl Take {
 
     /// What an event loop polls for reading, after `arm`. ValueError before somebody was found who offers.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
-        self.with(py, |inside| match &inside.state {
+        self.inside.with(py, |inside| match &inside.state {
             State::Open(consumer) => Ok(consumer.as_fd().as_raw_fd()),
             State::Linked(Some(link)) => Ok(link.as_fd().as_raw_fd()),
             _ => Err(closed()),
@@ -289,10 +275,9 @@ impl Take {
 
     /// Says goodbye.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if !self.mark.is_here() {
-            return Ok(());
-        }
-        let state = mem::replace(&mut alone(&self.inside)?.state, State::Closed);
+        let Some(mut inside) = self.inside.here()? else { return Ok(()) };
+        let state = mem::replace(&mut inside.state, State::Closed);
+        drop(inside);
         py.detach(|| drop(state));
         Ok(())
     }
@@ -300,7 +285,7 @@ impl Take {
     /// Messages received.
     #[getter]
     fn received(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, |inside| match &inside.state {
+        self.inside.with(py, |inside| match &inside.state {
             State::Open(consumer) => Ok(consumer.received()),
             _ => Ok(0),
         })
@@ -309,7 +294,7 @@ impl Take {
     /// The process that sends; None before it was found.
     #[getter]
     fn peer(&self, py: Python<'_>) -> PyResult<Option<u32>> {
-        self.with(py, |inside| match &inside.state {
+        self.inside.with(py, |inside| match &inside.state {
             State::Open(consumer) => Ok(Some(consumer.peer().pid)),
             _ => Ok(None),
         })
