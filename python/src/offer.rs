@@ -165,6 +165,8 @@ impl Offer {
         let given = Given::get(data, false)?;
         let layout =
             given.layout().ok_or_else(|| PyValueError::new_err("more bytes than there can be"))?;
+        // The bytes of an object are addresses of this process.
+        layout.check_type().map_err(PyTypeError::new_err)?;
         self.inside.with(py, |inside| {
             inside.send(py, (layout.bytes(), deadline), |message| given.copy_to(message))
         })

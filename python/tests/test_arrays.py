@@ -139,3 +139,12 @@ def test_what_is_larger_than_the_ring_is_refused_and_loses_nothing() -> None:
     assert told.value.errno is not None
     out.send(b"small")
     assert into.receive().tobytes() == b"small"
+
+
+def test_the_addresses_of_objects_are_no_bytes_to_send() -> None:
+    out, into = thalweg.pair()
+    with out, into:
+        with pytest.raises(TypeError, match="objects or pointers"):
+            out.send_bytes(np.array([object()], dtype=object))
+        out.send_bytes(b"still whole")
+        assert into.receive_bytes() == b"still whole"
