@@ -29,10 +29,13 @@ impl Busy {
     }
 }
 
+/// Of the ticks that /proc counts in there are 100 a second, whatever the kernel's own clock does.
+pub(super) const TICK: Duration = Duration::from_millis(10);
+
 /// Clock ticks of all processors since the start, as proc_stat(5) has them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ticks {
-    busy: u64,
+    pub busy: u64,
     all: u64,
     /// Those that the hypervisor gave to others; they are among the busy ones.
     pub stolen: u64,

@@ -1,5 +1,7 @@
 //! Signs that a sample measured something besides its arm. Such samples are marked and kept.
 
+mod others;
+
 use serde::Serialize;
 
 use crate::measure::{
@@ -7,6 +9,8 @@ use crate::measure::{
     sample::Sample,
     stats::median,
 };
+
+use others::Quiet;
 
 /// A sign on a sample.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,9 +33,20 @@ pub enum Sign {
     Stolen,
     /// Something else took the processor again and again.
     Preempted,
+    /// It was ready to run and had no processor.
+    Waited,
+    /// Others kept processors busy beside it.
+    Crowded,
     /// It is of the session's beginning, and at the end the arm costs something else: it was not warm yet, or
     /// something else began meanwhile.
     Drift,
+}
+
+impl Sign {
+    /// Whether others did it, so that none of it is the arm's own cost.
+    pub fn is_of_others(self) -> bool {
+        matches!(self, Self::Stolen | Self::Preempted | Self::Waited | Self::Crowded)
+    }
 }
 
 // Below one fault per sixteen pages nothing that was warm has been touched anew.
@@ -63,6 +78,15 @@ pub fn marks(log: &Log, warm: &[Option<u64>]) -> Vec<Mark> {
                 sign,
                 text,
             }));
+        }
+    }
+    for (rounds, text) in others::crowded(log) {
+        for round in rounds {
+            let mut arms: Vec<usize> = log.rounds[round].iter().map(|entry| entry.arm).collect();
+            arms.sort_unstable();
+            arms.dedup();
+            let sign = Sign::Crowded;
+            marks.extend(arms.into_iter().map(|arm| Mark { arm, round, sign, text: text.clone() }));
         }
     }
     for arm in 0..log.arms.len() {
@@ -120,6 +144,7 @@ fn cold(sample: &Sample, bytes: u64) -> Option<(Sign, String)> {
 struct Usual {
     faults_per_gb: Option<f64>,
     preemptions: f64,
+    quiet: Quiet,
 }
 
 impl Usual {
@@ -129,6 +154,7 @@ impl Usual {
         Self {
             faults_per_gb: of(&Sample::faults_per_gb),
             preemptions: of(&|s| s.involuntary_switches as f64).unwrap_or(0.0),
+            quiet: Quiet::of(log, arm),
         }
     }
 
@@ -147,6 +173,7 @@ impl Usual {
         if taken as f64 > 5.0 * self.preemptions + FAR {
             signs.push((Sign::Preempted, format!("preempted {taken} times")));
         }
+        signs.extend(self.quiet.line(sample).map(|text| (Sign::Waited, text)));
         signs
     }
 }
@@ -280,7 +307,8 @@ mod tests {
 
     #[test]
     fn stolen_ticks_and_preemption_show() {
-        let usual = Usual { faults_per_gb: Some(0.0), preemptions: 1.0 };
+        let usual =
+            Usual { faults_per_gb: Some(0.0), preemptions: 1.0, ..Usual::of(&Log::default(), 0) };
         let sample = Sample { stolen_ticks: 2, involuntary_switches: 40, ..Sample::default() };
         let signs: Vec<Sign> = usual.signs(&sample).into_iter().map(|(sign, _)| sign).collect();
         assert_eq!(signs, [Sign::Stolen, Sign::Preempted]);

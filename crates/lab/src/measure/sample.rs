@@ -65,6 +65,12 @@ pub struct Sample {
     /// What some task of the machine waited for meanwhile.
     #[serde(default, skip_serializing_if = "Pressure::is_none")]
     pub pressure: Pressure,
+    /// How long threads of this process stood in line for a processor, all together.
+    #[serde(default, with = "seconds", skip_serializing_if = "Duration::is_zero")]
+    pub waited: Duration,
+    /// Clock ticks in which a processor of the machine was busy, with whatever.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub busy_ticks: u64,
 }
 
 /// Which system calls a count is of.
@@ -203,6 +209,8 @@ impl AddAssign for Sample {
         self.dirtied_pages += other.dirtied_pages;
         self.written_pages += other.written_pages;
         self.pressure += other.pressure;
+        self.waited += other.waited;
+        self.busy_ticks += other.busy_ticks;
     }
 }
 
@@ -256,6 +264,8 @@ impl Meter {
             dirtied_pages: around.dirtied,
             written_pages: around.written,
             pressure: around.pressure,
+            waited: around.waited,
+            busy_ticks: around.busy,
             ..Sample::default()
         }
         .using(&(own + children))

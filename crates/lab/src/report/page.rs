@@ -230,7 +230,13 @@ fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {
             "Harness and meter, per sample",
             result.null_seconds.map_or("not measured".to_owned(), words::duration),
         ),
-        ("Samples", format!("{taken}; {marked} marked as disturbed, none left out")),
+        (
+            "Samples",
+            format!(
+                "{taken}; {marked} marked as doubtful, none left out; other work disturbed {} of them",
+                result.disturbed()
+            ),
+        ),
         ("Comparisons made", result.comparisons.to_string()),
     ]
 }

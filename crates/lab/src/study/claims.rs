@@ -113,7 +113,10 @@ fn answer_for_choice(judged: &mut [Judged], noise: f64) {
 /// The verdict of all checks together, and the sentence of the one that decided.
 fn together(judged: &[Judged]) -> (ClaimVerdict, String) {
     use ClaimVerdict::{Contradicted, NotRunnable, Reproduced, Undecided};
-    let sentence = |one: &Judged| format!("{}; {}", one.evidence.text, one.why);
+    let sentence = |one: &Judged| {
+        let disturbed = one.figure.map_or_else(String::new, |figure| words::disturbed(figure.disturbed));
+        format!("{}; {}{disturbed}", one.evidence.text, one.why)
+    };
     for verdict in [Contradicted, NotRunnable, Undecided] {
         let mut these = judged.iter().filter(|one| one.evidence.verdict == verdict);
         if let Some(first) = these.next() {

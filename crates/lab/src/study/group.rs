@@ -1,6 +1,6 @@
 //! The arms of one place in one session: opened, warmed up, calibrated, interleaved, checked.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 use thalweg_core::{Cancelled, Unfit, alias::Alias};
 
 use super::{
@@ -134,8 +134,11 @@ fn finish(
     }
     let doubt = arm.doubt();
     words.extend(doubt.clone());
-    let mut marked: Vec<usize> = own.iter().map(|mark| mark.round).collect();
-    marked.dedup();
+    let rounds = |of: fn(&Mark) -> bool| {
+        let rounds = own.iter().filter(|mark| of(mark)).map(|mark| mark.round);
+        rounds.collect::<BTreeSet<usize>>().len()
+    };
+    let (marked, disturbed) = (rounds(|_| true), rounds(|mark| mark.sign.is_of_others()));
     let samples = samples_of(log, number);
     Ok(ArmRun {
         name: log.arms[number].name.clone(),
@@ -145,9 +148,16 @@ fn finish(
             Ok(Alias::Shared) => "shared".to_owned(),
             Err(unfit) => unfit.to_string(),
         }),
-        marked: if unchecked || doubt.is_some() { samples.len() } else { marked.len() },
+        marked: if unchecked || doubt.is_some() { samples.len() } else { marked },
         calls_uncounted: arm.calls_uncounted(),
-        taken: SessionSamples { session: 0, repeats: *repeats, samples, marks: words, unchecked },
+        taken: SessionSamples {
+            session: 0,
+            repeats: *repeats,
+            samples,
+            marks: words,
+            disturbed,
+            unchecked,
+        },
     })
 }
 

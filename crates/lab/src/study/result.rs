@@ -55,6 +55,14 @@ pub struct StudyResult {
     pub claims: Vec<ClaimResult>,
 }
 
+impl StudyResult {
+    /// How many samples others took the processor from, or kept the machine busy beside.
+    pub fn disturbed(&self) -> usize {
+        let sessions = self.arms.iter().flat_map(|arm| &arm.sessions);
+        sessions.map(|session| session.disturbed).sum()
+    }
+}
+
 /// Texts of a study by their hashes, as `xxh3:` and 16 digits.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct StudyText {
@@ -181,10 +189,19 @@ pub struct SessionSamples {
     pub samples: Vec<RoundSample>,
     /// Signs that a sample measured something else too.
     pub marks: Vec<String>,
+    /// How many samples others took the processor from, or kept the machine busy beside; 0 also in results of
+    /// earlier versions.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub disturbed: usize,
     /// The arm failed under way, so nobody looked at its bytes: its samples are kept, all marked, and
     /// decide nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unchecked: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // Serde hands a reference.
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 /// A sample and the round it was taken in: the arm drawn by lot has two in one round.

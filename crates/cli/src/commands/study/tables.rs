@@ -297,12 +297,16 @@ fn noise(result: &StudyResult) -> String {
         None => "One session: no difference is shown by it.".to_owned(),
     };
     let marked: usize = result.arms.iter().map(|arm| arm.marked).sum();
+    let disturbed = match result.disturbed() {
+        0 => String::new(),
+        count => format!(", {count} of them because of other work"),
+    };
     let null = result.null_seconds.map_or(String::new(), |null| {
         let share = null / result.protocol.sample_seconds.max(f64::MIN_POSITIVE) * 100.0;
         format!(" The harness costs {:.2} us a sample ({share:.4} %).", null * 1e6)
     });
     format!(
-        "{aa} {} made; by chance alone one in twenty differs.{null} {}; none was left out. Arms with + \
+        "{aa} {} made; by chance alone one in twenty differs.{null} {}{disturbed}; none was left out. Arms with + \
          were added for a fair comparison. Again: {}",
         quantity::count(result.comparisons as u64, "comparison", "comparisons"),
         quantity::count(marked as u64, "sample is marked", "samples are marked"),

@@ -1,8 +1,13 @@
-//! What the machine as a whole did while a sample was taken. Read outside the timed part; what
-//! cannot be read here is 0 throughout, so that nothing is ever concluded from it.
+//! What the machine as a whole did while a sample was taken, and how long our threads had no processor.
+//! Read outside the timed part; what cannot be read here is 0 throughout, so that nothing is ever
+//! concluded from it.
 
 use serde::{Deserialize, Serialize};
-use std::{fs::read_to_string, ops::AddAssign};
+use std::{
+    fs::{read_dir, read_to_string},
+    ops::AddAssign,
+    time::Duration,
+};
 
 use crate::measure::busy::Ticks;
 
@@ -33,9 +38,11 @@ impl AddAssign for Pressure {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Around {
     pub stolen: u64,
+    pub busy: u64,
     pub dirtied: u64,
     pub written: u64,
     pub pressure: Pressure,
+    pub waited: Duration,
 }
 
 impl Around {
@@ -45,11 +52,14 @@ impl Around {
             let pressure = read_to_string(format!("/proc/pressure/{resource}"));
             total_in(&pressure.unwrap_or_default())
         };
+        let (stolen, busy) = Ticks::now().map_or((0, 0), |ticks| (ticks.stolen, ticks.busy));
         Self {
-            stolen: Ticks::now().map_or(0, |ticks| ticks.stolen),
+            stolen,
+            busy,
             dirtied: field(&vmstat, "nr_dirtied"),
             written: field(&vmstat, "nr_written"),
             pressure: Pressure { cpu: waited("cpu"), io: waited("io"), memory: waited("memory") },
+            waited: in_line(),
         }
     }
 
@@ -57,6 +67,7 @@ impl Around {
         let (now, then) = (&self.pressure, &earlier.pressure);
         Self {
             stolen: self.stolen.saturating_sub(earlier.stolen),
+            busy: self.busy.saturating_sub(earlier.busy),
             dirtied: self.dirtied.saturating_sub(earlier.dirtied),
             written: self.written.saturating_sub(earlier.written),
             pressure: Pressure {
@@ -64,8 +75,23 @@ impl Around {
                 io: now.io.saturating_sub(then.io),
                 memory: now.memory.saturating_sub(then.memory),
             },
+            waited: self.waited.saturating_sub(earlier.waited),
         }
     }
+}
+
+/// How long the threads that this process has were ready to run and had no processor. The process's own
+/// file is of its first thread alone.
+fn in_line() -> Duration {
+    let Ok(threads) = read_dir("/proc/self/task") else { return Duration::ZERO };
+    let files = threads.flatten().map(|thread| thread.path().join("schedstat"));
+    files.map(|file| delay_in(&read_to_string(file).unwrap_or_default())).sum()
+}
+
+/// The second number of a schedstat (Documentation/scheduler/sched-stats.rst): nanoseconds on a run queue.
+fn delay_in(schedstat: &str) -> Duration {
+    let delay = schedstat.split_ascii_whitespace().nth(1).and_then(|delay| delay.parse().ok());
+    Duration::from_nanos(delay.unwrap_or(0))
 }
 
 /// The value of a line `name value`.
@@ -90,5 +116,7 @@ mod tests {
         assert_eq!(field("nr_dirtied_x 5\nnr_dirtied 7\n", "nr_dirtied"), 7);
         assert_eq!(total_in("some avg10=0.00 avg60=0.00 avg300=0.00 total=42\nfull total=1\n"), 42);
         assert_eq!((field("", "x"), total_in("")), (0, 0));
+        assert_eq!(delay_in("9000 350 12\n"), Duration::from_nanos(350));
+        assert_eq!((delay_in(""), delay_in("1 x")), (Duration::ZERO, Duration::ZERO));
     }
 }

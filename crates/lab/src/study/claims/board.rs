@@ -8,7 +8,7 @@ use crate::{
     study::{
         figures,
         file::{At, Load, Study},
-        result::{ArmResult, ClaimVerdict, Place, ProbeResult, StudyResult},
+        result::{ArmResult, ClaimVerdict, Place, ProbeResult, SessionSamples, StudyResult},
     },
 };
 
@@ -34,6 +34,8 @@ pub struct Figure {
     pub sessions: usize,
     /// The interval is about the figure itself and not about its logarithm: a correlation.
     pub linear: bool,
+    /// The share of its samples that others disturbed.
+    pub disturbed: f64,
 }
 
 impl Figure {
@@ -147,13 +149,24 @@ impl<'b> Board<'b> {
         metric: Metric,
     ) -> Result<Figure, Absent> {
         let sessions: Vec<Vec<f64>> = self.paired(arms, place, metric)?.into_values().collect();
-        self.over(&sessions)
+        self.over(&sessions, self.disturbed(arms, &[place]))
     }
 
     /// The ratio over sessions, each given by the log ratios of its rounds.
-    pub fn over(&self, sessions: &[Vec<f64>]) -> Result<Figure, Absent> {
+    pub fn over(&self, sessions: &[Vec<f64>], disturbed: f64) -> Result<Figure, Absent> {
         let ratio = ratio_over(sessions, self.seed()).ok_or_else(|| too_few(sessions.len()))?;
-        Ok(Figure { ratio, sessions: sessions.len(), linear: false })
+        Ok(Figure { ratio, sessions: sessions.len(), linear: false, disturbed })
+    }
+
+    /// The share of these arms' samples in these places that others disturbed.
+    pub fn disturbed(&self, arms: &[String], places: &[&Place]) -> f64 {
+        let of_it = |arm: &&ArmResult| arms.contains(&arm.name) && places.contains(&&arm.place);
+        let sessions = self.result.arms.iter().filter(of_it).flat_map(|arm| &arm.sessions);
+        let count = |(disturbed, all): (usize, usize), session: &SessionSamples| {
+            (disturbed + session.disturbed, all + session.samples.len())
+        };
+        let (disturbed, all) = sessions.fold((0, 0), count);
+        disturbed as f64 / all.max(1) as f64
     }
 
     /// Logarithms of an arm's costs by session.

@@ -129,7 +129,7 @@ fn mean_ratio(
     sessions.retain(|_, ratios| ratios.len() == places.len());
     let mean = |ratios: &[f64]| ratios.iter().sum::<f64>() / ratios.len() as f64;
     let means: Vec<Vec<f64>> = sessions.values().map(|ratios| vec![mean(ratios).ln()]).collect();
-    board.over(&means)
+    board.over(&means, board.disturbed(arms, places))
 }
 
 fn load_ratio(
@@ -138,14 +138,13 @@ fn load_ratio(
     (at, loads): (&At, [Load; 2]),
     metric: Metric,
 ) -> Result<Figure, Absent> {
-    let under = |load| {
-        let place = board.place(&At { load, ..at.clone() })?;
-        board.costs(arm, place, metric)
-    };
-    let (first, second) = (under(loads[0])?, under(loads[1])?);
+    let under = |load| board.place(&At { load, ..at.clone() });
+    let places = [under(loads[0])?, under(loads[1])?];
+    let [first, second] = places.map(|place| board.costs(arm, place, metric));
+    let (first, second) = (first?, second?);
     let both = first.iter().filter_map(|(session, cost)| Some(vec![cost - second.get(session)?]));
     let both: Vec<Vec<f64>> = both.collect();
-    board.over(&both)
+    board.over(&both, board.disturbed(&[arm.to_owned()], &places))
 }
 
 fn rank_correlation(
@@ -155,10 +154,12 @@ fn rank_correlation(
     metric: Metric,
 ) -> Result<Figure, Absent> {
     let mut sides: Vec<Vec<BTreeMap<usize, f64>>> = Vec::new();
+    let mut disturbed = 0.0;
     for (names, at) in arms.iter().zip(places) {
         let place = board.place(at)?;
         let costs = names.iter().map(|name| board.costs(name, place, metric));
         sides.push(costs.collect::<Result<_, _>>()?);
+        disturbed = f64::max(disturbed, board.disturbed(names, &[place]));
     }
     let sessions: Vec<usize> =
         sides[0].first().into_iter().flat_map(|c| c.keys().copied()).collect();
@@ -174,7 +175,7 @@ fn rank_correlation(
     // The interval of a few sessions knows nothing of the bounds of a correlation.
     let (lo, hi) = (found.lo.max(-1.0), found.hi.min(1.0));
     let ratio = Ratio { ratio: found.middle, lo, hi };
-    Ok(Figure { ratio, sessions: values.len(), linear: true })
+    Ok(Figure { ratio, sessions: values.len(), linear: true, disturbed })
 }
 
 /// Spearman's rank correlation: Pearson's of the ranks, ties sharing theirs.

@@ -1,7 +1,7 @@
 //! On which side of the line a figure lies.
 
 use super::{board::Figure, decide::spearman, side::side};
-use super::{side, words};
+use super::{Said, side, words};
 use crate::study::result::ClaimVerdict::{Contradicted, Reproduced, Undecided};
 use proptest::prelude::*;
 use thalweg_core::profile::Ratio;
@@ -20,7 +20,7 @@ fn a_figure_is_inside_outside_or_across() {
 }
 
 fn figure(ratio: Ratio) -> Figure {
-    Figure { ratio, sessions: 6, linear: false }
+    Figure { ratio, sessions: 6, linear: false, disturbed: 0.0 }
 }
 
 #[test]
@@ -33,6 +33,19 @@ fn an_interval_wider_than_a_factor_of_ten_that_decides_nothing_is_no_information
     assert_eq!(wide.evidence.text, "a to b: no information (from 0.100 to 1.10)");
     assert_eq!(judged(0.2, 1.1).evidence.text, "a to b: 0.500 [0.200, 1.10]");
     assert_eq!(judged(0.01, 0.9).evidence.verdict, Reproduced);
+}
+
+#[test]
+fn a_verdict_says_that_other_work_disturbed_its_samples() {
+    let reason = |disturbed| {
+        let figure = Figure { disturbed, ..figure(Ratio { ratio: 0.5, lo: 0.45, hi: 0.55 }) };
+        let judged = side::judged("a to b".to_owned(), Ok(figure), [0.0, 1.0], 0.03);
+        Said::of(vec![judged], 0.03).reason
+    };
+    let plain = "a to b: 0.500 [0.450, 0.550]; all of it is at most 1";
+    assert_eq!(reason(0.09), plain);
+    let more = "other work disturbed 40 % of its samples";
+    assert_eq!(reason(0.4), format!("{plain}; {more}"));
 }
 
 #[test]

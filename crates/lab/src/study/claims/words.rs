@@ -52,6 +52,17 @@ pub fn as_one_of(many: usize, joint: &Ratio) -> String {
     format!("as one of {many} (Bonferroni) its interval is [{lo}, {hi}]")
 }
 
+/// So many samples that others disturbed are worth a word.
+const MUCH: f64 = 0.1;
+
+/// `; other work disturbed 40 % of its samples`, where that is worth a word.
+pub fn disturbed(share: f64) -> String {
+    if share < MUCH {
+        return String::new();
+    }
+    format!("; other work disturbed {:.0} % of its samples", share * 100.0)
+}
+
 /// `at least 2`.
 pub fn range([lo, hi]: [f64; 2]) -> String {
     match (lo.is_finite() && lo > 0.0, hi.is_finite()) {

@@ -7,13 +7,16 @@ use crate::{
     study::result::{ArmResult, RoundSample, StudyResult},
 };
 
-const HEAD: &str = "study,arm,cell,size,bytes,load,session,round,operations,wall_seconds,\
+/// The columns that every version has.
+const FIRST: &str = "study,arm,cell,size,bytes,load,session,round,operations,wall_seconds,\
 user_seconds,sys_seconds,minor_faults,major_faults,voluntary_switches,involuntary_switches,\
 bytes_moved,calls,stolen_ticks,dirtied_pages,written_pages,cpu_pressure_us,io_pressure_us,\
-memory_pressure_us,calls_kind,far_user_seconds,far_sys_seconds,told\n";
+memory_pressure_us,calls_kind,far_user_seconds,far_sys_seconds,told";
+/// Those that came later: results of earlier versions end before them.
+const LATER: &str = ",waited_seconds,busy_ticks";
 
 pub fn csv(results: &[StudyResult]) -> String {
-    let mut text = HEAD.to_owned();
+    let mut text = format!("{FIRST}{LATER}\n");
     for result in results {
         result.arms.iter().for_each(|arm| rows(&mut text, &result.study, arm));
     }
@@ -41,7 +44,8 @@ fn rows(text: &mut String, study: &str, arm: &ArmResult) {
             let _ = write!(text, "{},{},", s.voluntary_switches, s.involuntary_switches);
             let _ = write!(text, "{},{calls},{},", s.bytes, s.stolen_ticks);
             let _ = write!(text, "{},{},{cpu},{io},{memory},", s.dirtied_pages, s.written_pages);
-            let _ = writeln!(text, "{kind},{far_user},{far_sys},{}", s.told);
+            let _ = write!(text, "{kind},{far_user},{far_sys},{},", s.told);
+            let _ = writeln!(text, "{},{}", s.waited.as_secs_f64(), s.busy_ticks);
         }
     }
 }
@@ -70,9 +74,11 @@ struct Key {
 /// # Errors
 /// A line that is no sample, or one of a session that the result does not have.
 pub fn put_back(csv: &str, result: &mut StudyResult) -> Result<(), String> {
-    let Some(mut rest) = csv.strip_prefix(HEAD) else {
-        return Err("its first line is not that of samples".to_owned());
-    };
+    let no_head = || "its first line is not that of samples".to_owned();
+    let after = csv.strip_prefix(FIRST).ok_or_else(no_head)?;
+    let later = after.strip_prefix(LATER);
+    let mut rest = later.unwrap_or(after).strip_prefix('\n').ok_or_else(no_head)?;
+    let columns = columns(FIRST) + later.map_or(0, |_| columns(LATER) - 1);
     let mut at: HashMap<Key, (usize, usize)> = HashMap::new();
     for (arm, found) in result.arms.iter().enumerate() {
         for (session, of) in found.sessions.iter().enumerate() {
@@ -93,10 +99,14 @@ pub fn put_back(csv: &str, result: &mut StudyResult) -> Result<(), String> {
         let wrong = || format!("line {number} is no sample of this result");
         let key = line.key().ok_or_else(wrong)?;
         let &(arm, session) = at.get(&key).ok_or_else(wrong)?;
-        let taken = line.sample().ok_or_else(wrong)?;
+        let taken = line.sample(columns).ok_or_else(wrong)?;
         result.arms[arm].sessions[session].samples.push(taken);
     }
     Ok(())
+}
+
+fn columns(head: &str) -> usize {
+    head.split(',').count()
 }
 
 /// The fields of a line.
@@ -138,7 +148,9 @@ impl<'t> Line<'t> {
         })
     }
 
-    fn sample(&self) -> Option<RoundSample> {
+    /// The sample of a line that has to have so many fields.
+    fn sample(&self, columns: usize) -> Option<RoundSample> {
+        let has_later = columns > self::columns(FIRST);
         let calls = if self.0.get(17)?.is_empty() { None } else { Some(self.get(17)?) };
         let kinds = [CallsKind::Counted, CallsKind::ReadWrite];
         let kind = kinds.into_iter().find(|kind| self.0.get(24).is_some_and(|k| k == kind.name()));
@@ -160,8 +172,10 @@ impl<'t> Line<'t> {
             far_user: self.seconds(25)?,
             far_sys: self.seconds(26)?,
             told: self.get(27)?,
+            waited: if has_later { self.seconds(28)? } else { Duration::ZERO },
+            busy_ticks: if has_later { self.get(29)? } else { 0 },
         };
-        (self.0.len() == 28).then_some(RoundSample { round: self.get(7)?, sample })
+        (self.0.len() == columns).then_some(RoundSample { round: self.get(7)?, sample })
     }
 }
 
