@@ -95,6 +95,16 @@ impl Plan {
         self.verdicts.first().filter(|verdict| verdict.judgement.is_usable())
     }
 
+    /// Nanoseconds a byte that one of its verdicts stands for: those of the first that was measured, times how the
+    /// two compare. Its own figure may come from other sessions, and say the opposite of the order. `None` where
+    /// nothing was measured, or no difference shown.
+    pub fn expected(&self, verdict: &Verdict) -> Option<f64> {
+        let first = self.verdicts.iter().find(|verdict| verdict.evidence.is_some())?;
+        let (own, of) = (verdict.evidence.as_ref()?, first.evidence.as_ref()?);
+        let is_told = verdict.mechanism == first.mechanism || verdict.judgement != Judgement::Tie;
+        is_told.then(|| of.ns_per_byte * own.wall.ratio / of.wall.ratio)
+    }
+
     /// The mechanisms between two ends to try, in order, down to the last resort.
     pub fn ladder(&self) -> Vec<(&'static dyn Mechanism, Tuning)> {
         let last = LAST_RESORT.info().name;

@@ -68,9 +68,10 @@ pub enum Judgement {
         /// for`.
         why: String,
     },
-    /// Not shown to be slower than the best: the difference is within the noise of the run.
+    /// Not shown to be slower than the best: the difference is within the noise of the run, or the intervals
+    /// meet.
     Tie,
-    /// Measured slower than the chosen one.
+    /// Surely slower than the chosen one.
     Slower {
         /// Its time divided by the chosen one's.
         by: f64,
@@ -95,6 +96,17 @@ impl Evidence {
     /// Whether it is not shown to cost more than `best`, within at most this share of that.
     pub fn ties_with(&self, best: f64, prefer: Prefer, most: f64) -> bool {
         self.score(prefer) <= best * (1.0 + self.noise.min(most))
+    }
+
+    /// Whether it is shown to cost more than another one: by more than the noise, and surely.
+    pub fn is_shown_to_cost_more(&self, other: &Self, prefer: Prefer) -> bool {
+        self.is_surely_beyond(other, prefer)
+            && !self.ties_with(other.score(prefer), prefer, f64::MAX)
+    }
+
+    /// Whether the whole interval lies beyond that of another one. Memory is counted, and has none.
+    fn is_surely_beyond(&self, other: &Self, prefer: Prefer) -> bool {
+        prefer == Prefer::Memory || self.counted(prefer).lo > other.counted(prefer).hi
     }
 }
 
@@ -145,13 +157,19 @@ pub fn rank<N>(candidates: Vec<Candidate<N>>, prefer: Prefer) -> Vec<Verdict<N>>
     });
     let time = |evidence: &Evidence| evidence.counted(prefer).ratio;
     let first = usable.first().and_then(|first| first.evidence.as_ref()).map(time);
+    // What the chosen one is compared by, if it was measured; else the best of those that were.
+    let top = usable.iter().find_map(|candidate| candidate.evidence.clone());
     let judge = |(n, candidate): (usize, Candidate<N>)| {
-        let judgement = match (n, &candidate.evidence, best) {
-            (0, Some(evidence), _) => Judgement::Chosen { why: measured_why(evidence, prefer) },
-            (0, None, _) => Judgement::Chosen { why: candidate.prior.why.to_owned() },
-            (_, Some(e), Some(best)) if e.ties_with(best, prefer, f64::MAX) => Judgement::Tie,
-            (_, Some(e), _) => Judgement::Slower { by: time(e) / first.unwrap_or(1.0) },
-            (_, None, _) => Judgement::Unmeasured,
+        let is_tie = |e: &Evidence| {
+            let is_shown = top.as_ref().is_some_and(|top| e.is_surely_beyond(top, prefer));
+            !is_shown || best.is_some_and(|best| e.ties_with(best, prefer, f64::MAX))
+        };
+        let judgement = match (n, &candidate.evidence) {
+            (0, Some(evidence)) => Judgement::Chosen { why: measured_why(evidence, prefer) },
+            (0, None) => Judgement::Chosen { why: candidate.prior.why.to_owned() },
+            (_, Some(e)) if is_tie(e) => Judgement::Tie,
+            (_, Some(e)) => Judgement::Slower { by: time(e) / first.unwrap_or(1.0) },
+            (_, None) => Judgement::Unmeasured,
         };
         candidate.verdict(judgement)
     };

@@ -111,8 +111,15 @@ impl AtSize<'_> {
         };
         let verdicts = rank(points.iter().enumerate().map(candidate).collect(), prefer);
         let is_libc_chosen = verdicts.first().is_some_and(|verdict| verdict.mechanism == 0);
+        let measured = verdicts.iter().filter(|verdict| verdict.judgement.is_usable());
+        let scores = measured.filter_map(|verdict| Some(verdict.evidence.as_ref()?.score(prefer)));
+        let least = scores.min_by(f64::total_cmp).unwrap_or(f64::INFINITY);
+        // By the medians: a band is of what is best in the middle, not of all that might be as good.
+        let is_near = |evidence: &Evidence| evidence.ties_with(least, prefer, f64::MAX);
         let is_as_good = |verdict: &&Verdict<usize>| {
-            matches!(verdict.judgement, Judgement::Chosen { .. } | Judgement::Tie)
+            let is_chosen = matches!(verdict.judgement, Judgement::Chosen { .. });
+            let is_usable = verdict.judgement.is_usable();
+            (is_chosen || is_usable && verdict.evidence.as_ref().is_some_and(is_near))
                 && (verdict.mechanism == 0) == is_libc_chosen
         };
         let mut best: Vec<usize> =

@@ -2,7 +2,7 @@ use super::*;
 use crate::profile::{Load, Ratio, SinkState};
 
 fn measured(name: &'static str, ratio: f64, noise: f64) -> Candidate {
-    let wall = Ratio { ratio, ..Ratio::ONE };
+    let wall = Ratio { ratio, lo: ratio, hi: ratio };
     let evidence = Evidence {
         tuning: Tuning::default(),
         wall,
@@ -48,6 +48,23 @@ fn a_tie_is_said_up_to_the_noise_and_a_slower_one_by_how_much() {
     assert_eq!(a.judgement, Judgement::Chosen { why: "fastest measured".to_owned() });
     assert_eq!(b.judgement, Judgement::Tie);
     assert_eq!(c.judgement, Judgement::Slower { by: 1.5 });
+}
+
+#[test]
+fn what_the_intervals_cannot_tell_apart_is_not_called_slower() {
+    let wide = |name, ratio, lo, hi| {
+        let mut candidate = measured(name, ratio, 0.03);
+        candidate.evidence.as_mut().unwrap().wall = Ratio { ratio, lo, hi };
+        candidate
+    };
+    let all = vec![wide("a", 1.0, 0.9, 1.2), wide("b", 5.43, 1.1, 27.0), wide("c", 2.0, 1.5, 2.5)];
+    let said: Vec<_> = rank(all, Prefer::Wall)
+        .into_iter()
+        .map(|verdict| (verdict.mechanism, verdict.judgement))
+        .collect();
+    // Which is tried first goes by the middle of what was seen, and says nothing of the difference.
+    assert_eq!(said[1], ("c", Judgement::Slower { by: 2.0 }));
+    assert_eq!(said[2], ("b", Judgement::Tie));
 }
 
 #[test]

@@ -103,9 +103,9 @@ fn kernel_answer(bands: &[Band], size: Option<u64>) -> String {
 fn answer(plan: &Plan, size: Option<u64>) -> String {
     let Some(verdict) = plan.chosen() else { return String::new() };
     let Judgement::Chosen { why } = &verdict.judgement else { return String::new() };
-    let takes = verdict.evidence.as_ref().map_or(String::new(), |evidence| {
+    let takes = plan.expected(verdict).map_or(String::new(), |ns| {
         let what = if size.is_some() { "in about " } else { "at about " };
-        format!(", {what}{}", expected(evidence, size))
+        format!(", {what}{}", expected(ns, size))
     });
     let turns = plan.turns.as_ref().map_or(String::new(), |turns| {
         let (last, others) = turns.among.split_last().unwrap_or((&"", &[]));
@@ -208,7 +208,7 @@ fn verdicts_text(
         rows.add_row([
             verdict.mechanism.to_owned(),
             verdict_text(verdict),
-            verdict.evidence.as_ref().map_or("-".to_owned(), |e| expected(e, size)),
+            plan.expected(verdict).map_or("-".to_owned(), |ns| expected(ns, size)),
             verdict.evidence.as_ref().map_or("-".to_owned(), cite),
         ]);
     }
@@ -238,7 +238,7 @@ fn verdict_text(verdict: &Verdict) -> String {
     let tuned = if tuning.is_empty() { tuning } else { format!(" ({tuning})") };
     match &verdict.judgement {
         Judgement::Chosen { why } => format!("chosen{tuned}: {why}"),
-        Judgement::Tie => format!("tie{tuned}"),
+        Judgement::Tie => format!("no difference shown{tuned}"),
         // Of those who save something else some are faster than the chosen one.
         Judgement::Slower { by } if *by < 1.0 => format!("{by:.2}x its time{tuned}"),
         Judgement::Slower { by } => format!("{by:.2}x slower{tuned}"),
@@ -247,15 +247,15 @@ fn verdict_text(verdict: &Verdict) -> String {
     }
 }
 
-fn expected(evidence: &Evidence, size: Option<u64>) -> String {
+fn expected(ns_per_byte: f64, size: Option<u64>) -> String {
     match size {
-        Some(size) => quantity::duration(time_for(evidence, size)),
-        None => format!("{}/s", quantity::bytes((1e9 / evidence.ns_per_byte) as u64)),
+        Some(size) => quantity::duration(time_for(ns_per_byte, size)),
+        None => format!("{}/s", quantity::bytes((1e9 / ns_per_byte) as u64)),
     }
 }
 
-fn time_for(evidence: &Evidence, size: u64) -> Duration {
-    let seconds = evidence.ns_per_byte * size as f64 / 1e9;
+fn time_for(ns_per_byte: f64, size: u64) -> Duration {
+    let seconds = ns_per_byte * size as f64 / 1e9;
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
