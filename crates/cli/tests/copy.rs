@@ -154,7 +154,9 @@ fn tuning_measures_moves_and_shows_why() {
     let chosen = text.lines().find_map(|line| line.strip_prefix("* "));
     assert!(chosen.is_some_and(|line| line.starts_with(used)), "{text}");
     assert_eq!(scratch.names(), [LOCK, "from", "profile.json", "to"]);
-    assert!(text.contains("kept for later copies: "), "{text}");
+    // What of it is kept goes by what else the machine did meanwhile.
+    let kept = ["kept for later copies", "nothing of it is kept for later copies"];
+    assert!(text.lines().any(|line| kept.iter().any(|words| line.starts_with(words))), "{text}");
     let json: serde_json::Value = serde_json::from_str(&tune(&["--json", "from", "to"])).unwrap();
     let arms = json["tune"]["arms"].as_array().unwrap();
     assert!(arms.iter().any(|arm| arm["name"].as_str().unwrap().starts_with("cp")));
@@ -163,7 +165,9 @@ fn tuning_measures_moves_and_shows_why() {
     let mut plan = scratch.thalweg(["plan", "from", "to"]);
     let output = plan.env("THALWEG_PROFILE", scratch.path("profile.json")).output().unwrap();
     let plan = String::from_utf8(output.stdout).unwrap();
-    assert!(plan.contains("chosen") && plan.contains("1 session"), "{plan}");
+    let profile: serde_json::Value = serde_json::from_slice(&scratch.read("profile.json")).unwrap();
+    let is_kept = profile["cells"].as_array().is_some_and(|cells| !cells.is_empty());
+    assert!(plan.contains("chosen") && plan.contains("1 session") == is_kept, "{plan}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 pub mod compare;
 pub mod libc_thresholds;
+mod other_work;
 pub mod trial;
 pub mod tune_copy;
 pub mod tune_machine;

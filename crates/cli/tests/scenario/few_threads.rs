@@ -124,7 +124,7 @@ fn measuring_without_threads_ends_with_what_could_be_measured_or_the_reason() {
     fs::write(&study, STUDY).unwrap();
     let mut tune = thalweg();
     let pair = format!("file:file@{}", scratch.folder("files").display());
-    tune.args(["tune", "--pair", &pair, "--budget", "5s"]);
+    tune.args(["tune", "--assume-idle", "--pair", &pair, "--budget", "5s"]);
     tune.env("THALWEG_PROFILE", scratch.join("profile.json"));
     let mut studied = thalweg();
     let few = ["--sessions", "3", "--rounds", "3", "--sample", "1ms", "--pause", "0s"];

@@ -1,7 +1,7 @@
 //! What the processors of the machine did: how busy they are with other work, and what the hypervisor took.
 
 use serde::Serialize;
-use std::{fs::read_to_string, thread, time::Duration};
+use std::{fmt, fs::read_to_string, thread, time::Duration};
 
 /// How busy the machine was with other work.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -11,12 +11,27 @@ pub struct Busy {
     pub of: usize,
 }
 
+/// `1.3 of 2 processors`.
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} of {} processors", self.processors, self.of)
+    }
+}
+
 impl Busy {
-    /// Looks for a moment; `None` where /proc/stat cannot be read.
+    /// Looks for a fifth of a second; `None` where /proc/stat cannot be read.
     pub fn now() -> Option<Self> {
-        const MOMENT: Duration = Duration::from_millis(200);
+        Self::within(Duration::from_millis(200))
+    }
+
+    /// Looks for so long: some clock ticks, for whoever asks again and again.
+    pub fn briefly() -> Option<Self> {
+        Self::within(Duration::from_millis(100))
+    }
+
+    fn within(moment: Duration) -> Option<Self> {
         let before = Ticks::now()?;
-        thread::sleep(MOMENT);
+        thread::sleep(moment);
         let after = Ticks::now()?;
         let passed = after.all.saturating_sub(before.all).max(1);
         let share = after.busy.saturating_sub(before.busy) as f64 / passed as f64;
@@ -26,6 +41,17 @@ impl Busy {
     /// Whether a tenth of the machine or more was taken.
     pub fn is_much(&self) -> bool {
         self.processors >= 0.1 * self.of as f64
+    }
+
+    /// Whether that is half a processor too: less comes and goes on every machine.
+    pub fn is_crowded(&self) -> bool {
+        self.processors >= 0.5 && self.is_much()
+    }
+
+    /// The one of two looks that saw more.
+    #[must_use]
+    pub fn or_busier(self, other: Self) -> Self {
+        if other.processors > self.processors { other } else { self }
     }
 }
 

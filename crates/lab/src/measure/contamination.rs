@@ -3,6 +3,7 @@
 mod others;
 
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 use crate::measure::{
     log::{Entry, Log},
@@ -82,9 +83,7 @@ pub fn marks(log: &Log, warm: &[Option<u64>]) -> Vec<Mark> {
     }
     for (rounds, text) in others::crowded(log) {
         for round in rounds {
-            let mut arms: Vec<usize> = log.rounds[round].iter().map(|entry| entry.arm).collect();
-            arms.sort_unstable();
-            arms.dedup();
+            let arms: BTreeSet<usize> = log.rounds[round].iter().map(|entry| entry.arm).collect();
             let sign = Sign::Crowded;
             marks.extend(arms.into_iter().map(|arm| Mark { arm, round, sign, text: text.clone() }));
         }
@@ -102,6 +101,19 @@ pub fn marks(log: &Log, warm: &[Option<u64>]) -> Vec<Mark> {
     }
     marks.sort_by_key(|mark| mark.round);
     marks
+}
+
+/// The share of the samples of a log that other work disturbed. The two of one arm in a round count as one.
+pub fn disturbed(log: &Log) -> f64 {
+    let samples = log
+        .rounds
+        .iter()
+        .enumerate()
+        .flat_map(|(round, entries)| entries.iter().map(move |entry| (entry.arm, round)));
+    let samples: BTreeSet<(usize, usize)> = samples.collect();
+    let marks = marks(log, &[]).into_iter().filter(|mark| mark.sign.is_of_others());
+    let disturbed: BTreeSet<(usize, usize)> = marks.map(|mark| (mark.arm, mark.round)).collect();
+    disturbed.len() as f64 / samples.len().max(1) as f64
 }
 
 /// The rounds of an arm's samples, in the order they were taken.

@@ -22,7 +22,7 @@ use std::{
 use thalweg_core::{Cancelled, Guarantees, MECHANISMS, Request};
 use thalweg_tree::CopyOptions;
 
-use crate::measure::Stop;
+use crate::measure::{Stop, busy::Busy};
 
 /// What is to be measured, and for how long.
 pub struct TuneJob<'j> {
@@ -77,13 +77,15 @@ pub fn tune(job: &TuneJob<'_>) -> Result<TuneResult, TuneError> {
     for source in job.sources {
         kinds.push(std::fs::metadata(source).map_err(TuneError::io(source))?);
     }
-    match (&kinds[..], job.sources) {
+    let busy = Busy::briefly();
+    let found = match (&kinds[..], job.sources) {
         ([meta], [source]) if meta.is_file() => file::tune_file(job, source, MECHANISMS),
         (kinds, _) if kinds.iter().all(|meta| meta.is_file() || meta.is_dir()) => {
             tree::tune_tree(job, &tree_arms::copy_tree)
         }
         _ => Err(TuneError::not_tunable("what is read from it cannot be read again")),
-    }
+    };
+    found.map(|found| TuneResult { busy, ..found })
 }
 
 /// The part of the budget that is measured for, however short the copy: less shows nothing.

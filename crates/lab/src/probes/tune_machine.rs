@@ -4,11 +4,13 @@
 //! among those of the other surveys. A session takes size by size through interleaved rounds. A
 //! scouting session before them picks the tunings worth measuring; its samples are not used again.
 
+pub mod advice;
 pub mod check;
 mod contest;
 pub mod emit;
 mod grid;
 mod job;
+mod met;
 mod pair;
 pub mod regret;
 mod runner;
@@ -21,6 +23,7 @@ mod table;
 
 pub use grid::{Depth, between, busy_cores, loads};
 pub use job::{ContestJob, ContestLog, EndKeys, Line, SizeLog, Way, Ways};
+pub use met::Met;
 pub use pair::{EndKind, Ends, Held};
 pub use runner::{InProcess, Runner, Spawned, serve};
 pub use sum::Survey;
@@ -35,7 +38,7 @@ use thalweg_core::{
     profile::{Cell, Load, SinkState},
 };
 
-use crate::measure::{Stop, conditions, stats::Random};
+use crate::measure::{Stop, busy::Busy, conditions, stats::Random};
 
 /// What is to be measured.
 pub struct Plan<'p> {
@@ -94,6 +97,8 @@ pub struct Progress<'p> {
     pub load: Load,
     /// Whether it is a scouting session.
     pub scouting: bool,
+    /// How busy the machine was with other work just before, where that may matter.
+    pub other_work: Option<Busy>,
     /// Time that is left by plan.
     pub left: Duration,
 }
@@ -110,6 +115,8 @@ pub struct SurveyResult {
     pub sessions: usize,
     /// Time on the clock for all of it.
     pub seconds: f64,
+    /// The sessions that other work met.
+    pub met: Met,
 }
 
 impl SurveyResult {
@@ -143,7 +150,7 @@ pub fn survey(
         let of_it = picked.get(&(survey.ends.clone(), survey.sink_state));
         *ways = of_it.cloned().unwrap_or_default();
     }
-    let surveys = run.sessions(planned, sessions)?;
+    let (surveys, met) = run.sessions(planned, sessions)?;
     let at = conditions::now();
     let cells = surveys.iter().flat_map(|survey| survey.cells(&at)).collect();
     Ok(SurveyResult {
@@ -152,6 +159,7 @@ pub fn survey(
         troubles: run.troubles,
         sessions: run.done,
         seconds: run.began.elapsed().as_secs_f64(),
+        met,
     })
 }
 
@@ -166,6 +174,8 @@ pub(crate) struct Run<'r> {
     pub of: usize,
     pub random: Random,
     pub troubles: Vec<String>,
+    /// How busy the machine was with other work when last looked at.
+    look: Option<Busy>,
 }
 
 impl<'r> Run<'r> {
@@ -175,7 +185,8 @@ impl<'r> Run<'r> {
         told: &'r mut dyn FnMut(&Progress<'_>),
     ) -> Self {
         let (began, random) = (Instant::now(), Random::new(plan.seed));
-        Self { plan, runner, told, began, done: 0, of: 1, random, troubles: Vec::new() }
+        let look = runner.busy();
+        Self { plan, runner, told, began, done: 0, of: 1, random, troubles: Vec::new(), look }
     }
 
     pub fn job(
@@ -191,12 +202,13 @@ impl<'r> Run<'r> {
         ContestJob { ends, load, sink_state, sizes, ways, rounds, budget, seed, exact: false }
     }
 
-    /// So many sessions of each survey, in turn and each time in another order.
+    /// So many sessions of each survey, in turn and each time in another order; those that other work met are
+    /// sorted out.
     pub fn sessions(
         &mut self,
         mut planned: Vec<Planned>,
         count: usize,
-    ) -> Result<Vec<Survey>, Cancelled> {
+    ) -> Result<(Vec<Survey>, Met), Cancelled> {
         for _ in 0..count {
             let mut order: Vec<usize> = (0..planned.len()).collect();
             self.random.shuffle(&mut order);
@@ -208,7 +220,7 @@ impl<'r> Run<'r> {
                 survey.sessions.push(self.session(&job, false)?);
             }
         }
-        Ok(planned.into_iter().map(|one| one.survey).collect())
+        Ok(met::sorted(planned.into_iter().map(|one| one.survey)))
     }
 
     pub fn session(&mut self, job: &ContestJob, scouting: bool) -> Result<ContestLog, Cancelled> {
@@ -218,9 +230,12 @@ impl<'r> Run<'r> {
             ends: &job.ends,
             load: job.load,
             scouting,
+            other_work: self.look.filter(Busy::is_crowded),
             left: self.plan.budget.saturating_sub(self.began.elapsed()),
         });
-        let log = self.runner.run(job, self.plan.stop);
+        let mut log = self.runner.run(job, self.plan.stop);
+        let before = std::mem::replace(&mut self.look, self.runner.busy());
+        log.around = before.zip(self.look).map(|(before, after)| before.or_busier(after));
         self.done += 1;
         (self.plan.stop)()?;
         if let Some(reason) = &log.failed {

@@ -114,7 +114,8 @@ fn answer_for_choice(judged: &mut [Judged], noise: f64) {
 fn together(judged: &[Judged]) -> (ClaimVerdict, String) {
     use ClaimVerdict::{Contradicted, NotRunnable, Reproduced, Undecided};
     let sentence = |one: &Judged| {
-        let disturbed = one.figure.map_or_else(String::new, |figure| words::disturbed(figure.disturbed));
+        let disturbed =
+            one.figure.map_or_else(String::new, |figure| words::disturbed(figure.disturbed));
         format!("{}; {}{disturbed}", one.evidence.text, one.why)
     };
     for verdict in [Contradicted, NotRunnable, Undecided] {

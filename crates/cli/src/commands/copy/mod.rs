@@ -261,7 +261,7 @@ impl<'r> Run<'r> {
             let written = Profile::turn(path).and_then(|_turn| {
                 // Another process may have written it while we measured.
                 let mut profile = Saved::find(true).current.unwrap_or_default();
-                result.teach(&mut profile, &mut options.request);
+                profile.merge(result.kept());
                 profile.save(path)
             });
             match written {

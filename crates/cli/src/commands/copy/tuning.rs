@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use thalweg_core::{failed::quoted, profile::Ratio};
+use thalweg_core::{
+    failed::quoted,
+    profile::{Load, Ratio},
+};
 use thalweg_lab::probes::tune_copy::{ArmResult, TuneError, TuneJob, TuneResult, tune};
 use thalweg_tree::CopyOptions;
 
@@ -82,10 +85,12 @@ pub fn screen(
 
 /// What is left of the measurement, and whether it was worth its time.
 fn what_it_cost(tuned: &TuneResult, (copied, kept): (Duration, Option<&Path>)) -> String {
-    let mut text = match kept {
-        Some(path) if !tuned.cells.is_empty() => format!(
-            "kept for later copies: {} in {}\n",
-            quantity::count(tuned.cells.len() as u64, "measurement", "measurements"),
+    let (mut text, kept_cells) = (other_work(tuned), tuned.kept().len());
+    text += &match kept {
+        Some(path) if kept_cells > 0 => format!(
+            "kept for later copies{}: {} in {}\n",
+            if tuned.kept_as() == Some(Load::Loaded) { " on a busy machine" } else { "" },
+            quantity::count(kept_cells as u64, "measurement", "measurements"),
             quoted(path),
         ),
         _ => "nothing of it is kept for later copies\n".to_owned(),
@@ -99,6 +104,20 @@ fn what_it_cost(tuned: &TuneResult, (copied, kept): (Duration, Option<&Path>)) -
         );
     }
     text
+}
+
+/// What else the machine did, where that is no longer idle: this copy goes by it all the same.
+fn other_work(tuned: &TuneResult) -> String {
+    match (&tuned.busy, tuned.kept_as()) {
+        (Some(busy), load) if load != Some(Load::Idle) && busy.is_crowded() => {
+            format!("other work kept {busy} busy before\n")
+        }
+        (_, None) => {
+            let share = tuned.disturbed * 100.0;
+            format!("other work disturbed {share:.0} % of the samples\n")
+        }
+        _ => String::new(),
+    }
 }
 
 /// `, one for each processor: ...`.

@@ -35,9 +35,13 @@ pub struct TuneArgs {
     /// Change nothing: measure other sizes, and say how much worse the planner chose than hindsight
     #[arg(long)]
     pub check: bool,
+    /// Keep what is measured as of the idle machine, whatever else it does meanwhile. Else what other work
+    /// met is kept as of the busy machine, or not at all
+    #[arg(long)]
+    pub assume_idle: bool,
     /// Change nothing: print what was measured as constants for another program
     #[arg(long, value_name = "LANGUAGE", value_enum)]
-    #[arg(conflicts_with_all = ["check", "quick", "pair", "budget"])]
+    #[arg(conflicts_with_all = ["check", "quick", "pair", "budget", "assume_idle"])]
     pub emit: Option<Emit>,
     /// Print JSON
     #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]

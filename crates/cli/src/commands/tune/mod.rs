@@ -9,6 +9,7 @@ use std::{
 use thalweg_core::{Cancelled, Profile, profile::Load, quantity::Size};
 use thalweg_lab::probes::tune_machine::{
     self, Depth, EndKind, Ends, Plan, Progress, Spawned, SurveyResult,
+    advice::advice,
     check::{are_possible, check, held_out},
     emit::emit,
     loads, rows, sentinel,
@@ -60,8 +61,8 @@ impl Subcommand for TuneArgs {
 }
 
 /// This very program, whatever its file is called by now.
-fn sessions() -> Spawned {
-    Spawned { program: "/proc/self/exe".into() }
+fn sessions(assumes_idle: bool) -> Spawned {
+    Spawned { program: "/proc/self/exe".into(), assumes_idle }
 }
 
 fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<Exit, Failure> {
@@ -71,14 +72,21 @@ fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<
     };
     let bar = bar(args.json);
     let told = &mut |progress: &Progress<'_>| show(&bar, progress);
-    let found = tune_machine::survey(plan, &mut sessions(), told);
+    let found = tune_machine::survey(plan, &mut sessions(args.assume_idle), told);
     bar.finish_and_clear();
     let found = found.map_err(|_: Cancelled| interrupt::failure("the profile is as it was"))?;
     for trouble in &found.troubles {
         complain(trouble);
     }
+    if let Some(met) = screen::other_work(&found.met) {
+        complain(&met);
+    }
     if found.cells.is_empty() {
-        let why = "nothing could be measured; the profile is as it was";
+        let why = if found.met.left_out > 0 {
+            "nothing was kept, for the machine was busy (--assume-idle keeps it); the profile is as it was"
+        } else {
+            "nothing could be measured; the profile is as it was"
+        };
         return Err(Failure::new(Exit::Failed, why));
     }
     // What cannot be kept was measured all the same, and is shown.
@@ -88,19 +96,22 @@ fn tune(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved, color: bool) -> Result<
     let prefer = args.objective.prefer();
     let rows = found.surveys.iter().flat_map(|survey| rows(survey, &fresh, prefer));
     let rows: Vec<_> = rows.collect();
+    let advice = advice(kept.as_ref().map_or(&fresh, |kept| &kept.profile), prefer);
     if args.json {
         print_json(&json!({
             "rows": rows, "cells": found.cells, "seconds": found.seconds,
             "sessions": found.sessions, "objective": prefer, "troubles": found.troubles,
-            "unfit": screen::unfit(&found), "skipped": screen::skipped(&found),
-            "profile": kept.is_ok().then(|| path.to_string_lossy()),
-            "replaced": kept.as_deref().unwrap_or_default(), "schema": SCHEMA,
+            "other_work": found.met, "unfit": screen::unfit(&found), "skipped": screen::skipped(&found),
+            "profile": kept.is_ok().then(|| path.to_string_lossy()), "advice": advice,
+            "replaced": kept.as_ref().map(|kept| kept.replaced.clone()).unwrap_or_default(),
+            "schema": SCHEMA,
         }))?;
     } else {
         print(&screen::survey(&found, &rows, &fresh, color))?;
         if kept.is_ok() {
             print(&format!("profile: {}\n", path.display()))?;
         }
+        print(&screen::advice(&advice))?;
     }
     kept?;
     Ok(if found.troubles.is_empty() { Exit::Done } else { Exit::Failed })
@@ -121,10 +132,11 @@ pub fn briefly(ends: Ends, budget: Duration) -> Result<String, Failure> {
         seed: since.as_nanos() as u64,
         stop: &interrupt::check,
     };
-    let found = tune_machine::survey(&plan, &mut sessions(), &mut |_: &Progress<'_>| {});
+    let found = tune_machine::survey(&plan, &mut sessions(false), &mut |_: &Progress<'_>| {});
     let found = found.map_err(|_: Cancelled| interrupt::failure("the profile is as it was"))?;
     if found.cells.is_empty() {
-        let why = found.troubles.join("; ");
+        let met = screen::other_work(&found.met);
+        let why = found.troubles.iter().cloned().chain(met).collect::<Vec<_>>().join("; ");
         return Err(Failure::new(Exit::Failed, format!("nothing could be measured: {why}")));
     }
     keep(&found, &saved, path)?;
@@ -134,8 +146,14 @@ pub fn briefly(ends: Ends, budget: Duration) -> Result<String, Failure> {
     Ok(format!("measured {} in {sessions} sessions and {seconds:.1} s", sizes.join(", ")))
 }
 
+/// The profile as it is kept, and what was stale of the one that it replaced.
+struct Kept {
+    profile: Profile,
+    replaced: Vec<String>,
+}
+
 /// Writes the profile, and says which stale one it replaced.
-fn keep(found: &SurveyResult, saved: &Saved, path: &Path) -> Result<Vec<String>, Failure> {
+fn keep(found: &SurveyResult, saved: &Saved, path: &Path) -> Result<Kept, Failure> {
     // Another process may have written it while we measured.
     let _turn = Profile::turn(path).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
     let now = Saved::find(true);
@@ -149,7 +167,7 @@ fn keep(found: &SurveyResult, saved: &Saved, path: &Path) -> Result<Vec<String>,
     if let Some(broken) = &saved.broken {
         complain(&format!("the profile that was there is replaced: {broken}"));
     }
-    Ok(stale)
+    Ok(Kept { profile, replaced: stale })
 }
 
 fn regret(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved) -> Result<Exit, Failure> {
@@ -158,7 +176,7 @@ fn regret(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved) -> Result<Exit, Failu
     let looks = sentinel::look(profile, Path::new("."), &interrupt::check);
     let bar = bar(args.json);
     let told = &mut |progress: &Progress<'_>| show(&bar, progress);
-    let checked = check(plan, (profile, prefer), &mut sessions(), told);
+    let checked = check(plan, (profile, prefer), &mut sessions(args.assume_idle), told);
     bar.finish_and_clear();
     let unchanged = |_: Cancelled| interrupt::failure("nothing was changed");
     let mut checked = checked.map_err(unchanged)?;
@@ -171,9 +189,12 @@ fn regret(args: &TuneArgs, plan: &Plan<'_>, saved: &Saved) -> Result<Exit, Failu
     for trouble in &checked.troubles {
         complain(trouble);
     }
+    if let Some(met) = screen::other_work(&checked.met) {
+        complain(&met);
+    }
     if args.json {
         print_json(&json!({
-            "regret": checked.regrets, "held_out": held, "sentinel": looks, "objective": prefer,
+            "regret": checked.regrets, "other_work": checked.met, "held_out": held, "sentinel": looks, "objective": prefer,
             "profile": saved.status(), "seconds": checked.seconds,
             "troubles": checked.troubles, "schema": SCHEMA,
         }))?;
@@ -248,5 +269,8 @@ fn show(bar: &ProgressBar, progress: &Progress<'_>) {
     let doing = if progress.scouting { "looking at tunings of" } else { "measuring" };
     let left = quantity::duration(progress.left);
     let (ends, load) = (progress.ends, progress.load.name());
-    bar.set_message(format!("sessions, {left} left: {doing} {ends}, {load}"));
+    let other = progress
+        .other_work
+        .map_or_else(String::new, |busy| format!(" (other work keeps {busy} busy)"));
+    bar.set_message(format!("sessions, {left} left: {doing} {ends}, {load}{other}"));
 }

@@ -14,7 +14,8 @@ use thalweg_core::{
 use thalweg_lab::{
     measure::stats::Verdict,
     probes::tune_machine::{
-        Row, SurveyResult,
+        Met, Row, SurveyResult,
+        advice::Advice,
         check::{Checked, Held},
         regret::RegretSpread,
         sentinel::Look,
@@ -61,6 +62,24 @@ pub fn survey(found: &SurveyResult, rows: &[Row], profile: &Profile, color: bool
     let sessions = quantity::count(found.sessions as u64, "session", "sessions");
     let _ = writeln!(text, "{sessions} in {}", quantity::duration(took));
     text
+}
+
+/// What became of the sessions that were meant for the idle machine and met other work, if any did.
+pub fn other_work(met: &Met) -> Option<String> {
+    let Met { as_loaded, left_out, of, most } = met;
+    let count = as_loaded + left_out;
+    let most = most.as_ref().filter(|_| count > 0)?;
+    let mut became = Vec::new();
+    if *as_loaded > 0 {
+        became.push(format!("{as_loaded} are kept as ones of the busy machine"));
+    }
+    if *left_out > 0 {
+        became.push(format!("{left_out} are not kept"));
+    }
+    let became = became.join(", ");
+    Some(format!(
+        "other work met {count} of {of} sessions meant for the idle machine (up to {most} busy): {became}"
+    ))
 }
 
 /// The rows of each pair under each set of conditions, in order of their appearance.
@@ -111,6 +130,15 @@ fn from_now_on(what: &str, found: &[Band]) -> String {
         Some(_) => "libc beyond".to_owned(),
     };
     format!("{what} from now on: {}, {beyond}\n", bands.join(", "))
+}
+
+/// What to use here, in five lines.
+pub fn advice(lines: &[Advice]) -> String {
+    let mut text = "use here, by all that was measured:\n".to_owned();
+    for line in lines {
+        let _ = writeln!(text, "  {:<10} {}", line.name(), line.text);
+    }
+    text
 }
 
 /// Pair -> way -> why it could not take part.

@@ -70,9 +70,8 @@ pub(super) fn crowded(log: &Log) -> Vec<(Range<usize>, String)> {
     let shares: Vec<f64> = windows.iter().map(|(_, kept)| *kept).collect();
     let usual = quantile(&shares, QUIET).unwrap_or(0.0).max(0.0);
     let crowded = windows.into_iter().filter(|(_, kept)| *kept > usual + KEPT);
-    let said = |kept: f64| {
-        format!("others kept {kept:.1} processors busy where {usual:.1} are usual")
-    };
+    let said =
+        |kept: f64| format!("others kept {kept:.1} processors busy where {usual:.1} are usual");
     crowded.map(|(rounds, kept)| (rounds, said(kept))).collect()
 }
 
@@ -81,8 +80,7 @@ pub(super) fn crowded(log: &Log) -> Vec<(Range<usize>, String)> {
 fn windows(log: &Log) -> Vec<(Range<usize>, f64)> {
     let mut windows: Vec<(Range<usize>, [f64; 2])> = Vec::new();
     for (round, entries) in log.rounds.iter().enumerate() {
-        let long = |(_, [seconds, _]): &mut (Range<usize>, [f64; 2])| *seconds < WINDOW;
-        if windows.last_mut().is_none_or(|last| !long(last)) {
+        if windows.last().is_none_or(|(_, [seconds, _])| *seconds >= WINDOW) {
             windows.push((round..round, [0.0; 2]));
         }
         let Some((rounds, sums)) = windows.last_mut() else { continue };
@@ -132,8 +130,11 @@ mod tests {
     }
 
     fn marked(log: &Log, sign: Sign) -> Vec<usize> {
-        let mut rounds: Vec<usize> =
-            marks(log, &[]).iter().filter(|mark| mark.sign == sign).map(|mark| mark.round).collect();
+        let mut rounds: Vec<usize> = marks(log, &[])
+            .iter()
+            .filter(|mark| mark.sign == sign)
+            .map(|mark| mark.round)
+            .collect();
         rounds.dedup();
         rounds
     }
@@ -164,8 +165,8 @@ mod tests {
         // nothing from a sample but what is shared.
         let log = session(16, |round, sample| sample.busy_ticks += if round >= 8 { 2 } else { 0 });
         assert_eq!(marked(&log, Sign::Crowded), (8..16).collect::<Vec<_>>());
-        let text = &marks(&log, &[])[0].text;
-        assert_eq!(text, "others kept 1.0 processors busy where 0.0 are usual");
+        let found = marks(&log, &[]);
+        assert_eq!(found[0].text, "others kept 1.0 processors busy where 0.0 are usual");
     }
 
     #[test]

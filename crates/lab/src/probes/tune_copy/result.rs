@@ -4,13 +4,14 @@ use serde::Serialize;
 use std::collections::HashMap;
 use thalweg_core::{
     Profile, Request, Tuning, Unfit, Verdict as Planned,
-    profile::{Cell, Ratio},
+    profile::{Cell, Load, Ratio},
 };
 
 use super::slice::SliceFacts;
 use crate::{
     arms::cp::Cp,
-    measure::{conditions::Conditions, log::Log, stats::Verdict},
+    measure::{busy::Busy, conditions::Conditions, log::Log, stats::Verdict},
+    probes::other_work::kept_as,
 };
 
 #[derive(Clone, Debug, Serialize)]
@@ -42,6 +43,10 @@ pub struct TuneResult {
     pub log: Log,
     /// Time on the clock for all of it.
     pub seconds: f64,
+    /// How busy the machine was with other work before; `None` where that cannot be told.
+    pub busy: Option<Busy>,
+    /// The share of the samples that other work disturbed.
+    pub disturbed: f64,
     /// Found unfit by trying. The planner has to be told.
     #[serde(skip)]
     pub unfit: HashMap<&'static str, Unfit>,
@@ -99,7 +104,22 @@ pub struct Unavailable {
 }
 
 impl TuneResult {
-    /// Hands what was found to a profile and to the request of the job that follows.
+    /// Under which load later copies may go by it: that of the idle machine, if nothing else was done; `None` if
+    /// other work met it that was less than what a profile calls loaded.
+    pub fn kept_as(&self) -> Option<Load> {
+        let quiet = Busy { processors: 0.0, of: 1 };
+        kept_as(&self.busy.unwrap_or(quiet), self.disturbed)
+    }
+
+    /// What later copies may go by: of a busy machine only what is known to be of one, or nothing.
+    pub fn kept(&self) -> Vec<Cell> {
+        let load = self.kept_as();
+        let of = |load| self.cells.iter().map(move |cell| Cell { load, ..cell.clone() }).collect();
+        load.map(of).unwrap_or_default()
+    }
+
+    /// Hands what was found to a profile and to the request of the job that follows: it is of the machine as it is
+    /// now, whatever else that does.
     pub fn teach(&self, profile: &mut Profile, request: &mut Request) {
         profile.merge(self.cells.clone());
         request.unfit.extend(self.unfit.iter().map(|(name, unfit)| (*name, unfit.clone())));
@@ -112,6 +132,7 @@ impl TuneResult {
         self.cells.clone_from(&large.cells);
         self.unavailable.clone_from(&large.unavailable);
         self.unfit.clone_from(&large.unfit);
+        self.disturbed = self.disturbed.max(large.disturbed);
         self.large_file = Some(Box::new(large));
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     arms::cp::Cp,
     measure::{
         conditions::Conditions,
+        contamination::disturbed,
         log::Log,
         outcome::Outcome,
         sample::{Metric, Sample},
@@ -74,6 +75,7 @@ impl Measured {
         if let (Ok(cp), Some(startup)) = (&mut self.cp, median(&self.starts)) {
             cp.startup = startup;
         }
+        let disturbed = disturbed(&self.log);
         let arms = 0..self.subjects.len();
         let arms: Vec<ArmResult> = arms.map(|arm| self.arm(arm, facts, noise, random)).collect();
         let cells =
@@ -97,6 +99,8 @@ impl Measured {
             conditions: self.conditions,
             log: self.log,
             seconds: clock.spent().as_secs_f64(),
+            busy: None,
+            disturbed,
             unfit: request.unfit.clone(),
         }
     }

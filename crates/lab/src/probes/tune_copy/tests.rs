@@ -10,7 +10,7 @@ use std::{
 };
 use thalweg_core::{
     Error, Facts, Info, Kind, Mechanism, Mover, Pair, Plan, Profile, Role, Side, Source, Transfer,
-    Tuning, mechanisms::LAST_RESORT,
+    Tuning, mechanisms::LAST_RESORT, profile::Load,
 };
 use thalweg_sys::Errno;
 
@@ -106,6 +106,26 @@ fn a_file_is_measured_against_cp_and_the_planner_believes_the_cells() {
         let text = serde_json::to_string(&profile).unwrap();
         assert_eq!(Profile::parse(text.as_bytes()).unwrap().cells.len(), profile.cells.len());
     }
+}
+
+#[test]
+fn a_copy_goes_by_what_it_measured_on_a_busy_machine_and_later_ones_do_not() {
+    let place = tempfile::tempdir().unwrap();
+    let sources = [file_in(place.path(), 1 << 20)];
+    let found = measured(&job(&sources, place.path(), &|| Ok(())));
+    let kept = |processors, disturbed| {
+        let busy = Some(Busy { processors, of: 2 });
+        let found = TuneResult { busy, disturbed, ..found.clone() };
+        let (mut profile, mut request) = (Profile::new(), Request::default());
+        found.teach(&mut profile, &mut request);
+        assert!(!profile.cells.is_empty() && profile.cells.iter().all(|c| c.load == Load::Idle));
+        let loads: Vec<Load> = found.kept().iter().map(|cell| cell.load).collect();
+        assert!(loads.is_empty() || loads.len() == found.cells.len());
+        loads.first().copied()
+    };
+    assert_eq!(kept(0.1, 0.1), Some(Load::Idle));
+    assert_eq!(kept(1.2, 0.1), Some(Load::Loaded));
+    assert_eq!(kept(0.1, 0.8), None);
 }
 
 #[test]

@@ -7,7 +7,7 @@ pub use fleet::{Held, held_out};
 use thalweg_core::{Cancelled, Prefer, Profile, profile::Cell};
 
 use super::{
-    Plan, Progress, Run,
+    Met, Plan, Progress, Run,
     grid::{Depth, between},
     job::Way,
     pair::Ends,
@@ -24,6 +24,8 @@ pub struct Checked {
     pub troubles: Vec<String>,
     /// Time on the clock for all of it.
     pub seconds: f64,
+    /// The sessions that other work met.
+    pub met: Met,
 }
 
 impl Depth {
@@ -57,9 +59,10 @@ pub fn check(
     });
     let sessions = plan.depth.checks();
     run.of = planned.len() * sessions;
-    let surveys = run.sessions(planned, sessions)?;
+    let (surveys, met) = run.sessions(planned, sessions)?;
     let regrets = surveys.iter().flat_map(|survey| regrets(survey, profile, prefer));
-    Ok(Checked { regrets: regrets.collect(), seconds: run.seconds(), troubles: run.troubles })
+    let (regrets, seconds) = (regrets.collect(), run.seconds());
+    Ok(Checked { regrets, seconds, troubles: run.troubles, met })
 }
 
 /// The tunings that the planner may choose between these ends: they have to take part.

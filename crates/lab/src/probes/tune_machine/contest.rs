@@ -81,6 +81,9 @@ pub(super) trait Contest: Sync {
     /// What is taken there with this profile.
     fn choice(&self, profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Way>;
 
+    /// What is taken there without a profile: the first of these that works.
+    fn without_profile(&self, keys: &EndKeys, asked: &Asked) -> Vec<&'static str>;
+
     /// Makes the ends of a job, tells how a profile names them, and the ways that take part: the
     /// reference is the first.
     fn open<'s>(

@@ -107,7 +107,7 @@ fn tables(profile: &Profile, prefer: Prefer) -> Vec<Table> {
 }
 
 /// The planner's choices from small to large: up to which size, and what. The last has no end.
-fn bands(profile: &Profile, keys: &EndKeys, asked: Asked) -> Vec<(u64, Way)> {
+pub(super) fn bands(profile: &Profile, keys: &EndKeys, asked: Asked) -> Vec<(u64, Way)> {
     let of_ends = profile.cells.iter().filter(|cell| {
         (&cell.source, &cell.sink, &cell.options) == (&keys.source, &keys.sink, &keys.options)
             && (cell.load, cell.sink_state) == (asked.load, asked.sink_state)

@@ -9,7 +9,7 @@ use thalweg_core::{
 };
 
 use super::pair::Ends;
-use crate::measure::log::Log;
+use crate::measure::{busy::Busy, log::Log};
 
 /// One session: all ways on one pair, size by size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -138,6 +138,9 @@ pub struct ContestLog {
     pub failed: Option<String>,
     /// Whether it came to its end.
     pub done: bool,
+    /// How busy the machine was with other work before it or after it, whichever was more; `None` where
+    /// nobody looked.
+    pub around: Option<Busy>,
 }
 
 impl ContestLog {

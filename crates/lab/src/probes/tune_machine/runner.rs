@@ -19,7 +19,9 @@ use super::{
 };
 use crate::{
     measure::{
-        Stop, process,
+        Stop,
+        busy::Busy,
+        process,
         schedule::Failure,
         session::{Patience, job, run, tell},
     },
@@ -29,6 +31,12 @@ use crate::{
 pub trait Runner {
     /// Runs one, under its load. A session that fails says so in its log.
     fn run(&mut self, job: &ContestJob, stop: &Stop<'_>) -> ContestLog;
+
+    /// How busy the machine is with other work, between two sessions; `None` if nobody looks. Then all that
+    /// was measured is kept as it was meant.
+    fn busy(&mut self) -> Option<Busy> {
+        None
+    }
 }
 
 /// In this process; it makes no load.
@@ -47,6 +55,8 @@ impl Runner for InProcess {
 #[derive(Clone, Debug)]
 pub struct Spawned {
     pub program: PathBuf,
+    /// The machine is taken to be idle, whatever else it does.
+    pub assumes_idle: bool,
 }
 
 /// A session that was told to stop removes its files and ends by itself.
@@ -61,6 +71,10 @@ impl Runner for Spawned {
             log.failed = Some(format!("a session broke off: {unfit}"));
         }
         log
+    }
+
+    fn busy(&mut self) -> Option<Busy> {
+        if self.assumes_idle { None } else { Busy::briefly() }
     }
 }
 

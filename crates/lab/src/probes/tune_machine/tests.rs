@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use thalweg_core::{Guarantees, Prefer, Tuning, profile::Cell};
 
 use crate::measure::{
+    busy::Busy,
     log::{Entry, Log},
     sample::Sample,
     schedule::order,
@@ -21,13 +22,18 @@ struct Simulated {
     broken: Option<Way>,
     random: Random,
     jobs: Vec<ContestJob>,
+    /// How busy other work keeps the machine, look by look; quiet when there are no more.
+    looks: Vec<f64>,
+    /// A session, by its number, of which all but the first rounds wait for a processor.
+    disturbed: Option<usize>,
 }
 
 impl Simulated {
     fn new(truth: fn(&Way, u64, Load) -> f64, ways: &[&str]) -> Self {
         let ways = ways.iter().map(|name| Way::plain(name)).collect();
         let (random, jobs) = (Random::new(7), Vec::new());
-        Self { truth, ways, noise: 0.02, mood: 0.02, broken: None, random, jobs }
+        let (looks, disturbed) = (Vec::new(), None);
+        Self { truth, ways, noise: 0.02, mood: 0.02, broken: None, random, jobs, looks, disturbed }
     }
 
     /// About normal, of mean 0 and this spread.
@@ -41,14 +47,17 @@ impl Simulated {
             log.enter(&way.to_string());
         }
         let moods: Vec<f64> = ways.iter().map(|_| self.normal(self.mood)).collect();
-        for _ in 0..job.rounds {
+        let is_disturbed = self.disturbed.is_some_and(|number| number + 1 == self.jobs.len());
+        for round_number in 0..job.rounds {
             let all: Vec<usize> = (0..ways.len()).collect();
             let order = order(&all, &mut self.random);
             let round = order.into_iter().map(|arm| {
                 let true_time = (self.truth)(&ways[arm], size, job.load);
                 let time = true_time * (moods[arm] + self.normal(self.noise)).exp();
                 let wall = Duration::from_secs_f64(time);
-                let sample = Sample { wall, user: wall, bytes: size, ..Sample::default() };
+                let waits = is_disturbed && round_number * 3 >= job.rounds;
+                let waited = if waits { wall / 2 } else { Duration::ZERO };
+                let sample = Sample { wall, user: wall, bytes: size, waited, ..Sample::default() };
                 Entry { arm, sample, cost: wall }
             });
             let round = round.collect();
@@ -76,6 +85,11 @@ impl Runner for Simulated {
             log.unfit.insert(way, "delivered a wrong byte at 7".to_owned());
         }
         log
+    }
+
+    fn busy(&mut self) -> Option<Busy> {
+        let processors = if self.looks.is_empty() { 0.0 } else { self.looks.remove(0) };
+        Some(Busy { processors, of: 4 })
     }
 }
 
@@ -144,6 +158,49 @@ fn known_ratios_are_recovered_and_the_planner_follows_the_load() {
         Way { name: chosen.mechanism.into(), tuning: chosen.tuning.clone() }
     };
     assert_eq!((choice(Load::Idle), choice(Load::Loaded)), (tuned, Way::plain("read-write")));
+}
+
+#[test]
+fn sessions_that_other_work_met_are_of_the_loaded_machine_or_of_none() {
+    let counts = |found: &SurveyResult| {
+        let of = |load| {
+            let of_it = found.surveys.iter().filter(|survey| survey.load == load);
+            of_it.map(|survey| survey.sessions.len()).sum::<usize>()
+        };
+        (of(Load::Idle), of(Load::Loaded), found.met.as_loaded, found.met.left_out)
+    };
+    let measured = |looks: &[f64], disturbed, loads: &[Load]| {
+        let mut runner = Simulated::new(known_truth, &["read-write", "splice"]);
+        (runner.looks, runner.disturbed) = (looks.to_vec(), disturbed);
+        let plan = Plan { loads: loads.to_vec(), ..plan_of(&["pipe:pipe"], &|| Ok(())) };
+        survey(&plan, &mut runner, &mut |_| ()).unwrap()
+    };
+    let both = [Load::Idle, Load::Loaded];
+    let quiet = measured(&[], None, &both);
+    assert_eq!(counts(&quiet), (3, 3, 0, 0));
+    // A look before the first session, which scouts, and one after each.
+    let busy = measured(&[0.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0], None, &both);
+    assert_eq!(counts(&busy), (0, 6, 3, 0));
+    assert!(busy.cells.iter().all(|cell| cell.load == Load::Loaded));
+    assert!(busy.met.most.is_some_and(|most| most.processors > 2.9));
+    let alone = measured(&[3.0; 9], None, &[Load::Idle]);
+    assert_eq!(counts(&alone), (0, 3, 3, 0), "where the loaded machine was not to be measured");
+    // One processor of four is neither.
+    let between = measured(&[1.0; 9], None, &both);
+    assert_eq!(counts(&between), (0, 3, 0, 3));
+    let profile = {
+        let mut old = Profile::new();
+        quiet.teach(&mut old);
+        let idle = old.cells.iter().filter(|cell| cell.load == Load::Idle).count();
+        between.teach(&mut old);
+        (idle, old.cells.iter().filter(|cell| cell.load == Load::Idle).count())
+    };
+    assert_eq!(profile.0, profile.1, "what was measured before stays");
+    // Load that came and went within one session, between two looks that saw nothing.
+    let sessions: Vec<usize> = (1..7).collect();
+    let met = |number: &usize| measured(&[], Some(*number), &both).met.left_out;
+    assert_eq!(sessions.iter().map(met).sum::<usize>(), 3, "each session that is idle, by itself");
+    assert_eq!(measured(&[0.3; 9], None, &both).met.left_out, 0, "something is always going on");
 }
 
 #[test]

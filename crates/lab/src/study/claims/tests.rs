@@ -1,7 +1,7 @@
 //! On which side of the line a figure lies.
 
-use super::{board::Figure, decide::spearman, side::side};
 use super::{Said, side, words};
+use super::{board::Figure, decide::spearman, side::side};
 use crate::study::result::ClaimVerdict::{Contradicted, Reproduced, Undecided};
 use proptest::prelude::*;
 use thalweg_core::profile::Ratio;

@@ -185,6 +185,28 @@ fn a_result_whose_samples_are_missing_or_damaged_is_refused_by_the_name_of_their
 }
 
 #[test]
+fn samples_of_an_earlier_version_are_read_without_the_columns_that_came_later() {
+    let result = parse_result(GOLDEN.as_bytes()).unwrap();
+    let csv = csv(std::slice::from_ref(&result));
+    let shorter = |line: &str| line.rsplitn(3, ',').last().unwrap().to_owned() + "\n";
+    let older: String = csv.lines().map(shorter).collect();
+    let without = || {
+        let mut empty = result.clone();
+        let sessions = empty.arms.iter_mut().flat_map(|arm| &mut arm.sessions);
+        sessions.for_each(|session| session.samples.clear());
+        empty
+    };
+    let mut again = without();
+    put_back(&older, &mut again).unwrap();
+    assert_eq!(to_text(&again).unwrap(), GOLDEN);
+    // A head and lines of two versions are none.
+    let (head, _) = csv.split_once('\n').unwrap();
+    let (_, lines) = older.split_once('\n').unwrap();
+    let error = put_back(&format!("{head}\n{lines}"), &mut without()).unwrap_err();
+    assert!(error.contains("line 2 is no sample"), "{error}");
+}
+
+#[test]
 fn a_result_of_the_same_second_gets_a_number_and_nothing_unfinished_stays() {
     let folder = tempfile::tempdir().unwrap();
     let result = parse_result(GOLDEN.as_bytes()).unwrap();

@@ -89,21 +89,19 @@ impl Contest for Channel {
 
     /// What a sender takes there, if that was measured.
     fn choice(&self, profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Way> {
-        let facts = Facts {
-            destination: match (keys.sink.as_str(), asked.sink_state) {
-                (HUGE, _) => Destination::FreshHuge,
-                (_, SinkState::Fresh) => Destination::Fresh,
-                (_, SinkState::Resident) => Destination::Resident,
-            },
-            will_loan: keys.source == LOAN,
-            size: Some(asked.size),
-            ..Facts::default()
-        };
+        let facts = facts(keys, asked);
         let options = Options { needs: asked.needs, ..Options::default() };
         let plan = choose(&facts, &options, Some(profile));
         // The list goes on where nothing was measured; that is no choice to be judged.
         let best = plan.chosen().filter(|best| best.evidence.is_some())?;
         Some(Way { name: best.mechanism.to_owned(), tuning: best.tuning.clone() })
+    }
+
+    fn without_profile(&self, keys: &EndKeys, asked: &Asked) -> Vec<&'static str> {
+        let options = Options { needs: asked.needs, ..Options::default() };
+        let verdicts = choose(&facts(keys, asked), &options, None).verdicts.into_iter();
+        let usable = verdicts.filter(|verdict| verdict.judgement.is_usable());
+        usable.map(|verdict| verdict.mechanism).collect()
     }
 
     fn open<'s>(
@@ -116,6 +114,20 @@ impl Contest for Channel {
         let processes = processes.map_err(|e| format!("{}: {e}", job.ends))?;
         answer(Line::Ends(self.keys(&job.ends)?));
         Ok((Box::new(processes), ways(job, answer)))
+    }
+}
+
+/// What the channel knows of a buffer between such ends.
+fn facts(keys: &EndKeys, asked: &Asked) -> Facts {
+    Facts {
+        destination: match (keys.sink.as_str(), asked.sink_state) {
+            (HUGE, _) => Destination::FreshHuge,
+            (_, SinkState::Fresh) => Destination::Fresh,
+            (_, SinkState::Resident) => Destination::Resident,
+        },
+        will_loan: keys.source == LOAN,
+        size: Some(asked.size),
+        ..Facts::default()
     }
 }
 

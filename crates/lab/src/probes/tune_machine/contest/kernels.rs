@@ -137,6 +137,10 @@ impl Contest for Kernels {
         Some(Way::plain(band.map_or(LIBC, |band| &band.kernel)))
     }
 
+    fn without_profile(&self, _keys: &EndKeys, _asked: &Asked) -> Vec<&'static str> {
+        vec![LIBC]
+    }
+
     fn open<'s>(
         &self,
         job: &ContestJob,

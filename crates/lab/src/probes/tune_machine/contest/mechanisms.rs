@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, io};
 use thalweg_core::{
-    Facts, Guarantees, Knob, MECHANISMS, Mechanism, Pair, Profile, Role, Unfit,
+    Facts, Guarantees, Knob, MECHANISMS, Mechanism, Pair, Plan, Profile, Role, Unfit,
     alias::{self, Alias},
     mechanisms::{LAST_RESORT, by_name},
     profile::{Cell, Load, SinkState},
@@ -15,7 +15,7 @@ use super::{
         grid::Depth,
         job::{ContestJob, EndKeys, Line, Way},
         pair::{EndKind, Ends},
-        table::{Asked, verdict_on},
+        table::{Asked, facts_between, verdict_on},
     },
     Arena, Contest, Opened, octaves, tunings,
 };
@@ -80,6 +80,12 @@ impl Contest for Mechanisms {
         let plan = verdict_on(profile, keys, asked)?;
         let chosen = plan.chosen()?;
         Some(Way { name: chosen.mechanism.to_owned(), tuning: chosen.tuning.clone() })
+    }
+
+    fn without_profile(&self, keys: &EndKeys, asked: &Asked) -> Vec<&'static str> {
+        let plan = facts_between(keys, asked).map(|facts| Plan::unmeasured(&facts));
+        let ladder = plan.iter().flat_map(Plan::ladder);
+        ladder.map(|(mechanism, _)| mechanism.info().name).collect()
     }
 
     fn open<'s>(

@@ -1,0 +1,82 @@
+//! The sessions of a survey that other work met: they are of the loaded machine, or of none.
+
+use serde::Serialize;
+use thalweg_core::profile::Load;
+
+use super::{job::ContestLog, sum::Survey};
+use crate::{
+    measure::{busy::Busy, contamination::disturbed},
+    probes::other_work::kept_as,
+};
+
+/// How many sessions were meant for the idle machine and met other work.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Met {
+    /// Those that are kept as ones of the loaded machine.
+    pub as_loaded: usize,
+    /// Those that are kept as none.
+    pub left_out: usize,
+    /// Of all sessions that were meant for the idle machine.
+    pub of: usize,
+    /// The most that was seen of other work.
+    pub most: Option<Busy>,
+}
+
+/// Sorts the sessions that other work met out of surveys of the idle machine and into those of the loaded one.
+pub(super) fn sorted(surveys: impl Iterator<Item = Survey>) -> (Vec<Survey>, Met) {
+    let (mut met, mut sorted) = (Met::default(), Vec::new());
+    let mut loaded: Vec<Survey> = Vec::new();
+    for mut survey in surveys {
+        if survey.load == Load::Idle {
+            loaded.extend(met.sort_out(&mut survey));
+        }
+        sorted.push(survey);
+    }
+    for survey in loaded {
+        match sorted.iter_mut().find(|one| one.is_like(&survey)) {
+            Some(known) => known.sessions.extend(survey.sessions),
+            None => sorted.push(survey),
+        }
+    }
+    (sorted, met)
+}
+
+impl Met {
+    /// Takes out of a survey what is not of the idle machine; what of it is of the loaded one, if anything.
+    fn sort_out(&mut self, survey: &mut Survey) -> Option<Survey> {
+        let is_asked = survey.ends.contest().counts_under(Load::Loaded);
+        let mut loaded = Vec::new();
+        self.of += survey.sessions.len();
+        for session in std::mem::take(&mut survey.sessions) {
+            self.most = [self.most, session.around].into_iter().flatten().reduce(Busy::or_busier);
+            match session.kept_as() {
+                Some(Load::Idle) => survey.sessions.push(session),
+                Some(Load::Loaded) if is_asked => loaded.push(session),
+                _ => self.left_out += 1,
+            }
+        }
+        self.as_loaded += loaded.len();
+        (!loaded.is_empty()).then(|| Survey {
+            ends: survey.ends.clone(),
+            load: Load::Loaded,
+            sink_state: survey.sink_state,
+            sessions: loaded,
+        })
+    }
+}
+
+impl Survey {
+    fn is_like(&self, other: &Self) -> bool {
+        (&self.ends, self.load, self.sink_state) == (&other.ends, other.load, other.sink_state)
+    }
+}
+
+impl ContestLog {
+    /// Under which load what it saw is kept; as it was meant where nobody looked for other work.
+    fn kept_as(&self) -> Option<Load> {
+        let Some(around) = &self.around else { return Some(Load::Idle) };
+        let shares = self.sizes.iter().map(|size| disturbed(&size.log));
+        let mean = shares.sum::<f64>() / self.sizes.len().max(1) as f64;
+        kept_as(around, mean)
+    }
+}
