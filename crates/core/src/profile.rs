@@ -36,6 +36,8 @@ pub const SHORT: u64 = 4096;
 const OUTSIDE_MEMORY: [&str; 3] = ["affinity", "capabilities", "pipe-max-size"];
 /// The sink of a cell of copies between places that no cache holds; the source is `memory`.
 pub const COLD: &str = "cold";
+/// Behind the key of a sink: what reads at its other end asks for 1 MiB at a time, where the usual is 64 KiB.
+pub const LARGE_READS: &str = ":1M";
 /// The version of the file's layout.
 pub const SCHEMA: u32 = 1;
 /// Differences smaller than this are noise however good a run looks (the protocol's floor).

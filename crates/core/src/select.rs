@@ -114,7 +114,8 @@ impl Evidence {
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 struct Place {
     class: Class,
-    /// Of those that are shown to be slower; 0 for the others.
+    /// Of those that are shown to be slower, and the processor time of those of which that goes by the reader; 0
+    /// for the others.
     cost: f64,
     /// Of those that measuring does not tell apart; 0 for the others.
     guess: u8,
@@ -128,14 +129,26 @@ enum Class {
     Unmeasured,
 }
 
+impl Evidence {
+    /// Whether a choice may take it for the best: little would be lost, or which of the two is better goes by the
+    /// reader at the other end.
+    fn is_near(&self, best: &Self, prefer: Prefer) -> bool {
+        self.ties_with(best.score(prefer), prefer, GIVEN_UP_FOR_SAFETY)
+            || prefer == Prefer::Wall && self.is_as_good_for_some_reader(best, GIVEN_UP_FOR_SAFETY)
+    }
+}
+
 impl Place {
-    fn of<N>(candidate: &Candidate<N>, best: Option<f64>, prefer: Prefer) -> Self {
+    fn of<N>(candidate: &Candidate<N>, best: Option<&Evidence>, prefer: Prefer) -> Self {
         let guess = candidate.prior.guess;
         let by_guess = |class| Self { class, cost: 0.0, guess };
         match (&candidate.evidence, best) {
-            (Some(e), Some(best)) if e.ties_with(best, prefer, GIVEN_UP_FOR_SAFETY) => {
-                by_guess(Class::Best)
+            // Nobody knows who will read.
+            (Some(e), Some(best)) if e.is_near(best, prefer) && !best.by_reader.is_empty() => {
+                let cost = if prefer == Prefer::Wall { e.cpu.ratio } else { 0.0 };
+                Self { class: Class::Best, cost, guess }
             }
+            (Some(e), Some(best)) if e.is_near(best, prefer) => by_guess(Class::Best),
             (Some(e), _) => Self { class: Class::Slower, cost: e.score(prefer), guess: 0 },
             (None, _) if candidate.prior.saves_work => by_guess(Class::SavesWork),
             (None, _) => by_guess(Class::Unmeasured),
@@ -148,23 +161,35 @@ impl Place {
 pub fn rank<N>(candidates: Vec<Candidate<N>>, prefer: Prefer) -> Vec<Verdict<N>> {
     let (mut usable, unfit): (Vec<_>, Vec<_>) =
         candidates.into_iter().partition(|candidate| candidate.fits.is_ok());
-    let scores = usable.iter().filter_map(|c| c.evidence.as_ref()).map(|e| e.score(prefer));
-    let best = scores.min_by(f64::total_cmp);
+    let evidence = usable.iter().filter_map(|candidate| candidate.evidence.as_ref());
+    let best = evidence.min_by(|a, b| a.score(prefer).total_cmp(&b.score(prefer))).cloned();
     // Stable: where nothing else decides the list does.
     usable.sort_by(|a, b| {
-        let (a, b) = (Place::of(a, best, prefer), Place::of(b, best, prefer));
+        let (a, b) = (Place::of(a, best.as_ref(), prefer), Place::of(b, best.as_ref(), prefer));
         a.partial_cmp(&b).unwrap_or(Ordering::Equal)
     });
     let time = |evidence: &Evidence| evidence.counted(prefer).ratio;
     let first = usable.first().and_then(|first| first.evidence.as_ref()).map(time);
     // What the chosen one is compared by, if it was measured; else the best of those that were.
     let top = usable.iter().find_map(|candidate| candidate.evidence.clone());
+    let goes_by_the_reader = prefer == Prefer::Wall
+        && usable.iter().skip(1).any(|other| {
+            let both = top.as_ref().zip(other.evidence.as_ref());
+            both.is_some_and(|(top, other)| top.flips_with(other))
+        });
     let judge = |(n, candidate): (usize, Candidate<N>)| {
         let is_tie = |e: &Evidence| {
             let is_shown = top.as_ref().is_some_and(|top| e.is_surely_beyond(top, prefer));
-            !is_shown || best.is_some_and(|best| e.ties_with(best, prefer, f64::MAX))
+            let is_as_good = |best: &Evidence| {
+                e.ties_with(best.score(prefer), prefer, f64::MAX) || e.is_near(best, prefer)
+            };
+            !is_shown || best.as_ref().is_some_and(is_as_good)
         };
         let judgement = match (n, &candidate.evidence) {
+            (0, Some(_)) if goes_by_the_reader => {
+                let why = "least processor time: which one is fastest goes by the reader";
+                Judgement::Chosen { why: why.to_owned() }
+            }
             (0, Some(evidence)) => Judgement::Chosen { why: measured_why(evidence, prefer) },
             (0, None) => Judgement::Chosen { why: candidate.prior.why.to_owned() },
             (_, Some(e)) if is_tie(e) => Judgement::Tie,

@@ -370,6 +370,7 @@ fn as_evidence(wall: f64, cpu: f64) -> Evidence {
         rounds: ROUNDS as u32,
         load: Load::Idle,
         sink_state: SinkState::Fresh,
+        by_reader: Vec::new(),
     }
 }
 

@@ -93,13 +93,14 @@ fn band(
 }
 
 /// All that the choice asks of two of them.
-fn compare(a: &Evidence, b: &Evidence, request: &Request) -> [bool; 4] {
+fn compare(a: &Evidence, b: &Evidence, request: &Request) -> [bool; 5] {
     let (own, other) = (a.score(request.prefer), b.score(request.prefer));
     [
         own <= other,
         own <= other * (1.0 + LEAST_NOISE),
         a.ties_with(other, request.prefer, GIVEN_UP_FOR_SAFETY),
         a.wall.ratio <= b.wall.ratio,
+        a.cpu.ratio <= b.cpu.ratio,
     ]
 }
 
@@ -121,7 +122,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{EndFacts, Guarantees, Kind, Prefer, Tuning, profile::cell::tests::cell};
+    use crate::{
+        EndFacts, Guarantees, Kind, Prefer, Tuning,
+        profile::{LARGE_READS, cell::tests::cell},
+    };
 
     fn facts() -> Facts {
         let end = |kind| EndFacts { kind, addressed: false, ..EndFacts::MEMORY };
@@ -131,8 +135,10 @@ mod tests {
 
     fn cells() -> impl Strategy<Value = Vec<Cell>> {
         let names = prop::sample::select(vec!["read-write", "splice", "io-uring", "tee"]);
-        let one = (names, 0..3_u64, 4..28_u32, 1..40_u32, prop::bool::weighted(0.1));
-        let one = one.prop_map(|(name, pipe, size, ratio, provisional)| Cell {
+        let odd = (prop::bool::weighted(0.1), prop::bool::weighted(0.3));
+        let one = (names, 0..3_u64, 4..28_u32, 1..40_u32, odd);
+        let one = one.prop_map(|(name, pipe, size, ratio, (provisional, large))| Cell {
+            sink: if large { format!("pipe{LARGE_READS}") } else { "pipe".to_owned() },
             tuning: if pipe == 0 { Tuning::default() } else { Tuning::of("pipe", pipe << 16) },
             provisional,
             ..cell(name, (1 << size) + u64::from(ratio), f64::from(ratio) / 10.0)

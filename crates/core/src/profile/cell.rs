@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::LARGE_READS;
 use crate::{EndFacts, Facts, MECHANISMS, Tuning};
 
 /// Time of a mechanism divided by that of the reference in the same run: `read-write` at its
@@ -167,8 +168,14 @@ impl Cell {
     /// mechanism and the size.
     pub(super) fn same_survey(&self, other: &Self) -> bool {
         let conditions = |cell: &Self| (cell.load, cell.sink_state);
-        (&self.source, &self.sink, &self.options) == (&other.source, &other.sink, &other.options)
+        (&self.source, self.sink()) == (&other.source, other.sink())
+            && self.options == other.options
             && conditions(self) == conditions(other)
+    }
+
+    /// The key of the sink, whatever reads at its other end.
+    pub fn sink(&self) -> &str {
+        self.sink.strip_suffix(LARGE_READS).unwrap_or(&self.sink)
     }
 
     /// Whether it says something about jobs of this size. A burst that a copy met is no news for all sizes.
@@ -193,7 +200,7 @@ impl Cell {
             end.key() == key && end.fs.as_ref().is_none_or(|fs| fs.options == options)
         };
         matches(&self.source, &self.options[0], &facts.source)
-            && matches(&self.sink, &self.options[1], &facts.sink)
+            && matches(self.sink(), &self.options[1], &facts.sink)
     }
 }
 

@@ -30,6 +30,10 @@ pub struct Evidence {
     pub load: Load,
     /// What the sink was like before; likewise.
     pub sink_state: SinkState,
+    /// Where two readers at the other end were measured: what each of them saw, of which the ratios above are the
+    /// middle, and the intervals the widest.
+    #[serde(skip)]
+    pub by_reader: Vec<Evidence>,
 }
 
 /// The cells of one profile that speak of a job's ends, under the conditions nearest to the job's.
@@ -64,11 +68,47 @@ impl Evidence {
         }
     }
 
+    /// Whether some reader at the other end does not show it to cost more than another one.
+    pub(crate) fn is_as_good_for_some_reader(&self, other: &Self, most: f64) -> bool {
+        let both = self.by_reader.iter().zip(&other.by_reader);
+        let mut ties = both.map(|(own, other)| own.ties_with(other.wall.ratio, Prefer::Wall, most));
+        ties.any(|is_tie| is_tie)
+    }
+
+    /// Whether one reader at the other end sees it ahead of another one, and one behind.
+    pub(crate) fn flips_with(&self, other: &Self) -> bool {
+        let both = || self.by_reader.iter().zip(&other.by_reader);
+        both().any(|(own, other)| own.wall.ratio < other.wall.ratio)
+            && both().any(|(own, other)| own.wall.ratio > other.wall.ratio)
+    }
+
+    /// What two readers at the other end show together.
+    fn of_readers(first: Self, second: Self) -> Self {
+        let both = |a: &Ratio, b: &Ratio| {
+            let ratio = Ratio::between(a, b, 0.5).ratio;
+            Ratio { ratio, lo: a.lo.min(b.lo), hi: a.hi.max(b.hi) }
+        };
+        Self {
+            tuning: first.tuning.clone(),
+            wall: both(&first.wall, &second.wall),
+            cpu: both(&first.cpu, &second.cpu),
+            noise: first.noise.max(second.noise),
+            ns_per_byte: (first.ns_per_byte * second.ns_per_byte).sqrt(),
+            memory: first.memory.zip(second.memory).map(|(a, b)| a.max(b)),
+            at: first.at.clone().max(second.at.clone()),
+            sessions: first.sessions.min(second.sessions),
+            rounds: first.rounds.min(second.rounds),
+            load: first.load,
+            sink_state: first.sink_state,
+            by_reader: vec![first, second],
+        }
+    }
+
     /// For people: `measured 2026-11-21: 0.84x read-write [0.80, 0.88], processor 0.71x, 3 sessions,
     /// idle`.
     pub fn cited(&self, reference: &str) -> String {
         format!(
-            "measured {}: {:.2}x {reference} [{:.2}, {:.2}], processor {:.2}x, {} session{}, {}",
+            "measured {}: {:.2}x {reference} [{:.2}, {:.2}], processor {:.2}x, {} session{}, {}{}",
             day(&self.at),
             self.wall.ratio,
             self.wall.lo,
@@ -77,6 +117,7 @@ impl Evidence {
             self.sessions,
             if self.sessions == 1 { "" } else { "s" },
             self.load.name(),
+            if self.by_reader.is_empty() { "" } else { ", readers of 64K and of 1M" },
         )
     }
 }
@@ -115,10 +156,7 @@ impl<'p> Known<'p> {
     /// default where no other tuning is better by more than [`LEAST_NOISE`]: of many alike one
     /// always looks best. `None` if it was never measured on such ends.
     pub fn evidence(&self, mechanism: &str, prefer: Prefer) -> Option<Evidence> {
-        let of_it: Vec<&Cell> =
-            self.cells.iter().copied().filter(|cell| cell.mechanism == mechanism).collect();
-        let by_tuning = of_it.chunk_by(|a, b| a.tuning == b.tuning);
-        let lines: Vec<Evidence> = by_tuning.map(|line| interpolate(line, self.size)).collect();
+        let lines: Vec<Evidence> = self.joined(mechanism).collect();
         let best = lines.iter().min_by(|a, b| {
             let by_score = a.score(prefer).total_cmp(&b.score(prefer));
             by_score.then(a.wall.ratio.total_cmp(&b.wall.ratio))
@@ -129,10 +167,39 @@ impl<'p> Known<'p> {
         Some(as_good.unwrap_or(best).clone())
     }
 
-    /// The same of every mechanism in every tuning.
+    /// What is known of a mechanism in each of its tunings, by both readers together where there were two.
+    fn joined(&self, mechanism: &str) -> impl Iterator<Item = Evidence> {
+        let of_it = |line: &&[&Cell]| line[0].mechanism == mechanism;
+        let lines: Vec<&[&Cell]> = self.measured().filter(of_it).collect();
+        let joined = |line: &[&Cell]| {
+            let is_other = |other: &&&[&Cell]| {
+                other[0].tuning == line[0].tuning && other[0].sink != line[0].sink
+            };
+            let own = interpolate(line, self.size);
+            match lines.iter().find(is_other) {
+                // It is joined with the one of the usual reader.
+                Some(_) if line[0].sink != line[0].sink() => None,
+                Some(other) => Some(Evidence::of_readers(own, interpolate(other, self.size))),
+                None => Some(own),
+            }
+        };
+        lines.iter().filter_map(|line| joined(line)).collect::<Vec<_>>().into_iter()
+    }
+
+    /// The cells of each line: one mechanism in one tuning, as one reader saw it, by rising size.
+    fn measured(&self) -> impl Iterator<Item = &[&'p Cell]> {
+        self.cells.chunk_by(|a, b| {
+            (&a.sink, &a.mechanism, &a.tuning) == (&b.sink, &b.mechanism, &b.tuning)
+        })
+    }
+
+    /// All that a choice may ask: every mechanism in every tuning, as each reader saw it and as both did.
     pub(crate) fn lines(&self) -> impl Iterator<Item = Evidence> {
-        let is_one = |a: &&Cell, b: &&Cell| (&a.mechanism, &a.tuning) == (&b.mechanism, &b.tuning);
-        self.cells.chunk_by(is_one).map(|line| interpolate(line, self.size))
+        let mut names: Vec<&str> = self.cells.iter().map(|cell| cell.mechanism.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let joined = names.into_iter().flat_map(|name| self.joined(name));
+        self.measured().map(|line| interpolate(line, self.size)).chain(joined)
     }
 
     /// The cells themselves, by mechanism, tuning and size.
@@ -163,12 +230,16 @@ fn interpolate(cells: &[&Cell], size: Option<u64>) -> Evidence {
         rounds: a.rounds.min(b.rounds),
         load: a.load,
         sink_state: a.sink_state,
+        by_reader: Vec::new(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{super::cell::tests::cell, *};
+    use super::{
+        super::{LARGE_READS, cell::tests::cell},
+        *,
+    };
     use crate::{EndFacts, Guarantees, Kind};
 
     fn facts(len: Option<u64>) -> Facts {
@@ -226,6 +297,29 @@ mod tests {
         let evidence = known.evidence("splice", Prefer::Wall).unwrap();
         assert!(evidence.sink_state == SinkState::Resident && evidence.wall.ratio < 0.6);
         assert_eq!(known.cells().len(), 1);
+    }
+
+    #[test]
+    fn two_readers_are_kept_apart_and_count_together() {
+        let mut profile = Profile::new();
+        let large = |cell: Cell| Cell { sink: format!("pipe{LARGE_READS}"), ..cell };
+        profile.merge(vec![cell("splice", 1 << 10, 0.5), large(cell("splice", 1 << 10, 2.0))]);
+        profile.merge(vec![cell("splice", 1 << 20, 0.5), large(cell("splice", 1 << 20, 2.0))]);
+        assert_eq!(profile.cells.len(), 4);
+        let both = of_splice(&profile, Some(1 << 15), Load::Idle);
+        let ratios: Vec<f64> = both.by_reader.iter().map(|one| one.wall.ratio).collect();
+        assert!((ratios[0] - 0.5).abs() < 1e-9 && (ratios[1] - 2.0).abs() < 1e-9, "{ratios:?}");
+        assert!((both.wall.ratio - 1.0).abs() < 1e-9);
+        assert!(both.wall.lo < 0.5 && both.wall.hi > 2.0);
+        assert!(both.cited("read-write").ends_with("idle, readers of 64K and of 1M"));
+        // One reader alone is as every profile was before.
+        profile.cells.retain(|cell| cell.sink == "pipe");
+        let one = of_splice(&profile, Some(1 << 15), Load::Idle);
+        assert!(one.by_reader.is_empty() && (one.wall.ratio - 0.5).abs() < 1e-9);
+        // A survey of the ends replaces what both readers saw before.
+        profile.merge(vec![large(cell("splice", 1 << 10, 2.0))]);
+        profile.replace(vec![cell("splice", 1 << 20, 0.7)]);
+        assert_eq!(profile.cells.len(), 1);
     }
 
     #[test]

@@ -15,6 +15,7 @@ fn measured(name: &'static str, ratio: f64, noise: f64) -> Candidate {
         rounds: 9,
         load: Load::Idle,
         sink_state: SinkState::Fresh,
+        by_reader: Vec::new(),
     };
     Candidate { name, fits: Ok(()), prior: Prior::NONE, evidence: Some(evidence) }
 }
@@ -65,6 +66,43 @@ fn what_the_intervals_cannot_tell_apart_is_not_called_slower() {
     // Which is tried first goes by the middle of what was seen, and says nothing of the difference.
     assert_eq!(said[1], ("c", Judgement::Slower { by: 2.0 }));
     assert_eq!(said[2], ("b", Judgement::Tie));
+}
+
+/// Measured with two readers, whose ratios these are, and with so much processor time.
+fn by_readers(name: &'static str, walls: [f64; 2], cpu: f64) -> Candidate {
+    let [first, second] = walls.map(|wall| measured(name, wall, 0.03).evidence.unwrap());
+    let middle = (walls[0] * walls[1]).sqrt();
+    let mut both = measured(name, middle, 0.03);
+    let evidence = both.evidence.as_mut().unwrap();
+    evidence.wall = Ratio { ratio: middle, lo: walls[0].min(walls[1]), hi: walls[0].max(walls[1]) };
+    evidence.cpu = Ratio { ratio: cpu, lo: cpu, hi: cpu };
+    evidence.by_reader = vec![first, second];
+    both
+}
+
+#[test]
+fn what_flips_between_two_readers_is_a_tie_that_goes_by_processor_time() {
+    // One reader sees sendfile lose, the other sees it win; a third way loses with both.
+    let ranked = rank(
+        vec![
+            by_readers("read-write", [1.0, 1.0], 1.0),
+            by_readers("sendfile", [1.5, 0.6], 0.4),
+            by_readers("slow", [2.0, 1.9], 0.1),
+        ],
+        Prefer::Wall,
+    );
+    let [first, second, third] = &ranked[..] else { panic!("{ranked:?}") };
+    assert_eq!((first.mechanism, second.mechanism), ("sendfile", "read-write"));
+    let why = "least processor time: which one is fastest goes by the reader";
+    assert_eq!(first.judgement, Judgement::Chosen { why: why.to_owned() });
+    assert_eq!(second.judgement, Judgement::Tie);
+    assert!(matches!(third.judgement, Judgement::Slower { .. }), "{third:?}");
+    // Where both readers agree, time on the clock decides, whatever it costs.
+    let agreed =
+        vec![by_readers("read-write", [1.0, 1.0], 0.2), by_readers("sendfile", [0.7, 0.8], 0.9)];
+    let ranked = rank(agreed, Prefer::Wall);
+    assert_eq!(ranked[0].mechanism, "sendfile");
+    assert_eq!(ranked[0].judgement, Judgement::Chosen { why: "fastest measured".to_owned() });
 }
 
 #[test]

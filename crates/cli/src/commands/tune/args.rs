@@ -20,7 +20,8 @@ pub struct TuneArgs {
     #[arg(long)]
     pub quick: bool,
     /// Measure this pair only: SOURCE:SINK[@DIR], of memory, file, pipe, unix, tcp; may be given
-    /// several times. file:file@FROM,TO lies in two folders; with memory:memory comes fill:memory.
+    /// several times. file:file@FROM,TO lies in two folders; with memory:memory comes fill:memory,
+    /// with file:tcp file:tcp-1m, whose reader asks for more at a time.
     /// process:process: from own and from lent memory (loan:) of one process into used, new and
     /// huge-page memory (:huge) of another
     #[arg(long, value_name = "PAIR")]

@@ -35,6 +35,8 @@ pub(crate) enum Stream {
     Unix,
     /// A connection over loopback.
     Tcp,
+    /// The same; what reads at its other end asks for 1 MiB at a time.
+    TcpLarge,
 }
 
 impl Stream {
@@ -43,8 +45,13 @@ impl Stream {
         match self {
             Self::Pipe => scratch::stream(Kind::Pipe, Sockets::Unix),
             Self::Unix => scratch::stream(Kind::Socket, Sockets::Unix),
-            Self::Tcp => scratch::stream(Kind::Socket, Sockets::Tcp),
+            Self::Tcp | Self::TcpLarge => scratch::stream(Kind::Socket, Sockets::Tcp),
         }
+    }
+
+    /// What is read of it at a time.
+    fn at_once(self) -> usize {
+        if self == Self::TcpLarge { 1 << 20 } else { AT_ONCE }
     }
 }
 
@@ -74,7 +81,7 @@ impl Peer {
     /// Something to write to.
     pub fn draining(kind: Stream) -> io::Result<Self> {
         let (far, near) = kind.pair()?;
-        let mut buffer = vec![0; AT_ONCE];
+        let mut buffer = vec![0; kind.at_once()];
         Self::start(kind, near, move |order| drain(&far, &mut buffer, order))
     }
 

@@ -110,7 +110,7 @@ fn kind(keys: &EndKeys) -> Of {
 fn conditions(profile: &Profile) -> Vec<(EndKeys, Load, SinkState)> {
     let mut all: Vec<(EndKeys, Load, SinkState)> = Vec::new();
     for cell in profile.cells.iter().filter(|cell| !cell.provisional) {
-        let keys = EndKeys::of(cell);
+        let keys = EndKeys::of(cell).plain();
         match all.iter_mut().find(|(known, _, state)| *known == keys && *state == cell.sink_state) {
             Some((_, load, _)) => *load = (*load).min(cell.load),
             None => all.push((keys, cell.load, cell.sink_state)),
@@ -130,7 +130,7 @@ fn pair(
     let cells: Vec<&Cell> = profile
         .cells
         .iter()
-        .filter(|cell| EndKeys::of(cell) == *keys && !cell.provisional)
+        .filter(|cell| EndKeys::of(cell).plain() == *keys && !cell.provisional)
         .filter(|cell| (cell.load, cell.sink_state) == (load, sink_state))
         .collect();
     let is_measured = |name: &&str| cells.iter().any(|cell| cell.mechanism == *name);

@@ -79,7 +79,7 @@ fn plain(text: &str) -> String {
 fn tables(profile: &Profile, prefer: Prefer) -> Vec<Table> {
     let mut seen: Vec<(EndKeys, Load, SinkState)> = Vec::new();
     for cell in &profile.cells {
-        let conditions = (EndKeys::of(cell), cell.load, cell.sink_state);
+        let conditions = (EndKeys::of(cell).plain(), cell.load, cell.sink_state);
         if !seen.contains(&conditions) {
             seen.push(conditions);
         }
@@ -109,7 +109,7 @@ fn tables(profile: &Profile, prefer: Prefer) -> Vec<Table> {
 /// The planner's choices from small to large: up to which size, and what. The last has no end.
 pub(super) fn bands(profile: &Profile, keys: &EndKeys, asked: Asked) -> Vec<(u64, Way)> {
     let of_ends = profile.cells.iter().filter(|cell| {
-        (&cell.source, &cell.sink, &cell.options) == (&keys.source, &keys.sink, &keys.options)
+        EndKeys::of(cell).plain() == *keys
             && (cell.load, cell.sink_state) == (asked.load, asked.sink_state)
     });
     let mut sizes: Vec<u64> = of_ends.map(|cell| cell.size).collect();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use thalweg_core::{
     Tuning,
-    profile::{Cell, Load, SinkState},
+    profile::{Cell, LARGE_READS, Load, SinkState},
 };
 
 use super::pair::Ends;
@@ -101,6 +101,19 @@ impl EndKeys {
     pub fn of(cell: &Cell) -> Self {
         let (source, sink) = (cell.source.clone(), cell.sink.clone());
         Self { source, sink, options: cell.options.clone() }
+    }
+
+    /// The sink, whatever reads at its other end.
+    pub fn sink(&self) -> &str {
+        self.sink.strip_suffix(LARGE_READS).unwrap_or(&self.sink)
+    }
+
+    /// The same ends, whatever reads there.
+    #[must_use]
+    pub fn plain(mut self) -> Self {
+        let len = self.sink().len();
+        self.sink.truncate(len);
+        self
     }
 }
 

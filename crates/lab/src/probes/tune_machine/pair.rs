@@ -30,6 +30,8 @@ pub enum EndKind {
     Unix,
     /// A TCP connection over loopback, likewise.
     Tcp,
+    /// As a sink: what reads at its other end asks for 1 MiB at a time, where the usual is 64 KiB.
+    TcpLarge,
     /// Memory of a process of its own; another one's is at the other end.
     Process(Held),
 }
@@ -55,12 +57,13 @@ impl EndKind {
             "pipe" => Ok(Self::Pipe),
             "unix" => Ok(Self::Unix),
             "tcp" | "socket" => Ok(Self::Tcp),
+            "tcp-1m" => Ok(Self::TcpLarge),
             "process" => Ok(Self::Process(Held::Plain)),
             "loan" => Ok(Self::Process(Held::Loan)),
             "huge" => Ok(Self::Process(Held::Huge)),
             other => Err(format!(
                 "'{other}' is no kind of end; there are memory, file, pipe, unix, tcp (or socket), \
-                 process, fill as a source for memory, and cold as a sink for it"
+                 process, fill as a source for memory, cold as a sink for it, and tcp-1m as a sink"
             )),
         }
     }
@@ -74,6 +77,7 @@ impl EndKind {
             Self::Pipe => "pipe",
             Self::Unix => "unix",
             Self::Tcp => "tcp",
+            Self::TcpLarge => "tcp-1m",
             Self::Process(Held::Plain) => "process",
             Self::Process(Held::Loan) => "loan",
             Self::Process(Held::Huge) => "huge",
@@ -86,7 +90,7 @@ impl EndKind {
             Self::Memory | Self::Cold | Self::Fill | Self::Process(_) => Kind::Memory,
             Self::File(_) => Kind::File,
             Self::Pipe => Kind::Pipe,
-            Self::Unix | Self::Tcp => Kind::Socket,
+            Self::Unix | Self::Tcp | Self::TcpLarge => Kind::Socket,
         }
     }
 
@@ -98,6 +102,7 @@ impl EndKind {
             Self::Pipe => Medium::Stream(Stream::Pipe),
             Self::Unix => Medium::Stream(Stream::Unix),
             Self::Tcp => Medium::Stream(Stream::Tcp),
+            Self::TcpLarge => Medium::Stream(Stream::TcpLarge),
         }
     }
 
@@ -119,8 +124,13 @@ impl Ends {
     }
 
     /// What is measured when a person names this pair: `process:process` stands for every memory
-    /// that decides between two processes, `memory:memory` for copies in the caches and beyond them.
+    /// that decides between two processes, `memory:memory` for copies in the caches and beyond them, and
+    /// `file:tcp` for two readers, for which mechanism is fastest may go by what reads.
     pub fn each(self) -> Vec<Self> {
+        if let (EndKind::File(_), EndKind::Tcp) = (&self.source, &self.sink) {
+            let large = Self { source: self.source.clone(), sink: EndKind::TcpLarge };
+            return vec![self, large];
+        }
         if (&self.source, &self.sink) == (&EndKind::Memory, &EndKind::Memory) {
             let cold = Self { source: EndKind::Memory, sink: EndKind::Cold };
             return vec![self, cold];
@@ -143,6 +153,7 @@ impl Ends {
         match (&self.sink, state) {
             (EndKind::Process(Held::Huge), _) => ", into new memory on huge pages",
             (EndKind::Cold, _) => ", from and to memory that no cache holds",
+            (EndKind::TcpLarge, _) => ", read by 1 MiB at a time",
             (EndKind::Process(_), SinkState::Fresh) => ", into new memory",
             (EndKind::Process(_), SinkState::Resident) => ", into memory used before",
             (_, SinkState::Resident) => ", over a file that is there",
@@ -158,6 +169,7 @@ impl Ends {
             (source, EndKind::Cold) if *source != EndKind::Memory => {
                 Err("copies of memory alone are cold: memory:cold")
             }
+            (EndKind::TcpLarge, _) => Err("'tcp-1m' is a sink: file:tcp-1m"),
             (EndKind::Process(Held::Huge), _) => Err("'huge' is a sink: loan:huge, process:huge"),
             (_, EndKind::Process(Held::Loan)) => Err("'loan' is a source: loan:process, loan:huge"),
             (a, b) if is_process(a) != is_process(b) => {
@@ -292,6 +304,15 @@ mod tests {
     }
 
     #[test]
+    fn a_file_into_a_connection_is_measured_with_two_readers() {
+        let named: Ends = "file:tcp@/srv".parse().unwrap();
+        let all: Vec<String> = named.each().iter().map(Ends::to_string).collect();
+        assert_eq!(all, ["file:tcp@/srv", "file:tcp-1m@/srv"]);
+        let large: Ends = "file:tcp-1m@/srv".parse().unwrap();
+        assert_eq!(large.clone().each(), [large]);
+    }
+
+    #[test]
     fn nonsense_is_refused_in_words() {
         let reason = |text: &str| text.parse::<Ends>().unwrap_err();
         assert!(reason("file").contains("file:file@DIR"));
@@ -306,6 +327,7 @@ mod tests {
         assert!(reason("huge:process").contains("'huge' is a sink"));
         assert!(reason("cold:memory").contains("'cold' is a sink"));
         assert!(reason("pipe:cold").contains("memory alone"));
+        assert!(reason("tcp-1m:file").contains("'tcp-1m' is a sink"));
         assert!(reason("process:loan").contains("'loan' is a source"));
     }
 }

@@ -51,7 +51,7 @@ pub struct Asked {
 /// The facts of a job between ends that a profile names; `None` if the keys are none.
 pub fn facts_between(keys: &EndKeys, asked: &Asked) -> Option<Facts> {
     let source = EndFacts::of_key(&keys.source, &keys.options[0])?;
-    let mut sink = EndFacts::of_key(&keys.sink, &keys.options[1])?;
+    let mut sink = EndFacts::of_key(keys.sink(), &keys.options[1])?;
     sink.filled = asked.sink_state == SinkState::Resident;
     if let (Some(from), Some(to)) = (&source.fs, &mut sink.fs) {
         // Which device it was is not known: alike file systems are taken for the same one.

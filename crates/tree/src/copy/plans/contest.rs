@@ -314,6 +314,7 @@ fn candidate(name: &'static str, ratio: Option<f64>) -> Candidate {
         rounds: SAMPLES,
         load: Load::Idle,
         sink_state: SinkState::Fresh,
+        by_reader: Vec::new(),
     });
     Candidate { name, fits: Ok(()), prior: Prior::NONE, evidence }
 }

@@ -6,7 +6,7 @@ use thalweg_core::{
     Facts, Guarantees, Knob, MECHANISMS, Mechanism, Pair, Plan, Profile, Role, Unfit,
     alias::{self, Alias},
     mechanisms::{LAST_RESORT, by_name},
-    profile::{Cell, Load, SinkState},
+    profile::{Cell, LARGE_READS, Load, SinkState},
     scratch::Site,
 };
 
@@ -98,7 +98,7 @@ impl Contest for Mechanisms {
         let mut whole = whole(&job.ends, job.sink_state, stop).map_err(failed)?;
         whole.resize(job.sizes.first().copied().unwrap_or(1)).map_err(failed)?;
         let facts = whole.facts()?;
-        answer(Line::Ends(keys_of(&facts)));
+        answer(Line::Ends(keys_of(&job.ends, &facts)));
         let ways = self.ways(job, &facts, answer);
         Ok((Box::new(Between(RefCell::new(whole))), ways))
     }
@@ -148,15 +148,16 @@ pub(in super::super) fn look_at(ends: &Ends) -> Result<(Facts, EndKeys), String>
     });
     let facts = made.map_err(|e| format!("{ends}: {e}"))?.facts();
     let facts = facts.map_err(|failure| format!("{ends}: {}", Unfit::from(failure)))?;
-    let keys = keys_of(&facts);
+    let keys = keys_of(ends, &facts);
     Ok((facts, keys))
 }
 
 /// How a profile names ends of which the planner knows this.
-fn keys_of(facts: &Facts) -> EndKeys {
+fn keys_of(ends: &Ends, facts: &Facts) -> EndKeys {
+    let reads = if ends.sink == EndKind::TcpLarge { LARGE_READS } else { "" };
     let options = [&facts.source, &facts.sink]
         .map(|end| end.fs.as_ref().map(|fs| fs.options.clone()).unwrap_or_default());
-    EndKeys { source: facts.source.key(), sink: facts.sink.key(), options }
+    EndKeys { source: facts.source.key(), sink: facts.sink.key() + reads, options }
 }
 
 /// A mechanism that says its copies are stable is tried: a change of the source must not show.
