@@ -305,7 +305,23 @@ fn ranks() {
     // b is second at 1 KiB and first at 1 MiB: one half.
     let claim = says(&format!("{ranks}within = [-1.0, 0.8]"), Reproduced);
     assert!((claim.measured.unwrap() - 0.5).abs() < 1e-9);
+    assert!(claim.reason.ends_with("(each with itself from session to session: 1)"), "{claim:?}");
     says(&format!("{ranks}within = [0.9, 1.0]"), Contradicted);
+}
+
+#[test]
+fn a_correlation_is_not_called_low_where_no_benchmark_agrees_with_itself() {
+    // Three arms that cost the same: their order is a matter of chance in every session.
+    let ranks = "test = \"rank-correlation\"\narms = [\"a\", \"b\", \"c\"]\n\
+                 places = [{ cell = \"c\", size = \"1KiB\" }, { cell = \"c\", size = \"1MiB\" }]\n";
+    let study = planted::study(&format!("{HEAD}{ranks}within = [-1.0, 0.8]"));
+    let world = World { sigma: 0.05, sessions: 0.05, ..World::default() };
+    for seed in 1..6 {
+        let result = simulated::run(&study, (30, 10), (world, seed), &|_, _| 0.01);
+        let claim = &result.claims[0];
+        assert_eq!(claim.verdict, Undecided, "{}", claim.reason);
+        assert!(claim.reason.contains("but no more could be seen"), "{}", claim.reason);
+    }
 }
 
 #[test]

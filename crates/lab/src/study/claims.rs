@@ -6,6 +6,7 @@
 
 mod best;
 mod board;
+mod correlation;
 mod decide;
 mod several;
 mod side;

@@ -1,20 +1,17 @@
 //! Every kind of check: the figure, its interval, and on which side of the line it lies.
 
 use std::collections::BTreeMap;
-use thalweg_core::profile::Ratio;
 
 use super::{
     Judged, best,
     board::{Absent, Board, Figure, too_few},
+    correlation::rank_correlation,
     several::{everywhere, left_out, not_in_this_run, opposite, somewhere},
     side::judged,
     words::{self, arms_text, of},
 };
 use crate::{
-    measure::{
-        sample::Metric,
-        stats::{Random, interval_of_sessions, median},
-    },
+    measure::{sample::Metric, stats::median},
     study::{
         file::{At, Check, Load},
         result::{ClaimVerdict, Evidence, Place, ProbeResult},
@@ -76,8 +73,8 @@ pub fn check(board: &Board<'_>, claim: &str, number: usize, check: &Check) -> Ve
                 format!("{} against {}", words::named(&places[0]), words::named(&places[1]));
             let text =
                 of(note.as_ref(), &format!("rank correlation of {} arms", arms.len()), &where_);
-            let figure = rank_correlation(board, [arms, second], places, *metric);
-            vec![judged(text, figure, *within, board.noise())]
+            let ranked = ([arms.as_slice(), second.as_slice()], places);
+            vec![rank_correlation(board, ranked, *metric, (text, *within))]
         }
         Check::Probe { probe, with, within, note } => {
             let found = board.probe((claim, number), probe, with);
@@ -145,55 +142,6 @@ fn load_ratio(
     let both = first.iter().filter_map(|(session, cost)| Some(vec![cost - second.get(session)?]));
     let both: Vec<Vec<f64>> = both.collect();
     board.over(&both, board.disturbed(&[arm.to_owned()], &places))
-}
-
-fn rank_correlation(
-    board: &Board<'_>,
-    arms: [&[String]; 2],
-    places: &[At; 2],
-    metric: Metric,
-) -> Result<Figure, Absent> {
-    let mut sides: Vec<Vec<BTreeMap<usize, f64>>> = Vec::new();
-    let mut disturbed = 0.0;
-    for (names, at) in arms.iter().zip(places) {
-        let place = board.place(at)?;
-        let costs = names.iter().map(|name| board.costs(name, place, metric));
-        sides.push(costs.collect::<Result<_, _>>()?);
-        disturbed = f64::max(disturbed, board.disturbed(names, &[place]));
-    }
-    let sessions: Vec<usize> =
-        sides[0].first().into_iter().flat_map(|c| c.keys().copied()).collect();
-    let of_session = |session: &usize| {
-        let row = |side: &Vec<BTreeMap<usize, f64>>| {
-            side.iter().map(|costs| costs.get(session).copied()).collect::<Option<Vec<f64>>>()
-        };
-        Some(spearman(&row(&sides[0])?, &row(&sides[1])?))
-    };
-    let values: Vec<f64> = sessions.iter().filter_map(of_session).collect();
-    let found = interval_of_sessions(&values, &mut Random::new(board.seed()));
-    let found = found.ok_or_else(|| too_few(values.len()))?;
-    // The interval of a few sessions knows nothing of the bounds of a correlation.
-    let (lo, hi) = (found.lo.max(-1.0), found.hi.min(1.0));
-    let ratio = Ratio { ratio: found.middle, lo, hi };
-    Ok(Figure { ratio, sessions: values.len(), linear: true, disturbed })
-}
-
-/// Spearman's rank correlation: Pearson's of the ranks, ties sharing theirs.
-pub(super) fn spearman(a: &[f64], b: &[f64]) -> f64 {
-    let (a, b) = (ranks(a), ranks(b));
-    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;
-    let (mean_a, mean_b) = (mean(&a), mean(&b));
-    let product = |x: &[f64], mx: f64, y: &[f64], my: f64| -> f64 {
-        x.iter().zip(y).map(|(x, y)| (x - mx) * (y - my)).sum()
-    };
-    let spread = product(&a, mean_a, &a, mean_a) * product(&b, mean_b, &b, mean_b);
-    if spread <= 0.0 { 0.0 } else { product(&a, mean_a, &b, mean_b) / spread.sqrt() }
-}
-
-fn ranks(values: &[f64]) -> Vec<f64> {
-    let below = |value: &f64| values.iter().filter(|other| *other < value).count() as f64;
-    let equal = |value: &f64| values.iter().filter(|other| *other <= value).count() as f64;
-    values.iter().map(|value| f64::midpoint(below(value), equal(value))).collect()
 }
 
 /// A probe decides by what it saw, the same in every session.

@@ -1,7 +1,7 @@
 //! On which side of the line a figure lies.
 
 use super::{Said, side, words};
-use super::{board::Figure, decide::spearman, side::side};
+use super::{board::Figure, side::side};
 use crate::study::result::ClaimVerdict::{Contradicted, Reproduced, Undecided};
 use proptest::prelude::*;
 use thalweg_core::profile::Ratio;
@@ -65,13 +65,6 @@ fn the_noise_of_costs_says_nothing_of_a_correlation() {
     let ratio = Ratio { ratio: 0.9, lo: 0.89, hi: 0.91 };
     assert_eq!(side(&figure(ratio), [-1.0, 0.88], 0.05), Undecided);
     assert_eq!(side(&Figure { linear: true, ..figure(ratio) }, [-1.0, 0.88], 0.05), Contradicted);
-}
-
-#[test]
-fn ranks_agree_disagree_and_tie() {
-    assert!((spearman(&[1.0, 2.0, 3.0], &[10.0, 20.0, 90.0]) - 1.0).abs() < 1e-12);
-    assert!((spearman(&[1.0, 2.0, 3.0], &[3.0, 2.0, 1.0]) + 1.0).abs() < 1e-12);
-    assert!((spearman(&[1.0, 1.0, 1.0], &[3.0, 2.0, 1.0])).abs() < 1e-12);
 }
 
 #[test]

@@ -1,0 +1,141 @@
+//! Whether two benchmarks put their arms in the same order, and how far each agrees with itself.
+
+use std::collections::BTreeMap;
+use thalweg_core::profile::Ratio;
+
+use super::{
+    Judged,
+    board::{Absent, Board, Figure, too_few},
+    side::judged,
+    words,
+};
+use crate::{
+    measure::{
+        sample::Metric,
+        stats::{Random, interval_of_sessions},
+    },
+    study::{
+        file::At,
+        result::ClaimVerdict::{Reproduced, Undecided},
+    },
+};
+
+/// Session by session what the arms of one benchmark cost, in the order of the arms.
+type Rows = BTreeMap<usize, Vec<f64>>;
+
+/// Spearman's correlation of what arms cost in two places, judged against its own ceiling: two benchmarks whose
+/// order is a matter of chance correlate little, whatever they measure.
+pub(super) fn rank_correlation(
+    board: &Board<'_>,
+    (arms, places): ([&[String]; 2], &[At; 2]),
+    metric: Metric,
+    (text, within): (String, [f64; 2]),
+) -> Judged {
+    let sides = sides(board, (arms, places), metric);
+    let ceiling = sides.as_ref().ok().and_then(|(sides, _)| ceiling(sides));
+    let figure = sides.and_then(|(sides, disturbed)| figure(board, &sides, disturbed));
+    let mut judged = judged(text, figure, within, board.noise());
+    let Some(ceiling) = ceiling.filter(|_| judged.figure.is_some()) else { return judged };
+    let itself = format!("each with itself from session to session: {}", words::number(ceiling));
+    if judged.evidence.verdict == Reproduced && ceiling <= within[1] && within[1] < 1.0 {
+        judged.evidence.verdict = Undecided;
+        judged.why = format!("{}, but no more could be seen ({itself})", judged.why);
+    } else {
+        judged.why = format!("{} ({itself})", judged.why);
+    }
+    judged
+}
+
+/// Of both places the sessions that have all arms, and the share of the samples that other work disturbed.
+fn sides(
+    board: &Board<'_>,
+    (arms, places): ([&[String]; 2], &[At; 2]),
+    metric: Metric,
+) -> Result<([Rows; 2], f64), Absent> {
+    let mut disturbed = 0.0;
+    let mut side = |names: &[String], at: &At| {
+        let place = board.place(at)?;
+        disturbed = f64::max(disturbed, board.disturbed(names, &[place]));
+        let costs = names.iter().map(|name| board.costs(name, place, metric));
+        let costs: Vec<BTreeMap<usize, f64>> = costs.collect::<Result<_, _>>()?;
+        let sessions = costs.first().into_iter().flat_map(|first| first.keys().copied());
+        let row = |session| {
+            let row = costs.iter().map(|costs| costs.get(&session).copied());
+            Some((session, row.collect::<Option<Vec<f64>>>()?))
+        };
+        Ok::<Rows, Absent>(sessions.filter_map(row).collect())
+    };
+    let sides = [side(arms[0], &places[0])?, side(arms[1], &places[1])?];
+    Ok((sides, disturbed))
+}
+
+fn figure(board: &Board<'_>, [a, b]: &[Rows; 2], disturbed: f64) -> Result<Figure, Absent> {
+    let both = a.iter().filter_map(|(session, row)| Some(spearman(row, b.get(session)?)));
+    let values: Vec<f64> = both.collect();
+    let found = interval_of_sessions(&values, &mut Random::new(board.seed()));
+    let found = found.ok_or_else(|| too_few(values.len()))?;
+    // The interval of a few sessions knows nothing of the bounds of a correlation.
+    let (lo, hi) = (found.lo.max(-1.0), found.hi.min(1.0));
+    let ratio = Ratio { ratio: found.middle, lo, hi };
+    Ok(Figure { ratio, sessions: values.len(), linear: true, disturbed })
+}
+
+/// The most that two benchmarks can be expected to correlate: the geometric mean of how each correlates with
+/// itself between two sessions. `None` of fewer than two.
+fn ceiling([a, b]: &[Rows; 2]) -> Option<f64> {
+    Some((itself(a)?.max(0.0) * itself(b)?.max(0.0)).sqrt())
+}
+
+fn itself(rows: &Rows) -> Option<f64> {
+    let rows: Vec<&Vec<f64>> = rows.values().collect();
+    let pairs = rows
+        .iter()
+        .enumerate()
+        .flat_map(|(n, row)| rows[n + 1..].iter().map(move |other| spearman(row, other)));
+    let pairs: Vec<f64> = pairs.collect();
+    (!pairs.is_empty()).then(|| pairs.iter().sum::<f64>() / pairs.len() as f64)
+}
+
+/// Spearman's rank correlation: Pearson's of the ranks, ties sharing theirs.
+fn spearman(a: &[f64], b: &[f64]) -> f64 {
+    let (a, b) = (ranks(a), ranks(b));
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;
+    let (mean_a, mean_b) = (mean(&a), mean(&b));
+    let product = |x: &[f64], mx: f64, y: &[f64], my: f64| -> f64 {
+        x.iter().zip(y).map(|(x, y)| (x - mx) * (y - my)).sum()
+    };
+    let spread = product(&a, mean_a, &a, mean_a) * product(&b, mean_b, &b, mean_b);
+    if spread <= 0.0 { 0.0 } else { product(&a, mean_a, &b, mean_b) / spread.sqrt() }
+}
+
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let below = |value: &f64| values.iter().filter(|other| *other < value).count() as f64;
+    let equal = |value: &f64| values.iter().filter(|other| *other <= value).count() as f64;
+    values.iter().map(|value| f64::midpoint(below(value), equal(value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_agree_disagree_and_tie() {
+        assert!((spearman(&[1.0, 2.0, 3.0], &[10.0, 20.0, 90.0]) - 1.0).abs() < 1e-12);
+        assert!((spearman(&[1.0, 2.0, 3.0], &[3.0, 2.0, 1.0]) + 1.0).abs() < 1e-12);
+        assert!((spearman(&[1.0, 1.0, 1.0], &[3.0, 2.0, 1.0])).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_ceiling_is_what_each_of_two_benchmarks_makes_of_itself() {
+        let rows = |rows: &[[f64; 3]]| -> Rows {
+            rows.iter().map(|row| row.to_vec()).enumerate().collect()
+        };
+        let sure = rows(&[[1.0, 2.0, 3.0], [1.1, 1.9, 3.2], [0.9, 2.2, 2.8]]);
+        // In one of three sessions two arms change places: one half, twice, and once one.
+        let less = rows(&[[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [2.0, 1.0, 3.0]]);
+        let of = |a: &Rows, b: &Rows| ceiling(&[a.clone(), b.clone()]);
+        assert!((of(&sure, &sure).unwrap() - 1.0).abs() < 1e-12);
+        assert!((of(&sure, &less).unwrap() - (2.0_f64 / 3.0).sqrt()).abs() < 1e-12);
+        assert_eq!(of(&sure, &rows(&[[1.0, 2.0, 3.0]])), None, "one session");
+    }
+}
