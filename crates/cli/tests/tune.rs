@@ -107,6 +107,12 @@ fn what_was_measured_is_cited_by_the_plan_and_can_be_checked() {
     };
     let found = json(&tuned(|| tune(&scratch, &FILES), 2, is_enough));
     assert_eq!(found["schema"], 1);
+    let advice = found["advice"].as_array().unwrap();
+    let of: Vec<&str> = advice.iter().map(|line| line["of"].as_str().unwrap()).collect();
+    assert_eq!(of, ["files", "pipes", "sockets", "memory", "processes"]);
+    assert!(!advice[0]["bands"].as_array().unwrap().is_empty(), "{}", advice[0]);
+    assert!(advice[1]["text"].as_str().unwrap().contains("tune --pair file:pipe"), "{}", advice[1]);
+    assert_eq!(found["other_work"]["left_out"], 0, "{}", found["other_work"]);
     assert_eq!(std::fs::read_dir(scratch.path("files")).unwrap().count(), 1, "nothing is left");
 
     let mut plan = scratch.thalweg(["plan", "--json", "files/from", "files/to"]);
@@ -367,6 +373,38 @@ fn constants_are_accepted_by_the_compilers_of_their_languages() {
         table.contains_key("memory_to_memory") && table.contains_key("fill_to_memory"),
         "{text}"
     );
+}
+
+#[test]
+fn a_plan_calls_nothing_slower_that_its_interval_cannot_tell_and_its_times_follow_its_order() {
+    let scratch = Scratch::new();
+    let plan = |lo: f64, hi: f64| {
+        let between_pipes = |way: &str, ratio: Ratio, ns_per_byte: f64| {
+            let mut cell = cell((way, None), 1 << 20, ratio.ratio);
+            (cell.source, cell.options) = ("pipe".into(), Default::default());
+            (cell.wall, cell.ns_per_byte) = (ratio, ns_per_byte);
+            cell
+        };
+        let mut profile = Profile::new();
+        // The times are of different sessions, and say the opposite of the ratios.
+        profile.merge(vec![
+            between_pipes("splice", Ratio { ratio: 0.5, lo: 0.48, hi: 0.52 }, 10.0),
+            between_pipes("read-write", Ratio { ratio: 1.0, lo, hi }, 0.5),
+        ]);
+        profile.save(&scratch.path("profile.json")).expect("a profile");
+        let mut plan = scratch.thalweg(["plan", "--size", "1M", "pipe:", "pipe:"]);
+        plan.env("THALWEG_PROFILE", scratch.path("profile.json")).env("COLUMNS", "400");
+        let (code, text, err) = ran(plan);
+        assert_eq!(code, 0, "{err}");
+        let row = |name| text.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+        let (other, all) = (row("read-write ").expect("a row"), text.clone());
+        assert!(all.contains("splice would be used, in about 10.5 ms"), "{all}");
+        other
+    };
+    let sure = plan(1.0, 1.0);
+    assert!(sure.contains("2.00x slower") && sure.contains("21.0 ms"), "{sure}");
+    let open = plan(0.4, 27.0);
+    assert!(open.contains("no difference shown") && !open.contains(" ms"), "{open}");
 }
 
 #[test]
