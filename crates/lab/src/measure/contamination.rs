@@ -44,9 +44,9 @@ pub enum Sign {
 }
 
 impl Sign {
-    /// Whether others did it, so that none of it is the arm's own cost.
+    /// Whether others did it for sure: what preempts an arm may be another thread of its own.
     pub fn is_of_others(self) -> bool {
-        matches!(self, Self::Stolen | Self::Preempted | Self::Waited | Self::Crowded)
+        matches!(self, Self::Stolen | Self::Waited | Self::Crowded)
     }
 }
 

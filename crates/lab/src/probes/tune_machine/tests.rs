@@ -56,8 +56,10 @@ impl Simulated {
                 let time = true_time * (moods[arm] + self.normal(self.noise)).exp();
                 let wall = Duration::from_secs_f64(time);
                 let waits = is_disturbed && round_number * 3 >= job.rounds;
-                let waited = if waits { wall / 2 } else { Duration::ZERO };
-                let sample = Sample { wall, user: wall, bytes: size, waited, ..Sample::default() };
+                let (waited, busy_ticks) =
+                    if waits { (wall / 2, 100) } else { (Duration::ZERO, 0) };
+                let own = Sample { wall, user: wall, bytes: size, ..Sample::default() };
+                let sample = Sample { waited, busy_ticks, ..own };
                 Entry { arm, sample, cost: wall }
             });
             let round = round.collect();
