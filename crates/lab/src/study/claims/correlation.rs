@@ -97,7 +97,7 @@ fn itself(rows: &Rows) -> Option<f64> {
 }
 
 /// Spearman's rank correlation: Pearson's of the ranks, ties sharing theirs.
-fn spearman(a: &[f64], b: &[f64]) -> f64 {
+pub(super) fn spearman(a: &[f64], b: &[f64]) -> f64 {
     let (a, b) = (ranks(a), ranks(b));
     let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;
     let (mean_a, mean_b) = (mean(&a), mean(&b));

@@ -1,7 +1,7 @@
 //! On which side of the line a figure lies.
 
 use super::{Said, side, words};
-use super::{board::Figure, side::side};
+use super::{board::Figure, correlation::spearman, side::side};
 use crate::study::result::ClaimVerdict::{Contradicted, Reproduced, Undecided};
 use proptest::prelude::*;
 use thalweg_core::profile::Ratio;
