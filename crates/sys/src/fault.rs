@@ -1,4 +1,5 @@
-//! The fault seam: every data-moving call of this crate asks here first.
+//! The fault seam: every data-moving call of this crate asks here first, and those that take connections or
+//! wait for them.
 //!
 //! With the feature `faults` a test can script short counts, errno values and zeros; without it
 //! the seam compiles to nothing. The seam never changes bytes, only how a call answers.
@@ -61,11 +62,15 @@ pub enum Call {
     MemfdCreate,
     /// `futex_waitv(2)`
     FutexWaitv,
+    /// `accept4(2)`
+    Accept,
+    /// `epoll_wait(2)`
+    EpollWait,
 }
 
 impl Call {
     /// Every call, in the order of the enum.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::Read,
         Self::Pread,
         Self::Write,
@@ -89,6 +94,8 @@ impl Call {
         Self::ProcessVmWritev,
         Self::MemfdCreate,
         Self::FutexWaitv,
+        Self::Accept,
+        Self::EpollWait,
     ];
 
     /// The name a kernel manual uses.
@@ -117,10 +124,12 @@ impl Call {
             Self::ProcessVmWritev => "process_vm_writev",
             Self::MemfdCreate => "memfd_create",
             Self::FutexWaitv => "futex_waitv",
+            Self::Accept => "accept4",
+            Self::EpollWait => "epoll_wait",
         }
     }
 
-    /// Whether the call answers with a count of bytes. A call that answers only "done" can be made
+    /// Whether the call answers with a count, of bytes or of events. A call that answers only "done" can be made
     /// to fail, but not to come back short or with zero: such rules pass it by.
     pub const fn counts_bytes(self) -> bool {
         !matches!(
@@ -134,6 +143,7 @@ impl Call {
                 | Self::Link
                 | Self::MemfdCreate
                 | Self::FutexWaitv
+                | Self::Accept
         )
     }
 }

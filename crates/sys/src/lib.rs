@@ -8,6 +8,7 @@
 )]
 
 pub mod copy;
+pub mod epoll;
 pub mod fault;
 pub mod fork;
 pub mod futex;

@@ -1,13 +1,22 @@
-//! Sends to sockets, with and without zero copy.
+//! Sockets: who connects, and sends, with and without zero copy.
 
 use crate::Errno;
-use crate::fault::{Call, counted};
+use crate::fault::{Call, counted, gate};
 use crate::io::last_errno;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SendFlags, SocketAddrAny, SocketFlags, SocketType};
 
 mod zerocopy;
 pub use zerocopy::ZerocopySends;
+
+/// `accept4(2)`: a connection that never waits, closed on exec, and who connected; EAGAIN while nobody does.
+/// EMFILE, ENFILE, ENOBUFS and ENOMEM leave the connection in the queue, ECONNABORTED has taken it out. It is
+/// setting up: nobody counts it.
+pub fn accept(listener: impl AsFd) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
+    gate(Call::Accept, 0)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::acceptfrom_with(listener, flags)
+}
 
 /// `send(2)` with MSG_NOSIGNAL: a closed peer is EPIPE, never SIGPIPE.
 pub fn send(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
@@ -114,6 +123,33 @@ mod tests {
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         assert_eq!(congestion(&stream, "reno"), Ok(()));
         assert_eq!(congestion(&stream, "no such thing"), Err(Errno::NOENT));
+    }
+
+    #[test]
+    fn who_connects_is_taken_once_and_nobody_is_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        assert_eq!(accept(&listener).map(|_| ()), Err(Errno::AGAIN));
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (taken, who) = accept(&listener).unwrap();
+        let who = std::net::SocketAddr::try_from(who.unwrap()).unwrap();
+        assert_eq!(who, stream.local_addr().unwrap());
+        assert_eq!(crate::io::read(&taken, &mut [0; 1]), Err(Errno::AGAIN));
+        assert_eq!(accept(&listener).map(|_| ()), Err(Errno::AGAIN));
+    }
+
+    #[cfg(feature = "faults")]
+    #[test]
+    fn one_that_was_not_taken_is_still_there() {
+        use crate::fault::{Effect, Rule, Script};
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let rule = Rule::once(Call::Accept, 1, Effect::Errno(Errno::MFILE));
+        let outcome = Script::new(vec![rule]).run(|| {
+            assert_eq!(accept(&listener).map(|_| ()), Err(Errno::MFILE));
+            accept(&listener).unwrap();
+        });
+        assert_eq!((outcome.fired, outcome.calls[Call::Accept]), (1, 2));
     }
 
     #[cfg(feature = "faults")]

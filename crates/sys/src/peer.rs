@@ -4,6 +4,7 @@
 //! patience it has. A message that does not fit is told, never cut in silence.
 
 use crate::Errno;
+use crate::fault::{Call, gate};
 use crate::io::last_errno;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -65,6 +66,7 @@ pub fn listen(path: &Path) -> Result<OwnedFd, Errno> {
 
 /// `accept4(2)`: EAGAIN while nobody asks.
 pub fn accept(listener: impl AsFd) -> Result<OwnedFd, Errno> {
+    gate(Call::Accept, 0)?;
     rustix::net::accept_with(listener, FLAGS)
 }
 
