@@ -78,6 +78,16 @@ lies! {
     a_chunk_that_ends_early: ok("Transfer-Encoding: chunked\r\n\r\n5\r\n01");
     gzip_among_the_transfer_codings: ok("Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n");
     gzip_that_nobody_asked_for: ok("Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx");
+    a_length_beside_chunks:
+        ok("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n01234\r\n0\r\n\r\n");
+    chunks_beside_a_length_of_a_part: part(
+        "Content-Range: bytes 0-4/5\r\nETag: \"a\"\r\nTransfer-Encoding: chunked\r\n\
+         Content-Length: 5\r\n\r\n5\r\n01234\r\n0\r\n\r\n"
+    );
+    chunks_of_an_old_protocol:
+        "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n01234\r\n0\r\n\r\n";
+    chunks_twice:
+        ok("Transfer-Encoding: chunked, chunked\r\n\r\n5\r\n01234\r\n0\r\n\r\n");
     two_lengths: ok("Content-Length: 1\r\nContent-Length: 2\r\n\r\nx");
     a_body_that_is_too_short: ok("Content-Length: 9\r\n\r\nshort");
     a_head_without_end: ok(&format!("A: {}\r\n\r\n", "a".repeat(70_000)));

@@ -83,6 +83,17 @@ impl Head {
     /// How its body ends (RFC 9112, 6.3).
     pub fn framing(&self) -> Result<Framing, Error> {
         if self.all("transfer-encoding").next().is_some() {
+            // No server may send both, and two that read them differently would see two bodies: somebody on the
+            // way may have put one answer into another (RFC 9112, 6.3 and 11.2).
+            if self.all("content-length").next().is_some() {
+                return Err(Error::broken(
+                    "Content-Length beside Transfer-Encoding, which say two ends of one body",
+                ));
+            }
+            // It knows no chunks, so the header is not its own (RFC 9112, 6.1).
+            if self.is_old {
+                return Err(Error::broken("Transfer-Encoding in an answer of HTTP/1.0"));
+            }
             let coded: Vec<&str> =
                 self.all("transfer-encoding").flat_map(|list| list.split(',')).collect();
             return match &coded[..] {
@@ -158,9 +169,15 @@ mod tests {
         assert_eq!(framing("Content-Length: 5\r\n").unwrap(), Framing::Length(5));
         assert_eq!(framing("Content-Length: 5, 5\r\n").unwrap(), Framing::Length(5));
         assert_eq!(framing("").unwrap(), Framing::UntilClose);
-        let both = "Content-Length: 5\r\nTransfer-Encoding: Chunked\r\n";
-        assert_eq!(framing(both).unwrap(), Framing::Chunked);
+        assert_eq!(framing("Transfer-Encoding: Chunked\r\n").unwrap(), Framing::Chunked);
+        let old = b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        assert!(Head::parse(old).unwrap().unwrap().0.framing().is_err());
         for wrong in [
+            "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: identity\r\n",
+            "Transfer-Encoding: \r\n",
             "Content-Length: 5\r\nContent-Length: 6\r\n",
             "Content-Length: -5\r\n",
             "Content-Length: +5\r\n",
