@@ -11,16 +11,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::{
-    buffer::spare_capacity,
-    event::{
-        Timespec,
-        epoll::{self, CreateFlags, Event, EventData, EventFlags},
-    },
-    net::{SocketFlags, acceptfrom_with},
+use rustix::event::{
+    Timespec,
+    epoll::{self, CreateFlags},
 };
 use thalweg_core::profile::Load;
-use thalweg_sys::{Errno, io, net, usage::Usage};
+use thalweg_sys::{
+    Errno,
+    epoll::{Event, EventData, EventFlags, NO_EVENT, wait},
+    io, net,
+    usage::Usage,
+};
 
 use super::{
     connection::{Connection, Next, Tools},
@@ -105,7 +106,7 @@ impl Worker {
 
     /// Works until it is told to end and has done so.
     pub fn run(mut self) -> Result<(), Errno> {
-        let mut events = Vec::with_capacity(EVENTS);
+        let mut events = vec![NO_EVENT; EVENTS];
         loop {
             let stage = self.parts.stage.load(Ordering::Relaxed);
             if stage != RUNNING && !self.parts.tools.is_ending {
@@ -115,13 +116,12 @@ impl Worker {
                 self.close_all();
                 return Ok(());
             }
-            events.clear();
             let timeout = self.timeout();
-            match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
-            for event in &events {
+            let count = match wait(&self.epoll, &mut events, timeout.as_ref()) {
+                Err(Errno::INTR) => 0,
+                answer => answer?,
+            };
+            for event in &events[..count] {
                 self.handle(*event);
             }
             self.go_on();
@@ -286,20 +286,20 @@ impl Worker {
             {
                 return self.stop_accepting();
             }
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            match acceptfrom_with(socket, flags) {
+            match net::accept(socket) {
                 Ok((socket, client)) => {
                     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
                     self.welcome(socket, client);
                 }
                 Err(Errno::AGAIN) => return,
-                // Without a descriptor for it the client stays in the queue, which would say so for ever.
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                Err(errno) if is_of_one_client(errno) => {}
+                // Nobody was taken out of the queue, which would say so for ever: the clients stay in it until a
+                // connection ends, or until the clock is looked at.
+                Err(_) => {
+                    // What it takes may be what files that are kept open have.
                     self.parts.tools.store.get_mut().close();
                     return self.stop_accepting();
                 }
-                // That one client is gone already.
-                Err(_) => {}
             }
         }
     }
@@ -377,4 +377,22 @@ impl Worker {
         let cold = std::mem::take(&mut self.parts.tools.cold.count);
         self.parts.tools.site.accounts.cold.fetch_add(cold, Ordering::Relaxed);
     }
+}
+
+/// Whether taking a connection failed because of that one, which is gone from the queue (accept(2)), or because of
+/// a signal: the next one may be taken at once.
+fn is_of_one_client(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::CONNABORTED
+            | Errno::INTR
+            | Errno::PROTO
+            | Errno::NETDOWN
+            | Errno::NOPROTOOPT
+            | Errno::HOSTDOWN
+            | Errno::NONET
+            | Errno::HOSTUNREACH
+            | Errno::OPNOTSUPP
+            | Errno::NETUNREACH
+    )
 }
