@@ -23,6 +23,7 @@ use super::{
     answer::{Answer, answer, refuse},
     cold::Disks,
     digests::Digests,
+    limits::Limits,
     log::{Entry, Teller, date},
     options::Timeouts,
     sending::{Colds, Sending, Sent, Short, Way},
@@ -347,9 +348,8 @@ impl Connection {
             self.cut_short(tools, "the client is gone".to_owned());
             return Some(Next::Close);
         }
-        let limits = [tools.site.limit.as_ref(), self.limit.as_deref()];
-        let limits = || limits.iter().flatten();
-        if limits().any(|limit| !limit.is_open()) {
+        let limits = Limits { of_all: tools.site.limit.as_ref(), own: self.limit.as_deref() };
+        if !limits.are_open() {
             // It is not the client that keeps us waiting.
             self.since = Instant::now();
             return Some(Next::Later);
@@ -361,14 +361,12 @@ impl Connection {
             is_internet: self.client.is_some(),
             plans: &mut tools.plans,
             policy: &tools.policy,
-            step: limits().fold(STEP, |step, limit| limit.step().min(step)),
+            step: limits.step(STEP),
             cold: &mut tools.cold,
             account: &mut |report| account(&tools.site, mechanism, notes, report),
         });
         let moved = answering.sending.total - before;
-        for limit in limits() {
-            limit.spend(moved);
-        }
+        limits.spend(moved);
         if moved > 0 {
             self.since = Instant::now();
         }

@@ -11,6 +11,7 @@ mod digests;
 mod error;
 mod gathered;
 mod header;
+mod limits;
 mod lines;
 mod listen;
 mod listing;

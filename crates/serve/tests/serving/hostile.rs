@@ -179,6 +179,22 @@ fn a_limit_of_each_connection_holds_for_one_and_not_for_all_together() {
 }
 
 #[test]
+fn of_two_limits_the_narrower_one_holds() {
+    for (all, each) in [(1 << 20, 64 << 20), (64 << 20, 1 << 20)] {
+        let place = Place::with(|options| {
+            (options.limit, options.limit_each) = (Some(all), Some(each));
+        });
+        let bytes = noise(1 << 20);
+        place.file("large", &bytes);
+        let began = std::time::Instant::now();
+        let answer = place.get("/large", "");
+        assert!(answer.is_whole && answer.body == bytes);
+        // The last step may be ahead of its time.
+        assert!(began.elapsed() >= Duration::from_millis(700), "{:?}", began.elapsed());
+    }
+}
+
+#[test]
 fn a_limit_holds_within_a_body_of_many_files_too() {
     let place = Place::with(|options| options.limit = Some(1 << 20));
     for n in 0..12 {
