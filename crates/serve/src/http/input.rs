@@ -8,6 +8,9 @@ use super::{
 /// The most that a request line and its headers may have.
 pub const LARGEST_HEAD: usize = 64 << 10;
 
+/// A request that was refused may be anything.
+const LONGEST_TOLD: usize = 200;
+
 /// What came and is not answered yet.
 #[derive(Debug, Default)]
 pub struct Input {
@@ -36,6 +39,9 @@ impl Input {
             Err(status) => return Some(Err(status)),
         };
         let request = head::parse(&self.bytes[..end]);
+        if request.is_err() {
+            return Some(request);
+        }
         self.bytes.drain(..end);
         self.looked_at = 0;
         if self.bytes.is_empty() {
@@ -43,6 +49,14 @@ impl Input {
             self.bytes = Vec::new();
         }
         Some(request)
+    }
+
+    /// What was refused, or has not come to its end: as much of its first line as a log has room for. Nothing is
+    /// left then.
+    pub fn give_up(&mut self) -> String {
+        let bytes = std::mem::take(self).bytes;
+        let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+        String::from_utf8_lossy(&line[..line.len().min(LONGEST_TOLD)]).into_owned()
     }
 
     /// Empty lines before a request are let pass (RFC 9112, 2.2).
@@ -97,6 +111,25 @@ mod tests {
             }
         }
         answers
+    }
+
+    #[test]
+    fn of_what_was_refused_the_first_line_is_told_and_nothing_is_left() {
+        let long = [b'x'; 300];
+        for (bytes, told) in [
+            (&b"GET /a HTTP/1.1\r\nHost : a\r\n\r\nGET /b"[..], "GET /a HTTP/1.1"),
+            (b"GET /\x00 HTTP/1.1\nHost: a\n\n", "GET /\0 HTTP/1.1"),
+            (b"\xff\r\n\r\n", "\u{fffd}"),
+            (b"GET /un", "GET /un"),
+            (&long, std::str::from_utf8(&long[..LONGEST_TOLD]).unwrap()),
+            (b"", ""),
+        ] {
+            let mut input = Input::default();
+            input.feed(bytes);
+            assert!(input.take().is_none_or(|answer| answer.is_err()));
+            assert_eq!(input.give_up(), told);
+            assert!(input.is_empty() && input.take().is_none());
+        }
     }
 
     fn some_request() -> impl Strategy<Value = Vec<u8>> {

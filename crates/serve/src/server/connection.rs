@@ -172,7 +172,8 @@ impl Connection {
         let is_late = match &mut self.phase {
             Phase::Waiting if self.input.is_empty() => waited >= timeouts.idle,
             Phase::Waiting if waited >= timeouts.head => {
-                self.begin(refuse(Status::TIMEOUT), String::new());
+                let request = self.input.give_up();
+                self.begin(refuse(Status::TIMEOUT), request);
                 return Next::Go;
             }
             Phase::Waiting => false,
@@ -225,7 +226,10 @@ impl Connection {
     fn listen(&mut self, tools: &mut Tools) -> Option<Next> {
         match self.input.take() {
             Some(Ok(head)) => self.respond(tools, head, TRIES),
-            Some(Err(status)) => self.begin(refuse(status), String::new()),
+            Some(Err(status)) => {
+                let request = self.input.give_up();
+                self.begin(refuse(status), request);
+            }
             None if tools.is_ending && self.input.is_empty() => return Some(Next::Close),
             None if !self.readable => return Some(Next::Wait),
             None => {
