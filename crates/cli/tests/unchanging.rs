@@ -5,9 +5,10 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use serde_json::Value;
 use std::{
     fs::File,
-    io::{Read, Seek, Write},
+    io::{BufRead, BufReader, Read, Seek, Write},
+    net::TcpStream,
     os::{fd::OwnedFd, unix::net::UnixStream},
-    path::Path,
+    path::PathBuf,
     process::{Command, Stdio},
 };
 use thalweg_core::{Guarantees, Kind, mechanisms::by_name};
@@ -81,38 +82,73 @@ fn the_plan_says_why_no_flag_is_needed() {
 }
 
 /// Unmounts at the end of a test, also of one that fails.
-struct Mounted<'p>(&'p Path);
+struct Mounted(PathBuf);
 
-impl Drop for Mounted<'_> {
+impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0).status();
+        let _ = Command::new("umount").arg(&self.0).status();
     }
 }
 
-#[test]
-fn pages_of_a_squashfs_are_handed_over() {
-    const TEST: &str = "pages_of_a_squashfs_are_handed_over";
-    let (scratch, data) = (Scratch::new(), bytes(300_000));
+/// A squashfs with one file of these bytes, mounted at `at`; `None` where that cannot be.
+fn squashfs(test: &str, scratch: &Scratch, data: &[u8]) -> Option<Mounted> {
+    let skip = |why: &str| {
+        skip(test, why);
+        None
+    };
     let (tree, image, at) = (scratch.path("tree"), scratch.path("image"), scratch.path("at"));
     for folder in [&tree, &at] {
         std::fs::create_dir(folder).unwrap();
     }
-    std::fs::write(tree.join("file"), &data).unwrap();
+    std::fs::write(tree.join("file"), data).unwrap();
     let made = Command::new("mksquashfs").arg(&tree).arg(&image).arg("-quiet").output();
     match made {
         Ok(made) if made.status.success() => {}
-        Ok(made) => return skip(TEST, &String::from_utf8_lossy(&made.stderr)),
-        Err(error) => return skip(TEST, &format!("mksquashfs: {error}")),
+        Ok(made) => return skip(&String::from_utf8_lossy(&made.stderr)),
+        Err(error) => return skip(&format!("mksquashfs: {error}")),
     }
     let mut mount = Command::new("mount");
     mount.args(["-t", "squashfs", "-o", "loop,ro"]).args([&image, &at]);
     let mounted = mount.output().unwrap();
     if !mounted.status.success() {
-        return skip(TEST, &String::from_utf8_lossy(&mounted.stderr));
+        return skip(&String::from_utf8_lossy(&mounted.stderr));
     }
-    let _mounted = Mounted(&at);
+    Some(Mounted(at))
+}
+
+#[test]
+fn pages_of_a_squashfs_are_handed_over() {
+    let (scratch, data) = (Scratch::new(), bytes(300_000));
+    let mounted = squashfs("pages_of_a_squashfs_are_handed_over", &scratch, &data);
+    let Some(Mounted(at)) = &mounted else { return };
     for into in [Kind::Pipe, Kind::Socket] {
         let source = File::open(at.join("file")).unwrap();
         assert_eq!(gives(&scratch, source, &data, into), Guarantees::SHARED, "{into}");
+    }
+}
+
+#[test]
+fn pages_of_a_squashfs_are_served_without_a_flag_and_those_of_another_file_are_not() {
+    let test = "pages_of_a_squashfs_are_served_without_a_flag";
+    let (scratch, data) = (Scratch::new(), bytes(300_000));
+    let mounted = squashfs(test, &scratch, &data);
+    let Some(Mounted(at)) = &mounted else { return };
+    for (folder, gives) in [(at, Guarantees::SHARED), (&scratch.path("tree"), Guarantees::COPIED)] {
+        let mut command = scratch.thalweg(["serve", "--listen", "0", "--log", "json"]);
+        command.arg(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut server = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().rsplit("http://").next().unwrap().trim_end_matches('/');
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(b"GET /file HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).unwrap();
+        assert!(answer.ends_with(&data));
+        let pid = rustix::process::Pid::from_child(&server);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let told = Ran::of_child(server).ended(0).err_json();
+        let mechanism = by_name(told["mechanism"].as_str().unwrap()).unwrap();
+        assert_eq!(mechanism.info().pair(Kind::File, Kind::Socket).unwrap().gives, gives);
     }
 }

@@ -81,6 +81,13 @@ impl EndFacts {
         (facts, left)
     }
 
+    /// What holds of every file of its file system: that this one can never change says nothing of the others,
+    /// unless no kernel can write there.
+    pub fn of_any_file(self) -> Self {
+        let unchanging = self.unchanging && self.fs.as_ref().is_some_and(is_read_only);
+        Self { unchanging, ..self }
+    }
+
     /// The key under which a profile keeps this kind of end: `file:ext4`, `pipe`, `socket:inet`.
     pub fn key(&self) -> String {
         match (&self.fs, self.kind) {
@@ -166,6 +173,10 @@ impl Facts {
 /// File systems that no kernel can write.
 const READ_ONLY: [&str; 3] = ["squashfs", "erofs", "iso9660"];
 
+fn is_read_only(fs: &FileSystem) -> bool {
+    READ_ONLY.contains(&&*fs.name)
+}
+
 /// Whether no byte of a file can ever change. Being mounted or opened read-only is not enough: the file
 /// may be written by another way, and F_SEAL_FUTURE_WRITE leaves the maps that are there.
 fn is_unchanging(fd: BorrowedFd<'_>, fs: Option<&FileSystem>) -> bool {
@@ -174,7 +185,7 @@ fn is_unchanging(fd: BorrowedFd<'_>, fs: Option<&FileSystem>) -> bool {
         let told = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::empty());
         told.is_ok_and(|told| told.stx_attributes.contains(StatxAttributes::VERITY))
     };
-    fs.is_some_and(|fs| READ_ONLY.contains(&&*fs.name))
+    fs.is_some_and(is_read_only)
         || fcntl_get_seals(fd).is_ok_and(|found| found.contains(seals))
         || has_verity()
 }

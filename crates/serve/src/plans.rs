@@ -69,10 +69,10 @@ impl Plans {
     }
 }
 
-/// What holds of every such end. That one file of many can never change says nothing of the others.
+/// What holds of every such end.
 fn facts(fd: BorrowedFd<'_>) -> EndFacts {
     match End::of(fd) {
-        Ok(end) => EndFacts { unchanging: false, ..EndFacts::of(&end) },
+        Ok(end) => EndFacts::of(&end).of_any_file(),
         Err(_) => EndFacts::MEMORY,
     }
 }

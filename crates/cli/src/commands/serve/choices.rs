@@ -20,7 +20,7 @@ pub fn words(
     let root = openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     // Of a folder: what lies in it.
     let file = End { fd: root.as_fd(), kind: Kind::File, at: Some(0) };
-    let source = EndFacts { unchanging: false, ..EndFacts::of(&file) };
+    let source = EndFacts::of(&file).of_any_file();
     let socket = if is_unix { "socket:unix" } else { "socket:inet" };
     let facts = Facts { source, sink: EndFacts::of_key(socket, "")?, len: None, needs };
     let request = Request { stepwise: true, ..request.clone() };
