@@ -45,6 +45,9 @@ pub enum Line {
         /// Mode, owner and time.
         #[serde(flatten)]
         meta: Meta,
+        /// The server may not read it: what is in it is not listed.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        unread: bool,
     },
     /// A symbolic link.
     Link {

@@ -1,43 +1,14 @@
 //! `thalweg fetch -r` as it is run: killed, limited, and from servers that list no folder.
 
-use std::{
-    fs,
-    io::{BufRead, BufReader},
-    os::unix::fs::symlink,
-    path::Path,
-    process::{Child, Command, Stdio},
-    thread,
-    time::Duration,
-};
+use std::{fs, os::unix::fs::symlink, path::Path, process::Command, thread, time::Duration};
 
 use crate::support::{
-    Running, Scratch, bytes, names, run, run::wrapped, schema::faults, skip::has_tools, thalweg,
+    Running, Scratch, Served, bytes, names, run, run::wrapped, schema::faults, skip::has_tools,
+    thalweg,
 };
 
-/// `thalweg serve` on a folder. It ends when this is dropped.
-struct Served(Child, String);
-
-impl Served {
-    fn on(folder: &Path) -> Self {
-        let mut server = thalweg();
-        server.args(["serve", "--listen", "127.0.0.1:0"]).arg(folder);
-        let mut server = server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let lines = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let words = lines.flat_map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>());
-        let url = { words }.find(|word| word.starts_with("http://")).unwrap();
-        Self(server, format!("{}/", url.trim_end_matches('/')))
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
 /// A tree with small files and one that is fetched by itself.
-fn shared(scratch: &Scratch) -> std::path::PathBuf {
+pub fn shared(scratch: &Scratch) -> std::path::PathBuf {
     let root = scratch.folder("shared");
     for n in 0..200 {
         let folder = root.join(format!("{}", n % 5));
@@ -50,14 +21,14 @@ fn shared(scratch: &Scratch) -> std::path::PathBuf {
 }
 
 #[track_caller]
-fn are_equal(one: &Path, other: &Path) {
+pub fn are_equal(one: &Path, other: &Path) {
     run(Command::new("diff").arg("-r").arg("--no-dereference").args([one, other])).expect(0);
     run(thalweg().args(["verify", "-T", "--attributes"]).args([one, other])).expect(0);
 }
 
-fn fetch(served: &Served, to: &Path, words: &[&str]) -> Command {
+pub fn fetch(served: &Served, to: &Path, words: &[&str]) -> Command {
     let mut command = thalweg();
-    command.args(["fetch", "-r", "--json"]).args(words).arg(&served.1).arg(to);
+    command.args(["fetch", "-r", "--json"]).args(words).arg(&served.url).arg(to);
     command
 }
 
@@ -115,7 +86,7 @@ fn a_tree_is_fetched_again_only_where_it_differs_and_the_answer_is_as_documented
         are_equal(&root, &dst);
     }
     fs::write(root.join("0/f0"), "longer").unwrap();
-    let said = run(thalweg().args(["fetch", "-r", &served.1]).arg(&dst)).expect(0);
+    let said = run(thalweg().args(["fetch", "-r", &served.url]).arg(&dst)).expect(0);
     said.expect_said("1 file, 6 B");
     said.expect_said("200 files had not changed");
 }
@@ -130,7 +101,7 @@ fn a_limit_on_file_sizes_leaves_one_file_out_and_says_so() {
     let served = Served::on(&root);
     let dst = scratch.join("dst");
     let mut limited = wrapped(&["prlimit", "--fsize=1000000", "--"]);
-    let ran = run(limited.args(["fetch", "-r", &served.1]).arg(&dst)).expect(1);
+    let ran = run(limited.args(["fetch", "-r", &served.url]).arg(&dst)).expect(1);
     ran.expect_said("dst/large");
     ran.expect_said("1 entry could not be fetched");
     assert!(!dst.join("large").exists() && dst.join("4/f199").exists());
@@ -167,7 +138,7 @@ fn words_that_make_no_sense_of_trees_are_refused_and_other_servers_are_told() {
     let fetch = |words: &[&str]| {
         run(thalweg().args(["fetch", "-r"]).args(words).current_dir(scratch.path()))
     };
-    let url = &served.1;
+    let url = &served.url;
     fetch(&[url]).expect(2).expect_said("no name");
     fetch(&[url, "-"]).expect(2).expect_said("?tar");
     fetch(&[url, url, "x"]).expect(2).expect_said("one folder");

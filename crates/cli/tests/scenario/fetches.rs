@@ -13,7 +13,9 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Running, Scratch, bytes, names, run, run::wrapped, skip::has_tools, thalweg};
+use crate::support::{
+    Running, Scratch, Served, bytes, names, run, run::wrapped, skip::has_tools, thalweg,
+};
 
 #[allow(dead_code, reason = "the tests of the library use all of it")]
 #[path = "../../../serve/tests/support/liar.rs"]
@@ -40,7 +42,7 @@ fn slow(bytes: Vec<u8>, hurry: Arc<AtomicBool>) -> Liar {
 }
 
 /// Whether the journal tells of bytes that are there.
-fn is_told(journal: &Path) -> bool {
+pub fn is_told(journal: &Path) -> bool {
     let journal = fs::read(journal).ok();
     let journal = journal.and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
     journal.is_some_and(|journal| journal["done"].as_array().is_some_and(|done| !done.is_empty()))
@@ -176,19 +178,12 @@ fn our_own_server_is_gone_on_with() {
     let shared = scratch.folder("shared");
     let bytes = bytes::of(4, LEN);
     fs::write(shared.join("source"), &bytes).unwrap();
-    let mut server = thalweg();
-    server.args(["serve", "--listen", "127.0.0.1:0"]).arg(&shared);
-    let mut server = server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let lines = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let address = lines.flat_map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>());
-    let address = { address }.find(|word| word.starts_with("http://")).unwrap();
-    let url = format!("{}/source", address.trim_end_matches('/'));
+    let served = Served::on(&shared);
+    let url = served.at("source");
     let path = scratch.join("f");
     let mut limited = wrapped(&["prlimit", "--fsize=1000000", "--"]);
     let first = run(limited.args(["fetch", &url]).arg(&path));
     let second = run(thalweg().args(["fetch", "--json", &url]).arg(&path));
-    drop(server.kill());
-    drop(server.wait());
     first.expect(3);
     assert_eq!(second.expect(0).json()["bytes"], LEN as u64 - 1_000_000);
     assert!(fs::read(&path).unwrap() == bytes);

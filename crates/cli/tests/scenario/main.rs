@@ -43,4 +43,5 @@ mod sick_sinks;
 mod sick_sources;
 mod sparse_files;
 mod support;
+mod unreadable;
 mod verifies;

@@ -61,6 +61,9 @@ pub enum Error {
     /// The server has another file by now than its list says.
     #[error("not as the list says: {0}; the same command fetches a new list")]
     OutOfDate(String),
+    /// The server lists a folder, and nothing of what is in it.
+    #[error("the server may not read this folder")]
+    Shut,
     /// Nobody wants it any more.
     #[error("interrupted")]
     Cancelled,

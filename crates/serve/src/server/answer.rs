@@ -1,6 +1,6 @@
 //! From a request to an answer: what is found, whether the client has it, and which part it wants.
 
-use std::{cell::RefCell, os::fd::OwnedFd, path::Path, sync::Arc, time::SystemTime};
+use std::{cell::RefCell, ffi::OsStr, os::fd::OwnedFd, path::Path, sync::Arc, time::SystemTime};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rustix::fs::fstat;
@@ -12,7 +12,7 @@ use super::{
     digests::Known,
     header::Header,
     lines::Lines,
-    listing::{Folder, entries},
+    listing::{self, Folder, entries},
     log::date,
     open::{Found, refusal},
     opened::Opened,
@@ -129,6 +129,10 @@ impl Asked<'_> {
             return Err(Status::FORBIDDEN);
         }
         let tree = || Tree::of(Arc::clone(site), path.to_owned());
+        if matches!(question, "manifest" | "tar") {
+            // What may not be read is refused before anything is sent.
+            listing::open(fd, OsStr::new(".")).map_err(refusal)?;
+        }
         match question {
             "manifest" => {
                 let lines = Lines::of(tree(), fstat(fd).map_err(refusal)?);

@@ -27,6 +27,7 @@ impl Archive {
 
     fn parts(&self, entry: &Entry) -> Result<Vec<Part>, String> {
         let failed = |error: io::Error| error.to_string();
+        let missed = || LeftOut { path: entry.path.clone(), is_missed: true }.words();
         let mut header = Header::new_gnu();
         header.set_mode(entry.stat.st_mode & 0o7777);
         header.set_uid(entry.stat.st_uid.into());
@@ -35,6 +36,7 @@ impl Archive {
         header.set_size(0);
         let mut blocks = Builder::new(Vec::new());
         match &entry.kind {
+            Kind::Shut => return Err(missed()),
             Kind::Folder => {
                 header.set_entry_type(EntryType::Directory);
                 blocks.append_data(&mut header, &entry.path, io::empty()).map_err(failed)?;
@@ -45,7 +47,6 @@ impl Archive {
                 blocks.append_link(&mut header, &entry.path, target).map_err(failed)?;
             }
             Kind::File => {
-                let missed = || LeftOut { path: entry.path.clone(), is_missed: true }.words();
                 let file = self.tree.open(&entry.path).ok_or_else(missed)?;
                 let size = file.version.size;
                 header.set_size(size);

@@ -40,7 +40,8 @@ impl Lines {
         let (path, meta) = (encoded(&entry.path), meta(&entry.stat));
         self.entries += 1;
         match &entry.kind {
-            Kind::Folder => Line::Folder { path, meta },
+            Kind::Folder => Line::Folder { path, meta, unread: false },
+            Kind::Shut => Line::Folder { path, meta, unread: true },
             Kind::File => {
                 let version = Version::of(&entry.stat);
                 self.bytes += version.size;

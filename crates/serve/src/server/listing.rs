@@ -30,8 +30,7 @@ pub struct Folder {
 impl Folder {
     /// Reads a folder that was found.
     pub fn read(found: impl AsFd, with_hidden: bool) -> Result<Self, Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = openat(found, ".", flags, Mode::empty())?;
+        let fd = open(found, OsStr::new("."))?;
         let mut names = Vec::new();
         for entry in Dir::read_from(&fd)? {
             let entry = entry?;
@@ -44,6 +43,11 @@ impl Folder {
         Ok(Self { fd, names })
     }
 
+    /// Whether a folder in it may be read. What else may be wrong with it is found out when it is.
+    pub fn may_be_read(&self, name: &OsStr) -> bool {
+        !matches!(open(&self.fd, name), Err(Errno::ACCESS | Errno::PERM))
+    }
+
     /// What a name stands for, itself and not where it leads.
     pub fn stat(&self, name: &OsStr) -> Result<Stat, Errno> {
         statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
@@ -53,6 +57,12 @@ impl Folder {
     pub fn link(&self, name: &OsStr) -> Result<Vec<u8>, Errno> {
         Ok(rustix::fs::readlinkat(&self.fd, name, Vec::new())?.into_bytes())
     }
+}
+
+/// Opens a folder so that what is in it can be read.
+pub fn open(at: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(at, name, flags, Mode::empty())
 }
 
 /// A line of a folder's page.

@@ -47,6 +47,8 @@ pub struct Entry {
 pub enum Kind {
     File,
     Folder,
+    /// A folder that may not be read: nothing below it is told of.
+    Shut,
     /// And what it holds.
     Link(Vec<u8>),
 }
@@ -112,6 +114,7 @@ impl Open {
         let Ok(stat) = self.folder.stat(name) else { return left_out(true) };
         let kind = match open::kind(&stat) {
             FileType::RegularFile => Kind::File,
+            FileType::Directory if !self.folder.may_be_read(name) => Kind::Shut,
             FileType::Directory => Kind::Folder,
             FileType::Symlink => match self.folder.link(name) {
                 Ok(target) => Kind::Link(target),

@@ -163,7 +163,7 @@ fn a_file_that_is_not_as_listed_does_not_get_its_name() {
         let beside = Beside::new();
         let server = liar(list(&[file("a", size), file("z", body.len() as u64)]), body);
         let fetched = get(&server.url("d/"), &beside.dst(), &options()).unwrap();
-        assert_eq!((fetched.changed, fetched.missed_count), (1, 1), "{size}: {fetched:?}");
+        assert_eq!((fetched.later, fetched.missed_count), (1, 1), "{size}: {fetched:?}");
         assert_eq!(names(&beside.dst()), ["z"]);
     }
 }
@@ -195,6 +195,61 @@ fn a_body_that_ends_early_or_is_in_chunks_is_no_file() {
         assert!(fetched.missed_count == 1 || fetched.halted.is_some(), "{text}: {fetched:?}");
         assert!(!beside.dst().join("a").exists(), "{text}");
     }
+}
+
+/// Of a server whose answer for each of the sick files is this.
+fn with_sick(sick: &'static [&'static str], text: &'static str) -> Liar {
+    let lines = ["a", "b", "c", "d", "e", "f"].map(|name| file(name, 9));
+    let large = file("l", 20 << 20);
+    let whole = list(&[&lines[..], &[large]].concat());
+    Liar::new(move |asked: &Asked, stream| {
+        let bytes = match asked.path.as_str() {
+            "/d/?manifest" => answer(&whole, JSONL),
+            path if sick.iter().any(|name| path.ends_with(name)) => text.into(),
+            "/d/l" => answer(&"l".repeat(20 << 20), "ETag: \"a\"\r\n"),
+            _ => answer("ninebytes", "ETag: \"a\"\r\n"),
+        };
+        drop(stream.write_all(&bytes));
+    })
+}
+
+#[test]
+fn a_file_that_the_server_cannot_read_keeps_no_other_from_coming() {
+    for text in [
+        "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nContent-Length: 9\r\n\r\nshort",
+        "HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n",
+    ] {
+        let beside = Beside::new();
+        let server = with_sick(&["/b", "/d"], text);
+        let mut once = options();
+        (once.files.retries, once.jobs) = (0, 1);
+        let fetched = get(&server.url("d/"), &beside.dst(), &once).unwrap();
+        assert!(fetched.halted.is_none(), "{text}: {fetched:?}");
+        assert_eq!((fetched.later, fetched.missed_count), (2, 2), "{text}: {fetched:?}");
+        assert_eq!(names(&beside.dst()), ["a", "c", "e", "f", "l"]);
+    }
+    // Also if it is one that would be gone on with.
+    let beside = Beside::new();
+    let server = with_sick(&["/l"], "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n");
+    let mut once = options();
+    (once.files.retries, once.jobs) = (0, 1);
+    let fetched = get(&server.url("d/"), &beside.dst(), &once).unwrap();
+    assert!(fetched.halted.is_none() && fetched.later == 1, "{fetched:?}");
+    assert_eq!(names(&beside.dst()), ["a", "b", "c", "d", "e", "f"]);
+}
+
+#[test]
+fn a_server_that_can_read_nothing_is_not_asked_for_everything() {
+    let beside = Beside::new();
+    let sick = &["/a", "/b", "/c", "/d", "/e", "/f"];
+    let server = with_sick(sick, "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n");
+    let mut once = options();
+    (once.files.retries, once.jobs) = (0, 1);
+    let fetched = get(&server.url("d/"), &beside.dst(), &once).unwrap();
+    assert!(matches!(fetched.halted, Some(Error::Status { status: 500, .. })), "{fetched:?}");
+    assert_eq!(fetched.missed_count, 3);
+    assert!(fetched.kept.is_some() && !beside.dst().exists());
 }
 
 #[test]

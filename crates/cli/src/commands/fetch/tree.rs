@@ -147,9 +147,13 @@ fn left(path: &Path, fetched: &TreeFetched) -> Option<Failure> {
             .push(format!("{entries} the server left out: unreadable, or no file, folder or link"));
     }
     let text = format!("{}: not all of it is there: {}", quoted(path), parts.join("; "));
-    let is_changed = fetched.changed > 0 && fetched.changed == missed && left_out == 0;
-    let exit = if is_changed { Exit::Incomplete } else { Exit::Failed };
-    Some(Failure::new(exit, text))
+    let may_come = fetched.later > 0 && fetched.later == missed && left_out == 0;
+    Some(if may_come {
+        let next = "the same command brings what the server gives by then";
+        Failure::new(Exit::Incomplete, format!("{text}; {next}"))
+    } else {
+        Failure::new(Exit::Failed, text)
+    })
 }
 
 /// `fetched 'photos', 12 files, 3 links, 1.2 GiB in 4 s: 300 MiB/s; 80 files were there`.

@@ -12,6 +12,7 @@ pub mod mounts;
 pub mod run;
 pub mod schema;
 pub mod scratch;
+pub mod served;
 pub mod skip;
 
 pub use interrupted::interrupted;
@@ -19,4 +20,5 @@ pub use methods::{file_methods, methods_calling};
 pub use mounts::mounts;
 pub use run::{Ran, Running, run, shell, thalweg};
 pub use scratch::{Scratch, names};
+pub use served::Served;
 pub use skip::skip;

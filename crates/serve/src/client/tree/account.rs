@@ -43,7 +43,7 @@ struct Inner {
     told: Instant,
     missed: Vec<Missed>,
     missed_count: u64,
-    changed: u64,
+    later: u64,
     halted: Option<Error>,
     report: Report,
     resumed: u64,
@@ -55,7 +55,7 @@ impl<'a> Account<'a> {
             told: Instant::now(),
             missed: Vec::new(),
             missed_count: 0,
-            changed: 0,
+            later: 0,
             halted: None,
             report: Report::default(),
             resumed: 0,
@@ -126,12 +126,14 @@ impl<'a> Account<'a> {
 
     /// An entry is not there; whatever stops all others too stops them.
     pub fn missed(&self, path: &[u8], error: Error) {
-        if stops_all(&error) {
-            return self.halt(error);
-        }
+        if stops_all(&error) { self.halt(error) } else { self.missed_alone(path, error) }
+    }
+
+    /// The same for what is known to stop no other.
+    pub fn missed_alone(&self, path: &[u8], error: Error) {
         let mut inner = self.inner();
         inner.missed_count += 1;
-        inner.changed += u64::from(matches!(error, Error::OutOfDate(_) | Error::Changing));
+        inner.later += u64::from(may_come_later(&error));
         if inner.missed.len() < MOST_TOLD {
             inner.missed.push(Missed { path: path.to_owned(), error });
         }
@@ -158,7 +160,7 @@ impl<'a> Account<'a> {
             unchanged: self.unchanged.into_inner(),
             missed: inner.missed,
             missed_count: inner.missed_count,
-            changed: inner.changed,
+            later: inner.later,
             resumed: inner.resumed,
             report: inner.report,
             halted: inner.halted,
@@ -169,6 +171,12 @@ impl<'a> Account<'a> {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether the same command may bring it: the server has another file by now, or cannot or may not read it as yet.
+fn may_come_later(error: &Error) -> bool {
+    let is_shut = matches!(error, Error::Shut | Error::Status { status: 403, .. });
+    is_shut || matches!(error, Error::OutOfDate(_) | Error::Changing) || error.is_passing()
 }
 
 /// Whether the next entry would meet the same.

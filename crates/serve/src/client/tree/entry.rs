@@ -14,6 +14,8 @@ pub struct Entry {
     pub path: Vec<u8>,
     pub kind: Kind,
     pub meta: Meta,
+    /// A folder that the server may not read: of what is in it nothing is listed.
+    pub is_unread: bool,
 }
 
 /// What an entry is.
@@ -49,12 +51,16 @@ const LONGEST_NAME: usize = 255;
 /// Reads a line; the error says what is wrong with it.
 pub fn parse(line: &[u8]) -> Result<Said, String> {
     let line: Line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let mut is_unread = false;
     let (path, kind, meta) = match line {
         Line::End { entries, bytes, left_out } => {
             return Ok(Said::End(Sums { entries, bytes, left_out }));
         }
         Line::File { path, size, meta, etag } => (path, Kind::File { size, etag }, meta),
-        Line::Folder { path, meta } => (path, Kind::Folder, meta),
+        Line::Folder { path, meta, unread } => {
+            is_unread = unread;
+            (path, Kind::Folder, meta)
+        }
         Line::Link { path, target, meta } => {
             let target = CString::new(decoded(&target)).map_err(|_| "a link with a NUL in it")?;
             (path, Kind::Link(target), meta)
@@ -67,7 +73,7 @@ pub fn parse(line: &[u8]) -> Result<Said, String> {
     if meta.mode > 0o7777 || meta.nanos >= 1_000_000_000 {
         return Err("a mode or a time that no file has".to_owned());
     }
-    Ok(Said::Entry(Entry { path, kind, meta }))
+    Ok(Said::Entry(Entry { path, kind, meta, is_unread }))
 }
 
 fn decoded(text: &str) -> Vec<u8> {

@@ -26,8 +26,9 @@ pub struct TreeFetched {
     /// Entries that are not there: the first [`MOST_TOLD`](super::MOST_TOLD), and how many.
     pub missed: Vec<Missed>,
     pub missed_count: u64,
-    /// Of these, those that are other files by now than the list says.
-    pub changed: u64,
+    /// Of these, those that the same call may bring: other files by now than the list says, or such that the server
+    /// cannot or may not read.
+    pub later: u64,
     /// Entries that the server did not list.
     pub left_out: u64,
     /// Why not all was tried. Otherwise all that is not missed is there.

@@ -10,7 +10,8 @@ use std::{
     time::Duration,
 };
 
-use thalweg_core::{Cancelled, End, Report, quantity, spares};
+use thalweg_core::{Cancelled, End, Report, Side, quantity, spares};
+use thalweg_sys::Errno;
 
 use super::{
     account::Account,
@@ -40,6 +41,8 @@ use crate::{
 pub const LARGE: u64 = 16 << 20;
 /// Lines taken from the list at a time, all of one folder: two that make files in one folder wait for each other.
 const SOME: usize = 128;
+/// So many files after one another that end early or are answered with 500 are no matter of these files.
+const MOST_SICK: u32 = 3;
 /// What a thread keeps of the buffers and pipes of files that have come.
 const SPARES: spares::Most = spares::Most { bytes: 2 << 20, pipes: 2 };
 
@@ -57,6 +60,8 @@ pub struct Worker<'a> {
     doubts: Doubts,
     large: Vec<Wanted>,
     is_over: bool,
+    /// Files since the last that came which did not, although the server is there.
+    sick: u32,
     report: Report,
     plans: Plans,
     resumed: u64,
@@ -74,6 +79,7 @@ impl<'a> Worker<'a> {
             doubts: Doubts::new(job),
             large: Vec::new(),
             is_over: false,
+            sick: 0,
             report: Report::default(),
             plans: Plans::default(),
             resumed: 0,
@@ -106,13 +112,13 @@ impl<'a> Worker<'a> {
             }
             if self.wanted.is_empty() {
                 match self.large.pop() {
-                    Some(large) => self.bring_large(&large),
+                    Some(large) => self.bring_large(&large)?,
                     None => return Ok(()),
                 }
                 continue;
             }
             match self.bring_first() {
-                Ok(()) => tries = 0,
+                Ok(()) => (tries, self.sick) = (0, 0),
                 Err(Error::Network { .. } | Error::Short { .. }) if self.has_served => {
                     self.forget_connection();
                 }
@@ -120,7 +126,8 @@ impl<'a> Worker<'a> {
                     self.forget_connection();
                     let Some(error) = self.after(error, &mut tries)? else { continue };
                     let Some(wanted) = self.wanted.pop_front() else { return Err(error) };
-                    self.job.account.missed(&wanted.path, error);
+                    self.miss(&wanted, error)?;
+                    tries = 0;
                 }
             }
         }
@@ -155,9 +162,24 @@ impl<'a> Worker<'a> {
             return Ok(Some(error));
         }
         *tries += 1;
-        let pause = retry::pause(*tries, self.job.options.retries, error.after());
-        self.wait_after(error, pause)?;
-        Ok(None)
+        match retry::pause(*tries, self.job.options.retries, error.after()) {
+            None if may_be_of_one_file(&error) => Ok(Some(error)),
+            pause => self.wait_after(error, pause).map(|()| None),
+        }
+    }
+
+    /// A file does not come. One that its disk does not give keeps no other from coming.
+    fn miss(&mut self, wanted: &Wanted, error: Error) -> Result<(), Error> {
+        if !may_be_of_one_file(&error) {
+            self.job.account.missed(&wanted.path, error);
+            return Ok(());
+        }
+        self.sick += 1;
+        if self.sick > MOST_SICK {
+            return Err(error);
+        }
+        self.job.account.missed_alone(&wanted.path, error);
+        Ok(())
     }
 
     fn wait_after(&self, error: Error, pause: Option<Duration>) -> Result<(), Error> {
@@ -210,6 +232,7 @@ impl<'a> Worker<'a> {
     fn take(&mut self, entry: &Entry) -> Result<(), Error> {
         let (job, account) = (self.job, self.job.account);
         match &entry.kind {
+            Kind::Folder if entry.is_unread => return Err(Error::Shut),
             Kind::Folder => {}
             Kind::Link(target) => {
                 let folder = self.folders.open(entry.folder())?;
@@ -271,11 +294,14 @@ impl<'a> Worker<'a> {
     }
 
     /// Fetches a file by itself, with a journal.
-    fn bring_large(&mut self, wanted: &Wanted) {
+    fn bring_large(&mut self, wanted: &Wanted) -> Result<(), Error> {
         let (job, account) = (self.job, self.job.account);
         let destination = match destination(wanted) {
             Ok(destination) => destination,
-            Err(error) => return account.missed(&wanted.path, error),
+            Err(error) => {
+                account.missed(&wanted.path, error);
+                return Ok(());
+            }
         };
         let path = encoded(Path::new(OsStr::from_bytes(&wanted.path)));
         let listed =
@@ -286,13 +312,25 @@ impl<'a> Worker<'a> {
             Ok(fetched) => {
                 account.settled(wanted.size, true);
                 self.resumed += fetched.resumed;
+                self.sick = 0;
                 book(&mut self.report, fetched.report);
+                Ok(())
             }
             Err(failed) => {
                 book(&mut self.report, failed.report);
-                account.missed(&wanted.path, failed.error);
+                self.miss(wanted, failed.error)
             }
         }
+    }
+}
+
+/// Whether an error that came again with every try may be that of one file: the server was there, and did not give
+/// what it had said it would.
+fn may_be_of_one_file(error: &Error) -> bool {
+    match error {
+        Error::Short { .. } | Error::Status { status: 500, .. } => true,
+        Error::Moved(error) => error.side == Side::Source && error.errno == Errno::CONNRESET,
+        _ => false,
     }
 }
 

@@ -1,0 +1,81 @@
+//! `thalweg serve` on a folder, in a process of its own.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::run::{GUARD, thalweg};
+
+/// A server. It ends when this is dropped.
+pub struct Served {
+    child: Child,
+    folder: PathBuf,
+    words: Vec<String>,
+    /// Of the folder, with a slash at its end.
+    pub url: String,
+}
+
+impl Served {
+    /// At a port of its own.
+    pub fn on(folder: &Path) -> Self {
+        Self::with(folder, &[])
+    }
+
+    /// The same, with these options.
+    pub fn with(folder: &Path, words: &[&str]) -> Self {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let (child, url) = start(folder, "127.0.0.1:0", &words).expect("no server at a free port");
+        Self { child, folder: folder.to_owned(), words, url }
+    }
+
+    /// The address of something in the folder.
+    pub fn at(&self, name: &str) -> String {
+        format!("{}{name}", self.url)
+    }
+
+    /// As by `kill -9`.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Another one where a killed one was. Somebody may have got its port meanwhile, and will give it back.
+    pub fn start_again(&mut self) {
+        let port = self.url["http://".len()..].trim_end_matches('/').to_owned();
+        let began = Instant::now();
+        loop {
+            if let Some((child, url)) = start(&self.folder, &port, &self.words) {
+                assert_eq!(url, self.url);
+                self.child = child;
+                return;
+            }
+            assert!(began.elapsed() < GUARD, "no server at {port}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Nothing if it cannot listen there.
+fn start(folder: &Path, at: &str, words: &[String]) -> Option<(Child, String)> {
+    let mut command: Command = thalweg();
+    command.args(["serve", "--listen", at]).args(words).arg(folder);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let words = lines.flat_map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+    let Some(url) = { words }.find(|word| word.starts_with("http://")) else {
+        drop(child.wait());
+        return None;
+    };
+    Some((child, format!("{}/", url.trim_end_matches('/'))))
+}

@@ -1,0 +1,127 @@
+//! Files and folders that the server may not read: others are served, and whoever fetches them all is told.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use crate::support::{Scratch, Served, bytes, names, run, run::GUARD, thalweg};
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Two files and a folder that can be read, and one of each that cannot.
+fn shared(scratch: &Scratch) -> PathBuf {
+    let root = scratch.folder("shared");
+    for folder in ["open", "shut"] {
+        fs::create_dir(root.join(folder)).unwrap();
+        bytes::write(&root.join(folder).join("inner"), 1, 1000);
+        mode(&root.join(folder).join("inner"), 0o644);
+        mode(&root.join(folder), 0o755);
+    }
+    for (n, name) in (0..).zip(["a", "closed", "z"]) {
+        bytes::write(&root.join(name), n, 70_000 + n);
+        mode(&root.join(name), 0o644);
+    }
+    mode(&root.join("closed"), 0);
+    mode(&root, 0o755);
+    root
+}
+
+/// A server that is nobody, for root reads everything.
+fn serve(root: &Path) -> Served {
+    let is_root = rustix::process::geteuid().is_root();
+    Served::with(root, if is_root { &["--user", "nobody"] } else { &[] })
+}
+
+fn get(served: &Served, path: &str) -> String {
+    let at = served.url["http://".len()..].trim_end_matches('/');
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.set_read_timeout(Some(GUARD)).unwrap();
+    let request = format!("GET /{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    // A reset ends it short.
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn status(served: &Served, path: &str) -> u16 {
+    get(served, path)[9..12].parse().unwrap()
+}
+
+#[test]
+fn what_the_server_may_not_read_is_forbidden_and_its_name_is_in_the_folder_all_the_same() {
+    let scratch = Scratch::new();
+    let root = shared(&scratch);
+    let served = serve(&root);
+    mode(&root.join("shut"), 0);
+    for (path, code) in [
+        ("closed", 403),
+        ("shut/", 403),
+        ("shut/?json", 403),
+        ("shut/?manifest", 403),
+        ("shut/?tar", 403),
+        ("shut/inner", 403),
+        ("shut/none", 403),
+        ("none", 404),
+        ("a", 200),
+        ("open/inner", 200),
+    ] {
+        assert_eq!(status(&served, path), code, "{path}");
+    }
+    for page in ["", "?json"] {
+        let page = get(&served, page);
+        assert!(page.contains("closed") && page.contains("shut"), "{page}");
+    }
+    let list = get(&served, "?manifest");
+    assert!(list.contains("\"path\":\"closed\",\"size\":70001"), "{list}");
+    let shut = list.lines().find(|line| line.contains("\"path\":\"shut\"")).unwrap();
+    assert!(shut.ends_with("\"unread\":true}") && list.contains("\"left_out\":0"), "{list}");
+    assert!(list.ends_with("0\r\n\r\n"), "{list}");
+    // Its end is missing, so that nobody takes it for whole.
+    for closed in [0, 0o644] {
+        mode(&root.join("closed"), closed);
+        let tar = get(&served, "?tar");
+        assert!(tar.starts_with("HTTP/1.1 200") && !tar.ends_with("0\r\n\r\n"));
+    }
+    assert!(get(&served, "open/?tar").ends_with("0\r\n\r\n"));
+    mode(&root.join("shut"), 0o755);
+}
+
+#[test]
+fn a_tree_with_a_file_that_may_not_be_read_comes_without_it_and_the_same_command_brings_it_later() {
+    let scratch = Scratch::new();
+    let root = shared(&scratch);
+    let (served, dst) = (serve(&root), scratch.join("dst"));
+    let fetch = || {
+        let mut command = thalweg();
+        run(command.args(["fetch", "-r", "--json", &served.url]).arg(&dst))
+    };
+    run(thalweg().args(["fetch", &served.at("closed")]).arg(scratch.join("one")))
+        .expect(1)
+        .expect_said("403");
+    assert!(!scratch.join("one").exists());
+    for files in [4, 0] {
+        let ran = fetch().expect(3);
+        ran.expect_said("dst/closed': the server answers 403");
+        ran.expect_said("1 entry could not be fetched");
+        assert_eq!(ran.json()["files"], files);
+        assert_eq!(names(&dst), ["a", "open", "shut", "z"]);
+        bytes::expect(&dst.join("z"), 2, 70_002);
+    }
+    mode(&root.join("closed"), 0o644);
+    assert_eq!(fetch().expect(0).json()["files"], 1);
+    bytes::expect(&dst.join("closed"), 1, 70_001);
+    // All that is below a folder that may not be read is unknown.
+    mode(&root.join("shut"), 0);
+    let dst = scratch.join("other");
+    let ran = run(thalweg().args(["fetch", "-r", &served.url]).arg(&dst));
+    mode(&root.join("shut"), 0o755);
+    ran.expect(3).expect_said("other/shut': the server may not read this folder");
+    assert_eq!(names(&dst), ["a", "closed", "open", "shut", "z"]);
+}
