@@ -37,6 +37,7 @@ mod rereads;
 mod resumes;
 mod rivals;
 mod same_files;
+mod served_kills;
 mod serves;
 mod shown_progress;
 mod sick_sinks;
