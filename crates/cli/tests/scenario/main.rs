@@ -15,6 +15,7 @@ mod denied_calls;
 mod documented_json;
 mod dry_runs;
 mod error_words;
+mod fetch_refused;
 mod fetch_through;
 mod fetch_trees;
 mod fetches;
