@@ -101,7 +101,7 @@ fn a_disk_that_is_full_takes_nothing_and_what_was_there_stays() {
     bytes::expect(&old, 3, 1000);
     // Not even its list has room.
     let ran = fetch_tree(&served, &place.join("tree")).expect(1);
-    ran.expect_said("ENOSPC");
+    ran.expect_said("/tree': no space left on device");
     ran.expect_said("free some space there");
     assert!(!place.join("tree").exists() && !place.join(".tree.thalweg-part").exists());
     fs::remove_file(place.join("ballast")).unwrap();

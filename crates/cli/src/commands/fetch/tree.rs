@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use thalweg_core::{Cancelled, Report, failed::quoted, shown};
+use thalweg_core::{Cancelled, Report, Side, failed::quoted, shown};
 use thalweg_serve::client::{
     Error, Options, Target,
     tree::{Missed, Place, TreeFetched, TreeOptions, TreeWatcher, fetch_tree},
@@ -17,7 +17,7 @@ use thalweg_tree::{Progress, Total};
 
 use super::{FetchArgs, by, failure};
 use crate::{
-    exit::{Exit, Failure},
+    exit::{Exit, Failure, advice},
     interrupt,
     output::{
         answer::{Answer, Tree},
@@ -80,9 +80,16 @@ pub fn run(
 fn begun(error: &Error, target: &Target, path: &Path) -> Failure {
     match error {
         Error::Destination(error) => Failure::of_destination(*error, path),
+        Error::Moved(error) if error.side != Side::Source => unwritten(error, path),
         Error::Unsupported(_) | Error::Usage(_) => failure(error, ""),
         error => failure(error, &format!("'{}': ", shown(&target.to_string()))),
     }
+}
+
+/// Something of it could not be written.
+fn unwritten(error: &thalweg_core::Error, path: &Path) -> Failure {
+    let text = error.between("the connection", &quoted(path));
+    Failure::new(Exit::Failed, format!("{text}{}", advice(error.errno)))
 }
 
 /// Says what came of it.
@@ -119,6 +126,7 @@ fn left(path: &Path, fetched: &TreeFetched) -> Option<Failure> {
     if let Some(error) = &fetched.halted {
         let mut failure = match error {
             Error::Destination(error) => Failure::of_destination(*error, path),
+            Error::Moved(error) if error.side != Side::Source => unwritten(error, path),
             error => failure(error, &format!("{}: ", quoted(path))),
         };
         let _ = write!(failure.message, "; {} came", files(fetched.files));
