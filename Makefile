@@ -37,7 +37,7 @@ FEATURES := --features thalweg-sys/faults
 BIN := $(CARGO_TARGET_DIR)/release/thalweg
 
 .NOTPARALLEL:
-.PHONY: help build test audit campaign honesty lint study bench jars wheel jmh fuzz tsan miri cross install clean setup start-skips
+.PHONY: help build test audit campaign honesty lint study bench jars wheel packages jmh fuzz tsan miri cross install clean setup start-skips
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ study bench: build ## measure: STUDY=name runs a study and keeps its result in R
 
 jars: build ## build the Java module and the jar that carries the C library for it
 	THALWEG_ARCHIVE=$(dir $(BIN))libthalweg.a tests/setup/java package -DskipTests
+
+packages: start-skips build wheel jars ## build what is installed elsewhere into target/packages (tarball, Debian packages), and prove it: in an empty root, in a clean Debian, crates from their archives
+	@status=0; tests/audit/run packages tarball debian || status=$$?; tests/setup/skips summary; exit $$status
 
 wheel: ## build the Python package for release, the command inside, into target/wheels
 	@tests/setup/python wheel

@@ -292,6 +292,14 @@ fn versioned() -> BTreeSet<String> {
 }
 
 #[test]
+fn debian_is_told_of_every_function() {
+    let list = fs::read_to_string(root().join("../../debian/libthalweg0.symbols")).unwrap();
+    let told = list.lines().filter_map(|line| line.strip_prefix(" tw_")?.split_once(' '));
+    let told: BTreeSet<String> = told.map(|(name, _)| format!("tw_{}", name.replace('@', "@@"))).collect();
+    assert_eq!(told, versioned(), "left: debian/libthalweg0.symbols; right: thalweg.map");
+}
+
+#[test]
 fn the_library_exports_what_the_header_declares_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("libthalweg.so.0");
