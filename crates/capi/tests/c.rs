@@ -295,7 +295,8 @@ fn versioned() -> BTreeSet<String> {
 fn debian_is_told_of_every_function() {
     let list = fs::read_to_string(root().join("../../debian/libthalweg0.symbols")).unwrap();
     let told = list.lines().filter_map(|line| line.strip_prefix(" tw_")?.split_once(' '));
-    let told: BTreeSet<String> = told.map(|(name, _)| format!("tw_{}", name.replace('@', "@@"))).collect();
+    let told: BTreeSet<String> =
+        told.map(|(name, _)| format!("tw_{}", name.replace('@', "@@"))).collect();
     assert_eq!(told, versioned(), "left: debian/libthalweg0.symbols; right: thalweg.map");
 }
 
