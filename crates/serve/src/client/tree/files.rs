@@ -156,11 +156,22 @@ impl Manner {
         }
         if wanted.replaces {
             // An earlier run left it unfinished, in a place nobody can see.
-            unlinkat(dir, name, AtFlags::empty()).map_err(failed("unlinkat"))?;
+            match unlinkat(dir, name, AtFlags::empty()) {
+                // Or this one tried before, and took back what it had.
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(failed("unlinkat")(errno).into()),
+            }
         }
         // Nobody looks here: it may have its mode from the start, as far as the umask leaves that.
         let made = create_new(dir, name, OFlags::WRONLY, wanted.attributes.mode & 0o777);
         made.map(Sink::Own).map_err(|errno| self.of_new("openat", errno))
+    }
+
+    /// Removes what was opened and did not get whole: the folder may become visible without it, and it may be tried again.
+    pub fn take_back(self, wanted: &Wanted) {
+        if self.is_staged {
+            let _ = unlinkat(&wanted.folder.fd, &*wanted.name, AtFlags::empty());
+        }
     }
 }
 

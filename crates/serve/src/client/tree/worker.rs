@@ -18,7 +18,7 @@ use super::{
     asking::{self, Asking},
     doubts::Doubts,
     entry::{Entry, Kind, Said, parse},
-    files::{Wanted, destination},
+    files::{Sink, Wanted, destination},
     folders::Folders,
     job::{Job, check},
 };
@@ -349,10 +349,24 @@ fn bring(
     wanted: &Wanted,
     job: &Job<'_>,
     patience: Patience<'_>,
+    books: (&mut Report, &mut Plans),
+) -> Result<(), Error> {
+    let sink = job.manner.open(wanted)?;
+    let brought = fill(&sink, connection, wanted, job, patience, books);
+    brought.and_then(|()| sink.publish(&wanted.attributes, job.manner)).inspect_err(|_| {
+        job.manner.take_back(wanted);
+    })
+}
+
+fn fill(
+    sink: &Sink<'_>,
+    connection: &mut Connection,
+    wanted: &Wanted,
+    job: &Job<'_>,
+    patience: Patience<'_>,
     (report, plans): (&mut Report, &mut Plans),
 ) -> Result<(), Error> {
     let (account, way) = (job.account, &job.options.way);
-    let sink = job.manner.open(wanted)?;
     // It was made a moment ago: the kernel need not be asked what it is.
     let end = End { fd: sink.fd(), kind: thalweg_core::Kind::File, at: Some(0) };
     let mut before = 0;
@@ -365,8 +379,7 @@ fn bring(
     connection.gather(wanted.size, &patience)?;
     let plans = Some((plans, wanted.folder.device));
     let body = Body { connection, patience, way, end, note: &mut note, report, plans };
-    body.bring(Framing::Length(wanted.size), Some(wanted.size))?;
-    sink.publish(&wanted.attributes, job.manner)
+    body.bring(Framing::Length(wanted.size), Some(wanted.size)).map(drop)
 }
 
 /// Watches one file of many.
