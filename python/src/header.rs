@@ -10,8 +10,8 @@ const FIXED: usize = 32;
 /// As many as numpy has.
 const MOST_DIMENSIONS: usize = 64;
 /// Elements begin at a multiple of this many bytes; a message begins 32 bytes after one.
-const ALIGN: usize = 64;
-const BEFORE: usize = 32;
+pub const ALIGN: usize = 64;
+pub const BEFORE: usize = 32;
 
 /// How the elements' type is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,11 @@ impl Layout {
         }
         shape.iter().all(|length| *length >= 0).then_some(())?;
         Some(Self { encoding, format, item, shape, strides, readonly: false })
+    }
+
+    /// So many plain bytes.
+    pub fn of_bytes(bytes: usize) -> Option<Self> {
+        Self::new(Encoding::Buffer, c"B".to_owned(), 1, vec![isize::try_from(bytes).ok()?])
     }
 
     /// What names the elements' type to Python: encoding, format, bytes of an element.
@@ -121,7 +126,12 @@ impl Layout {
             fixed[at..at + bytes].iter().rev().fold(0_u64, |n, byte| n << 8 | u64::from(*byte))
         };
         if fixed[..8] != MAGIC {
-            return Err("no array: it does not begin with THALWEGA".to_owned());
+            let object = if fixed[..8] == *b"THALWEGO" {
+                "an object, for receive_object"
+            } else {
+                "no array"
+            };
+            return Err(format!("{object}: it does not begin with THALWEGA"));
         }
         if number(8, 2) != u64::from(VERSION) {
             return Err(format!("version {} of an array's header", number(8, 2)));

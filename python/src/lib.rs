@@ -1,7 +1,7 @@
 //! The extension module behind the package `thalweg`: what it does is said in `thalweg/__init__.py` and docs/python.md.
 //!
-//! It has no state of its own. Reading order: `error` and `wait`, `header` is the form of an array's message, `memory`
-//! what Python and we both see, `offer` and `take` the two ends of a channel,
+//! It has no state of its own. Reading order: `error` and `wait`, `header` is the form of an array's message,
+//! `object` that of an object's, `memory` what Python and we both see, `offer` and `take` the two ends of a channel,
 //! `files` the copies.
 #![deny(unsafe_code)]
 
@@ -12,6 +12,7 @@ mod error;
 mod files;
 mod header;
 mod memory;
+mod object;
 mod offer;
 mod open;
 mod take;
@@ -23,6 +24,8 @@ mod _native {
     use super::files::{copied, listed};
     #[pymodule_export]
     use super::memory::{Loan, Message, count::references};
+    #[pymodule_export]
+    use super::object::{object_head, object_parts};
     #[pymodule_export]
     use super::offer::Offer;
     #[pymodule_export]

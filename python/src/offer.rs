@@ -13,13 +13,14 @@ use crate::alone::Alone;
 use crate::error::{Failure, raised};
 use crate::header::{Encoding, Layout};
 use crate::memory::{Given, Loan, Ring, references};
+use crate::object::Pickled;
 use crate::wait::{deadline, met, patiently};
 
 /// Without `capacity`: as many arrays as the first one, and no less than this.
 const AHEAD: usize = 4;
 const LEAST: usize = 1 << 20;
 
-/// The sending end of a channel, made by `offer`, `offer_over` or `pair`.
+/// The sending end of a channel, made by `offer` or `pair`.
 ///
 /// One thread at a time may use it; another gets a RuntimeError. Closing it is the goodbye: the other side receives
 /// what was sent, then nothing more.
@@ -170,6 +171,21 @@ impl Offer {
         self.inside.with(py, |inside| {
             inside.send(py, (layout.bytes(), deadline), |message| given.copy_to(message))
         })
+    }
+
+    /// Sends any object that can be pickled, in one message: the memory of its arrays is copied once, as it is, and not
+    /// pickled. Waits as `send` does. Who receives it must trust this process: a pickle can run anything there.
+    #[pyo3(signature = (obj, timeout=None))]
+    fn send_object(
+        &self,
+        py: Python<'_>,
+        obj: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let deadline = deadline(timeout)?;
+        let pickled = Pickled::of(obj)?;
+        self.inside
+            .with(py, |inside| inside.send(py, (pickled.message(), deadline), pickled.writer(py)))
     }
 
     /// Room in the ring for an array of this shape and dtype, to be written in place: a numpy array, or without numpy a
@@ -344,7 +360,7 @@ fn described(object: &Bound<'_, PyAny>) -> PyResult<(Given, Layout)> {
     };
     let layout = given.layout().ok_or_else(too_large)?;
     if let Err(why) = layout.check_type() {
-        let instead = "pickle it and send the bytes, if you trust the other side";
+        let instead = "send_object pickles it, for a receiver that trusts this process";
         return Err(PyTypeError::new_err(format!("{why}: {instead}")));
     }
     Ok((given, layout))

@@ -12,15 +12,16 @@ use thalweg_sys::{Errno, io};
 
 use crate::alone::Alone;
 use crate::error::{Failure, raised};
-use crate::header::Layout;
+use crate::header::{BEFORE, Layout};
 use crate::memory::{Given, Message, Pool};
+use crate::object::Parts;
 use crate::offer::closed;
 use crate::wait::{deadline, met, patiently};
 
 /// Between two looks whether somebody offers by now.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// The receiving end of a channel, made by `take`, `take_over` or `pair`. Iterating over it receives until the other
+/// The receiving end of a channel, made by `take` or `pair`. Iterating over it receives until the other
 /// side says goodbye; PeerDied if it ended without.
 ///
 /// One thread at a time may use it; another gets a RuntimeError. What was received lives on after it is closed.
@@ -139,6 +140,8 @@ impl Inside {
                 collected = true;
             } else if threads(py)? == 1 {
                 return Err(held_up(py, consumer.held()));
+            } else if deadline.is_some_and(|at| Instant::now() >= at) {
+                return Err(raised(py)(Error::Timeout));
             }
         }
     }
@@ -153,13 +156,14 @@ impl Inside {
             match Layout::read(&sample) {
                 // Of one that fills more than half of the ring the next could not come while a loop still holds it.
                 Ok(layout) if in_place && sample.len() < half => {
-                    Ok(Ok(Message::held(layout, sample.hold())))
+                    let skip = layout.offset();
+                    Ok(Ok(Message::held(layout, sample.hold(), skip)))
                 }
                 Ok(layout) => {
                     let elements = sample.get(layout.offset()..).unwrap_or_default();
                     let mut room = pool.room(elements.len());
                     room.bytes(elements.len()).copy_from_slice(elements);
-                    Ok(Ok(Message::own(layout, room, copies)))
+                    Ok(Ok(Message::own(layout, room, (0, copies))))
                 }
                 Err(why) => {
                     // It stays the next one, for `receive_bytes`.
@@ -167,6 +171,39 @@ impl Inside {
                     Ok(Err(why))
                 }
             }
+        });
+        read.map_err(raised(py))?.map_err(|why| corrupt(py, &why))
+    }
+
+    /// The bytes of an object's message, and where its parts lie.
+    fn object(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<(Message, Parts)> {
+        let (pool, copies) = (self.pool.clone(), self.copies);
+        if !self.options.trusted {
+            let why = "with trusted=False nothing is unpickled: a pickle can run anything in this process";
+            return Err(Failure::new("NotPermitted", why).raised(py));
+        }
+        let consumer = self.await_one(py, deadline)?;
+        let half = consumer.largest() / 2;
+        let read = py.detach(|| {
+            let sample = consumer.try_receive()?.ok_or(Error::Timeout)?;
+            let len = sample.len();
+            let parts = Parts::read(&sample, len);
+            let (parts, layout) = match (parts, Layout::of_bytes(len)) {
+                (Ok(parts), Some(layout)) => (parts, layout),
+                (parts, _) => {
+                    // It stays the next one, for `receive` and `receive_bytes`.
+                    mem::forget(sample);
+                    return Ok(Err(parts.err().unwrap_or_default()));
+                }
+            };
+            // As of an array. What has no buffers is copied by being unpickled.
+            if parts.buffers.is_empty() || !copies && len < half {
+                return Ok(Ok((Message::held(layout, sample.hold(), 0), parts)));
+            }
+            // So that its buffers lie at multiples of 64.
+            let mut room = pool.room(BEFORE + len);
+            room.bytes(BEFORE + len)[BEFORE..].copy_from_slice(&sample);
+            Ok(Ok((Message::own(layout, room, (BEFORE, copies)), parts)))
         });
         read.map_err(raised(py))?.map_err(|why| corrupt(py, &why))
     }
@@ -195,6 +232,17 @@ impl Take {
             Err(error) if is_timeout(py, &error) => Ok(None),
             next => next.map(Some),
         }
+    }
+
+    /// The next object that was sent by `send_object`; waits for it. Its arrays are read-only views of the message, which
+    /// they keep, as those of `receive`; with `copy=True` they are own memory. What unpickling raises comes through, and the
+    /// message was received then. NotPermitted with `trusted=False`.
+    #[pyo3(signature = (timeout=None))]
+    fn receive_object(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
+        let deadline = deadline(timeout)?;
+        let (message, parts) = self.inside.with(py, |inside| inside.object(py, deadline))?;
+        let loaded = py.import("thalweg._objects")?.getattr("loaded")?;
+        Ok(loaded.call1((message, parts.ranges()))?.unbind())
     }
 
     /// Copies the next array into this one, of the same type and shape, and returns it. If it does not fit, TypeError or
@@ -351,7 +399,7 @@ fn speaks(link: &Link, until: Instant) -> Result<(), Error> {
 }
 
 fn corrupt(py: Python<'_>, why: &str) -> PyErr {
-    let words = format!("{why}; it stays the next message: receive_bytes takes it");
+    let words = format!("{why}; it stays the next message: receive_bytes takes any");
     Failure::new("Corrupt", words).raised(py)
 }
 

@@ -242,6 +242,27 @@ def test_while_other_threads_may_let_go_the_receiver_waits(start: Start) -> None
     ended(sender)
 
 
+def test_a_deadline_is_kept_while_other_threads_may_let_go() -> None:
+    out, into = thalweg.pair(capacity=1 << 16)
+    kept = []
+    while True:
+        try:
+            out.send(np.arange(1000), timeout=0)
+        except thalweg.Timeout:
+            break
+        kept.append(into.receive(timeout=PATIENCE))
+    sender = threading.Thread(target=out.send, args=(np.full(1000, 7),))
+    sender.start()
+    for _ in range(5):
+        # Long enough for the sender to say that it waits.
+        with pytest.raises(thalweg.Timeout):
+            into.receive(timeout=0.3)
+    kept.clear()
+    assert into.receive(timeout=PATIENCE)[0] == 7
+    sender.join(PATIENCE)
+    assert not sender.is_alive()
+
+
 def test_nothing_is_left_of_channels_that_are_gone() -> None:
     def used() -> tuple[int, int]:
         gc.collect()

@@ -13,6 +13,7 @@ The bytes go through shared memory without names and without a daemon; a process
 from thalweg._errors import Closed, Corrupt, Error, NotPermitted, PeerDied, Timeout, TooLarge
 from thalweg._files import CopyReport, Mechanism, Share, copy, mechanisms
 from thalweg._native import Offer, Take, offer, pair, take
+from thalweg._objects import dumps_oob, loads_oob
 
 __all__ = [
     "Closed",
@@ -28,6 +29,8 @@ __all__ = [
     "Timeout",
     "TooLarge",
     "copy",
+    "dumps_oob",
+    "loads_oob",
     "mechanisms",
     "offer",
     "pair",

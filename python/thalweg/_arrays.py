@@ -77,11 +77,11 @@ def plain(obj: Any) -> tuple[Any, str]:
             return numpy.asarray(obj).view(f"{order}i8"), obj.dtype.str
         raise TypeError(
             f"an array of {obj.dtype} has no buffer: give its fields or its elements a type of fixed size, "
-            "or pickle it and send the bytes, if you trust the other side"
+            "or send_object pickles it, for a receiver that trusts this process"
         )
     raise TypeError(
         f"{type(obj).__name__} has no buffer: send arrays, bytes and their like, "
-        "or pickle it and send the bytes, if you trust the other side"
+        "or send_object pickles it, for a receiver that trusts this process"
     )
 
 

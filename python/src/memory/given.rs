@@ -67,6 +67,11 @@ impl Given {
         Some(Layout { readonly: self.view.readonly != 0, ..layout })
     }
 
+    /// Bytes of all its elements.
+    pub fn bytes(&self) -> usize {
+        usize::try_from(self.view.len).unwrap_or(0)
+    }
+
     /// Copies all elements out, in C order; `to` has exactly their bytes.
     pub fn copy_to(&self, to: &mut [u8]) {
         let mut at = to.as_mut_ptr();

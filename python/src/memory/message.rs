@@ -30,16 +30,16 @@ enum Memory {
 }
 
 impl Message {
-    /// Elements that were copied to the front of a room of ours.
-    pub fn own(layout: Layout, mut room: Room, writable: bool) -> Self {
-        let start = Start(room.start());
+    /// Elements that were copied to a room of ours, behind its first bytes.
+    pub fn own(layout: Layout, mut room: Room, (skip, writable): (usize, bool)) -> Self {
+        let start = Start(NonNull::from(&mut room.bytes(skip + layout.bytes())[skip..]).cast());
         Self { layout, start, writable, _memory: Memory::Own { _room: room } }
     }
 
-    /// A message with this header that stays in the ring.
-    pub fn held(layout: Layout, held: Held) -> Self {
-        // As many bytes are there as the layout says: it was read from the same message.
-        let start = Start(NonNull::from(&held[layout.offset()..]).cast());
+    /// A message that stays in the ring, with its elements behind its first bytes.
+    pub fn held(layout: Layout, held: Held, skip: usize) -> Self {
+        // Panics where fewer bytes are there than the layout says, which was read from the same message.
+        let start = Start(NonNull::from(&held[skip..skip + layout.bytes()]).cast());
         Self { layout, start, writable: false, _memory: Memory::Held { _held: held } }
     }
 }
@@ -71,7 +71,7 @@ impl Message {
             .collect();
         let format = CString::new([b"^".to_vec(), pieces.join(&b':')].concat()).ok()?;
         let layout = Layout::new(self.layout.encoding, format, self.layout.item, vec![0])?;
-        Some(Self::own(layout, Pool::default().room(1), false))
+        Some(Self::own(layout, Pool::default().room(1), (0, false)))
     }
 
     /// # Safety

@@ -1,7 +1,6 @@
 //! Own memory that received arrays are copied to. It comes back when the array is gone, and is then resident: memory
 //! used for the first time costs more than the copy.
 
-use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Rooms kept for later; more are given back to the system.
@@ -36,11 +35,6 @@ impl Room {
     pub fn bytes(&mut self, len: usize) -> &mut [u8] {
         let skip = self.bytes.as_ptr().align_offset(ALIGN);
         &mut self.bytes[skip..skip + len]
-    }
-
-    /// Where they begin.
-    pub fn start(&mut self) -> NonNull<u8> {
-        NonNull::from(&mut self.bytes(1)[0])
     }
 }
 

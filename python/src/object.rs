@@ -1,0 +1,160 @@
+//! The header of an object's message, as docs/formats.md has it: a pickle, and the buffers that it left out. What a peer
+//! wrote is checked before anything is made of it.
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::ops::Range;
+
+use crate::error::Failure;
+use crate::header::{ALIGN, BEFORE};
+use crate::memory::Given;
+
+pub const MAGIC: [u8; 8] = *b"THALWEGO";
+const VERSION: u16 = 1;
+const FIXED: usize = 24;
+
+/// Where the parts of an object lie in its message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parts {
+    pub pickle: Range<usize>,
+    pub buffers: Vec<Range<usize>>,
+}
+
+impl Parts {
+    /// Of a pickle and buffers of these lengths. `None` if no message could hold them.
+    pub fn new(pickle: usize, lengths: impl ExactSizeIterator<Item = usize>) -> Option<Self> {
+        u32::try_from(lengths.len()).ok()?;
+        let start = FIXED.checked_add(lengths.len().checked_mul(8)?)?;
+        let mut end = start.checked_add(pickle)?;
+        let pickle = start..end;
+        let buffers = lengths.map(|length| {
+            let start = end.checked_add(BEFORE)?.checked_next_multiple_of(ALIGN)? - BEFORE;
+            end = start.checked_add(length)?;
+            Some(start..end)
+        });
+        let buffers = buffers.collect::<Option<Vec<_>>>()?;
+        isize::try_from(end).ok()?;
+        Some(Self { pickle, buffers })
+    }
+
+    /// Bytes of the whole message.
+    pub fn message(&self) -> usize {
+        self.buffers.last().unwrap_or(&self.pickle).end
+    }
+
+    /// The pickle, then the buffers: first byte, and the one after the last.
+    pub fn ranges(&self) -> Vec<(usize, usize)> {
+        let parts = std::iter::once(&self.pickle).chain(&self.buffers);
+        parts.map(|part| (part.start, part.end)).collect()
+    }
+
+    /// What stands before the pickle.
+    pub fn head(&self) -> Vec<u8> {
+        let mut head = Vec::with_capacity(self.pickle.start);
+        head.extend_from_slice(&MAGIC);
+        head.extend_from_slice(&VERSION.to_le_bytes());
+        head.extend_from_slice(&[0, 0]);
+        head.extend_from_slice(&(self.buffers.len() as u32).to_le_bytes());
+        head.extend_from_slice(&(self.pickle.len() as u64).to_le_bytes());
+        for buffer in &self.buffers {
+            head.extend_from_slice(&(buffer.len() as u64).to_le_bytes());
+        }
+        head
+    }
+
+    /// Writes the whole message, which has as many bytes as [`Parts::message`] says.
+    pub fn write(&self, message: &mut [u8], pickle: &[u8], buffers: &[Given]) {
+        message[..self.pickle.start].copy_from_slice(&self.head());
+        message[self.pickle.clone()].copy_from_slice(pickle);
+        let mut end = self.pickle.end;
+        for (part, buffer) in self.buffers.iter().zip(buffers) {
+            // What was there before is nobody's affair.
+            message[end..part.start].fill(0);
+            buffer.copy_to(&mut message[part.clone()]);
+            end = part.end;
+        }
+    }
+
+    /// What the header says of a message of `total` bytes, which begins with `front`, if it can be true; else what is wrong
+    /// with it. Each byte is read once.
+    pub fn read(front: &[u8], total: usize) -> Result<Self, String> {
+        let fixed = *front.first_chunk::<FIXED>().ok_or("shorter than the header of an object")?;
+        let number = |at: usize, bytes: usize| {
+            fixed[at..at + bytes].iter().rev().fold(0_u64, |n, byte| n << 8 | u64::from(*byte))
+        };
+        if fixed[..8] != MAGIC {
+            return Err("no object: it does not begin with THALWEGO".to_owned());
+        }
+        if number(8, 2) != u64::from(VERSION) || number(10, 2) != 0 {
+            return Err(format!(
+                "version {} of an object's header, flags {}",
+                number(8, 2),
+                number(10, 2)
+            ));
+        }
+        let (count, pickle) = (number(12, 4), number(16, 8));
+        let table = front.get(FIXED..FIXED + 8 * count as usize);
+        let table = table.ok_or("a table that is longer than its message")?;
+        let lengths: Vec<u64> =
+            table.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+        let lengths = lengths.iter().map(|length| usize::try_from(*length).unwrap_or(usize::MAX));
+        let parts = Self::new(usize::try_from(pickle).unwrap_or(usize::MAX), lengths);
+        let parts = parts.ok_or("parts of more bytes than there can be")?;
+        if parts.message() != total {
+            return Err(format!("parts of {} bytes in a message of {total}", parts.message()));
+        }
+        Ok(parts)
+    }
+}
+
+/// An object that was pickled, ready for a message.
+pub struct Pickled {
+    pickle: Py<PyBytes>,
+    buffers: Vec<Given>,
+    parts: Parts,
+}
+
+impl Pickled {
+    /// The parts that `thalweg._objects.parted` makes of an object, or found made.
+    pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = object.py();
+        let parted = py.import("thalweg._objects")?.getattr("parted")?.call1((object,))?;
+        let (pickle, buffers): (Bound<'_, PyBytes>, Vec<Bound<'_, PyAny>>) = parted.extract()?;
+        let buffers = buffers.iter().map(|buffer| Given::get(buffer, false));
+        let buffers = buffers.collect::<PyResult<Vec<_>>>()?;
+        let parts = Parts::new(pickle.as_bytes().len(), buffers.iter().map(Given::bytes));
+        let parts = parts.ok_or_else(|| too_large(py))?;
+        Ok(Self { pickle: pickle.unbind(), buffers, parts })
+    }
+
+    pub fn message(&self) -> usize {
+        self.parts.message()
+    }
+
+    /// What writes it into a message.
+    pub fn writer<'a>(&'a self, py: Python<'a>) -> impl FnOnce(&mut [u8]) + Send + 'a {
+        let pickle = self.pickle.bind(py).as_bytes();
+        // The bytes of a bytes object stay as they are without the interpreter too.
+        move |message| self.parts.write(message, pickle, &self.buffers)
+    }
+}
+
+/// The header of a message of a pickle and buffers of these lengths.
+#[pyfunction]
+pub fn object_head(py: Python<'_>, pickle: usize, lengths: Vec<usize>) -> PyResult<Py<PyBytes>> {
+    let parts = Parts::new(pickle, lengths.into_iter());
+    let parts = parts.ok_or_else(|| too_large(py))?;
+    Ok(PyBytes::new(py, &parts.head()).unbind())
+}
+
+/// Where the pickle and the buffers lie in a message of `total` bytes that begins with `front`, each as its first byte and
+/// the one after its last. Corrupt if that cannot be.
+#[pyfunction]
+pub fn object_parts(py: Python<'_>, front: &[u8], total: usize) -> PyResult<Vec<(usize, usize)>> {
+    let parts = Parts::read(front, total);
+    Ok(parts.map_err(|why| Failure::new("Corrupt", why).raised(py))?.ranges())
+}
+
+fn too_large(py: Python<'_>) -> PyErr {
+    Failure::new("TooLarge", "an object of more bytes or buffers than one message holds").raised(py)
+}

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Writes and takes apart messages of objects, by docs/formats.md alone; standard library only.
+
+    objects.py vectors DIR     checks the golden vectors of DIR
+    objects.py bless DIR       writes them anew
+"""
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+from arrays import offset_of
+from reader import Corrupt, expect
+
+FIXED = struct.Struct("<8sHHIQ")
+
+
+def write(pickle, buffers):
+    """The message of a pickle and the buffers that it left out."""
+    message = FIXED.pack(b"THALWEGO", 1, 0, len(buffers), len(pickle))
+    message += struct.pack(f"<{len(buffers)}Q", *map(len, buffers)) + pickle
+    for buffer in buffers:
+        message = message.ljust(offset_of(len(message)), b"\0") + buffer
+    return message
+
+
+def read(message):
+    """The pickle in a message, and its buffers; Corrupt if they cannot be there."""
+    expect(len(message) >= FIXED.size, "shorter than a header")
+    magic, version, flags, count, length = FIXED.unpack_from(message)
+    expect(magic == b"THALWEGO" and version == 1 and flags == 0, "magic, version or flags")
+    expect(FIXED.size + 8 * count <= len(message), "a table longer than its message")
+    lengths = struct.unpack_from(f"<{count}Q", message, FIXED.size)
+    end = FIXED.size + 8 * count
+    parts = []
+    for part in (length, *lengths):
+        start = offset_of(end) if parts else end
+        end = start + part
+        parts.append(message[start:end])
+    expect(end == len(message), f"parts of {end} bytes in a message of {len(message)}")
+    return parts[0], parts[1:]
+
+
+def main(mode, folder):
+    path = Path(folder) / "objects.json"
+    vectors = json.loads(path.read_text())
+    for vector in vectors:
+        parts = bytes.fromhex(vector["pickle"]), [bytes.fromhex(buffer) for buffer in vector["buffers"]]
+        if mode == "bless":
+            vector["message"] = write(*parts).hex()
+        message = bytes.fromhex(vector["message"])
+        expect(write(*parts) == message, f"{vector['name']} is written otherwise")
+        expect(read(message) == parts, f"{vector['name']} is read otherwise")
+        # A bit that is wrong in the header makes other parts, or none; never one that is read outside.
+        for bit in range(8 * (FIXED.size + 8 * len(parts[1]))):
+            wrong = bytearray(message)
+            wrong[bit // 8] ^= 1 << bit % 8
+            try:
+                read(bytes(wrong))
+            except Corrupt:
+                pass
+    if mode == "bless":
+        path.write_text(json.dumps(vectors, indent=1) + "\n")
+    print(f"{len(vectors)} objects")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
