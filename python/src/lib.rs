@@ -29,7 +29,7 @@ mod _native {
     #[pymodule_export]
     use super::offer::Offer;
     #[pymodule_export]
-    use super::open::{offer, pair, take};
+    use super::open::{address, offer, pair, take, take_over};
     #[pymodule_export]
     use super::take::Take;
 }

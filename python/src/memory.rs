@@ -1,6 +1,7 @@
 //! Memory that Python and we see at the same time, both ways round. All unsafe code of the package is in this folder.
 
 pub mod count;
+mod descriptor;
 mod exports;
 mod given;
 mod loan;
@@ -8,6 +9,7 @@ mod message;
 mod pool;
 
 pub use count::references;
+pub use descriptor::own_descriptor;
 pub use given::Given;
 pub use loan::{Loan, Ring};
 pub use message::Message;

@@ -35,6 +35,8 @@ struct Inside {
     /// Whether the caller named the capacity.
     is_sized: bool,
     lent: Option<Lent>,
+    /// Bytes of the message that room was last asked for.
+    wanted: usize,
 }
 
 enum State {
@@ -54,7 +56,7 @@ struct Lent {
 
 impl Offer {
     fn new(state: State, options: Options, is_sized: bool) -> Self {
-        let inside = Inside { state, options, is_sized, lent: None };
+        let inside = Inside { state, options, is_sized, lent: None, wanted: 0 };
         Self { inside: Alone::new(inside) }
     }
 
@@ -111,6 +113,7 @@ impl Inside {
         if self.lent.is_some() {
             return Err(PyBufferError::new_err("room is lent: commit it or discard it first"));
         }
+        self.wanted = len;
         let ring = self.ring(py, len, deadline)?;
         let mut producer = ring.producer();
         let waiting = &mut *producer;
@@ -186,6 +189,24 @@ impl Offer {
         let pickled = Pickled::of(obj)?;
         self.inside
             .with(py, |inside| inside.send(py, (pickled.message(), deadline), pickled.writer(py)))
+    }
+
+    /// Waits for the other side, and makes the ring if there is none yet, without `capacity` for messages like one of
+    /// `first` bytes.
+    #[pyo3(name = "open", signature = (first=0, timeout=None))]
+    fn meet(&self, py: Python<'_>, first: usize, timeout: Option<f64>) -> PyResult<()> {
+        let deadline = deadline(timeout)?;
+        self.inside.with(py, |inside| inside.ring(py, first, deadline).map(drop))
+    }
+
+    /// For event loops, after a send with a timeout of 0 that timed out. True: wait until `fileno()` is readable, then
+    /// send again. False: there is room now.
+    fn arm(&self, py: Python<'_>) -> PyResult<bool> {
+        self.inside.with(py, |inside| match &inside.state {
+            State::Open(ring) => ring.producer().arm(inside.wanted).map_err(raised(py)),
+            State::Listening(_) | State::Linked(Some(_)) => Ok(true),
+            _ => Ok(false),
+        })
     }
 
     /// Room in the ring for an array of this shape and dtype, to be written in place: a numpy array, or without numpy a

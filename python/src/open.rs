@@ -1,9 +1,11 @@
 //! The functions that make the ends of channels.
 
 use pyo3::prelude::*;
-use thalweg_channel::{Address, Listener, Options};
+use std::path::PathBuf;
+use thalweg_channel::{Address, Admit, Link, Listener, Options};
 
 use crate::error::raised;
+use crate::memory::own_descriptor;
 use crate::offer::Offer;
 use crate::take::Take;
 
@@ -49,4 +51,19 @@ pub fn pair(
     let options = Options { trusted, ..options(Some(capacity.unwrap_or(PAIR)), checksums) };
     let (producer, consumer) = thalweg_channel::pair(&options).map_err(raised(py))?;
     Ok((Offer::open(producer, options), Take::open(py, consumer, options, copy)?))
+}
+
+/// Where who offers a name listens.
+#[pyfunction]
+pub fn address(py: Python<'_>, name: &str) -> PyResult<PathBuf> {
+    Ok(Address::parse(name).map_err(raised(py))?.path().to_owned())
+}
+
+/// The receiving end of a channel over a connected socket, which must not block and of which it makes its own descriptor.
+#[pyfunction]
+#[pyo3(signature = (socket, *, copy=false, trusted=true))]
+pub fn take_over(socket: &Bound<'_, PyAny>, copy: bool, trusted: bool) -> PyResult<Take> {
+    let py = socket.py();
+    let link = Link::over(own_descriptor(socket)?, Admit::SameUser).map_err(raised(py))?;
+    Take::over(py, link, Options { trusted, ..Options::default() }, copy)
 }

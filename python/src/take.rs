@@ -90,11 +90,18 @@ impl Inside {
             let link = match &mut self.state {
                 State::Open(_) => break,
                 State::Closed => return Err(closed()),
-                State::Linked(link) => link.take().ok_or_else(closed)?,
-                State::Seeking(address) => patiently(py, deadline, |until| joined(address, until))?,
+                State::Linked(link) => {
+                    let waiting = link.as_ref().ok_or_else(closed)?;
+                    patiently(py, deadline, |until| speaks(waiting, until))?;
+                    link.take().ok_or_else(closed)?
+                }
+                State::Seeking(address) => {
+                    let link = patiently(py, deadline, |until| joined(address, until))?;
+                    // It speaks when it has something to send, which may be long after it was joined.
+                    patiently(py, deadline, |until| speaks(&link, until))?;
+                    link
+                }
             };
-            // It speaks when it has something to send, which may be long after it was joined.
-            patiently(py, deadline, |until| speaks(&link, until))?;
             let opened = met(py, link, deadline, move |link, until| {
                 Consumer::open_until(link, &options, Some(until))
             })?;
@@ -220,18 +227,23 @@ impl Take {
 
     /// The next array if there is one now, else None.
     fn try_receive(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let found = self.inside.with(py, |inside| {
-            let State::Open(consumer) = &mut inside.state else { return Ok(true) };
-            let found = consumer.try_receive().map_err(raised(py))?;
-            Ok(found.map(mem::forget).is_some())
-        })?;
-        if !found {
+        if !self.is_ready(py)? {
             return Ok(None);
         }
         match self.next(py, Some(Instant::now())) {
             Err(error) if is_timeout(py, &error) => Ok(None),
             next => next.map(Some),
         }
+    }
+
+    /// Whether there is a message now. As `receive`, PeerDied or Closed when all was received and the other side is gone.
+    fn is_ready(&self, py: Python<'_>) -> PyResult<bool> {
+        self.inside.with(py, |inside| {
+            // Before that a call has to look for the other side.
+            let State::Open(consumer) = &mut inside.state else { return Ok(true) };
+            let found = consumer.try_receive().map_err(raised(py))?;
+            Ok(found.map(mem::forget).is_some())
+        })
     }
 
     /// The next object that was sent by `send_object`; waits for it. Its arrays are read-only views of the message, which
@@ -243,6 +255,13 @@ impl Take {
         let (message, parts) = self.inside.with(py, |inside| inside.object(py, deadline))?;
         let loaded = py.import("thalweg._objects")?.getattr("loaded")?;
         Ok(loaded.call1((message, parts.ranges()))?.unbind())
+    }
+
+    /// Waits for the other side, and for the ring that it makes when it has something to send.
+    #[pyo3(name = "open", signature = (timeout=None))]
+    fn meet(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let deadline = deadline(timeout)?;
+        self.inside.with(py, |inside| inside.ring(py, deadline).map(drop))
     }
 
     /// Copies the next array into this one, of the same type and shape, and returns it. If it does not fit, TypeError or

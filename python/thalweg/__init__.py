@@ -10,12 +10,15 @@ The bytes go through shared memory without names and without a daemon; a process
 (`PeerDied`) and leaves nothing behind. docs/python.md has the whole of it.
 """
 
+from thalweg._async import AsyncOffer, AsyncTake, offer_async, take_async
 from thalweg._errors import Closed, Corrupt, Error, NotPermitted, PeerDied, Timeout, TooLarge
 from thalweg._files import CopyReport, Mechanism, Share, copy, mechanisms
 from thalweg._native import Offer, Take, offer, pair, take
 from thalweg._objects import dumps_oob, loads_oob
 
 __all__ = [
+    "AsyncOffer",
+    "AsyncTake",
     "Closed",
     "CopyReport",
     "Corrupt",
@@ -33,6 +36,8 @@ __all__ = [
     "loads_oob",
     "mechanisms",
     "offer",
+    "offer_async",
     "pair",
     "take",
+    "take_async",
 ]

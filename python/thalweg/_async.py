@@ -1,0 +1,258 @@
+"""The ends of a channel in an event loop: asyncio's or trio's, and so anyio's with either.
+
+Messages are waited for by the descriptor of the channel alone. Only the meeting of the two processes has a thread, once
+for each channel and for as long as the other takes to answer.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from thalweg import _native
+from thalweg._errors import Closed, Error, PeerDied, Timeout, made
+from thalweg._loop import Meeting, readable, sleep
+from thalweg._native import Offer, Take
+from thalweg._objects import Parted
+
+_T = TypeVar("_T")
+
+#: As long as the channel itself has patience for a meeting, in seconds.
+_PATIENCE = 5.0
+#: Between two looks whether somebody offers by now, in seconds.
+_AGAIN = 0.01
+#: Messages that are there already, before other tasks have their turn.
+_TURN = 16
+#: Between two looks at a channel that is silent, in seconds. A child of a process that was killed may keep its descriptor
+#: open: then no descriptor tells of the death, and a look does.
+_LOOK = 1.0
+
+
+class _Async:
+    """What both ends have."""
+
+    def __init__(self) -> None:
+        self._meeting: Meeting | None = None
+        self._is_open = False
+        self._is_closed = False
+        self._is_used = False
+        self._turns = 0
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One task at a time, as one thread at a time; the descriptor has one reader."""
+        if self._is_closed:
+            raise ValueError("this end is closed")
+        if self._is_used:
+            raise RuntimeError("this end is in use by another task; give each task an end of its own, or a lock")
+        self._is_used = True
+        try:
+            yield
+        finally:
+            self._is_used = False
+
+    async def _turn(self) -> None:
+        """Other tasks run too where messages come, or there is room, without end. Before anything was received or sent."""
+        self._turns += 1
+        if self._turns % _TURN == 0:
+            await sleep(0)
+
+    async def _met(self, end: Offer | Take, meet: Callable[[], None]) -> Exception | None:
+        """What came of a meeting, which is begun unless one is under way."""
+        if self._meeting is None:
+            self._meeting = Meeting(end, meet)
+        meeting = self._meeting
+        await meeting.over()
+        self._meeting = None
+        self._is_open = meeting.error is None
+        return meeting.error
+
+    def _close(self, end: Offer | Take | None) -> None:
+        if self._is_used:
+            # Its descriptor would be gone from under the loop, and the task would wait for ever.
+            raise RuntimeError("this end is in use by another task: cancel that first")
+        self._is_closed = True
+        if self._meeting is not None:
+            self._meeting.leave()
+        elif end is not None:
+            end.close()
+
+
+class AsyncTake(_Async):
+    """The receiving end of a channel in an event loop, made by `take_async`. `async for` receives arrays until the other side
+    says goodbye; PeerDied if it ended without.
+
+    A task that is cancelled while it waits loses no message: the next call receives it. So timeouts are those of the
+    loop: `asyncio.timeout`, `anyio.fail_after`.
+    """
+
+    def __init__(self, name: str, *, copy: bool = False, trusted: bool = True) -> None:
+        super().__init__()
+        self._path = str(_native.address(name))
+        self._copy, self._trusted = copy, trusted
+        self._end: Take | None = None
+
+    async def receive(self) -> Any:
+        """The next array, as `Take.receive`."""
+        return await self._next(lambda end: end.receive(timeout=0))
+
+    async def receive_object(self) -> Any:
+        """The next object, as `Take.receive_object`."""
+        return await self._next(lambda end: end.receive_object(timeout=0))
+
+    async def receive_bytes(self) -> bytes:
+        """The next message as bytes, as `Take.receive_bytes`."""
+        return await self._next(lambda end: end.receive_bytes(timeout=0))
+
+    async def _next(self, receive: Callable[[Take], _T]) -> _T:
+        with self._alone():
+            await self._turn()
+            end = await self._opened()
+            while True:
+                # Where it returns nothing is waited for any more, so nothing that was received can be cancelled.
+                with suppress(Timeout):
+                    if end.is_ready():
+                        return receive(end)
+                if end.arm():
+                    await readable(end.fileno(), _LOOK)
+
+    async def _opened(self) -> Take:
+        while not self._is_open:
+            if self._end is None:
+                self._end = await self._joined()
+            end = self._end
+            try:
+                if self._meeting is None:
+                    # It speaks when it has something to send, which may be long after it was joined.
+                    await readable(end.fileno())
+            except BaseException:
+                # Who offers would wait for an answer of this one, while another could take.
+                end.close()
+                self._end = None
+                raise
+            error = await self._met(end, partial(end.open, timeout=_PATIENCE))
+            if error is not None:
+                self._end = None
+                if not isinstance(error, Closed | PeerDied | Timeout):
+                    raise error
+                # It went, or had its receiver: another may offer under the name.
+                await sleep(_AGAIN)
+        assert self._end is not None
+        return self._end
+
+    async def _joined(self) -> Take:
+        while True:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as joined:
+                try:
+                    joined.connect(self._path)
+                    return _native.take_over(joined, copy=self._copy, trusted=self._trusted)
+                except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):
+                    pass
+                except Error:
+                    raise
+                except OSError as error:
+                    raise made("Error", error.errno, f"connect {self._path}: {error.strerror}", 0, None) from None
+            await sleep(_AGAIN)
+
+    def close(self) -> None:
+        """Says goodbye."""
+        self._close(self._end)
+
+    @property
+    def received(self) -> int:
+        """Messages received."""
+        return self._end.received if self._end is not None and self._is_open else 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.receive()
+        except Closed:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncOffer(_Async):
+    """The sending end of a channel in an event loop, made by `offer_async`. What is cancelled while it waits for the other side, or for
+    room, was not sent.
+    """
+
+    def __init__(self, name: str, *, capacity: int | None = None, checksums: bool = False) -> None:
+        super().__init__()
+        self._end = _native.offer(name, capacity=capacity, checksums=checksums)
+
+    async def send(self, obj: object) -> None:
+        """Sends an array, as `Offer.send`: as it is when there is room for it."""
+        try:
+            size = memoryview(obj).nbytes  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            # Dates have no buffer, and what cannot be sent at all is refused by `send`.
+            size = getattr(obj, "nbytes", 0)
+        await self._sent(size, lambda end: end.send(obj, timeout=0))
+
+    async def send_object(self, obj: object) -> None:
+        """Sends an object, as `Offer.send_object`: pickled now, its arrays as they are when there is room."""
+        parted = Parted(obj)
+        await self._sent(len(parted), lambda end: end.send_object(parted, timeout=0))
+
+    async def send_bytes(self, data: bytes | bytearray | memoryview) -> None:
+        """Sends bytes, as `Offer.send_bytes`."""
+        await self._sent(memoryview(data).nbytes, lambda end: end.send_bytes(data, timeout=0))
+
+    async def _sent(self, size: int, send: Callable[[Offer], None]) -> None:
+        with self._alone():
+            await self._turn()
+            end = self._end
+            while not self._is_open:
+                if self._meeting is None:
+                    await readable(end.fileno())
+                error = await self._met(end, partial(end.open, size, timeout=_PATIENCE))
+                # Who came went again: the next one.
+                if error is not None and not isinstance(error, Closed | PeerDied | Timeout):
+                    raise error
+            while True:
+                try:
+                    return send(end)
+                except Timeout:
+                    if end.arm():
+                        await readable(end.fileno(), _LOOK)
+
+    def close(self) -> None:
+        """Says goodbye: the other side receives what was sent, then nothing more."""
+        self._close(self._end)
+
+    @property
+    def sent(self) -> int:
+        """Messages sent."""
+        return self._end.sent if self._is_open else 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def take_async(name: str, *, copy: bool = False, trusted: bool = True) -> AsyncTake:
+    """Takes what is offered under a name, in an event loop; as `take` otherwise."""
+    return AsyncTake(name, copy=copy, trusted=trusted)
+
+
+def offer_async(name: str, *, capacity: int | None = None, checksums: bool = False) -> AsyncOffer:
+    """Offers a channel under a name, in an event loop; as `offer` otherwise."""
+    return AsyncOffer(name, capacity=capacity, checksums=checksums)

@@ -1,0 +1,96 @@
+"""What asyncio and trio have in common, as far as a channel needs it: sleep, wait for a descriptor, wait for a thread."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from thalweg._native import Offer, Take
+
+
+def _trio() -> Any:
+    """The module trio, if it runs this task."""
+    trio = sys.modules.get("trio")
+    try:
+        if trio is not None:
+            trio.lowlevel.current_task()
+    except RuntimeError:
+        return None
+    return trio
+
+
+async def sleep(seconds: float) -> None:
+    if trio := _trio():
+        await trio.sleep(seconds)
+        return
+    # Here, for it takes long to import, and most programs have no loop.
+    import asyncio
+
+    await asyncio.sleep(seconds)
+
+
+async def readable(descriptor: int, most: float | None = None) -> None:
+    """Waits until it can be read, for `most` seconds at most."""
+    if trio := _trio():
+        with trio.move_on_after(float("inf") if most is None else most):
+            await trio.lowlevel.wait_readable(descriptor)
+        return
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    news: asyncio.Future[None] = loop.create_future()
+
+    def come() -> None:
+        # It is readable until it is read, and this is called again.
+        if not news.done():
+            news.set_result(None)
+
+    timer = None if most is None else loop.call_later(most, come)
+    loop.add_reader(descriptor, come)
+    try:
+        await news
+    finally:
+        loop.remove_reader(descriptor)
+        if timer is not None:
+            timer.cancel()
+
+
+class Meeting:
+    """A handshake in a thread, which a task that was cancelled meanwhile can wait for again."""
+
+    def __init__(self, end: Offer | Take, meet: Callable[[], None]) -> None:
+        self.error: Exception | None = None
+        self._end, self._meet = end, meet
+        self._lock, self._is_over, self._is_left = threading.Lock(), False, False
+        self._told = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        # It keeps this, and so the descriptor, until it has told. An interpreter that ends waits for it, for it ends soon.
+        threading.Thread(target=self._run, name="thalweg-meet").start()
+
+    def _run(self) -> None:
+        try:
+            self._meet()
+        except Exception as error:
+            self.error = error
+        finally:
+            with self._lock:
+                self._is_over = True
+            if self._is_left:
+                self._end.close()
+            os.eventfd_write(self._told, 1)
+
+    def leave(self) -> None:
+        """Closes the end, or has it closed by the thread while that uses it."""
+        with self._lock:
+            self._is_left = True
+            if not self._is_over:
+                return
+        self._end.close()
+
+    async def over(self) -> None:
+        await readable(self._told)
+
+    def __del__(self) -> None:
+        os.close(self._told)
