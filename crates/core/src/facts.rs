@@ -83,6 +83,7 @@ impl EndFacts {
 
     /// What holds of every file of its file system: that this one can never change says nothing of the others,
     /// unless no kernel can write there.
+    #[must_use]
     pub fn of_any_file(self) -> Self {
         let unchanging = self.unchanging && self.fs.as_ref().is_some_and(is_read_only);
         Self { unchanging, ..self }

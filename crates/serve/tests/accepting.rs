@@ -44,7 +44,9 @@ fn serves_three(rules: Vec<Rule>, what: &str) -> Outcome<()> {
         place.file("file", "text");
         let mut clients: Vec<Client> = (0..3).map(|_| place.connect()).collect();
         for _ in 0..2 {
-            clients.iter_mut().for_each(|client| client.send(REQUEST));
+            for client in &mut clients {
+                client.send(REQUEST);
+            }
             for client in &mut clients {
                 assert_eq!(client.answer(false).text(), "text", "{what}");
             }

@@ -86,15 +86,17 @@ pub fn screen(
 /// What is left of the measurement, and whether it was worth its time.
 fn what_it_cost(tuned: &TuneResult, (copied, kept): (Duration, Option<&Path>)) -> String {
     let (mut text, kept_cells) = (other_work(tuned), tuned.kept().len());
-    text += &match kept {
-        Some(path) if kept_cells > 0 => format!(
-            "kept for later copies{}: {} in {}\n",
+    if let Some(path) = kept.filter(|_| kept_cells > 0) {
+        let _ = writeln!(
+            text,
+            "kept for later copies{}: {} in {}",
             if tuned.kept_as() == Some(Load::Loaded) { " on a busy machine" } else { "" },
             quantity::count(kept_cells as u64, "measurement", "measurements"),
             quoted(path),
-        ),
-        _ => "nothing of it is kept for later copies\n".to_owned(),
-    };
+        );
+    } else {
+        text += "nothing of it is kept for later copies\n";
+    }
     if copied.as_secs_f64() < tuned.seconds {
         let _ = writeln!(
             text,

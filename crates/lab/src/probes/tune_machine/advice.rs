@@ -142,15 +142,12 @@ fn pair(
         let share = share(&cells, sizes.collect(), (&way, default), prefer);
         least = upto.saturating_add(1);
         let (way, upto) = (share.map(|_| way), (upto < u64::MAX).then_some(upto));
-        match advised.last_mut().filter(|last| last.way == way) {
-            Some(last) => {
-                last.upto = upto;
-                last.share = last.share.zip(share).map(|([a, b], [c, d])| [a.min(c), b.max(d)]);
-            }
-            None => {
-                let (pair, default) = (name_of(keys, sink_state), default.to_owned());
-                advised.push(Advised { pair, upto, way, share, default });
-            }
+        if let Some(last) = advised.last_mut().filter(|last| last.way == way) {
+            last.upto = upto;
+            last.share = last.share.zip(share).map(|([a, b], [c, d])| [a.min(c), b.max(d)]);
+        } else {
+            let (pair, default) = (name_of(keys, sink_state), default.to_owned());
+            advised.push(Advised { pair, upto, way, share, default });
         }
     }
     (!advised.is_empty()).then_some(advised)
