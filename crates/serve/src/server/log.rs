@@ -5,6 +5,7 @@ use std::{
     fmt, io,
     io::Write,
     net::SocketAddr,
+    num::NonZeroU64,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -63,10 +64,24 @@ pub struct Entry {
     pub notes: Vec<String>,
 }
 
+/// What is written of one.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    entry: &'a Entry,
+    /// Those before it that found the queue full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<NonZeroU64>,
+}
+
 impl Entry {
-    fn line(&self, format: Format) -> String {
+    /// With the number of those before it that were left out.
+    fn line(&self, format: Format, left_out: u64) -> String {
         match format {
-            Format::Json => serde_json::to_string(self).unwrap_or_default() + "\n",
+            Format::Json => {
+                let line = Line { entry: self, left_out: NonZeroU64::new(left_out) };
+                serde_json::to_string(&line).unwrap_or_default() + "\n"
+            }
             Format::Text => {
                 let client = self.client.map_or_else(|| "unix".to_owned(), |peer| peer.to_string());
                 let mechanism = self.mechanism.map(|by| format!(" {by}")).unwrap_or_default();
@@ -77,8 +92,12 @@ impl Entry {
                 let took = Duration::from_secs_f64(self.seconds);
                 let (time, request) = (&self.time, shown(&self.request));
                 let (status, bytes) = (self.status, self.bytes);
+                let missing = match left_out {
+                    0 => String::new(),
+                    lines => format!("({lines} lines left out)\n"),
+                };
                 format!(
-                    "{time} {client} \"{request}\" {status} {bytes} {took:.1?}{mechanism}{notes}\n"
+                    "{missing}{time} {client} \"{request}\" {status} {bytes} {took:.1?}{mechanism}{notes}\n"
                 )
             }
         }
@@ -116,11 +135,7 @@ impl Teller {
 
 fn write(mut log: Log, entries: &Receiver<Entry>, left_out: &AtomicU64) {
     for entry in entries {
-        let mut text = entry.line(log.format);
-        let missing = left_out.swap(0, Ordering::Relaxed);
-        if missing > 0 && log.format == Format::Text {
-            text = format!("{text}({missing} lines left out)\n");
-        }
+        let text = entry.line(log.format, left_out.swap(0, Ordering::Relaxed));
         // Who reads it may be gone: the server goes on.
         let _ = log.out.write_all(text.as_bytes());
     }
@@ -133,11 +148,12 @@ pub fn date(now: SystemTime) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
-    #[test]
-    fn no_request_steers_a_terminal_or_makes_a_line_of_its_own() {
-        let entry = Entry {
+    fn entry() -> Entry {
+        Entry {
             time: "now".to_owned(),
             client: None,
             request: "GET /\u{1b}[31m\n HTTP/1.1".to_owned(),
@@ -146,13 +162,68 @@ mod tests {
             seconds: 0.0,
             mechanism: Some("read-write"),
             notes: vec!["a\nb".to_owned()],
-        };
-        let text = entry.line(Format::Text);
+        }
+    }
+
+    #[test]
+    fn no_request_steers_a_terminal_or_makes_a_line_of_its_own() {
+        let entry = entry();
+        let text = entry.line(Format::Text, 0);
         assert_eq!(
             text,
             "now unix \"GET /\\u{1b}[31m\\n HTTP/1.1\" 404 0 0.0ns read-write; a\\nb\n"
         );
-        let json = entry.line(Format::Json);
+        let json = entry.line(Format::Json, 0);
         assert!(json.contains(r"\u001b[31m\n") && json.lines().count() == 1, "{json}");
+    }
+
+    /// Writes nothing until somebody lets go of the other end.
+    struct Slow {
+        held: Receiver<()>,
+        written: Arc<Mutex<String>>,
+    }
+
+    impl Write for Slow {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            let _ = self.held.recv();
+            *self.written.lock().unwrap() += str::from_utf8(text).unwrap();
+            Ok(text.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_find_the_queue_full_are_counted_in_a_later_one() {
+        for format in [Format::Text, Format::Json] {
+            let (hold, held) = sync_channel(0);
+            let written = Arc::new(Mutex::new(String::new()));
+            let out = Box::new(Slow { held, written: Arc::clone(&written) });
+            let (teller, thread) = Teller::start(Log { format, out }).unwrap();
+            let told = QUEUE as u64 + 10;
+            for _ in 0..told {
+                teller.tell(entry());
+            }
+            drop((hold, teller));
+            thread.join().unwrap();
+            let (mut lines, mut left_out) = (0, 0);
+            for line in written.lock().unwrap().lines() {
+                let counted = match format {
+                    Format::Text => {
+                        line.strip_prefix('(').and_then(|l| l.split_once(' ')?.0.parse().ok())
+                    }
+                    Format::Json => {
+                        serde_json::from_str::<serde_json::Value>(line).unwrap()["left_out"]
+                            .as_u64()
+                    }
+                };
+                left_out += counted.unwrap_or(0);
+                lines += u64::from(format == Format::Json || counted.is_none());
+            }
+            assert!(left_out >= 9, "{left_out} counted");
+            assert_eq!(lines + left_out, told);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! `thalweg serve`: a folder or a file over HTTP.
 
 use rustix::thread::{Timespec, nanosleep};
-use std::{io, net::SocketAddr, os::fd::OwnedFd, path::Path, time::Duration};
+use std::{io, os::fd::OwnedFd, path::Path, time::Duration};
 use thalweg_core::shown;
 use thalweg_lab::probes::tune_machine::Ends;
 use thalweg_serve::server::{Address, Log, Options, Running, Timeouts};
@@ -18,6 +18,7 @@ use crate::{
 mod args;
 mod choices;
 mod explain;
+mod reach;
 mod terminal;
 use args::Listen;
 pub use args::ServeArgs;
@@ -145,11 +146,15 @@ impl ServeArgs {
     /// Where it can be reached, on standard output; what that means, beside it.
     fn tell(&self, addresses: &[Address]) -> Result<(), Failure> {
         for address in addresses {
-            let place = match address {
-                Address::Tcp(address) => format!("http://{}/", reachable(*address)),
-                Address::Unix(path) => format!("unix:{}", shown(path)),
+            let places = match address {
+                Address::Tcp(address) => {
+                    reach::reachable(*address).iter().map(|at| format!("http://{at}/")).collect()
+                }
+                Address::Unix(path) => vec![format!("unix:{}", shown(path))],
             };
-            print(&format!("serving '{}' at {place}\n", shown(&self.root)))?;
+            for place in places {
+                print(&format!("serving '{}' at {place}\n", shown(&self.root)))?;
+            }
         }
         let is_open = |address: &Address| match address {
             Address::Tcp(address) => !address.ip().is_loopback(),
@@ -168,13 +173,4 @@ fn user(name: &str) -> Result<User, Failure> {
         Ok(None) => Err(Failure::new(Exit::Usage, format!("--user {name}: there is no such user"))),
         Err(errno) => Err(Failure::of_call("getpwnam", name, errno)),
     }
-}
-
-/// For every address of this machine, its name.
-fn reachable(address: SocketAddr) -> String {
-    if !address.ip().is_unspecified() {
-        return address.to_string();
-    }
-    let name = rustix::system::uname();
-    format!("{}:{}", name.nodename().to_string_lossy(), address.port())
 }
