@@ -29,7 +29,7 @@ mod _native {
     #[pymodule_export]
     use super::offer::Offer;
     #[pymodule_export]
-    use super::open::{address, offer, pair, take, take_over};
+    use super::open::{address, offer, offer_over, pair, take, take_over};
     #[pymodule_export]
     use super::take::Take;
 }

@@ -59,7 +59,19 @@ pub fn address(py: Python<'_>, name: &str) -> PyResult<PathBuf> {
     Ok(Address::parse(name).map_err(raised(py))?.path().to_owned())
 }
 
-/// The receiving end of a channel over a connected socket, which must not block and of which it makes its own descriptor.
+/// The sending end of a channel over a connected socket, which must not block and of which it makes its own descriptor.
+#[pyfunction]
+#[pyo3(signature = (socket, *, capacity=None, checksums=false))]
+pub fn offer_over(
+    socket: &Bound<'_, PyAny>,
+    capacity: Option<u64>,
+    checksums: bool,
+) -> PyResult<Offer> {
+    let link = Link::over(own_descriptor(socket)?, Admit::SameUser).map_err(raised(socket.py()))?;
+    Ok(Offer::over(link, options(capacity, checksums), capacity.is_some()))
+}
+
+/// The receiving end, as `offer_over`.
 #[pyfunction]
 #[pyo3(signature = (socket, *, copy=false, trusted=true))]
 pub fn take_over(socket: &Bound<'_, PyAny>, copy: bool, trusted: bool) -> PyResult<Take> {

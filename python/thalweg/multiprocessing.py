@@ -1,0 +1,232 @@
+"""Queues between processes, with the calls of `multiprocessing`'s, through shared memory.
+
+    from thalweg.multiprocessing import Queue
+
+    queue = Queue()                                # in the process that gets
+    Process(target=work, args=(queue,)).start()    # spawn, fork or forkserver
+    item = queue.get()
+
+Any number of processes and threads put, the process that made the queue gets. The memory of arrays is copied, not pickled. A process
+that is killed loses the item that it was putting, and no other; a process that puts to a killed one is told so. What the
+standard queues do beyond that raises NotImplementedError, with the reason.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import Empty, Full
+from typing import Any, NoReturn
+
+from thalweg._call import Address, left
+from thalweg._errors import Closed, NotPermitted, PeerDied, Timeout
+from thalweg._receiver import Departed, Receiver
+from thalweg._sender import Sender
+
+__all__ = ["Closed", "Departed", "Empty", "Full", "JoinableQueue", "NotPermitted", "PeerDied", "Pipe", "Queue", "SimpleQueue"]
+
+_made_here: weakref.WeakValueDictionary[Address, _Queue] = weakref.WeakValueDictionary()
+
+
+def _absent(what: str, why: str) -> NoReturn:
+    raise NotImplementedError(f"{what}: {why}; multiprocessing's own queue has it")
+
+
+class _Lock:
+    """A lock with a deadline."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def held(self, deadline: float | None) -> Iterator[None]:
+        """Timeout where it could not be taken in time."""
+        seconds = left(deadline)
+        if not self._lock.acquire(timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX)):
+            raise Timeout("another thread is using the queue")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+
+class _Here:
+    """What one process has of a queue. A child made by fork begins anew."""
+
+    def __init__(self, address: Address, capacity: int | None, receiver: Receiver | None) -> None:
+        self.process = os.getpid()
+        self.gets, self.puts = _Lock(), _Lock()
+        self.is_closed = False
+        self.sender = Sender(address, capacity, receiver)
+
+
+class _Queue:
+    def __init__(self, *, capacity: int | None, copy: bool) -> None:
+        self._address = Address.new()
+        self._capacity, self._copy = capacity, copy
+        self._receiver: Receiver | None = Receiver(self._address, copy=copy)
+        self._state: _Here | None = None
+        _made_here[self._address] = self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self._address, self._capacity, self._copy)
+
+    def _here(self) -> _Here:
+        state = self._state
+        if state is None or state.process != os.getpid():
+            receiver = self._receiver if self._address.is_ours() else None
+            # Threads of one process that come at the same time agree on one.
+            with _beginning:
+                if self._state is None or self._state.process != os.getpid():
+                    self._state = _Here(self._address, self._capacity, receiver)
+                state = self._state
+        if state.is_closed:
+            raise ValueError("the queue is closed")
+        return state
+
+    def _receiving(self) -> Receiver:
+        if self._receiver is None or not self._address.is_ours():
+            words = f"only the process that made the queue, {self._address.owner}, gets from it: make one queue for each that gets"
+            raise NotPermitted(words)
+        return self._receiver
+
+    def _put(self, obj: object, deadline: float | None) -> None:
+        here = self._here()
+        with here.puts.held(deadline):
+            here.sender.put(obj, deadline)
+
+    def _get(self, deadline: float | None) -> Any:
+        receiver, here = self._receiving(), self._here()
+        with here.gets.held(deadline):
+            return receiver.get(deadline)
+
+    def empty(self) -> bool:
+        """Whether there is no item now. Only in the process that gets."""
+        receiver, here = self._receiving(), self._here()
+        with here.gets.held(None):
+            return receiver.is_empty()
+
+    def departed(self) -> tuple[Departed, ...]:
+        """The processes that ended without a goodbye, as far as a `get` or `empty` has come upon them: they were killed. What they
+        had put was got, but for an item that they were putting. Only in the process that gets."""
+        return self._receiving().departed()
+
+    def close(self) -> None:
+        """Says goodbye. In the process that gets, items that were not got are lost, and every `put` elsewhere is told: Closed.
+        RuntimeError while another thread of this process puts."""
+        try:
+            here = self._here()
+        except ValueError:
+            return
+        here.sender.close()
+        here.is_closed = True
+        if self._receiver is not None and self._address.is_ours():
+            # Not from under a thread that gets.
+            self._receiver.stop()
+            with here.gets.held(None):
+                self._receiver.close()
+
+
+_beginning = threading.Lock()
+os.register_at_fork(after_in_child=lambda: globals().update(_beginning=threading.Lock()))
+
+
+def _again(kind: type[_Queue], address: Address, capacity: int | None, copy: bool) -> _Queue:
+    """A queue that was pickled, in whatever process."""
+    found = _made_here.get(address) if address.is_ours() else None
+    if found is not None:
+        return found
+    made = kind.__new__(kind)
+    made._address, made._capacity, made._copy = address, capacity, copy
+    made._receiver, made._state = None, None
+    return made
+
+
+class SimpleQueue(_Queue):
+    """As `multiprocessing.SimpleQueue`: `put`, `get`, `empty`, `close`. Options as of `Queue`."""
+
+    def __init__(self, *, capacity: int | None = None, copy: bool = True, ctx: object = None) -> None:
+        super().__init__(capacity=capacity, copy=copy)
+
+    def put(self, obj: object) -> None:
+        """Puts an item; waits for room. PeerDied if the process that gets was killed, Closed if it closed the queue."""
+        self._put(obj, None)
+
+    def get(self) -> Any:
+        """The next item; waits for it."""
+        return self._get(None)
+
+
+class Queue(_Queue):
+    """As `multiprocessing.Queue`, for one process that gets: the one that makes it. It can be pickled at any time, also to processes
+    that are there already.
+
+    A process that puts has a ring, which is made at its first `put` and waits until the other has called `get` or `empty` for
+    the first time: so get before you join. `capacity` is the bytes of each ring; without it there is room for four of the first item, 1 MiB at
+    least, and a larger item makes a larger ring, up to 1 GiB. With `copy` (the default) items are own memory, and arrays in them can be
+    written; `copy=False` leaves arrays in the ring, read-only, and their room is the sender's again when they are gone.
+    """
+
+    def __init__(
+        self, maxsize: int = 0, *, capacity: int | None = None, copy: bool = True, ctx: object = None
+    ) -> None:
+        if maxsize > 0:
+            _absent("maxsize", "a put waits while its ring is full, which is counted in bytes (`capacity`), not in items")
+        super().__init__(capacity=capacity, copy=copy)
+
+    def put(self, obj: object, block: bool = True, timeout: float | None = None) -> None:
+        """Puts an item, which is pickled and copied when this returns. Full if there was no room within `timeout` seconds. PeerDied if
+        the process that gets was killed, Closed if it closed the queue; then items that it had not got are lost."""
+        try:
+            self._put(obj, _until(block, timeout))
+        except Timeout as error:
+            raise Full from error
+
+    def put_nowait(self, obj: object) -> None:
+        """`put` without waiting."""
+        self.put(obj, block=False)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """The next item of whatever process. Empty if none has come within `timeout` seconds. Items of one process come in their order."""
+        try:
+            return self._get(_until(block, timeout))
+        except Timeout as error:
+            raise Empty from error
+
+    def get_nowait(self) -> Any:
+        """`get` without waiting."""
+        return self.get(block=False)
+
+    def join_thread(self) -> None:
+        """Nothing is left to be done: there is no thread that feeds, and what was put is in shared memory."""
+
+    def cancel_join_thread(self) -> None:
+        """As `join_thread`."""
+
+    def qsize(self) -> int:
+        """Raises NotImplementedError."""
+        _absent("qsize", "items are counted by no process; `empty` says whether there is one")
+
+    def full(self) -> bool:
+        """Raises NotImplementedError."""
+        _absent("full", "whether there is room depends on the item; `put` with a timeout says so")
+
+
+def JoinableQueue(maxsize: int = 0, *, ctx: object = None) -> NoReturn:
+    """Raises NotImplementedError."""
+    _absent("JoinableQueue", "who has got an item tells nobody when it is done with it (task_done, join)")
+
+
+def Pipe(duplex: bool = True) -> NoReturn:
+    """Raises NotImplementedError."""
+    _absent("Pipe", "only the process that made a queue gets from it; make one queue for each direction, or use thalweg.offer and take")
+
+
+def _until(block: bool, timeout: float | None) -> float | None:
+    if not block:
+        return time.monotonic()
+    return None if timeout is None else time.monotonic() + max(timeout, 0.0)
