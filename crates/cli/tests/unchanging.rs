@@ -7,8 +7,11 @@ use std::{
     fs::File,
     io::{BufRead, BufReader, Read, Seek, Write},
     net::TcpStream,
-    os::{fd::OwnedFd, unix::net::UnixStream},
-    path::PathBuf,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::{fs::symlink, net::UnixStream},
+    },
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 use thalweg_core::{Guarantees, Kind, mechanisms::by_name};
@@ -127,28 +130,60 @@ fn pages_of_a_squashfs_are_handed_over() {
     }
 }
 
+/// What one `thalweg serve` gave that moved these files of a folder, all of which must arrive.
+fn serving_gives(scratch: &Scratch, folder: &Path, names: &[&str], data: &[u8]) -> Vec<Guarantees> {
+    let mut command =
+        scratch.thalweg(["serve", "--listen", "0", "--log", "json", "--follow", "any"]);
+    command.arg(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut server = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().rsplit("http://").next().unwrap().trim_end_matches('/');
+    for name in names {
+        let mut client = TcpStream::connect(address).unwrap();
+        write!(client, "GET /{name} HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).unwrap();
+        assert!(answer.ends_with(data), "{name}");
+    }
+    let pid = rustix::process::Pid::from_child(&server);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let told = Ran::of_child(server).ended(0).err;
+    // Of several workers the lines come in any order.
+    let answers: Vec<Value> =
+        told.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let gives = names.iter().map(|name| {
+        let asked = format!("GET /{name} HTTP/1.0");
+        let answer = answers.iter().find(|answer| answer["request"] == *asked).unwrap();
+        let mechanism = by_name(answer["mechanism"].as_str().unwrap()).unwrap();
+        mechanism.info().pair(Kind::File, Kind::Socket).unwrap().gives
+    });
+    gives.collect()
+}
+
 #[test]
 fn pages_of_a_squashfs_are_served_without_a_flag_and_those_of_another_file_are_not() {
     let test = "pages_of_a_squashfs_are_served_without_a_flag";
     let (scratch, data) = (Scratch::new(), bytes(300_000));
     let mounted = squashfs(test, &scratch, &data);
     let Some(Mounted(at)) = &mounted else { return };
-    for (folder, gives) in [(at, Guarantees::SHARED), (&scratch.path("tree"), Guarantees::COPIED)] {
-        let mut command = scratch.thalweg(["serve", "--listen", "0", "--log", "json"]);
-        command.arg(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut server = command.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().rsplit("http://").next().unwrap().trim_end_matches('/');
-        let mut client = TcpStream::connect(address).unwrap();
-        client.write_all(b"GET /file HTTP/1.0\r\n\r\n").unwrap();
-        let mut answer = Vec::new();
-        client.read_to_end(&mut answer).unwrap();
-        assert!(answer.ends_with(&data));
-        let pid = rustix::process::Pid::from_child(&server);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        let told = Ran::of_child(server).ended(0).err_json();
-        let mechanism = by_name(told["mechanism"].as_str().unwrap()).unwrap();
-        assert_eq!(mechanism.info().pair(Kind::File, Kind::Socket).unwrap().gives, gives);
+    assert_eq!(serving_gives(&scratch, at, &["file"], &data), [Guarantees::SHARED]);
+    let tree = scratch.path("tree");
+    assert_eq!(serving_gives(&scratch, &tree, &["file"], &data), [Guarantees::COPIED]);
+}
+
+#[test]
+fn pages_of_a_sealed_file_are_served_without_a_flag_and_those_of_its_neighbours_are_not() {
+    let (scratch, data) = (Scratch::new(), bytes(300_000));
+    let folder = scratch.path("served");
+    std::fs::create_dir(&folder).unwrap();
+    let every = EVERY.into_iter().collect();
+    let names = ["before", "sealed", "behind"];
+    let files = [SealFlags::WRITE, every, SealFlags::WRITE].map(|seals| sealed(&data, seals));
+    for (name, file) in names.iter().zip(&files) {
+        let held = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        symlink(held, folder.join(name)).unwrap();
     }
+    let gives = [Guarantees::COPIED, Guarantees::SHARED, Guarantees::COPIED];
+    assert_eq!(serving_gives(&scratch, &folder, &names, &data), gives);
 }

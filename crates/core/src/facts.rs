@@ -181,14 +181,17 @@ fn is_read_only(fs: &FileSystem) -> bool {
 /// Whether no byte of a file can ever change. Being mounted or opened read-only is not enough: the file
 /// may be written by another way, and F_SEAL_FUTURE_WRITE leaves the maps that are there.
 fn is_unchanging(fd: BorrowedFd<'_>, fs: Option<&FileSystem>) -> bool {
+    fs.is_some_and(is_read_only) || is_sealed(fd)
+}
+
+/// Whether this file can never change although its file system can: a memfd with all three seals, or one with fs-verity.
+pub fn is_sealed(fd: BorrowedFd<'_>) -> bool {
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
     let has_verity = || {
         let told = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::empty());
         told.is_ok_and(|told| told.stx_attributes.contains(StatxAttributes::VERITY))
     };
-    fs.is_some_and(is_read_only)
-        || fcntl_get_seals(fd).is_ok_and(|found| found.contains(seals))
-        || has_verity()
+    fcntl_get_seals(fd).is_ok_and(|found| found.contains(seals)) || has_verity()
 }
 
 /// Bytes between an end's offset and the end of its file; `None` where the size says nothing

@@ -67,7 +67,7 @@ pub use cancel::Cancelled;
 pub use driver::{Driver, Outcome, Report, Step, StepDown, TransferRun, Watch};
 pub use endpoint::{End, Kind, Sink, Source, Transfer};
 pub use error::{Error, Side, Unfit};
-pub use facts::{EndFacts, Facts};
+pub use facts::{EndFacts, Facts, is_sealed};
 pub use guarantee::{Guarantees, Prefer};
 pub use mechanism::{
     BETWEEN_PROCESSES, Blocks, Info, Knob, Mechanism, Mover, Nature, Pair, Role, Unit,

@@ -21,8 +21,8 @@ pub struct Policy {
 /// What is known of an end before the kernel is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Known {
-    /// A file of this device. As a sink it is new.
-    File(u64),
+    /// A file of this device, which can never change itself (`thalweg_core::is_sealed`) or may. As a sink it is new.
+    File { device: u64, is_sealed: bool },
     /// A socket, of the internet or of this machine.
     Socket { is_internet: bool },
 }
@@ -61,7 +61,7 @@ impl Plans {
         let bands = self.made.entry((source.0, sink.0, load == Load::Loaded)).or_default();
         let ends = &mut self.ends;
         let mut end =
-            |(known, fd): (Known, _)| ends.entry(known).or_insert_with(|| facts(fd)).clone();
+            |(known, fd): (Known, _)| ends.entry(known).or_insert_with(|| facts(known, fd)).clone();
         let facts =
             || Facts { source: end(source), sink: end(sink), len: None, needs: policy.needs };
         let request = Request { load, ..policy.request.clone() };
@@ -70,8 +70,9 @@ impl Plans {
 }
 
 /// What holds of every such end.
-fn facts(fd: BorrowedFd<'_>) -> EndFacts {
+fn facts(known: Known, fd: BorrowedFd<'_>) -> EndFacts {
     match End::of(fd) {
+        Ok(end) if matches!(known, Known::File { is_sealed: true, .. }) => EndFacts::of(&end),
         Ok(end) => EndFacts::of(&end).of_any_file(),
         Err(_) => EndFacts::MEMORY,
     }
@@ -136,7 +137,7 @@ mod tests {
             for (len, is_loaded) in lens.iter().chain(&lens).zip(loads.iter().cycle()) {
                 let load = if *is_loaded { Load::Loaded } else { Load::Idle };
                 plans.set_load(load);
-                let ends = (Known::File(1), Known::Socket { is_internet: false });
+                let ends = (Known::File { device: 1, is_sealed: false }, Known::Socket { is_internet: false });
                 let kept = plans.plan(&policy, (ends.0, file.as_fd()), (ends.1, socket.as_fd()), *len);
                 let facts = Facts { len: Some(*len), ..facts.clone() };
                 let request = Request { load, ..policy.request.clone() };

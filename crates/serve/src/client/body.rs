@@ -90,7 +90,8 @@ impl Body<'_> {
         let mut transfer = Transfer { source, sink, len, needs: policy.needs };
         let plan = if let (Some((plans, device)), Some(len)) = (&mut self.plans, len) {
             let socket = (Known::Socket { is_internet: true }, socket);
-            plans.plan(policy, socket, (Known::File(*device), self.end.fd), len)
+            let file = Known::File { device: *device, is_sealed: false };
+            plans.plan(policy, socket, (file, self.end.fd), len)
         } else {
             let facts = Facts::of(&transfer);
             Arc::new(Plan::make(&facts, &policy.request, policy.profile.as_ref()))

@@ -19,7 +19,12 @@ use rustix::fs::{
 };
 use thalweg_sys::Errno;
 
-use super::{error::ServeError, opened::Opened, store::Store, version::Version};
+use super::{
+    error::ServeError,
+    opened::{Opened, READ},
+    store::Store,
+    version::Version,
+};
 use crate::http::status::Status;
 
 /// Which symbolic links lead somewhere.
@@ -94,10 +99,10 @@ impl Root {
         {
             return Ok(Found::File(file));
         }
-        let found = self.resolve(path).and_then(look);
+        let found = self.resolve(path, PATH).and_then(look);
         let (stat, fd) = match found {
             Err(Errno::MFILE | Errno::NFILE) if store.is_some_and(|s| s.borrow_mut().close()) => {
-                self.resolve(path).and_then(look)
+                self.resolve(path, PATH).and_then(look)
             }
             found => found,
         }
@@ -108,12 +113,11 @@ impl Root {
                 if let Some(file) = open(&stat) {
                     return Ok(Found::File(file));
                 }
-                let file = Opened::again(fd.as_fd(), &stat);
-                let file = match file {
+                let file = match self.open_found(path, &fd, &stat) {
                     Err(Errno::MFILE | Errno::NFILE)
                         if store.is_some_and(|s| s.borrow_mut().close()) =>
                     {
-                        Opened::again(fd.as_fd(), &stat)
+                        self.open_found(path, &fd, &stat)
                     }
                     file => file,
                 };
@@ -125,6 +129,14 @@ impl Root {
             }
             // A FIFO waits for a writer, a device may do anything: they are not opened.
             _ => Err(Status::NOT_FOUND),
+        }
+    }
+
+    /// Opens the regular file that was found, to be read.
+    fn open_found(&self, path: &Path, found: &OwnedFd, stat: &Stat) -> Result<Opened, Errno> {
+        match Opened::again(found.as_fd(), stat)? {
+            Some(file) => Ok(file),
+            None => Opened::by_name(self.resolve(path, READ)?, stat),
         }
     }
 
@@ -148,26 +160,26 @@ impl Root {
 
     /// What a name stands for, without opening it.
     pub fn stat(&self, path: &Path) -> Result<Stat, Errno> {
-        fstat(self.resolve(path)?)
+        fstat(self.resolve(path, PATH)?)
     }
 
-    /// A descriptor that says what it is and can be used for nothing else.
-    fn resolve(&self, path: &Path) -> Result<OwnedFd, Errno> {
+    /// A descriptor of what a name stands for; with `PATH` it says what it is and can be used for nothing else.
+    fn resolve(&self, path: &Path, how: OFlags) -> Result<OwnedFd, Errno> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = match self.follow {
-            Follow::Any => return openat(&self.folder, path, PATH, Mode::empty()),
+            Follow::Any => return openat(&self.folder, path, how, Mode::empty()),
             Follow::Inside => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
             Follow::None => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
         };
         if self.must_walk.load(Ordering::Relaxed) {
-            return walk(self.folder.as_fd(), path);
+            return walk(self.folder.as_fd(), path, how);
         }
         for _ in 0..TRIES {
-            match openat2(&self.folder, path, PATH, Mode::empty(), flags) {
+            match openat2(&self.folder, path, how, Mode::empty(), flags) {
                 Err(Errno::AGAIN) => {}
                 Err(Errno::NOSYS | Errno::PERM) => {
                     self.must_walk.store(true, Ordering::Relaxed);
-                    return walk(self.folder.as_fd(), path);
+                    return walk(self.folder.as_fd(), path, how);
                 }
                 answer => return answer,
             }
@@ -177,13 +189,15 @@ impl Root {
 }
 
 /// The same by single names, where no name that is a link leads anywhere.
-fn walk(folder: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
-    let flags = PATH | OFlags::NOFOLLOW;
-    let mut here = openat(folder, ".", flags, Mode::empty())?;
-    for name in path {
+fn walk(folder: BorrowedFd<'_>, path: &Path, how: OFlags) -> Result<OwnedFd, Errno> {
+    let step = PATH | OFlags::NOFOLLOW;
+    let mut here = openat(folder, ".", step, Mode::empty())?;
+    let mut names = path.iter().peekable();
+    while let Some(name) = names.next() {
         if name.as_bytes() == b".." {
             return Err(Errno::XDEV);
         }
+        let flags = if names.peek().is_some() { step } else { how | OFlags::NOFOLLOW };
         here = openat(&here, name, flags, Mode::empty())?;
     }
     let (stat, fd) = look(here)?;
@@ -271,6 +285,28 @@ mod tests {
             ["in/file", "in", "out", "absolute", "absolute/passwd", "fifo", "..", "folder/.."]
         {
             assert_eq!(found(&root, nothing), Err(404), "{nothing}");
+        }
+    }
+
+    #[test]
+    fn without_proc_the_name_is_opened_unless_it_is_another_files_by_then() {
+        let place = place();
+        let at = |name: &str| place.path().join("root/folder").join(name);
+        let path = Path::new("folder/file");
+        for must_walk in [false, true] {
+            fs::write(at("file"), "text").unwrap();
+            let root = Root::open(&place.path().join("root"), Follow::Inside).unwrap();
+            root.must_walk.store(must_walk, Ordering::Relaxed);
+            let stat = root.stat(path).unwrap();
+            let again = || Opened::by_name(root.resolve(path, READ)?, &stat).map(|_| ());
+            assert_eq!(again(), Ok(()));
+            fs::write(at("new"), "text").unwrap();
+            fs::rename(at("new"), at("file")).unwrap();
+            assert_eq!(again(), Err(Errno::AGAIN));
+            fs::remove_file(at("file")).unwrap();
+            mkfifoat(CWD, at("file"), Mode::RWXU).unwrap();
+            assert_eq!(again(), Err(Errno::AGAIN), "and nobody waits for a writer");
+            fs::remove_file(at("file")).unwrap();
         }
     }
 

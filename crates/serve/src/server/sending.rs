@@ -396,7 +396,8 @@ impl Large {
     fn advance(&mut self, to: u64, way: &mut Way<'_>) -> Result<Sent, Short> {
         let moving = self.moving.get_or_insert_with(|| {
             let stretch = Stretch { from: self.at, to };
-            let file = (Known::File(self.file.version.device()), self.file.as_fd());
+            let (device, is_sealed) = (self.file.version.device(), self.file.is_sealed());
+            let file = (Known::File { device, is_sealed }, self.file.as_fd());
             let socket = (Known::Socket { is_internet: way.is_internet }, way.socket.as_fd());
             Moving::new(moving::Job {
                 file: Arc::clone(&self.file),
