@@ -37,7 +37,7 @@ FEATURES := --features thalweg-sys/faults
 BIN := $(CARGO_TARGET_DIR)/release/thalweg
 
 .NOTPARALLEL:
-.PHONY: help build test audit campaign honesty lint study bench jars wheel packages jmh fuzz tsan miri cross install clean setup start-skips
+.PHONY: help build test audit campaign honesty lint study bench jars wheel packages release jmh fuzz tsan miri cross install clean setup start-skips
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,7 @@ lint: ## formatting, clippy, licences and sources, shell scripts
 	@tests/setup/python lint
 	@tests/setup/cargo-deny
 	@tests/setup/shell
+	@tests/setup/version
 
 study bench: build ## measure: STUDY=name runs a study and keeps its result in RESULTS, none lists them
 	$(BIN) study $(STUDY) --allow-missing --save $(RESULTS)
@@ -96,8 +97,11 @@ study bench: build ## measure: STUDY=name runs a study and keeps its result in R
 jars: build ## build the Java module and the jar that carries the C library for it
 	THALWEG_ARCHIVE=$(dir $(BIN))libthalweg.a tests/setup/java package -DskipTests
 
-packages: start-skips build wheel jars ## build what is installed elsewhere into target/packages (tarball, Debian packages), and prove it: in an empty root, in a clean Debian, crates from their archives
-	@status=0; tests/audit/run packages tarball debian || status=$$?; tests/setup/skips summary; exit $$status
+packages: start-skips build ## build what is installed elsewhere (target/packages, target/wheels, java/target) and prove it: in an empty root, in a clean Debian, from a repository of files, in an empty environment; crates from their archives
+	@status=0; tests/audit/run packages tarball debian maven wheel || status=$$?; tests/setup/skips summary; exit $$status
+
+release: ## name what is committed VERSION: versions, changelog, a tag here, all packages in dist/; uploads nothing
+	@tests/setup/release "$(VERSION)"
 
 wheel: ## build the Python package for release, the command inside, into target/wheels
 	@tests/setup/python wheel
