@@ -7,7 +7,7 @@ use thalweg_channel::{Address, Admit, Link, Listener, Options};
 use crate::error::raised;
 use crate::memory::own_descriptor;
 use crate::offer::Offer;
-use crate::take::Take;
+use crate::take::{Manner, Take};
 
 /// How a ring of `pair` is made, whose size cannot wait for the first message.
 const PAIR: u64 = 8 << 20;
@@ -32,25 +32,34 @@ pub fn offer(
 
 /// Takes what is offered under a name.
 #[pyfunction]
-#[pyo3(signature = (name, *, copy=false, trusted=true))]
-pub fn take(py: Python<'_>, name: &str, copy: bool, trusted: bool) -> PyResult<Take> {
+#[pyo3(signature = (name, *, copy=false, trusted=true, hold=None))]
+pub fn take(
+    py: Python<'_>,
+    name: &str,
+    copy: bool,
+    trusted: bool,
+    hold: Option<usize>,
+) -> PyResult<Take> {
     let address = Address::parse(name).map_err(raised(py))?;
-    Take::seeking(py, address, Options { trusted, ..Options::default() }, copy)
+    let options = Options { trusted, ..Options::default() };
+    Take::seeking(py, address, options, Manner { copies: copy, hold })
 }
 
 /// Both ends of a channel in this process, for two threads.
 #[pyfunction]
-#[pyo3(signature = (*, capacity=None, checksums=false, copy=false, trusted=true))]
+#[pyo3(signature = (*, capacity=None, checksums=false, copy=false, trusted=true, hold=None))]
 pub fn pair(
     py: Python<'_>,
     capacity: Option<u64>,
     checksums: bool,
     copy: bool,
     trusted: bool,
+    hold: Option<usize>,
 ) -> PyResult<(Offer, Take)> {
     let options = Options { trusted, ..options(Some(capacity.unwrap_or(PAIR)), checksums) };
     let (producer, consumer) = thalweg_channel::pair(&options).map_err(raised(py))?;
-    Ok((Offer::open(producer, options), Take::open(py, consumer, options, copy)?))
+    let manner = Manner { copies: copy, hold };
+    Ok((Offer::open(producer, options), Take::open(py, consumer, options, manner)?))
 }
 
 /// Where who offers a name listens.
@@ -73,9 +82,15 @@ pub fn offer_over(
 
 /// The receiving end, as `offer_over`.
 #[pyfunction]
-#[pyo3(signature = (socket, *, copy=false, trusted=true))]
-pub fn take_over(socket: &Bound<'_, PyAny>, copy: bool, trusted: bool) -> PyResult<Take> {
+#[pyo3(signature = (socket, *, copy=false, trusted=true, hold=None))]
+pub fn take_over(
+    socket: &Bound<'_, PyAny>,
+    copy: bool,
+    trusted: bool,
+    hold: Option<usize>,
+) -> PyResult<Take> {
     let py = socket.py();
     let link = Link::over(own_descriptor(socket)?, Admit::SameUser).map_err(raised(py))?;
-    Take::over(py, link, Options { trusted, ..Options::default() }, copy)
+    let options = Options { trusted, ..Options::default() };
+    Take::over(py, link, options, Manner { copies: copy, hold })
 }

@@ -30,6 +30,17 @@ pub struct Take {
     inside: Alone<Inside>,
     /// What makes an array of a message.
     shown: Py<PyAny>,
+    /// What warns of messages that are in use for long.
+    holding: Option<Py<PyAny>>,
+}
+
+/// What becomes of messages that are received.
+#[derive(Clone, Copy, Default)]
+pub struct Manner {
+    /// They are copied to own memory.
+    pub copies: bool,
+    /// As many may be in use, of those that are not, before who asks for the next is warned.
+    pub hold: Option<usize>,
 }
 
 struct Inside {
@@ -48,37 +59,51 @@ enum State {
 }
 
 impl Take {
-    fn new(py: Python<'_>, state: State, options: Options, copies: bool) -> PyResult<Self> {
+    fn new(py: Python<'_>, state: State, options: Options, manner: Manner) -> PyResult<Self> {
         let shown = py.import("thalweg._arrays")?.getattr("shown")?.unbind();
-        let inside = Inside { state, options, pool: Pool::default(), copies };
-        Ok(Self { inside: Alone::new(inside), shown })
+        let holding = |most| py.import("thalweg._holding")?.getattr("Holding")?.call1((most,));
+        let holding = manner.hold.map(holding).transpose()?.map(Bound::unbind);
+        let inside = Inside { state, options, pool: Pool::default(), copies: manner.copies };
+        Ok(Self { inside: Alone::new(inside), shown, holding })
     }
 
     pub fn seeking(
         py: Python<'_>,
         from: Address,
         options: Options,
-        copies: bool,
+        manner: Manner,
     ) -> PyResult<Self> {
-        Self::new(py, State::Seeking(from), options, copies)
+        Self::new(py, State::Seeking(from), options, manner)
     }
 
-    pub fn over(py: Python<'_>, link: Link, options: Options, copies: bool) -> PyResult<Self> {
-        Self::new(py, State::Linked(Some(link)), options, copies)
+    pub fn over(py: Python<'_>, link: Link, options: Options, manner: Manner) -> PyResult<Self> {
+        Self::new(py, State::Linked(Some(link)), options, manner)
     }
 
     pub fn open(
         py: Python<'_>,
         consumer: Consumer,
         options: Options,
-        copies: bool,
+        manner: Manner,
     ) -> PyResult<Self> {
-        Self::new(py, State::Open(Box::new(consumer)), options, copies)
+        Self::new(py, State::Open(Box::new(consumer)), options, manner)
     }
 
     fn next(&self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<Py<PyAny>> {
-        let message = self.inside.with(py, |inside| inside.array(py, deadline))?;
+        self.check(py)?;
+        let message = Py::new(py, self.inside.with(py, |inside| inside.array(py, deadline))?)?;
+        self.note(py, &message)?;
         self.shown.call1(py, (message,))
+    }
+
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.holding.as_ref().map_or(Ok(()), |all| all.call_method0(py, "check").map(drop))
+    }
+
+    fn note(&self, py: Python<'_>, message: &Py<Message>) -> PyResult<()> {
+        self.holding
+            .as_ref()
+            .map_or(Ok(()), |all| all.call_method1(py, "note", (message,)).map(drop))
     }
 }
 
@@ -252,7 +277,10 @@ impl Take {
     #[pyo3(signature = (timeout=None))]
     fn receive_object(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let deadline = deadline(timeout)?;
+        self.check(py)?;
         let (message, parts) = self.inside.with(py, |inside| inside.object(py, deadline))?;
+        let message = Py::new(py, message)?;
+        self.note(py, &message)?;
         let loaded = py.import("thalweg._objects")?.getattr("loaded")?;
         Ok(loaded.call1((message, parts.ranges()))?.unbind())
     }

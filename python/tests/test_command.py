@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import thalweg
 from conftest import PATIENCE
+from thalweg._commands import PROGRAM
 
 WAYS = [[sys.executable, "-m", "thalweg"], [str(Path(sys.executable).with_name("thalweg"))]]
-PROGRAM = Path(thalweg.__file__).with_name("_bin") / "thalweg"
 
 
 @pytest.mark.parametrize("way", WAYS, ids=["module", "script"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import thalweg
 from conftest import Start, ended
-from test_command import PROGRAM
+from thalweg._commands import PROGRAM
 
 
 @pytest.fixture

@@ -11,10 +11,12 @@ The bytes go through shared memory without names and without a daemon; a process
 """
 
 from thalweg._async import AsyncOffer, AsyncTake, offer_async, take_async
+from thalweg._commands import Doctor, Plan, Profile, Transfer, Tuned, Verdict, doctor, plan, transfer, tune
 from thalweg._errors import Closed, Corrupt, Error, NotPermitted, PeerDied, Timeout, TooLarge
 from thalweg._files import CopyReport, Mechanism, Share, copy, mechanisms
 from thalweg._native import Offer, Take, offer, pair, take
 from thalweg._objects import dumps_oob, loads_oob
+from thalweg._region import Region
 
 __all__ = [
     "AsyncOffer",
@@ -22,22 +24,33 @@ __all__ = [
     "Closed",
     "CopyReport",
     "Corrupt",
+    "Doctor",
     "Error",
     "Mechanism",
     "NotPermitted",
     "Offer",
     "PeerDied",
+    "Plan",
+    "Profile",
+    "Region",
     "Share",
     "Take",
     "Timeout",
     "TooLarge",
+    "Transfer",
+    "Tuned",
+    "Verdict",
     "copy",
+    "doctor",
     "dumps_oob",
     "loads_oob",
     "mechanisms",
     "offer",
     "offer_async",
     "pair",
+    "plan",
     "take",
     "take_async",
+    "transfer",
+    "tune",
 ]

@@ -3,21 +3,21 @@
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import NoReturn
+
+from thalweg._commands import PROGRAM
 
 
 def main() -> NoReturn:
     """Becomes the command, with the arguments and signals that this process was started with."""
-    program = Path(__file__).with_name("_bin") / "thalweg"
     # Python ignores these for itself, and what is ignored stays so in another program.
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
     sys.stdout.flush()
     try:
-        os.execv(program, ["thalweg", *sys.argv[1:]])
+        os.execv(PROGRAM, ["thalweg", *sys.argv[1:]])
     except OSError as error:
-        sys.exit(f"thalweg: cannot start {program}: {error.strerror}")
+        sys.exit(f"thalweg: cannot start {PROGRAM}: {error.strerror}")
 
 
 if __name__ == "__main__":

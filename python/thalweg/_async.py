@@ -7,6 +7,7 @@ for each channel and for as long as the other takes to answer.
 from __future__ import annotations
 
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -32,7 +33,7 @@ _TURN = 16
 _LOOK = 1.0
 
 
-class _Async:
+class _Async(ABC):
     """What both ends have."""
 
     def __init__(self) -> None:
@@ -41,6 +42,18 @@ class _Async:
         self._is_closed = False
         self._is_used = False
         self._turns = 0
+
+    @abstractmethod
+    def close(self) -> None:
+        """Says goodbye."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -90,10 +103,12 @@ class AsyncTake(_Async):
     loop: `asyncio.timeout`, `anyio.fail_after`.
     """
 
-    def __init__(self, name: str, *, copy: bool = False, trusted: bool = True) -> None:
+    def __init__(
+        self, name: str, *, copy: bool = False, trusted: bool = True, hold: int | None = None
+    ) -> None:
         super().__init__()
         self._path = str(_native.address(name))
-        self._copy, self._trusted = copy, trusted
+        self._copy, self._trusted, self._hold = copy, trusted, hold
         self._end: Take | None = None
 
     async def receive(self) -> Any:
@@ -149,7 +164,7 @@ class AsyncTake(_Async):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as joined:
                 try:
                     joined.connect(self._path)
-                    return _native.take_over(joined, copy=self._copy, trusted=self._trusted)
+                    return _native.take_over(joined, copy=self._copy, trusted=self._trusted, hold=self._hold)
                 except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):
                     pass
                 except Error:
@@ -175,15 +190,6 @@ class AsyncTake(_Async):
             return await self.receive()
         except Closed:
             raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 class AsyncOffer(_Async):
     """The sending end of a channel in an event loop, made by `offer_async`. What is cancelled while it waits for the other side, or for
@@ -239,18 +245,9 @@ class AsyncOffer(_Async):
         """Messages sent."""
         return self._end.sent if self._is_open else 0
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def take_async(name: str, *, copy: bool = False, trusted: bool = True) -> AsyncTake:
+def take_async(name: str, *, copy: bool = False, trusted: bool = True, hold: int | None = None) -> AsyncTake:
     """Takes what is offered under a name, in an event loop; as `take` otherwise."""
-    return AsyncTake(name, copy=copy, trusted=trusted)
+    return AsyncTake(name, copy=copy, trusted=trusted, hold=hold)
 
 
 def offer_async(name: str, *, capacity: int | None = None, checksums: bool = False) -> AsyncOffer:

@@ -13,7 +13,7 @@ use super::pool::{Pool, Room};
 use crate::header::Layout;
 
 /// A received message. Its memory is given back when the last array or view of it is gone.
-#[pyclass(frozen, module = "thalweg._native")]
+#[pyclass(frozen, weakref, module = "thalweg._native")]
 pub struct Message {
     layout: Layout,
     start: Start,
@@ -55,6 +55,12 @@ impl Message {
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.layout.shape)
+    }
+
+    /// Whether it lies in the ring, and takes room there.
+    #[getter]
+    fn is_held(&self) -> bool {
+        matches!(self._memory, Memory::Held { .. })
     }
 
     /// A message of no elements of the same type, with a structure read as one without gaps for alignment.

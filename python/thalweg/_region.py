@@ -1,0 +1,235 @@
+"""Shared memory as such: bytes that several processes see at the same place in the same file, which has no name."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import math
+import mmap
+import os
+import re
+import struct
+from collections.abc import Callable
+from functools import cache
+from types import TracebackType
+from typing import Any, Self
+
+from thalweg._commands import File
+from thalweg._errors import made
+
+_FIXED = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+_NAME = re.compile(r"/proc/\d+/fd/\d+")
+
+
+@cache
+def _shared_type() -> Any:
+    """The type of arrays that others may change; ndarray's, so that it says so wherever it is printed."""
+    import numpy
+
+    class SharedArray(numpy.ndarray):
+        """An array in memory that other processes may write while it is read: what is checked may be another value when
+        it is used. What is computed from it, its `copy` and what is unpickled are arrays of one's own."""
+
+        def __array_wrap__(self, array: Any, context: object = None, return_scalar: bool = False) -> Any:
+            own = numpy.asarray(array)
+            return own[()] if return_scalar else own
+
+        def copy(self, order: Any = "C") -> Any:
+            return numpy.array(self, order=order)
+
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            return numpy.asarray(self).__reduce_ex__(protocol)
+
+    return SharedArray
+
+
+def _numpy() -> Any:
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
+
+
+class Region:
+    """`size` bytes of shared memory, zero at first, in an anonymous file (memfd): it has no name that could be left
+    behind, needs no /dev/shm, and is gone with the last process that has it open. Its size is fixed for good, and its
+    memory is there from the start, so that no access to it can fail.
+
+    It can be pickled, for `send_object`, queues and arguments of processes of the same user; so can its `name` be told.
+    Keep it open until the other side has it.
+    """
+
+    def __init__(self, size: int) -> None:
+        if size <= 0:
+            raise ValueError(f"a region of {size} bytes")
+        if size > _available():
+            # The kernel would take all there is, and then end some process.
+            raise made("Error", errno.ENOMEM, f"{size} bytes of shared memory: {_available()} are there", 0, None)
+        fd = os.memfd_create("thalweg", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            # Else the first write to a page for which there is no memory would end the process.
+            os.posix_fallocate(fd, 0, size)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _FIXED)
+        except OSError as error:
+            os.close(fd)
+            raise made("Error", error.errno, f"{size} bytes of shared memory: {error.strerror}", 0, None) from None
+        self._of(fd, size, writable=True)
+
+    def _of(self, fd: int, size: int, *, writable: bool) -> None:
+        self._fd, self._size, self._writable = fd, size, writable
+        self._map: mmap.mmap | None = self._mapped()
+
+    @classmethod
+    def open(cls, what: str | File | int, *, writable: bool = True) -> Self:
+        """A region of another process: by its `name`, or by a descriptor, which stays the caller's. Not `writable`, it can be read
+        only, by this process. NotPermitted if its owner could make it shorter: `Region.read` copies such memory."""
+        number = what if isinstance(what, int) else None if isinstance(what, str) else what.fileno()
+        name = f"/proc/self/fd/{number}" if number is not None else str(what)
+        if number is None and not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not the name of a region")
+        return cls._opened(name, None, writable=writable)
+
+    @classmethod
+    def _opened(cls, name: str, identity: tuple[int, int] | None, *, writable: bool) -> Self:
+        try:
+            # Waits for nobody, whatever is open there by now.
+            fd = os.open(name, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise made("Error", error.errno, f"the region {name} is gone, or of another user: {error.strerror}", 0, None) from None
+        try:
+            stat = os.fstat(fd)
+            if identity is not None and (stat.st_dev, stat.st_ino) != identity:
+                raise made("Error", None, f"the region {name} is gone: its process has closed it", 0, None)
+            if _seals(fd) & _FIXED != _FIXED:
+                words = "memory that somebody could make shorter is not mapped, since an access could end this process: Region.read copies it"
+                raise made("NotPermitted", None, words, 0, None)
+            region = cls.__new__(cls)
+            region._of(fd, stat.st_size, writable=writable and not _seals(fd) & fcntl.F_SEAL_WRITE)
+        except BaseException:
+            os.close(fd)
+            raise
+        return region
+
+    @staticmethod
+    def read(what: File | int) -> bytes:
+        """What an anonymous or other file holds now, by read(2): for memory of somebody who may change its size."""
+        number = what if isinstance(what, int) else what.fileno()
+        found = bytearray()
+        while chunk := os.pread(number, 1 << 20, len(found)):
+            found += chunk
+        return bytes(found)
+
+    def _mapped(self) -> mmap.mmap:
+        how = mmap.PROT_READ | mmap.PROT_WRITE if self._writable else mmap.PROT_READ
+        return mmap.mmap(self._fd, self._size, mmap.MAP_SHARED, how)
+
+    def _here(self) -> mmap.mmap:
+        if self._map is None:
+            raise ValueError("the region is closed")
+        return self._map
+
+    @property
+    def view(self) -> memoryview:
+        """All of it. Unless it is sealed, other processes may write it at any time."""
+        return memoryview(self._here())
+
+    def array(self, shape: int | tuple[int, ...], dtype: object = None, *, offset: int = 0) -> Any:
+        """An array over it, from the byte `offset` on; without numpy a memoryview of `dtype`, a format of one character.
+
+        Its type is `SharedArray` while other processes may write it, and plain `numpy.ndarray` once it is sealed."""
+        wanted = shape if isinstance(shape, tuple) else (shape,)
+        if any(length < 0 for length in wanted):
+            raise ValueError(f"a shape of {wanted}")
+        numpy = _numpy()
+        if numpy is None:
+            letter = "d" if dtype is None else str(dtype)
+            end = offset + math.prod(wanted) * struct.calcsize(letter)
+            if end > self._size:
+                raise ValueError(f"a region of {self._size} bytes has none up to {end}")
+            return self.view[offset:end].cast(letter, wanted)  # type: ignore[call-overload]
+        dtype = numpy.dtype(dtype or float)
+        # Of all that numpy makes over a buffer, this alone keeps it, so that the map cannot be closed under the array.
+        flat = numpy.frombuffer(self.view, dtype, math.prod(wanted), offset)
+        array = flat.reshape(wanted)
+        return array if self.is_sealed else array.view(_shared_type())
+
+    def seal(self) -> None:
+        """Nobody can write it from now on, in whatever process: arrays over it are read-only and never change. BufferError
+        while views or arrays of it are left here, Error (EBUSY) while another process has it mapped to be written."""
+        self._here().close()
+        self._map = None
+        try:
+            fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+        except OSError as error:
+            words = f"seal: {error.strerror}: another process can still write it, or this one may only read"
+            raise made("Error", error.errno, words, 0, None) from None
+        else:
+            self._writable = False
+        finally:
+            self._map = self._mapped()
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether no byte of it can ever change."""
+        self._here()
+        return bool(_seals(self._fd) & fcntl.F_SEAL_WRITE)
+
+    @property
+    def name(self) -> str:
+        """By which processes of the same user open it, as long as this one has it open. `dev.thalweg.SharedMemory` of Java
+        has such names too."""
+        return f"/proc/{os.getpid()}/fd/{self.fileno()}"
+
+    def fileno(self) -> int:
+        """Its descriptor."""
+        self._here()
+        return self._fd
+
+    def __len__(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        """Gives it back. BufferError while views or arrays of it are left."""
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+            os.close(self._fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # Arrays of it keep the map, which needs no descriptor.
+        if getattr(self, "_map", None) is not None:
+            os.close(self._fd)
+
+    def __reduce__(self) -> tuple[Callable[..., Region], tuple[Any, ...]]:
+        stat = os.fstat(self.fileno())
+        return _again, (self.name, (stat.st_dev, stat.st_ino))
+
+
+def _available() -> int:
+    """Bytes that can be had without swapping, as the kernel thinks; more than any machine has where it does not say."""
+    try:
+        with open("/proc/meminfo", "rb") as told:
+            return next(int(line.split()[1]) * 1024 for line in told if line.startswith(b"MemAvailable:"))
+    except (OSError, StopIteration):
+        return 1 << 60
+
+
+def _seals(fd: int) -> int:
+    try:
+        return fcntl.fcntl(fd, fcntl.F_GET_SEALS)
+    except OSError:
+        # No anonymous file.
+        return 0
+
+
+def _again(name: str, identity: tuple[int, int]) -> Region:
+    return Region._opened(name, identity, writable=True)
