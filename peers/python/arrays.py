@@ -1,31 +1,29 @@
-"""The rows: an array into own, writable, resident memory, and 64 bytes there and back. See `run`.
+"""An array into own, writable, resident memory; frames that are looked at where they are; and 64 bytes there and back.
 
 Every way has a process of its own that is told over a pipe to send; the time is from that word until the array is in
-the receiver's memory, checked outside of it. Ways take turns in every round, in an order of its own. A ratio is of the
-medians; the quartiles stand beside it.
+the receiver's memory, checked outside of it.
 """
 
-import multiprocessing
+import contextlib
 import os
-import random
-import statistics
-import sys
 import tempfile
 import time
 from multiprocessing import shared_memory
 
 import numpy as np
 import thalweg
+from rounds import SPAWN, senders, taken
 
-SPAWN = multiprocessing.get_context("spawn")
+PAGE = 1 << 12
 TURNS = 2000
+FRAME = (1080, 1920, 3)
 
 
 def ours(told, place, size):
     array = np.full(size, 1, np.uint8)
     with thalweg.offer(place, capacity=4 * size) as out:
         while (number := told.recv()) is not None:
-            array[:: 1 << 12] = number
+            array[::PAGE] = number
             out.send(array)
 
 
@@ -33,21 +31,21 @@ def ours_lent(told, place, size):
     with thalweg.offer(place, capacity=4 * size) as out:
         while (number := told.recv()) is not None:
             array = out.empty(size, np.uint8)
-            array[:: 1 << 12] = number
+            array[::PAGE] = number
             out.commit(array)
 
 
 def piped(told, end, size):
     array = np.full(size, 1, np.uint8)
     while (number := told.recv()) is not None:
-        array[:: 1 << 12] = number
+        array[::PAGE] = number
         end.send_bytes(array)
 
 
 def queued(told, queue, size):
     array = np.full(size, 1, np.uint8)
     while (number := told.recv()) is not None:
-        array[:: 1 << 12] = number
+        array[::PAGE] = number
         queue.put(array)
 
 
@@ -56,7 +54,7 @@ def shared(told, name, lock, full, size):
     memory = shared_memory.SharedMemory(name)
     there = np.ndarray(size, np.uint8, memory.buf)
     while (number := told.recv()) is not None:
-        array[:: 1 << 12] = number
+        array[::PAGE] = number
         with lock:
             np.copyto(there, array)
         full.release()
@@ -64,70 +62,119 @@ def shared(told, name, lock, full, size):
     memory.close()
 
 
-def bulk(rounds, size):
-    """Seconds of every way, in every round."""
+def zmq_sends(told, address, size):
+    import zmq
+
+    array = np.full(size, 1, np.uint8)
+    with zmq.Context() as context, context.socket(zmq.PAIR) as socket:
+        socket.connect(address)
+        while (number := told.recv()) is not None:
+            array[::PAGE] = number
+            socket.send(array, copy=False)
+
+
+def large(rounds, size):
+    """Seconds of every way."""
     into = np.zeros(size, np.uint8)
     source = np.full(size, 1, np.uint8)
-    folder = tempfile.TemporaryDirectory()
-    ways, tells, ends = {}, {}, []
+    ways = {}
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        begin = stack.enter_context(senders())
 
-    def begin(name, target, *arguments):
-        tell, told = SPAWN.Pipe()
-        process = SPAWN.Process(target=target, args=(told, *arguments, size))
-        process.start()
-        tells[name] = tell
-        ends.append(process)
+        def way(name, tell, receive):
+            def once(stamp):
+                began = time.perf_counter()
+                tell(stamp)
+                got = receive()
+                seconds = time.perf_counter() - began
+                array = got if isinstance(got, np.ndarray) else into
+                assert (array[::PAGE] == stamp).all() and (array[1] == 1 or "empty" in name), name
+                return seconds
 
-    for name, target in (("thalweg send, receive_into", ours), ("thalweg empty, receive_into", ours_lent)):
-        place = os.path.join(folder.name, target.__name__)
-        begin(name, target, place)
-        taken = thalweg.take(place)
-        ways[name] = lambda taken=taken: taken.receive_into(into)
-    here, there = SPAWN.Pipe()
-    begin("Pipe.send_bytes, recv_bytes_into", piped, there)
-    ways["Pipe.send_bytes, recv_bytes_into"] = lambda: here.recv_bytes_into(into)
-    queue = SPAWN.Queue()
-    begin("multiprocessing.Queue", queued, queue)
-    # What get returns is its own memory already.
-    ways["multiprocessing.Queue"] = lambda: queue.get()
-    memory = shared_memory.SharedMemory(create=True, size=size)
-    lock, full = SPAWN.Lock(), SPAWN.Semaphore(0)
-    begin("shared_memory, copied in and out", shared, memory.name, lock, full)
-    seen = np.ndarray(size, np.uint8, memory.buf)
+            ways[name] = once
 
-    def copied_out():
-        full.acquire()
-        with lock:
-            np.copyto(into, seen)
+        for name, target in (("thalweg send, receive_into", ours), ("thalweg empty, receive_into", ours_lent)):
+            place = os.path.join(folder, target.__name__)
+            tell, from_there = begin(target, place, size), thalweg.take(place)
+            way(name, tell, lambda from_there=from_there: from_there.receive_into(into))
+        here, there = SPAWN.Pipe()
+        way("Pipe.send_bytes, recv_bytes_into", begin(piped, there, size), lambda: here.recv_bytes_into(into))
+        queue = SPAWN.Queue()
+        # What get returns is its own memory already.
+        way("multiprocessing.Queue", begin(queued, queue, size), queue.get)
+        memory = shared_memory.SharedMemory(create=True, size=size)
+        stack.callback(memory.unlink)
+        lock, full = SPAWN.Lock(), SPAWN.Semaphore(0)
 
-    ways["shared_memory, copied in and out"] = copied_out
-    ways["one copyto in one process"] = lambda: np.copyto(into, source)
+        def copied_out():
+            full.acquire()
+            with lock:
+                np.copyto(into, np.ndarray(size, np.uint8, memory.buf))
 
-    taken = {name: [] for name in ways}
-    for number in range(rounds + 1):
-        for name in random.sample(list(ways), len(ways)):
-            stamp = number % 250 + 2
-            if name not in tells:
-                source[:: 1 << 12] = stamp
-            began = time.perf_counter()
-            if name in tells:
-                tells[name].send(stamp)
-            got = ways[name]()
-            seconds = time.perf_counter() - began
-            array = got if isinstance(got, np.ndarray) else into
-            assert (array[:: 1 << 12] == stamp).all() and array[1] == 1 or "empty" in name, name
-            # The first round makes all memory resident.
-            if number:
-                taken[name].append(seconds)
-    for tell in tells.values():
-        tell.send(None)
-    for process in ends:
-        process.join()
-    del seen
+        tell = begin(shared, memory.name, lock, full, size)
+        way("shared_memory, copied in and out", tell, copied_out)
+        try:
+            import zmq
+        except ImportError:
+            print("pyzmq left out: .tools/venv/bin/pip install pyzmq")
+        else:
+            socket = stack.enter_context(stack.enter_context(zmq.Context()).socket(zmq.PAIR))
+            address = f"ipc://{folder}/zmq"
+            socket.bind(address)
+            tell = begin(zmq_sends, address, size)
+            way("pyzmq ipc, copied into own memory", tell, lambda: np.copyto(into, np.frombuffer(socket.recv(copy=False), np.uint8)))
+        way("one copyto in one process", lambda stamp: source.__setitem__(slice(None, None, PAGE), stamp), lambda: np.copyto(into, source))
+        return taken(ways, rounds)
+
+
+def framed(told, place):
+    with thalweg.offer(place) as out:
+        while (number := told.recv()) is not None:
+            frame = out.empty(FRAME, np.uint8)
+            frame[:] = number
+            out.commit(frame)
+
+
+def framed_by_hand(told, name, full):
+    memory = shared_memory.SharedMemory(name)
+    there = np.ndarray(FRAME, np.uint8, memory.buf)
+    while (number := told.recv()) is not None:
+        there[:] = number
+        full.release()
+    del there
     memory.close()
-    memory.unlink()
-    folder.cleanup()
-    return taken
+
+
+def frames(rounds):
+    """Seconds of a frame that is written in shared memory, and read there once."""
+    ways = {}
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        begin = stack.enter_context(senders())
+        place = os.path.join(folder, "frames")
+        tell = begin(framed, place)
+        into = thalweg.take(place)
+        memory = shared_memory.SharedMemory(create=True, size=int(np.prod(FRAME)))
+        stack.callback(memory.unlink)
+        full = SPAWN.Semaphore(0)
+        tell_other = begin(framed_by_hand, memory.name, full)
+
+        def read(tell, frame, stamp):
+            began = time.perf_counter()
+            tell(stamp)
+            total = int(frame().sum())
+            seconds = time.perf_counter() - began
+            assert total == stamp * np.prod(FRAME)
+            return seconds
+
+        def by_hand():
+            full.acquire()
+            return np.ndarray(FRAME, np.uint8, memory.buf)
+
+        ways["thalweg empty, a view"] = lambda stamp: read(tell, into.receive, stamp)
+        ways["shared_memory, one frame, a semaphore"] = lambda stamp: read(tell_other, by_hand, stamp)
+        return taken(ways, rounds)
 
 
 def answering(place, back):
@@ -146,12 +193,10 @@ def turns(rounds):
     small = np.zeros(64, np.uint8)
     with tempfile.TemporaryDirectory() as folder:
         place, back = os.path.join(folder, "there"), os.path.join(folder, "back")
-        process = SPAWN.Process(target=answering, args=(place, back))
         here, there = SPAWN.Pipe()
-        other = SPAWN.Process(target=answering_piped, args=(there,))
-        process.start()
-        other.start()
-        taken = {"thalweg": [], "Pipe": []}
+        processes = [SPAWN.Process(target=answering, args=(place, back)), SPAWN.Process(target=answering_piped, args=(there,))]
+        for process in processes:
+            process.start()
         with thalweg.offer(place) as out, thalweg.take(back) as into:
 
             def ours_once():
@@ -162,33 +207,15 @@ def turns(rounds):
                 here.send_bytes(small)
                 here.recv_bytes()
 
-            for number in range(rounds + 1):
-                for name, once in random.sample([("thalweg", ours_once), ("Pipe", pipe_once)], 2):
-                    began = time.perf_counter()
-                    for _ in range(TURNS):
-                        once()
-                    if number:
-                        taken[name].append((time.perf_counter() - began) / TURNS)
+            def timed(once):
+                began = time.perf_counter()
+                for _ in range(TURNS):
+                    once()
+                return (time.perf_counter() - began) / TURNS
+
+            ways = {"thalweg": lambda _: timed(ours_once), "Pipe": lambda _: timed(pipe_once)}
+            seconds = taken(ways, rounds)
         here.send_bytes(b"")
-        process.join()
-        other.join()
-    return taken
-
-
-def printed(title, taken, against):
-    print(title)
-    ours = statistics.median(taken[against])
-    for name, seconds in sorted(taken.items(), key=lambda item: statistics.median(item[1])):
-        low, middle, high = statistics.quantiles(seconds, n=4) if len(seconds) > 1 else seconds * 3
-        print(f"  {name:34} {middle * 1e6:12.1f} us ({low * 1e6:.1f} to {high * 1e6:.1f})  {middle / ours:6.2f} x")
-
-
-def main(rounds=11, megabytes=100):
-    rounds, size = int(rounds), int(float(megabytes) * 1_000_000)
-    print(f"Python {sys.version.split()[0]}, numpy {np.__version__}, {os.cpu_count()} processors, {rounds} rounds")
-    printed(f"{size} bytes into own memory", bulk(rounds, size), "thalweg send, receive_into")
-    printed("64 bytes there and back", turns(rounds), "thalweg")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+        for process in processes:
+            process.join()
+    return seconds

@@ -1,0 +1,55 @@
+"""Copies of a large file and of many small ones, beside shutil and the command, in one folder."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import thalweg
+from rounds import taken
+from thalweg._commands import PROGRAM
+
+SMALL, LARGE = 10_000, 1 << 30
+
+
+def copies(rounds, place=None):
+    """Seconds of a large file, and of a folder of small ones."""
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        one, many = Path(folder, "one"), Path(folder, "many")
+        block = os.urandom(1 << 20)
+        with open(one, "wb") as out:
+            for _ in range(LARGE >> 20):
+                out.write(block)
+        for number in range(SMALL):
+            part = many / str(number % 100)
+            part.mkdir(parents=True, exist_ok=True)
+            (part / str(number)).write_bytes(block[: number % 8000])
+        to = Path(folder, "to")
+
+        def timed(copy, source):
+            def once(_):
+                began = time.perf_counter()
+                copy(source, to)
+                seconds = time.perf_counter() - began
+                if to.is_dir():
+                    assert sum(len(names) for _, _, names in os.walk(to)) == SMALL
+                    shutil.rmtree(to)
+                else:
+                    assert to.stat().st_size == LARGE
+                    to.unlink()
+                return seconds
+
+            return once
+
+        def command(source, to):
+            subprocess.run([PROGRAM, "copy", "-a", "--quiet", source, to], check=True)
+
+        ours = {"thalweg.copy": thalweg.copy, "thalweg copy -a": command}
+        file = ours | {"shutil.copy2": shutil.copy2}
+        tree = ours | {"shutil.copytree": shutil.copytree}
+        return (
+            taken({name: timed(copy, one) for name, copy in file.items()}, rounds),
+            taken({name: timed(copy, many) for name, copy in tree.items()}, rounds),
+        )
