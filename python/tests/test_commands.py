@@ -100,7 +100,14 @@ def test_the_doctor_tells_of_this_machine() -> None:
 def test_what_tune_measured_is_what_plans_go_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THALWEG_PROFILE", str(tmp_path / "profile.json"))
     assert thalweg.Profile.now() == thalweg.Profile("absent", str(tmp_path / "profile.json"), 0, None, ())
-    found = thalweg.tune(f"file:pipe@{tmp_path}", quick=True, budget=1, assume_idle=True)
+    # Beside other work so short a time may be too short for anything.
+    for budget in (1, 8, 64, 512):
+        try:
+            found = thalweg.tune(f"file:pipe@{tmp_path}", quick=True, budget=budget, assume_idle=True)
+            break
+        except thalweg.Error:
+            if budget == 512:
+                raise
     assert found.path == str(tmp_path / "profile.json") and found.sessions > 0 and found.advice
     kept = thalweg.Profile.now()
     assert kept.state == "current" and kept.entries > 0 and kept.newest is not None

@@ -41,7 +41,7 @@ def _run(words: Sequence[str], source: int | None = None, sink: int | None = Non
     answer = said if sink is not None else ran.stdout.decode()
     lines = [line for line in answer.splitlines() if line.startswith("{")] if sink is not None else [answer]
     told: dict[str, Any] = json.loads(lines[-1]) if lines and lines[-1] else {}
-    if ran.returncode != 0:
+    if ran.returncode != 0 and not told.get("impossible"):
         complaint = told.get("error") or said.strip().removeprefix("thalweg: ")
         raise made("Error", None, complaint, told.get("bytes", 0), told.get("mechanism"))
     return told
@@ -159,7 +159,8 @@ class Profile:
 
     @classmethod
     def _of(cls, told: dict[str, Any]) -> Profile:
-        return cls(told["state"], told["path"], told["entries"], told["newest"], tuple(told["stale"]))
+        stale = tuple(f"{one['key']}: {one['was']}, now {one['is']}" for one in told["stale"])
+        return cls(told["state"], told["path"], told["entries"], told["newest"], stale)
 
 
 def plan(
