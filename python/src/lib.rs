@@ -23,7 +23,7 @@ mod _native {
     #[pymodule_export]
     use super::files::{copied, listed};
     #[pymodule_export]
-    use super::memory::{Loan, Message, count::references};
+    use super::memory::{Loan, Message, count::references, memory_available};
     #[pymodule_export]
     use super::object::{object_head, object_parts};
     #[pymodule_export]

@@ -8,9 +8,17 @@ mod loan;
 mod message;
 mod pool;
 
+use pyo3::prelude::*;
+
 pub use count::references;
 pub use descriptor::own_descriptor;
 pub use given::Given;
 pub use loan::{Loan, Ring};
 pub use message::Message;
 pub use pool::Pool;
+
+/// Bytes that this process could take, as far as the machine and its control groups let it; None where nobody says.
+#[pyfunction]
+pub fn memory_available() -> Option<u64> {
+    thalweg_sys::host::memory_available()
+}

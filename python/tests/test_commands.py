@@ -86,6 +86,8 @@ def test_a_plan_says_what_would_move_it_and_why_nothing_else(tmp_path: Path) -> 
     assert plan.more["source"]["kind"] == "file" and not (tmp_path / "to").exists()
     asked = thalweg.plan(tmp_path / "from", "pipe:", size=5 << 20, method="splice", zero_copy=True).chosen
     assert asked is not None and asked.mechanism == "splice"
+    nothing = thalweg.plan(tmp_path / "from", "pipe:", method="reflink")
+    assert nothing.chosen is None and nothing.impossible is not None and "reflink" in nothing.impossible
     with pytest.raises(thalweg.Error, match="absent"):
         thalweg.plan(tmp_path / "absent", "pipe:")
 
@@ -99,7 +101,7 @@ def test_the_doctor_tells_of_this_machine() -> None:
 
 def test_what_tune_measured_is_what_plans_go_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THALWEG_PROFILE", str(tmp_path / "profile.json"))
-    assert thalweg.Profile.now() == thalweg.Profile("absent", str(tmp_path / "profile.json"), 0, None, ())
+    assert thalweg.Profile.now() == thalweg.Profile("absent", str(tmp_path / "profile.json"), 0, None, (), None)
     # Beside other work so short a time may be too short for anything.
     for budget in (1, 8, 64, 512):
         try:
@@ -111,5 +113,7 @@ def test_what_tune_measured_is_what_plans_go_by(tmp_path: Path, monkeypatch: pyt
     assert found.path == str(tmp_path / "profile.json") and found.sessions > 0 and found.advice
     kept = thalweg.Profile.now()
     assert kept.state == "current" and kept.entries > 0 and kept.newest is not None
+    (tmp_path / "profile.json").write_text("{")
+    assert thalweg.Profile.now().state == "broken" and thalweg.Profile.now().broken
     with pytest.raises(thalweg.Error, match="no-such"):
         thalweg.tune("no-such:pipe")

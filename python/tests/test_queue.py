@@ -117,9 +117,11 @@ def test_an_item_larger_than_the_ring_makes_a_larger_one_and_keeps_its_place() -
     assert [into.get(timeout=PATIENCE).nbytes for _ in range(4)] == [8, 5 << 20, 8, 30 << 20]
     joined(child)
     # Here, in one thread.
-    for size in (10, 4 << 20):
+    for size in (10, 4 << 20, 9 << 20):
         into.put(np.zeros(size, np.uint8))
-    assert [into.get().nbytes, into.get().nbytes] == [10, 4 << 20]
+    for size in (10, 4 << 20, 9 << 20):
+        assert not into.empty() and into.get_nowait().nbytes == size
+    assert into.empty()
     into.close()
     fixed = Queue(capacity=1 << 16)
     with pytest.raises(thalweg.TooLarge):
@@ -178,6 +180,27 @@ def test_views_in_the_ring_are_read_only_and_kept() -> None:
     assert not got.flags.writeable
     into.close()
     assert got.sum() == 45
+
+
+def put_thousands(into: Queue) -> None:
+    for number in range(40):
+        into.put(np.full(1000, number))
+
+
+def test_kept_items_that_fill_a_ring_are_told_and_nothing_is_lost() -> None:
+    into = Queue(capacity=1 << 16, copy=False)
+    child = begun("fork", put_thousands, into)
+    kept = []
+    with pytest.raises(thalweg.TooLarge, match="still in use"):
+        while True:
+            kept.append(into.get(timeout=PATIENCE))
+    seen = [int(array[0]) for array in kept]
+    kept.clear()
+    while len(seen) < 40:
+        seen.append(int(into.get(timeout=PATIENCE)[0]))
+    assert seen == list(range(40))
+    joined(child)
+    into.close()
 
 
 def test_a_simple_queue() -> None:
@@ -372,7 +395,6 @@ def test_nothing_is_left_in_the_file_system(start: Start, tmp_path: object) -> N
     assert not list(tmp_path.iterdir())  # type: ignore[attr-defined]
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="fork is no default any more, and warns of threads")
 def test_an_idle_forked_child_keeps_no_dead_queue_alive(start: Start) -> None:
     program = start(
         """

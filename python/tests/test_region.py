@@ -59,7 +59,9 @@ def test_what_others_may_write_says_so_until_it_is_sealed() -> None:
     region = thalweg.Region(80)
     array = region.array(10)
     assert type(array).__name__ == "SharedArray" and type(array[2:]) is type(array) and array.flags.writeable
-    array[:] = 3
+    array[:] = 2
+    array += 1
+    assert type(array).__name__ == "SharedArray"
     for own in (array + 1, array.copy(), np.array(array), pickle.loads(pickle.dumps(array, protocol=5))):
         assert type(own) is np.ndarray
     with pytest.raises(BufferError):

@@ -151,6 +151,8 @@ class Profile:
     newest: str | None
     #: What has changed on the machine since.
     stale: tuple[str, ...]
+    #: What is wrong with a file that cannot be read.
+    broken: str | None
 
     @classmethod
     def now(cls) -> Profile:
@@ -160,7 +162,7 @@ class Profile:
     @classmethod
     def _of(cls, told: dict[str, Any]) -> Profile:
         stale = tuple(f"{one['key']}: {one['was']}, now {one['is']}" for one in told["stale"])
-        return cls(told["state"], told["path"], told["entries"], told["newest"], stale)
+        return cls(told["state"], told["path"], told["entries"], told["newest"], stale, told["broken"])
 
 
 def plan(

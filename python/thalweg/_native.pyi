@@ -14,6 +14,7 @@ __all__ = [
     "address",
     "copied",
     "listed",
+    "memory_available",
     "object_head",
     "object_parts",
     "offer",
@@ -122,4 +123,5 @@ def copied(
     progress: object,
 ) -> dict[str, Any]: ...
 def listed() -> list[str]: ...
+def memory_available() -> int | None: ...
 def references(object: object, /) -> int: ...

@@ -21,6 +21,10 @@ from thalweg._native import Offer, Take
 
 #: Calls that wait until they are looked at.
 _BACKLOG = 128
+#: Between two looks whether items that are kept leave no room, in seconds.
+_LOOK = 1.0
+#: In which a ring shows whether its sender waits for what is kept, in seconds: it has to have looked twice.
+_DOUBT = 0.25
 #: Items of senders that are there, before new ones are looked for.
 _TURN = 16
 
@@ -77,10 +81,13 @@ class Receiver:
         self._next = self._looks = 0
         self._arrivals: deque[_Source] = deque()
         self._news = -1
-        self._door = new_socket()
-        self._news = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._door.bind(address.name)
-        self._door.listen(_BACKLOG)
+        try:
+            self._news = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            self._door = new_socket()
+            self._door.bind(address.name)
+            self._door.listen(_BACKLOG)
+        except OSError as error:
+            raise made("Error", error.errno, f"a queue: {error.strerror}", 0, None) from None
         _receivers.add(self)
         # Else who puts would take the end of this process for a death.
         util.Finalize(self, Receiver._leave_at_exit, args=(weakref.ref(self),), exitpriority=10)
@@ -97,7 +104,9 @@ class Receiver:
 
     def leave(self) -> None:
         """In a child: closes what it shares with the parent that listens."""
-        self._door.close()
+        # There is none where it could not be made.
+        if hasattr(self, "_door"):
+            self._door.close()
         for call in self._calls.values():
             call.close()
 
@@ -123,6 +132,7 @@ class Receiver:
 
     def local(self, sender: bytes, number: int, capacity: int) -> Offer:
         """A ring for this process itself, which cannot wait for its own answer."""
+        self._not_stopped()
         out, into = _native.pair(capacity=capacity, copy=self._copy)
         self._arrivals.append(_Source(into, 0, (sender, number)))
         os.eventfd_write(self._news, 1)
@@ -131,8 +141,7 @@ class Receiver:
     def get(self, deadline: float | None) -> Any:
         """The next item; Timeout if none has come before the deadline."""
         while True:
-            if self._is_stopped:
-                raise ValueError("the queue is closed")
+            self._not_stopped()
             source = self._ready()
             if source is None:
                 self._admit()
@@ -140,7 +149,11 @@ class Receiver:
             if source is None:
                 if deadline is not None and time.monotonic() >= deadline:
                     raise made("Timeout", None, "no item came", 0, None)
-                self._wait(deadline)
+                if not self._wait(deadline) and not self._copy:
+                    # A ring that kept items fill looks like one to which nothing is put: TooLarge says so.
+                    for silent in list(self._sources):
+                        with suppress(Timeout, Closed, PeerDied, Corrupt):
+                            return silent.take.receive_object(timeout=_DOUBT)
                 continue
             try:
                 return source.take.receive_object(timeout=0)
@@ -150,7 +163,12 @@ class Receiver:
                 # It would stay the next one for ever.
                 self._depart(source, error)
 
+    def _not_stopped(self) -> None:
+        if self._is_stopped:
+            raise ValueError("the queue is closed")
+
     def is_empty(self) -> bool:
+        self._not_stopped()
         self._admit()
         before = self._next
         found = self._ready()
@@ -162,29 +180,36 @@ class Receiver:
         self._looks += 1
         if self._looks % _TURN == 0:
             self._admit()
-        for source in self._sources[self._next :] + self._sources[: self._next]:
-            try:
-                if source.take.is_ready():
-                    self._next = self._sources.index(source) + 1
-                    return source
-            except Closed:
-                self._end(source)
-            except (PeerDied, Corrupt) as error:
-                self._depart(source, error)
+        looked = False
+        while not looked:
+            looked = True
+            for source in self._sources[self._next :] + self._sources[: self._next]:
+                try:
+                    if source.take.is_ready():
+                        self._next = self._sources.index(source) + 1
+                        return source
+                except Closed:
+                    looked = not self._end(source)
+                except (PeerDied, Corrupt) as error:
+                    looked = not self._depart(source, error)
+                if not looked:
+                    break
         return None
 
-    def _depart(self, source: _Source, error: Error) -> None:
+    def _depart(self, source: _Source, error: Error) -> bool:
         self._departed.append(Departed(source.pid, source.take.received, error))
-        self._end(source)
+        return self._end(source)
 
-    def _end(self, source: _Source) -> None:
+    def _end(self, source: _Source) -> bool:
+        """Whether another ring of the same sender has taken its place, which is to be looked at too."""
         source.close()
         self._sources.remove(source)
         for later in self._later:
             if later.sender == source.sender:
                 self._later.remove(later)
                 self._sources.append(later)
-                break
+                return True
+        return False
 
     def _add(self, source: _Source) -> None:
         is_later = any(other.sender == source.sender for other in self._sources)
@@ -232,8 +257,9 @@ class Receiver:
             return
         self._add(_Source(take, process_of(call) or 0, (sender, number)))
 
-    def _wait(self, deadline: float | None) -> None:
-        """Until there may be an item, or news of a sender."""
+    def _wait(self, deadline: float | None) -> bool:
+        """Until there may be an item, or news of a sender; False if that was in vain. Where items stay in their rings, no longer than
+        `_LOOK`."""
         poll = select.poll()
         poll.register(self._door, select.POLLIN)
         poll.register(self._news, select.POLLIN)
@@ -242,17 +268,17 @@ class Receiver:
         for source in self._sources:
             try:
                 if not source.take.arm():
-                    return
+                    return True
             except Error:
                 # The next look finds it again, and knows what to do with it.
-                return
+                return True
             poll.register(source.take.fileno(), select.POLLIN)
             if source.process is not None:
                 poll.register(source.process, select.POLLIN)
-        seconds = left(deadline)
         # No more than poll takes; then it looks and waits again.
-        poll.poll(None if seconds is None else min(seconds * 1000, 1 << 30))
-        try:
+        most = 1 << 20 if self._copy else _LOOK
+        seconds = left(deadline)
+        told = poll.poll(1000 * (most if seconds is None else min(seconds, most)))
+        with suppress(BlockingIOError):
             os.eventfd_read(self._news)
-        except BlockingIOError:
-            pass
+        return bool(told)

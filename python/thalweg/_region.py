@@ -14,6 +14,7 @@ from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
+from thalweg import _native
 from thalweg._commands import File
 from thalweg._errors import made
 
@@ -28,9 +29,12 @@ def _shared_type() -> Any:
 
     class SharedArray(numpy.ndarray):
         """An array in memory that other processes may write while it is read: what is checked may be another value when
-        it is used. What is computed from it, its `copy` and what is unpickled are arrays of one's own."""
+        it is used. What arithmetic makes of it, its `copy` and what is unpickled are arrays of one's own."""
 
         def __array_wrap__(self, array: Any, context: object = None, return_scalar: bool = False) -> Any:
+            # What was computed in place is where it was.
+            if array is self:
+                return array
             own = numpy.asarray(array)
             return own[()] if return_scalar else own
 
@@ -63,22 +67,24 @@ class Region:
     def __init__(self, size: int) -> None:
         if size <= 0:
             raise ValueError(f"a region of {size} bytes")
-        if size > _available():
+        available = _native.memory_available()
+        if available is not None and size > available:
             # The kernel would take all there is, and then end some process.
-            raise made("Error", errno.ENOMEM, f"{size} bytes of shared memory: {_available()} are there", 0, None)
+            raise made("Error", errno.ENOMEM, f"{size} bytes of shared memory: {available} are there", 0, None)
         fd = os.memfd_create("thalweg", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             # Else the first write to a page for which there is no memory would end the process.
             os.posix_fallocate(fd, 0, size)
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _FIXED)
+            self._of(fd, size, writable=True)
         except OSError as error:
             os.close(fd)
             raise made("Error", error.errno, f"{size} bytes of shared memory: {error.strerror}", 0, None) from None
-        self._of(fd, size, writable=True)
 
     def _of(self, fd: int, size: int, *, writable: bool) -> None:
         self._fd, self._size, self._writable = fd, size, writable
-        self._map: mmap.mmap | None = self._mapped()
+        self._map: mmap.mmap | None = None
+        self._map = self._mapped()
 
     @classmethod
     def open(cls, what: str | File | int, *, writable: bool = True) -> Self:
@@ -122,7 +128,9 @@ class Region:
 
     def _mapped(self) -> mmap.mmap:
         how = mmap.PROT_READ | mmap.PROT_WRITE if self._writable else mmap.PROT_READ
-        return mmap.mmap(self._fd, self._size, mmap.MAP_SHARED, how)
+        # What is sealed is the same either way, and until Linux 6.7 a descriptor that could write maps it only so.
+        flags = mmap.MAP_PRIVATE if _seals(self._fd) & fcntl.F_SEAL_WRITE else mmap.MAP_SHARED
+        return mmap.mmap(self._fd, self._size, flags, how)
 
     def _here(self) -> mmap.mmap:
         if self._map is None:
@@ -205,22 +213,13 @@ class Region:
         self.close()
 
     def __del__(self) -> None:
-        # Arrays of it keep the map, which needs no descriptor.
+        # Arrays of it keep the map, which has a descriptor of its own.
         if getattr(self, "_map", None) is not None:
             os.close(self._fd)
 
     def __reduce__(self) -> tuple[Callable[..., Region], tuple[Any, ...]]:
         stat = os.fstat(self.fileno())
         return _again, (self.name, (stat.st_dev, stat.st_ino))
-
-
-def _available() -> int:
-    """Bytes that can be had without swapping, as the kernel thinks; more than any machine has where it does not say."""
-    try:
-        with open("/proc/meminfo", "rb") as told:
-            return next(int(line.split()[1]) * 1024 for line in told if line.startswith(b"MemAvailable:"))
-    except (OSError, StopIteration):
-        return 1 << 60
 
 
 def _seals(fd: int) -> int:

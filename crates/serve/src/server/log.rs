@@ -69,13 +69,13 @@ pub struct Entry {
 struct Line<'a> {
     #[serde(flatten)]
     entry: &'a Entry,
-    /// Those before it that found the queue full.
+    /// Those that found the queue full since the line before it was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     left_out: Option<NonZeroU64>,
 }
 
 impl Entry {
-    /// With the number of those before it that were left out.
+    /// With the number of those that were left out since the one before it.
     fn line(&self, format: Format, left_out: u64) -> String {
         match format {
             Format::Json => {
