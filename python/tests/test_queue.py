@@ -182,6 +182,18 @@ def test_views_in_the_ring_are_read_only_and_kept() -> None:
     assert got.sum() == 45
 
 
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_who_puts_waits_for_nobody_who_gets_while_there_is_room(method: str) -> None:
+    into = Queue()
+    child = begun(method, put_numbers, into, 0, 20)
+    # It ends, and its items are there.
+    joined(child)
+    assert not into.empty()
+    assert [into.get(timeout=PATIENCE)["number"] for _ in range(20)] == list(range(20))
+    assert into.empty() and into.departed() == ()
+    into.close()
+
+
 def put_thousands(into: Queue) -> None:
     for number in range(40):
         into.put(np.full(1000, number))

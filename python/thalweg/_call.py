@@ -1,7 +1,7 @@
 """How a process that puts comes to the one that gets.
 
 The one that gets listens at an abstract socket, which has no file and ends with the process. Who puts calls there at its first `put`,
-says the key and who it is, hears `WELCOME` when its call is looked at, and offers a ring over the same socket. A sender whose ring is
+says the key and who it is, hears `WELCOME` from a thread there (`_door`), and offers a ring over the same socket. A sender whose ring is
 too small for an item says goodbye and calls again under the next number, so its items stay in order.
 """
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from thalweg import _native
 from thalweg._errors import Closed, Error, Timeout, made
 from thalweg._native import Offer
+from thalweg._threads import begun
 
 #: The key, the sender, the number of its ring.
 CALL = struct.Struct("<16s16sQ")
@@ -91,7 +92,7 @@ class Calling:
         self.end: Offer | None = None
         self.error: Exception | None = None
         self.over = threading.Event()
-        threading.Thread(target=self._run, name="thalweg-call", daemon=True).start()
+        begun("thalweg-call", self._run)
 
     def _run(self) -> None:
         try:

@@ -165,9 +165,9 @@ class Queue(_Queue):
     """As `multiprocessing.Queue`, for one process that gets: the one that makes it. It can be pickled at any time, also to processes
     that are there already.
 
-    A process that puts has a ring, which is made at its first `put` and waits until the other has called `get` or `empty` for
-    the first time: so get before you join. `capacity` is the bytes of each ring; without it there is room for four of the first item, 1 MiB at
-    least, and a larger item makes a larger ring, up to 1 GiB. With `copy` (the default) items are own memory, and arrays in them can be
+    A process that puts has a ring, which is made at its first `put`, and in which items wait for `get` also when that process has ended.
+    `capacity` is the bytes of each ring; without it there is room for four of the first item, 1 MiB at least, and a larger item makes a
+    larger ring, up to 1 GiB. A `put` waits while its ring is full. With `copy` (the default) items are own memory, and arrays in them can be
     written; `copy=False` leaves arrays in the ring, read-only, and their room is the sender's again when they are gone.
     """
 

@@ -1,0 +1,143 @@
+"""Where the senders of a queue come in: a thread of the process that gets, so that nobody's first `put` waits for a `get`."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import select
+import socket
+import threading
+from collections import deque
+from contextlib import suppress
+
+from thalweg import _native
+from thalweg._call import CALL, PATIENCE, WELCOME, Address, new_socket, process_of, watched
+from thalweg._errors import Error, made
+from thalweg._native import Take
+from thalweg._threads import begun
+
+#: Calls that wait until they are looked at.
+_BACKLOG = 128
+
+
+class Source:
+    """A ring of a sender."""
+
+    def __init__(self, take: Take, pid: int, call: tuple[bytes, int]) -> None:
+        self.take, self.pid = take, pid
+        self.sender, self.number = call
+        self.process = watched(pid) if pid else None
+
+    def close(self) -> None:
+        self.take.close()
+        if self.process is not None:
+            os.close(self.process)
+            self.process = None
+
+
+class Door:
+    """Listens, and puts those who have the key into `arrivals`; `news` is readable then."""
+
+    def __init__(self, address: Address, *, copy: bool) -> None:
+        self._key, self._copy = address.key, copy
+        self.arrivals: deque[Source] = deque()
+        self._calls: dict[int, socket.socket] = {}
+        self._is_closed = False
+        self.news = self._end = -1
+        try:
+            self.news = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            self._end = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            self._socket = new_socket()
+            self._socket.bind(address.name)
+            self._socket.listen(_BACKLOG)
+        except OSError as error:
+            self._shut()
+            raise made("Error", error.errno, f"a queue: {error.strerror}", 0, None) from None
+        self._thread = begun("thalweg-door", self._run)
+
+    def arrived(self, source: Source) -> None:
+        """One more."""
+        self.arrivals.append(source)
+        self.tell()
+
+    def tell(self) -> None:
+        """Wakes who polls `news`."""
+        os.eventfd_write(self.news, 1)
+
+    def close(self) -> None:
+        """Lets nobody in any more, at once."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        os.eventfd_write(self._end, 1)
+        # Garbage may be collected in any thread, this one's too.
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+        self._shut()
+
+    def leave(self) -> None:
+        """In a child made by fork, which has no such thread: closes what it shares with the parent."""
+        self._is_closed = True
+        self._shut()
+
+    def _shut(self) -> None:
+        if hasattr(self, "_socket"):
+            self._socket.close()
+        for call in self._calls.values():
+            call.close()
+        self._calls.clear()
+        for descriptor in (self.news, self._end):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.news = self._end = -1
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            poll = select.poll()
+            poll.register(self._end, select.POLLIN)
+            poll.register(self._socket, select.POLLIN)
+            for call in self._calls.values():
+                poll.register(call, select.POLLIN)
+            poll.poll()
+            with suppress(OSError):
+                self._accept()
+            for number, call in list(self._calls.items()):
+                self._hear(number, call)
+
+    def _accept(self) -> None:
+        while not self._is_closed:
+            call, _ = self._socket.accept()
+            call.setblocking(False)
+            if process_of(call) is None:
+                call.close()
+            else:
+                self._calls[call.fileno()] = call
+
+    def _hear(self, number: int, call: socket.socket) -> None:
+        try:
+            said = call.recv(CALL.size + 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            said = b""
+        del self._calls[number]
+        with call:
+            self._welcome(call, said)
+
+    def _welcome(self, call: socket.socket, said: bytes) -> None:
+        if len(said) != CALL.size:
+            return
+        key, sender, number = CALL.unpack(said)
+        if not hmac.compare_digest(key, self._key):
+            return
+        try:
+            # Of another user it is refused here.
+            take = _native.take_over(call, copy=self._copy)
+            call.send(WELCOME)
+            take.open(timeout=PATIENCE)
+        except (Error, OSError):
+            # It went, or was stopped: it calls again when it goes on.
+            return
+        self.arrived(Source(take, process_of(call) or 0, (sender, number)))
