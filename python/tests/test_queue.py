@@ -215,6 +215,42 @@ def test_kept_items_that_fill_a_ring_are_told_and_nothing_is_lost() -> None:
     into.close()
 
 
+def test_a_queue_without_descriptors_rests_and_lets_senders_in_later(start: Start) -> None:
+    program = start(
+        """
+        import os, pickle, resource, sys, time
+        from thalweg.multiprocessing import Queue
+        into = Queue()
+        print(pickle.dumps(into).hex(), flush=True)
+        most = max(map(int, os.listdir("/proc/self/fd"))) + 1
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        full = []
+        try:
+            while True:
+                full.append(os.open("/", os.O_PATH))
+        except OSError:
+            print("full", flush=True)
+        sys.stdin.readline()
+        before = time.process_time()
+        time.sleep(1)
+        print("at rest" if time.process_time() - before < 0.5 else "busy", flush=True)
+        for descriptor in full:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+        print(into.get(timeout=600))
+        into.close()
+        """
+    )
+    assert program.stdout is not None and program.stdin is not None
+    into = pickle.loads(bytes.fromhex(program.stdout.readline()))
+    assert program.stdout.readline() == "full\n"
+    putting = threading.Thread(target=lambda: into.put("at last", timeout=PATIENCE))
+    putting.start()
+    program.stdin.write("\n")
+    assert ended(program).split("\n") == ["at rest", "at last"]
+    putting.join()
+
+
 def test_a_simple_queue() -> None:
     into: SimpleQueue = SimpleQueue()
     assert into.empty()

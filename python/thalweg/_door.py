@@ -18,6 +18,8 @@ from thalweg._threads import begun
 
 #: Calls that wait until they are looked at.
 _BACKLOG = 128
+#: Where nobody can be let in, until it is tried again, in seconds.
+_REST = 0.1
 
 
 class Source:
@@ -58,14 +60,15 @@ class Door:
     def arrived(self, source: Source) -> None:
         """One more."""
         self.arrivals.append(source)
-        self.tell()
+        if self.news >= 0:
+            self.tell()
 
     def tell(self) -> None:
         """Wakes who polls `news`."""
         os.eventfd_write(self.news, 1)
 
     def close(self) -> None:
-        """Lets nobody in any more, at once."""
+        """Lets nobody in any more, at once; who is just coming in is waited for, `PATIENCE` at the most."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -96,13 +99,20 @@ class Door:
     def _run(self) -> None:
         while not self._is_closed:
             poll = select.poll()
+            if self._end < 0:
+                return
             poll.register(self._end, select.POLLIN)
             poll.register(self._socket, select.POLLIN)
             for call in self._calls.values():
                 poll.register(call, select.POLLIN)
             poll.poll()
-            with suppress(OSError):
+            try:
                 self._accept()
+            except BlockingIOError:
+                pass
+            except OSError:
+                # Descriptors have run out. Who calls waits in the kernel's queue, and looking again at once helps nobody.
+                select.select([self._end], [], [], _REST)
             for number, call in list(self._calls.items()):
                 self._hear(number, call)
 
@@ -122,7 +132,7 @@ class Door:
             return
         except OSError:
             said = b""
-        del self._calls[number]
+        self._calls.pop(number, None)
         with call:
             self._welcome(call, said)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable
 
 _ours: set[int] = set()
+# A child has none of them, and another thread may get the number of one.
+os.register_at_fork(after_in_child=_ours.clear)
 
 
 def begun(name: str, run: Callable[[], None]) -> threading.Thread:
