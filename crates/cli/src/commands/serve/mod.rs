@@ -42,6 +42,8 @@ impl Subcommand for ServeArgs {
         if self.tune {
             self.measure()?;
         }
+        // Before a hangup is only counted, so that none falls between what was there and what is looked at then.
+        let terminal = Terminal::now();
         let saved = Saved::use_if_current(!self.choice.no_profile);
         // The workers leave signals to this thread.
         let _ = signal::catch_interrupts();
@@ -61,7 +63,7 @@ impl Subcommand for ServeArgs {
         if let Some(choices) = choices {
             note(&choices);
         }
-        self.wait(&server);
+        self.wait(&server, &terminal);
         note("no more connections are taken; what is under way is finished (once more: now)");
         if !server.stop(self.grace, || signal::times() > 1) {
             complain("answers under way were cut short");
@@ -107,8 +109,8 @@ impl ServeArgs {
     }
 
     /// Until it is to end. SIGHUP: the profile is read again, unless it says that the terminal is gone.
-    fn wait(&self, server: &Running) {
-        let (terminal, mut hangups) = (Terminal::now(), 0);
+    fn wait(&self, server: &Running, terminal: &Terminal) {
+        let mut hangups = 0;
         while !signal::interrupted() {
             if signal::hangups() > hangups {
                 hangups = signal::hangups();
