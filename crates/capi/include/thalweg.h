@@ -362,6 +362,11 @@ tw_status tw_consumer_release(tw_consumer *consumer, tw_error *error);
 tw_status tw_consumer_hold(tw_consumer *consumer, int64_t timeout_ns, tw_held **held, const void **message,
                            size_t *length, tw_error *error);
 
+/* How many messages are held, and whether the producer waits for their room while no message is here: then neither
+ * end goes on until one of them is given back. For who has waited in vain: the answer is 0 until the producer has looked
+ * twice, so ask after each of several waits. */
+tw_status tw_consumer_held(tw_consumer *consumer, size_t *messages, int *is_waited_for, tw_error *error);
+
 /* Gives it back; from any thread, whoever uses the consumer meanwhile. NULL is allowed. */
 void tw_held_release(tw_held *held);
 

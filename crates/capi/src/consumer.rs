@@ -134,6 +134,35 @@ pub unsafe extern "C" fn tw_consumer_hold(
     unsafe { guard::run(error, body) }
 }
 
+/// How many messages are held, and whether the producer waits for that.
+///
+/// # Safety
+/// What the header says of its pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_consumer_held(
+    consumer: *mut TwConsumer,
+    messages: *mut usize,
+    is_waited_for: *mut c_int,
+    error: *mut TwError,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let messages = unsafe { handle::result(messages, "number", 0) }?;
+        // SAFETY: the caller's promise.
+        let is_waited_for = unsafe { handle::result(is_waited_for, "answer", 0) }?;
+        let ask = |inbox: &mut Inbox| {
+            // SAFETY: the reader is not kept.
+            let consumer = unsafe { inbox.lender.idle() }?;
+            (*messages, *is_waited_for) = (consumer.held(), consumer.holds_up()?.into());
+            Ok(())
+        };
+        // SAFETY: the caller's promise.
+        unsafe { handle::with(consumer, "consumer", ask) }
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard::run(error, body) }
+}
+
 /// Gives a message back that was held.
 ///
 /// # Safety

@@ -2,8 +2,9 @@
 //! would copy once, but its slowest or most hostile reader would be everybody's.
 
 use crate::error::{Error, Result};
-use crate::link::Link;
+use crate::link::{Link, Peer};
 use crate::ring::{Consumer, Held, Options, Producer, Sample};
+use rustix::fd::{AsFd, BorrowedFd};
 use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -64,11 +65,15 @@ impl Broadcast {
     /// Takes in the process that opens a [`Subscription`] at the other end of the link; it receives what is
     /// published from now on. Returns its number.
     pub fn add(&mut self, link: Link, options: &Options, deadline: Option<Instant>) -> Result<u64> {
-        let producer = Producer::open_until(link, options, deadline)?;
+        Ok(self.admit(Producer::open_until(link, options, deadline)?))
+    }
+
+    /// As [`Broadcast::add`], of a subscriber whose ring is open already.
+    pub fn admit(&mut self, producer: Producer) -> u64 {
         let id = self.added;
         self.added += 1;
         self.seats.push(Seat { id, producer, backlog: VecDeque::new(), dropped: 0 });
-        Ok(id)
+        id
     }
 
     /// Subscribers at present, as far as known.
@@ -187,20 +192,60 @@ impl Seat {
 #[derive(Debug)]
 pub struct Subscription {
     consumer: Consumer,
-    /// The number that should come next; unknown before the first.
-    next: Option<u64>,
+    /// The message that was looked at last; it comes again if it was not released.
+    last: Option<Last>,
+    missed: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    /// Messages received before it.
+    before: u64,
+    number: u64,
+    /// Messages dropped just before it.
     missed: u64,
 }
 
 impl Subscription {
     /// Subscribes to the [`Broadcast`] at the other end of the link.
     pub fn open(link: Link, options: &Options) -> Result<Self> {
-        Ok(Self { consumer: Consumer::open(link, options)?, next: None, missed: 0 })
+        Self::open_until(link, options, None)
+    }
+
+    /// As [`Subscription::open`], for no longer than `deadline`; `None` is for ever.
+    pub fn open_until(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Self> {
+        let consumer = Consumer::open_until(link, options, deadline)?;
+        Ok(Self { consumer, last: None, missed: 0 })
     }
 
     /// Messages that were dropped between those received.
     pub fn missed(&self) -> u64 {
         self.missed
+    }
+
+    /// Messages received, and released or held.
+    pub fn received(&self) -> u64 {
+        self.consumer.received()
+    }
+
+    /// Messages that are held now, see [`Notice::hold`].
+    pub fn held(&self) -> usize {
+        self.consumer.held()
+    }
+
+    /// As [`Consumer::holds_up`].
+    pub fn holds_up(&mut self) -> Result<bool> {
+        self.consumer.holds_up()
+    }
+
+    /// The process that publishes.
+    pub fn peer(&self) -> &Peer {
+        self.consumer.peer()
+    }
+
+    /// As [`Consumer::arm`].
+    pub fn arm(&mut self) -> Result<bool> {
+        self.consumer.arm()
     }
 
     /// The next message; waits for it. Errors as of [`Consumer::receive`].
@@ -210,19 +255,49 @@ impl Subscription {
 
     /// As [`Subscription::receive`], for no longer than `deadline`; `None` is for ever.
     pub fn receive_until(&mut self, deadline: Option<Instant>) -> Result<Notice<'_>> {
+        let before = self.consumer.received();
         let sample = self.consumer.receive_until(deadline)?;
-        let Some((number, _)) = sample.split_first_chunk::<NUMBER>() else {
-            return Err(Error::corrupt("a message without its number in a broadcast"));
-        };
-        let number = u64::from_le_bytes(*number);
-        let missed = number.checked_sub(self.next.unwrap_or(number));
-        let Some(missed) = missed else {
-            return Err(Error::corrupt(format!("message {number} of a broadcast comes late")));
-        };
-        self.missed += missed;
-        self.next = Some(number.saturating_add(1));
-        Ok(Notice { sample, number, missed })
+        noticed(sample, before, (&mut self.last, &mut self.missed))
     }
+
+    /// As [`Subscription::receive`]; `None` if there is no message now.
+    pub fn try_receive(&mut self) -> Result<Option<Notice<'_>>> {
+        let before = self.consumer.received();
+        let Some(sample) = self.consumer.try_receive()? else { return Ok(None) };
+        noticed(sample, before, (&mut self.last, &mut self.missed)).map(Some)
+    }
+}
+
+impl AsFd for Subscription {
+    /// As of a [`Consumer`].
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.consumer.as_fd()
+    }
+}
+
+/// Reads the number of a message, before which so many were received.
+fn noticed<'s>(
+    sample: Sample<'s>,
+    before: u64,
+    (last, all_missed): (&mut Option<Last>, &mut u64),
+) -> Result<Notice<'s>> {
+    let Some((number, _)) = sample.split_first_chunk::<NUMBER>() else {
+        return Err(Error::corrupt("a message without its number in a broadcast"));
+    };
+    let number = u64::from_le_bytes(*number);
+    let missed = match *last {
+        Some(last) if last.before == before && last.number == number => {
+            return Ok(Notice { sample, number, missed: last.missed });
+        }
+        Some(last) => last.number.checked_add(1).and_then(|due| number.checked_sub(due)),
+        None => Some(0),
+    };
+    let Some(missed) = missed else {
+        return Err(Error::corrupt(format!("message {number} of a broadcast comes late")));
+    };
+    *all_missed = all_missed.saturating_add(missed);
+    *last = Some(Last { before, number, missed });
+    Ok(Notice { sample, number, missed })
 }
 
 /// A message of a broadcast. Dropping it releases it.
@@ -242,6 +317,11 @@ impl Notice<'_> {
     /// Messages that were dropped just before it.
     pub fn missed(&self) -> u64 {
         self.missed
+    }
+
+    /// The largest message that its ring can hold.
+    pub fn largest(&self) -> usize {
+        self.sample.largest().saturating_sub(NUMBER)
     }
 
     /// Keeps the message while others are received, see [`Sample::hold`].

@@ -14,7 +14,7 @@ pub mod mpsc;
 pub mod ring;
 mod shared;
 
-pub use broadcast::{Broadcast, Slow, Subscription};
+pub use broadcast::{Broadcast, Departure, Notice, Slow, Subscription};
 pub use error::Error;
 pub use link::{Address, Admit, Link, Listener, Peer};
 pub use mpsc::{Arrival, Mpsc};

@@ -57,13 +57,17 @@ impl Mpsc {
     /// Takes in the process that opens a [`crate::Producer`] at the other end of the link. Returns its
     /// number.
     pub fn add(&mut self, link: Link, deadline: Option<Instant>) -> Result<u64> {
-        let consumer = Consumer::open_until(link, &self.options, deadline)?;
+        Ok(self.admit(Consumer::open_until(link, &self.options, deadline)?))
+    }
+
+    /// As [`Mpsc::add`], of a producer whose ring is open already.
+    pub fn admit(&mut self, consumer: Consumer) -> u64 {
         // One that runs beside us is enough to look for.
         self.alone &= is_alone_with(consumer.peer());
         let id = self.added;
         self.added += 1;
         self.sources.push(Source { id, consumer });
-        Ok(id)
+        id
     }
 
     /// Producers at present, as far as known.

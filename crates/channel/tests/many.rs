@@ -95,6 +95,21 @@ fn the_oldest_are_dropped_and_counted_on_both_sides() {
     }
     assert_eq!(seen, [(0, 0), (1, 0), (7, 5), (8, 0), (9, 0)]);
     assert_eq!((subscription.missed(), other.missed()), (5, 0));
+    // One that is not released comes again, and misses nothing twice.
+    for number in 10..15u8 {
+        broadcast.publish(&[number; 2000]).unwrap();
+        drop(other.receive().unwrap());
+    }
+    let (received, missed) = (subscription.received(), subscription.missed());
+    for _ in 0..3 {
+        std::mem::forget(subscription.try_receive().unwrap().unwrap());
+    }
+    let notice = subscription.receive().unwrap();
+    assert_eq!((notice.number(), notice.missed(), notice.largest()), (10, 0, 4056));
+    let held = notice.hold();
+    assert_eq!((subscription.received(), subscription.held()), (received + 1, 1));
+    assert_eq!((subscription.missed(), held[0]), (missed, 10));
+    assert_eq!(subscription.receive().unwrap()[0], 11);
 }
 
 #[test]

@@ -55,6 +55,14 @@ static void messages_are_held_and_given_back_in_any_order(const char *folder)
         tw_held_release(held[1]);
         CHECK(tw_consumer_hold(consumer, TW_NOW, &none, &other_message, &length, &error) == TW_TIMEOUT);
         CHECK(!none && !other_message && !length && holds(message[0], LONG, 0) && holds(message[2], LONG, 2));
+        int is_waited_for = 0;
+        for (int waits = 0; !is_waited_for; waits++) {
+            CHECK(waits < 3000);
+            CHECK(tw_consumer_hold(consumer, 20000000, &none, &other_message, &length, &error) == TW_TIMEOUT);
+            size_t messages;
+            OK(tw_consumer_held(consumer, &messages, &is_waited_for, &error));
+            CHECK(messages == 2);
+        }
         CHECK(pthread_create(&thread, NULL, give_back, held[0]) == 0);
         receive_long(consumer, 4);
         CHECK(pthread_join(thread, NULL) == 0 && holds(message[2], LONG, 2));

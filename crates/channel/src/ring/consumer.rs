@@ -290,6 +290,11 @@ pub struct Sample<'c> {
 }
 
 impl Sample<'_> {
+    /// The largest message that its ring can hold.
+    pub fn largest(&self) -> usize {
+        self.consumer.largest()
+    }
+
     /// Keeps the message while others are received. It counts as received.
     pub fn hold(self) -> Held {
         let (at, len) = (self.consumer.tail, self.len);

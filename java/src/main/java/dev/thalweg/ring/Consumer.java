@@ -3,6 +3,7 @@ package dev.thalweg.ring;
 import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 
 import java.io.IOException;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
@@ -25,13 +26,18 @@ public final class Consumer implements AutoCloseable {
     private final boolean checksums;
     private final End.Look news = this::lookForNews;
 
-    /** As in our page: bytes released since the beginning. */
+    /** Bytes received since the beginning: as in our page, unless a message is held. */
     private long tail;
     /** The producer's, when last looked at: never more than it is. */
     private long head;
     private long received;
     /** Where messages of a producer that is not trusted are copied to. */
     private MemorySegment scratch = MemorySegment.NULL;
+    /**
+     * Null until a message is held. From then on the tail is moved under the monitor of the end, since any thread may
+     * give back the oldest.
+     */
+    private Holds holds;
     /** The sample, or the samples, that are open. */
     private Object lent;
     private RingException.Corrupt broken;
@@ -176,6 +182,41 @@ public final class Consumer implements AutoCloseable {
         return all();
     }
 
+    /**
+     * Messages that are held now, see {@link Sample#hold()}.
+     *
+     * @return how many
+     */
+    public int held() {
+        synchronized (end) {
+            return holds == null ? 0 : holds.count();
+        }
+    }
+
+    /**
+     * Whether the producer waits for room while no message is here: then neither end goes on until one that is held is
+     * given back. For who has waited in vain; false is also the answer until the producer has looked twice, so ask
+     * after each of several waits.
+     *
+     * @return whether it does
+     * @throws IOException as {@link #tryReceive()}
+     */
+    public boolean holdsUp() throws IOException {
+        end.check();
+        synchronized (end) {
+            int waiting = end.waiting();
+            if (holds == null || holds.count() == 0 || End.isAwake(waiting)) {
+                return false;
+            }
+            // Nothing new, but it wakes who sleeps, so that it looks.
+            end.publish(holds.tail());
+            if (!holds.sleepsOn(waiting)) {
+                return false;
+            }
+        }
+        return !find(null);
+    }
+
     /** Says goodbye and gives everything back. Once is enough; more does no harm. */
     @Override
     public void close() {
@@ -208,8 +249,47 @@ public final class Consumer implements AutoCloseable {
         }
         tail = to;
         received += messages;
-        end.publish(tail);
+        if (holds == null) {
+            end.publish(tail);
+        } else {
+            synchronized (end) {
+                move(holds.pass(tail));
+            }
+        }
         Reference.reachabilityFence(this);
+    }
+
+    /** Keeps a message, which counts as received from now on. */
+    Held hold(Sample given, long at, int length) {
+        if (given != lent) {
+            throw new IllegalStateException("the sample is closed");
+        }
+        MemorySegment bytes = payloadAt(at, length);
+        if (!trusted) {
+            bytes = Arena.ofAuto().allocate(length, Geometry.ALIGN).copyFrom(bytes).asReadOnly();
+        }
+        synchronized (end) {
+            if (holds == null) {
+                holds = new Holds(tail);
+            }
+            holds.hold(at);
+        }
+        release(given, at + Frame.occupied(length), 1);
+        return new Held(this, at, bytes);
+    }
+
+    /** Gives back a message that was held. From any thread, and when this end is closed too. */
+    void giveBack(long at) {
+        synchronized (end) {
+            move(holds.giveBack(at));
+        }
+    }
+
+    /** Under the monitor of the end, so that nobody closes it meanwhile. */
+    private void move(long to) {
+        if (to != Holds.STAYS && !end.isClosing()) {
+            end.publish(to);
+        }
     }
 
     private Sample next() throws RingException.Corrupt {
@@ -279,10 +359,12 @@ public final class Consumer implements AutoCloseable {
     /** The producer's head, if it can be true and is new. */
     private long lookForNews() throws RingException.Corrupt {
         long seen = end.seen();
-        // In this order nothing overflows: head >= tail >= 0.
-        if (seen < head || seen - tail > capacity || seen % Geometry.ALIGN != 0) {
+        // What is held is not to be written over. Looked at after the head, which the producer moved by a tail of before.
+        long kept = holds == null ? tail : holds.tail();
+        // In this order nothing overflows: head >= kept >= 0.
+        if (seen < head || seen - kept > capacity || seen % Geometry.ALIGN != 0) {
             throw new RingException.Corrupt("head " + Long.toUnsignedString(seen) + ": not a multiple of "
-                    + Geometry.ALIGN + " between " + head + " and " + (tail + capacity));
+                    + Geometry.ALIGN + " between " + head + " and " + (kept + capacity));
         }
         return seen > tail ? seen : End.NOTHING;
     }

@@ -103,12 +103,26 @@ final class End implements Runnable {
         Page.LONG.setRelease(own.bytes, Page.CURSOR, to);
         // Pairs with the fence in lieDown: either the sleeper finds the news or we find the sleeper.
         VarHandle.fullFence();
-        int waiting = (int) Page.INT.getOpaque(peer.bytes, Page.WAITING);
+        int waiting = waiting();
         // A sleep is ended once: further calls would be for nothing.
-        if ((waiting & HOW) != 0 && waiting != endedSleep) {
+        if (!isAwake(waiting) && waiting != endedSleep) {
             endedSleep = waiting;
             rouse(waiting, false);
         }
+    }
+
+    /** The other end's word for how it sleeps, and how often it has. */
+    int waiting() {
+        return (int) Page.INT.getOpaque(peer.bytes, Page.WAITING);
+    }
+
+    static boolean isAwake(int waiting) {
+        return (waiting & HOW) == 0;
+    }
+
+    /** How many sleeps began between two looks at that word. */
+    static int sleepsBetween(int before, int waiting) {
+        return Integer.divideUnsigned((waiting & ~HOW) - (before & ~HOW), ONE_SLEEP);
     }
 
     private void rouse(int waiting, boolean last) {
@@ -246,7 +260,7 @@ final class End implements Runnable {
             // Pairs with saidGoodbye(): everything published is visible before it.
             Page.INT.setRelease(own.bytes, Page.CLOSED, 1);
             VarHandle.fullFence();
-            rouse((int) Page.INT.getOpaque(peer.bytes, Page.WAITING), true);
+            rouse(waiting(), true);
             own.retire();
             Page.INT.setRelease(stop, 0L, (int) Page.INT.getAcquire(stop, 0L) + 1);
             Futex.wake(stop);

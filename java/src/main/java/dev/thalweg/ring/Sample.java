@@ -38,6 +38,23 @@ public final class Sample implements AutoCloseable {
         return length;
     }
 
+    /**
+     * Keeps the message while others are received, as many as the ring has room for. It counts as received, and the
+     * sample is closed. A producer whose ring is full waits until the oldest is given back; a consumer that waits
+     * while it holds the whole ring waits in vain ({@link Consumer#holdsUp()}).
+     *
+     * @return the message, to be closed when it is no longer needed
+     * @throws IllegalStateException the sample, or the consumer, is closed
+     */
+    public Held hold() {
+        if (done) {
+            throw new IllegalStateException("the sample is closed");
+        }
+        Held held = consumer.hold(this, at, length);
+        done = true;
+        return held;
+    }
+
     /** Releases the message. Once is enough; more does no harm. */
     @Override
     public void close() {

@@ -158,6 +158,14 @@ class HostileTest {
             taken.frame(Frame.firstWord(5, false), 0, 0);
             assertThrows(RingException.Corrupt.class, () -> taken.consumer.tryReceive());
         }
+        // Over a message that is held.
+        try (var taken = Taken.of(Options.USUAL)) {
+            taken.frame(Frame.firstWord(5, false), 0, 64);
+            var held = taken.consumer.receive().hold();
+            taken.frame(Frame.firstWord(5, false), 0, DATA + 64);
+            assertThrows(RingException.Corrupt.class, () -> taken.consumer.tryReceive());
+            held.close();
+        }
     }
 
     @Test
