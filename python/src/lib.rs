@@ -1,27 +1,38 @@
 //! The extension module behind the package `thalweg`: what it does is said in `thalweg/__init__.py` and docs/python.md.
 //!
 //! It has no state of its own. Reading order: `error` and `wait`, `header` is the form of an array's message,
-//! `object` that of an object's, `memory` what Python and we both see, `offer` and `take` the two ends of a channel,
-//! `files` the copies.
+//! `object` that of an object's, `long` that of one in parts, `memory` what Python and we both see, `offer` and `take` the two ends of a channel,
+//! `broadcast` and `gather` those of many, `files` the copies.
 #![deny(unsafe_code)]
 
 use pyo3::prelude::*;
 
 mod alone;
+mod broadcast;
+mod door;
 mod error;
 mod files;
+mod gather;
 mod header;
+mod long;
 mod memory;
 mod object;
 mod offer;
 mod open;
+mod read;
+mod shown;
+mod source;
 mod take;
 mod wait;
 
 #[pymodule]
 mod _native {
     #[pymodule_export]
+    use super::broadcast::Broadcast;
+    #[pymodule_export]
     use super::files::{copied, listed};
+    #[pymodule_export]
+    use super::gather::Gather;
     #[pymodule_export]
     use super::memory::{Loan, Message, count::references, memory_available};
     #[pymodule_export]
@@ -29,7 +40,9 @@ mod _native {
     #[pymodule_export]
     use super::offer::Offer;
     #[pymodule_export]
-    use super::open::{address, offer, offer_over, pair, take, take_over};
+    use super::open::{
+        address, broadcast, gather, join, offer, offer_over, pair, subscribe, take, take_over,
+    };
     #[pymodule_export]
     use super::take::Take;
 }

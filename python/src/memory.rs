@@ -15,7 +15,7 @@ pub use descriptor::own_descriptor;
 pub use given::Given;
 pub use loan::{Loan, Ring};
 pub use message::Message;
-pub use pool::Pool;
+pub use pool::{Pool, Room};
 
 /// Bytes that this process could take, as far as the machine and its control groups let it; None where nobody says.
 #[pyfunction]

@@ -1,26 +1,28 @@
 //! The end that sends.
 
-use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd};
+use std::thread;
 use std::time::Instant;
 use thalweg_channel::layout::MOST_CAPACITY;
-use thalweg_channel::{Error, Link, Listener, Options, Producer};
+use thalweg_channel::{Address, Error, Link, Listener, Options, Producer};
 
 use crate::alone::Alone;
 use crate::error::{Failure, raised};
 use crate::header::{Encoding, Layout};
+use crate::long::Part;
 use crate::memory::{Given, Loan, Ring, references};
 use crate::object::Pickled;
-use crate::wait::{deadline, met, patiently};
+use crate::wait::{AGAIN, deadline, joined, met, patiently};
 
 /// Without `capacity`: as many arrays as the first one, and no less than this.
 const AHEAD: usize = 4;
 const LEAST: usize = 1 << 20;
 
-/// The sending end of a channel, made by `offer` or `pair`.
+/// The sending end of a channel, made by `offer`, `join` or `pair`.
 ///
 /// One thread at a time may use it; another gets a RuntimeError. Closing it is the goodbye: the other side receives
 /// what was sent, then nothing more.
@@ -31,16 +33,28 @@ pub struct Offer {
 
 struct Inside {
     state: State,
-    options: Options,
-    /// Whether the caller named the capacity.
-    is_sized: bool,
+    making: Making,
     lent: Option<Lent>,
     /// Bytes of the message that room was last asked for.
     wanted: usize,
+    /// Long messages so far; `None`: what is larger than the ring is TooLarge.
+    long: Option<u32>,
+}
+
+/// What a ring is to be like.
+#[derive(Clone, Copy)]
+pub struct Making {
+    pub options: Options,
+    /// Whether the caller named the capacity.
+    pub is_sized: bool,
+    /// Whether what is larger than the ring goes through it in parts.
+    pub in_parts: bool,
 }
 
 enum State {
     Listening(Listener),
+    /// Who gathers is looked for at the first message.
+    Seeking(Address),
     /// A link over which nothing was said yet; gone while the handshake runs.
     Linked(Option<Link>),
     Open(Ring),
@@ -55,29 +69,34 @@ struct Lent {
 }
 
 impl Offer {
-    fn new(state: State, options: Options, is_sized: bool) -> Self {
-        let inside = Inside { state, options, is_sized, lent: None, wanted: 0 };
+    fn new(state: State, making: Making) -> Self {
+        let long = making.in_parts.then_some(0);
+        let inside = Inside { state, making, lent: None, wanted: 0, long };
         Self { inside: Alone::new(inside) }
     }
 
-    pub fn listening(listener: Listener, options: Options, is_sized: bool) -> Self {
-        Self::new(State::Listening(listener), options, is_sized)
+    pub fn listening(listener: Listener, making: Making) -> Self {
+        Self::new(State::Listening(listener), making)
     }
 
-    pub fn over(link: Link, options: Options, is_sized: bool) -> Self {
-        Self::new(State::Linked(Some(link)), options, is_sized)
+    pub fn seeking(from: Address, making: Making) -> Self {
+        Self::new(State::Seeking(from), making)
     }
 
-    pub fn open(producer: Producer, options: Options) -> Self {
-        Self::new(State::Open(Ring::new(producer)), options, true)
+    pub fn over(link: Link, making: Making) -> Self {
+        Self::new(State::Linked(Some(link)), making)
+    }
+
+    pub fn open(producer: Producer, making: Making) -> Self {
+        Self::new(State::Open(Ring::new(producer)), making)
     }
 }
 
 impl Inside {
     /// The ring, made at the first message, when its size is known and the other side has come.
     fn ring(&mut self, py: Python<'_>, first: usize, deadline: Option<Instant>) -> PyResult<Ring> {
-        let mut options = self.options;
-        if !self.is_sized {
+        let mut options = self.making.options;
+        if !self.making.is_sized {
             // With its frame; the library rounds up.
             options.capacity = LEAST.max(first.saturating_mul(AHEAD).saturating_add(4096)) as u64;
             options.capacity = options.capacity.min(MOST_CAPACITY);
@@ -89,9 +108,10 @@ impl Inside {
                 State::Listening(listener) => {
                     patiently(py, deadline, |until| listener.accept_until(Some(until)))
                 }
+                State::Seeking(address) => patiently(py, deadline, |until| joined(address, until)),
                 State::Linked(link) => link.take().ok_or_else(closed),
             };
-            let is_listening = matches!(self.state, State::Listening(_));
+            let is_one_of_many = matches!(self.state, State::Listening(_) | State::Seeking(_));
             let opened = met(py, link?, deadline, move |link, until| {
                 Producer::open_until(link, &options, Some(until))
             })?;
@@ -102,7 +122,10 @@ impl Inside {
                     return Err(raised(py)(error));
                 }
                 // Who called is gone, or says nothing: the next one.
-                Err(_) if is_listening && deadline.is_none_or(|at| Instant::now() < at) => {}
+                Err(_) if is_one_of_many && deadline.is_none_or(|at| Instant::now() < at) => {
+                    py.detach(|| thread::sleep(AGAIN));
+                    py.check_signals()?;
+                }
                 Err(error) => return Err(raised(py)(error)),
             }
         }
@@ -129,6 +152,22 @@ impl Inside {
         (len, deadline): (usize, Option<Instant>),
         write: impl FnOnce(&mut [u8]) + Send,
     ) -> PyResult<()> {
+        if let Some(before) = self.long {
+            let largest = self.ring(py, len, deadline)?.producer().largest();
+            if len > largest {
+                self.long = Some(before.wrapping_add(1));
+                return self.send_in_parts(py, (len, deadline), (before, largest / AHEAD), write);
+            }
+        }
+        self.send_one(py, (len, deadline), write)
+    }
+
+    fn send_one(
+        &mut self,
+        py: Python<'_>,
+        (len, deadline): (usize, Option<Instant>),
+        write: impl FnOnce(&mut [u8]) + Send,
+    ) -> PyResult<()> {
         let ring = self.room(py, len, deadline)?;
         let sent = py.detach(|| {
             let mut producer = ring.producer();
@@ -137,6 +176,36 @@ impl Inside {
             loan.commit()
         });
         sent.map_err(raised(py))
+    }
+
+    /// Sends a message that is larger than the ring. After an error the receiver drops what it has of it, when the next
+    /// message comes.
+    fn send_in_parts(
+        &mut self,
+        py: Python<'_>,
+        (len, deadline): (usize, Option<Instant>),
+        (serial, each): (u32, usize),
+        write: impl FnOnce(&mut [u8]) + Send,
+    ) -> PyResult<()> {
+        let mut whole = Vec::new();
+        if whole.try_reserve_exact(len).is_err() {
+            return Err(PyMemoryError::new_err(()));
+        }
+        py.detach(|| {
+            whole.resize(len, 0);
+            write(&mut whole);
+        });
+        let each = each.saturating_sub(Part::HEAD).max(1);
+        for (number, bytes) in whole.chunks(each).enumerate() {
+            py.check_signals()?;
+            let part = Part { serial, total: len, at: number * each };
+            self.send_one(py, (Part::HEAD + bytes.len(), deadline), |message| {
+                let (head, body) = message.split_at_mut(Part::HEAD);
+                head.copy_from_slice(&part.head());
+                body.copy_from_slice(bytes);
+            })?;
+        }
+        Ok(())
     }
 }
 
@@ -166,13 +235,10 @@ impl Offer {
         timeout: Option<f64>,
     ) -> PyResult<()> {
         let deadline = deadline(timeout)?;
-        let given = Given::get(data, false)?;
-        let layout =
-            given.layout().ok_or_else(|| PyValueError::new_err("more bytes than there can be"))?;
-        // The bytes of an object are addresses of this process.
-        layout.check_type().map_err(PyTypeError::new_err)?;
+        let (given, len) = bytes_of(data)?;
+        // They read no parts.
         self.inside.with(py, |inside| {
-            inside.send(py, (layout.bytes(), deadline), |message| given.copy_to(message))
+            inside.send_one(py, (len, deadline), |message| given.copy_to(message))
         })
     }
 
@@ -364,7 +430,7 @@ impl Inside {
 }
 
 /// The buffer of an object and what it is made of.
-fn described(object: &Bound<'_, PyAny>) -> PyResult<(Given, Layout)> {
+pub fn described(object: &Bound<'_, PyAny>) -> PyResult<(Given, Layout)> {
     let py = object.py();
     let too_large = || PyValueError::new_err("more bytes than there can be");
     let given = match Given::get(object, false) {
@@ -387,7 +453,18 @@ fn described(object: &Bound<'_, PyAny>) -> PyResult<(Given, Layout)> {
     Ok((given, layout))
 }
 
-fn message_of(py: Python<'_>, layout: &Layout) -> PyResult<usize> {
+/// The buffer of an object, and how many bytes it has.
+pub fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<(Given, usize)> {
+    let given = Given::get(object, false)?;
+    let layout =
+        given.layout().ok_or_else(|| PyValueError::new_err("more bytes than there can be"))?;
+    // The bytes of an object are addresses of this process.
+    layout.check_type().map_err(PyTypeError::new_err)?;
+    Ok((given, layout.bytes()))
+}
+
+/// Bytes of the message of an array.
+pub fn message_of(py: Python<'_>, layout: &Layout) -> PyResult<usize> {
     let words = "an array of more bytes, dimensions or fields than one message holds";
     layout.message().ok_or_else(|| Failure::new("TooLarge", words).raised(py))
 }

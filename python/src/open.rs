@@ -4,30 +4,37 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use thalweg_channel::{Address, Admit, Link, Listener, Options};
 
+use crate::broadcast::Broadcast;
 use crate::error::raised;
+use crate::gather::Gather;
 use crate::memory::own_descriptor;
-use crate::offer::Offer;
+use crate::offer::{Making, Offer};
 use crate::take::{Manner, Take};
 
-/// How a ring of `pair` is made, whose size cannot wait for the first message.
-const PAIR: u64 = 8 << 20;
+/// How large a ring is made whose size cannot wait for the first message: that of `pair`, and each of a broadcast.
+const EACH: u64 = 8 << 20;
 
 fn options(capacity: Option<u64>, checksums: bool) -> Options {
     let usual = Options::default();
     Options { capacity: capacity.unwrap_or(usual.capacity), checksums, ..usual }
 }
 
-/// Offers a channel under a name of this user's, or at a path with a slash.
+fn making(capacity: Option<u64>, checksums: bool, in_parts: bool) -> Making {
+    Making { options: options(capacity, checksums), is_sized: capacity.is_some(), in_parts }
+}
+
+/// Offers a channel under a name of this user's, or at a path with a slash. What is larger than the ring goes through it in
+/// `parts`; without, it is TooLarge.
 #[pyfunction]
-#[pyo3(signature = (name, *, capacity=None, checksums=false))]
+#[pyo3(signature = (name, *, capacity=None, checksums=false, parts=true))]
 pub fn offer(
     py: Python<'_>,
     name: &str,
     capacity: Option<u64>,
     checksums: bool,
+    parts: bool,
 ) -> PyResult<Offer> {
-    let listener = py.detach(|| Listener::bind(&Address::parse(name)?)).map_err(raised(py))?;
-    Ok(Offer::listening(listener, options(capacity, checksums), capacity.is_some()))
+    Ok(Offer::listening(listening(py, name)?, making(capacity, checksums, parts)))
 }
 
 /// Takes what is offered under a name.
@@ -42,24 +49,93 @@ pub fn take(
 ) -> PyResult<Take> {
     let address = Address::parse(name).map_err(raised(py))?;
     let options = Options { trusted, ..Options::default() };
-    Take::seeking(py, address, options, Manner { copies: copy, hold })
+    Take::seeking(py, address, options, Manner { copies: copy, hold, ..Manner::default() })
+}
+
+/// Sends to whoever subscribes under a name. With a `backlog` it never waits: so many messages are kept for each receiver that
+/// is too slow, then its oldest is dropped.
+#[pyfunction]
+#[pyo3(signature = (name, *, backlog=None, capacity=None, checksums=false))]
+pub fn broadcast(
+    py: Python<'_>,
+    name: &str,
+    backlog: Option<usize>,
+    capacity: Option<u64>,
+    checksums: bool,
+) -> PyResult<Broadcast> {
+    let listener = listening(py, name)?;
+    let options = options(Some(capacity.unwrap_or(EACH)), checksums);
+    Ok(Broadcast::new(listener, options, backlog))
+}
+
+/// Takes what is broadcast under a name.
+#[pyfunction]
+#[pyo3(signature = (name, *, copy=false, trusted=true, hold=None))]
+pub fn subscribe(
+    py: Python<'_>,
+    name: &str,
+    copy: bool,
+    trusted: bool,
+    hold: Option<usize>,
+) -> PyResult<Take> {
+    let address = Address::parse(name).map_err(raised(py))?;
+    let options = Options { trusted, ..Options::default() };
+    Take::seeking(py, address, options, Manner { subscribes: true, copies: copy, hold })
+}
+
+/// Receives from everybody who joins under a name. Iterating over it ends when `senders` have come and gone; without
+/// that, never.
+#[pyfunction]
+#[pyo3(signature = (name, *, senders=None, copy=false, trusted=true, hold=None))]
+pub fn gather(
+    py: Python<'_>,
+    name: &str,
+    senders: Option<usize>,
+    copy: bool,
+    trusted: bool,
+    hold: Option<usize>,
+) -> PyResult<Gather> {
+    let listener = listening(py, name)?;
+    let options = Options { trusted, ..Options::default() };
+    let manner = Manner { copies: copy, hold, ..Manner::default() };
+    Gather::new(py, listener, options, (manner, senders))
+}
+
+/// Sends to who gathers under a name, beside others.
+#[pyfunction]
+#[pyo3(signature = (name, *, capacity=None, checksums=false, parts=true))]
+pub fn join(
+    py: Python<'_>,
+    name: &str,
+    capacity: Option<u64>,
+    checksums: bool,
+    parts: bool,
+) -> PyResult<Offer> {
+    let address = Address::parse(name).map_err(raised(py))?;
+    Ok(Offer::seeking(address, making(capacity, checksums, parts)))
+}
+
+fn listening(py: Python<'_>, name: &str) -> PyResult<Listener> {
+    py.detach(|| Listener::bind(&Address::parse(name)?)).map_err(raised(py))
 }
 
 /// Both ends of a channel in this process, for two threads.
 #[pyfunction]
-#[pyo3(signature = (*, capacity=None, checksums=false, copy=false, trusted=true, hold=None))]
+#[pyo3(signature = (*, capacity=None, checksums=false, parts=true, copy=false, trusted=true, hold=None))]
 pub fn pair(
     py: Python<'_>,
     capacity: Option<u64>,
     checksums: bool,
+    parts: bool,
     copy: bool,
     trusted: bool,
     hold: Option<usize>,
 ) -> PyResult<(Offer, Take)> {
-    let options = Options { trusted, ..options(Some(capacity.unwrap_or(PAIR)), checksums) };
+    let making = making(Some(capacity.unwrap_or(EACH)), checksums, parts);
+    let options = Options { trusted, ..making.options };
     let (producer, consumer) = thalweg_channel::pair(&options).map_err(raised(py))?;
-    let manner = Manner { copies: copy, hold };
-    Ok((Offer::open(producer, options), Take::open(py, consumer, options, manner)?))
+    let manner = Manner { copies: copy, hold, ..Manner::default() };
+    Ok((Offer::open(producer, making), Take::open(py, consumer, options, manner)?))
 }
 
 /// Where who offers a name listens.
@@ -70,14 +146,15 @@ pub fn address(py: Python<'_>, name: &str) -> PyResult<PathBuf> {
 
 /// The sending end of a channel over a connected socket, which must not block and of which it makes its own descriptor.
 #[pyfunction]
-#[pyo3(signature = (socket, *, capacity=None, checksums=false))]
+#[pyo3(signature = (socket, *, capacity=None, checksums=false, parts=true))]
 pub fn offer_over(
     socket: &Bound<'_, PyAny>,
     capacity: Option<u64>,
     checksums: bool,
+    parts: bool,
 ) -> PyResult<Offer> {
     let link = Link::over(own_descriptor(socket)?, Admit::SameUser).map_err(raised(socket.py()))?;
-    Ok(Offer::over(link, options(capacity, checksums), capacity.is_some()))
+    Ok(Offer::over(link, making(capacity, checksums, parts)))
 }
 
 /// The receiving end, as `offer_over`.
@@ -92,5 +169,5 @@ pub fn take_over(
     let py = socket.py();
     let link = Link::over(own_descriptor(socket)?, Admit::SameUser).map_err(raised(py))?;
     let options = Options { trusted, ..Options::default() };
-    Take::over(py, link, options, Manner { copies: copy, hold })
+    Take::over(py, link, options, Manner { copies: copy, hold, ..Manner::default() })
 }

@@ -1,42 +1,40 @@
 //! The end that receives.
 
-use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use thalweg_channel::{Address, Consumer, Error, Link, Options};
 use thalweg_sys::{Errno, io};
 
 use crate::alone::Alone;
 use crate::error::{Failure, raised};
-use crate::header::{BEFORE, Layout};
-use crate::memory::{Given, Message, Pool};
-use crate::object::Parts;
+use crate::header::Layout;
+use crate::long::{Long, Refused};
+use crate::memory::Given;
 use crate::offer::closed;
-use crate::wait::{deadline, met, patiently};
+use crate::read::{Come, Piece, Reading};
+use crate::shown::{Shown, ending};
+use crate::source::{Next, Source};
+use crate::wait::{AGAIN, deadline, joined, met, patiently};
 
-/// Between two looks whether somebody offers by now.
-const AGAIN: Duration = Duration::from_millis(10);
-
-/// The receiving end of a channel, made by `take` or `pair`. Iterating over it receives until the other
+/// The receiving end of a channel, made by `take`, `subscribe` or `pair`. Iterating over it receives until the other
 /// side says goodbye; PeerDied if it ended without.
 ///
 /// One thread at a time may use it; another gets a RuntimeError. What was received lives on after it is closed.
 #[pyclass(frozen, module = "thalweg")]
 pub struct Take {
     inside: Alone<Inside>,
-    /// What makes an array of a message.
-    shown: Py<PyAny>,
-    /// What warns of messages that are in use for long.
-    holding: Option<Py<PyAny>>,
+    shown: Shown,
 }
 
 /// What becomes of messages that are received.
 #[derive(Clone, Copy, Default)]
 pub struct Manner {
+    /// They come from a broadcast.
+    pub subscribes: bool,
     /// They are copied to own memory.
     pub copies: bool,
     /// As many may be in use, of those that are not, before who asks for the next is warned.
@@ -46,25 +44,26 @@ pub struct Manner {
 struct Inside {
     state: State,
     options: Options,
-    pool: Pool,
-    copies: bool,
+    subscribes: bool,
+    reading: Reading,
+    long: Long,
 }
 
 enum State {
     Seeking(Address),
     /// A link over which nothing came yet; gone while the handshake runs.
     Linked(Option<Link>),
-    Open(Box<Consumer>),
+    Open(Source),
     Closed,
 }
 
 impl Take {
     fn new(py: Python<'_>, state: State, options: Options, manner: Manner) -> PyResult<Self> {
-        let shown = py.import("thalweg._arrays")?.getattr("shown")?.unbind();
-        let holding = |most| py.import("thalweg._holding")?.getattr("Holding")?.call1((most,));
-        let holding = manner.hold.map(holding).transpose()?.map(Bound::unbind);
-        let inside = Inside { state, options, pool: Pool::default(), copies: manner.copies };
-        Ok(Self { inside: Alone::new(inside), shown, holding })
+        let shown = Shown::new(py, manner.hold)?;
+        let reading = Reading::new(manner.copies, options.trusted);
+        let subscribes = manner.subscribes;
+        let inside = Inside { state, options, subscribes, reading, long: Long::default() };
+        Ok(Self { inside: Alone::new(inside), shown })
     }
 
     pub fn seeking(
@@ -86,31 +85,22 @@ impl Take {
         options: Options,
         manner: Manner,
     ) -> PyResult<Self> {
-        Self::new(py, State::Open(Box::new(consumer)), options, manner)
+        Self::new(py, State::Open(Source::Ring(Box::new(consumer))), options, manner)
     }
 
     fn next(&self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<Py<PyAny>> {
-        self.check(py)?;
-        let message = Py::new(py, self.inside.with(py, |inside| inside.array(py, deadline))?)?;
-        self.note(py, &message)?;
-        self.shown.call1(py, (message,))
-    }
-
-    fn check(&self, py: Python<'_>) -> PyResult<()> {
-        self.holding.as_ref().map_or(Ok(()), |all| all.call_method0(py, "check").map(drop))
-    }
-
-    fn note(&self, py: Python<'_>, message: &Py<Message>) -> PyResult<()> {
-        self.holding
-            .as_ref()
-            .map_or(Ok(()), |all| all.call_method1(py, "note", (message,)).map(drop))
+        self.shown.check(py)?;
+        let read = |reading: &Reading, come: Come<'_, Next<'_>>| reading.array(come);
+        let message = self.inside.with(py, |inside| inside.read(py, deadline, read))?;
+        let message = message.map_err(|why| corrupt(py, &why))?;
+        self.shown.array(py, message)
     }
 }
 
 impl Inside {
     /// The ring, when somebody has come who offers one.
-    fn ring(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<&mut Consumer> {
-        let options = self.options;
+    fn ring(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<&mut Source> {
+        let (options, subscribes) = (self.options, self.subscribes);
         loop {
             let link = match &mut self.state {
                 State::Open(_) => break,
@@ -128,10 +118,10 @@ impl Inside {
                 }
             };
             let opened = met(py, link, deadline, move |link, until| {
-                Consumer::open_until(link, &options, Some(until))
+                Source::open(link, &options, subscribes, until)
             })?;
             match opened {
-                Ok(consumer) => self.state = State::Open(Box::new(consumer)),
+                Ok(source) => self.state = State::Open(source),
                 // It went, or had its consumer: another may offer under the name.
                 Err(Error::Closed { .. } | Error::PeerDied { .. } | Error::Timeout)
                     if matches!(self.state, State::Seeking(_)) =>
@@ -146,24 +136,22 @@ impl Inside {
             }
         }
         match &mut self.state {
-            State::Open(consumer) => Ok(consumer),
+            State::Open(source) => Ok(source),
             _ => Err(closed()),
         }
     }
 
     /// Waits for a message, which stays the next one.
-    fn await_one(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<&mut Consumer> {
-        let consumer = self.ring(py, deadline)?;
+    fn await_one(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<&mut Source> {
+        let source = self.ring(py, deadline)?;
         let mut collected = false;
         loop {
-            let come = patiently(py, deadline, |until| {
-                match consumer.receive_until(Some(until)).map(mem::forget) {
-                    Err(Error::Timeout) if consumer.holds_up()? => Ok(false),
-                    waited => waited.map(|()| true),
-                }
+            let come = patiently(py, deadline, |until| match source.wait(until) {
+                Err(Error::Timeout) if source.holds_up()? => Ok(false),
+                waited => waited.map(|()| true),
             })?;
             if come {
-                return Ok(consumer);
+                return Ok(source);
             }
             py.check_signals()?;
             if !collected {
@@ -171,73 +159,56 @@ impl Inside {
                 py.import("gc")?.call_method0("collect")?;
                 collected = true;
             } else if threads(py)? == 1 {
-                return Err(held_up(py, consumer.held()));
+                return Err(held_up(py, source.held()));
             } else if deadline.is_some_and(|at| Instant::now() >= at) {
                 return Err(raised(py)(Error::Timeout));
             }
         }
     }
 
-    fn array(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<Message> {
-        let (pool, copies) = (self.pool.clone(), self.copies);
-        let in_place = !copies && self.options.trusted;
-        let consumer = self.await_one(py, deadline)?;
-        let half = consumer.largest() / 2;
-        let read = py.detach(|| {
-            let sample = consumer.try_receive()?.ok_or(Error::Timeout)?;
-            match Layout::read(&sample) {
-                // Of one that fills more than half of the ring the next could not come while a loop still holds it.
-                Ok(layout) if in_place && sample.len() < half => {
-                    let skip = layout.offset();
-                    Ok(Ok(Message::held(layout, sample.hold(), skip)))
+    /// Waits for a message, which stays the next one. What comes in parts is put together here.
+    fn await_whole(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<()> {
+        while !self.long.is_whole() {
+            self.await_one(py, deadline)?;
+            let pool = self.reading.pool.clone();
+            let State::Open(source) = &mut self.state else { return Err(closed()) };
+            let long = &mut self.long;
+            let looked = py.detach(|| {
+                let next = source.next()?;
+                let taken = long.take(&next, &pool);
+                if taken.is_none() {
+                    next.leave();
                 }
-                Ok(layout) => {
-                    let elements = sample.get(layout.offset()..).unwrap_or_default();
-                    let mut room = pool.room(elements.len());
-                    room.bytes(elements.len()).copy_from_slice(elements);
-                    Ok(Ok(Message::own(layout, room, (0, copies))))
-                }
-                Err(why) => {
-                    // It stays the next one, for `receive_bytes`.
-                    mem::forget(sample);
-                    Ok(Err(why))
+                Ok(taken)
+            });
+            match looked.map_err(raised(py))? {
+                None => return Ok(()),
+                Some(taken) => {
+                    py.check_signals()?;
+                    taken.map_err(|why| refused(py, why))?;
                 }
             }
-        });
-        read.map_err(raised(py))?.map_err(|why| corrupt(py, &why))
+        }
+        Ok(())
     }
 
-    /// The bytes of an object's message, and where its parts lie.
-    fn object(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<(Message, Parts)> {
-        let (pool, copies) = (self.pool.clone(), self.copies);
-        if !self.options.trusted {
-            let why = "with trusted=False nothing is unpickled: a pickle can run anything in this process";
-            return Err(Failure::new("NotPermitted", why).raised(py));
-        }
-        let consumer = self.await_one(py, deadline)?;
-        let half = consumer.largest() / 2;
-        let read = py.detach(|| {
-            let sample = consumer.try_receive()?.ok_or(Error::Timeout)?;
-            let len = sample.len();
-            let parts = Parts::read(&sample, len);
-            let (parts, layout) = match (parts, Layout::of_bytes(len)) {
-                (Ok(parts), Some(layout)) => (parts, layout),
-                (parts, _) => {
-                    // It stays the next one, for `receive` and `receive_bytes`.
-                    mem::forget(sample);
-                    return Ok(Err(parts.err().unwrap_or_default()));
-                }
-            };
-            // As of an array. What has no buffers is copied by being unpickled.
-            if parts.buffers.is_empty() || !copies && len < half {
-                return Ok(Ok((Message::held(layout, sample.hold(), 0), parts)));
+    /// What `read` makes of the next message.
+    fn read<T: Send>(
+        &mut self,
+        py: Python<'_>,
+        deadline: Option<Instant>,
+        read: impl FnOnce(&Reading, Come<'_, Next<'_>>) -> T + Send,
+    ) -> PyResult<T> {
+        self.await_whole(py, deadline)?;
+        let State::Open(source) = &mut self.state else { return Err(closed()) };
+        let (reading, long) = (&self.reading, &mut self.long);
+        let done = py.detach(|| {
+            if long.is_whole() {
+                return Ok(read(reading, Come::InParts(long)));
             }
-            // So that its buffers lie at multiples of 64.
-            let mut room = pool.room(BEFORE + len);
-            room.bytes(BEFORE + len)[BEFORE..].copy_from_slice(&sample);
-            Ok(Ok((Message::own(layout, room, (BEFORE, copies)), parts)))
+            Ok(read(reading, Come::InRing(source.next()?)))
         });
-        read.map_err(raised(py))?.map_err(|why| corrupt(py, &why))
+        done.map_err(raised(py))
     }
 }
 
@@ -265,9 +236,12 @@ impl Take {
     fn is_ready(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| {
             // Before that a call has to look for the other side.
-            let State::Open(consumer) = &mut inside.state else { return Ok(true) };
-            let found = consumer.try_receive().map_err(raised(py))?;
-            Ok(found.map(mem::forget).is_some())
+            let State::Open(source) = &mut inside.state else { return Ok(true) };
+            if inside.long.is_whole() {
+                return Ok(true);
+            }
+            let found = source.try_next().map_err(raised(py))?;
+            Ok(found.map(Piece::leave).is_some())
         })
     }
 
@@ -277,12 +251,14 @@ impl Take {
     #[pyo3(signature = (timeout=None))]
     fn receive_object(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let deadline = deadline(timeout)?;
-        self.check(py)?;
-        let (message, parts) = self.inside.with(py, |inside| inside.object(py, deadline))?;
-        let message = Py::new(py, message)?;
-        self.note(py, &message)?;
-        let loaded = py.import("thalweg._objects")?.getattr("loaded")?;
-        Ok(loaded.call1((message, parts.ranges()))?.unbind())
+        self.shown.check(py)?;
+        let read = |reading: &Reading, come: Come<'_, Next<'_>>| reading.object(come);
+        let object = self.inside.with(py, |inside| {
+            may_unpickle(py, &inside.reading)?;
+            inside.read(py, deadline, read)
+        })?;
+        let object = object.map_err(|why| corrupt(py, &why))?;
+        self.shown.object(py, object)
     }
 
     /// Waits for the other side, and for the ring that it makes when it has something to send.
@@ -304,28 +280,30 @@ impl Take {
         let deadline = deadline(timeout)?;
         let given = Given::get(into, true)?;
         let room = given.layout();
-        self.inside.with(py, |inside| {
-            let consumer = inside.await_one(py, deadline)?;
-            let copied = py.detach(|| {
-                let sample = consumer.try_receive()?.ok_or(Error::Timeout)?;
-                let layout = Layout::read(&sample);
-                let answer = match layout {
-                    Ok(layout) if room.as_ref().is_some_and(|room| room.holds(&layout)) => {
-                        given.copy_from(sample.get(layout.offset()..).unwrap_or_default());
-                        return Ok(Ok(()));
+        let read = |_: &Reading, come: Come<'_, Next<'_>>| {
+            let fitting = |message: &[u8]| match Layout::read(message) {
+                Ok(layout) if room.as_ref().is_some_and(|room| room.holds(&layout)) => {
+                    given.copy_from(message.get(layout.offset()..).unwrap_or_default());
+                    Ok(())
+                }
+                other => Err(other),
+            };
+            match come {
+                Come::InParts(long) => {
+                    let copied = fitting(long.message());
+                    if copied.is_ok() {
+                        long.finish();
                     }
-                    Ok(layout) => Ok(layout),
-                    Err(why) => Err(why),
-                };
-                mem::forget(sample);
-                Ok(Err(answer))
-            });
-            match copied.map_err(raised(py))? {
-                Ok(()) => Ok(into.clone().unbind()),
-                Err(Ok(layout)) => Err(layout.unlike(room.as_ref())),
-                Err(Err(why)) => Err(corrupt(py, &why)),
+                    copied
+                }
+                Come::InRing(next) => fitting(&next).inspect_err(|_| next.leave()),
             }
-        })
+        };
+        match self.inside.with(py, |inside| inside.read(py, deadline, read))? {
+            Ok(()) => Ok(into.clone().unbind()),
+            Err(Ok(layout)) => Err(layout.unlike(room.as_ref())),
+            Err(Err(why)) => Err(corrupt(py, &why)),
+        }
     }
 
     /// The next message as bytes, whatever is in it: also those of programs in other languages.
@@ -336,24 +314,16 @@ impl Take {
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let deadline = deadline(timeout)?;
-        self.inside.with(py, |inside| {
-            let pool = inside.pool.clone();
-            let consumer = inside.await_one(py, deadline)?;
-            let read = py.detach(|| {
-                let sample = consumer.try_receive()?.ok_or(Error::Timeout)?;
-                let mut room = pool.room(sample.len());
-                room.bytes(sample.len()).copy_from_slice(&sample);
-                Ok((room, sample.len()))
-            });
-            let (mut room, len) = read.map_err(raised(py))?;
-            Ok(PyBytes::new(py, room.bytes(len)))
-        })
+        let read = |reading: &Reading, come: Come<'_, Next<'_>>| reading.bytes(come);
+        let (mut room, skip, len) =
+            self.inside.with(py, |inside| inside.read(py, deadline, read))?;
+        Ok(PyBytes::new(py, &room.bytes(skip + len)[skip..]))
     }
 
     /// For event loops. True: wait until `fileno()` is readable, then `try_receive`. False: receive at once.
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| match &mut inside.state {
-            State::Open(consumer) => consumer.arm().map_err(raised(py)),
+            State::Open(source) => source.arm().map_err(raised(py)),
             State::Linked(Some(_)) => Ok(true),
             _ => Ok(false),
         })
@@ -362,7 +332,7 @@ impl Take {
     /// What an event loop polls for reading, after `arm`. ValueError before somebody was found who offers.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.inside.with(py, |inside| match &inside.state {
-            State::Open(consumer) => Ok(consumer.as_fd().as_raw_fd()),
+            State::Open(source) => Ok(source.as_fd().as_raw_fd()),
             State::Linked(Some(link)) => Ok(link.as_fd().as_raw_fd()),
             _ => Err(closed()),
         })
@@ -381,7 +351,16 @@ impl Take {
     #[getter]
     fn received(&self, py: Python<'_>) -> PyResult<u64> {
         self.inside.with(py, |inside| match &inside.state {
-            State::Open(consumer) => Ok(consumer.received()),
+            State::Open(source) => Ok(source.received()),
+            _ => Ok(0),
+        })
+    }
+
+    /// Messages that the broadcast dropped for this end, since it was too slow, between those received.
+    #[getter]
+    fn missed(&self, py: Python<'_>) -> PyResult<u64> {
+        self.inside.with(py, |inside| match &inside.state {
+            State::Open(source) => Ok(source.missed()),
             _ => Ok(0),
         })
     }
@@ -390,7 +369,7 @@ impl Take {
     #[getter]
     fn peer(&self, py: Python<'_>) -> PyResult<Option<u32>> {
         self.inside.with(py, |inside| match &inside.state {
-            State::Open(consumer) => Ok(Some(consumer.peer().pid)),
+            State::Open(source) => Ok(Some(source.peer())),
             _ => Ok(None),
         })
     }
@@ -400,13 +379,7 @@ impl Take {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.next(py, None).map_err(|error| {
-            let closed = py.import("thalweg._errors").and_then(|errors| errors.getattr("Closed"));
-            match closed {
-                Ok(closed) if error.is_instance(py, &closed) => PyStopIteration::new_err(()),
-                _ => error,
-            }
-        })
+        self.next(py, None).map_err(|error| ending(py, error))
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -416,22 +389,6 @@ impl Take {
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         self.close(py)
-    }
-}
-
-/// A link to who offers under this name, if that is there before `until`.
-fn joined(address: &Address, until: Instant) -> Result<Link, Error> {
-    loop {
-        match Link::connect_with(address, thalweg_channel::Admit::SameUser, Some(until)) {
-            Err(error) if error.is_absent() => {
-                let left = until.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return Err(Error::Timeout);
-                }
-                thread::sleep(left.min(AGAIN));
-            }
-            met => return met,
-        }
     }
 }
 
@@ -445,7 +402,25 @@ fn speaks(link: &Link, until: Instant) -> Result<(), Error> {
     }
 }
 
-fn corrupt(py: Python<'_>, why: &str) -> PyErr {
+/// NotPermitted where the sender is not trusted.
+pub fn may_unpickle(py: Python<'_>, reading: &Reading) -> PyResult<()> {
+    if reading.trusted {
+        return Ok(());
+    }
+    let why = "with trusted=False nothing is unpickled: a pickle can run anything in this process";
+    Err(Failure::new("NotPermitted", why).raised(py))
+}
+
+/// Of a part of a message.
+pub fn refused(py: Python<'_>, why: Refused) -> PyErr {
+    match why {
+        Refused::TooLarge(why) => Failure::new("TooLarge", why),
+        Refused::Corrupt(why) => Failure::new("Corrupt", why),
+    }
+    .raised(py)
+}
+
+pub fn corrupt(py: Python<'_>, why: &str) -> PyErr {
     let words = format!("{why}; it stays the next message: receive_bytes takes any");
     Failure::new("Corrupt", words).raised(py)
 }

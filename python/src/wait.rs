@@ -5,12 +5,15 @@ use pyo3::prelude::*;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
-use thalweg_channel::{Error, Link, Listener};
+use thalweg_channel::{Address, Admit, Error, Link, Listener};
 
 use crate::error::raised;
 
 /// How late a signal may be seen.
 pub const SLICE: Duration = Duration::from_millis(50);
+
+/// Between two looks whether somebody is there by now.
+pub const AGAIN: Duration = Duration::from_millis(10);
 
 /// When to give up, of seconds as Python counts them; `None` is never.
 pub fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
@@ -73,6 +76,22 @@ pub fn met<T: Send + 'static>(
             Ok(met) => return Ok(met),
             Err(mpsc::RecvTimeoutError::Timeout) => py.check_signals()?,
             Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(Err(Error::Timeout)),
+        }
+    }
+}
+
+/// A link to who listens under this name, if that is there before `until`.
+pub fn joined(address: &Address, until: Instant) -> Result<Link, Error> {
+    loop {
+        match Link::connect_with(address, Admit::SameUser, Some(until)) {
+            Err(error) if error.is_absent() => {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(Error::Timeout);
+                }
+                thread::sleep(left.min(AGAIN));
+            }
+            met => return met,
         }
     }
 }

@@ -132,8 +132,8 @@ def test_what_has_no_buffer_is_refused_with_what_to_do(refused: object) -> None:
     assert into.try_receive() is None
 
 
-def test_what_is_larger_than_the_ring_is_refused_and_loses_nothing() -> None:
-    out, into = thalweg.pair(capacity=1 << 16)
+def test_what_is_larger_than_the_ring_is_refused_without_parts_and_loses_nothing() -> None:
+    out, into = thalweg.pair(capacity=1 << 16, parts=False)
     with pytest.raises(thalweg.TooLarge, match="capacity") as told:
         out.send(bytes(1 << 17))
     assert told.value.errno is not None

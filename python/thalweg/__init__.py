@@ -10,22 +10,29 @@ The bytes go through shared memory without names and without a daemon; a process
 (`PeerDied`) and leaves nothing behind. docs/python.md has the whole of it.
 """
 
-from thalweg._async import AsyncOffer, AsyncTake, offer_async, take_async
-from thalweg._commands import Doctor, Plan, Profile, Transfer, Tuned, Verdict, doctor, plan, transfer, tune
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from thalweg._errors import Closed, Corrupt, Error, NotPermitted, PeerDied, Timeout, TooLarge
 from thalweg._files import CopyReport, Mechanism, Share, copy, mechanisms
-from thalweg._native import Offer, Take, offer, pair, take
+from thalweg._native import Broadcast, Gather, Offer, Take, broadcast, gather, join, offer, pair, subscribe, take
 from thalweg._objects import dumps_oob, loads_oob
-from thalweg._region import Region
+
+if TYPE_CHECKING:
+    from thalweg._async import AsyncOffer, AsyncTake, offer_async, take_async
+    from thalweg._commands import Doctor, Plan, Profile, Transfer, Tuned, Verdict, doctor, plan, transfer, tune
+    from thalweg._region import Region
 
 __all__ = [
     "AsyncOffer",
     "AsyncTake",
+    "Broadcast",
     "Closed",
     "CopyReport",
     "Corrupt",
     "Doctor",
     "Error",
+    "Gather",
     "Mechanism",
     "NotPermitted",
     "Offer",
@@ -40,17 +47,40 @@ __all__ = [
     "Transfer",
     "Tuned",
     "Verdict",
+    "broadcast",
     "copy",
     "doctor",
     "dumps_oob",
+    "gather",
+    "join",
     "loads_oob",
     "mechanisms",
     "offer",
     "offer_async",
     "pair",
     "plan",
+    "subscribe",
     "take",
     "take_async",
     "transfer",
     "tune",
 ]
+
+# Imported when they are asked for: with asyncio, subprocess and mmap they would take most of the time of `import thalweg`.
+_LATER = {
+    "_async": {"AsyncOffer", "AsyncTake", "offer_async", "take_async"},
+    "_commands": {"Doctor", "Plan", "Profile", "Transfer", "Tuned", "Verdict", "doctor", "plan", "transfer", "tune"},
+    "_region": {"Region"},
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _LATER.items():
+        if name in names:
+            globals()[name] = found = getattr(import_module(f"thalweg.{module}"), name)
+            return found
+    raise AttributeError(f"module 'thalweg' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

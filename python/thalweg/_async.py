@@ -198,7 +198,7 @@ class AsyncOffer(_Async):
 
     def __init__(self, name: str, *, capacity: int | None = None, checksums: bool = False) -> None:
         super().__init__()
-        self._end = _native.offer(name, capacity=capacity, checksums=checksums)
+        self._end = _native.offer(name, capacity=capacity, checksums=checksums, parts=False)
 
     async def send(self, obj: object) -> None:
         """Sends an array, as `Offer.send`: as it is when there is room for it."""

@@ -138,7 +138,7 @@ class Calling:
                     # It was closed, or is another queue's: what listens there now says it.
                     time.sleep(_AGAIN)
                     return None
-                end = _native.offer_over(call, capacity=self.capacity)
+                end = _native.offer_over(call, capacity=self.capacity, parts=False)
                 end.open(self.size, timeout=PATIENCE)
                 return end
             except (BrokenPipeError, ConnectionResetError, Closed, Timeout):

@@ -97,7 +97,7 @@ class Receiver:
     def local(self, sender: bytes, number: int, capacity: int) -> Offer:
         """A ring for this process itself, which cannot wait for its own answer."""
         self._not_stopped()
-        out, into = _native.pair(capacity=capacity, copy=self._copy)
+        out, into = _native.pair(capacity=capacity, copy=self._copy, parts=False)
         self._door.arrived(Source(into, 0, (sender, number)))
         return out
 

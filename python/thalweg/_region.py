@@ -12,11 +12,13 @@ import struct
 from collections.abc import Callable
 from functools import cache
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from thalweg import _native
-from thalweg._commands import File
 from thalweg._errors import made
+
+if TYPE_CHECKING:
+    from thalweg._commands import File
 
 _FIXED = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 _NAME = re.compile(r"/proc/\d+/fd/\d+")

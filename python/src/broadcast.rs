@@ -1,0 +1,226 @@
+//! The end that sends to many.
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use thalweg_channel::{Departure, Error, Link, Listener, Options, Producer, Slow};
+
+use crate::alone::Alone;
+use crate::door::Door;
+use crate::error::raised;
+use crate::memory::{Given, Pool};
+use crate::object::Pickled;
+use crate::offer::{bytes_of, closed, described, message_of};
+use crate::wait::{SLICE, deadline, patiently};
+
+/// Between two looks whether what is kept has moved on.
+const AGAIN: Duration = Duration::from_millis(1);
+
+/// The sending end of channels to any number of receivers, made by `broadcast`: each has a ring of its own, and gets what is
+/// sent once it is there. Without receivers what is sent goes to nobody.
+///
+/// One thread at a time may use it; another gets a RuntimeError. Closing it is the goodbye.
+#[pyclass(frozen, module = "thalweg")]
+pub struct Broadcast {
+    inside: Alone<Inside>,
+}
+
+struct Inside {
+    /// None once it is closed.
+    open: Option<Open>,
+    pool: Pool,
+    departed: Vec<(Receiver, Departure)>,
+}
+
+struct Open {
+    door: Door<Producer>,
+    seats: thalweg_channel::Broadcast,
+    receivers: BTreeMap<u64, Receiver>,
+}
+
+#[derive(Clone, Copy)]
+struct Receiver {
+    process: u32,
+}
+
+impl Broadcast {
+    /// With a `backlog` nobody waits for who is slow: so many messages are kept for each, then the oldest is dropped.
+    pub fn new(listener: Listener, options: Options, backlog: Option<usize>) -> Self {
+        let slow = backlog.map_or(Slow::Wait, |backlog| Slow::DropOldest { backlog });
+        let meet =
+            |link: Link, options: &Options, until| Producer::open_until(link, options, Some(until));
+        let open = Open {
+            door: Door::new(listener, options, meet),
+            seats: thalweg_channel::Broadcast::new(slow),
+            receivers: BTreeMap::new(),
+        };
+        let inside = Inside { open: Some(open), pool: Pool::default(), departed: Vec::new() };
+        Self { inside: Alone::new(inside) }
+    }
+}
+
+impl Inside {
+    /// Lets in who has come, and notes who has gone.
+    fn look(&mut self, py: Python<'_>) -> PyResult<&mut Open> {
+        let open = self.open.as_mut().ok_or_else(closed)?;
+        for producer in open.door.arrivals().map_err(raised(py))? {
+            let process = producer.peer().pid;
+            let number = open.seats.admit(producer);
+            open.receivers.insert(number, Receiver { process });
+        }
+        for departure in open.seats.take_departed() {
+            let receiver = open.receivers.remove(&departure.subscriber);
+            if let (Some(receiver), false) =
+                (receiver, matches!(departure.error, Error::Closed { .. }))
+            {
+                self.departed.push((receiver, departure));
+            }
+        }
+        Ok(open)
+    }
+
+    /// Sends what `write` puts into a message of `len` bytes, to everybody or, where it times out, to nobody.
+    fn send(
+        &mut self,
+        py: Python<'_>,
+        (len, deadline): (usize, Option<Instant>),
+        write: impl FnOnce(&mut [u8]) + Send,
+    ) -> PyResult<()> {
+        let mut room = self.pool.room(len);
+        let message = room.bytes(len);
+        py.detach(|| write(message));
+        let seats = &mut self.look(py)?.seats;
+        patiently(py, deadline, |until| seats.publish_until(message, Some(until)))?;
+        self.look(py).map(drop)
+    }
+}
+
+#[pymethods]
+impl Broadcast {
+    /// Sends an array, or anything else with a buffer, as it is now. Without a `backlog` it waits for room at every
+    /// receiver; after Timeout nobody has it.
+    #[pyo3(signature = (obj, timeout=None))]
+    fn send(&self, py: Python<'_>, obj: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
+        let deadline = deadline(timeout)?;
+        let (given, layout) = described(obj)?;
+        let len = message_of(py, &layout)?;
+        self.inside.with(py, |inside| {
+            inside.send(py, (len, deadline), |message| {
+                layout.write(message);
+                given.copy_to(&mut message[layout.offset()..]);
+            })
+        })
+    }
+
+    /// Sends bytes as they are, without a header: for programs in other languages, which read bytes.
+    #[pyo3(signature = (data, timeout=None))]
+    fn send_bytes(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let deadline = deadline(timeout)?;
+        let (given, len): (Given, usize) = bytes_of(data)?;
+        self.inside
+            .with(py, |inside| inside.send(py, (len, deadline), |message| given.copy_to(message)))
+    }
+
+    /// Sends any object that can be pickled, as `Offer.send_object`.
+    #[pyo3(signature = (obj, timeout=None))]
+    fn send_object(
+        &self,
+        py: Python<'_>,
+        obj: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let deadline = deadline(timeout)?;
+        let pickled = Pickled::of(obj)?;
+        self.inside
+            .with(py, |inside| inside.send(py, (pickled.message(), deadline), pickled.writer(py)))
+    }
+
+    /// Waits until as many receivers are there.
+    #[pyo3(signature = (receivers=1, timeout=None))]
+    fn wait(&self, py: Python<'_>, receivers: usize, timeout: Option<f64>) -> PyResult<()> {
+        let deadline = deadline(timeout)?;
+        self.inside.with(py, |inside| {
+            loop {
+                let open = inside.look(py)?;
+                // Who has gone is found by a call for each.
+                open.seats.push_backlog().map_err(raised(py))?;
+                if open.seats.subscribers() >= receivers {
+                    return inside.look(py).map(drop);
+                }
+                if deadline.is_some_and(|at| Instant::now() >= at) {
+                    return Err(raised(py)(Error::Timeout));
+                }
+                let slice = Instant::now() + SLICE;
+                let until = deadline.map_or(slice, |deadline| deadline.min(slice));
+                py.detach(|| open.door.wait(until)).map_err(raised(py))?;
+                py.check_signals()?;
+            }
+        })
+    }
+
+    /// Waits until nothing is kept here any more for receivers that were too slow.
+    #[pyo3(signature = (timeout=None))]
+    fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let deadline = deadline(timeout)?;
+        self.inside.with(py, |inside| {
+            let seats = &mut inside.look(py)?.seats;
+            patiently(py, deadline, |until| {
+                while seats.push_backlog()? > 0 {
+                    if Instant::now() >= until {
+                        return Err(Error::Timeout);
+                    }
+                    std::thread::sleep(AGAIN);
+                }
+                Ok(())
+            })?;
+            inside.look(py).map(drop)
+        })
+    }
+
+    /// Says goodbye to all. What is still kept for who was too slow is dropped: `flush` before.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(mut inside) = self.inside.here()? else { return Ok(()) };
+        let open = inside.open.take();
+        drop(inside);
+        py.detach(|| drop(open));
+        Ok(())
+    }
+
+    /// Receivers that have ended without a goodbye: process, messages that were dropped for it, and what was found.
+    fn departed(&self, py: Python<'_>) -> PyResult<Vec<(u32, u64, PyErr)>> {
+        self.inside.with(py, |inside| {
+            let told = inside.departed.iter().map(|(receiver, departure)| {
+                (receiver.process, departure.dropped, raised(py)(departure.error.clone()))
+            });
+            Ok(told.collect())
+        })
+    }
+
+    /// Receivers that are there, as far as is known.
+    #[getter]
+    fn receivers(&self, py: Python<'_>) -> PyResult<usize> {
+        self.inside.with(py, |inside| Ok(inside.look(py)?.seats.subscribers()))
+    }
+
+    /// Messages sent.
+    #[getter]
+    fn sent(&self, py: Python<'_>) -> PyResult<u64> {
+        self.inside
+            .with(py, |inside| Ok(inside.open.as_ref().map_or(0, |open| open.seats.published())))
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+}

@@ -1,0 +1,91 @@
+//! Lets in whoever calls at a listener. The handshakes have threads of their own, so that one who says nothing holds up
+//! nobody.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Instant;
+use thalweg_channel::{Error, Link, Listener, Options};
+use thalweg_sys::{Errno, io};
+
+/// Handshakes at a time; more callers wait in the kernel's queue.
+const MOST: usize = 64;
+
+/// What makes an end of a link, before an instant.
+type Meet<T> = fn(Link, &Options, Instant) -> Result<T, Error>;
+
+pub struct Door<T> {
+    listener: Listener,
+    options: Options,
+    meet: Meet<T>,
+    tell: Sender<Result<T, Error>>,
+    told: Receiver<Result<T, Error>>,
+    /// Handshakes that have not ended.
+    meeting: usize,
+    arrived: Vec<T>,
+}
+
+impl<T: Send + 'static> Door<T> {
+    pub fn new(listener: Listener, options: Options, meet: Meet<T>) -> Self {
+        let (tell, told) = channel();
+        Self { listener, options, meet, tell, told, meeting: 0, arrived: Vec::new() }
+    }
+
+    /// Who has come by now.
+    pub fn arrivals(&mut self) -> Result<Vec<T>, Error> {
+        while self.meeting < MOST {
+            match self.listener.accept_until(Some(Instant::now())) {
+                Ok(link) => self.begin(link)?,
+                Err(Error::Timeout) => break,
+                // Hung up on.
+                Err(Error::NotPermitted { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        while let Ok(met) = self.told.try_recv() {
+            self.end(met);
+        }
+        Ok(std::mem::take(&mut self.arrived))
+    }
+
+    /// Whether somebody is about to be let in.
+    pub fn is_meeting(&self) -> bool {
+        self.meeting > 0
+    }
+
+    /// Waits until somebody calls, or has been let in, or for no longer than `until`.
+    pub fn wait(&mut self, until: Instant) -> Result<(), Error> {
+        let left = until.saturating_duration_since(Instant::now());
+        if self.is_meeting() {
+            match self.told.recv_timeout(left) {
+                Ok(met) => self.end(met),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+            return Ok(());
+        }
+        match io::wait_readable(&self.listener, Some(left)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(Error::System { call: "poll", errno }),
+        }
+    }
+
+    fn begin(&mut self, link: Link) -> Result<(), Error> {
+        let (tell, meet, options) = (self.tell.clone(), self.meet, self.options);
+        let until = Instant::now() + Listener::PATIENCE;
+        let begun = thread::Builder::new().name("thalweg-meet".to_owned()).spawn(move || {
+            // Nobody listens any more once the door is closed: then the end is dropped here.
+            let _ = tell.send(meet(link, &options, until));
+        });
+        begun.map_err(|error| Error::System {
+            call: "clone",
+            errno: Errno::from_io_error(&error).unwrap_or(Errno::AGAIN),
+        })?;
+        self.meeting += 1;
+        Ok(())
+    }
+
+    /// Who went, or said nothing, may call again.
+    fn end(&mut self, met: Result<T, Error>) {
+        self.meeting -= 1;
+        self.arrived.extend(met.ok());
+    }
+}

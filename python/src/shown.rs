@@ -1,0 +1,60 @@
+//! Received messages as Python objects, and who is warned of those that are in use for long.
+
+use pyo3::exceptions::PyStopIteration;
+use pyo3::prelude::*;
+
+use crate::memory::Message;
+use crate::object::Parts;
+
+/// What makes objects of messages.
+pub struct Shown {
+    array: Py<PyAny>,
+    /// What warns of messages that are in use for long.
+    holding: Option<Py<PyAny>>,
+}
+
+impl Shown {
+    /// With `hold` as many messages may be in use, of those that are not copied, before who asks for the next is warned.
+    pub fn new(py: Python<'_>, hold: Option<usize>) -> PyResult<Self> {
+        let array = py.import("thalweg._arrays")?.getattr("shown")?.unbind();
+        let holding = |most| py.import("thalweg._holding")?.getattr("Holding")?.call1((most,));
+        Ok(Self { array, holding: hold.map(holding).transpose()?.map(Bound::unbind) })
+    }
+
+    /// Before a message is asked for.
+    pub fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.holding.as_ref().map_or(Ok(()), |all| all.call_method0(py, "check").map(drop))
+    }
+
+    pub fn array(&self, py: Python<'_>, message: Message) -> PyResult<Py<PyAny>> {
+        let message = self.noted(py, message)?;
+        self.array.call1(py, (message,))
+    }
+
+    pub fn object(
+        &self,
+        py: Python<'_>,
+        (message, parts): (Message, Parts),
+    ) -> PyResult<Py<PyAny>> {
+        let message = self.noted(py, message)?;
+        let loaded = py.import("thalweg._objects")?.getattr("loaded")?;
+        Ok(loaded.call1((message, parts.ranges()))?.unbind())
+    }
+
+    fn noted(&self, py: Python<'_>, message: Message) -> PyResult<Py<Message>> {
+        let message = Py::new(py, message)?;
+        if let Some(all) = &self.holding {
+            all.call_method1(py, "note", (&message,))?;
+        }
+        Ok(message)
+    }
+}
+
+/// The goodbye of the other side as the end of a loop.
+pub fn ending(py: Python<'_>, error: PyErr) -> PyErr {
+    let closed = py.import("thalweg._errors").and_then(|errors| errors.getattr("Closed"));
+    match closed {
+        Ok(closed) if error.is_instance(py, &closed) => PyStopIteration::new_err(()),
+        _ => error,
+    }
+}

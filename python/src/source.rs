@@ -1,0 +1,136 @@
+//! What a receiving end reads: a ring that is its own, or one that a broadcast fills.
+
+use std::mem;
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
+use thalweg_channel::{Consumer, Error, Held, Link, Notice, Options, Sample, Subscription};
+
+use crate::read::Piece;
+
+pub enum Source {
+    Ring(Box<Consumer>),
+    Broadcast(Box<Subscription>),
+}
+
+/// The next message of either.
+pub enum Next<'s> {
+    Sample(Sample<'s>),
+    Notice(Notice<'s>),
+}
+
+impl Source {
+    pub fn open(
+        link: Link,
+        options: &Options,
+        is_broadcast: bool,
+        until: Instant,
+    ) -> Result<Self, Error> {
+        if is_broadcast {
+            let opened = Subscription::open_until(link, options, Some(until))?;
+            return Ok(Self::Broadcast(Box::new(opened)));
+        }
+        Ok(Self::Ring(Box::new(Consumer::open_until(link, options, Some(until))?)))
+    }
+
+    /// Waits for a message, which stays the next one.
+    pub fn wait(&mut self, until: Instant) -> Result<(), Error> {
+        match self {
+            Self::Ring(ring) => ring.receive_until(Some(until)).map(mem::forget),
+            Self::Broadcast(seat) => seat.receive_until(Some(until)).map(mem::forget),
+        }
+    }
+
+    /// The message that [`Source::wait`] has waited for.
+    pub fn next(&mut self) -> Result<Next<'_>, Error> {
+        self.try_next()?.ok_or(Error::Timeout)
+    }
+
+    pub fn try_next(&mut self) -> Result<Option<Next<'_>>, Error> {
+        Ok(match self {
+            Self::Ring(ring) => ring.try_receive()?.map(Next::Sample),
+            Self::Broadcast(seat) => seat.try_receive()?.map(Next::Notice),
+        })
+    }
+
+    /// Whether the sender waits for what is held here.
+    pub fn holds_up(&mut self) -> Result<bool, Error> {
+        match self {
+            Self::Ring(ring) => ring.holds_up(),
+            Self::Broadcast(seat) => seat.holds_up(),
+        }
+    }
+
+    pub fn held(&self) -> usize {
+        match self {
+            Self::Ring(ring) => ring.held(),
+            Self::Broadcast(seat) => seat.held(),
+        }
+    }
+
+    pub fn arm(&mut self) -> Result<bool, Error> {
+        match self {
+            Self::Ring(ring) => ring.arm(),
+            Self::Broadcast(seat) => seat.arm(),
+        }
+    }
+
+    pub fn received(&self) -> u64 {
+        match self {
+            Self::Ring(ring) => ring.received(),
+            Self::Broadcast(seat) => seat.received(),
+        }
+    }
+
+    /// Messages that were dropped for this end.
+    pub fn missed(&self) -> u64 {
+        match self {
+            Self::Ring(_) => 0,
+            Self::Broadcast(seat) => seat.missed(),
+        }
+    }
+
+    /// The process that sends.
+    pub fn peer(&self) -> u32 {
+        match self {
+            Self::Ring(ring) => ring.peer().pid,
+            Self::Broadcast(seat) => seat.peer().pid,
+        }
+    }
+}
+
+impl AsFd for Source {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Ring(ring) => ring.as_fd(),
+            Self::Broadcast(seat) => seat.as_fd(),
+        }
+    }
+}
+
+impl Deref for Next<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Sample(sample) => sample,
+            Self::Notice(notice) => notice,
+        }
+    }
+}
+
+impl Piece for Next<'_> {
+    fn largest(&self) -> usize {
+        match self {
+            Self::Sample(sample) => sample.largest(),
+            Self::Notice(notice) => notice.largest(),
+        }
+    }
+
+    fn hold(self) -> Held {
+        match self {
+            Self::Sample(sample) => sample.hold(),
+            Self::Notice(notice) => notice.hold(),
+        }
+    }
+}

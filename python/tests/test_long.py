@@ -1,0 +1,131 @@
+"""Arrays and objects that are larger than their ring: they go through it in parts."""
+
+import struct
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import thalweg
+from conftest import PATIENCE, Start, ended
+
+CAPACITY = 1 << 16
+SENDER = """
+    import sys, numpy as np, thalweg
+    send = thalweg.join if sys.argv[1] == "join" else thalweg.offer
+    with send(sys.argv[2], capacity=1 << 16) as out:
+        for number in range(5):
+            out.send(np.arange(100_000) + number)
+            out.send(np.full(10, number))
+            out.send_object({"number": number, "array": np.full(50_000, number)})
+"""
+
+
+def beside(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def part(serial: int, total: int, at: int, data: bytes) -> bytes:
+    """As docs/formats.md has it."""
+    return struct.pack("<8sHHIQQ", b"THALWEGL", 1, 0, serial, total, at) + data
+
+
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_long_array_arrives_whole_in_memory_of_its_own(copy: bool, trusted: bool) -> None:
+    out, into = thalweg.pair(capacity=CAPACITY, copy=copy, trusted=trusted)
+    sent = np.arange(300_000, dtype=">i4").reshape(3, 100_000)[:, ::-1]
+    thread = beside(lambda: out.send(sent, timeout=PATIENCE))
+    got = into.receive(timeout=PATIENCE)
+    thread.join()
+    assert (got == sent).all() and got.dtype == sent.dtype and got.shape == sent.shape
+    assert got.flags.writeable == copy and got.ctypes.data % 64 == 0
+    out.send(b"and goes on")
+    assert into.receive().tobytes() == b"and goes on"
+    assert (got == sent).all()
+
+
+@pytest.mark.parametrize("how", ["offer", "join"])
+def test_between_programs_long_and_short_ones_keep_their_order(start: Start, place: str, how: str) -> None:
+    with thalweg.gather(place, senders=1) if how == "join" else thalweg.take(place) as into:
+        sender = start(SENDER, how, place)
+        for number in range(5):
+            assert (into.receive(timeout=PATIENCE) == np.arange(100_000) + number).all()
+            assert (into.receive(timeout=PATIENCE) == number).all()
+            got = into.receive_object(timeout=PATIENCE)
+            assert got["number"] == number and (got["array"] == number).all() and len(got["array"]) == 50_000
+        with pytest.raises(thalweg.Closed):
+            into.receive(timeout=PATIENCE)
+        ended(sender)
+
+
+def test_who_gives_up_in_mid_message_sends_it_again_and_nothing_is_torn() -> None:
+    out, into = thalweg.pair(capacity=CAPACITY)
+    long = np.arange(100_000)
+    with pytest.raises(thalweg.Timeout):
+        out.send(long, timeout=0.05)
+    with pytest.raises(thalweg.Timeout):
+        into.receive(timeout=0.05)
+    assert into.try_receive() is None
+    thread = beside(lambda: (out.send(long + 1, timeout=PATIENCE), out.send(b"last")))
+    assert (into.receive(timeout=PATIENCE) == long + 1).all()
+    assert into.receive(timeout=PATIENCE).tobytes() == b"last"
+    thread.join()
+    with pytest.raises(thalweg.Timeout):
+        out.send(long, timeout=0.05)
+    out.close()
+    with pytest.raises(thalweg.Closed):
+        into.receive(timeout=PATIENCE)
+
+
+def test_one_of_another_kind_stays_the_next_and_fits_into_an_array_of_ours() -> None:
+    out, into = thalweg.pair(capacity=CAPACITY)
+    sent = np.arange(100_000)
+    thread = beside(lambda: (out.send_object({"a": sent}, timeout=PATIENCE), out.send(sent, timeout=PATIENCE)))
+    with pytest.raises(thalweg.Corrupt):
+        into.receive(timeout=PATIENCE)
+    assert into.is_ready()
+    assert (into.receive_object(timeout=PATIENCE)["a"] == sent).all()
+    with pytest.raises(ValueError, match="stays the next one"):
+        into.receive_into(np.zeros(5, int), timeout=PATIENCE)
+    room = np.zeros(100_000, int)
+    assert into.receive_into(room, timeout=PATIENCE) is room and (room == sent).all()
+    thread.join()
+    with pytest.raises(thalweg.TooLarge):
+        out.send_bytes(bytes(CAPACITY))
+    with pytest.raises(thalweg.TooLarge):
+        out.empty(100_000)
+
+
+def test_parts_are_those_of_the_format_and_what_lies_is_corrupt() -> None:
+    out, into = thalweg.pair(capacity=CAPACITY)
+    out.send(np.arange(3, dtype=np.uint8))
+    message = into.receive_bytes()
+    for at in range(0, len(message), 10):
+        out.send_bytes(part(7, len(message), at, message[at : at + 10]))
+    assert into.receive().tolist() == [0, 1, 2]
+    lies = [
+        part(1, 10, 0, b""),
+        part(1, 10, 5, b"abcdef"),
+        part(1, 10, 5, b"abc"),
+        part(1, 1 << 63, 0, b"abc"),
+        part(1, (1 << 64) - 1, (1 << 64) - 1, b"abc"),
+        part(1, 10, 0, b"abc").replace(b"L\x01", b"L\x02", 1),
+    ]
+    for lie in lies:
+        out.send_bytes(lie)
+        with pytest.raises(thalweg.Corrupt):
+            into.receive()
+    out.send_bytes(part(1, 10, 0, b"ab"))
+    out.send_bytes(part(1, 10, 5, b"ab"))
+    with pytest.raises(thalweg.Corrupt):
+        into.receive()
+    # More than there is memory: refused once, and its other parts are passed over.
+    for at in range(3):
+        out.send_bytes(part(2, 1 << 60, at, b"x"))
+    with pytest.raises(thalweg.TooLarge, match="memory"):
+        into.receive()
+    out.send(b"goes on")
+    assert into.receive(timeout=PATIENCE).tobytes() == b"goes on"
