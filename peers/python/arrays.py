@@ -7,12 +7,11 @@ the receiver's memory, checked outside of it.
 import contextlib
 import os
 import tempfile
-import time
 from multiprocessing import shared_memory
 
 import numpy as np
 import thalweg
-from rounds import SPAWN, senders, taken
+from rounds import SPAWN, answered, senders, taken, timed
 
 PAGE = 1 << 12
 TURNS = 2000
@@ -74,7 +73,7 @@ def zmq_sends(told, address, size):
 
 
 def large(rounds, size):
-    """Seconds of every way."""
+    """What every way took."""
     into = np.zeros(size, np.uint8)
     source = np.full(size, 1, np.uint8)
     ways = {}
@@ -83,16 +82,11 @@ def large(rounds, size):
         begin = stack.enter_context(senders())
 
         def way(name, tell, receive):
-            def once(stamp):
-                began = time.perf_counter()
-                tell(stamp)
-                got = receive()
-                seconds = time.perf_counter() - began
+            def is_right(got, stamp):
                 array = got if isinstance(got, np.ndarray) else into
-                assert (array[::PAGE] == stamp).all() and (array[1] == 1 or "empty" in name), name
-                return seconds
+                return (array[::PAGE] == stamp).all() and (array[1] == 1 or "empty" in name)
 
-            ways[name] = once
+            ways[name] = answered(tell, receive, is_right)
 
         for name, target in (("thalweg send, receive_into", ours), ("thalweg empty, receive_into", ours_lent)):
             place = os.path.join(folder, target.__name__)
@@ -147,7 +141,7 @@ def framed_by_hand(told, name, full):
 
 
 def frames(rounds):
-    """Seconds of a frame that is written in shared memory, and read there once."""
+    """What a frame took, written in shared memory and read there once."""
     ways = {}
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -160,20 +154,15 @@ def frames(rounds):
         full = SPAWN.Semaphore(0)
         tell_other = begin(framed_by_hand, memory.name, full)
 
-        def read(tell, frame, stamp):
-            began = time.perf_counter()
-            tell(stamp)
-            total = int(frame().sum())
-            seconds = time.perf_counter() - began
-            assert total == stamp * np.prod(FRAME)
-            return seconds
+        def read(tell, frame):
+            return answered(tell, lambda: int(frame().sum()), lambda total, stamp: total == stamp * np.prod(FRAME))
 
         def by_hand():
             full.acquire()
             return np.ndarray(FRAME, np.uint8, memory.buf)
 
-        ways["thalweg empty, a view"] = lambda stamp: read(tell, into.receive, stamp)
-        ways["shared_memory, one frame, a semaphore"] = lambda stamp: read(tell_other, by_hand, stamp)
+        ways["thalweg empty, a view"] = read(tell, into.receive)
+        ways["shared_memory, one frame, a semaphore"] = read(tell_other, by_hand)
         return taken(ways, rounds)
 
 
@@ -189,7 +178,7 @@ def answering_piped(end):
 
 
 def turns(rounds):
-    """Seconds of one turn of 64 bytes there and back."""
+    """What 64 bytes took, there and back."""
     small = np.zeros(64, np.uint8)
     with tempfile.TemporaryDirectory() as folder:
         place, back = os.path.join(folder, "there"), os.path.join(folder, "back")
@@ -207,13 +196,15 @@ def turns(rounds):
                 here.send_bytes(small)
                 here.recv_bytes()
 
-            def timed(once):
-                began = time.perf_counter()
-                for _ in range(TURNS):
-                    once()
-                return (time.perf_counter() - began) / TURNS
+            def turning(once):
+                def some():
+                    for _ in range(TURNS):
+                        once()
 
-            ways = {"thalweg": lambda _: timed(ours_once), "Pipe": lambda _: timed(pipe_once)}
+                wall, cpu = timed(some)[0]
+                return wall / TURNS, cpu / TURNS
+
+            ways = {"thalweg": lambda _: turning(ours_once), "Pipe": lambda _: turning(pipe_once)}
             seconds = taken(ways, rounds)
         here.send_bytes(b"")
         for process in processes:

@@ -4,18 +4,17 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import thalweg
-from rounds import taken
+from rounds import taken, timed
 from thalweg._commands import PROGRAM
 
 SMALL, LARGE = 10_000, 1 << 30
 
 
 def copies(rounds, place=None):
-    """Seconds of a large file, and of a folder of small ones."""
+    """What a large file took, and a folder of small ones."""
     with tempfile.TemporaryDirectory(dir=place) as folder:
         one, many = Path(folder, "one"), Path(folder, "many")
         block = os.urandom(1 << 20)
@@ -28,18 +27,16 @@ def copies(rounds, place=None):
             (part / str(number)).write_bytes(block[: number % 8000])
         to = Path(folder, "to")
 
-        def timed(copy, source):
+        def way(copy, source):
             def once(_):
-                began = time.perf_counter()
-                copy(source, to)
-                seconds = time.perf_counter() - began
+                cost, _ = timed(lambda: copy(source, to))
                 if to.is_dir():
                     assert sum(len(names) for _, _, names in os.walk(to)) == SMALL
                     shutil.rmtree(to)
                 else:
                     assert to.stat().st_size == LARGE
                     to.unlink()
-                return seconds
+                return cost
 
             return once
 
@@ -50,6 +47,6 @@ def copies(rounds, place=None):
         file = ours | {"shutil.copy2": shutil.copy2}
         tree = ours | {"shutil.copytree": shutil.copytree}
         return (
-            taken({name: timed(copy, one) for name, copy in file.items()}, rounds),
-            taken({name: timed(copy, many) for name, copy in tree.items()}, rounds),
+            taken({name: way(copy, one) for name, copy in file.items()}, rounds),
+            taken({name: way(copy, many) for name, copy in tree.items()}, rounds),
         )

@@ -3,33 +3,71 @@
 import contextlib
 import multiprocessing
 import random
+import resource
 import statistics
+import time
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
-#: A way, told a number that is new in every round: the seconds that it took.
-Way = Callable[[int], float]
+#: Seconds on the clock, and of all processors.
+Cost = tuple[float, float]
+#: A way, told a number that is new in every round: what it took.
+Way = Callable[[int], Cost]
+#: Of each way in each round.
+Taken = dict[str, list[Cost]]
+T = TypeVar("T")
 SPAWN = multiprocessing.get_context("spawn")
 
 
-def taken(ways: dict[str, Way], rounds: int) -> dict[str, list[float]]:
-    """Seconds of every way, in every round but the first, which makes all memory resident."""
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
+def processor() -> float:
+    """Seconds of processors that this process and those that it started have used until now."""
+    # A process's clock by its number: CPUCLOCK_SCHED of clock_gettime(2).
+    clocks = [time.CLOCK_PROCESS_CPUTIME_ID]
+    clocks += [~child.pid << 3 | 2 for child in multiprocessing.active_children() if child.pid]
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return sum(time.clock_gettime(clock) for clock in clocks) + ended.ru_utime + ended.ru_stime
+
+
+def timed(work: Callable[[], T]) -> tuple[Cost, T]:
+    """What it took, and what it came to."""
+    before, began = processor(), time.perf_counter()
+    found = work()
+    seconds = time.perf_counter() - began
+    return (seconds, processor() - before), found
+
+
+def answered(tell: Callable[[int], object], get: Callable[[], T], is_right: Callable[[T, int], object]) -> Way:
+    """From the word to send until what was sent is there; it is looked at afterwards."""
+
+    def once(stamp: int) -> Cost:
+        cost, got = timed(lambda: (tell(stamp), get())[1])
+        assert is_right(got, stamp), "something else has come"
+        return cost
+
+    return once
+
+
+def taken(ways: dict[str, Way], rounds: int) -> Taken:
+    """What every way took in every round but the first, which makes all memory resident."""
+    took: Taken = {name: [] for name in ways}
     for number in range(rounds + 1):
         for name in random.sample(list(ways), len(ways)):
-            took = ways[name](number % 250 + 2)
+            cost = ways[name](number % 250 + 2)
             if number:
-                seconds[name].append(took)
-    return seconds
+                took[name].append(cost)
+    return took
 
 
-def printed(title: str, seconds: dict[str, list[float]]) -> None:
-    """Medians, quartiles, and the median of the ratios to the first way in the same round."""
+def printed(title: str, took: Taken) -> None:
+    """Medians and quartiles on the clock, and the medians of the ratios to the first way in the same round, on the clock and of
+    processors."""
     print(title)
-    base = next(iter(seconds.values()))
-    for name, took in sorted(seconds.items(), key=lambda item: statistics.median(item[1])):
-        low, middle, high = statistics.quantiles(took, n=4)
-        ratio = statistics.median(other / ours for other, ours in zip(took, base, strict=True))
-        print(f"  {name:38} {middle * 1e6:12.1f} us ({low * 1e6:.1f} to {high * 1e6:.1f})  {ratio:6.2f} x")
+    base = next(iter(took.values()))
+    for name, rounds in sorted(took.items(), key=lambda item: statistics.median(wall for wall, _ in item[1])):
+        low, middle, high = statistics.quantiles((wall for wall, _ in rounds), n=4)
+        wall, cpu = (statistics.median(one[at] / ours[at] for one, ours in zip(rounds, base, strict=True)) for at in (0, 1))
+        times = f"{middle * 1e6:12.1f} us ({low * 1e6:.1f} to {high * 1e6:.1f})"
+        print(f"  {name:38} {times}  {wall:6.2f} x  processors {cpu:6.2f} x")
 
 
 @contextlib.contextmanager
