@@ -74,6 +74,8 @@ pub struct Connection {
     has_hung_up: bool,
     /// It takes nothing any more either.
     is_gone: bool,
+    /// What was sent last may wait for more, 200 ms at the most.
+    is_held_back: bool,
     since: Instant,
     /// Its own. In a box: few have one.
     limit: Option<Box<RateLimit>>,
@@ -134,6 +136,7 @@ impl Connection {
             writable: true,
             has_hung_up: false,
             is_gone: false,
+            is_held_back: false,
             since: Instant::now(),
             limit: limit.map(|limit| Box::new(RateLimit::new(limit))),
         }
@@ -224,7 +227,11 @@ impl Connection {
 
     /// Reads until there is a request.
     fn listen(&mut self, tools: &mut Tools) -> Option<Next> {
-        match self.input.take() {
+        let request = self.input.take();
+        if request.is_none() {
+            self.let_go();
+        }
+        match request {
             Some(Ok(head)) => self.respond(tools, head, TRIES),
             Some(Err(status)) => {
                 let request = self.input.give_up();
@@ -356,9 +363,11 @@ impl Connection {
         if !limits.are_open() {
             // It is not the client that keeps us waiting.
             self.since = Instant::now();
+            self.let_go();
             return Some(Next::Later);
         }
         let before = answering.sending.total;
+        let more = answering.keep_alive && !self.input.is_empty();
         let Answering { sending, mechanism, notes, .. } = &mut **answering;
         let sent = sending.advance(&mut Way {
             socket: &self.socket,
@@ -366,11 +375,13 @@ impl Connection {
             plans: &mut tools.plans,
             policy: &tools.policy,
             step: limits.step(STEP),
+            more,
             cold: &mut tools.cold,
             account: &mut |report| account(&tools.site, mechanism, notes, report),
         });
         let moved = answering.sending.total - before;
         limits.spend(moved);
+        self.is_held_back |= more;
         if moved > 0 {
             self.since = Instant::now();
         }
@@ -398,8 +409,9 @@ impl Connection {
                 Some(Next::Wait)
             }
             Ok(Sent::Cold) => {
-                // The head may wait for the body, 200 ms at the most: it goes first.
-                let _ = set_tcp_nodelay(&*self.socket, true);
+                // The head, and answers before it, need not wait for the body.
+                self.is_held_back = true;
+                self.let_go();
                 Some(Next::Wait)
             }
             Err(short) if answering.sending.total == 0 && answering.again.is_some() => {
@@ -413,6 +425,13 @@ impl Connection {
                 self.cut_short(tools, short.words());
                 Some(Next::Close)
             }
+        }
+    }
+
+    /// Nothing comes at once behind what was sent last.
+    fn let_go(&mut self) {
+        if std::mem::take(&mut self.is_held_back) {
+            let _ = set_tcp_nodelay(&*self.socket, true);
         }
     }
 
@@ -436,8 +455,8 @@ impl Connection {
         }
         self.tell(tools);
         self.phase = Phase::Parting;
-        // The head may wait for more: it goes first.
-        let _ = set_tcp_nodelay(&*self.socket, true);
+        self.is_held_back = true;
+        self.let_go();
         // A reset; a unix socket has none, and there the length says it.
         let _ = set_socket_linger(&*self.socket, Some(Duration::ZERO));
     }

@@ -75,6 +75,8 @@ pub struct Way<'w> {
     pub policy: &'w Policy,
     /// The most that one step moves.
     pub step: u64,
+    /// Another answer follows at once.
+    pub more: bool,
     pub cold: &'w mut Colds,
     /// Gets the account of every transfer that has ended.
     pub account: &'w mut dyn FnMut(&Report),
@@ -174,8 +176,8 @@ impl Sending {
             }
             if !self.out.unsent().is_empty() {
                 let out = self.out.unsent();
-                // What is moved next goes out in one packet with the head.
-                let sent = if self.large.is_some() {
+                // What is moved next goes out in one packet with the head, and so does an answer that follows.
+                let sent = if way.more || self.large.is_some() {
                     net::send_more(way.socket, out)
                 } else {
                     net::send(way.socket, out)
