@@ -209,6 +209,8 @@ static inline int worker_main(const struct worker *worker)
 {
     char line[128];
     unsigned times;
+    if (!worker->warm || !worker->run || !worker->check)
+        worker_unfit("the worker has no warm, no run, or no check");
     while (fgets(line, sizeof line, stdin)) {
         line[strcspn(line, "\n")] = 0;
         if (!strcmp(line, "hello")) {

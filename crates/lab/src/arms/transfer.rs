@@ -26,6 +26,7 @@ pub(crate) use whole::{Medium, Terms, Whole, WholeArm, create};
 use super::{
     Arm, ArmKind, Job, Spec, content,
     far::{Far, Fifo, connect_tcp, connect_unix},
+    memory::room_for,
     volume::Volume,
 };
 use crate::measure::{
@@ -85,6 +86,11 @@ impl Spec for Tuned {
             return Err(Unfit::because("a transfer of 0 bytes"));
         }
         let place = Volume::find(&with.place, job.scratch)?;
+        let files = u64::from(with.source == From::File) + u64::from(with.sink == To::File);
+        place.room_for(job.bytes.saturating_mul(files))?;
+        if with.source == From::Memfd {
+            room_for(usize::try_from(job.bytes).unwrap_or(usize::MAX)).map_err(Unfit::because)?;
+        }
         let source = StudyEnd::source(&with, job)?;
         let sink = StudyEnd::sink(&with, job)?;
         let file = job.file(place.path(), "sink");

@@ -50,6 +50,20 @@ impl Volume {
         )))
     }
 
+    /// Refuses what would fill the file system.
+    pub fn room_for(&self, bytes: u64) -> Result<(), Unfit> {
+        let Ok(stat) = rustix::fs::statvfs(self.path()) else { return Ok(()) };
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+        if bytes <= free {
+            return Ok(());
+        }
+        let (bytes, free) = (bytes >> 20, free >> 20);
+        let place = self.path().display();
+        Err(Unfit::because(format!(
+            "it needs {bytes} MiB of files, and {place} has {free} MiB free"
+        )))
+    }
+
     pub fn path(&self) -> &Path {
         match self {
             Self::Scratch(path) => path,

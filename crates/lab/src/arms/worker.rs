@@ -91,6 +91,12 @@ impl Parameters {
         if kind != Some("java") && (for_java || !with.java_sources.is_empty()) {
             return refuse("jdk, java_args and java_sources are for a Java source");
         }
+        if with.args.iter().any(|word| word.starts_with("bytes=") || word.starts_with("scratch=")) {
+            return refuse("args: bytes and scratch are added by the lab");
+        }
+        if kind == Some("java") && with.jdk.is_none() {
+            return refuse("a Java source needs jdk, the release that builds and runs it");
+        }
         Ok(with)
     }
 

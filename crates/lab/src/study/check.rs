@@ -68,7 +68,7 @@ impl Study {
         if item.cells.is_empty()
             && item.arms.is_empty()
             && item.claims.is_empty()
-            && item.absent.is_none()
+            && is_blank(item.absent.as_deref())
         {
             return Err("it needs cells, arms or claims, or the reason why it is absent".to_owned());
         }
@@ -135,6 +135,9 @@ impl Study {
     }
 
     fn check_claim(&self, claim: &Claim, catalogue: &Catalogue) -> Result<(), String> {
+        if claim.not_runnable.is_some() && is_blank(claim.not_runnable.as_deref()) {
+            return Err("not_runnable without the reason".to_owned());
+        }
         if claim.checks.is_empty() == claim.not_runnable.is_none() {
             return Err("it needs either checks or not_runnable with the reason".to_owned());
         }
@@ -149,7 +152,13 @@ impl Study {
         is_range(check.within())?;
         match check {
             Check::Ratio { arms, at, .. } => self.check_at(at, Some(at.load), arms, true),
+            Check::MeanRatio { at, .. } if at.size.is_some() => {
+                Err("a mean is over all sizes of the cell: at without size".to_owned())
+            }
             Check::MeanRatio { arms, at, .. } => self.check_at(at, Some(at.load), arms, false),
+            Check::LoadRatio { loads, .. } if loads[0] == loads[1] => {
+                Err("loads: the same twice".to_owned())
+            }
             Check::LoadRatio { arm, at, loads, .. } => {
                 let arms = std::slice::from_ref(arm);
                 loads.iter().try_for_each(|load| self.check_at(at, Some(*load), arms, true))
@@ -214,6 +223,10 @@ impl Study {
         let within = |reason: String| format!("cell {:?}: {reason}", cell.name);
         if let Some(arm) = arms.iter().find(|arm| !cell.arms.contains(arm)) {
             return Err(within(unknown("arm", arm, cell.arms.iter().map(String::as_str))));
+        }
+        if let Some((at, arm)) = arms.iter().enumerate().find(|(at, arm)| arms[..*at].contains(arm))
+        {
+            return Err(within(format!("arm {arm:?} beside itself, as number {}", at + 1)));
         }
         if load.is_some_and(|load| !cell.loads.contains(&load)) {
             return Err(within(format!(
@@ -287,11 +300,23 @@ impl Check {
                 LEAST_NOISE * 100.0
             ));
         }
+        if matches!(self, Self::RankCorrelation { .. }) && (lo > 1.0 || hi < -1.0) {
+            return Err(format!("within = [{lo}, {hi}]: a correlation is from -1 to 1"));
+        }
+        if is_ratio && lo <= 0.0 && hi.is_infinite() {
+            return Err(format!(
+                "within = [{lo}, {hi}]: every ratio lies in there, so no run could contradict it"
+            ));
+        }
         if hi <= 0.0 && is_ratio {
             return Err(format!("within = [{lo}, {hi}]: a ratio of costs is above 0"));
         }
         Ok(())
     }
+}
+
+fn is_blank(reason: Option<&str>) -> bool {
+    reason.is_none_or(|reason| reason.trim().is_empty())
 }
 
 fn is_range([lo, hi]: [f64; 2]) -> Result<(), String> {

@@ -58,6 +58,7 @@ impl Subcommand for StudyArgs {
         }
         let studies = chosen(&self.studies)?;
         let settings = settings(self)?;
+        can_keep(self)?;
         let program = env::current_exe().map_err(|e| Failure::of_io("find", "this program", &e))?;
         let at = self.at.clone().unwrap_or_else(scratch);
         interrupt::catch();
@@ -106,8 +107,8 @@ impl StudyArgs {
         if missing == 0 || self.allow_missing {
             return Exit::Done;
         }
-        let count = quantity::count(missing as u64, "arm", "arms");
-        complain(&format!("{count} did not run in a place; --allow-missing takes that as done"));
+        let places = quantity::count(missing as u64, "place", "places");
+        complain(&format!("in {places} an arm did not run; --allow-missing takes that as done"));
         Exit::Incomplete
     }
 }
@@ -255,6 +256,13 @@ fn command(args: &StudyArgs, settings: &Settings, preset: Preset) -> String {
 fn scratch() -> PathBuf {
     let lasting = PathBuf::from("/var/tmp");
     if lasting.is_dir() { lasting } else { env::temp_dir() }
+}
+
+/// Whether a result could be kept where it was asked for: before a run, not after it.
+fn can_keep(args: &StudyArgs) -> Result<(), Failure> {
+    let Some(folder) = &args.save else { return Ok(()) };
+    let made = fs::create_dir_all(folder);
+    made.map_err(|e| Failure::of_io("mkdir", &folder.display().to_string(), &e))
 }
 
 /// Saves a result, and says where.

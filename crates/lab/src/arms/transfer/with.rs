@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use thalweg_core::{
-    Guarantees, Kind, Mechanism, Role, Tuning, Unfit, Unit, mechanisms,
+    Guarantees, Kind, Knob, Mechanism, Role, Tuning, Unfit, Unit, mechanisms,
     quantity::{Size, parse_rate},
 };
 
@@ -117,6 +117,11 @@ impl With {
         };
         let known: Vec<&str> = mechanism.info().knobs.iter().map(|known| known.name).collect();
         knobs::only(name, &self.tuning, &known)?;
+        let is_nothing =
+            |knob: &&Knob| self.tuning.get(knob.name) == Some(0) && !knob.values.contains(&0);
+        if let Some(knob) = mechanism.info().knobs.iter().find(is_nothing) {
+            return Err(Unfit::because(format!("{name}: {} = 0 moves nothing", knob.name)));
+        }
         Ok((mechanism, self.tuning.clone()))
     }
 
@@ -229,6 +234,7 @@ mod tests {
                 "no knob \"buffer\"; it has [\"pipe\"]",
             ),
             ("mechanism = 'splice'\ntuning = { pipe = 'big' }", "is not a size"),
+            ("mechanism = 'read-write'\ntuning = { buffer = 0 }", "buffer = 0 moves nothing"),
         ];
         for (text, expected) in wrong {
             let Err(unfit) = tuned(text) else { panic!("{text} was taken") };

@@ -15,7 +15,7 @@ use crate::measure::conditions::jdk::{Jdk, USUAL, candidates};
 
 /// The virtual machine, and the words before those of the program. `Err` is the reason.
 pub(super) fn built(job: &Job<'_>, with: &Parameters) -> Result<(PathBuf, Vec<OsString>), String> {
-    let release = with.jdk.ok_or("a Java source needs jdk, the release that builds and runs it")?;
+    let release = with.jdk.ok_or("no jdk is named")?;
     let source = job.studies.join(&with.program);
     let jdk = Jdk::find(release, candidates())
         .ok_or_else(|| missing(release, &with.program.display().to_string()))?;

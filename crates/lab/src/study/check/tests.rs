@@ -120,6 +120,23 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         ("loads = [\"idle\", \"busy\"]", "loads = []", "needs arms, sizes and loads"),
         ("within = [-inf, 0.5]", "within = [2.0, 0.5]", "no range"),
         ("within = [-inf, 0.5]", "within = [nan, 0.5]", "no range"),
+        ("within = [-inf, 0.5]", "within = [0.0, inf]", "no run could contradict"),
+        ("within = [-1.0, 0.8]", "within = [2.0, 3.0]", "from -1 to 1"),
+        (
+            "loads = [\"busy\", \"idle\"]\nwithin",
+            "loads = [\"idle\", \"idle\"]\nwithin",
+            "the same twice",
+        ),
+        (
+            "not_runnable = \"no absolute figure can be checked\"",
+            "not_runnable = \" \"",
+            "without the reason",
+        ),
+        (
+            "arms = [\"a\", \"b\"]\nat = { cell = \"c\", size",
+            "arms = [\"a\", \"a\"]\nat = { cell = \"c\", size",
+            "beside itself",
+        ),
         (
             "cell = \"c\", size = \"64KiB\", load = \"busy\"",
             "cell = \"c\", load = \"busy\"",
