@@ -103,6 +103,20 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
         Ok(file)
     }
 
+    /// A file under a name that nobody else uses, for a folder into which other machines write files of the
+    /// same names: their locks may not be seen here. No later run goes on with it.
+    pub fn apart(dir: D, name: N, mode: u32) -> Result<Self, CallFailed> {
+        for _ in 0..TRIES {
+            let part = Part { name: unique(name.as_ref()), is_usual: false };
+            match create_new(dir.as_fd(), &part.name, OFlags::RDWR, mode) {
+                Ok(fd) => return Ok(Self::new(fd, dir, name, Some(part))),
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(CallFailed { call: "openat", errno }),
+            }
+        }
+        Err(CallFailed { call: "openat", errno: Errno::EXIST })
+    }
+
     fn new(fd: OwnedFd, dir: D, name: N, part: Option<Part>) -> Self {
         Self { fd, adopted: false, dir, name, part, settled: false }
     }
@@ -290,6 +304,23 @@ mod tests {
         let file = AtomicFile::part(&dir, c"n", 0o600, leftovers).unwrap();
         assert!(!file.adopted && file.journal().is_none());
         assert_eq!(fstat(&file.fd).unwrap().st_size, 0);
+    }
+
+    #[test]
+    fn files_of_one_name_that_are_made_apart_never_meet() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = fs::File::open(folder.path()).unwrap();
+        fs::write(folder.path().join(".n.thalweg-part"), "left").unwrap();
+        let mut one = AtomicFile::apart(&dir, c"n", 0o600).unwrap();
+        let mut other = AtomicFile::apart(&dir, c"n", 0o600).unwrap();
+        io::write(&one.fd, b"one").unwrap();
+        io::write(&other.fd, b"other").unwrap();
+        one.publish(false).unwrap();
+        other.publish(false).unwrap();
+        drop((one, other));
+        assert_eq!(fs::read(folder.path().join("n")).unwrap(), b"other");
+        assert_eq!(fs::read(folder.path().join(".n.thalweg-part")).unwrap(), b"left");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[test]

@@ -16,6 +16,8 @@ use thalweg_kernels::xxh3;
 pub const PART: &[u8] = b".thalweg-part";
 /// What the journal of an unfinished file is called: `.NAME.thalweg-journal`.
 pub const JOURNAL: &[u8] = b".thalweg-journal";
+/// What the folder of a fleet is called, in which many machines build one tree: `.NAME.thalweg-fleet`.
+pub const FLEET: &[u8] = b".thalweg-fleet";
 /// The journal in an unfinished directory: which source it is a copy of.
 pub const OWN_JOURNAL: &CStr = c".thalweg-journal";
 
@@ -69,6 +71,7 @@ pub fn is_reserved(name: &CStr) -> bool {
     let unique = name.windows(PART.len()).rposition(|window| window == PART);
     name.ends_with(PART)
         || name.ends_with(JOURNAL)
+        || name.ends_with(FLEET)
         || unique.is_some_and(|at| number(&name[at + PART.len()..]))
 }
 
@@ -95,6 +98,7 @@ mod tests {
         for name in [c"file", c"\xff", long.as_c_str()] {
             assert!(is_reserved(&beside(name, PART)));
             assert!(is_reserved(&beside(name, JOURNAL)));
+            assert!(is_reserved(&beside(name, FLEET)));
             assert!(is_reserved(&unique(name)));
             let unfinished =
                 unfinished_name(OsStr::from_bytes(name.to_bytes())).into_encoded_bytes();
