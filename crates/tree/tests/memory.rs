@@ -4,7 +4,7 @@
 mod support;
 
 use std::fs;
-use support::{copy, recursive};
+use support::{copy, recursive, resident};
 use thalweg_tree::CopyOptions;
 
 #[test]
@@ -22,12 +22,4 @@ fn a_flat_directory_is_streamed() {
     assert_eq!(fs::read_dir(&to).unwrap().count(), 20_000);
     // Four buffers of 256 KiB, stacks and a queue; 20,000 names alone would be 1 MB.
     assert!(grown < 16 << 20, "grew by {grown} bytes");
-}
-
-/// Peak resident size of this process.
-fn resident() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
-    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-    kib * 1024
 }

@@ -2,6 +2,8 @@
 //! ways to make files and to copy.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod trees;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -182,4 +184,12 @@ pub fn skip(what: &str, reason: &str) {
     let Some(path) = std::env::var_os("THALWEG_SKIPS") else { return };
     let file = fs::OpenOptions::new().append(true).create(true).open(path);
     writeln!(file.unwrap(), "{what}: {reason}").unwrap();
+}
+
+/// Peak resident size of this process.
+pub fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib * 1024
 }
