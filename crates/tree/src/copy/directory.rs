@@ -15,7 +15,7 @@ use crate::{
     Fsync,
     copy::{
         attributes::{self, Births, Body, Wanted},
-        run::Run,
+        run::{Company, Run},
         spot::Spot,
         staged_dir::{StagedDir, remove_leftovers},
     },
@@ -205,8 +205,9 @@ impl Directory {
         let Some(folder) = &self.folder else { return };
         let path = || self.paths.destination_path();
         let failed = |failure: Failure| failure.at(|| self.paths.source_path(), path);
-        // In a stage but not fresh: an earlier run had made it.
-        let leftovers = self.is_staged && !self.is_fresh && !run.has_left_parts();
+        // In a stage but not fresh: an earlier run had made it, or a fleet.
+        let is_hidden = self.is_staged || run.company == Company::Stragglers;
+        let leftovers = is_hidden && !self.is_fresh && !run.has_left_parts();
         if self.stage.is_none() && self.closing.is_none() && !leftovers {
             return;
         }

@@ -149,7 +149,16 @@ impl TreeReport {
         self.changed += tally.changed;
         self.verified.add(tally.verified);
         self.listed.names.extend(tally.listed);
-        for part in tally.shares {
+        self.add_moves(tally.shares, tally.steps_down, tally.looks);
+    }
+
+    fn add_moves(
+        &mut self,
+        shares: Vec<MechanismShare>,
+        steps_down: Vec<StepDown>,
+        looks: Vec<Look>,
+    ) {
+        for part in shares {
             match self.shares.iter_mut().find(|share| share.mechanism == part.mechanism) {
                 Some(share) => {
                     if part.bytes > share.bytes {
@@ -162,10 +171,35 @@ impl TreeReport {
             }
         }
         self.shares.sort_by_key(|share| std::cmp::Reverse((share.bytes, share.files)));
-        self.steps_down.extend(tally.steps_down);
+        self.steps_down.extend(steps_down);
         self.steps_down.truncate(MOST_STEPS);
-        self.looks.extend(tally.looks);
+        self.looks.extend(looks);
         self.looks.truncate(MOST_STEPS);
+    }
+
+    /// Takes in what a later run did for the same copy.
+    pub(crate) fn join(&mut self, later: Self) {
+        self.files += later.files;
+        self.dirs += later.dirs;
+        self.links += later.links;
+        self.specials += later.specials;
+        self.unlinked += later.unlinked;
+        self.attributes_dropped += later.attributes_dropped;
+        self.bytes += later.bytes;
+        self.cloned += later.cloned;
+        self.resumed += later.resumed;
+        self.skipped += later.skipped;
+        self.left_out += later.left_out;
+        self.changed += later.changed;
+        self.verified.add(later.verified);
+        self.add_moves(later.shares, later.steps_down, later.looks);
+        self.errors.extend(later.errors);
+        self.errors.truncate(MOST_ERRORS);
+        self.error_count += later.error_count;
+        self.differing += later.differing;
+        self.halted = self.halted.or(later.halted);
+        self.unfinished.extend(later.unfinished);
+        self.torn.extend(later.torn);
     }
 }
 

@@ -23,6 +23,18 @@ use crate::{
     identity::Id,
 };
 
+/// Who else works in the destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// Nobody, or somebody who keeps away by locks.
+    #[default]
+    None,
+    /// Workers of a fleet write the same files at the same time, on machines that no lock may reach.
+    Workers,
+    /// Workers of a fleet that are told to stop, and perhaps did not hear it yet.
+    Stragglers,
+}
+
 /// The orders and the account of a run.
 pub(crate) struct Run<'r> {
     pub options: &'r CopyOptions,
@@ -31,6 +43,7 @@ pub(crate) struct Run<'r> {
     /// Directories that can be given up; `None` in a run that enters none.
     pub kept: Option<Arc<Kept>>,
     pub me: Me,
+    pub company: Company,
     // Destination directories that the caller's sources became: a walk must not enter them.
     grown: RwLock<Vec<(Id, [PathBuf; 2])>>,
     /// What lies where the list of the copies will be written.
@@ -128,6 +141,7 @@ impl<'r> Run<'r> {
             limit: options.limit.map(RateLimit::new),
             kept: None,
             me,
+            company: Company::None,
             grown: RwLock::default(),
             listed_over: options.list.as_ref().and_then(|path| Some(Id::of(&stat(path).ok()?))),
             left_parts: AtomicBool::new(false),

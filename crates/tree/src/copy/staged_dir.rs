@@ -188,7 +188,7 @@ fn reopen(fd: &OwnedFd) -> Attempt<OwnedFd> {
 const KEPT: usize = 4;
 
 /// Empties a directory, however deep.
-fn remove_contents(top: OwnedFd) -> Attempt<()> {
+pub(crate) fn remove_contents(top: OwnedFd) -> Attempt<()> {
     let kept = Kept::new(KEPT);
     let folder = |fd: OwnedFd, name: &CStr, above: Option<&Arc<Folder>>| -> Attempt<_> {
         let id = Id::of(&fstat(&fd).map_err(at_sink("fstat"))?);

@@ -17,7 +17,7 @@ use crate::{
         directory::Directory,
         entry::parents::{Below, Parents},
         report::Tally,
-        run::{Me, Run, share},
+        run::{Company, Me, Run, share},
         task::Task,
         walk::Walker,
     },
@@ -36,6 +36,16 @@ pub fn copy(
     options: &CopyOptions,
     events: &dyn Events,
 ) -> Result<TreeReport, Error> {
+    copy_among((sources, destination), options, events, Company::None)
+}
+
+/// The same where others may be at work in the destination.
+pub(crate) fn copy_among(
+    (sources, destination): (&[PathBuf], &Path),
+    options: &CopyOptions,
+    events: &dyn Events,
+    company: Company,
+) -> Result<TreeReport, Error> {
     let began = Instant::now();
     let cpu = Usage::now_process();
     let (base, mut named) = resolve(sources, destination, options)?;
@@ -48,6 +58,7 @@ pub fn copy(
     }
     let found = inspect(named, &base, options);
     let mut run = Run::new(options, events, Me::looking_at(&base.fd, options));
+    run.company = company;
     for (source, reason) in found.refused {
         run.failed(Error::Refused { path: os(&source.source).into(), reason });
     }

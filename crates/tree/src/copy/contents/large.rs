@@ -2,6 +2,7 @@
 
 use rustix::fs::{FileType, Stat, fstat};
 use std::{
+    ops::Range,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
@@ -107,6 +108,27 @@ impl Worker<'_> {
             }
             Err(errno) => Err(Failure::Source("pread", errno)),
         }
+    }
+
+    /// Moves what is not in holes of a part of a file to the same place of another, which others may be
+    /// writing too. Less is moved if the source has become shorter.
+    pub fn piece(&mut self, job: &Job<'_>, piece: Range<u64>) -> Attempt<()> {
+        let keeps_holes = self.run.options.sparse == When::Auto && seems_sparse(job.stat);
+        let mut at = piece.start;
+        while at < piece.end {
+            let extent = if keeps_holes {
+                next_extent(job.source.as_fd(), at, piece.end)?
+            } else {
+                Some((at, piece.end))
+            };
+            let Some((from, to)) = extent else { break };
+            let len = to - from;
+            if self.stretch(job, Stretch { from, len: Some(len) }, None)? < len {
+                break;
+            }
+            at = to;
+        }
+        Ok(())
     }
 
     /// Moves one stretch by the best mechanism; returns how much there was.

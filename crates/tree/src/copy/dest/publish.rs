@@ -48,6 +48,11 @@ impl<'a> Sink<'a> {
         Ok(Self::Hidden(AtomicFile::part(spot.dir, spot.name, mode, leftovers)?))
     }
 
+    /// A file under a name that nobody else uses.
+    pub fn apart(spot: Spot<'a>, mode: u32) -> Attempt<Self> {
+        Ok(Self::Hidden(AtomicFile::apart(spot.dir, spot.name, mode)?))
+    }
+
     /// A file that is there already, to be written into from its start. It is emptied only once it is
     /// known not to be the source, which may have got this name since the two were compared.
     pub fn existing(

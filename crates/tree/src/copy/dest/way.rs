@@ -10,6 +10,7 @@ use crate::{
     copy::{
         dest::{conflict::Existing, publish::Sink},
         leaf::Leaf,
+        run::Company,
         spot::{Spot, has_no_links},
         worker::Worker,
     },
@@ -47,9 +48,17 @@ impl Worker<'_> {
             }
             // It is not visible there, and half of a single write never is.
             _ if is_single && leaf.directory.is_staged => Way::Own,
-            None if is_single && !options.resume && !self.names_all => Way::Nameless,
+            // In company no part is gone on with.
+            None if is_single && (!options.resume || self.has_company()) && !self.names_all => {
+                Way::Nameless
+            }
             _ => Way::Part,
         }
+    }
+
+    /// Whether others may write the same file, whom no lock keeps away.
+    fn has_company(&self) -> bool {
+        self.run.company != Company::None
     }
 
     /// Opens the file to write.
@@ -85,8 +94,12 @@ impl Worker<'_> {
                 if leaf.directory.is_append_only() {
                     return Sink::own(spot, access, mode);
                 }
+                if self.has_company() {
+                    return Sink::apart(spot, mode);
+                }
                 Sink::part(spot, mode, Leftovers { resume: false, spare: Id::of(stat) })
             }
+            Way::Part if self.has_company() => Sink::apart(spot, mode),
             Way::Part => {
                 let resume = options.resume && !is_single;
                 Sink::part(spot, mode, Leftovers { resume, spare: Id::of(stat) })
