@@ -110,6 +110,15 @@ pub enum Refusal {
     /// The manifest would take the place of a source.
     #[error("is to be copied: the manifest would replace it")]
     ManifestOverSource,
+    /// A fleet makes a new tree, and this is there already.
+    #[error("exists: a fleet makes a new folder")]
+    NotNew,
+    /// The plan of a fleet cannot be used.
+    #[error("is no plan of a fleet: {0}")]
+    NoPlan(String),
+    /// Nobody has made the plan of a fleet.
+    #[error("has no plan yet: the worker of rank 0 makes it")]
+    NoPlanYet,
     /// No mechanism is left to move it.
     #[error("cannot be copied: {0}")]
     NoMechanism(String),

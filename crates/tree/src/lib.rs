@@ -35,6 +35,7 @@ mod copy;
 mod count;
 mod error;
 mod event;
+pub mod fleet;
 mod folder;
 pub mod foreign;
 pub mod hashing;

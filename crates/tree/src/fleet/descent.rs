@@ -1,0 +1,107 @@
+//! Folders of a tree by their paths, opened one after the other from its root, and never through a link. The way to
+//! the last one stays open, as the next is likely to be near it.
+
+use rustix::fs::{Mode, OFlags, fstat, mkdirat, openat};
+use std::{
+    ffi::{CStr, CString},
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+use thalweg_sys::Errno;
+
+use crate::{
+    copy::{spot::Spot, staged_dir::open_new},
+    folder::{Address, Folder, Kept},
+    identity::Id,
+    listing::DIRECTORY,
+};
+
+/// A way down.
+pub(crate) struct Descent {
+    root: Arc<Folder>,
+    kept: Arc<Kept>,
+    // What is not there is made.
+    makes: bool,
+    way: Vec<(CString, Arc<Folder>)>,
+}
+
+impl Descent {
+    /// From this folder, which stays open.
+    pub fn new(root: OwnedFd, kept: &Arc<Kept>, makes: bool) -> Result<Self, Errno> {
+        let id = Id::of(&fstat(&root)?);
+        let address = Address { above: None, name: c".", flags: DIRECTORY };
+        let root = Folder::new(root, id, &address, None);
+        Ok(Self { root, kept: Arc::clone(kept), makes, way: Vec::new() })
+    }
+
+    /// The folder of a path below the root.
+    pub fn folder(&mut self, path: &[u8]) -> Result<&Arc<Folder>, Errno> {
+        let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+        let mut depth = 0;
+        for name in names {
+            let is_known = self.way.get(depth).is_some_and(|(known, _)| known.to_bytes() == name);
+            if !is_known {
+                self.way.truncate(depth);
+                let name = CString::new(name).map_err(|_| Errno::INVAL)?;
+                let folder = self.step(&name)?;
+                self.way.push((name, folder));
+            }
+            depth += 1;
+        }
+        self.way.truncate(depth);
+        Ok(self.last())
+    }
+
+    fn last(&self) -> &Arc<Folder> {
+        self.way.last().map_or(&self.root, |(_, folder)| folder)
+    }
+
+    fn step(&self, name: &CStr) -> Result<Arc<Folder>, Errno> {
+        let above = self.last();
+        let dir = above.open()?;
+        let fd = match openat(dir.as_fd(), name, DIRECTORY, Mode::empty()) {
+            Err(Errno::NOENT) if self.makes => {
+                // Nobody but this user looks into it until all is there.
+                match mkdirat(dir.as_fd(), name, Mode::RWXU) {
+                    Ok(()) | Err(Errno::EXIST) => open_new(Spot { dir: dir.as_fd(), name })?,
+                    Err(errno) => return Err(errno),
+                }
+            }
+            // One may search a folder that one may not read.
+            Err(Errno::ACCESS) => {
+                openat(dir.as_fd(), name, DIRECTORY | OFlags::PATH, Mode::empty())?
+            }
+            answer => answer?,
+        };
+        let id = Id::of(&fstat(&fd)?);
+        let address = Address { above: Some(above), name, flags: DIRECTORY };
+        Ok(Folder::new(fd, id, &address, Some(&self.kept)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn folders_are_found_made_and_never_reached_through_a_link() {
+        let here = tempfile::tempdir().unwrap();
+        let root = || OwnedFd::from(fs::File::open(here.path()).unwrap());
+        let kept = Kept::new(4);
+        let mut makes = Descent::new(root(), &kept, true).unwrap();
+        let deep = "a/".repeat(300) + "b";
+        for path in [deep.as_bytes(), b"a/c", b"", b"x/y", b"a/c"] {
+            makes.folder(path).unwrap();
+        }
+        let mut looks = Descent::new(root(), &kept, false).unwrap();
+        let id = looks.folder(deep.as_bytes()).unwrap().id;
+        assert_eq!(makes.folder(deep.as_bytes()).unwrap().id, id);
+        assert_eq!(looks.folder(b"a/d").err(), Some(Errno::NOENT));
+        std::os::unix::fs::symlink("x", here.path().join("link")).unwrap();
+        for descent in [&mut makes, &mut looks] {
+            assert!(descent.folder(b"link/y").is_err());
+            assert!(descent.folder(b"x/y").is_ok());
+        }
+    }
+}

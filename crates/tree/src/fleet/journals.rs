@@ -1,0 +1,256 @@
+//! The journals of all workers: what each appended to its own is read, and their union is what is done.
+
+use rustix::fs::{FlockOperation, Mode, OFlags, RawDir, flock, fstat, openat};
+use std::{
+    collections::HashMap,
+    ffi::CString,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::{Instant, SystemTime},
+};
+use thalweg_core::atomic_file::create_new;
+use thalweg_sys::{Errno, io};
+
+use super::{
+    bits::Bits,
+    line::{LINE, Line},
+    place,
+    plan::Indexed,
+    record::{MOST, WorkerName, WorkerRecord},
+};
+use crate::{
+    identity::{mtime, size},
+    listing::{DIRECTORY, listing_buffer},
+    read::fill,
+};
+
+/// Lines read at a time.
+const BATCH: usize = 1024;
+pub(crate) const JOURNAL: &str = "journal";
+pub(crate) const REPORT: &str = "report";
+
+/// What is known of the tasks of a plan.
+#[derive(Clone, Debug)]
+pub(crate) struct Journals {
+    plan: u64,
+    /// The tasks that are done.
+    pub done: Bits,
+    workers: HashMap<CString, Reading>,
+}
+
+/// How far a journal was read, and what it said.
+#[derive(Clone, Debug)]
+struct Reading {
+    name: WorkerName,
+    at: u64,
+    tasks: u64,
+    bytes: u64,
+    last: u32,
+    // When the journal grew last.
+    grew: f64,
+}
+
+impl Journals {
+    /// Of a plan with these tasks; nothing was read yet.
+    pub fn new(plan: u64, index: &[Indexed]) -> Self {
+        Self { plan, done: Bits::new(index.len()), workers: HashMap::new() }
+    }
+
+    /// Whether every task is done.
+    pub fn are_all_done(&self, index: &[Indexed]) -> bool {
+        self.done.count() == index.len()
+    }
+
+    /// Reads what was appended since.
+    pub fn refresh(&mut self, folder: BorrowedFd<'_>, index: &[Indexed]) -> Result<(), Errno> {
+        for file in files(folder, JOURNAL)? {
+            let Some(name) = WorkerName::parse(&file, JOURNAL) else { continue };
+            // Opened each time: only then a server is asked again (nfs(5), close-to-open).
+            let Some(fd) = place::open(folder, &file)? else { continue };
+            let fresh = || Reading { name, at: 0, tasks: 0, bytes: 0, last: 0, grew: 0.0 };
+            let reading = self.workers.entry(file).or_insert_with(fresh);
+            // A worker has a line for a task, and for one torn.
+            let most = (index.len() as u64 + 1) * LINE as u64;
+            let stat = fstat(&fd)?;
+            let end = size(&stat).min(most);
+            let (seconds, nanoseconds) = mtime(&stat);
+            reading.grew = seconds as f64 + nanoseconds as f64 / 1e9;
+            let mut buffer = vec![0; LINE * BATCH];
+            while reading.at + LINE as u64 <= end {
+                let whole = ((end - reading.at) / LINE as u64).min(BATCH as u64) as usize * LINE;
+                let got = fill(fd.as_fd(), &mut buffer[..whole], reading.at)?;
+                for line in buffer[..got].chunks_exact(LINE) {
+                    reading.at += LINE as u64;
+                    let Some(line) = Line::parse(line, self.plan) else { continue };
+                    let n = line.task as usize;
+                    if index.get(n).is_none_or(|task| task.hash != line.what) {
+                        continue;
+                    }
+                    self.done.add(n);
+                    reading.tasks += 1;
+                    reading.bytes = reading.bytes.saturating_add(line.bytes);
+                    reading.last = reading.last.max(line.at);
+                }
+                if got < LINE {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many other workers may still be at work: they have not said that they ended, and are not known to be dead.
+    pub fn at_work(&self, folder: BorrowedFd<'_>, me: &WorkerName) -> usize {
+        let is_at_work = |reading: &&Reading| {
+            let name = &reading.name;
+            name != me && report(folder, name).is_none() && !is_dead(folder, name, me)
+        };
+        self.workers.values().filter(is_at_work).count()
+    }
+
+    /// The workers, with what those that ended have said of themselves.
+    pub fn workers(&self, folder: BorrowedFd<'_>) -> Vec<WorkerRecord> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let mut workers: Vec<WorkerRecord> = (self.workers.values())
+            .map(|reading| {
+                let known = WorkerRecord {
+                    tasks: reading.tasks,
+                    bytes: reading.bytes,
+                    seconds: f64::from(reading.last) / 1000.0,
+                    silent: (now.as_secs_f64() - reading.grew).max(0.0),
+                    ..WorkerRecord::unknown(&reading.name)
+                };
+                match report(folder, &reading.name) {
+                    Some(said) => {
+                        WorkerRecord { mechanisms: said.mechanisms, ended: true, ..known }
+                    }
+                    None => known,
+                }
+            })
+            .collect();
+        workers.sort_by(|a, b| (a.rank, &a.host, a.pid).cmp(&(b.rank, &b.host, b.pid)));
+        workers
+    }
+}
+
+/// Whether a worker of this machine is dead: of others no lock need tell here.
+fn is_dead(folder: BorrowedFd<'_>, name: &WorkerName, me: &WorkerName) -> bool {
+    let file = place::open(folder, &name.file(JOURNAL)).ok().flatten();
+    let lock = |file: &OwnedFd| flock(file, FlockOperation::NonBlockingLockExclusive);
+    name.host == me.host && file.is_some_and(|file| lock(&file).is_ok())
+}
+
+/// What a worker said at its end.
+fn report(folder: BorrowedFd<'_>, name: &WorkerName) -> Option<WorkerRecord> {
+    let fd = place::open(folder, &name.file(REPORT)).ok()??;
+    let mut text = vec![0; MOST];
+    let len = fill(fd.as_fd(), &mut text, 0).ok()?;
+    serde_json::from_slice(&text[..len]).ok()
+}
+
+/// The names of all files of a kind.
+fn files(folder: BorrowedFd<'_>, what: &str) -> Result<Vec<CString>, Errno> {
+    let fd = openat(folder, c".", DIRECTORY, Mode::empty())?;
+    let mut buffer = listing_buffer();
+    let mut entries = RawDir::new(fd, &mut buffer);
+    let mut found = Vec::new();
+    while let Some(entry) = entries.next() {
+        match entry {
+            Ok(entry) if entry.file_name().to_bytes().starts_with(what.as_bytes()) => {
+                found.push(entry.file_name().to_owned());
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(found)
+}
+
+/// The journal of this worker.
+#[derive(Debug)]
+pub(crate) struct Own {
+    file: OwnedFd,
+    plan: u64,
+    began: Instant,
+}
+
+impl Own {
+    /// Begins it: whoever looks knows from then on that there is this worker.
+    pub fn begin(folder: BorrowedFd<'_>, name: &WorkerName, plan: u64) -> Result<Self, Errno> {
+        let access = OFlags::WRONLY | OFlags::APPEND;
+        let file = create_new(folder, &name.file(JOURNAL), access, 0o600)?;
+        // Where there are no locks, it is waited for a little.
+        let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
+        Ok(Self { file, plan, began: Instant::now() })
+    }
+
+    /// Seconds since it began.
+    pub fn seconds(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    /// Notes a task that is done, in one write: a kill leaves the line or a torn one.
+    pub fn note(&self, task: usize, bytes: u64, what: u64) -> Result<(), Errno> {
+        let at = u32::try_from(self.began.elapsed().as_millis()).unwrap_or(u32::MAX);
+        let line = Line { task: task as u32, bytes, what, at }.to_bytes(self.plan);
+        loop {
+            return match io::write(&self.file, &line) {
+                Ok(LINE) => Ok(()),
+                // What follows half a line could not be told from it.
+                Ok(_) => Err(Errno::NOSPC),
+                Err(Errno::INTR) => continue,
+                Err(errno) => Err(errno),
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn index(count: u64) -> Vec<Indexed> {
+        (0..count).map(|hash| Indexed { offset: 0, len: 0, files: 0, bytes: 0, hash }).collect()
+    }
+
+    #[test]
+    fn the_union_of_all_journals_counts_and_what_is_torn_or_strange_does_not() {
+        let here = tempfile::tempdir().unwrap();
+        let folder = fs::File::open(here.path()).unwrap();
+        let index = index(10);
+        let name = |rank| WorkerName::of_this(rank);
+        let (one, other) = (name(1), name(2));
+        let mine = Own::begin(folder.as_fd(), &one, 7).unwrap();
+        let theirs = Own::begin(folder.as_fd(), &other, 7).unwrap();
+        let stale = Own::begin(folder.as_fd(), &name(3), 6).unwrap();
+        mine.note(1, 100, 1).unwrap();
+        theirs.note(1, 5, 1).unwrap();
+        theirs.note(9, 6, 9).unwrap();
+        // Of another plan, of another task, and of none.
+        stale.note(2, 1, 2).unwrap();
+        theirs.note(3, 1, 4).unwrap();
+        theirs.note(10, 1, 10).unwrap();
+        let path = here.path().join(one.file("journal").to_str().unwrap());
+        let torn = Line { task: 5, bytes: 1, what: 5, at: 0 }.to_bytes(7);
+        let mut whole = fs::read(&path).unwrap();
+        whole.extend_from_slice(&torn[..LINE - 1]);
+        fs::write(&path, &whole).unwrap();
+        let mut journals = Journals::new(7, &index);
+        for _ in 0..2 {
+            journals.refresh(folder.as_fd(), &index).unwrap();
+            let done: Vec<usize> = (0..10).filter(|n| journals.done.has(*n)).collect();
+            assert_eq!(done, [1, 9]);
+        }
+        assert_eq!(journals.at_work(folder.as_fd(), &one), 2);
+        drop(theirs);
+        assert_eq!(journals.at_work(folder.as_fd(), &one), 1);
+        let workers = journals.workers(folder.as_fd());
+        let said: Vec<_> = workers.iter().map(|w| (w.rank, w.tasks, w.bytes, w.ended)).collect();
+        assert_eq!(said, [(1, 1, 100, false), (2, 2, 11, false), (3, 0, 0, false)]);
+        // The line is whole by now.
+        whole.push(torn[LINE - 1]);
+        fs::write(&path, &whole).unwrap();
+        journals.refresh(folder.as_fd(), &index).unwrap();
+        assert!(journals.done.has(5));
+    }
+}

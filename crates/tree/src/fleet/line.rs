@@ -1,0 +1,78 @@
+//! A line of a worker's journal: a task that is done. Text of one length, so that a torn line is known by that, and
+//! what a worker appends cannot be split otherwise than at its end.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Bytes of a line, its newline among them.
+pub const LINE: usize = 69;
+/// The part that the checksum is of.
+const BODY: usize = 52;
+
+/// A task that was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Its number.
+    pub task: u32,
+    /// Bytes that were moved for it; what was there already was not.
+    pub bytes: u64,
+    /// XXH3 of its record in the plan: which files, of which sizes and times.
+    pub what: u64,
+    /// Milliseconds since the worker began, by its own clock.
+    pub at: u32,
+}
+
+impl Line {
+    /// The line in a journal of this plan.
+    pub fn to_bytes(&self, plan: u64) -> [u8; LINE] {
+        let Self { task, bytes, what, at } = self;
+        let body = format!("{task:08x} {bytes:016x} {what:016x} {at:08x} ");
+        let text = format!("{body}{:016x}\n", sum(body.as_bytes(), plan));
+        let mut line = [0; LINE];
+        line.copy_from_slice(text.as_bytes());
+        line
+    }
+
+    /// Reads a line; `None` if it is torn, changed or of another plan.
+    pub fn parse(line: &[u8], plan: u64) -> Option<Self> {
+        let body = line.get(..BODY).filter(|_| line.len() == LINE && line.ends_with(b"\n"))?;
+        let number = |from: usize, len: usize| {
+            let digits = line.get(from..from + len)?;
+            let are_digits = digits.iter().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(b));
+            let text = std::str::from_utf8(digits).ok().filter(|_| are_digits)?;
+            (line.get(from + len).is_some_and(|b| b" \n".contains(b)))
+                .then(|| u64::from_str_radix(text, 16).ok())?
+        };
+        if number(BODY, 16)? != sum(body, plan) {
+            return None;
+        }
+        let (task, at) = (number(0, 8)? as u32, number(43, 8)? as u32);
+        Some(Self { task, bytes: number(9, 16)?, what: number(26, 16)?, at })
+    }
+}
+
+fn sum(body: &[u8], plan: u64) -> u64 {
+    xxh3_64(&[body, &plan.to_le_bytes()].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_comes_back_and_any_other_byte_makes_it_none() {
+        for line in [
+            Line { task: 0, bytes: 0, what: 0, at: 0 },
+            Line { task: u32::MAX, bytes: u64::MAX, what: 1, at: u32::MAX },
+        ] {
+            let bytes = line.to_bytes(7);
+            assert_eq!(Line::parse(&bytes, 7), Some(line));
+            assert_eq!(Line::parse(&bytes, 8), None);
+            for at in 0..LINE {
+                assert_eq!(Line::parse(&bytes[..at], 7), None);
+                let mut other = bytes;
+                other[at] ^= 1;
+                assert_eq!(Line::parse(&other, 7), None, "byte {at}");
+            }
+        }
+    }
+}

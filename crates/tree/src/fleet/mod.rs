@@ -1,0 +1,29 @@
+//! One tree copied by workers on many machines that share its two file systems and nothing else: no server, no
+//! lock, no clock (docs/decisions/020).
+//!
+//! Who comes first surveys the source and writes the plan. Each worker does tasks of it and notes them in a journal
+//! of its own; who finds every task noted finishes, which is an ordinary copy that finds most of its work done.
+
+mod assignment;
+mod bits;
+mod descent;
+mod finish;
+mod journals;
+pub mod line;
+mod member;
+mod mover;
+mod moving;
+mod place;
+pub mod plan;
+mod planning;
+mod record;
+mod share;
+mod status;
+mod survey;
+mod watch;
+mod work;
+
+pub use member::{Member, TASK_BYTES, TASK_FILES};
+pub use record::{Moved, WorkerRecord};
+pub use status::{FleetStatus, Phase, status};
+pub use work::{FleetEnd, FleetReport, work};

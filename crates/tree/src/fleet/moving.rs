@@ -1,0 +1,165 @@
+//! The tasks of one worker: taken, done and noted by its threads until there are none.
+
+use std::{
+    os::fd::AsFd,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+use thalweg_sys::Errno;
+
+use super::{
+    assignment::{Assignment, LOOK},
+    journals::{Journals, Own},
+    mover::{Grounds, Mover, error_of},
+    place::{EPOCH, FULL, Place, failed},
+    plan::Plan,
+    share::Share,
+    watch::{Stop, Watch},
+};
+use crate::{
+    CopyOptions, Error, Halt, TreeReport,
+    copy::{
+        crew::Crew,
+        report::Tally,
+        run::{Company, Me, Run},
+    },
+    error::{Failure, at_sink},
+    threads::on_threads,
+};
+
+/// What the threads of a worker share.
+struct Shared {
+    share: Share,
+    journals: Journals,
+    looked: Instant,
+}
+
+impl Assignment<'_> {
+    /// Does tasks until none is left; how many it did.
+    pub fn move_tasks(
+        &self,
+        plan: &Plan,
+        (journals, own): (&mut Journals, &Own),
+        (grounds, threads): (Grounds<'_>, usize),
+        report: &mut TreeReport,
+    ) -> Result<u64, Error> {
+        let place = self.place;
+        place.flag(EPOCH)?;
+        let watch = Watch::new(self.events, place.fd.as_fd(), EPOCH);
+        // What is there already is read by who finishes, if it is to be verified.
+        let options = CopyOptions { resume: true, verify: None, ..self.options.clone() };
+        let mut run = Run::new(&options, &watch, Me::looking_at(&place.tree, &options));
+        run.company = Company::Workers;
+        let crew = Crew::new(run);
+        let share = Share::new(&plan.index, self.member.rank, self.member.size);
+        let shared = Shared { share, journals: journals.clone(), looked: Instant::now() };
+        let moving = Moving {
+            place,
+            plan,
+            own,
+            watch: &watch,
+            crew: &crew,
+            shared: Mutex::new(shared),
+            done: AtomicU64::new(0),
+        };
+        for tally in on_threads(threads, || moving.work(grounds)) {
+            report.add(tally);
+        }
+        let Moving { shared, done, .. } = moving;
+        *journals = shared.into_inner().unwrap_or_else(PoisonError::into_inner).journals;
+        crew.run.conclude(report);
+        report.halted = match watch.stopped() {
+            None => report.halted,
+            Some(Stop::Over) => None,
+            Some(Stop::Full) => Some(Halt::Full),
+            Some(Stop::Cancelled) => Some(Halt::Cancelled),
+        };
+        Ok(done.into_inner())
+    }
+}
+
+/// The threads of a worker at work.
+struct Moving<'m> {
+    place: &'m Place,
+    plan: &'m Plan,
+    own: &'m Own,
+    watch: &'m Watch<'m>,
+    crew: &'m Crew<'m>,
+    shared: Mutex<Shared>,
+    done: AtomicU64,
+}
+
+impl<'m> Moving<'m> {
+    fn work(&self, grounds: Grounds<'m>) -> Tally {
+        let run = &self.crew.run;
+        let mut mover = match Mover::new(grounds, self.crew) {
+            Ok(mover) => mover,
+            Err(errno) => {
+                run.failed(failed(&self.place.path, "openat")(errno));
+                return Tally::default();
+            }
+        };
+        while run.go_on().is_ok() {
+            let Some(n) = self.next() else { break };
+            let task = match self.plan.task(n) {
+                Ok(task) => task,
+                Err(why) => {
+                    run.failed(self.place.no_plan(why));
+                    break;
+                }
+            };
+            let before = mover.worker.tally.bytes;
+            let failure = match mover.perform(&task) {
+                Ok(()) => {
+                    let bytes = mover.worker.tally.bytes - before;
+                    // What is not noted is done again: nothing is noted that came too late.
+                    match self.watch.look().map(|()| self.note(n, bytes)) {
+                        Ok(Ok(())) => continue,
+                        Ok(Err(errno)) => (at_sink("write")(errno), self.place.path.clone()),
+                        Err(_) => break,
+                    }
+                }
+                Err((Failure::Cancelled, _)) => break,
+                Err(failure) => failure,
+            };
+            // Where the folder is gone, that is why.
+            if run.go_on().is_err() {
+                break;
+            }
+            let is_full = failure.0.ends_the_run();
+            run.failed(error_of(failure));
+            if is_full {
+                let _ = self.place.flag(FULL);
+                run.halt(Halt::Full);
+            }
+        }
+        mover.end()
+    }
+
+    /// The next task, by what is known of the others.
+    fn next(&self) -> Option<usize> {
+        let mut shared = self.shared();
+        // Own work is worth a look now and then; before another's is done, it may have been.
+        if shared.share.helps() || shared.looked.elapsed() >= LOOK {
+            // What cannot be read now is done once more.
+            let _ = shared.journals.refresh(self.place.fd.as_fd(), &self.plan.index);
+            shared.looked = Instant::now();
+        }
+        let Shared { share, journals, .. } = &mut *shared;
+        share.next(&journals.done)
+    }
+
+    fn note(&self, n: usize, bytes: u64) -> Result<(), Errno> {
+        self.own.note(n, bytes, self.plan.index[n].hash)?;
+        self.shared().journals.done.add(n);
+        self.done.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

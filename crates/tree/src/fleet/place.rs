@@ -1,0 +1,385 @@
+//! The folder of a fleet, beside the destination: `.NAME.thalweg-fleet`. It holds the plan, the journals and the
+//! reports of the workers, parts of large files, and in `tree` what will become the destination.
+//!
+//! Not `.NAME.thalweg-part`: an ordinary copy removes or takes over what has that name and no lock that it can see.
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, fchmod, fstat, mkdirat, openat, stat, statat,
+    unlinkat,
+};
+use std::{
+    ffi::{CStr, CString},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+use thalweg_core::atomic_file::{
+    create_new,
+    name::{FLEET, beside, is_reserved, short},
+    unlink,
+};
+use thalweg_sys::{Errno, io};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::plan::PlanError;
+use crate::{
+    Error, Refusal,
+    copy::{
+        spot::Spot,
+        staged_dir::{open_new, remove_contents},
+    },
+    error::{Attempt, Failure, at_sink},
+    identity::{Id, kind, mtime},
+    listing::{DIRECTORY, ancestors, listing_buffer},
+    names::{c_string, cut, os},
+};
+
+/// How often something is tried again that others have got in the way of.
+const TRIES: usize = 100;
+
+pub(crate) const PLAN: &CStr = c"plan";
+/// Workers go on while it is there.
+pub(crate) const EPOCH: &CStr = c"epoch";
+/// The destination is full: all stop.
+pub(crate) const FULL: &CStr = c"full";
+/// Who finishes holds its lock.
+pub(crate) const FINISHER: &CStr = c"finisher";
+pub(crate) const TREE: &CStr = c"tree";
+pub(crate) const PARTS: &CStr = c"parts";
+
+/// The folder, open.
+#[derive(Debug)]
+pub(crate) struct Place {
+    above: OwnedFd,
+    // Of the destination, and of the folder.
+    name: CString,
+    own: CString,
+    pub fd: OwnedFd,
+    /// Its path, for people.
+    pub path: PathBuf,
+    /// That of the destination.
+    pub destination: PathBuf,
+    pub tree: OwnedFd,
+    pub parts: OwnedFd,
+}
+
+/// What there is where a fleet is to work.
+pub(crate) enum Found {
+    /// Its folder.
+    Place(Box<Place>),
+    /// The destination, with the time of the source: another worker has finished it.
+    Published,
+}
+
+impl Place {
+    /// Makes the folder, or opens that of earlier workers.
+    pub fn make(source: &Path, destination: &Path) -> Result<Found, Error> {
+        let mut tries = 0..TRIES;
+        loop {
+            match Self::make_once(source, destination) {
+                // It was removed while it was opened: then the destination is there.
+                Err(error) if error.errno() == Some(Errno::NOENT) && tries.next().is_some() => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    fn make_once(source: &Path, destination: &Path) -> Result<Found, Error> {
+        let (above, name) = cut(destination);
+        let failed = |call| failed(destination, call);
+        if name == "." {
+            let why = format!("'{}' is no name for a new folder", destination.display());
+            return Err(Error::Usage(why));
+        }
+        let above_path = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        let above_fd = openat(CWD, above_path, DIRECTORY - OFlags::NOFOLLOW, Mode::empty());
+        let above_fd = above_fd.map_err(failed("openat"))?;
+        let name = c_string(name)?;
+        let from = stat(source).map_err(self::failed(source, "stat"))?;
+        let up = ancestors(above_fd.as_fd()).map_err(failed("openat"))?;
+        if up.contains(&Id::of(&from)) {
+            let reason = Refusal::IntoItself(destination.to_owned());
+            return Err(Error::Refused { path: source.to_owned(), reason });
+        }
+        let there = there(above_fd.as_fd(), &name, source).map_err(failed("newfstatat"))?;
+        if there == There::SomethingElse {
+            let reason = Refusal::NotNew;
+            return Err(Error::Refused { path: destination.to_owned(), reason });
+        }
+        let is_published = there == There::Copy;
+        let Some((own, fd)) =
+            open_own(above_fd.as_fd(), &name, !is_published).map_err(failed("openat"))?
+        else {
+            return Ok(Found::Published);
+        };
+        let path = above.join(os(&own));
+        if is_published {
+            // Who published it was killed before it removed the folder.
+            if matches!(statat(&fd, TREE, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT)) {
+                let _ = remove(above_fd.as_fd(), &own, &fd);
+            }
+            return Ok(Found::Published);
+        }
+        let below = |name| folder(fd.as_fd(), name).map_err(self::failed(&path, "mkdirat"));
+        let (tree, parts) = (below(TREE)?, below(PARTS)?);
+        let destination = destination.to_owned();
+        let place = Self { above: above_fd, name, own, fd, path, destination, tree, parts };
+        Ok(Found::Place(Box::new(place)))
+    }
+
+    /// Opens a file of the folder to be read; `None` if it is not there.
+    pub fn open(&self, name: &CStr) -> Result<Option<OwnedFd>, Error> {
+        self.open_as(name, OFlags::RDONLY)
+    }
+
+    /// The same for other access.
+    pub fn open_as(&self, name: &CStr, access: OFlags) -> Result<Option<OwnedFd>, Error> {
+        open_as(self.fd.as_fd(), name, access).map_err(failed(&self.path, "openat"))
+    }
+
+    /// A plan that cannot be used.
+    pub fn no_plan(&self, why: PlanError) -> Error {
+        Error::Refused { path: self.path.join("plan"), reason: Refusal::NoPlan(why.to_string()) }
+    }
+
+    /// Makes a file that must not be there.
+    pub fn create(&self, name: &CStr, access: OFlags) -> Result<OwnedFd, Error> {
+        create_new(self.fd.as_fd(), name, access, 0o600).map_err(failed(&self.path, "openat"))
+    }
+
+    /// Gives a file its final name; false if another has it.
+    pub fn claim(&self, from: &CStr, to: &CStr) -> Result<bool, Error> {
+        match io::rename_new(&self.fd, from, &self.fd, to) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(errno) => Err(failed(&self.path, "renameat2")(errno)),
+        }
+    }
+
+    /// Puts up a flag: an empty file.
+    pub fn flag(&self, name: &CStr) -> Result<(), Error> {
+        match create_new(self.fd.as_fd(), name, OFlags::WRONLY, 0o600) {
+            Ok(_) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(failed(&self.path, "openat")(errno)),
+        }
+    }
+
+    /// Takes a file or a flag away.
+    pub fn take_away(&self, name: &CStr) -> Result<(), Error> {
+        unlink(self.fd.as_fd(), name).map_err(failed(&self.path, "unlinkat"))
+    }
+
+    /// Whether something of that name is there.
+    pub fn has(&self, name: &CStr) -> bool {
+        has(self.fd.as_fd(), name)
+    }
+
+    /// Whether another worker has published the tree.
+    pub fn is_published(&self, source: &Path) -> bool {
+        there(self.above.as_fd(), &self.name, source) == Ok(There::Copy)
+    }
+
+    /// Gives the tree the name of the destination, which must still be free.
+    pub fn publish(&self, sync: bool) -> Result<(), Error> {
+        let failed = |call| failed(&self.destination, call);
+        let mode = fstat(&self.tree).map_err(failed("fstat"))?.st_mode & 0o7777;
+        let rename = || io::rename_new(&self.fd, TREE, &self.above, &*self.name);
+        let renamed = match rename() {
+            // Who moves a folder writes its `..`: for that its owner needs the right to write it.
+            Err(Errno::ACCESS | Errno::PERM) if mode & 0o200 == 0 => {
+                let mode = Mode::from_raw_mode(mode);
+                let opened = fchmod(&self.tree, mode | Mode::RWXU);
+                let renamed = opened.and_then(|()| rename());
+                fchmod(&self.tree, mode).map_err(failed("fchmod"))?;
+                renamed
+            }
+            answer => answer,
+        };
+        renamed.map_err(failed("renameat2"))?;
+        if sync { io::sync(&self.above).map_err(failed("fsync")) } else { Ok(()) }
+    }
+
+    /// Removes the folder: nothing is left to do.
+    pub fn remove(&self) -> Result<(), Error> {
+        remove(self.above.as_fd(), &self.own, &self.fd)
+            .map_err(|failure| failure.at(|| self.path.clone(), || self.path.clone()))
+    }
+}
+
+/// What has the name of the destination.
+#[derive(PartialEq, Eq, Debug)]
+enum There {
+    Nothing,
+    /// A folder that was last modified when the source was, and holds the same names: nobody makes such a one but a copy.
+    Copy,
+    SomethingElse,
+}
+
+fn there(above: BorrowedFd<'_>, name: &CStr, source: &Path) -> Result<There, Errno> {
+    let there = match statat(above, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(there) => there,
+        Err(Errno::NOENT) => return Ok(There::Nothing),
+        Err(errno) => return Err(errno),
+    };
+    // Two folders that were made within one tick of the kernel's clock have one time.
+    let is_copy = kind(&there) == FileType::Directory
+        && mtime(&there) == mtime(&stat(source)?)
+        && names(openat(above, name, DIRECTORY, Mode::empty())?)?
+            == names(openat(CWD, source, DIRECTORY, Mode::empty())?)?;
+    Ok(if is_copy { There::Copy } else { There::SomethingElse })
+}
+
+/// How many names a folder has that a copy would take, and a sum of their hashes: their order says nothing.
+fn names(folder: OwnedFd) -> Result<(u64, u64), Errno> {
+    let mut buffer = listing_buffer();
+    let mut entries = RawDir::new(folder, &mut buffer);
+    let (mut count, mut sum) = (0, 0_u64);
+    while let Some(entry) = entries.next() {
+        match entry {
+            Ok(entry) if is_reserved(entry.file_name()) => {}
+            Ok(entry) => {
+                count += 1;
+                sum = sum.wrapping_add(xxh3_64(entry.file_name().to_bytes()));
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok((count, sum))
+}
+
+/// Opens the folder of the fleet that makes `name`, or makes it.
+fn open_own(
+    above: BorrowedFd<'_>,
+    name: &CStr,
+    make: bool,
+) -> Result<Option<(CString, OwnedFd)>, Errno> {
+    let mut own = beside(name, FLEET);
+    loop {
+        let opened = if make {
+            folder(above, &own).map(Some)
+        } else {
+            match openat(above, &*own, DIRECTORY, Mode::empty()) {
+                Err(Errno::NOENT) => Ok(None),
+                answer => answer.map(Some),
+            }
+        };
+        match opened {
+            Err(Errno::NAMETOOLONG) if own != short(name, FLEET) => own = short(name, FLEET),
+            answer => return Ok(answer?.map(|fd| (own, fd))),
+        }
+    }
+}
+
+/// Opens the folder of the fleet that makes this destination, or that has this path itself.
+pub(crate) fn find(path: &Path) -> Result<Option<(OwnedFd, PathBuf)>, Error> {
+    let (above, name) = cut(path);
+    let is_own = name.as_encoded_bytes().ends_with(FLEET);
+    let failed = |call| failed(path, call);
+    if is_own {
+        let fd = openat(CWD, path, DIRECTORY, Mode::empty());
+        return fd.map(|fd| Some((fd, path.to_owned()))).map_err(failed("openat"));
+    }
+    let above_path = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+    let fd = openat(CWD, above_path, DIRECTORY - OFlags::NOFOLLOW, Mode::empty());
+    let fd = fd.map_err(failed("openat"))?;
+    let found = open_own(fd.as_fd(), &c_string(name)?, false).map_err(failed("openat"))?;
+    Ok(found.map(|(own, fd)| (fd, above.join(os(&own)))))
+}
+
+/// Opens a file of the folder; `None` if it is not there.
+pub(crate) fn open(folder: BorrowedFd<'_>, name: &CStr) -> Result<Option<OwnedFd>, Errno> {
+    open_as(folder, name, OFlags::RDONLY)
+}
+
+fn open_as(folder: BorrowedFd<'_>, name: &CStr, access: OFlags) -> Result<Option<OwnedFd>, Errno> {
+    let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match openat(folder, name, flags, Mode::empty()) {
+        Ok(fd) => Ok(Some(fd)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Whether something of that name is there. Of a folder that is gone, nothing is.
+pub(crate) fn has(folder: BorrowedFd<'_>, name: &CStr) -> bool {
+    statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
+/// Makes or opens a folder that nobody else may look into.
+fn folder(above: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    match mkdirat(above, name, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => open_new(Spot { dir: above, name }),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn remove(above: BorrowedFd<'_>, own: &CStr, fd: &OwnedFd) -> Attempt<()> {
+    // Nobody may come back while it is emptied.
+    for name in [EPOCH, PLAN] {
+        unlink(fd.as_fd(), name).map_err(at_sink("unlinkat"))?;
+    }
+    let mut tries = 0..TRIES;
+    loop {
+        let copy = fd.try_clone().map_err(|_| at_sink("fcntl")(Errno::MFILE))?;
+        let removed = remove_contents(copy)
+            .and_then(|()| unlinkat(above, own, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat")));
+        match removed {
+            Err(Failure::Sink(_, Errno::NOENT, _)) if !has(above, own) => return Ok(()),
+            // A worker that ends just now says so in there, and one that comes late removes it too.
+            Err(Failure::Sink(_, Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST, _))
+                if tries.next().is_some() => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// A call on a path.
+pub(crate) fn failed(path: &Path, call: &'static str) -> impl Fn(Errno) -> Error {
+    move |errno| Error::Call { path: path.to_owned(), call, errno, bytes: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn make(place: &Path) -> Result<Found, Error> {
+        Place::make(&place.join("src"), &place.join("dst"))
+    }
+
+    #[test]
+    fn what_is_there_already_is_refused_unless_it_is_the_copy() {
+        let here = tempfile::tempdir().unwrap();
+        let (src, dst) = (here.path().join("src"), here.path().join("dst"));
+        fs::create_dir(&src).unwrap();
+        assert!(matches!(make(here.path()), Ok(Found::Place(_))));
+        assert!(here.path().join(".dst.thalweg-fleet/tree").is_dir());
+        fs::create_dir(&dst).unwrap();
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1);
+        fs::File::open(&dst).unwrap().set_modified(time).unwrap();
+        let refused = make(here.path()).err().unwrap().to_string();
+        assert!(refused.contains("exists"), "{refused}");
+        fs::write(src.join("file"), "").unwrap();
+        fs::File::open(&src).unwrap().set_modified(time).unwrap();
+        // The time alone says nothing.
+        assert!(make(here.path()).is_err());
+        fs::write(dst.join("file"), "").unwrap();
+        fs::File::open(&dst).unwrap().set_modified(time).unwrap();
+        assert!(matches!(make(here.path()), Ok(Found::Published)));
+        // It is not known whose tree that is.
+        assert!(here.path().join(".dst.thalweg-fleet/tree").is_dir());
+        fs::remove_dir(here.path().join(".dst.thalweg-fleet/tree")).unwrap();
+        assert!(matches!(make(here.path()), Ok(Found::Published)));
+        assert_eq!(fs::read_dir(here.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_destination_inside_the_source_is_refused() {
+        let here = tempfile::tempdir().unwrap();
+        let src = here.path().join("src");
+        fs::create_dir_all(src.join("sub")).unwrap();
+        let error = Place::make(&src, &src.join("sub/dst")).err().unwrap().to_string();
+        assert!(error.contains("into itself"), "{error}");
+        assert_eq!(fs::read_dir(src.join("sub")).unwrap().count(), 0);
+    }
+}

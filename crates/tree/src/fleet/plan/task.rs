@@ -1,0 +1,261 @@
+//! A task as it stands in the plan.
+
+use rustix::fs::Stat;
+use std::{ffi::CString, ops::Range, sync::Arc};
+use thalweg_core::atomic_file::name::is_reserved;
+
+use super::{PlanError, bytes::Left};
+use crate::identity::{ctime, mtime, size};
+
+/// More files are not in one task.
+pub const MOST_FILES: u32 = 1 << 16;
+/// The longest path of a folder in a plan. What lies deeper is left to who finishes.
+pub const LONGEST_FOLDER: usize = u16::MAX as usize - 1;
+/// The longest record.
+pub const MOST_RECORD: usize = 64 << 20;
+
+const LONGEST_NAME: usize = 255;
+const FILES: u8 = 1;
+const STRETCH: u8 = 2;
+/// In the place of a length: the folder is that of the file before.
+const SAME: u16 = u16::MAX;
+
+/// A source at the time of the survey: any difference means that it has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Bytes.
+    pub size: u64,
+    /// Time of modification: seconds, nanoseconds.
+    pub mtime: (i64, u32),
+    /// Time of the last change of anything, likewise.
+    pub ctime: (i64, u32),
+}
+
+/// A file of the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The path of its folder below the source, empty for the source itself.
+    pub folder: Arc<[u8]>,
+    /// Its name there.
+    pub name: CString,
+    /// What it was.
+    pub seen: Seen,
+}
+
+/// What a worker does at a time. Done twice, or by two at once, it changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Whole files.
+    Files(Vec<Entry>),
+    /// A part of a large file.
+    Stretch {
+        /// The number of the file, by which its parts are found.
+        file: u64,
+        /// The file.
+        entry: Entry,
+        /// The bytes.
+        range: Range<u64>,
+    },
+}
+
+impl Seen {
+    pub(crate) fn of(stat: &Stat) -> Self {
+        let time = |(seconds, nanoseconds)| (seconds, nanoseconds as u32);
+        Self { size: size(stat), mtime: time(mtime(stat)), ctime: time(ctime(stat)) }
+    }
+}
+
+impl Task {
+    /// How many whole files it has.
+    pub fn files(&self) -> u32 {
+        match self {
+            Self::Files(files) => files.len() as u32,
+            Self::Stretch { .. } => 0,
+        }
+    }
+
+    /// How many bytes it moves.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Files(files) => {
+                files.iter().fold(0, |sum, file| sum.saturating_add(file.seen.size))
+            }
+            Self::Stretch { range, .. } => range.end - range.start,
+        }
+    }
+
+    /// The record in the plan.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut into = Vec::new();
+        match self {
+            Self::Files(files) => {
+                into.push(FILES);
+                into.extend((files.len() as u32).to_le_bytes());
+                let mut folder = None;
+                for file in files {
+                    write_entry(&mut into, file, folder == Some(&file.folder));
+                    folder = Some(&file.folder);
+                }
+            }
+            Self::Stretch { file, entry, range } => {
+                into.push(STRETCH);
+                into.extend(file.to_le_bytes());
+                write_entry(&mut into, entry, false);
+                into.extend(range.start.to_le_bytes());
+                into.extend(range.end.to_le_bytes());
+            }
+        }
+        into
+    }
+
+    /// Reads a record, believing nothing: what it names lies in the source.
+    pub fn parse(record: &[u8]) -> Result<Self, PlanError> {
+        let mut left = Left(record);
+        let task = match left.u8()? {
+            FILES => {
+                let count = left.u32()?;
+                if count == 0 || count > MOST_FILES {
+                    return Err(PlanError::Nonsense("a task of no files, or of too many"));
+                }
+                let mut files: Vec<Entry> = Vec::new();
+                for _ in 0..count {
+                    files.push(entry(&mut left, files.last())?);
+                }
+                Self::Files(files)
+            }
+            STRETCH => {
+                let file = left.u64()?;
+                let entry = entry(&mut left, None)?;
+                let range = left.u64()?..left.u64()?;
+                if range.start >= range.end || range.end > entry.seen.size {
+                    return Err(PlanError::Nonsense("a stretch that is not in its file"));
+                }
+                Self::Stretch { file, entry, range }
+            }
+            _ => return Err(PlanError::Nonsense("a task of an unknown kind")),
+        };
+        left.end()?;
+        Ok(task)
+    }
+}
+
+fn write_entry(into: &mut Vec<u8>, entry: &Entry, is_same_folder: bool) {
+    if is_same_folder {
+        into.extend(SAME.to_le_bytes());
+    } else {
+        into.extend((entry.folder.len() as u16).to_le_bytes());
+        into.extend_from_slice(&entry.folder);
+    }
+    into.push(entry.name.count_bytes() as u8);
+    into.extend_from_slice(entry.name.to_bytes());
+    into.extend(entry.seen.size.to_le_bytes());
+    for (seconds, nanoseconds) in [entry.seen.mtime, entry.seen.ctime] {
+        into.extend(seconds.to_le_bytes());
+        into.extend(nanoseconds.to_le_bytes());
+    }
+}
+
+fn entry(left: &mut Left<'_>, before: Option<&Entry>) -> Result<Entry, PlanError> {
+    let folder = match left.u16()? {
+        SAME => {
+            let before = before.ok_or(PlanError::Nonsense("a file without a folder"))?;
+            Arc::clone(&before.folder)
+        }
+        len => {
+            let folder = left.take(len.into())?;
+            if !folder.is_empty() {
+                folder.split(|byte| *byte == b'/').try_for_each(|name| check(name).map(drop))?;
+            }
+            Arc::from(folder)
+        }
+    };
+    let len = left.u8()?;
+    let name = check(left.take(len.into())?)?;
+    let size = left.u64()?;
+    if i64::try_from(size).is_err() {
+        return Err(PlanError::Nonsense("a file of more bytes than there are"));
+    }
+    let mut time = || {
+        let (seconds, nanoseconds) = (left.i64()?, left.u32()?);
+        if nanoseconds >= 1_000_000_000 {
+            return Err(PlanError::Nonsense("a nanosecond beyond the second"));
+        }
+        Ok((seconds, nanoseconds))
+    };
+    let (mtime, ctime) = (time()?, time()?);
+    Ok(Entry { folder, name, seen: Seen { size, mtime, ctime } })
+}
+
+/// One name of a path: it leads neither up nor elsewhere, and to nothing that is ours.
+fn check(name: &[u8]) -> Result<CString, PlanError> {
+    let is_plain = !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/');
+    let name = CString::new(name).ok().filter(|_| is_plain && name.len() <= LONGEST_NAME);
+    name.filter(|name| !is_reserved(name)).ok_or(PlanError::Nonsense("a path that leads elsewhere"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(folder: &str, name: &str) -> Entry {
+        let seen = Seen { size: 7, mtime: (-1, 999_999_999), ctime: (i64::MAX, 0) };
+        Entry { folder: Arc::from(folder.as_bytes()), name: CString::new(name).unwrap(), seen }
+    }
+
+    #[test]
+    fn tasks_come_back_as_they_were_written() {
+        let folder = "a/".repeat(20_000) + "b";
+        let files = vec![file("", "x"), file("", "y"), file(&folder, "z"), file("a", "\u{ff}\n")];
+        let entry = Entry { seen: Seen { size: 100, ..files[0].seen }, ..file("a/b", "big") };
+        for task in [Task::Files(files), Task::Stretch { file: 3, entry, range: 64..100 }] {
+            let bytes = task.to_bytes();
+            assert_eq!(Task::parse(&bytes), Ok(task));
+            for cut in 0..bytes.len() {
+                assert!(Task::parse(&bytes[..cut]).is_err());
+            }
+            assert!(Task::parse(&[&bytes[..], &[0]].concat()).is_err());
+        }
+    }
+
+    #[test]
+    fn paths_that_lead_out_of_the_tree_are_no_paths() {
+        for (folder, name) in [
+            ("/a", "x"),
+            ("a/", "x"),
+            ("a//b", "x"),
+            ("..", "x"),
+            ("a/../b", "x"),
+            (".", "x"),
+            ("a\0b", "x"),
+            ("a", ""),
+            ("a", ".."),
+            ("a", "."),
+            ("a", "b/c"),
+            (".a.thalweg-fleet", "x"),
+            ("a", ".b.thalweg-part"),
+        ] {
+            let task = Task::Files(vec![file(folder, name)]);
+            assert!(Task::parse(&task.to_bytes()).is_err(), "{folder:?} {name:?}");
+        }
+        let long = "x".repeat(256);
+        // Its length does not fit, so the record is another one.
+        assert!(Task::parse(&Task::Files(vec![file("", &long)]).to_bytes()).is_err());
+    }
+
+    #[test]
+    fn numbers_that_make_no_sense_are_refused() {
+        let seen = Seen { size: 10, mtime: (0, 0), ctime: (0, 0) };
+        let of =
+            |seen, range| Task::Stretch { file: 0, entry: Entry { seen, ..file("", "x") }, range };
+        for task in [
+            of(seen, 5..5),
+            of(seen, 0..11),
+            of(Seen { size: u64::MAX, ..seen }, 0..1),
+            of(Seen { mtime: (0, 1_000_000_000), ..seen }, 0..1),
+            Task::Files(Vec::new()),
+        ] {
+            assert!(Task::parse(&task.to_bytes()).is_err(), "{task:?}");
+        }
+        assert!(Task::parse(&[9]).is_err());
+    }
+}

@@ -1,0 +1,73 @@
+//! How a worker comes to the plan.
+
+use rustix::fs::{OFlags, stat};
+use std::{os::fd::OwnedFd, thread, time::Instant};
+use thalweg_sys::io;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{
+    assignment::{Assignment, LOOK},
+    place::{PLAN, failed},
+    plan::{Plan, PlanWriter, Surveyed},
+    survey::{Trouble, survey},
+};
+use crate::{Error, Fsync, Refusal};
+
+impl Assignment<'_> {
+    /// The plan: made by this worker, or by another. `None` if there will be none: it was cancelled, or all is done.
+    pub fn plan(&self) -> Result<Option<Plan>, Error> {
+        let began = Instant::now();
+        loop {
+            if let Some(plan) = self.place.open(PLAN)? {
+                return Plan::read(plan).map(Some).map_err(|why| self.place.no_plan(why));
+            }
+            if self.events.go_on().is_err() || self.place.is_published(self.source) {
+                return Ok(None);
+            }
+            if self.member.rank == 0 {
+                if !self.make_plan()? {
+                    return Ok(None);
+                }
+            } else if began.elapsed() >= self.member.wait {
+                let reason = Refusal::NoPlanYet;
+                return Err(Error::Refused { path: self.place.path.clone(), reason });
+            } else {
+                thread::sleep(LOOK);
+            }
+        }
+    }
+
+    /// Makes the plan, unless another is faster; false if that was cancelled.
+    fn make_plan(&self) -> Result<bool, Error> {
+        let place = self.place;
+        let temporary = self.name.file("survey");
+        let file = place.create(&temporary, OFlags::RDWR)?;
+        let id = xxh3_64(self.name.to_string().as_bytes());
+        let top = stat(self.source).map_err(failed(self.source, "stat"))?;
+        let (device, writer) = (top.st_dev, PlanWriter::new(file, id, Surveyed::of(&top)));
+        let task_bytes = self.member.task_size();
+        let written = survey((self.source, device), self.options, task_bytes, self.events, writer)?;
+        let sync = |file: OwnedFd| match self.options.fsync {
+            Fsync::None => Ok(()),
+            Fsync::File | Fsync::Dir => io::sync(&file),
+        };
+        let trouble = match written.and_then(|file| sync(file).map_err(Trouble::Write)) {
+            Ok(()) => {
+                if !place.claim(&temporary, PLAN)? {
+                    place.take_away(&temporary)?;
+                }
+                return Ok(true);
+            }
+            Err(trouble) => trouble,
+        };
+        place.take_away(&temporary)?;
+        match trouble {
+            Trouble::Cancelled => Ok(false),
+            Trouble::Write(errno) => Err(failed(&place.path, "pwrite")(errno)),
+            Trouble::TooMany => {
+                let why = "there are more tasks than a worker can hold: make them larger";
+                Err(Error::Usage(why.to_owned()))
+            }
+        }
+    }
+}

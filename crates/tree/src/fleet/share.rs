@@ -1,0 +1,137 @@
+//! Which task a worker does next: its own share, the largest first, then what the others have not done yet, from
+//! the other end of theirs. Nobody claims anything, so nobody has to be waited for.
+
+use std::cmp::Reverse;
+
+use super::{bits::Bits, plan::Indexed};
+
+/// What a file costs beyond its bytes, as bytes: about a page, as where sizes of small files are compared.
+const FILE: u64 = 4096;
+
+/// The order in which one worker goes through the tasks.
+#[derive(Debug)]
+pub(crate) struct Share {
+    // All tasks, the largest first: that of rank 0, that of rank 1 ...
+    order: Vec<u32>,
+    rank: usize,
+    size: usize,
+    taken: Bits,
+    // The place of the next of its own.
+    own: usize,
+    // Whom it helps, counted from itself, and the place of what comes next there.
+    helped: usize,
+    place: Option<usize>,
+}
+
+impl Share {
+    pub fn new(index: &[Indexed], rank: u32, size: u32) -> Self {
+        let weight = |n: &u32| {
+            let task = &index[*n as usize];
+            task.bytes.saturating_add(u64::from(task.files) * FILE)
+        };
+        let mut order: Vec<u32> = (0..index.len() as u32).collect();
+        order.sort_by_cached_key(|n| Reverse(weight(n)));
+        let size = size.max(1) as usize;
+        let rank = rank as usize % size;
+        let taken = Bits::new(order.len());
+        Self { order, rank, size, taken, own: rank, helped: 0, place: None }
+    }
+
+    /// Whether it has nothing of its own to do.
+    pub fn helps(&self) -> bool {
+        self.own >= self.order.len()
+    }
+
+    /// The next task that is not done. Each comes once.
+    pub fn next(&mut self, done: &Bits) -> Option<usize> {
+        while let Some(task) = self.order.get(self.own) {
+            self.own += self.size;
+            if let Some(task) = self.take(*task, done) {
+                return Some(task);
+            }
+        }
+        while self.helped < self.size {
+            while let Some(place) = self.place {
+                self.place = place.checked_sub(self.size);
+                if let Some(task) = self.take(self.order[place], done) {
+                    return Some(task);
+                }
+            }
+            self.helped = self.next_helped();
+            // When all were helped this is its own again, and it has no more of that.
+            self.place = self.last_of((self.rank + self.helped) % self.size);
+        }
+        None
+    }
+
+    /// The next to help: ranks from this one up and then from 0 on, without those that have no task at all.
+    fn next_helped(&self) -> usize {
+        let helped = self.helped + 1;
+        match self.rank + helped {
+            rank if rank < self.size && rank >= self.order.len() => self.size - self.rank,
+            rank if rank >= self.size + self.order.len() => self.size,
+            _ => helped,
+        }
+    }
+
+    fn take(&mut self, task: u32, done: &Bits) -> Option<usize> {
+        let task = task as usize;
+        (!done.has(task) && self.taken.add(task)).then_some(task)
+    }
+
+    /// The place of the last task of a rank.
+    fn last_of(&self, rank: usize) -> Option<usize> {
+        let beyond = self.order.len().checked_sub(rank + 1)?;
+        Some(rank + beyond / self.size * self.size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index(count: u64) -> Vec<Indexed> {
+        let task = |n| Indexed { offset: 0, len: 0, files: 0, bytes: 1000 - n, hash: 0 };
+        (0..count).map(task).collect()
+    }
+
+    fn all(count: u64, rank: u32, size: u32) -> Vec<usize> {
+        let mut share = Share::new(&index(count), rank, size);
+        let none = Bits::new(count as usize);
+        std::iter::from_fn(|| share.next(&none)).collect()
+    }
+
+    #[test]
+    fn a_worker_does_its_own_from_the_front_and_helps_from_the_end() {
+        assert_eq!(all(7, 1, 3), [1, 4, 5, 2, 6, 3, 0]);
+        assert_eq!(all(3, 0, 1), [0, 1, 2]);
+    }
+
+    #[test]
+    fn every_worker_comes_to_every_task_once_however_many_there_are() {
+        for count in [0, 1, 2, 7, 100] {
+            for size in [1, 2, 3, 7, 8, 1000, u32::MAX] {
+                for rank in [0, 1, size / 2, size - 1] {
+                    let mut seen = all(count, rank, size);
+                    assert_eq!(seen.len() as u64, count, "{rank}/{size}");
+                    seen.sort_unstable();
+                    seen.dedup();
+                    assert_eq!(seen.len() as u64, count);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_others_have_done_is_passed_over() {
+        let index = index(6);
+        let mut share = Share::new(&index, 0, 2);
+        let mut done = Bits::new(6);
+        done.add(0);
+        assert_eq!(share.next(&done), Some(2));
+        done.add(4);
+        done.add(5);
+        assert_eq!((share.next(&done), share.helps()), (Some(3), true));
+        assert_eq!((share.next(&done), share.next(&done)), (Some(1), None));
+    }
+}

@@ -1,0 +1,269 @@
+//! Goes through the source once and writes the plan as it goes: what stays in memory is a folder or two, and a line
+//! for each task.
+//!
+//! It leaves out all that it need not have: folders, links, special files, files of several names, what lies very
+//! deep. Who finishes copies what no task has brought.
+
+use rustix::fs::{AtFlags, FileType, Stat, statat};
+use std::{
+    convert::Infallible,
+    ffi::{CStr, CString},
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use thalweg_core::{Cancelled, atomic_file::name::is_reserved};
+use thalweg_sys::Errno;
+
+use super::{
+    member::TASK_FILES,
+    plan::{Entry, LONGEST_FOLDER, PlanWriter, Seen, Task},
+};
+use crate::{
+    CopyOptions, Error, Events, When,
+    copy::contents::sparse::{next_extent, seems_sparse},
+    identity::{kind, size},
+    names::c_string,
+    read::open,
+    threads::for_reading,
+    walk::{At, Crew, Kinds, Root, Task as Walk, Visit, walk},
+};
+
+/// The survey of one source.
+pub(crate) struct Survey<'s> {
+    options: &'s CopyOptions,
+    events: &'s dyn Events,
+    task_bytes: u64,
+    // Where it may have to stay.
+    device: u64,
+    writing: Mutex<Writing>,
+}
+
+struct Writing {
+    plan: PlanWriter,
+    // Large files so far.
+    files: u64,
+    trouble: Option<Trouble>,
+}
+
+/// Why a plan cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// It cannot be written to.
+    Write(Errno),
+    /// There are more tasks than a worker can hold.
+    TooMany,
+    /// The caller has had enough.
+    Cancelled,
+}
+
+/// The files that a thread has met and that are no task yet.
+#[derive(Default)]
+pub(crate) struct Hand {
+    files: Vec<Entry>,
+    bytes: u64,
+}
+
+/// Writes the plan of a source into an empty file.
+pub(crate) fn survey(
+    source: (&Path, u64),
+    options: &CopyOptions,
+    task_bytes: u64,
+    events: &dyn Events,
+    plan: PlanWriter,
+) -> Result<Result<OwnedFd, Trouble>, Error> {
+    let (path, device) = source;
+    let root = Root::open([Some(&c_string(path.as_os_str())?), None])?;
+    let writing = Mutex::new(Writing { plan, files: 0, trouble: None });
+    let survey = Survey { options, events, task_bytes, device, writing };
+    let hands = walk(&survey, [Walk::Tree(Arc::new(root))], for_reading(options.jobs));
+    let mut rest = Hand::default();
+    for entry in hands.into_iter().flat_map(|hand| hand.files) {
+        survey.add(&mut rest, entry);
+    }
+    survey.close(&mut rest);
+    let Writing { plan, trouble, .. } =
+        survey.writing.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(trouble) = trouble {
+        return Ok(Err(trouble));
+    }
+    if events.go_on().is_err() {
+        return Ok(Err(Trouble::Cancelled));
+    }
+    Ok(plan.end().map_err(Trouble::Write))
+}
+
+impl Visit for Survey<'_> {
+    type Hand = Hand;
+    type Work = Infallible;
+
+    fn hand(&self) -> Hand {
+        Hand::default()
+    }
+
+    fn entry(&self, _: &Crew<'_, Self>, hand: &mut Hand, at: &At<'_>, kinds: Kinds) {
+        if kinds[0] != Some(FileType::RegularFile) {
+            return;
+        }
+        let (Some(dir), name) = (at.dir(0), at.name(0)) else { return };
+        // Who finishes meets the same trouble, and tells of it.
+        let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else { return };
+        let is_elsewhere = self.options.one_file_system && stat.st_dev != self.device;
+        let has_names = self.options.preserve.links && stat.st_nlink > 1;
+        if kind(&stat) != FileType::RegularFile || is_elsewhere || has_names {
+            return;
+        }
+        let Some(entry) = entry(at, name, &stat, hand.files.last()) else { return };
+        let splits = self.options.sparse != When::Always && self.options.reflink != When::Always;
+        if splits && size(&stat) > self.task_bytes {
+            let source = seems_sparse(&stat).then(|| open(dir, name, false).ok()).flatten();
+            self.split(&entry, source.as_ref());
+        } else {
+            self.add(hand, entry);
+        }
+    }
+
+    fn work(&self, _: &Crew<'_, Self>, _: &mut Hand, work: Infallible) {
+        match work {}
+    }
+
+    fn failed(&self, _: Error) {}
+
+    fn go_on(&self) -> Result<(), Cancelled> {
+        self.events.go_on()?;
+        if self.writing().trouble.is_some() { Err(Cancelled) } else { Ok(()) }
+    }
+}
+
+impl Survey<'_> {
+    /// A file more in the hand; a task, if that is full.
+    fn add(&self, hand: &mut Hand, entry: Entry) {
+        hand.bytes = hand.bytes.saturating_add(entry.seen.size);
+        hand.files.push(entry);
+        if hand.bytes >= self.task_bytes || hand.files.len() >= TASK_FILES as usize {
+            self.close(hand);
+        }
+    }
+
+    fn close(&self, hand: &mut Hand) {
+        let Hand { files, .. } = std::mem::take(hand);
+        if !files.is_empty() {
+            self.writing().add(&Task::Files(files));
+        }
+    }
+
+    /// A large file, without its holes where they are kept: `source`, if it seems to have any.
+    fn split(&self, entry: &Entry, source: Option<&OwnedFd>) {
+        let len = entry.seen.size;
+        let keeps_holes = self.options.sparse == When::Auto;
+        // A small rest belongs to the stretch before it.
+        let count = (len / self.task_bytes).max(1);
+        let mut writing = self.writing();
+        let file = writing.files;
+        writing.files += 1;
+        let mut n = 0;
+        while n < count {
+            let from = n * self.task_bytes;
+            let to = if n + 1 == count { len } else { from + self.task_bytes };
+            if let Some(source) = source.filter(|_| keeps_holes) {
+                match next_extent(source.as_fd(), from, len) {
+                    Ok(None) => break,
+                    Ok(Some((data, _))) if data >= to => {
+                        n = (data / self.task_bytes).min(count - 1);
+                        continue;
+                    }
+                    // It is told by who moves it.
+                    Ok(Some(_)) | Err(_) => {}
+                }
+            }
+            writing.add(&Task::Stretch { file, entry: entry.clone(), range: from..to });
+            n += 1;
+        }
+    }
+
+    fn writing(&self) -> MutexGuard<'_, Writing> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Writing {
+    fn add(&mut self, task: &Task) {
+        match self.plan.add(task) {
+            Ok(true) => {}
+            Ok(false) => self.trouble = Some(Trouble::TooMany),
+            Err(errno) => self.trouble = Some(Trouble::Write(errno)),
+        }
+    }
+}
+
+/// A file for a task; `None` if its path has no room there, or is none that a copy takes.
+fn entry(at: &At<'_>, name: &CStr, stat: &Stat, before: Option<&Entry>) -> Option<Entry> {
+    let mut path = at.below_root();
+    let cut = path.len().checked_sub(name.count_bytes())?;
+    path.truncate(cut.saturating_sub(1));
+    let is_ours = |name: &[u8]| CString::new(name).is_ok_and(|name| is_reserved(&name));
+    if path.len() > LONGEST_FOLDER || is_reserved(name) {
+        return None;
+    }
+    let folder = match before {
+        Some(before) if *before.folder == *path => Arc::clone(&before.folder),
+        _ if path.split(|byte| *byte == b'/').any(is_ours) => return None,
+        _ => Arc::from(path),
+    };
+    Some(Entry { folder, name: name.to_owned(), seen: Seen::of(stat) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::plan::{Plan, Surveyed};
+    use std::{collections::BTreeMap, fs, os::unix::fs::FileExt};
+
+    fn planned(source: &Path, options: &CopyOptions, task_bytes: u64) -> Vec<Task> {
+        let file = OwnedFd::from(tempfile::tempfile().unwrap());
+        let top = rustix::fs::stat(source).unwrap();
+        let (device, writer) = (top.st_dev, PlanWriter::new(file, 1, Surveyed::of(&top)));
+        let plan = survey((source, device), options, task_bytes, &(), writer).unwrap().unwrap();
+        let plan = Plan::read(plan).unwrap();
+        (0..plan.index.len()).map(|n| plan.task(n).unwrap()).collect()
+    }
+
+    #[test]
+    fn every_file_is_in_one_task_and_large_ones_are_cut_without_their_holes() {
+        let here = tempfile::tempdir().unwrap();
+        let at = |name: &str| here.path().join(name);
+        fs::create_dir_all(at("sub/deep")).unwrap();
+        for n in 0..2500 {
+            fs::write(at(&format!("sub/{n}")), "x").unwrap();
+        }
+        fs::write(at("sub/deep/.f.thalweg-part"), "ours").unwrap();
+        fs::write(at("one"), "names").unwrap();
+        fs::hard_link(at("one"), at("two")).unwrap();
+        fs::write(at("large"), vec![1; (300 << 10) + 5]).unwrap();
+        let sparse = fs::File::create(at("sparse")).unwrap();
+        sparse.write_all_at(&[1; 10], 700 << 10).unwrap();
+        sparse.set_len(2 << 20).unwrap();
+        let options = CopyOptions { jobs: 3, ..CopyOptions::archive() };
+        let mut files = BTreeMap::new();
+        let mut stretches = Vec::new();
+        for task in planned(here.path(), &options, 100 << 10) {
+            match task {
+                Task::Files(some) => {
+                    assert!(some.len() <= TASK_FILES as usize);
+                    for file in some {
+                        *files.entry((file.folder, file.name)).or_insert(0) += 1;
+                    }
+                }
+                Task::Stretch { entry, range, .. } => stretches.push((entry.name, range)),
+            }
+        }
+        assert_eq!(files.len(), 2500);
+        assert!(files.values().all(|count| *count == 1));
+        let large = c"large".to_owned();
+        for range in [0..100 << 10, 100 << 10..200 << 10, 200 << 10..(300 << 10) + 5] {
+            assert!(stretches.contains(&(large.clone(), range)));
+        }
+        let holed: Vec<_> = stretches.iter().filter(|(name, _)| *name != large).collect();
+        assert_eq!(holed, [&(c"sparse".to_owned(), 700 << 10..800 << 10)]);
+    }
+}
