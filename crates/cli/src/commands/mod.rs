@@ -8,6 +8,7 @@ mod completions;
 mod copy;
 mod doctor;
 mod fetch;
+mod fleet;
 mod helper;
 mod list;
 mod man;
@@ -106,6 +107,7 @@ commands! {
     Fetch(fetch::FetchArgs),
     Verify(verify::VerifyArgs),
     Manifest(manifest::ManifestArgs),
+    Fleet(fleet::FleetArgs),
     #[command(alias = "explain")]
     Plan(plan::PlanArgs),
     Tune(tune::TuneArgs),
@@ -142,6 +144,7 @@ Examples:
   thalweg fetch http://host/big.iso        whole or not at all; the same again goes on
   thalweg verify photos/ /backup/photos    every file, byte by byte
   thalweg manifest -o photos.b3 photos/    hashes that b3sum -c reads, to verify against later
+  thalweg fleet /scratch/copy              how far a copy is that many machines work on
   thalweg plan big.iso /mnt/usb/           what would be used, and why
   thalweg report -o report.html            saved results of studies as one page
   thalweg tune --quick                     measure this machine once; plans rest on it from then on

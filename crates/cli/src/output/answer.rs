@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 use thalweg_core::{Judgement, Plan, Report, StepDown, Tuning, driver::Look, profile::Evidence};
+use thalweg_tree::fleet::WorkerRecord;
 
 use super::quantity;
 
@@ -37,6 +38,9 @@ pub struct Answer {
     /// What became of a folder, beside the files that came.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<Tree>,
+    /// Which of many workers this was, and what they did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<Fleet>,
     pub tune: Option<Tuned>,
     /// Mechanisms that could not be used, and why.
     pub unavailable: Vec<Unavailable>,
@@ -79,6 +83,21 @@ pub struct Tree {
     pub failed: u64,
     /// Entries that the server has and does not list.
     pub left_out: u64,
+}
+
+/// One worker of a copy that many work on.
+#[derive(Clone, Debug, Serialize)]
+pub struct Fleet {
+    pub rank: u32,
+    pub size: u32,
+    /// Tasks in the plan.
+    pub tasks: u64,
+    /// Tasks that this one did.
+    pub done: u64,
+    /// `finished`, `others`, `there` or `unfinished`.
+    pub end: &'static str,
+    /// All workers, if this one finished.
+    pub workers: Vec<WorkerRecord>,
 }
 
 /// What a choice rests on.

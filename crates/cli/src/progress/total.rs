@@ -28,6 +28,12 @@ impl Counting {
         Self { sources, options, begun: false, stop: Arc::default() }
     }
 
+    /// Of nothing: nobody can tell what a worker among others will meet.
+    pub fn none() -> Self {
+        let (sources, options) = (Vec::new(), CopyOptions::default());
+        Self { sources, options, begun: true, stop: Arc::default() }
+    }
+
     /// Begins, once: at the first picture of a copy that is looked at. A short one is never counted.
     pub fn begin(&mut self, meter: &Meter) {
         if self.begun || !meter.is_seen() {

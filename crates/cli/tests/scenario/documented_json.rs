@@ -62,6 +62,24 @@ fn copies_pipes_and_progress_print_what_their_schemas_say() {
 }
 
 #[test]
+fn fleets_print_what_their_schemas_say() {
+    let here = Scratch::new();
+    fs::create_dir(here.join("tree")).unwrap();
+    bytes::write(&here.join("tree/file"), 1, 300_000);
+    let mut late = thalweg();
+    late.args(["copy", "-a", "--json", "--shard=1/2", "--wait=0s", "tree", "copy"]);
+    run(late.current_dir(here.path())).expect(1);
+    let mut fleet = thalweg();
+    fleet.args(["fleet", "--json", "copy"]).current_dir(here.path());
+    expect("fleet", &run(&mut fleet).expect(0).all_json());
+    let mut copy = thalweg();
+    copy.args(["copy", "-a", "--json", "--shard=0/2", "tree", "copy"]).current_dir(here.path());
+    let said = run(&mut copy).expect(0).json();
+    expect("answer", &said);
+    assert_eq!(said["fleet"]["workers"][0]["mechanisms"][0]["bytes"], 300_000);
+}
+
+#[test]
 fn plans_lists_and_looks_print_what_their_schemas_say() {
     for (name, words) in [
         ("plan", &["plan", "--json", ".", "/dev/null"][..]),

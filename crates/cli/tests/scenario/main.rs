@@ -21,6 +21,7 @@ mod fetch_trees;
 mod fetches;
 mod few_threads;
 mod file_systems;
+mod fleets;
 mod foreign_words;
 mod full_disk;
 mod handovers;

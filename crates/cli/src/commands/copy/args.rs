@@ -10,8 +10,10 @@ use thalweg_core::quantity::parse_rate;
 use crate::args::{Abbreviated, Choice, HashName, ProgressArgs, flag};
 
 mod chosen;
+mod fleet;
 mod kept;
 pub use chosen::Chosen;
+pub use fleet::Fleet;
 use kept::Kept;
 
 const SAFETY: &str = "Safety";
@@ -34,7 +36,7 @@ const SPEED: &str = "Speed";
 pub struct CopyArgs {
     /// What to copy, then where to
     // An empty name is an operand like others: that there is no such file is an error of its own.
-    #[arg(required = true, num_args = 1.., value_name = "SRC... DST")]
+    #[arg(required_unless_present = "shard", num_args = 1.., value_name = "SRC... DST")]
     #[arg(value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub paths: Vec<PathBuf>,
 
@@ -162,6 +164,8 @@ pub struct CopyArgs {
     pub tune: bool,
 
     #[command(flatten)]
+    pub fleet: Fleet,
+    #[command(flatten)]
     pub choice: Choice,
     #[command(flatten)]
     pub shown: ProgressArgs,
@@ -250,6 +254,7 @@ Examples:
   thalweg copy -a --exclude '*.o' --exclude /build src/ /backup/
   thalweg copy --verify --fsync=file db.dump /mnt/nas/
   thalweg copy - /tmp/log < /dev/stdin        standard input into a file, whole or not at all
+  mpirun -n 8 thalweg copy -a --shard auto /lustre/a /gpfs/b
 
 Exit status: 0 done; 1 failed, or data differ; 2 usage; 3 incomplete, and the same command with --resume
 goes on, or the source changed while it was copied; 4 not supported here.";

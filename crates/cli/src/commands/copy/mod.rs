@@ -30,14 +30,17 @@ use crate::{
 
 mod args;
 mod chosen;
+mod fleet;
 mod left;
 mod options;
+mod shard;
 mod summary;
 mod tuning;
 mod watcher;
 
 pub use args::CopyArgs;
 use chosen::Choice;
+pub use fleet::of_worker;
 use left::Left;
 use watcher::Watcher;
 
@@ -47,6 +50,9 @@ impl Subcommand for CopyArgs {
     }
 
     fn run(&self, color: bool) -> Result<Exit, Failure> {
+        if let Some(shard) = self.fleet.shard {
+            return fleet::run(self, shard);
+        }
         let (sources, destination) = operands(self)?;
         // Before interrupts are caught: Ctrl-C ends a wait for a list.
         let choice = Choice::of(self, &sources, &destination)?;
@@ -80,7 +86,23 @@ fn operands(args: &CopyArgs) -> Result<(Vec<PathBuf>, PathBuf), Failure> {
             *source = without_slashes(source);
         }
     }
-    Ok((sources, destination.ok_or_else(missing)?))
+    let destination = destination.ok_or_else(missing)?;
+    sources.iter().chain([&destination]).try_for_each(|path| expect_path(path))?;
+    Ok((sources, destination))
+}
+
+/// Refuses what lies in an object store, by decision (docs/fleet.md): its bytes come through TLS, and there is
+/// nothing to choose from.
+fn expect_path(path: &Path) -> Result<(), Failure> {
+    let text = path.as_os_str().as_bytes();
+    let is_store =
+        ["s3://", "gs://", "az://"].iter().any(|store| text.starts_with(store.as_bytes()));
+    if !is_store || std::fs::symlink_metadata(path).is_ok() {
+        return Ok(());
+    }
+    let message =
+        format!("'{}' is in an object store: rclone or s5cmd copy from and to these", shown(path));
+    Err(Failure::new(Exit::Unsupported, message))
 }
 
 /// A path without the slashes at its end; `/` stays.

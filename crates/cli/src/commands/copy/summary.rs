@@ -125,6 +125,7 @@ pub fn answer(report: &TreeReport, tuned: Option<&TuneResult>, verify: Option<Ve
         attributes_dropped: report.attributes_dropped,
         verified: verified(report, verify),
         tree: None,
+        fleet: None,
         tune: tuned.map(tuning::answer),
         unavailable: tuned.map(tuning::unavailable).unwrap_or_default(),
         unfinished: report.unfinished.iter().map(|path| shown(path).to_string()).collect(),

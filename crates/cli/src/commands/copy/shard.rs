@@ -1,0 +1,247 @@
+//! Which of many processes this is: as it was told, or as the scheduler that started it says in the environment.
+
+use std::{env, fmt::Write};
+
+use crate::exit::{Exit, Failure};
+
+/// What `--shard` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shard {
+    /// Say what the environment says.
+    List,
+    /// Do what it says.
+    Auto,
+    /// This one.
+    At(Rank),
+}
+
+/// A process among others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rank {
+    pub rank: u32,
+    pub size: u32,
+}
+
+/// A scheduler, and the variables by which it tells.
+struct Scheduler {
+    name: &'static str,
+    rank: &'static str,
+    size: &'static str,
+}
+
+/// Who may have started this process; the first that did counts. MPI may run under Slurm.
+const SCHEDULERS: [Scheduler; 4] = [
+    Scheduler { name: "Open MPI", rank: "OMPI_COMM_WORLD_RANK", size: "OMPI_COMM_WORLD_SIZE" },
+    Scheduler { name: "PMI (MPICH, Intel MPI)", rank: "PMI_RANK", size: "PMI_SIZE" },
+    Scheduler { name: "Slurm", rank: "SLURM_PROCID", size: "SLURM_NTASKS" },
+    // Its size is in the job, and only who wrote that can put it into the environment.
+    Scheduler {
+        name: "Kubernetes Indexed Job",
+        rank: "JOB_COMPLETION_INDEX",
+        size: "JOB_COMPLETIONS",
+    },
+];
+
+/// An array of Slurm is a list of jobs, each with the processes above.
+const ARRAY: [&str; 4] = [
+    "SLURM_ARRAY_TASK_ID",
+    "SLURM_ARRAY_TASK_COUNT",
+    "SLURM_ARRAY_TASK_MIN",
+    "SLURM_ARRAY_TASK_STEP",
+];
+
+/// More processes than this are a mistake.
+const MOST: u32 = 1 << 20;
+
+type Look<'l> = &'l dyn Fn(&str) -> Option<String>;
+
+impl Shard {
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "list" => return Ok(Self::List),
+            "auto" => return Ok(Self::Auto),
+            _ => {}
+        }
+        let numbers = text.split_once('/').and_then(|(rank, size)| {
+            Some(Rank { rank: rank.parse().ok()?, size: size.parse().ok()? })
+        });
+        let bad = || format!("'{text}' is not a rank (examples: auto, list, 0/8, 7/8)");
+        numbers.ok_or_else(bad)?.checked().map(Self::At)
+    }
+
+    /// The rank to work as.
+    pub fn rank(self) -> Result<Rank, Failure> {
+        match self {
+            Self::At(rank) => Ok(rank),
+            Self::List | Self::Auto => {
+                let found = detect(&|name| env::var(name).ok());
+                found.map(|(rank, _)| rank).map_err(|why| Failure::new(Exit::Usage, why))
+            }
+        }
+    }
+}
+
+impl Rank {
+    fn checked(self) -> Result<Self, String> {
+        let Self { rank, size } = self;
+        if size == 0 || size > MOST {
+            return Err(format!("{rank}/{size}: there are 1 to {MOST} ranks"));
+        }
+        if rank >= size {
+            return Err(format!("{rank}/{size}: ranks count from 0 to {}", size - 1));
+        }
+        Ok(self)
+    }
+}
+
+/// What the environment says, and who says it.
+fn detect(look: Look<'_>) -> Result<(Rank, String), String> {
+    let one = SCHEDULERS.iter().find(|one| look(one.rank).is_some());
+    let array = look(ARRAY[0]).is_some();
+    let inner = match one {
+        Some(one) => {
+            let rank = number(look, one.rank)?.unwrap_or_default();
+            let size = number(look, one.size)?;
+            // A step of Slurm that is one process need not say so.
+            let size = size.or((array && rank == 0).then_some(1));
+            let size = size.ok_or_else(|| {
+                format!(
+                    "{} is {rank}, and nothing says how many there are: set {}, or use --shard {rank}/N",
+                    one.rank, one.size
+                )
+            })?;
+            Rank { rank, size }.checked()?
+        }
+        None if array => Rank { rank: 0, size: 1 },
+        None => {
+            let names: Vec<&str> = SCHEDULERS.iter().map(|one| one.rank).collect();
+            return Err(format!(
+                "no rank in the environment (none of {}, {}): use --shard R/N",
+                names.join(", "),
+                ARRAY[0]
+            ));
+        }
+    };
+    let name = one.map_or("Slurm", |one| one.name).to_owned();
+    if !array {
+        return Ok((inner, name));
+    }
+    let outer = array_rank(look)?;
+    let size = inner.size.saturating_mul(outer.size);
+    let rank = outer.rank.saturating_mul(inner.size).saturating_add(inner.rank);
+    let rank = Rank { rank, size }.checked()?;
+    Ok((rank, format!("{name}, in a job array of Slurm")))
+}
+
+/// The place of this job in its array.
+fn array_rank(look: Look<'_>) -> Result<Rank, String> {
+    let told =
+        |name| number(look, name)?.ok_or_else(|| format!("{name} is not set: use --shard R/N"));
+    let (id, size, least) = (told(ARRAY[0])?, told(ARRAY[1])?, told(ARRAY[2])?);
+    let step = number(look, ARRAY[3])?.unwrap_or(1).max(1);
+    let place = id.checked_sub(least).filter(|place| place.is_multiple_of(step));
+    place.and_then(|place| Rank { rank: place / step, size }.checked().ok()).ok_or_else(|| {
+        format!("{} is {id}, in an array that is no range: use --shard R/N", ARRAY[0])
+    })
+}
+
+fn number(look: Look<'_>, name: &str) -> Result<Option<u32>, String> {
+    let Some(text) = look(name) else { return Ok(None) };
+    text.trim().parse().map(Some).map_err(|_| format!("{name} is '{text}', which is no number"))
+}
+
+/// What was looked for, what was found, and what follows.
+pub fn listed() -> String {
+    told(&|name| env::var(name).ok())
+}
+
+fn told(look: Look<'_>) -> String {
+    let mut text = String::new();
+    let mut names: Vec<(&str, &str)> = Vec::new();
+    for one in &SCHEDULERS {
+        names.extend([(one.name, one.rank), (one.name, one.size)]);
+    }
+    names.extend(ARRAY.map(|name| ("Slurm job array", name)));
+    for (who, name) in names {
+        let value = look(name).unwrap_or_else(|| "-".to_owned());
+        let _ = writeln!(text, "{who:<24}{name:<24}{value}");
+    }
+    let _ = match detect(look) {
+        Ok((Rank { rank, size }, by)) => writeln!(text, "auto: rank {rank} of {size}, by {by}"),
+        Err(why) => writeln!(text, "auto: {why}"),
+    };
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(variables: &[(&str, &str)]) -> Result<(u32, u32), String> {
+        let look = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        detect(&look).map(|(Rank { rank, size }, _)| (rank, size))
+    }
+
+    #[test]
+    fn ranks_by_hand_count_from_zero() {
+        let at = |rank, size| Ok(Shard::At(Rank { rank, size }));
+        assert_eq!(Shard::parse("3/8"), at(3, 8));
+        assert_eq!(Shard::parse("0/1"), at(0, 1));
+        assert_eq!(Shard::parse("auto"), Ok(Shard::Auto));
+        for wrong in ["8/8", "1/0", "-1/2", "1", "a/b", "1/2/3", "", "0/99999999"] {
+            assert!(Shard::parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(Shard::parse("2/2").unwrap_err().contains("from 0 to 1"));
+    }
+
+    #[test]
+    fn every_scheduler_is_understood() {
+        let mpi = [("OMPI_COMM_WORLD_RANK", "3"), ("OMPI_COMM_WORLD_SIZE", "8")];
+        assert_eq!(found(&mpi), Ok((3, 8)));
+        assert_eq!(found(&[("PMI_RANK", "1"), ("PMI_SIZE", "2")]), Ok((1, 2)));
+        assert_eq!(found(&[("SLURM_PROCID", "5"), ("SLURM_NTASKS", "6")]), Ok((5, 6)));
+        let job = [("JOB_COMPLETION_INDEX", "0"), ("JOB_COMPLETIONS", "4")];
+        assert_eq!(found(&job), Ok((0, 4)));
+        let under_slurm = [mpi[0], mpi[1], ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1")];
+        assert_eq!(found(&under_slurm), Ok((3, 8)));
+    }
+
+    #[test]
+    fn arrays_of_slurm_multiply() {
+        let array = |id| {
+            [
+                ("SLURM_ARRAY_TASK_ID", id),
+                ("SLURM_ARRAY_TASK_COUNT", "4"),
+                ("SLURM_ARRAY_TASK_MIN", "10"),
+            ]
+        };
+        assert_eq!(found(&array("12")), Ok((2, 4)));
+        let [a, b, c] = array("16");
+        assert_eq!(found(&[a, b, c, ("SLURM_ARRAY_TASK_STEP", "2")]), Ok((3, 4)));
+        assert_eq!(
+            found(&[a, b, c, ("SLURM_ARRAY_TASK_STEP", "2"), ("SLURM_PROCID", "0")]),
+            Ok((3, 4))
+        );
+        let both =
+            [a, b, c, ("SLURM_ARRAY_TASK_STEP", "2"), ("SLURM_PROCID", "1"), ("SLURM_NTASKS", "2")];
+        assert_eq!(found(&both), Ok((7, 8)));
+        assert!(found(&array("15")).unwrap_err().contains("no range"));
+        assert!(found(&array("16")).unwrap_err().contains("no range"));
+    }
+
+    #[test]
+    fn what_is_missing_or_nonsense_is_said() {
+        assert!(found(&[]).unwrap_err().contains("--shard R/N"));
+        let error = found(&[("JOB_COMPLETION_INDEX", "3")]).unwrap_err();
+        assert!(error.contains("JOB_COMPLETIONS") && error.contains("--shard 3/N"), "{error}");
+        assert!(found(&[("PMI_RANK", "x"), ("PMI_SIZE", "2")]).is_err());
+        assert!(found(&[("PMI_RANK", "2"), ("PMI_SIZE", "2")]).is_err());
+        let text = told(&|name| (name == "SLURM_PROCID").then(|| "1".to_owned()));
+        assert!(
+            text.contains("SLURM_PROCID") && text.lines().last().unwrap().starts_with("auto: ")
+        );
+    }
+}

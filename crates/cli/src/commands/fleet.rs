@@ -1,0 +1,94 @@
+//! `thalweg fleet`: how far a copy is that many work on.
+
+use clap::Args;
+use serde_json::json;
+use std::{fmt::Write, path::PathBuf};
+use thalweg_core::{failed::quoted, shown};
+use thalweg_tree::fleet::{FleetStatus, Phase, status};
+
+use super::{Subcommand, copy::of_worker};
+use crate::{
+    args::flag,
+    exit::{Exit, Failure},
+    output::{
+        answer::SCHEMA,
+        quantity,
+        text::{print, print_json},
+    },
+};
+
+/// Says how far a copy with --shard is, and what each of its workers did
+///
+/// Only looks. A rate is by the worker's own clock, from its beginning to its last task. A worker without a
+/// report still works, or was killed: which of these, its machine knows.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct FleetArgs {
+    /// The folder that is being made, or that of the fleet, .NAME.thalweg-fleet beside it
+    #[arg(value_name = "DIR")]
+    pub path: PathBuf,
+    /// Print JSON
+    #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
+    pub json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg fleet /scratch/copy
+  thalweg fleet --json /scratch/copy | jq '.done_bytes / .bytes'
+
+Exit status: 0 there is a fleet; 1 there is none, or it cannot be looked at; 2 usage.";
+
+impl Subcommand for FleetArgs {
+    fn run(&self, _color: bool) -> Result<Exit, Failure> {
+        let found = status(&self.path);
+        let found = found.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+        let Some(found) = found else {
+            let why = "no fleet works on it: nothing was begun, or all is finished";
+            let message = format!("{}: {why}", quoted(&self.path));
+            return Err(Failure::new(Exit::Failed, message));
+        };
+        if self.json {
+            print_json(&json!({
+                "folder": shown(&found.folder).to_string(), "phase": name(found.phase),
+                "tasks": found.tasks, "done": found.done, "bytes": found.bytes,
+                "done_bytes": found.done_bytes, "workers": found.workers, "schema": SCHEMA,
+            }))?;
+        } else {
+            print(&text(&found))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Survey => "survey",
+        Phase::Move => "move",
+        Phase::Moved => "moved",
+        Phase::Finish => "finish",
+        Phase::Full => "full",
+    }
+}
+
+fn text(found: &FleetStatus) -> String {
+    let phase = match found.phase {
+        Phase::Survey => "rank 0 surveys the source, or has yet to begin",
+        Phase::Move => "moving",
+        Phase::Moved => "all is moved, and nobody finishes yet",
+        Phase::Finish => "one worker finishes",
+        Phase::Full => "the destination is full: make room, and start the workers again",
+    };
+    let mut text = format!(
+        "{}: {phase}\n{} of {}, {} of {}\n",
+        shown(&found.folder),
+        found.done,
+        quantity::count(found.tasks, "task", "tasks"),
+        quantity::bytes(found.done_bytes),
+        quantity::bytes(found.bytes)
+    );
+    for worker in &found.workers {
+        let _ = writeln!(text, "{}", of_worker(worker));
+    }
+    text
+}

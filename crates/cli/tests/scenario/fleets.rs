@@ -1,0 +1,410 @@
+//! `copy --shard`: a tree that several processes copy together, killed, stopped and started again at random. What they
+//! make is judged by `diff` and `sha256sum`, never by the code that made it. `THALWEG_KILLS=50` makes the campaign longer.
+
+use rustix::process::Signal;
+use serde_json::Value;
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
+use thalweg_tree::fleet::{
+    line::Line,
+    plan::{Plan, Task},
+};
+
+use crate::support::{
+    Running, Scratch, bytes,
+    dice::{Dice, from_env},
+    mounts,
+    mounts::free,
+    names, run,
+    run::{Ran, wrapped},
+    skip::has_tools,
+    thalweg,
+};
+
+const SHARD: &str = "--shard-size=256K";
+
+/// A tree of 10 MiB.
+fn plant(scratch: &Scratch) {
+    plant_some(scratch, 4, 2 << 20);
+}
+
+/// Small files, files of several tasks, one with a hole, and what no task has.
+fn plant_some(scratch: &Scratch, folders: u64, large: u64) {
+    let tree = scratch.folder("tree");
+    for folder in 0..folders {
+        let path = tree.join(format!("folder-{folder}/deeper"));
+        fs::create_dir_all(&path).unwrap();
+        for n in 0..30 {
+            bytes::write(&path.join(n.to_string()), folder * 100 + n, n * 700);
+        }
+        bytes::write(&path.join("large"), folder * 100 + 99, large + folder);
+    }
+    let holed = fs::File::create(tree.join("holed")).unwrap();
+    holed.set_len(4 << 20).unwrap();
+    bytes::write_at(&tree.join("holed"), 7, 3 << 20, 5000);
+    fs::hard_link(tree.join("folder-0/deeper/5"), tree.join("second name")).unwrap();
+    std::os::unix::fs::symlink("folder-1", tree.join("link")).unwrap();
+    fs::create_dir(tree.join("empty")).unwrap();
+}
+
+fn rank(scratch: &Scratch, rank: u64, size: u64, options: &[&str]) -> Command {
+    let mut command = thalweg();
+    command.args(["copy", "-a", "--json", SHARD, "--shard", &format!("{rank}/{size}")]);
+    command.args(options).args(["tree", "copy"]).current_dir(scratch.path());
+    command
+}
+
+/// Runs so many ranks to their end; what each said.
+#[track_caller]
+fn fleet(scratch: &Scratch, size: u64, options: &[&str]) -> Vec<Value> {
+    let all: Vec<_> =
+        (0..size).map(|n| Running::start(&mut rank(scratch, n, size, options))).collect();
+    all.into_iter().map(|one| one.finish().expect(0).json()).collect()
+}
+
+/// Every file of a folder and its hash, by sha256sum.
+fn manifest(folder: &Path) -> String {
+    let line = "find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum";
+    let ran = run(Command::new("bash").args(["-c", line]).current_dir(folder)).expect(0);
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+/// Everything in a folder with its kind, mode, time and size, by find.
+fn listing(folder: &Path) -> String {
+    let line = r"find . -printf '%p %y %m %T@ %n %l %s\n' | LC_ALL=C sort";
+    let ran = run(Command::new("bash").args(["-c", line]).current_dir(folder)).expect(0);
+    // The size of a folder is its file system's own business.
+    let text = String::from_utf8(ran.stdout).unwrap();
+    let cut = |line: &str| match line.split(' ').nth(1) {
+        Some("d") => line.rsplit_once(' ').map_or("", |(head, _)| head).to_owned(),
+        _ => line.to_owned(),
+    };
+    text.lines().map(cut).collect::<Vec<_>>().join("\n")
+}
+
+#[track_caller]
+fn expect_copied(scratch: &Scratch) {
+    let (tree, copy) = (scratch.join("tree"), scratch.join("copy"));
+    run(Command::new("diff").args(["-r", "--no-dereference"]).args([&tree, &copy])).expect(0);
+    assert_eq!(manifest(&tree), manifest(&copy));
+    assert_eq!(listing(&tree), listing(&copy));
+    assert_eq!(names(scratch.path()), ["copy", "tree"]);
+}
+
+fn of_fleet(said: &Value, field: &str) -> Value {
+    said["fleet"][field].clone()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("a number: {value}"))
+}
+
+#[test]
+fn two_ranks_copy_a_tree_and_one_of_them_finishes_it() {
+    let scratch = Scratch::new();
+    plant(&scratch);
+    let said = fleet(&scratch, 2, &[]);
+    expect_copied(&scratch);
+    let ends: Vec<Value> = said.iter().map(|said| of_fleet(said, "end")).collect();
+    let finished = ends.iter().filter(|end| **end == "finished").count();
+    assert_eq!(finished, 1, "{said:?}");
+    assert!(ends.iter().all(|end| ["finished", "others", "there"].iter().any(|one| end == one)));
+    let finisher = said.iter().find(|said| of_fleet(said, "end") == "finished").unwrap();
+    let workers = of_fleet(finisher, "workers");
+    let tasks: u64 = workers.as_array().unwrap().iter().map(|one| number(&one["tasks"])).sum();
+    assert!(tasks >= number(&of_fleet(finisher, "tasks")), "{workers}");
+    // A rank that comes when all is done has nothing to do.
+    let late = run(&mut rank(&scratch, 1, 2, &[])).expect(0).json();
+    assert_eq!(of_fleet(&late, "end"), "there");
+    expect_copied(&scratch);
+}
+
+/// What a fleet says of itself, from outside; `None` once there is none.
+fn status(scratch: &Scratch) -> Option<Value> {
+    let ran = run(thalweg().args(["fleet", "--json", "copy"]).current_dir(scratch.path()));
+    (ran.code() == 0).then(|| ran.all_json())
+}
+
+fn has_plan(scratch: &Scratch) -> bool {
+    scratch.join(".copy.thalweg-fleet/plan").exists()
+}
+
+/// Starts ranks that are far from their end for a while, and waits until there is a plan.
+fn start_slowly(scratch: &Scratch, size: u64) -> Vec<Running> {
+    let slow = ["--limit=16M", "--jobs=2"];
+    let mut all: Vec<_> =
+        (0..size).map(|n| Running::start(&mut rank(scratch, n, size, &slow))).collect();
+    while !has_plan(scratch) && !all[0].has_ended() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    all
+}
+
+#[test]
+fn ranks_that_are_killed_at_any_moment_are_followed_by_any_number_and_no_byte_is_wrong() {
+    let mut dice = Dice::new("ranks_that_are_killed_at_any_moment");
+    let kills = from_env("THALWEG_KILLS", 8);
+    let (mut landed, mut missed, mut moved_less) = (0, 0, 0);
+    while landed < kills {
+        assert!(missed < 4 * kills + 20, "kills do not land: {landed} did");
+        let scratch = Scratch::new();
+        plant(&scratch);
+        let mut in_a_row = 0;
+        loop {
+            let mut all = start_slowly(&scratch, dice.within(1..4));
+            thread::sleep(Duration::from_millis(dice.within(0..250)));
+            // One of them, or all: a scheduler that loses one ends the others too.
+            let which = dice.within(0..2 * all.len() as u64) as usize;
+            for (n, one) in all.iter_mut().enumerate() {
+                if (n == which || which >= 4) && !one.has_ended() {
+                    drop(one.child().kill());
+                }
+            }
+            let mut dead = 0;
+            for one in all {
+                let ran = one.finish();
+                match ran.status.code() {
+                    None => dead += 1,
+                    code => assert_eq!(code, Some(0), "{}", ran.said()),
+                }
+            }
+            landed += dead;
+            in_a_row += dead;
+            missed += u64::from(dead == 0);
+            if scratch.join("copy").exists() || dice.within(0..2) == 0 {
+                break;
+            }
+        }
+        if !scratch.join("copy").exists() {
+            let before = status(&scratch);
+            let size = dice.within(1..4);
+            let said = fleet(&scratch, size, &[]);
+            let moved: u64 = said.iter().map(|said| number(&said["bytes"])).sum();
+            if let Some(before) = before.filter(|before| size == 1 && before["tasks"] != 0) {
+                let left = number(&before["bytes"]) - number(&before["done_bytes"]);
+                // Beside the tasks there is one file of two names; a task has less than 768 KiB.
+                let most = left + 3500 + in_a_row * (768 << 10);
+                assert!(moved <= most, "{moved} moved where {left} were left: {before}");
+                moved_less += u64::from(moved < number(&before["bytes"]));
+            }
+        } else if scratch.join(".copy.thalweg-fleet").exists() {
+            // Who published it was killed before it had removed this.
+            fleet(&scratch, 1, &[]);
+        }
+        expect_copied(&scratch);
+    }
+    println!("{landed} kills, {missed} missed; {moved_less} times one rank moved less than all");
+}
+
+#[test]
+fn a_rank_that_stood_still_while_the_others_finished_changes_nothing_when_it_wakes() {
+    let scratch = Scratch::new();
+    plant(&scratch);
+    let mut all = start_slowly(&scratch, 2);
+    thread::sleep(Duration::from_millis(60));
+    let zombie = all.remove(0);
+    zombie.signal(Signal::STOP);
+    let other = all.remove(0).finish().expect(0).json();
+    let before = scratch.join("copy").exists().then(|| manifest(&scratch.join("copy")));
+    zombie.signal(Signal::CONT);
+    let woken = zombie.finish().expect(0).json();
+    let ends = [of_fleet(&other, "end"), of_fleet(&woken, "end")];
+    assert!(ends.iter().any(|end| end == "finished"), "{ends:?}");
+    let copy = manifest(&scratch.join("copy"));
+    assert_eq!(before.unwrap_or_else(|| copy.clone()), copy);
+    assert_eq!(copy, manifest(&scratch.join("tree")));
+    assert_eq!(names(scratch.path()), ["copy", "tree"]);
+}
+
+/// A fleet whose only worker is interrupted as soon as there is a plan.
+fn interrupted(scratch: &Scratch) -> Plan {
+    let mut all = start_slowly(scratch, 1);
+    let one = all.remove(0);
+    one.signal(Signal::INT);
+    let ran = one.finish().expect(130);
+    for words in ["'.copy.thalweg-fleet'", "the same command goes on", "rm -r removes it"] {
+        ran.expect_said(words);
+    }
+    let plan = fs::File::open(scratch.join(".copy.thalweg-fleet/plan")).unwrap();
+    Plan::read(plan.into()).unwrap()
+}
+
+fn append(scratch: &Scratch, journal: &str, bytes: &[u8]) {
+    let path: PathBuf = scratch.join(".copy.thalweg-fleet").join(journal);
+    let file = fs::OpenOptions::new().append(true).create(true).open(path);
+    file.unwrap().write_all(bytes).unwrap();
+}
+
+#[test]
+fn a_journal_that_lies_is_found_out_by_verify_and_half_a_line_is_no_line() {
+    let scratch = Scratch::new();
+    plant(&scratch);
+    let plan = interrupted(&scratch);
+    let mut torn = false;
+    let done = |scratch: &Scratch| number(&status(scratch).unwrap()["done"]);
+    for n in 0..plan.index.len() {
+        let line = Line { task: n as u32, bytes: 9, what: plan.index[n].hash, at: 0 };
+        let line = line.to_bytes(plan.id);
+        match plan.task(n).unwrap() {
+            Task::Stretch { file, entry, .. } => {
+                let part =
+                    scratch.join(&format!(".copy.thalweg-fleet/parts/{:x}-{file:x}", plan.id));
+                fs::File::create(part).unwrap().set_len(entry.seen.size).unwrap();
+                append(&scratch, "journal.liar-1-9-1", &line);
+            }
+            Task::Files(_) if !torn => {
+                append(&scratch, "journal.torn-1-9-1", &line[..40]);
+                torn = true;
+            }
+            Task::Files(_) => append(&scratch, "journal.liar-1-9-1", &line),
+        }
+    }
+    let left = plan.index.len() as u64 - done(&scratch);
+    let ran = run(&mut rank(&scratch, 0, 1, &["--verify"])).expect(0);
+    ran.expect_said("copied again");
+    let again = number(&ran.json()["verified"]["again"]);
+    assert!((4..=5).contains(&again), "{}", ran.said());
+    assert!(torn && number(&of_fleet(&ran.json(), "done")) == left, "{left}: {}", ran.said());
+    expect_copied(&scratch);
+}
+
+#[test]
+fn a_source_that_changed_since_the_survey_is_named_with_status_3_and_the_rest_is_there() {
+    let scratch = Scratch::new();
+    plant(&scratch);
+    interrupted(&scratch);
+    let small = scratch.join("tree/folder-2/deeper/7");
+    fs::write(&small, "other").unwrap();
+    bytes::write_at(&scratch.join("tree/folder-3/deeper/large"), 1000, 50, 100);
+    let ran = run(&mut rank(&scratch, 0, 1, &[])).expect(3);
+    for name in ["tree/folder-2/deeper/7", "tree/folder-3/deeper/large"] {
+        ran.expect_said(&format!("'{name}' changed while it was copied"));
+    }
+    assert_eq!(ran.stderr.matches("changed").count(), 2, "{}", ran.stderr);
+    expect_copied(&scratch);
+}
+
+#[test]
+fn a_full_disk_stops_a_fleet_and_with_room_the_same_command_goes_on() {
+    let test = "a_full_disk_stops_a_fleet_and_with_room_the_same_command_goes_on";
+    let Some((_alone, disk)) = mounts().small(test) else { return };
+    let scratch = Scratch::new();
+    plant_some(&scratch, 2, 1 << 20);
+    let ballast = disk.join("ballast");
+    bytes::write(&ballast, 1, free(disk) - (3 << 19));
+    let copy = disk.join("copy");
+    let ranks = |size: u64| -> Vec<Ran> {
+        let start = |n| {
+            let mut command = thalweg();
+            command.args(["copy", "-a", "--json", SHARD, "--shard", &format!("{n}/{size}")]);
+            Running::start(command.arg(scratch.join("tree")).arg(&copy))
+        };
+        let all: Vec<_> = (0..size).map(start).collect();
+        all.into_iter().map(Running::finish).collect()
+    };
+    for ran in ranks(2) {
+        let ran = ran.expect(3);
+        ran.expect_said("full");
+        assert_eq!(of_fleet(&ran.json(), "end"), "unfinished");
+    }
+    assert!(!copy.exists());
+    let found = run(thalweg().args(["fleet", "--json"]).arg(&copy)).expect(0).all_json();
+    assert_eq!(found["phase"], "full", "{found}");
+    fs::remove_file(ballast).unwrap();
+    for ran in ranks(3) {
+        ran.expect(0);
+    }
+    run(Command::new("diff").args(["-r", "--no-dereference"]).arg(scratch.join("tree")).arg(&copy))
+        .expect(0);
+    fs::remove_dir_all(&copy).unwrap();
+    assert!(names(disk).iter().all(|name| !name.contains("thalweg")));
+}
+
+#[test]
+fn under_mpirun_every_process_is_a_rank() {
+    let test = "under_mpirun_every_process_is_a_rank";
+    if !has_tools(test, &["mpirun"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    plant(&scratch);
+    let mut command = wrapped(&["mpirun", "-n", "2"]);
+    command.args(["copy", "-a", "--shard", "auto", SHARD, "tree", "copy"]);
+    // Open MPI refuses to run as root, and more processes than there are processors.
+    for name in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] {
+        command.env(name, "1");
+    }
+    command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+    command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+    run(command.current_dir(scratch.path())).expect(0);
+    expect_copied(&scratch);
+}
+
+#[test]
+fn ranks_come_from_the_environment_and_a_missing_one_is_said() {
+    let scratch = Scratch::new();
+    plant(&scratch);
+    let auto = |variables: &[(&str, &str)]| {
+        let mut command = thalweg();
+        for name in ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "SLURM_ARRAY_TASK_ID"] {
+            command.env_remove(name);
+        }
+        command.args(["copy", "-a", "--json", "--shard", "auto", "tree", "copy"]);
+        run(command.envs(variables.iter().copied()).current_dir(scratch.path()))
+    };
+    auto(&[]).expect(2).expect_said("--shard R/N");
+    auto(&[("JOB_COMPLETION_INDEX", "0")]).expect(2).expect_said("JOB_COMPLETIONS");
+    assert_eq!(names(scratch.path()), ["tree"]);
+    let said = auto(&[("JOB_COMPLETION_INDEX", "0"), ("JOB_COMPLETIONS", "3")]).expect(0).json();
+    assert_eq!((of_fleet(&said, "rank"), of_fleet(&said, "size")), (0.into(), 3.into()));
+    expect_copied(&scratch);
+    let list = run(thalweg().args(["copy", "--shard"]).env("SLURM_PROCID", "1")).expect(0);
+    let list = String::from_utf8(list.stdout).unwrap();
+    assert!(list.contains("SLURM_PROCID") && list.contains("auto: "), "{list}");
+}
+
+#[test]
+fn what_a_fleet_cannot_do_is_refused_before_anything_is_made() {
+    let scratch = Scratch::new();
+    plant(&scratch);
+    scratch.folder("there");
+    let refused = |words: &[&str], code: i32, said: &str| {
+        let ran = run(thalweg().arg("copy").args(words).current_dir(scratch.path()));
+        ran.expect(code).expect_said(said);
+    };
+    refused(&["-a", "--shard=0/2", "tree", "there"], 4, "exists");
+    refused(&["-r", "--shard=0/2", "tree", "new"], 2, "-a");
+    refused(&["-a", "--shard=2/2", "tree", "new"], 2, "from 0 to 1");
+    refused(&["-a", "--shard=0/1", "--exclude=x", "tree", "new"], 2, "--exclude");
+    refused(&["-a", "--shard=0/1", "-n", "tree", "new"], 2, "as -a does");
+    refused(&["-a", "--shard=0/1", "tree/folder-0/deeper/1", "new"], 2, "no folder");
+    refused(&["-a", "--shard=0/1", "tree", "tree/empty/new"], 1, "into itself");
+    refused(&["-a", "--shard=1/2", "--wait=0s", "tree", "new"], 1, "rank 0");
+    refused(&["-a", "s3://bucket/x", "new"], 4, "rclone");
+    refused(&["-a", "tree", "s3://bucket/x"], 4, "s5cmd");
+    run(Command::new("rm").arg("-r").arg(scratch.join(".new.thalweg-fleet"))).expect(0);
+    assert_eq!(names(scratch.path()), ["there", "tree"]);
+    let none = run(thalweg().args(["fleet", "new"]).current_dir(scratch.path())).expect(1);
+    none.expect_said("no fleet");
+}
+
+#[test]
+fn an_ordinary_copy_leaves_a_fleet_alone() {
+    let scratch = Scratch::new();
+    plant(&scratch);
+    interrupted(&scratch);
+    for words in [&["-a"][..], &["-a", "--resume"]] {
+        run(thalweg().arg("copy").args(words).args(["tree", "copy"]).current_dir(scratch.path()))
+            .expect(0);
+        run(Command::new("rm").arg("-r").arg(scratch.join("copy"))).expect(0);
+        assert!(has_plan(&scratch));
+    }
+    fleet(&scratch, 2, &[]);
+    expect_copied(&scratch);
+}
