@@ -1,7 +1,7 @@
 //! `copy --shard`: a tree that several processes copy together, killed, stopped and started again at random. What they
 //! make is judged by `diff` and `sha256sum`, never by the code that made it. `THALWEG_KILLS=50` makes the campaign longer.
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
     fs,
@@ -326,6 +326,28 @@ fn a_full_disk_stops_a_fleet_and_with_room_the_same_command_goes_on() {
     assert!(names(disk).iter().all(|name| !name.contains("thalweg")));
 }
 
+/// Two ranks under mpirun.
+fn mpirun(scratch: &Scratch, options: &[&str]) -> Command {
+    let mut command = wrapped(&["mpirun", "-n", "2"]);
+    command.args(["copy", "-a", "--shard", "auto", SHARD]).args(options).args(["tree", "copy"]);
+    // Open MPI refuses to run as root, and more processes than there are processors.
+    for name in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] {
+        command.env(name, "1");
+    }
+    command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+    command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+    command.current_dir(scratch.path());
+    command
+}
+
+/// The process of some rank, by the name of its journal.
+fn process(scratch: &Scratch) -> Option<Pid> {
+    let entries = fs::read_dir(scratch.join(".copy.thalweg-fleet")).ok()?;
+    let mut names = entries.flatten().map(|entry| entry.file_name().into_string().unwrap());
+    let name = names.find(|name| name.starts_with("journal."))?;
+    Pid::from_raw(name.rsplit('-').nth(2)?.parse().ok()?)
+}
+
 #[test]
 fn under_mpirun_every_process_is_a_rank() {
     let test = "under_mpirun_every_process_is_a_rank";
@@ -334,15 +356,31 @@ fn under_mpirun_every_process_is_a_rank() {
     }
     let scratch = Scratch::new();
     plant(&scratch);
-    let mut command = wrapped(&["mpirun", "-n", "2"]);
-    command.args(["copy", "-a", "--shard", "auto", SHARD, "tree", "copy"]);
-    // Open MPI refuses to run as root, and more processes than there are processors.
-    for name in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] {
-        command.env(name, "1");
+    run(&mut mpirun(&scratch, &[])).expect(0);
+    expect_copied(&scratch);
+}
+
+#[test]
+fn a_rank_that_is_killed_ends_the_job_of_mpirun_and_the_same_line_again_finishes() {
+    let test = "a_rank_that_is_killed_ends_the_job_of_mpirun_and_the_same_line_again_finishes";
+    if !has_tools(test, &["mpirun"]) {
+        return;
     }
-    command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
-    command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
-    run(command.current_dir(scratch.path())).expect(0);
+    let scratch = Scratch::new();
+    plant(&scratch);
+    let mut job = Running::start(&mut mpirun(&scratch, &["--limit=2M"]));
+    let victim = loop {
+        match process(&scratch) {
+            Some(victim) => break victim,
+            None => thread::sleep(Duration::from_millis(1)),
+        }
+        assert!(!job.has_ended(), "over before there was a rank");
+    };
+    kill_process(victim, Signal::KILL).unwrap();
+    let ran = job.finish();
+    assert!(!ran.status.success(), "{}", ran.said());
+    assert!(!scratch.join("copy").exists());
+    run(&mut mpirun(&scratch, &[])).expect(0);
     expect_copied(&scratch);
 }
 
