@@ -137,7 +137,7 @@ fn has_plan(scratch: &Scratch) -> bool {
 
 /// Starts ranks that are far from their end for a while, and waits until there is a plan.
 fn start_slowly(scratch: &Scratch, size: u64) -> Vec<Running> {
-    let slow = ["--limit=16M", "--jobs=2"];
+    let slow = ["--limit=8M", "--jobs=2"];
     let mut all: Vec<_> =
         (0..size).map(|n| Running::start(&mut rank(scratch, n, size, &slow))).collect();
     while !has_plan(scratch) && !all[0].has_ended() {
@@ -158,11 +158,11 @@ fn ranks_that_are_killed_at_any_moment_are_followed_by_any_number_and_no_byte_is
         let mut in_a_row = 0;
         loop {
             let mut all = start_slowly(&scratch, dice.within(1..4));
-            thread::sleep(Duration::from_millis(dice.within(0..250)));
+            thread::sleep(Duration::from_millis(dice.within(0..500)));
             // One of them, or all: a scheduler that loses one ends the others too.
-            let which = dice.within(0..2 * all.len() as u64) as usize;
-            for (n, one) in all.iter_mut().enumerate() {
-                if (n == which || which >= 4) && !one.has_ended() {
+            let (which, end_all) = (dice.within(0..all.len() as u64), dice.within(0..2) == 0);
+            for (n, one) in (0..).zip(&mut all) {
+                if (n == which || end_all) && !one.has_ended() {
                     drop(one.child().kill());
                 }
             }
@@ -183,7 +183,7 @@ fn ranks_that_are_killed_at_any_moment_are_followed_by_any_number_and_no_byte_is
         }
         if !scratch.join("copy").exists() {
             let before = status(&scratch);
-            let size = dice.within(1..4);
+            let size = if dice.within(0..2) == 0 { 1 } else { dice.within(2..4) };
             let said = fleet(&scratch, size, &[]);
             let moved: u64 = said.iter().map(|said| number(&said["bytes"])).sum();
             if let Some(before) = before.filter(|before| size == 1 && before["tasks"] != 0) {
