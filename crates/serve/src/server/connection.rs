@@ -1,11 +1,10 @@
 //! One connection: requests in, answers out, in order, without ever waiting.
 
 use std::{
-    cell::RefCell,
     net::SocketAddr,
     os::fd::OwnedFd,
     rc::Rc,
-    sync::{Arc, atomic::Ordering},
+    sync::atomic::Ordering,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -24,42 +23,13 @@ use super::{
     cold::Disks,
     digests::Digests,
     limits::Limits,
-    log::{Entry, Teller, date},
+    log::{Entry, date},
     options::Timeouts,
-    sending::{Colds, Sending, Sent, Short, Way},
+    sending::{Sending, Sent, Short, Way},
     site::Site,
-    store::Store,
+    tools::Tools,
 };
-use crate::{
-    http::{head::Head, input::Input, status::Status},
-    plans::{Plans, Policy},
-};
-
-/// What the connections of one worker share.
-pub struct Tools {
-    pub site: Arc<Site>,
-    /// By which the plans were made.
-    pub policy: Arc<Policy>,
-    pub plans: Plans,
-    pub store: RefCell<Store>,
-    pub cold: Colds,
-    pub teller: Option<Teller>,
-    /// What was read last.
-    pub buffer: Vec<u8>,
-    /// The server is about to end: no connection is kept.
-    pub is_ending: bool,
-}
-
-impl Tools {
-    /// Another profile makes other plans.
-    pub fn look_at_policy(&mut self) {
-        let policy = self.site.policy();
-        if !Arc::ptr_eq(&policy, &self.policy) {
-            self.policy = policy;
-            self.plans.forget();
-        }
-    }
-}
+use crate::http::{head::Head, input::Input, status::Status};
 
 /// A client.
 pub struct Connection {

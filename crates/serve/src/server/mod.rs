@@ -26,6 +26,7 @@ mod running;
 mod sending;
 mod site;
 mod store;
+mod tools;
 mod unsent;
 mod version;
 mod waiting;

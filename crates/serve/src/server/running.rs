@@ -20,7 +20,6 @@ use thalweg_sys::{fault, signal, usage};
 use super::{
     accounts::Accounts,
     cold::Disks,
-    connection::Tools,
     crew::Crew,
     digests::Digests,
     error::ServeError,
@@ -31,6 +30,7 @@ use super::{
     options::{Address, Options},
     sending::Colds,
     site::Site,
+    tools::Tools,
     unsent::Unsent,
     waiting::Waiting,
     worker::{ENDING, NOW, Parts, RUNNING, Worker},

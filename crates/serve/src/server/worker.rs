@@ -24,8 +24,9 @@ use thalweg_sys::{
 };
 
 use super::{
-    connection::{Connection, Next, Tools},
+    connection::{Connection, Next},
     options::Timeouts,
+    tools::Tools,
     unsent::Unsent,
     waiting::Waiting,
 };
