@@ -62,7 +62,7 @@ text = "Java writes"
 test = "ratio"
 arms = ["java", "segment"]
 at = {{ cell = "both" }}
-within = [0.0, inf]
+within = [1e-9, inf]
 [[claim]]
 id = "test.2"
 kind = "ratio"
@@ -71,7 +71,7 @@ text = "an old JDK writes too"
 test = "ratio"
 arms = ["absent", "c"]
 at = {{ cell = "both" }}
-within = [0.0, inf]
+within = [1e-9, inf]
 "#
     )
 }

@@ -58,7 +58,6 @@ impl Subcommand for StudyArgs {
         }
         let studies = chosen(&self.studies)?;
         let settings = settings(self)?;
-        can_keep(self)?;
         let program = env::current_exe().map_err(|e| Failure::of_io("find", "this program", &e))?;
         let at = self.at.clone().unwrap_or_else(scratch);
         interrupt::catch();
@@ -256,13 +255,6 @@ fn command(args: &StudyArgs, settings: &Settings, preset: Preset) -> String {
 fn scratch() -> PathBuf {
     let lasting = PathBuf::from("/var/tmp");
     if lasting.is_dir() { lasting } else { env::temp_dir() }
-}
-
-/// Whether a result could be kept where it was asked for: before a run, not after it.
-fn can_keep(args: &StudyArgs) -> Result<(), Failure> {
-    let Some(folder) = &args.save else { return Ok(()) };
-    let made = fs::create_dir_all(folder);
-    made.map_err(|e| Failure::of_io("mkdir", &folder.display().to_string(), &e))
 }
 
 /// Saves a result, and says where.
