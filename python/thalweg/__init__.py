@@ -14,13 +14,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from thalweg._errors import Closed, Corrupt, Error, NotPermitted, PeerDied, Timeout, TooLarge
-from thalweg._files import CopyReport, Mechanism, Share, copy, mechanisms
 from thalweg._native import Broadcast, Gather, Offer, Take, broadcast, gather, join, offer, pair, subscribe, take
 from thalweg._objects import dumps_oob, loads_oob
 
 if TYPE_CHECKING:
     from thalweg._async import AsyncOffer, AsyncTake, offer_async, take_async
     from thalweg._commands import Doctor, Plan, Profile, Transfer, Tuned, Verdict, doctor, plan, transfer, tune
+    from thalweg._files import CopyReport, Mechanism, Share, copy, mechanisms
     from thalweg._region import Region
 
 __all__ = [
@@ -66,10 +66,11 @@ __all__ = [
     "tune",
 ]
 
-# Imported when they are asked for: with asyncio, subprocess and mmap they would take most of the time of `import thalweg`.
+# Imported when they are asked for: with asyncio, subprocess and dataclasses they would take most of the time of `import thalweg`.
 _LATER = {
     "_async": {"AsyncOffer", "AsyncTake", "offer_async", "take_async"},
     "_commands": {"Doctor", "Plan", "Profile", "Transfer", "Tuned", "Verdict", "doctor", "plan", "transfer", "tune"},
+    "_files": {"CopyReport", "Mechanism", "Share", "copy", "mechanisms"},
     "_region": {"Region"},
 }
 
