@@ -1,5 +1,6 @@
 //! The end that sends to many.
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::collections::BTreeMap;
@@ -7,11 +8,11 @@ use std::time::{Duration, Instant};
 use thalweg_channel::{Departure, Error, Link, Listener, Options, Producer, Slow};
 
 use crate::alone::Alone;
+use crate::content::Content;
 use crate::door::Door;
 use crate::error::raised;
-use crate::memory::{Given, Pool};
-use crate::object::Pickled;
-use crate::offer::{bytes_of, closed, described, message_of};
+use crate::memory::Pool;
+use crate::offer::closed;
 use crate::wait::{SLICE, deadline, patiently};
 
 /// Between two looks whether what is kept has moved on.
@@ -58,6 +59,11 @@ impl Broadcast {
         let inside = Inside { open: Some(open), pool: Pool::default(), departed: Vec::new() };
         Self { inside: Alone::new(inside) }
     }
+
+    fn deliver(&self, py: Python<'_>, content: &Content, timeout: Option<f64>) -> PyResult<()> {
+        let deadline = deadline(timeout)?;
+        self.inside.with(py, |inside| inside.send(py, content, deadline))
+    }
 }
 
 impl Inside {
@@ -80,16 +86,17 @@ impl Inside {
         Ok(open)
     }
 
-    /// Sends what `write` puts into a message of `len` bytes, to everybody or, where it times out, to nobody.
+    /// Sends a message to everybody or, where it times out, to nobody.
     fn send(
         &mut self,
         py: Python<'_>,
-        (len, deadline): (usize, Option<Instant>),
-        write: impl FnOnce(&mut [u8]) + Send,
+        content: &Content,
+        deadline: Option<Instant>,
     ) -> PyResult<()> {
-        let mut room = self.pool.room(len);
-        let message = room.bytes(len);
-        py.detach(|| write(message));
+        let len = content.message();
+        let mut room = self.pool.room(len).ok_or_else(|| PyMemoryError::new_err(()))?;
+        let (message, write) = (room.bytes(len), content.writer(py));
+        py.detach(|| write(&mut *message));
         let seats = &mut self.look(py)?.seats;
         patiently(py, deadline, |until| seats.publish_until(message, Some(until)))?;
         self.look(py).map(drop)
@@ -102,18 +109,10 @@ impl Broadcast {
     /// receiver; after Timeout nobody has it.
     #[pyo3(signature = (obj, timeout=None))]
     fn send(&self, py: Python<'_>, obj: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
-        let deadline = deadline(timeout)?;
-        let (given, layout) = described(obj)?;
-        let len = message_of(py, &layout)?;
-        self.inside.with(py, |inside| {
-            inside.send(py, (len, deadline), |message| {
-                layout.write(message);
-                given.copy_to(&mut message[layout.offset()..]);
-            })
-        })
+        self.deliver(py, &Content::array(obj)?, timeout)
     }
 
-    /// Sends bytes as they are, without a header: for programs in other languages, which read bytes.
+    /// Sends bytes as they are, as `Offer.send_bytes`.
     #[pyo3(signature = (data, timeout=None))]
     fn send_bytes(
         &self,
@@ -121,10 +120,7 @@ impl Broadcast {
         data: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        let deadline = deadline(timeout)?;
-        let (given, len): (Given, usize) = bytes_of(data)?;
-        self.inside
-            .with(py, |inside| inside.send(py, (len, deadline), |message| given.copy_to(message)))
+        self.deliver(py, &Content::bytes(data)?, timeout)
     }
 
     /// Sends any object that can be pickled, as `Offer.send_object`.
@@ -135,10 +131,7 @@ impl Broadcast {
         obj: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        let deadline = deadline(timeout)?;
-        let pickled = Pickled::of(obj)?;
-        self.inside
-            .with(py, |inside| inside.send(py, (pickled.message(), deadline), pickled.writer(py)))
+        self.deliver(py, &Content::object(obj)?, timeout)
     }
 
     /// Waits until as many receivers are there.

@@ -11,9 +11,9 @@ use crate::door::Door;
 use crate::error::raised;
 use crate::long::{Long, Refused};
 use crate::offer::closed;
-use crate::read::{Come, Reading};
+use crate::read::{Come, Reading, Unread};
 use crate::shown::{Shown, ending};
-use crate::take::{Manner, corrupt, may_unpickle, refused};
+use crate::take::{Manner, may_unpickle, refused, unread};
 use crate::wait::{SLICE, deadline};
 
 /// While somebody is about to be let in.
@@ -54,8 +54,8 @@ struct Sender {
     long: Long,
 }
 
-/// What is made of a message; or what is wrong with it, and it is left.
-type Made<T> = Result<T, String>;
+/// What is made of a message; or why it is left.
+type Made<T> = Result<T, Unread>;
 type Arrived<'a> = Come<'a, Sample<'a>>;
 
 impl Gather {
@@ -95,8 +95,8 @@ impl Gather {
 /// What one look found.
 enum Found<T> {
     Message(u64, T),
-    /// It is of another kind, and left.
-    Other(String),
+    /// It is left.
+    Other(Unread),
     /// A part of one; or what is wrong with it.
     Part(Result<(), Refused>),
     Left(u64, Error),
@@ -123,7 +123,7 @@ impl Inside {
                     }
                     return Ok(message);
                 }
-                Found::Other(why) => return Err(corrupt(py, &why)),
+                Found::Other(why) => return Err(unread(py, why)),
                 Found::Part(taken) => {
                     py.check_signals()?;
                     taken.map_err(|why| refused(py, why))?;
@@ -235,7 +235,7 @@ impl Gather {
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let deadline = deadline(timeout)?;
-        let read = |reading: &Reading, come: Arrived<'_>| Ok(reading.bytes(come));
+        let read = |reading: &Reading, come: Arrived<'_>| reading.bytes(come);
         let (mut room, skip, len) =
             self.inside.with(py, |inside| inside.next(py, deadline, read))?;
         Ok(PyBytes::new(py, &room.bytes(skip + len)[skip..]))

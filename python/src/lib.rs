@@ -1,6 +1,7 @@
 //! The extension module behind the package `thalweg`: what it does is said in `thalweg/__init__.py` and docs/python.md.
 //!
-//! It has no state of its own. Reading order: `error` and `wait`, `header` is the form of an array's message,
+//! It has no state of its own. Reading order: `error` and `wait`, `content` is what is sent, `read` what becomes of what
+//! comes, `header` is the form of an array's message,
 //! `object` that of an object's, `long` that of one in parts, `memory` what Python and we both see, `offer` and `take` the two ends of a channel,
 //! `broadcast` and `gather` those of many, `files` the copies.
 #![deny(unsafe_code)]
@@ -9,6 +10,7 @@ use pyo3::prelude::*;
 
 mod alone;
 mod broadcast;
+mod content;
 mod door;
 mod error;
 mod files;

@@ -94,12 +94,12 @@ impl Long {
             self.now = None;
             self.refused = None;
             let left = thalweg_sys::host::memory_available();
-            if left.is_some_and(|left| part.total as u64 > left) {
+            let fits = left.is_none_or(|left| part.total as u64 <= left);
+            let Some(room) = fits.then(|| pool.room(BEFORE + part.total)).flatten() else {
                 self.refused = Some(part.serial);
                 let why = format!("a message of {} bytes: more than the memory left", part.total);
                 return Err(Refused::TooLarge(why));
-            }
-            let room = pool.room(BEFORE + part.total);
+            };
             self.now = Some(Assembly { serial: part.serial, room, total: part.total, filled: 0 });
         }
         let due = self.now.as_mut().filter(|now| {

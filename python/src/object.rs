@@ -131,11 +131,14 @@ impl Pickled {
         self.parts.message()
     }
 
-    /// What writes it into a message.
-    pub fn writer<'a>(&'a self, py: Python<'a>) -> impl FnOnce(&mut [u8]) + Send + 'a {
-        let pickle = self.pickle.bind(py).as_bytes();
-        // The bytes of a bytes object stay as they are without the interpreter too.
-        move |message| self.parts.write(message, pickle, &self.buffers)
+    /// Its bytes, which stay as they are without the interpreter too.
+    pub fn pickle<'a>(&'a self, py: Python<'a>) -> &'a [u8] {
+        self.pickle.bind(py).as_bytes()
+    }
+
+    /// Writes it into its message.
+    pub fn write(&self, message: &mut [u8], pickle: &[u8]) {
+        self.parts.write(message, pickle, &self.buffers);
     }
 }
 

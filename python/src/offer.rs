@@ -1,6 +1,6 @@
 //! The end that sends.
 
-use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::ffi::CString;
@@ -11,11 +11,11 @@ use thalweg_channel::layout::MOST_CAPACITY;
 use thalweg_channel::{Address, Error, Link, Listener, Options, Producer};
 
 use crate::alone::Alone;
-use crate::error::{Failure, raised};
+use crate::content::{Content, message_of};
+use crate::error::raised;
 use crate::header::{Encoding, Layout};
 use crate::long::Part;
-use crate::memory::{Given, Loan, Ring, references};
-use crate::object::Pickled;
+use crate::memory::{Loan, Ring, references};
 use crate::wait::{AGAIN, deadline, joined, met, patiently};
 
 /// Without `capacity`: as many arrays as the first one, and no less than this.
@@ -90,6 +90,11 @@ impl Offer {
     pub fn open(producer: Producer, making: Making) -> Self {
         Self::new(State::Open(Ring::new(producer)), making)
     }
+
+    fn deliver(&self, py: Python<'_>, content: &Content, timeout: Option<f64>) -> PyResult<()> {
+        let deadline = deadline(timeout)?;
+        self.inside.with(py, |inside| inside.send(py, content, deadline))
+    }
 }
 
 impl Inside {
@@ -145,23 +150,25 @@ impl Inside {
         Ok(ring)
     }
 
-    /// Sends what `write` puts into a message of `len` bytes.
+    /// Sends a message, in parts if it is larger than the ring and may be cut.
     fn send(
         &mut self,
         py: Python<'_>,
-        (len, deadline): (usize, Option<Instant>),
-        write: impl FnOnce(&mut [u8]) + Send,
+        content: &Content,
+        deadline: Option<Instant>,
     ) -> PyResult<()> {
-        if let Some(before) = self.long {
+        let len = content.message();
+        if let Some(before) = self.long.filter(|_| content.may_be_cut()) {
             let largest = self.ring(py, len, deadline)?.producer().largest();
             if len > largest {
                 self.long = Some(before.wrapping_add(1));
-                return self.send_in_parts(py, (len, deadline), (before, largest / AHEAD), write);
+                return self.send_in_parts(py, content, deadline, (before, largest / AHEAD));
             }
         }
-        self.send_one(py, (len, deadline), write)
+        self.send_one(py, (len, deadline), content.writer(py))
     }
 
+    /// Sends what `write` puts into a message of `len` bytes.
     fn send_one(
         &mut self,
         py: Python<'_>,
@@ -183,14 +190,16 @@ impl Inside {
     fn send_in_parts(
         &mut self,
         py: Python<'_>,
-        (len, deadline): (usize, Option<Instant>),
+        content: &Content,
+        deadline: Option<Instant>,
         (serial, each): (u32, usize),
-        write: impl FnOnce(&mut [u8]) + Send,
     ) -> PyResult<()> {
+        let len = content.message();
         let mut whole = Vec::new();
         if whole.try_reserve_exact(len).is_err() {
             return Err(PyMemoryError::new_err(()));
         }
+        let write = content.writer(py);
         py.detach(|| {
             whole.resize(len, 0);
             write(&mut whole);
@@ -215,15 +224,7 @@ impl Offer {
     /// Waits for the other side and for room.
     #[pyo3(signature = (obj, timeout=None))]
     fn send(&self, py: Python<'_>, obj: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
-        let deadline = deadline(timeout)?;
-        let (given, layout) = described(obj)?;
-        let len = message_of(py, &layout)?;
-        self.inside.with(py, |inside| {
-            inside.send(py, (len, deadline), |message| {
-                layout.write(message);
-                given.copy_to(&mut message[layout.offset()..]);
-            })
-        })
+        self.deliver(py, &Content::array(obj)?, timeout)
     }
 
     /// Sends bytes as they are, without a header: for programs in other languages, which read bytes.
@@ -234,12 +235,7 @@ impl Offer {
         data: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        let deadline = deadline(timeout)?;
-        let (given, len) = bytes_of(data)?;
-        // They read no parts.
-        self.inside.with(py, |inside| {
-            inside.send_one(py, (len, deadline), |message| given.copy_to(message))
-        })
+        self.deliver(py, &Content::bytes(data)?, timeout)
     }
 
     /// Sends any object that can be pickled, in one message: the memory of its arrays is copied once, as it is, and not
@@ -251,10 +247,7 @@ impl Offer {
         obj: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        let deadline = deadline(timeout)?;
-        let pickled = Pickled::of(obj)?;
-        self.inside
-            .with(py, |inside| inside.send(py, (pickled.message(), deadline), pickled.writer(py)))
+        self.deliver(py, &Content::object(obj)?, timeout)
     }
 
     /// Waits for the other side, and makes the ring if there is none yet, without `capacity` for messages like one of
@@ -427,46 +420,6 @@ impl Inside {
         }
         Ok(())
     }
-}
-
-/// The buffer of an object and what it is made of.
-pub fn described(object: &Bound<'_, PyAny>) -> PyResult<(Given, Layout)> {
-    let py = object.py();
-    let too_large = || PyValueError::new_err("more bytes than there can be");
-    let given = match Given::get(object, false) {
-        Ok(given) => given,
-        Err(_) => {
-            // What has no buffer: dates, which are sent as integers with their name, and what is refused by name.
-            let plain = py.import("thalweg._arrays")?.getattr("plain")?.call1((object,))?;
-            let (array, name): (Bound<'_, PyAny>, String) = plain.extract()?;
-            let given = Given::get(&array, false)?;
-            let layout = given.layout().ok_or_else(too_large)?;
-            let layout = Layout { encoding: Encoding::Time, format: CString::new(name)?, ..layout };
-            return Ok((given, layout));
-        }
-    };
-    let layout = given.layout().ok_or_else(too_large)?;
-    if let Err(why) = layout.check_type() {
-        let instead = "send_object pickles it, for a receiver that trusts this process";
-        return Err(PyTypeError::new_err(format!("{why}: {instead}")));
-    }
-    Ok((given, layout))
-}
-
-/// The buffer of an object, and how many bytes it has.
-pub fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<(Given, usize)> {
-    let given = Given::get(object, false)?;
-    let layout =
-        given.layout().ok_or_else(|| PyValueError::new_err("more bytes than there can be"))?;
-    // The bytes of an object are addresses of this process.
-    layout.check_type().map_err(PyTypeError::new_err)?;
-    Ok((given, layout.bytes()))
-}
-
-/// Bytes of the message of an array.
-pub fn message_of(py: Python<'_>, layout: &Layout) -> PyResult<usize> {
-    let words = "an array of more bytes, dimensions or fields than one message holds";
-    layout.message().ok_or_else(|| Failure::new("TooLarge", words).raised(py))
 }
 
 fn nothing_lent() -> PyErr {

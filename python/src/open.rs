@@ -47,9 +47,8 @@ pub fn take(
     trusted: bool,
     hold: Option<usize>,
 ) -> PyResult<Take> {
-    let address = Address::parse(name).map_err(raised(py))?;
-    let options = Options { trusted, ..Options::default() };
-    Take::seeking(py, address, options, Manner { copies: copy, hold, ..Manner::default() })
+    let manner = Manner { copies: copy, hold, ..Manner::default() };
+    Take::seeking(py, seeking(py, name)?, Options { trusted, ..Options::default() }, manner)
 }
 
 /// Sends to whoever subscribes under a name. With a `backlog` it never waits: so many messages are kept for each receiver that
@@ -78,9 +77,8 @@ pub fn subscribe(
     trusted: bool,
     hold: Option<usize>,
 ) -> PyResult<Take> {
-    let address = Address::parse(name).map_err(raised(py))?;
-    let options = Options { trusted, ..Options::default() };
-    Take::seeking(py, address, options, Manner { subscribes: true, copies: copy, hold })
+    let manner = Manner { subscribes: true, copies: copy, hold };
+    Take::seeking(py, seeking(py, name)?, Options { trusted, ..Options::default() }, manner)
 }
 
 /// Receives from everybody who joins under a name. Iterating over it ends when `senders` have come and gone; without
@@ -111,8 +109,11 @@ pub fn join(
     checksums: bool,
     parts: bool,
 ) -> PyResult<Offer> {
-    let address = Address::parse(name).map_err(raised(py))?;
-    Ok(Offer::seeking(address, making(capacity, checksums, parts)))
+    Ok(Offer::seeking(seeking(py, name)?, making(capacity, checksums, parts)))
+}
+
+fn seeking(py: Python<'_>, name: &str) -> PyResult<Address> {
+    Address::parse(name).map_err(raised(py))
 }
 
 fn listening(py: Python<'_>, name: &str) -> PyResult<Listener> {
@@ -141,7 +142,7 @@ pub fn pair(
 /// Where who offers a name listens.
 #[pyfunction]
 pub fn address(py: Python<'_>, name: &str) -> PyResult<PathBuf> {
-    Ok(Address::parse(name).map_err(raised(py))?.path().to_owned())
+    Ok(seeking(py, name)?.path().to_owned())
 }
 
 /// The sending end of a channel over a connected socket, which must not block and of which it makes its own descriptor.

@@ -38,6 +38,20 @@ pub enum Come<'l, P> {
     InParts(&'l mut Long),
 }
 
+/// Why a message was left: it stays the next one.
+pub enum Unread {
+    /// It is of another kind, or lies.
+    Corrupt(String),
+    /// There is no memory for so many bytes.
+    NoMemory(usize),
+}
+
+impl From<String> for Unread {
+    fn from(why: String) -> Self {
+        Self::Corrupt(why)
+    }
+}
+
 /// How messages are read.
 #[derive(Clone)]
 pub struct Reading {
@@ -57,14 +71,14 @@ impl Reading {
         !self.copies && piece.len() < piece.largest() / 2
     }
 
-    /// An array; or what is wrong with it, and it is left.
-    pub fn array(&self, come: Come<'_, impl Piece>) -> Result<Message, String> {
+    /// An array; or why it is left.
+    pub fn array(&self, come: Come<'_, impl Piece>) -> Result<Message, Unread> {
         let piece = match come {
             Come::InRing(piece) => piece,
             Come::InParts(long) => {
                 let layout = Layout::read(long.message())?;
                 let skip = BEFORE + layout.offset();
-                let room = long.finish().ok_or("no message")?;
+                let room = long.finish().ok_or(Unread::NoMemory(0))?;
                 return Ok(Message::own(layout, room, (skip, self.copies)));
             }
         };
@@ -72,26 +86,24 @@ impl Reading {
             Ok(layout) => layout,
             Err(why) => {
                 piece.leave();
-                return Err(why);
+                return Err(why.into());
             }
         };
         if self.trusted && self.stays(&piece) {
             let skip = layout.offset();
             return Ok(Message::held(layout, piece.hold(), skip));
         }
-        let elements = piece.get(layout.offset()..).unwrap_or_default();
-        let mut room = self.pool.room(elements.len());
-        room.bytes(elements.len()).copy_from_slice(elements);
+        let room = self.copy(piece, layout.offset(), 0)?.1;
         Ok(Message::own(layout, room, (0, self.copies)))
     }
 
-    /// The bytes of an object's message, and where its parts lie; or what is wrong with it, and it is left.
-    pub fn object(&self, come: Come<'_, impl Piece>) -> Result<(Message, Parts), String> {
+    /// The bytes of an object's message, and where its parts lie; or why it is left.
+    pub fn object(&self, come: Come<'_, impl Piece>) -> Result<(Message, Parts), Unread> {
         let piece = match come {
             Come::InRing(piece) => piece,
             Come::InParts(long) => {
                 let (layout, parts) = parted(long.message())?;
-                let room = long.finish().ok_or("no message")?;
+                let room = long.finish().ok_or(Unread::NoMemory(0))?;
                 return Ok((Message::own(layout, room, (BEFORE, self.copies)), parts));
             }
         };
@@ -99,7 +111,7 @@ impl Reading {
             Ok(found) => found,
             Err(why) => {
                 piece.leave();
-                return Err(why);
+                return Err(why.into());
             }
         };
         // What has no buffers is copied by being unpickled.
@@ -107,25 +119,34 @@ impl Reading {
             return Ok((Message::held(layout, piece.hold(), 0), parts));
         }
         // So that its buffers lie at multiples of 64.
-        let len = piece.len();
-        let mut room = self.pool.room(BEFORE + len);
-        room.bytes(BEFORE + len)[BEFORE..].copy_from_slice(&piece);
+        let room = self.copy(piece, 0, BEFORE)?.1;
         Ok((Message::own(layout, room, (BEFORE, self.copies)), parts))
     }
 
     /// A copy of its bytes, behind as many others in the room, and how many they are.
-    pub fn bytes(&self, come: Come<'_, impl Piece>) -> (Room, usize, usize) {
+    pub fn bytes(&self, come: Come<'_, impl Piece>) -> Result<(Room, usize, usize), Unread> {
         match come {
             Come::InRing(piece) => {
-                let mut room = self.pool.room(piece.len());
-                room.bytes(piece.len()).copy_from_slice(&piece);
-                (room, 0, piece.len())
+                let (piece, room) = self.copy(piece, 0, 0)?;
+                Ok((room, 0, piece.len()))
             }
             Come::InParts(long) => {
                 let len = long.message().len();
-                (long.finish().unwrap_or_else(|| self.pool.room(BEFORE)), BEFORE, len)
+                Ok((long.finish().ok_or(Unread::NoMemory(0))?, BEFORE, len))
             }
         }
+    }
+
+    /// Copies a message without its first `skip` bytes behind the first `to` bytes of a room. Without memory it is left.
+    fn copy<P: Piece>(&self, piece: P, skip: usize, to: usize) -> Result<(P, Room), Unread> {
+        let bytes = piece.get(skip..).unwrap_or_default();
+        let len = to + bytes.len();
+        let Some(mut room) = self.pool.room(len) else {
+            piece.leave();
+            return Err(Unread::NoMemory(len));
+        };
+        room.bytes(len)[to..].copy_from_slice(bytes);
+        Ok((piece, room))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::header::Layout;
 use crate::long::{Long, Refused};
 use crate::memory::Given;
 use crate::offer::closed;
-use crate::read::{Come, Piece, Reading};
+use crate::read::{Come, Piece, Reading, Unread};
 use crate::shown::{Shown, ending};
 use crate::source::{Next, Source};
 use crate::wait::{AGAIN, deadline, joined, met, patiently};
@@ -92,7 +92,7 @@ impl Take {
         self.shown.check(py)?;
         let read = |reading: &Reading, come: Come<'_, Next<'_>>| reading.array(come);
         let message = self.inside.with(py, |inside| inside.read(py, deadline, read))?;
-        let message = message.map_err(|why| corrupt(py, &why))?;
+        let message = message.map_err(|why| unread(py, why))?;
         self.shown.array(py, message)
     }
 }
@@ -257,7 +257,7 @@ impl Take {
             may_unpickle(py, &inside.reading)?;
             inside.read(py, deadline, read)
         })?;
-        let object = object.map_err(|why| corrupt(py, &why))?;
+        let object = object.map_err(|why| unread(py, why))?;
         self.shown.object(py, object)
     }
 
@@ -302,7 +302,7 @@ impl Take {
         match self.inside.with(py, |inside| inside.read(py, deadline, read))? {
             Ok(()) => Ok(into.clone().unbind()),
             Err(Ok(layout)) => Err(layout.unlike(room.as_ref())),
-            Err(Err(why)) => Err(corrupt(py, &why)),
+            Err(Err(why)) => Err(unread(py, Unread::Corrupt(why))),
         }
     }
 
@@ -315,8 +315,8 @@ impl Take {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let deadline = deadline(timeout)?;
         let read = |reading: &Reading, come: Come<'_, Next<'_>>| reading.bytes(come);
-        let (mut room, skip, len) =
-            self.inside.with(py, |inside| inside.read(py, deadline, read))?;
+        let bytes = self.inside.with(py, |inside| inside.read(py, deadline, read))?;
+        let (mut room, skip, len) = bytes.map_err(|why| unread(py, why))?;
         Ok(PyBytes::new(py, &room.bytes(skip + len)[skip..]))
     }
 
@@ -420,9 +420,19 @@ pub fn refused(py: Python<'_>, why: Refused) -> PyErr {
     .raised(py)
 }
 
-pub fn corrupt(py: Python<'_>, why: &str) -> PyErr {
-    let words = format!("{why}; it stays the next message: receive_bytes takes any");
-    Failure::new("Corrupt", words).raised(py)
+/// Of a message that was left.
+pub fn unread(py: Python<'_>, why: Unread) -> PyErr {
+    match why {
+        Unread::Corrupt(why) => {
+            let words = format!("{why}; it stays the next message: receive_bytes takes any");
+            Failure::new("Corrupt", words)
+        }
+        Unread::NoMemory(bytes) => {
+            let words = format!("no memory for the {bytes} bytes of it; it stays the next message");
+            Failure::new("TooLarge", words)
+        }
+    }
+    .raised(py)
 }
 
 /// Threads that run Python and are not ours: each may let go of an array while this one waits.

@@ -129,3 +129,23 @@ def test_parts_are_those_of_the_format_and_what_lies_is_corrupt() -> None:
         into.receive()
     out.send(b"goes on")
     assert into.receive(timeout=PATIENCE).tobytes() == b"goes on"
+
+
+def test_where_the_system_gives_no_memory_that_is_said_and_the_process_lives(start: Start) -> None:
+    program = start(
+        """
+        import resource, struct, thalweg
+        out, into = thalweg.pair(capacity=1 << 16)
+        into.open()
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20),) * 2)
+        out.send_bytes(struct.pack("<8sHHIQQ", b"THALWEGL", 1, 0, 1, 128 << 20, 0) + b"x")
+        try:
+            into.receive()
+        except thalweg.TooLarge as error:
+            print("memory" in str(error))
+        out.send(b"goes on")
+        print(into.receive().tobytes())
+        """
+    )
+    assert ended(program) == "True\nb'goes on'"

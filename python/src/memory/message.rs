@@ -77,7 +77,7 @@ impl Message {
             .collect();
         let format = CString::new([b"^".to_vec(), pieces.join(&b':')].concat()).ok()?;
         let layout = Layout::new(self.layout.encoding, format, self.layout.item, vec![0])?;
-        Some(Self::own(layout, Pool::default().room(1), (0, false)))
+        Some(Self::own(layout, Pool::default().room(1)?, (0, false)))
     }
 
     /// # Safety

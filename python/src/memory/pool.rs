@@ -1,6 +1,9 @@
 //! Own memory that received arrays are copied to. It comes back when the array is gone, and is then resident: memory
 //! used for the first time costs more than the copy.
 
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc_zeroed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Rooms kept for later; more are given back to the system.
@@ -18,16 +21,25 @@ pub struct Room {
 }
 
 impl Pool {
-    /// Room for `len` bytes. What is in it is whatever was there before.
-    pub fn room(&self, len: usize) -> Room {
+    /// Room for `len` bytes; `None` where there is not so much memory. What is in it is whatever was there before.
+    pub fn room(&self, len: usize) -> Option<Room> {
         let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let needed = len + ALIGN;
+        let needed = len.checked_add(ALIGN)?;
         // Not one far too large: a small array would keep it.
         let fits = |bytes: &Vec<u8>| bytes.len() >= needed && bytes.len() / 4 <= needed;
         let bytes = free.iter().position(fits).map(|at| free.remove(at));
         drop(free);
-        Room { bytes: bytes.unwrap_or_else(|| vec![0; needed]), pool: self.clone() }
+        Some(Room { bytes: bytes.or_else(|| zeroed(needed))?, pool: self.clone() })
     }
+}
+
+/// As `vec![0; len]`, which ends the process where the system refuses.
+fn zeroed(len: usize) -> Option<Vec<u8>> {
+    let layout = Layout::array::<u8>(len).ok().filter(|layout| layout.size() > 0)?;
+    // SAFETY: the layout is not empty.
+    let start = unsafe { alloc_zeroed(layout) };
+    // SAFETY: from the global allocator, by the layout of a vector of this capacity; all its bytes are zeros.
+    (!start.is_null()).then(|| unsafe { Vec::from_raw_parts(start, len, len) })
 }
 
 impl Room {

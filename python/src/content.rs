@@ -1,0 +1,102 @@
+//! What is put into a message: an array with its header, bytes as they are, or a pickled object.
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use std::ffi::CString;
+
+use crate::error::Failure;
+use crate::header::{Encoding, Layout};
+use crate::memory::Given;
+use crate::object::Pickled;
+
+pub enum Content {
+    Array(Given, Layout, usize),
+    Bytes(Given, usize),
+    Object(Pickled),
+}
+
+impl Content {
+    /// An array, or anything else with a buffer.
+    pub fn array(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let (given, layout) = described(object)?;
+        let len = message_of(object.py(), &layout)?;
+        Ok(Self::Array(given, layout, len))
+    }
+
+    /// The bytes of a buffer, without a header: for programs in other languages.
+    pub fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let given = Given::get(object, false)?;
+        let layout = given.layout().ok_or_else(too_many)?;
+        // The bytes of an object are addresses of this process.
+        layout.check_type().map_err(PyTypeError::new_err)?;
+        let len = layout.bytes();
+        Ok(Self::Bytes(given, len))
+    }
+
+    /// Whatever can be pickled.
+    pub fn object(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Pickled::of(object).map(Self::Object)
+    }
+
+    /// Bytes of its message.
+    pub fn message(&self) -> usize {
+        match self {
+            Self::Array(_, _, len) | Self::Bytes(_, len) => *len,
+            Self::Object(pickled) => pickled.message(),
+        }
+    }
+
+    /// Whether it may come in parts, which programs in other languages do not read.
+    pub fn may_be_cut(&self) -> bool {
+        !matches!(self, Self::Bytes(..))
+    }
+
+    /// What writes it into its message.
+    pub fn writer<'a>(&'a self, py: Python<'a>) -> impl FnOnce(&mut [u8]) + Send + 'a {
+        let pickle = match self {
+            Self::Object(pickled) => pickled.pickle(py),
+            Self::Array(..) | Self::Bytes(..) => &[],
+        };
+        move |message| match self {
+            Self::Array(given, layout, _) => {
+                layout.write(message);
+                given.copy_to(&mut message[layout.offset()..]);
+            }
+            Self::Bytes(given, _) => given.copy_to(message),
+            Self::Object(pickled) => pickled.write(message, pickle),
+        }
+    }
+}
+
+/// The buffer of an object and what it is made of.
+fn described(object: &Bound<'_, PyAny>) -> PyResult<(Given, Layout)> {
+    let py = object.py();
+    let given = match Given::get(object, false) {
+        Ok(given) => given,
+        Err(_) => {
+            // What has no buffer: dates, which are sent as integers with their name, and what is refused by name.
+            let plain = py.import("thalweg._arrays")?.getattr("plain")?.call1((object,))?;
+            let (array, name): (Bound<'_, PyAny>, String) = plain.extract()?;
+            let given = Given::get(&array, false)?;
+            let layout = given.layout().ok_or_else(too_many)?;
+            let layout = Layout { encoding: Encoding::Time, format: CString::new(name)?, ..layout };
+            return Ok((given, layout));
+        }
+    };
+    let layout = given.layout().ok_or_else(too_many)?;
+    if let Err(why) = layout.check_type() {
+        let instead = "send_object pickles it, for a receiver that trusts this process";
+        return Err(PyTypeError::new_err(format!("{why}: {instead}")));
+    }
+    Ok((given, layout))
+}
+
+/// Bytes of the message of an array.
+pub fn message_of(py: Python<'_>, layout: &Layout) -> PyResult<usize> {
+    let words = "an array of more bytes, dimensions or fields than one message holds";
+    layout.message().ok_or_else(|| Failure::new("TooLarge", words).raised(py))
+}
+
+fn too_many() -> PyErr {
+    PyValueError::new_err("more bytes than there can be")
+}
