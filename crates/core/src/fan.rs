@@ -6,7 +6,7 @@ use std::{
     os::fd::BorrowedFd,
     time::{Duration, Instant},
 };
-use thalweg_sys::{Errno, usage::Usage};
+use thalweg_sys::{Errno, buffer::Buffer, usage::Usage};
 
 use crate::{
     End, Error, Kind, Report, Side, Tuning, Watch,
@@ -128,7 +128,7 @@ impl Ride<'_, '_> {
     fn run(&mut self) -> Result<(), Stop> {
         let info = LAST_RESORT.info();
         let knob = info.knobs.first().map_or("", |knob| knob.name);
-        let mut buffer = vec![0; info.bytes(&Tuning::default(), knob)];
+        let mut buffer = Buffer::new(info.bytes(&Tuning::default(), knob));
         self.begin_share(info.name);
         while self.goes_on() {
             let began = Instant::now();

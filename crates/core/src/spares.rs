@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use thalweg_sys::pipe::Pipe;
+use thalweg_sys::{buffer::Buffer, pipe::Pipe};
 
 /// What a thread keeps at the most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Most {
 #[derive(Default)]
 struct Spares {
     most: Most,
-    buffers: Vec<Vec<u8>>,
+    buffers: Vec<Buffer>,
     /// With the capacity that was wished for.
     pipes: Vec<(usize, Pipe)>,
 }
@@ -34,25 +34,25 @@ pub fn keep(most: Most) {
 }
 
 /// A buffer of this length, in which anything may be.
-pub(crate) fn buffer(len: usize) -> Vec<u8> {
+pub(crate) fn buffer(len: usize) -> Buffer {
     let kept = with(|spares| {
-        let is_large_enough = |buffer: &Vec<u8>| buffer.capacity() >= len;
+        let is_large_enough = |buffer: &Buffer| buffer.capacity() >= len;
         let at = spares.buffers.iter().position(is_large_enough)?;
         Some(spares.buffers.swap_remove(at))
     });
     match kept.flatten() {
         Some(mut buffer) => {
-            buffer.resize(len, 0);
+            buffer.resize(len);
             buffer
         }
-        None => vec![0; len],
+        None => Buffer::new(len),
     }
 }
 
 /// Gives one back.
-pub(crate) fn give_buffer(buffer: Vec<u8>) {
+pub(crate) fn give_buffer(buffer: Buffer) {
     with(|spares| {
-        let kept: usize = spares.buffers.iter().map(Vec::capacity).sum();
+        let kept: usize = spares.buffers.iter().map(Buffer::capacity).sum();
         if buffer.capacity() > 0 && kept + buffer.capacity() <= spares.most.bytes {
             spares.buffers.push(buffer);
         }
@@ -86,23 +86,29 @@ fn with<T>(act: impl FnOnce(&mut Spares) -> T) -> Option<T> {
 mod tests {
     use super::*;
 
+    fn of_ones(len: usize) -> Buffer {
+        let mut buffer = Buffer::new(len);
+        buffer.fill(1);
+        buffer
+    }
+
     #[test]
     fn a_thread_keeps_what_it_says_and_nothing_more() {
-        give_buffer(vec![1; 100]);
+        give_buffer(of_ones(100));
         give_pipe(4096, Pipe::new(4096).unwrap());
-        assert_eq!(buffer(100), vec![0; 100]);
+        assert_eq!(*buffer(100), [0; 100]);
         assert!(pipe(4096).is_none());
         keep(Most { bytes: 250, pipes: 1 });
         for _ in 0..3 {
-            give_buffer(vec![1; 100]);
+            give_buffer(of_ones(100));
             give_pipe(4096, Pipe::new(4096).unwrap());
         }
-        assert_eq!(buffer(50), vec![1; 50]);
-        assert_eq!(buffer(100), vec![1; 100]);
-        assert_eq!(buffer(100), vec![0; 100]);
+        assert_eq!(*buffer(50), [1; 50]);
+        assert_eq!(*buffer(100), [1; 100]);
+        assert_eq!(*buffer(100), [0; 100]);
         assert!(pipe(8192).is_none() && pipe(4096).is_some() && pipe(4096).is_none());
-        give_buffer(vec![1; 100]);
+        give_buffer(of_ones(100));
         keep(Most::default());
-        assert_eq!(buffer(100), vec![0; 100]);
+        assert_eq!(*buffer(100), [0; 100]);
     }
 }

@@ -7,6 +7,7 @@
     reason = "this crate is where the raw calls are wrapped, counted and made to fail"
 )]
 
+pub mod buffer;
 pub mod copy;
 pub mod epoll;
 pub mod fault;

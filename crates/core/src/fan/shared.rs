@@ -6,7 +6,9 @@
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::{os::fd::OwnedFd, time::Instant};
 use thalweg_sys::{
-    Errno, host,
+    Errno,
+    buffer::Buffer,
+    host,
     pipe::{self, SpliceMode},
 };
 
@@ -140,7 +142,7 @@ fn take(ride: &mut Ride<'_, '_>, turn: &Turn, nowhere: Option<&OwnedFd>) -> Resu
     if ride.arms.iter().zip(&turn.shown).all(|(arm, shown)| !arm.is_open() || *shown == turn.len) {
         left -= discard(ride, turn.len, nowhere)?;
     }
-    let mut buffer = vec![0; chunk(left)];
+    let mut buffer = Buffer::new(chunk(left));
     let mut filled = 0;
     while filled < buffer.len() {
         let got = ride.read(&mut buffer[filled..])?;

@@ -2,7 +2,7 @@
 //! and keeps every promise, so it is the oracle of the tests and the last resort of the driver.
 
 use std::sync::LazyLock;
-use thalweg_sys::Errno;
+use thalweg_sys::{Errno, buffer::Buffer};
 
 use crate::{
     End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side, Sink,
@@ -49,7 +49,7 @@ const fn all_pairs() -> [Pair; 36] {
 struct Run<'a> {
     source: Source<'a>,
     sink: Sink<'a>,
-    buffer: Vec<u8>,
+    buffer: Buffer,
     // buffer[sent..filled] was read and is not written yet.
     filled: usize,
     sent: usize,
@@ -70,7 +70,7 @@ impl Mechanism for ReadWrite {
         // A memory end is its own buffer.
         let both_fds = matches!((&t.source, &t.sink), (Source::Fd(_), Sink::Fd(_)));
         let size = || Amount::of(&t).fits(INFO.bytes(tuning, "buffer"), INFO.least("buffer"));
-        let buffer = if both_fds { spares::buffer(size()) } else { Vec::new() };
+        let buffer = if both_fds { spares::buffer(size()) } else { Buffer::default() };
         Ok(Box::new(Run { source: t.source, sink: t.sink, buffer, filled: 0, sent: 0 }))
     }
 }

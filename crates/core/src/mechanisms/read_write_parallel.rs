@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use thalweg_sys::{Errno, fault};
+use thalweg_sys::{Errno, buffer::Buffer, fault};
 
 use crate::{
     End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,
@@ -48,7 +48,7 @@ struct Run<'a> {
     source: End<'a>,
     sink: End<'a>,
     growth: Growth,
-    buffers: Vec<Vec<u8>>,
+    buffers: Vec<Buffer>,
 }
 
 impl Mechanism for ReadWriteParallel {
@@ -73,7 +73,7 @@ impl Mechanism for ReadWriteParallel {
         let least = INFO.least("buffer");
         let size = amount.fits(INFO.bytes(tuning, "buffer"), least);
         let threads = amount.pieces(size, least).min(INFO.knob(tuning, "threads"));
-        let buffers = (0..threads).map(|_| vec![0; size]).collect();
+        let buffers = (0..threads).map(|_| Buffer::new(size)).collect();
         Ok(Box::new(Run { source, sink, growth, buffers }))
     }
 }

@@ -4,7 +4,9 @@
 use rustix::fs::{Mode, OFlags, open};
 use std::os::fd::OwnedFd;
 use thalweg_sys::{
-    Errno, io,
+    Errno,
+    buffer::Buffer,
+    io,
     pipe::{self, SpliceMode},
 };
 
@@ -60,7 +62,7 @@ impl Mover for Run<'_> {
 
     /// Takes out by plain read what the sink has already.
     fn drain(&mut self) -> Result<u64, Error> {
-        let mut buffer = vec![0; chunk(self.shown.min(64 << 10))];
+        let mut buffer = Buffer::new(chunk(self.shown.min(64 << 10)));
         let mut taken = 0;
         while self.shown > 0 {
             let most = buffer.len().min(chunk(self.shown));

@@ -13,7 +13,7 @@ use rustls::{ClientConnection, StreamOwned};
 #[cfg(feature = "tls")]
 use std::io::{Read, Write};
 use thalweg_core::rate_limit::RateLimit;
-use thalweg_sys::{Errno, io, net};
+use thalweg_sys::{Errno, buffer::Buffer, io, net};
 
 use super::{Error, Proxies, Target, Trust, head::Head, patience::Patience};
 
@@ -34,7 +34,7 @@ pub struct Connection {
     wire: Wire,
     host: String,
     // Made when something is first read.
-    buffer: Vec<u8>,
+    buffer: Buffer,
     // Of it: what was used, and what was read.
     used: usize,
     have: usize,
@@ -74,7 +74,7 @@ impl Connection {
     }
 
     fn over(wire: Wire, host: String) -> Self {
-        Self { wire, host, buffer: Vec::new(), used: 0, have: 0, limit: None }
+        Self { wire, host, buffer: Buffer::default(), used: 0, have: 0, limit: None }
     }
 
     /// The limit of this connection, of all bodies that come by it.
@@ -147,7 +147,7 @@ impl Connection {
     /// Reads what is there behind the rest, and waits if that is nothing; 0 at the end. There is room for
     /// more than any head, line or small file.
     pub fn fill(&mut self, patience: &Patience<'_>) -> Result<usize, Error> {
-        self.buffer.resize(ROOM, 0);
+        self.buffer.resize(ROOM);
         if self.used > 0 {
             self.buffer.copy_within(self.used..self.have, 0);
             (self.used, self.have) = (0, self.have - self.used);

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use thalweg_core::{Cancelled, Side, atomic_file::failed, mechanisms::LAST_RESORT};
-use thalweg_sys::io;
+use thalweg_sys::{buffer::Buffer, io};
 use thalweg_tree::{
     Hash, forget_cached,
     hashing::{Digest, hash_file},
@@ -60,7 +60,7 @@ impl Expected {
                 io::fsync(file).map_err(|errno| failed("fsync")(errno))?;
                 forget_cached(file);
             }
-            let mut buffer = vec![0; ROOM];
+            let mut buffer = Buffer::new(ROOM);
             let unread =
                 |errno| Error::Moved(LAST_RESORT.info().error("pread", Side::Sink, errno, 0));
             let (_, got) = hash_file(file, hash, (&mut buffer, u64::MAX), go_on, unread)?;

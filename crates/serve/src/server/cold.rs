@@ -3,7 +3,7 @@
 use std::sync::{Arc, atomic::AtomicBool};
 
 use rustix::fs::{Advice, fadvise, fstatfs};
-use thalweg_sys::{Errno, io};
+use thalweg_sys::{Errno, buffer::Buffer, io};
 
 use super::{
     crew::{Crew, Hand, Lane, Task},
@@ -109,8 +109,8 @@ pub fn ask_for(
 }
 
 /// Reads, so that it is in memory. What goes wrong the worker finds out by itself.
-fn read_in(file: &Opened, stretch: Stretch, buffer: &mut Vec<u8>) {
-    buffer.resize(buffer.len().max(PIECE), 0);
+fn read_in(file: &Opened, stretch: Stretch, buffer: &mut Buffer) {
+    buffer.resize(buffer.capacity().max(PIECE));
     // The disk goes on with what follows while this is sent.
     if let Some(len) = std::num::NonZeroU64::new(stretch.len()) {
         let _ = fadvise(file, stretch.to, Some(len), Advice::WillNeed);

@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use thalweg_sys::fault;
+use thalweg_sys::{buffer::Buffer, fault};
 
 use super::mailbox::Mailbox;
 
@@ -40,7 +40,7 @@ impl Lane {
 /// The end of the server, for work that looks at it, and a buffer that the thread keeps.
 pub struct Hand<'h> {
     pub is_over: &'h AtomicBool,
-    pub buffer: &'h mut Vec<u8>,
+    pub buffer: &'h mut Buffer,
 }
 
 /// Something to be done, and who waits for it.
@@ -119,7 +119,7 @@ impl Shared {
     }
 
     fn work(&self) {
-        let mut buffer = Vec::new();
+        let mut buffer = Buffer::default();
         let mut state = self.lock();
         while !self.is_over.load(Ordering::Relaxed) {
             let Some((task, done)) = state.next() else {

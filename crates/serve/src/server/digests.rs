@@ -94,7 +94,7 @@ impl Digests {
 /// The hash, if it is of one version of the file and that is its last.
 fn digest(file: &Opened, hash: Hash, hand: &mut Hand<'_>) -> Option<Digest> {
     let Hand { is_over, buffer } = hand;
-    buffer.resize(buffer.len().max(PIECE), 0);
+    buffer.resize(buffer.capacity().max(PIECE));
     let go_on = || if is_over.load(Ordering::Relaxed) { Err(Cancelled) } else { Ok(()) };
     let unread = |_: Errno| Unhashed;
     let (fd, size) = (file.as_fd(), file.version.size);

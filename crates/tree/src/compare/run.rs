@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_core::Cancelled;
-use thalweg_sys::{Errno, usage::Usage};
+use thalweg_sys::{Errno, buffer::Buffer, usage::Usage};
 
 use super::{Comparison, Finding, How};
 use crate::{Error, Events, Progress, Total, read::fill};
@@ -35,7 +35,7 @@ pub(crate) struct Run<'r> {
 pub(crate) struct Hand {
     pub found: Comparison,
     /// For what is read on each side.
-    pub buffers: [Vec<u8>; 2],
+    pub buffers: [Buffer; 2],
     // What was read, and what was settled besides.
     untold: Progress,
     told: Instant,
@@ -181,7 +181,7 @@ impl Hand {
     pub fn new() -> Self {
         Self {
             found: Comparison::default(),
-            buffers: [Vec::new(), Vec::new()],
+            buffers: [Buffer::default(), Buffer::default()],
             untold: Progress::default(),
             told: Instant::now(),
         }
@@ -190,7 +190,7 @@ impl Hand {
     /// Makes sure that both buffers are there.
     pub fn make_room(&mut self) {
         for buffer in &mut self.buffers {
-            buffer.resize(BUFFER, 0);
+            buffer.resize(BUFFER);
         }
     }
 }

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_core::{Tuning, mechanisms::LAST_RESORT};
+use thalweg_sys::buffer::Buffer;
 
 use crate::{
     Event, Halt, Progress, Skip,
@@ -33,7 +34,7 @@ pub(crate) struct Worker<'r> {
     pub run: &'r Run<'r>,
     pub tally: Tally,
     /// One buffer for all files.
-    pub buffer: Vec<u8>,
+    pub buffer: Buffer,
     /// Files without a name cannot be had here.
     pub names_all: bool,
     /// The file that the kernel would not clone.
@@ -65,7 +66,7 @@ impl<'r> Worker<'r> {
             crew,
             run: &crew.run,
             tally: Tally::default(),
-            buffer: Vec::new(),
+            buffer: Buffer::default(),
             names_all: false,
             declined: None,
             known: Known::default(),
@@ -78,7 +79,7 @@ impl<'r> Worker<'r> {
     /// Makes sure that the buffer is there: most workers of a small run never need one.
     pub fn make_room(&mut self) {
         if self.buffer.is_empty() {
-            self.buffer = vec![0; single() + 1];
+            self.buffer = Buffer::new(single() + 1);
         }
     }
 
