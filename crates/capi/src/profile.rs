@@ -43,9 +43,10 @@ fn load(named: Option<std::path::PathBuf>) -> Result<Option<Profile>, Failure> {
     let loaded = Profile::load(&path).map_err(|error| unusable(&error))?;
     let Some(profile) = loaded else { return Ok(None) };
     // Of memory it may hold where it does not hold for the rest: in a process that is pinned.
-    profile.install_kernels();
+    let stale = profile.stale();
+    profile.install_kernels(&stale);
     kernel::follow_installed();
-    match profile.stale().first() {
+    match stale.first() {
         None => Ok(Some(profile)),
         Some(stale) => {
             let message = format!("{}: it does not hold here: {stale}", path.display());

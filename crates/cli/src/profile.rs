@@ -35,7 +35,7 @@ impl Saved {
             Ok(Some(profile)) => {
                 saved.stale = profile.stale();
                 saved.newest = profile.cells.iter().map(|cell| cell.at.clone()).max();
-                if profile.stale_in_memory().is_empty() {
+                if !saved.stale.iter().any(Stale::touches_memory) {
                     saved.of_memory = Some(profile.clone());
                 }
                 saved.current = Some(profile).filter(|_| saved.stale.is_empty());
@@ -52,15 +52,17 @@ impl Saved {
             complain(&format!("{broken}; going on without it"));
         }
         if let Some(profile) = &saved.of_memory {
-            profile.install_kernels();
+            profile.install_kernels(&saved.stale);
         }
         saved
     }
 
-    /// Keeps what a copy saw of mechanisms that fell behind what was measured of them.
+    /// Keeps what a copy saw of mechanisms that fell behind what was measured of them, and forgets what an
+    /// earlier one saw that is over.
     pub fn learn(&self, looks: &[Look]) {
-        let seen = || looks.iter().flat_map(|look| &look.seen);
-        let Some(path) = self.path.as_ref().filter(|_| seen().next().is_some()) else { return };
+        let Some(path) = self.path.as_ref().filter(|_| looks.iter().any(Look::teaches)) else {
+            return;
+        };
         let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         if !path.exists() {
             return;
@@ -68,7 +70,10 @@ impl Saved {
         let kept = Profile::turn(path).and_then(|_turn| {
             // Anew: another command may have kept something meanwhile.
             let Ok(Some(mut profile)) = Profile::load(path) else { return Ok(()) };
-            if profile.learn(seen(), &now) { profile.save(path) } else { Ok(()) }
+            let holding = looks.iter().filter_map(|look| look.holds.as_ref());
+            let forgot = holding.filter(|cell| profile.forget(cell)).count() > 0;
+            let learnt = profile.learn(looks.iter().flat_map(|look| &look.seen), &now);
+            if forgot || learnt { profile.save(path) } else { Ok(()) }
         });
         if let Err(error) = kept {
             complain(&format!("what this copy saw is not kept: {error}"));

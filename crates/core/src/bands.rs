@@ -17,7 +17,7 @@ use thalweg_sys::host::largest_cache;
 
 use crate::{
     Prefer,
-    profile::{COLD, Cell, FILL, Load, Profile, Ratio},
+    profile::{COLD, Cell, FILL, Load, Profile, Ratio, Stale},
 };
 use longest::{AtSize, give_up_least, halfway, longest};
 
@@ -82,19 +82,19 @@ pub enum BandsError {
 impl Profile {
     /// What was measured of copy kernels, as bands of rising sizes; empty if nothing was.
     pub fn kernel_bands(&self, load: Load, prefer: Prefer) -> Vec<Band> {
-        self.bands_beside(Work::Copy, largest_cache(), (load, prefer))
+        self.bands_beside(Work::Copy, largest_cache, (load, prefer))
     }
 
     /// The same of the kernels that fill.
     pub fn fill_bands(&self, load: Load, prefer: Prefer) -> Vec<Band> {
-        self.bands_beside(Work::Fill, largest_cache(), (load, prefer))
+        self.bands_beside(Work::Fill, largest_cache, (load, prefer))
     }
 
-    /// The same on a machine whose largest cache is known.
+    /// The same on a machine with this largest cache, which is asked for where there is a band.
     fn bands_beside(
         &self,
         work: Work,
-        cache: Option<u64>,
+        cache: impl FnOnce() -> Option<u64>,
         (load, prefer): (Load, Prefer),
     ) -> Vec<Band> {
         let cells = self.cells_of(work, MEMORY, load);
@@ -120,8 +120,9 @@ impl Profile {
                 band.upto = halfway(band.upto, next);
             }
         }
-        if let (Some(last), Some(cache)) = (bands.last_mut(), cache) {
-            last.extrapolated = last.upto.saturating_mul(work.touches()) > cache;
+        if let Some(last) = bands.last_mut() {
+            let beyond = |cache| last.upto.saturating_mul(work.touches()) > cache;
+            last.extrapolated = cache().is_some_and(beyond);
         }
         bands
     }
@@ -152,9 +153,9 @@ impl Profile {
 
     /// Has memory copied and filled by the kernels that were measured best on the idle machine, for
     /// the rest of the process. The first profile that knows of any decides; others, and one that was measured
-    /// on another machine, change nothing.
-    pub fn install_kernels(&self) {
-        if !self.stale_in_memory().is_empty() {
+    /// on another machine, change nothing: `stale` is what [`Profile::stale`] answered.
+    pub fn install_kernels(&self, stale: &[Stale]) {
+        if stale.iter().any(Stale::touches_memory) {
             return;
         }
         let idle = (Load::Idle, Prefer::Wall);

@@ -7,7 +7,7 @@ use crate::{
     Facts, Guarantees, Judgement, MECHANISMS, Mechanism, Prefer, Profile, Role, Tuning, Unfit,
     Verdict,
     mechanisms::{LAST_RESORT, by_name},
-    profile::Load,
+    profile::{Known, Load},
     select::{Candidate, Prior, rank},
 };
 
@@ -53,23 +53,31 @@ impl Plan {
     /// Judges every mechanism for a job.
     pub fn make(facts: &Facts, request: &Request, profile: Option<&Profile>) -> Self {
         let known = profile.map(|profile| profile.known(facts, request.load));
-        let candidate = |mechanism: &&'static dyn Mechanism| {
-            let (name, fits) = (mechanism.info().name, fitness(*mechanism, facts, request));
-            let known = known.as_ref().filter(|_| fits.is_ok());
-            let evidence = known.and_then(|known| known.evidence(name, request.prefer));
-            // What was measured of a mechanism says more than what it should do.
-            let prior = if evidence.is_some() { Prior::NONE } else { prior(*mechanism, facts) };
-            Candidate { name, fits, prior, evidence }
-        };
-        let mut plan = Self::of(MECHANISMS.iter().map(candidate).collect(), request.prefer);
+        let mut plan = Self::by(known.as_ref(), facts, request);
         if request.only.is_some() {
             plan.asked_for();
         }
         if plan.chosen().is_none() {
             plan.impossible = Some(impossible(request, &plan.verdicts));
         }
-        plan.turns = Turns::of(facts, request, &plan.verdicts);
+        let before = profile.and_then(|profile| profile.displaced(facts, request.load));
+        let before = before.map(|known| Self::by(Some(&known), facts, request));
+        let before = before.map(|before| before.verdicts).unwrap_or_default();
+        plan.turns = Turns::of(facts, request, (&plan.verdicts, &before));
         plan
+    }
+
+    /// The verdicts by what is known of such ends.
+    fn by(known: Option<&Known<'_>>, facts: &Facts, request: &Request) -> Self {
+        let candidate = |mechanism: &&'static dyn Mechanism| {
+            let (name, fits) = (mechanism.info().name, fitness(*mechanism, facts, request));
+            let known = known.filter(|_| fits.is_ok());
+            let evidence = known.and_then(|known| known.evidence(name, request.prefer));
+            // What was measured of a mechanism says more than what it should do.
+            let prior = if evidence.is_some() { Prior::NONE } else { prior(*mechanism, facts) };
+            Candidate { name, fits, prior, evidence }
+        };
+        Self::of(MECHANISMS.iter().map(candidate).collect(), request.prefer)
     }
 
     /// The plan that the rule makes of these candidates.
@@ -354,6 +362,17 @@ mod tests {
         assert_eq!((seen.len(), seen[0].wall.ratio), (1, 4.5), "the last one of a run counts");
         let text = serde_json::to_vec(&profile).unwrap();
         assert_eq!(Profile::parse(&text), Ok(profile.clone()));
+        let turns = |len| {
+            let plan = Plan::make(&between_files(len, |_| ()), &Request::default(), Some(&profile));
+            plan.turns.expect("a long file")
+        };
+        let here = turns(1 << 30);
+        assert_eq!((here.doubted, &here.among[..2]), (Some("splice"), &[last, "splice"][..]));
+        assert_eq!(turns(8 << 30).doubted, None, "no copy of about that size saw anything");
+        let conditions = &here.promise.expect("it was measured").cells[0];
+        let mut forgetful = profile.clone();
+        assert!(forgetful.forget(conditions) && !forgetful.forget(conditions));
+        assert_eq!((chosen(&forgetful, 1 << 30), forgetful.cells.len()), ("splice", again.len()));
         profile.merge(again);
         assert_eq!(chosen(&profile, 1 << 30), "splice");
         assert!(profile.cells.iter().all(|cell| !cell.provisional));

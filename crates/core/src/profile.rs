@@ -32,8 +32,6 @@ pub const FILL: &str = "fill";
 /// Up to so many bytes copies are short: programs mix them, and so do the samples of a survey. What is
 /// larger is the size of a buffer, and often the same.
 pub const SHORT: u64 = 4096;
-/// Keys of the machine of which no loop in memory knows.
-const OUTSIDE_MEMORY: [&str; 3] = ["affinity", "capabilities", "pipe-max-size"];
 /// The sink of a cell of copies between places that no cache holds; the source is `memory`.
 pub const COLD: &str = "cold";
 /// Behind the key of a sink: what reads at its other end asks for 1 MiB at a time, where the usual is 64 KiB.
@@ -106,7 +104,7 @@ impl Profile {
             file => file.map_err(io_error("open"))?,
         };
         // Bounded by what is read: a device has no length, and no end either.
-        let mut text = Vec::new();
+        let mut text = Vec::with_capacity(4096);
         file.take(LARGEST_FILE + 1).read_to_end(&mut text).map_err(io_error("read"))?;
         if text.len() as u64 > LARGEST_FILE {
             return Err(invalid(format!("it has more than {LARGEST_FILE} bytes")));
@@ -148,8 +146,7 @@ impl Profile {
     /// The same of what matters to loops in memory: on which processors a process may run, its rights and
     /// the limits of pipes do not.
     pub fn stale_in_memory(&self) -> Vec<Stale> {
-        let differing = self.stale().into_iter();
-        differing.filter(|stale| !OUTSIDE_MEMORY.contains(&&*stale.key)).collect()
+        self.stale().into_iter().filter(Stale::touches_memory).collect()
     }
 
     /// Takes in newer cells; each replaces the older one of the same conditions.
@@ -162,6 +159,16 @@ impl Profile {
         self.cells.retain(|old| !cells.iter().any(|new| ends(new, old)));
         self.cells.extend(cells);
         self.cells.sort_by(|a, b| a.order().cmp(&b.order()));
+    }
+
+    /// Forgets what copies saw in passing between the ends of this cell at about its size: what was measured
+    /// holds again. Whether there was anything.
+    pub fn forget(&mut self, cell: &Cell) -> bool {
+        let before = self.cells.len();
+        let is_over =
+            |old: &Cell| old.provisional && old.same_survey(cell) && old.reaches(Some(cell.size));
+        self.cells.retain(|old| !is_over(old));
+        self.cells.len() < before
     }
 
     /// Takes in what copies saw in passing, `at` this moment; whether that was anything. A promise that is

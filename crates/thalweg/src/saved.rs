@@ -23,8 +23,9 @@ pub(crate) fn profile() -> Option<&'static Arc<Profile>> {
     let read = || {
         let profile = Profile::load(&Profile::default_path()?).ok().flatten()?;
         // Of memory it may hold where it does not hold for the rest: in a process that is pinned.
-        profile.install_kernels();
-        profile.stale().is_empty().then(|| Arc::new(profile))
+        let stale = profile.stale();
+        profile.install_kernels(&stale);
+        stale.is_empty().then(|| Arc::new(profile))
     };
     SAVED.get_or_init(read).as_ref()
 }

@@ -30,6 +30,17 @@ pub struct Look {
     /// What a profile can learn from it ([`Profile::learn`](crate::Profile::learn)).
     #[serde(skip)]
     pub seen: Vec<Cell>,
+    /// What was measured before an earlier copy saw something else holds again, in these conditions
+    /// ([`Profile::forget`](crate::Profile::forget)).
+    #[serde(skip)]
+    pub holds: Option<Cell>,
+}
+
+impl Look {
+    /// Whether a profile has anything to learn from it.
+    pub fn teaches(&self) -> bool {
+        !self.seen.is_empty() || self.holds.is_some()
+    }
 }
 
 /// One mechanism in a look.
@@ -115,11 +126,14 @@ impl Contest {
             moved: 0,
             looks: Vec::new(),
         };
-        if let (Some(promise), Some(measured)) = (&turns.promise, turns.among.first()) {
-            contest.settle(measured, Some(promise.ns_per_byte));
-        } else {
-            contest.rest = contest.length();
-            contest.begin();
+        match (&turns.promise, turns.among.first()) {
+            (Some(promise), Some(measured)) if turns.doubted.is_none() => {
+                contest.settle(measured, Some(promise.ns_per_byte));
+            }
+            _ => {
+                contest.rest = contest.length();
+                contest.begin();
+            }
         }
         contest
     }
@@ -286,10 +300,12 @@ impl Contest {
         let (at, tried) = (self.moved, tried.collect());
         let by_name = self.contenders.iter().find(|contender| contender.name == chosen);
         let usual = by_name.and_then(|contender| best(contender, |sample| sample.wall));
-        let seen = if from_disk || Some(&chosen) == self.turns.among.first() {
+        let cells = || self.turns.promise.iter().flat_map(|promise| &promise.cells);
+        let is_again = !from_disk && Some(chosen) == self.turns.doubted;
+        let holds = cells().find(|_| is_again).cloned();
+        let seen = if from_disk || is_again || Some(&chosen) == self.turns.among.first() {
             Vec::new()
         } else {
-            let cells = self.turns.promise.iter().flat_map(|promise| &promise.cells);
             let costs = |cell: &Cell| {
                 let of =
                     self.contenders.iter().find(|contender| contender.name == cell.mechanism)?;
@@ -301,13 +317,13 @@ impl Contest {
                 ))
             };
             let is_usual = reference.is_some_and(|last| last.name == LAST_RESORT.info().name);
-            cells.filter(|_| is_usual).filter_map(|cell| Some(seen(cell, costs(cell)?))).collect()
+            cells().filter(|_| is_usual).filter_map(|cell| Some(seen(cell, costs(cell)?))).collect()
         };
         if !from_disk {
             // Each look finds anew what the one before found: a burst may be over.
-            self.looks.iter_mut().for_each(|look| look.seen.clear());
+            self.looks.iter_mut().for_each(|look| (look.seen, look.holds) = (Vec::new(), None));
         }
-        self.looks.push(Look { at, from_disk, tried, chosen, seen });
+        self.looks.push(Look { at, from_disk, tried, chosen, seen, holds });
         self.settle(chosen, usual);
     }
 

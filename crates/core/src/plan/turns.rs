@@ -24,6 +24,10 @@ pub struct Turns {
     /// What was measured of the first one: it goes on alone for as long as it keeps that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promise: Option<Promise>,
+    /// What was measured as the best, where an earlier copy saw something else: turns are taken at once, and
+    /// the measurement holds again if it wins them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doubted: Option<&'static str>,
 }
 
 /// What a profile has promised of the mechanism that was chosen by it.
@@ -53,8 +57,13 @@ const MOST_TURN: u64 = 16 << 20;
 
 impl Turns {
     /// The mechanisms that take turns, by the verdicts: what was measured and chosen, if any was; two that are likely; and what
-    /// serves everywhere.
-    pub(super) fn of(facts: &Facts, request: &Request, verdicts: &[Verdict]) -> Option<Self> {
+    /// serves everywhere. `before` are the verdicts by measurements alone, where something that a copy saw has
+    /// the place of some.
+    pub(super) fn of(
+        facts: &Facts,
+        request: &Request,
+        (verdicts, before): (&[Verdict], &[Verdict]),
+    ) -> Option<Self> {
         const LIKELY: usize = 2;
         let len = facts.len?;
         let piece = (len / TURN / LEAST_TURN * LEAST_TURN).min(MOST_TURN);
@@ -72,20 +81,29 @@ impl Turns {
             is_pair_likely(*mechanism, facts)
                 && (is_near || mechanism.info().nature.blocks == Blocks::Own)
         };
-        let chosen = usable.clone().find(|verdict| verdict.evidence.is_some());
+        let chosen = best_measured(verdicts);
         let first = chosen.map(|verdict| verdict.mechanism);
-        let is_other = |name: &&'static str| Some(*name) != first;
+        let doubted = best_measured(before).map(|verdict| verdict.mechanism);
+        let doubted = doubted.filter(|name| first.is_some_and(|first| first != *name));
+        let is_other = |name: &&'static str| Some(*name) != first && Some(*name) != doubted;
         let likely = movers.filter(may_take_part).map(|mechanism| mechanism.info().name);
         let likely = likely.filter(is_other).take(LIKELY);
         let last = usable.clone().map(|verdict| verdict.mechanism).filter(|name| *name == last);
-        let among: Vec<_> = first.into_iter().chain(likely).chain(last.filter(is_other)).collect();
+        let among = first.into_iter().chain(doubted).chain(likely);
+        let among: Vec<_> = among.chain(last.filter(is_other)).collect();
         let promise = chosen.and_then(|verdict| verdict.evidence.as_ref()).map(|evidence| {
             let among = usable.filter(|verdict| among.contains(&verdict.mechanism));
             let cells = among.map(|verdict| verdict.as_seen(evidence, facts, len)).collect();
             Promise { ns_per_byte: evidence.ns_per_byte, cells }
         });
-        (among.len() > 1).then_some(Self { among, piece, len, prefer: request.prefer, promise })
+        let prefer = request.prefer;
+        (among.len() > 1).then_some(Self { among, piece, len, prefer, promise, doubted })
     }
+}
+
+/// The best of those that were measured.
+fn best_measured(verdicts: &[Verdict]) -> Option<&Verdict> {
+    verdicts.iter().find(|verdict| verdict.judgement.is_usable() && verdict.evidence.is_some())
 }
 
 impl Verdict {

@@ -131,16 +131,36 @@ impl Profile {
     /// What was measured between such ends: under this load if there is any of that, else under
     /// the other one, and likewise with the state of the sink.
     pub fn known(&self, facts: &Facts, load: Load) -> Known<'_> {
+        let mut cells = self.nearest(facts, load);
+        // What a copy saw of a mechanism at about this size stands for all that was measured of it before.
+        let seen = seen_in(&cells);
+        cells.retain(|cell| cell.provisional || !seen.contains(&&*cell.mechanism));
+        Known::among(cells, facts.len)
+    }
+
+    /// What was measured alone, if what a copy saw stands in the place of some of it.
+    pub(crate) fn displaced(&self, facts: &Facts, load: Load) -> Option<Known<'_>> {
+        let mut cells = self.nearest(facts, load);
+        let seen = seen_in(&cells);
+        cells.retain(|cell| !cell.provisional);
+        let is_displaced = cells.iter().any(|cell| seen.contains(&&*cell.mechanism));
+        is_displaced.then(|| Known::among(cells, facts.len))
+    }
+
+    /// The cells of such ends whose conditions are nearest, as far as they speak of this size.
+    fn nearest(&self, facts: &Facts, load: Load) -> Vec<&Cell> {
         let mut cells: Vec<&Cell> = self.cells.iter().filter(|c| c.speaks_of(facts)).collect();
         let state = if facts.sink.filled { SinkState::Resident } else { SinkState::Fresh };
         let away = |cell: &Cell| (cell.load != load, cell.sink_state != state);
         let nearest = cells.iter().map(|cell| away(cell)).min();
         cells.retain(|cell| Some(away(cell)) == nearest && cell.reaches(facts.len));
-        // What a copy saw of a mechanism at about this size stands for all that was measured of it before.
-        let seen: Vec<_> = cells.iter().filter(|c| c.provisional).map(|c| &c.mechanism).collect();
-        cells.retain(|cell| cell.provisional || !seen.contains(&&cell.mechanism));
-        Known::among(cells, facts.len)
+        cells
     }
+}
+
+/// The mechanisms that a copy saw in passing.
+fn seen_in<'p>(cells: &[&'p Cell]) -> Vec<&'p str> {
+    cells.iter().filter(|cell| cell.provisional).map(|cell| &*cell.mechanism).collect()
 }
 
 impl<'p> Known<'p> {

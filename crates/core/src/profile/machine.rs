@@ -7,6 +7,9 @@ use thalweg_sys::host;
 
 use crate::quantity::Size;
 
+/// Keys of which no loop in memory knows.
+const OUTSIDE_MEMORY: [&str; 3] = ["affinity", "capabilities", "pipe-max-size"];
+
 /// Key -> value, as read from the running system.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -27,6 +30,7 @@ impl Machine {
     /// This machine, now. What it does not tell is left out.
     pub fn this() -> Self {
         let number = |value: Option<u64>| value.map(|n| n.to_string());
+        let thread = host::ThreadStatus::now();
         let facts = [
             ("kernel", Some(host::kernel_release())),
             ("cpu", processor()),
@@ -34,12 +38,12 @@ impl Machine {
             ("microcode", host::microcode()),
             ("caches", caches()),
             ("cores", number(host::cores_online())),
-            ("affinity", host::affinity()),
+            ("affinity", thread.affinity()),
             ("hypervisor", host::hypervisor()),
             ("pipe-max-size", number(host::pipe_max_size())),
             ("thp", host::thp_enabled()),
             ("libc", host::libc_version()),
-            ("capabilities", host::capabilities()),
+            ("capabilities", thread.capabilities()),
         ];
         let known = facts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
         Self(known.collect())
@@ -87,6 +91,13 @@ fn cpu_features() -> Option<String> {
 fn caches() -> Option<String> {
     let sizes = (1..=3).map_while(host::cache_size).map(|bytes| Size(bytes).to_string());
     Some(sizes.collect::<Vec<_>>().join(" ")).filter(|all| !all.is_empty())
+}
+
+impl Stale {
+    /// Whether it changes what was measured of loops in memory.
+    pub fn touches_memory(&self) -> bool {
+        !OUTSIDE_MEMORY.contains(&&*self.key)
+    }
 }
 
 impl fmt::Display for Stale {

@@ -168,7 +168,8 @@ impl Case {
             if !among.contains(&self.mechanism.info().name) {
                 among.insert(0, self.mechanism.info().name);
             }
-            Turns { among, piece: TURN, len: self.size as u64, prefer: Prefer::Wall, promise: None }
+            let (len, prefer) = (self.size as u64, Prefer::Wall);
+            Turns { among, piece: TURN, len, prefer, promise: None, doubted: None }
         });
         Plan { turns, ..plan_of(self.mechanism, &self.tuning) }
     }

@@ -152,8 +152,8 @@ const SECOND_ROUNDS: usize = 10;
 
 /// Measures crossovers in this process and settings in fresh ones.
 pub fn measure(effective: &Effective, how: &Measuring<'_>) -> Result<ThresholdsResult, String> {
-    let crossovers = crossover::measured(&caches(), how)?;
-    let candidates = effective.candidates(&caches(), &crossovers);
+    let crossovers = crossover::measured(caches(), how)?;
+    let candidates = effective.candidates(caches(), &crossovers);
     let mut run = Run { how, random: Random::new(how.seed), processes: 0 };
     let mut found = ThresholdsResult {
         crossovers,

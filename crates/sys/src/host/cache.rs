@@ -1,7 +1,7 @@
 //! The first processor's data caches, as the kernel lists them in sysfs, and the one that every start
 //! asks for, as the C library knows it.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::OnceLock};
 
 /// A cache that holds data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,14 +14,15 @@ pub struct Cache {
 
 const LISTED: &str = "/sys/devices/system/cpu/cpu0/cache";
 
-/// The caches, nearest first; empty where the kernel does not tell.
-pub fn caches() -> Vec<Cache> {
-    caches_in(Path::new(LISTED))
+/// The caches, nearest first; empty where the kernel does not tell. Read once: they are a dozen files.
+pub fn caches() -> &'static [Cache] {
+    static FOUND: OnceLock<Vec<Cache>> = OnceLock::new();
+    FOUND.get_or_init(|| caches_in(Path::new(LISTED)))
 }
 
 /// The size of the largest cache.
 pub fn largest_cache() -> Option<u64> {
-    caches().into_iter().map(|cache| cache.bytes).max()
+    caches().iter().map(|cache| cache.bytes).max()
 }
 
 /// The size of the second cache; see [`cache_size`].
@@ -44,9 +45,7 @@ pub fn cache_size(level: u32) -> Option<u64> {
             .filter(|cache| cache.level == level)
             .map(|cache| cache.bytes),
     };
-    told.or_else(|| {
-        caches().into_iter().find(|cache| cache.level == level).map(|cache| cache.bytes)
-    })
+    told.or_else(|| caches().iter().find(|cache| cache.level == level).map(|cache| cache.bytes))
 }
 
 fn sysconf(name: libc::c_int) -> Option<u64> {

@@ -63,9 +63,34 @@ fn count_in(list: &str) -> Option<u64> {
     })
 }
 
-/// The processors the calling thread may run on, as a list like "0-3,8".
-pub fn affinity() -> Option<String> {
-    value_in(&read_to_string("/proc/thread-self/status").ok()?, "Cpus_allowed_list")
+/// What the kernel tells of the calling thread (proc_pid_status(5)), read once for all of it.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadStatus(String);
+
+impl ThreadStatus {
+    /// As it is now; of a /proc that is not there it tells nothing.
+    pub fn now() -> Self {
+        // The file tells no size, so the standard library would begin with 32 bytes, and double.
+        let mut text = String::with_capacity(4096);
+        let read = File::open("/proc/thread-self/status")
+            .and_then(|file| file.take(u64::MAX).read_to_string(&mut text));
+        Self(read.map_or_else(|_| String::new(), |_| text))
+    }
+
+    /// The processors it may run on, as a list like "0-3,8".
+    pub fn affinity(&self) -> Option<String> {
+        value_in(&self.0, "Cpus_allowed_list")
+    }
+
+    /// The effective capabilities, in hexadecimal (capabilities(7)).
+    pub fn capabilities(&self) -> Option<String> {
+        value_in(&self.0, "CapEff")
+    }
+
+    /// The seccomp mode: 0 none, 1 strict, 2 filter.
+    pub fn seccomp_mode(&self) -> Option<u64> {
+        value_in(&self.0, "Seccomp")?.parse().ok()
+    }
 }
 
 /// What this machine is a guest of: "KVMKVMKVM", "Microsoft Hv", "xen". `None` on bare metal, or
@@ -141,16 +166,6 @@ pub fn io_uring_disabled() -> Option<u64> {
     number_of("/proc/sys/kernel/io_uring_disabled")
 }
 
-/// The effective capabilities of the calling thread, in hexadecimal (capabilities(7)).
-pub fn capabilities() -> Option<String> {
-    value_in(&read_to_string("/proc/thread-self/status").ok()?, "CapEff")
-}
-
-/// The calling thread's seccomp mode: 0 none, 1 strict, 2 filter (proc_pid_status(5)).
-pub fn seccomp_mode() -> Option<u64> {
-    value_in(&read_to_string("/proc/thread-self/status").ok()?, "Seccomp")?.parse().ok()
-}
-
 /// The soft RLIMIT_MEMLOCK in bytes; `None` is no limit.
 pub fn memlock_limit() -> Option<u64> {
     getrlimit(Resource::Memlock).current
@@ -220,10 +235,13 @@ mod tests {
     #[test]
     fn this_machine_answers_without_panic() {
         assert!(!kernel_release().is_empty());
-        let told = [cpu_model(), affinity(), thp_enabled(), libc_version(), capabilities()];
+        let thread = ThreadStatus::now();
+        let of_thread = [thread.affinity(), thread.capabilities()];
+        assert!(of_thread.iter().all(Option::is_some));
+        let told = [cpu_model(), thp_enabled(), libc_version()];
         assert!(told.iter().flatten().all(|fact| !fact.is_empty()));
         let numbers =
-            [pipe_max_size(), pipe_user_pages_soft(), io_uring_disabled(), seccomp_mode()];
+            [pipe_max_size(), pipe_user_pages_soft(), io_uring_disabled(), thread.seccomp_mode()];
         eprintln!("{told:?} {numbers:?} {:?} {:?}", hypervisor(), memlock_limit());
         assert_ne!(cores_online(), Some(0));
         assert_ne!(memory_available(), Some(0));

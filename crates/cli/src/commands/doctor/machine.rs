@@ -61,7 +61,7 @@ pub fn facts() -> Vec<Fact> {
     facts.push(Fact::new("memlock", limit(host::memlock_limit())));
     facts.push(Fact::new("open-files", limit(getrlimit(Resource::Nofile).current)));
     facts.push(io_uring());
-    if let Some(mode) = host::seccomp_mode() {
+    if let Some(mode) = host::ThreadStatus::now().seccomp_mode() {
         let meaning = match mode {
             0 => "no filter",
             1 => "strict: hardly any call is allowed",

@@ -17,7 +17,8 @@ fn names() -> [&'static str; 3] {
 }
 
 fn turns(len: u64) -> Turns {
-    Turns { among: names().to_vec(), piece: len / 64, len, prefer: Prefer::Wall, promise: None }
+    let among = names().to_vec();
+    Turns { among, piece: len / 64, len, prefer: Prefer::Wall, promise: None, doubted: None }
 }
 
 /// Moves all of it; who moved how much in which order, and the nanoseconds that took.
@@ -253,6 +254,27 @@ fn who_falls_far_behind_its_promise_is_compared_and_left_and_the_profile_learns_
         assert!((other.wall.ratio - 1.0).abs() < 0.01 && (last.wall.ratio - 1.0).abs() < 1e-9);
         assert!(look.seen.iter().all(|cell| cell.provisional && cell.check().is_ok()));
     }
+}
+
+#[test]
+fn what_an_earlier_copy_saw_is_looked_at_again_and_forgotten_where_it_is_over() {
+    let [first, measured, last] = names();
+    let doubted = || Turns { doubted: Some(measured), ..promised(FILE) };
+    let looked = |costs| {
+        let mut contest = Contest::between(&doubted());
+        let (_, took) = sail(&mut contest, FILE, &steady(costs));
+        let look = contest.into_looks().remove(0);
+        (look.chosen, look.holds.is_some(), look.seen.len(), took / FILE as f64)
+    };
+    let (chosen, holds, seen, cost) = looked([1.4, 1.0, 1.3]);
+    assert_eq!((chosen, holds, seen), (measured, true, 0));
+    assert!(cost < 1.03, "{cost}");
+    // As the earlier copy saw it: nothing is new.
+    let (chosen, holds, seen, _) = looked([1.0, 3.0, 1.4]);
+    assert_eq!((chosen, holds, seen), (first, false, 0));
+    // Neither: that is learnt.
+    let (chosen, holds, seen, _) = looked([1.4, 1.4, 1.0]);
+    assert_eq!((chosen, holds, seen), (last, false, 3));
 }
 
 #[test]

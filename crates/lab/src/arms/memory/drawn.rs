@@ -75,7 +75,7 @@ impl DrawnBuffers {
 
     /// The same between places that no cache holds.
     pub fn cold(exact: bool) -> Self {
-        let largest = caches().into_iter().map(|cache| cache.bytes).max().unwrap_or(0);
+        let largest = caches().iter().map(|cache| cache.bytes).max().unwrap_or(0);
         let region = usize::try_from(largest).unwrap_or(0).max(LEAST_REGION);
         Self { exact, region, ..Self::default() }
     }

@@ -47,12 +47,12 @@ impl WorkingSet {
 
     /// Bytes of all sources and sinks together; 0 for one pair whatever its size.
     pub fn bytes(&self) -> Result<usize, String> {
-        let bytes = |cache: Cache| usize::try_from(cache.bytes).unwrap_or(usize::MAX);
+        let bytes = |cache: &Cache| usize::try_from(cache.bytes).unwrap_or(usize::MAX);
         let unknown = |name: &str| {
             format!("the size of the {name} does not show in /sys/devices/system/cpu: name a size")
         };
         let half = |level: u32| {
-            let cache = caches().into_iter().find(|cache| cache.level == level);
+            let cache = caches().iter().find(|cache| cache.level == level);
             cache.map(|cache| bytes(cache) / 2).ok_or_else(|| unknown(&format!("L{level} cache")))
         };
         match self {
@@ -61,7 +61,7 @@ impl WorkingSet {
             Self::L2 => half(2),
             Self::L3 => half(3),
             Self::Dram => {
-                let last = caches().into_iter().max_by_key(|cache| cache.level);
+                let last = caches().iter().max_by_key(|cache| cache.level);
                 Ok(bytes(last.ok_or_else(|| unknown("last cache"))?).saturating_mul(2))
             }
             Self::Size(size) => size_of_residency(size),

@@ -27,7 +27,7 @@ pub(crate) struct Tunable {
 /// Arms that set the thresholds to cache sizes; or why there are none.
 pub fn usual(loader: &Path) -> Result<Vec<Setting>, String> {
     let listed = listed(loader)?;
-    let arms = at_caches(&listed, &caches());
+    let arms = at_caches(&listed, caches());
     if arms.is_empty() {
         return Err(format!(
             "{} has no thresholds that cache sizes would change",

@@ -108,7 +108,7 @@ impl Contest for Kernels {
             return octaves(4, 26, 2);
         }
         let mut sizes = octaves(4, 28, 2);
-        let cache = caches().into_iter().map(|cache| cache.bytes).max();
+        let cache = caches().iter().map(|cache| cache.bytes).max();
         let leaving = cache.into_iter().flat_map(leaving);
         sizes.extend(leaving.filter(|size| (1 << 4..1 << 28).contains(size)));
         sizes
