@@ -24,6 +24,8 @@ RESULTS ?= studies/results
 JMH ?=
 # The suites that `make audit` runs, e.g. SUITES='licences fuzz'; empty runs all.
 SUITES ?=
+# Not empty: `make build` makes a command that is loaded at an address of chance, as cargo alone does; it starts later.
+PIE ?=
 # Extra arguments for cargo test, e.g. TESTS='-p thalweg-core plan'.
 TESTS ?= --workspace
 
@@ -35,6 +37,8 @@ export THALWEG_SKIPS := $(CARGO_TARGET_DIR)/skips.txt
 FEATURES := --features thalweg-sys/faults
 
 BIN := $(CARGO_TARGET_DIR)/release/thalweg
+# The command is there at once: nothing to load, nothing to relocate (docs/decisions/022).
+START := $(if $(PIE),,-C target-feature=+crt-static -C relocation-model=static)
 
 .NOTPARALLEL:
 .PHONY: help build test audit campaign honesty lint study bench jars wheel packages release jmh fuzz tsan miri cross install clean setup start-skips
@@ -42,8 +46,9 @@ BIN := $(CARGO_TARGET_DIR)/release/thalweg
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build thalweg, thalweg-packets and the C library for release
-	$(CARGO) build --release --locked --package thalweg-cli --package thalweg-packets --package thalweg-capi
+build: ## build thalweg, thalweg-packets and the C library for release; PIE=1: with a loader, at an address of chance
+	$(CARGO) build --release --locked --package thalweg-packets --package thalweg-capi
+	$(CARGO) rustc --release --locked --package thalweg-cli --bin thalweg -- $(START)
 
 test: start-skips setup lint ## install what is missing (Debian, root), lint, run every test, count the skipped
 	@# The fuzz targets keep one processor busy, crate by crate, so they are compiled beside the tests. Nothing is compiled

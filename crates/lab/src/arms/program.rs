@@ -20,13 +20,17 @@ use crate::{
     scratch::remove,
 };
 
+/// The name under which a study measures the program that runs it.
+const OURS: &str = "{thalweg}";
+
 /// A command that copies a file.
 pub(super) struct Program;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct With {
-    /// The program and its arguments; `{source}` and `{sink}` stand for the two files.
+    /// The program and its arguments; `{source}` and `{sink}` stand for the two files, `{thalweg}` as the program for
+    /// this one.
     command: Vec<String>,
     /// The file system of both files.
     #[serde(default = "scratch")]
@@ -63,7 +67,7 @@ impl ArmKind for Program {
 impl Spec for With {
     fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let name = &self.command[0];
-        let found = find(name.as_ref());
+        let found = if name == OURS { Ok(job.program.to_owned()) } else { find(name.as_ref()) };
         let program = found.map_err(|why| Unfit::because(format!("{name}: {why}")))?;
         let place = Volume::find(&self.place, job.scratch)?;
         let failed = |e| Unfit::because(format!("{}: {e}", place.path().display()));
