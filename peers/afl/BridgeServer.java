@@ -15,8 +15,8 @@ final class BridgeServer {
                 try (var fuzzer = listener.accept()) {
                     fuzzer.setTcpNoDelay(true);
                     serve(fuzzer);
-                } catch (java.io.EOFException gone) {
-                    // That fuzzer has ended; the next one comes.
+                } catch (java.io.EOFException | java.net.SocketException gone) {
+                    // That fuzzer has ended, perhaps in the middle of an answer; the next one comes.
                 }
             }
         }

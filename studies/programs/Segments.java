@@ -29,12 +29,13 @@ final class Segments extends Worker {
     private final String path;
     private SharedMemory memory;
     private long state = 88172645463325252L;
+    private long sink;
 
     private Segments(Parameters with) {
         super(new Native());
         kind = SharedMemory.Kind.valueOf(
                 with.choice("kind", List.of("file", "sysv", "posix", "memfd")).toUpperCase(Locale.ROOT));
-        action = with.choice("action", List.of("set", "opaque", "release", "clear", "fill"));
+        action = with.choice("action", List.of("set", "opaque", "release", "alone", "clear", "fill"));
         writes = (int) Math.max(1, Math.min(with.number("writes", 100_000), 1_000_000_000));
         bytes = with.number("bytes", 1 << 16);
         warmup = with.number("warmup", 150);
@@ -78,8 +79,22 @@ final class Segments extends Worker {
         state = x;
     }
 
+    /** The generator of the others, and nothing written. */
+    private void alone() {
+        long x = state;
+        long mask = bytes - 1;
+        long sum = 0;
+        for (int i = 0; i < writes; i++) {
+            x = ShareMemory.next(x);
+            sum += x & mask;
+        }
+        state = x;
+        sink = sum;
+    }
+
     private void operate() {
         switch (action) {
+            case "alone" -> alone();
             case "set" -> set();
             case "opaque" -> setOpaque();
             case "release" -> setRelease();
@@ -137,6 +152,9 @@ final class Segments extends Worker {
     @Override
     String check() throws IOException {
         long before = state;
+        if (action.equals("alone")) {
+            return null;
+        }
         if (isClearing()) {
             touch((byte) 0xff);
         } else {

@@ -71,6 +71,7 @@ fn segments_of_every_kind_are_written_and_cleared() {
         ("memfd", "set"),
         ("memfd", "opaque"),
         ("sysv", "release"),
+        ("memfd", "alone"),
         ("sysv", "clear"),
         ("file", "fill"),
     ] {

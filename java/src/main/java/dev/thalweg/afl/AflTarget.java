@@ -117,6 +117,9 @@ public final class AflTarget {
     /** Without a fuzzer: prints what is thrown, and ends with 1 if that is a crash. */
     private static void once(Path file, Input input, Options options) throws IOException {
         byte[] bytes = file == null ? System.in.readAllBytes() : Files.readAllBytes(file);
+        if (isWatched()) {
+            Libc.ABORT.link();
+        }
         Coverage.begin();
         try {
             input.run(bytes);
@@ -130,9 +133,14 @@ public final class AflTarget {
         }
     }
 
+    /** Whether a tool of the fuzzer's looks at the map and at how we end. */
+    private static boolean isWatched() {
+        return System.getenv("__AFL_SHM_ID") != null;
+    }
+
     /** Ends as what watches us understands it: by a signal where only the wait status is looked at. */
     private static void end() {
-        if (System.getenv("__AFL_SHM_ID") != null) {
+        if (isWatched()) {
             // Not kill(2): its signal may go to another thread, and the exit below may be faster than that one wakes.
             Libc.ABORT.attempt();
         }

@@ -14,6 +14,9 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.StructLayout;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.VarHandle;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.Path;
 
 import dev.thalweg.internal.Libc;
 
@@ -22,13 +25,24 @@ final class Descriptor {
     private static final FunctionDescriptor TRANSFER = FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_LONG);
     private static final StructLayout STATE = Linker.Option.captureStateLayout();
     private static final VarHandle ERRNO = STATE.varHandle(MemoryLayout.PathElement.groupElement("errno"));
-    // Libc's calls box and allocate; two words and a read per run of the target are worth handles of their own.
-    private static final MethodHandle READ = handle("read");
-    private static final MethodHandle WRITE = handle("write");
     private static final int O_WRONLY = 1;
     private static final int O_CLOEXEC = 02000000;
-    private static final int F_GETFD = 1;
     private static final short POLLIN = 1;
+
+    /**
+     * Libc's calls box and allocate; two words and a read per run of the target are worth handles of their own. A
+     * supervisor links none while its worker lives.
+     */
+    private static final class Handles {
+        static final MethodHandle READ = of("read");
+        static final MethodHandle WRITE = of("write");
+
+        private static MethodHandle of(String name) {
+            var linker = Linker.nativeLinker();
+            var symbol = linker.defaultLookup().find(name).orElseThrow();
+            return linker.downcallHandle(symbol, TRANSFER, Linker.Option.captureCallState("errno"));
+        }
+    }
 
     private final int fd;
     private final MemorySegment word = Arena.global().allocate(JAVA_INT);
@@ -41,27 +55,31 @@ final class Descriptor {
 
     /** Opens, for itself, an end of a pipe that another process holds. */
     static Descriptor ofProcess(long pid, int fd, boolean reads) throws IOException {
-        String path = "/proc/" + pid + "/fd/" + fd;
+        return open("/proc/" + pid + "/fd/" + fd, reads);
+    }
+
+    /** Opens a file, to read or to write. */
+    static Descriptor open(String path, boolean reads) throws IOException {
         try (Arena scratch = Arena.ofConfined()) {
             int flags = (reads ? 0 : O_WRONLY) | O_CLOEXEC;
             return new Descriptor((int) Libc.OPEN.on(path, scratch.allocateFrom(path), flags, 0));
         }
     }
 
-    /** Whether the descriptor is open. */
-    boolean isOpen() {
-        return Libc.FCNTL.attempt(fd, F_GETFD, 0) >= 0;
+    /** Whether this process has it open. */
+    static boolean isOpen(int fd) {
+        return Files.exists(Path.of("/proc/self/fd", Integer.toString(fd)), LinkOption.NOFOLLOW_LINKS);
     }
 
     /** The next word; null at the end. */
     Integer read() {
-        return transfer(READ) ? word.get(JAVA_INT, 0) : null;
+        return transfer(Handles.READ) ? word.get(JAVA_INT, 0) : null;
     }
 
     /** Writes a word; false if nobody reads it any more. */
     boolean write(int value) {
         word.set(JAVA_INT, 0, value);
-        return transfer(WRITE);
+        return transfer(Handles.WRITE);
     }
 
     // Words are far below PIPE_BUF: the kernel moves all of one or nothing (pipe(7)).
@@ -87,11 +105,5 @@ final class Descriptor {
             asked.set(JAVA_SHORT, 4, POLLIN);
             return Libc.POLL.attempt(asked, 1L, milliseconds) > 0;
         }
-    }
-
-    private static MethodHandle handle(String name) {
-        var linker = Linker.nativeLinker();
-        var symbol = linker.defaultLookup().find(name).orElseThrow();
-        return linker.downcallHandle(symbol, TRANSFER, Linker.Option.captureCallState("errno"));
     }
 }

@@ -8,22 +8,15 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Owns the fuzzer's pipes, greets it, and keeps a worker running. It takes no part in a run: the worker talks to the
- * fuzzer itself, and the supervisor speaks only for a worker that died.
- *
- * <p>The fork server's protocol is that of AFL++ up to 4.21 (docs of {@code afl-forkserver.c}); later versions still
- * speak it.
+ * Owns the fuzzer's pipes, and keeps a worker running. It takes no part in a run: the worker talks to the fuzzer
+ * itself, and the supervisor speaks only for a worker that died.
  */
 final class Supervisor {
     static final int CONTROL = 198;
     static final int STATUS = 199;
     static final String SUPERVISOR = "THALWEG_AFL_SUPERVISOR";
     static final String PHASE = "THALWEG_AFL_PHASE";
-    static final String SHARED_INPUT = "THALWEG_AFL_SHARED_INPUT";
 
-    private static final int OPTIONS = 0x80000001;
-    private static final int MAP_SIZE = 0x40000000;
-    private static final int SHARED_CASE = 0x01000000;
     private static final int SIGKILL = 9;
     /** How long a fuzzer that has its status takes to ask for the next run, at the very most. */
     private static final int NEXT_RUN_MS = 1000;
@@ -39,52 +32,37 @@ final class Supervisor {
     /** Whether a fuzzer started us: both pipes are there. */
     static boolean hasFuzzer() {
         return System.getenv("__AFL_SHM_ID") != null
-                && new Descriptor(CONTROL).isOpen()
-                && new Descriptor(STATUS).isOpen();
+                && Descriptor.isOpen(CONTROL)
+                && Descriptor.isOpen(STATUS);
     }
 
-    /** Greets the fuzzer and keeps a worker until the fuzzer ends. */
+    /** Keeps a worker until the fuzzer ends. */
     void serve() throws IOException {
-        boolean shared = greet();
         int early = 0;
         while (early < MOST_EARLY_DEATHS) {
-            phase.set(Phase.IDLE);
-            Process worker = start(shared);
-            int exit = waitFor(worker);
+            int exit = waitFor(start());
             int owed = phase.get();
             if (owed == Phase.IDLE && exit == 0) {
                 return;
             }
-            early = owed == Phase.IDLE ? early + 1 : 0;
+            if (owed == Phase.GREETS) {
+                throw new IOException("the worker ended while it greeted the fuzzer");
+            }
+            early = owed == Phase.STARTS || owed == Phase.IDLE ? early + 1 : 0;
             if (!speakFor(owed, exit)) {
                 return;
+            }
+            if (owed != Phase.STARTS) {
+                phase.set(Phase.IDLE);
             }
         }
         throw new IOException("the worker ended " + early + " times before it ran anything; run it without the fuzzer");
     }
 
-    /** Tells the fuzzer what we can do; whether test cases come by shared memory. */
-    private boolean greet() throws IOException {
-        boolean offered = System.getenv("__AFL_SHM_FUZZ_ID") != null;
-        int hello = OPTIONS | MAP_SIZE | (Coverage.size() - 1) << 1 | (offered ? SHARED_CASE : 0);
-        if (!status.write(hello)) {
-            throw new IOException("it does not read descriptor " + STATUS);
-        }
-        if (!offered) {
-            return false;
-        }
-        Integer answer = control.read();
-        if (answer == null) {
-            throw new IOException("it closed descriptor " + CONTROL + " instead of answering the greeting");
-        }
-        return (answer & SHARED_CASE) != 0;
-    }
-
-    private Process start(boolean shared) throws IOException {
+    private Process start() throws IOException {
         var builder = new ProcessBuilder(ownCommand()).inheritIO();
         builder.environment().put(SUPERVISOR, Long.toString(ProcessHandle.current().pid()));
         builder.environment().put(PHASE, phase.name());
-        builder.environment().put(SHARED_INPUT, Boolean.toString(shared));
         return builder.start();
     }
 

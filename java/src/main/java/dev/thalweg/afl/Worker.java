@@ -2,6 +2,7 @@ package dev.thalweg.afl;
 
 import java.io.FileInputStream;
 import java.io.IOException;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.channels.FileChannel;
@@ -16,6 +17,9 @@ final class Worker {
     private static final int SIGABRT = 6;
     private static final int PR_SET_PDEATHSIG = 1;
     private static final long SIGKILL = 9;
+    /** More calls than the JVM's second compiler waits for (Tier4InvocationThreshold, Tier4CompileThreshold). */
+    private static final int WARM_TURNS = 20_000;
+    private static final int WARM_CASE = 64;
 
     private final AflTarget.Input input;
     private final AflTarget.Options options;
@@ -38,29 +42,44 @@ final class Worker {
         long supervisor = Long.parseLong(System.getenv(Supervisor.SUPERVISOR));
         // Whoever kills the supervisor ends this process too, also in the middle of a run.
         Libc.PRCTL.on("the supervisor's death", PR_SET_PDEATHSIG, SIGKILL);
-        if (Libc.GETPPID.attempt() != supervisor) {
+        if (ProcessHandle.current().parent().map(ProcessHandle::pid).orElse(0L) != supervisor) {
             return;
         }
         var control = Descriptor.ofProcess(supervisor, Supervisor.CONTROL, true);
         var status = Descriptor.ofProcess(supervisor, Supervisor.STATUS, false);
         var phase = Phase.open(System.getenv(Supervisor.PHASE));
-        var cases = cases();
-        while (control.read() != null) {
-            phase.set(Phase.OWES_PID);
-            if (!status.write(pid)) {
-                break;
-            }
-            phase.set(Phase.OWES_STATUS);
+        var talk = new Conversation(control, status, phase);
+        if (phase.get() == Phase.STARTS) {
+            warmUp();
+            talk.greet();
+        }
+        var cases = cases(phase.sharesInput());
+        while (talk.isAskedToRun(pid)) {
             int result = runOn(cases.next());
-            phase.set(Phase.SAYS_STATUS);
-            if (!status.write(result)) {
+            if (!talk.says(result)) {
                 break;
             }
-            phase.set(Phase.IDLE);
         }
         phase.set(Phase.IDLE);
         // Threads that the input started must not keep the process.
         Runtime.getRuntime().halt(0);
+    }
+
+    /**
+     * Goes through all of a run but the input, whose state is not ours to change, until it is compiled: else the fuzzer
+     * would take for the target's what the first runs cost here. A worker that takes another's place does not: the
+     * fuzzer waits for its first run.
+     */
+    private void warmUp() throws IOException {
+        var nobody = new Conversation(
+                Descriptor.open("/dev/zero", true), Descriptor.open("/dev/null", false), Phase.unseen());
+        var region = Arena.global().allocate(Integer.BYTES + WARM_CASE);
+        region.set(ValueLayout.JAVA_INT, 0, WARM_CASE);
+        for (int turn = 0; turn < WARM_TURNS && nobody.isAskedToRun(pid); turn++) {
+            shared(region);
+            nobody.says(0);
+        }
+        Coverage.warmUp(WARM_TURNS);
     }
 
     private int runOn(byte[] bytes) {
@@ -78,8 +97,8 @@ final class Worker {
         byte[] next() throws IOException;
     }
 
-    private Cases cases() throws IOException {
-        if (Boolean.parseBoolean(System.getenv(Supervisor.SHARED_INPUT))) {
+    private Cases cases(boolean shared) throws IOException {
+        if (shared) {
             var memory = SharedMemory.open(SharedMemory.Kind.SYSV, System.getenv("__AFL_SHM_FUZZ_ID"));
             var region = memory.globalSegment();
             return () -> shared(region);

@@ -30,20 +30,25 @@ public final class Libc {
     public static final int EINTR = 4;
     /** Not now: it would wait. */
     public static final int EAGAIN = 11;
-    private static final MethodHandle STRERROR =
-            LINKER.downcallHandle(symbol("strerror"), FunctionDescriptor.of(ADDRESS, JAVA_INT));
-    private static final FunctionDescriptor FILL = FunctionDescriptor.of(ADDRESS, ADDRESS, JAVA_INT, JAVA_LONG);
-    private static final MethodHandle MEMSET = LINKER.downcallHandle(symbol("memset"), FILL);
-    private static final MethodHandle SHORT_MEMSET =
-            LINKER.downcallHandle(symbol("memset"), FILL, Linker.Option.critical(false));
     /** A critical call holds up every thread that waits for a safepoint: no more than this without a chance of one. */
     private static final long SHORT = 1 << 20;
 
-    /** A function that sets errno, ready to be called. */
+    /** Linked when memory is first set. */
+    private static final class Memset {
+        private static final FunctionDescriptor FILL = FunctionDescriptor.of(ADDRESS, ADDRESS, JAVA_INT, JAVA_LONG);
+        static final MethodHandle USUAL = LINKER.downcallHandle(symbol("memset"), FILL);
+        static final MethodHandle CRITICAL =
+                LINKER.downcallHandle(symbol("memset"), FILL, Linker.Option.critical(false));
+    }
+
+    /** A function that sets errno. It is linked when it is first called: a program calls few, and linking is dear. */
     public static final class Call {
         private final String name;
         private final boolean again;
-        private final MethodHandle handle;
+        private final FunctionDescriptor descriptor;
+        private final Linker.Option[] options;
+        // Not volatile: threads that race here link the same function, and what a handle is made of is final.
+        private MethodHandle linked;
 
         private Call(String name, FunctionDescriptor descriptor, Linker.Option... options) {
             this(name, true, descriptor, options);
@@ -53,11 +58,26 @@ public final class Libc {
         private Call(String name, boolean again, FunctionDescriptor descriptor, Linker.Option... options) {
             this.name = name;
             this.again = again;
-            var all = new Linker.Option[options.length + 1];
-            all[0] = Linker.Option.captureCallState("errno");
-            System.arraycopy(options, 0, all, 1, options.length);
-            this.handle = LINKER.downcallHandle(symbol(name), descriptor, all)
-                    .asSpreader(1, Object[].class, descriptor.argumentLayouts().size());
+            this.descriptor = descriptor;
+            this.options = options;
+        }
+
+        /** Links it now, for a call that is to work where no memory is left. */
+        public void link() {
+            handle();
+        }
+
+        private MethodHandle handle() {
+            MethodHandle handle = linked;
+            if (handle == null) {
+                var all = new Linker.Option[options.length + 1];
+                all[0] = Linker.Option.captureCallState("errno");
+                System.arraycopy(options, 0, all, 1, options.length);
+                handle = LINKER.downcallHandle(symbol(name), descriptor, all)
+                        .asSpreader(1, Object[].class, descriptor.argumentLayouts().size());
+                linked = handle;
+            }
+            return handle;
         }
 
         /**
@@ -101,7 +121,7 @@ public final class Libc {
         public long once(Object... arguments) {
             try (Arena arena = Arena.ofConfined()) {
                 MemorySegment state = arena.allocate(STATE);
-                Object got = handle.invoke(state, arguments);
+                Object got = handle().invoke(state, arguments);
                 long number = got instanceof MemorySegment place ? place.address() : ((Number) got).longValue();
                 return number != -1 ? number : -(int) ERRNO.get(state, 0L);
             } catch (RuntimeException | Error given) {
@@ -179,8 +199,6 @@ public final class Libc {
             "prctl", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_LONG), Linker.Option.firstVariadicArg(1));
     /** {@code void abort(void)}: does not return, whether SIGABRT is blocked, ignored or neither. */
     public static final Call ABORT = new Call("abort", FunctionDescriptor.ofVoid());
-    /** {@code pid_t getppid(void)}. */
-    public static final Call GETPPID = new Call("getppid", FunctionDescriptor.of(JAVA_INT));
 
     /** {@code ssize_t pread(int fd, void *buffer, size_t count, off_t offset)}. */
     public static final Call PREAD =
@@ -255,8 +273,8 @@ public final class Libc {
         long size = memory.byteSize();
         try {
             MemorySegment unused = size <= SHORT
-                    ? (MemorySegment) SHORT_MEMSET.invokeExact(memory, (int) value, size)
-                    : (MemorySegment) MEMSET.invokeExact(memory, (int) value, size);
+                    ? (MemorySegment) Memset.CRITICAL.invokeExact(memory, (int) value, size)
+                    : (MemorySegment) Memset.USUAL.invokeExact(memory, (int) value, size);
         } catch (IllegalStateException closed) {
             throw closed;
         } catch (Throwable defect) {
@@ -291,7 +309,9 @@ public final class Libc {
 
     private static String words(int errno) {
         try {
-            MemorySegment text = (MemorySegment) STRERROR.invokeExact(errno);
+            MethodHandle strerror =
+                    LINKER.downcallHandle(symbol("strerror"), FunctionDescriptor.of(ADDRESS, JAVA_INT));
+            MemorySegment text = (MemorySegment) strerror.invokeExact(errno);
             return text.reinterpret(256).getString(0) + " (errno " + errno + ")";
         } catch (Throwable defect) {
             return "errno " + errno;

@@ -27,6 +27,7 @@ import dev.thalweg.SharedMemory;
 import org.example.fuzzed.Flawed;
 import org.example.fuzzed.Json;
 import org.example.fuzzed.Maze;
+import org.example.fuzzed.Numbered;
 
 /** Side by side, for most of the time passes in hangs and in starts of virtual machines. */
 @Execution(ExecutionMode.CONCURRENT)
@@ -56,6 +57,27 @@ class AflTargetTest {
         assertEquals(4, c.size());
         assertEquals(c, java);
         assertNotEquals(c.get("text"), c.get("random"));
+    }
+
+    @Test
+    void theInputHasNotRunWhenTheFuzzerFirstAsks() throws Exception {
+        var fuzzer = new Fuzzer(folder);
+        cases(Map.of("1", bytes("a"), "2", bytes("b")));
+        var maps = maps(fuzzer, fuzzer.java(Numbered.class, List.of()), "java", Coverage.USUAL_SIZE, GENEROUS);
+        // One counter each, once: that of the run's number.
+        assertEquals(Map.of("1", "000001:1\n", "2", "000002:1\n"), maps);
+    }
+
+    @Test
+    void aWorkerThatNeverGreetsTheFuzzerIsGivenUp() throws Exception {
+        var fuzzer = new Fuzzer(folder);
+        cases(Map.of("1", bytes("a")));
+        var target = fuzzer.java(Numbered.class, List.of("-Dnumbered.stillborn=" + Supervisor.SUPERVISOR));
+        var tool = List.of("afl-showmap", "-r", "-t", Integer.toString(GENEROUS), "-i", "in", "-o", "java");
+        var ran = fuzzer.run(tool, target, Map.of());
+        assertNotEquals(0, ran.status());
+        assertTrue(ran.said().contains("the worker ended 3 times before it ran anything"), ran.said());
+        nobodyIsLeft();
     }
 
     @Test
