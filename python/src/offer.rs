@@ -4,8 +4,8 @@ use pyo3::exceptions::{PyBufferError, PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::ffi::CString;
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
-use std::thread;
 use std::time::Instant;
 use thalweg_channel::layout::MOST_CAPACITY;
 use thalweg_channel::{Address, Error, Link, Listener, Options, Producer};
@@ -16,7 +16,7 @@ use crate::error::raised;
 use crate::header::{Encoding, Layout};
 use crate::long::Part;
 use crate::memory::{Loan, Ring, references};
-use crate::wait::{AGAIN, deadline, joined, met, patiently};
+use crate::wait::{Meeting, deadline, joined, patiently, rest};
 
 /// Without `capacity`: as many arrays as the first one, and no less than this.
 const AHEAD: usize = 4;
@@ -55,8 +55,10 @@ enum State {
     Listening(Listener),
     /// Who gathers is looked for at the first message.
     Seeking(Address),
-    /// A link over which nothing was said yet; gone while the handshake runs.
-    Linked(Option<Link>),
+    /// A link over which nothing was said yet.
+    Linked(Link),
+    /// With what it is again if that fails; closed, if nobody else can come.
+    Meeting(Meeting<Producer>, Box<State>),
     Open(Ring),
     Closed,
 }
@@ -84,7 +86,7 @@ impl Offer {
     }
 
     pub fn over(link: Link, making: Making) -> Self {
-        Self::new(State::Linked(Some(link)), making)
+        Self::new(State::Linked(link), making)
     }
 
     pub fn open(producer: Producer, making: Making) -> Self {
@@ -110,29 +112,45 @@ impl Inside {
             let link = match &mut self.state {
                 State::Open(ring) => return Ok(ring.clone()),
                 State::Closed => return Err(closed()),
+                State::Meeting(meeting, before) => {
+                    let opened = meeting.outcome(py, deadline)?;
+                    let before = mem::replace(&mut **before, State::Closed);
+                    let is_one_of_many = !matches!(before, State::Closed);
+                    self.state = before;
+                    match opened {
+                        Ok(producer) => self.state = State::Open(Ring::new(producer)),
+                        // Our own failures: the next caller would meet the same.
+                        Err(error @ (Error::System { .. } | Error::TooLarge { .. })) => {
+                            return Err(raised(py)(error));
+                        }
+                        // Who called is gone, or says nothing: the next one.
+                        Err(_) if is_one_of_many => rest(py, deadline)?,
+                        Err(error) => return Err(raised(py)(error)),
+                    }
+                    continue;
+                }
                 State::Listening(listener) => {
-                    patiently(py, deadline, |until| listener.accept_until(Some(until)))
+                    Some(patiently(py, deadline, |until| listener.accept_until(Some(until)))?)
                 }
-                State::Seeking(address) => patiently(py, deadline, |until| joined(address, until)),
-                State::Linked(link) => link.take().ok_or_else(closed),
+                State::Seeking(address) => {
+                    Some(patiently(py, deadline, |until| joined(address, until))?)
+                }
+                State::Linked(_) => None,
             };
-            let is_one_of_many = matches!(self.state, State::Listening(_) | State::Seeking(_));
-            let opened = met(py, link?, deadline, move |link, until| {
-                Producer::open_until(link, &options, Some(until))
-            })?;
-            match opened {
-                Ok(producer) => self.state = State::Open(Ring::new(producer)),
-                // Our own failures: the next caller would meet the same.
-                Err(error @ (Error::System { .. } | Error::TooLarge { .. })) => {
-                    return Err(raised(py)(error));
+            let before = mem::replace(&mut self.state, State::Closed);
+            let (link, before) = match (link, before) {
+                (Some(link), before) => (link, before),
+                (None, State::Linked(link)) => (link, State::Closed),
+                _ => return Err(closed()),
+            };
+            let meet = move |link, until| Producer::open_until(link, &options, Some(until));
+            self.state = match Meeting::begin(link, meet) {
+                Ok(meeting) => State::Meeting(meeting, Box::new(before)),
+                Err(error) => {
+                    self.state = before;
+                    return Err(error);
                 }
-                // Who called is gone, or says nothing: the next one.
-                Err(_) if is_one_of_many && deadline.is_none_or(|at| Instant::now() < at) => {
-                    py.detach(|| thread::sleep(AGAIN));
-                    py.check_signals()?;
-                }
-                Err(error) => return Err(raised(py)(error)),
-            }
+            };
         }
     }
 
@@ -263,7 +281,7 @@ impl Offer {
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| match &inside.state {
             State::Open(ring) => ring.producer().arm(inside.wanted).map_err(raised(py)),
-            State::Listening(_) | State::Linked(Some(_)) => Ok(true),
+            State::Listening(_) | State::Linked(_) => Ok(true),
             _ => Ok(false),
         })
     }
@@ -345,7 +363,7 @@ impl Offer {
     /// Says goodbye. Where an array of `empty` still lies over the ring, when that is gone.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Some(mut inside) = self.inside.here()? else { return Ok(()) };
-        let state = std::mem::replace(&mut inside.state, State::Closed);
+        let state = mem::replace(&mut inside.state, State::Closed);
         let lent = inside.lent.take();
         drop(inside);
         drop(lent);
@@ -376,14 +394,20 @@ impl Offer {
 
     /// What an event loop polls for reading: before the other side has come the listener's descriptor.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
-        self.inside.with(py, |inside| match &inside.state {
-            State::Listening(listener) => Ok(listener.as_fd().as_raw_fd()),
-            State::Linked(Some(link)) => Ok(link.as_fd().as_raw_fd()),
-            State::Open(ring) => {
-                let producer = ring.producer();
-                Ok(producer.as_fd().as_raw_fd())
+        self.inside.with(py, |inside| {
+            let state = match &inside.state {
+                State::Meeting(_, before) => before,
+                state => state,
+            };
+            match state {
+                State::Listening(listener) => Ok(listener.as_fd().as_raw_fd()),
+                State::Linked(link) => Ok(link.as_fd().as_raw_fd()),
+                State::Open(ring) => {
+                    let producer = ring.producer();
+                    Ok(producer.as_fd().as_raw_fd())
+                }
+                _ => Err(closed()),
             }
-            _ => Err(closed()),
         })
     }
 

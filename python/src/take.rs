@@ -4,7 +4,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
-use std::thread;
 use std::time::Instant;
 use thalweg_channel::{Address, Consumer, Error, Link, Options};
 use thalweg_sys::{Errno, io};
@@ -18,7 +17,7 @@ use crate::offer::closed;
 use crate::read::{Come, Piece, Reading, Unread};
 use crate::shown::{Shown, ending};
 use crate::source::{Next, Source};
-use crate::wait::{AGAIN, deadline, joined, met, patiently};
+use crate::wait::{Meeting, deadline, joined, patiently, rest};
 
 /// The receiving end of a channel, made by `take`, `subscribe` or `pair`. Iterating over it receives until the other
 /// side says goodbye; PeerDied if it ended without.
@@ -50,9 +49,12 @@ struct Inside {
 }
 
 enum State {
-    Seeking(Address),
-    /// A link over which nothing came yet; gone while the handshake runs.
-    Linked(Option<Link>),
+    /// With a link, once there is one, over which nothing came yet.
+    Seeking(Address, Option<Link>),
+    /// A link over which nothing came yet.
+    Linked(Link),
+    /// With the address where another is sought if it fails.
+    Meeting(Meeting<Source>, Option<Address>),
     Open(Source),
     Closed,
 }
@@ -72,11 +74,11 @@ impl Take {
         options: Options,
         manner: Manner,
     ) -> PyResult<Self> {
-        Self::new(py, State::Seeking(from), options, manner)
+        Self::new(py, State::Seeking(from, None), options, manner)
     }
 
     pub fn over(py: Python<'_>, link: Link, options: Options, manner: Manner) -> PyResult<Self> {
-        Self::new(py, State::Linked(Some(link)), options, manner)
+        Self::new(py, State::Linked(link), options, manner)
     }
 
     pub fn open(
@@ -102,43 +104,62 @@ impl Inside {
     fn ring(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<&mut Source> {
         let (options, subscribes) = (self.options, self.subscribes);
         loop {
-            let link = match &mut self.state {
+            match &mut self.state {
                 State::Open(_) => break,
                 State::Closed => return Err(closed()),
-                State::Linked(link) => {
-                    let waiting = link.as_ref().ok_or_else(closed)?;
-                    patiently(py, deadline, |until| speaks(waiting, until))?;
-                    link.take().ok_or_else(closed)?
-                }
-                State::Seeking(address) => {
-                    let link = patiently(py, deadline, |until| joined(address, until))?;
-                    // It speaks when it has something to send, which may be long after it was joined.
-                    patiently(py, deadline, |until| speaks(&link, until))?;
-                    link
-                }
-            };
-            let opened = met(py, link, deadline, move |link, until| {
-                Source::open(link, &options, subscribes, until)
-            })?;
-            match opened {
-                Ok(source) => self.state = State::Open(source),
-                // It went, or had its consumer: another may offer under the name.
-                Err(Error::Closed { .. } | Error::PeerDied { .. } | Error::Timeout)
-                    if matches!(self.state, State::Seeking(_)) =>
-                {
-                    if deadline.is_some_and(|at| Instant::now() >= at) {
-                        return Err(raised(py)(Error::Timeout));
+                // It speaks when it has something to send, which may be long after it was joined.
+                State::Linked(link) => patiently(py, deadline, |until| speaks(link, until))?,
+                State::Seeking(address, link) => {
+                    if link.is_none() {
+                        *link = Some(patiently(py, deadline, |until| joined(address, until))?);
                     }
-                    py.detach(|| thread::sleep(AGAIN));
-                    py.check_signals()?;
+                    let link = link.as_ref().ok_or_else(closed)?;
+                    patiently(py, deadline, |until| speaks(link, until))?;
                 }
-                Err(error) => return Err(raised(py)(error)),
+                State::Meeting(meeting, again) => {
+                    let opened = meeting.outcome(py, deadline)?;
+                    let again = again.take();
+                    self.met(opened, again).map_err(raised(py))?;
+                    if matches!(self.state, State::Seeking(..)) {
+                        rest(py, deadline)?;
+                    }
+                    continue;
+                }
+            }
+            let (link, again) = match mem::replace(&mut self.state, State::Closed) {
+                State::Linked(link) => (link, None),
+                State::Seeking(address, Some(link)) => (link, Some(address)),
+                _ => return Err(closed()),
+            };
+            let meet = move |link, until| Source::open(link, &options, subscribes, until);
+            match Meeting::begin(link, meet) {
+                Ok(meeting) => self.state = State::Meeting(meeting, again),
+                Err(error) => {
+                    self.state = again.map_or(State::Closed, |at| State::Seeking(at, None));
+                    return Err(error);
+                }
             }
         }
         match &mut self.state {
             State::Open(source) => Ok(source),
             _ => Err(closed()),
         }
+    }
+
+    /// What follows a meeting.
+    fn met(&mut self, opened: Result<Source, Error>, again: Option<Address>) -> Result<(), Error> {
+        let (state, met) = match (opened, again) {
+            (Ok(source), _) => (State::Open(source), Ok(())),
+            // It went, or had its consumer: another may offer under the name.
+            (
+                Err(Error::Closed { .. } | Error::PeerDied { .. } | Error::Timeout),
+                Some(address),
+            ) => (State::Seeking(address, None), Ok(())),
+            (Err(error), Some(address)) => (State::Seeking(address, None), Err(error)),
+            (Err(error), None) => (State::Closed, Err(error)),
+        };
+        self.state = state;
+        met
     }
 
     /// Waits for a message, which stays the next one.
@@ -324,7 +345,7 @@ impl Take {
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| match &mut inside.state {
             State::Open(source) => source.arm().map_err(raised(py)),
-            State::Linked(Some(_)) => Ok(true),
+            State::Linked(_) | State::Seeking(_, Some(_)) => Ok(true),
             _ => Ok(false),
         })
     }
@@ -333,7 +354,7 @@ impl Take {
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.inside.with(py, |inside| match &inside.state {
             State::Open(source) => Ok(source.as_fd().as_raw_fd()),
-            State::Linked(Some(link)) => Ok(link.as_fd().as_raw_fd()),
+            State::Linked(link) | State::Seeking(_, Some(link)) => Ok(link.as_fd().as_raw_fd()),
             _ => Err(closed()),
         })
     }
