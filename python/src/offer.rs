@@ -154,13 +154,18 @@ impl Inside {
         }
     }
 
-    /// Waits until the ring has room for a message of `len` bytes.
-    fn room(&mut self, py: Python<'_>, len: usize, deadline: Option<Instant>) -> PyResult<Ring> {
+    /// The ring, when nothing of it is lent, for a message of `len` bytes.
+    fn ready(&mut self, py: Python<'_>, len: usize, deadline: Option<Instant>) -> PyResult<Ring> {
         if self.lent.is_some() {
             return Err(PyBufferError::new_err("room is lent: commit it or discard it first"));
         }
         self.wanted = len;
-        let ring = self.ring(py, len, deadline)?;
+        self.ring(py, len, deadline)
+    }
+
+    /// Waits until the ring has room for a message of `len` bytes.
+    fn room(&mut self, py: Python<'_>, len: usize, deadline: Option<Instant>) -> PyResult<Ring> {
+        let ring = self.ready(py, len, deadline)?;
         let mut producer = ring.producer();
         let waiting = &mut *producer;
         patiently(py, deadline, |until| waiting.loan_until(len, Some(until)).map(drop))?;
@@ -193,14 +198,16 @@ impl Inside {
         (len, deadline): (usize, Option<Instant>),
         write: impl FnOnce(&mut [u8]) + Send,
     ) -> PyResult<()> {
-        let ring = self.room(py, len, deadline)?;
-        let sent = py.detach(|| {
-            let mut producer = ring.producer();
-            let mut loan = producer.try_loan(len)?.ok_or(Error::Timeout)?;
-            write(&mut loan);
-            loan.commit()
-        });
-        sent.map_err(raised(py))
+        let ring = self.ready(py, len, deadline)?;
+        let mut producer = ring.producer();
+        let (producer, mut write) = (&mut *producer, Some(write));
+        // In one step, as a receiver reads.
+        patiently(py, deadline, |until| {
+            let mut room = producer.loan_until(len, Some(until))?;
+            let write = write.take().expect("room that was written is published");
+            write(&mut room);
+            room.commit()
+        })
     }
 
     /// Sends a message that is larger than the ring. After an error the receiver drops what it has of it, when the next

@@ -162,75 +162,70 @@ impl Inside {
         met
     }
 
-    /// Waits for a message, which stays the next one.
-    fn await_one(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<&mut Source> {
-        let source = self.ring(py, deadline)?;
-        let mut collected = false;
-        loop {
-            let come = patiently(py, deadline, |until| match source.wait(until) {
-                Err(Error::Timeout) if source.holds_up()? => Ok(false),
-                waited => waited.map(|()| true),
-            })?;
-            if come {
-                return Ok(source);
-            }
-            py.check_signals()?;
-            if !collected {
-                // What nobody can reach any more may be held by a cycle.
-                py.import("gc")?.call_method0("collect")?;
-                collected = true;
-            } else if threads(py)? == 1 {
-                return Err(held_up(py, source.held()));
-            } else if deadline.is_some_and(|at| Instant::now() >= at) {
-                return Err(raised(py)(Error::Timeout));
-            }
-        }
-    }
-
-    /// Waits for a message, which stays the next one. What comes in parts is put together here.
-    fn await_whole(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<()> {
-        while !self.long.is_whole() {
-            self.await_one(py, deadline)?;
-            let pool = self.reading.pool.clone();
-            let State::Open(source) = &mut self.state else { return Err(closed()) };
-            let long = &mut self.long;
-            let looked = py.detach(|| {
-                let next = source.next()?;
-                let taken = long.take(&next, &pool);
-                if taken.is_none() {
-                    next.leave();
-                }
-                Ok(taken)
-            });
-            match looked.map_err(raised(py))? {
-                None => return Ok(()),
-                Some(taken) => {
-                    py.check_signals()?;
-                    taken.map_err(|why| refused(py, why))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// What `read` makes of the next message.
+    /// What `read` makes of the next message; waits for it. What comes in parts is put together here.
     fn read<T: Send>(
         &mut self,
         py: Python<'_>,
         deadline: Option<Instant>,
         read: impl FnOnce(&Reading, Come<'_, Next<'_>>) -> T + Send,
     ) -> PyResult<T> {
-        self.await_whole(py, deadline)?;
-        let State::Open(source) = &mut self.state else { return Err(closed()) };
-        let (reading, long) = (&self.reading, &mut self.long);
-        let done = py.detach(|| {
-            if long.is_whole() {
-                return Ok(read(reading, Come::InParts(long)));
+        let (mut read, mut collected) = (Some(read), false);
+        loop {
+            if !self.long.is_whole() {
+                self.ring(py, deadline)?;
             }
-            Ok(read(reading, Come::InRing(source.next()?)))
-        });
-        done.map_err(raised(py))
+            let State::Open(source) = &mut self.state else { return Err(closed()) };
+            let (reading, long) = (&self.reading, &mut self.long);
+            let mut made = |come: Come<'_, Next<'_>>| {
+                let read = read.take().expect("a look that has read is the last");
+                Looked::Read(read(reading, come))
+            };
+            // In one step, for to give the interpreter's lock back and take it again costs as much as a short message.
+            let looked = patiently(py, deadline, |until| {
+                if long.is_whole() {
+                    return Ok(made(Come::InParts(long)));
+                }
+                let why = match source.receive(until) {
+                    Ok(next) => {
+                        let taken = long.take(&next, &reading.pool);
+                        return Ok(taken.map_or_else(|| made(Come::InRing(next)), Looked::Part));
+                    }
+                    Err(why) => why,
+                };
+                let is_held_up = matches!(why, Error::Timeout) && source.holds_up()?;
+                if is_held_up { Ok(Looked::HeldUp) } else { Err(why) }
+            })?;
+            match looked {
+                Looked::Read(found) => return Ok(found),
+                Looked::Part(taken) => {
+                    py.check_signals()?;
+                    taken.map_err(|why| refused(py, why))?;
+                    collected = false;
+                }
+                Looked::HeldUp => {
+                    py.check_signals()?;
+                    if !collected {
+                        // What nobody can reach any more may be held by a cycle.
+                        py.import("gc")?.call_method0("collect")?;
+                        collected = true;
+                    } else if threads(py)? == 1 {
+                        return Err(held_up(py, source.held()));
+                    } else if deadline.is_some_and(|at| Instant::now() >= at) {
+                        return Err(raised(py)(Error::Timeout));
+                    }
+                }
+            }
+        }
     }
+}
+
+/// What came of one look at the ring.
+enum Looked<T> {
+    Read(T),
+    /// A part of a longer message was taken; or what is wrong with it.
+    Part(Result<(), Refused>),
+    /// The sender waits for what is held here.
+    HeldUp,
 }
 
 #[pymethods]

@@ -74,7 +74,8 @@ impl<T: Send + 'static> Meeting<T> {
         deadline: Option<Instant>,
     ) -> PyResult<Result<T, Error>> {
         let told = &mut self.0;
-        patiently(py, deadline, |until| {
+        // With all of it, for a receiver may move to another thread, not be seen by two.
+        patiently(py, deadline, move |until| {
             match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(met) => Ok(met),
                 Err(mpsc::RecvTimeoutError::Timeout) => Err(Error::Timeout),
