@@ -19,16 +19,16 @@ TURNS = 2000
 FRAME = (1080, 1920, 3)
 
 
-def ours(told, place, size):
+def ours(told, place, size, capacity):
     array = np.full(size, 1, np.uint8)
-    with thalweg.offer(place, capacity=4 * size) as out:
+    with thalweg.offer(place, capacity=capacity) as out:
         while (number := told.recv()) is not None:
             array[::PAGE] = number
             out.send(array)
 
 
-def ours_lent(told, place, size):
-    with thalweg.offer(place, capacity=4 * size) as out:
+def ours_lent(told, place, size, capacity):
+    with thalweg.offer(place, capacity=capacity) as out:
         while (number := told.recv()) is not None:
             array = out.empty(size, np.uint8)
             array[::PAGE] = number
@@ -89,9 +89,13 @@ def large(rounds, size):
 
             ways[name] = answered(tell, receive, is_right)
 
-        for name, target in (("thalweg send, receive_into", ours), ("thalweg empty, receive_into", ours_lent)):
-            place = os.path.join(folder, target.__name__)
-            tell, from_there = begin(target, place, size), thalweg.take(place)
+        for name, target, capacity in (
+            ("thalweg send, receive_into", ours, 4 * size),
+            ("thalweg empty, receive_into", ours_lent, 4 * size),
+            ("thalweg, in parts through 4 MiB", ours, 4 << 20),
+        ):
+            place = os.path.join(folder, name)
+            tell, from_there = begin(target, place, size, capacity), thalweg.take(place)
             way(name, tell, lambda from_there=from_there: from_there.receive_into(into))
         here, there = SPAWN.Pipe()
         way("Pipe.send_bytes, recv_bytes_into", begin(piped, there, size), lambda: here.recv_bytes_into(into))

@@ -221,22 +221,28 @@ impl Inside {
     ) -> PyResult<()> {
         let len = content.message();
         let mut whole = Vec::new();
-        if whole.try_reserve_exact(len).is_err() {
-            return Err(PyMemoryError::new_err(()));
+        if !content.is_flat() {
+            if whole.try_reserve_exact(len).is_err() {
+                return Err(PyMemoryError::new_err(()));
+            }
+            let write = content.writer(py);
+            py.detach(|| {
+                whole.resize(len, 0);
+                write(&mut whole);
+            });
         }
-        let write = content.writer(py);
-        py.detach(|| {
-            whole.resize(len, 0);
-            write(&mut whole);
-        });
         let each = each.saturating_sub(Part::HEAD).max(1);
-        for (number, bytes) in whole.chunks(each).enumerate() {
+        for at in (0..len).step_by(each) {
             py.check_signals()?;
-            let part = Part { serial, total: len, at: number * each };
-            self.send_one(py, (Part::HEAD + bytes.len(), deadline), |message| {
+            let part = Part { serial, total: len, at };
+            let bytes = each.min(len - at);
+            self.send_one(py, (Part::HEAD + bytes, deadline), |message| {
                 let (head, body) = message.split_at_mut(Part::HEAD);
                 head.copy_from_slice(&part.head());
-                body.copy_from_slice(bytes);
+                match whole.get(at..at + bytes) {
+                    Some(bytes) => body.copy_from_slice(bytes),
+                    None => content.write_part(at, body),
+                }
             })?;
         }
         Ok(())

@@ -11,7 +11,7 @@ use thalweg_sys::{Errno, io};
 use crate::alone::Alone;
 use crate::error::{Failure, raised};
 use crate::header::Layout;
-use crate::long::{Long, Refused};
+use crate::long::{Long, Refused, Target};
 use crate::memory::Given;
 use crate::offer::closed;
 use crate::read::{Come, Piece, Reading, Unread};
@@ -93,7 +93,7 @@ impl Take {
     fn next(&self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<Py<PyAny>> {
         self.shown.check(py)?;
         let read = |reading: &Reading, come: Come<'_, Next<'_>>| reading.array(come);
-        let message = self.inside.with(py, |inside| inside.read(py, deadline, read))?;
+        let message = self.inside.with(py, |inside| inside.read(py, (deadline, None), read))?;
         let message = message.map_err(|why| unread(py, why))?;
         self.shown.array(py, message)
     }
@@ -162,11 +162,11 @@ impl Inside {
         met
     }
 
-    /// What `read` makes of the next message; waits for it. What comes in parts is put together here.
+    /// What `read` makes of the next message; waits for it. What comes in parts is put together here, or in the target.
     fn read<T: Send>(
         &mut self,
         py: Python<'_>,
-        deadline: Option<Instant>,
+        (deadline, target): (Option<Instant>, Option<&Target<'_>>),
         read: impl FnOnce(&Reading, Come<'_, Next<'_>>) -> T + Send,
     ) -> PyResult<T> {
         let (mut read, mut collected) = (Some(read), false);
@@ -187,7 +187,7 @@ impl Inside {
                 }
                 let why = match source.receive(until) {
                     Ok(next) => {
-                        let taken = long.take(&next, &reading.pool);
+                        let taken = long.take(&next, &reading.pool, target);
                         return Ok(taken.map_or_else(|| made(Come::InRing(next)), Looked::Part));
                     }
                     Err(why) => why,
@@ -271,7 +271,7 @@ impl Take {
         let read = |reading: &Reading, come: Come<'_, Next<'_>>| reading.object(come);
         let object = self.inside.with(py, |inside| {
             may_unpickle(py, &inside.reading)?;
-            inside.read(py, deadline, read)
+            inside.read(py, (deadline, None), read)
         })?;
         let object = object.map_err(|why| unread(py, why))?;
         self.shown.object(py, object)
@@ -285,7 +285,8 @@ impl Take {
     }
 
     /// Copies the next array into this one, of the same type and shape, and returns it. If it does not fit, TypeError or
-    /// ValueError, and the message stays the next one.
+    /// ValueError, and the message stays the next one. One that is larger than its ring is copied as it comes: after a
+    /// Timeout or another error the array may have a part of it.
     #[pyo3(signature = (into, timeout=None))]
     fn receive_into(
         &self,
@@ -305,6 +306,10 @@ impl Take {
                 other => Err(other),
             };
             match come {
+                Come::InParts(long) if long.is_in_array() => {
+                    long.finish();
+                    Ok(())
+                }
                 Come::InParts(long) => {
                     let copied = fitting(long.message());
                     if copied.is_ok() {
@@ -315,7 +320,13 @@ impl Take {
                 Come::InRing(next) => fitting(&next).inspect_err(|_| next.leave()),
             }
         };
-        match self.inside.with(py, |inside| inside.read(py, deadline, read))? {
+        let target = room.as_ref().map(|layout| Target { given: &given, layout });
+        let copied = self.inside.with(py, |inside| {
+            let copied = inside.read(py, (deadline, target.as_ref()), read);
+            let left = inside.long.leave_array(&given, &inside.reading.pool);
+            left.map_err(|why| refused(py, why)).and(copied)
+        })?;
+        match copied {
             Ok(()) => Ok(into.clone().unbind()),
             Err(Ok(layout)) => Err(layout.unlike(room.as_ref())),
             Err(Err(why)) => Err(unread(py, Unread::Corrupt(why))),
@@ -331,7 +342,7 @@ impl Take {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let deadline = deadline(timeout)?;
         let read = |reading: &Reading, come: Come<'_, Next<'_>>| reading.bytes(come);
-        let bytes = self.inside.with(py, |inside| inside.read(py, deadline, read))?;
+        let bytes = self.inside.with(py, |inside| inside.read(py, (deadline, None), read))?;
         let (mut room, skip, len) = bytes.map_err(|why| unread(py, why))?;
         Ok(PyBytes::new(py, &room.bytes(skip + len)[skip..]))
     }
