@@ -12,7 +12,7 @@ import thalweg
 from conftest import PATIENCE, ROOT, Start
 from places import mounted, why_not
 
-KILLS = int(os.environ.get("THALWEG_KILLS", "12"))
+KILLS = int(os.environ.get("THALWEG_KILLS", "8"))
 SENDER = """
     import sys, numpy as np, thalweg
     with thalweg.offer(sys.argv[1], capacity=1 << 20) as out:
