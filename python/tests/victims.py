@@ -77,7 +77,7 @@ def sends(name: str, record: Record, dice: random.Random, way: str) -> None:
 
 def takes(name: str, record: Record, dice: random.Random, way: str) -> None:
     """`way`: dropped, held."""
-    into, held = thalweg.take(name), []
+    into, held = thalweg.take(name), list[np.ndarray[Any, Any]]()
     number = 0
     while True:
         array = into.receive()
