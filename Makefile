@@ -70,11 +70,11 @@ audit: export FUZZ_SECONDS := 15
 audit: start-skips setup build ## what needs tools built from source or other projects' tests: SUITES of tests/audit/suites, all by default
 	@status=0; tests/audit/run $(SUITES) || status=$$?; tests/setup/skips summary; exit $$status
 
-campaign: ## long: KILLS of each end of rings and bulk transfers between processes, and of fetch, of Python's ends and queues, SERVER_KILLS of serve; buffers over 2 GiB by every mechanism; 100,000 messages between languages; 100,000 requests in races for files that change
+campaign: ## long: KILLS of each end of rings and bulk transfers between processes, and of fetch, of Python's ends and queues, SERVER_KILLS of serve; a million messages whose views in Python live at random; buffers over 2 GiB by every mechanism; 100,000 messages between languages; 100,000 requests in races for files that change
 	THALWEG_KILLS=$(KILLS) THALWEG_HOLDS=536870912 env --default-signal=INT $(CARGO) test --locked --package thalweg-channel --test kills --test bulk_kills -- --nocapture
 	THALWEG_KILLS=$(KILLS) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario after_a_kill_the_same_command
 	THALWEG_KILLS=$(SERVER_KILLS) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario after_a_kill_of_the_server
-	THALWEG_KILLS=$(KILLS) tests/setup/python test --timeout 3600 -k killed
+	THALWEG_KILLS=$(KILLS) THALWEG_VIEWS=1000000 tests/setup/python test --timeout 3600 -s -k "killed or views_of_random_lives"
 	THALWEG_LARGE=1 $(CARGO) test --locked --package thalweg-channel --test bulk over_two_gibibytes_arrive_whole -- --nocapture
 	THALWEG_MESSAGES=100000 $(CARGO) test --locked --package thalweg-capi --test exchange -- both_ways messages what --nocapture
 	THALWEG_RACES=100000 $(CARGO) test --locked --package thalweg-serve --test serving -- swapped whatever --nocapture

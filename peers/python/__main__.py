@@ -5,12 +5,14 @@ import os
 import sys
 
 import arrays
+import calls
 import files
+import loaders
 import numpy as np
 import objects
 from rounds import printed
 
-ROWS = ["large", "frames", "turns", "objects", "copies"]
+ROWS = ["large", "frames", "turns", "calls", "objects", "loaders", "copies"]
 
 
 def main() -> None:
@@ -32,8 +34,12 @@ def main() -> None:
         printed("a frame of 1080 x 1920 x 3 bytes, written and read where it is", arrays.frames(rounds))
     if "turns" in rows:
         printed("64 bytes there and back", arrays.turns(rounds))
+    if "calls" in rows:
+        printed("a call that finds nothing", calls.empty(rounds))
     if "objects" in rows:
         printed("a dict of 20 arrays of 2.5 MB", objects.dict_of_arrays(rounds))
+    if "loaders" in rows and (took := loaders.batches(rounds)):
+        printed("batches of 64 MB from two workers of a DataLoader, each read once", took)
     if "copies" in rows:
         file, tree = files.copies(rounds, asked.at)
         printed("a file of 1 GiB", file)

@@ -5,6 +5,7 @@ the receiver's memory, checked outside of it.
 """
 
 import contextlib
+import ctypes
 import os
 import tempfile
 from multiprocessing import shared_memory
@@ -18,16 +19,16 @@ TURNS = 2000
 FRAME = (1080, 1920, 3)
 
 
-def ours(told, place, size):
+def ours(told, place, size, capacity):
     array = np.full(size, 1, np.uint8)
-    with thalweg.offer(place, capacity=4 * size) as out:
+    with thalweg.offer(place, capacity=capacity) as out:
         while (number := told.recv()) is not None:
             array[::PAGE] = number
             out.send(array)
 
 
-def ours_lent(told, place, size):
-    with thalweg.offer(place, capacity=4 * size) as out:
+def ours_lent(told, place, size, capacity):
+    with thalweg.offer(place, capacity=capacity) as out:
         while (number := told.recv()) is not None:
             array = out.empty(size, np.uint8)
             array[::PAGE] = number
@@ -88,9 +89,13 @@ def large(rounds, size):
 
             ways[name] = answered(tell, receive, is_right)
 
-        for name, target in (("thalweg send, receive_into", ours), ("thalweg empty, receive_into", ours_lent)):
-            place = os.path.join(folder, target.__name__)
-            tell, from_there = begin(target, place, size), thalweg.take(place)
+        for name, target, capacity in (
+            ("thalweg send, receive_into", ours, 4 * size),
+            ("thalweg empty, receive_into", ours_lent, 4 * size),
+            ("thalweg, in parts through 4 MiB", ours, 4 << 20),
+        ):
+            place = os.path.join(folder, name)
+            tell, from_there = begin(target, place, size, capacity), thalweg.take(place)
             way(name, tell, lambda from_there=from_there: from_there.receive_into(into))
         here, there = SPAWN.Pipe()
         way("Pipe.send_bytes, recv_bytes_into", begin(piped, there, size), lambda: here.recv_bytes_into(into))
@@ -111,7 +116,7 @@ def large(rounds, size):
         try:
             import zmq
         except ImportError:
-            print("pyzmq left out: .tools/venv/bin/pip install pyzmq")
+            print("pyzmq left out: peers/install python")
         else:
             socket = stack.enter_context(stack.enter_context(zmq.Context()).socket(zmq.PAIR))
             address = f"ipc://{folder}/zmq"
@@ -140,6 +145,49 @@ def framed_by_hand(told, name, full):
     memory.close()
 
 
+def framed_by_iceoryx2(told, name):
+    _, publisher = iceoryx2_port(name, "publisher")
+    while (number := told.recv()) is not None:
+        sample = publisher.loan_slice_uninit(int(np.prod(FRAME)))
+        np.frombuffer(sample.payload().as_memory_view(), np.uint8)[:] = number
+        sample.assume_init().send()
+
+
+def iceoryx2_port(name, kind):
+    """The node, which the port needs, and the port: Slice[c_uint8], in shared memory that the publisher has made."""
+    import iceoryx2
+
+    iceoryx2.set_log_level(iceoryx2.LogLevel.Error)
+    node = iceoryx2.NodeBuilder.new().create(iceoryx2.ServiceType.Ipc)
+    service = node.service_builder(iceoryx2.ServiceName.new(name)).publish_subscribe(iceoryx2.Slice[ctypes.c_uint8])
+    service = service.open_or_create()
+    if kind == "publisher":
+        return node, service.publisher_builder().initial_max_slice_len(int(np.prod(FRAME))).create()
+    return node, service.subscriber_builder().create()
+
+
+def iceoryx2_way(begin, read):
+    """None where it is not installed."""
+    try:
+        import iceoryx2  # noqa: F401
+    except ImportError:
+        print("iceoryx2 left out: peers/install python")
+        return None
+    name = f"thalweg/peers/{os.getpid()}"
+    node, subscriber = iceoryx2_port(name, "subscriber")
+    held = [node]
+
+    def receive():
+        # It has no wait: who receives looks again and again.
+        while (sample := subscriber.receive()) is None:
+            pass
+        # The frame lies in it until the next has come.
+        held[1:] = [sample]
+        return np.frombuffer(sample.payload().as_memory_view(), np.uint8)
+
+    return read(begin(framed_by_iceoryx2, name), receive)
+
+
 def frames(rounds):
     """What a frame took, written in shared memory and read there once."""
     ways = {}
@@ -163,6 +211,8 @@ def frames(rounds):
 
         ways["thalweg empty, a view"] = read(tell, into.receive)
         ways["shared_memory, one frame, a semaphore"] = read(tell_other, by_hand)
+        if (way := iceoryx2_way(begin, read)) is not None:
+            ways["iceoryx2 loan, looked for all the time"] = way
         return taken(ways, rounds)
 
 

@@ -66,7 +66,7 @@ def printed(title: str, took: Taken) -> None:
     for name, rounds in sorted(took.items(), key=lambda item: statistics.median(wall for wall, _ in item[1])):
         low, middle, high = statistics.quantiles((wall for wall, _ in rounds), n=4)
         wall, cpu = (statistics.median(one[at] / ours[at] for one, ours in zip(rounds, base, strict=True)) for at in (0, 1))
-        times = f"{middle * 1e6:12.1f} us ({low * 1e6:.1f} to {high * 1e6:.1f})"
+        times = f"{middle * 1e6:12.2f} us ({low * 1e6:.2f} to {high * 1e6:.2f})"
         print(f"  {name:38} {times}  {wall:6.2f} x  processors {cpu:6.2f} x")
 
 

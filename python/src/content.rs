@@ -51,6 +51,22 @@ impl Content {
         !matches!(self, Self::Bytes(..))
     }
 
+    /// Whether any bytes of its message can be written by themselves.
+    pub fn is_flat(&self) -> bool {
+        matches!(self, Self::Array(given, ..) if given.is_flat())
+    }
+
+    /// Writes the bytes of its message from `at` on, if it is flat.
+    pub fn write_part(&self, at: usize, to: &mut [u8]) {
+        let Self::Array(given, layout, _) = self else { return };
+        let mut head = vec![0; layout.offset()];
+        layout.write(&mut head);
+        let head = head.get(at..).unwrap_or_default();
+        let (front, elements) = to.split_at_mut(head.len().min(to.len()));
+        front.copy_from_slice(&head[..front.len()]);
+        given.copy_part_to((at + front.len()).saturating_sub(layout.offset()), elements);
+    }
+
     /// What writes it into its message.
     pub fn writer<'a>(&'a self, py: Python<'a>) -> impl FnOnce(&mut [u8]) + Send + 'a {
         let pickle = match self {

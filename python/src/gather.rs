@@ -177,7 +177,7 @@ impl Inside {
             match many.receive_until(Some(until)) {
                 Ok(Arrival::Message { from, sample }) => {
                     let long = senders.get_mut(&from).map(|sender| &mut sender.long);
-                    match long.and_then(|long| long.take(&sample, &reading.pool)) {
+                    match long.and_then(|long| long.take(&sample, &reading.pool, None)) {
                         Some(taken) => Ok(Found::Part(taken)),
                         None => Ok(made(from, Come::InRing(sample))),
                     }

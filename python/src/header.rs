@@ -121,7 +121,12 @@ impl Layout {
     /// What the header of a message says, if it can be true; else what is wrong with it. Each byte is read once: the
     /// peer may be changing them.
     pub fn read(message: &[u8]) -> Result<Self, String> {
-        let fixed = *message.first_chunk::<FIXED>().ok_or("shorter than the header of an array")?;
+        Self::read_front(message, message.len())
+    }
+
+    /// The same of a message of `total` bytes, which begins with `front`.
+    pub fn read_front(front: &[u8], total: usize) -> Result<Self, String> {
+        let fixed = *front.first_chunk::<FIXED>().ok_or("shorter than the header of an array")?;
         let number = |at: usize, bytes: usize| {
             fixed[at..at + bytes].iter().rev().fold(0_u64, |n, byte| n << 8 | u64::from(*byte))
         };
@@ -149,7 +154,7 @@ impl Layout {
             return Err(format!("{dimensions} dimensions, more than {MOST_DIMENSIONS}"));
         }
         let (length, item) = (number(14, 2) as usize, number(20, 4) as usize);
-        let variable = message.get(FIXED..FIXED + 8 * dimensions + length);
+        let variable = front.get(FIXED..FIXED + 8 * dimensions + length);
         let variable = variable.ok_or("a header that is longer than its message")?.to_vec();
         let (lengths, format) = variable.split_at(8 * dimensions);
         let lengths = lengths.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
@@ -163,9 +168,8 @@ impl Layout {
         if offset != layout.offset() as u64 {
             return Err(format!("elements at {offset} instead of {}", layout.offset()));
         }
-        if bytes != layout.bytes() as u64 || layout.message() != Some(message.len()) {
-            let (made, there) =
-                (layout.bytes(), message.len() as u64 - offset.min(message.len() as u64));
+        if bytes != layout.bytes() as u64 || layout.message() != Some(total) {
+            let (made, there) = (layout.bytes(), total as u64 - offset.min(total as u64));
             return Err(format!(
                 "{bytes} bytes of elements told, {there} there, {made} by the shape"
             ));

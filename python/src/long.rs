@@ -1,8 +1,8 @@
 //! Messages that are larger than their ring: they go through it in parts, as docs/formats.md has them, and are put together
 //! in the receiver's own memory. What a peer wrote is checked before anything is made of it.
 
-use crate::header::BEFORE;
-use crate::memory::{Pool, Room};
+use crate::header::{BEFORE, Layout};
+use crate::memory::{Given, Pool, Room};
 
 pub const MAGIC: [u8; 8] = *b"THALWEGL";
 const VERSION: u16 = 1;
@@ -66,10 +66,31 @@ pub struct Long {
 
 struct Assembly {
     serial: u32,
-    /// The message lies in it behind as many bytes as before one in a ring, so that what is aligned there is here.
-    room: Room,
+    place: Place,
     total: usize,
     filled: usize,
+}
+
+/// Where the bytes of a message are put together.
+enum Place {
+    /// The message lies in it behind as many bytes as before one in a ring, so that what is aligned there is here.
+    Room(Room),
+    /// Its elements are in the caller's array, and this is what comes before them.
+    Array(Vec<u8>),
+}
+
+/// An array of the caller that the elements of a message may go to as they come, if they fit.
+pub struct Target<'a> {
+    pub given: &'a Given,
+    pub layout: &'a Layout,
+}
+
+impl Target<'_> {
+    /// Bytes before the elements of a message of `total` bytes with this front; `None` if they do not fit.
+    fn fits(&self, front: &[u8], total: usize) -> Option<usize> {
+        let layout = Layout::read_front(front, total).ok().filter(|it| self.layout.holds(it))?;
+        (self.given.is_flat() && front.len() >= layout.offset()).then(|| layout.offset())
+    }
 }
 
 /// What is wrong with a part, which was passed over.
@@ -80,36 +101,41 @@ pub enum Refused {
 }
 
 impl Long {
-    /// Takes the bytes of a part. `None` if the message is none.
-    pub fn take(&mut self, message: &[u8], pool: &Pool) -> Option<Result<(), Refused>> {
+    /// Takes the bytes of a part, to the target if it is one of what fits there. `None` if the message is none.
+    pub fn take(
+        &mut self,
+        message: &[u8],
+        pool: &Pool,
+        target: Option<&Target<'_>>,
+    ) -> Option<Result<(), Refused>> {
         Some(match Part::read(message)? {
-            Ok((part, bytes)) => self.add(part, bytes, pool),
+            Ok((part, bytes)) => self.add(part, bytes, (pool, target)),
             Err(why) => Err(Refused::Corrupt(why)),
         })
     }
 
-    fn add(&mut self, part: Part, bytes: &[u8], pool: &Pool) -> Result<(), Refused> {
+    fn add(
+        &mut self,
+        part: Part,
+        bytes: &[u8],
+        (pool, target): (&Pool, Option<&Target<'_>>),
+    ) -> Result<(), Refused> {
         if part.at == 0 {
             // One that was begun before was given up by its sender.
             self.now = None;
             self.refused = None;
-            let left = thalweg_sys::host::memory_available();
-            let fits = left.is_none_or(|left| part.total as u64 <= left);
-            let Some(room) = fits.then(|| pool.room(BEFORE + part.total)).flatten() else {
-                self.refused = Some(part.serial);
-                let why = format!("a message of {} bytes: more than the memory left", part.total);
-                return Err(Refused::TooLarge(why));
+            let place = match target.and_then(|target| target.fits(bytes, part.total)) {
+                Some(offset) => Place::Array(bytes[..offset].to_vec()),
+                None => Place::Room(self.room(part.serial, part.total, pool)?),
             };
-            self.now = Some(Assembly { serial: part.serial, room, total: part.total, filled: 0 });
+            self.now = Some(Assembly { serial: part.serial, place, total: part.total, filled: 0 });
         }
         let due = self.now.as_mut().filter(|now| {
             (now.serial, now.total, now.filled) == (part.serial, part.total, part.at)
         });
         match due {
             Some(now) => {
-                let from = BEFORE + part.at;
-                now.room.bytes(from + bytes.len())[from..].copy_from_slice(bytes);
-                now.filled += bytes.len();
+                now.put(bytes, target);
                 Ok(())
             }
             None if self.refused == Some(part.serial) => Ok(()),
@@ -123,19 +149,79 @@ impl Long {
         }
     }
 
+    /// Room for a message; without, all its parts are passed over.
+    fn room(&mut self, serial: u32, total: usize, pool: &Pool) -> Result<Room, Refused> {
+        let left = thalweg_sys::host::memory_available();
+        let fits = left.is_none_or(|left| total as u64 <= left);
+        fits.then(|| pool.room(BEFORE + total)).flatten().ok_or_else(|| {
+            self.refused = Some(serial);
+            let why = format!("a message of {total} bytes: more than the memory left");
+            Refused::TooLarge(why)
+        })
+    }
+
     /// Whether a message is all there.
     pub fn is_whole(&self) -> bool {
         self.now.as_ref().is_some_and(|now| now.filled == now.total)
     }
 
-    /// The bytes of the message that is there.
-    pub fn message(&mut self) -> &[u8] {
-        self.now.as_mut().map_or(&[], |now| &now.room.bytes(BEFORE + now.total)[BEFORE..])
+    /// Whether its elements are in the array that it was taken with.
+    pub fn is_in_array(&self) -> bool {
+        self.now.as_ref().is_some_and(|now| matches!(now.place, Place::Array(_)))
     }
 
-    /// Lets go of it: its memory, in which it begins after [`BEFORE`] bytes.
+    /// The bytes of the message that is there, in a room.
+    pub fn message(&mut self) -> &[u8] {
+        match &mut self.now {
+            Some(Assembly { place: Place::Room(room), total, .. }) => {
+                &room.bytes(BEFORE + *total)[BEFORE..]
+            }
+            _ => &[],
+        }
+    }
+
+    /// Lets go of it: its memory, in which it begins after [`BEFORE`] bytes; `None` if that is the caller's.
     pub fn finish(&mut self) -> Option<Room> {
-        self.now.take().map(|now| now.room)
+        match self.now.take()?.place {
+            Place::Room(room) => Some(room),
+            Place::Array(_) => None,
+        }
+    }
+
+    /// Moves what has come of a message out of the caller's array, which is the caller's again.
+    pub fn leave_array(&mut self, given: &Given, pool: &Pool) -> Result<(), Refused> {
+        let Some(now) = self.now.take_if(|now| matches!(now.place, Place::Array(_))) else {
+            return Ok(());
+        };
+        let Assembly { serial, place, total, filled } = now;
+        let Place::Array(head) = place else { return Ok(()) };
+        let mut room = self.room(serial, total, pool)?;
+        let (front, elements) =
+            room.bytes(BEFORE + filled)[BEFORE..].split_at_mut(head.len().min(filled));
+        front.copy_from_slice(&head[..front.len()]);
+        given.copy_part_to(0, elements);
+        self.now = Some(Assembly { serial, place: Place::Room(room), total, filled });
+        Ok(())
+    }
+}
+
+impl Assembly {
+    /// Takes the bytes that come next.
+    fn put(&mut self, bytes: &[u8], target: Option<&Target<'_>>) {
+        match (&mut self.place, target) {
+            (Place::Room(room), _) => {
+                let from = BEFORE + self.filled;
+                room.bytes(from + bytes.len())[from..].copy_from_slice(bytes);
+            }
+            (Place::Array(head), Some(target)) => {
+                let skip = head.len().saturating_sub(self.filled).min(bytes.len());
+                let at = (self.filled + skip).saturating_sub(head.len());
+                target.given.copy_part_from(at, &bytes[skip..]);
+            }
+            // Whoever called with an array has left it.
+            (Place::Array(_), None) => {}
+        }
+        self.filled += bytes.len();
     }
 }
 
@@ -148,7 +234,7 @@ mod tests {
     }
 
     fn taken(long: &mut Long, message: &[u8]) -> Option<bool> {
-        long.take(message, &Pool::default()).map(|taken| taken.is_ok())
+        long.take(message, &Pool::default(), None).map(|taken| taken.is_ok())
     }
 
     #[test]

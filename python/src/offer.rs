@@ -4,8 +4,8 @@ use pyo3::exceptions::{PyBufferError, PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::ffi::CString;
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
-use std::thread;
 use std::time::Instant;
 use thalweg_channel::layout::MOST_CAPACITY;
 use thalweg_channel::{Address, Error, Link, Listener, Options, Producer};
@@ -16,7 +16,7 @@ use crate::error::raised;
 use crate::header::{Encoding, Layout};
 use crate::long::Part;
 use crate::memory::{Loan, Ring, references};
-use crate::wait::{AGAIN, deadline, joined, met, patiently};
+use crate::wait::{Meeting, deadline, joined, patiently, rest};
 
 /// Without `capacity`: as many arrays as the first one, and no less than this.
 const AHEAD: usize = 4;
@@ -55,8 +55,10 @@ enum State {
     Listening(Listener),
     /// Who gathers is looked for at the first message.
     Seeking(Address),
-    /// A link over which nothing was said yet; gone while the handshake runs.
-    Linked(Option<Link>),
+    /// A link over which nothing was said yet.
+    Linked(Link),
+    /// With what it is again if that fails; closed, if nobody else can come.
+    Meeting(Meeting<Producer>, Box<State>),
     Open(Ring),
     Closed,
 }
@@ -84,7 +86,7 @@ impl Offer {
     }
 
     pub fn over(link: Link, making: Making) -> Self {
-        Self::new(State::Linked(Some(link)), making)
+        Self::new(State::Linked(link), making)
     }
 
     pub fn open(producer: Producer, making: Making) -> Self {
@@ -110,39 +112,60 @@ impl Inside {
             let link = match &mut self.state {
                 State::Open(ring) => return Ok(ring.clone()),
                 State::Closed => return Err(closed()),
+                State::Meeting(meeting, before) => {
+                    let opened = meeting.outcome(py, deadline)?;
+                    let before = mem::replace(&mut **before, State::Closed);
+                    let is_one_of_many = !matches!(before, State::Closed);
+                    self.state = before;
+                    match opened {
+                        Ok(producer) => self.state = State::Open(Ring::new(producer)),
+                        // Our own failures: the next caller would meet the same.
+                        Err(error @ (Error::System { .. } | Error::TooLarge { .. })) => {
+                            return Err(raised(py)(error));
+                        }
+                        // Who called is gone, or says nothing: the next one.
+                        Err(_) if is_one_of_many => rest(py, deadline)?,
+                        Err(error) => return Err(raised(py)(error)),
+                    }
+                    continue;
+                }
                 State::Listening(listener) => {
-                    patiently(py, deadline, |until| listener.accept_until(Some(until)))
+                    Some(patiently(py, deadline, |until| listener.accept_until(Some(until)))?)
                 }
-                State::Seeking(address) => patiently(py, deadline, |until| joined(address, until)),
-                State::Linked(link) => link.take().ok_or_else(closed),
+                State::Seeking(address) => {
+                    Some(patiently(py, deadline, |until| joined(address, until))?)
+                }
+                State::Linked(_) => None,
             };
-            let is_one_of_many = matches!(self.state, State::Listening(_) | State::Seeking(_));
-            let opened = met(py, link?, deadline, move |link, until| {
-                Producer::open_until(link, &options, Some(until))
-            })?;
-            match opened {
-                Ok(producer) => self.state = State::Open(Ring::new(producer)),
-                // Our own failures: the next caller would meet the same.
-                Err(error @ (Error::System { .. } | Error::TooLarge { .. })) => {
-                    return Err(raised(py)(error));
+            let before = mem::replace(&mut self.state, State::Closed);
+            let (link, before) = match (link, before) {
+                (Some(link), before) => (link, before),
+                (None, State::Linked(link)) => (link, State::Closed),
+                _ => return Err(closed()),
+            };
+            let meet = move |link, until| Producer::open_until(link, &options, Some(until));
+            self.state = match Meeting::begin(link, meet) {
+                Ok(meeting) => State::Meeting(meeting, Box::new(before)),
+                Err(error) => {
+                    self.state = before;
+                    return Err(error);
                 }
-                // Who called is gone, or says nothing: the next one.
-                Err(_) if is_one_of_many && deadline.is_none_or(|at| Instant::now() < at) => {
-                    py.detach(|| thread::sleep(AGAIN));
-                    py.check_signals()?;
-                }
-                Err(error) => return Err(raised(py)(error)),
-            }
+            };
         }
     }
 
-    /// Waits until the ring has room for a message of `len` bytes.
-    fn room(&mut self, py: Python<'_>, len: usize, deadline: Option<Instant>) -> PyResult<Ring> {
+    /// The ring, when nothing of it is lent, for a message of `len` bytes.
+    fn ready(&mut self, py: Python<'_>, len: usize, deadline: Option<Instant>) -> PyResult<Ring> {
         if self.lent.is_some() {
             return Err(PyBufferError::new_err("room is lent: commit it or discard it first"));
         }
         self.wanted = len;
-        let ring = self.ring(py, len, deadline)?;
+        self.ring(py, len, deadline)
+    }
+
+    /// Waits until the ring has room for a message of `len` bytes.
+    fn room(&mut self, py: Python<'_>, len: usize, deadline: Option<Instant>) -> PyResult<Ring> {
+        let ring = self.ready(py, len, deadline)?;
         let mut producer = ring.producer();
         let waiting = &mut *producer;
         patiently(py, deadline, |until| waiting.loan_until(len, Some(until)).map(drop))?;
@@ -175,14 +198,16 @@ impl Inside {
         (len, deadline): (usize, Option<Instant>),
         write: impl FnOnce(&mut [u8]) + Send,
     ) -> PyResult<()> {
-        let ring = self.room(py, len, deadline)?;
-        let sent = py.detach(|| {
-            let mut producer = ring.producer();
-            let mut loan = producer.try_loan(len)?.ok_or(Error::Timeout)?;
-            write(&mut loan);
-            loan.commit()
-        });
-        sent.map_err(raised(py))
+        let ring = self.ready(py, len, deadline)?;
+        let mut producer = ring.producer();
+        let (producer, mut write) = (&mut *producer, Some(write));
+        // In one step, as a receiver reads.
+        patiently(py, deadline, |until| {
+            let mut room = producer.loan_until(len, Some(until))?;
+            let write = write.take().expect("room that was written is published");
+            write(&mut room);
+            room.commit()
+        })
     }
 
     /// Sends a message that is larger than the ring. After an error the receiver drops what it has of it, when the next
@@ -196,22 +221,28 @@ impl Inside {
     ) -> PyResult<()> {
         let len = content.message();
         let mut whole = Vec::new();
-        if whole.try_reserve_exact(len).is_err() {
-            return Err(PyMemoryError::new_err(()));
+        if !content.is_flat() {
+            if whole.try_reserve_exact(len).is_err() {
+                return Err(PyMemoryError::new_err(()));
+            }
+            let write = content.writer(py);
+            py.detach(|| {
+                whole.resize(len, 0);
+                write(&mut whole);
+            });
         }
-        let write = content.writer(py);
-        py.detach(|| {
-            whole.resize(len, 0);
-            write(&mut whole);
-        });
         let each = each.saturating_sub(Part::HEAD).max(1);
-        for (number, bytes) in whole.chunks(each).enumerate() {
+        for at in (0..len).step_by(each) {
             py.check_signals()?;
-            let part = Part { serial, total: len, at: number * each };
-            self.send_one(py, (Part::HEAD + bytes.len(), deadline), |message| {
+            let part = Part { serial, total: len, at };
+            let bytes = each.min(len - at);
+            self.send_one(py, (Part::HEAD + bytes, deadline), |message| {
                 let (head, body) = message.split_at_mut(Part::HEAD);
                 head.copy_from_slice(&part.head());
-                body.copy_from_slice(bytes);
+                match whole.get(at..at + bytes) {
+                    Some(bytes) => body.copy_from_slice(bytes),
+                    None => content.write_part(at, body),
+                }
             })?;
         }
         Ok(())
@@ -263,7 +294,7 @@ impl Offer {
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| match &inside.state {
             State::Open(ring) => ring.producer().arm(inside.wanted).map_err(raised(py)),
-            State::Listening(_) | State::Linked(Some(_)) => Ok(true),
+            State::Listening(_) | State::Linked(_) => Ok(true),
             _ => Ok(false),
         })
     }
@@ -345,7 +376,7 @@ impl Offer {
     /// Says goodbye. Where an array of `empty` still lies over the ring, when that is gone.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Some(mut inside) = self.inside.here()? else { return Ok(()) };
-        let state = std::mem::replace(&mut inside.state, State::Closed);
+        let state = mem::replace(&mut inside.state, State::Closed);
         let lent = inside.lent.take();
         drop(inside);
         drop(lent);
@@ -376,14 +407,20 @@ impl Offer {
 
     /// What an event loop polls for reading: before the other side has come the listener's descriptor.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
-        self.inside.with(py, |inside| match &inside.state {
-            State::Listening(listener) => Ok(listener.as_fd().as_raw_fd()),
-            State::Linked(Some(link)) => Ok(link.as_fd().as_raw_fd()),
-            State::Open(ring) => {
-                let producer = ring.producer();
-                Ok(producer.as_fd().as_raw_fd())
+        self.inside.with(py, |inside| {
+            let state = match &inside.state {
+                State::Meeting(_, before) => before,
+                state => state,
+            };
+            match state {
+                State::Listening(listener) => Ok(listener.as_fd().as_raw_fd()),
+                State::Linked(link) => Ok(link.as_fd().as_raw_fd()),
+                State::Open(ring) => {
+                    let producer = ring.producer();
+                    Ok(producer.as_fd().as_raw_fd())
+                }
+                _ => Err(closed()),
             }
-            _ => Err(closed()),
         })
     }
 

@@ -1,6 +1,5 @@
 //! What a receiving end reads: a ring that is its own, or one that a broadcast fills.
 
-use std::mem;
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
@@ -33,17 +32,12 @@ impl Source {
         Ok(Self::Ring(Box::new(Consumer::open_until(link, options, Some(until))?)))
     }
 
-    /// Waits for a message, which stays the next one.
-    pub fn wait(&mut self, until: Instant) -> Result<(), Error> {
-        match self {
-            Self::Ring(ring) => ring.receive_until(Some(until)).map(mem::forget),
-            Self::Broadcast(seat) => seat.receive_until(Some(until)).map(mem::forget),
-        }
-    }
-
-    /// The message that [`Source::wait`] has waited for.
-    pub fn next(&mut self) -> Result<Next<'_>, Error> {
-        self.try_next()?.ok_or(Error::Timeout)
+    /// The next message; waits for it.
+    pub fn receive(&mut self, until: Instant) -> Result<Next<'_>, Error> {
+        Ok(match self {
+            Self::Ring(ring) => Next::Sample(ring.receive_until(Some(until))?),
+            Self::Broadcast(seat) => Next::Notice(seat.receive_until(Some(until))?),
+        })
     }
 
     pub fn try_next(&mut self) -> Result<Option<Next<'_>>, Error> {

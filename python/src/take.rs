@@ -4,7 +4,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
-use std::thread;
 use std::time::Instant;
 use thalweg_channel::{Address, Consumer, Error, Link, Options};
 use thalweg_sys::{Errno, io};
@@ -12,13 +11,13 @@ use thalweg_sys::{Errno, io};
 use crate::alone::Alone;
 use crate::error::{Failure, raised};
 use crate::header::Layout;
-use crate::long::{Long, Refused};
+use crate::long::{Long, Refused, Target};
 use crate::memory::Given;
 use crate::offer::closed;
 use crate::read::{Come, Piece, Reading, Unread};
 use crate::shown::{Shown, ending};
 use crate::source::{Next, Source};
-use crate::wait::{AGAIN, deadline, joined, met, patiently};
+use crate::wait::{Meeting, deadline, joined, patiently, rest};
 
 /// The receiving end of a channel, made by `take`, `subscribe` or `pair`. Iterating over it receives until the other
 /// side says goodbye; PeerDied if it ended without.
@@ -50,9 +49,12 @@ struct Inside {
 }
 
 enum State {
-    Seeking(Address),
-    /// A link over which nothing came yet; gone while the handshake runs.
-    Linked(Option<Link>),
+    /// With a link, once there is one, over which nothing came yet.
+    Seeking(Address, Option<Link>),
+    /// A link over which nothing came yet.
+    Linked(Link),
+    /// With the address where another is sought if it fails.
+    Meeting(Meeting<Source>, Option<Address>),
     Open(Source),
     Closed,
 }
@@ -72,11 +74,11 @@ impl Take {
         options: Options,
         manner: Manner,
     ) -> PyResult<Self> {
-        Self::new(py, State::Seeking(from), options, manner)
+        Self::new(py, State::Seeking(from, None), options, manner)
     }
 
     pub fn over(py: Python<'_>, link: Link, options: Options, manner: Manner) -> PyResult<Self> {
-        Self::new(py, State::Linked(Some(link)), options, manner)
+        Self::new(py, State::Linked(link), options, manner)
     }
 
     pub fn open(
@@ -91,7 +93,7 @@ impl Take {
     fn next(&self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<Py<PyAny>> {
         self.shown.check(py)?;
         let read = |reading: &Reading, come: Come<'_, Next<'_>>| reading.array(come);
-        let message = self.inside.with(py, |inside| inside.read(py, deadline, read))?;
+        let message = self.inside.with(py, |inside| inside.read(py, (deadline, None), read))?;
         let message = message.map_err(|why| unread(py, why))?;
         self.shown.array(py, message)
     }
@@ -102,37 +104,40 @@ impl Inside {
     fn ring(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<&mut Source> {
         let (options, subscribes) = (self.options, self.subscribes);
         loop {
-            let link = match &mut self.state {
+            match &mut self.state {
                 State::Open(_) => break,
                 State::Closed => return Err(closed()),
-                State::Linked(link) => {
-                    let waiting = link.as_ref().ok_or_else(closed)?;
-                    patiently(py, deadline, |until| speaks(waiting, until))?;
-                    link.take().ok_or_else(closed)?
-                }
-                State::Seeking(address) => {
-                    let link = patiently(py, deadline, |until| joined(address, until))?;
-                    // It speaks when it has something to send, which may be long after it was joined.
-                    patiently(py, deadline, |until| speaks(&link, until))?;
-                    link
-                }
-            };
-            let opened = met(py, link, deadline, move |link, until| {
-                Source::open(link, &options, subscribes, until)
-            })?;
-            match opened {
-                Ok(source) => self.state = State::Open(source),
-                // It went, or had its consumer: another may offer under the name.
-                Err(Error::Closed { .. } | Error::PeerDied { .. } | Error::Timeout)
-                    if matches!(self.state, State::Seeking(_)) =>
-                {
-                    if deadline.is_some_and(|at| Instant::now() >= at) {
-                        return Err(raised(py)(Error::Timeout));
+                // It speaks when it has something to send, which may be long after it was joined.
+                State::Linked(link) => patiently(py, deadline, |until| speaks(link, until))?,
+                State::Seeking(address, link) => {
+                    if link.is_none() {
+                        *link = Some(patiently(py, deadline, |until| joined(address, until))?);
                     }
-                    py.detach(|| thread::sleep(AGAIN));
-                    py.check_signals()?;
+                    let link = link.as_ref().ok_or_else(closed)?;
+                    patiently(py, deadline, |until| speaks(link, until))?;
                 }
-                Err(error) => return Err(raised(py)(error)),
+                State::Meeting(meeting, again) => {
+                    let opened = meeting.outcome(py, deadline)?;
+                    let again = again.take();
+                    self.met(opened, again).map_err(raised(py))?;
+                    if matches!(self.state, State::Seeking(..)) {
+                        rest(py, deadline)?;
+                    }
+                    continue;
+                }
+            }
+            let (link, again) = match mem::replace(&mut self.state, State::Closed) {
+                State::Linked(link) => (link, None),
+                State::Seeking(address, Some(link)) => (link, Some(address)),
+                _ => return Err(closed()),
+            };
+            let meet = move |link, until| Source::open(link, &options, subscribes, until);
+            match Meeting::begin(link, meet) {
+                Ok(meeting) => self.state = State::Meeting(meeting, again),
+                Err(error) => {
+                    self.state = again.map_or(State::Closed, |at| State::Seeking(at, None));
+                    return Err(error);
+                }
             }
         }
         match &mut self.state {
@@ -141,75 +146,86 @@ impl Inside {
         }
     }
 
-    /// Waits for a message, which stays the next one.
-    fn await_one(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<&mut Source> {
-        let source = self.ring(py, deadline)?;
-        let mut collected = false;
-        loop {
-            let come = patiently(py, deadline, |until| match source.wait(until) {
-                Err(Error::Timeout) if source.holds_up()? => Ok(false),
-                waited => waited.map(|()| true),
-            })?;
-            if come {
-                return Ok(source);
-            }
-            py.check_signals()?;
-            if !collected {
-                // What nobody can reach any more may be held by a cycle.
-                py.import("gc")?.call_method0("collect")?;
-                collected = true;
-            } else if threads(py)? == 1 {
-                return Err(held_up(py, source.held()));
-            } else if deadline.is_some_and(|at| Instant::now() >= at) {
-                return Err(raised(py)(Error::Timeout));
-            }
-        }
+    /// What follows a meeting.
+    fn met(&mut self, opened: Result<Source, Error>, again: Option<Address>) -> Result<(), Error> {
+        let (state, met) = match (opened, again) {
+            (Ok(source), _) => (State::Open(source), Ok(())),
+            // It went, or had its consumer: another may offer under the name.
+            (
+                Err(Error::Closed { .. } | Error::PeerDied { .. } | Error::Timeout),
+                Some(address),
+            ) => (State::Seeking(address, None), Ok(())),
+            (Err(error), Some(address)) => (State::Seeking(address, None), Err(error)),
+            (Err(error), None) => (State::Closed, Err(error)),
+        };
+        self.state = state;
+        met
     }
 
-    /// Waits for a message, which stays the next one. What comes in parts is put together here.
-    fn await_whole(&mut self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<()> {
-        while !self.long.is_whole() {
-            self.await_one(py, deadline)?;
-            let pool = self.reading.pool.clone();
-            let State::Open(source) = &mut self.state else { return Err(closed()) };
-            let long = &mut self.long;
-            let looked = py.detach(|| {
-                let next = source.next()?;
-                let taken = long.take(&next, &pool);
-                if taken.is_none() {
-                    next.leave();
-                }
-                Ok(taken)
-            });
-            match looked.map_err(raised(py))? {
-                None => return Ok(()),
-                Some(taken) => {
-                    py.check_signals()?;
-                    taken.map_err(|why| refused(py, why))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// What `read` makes of the next message.
+    /// What `read` makes of the next message; waits for it. What comes in parts is put together here, or in the target.
     fn read<T: Send>(
         &mut self,
         py: Python<'_>,
-        deadline: Option<Instant>,
+        (deadline, target): (Option<Instant>, Option<&Target<'_>>),
         read: impl FnOnce(&Reading, Come<'_, Next<'_>>) -> T + Send,
     ) -> PyResult<T> {
-        self.await_whole(py, deadline)?;
-        let State::Open(source) = &mut self.state else { return Err(closed()) };
-        let (reading, long) = (&self.reading, &mut self.long);
-        let done = py.detach(|| {
-            if long.is_whole() {
-                return Ok(read(reading, Come::InParts(long)));
+        let (mut read, mut collected) = (Some(read), false);
+        loop {
+            if !self.long.is_whole() {
+                self.ring(py, deadline)?;
             }
-            Ok(read(reading, Come::InRing(source.next()?)))
-        });
-        done.map_err(raised(py))
+            let State::Open(source) = &mut self.state else { return Err(closed()) };
+            let (reading, long) = (&self.reading, &mut self.long);
+            let mut made = |come: Come<'_, Next<'_>>| {
+                let read = read.take().expect("a look that has read is the last");
+                Looked::Read(read(reading, come))
+            };
+            // In one step, for to give the interpreter's lock back and take it again costs as much as a short message.
+            let looked = patiently(py, deadline, |until| {
+                if long.is_whole() {
+                    return Ok(made(Come::InParts(long)));
+                }
+                let why = match source.receive(until) {
+                    Ok(next) => {
+                        let taken = long.take(&next, &reading.pool, target);
+                        return Ok(taken.map_or_else(|| made(Come::InRing(next)), Looked::Part));
+                    }
+                    Err(why) => why,
+                };
+                let is_held_up = matches!(why, Error::Timeout) && source.holds_up()?;
+                if is_held_up { Ok(Looked::HeldUp) } else { Err(why) }
+            })?;
+            match looked {
+                Looked::Read(found) => return Ok(found),
+                Looked::Part(taken) => {
+                    py.check_signals()?;
+                    taken.map_err(|why| refused(py, why))?;
+                    collected = false;
+                }
+                Looked::HeldUp => {
+                    py.check_signals()?;
+                    if !collected {
+                        // What nobody can reach any more may be held by a cycle.
+                        py.import("gc")?.call_method0("collect")?;
+                        collected = true;
+                    } else if threads(py)? == 1 {
+                        return Err(held_up(py, source.held()));
+                    } else if deadline.is_some_and(|at| Instant::now() >= at) {
+                        return Err(raised(py)(Error::Timeout));
+                    }
+                }
+            }
+        }
     }
+}
+
+/// What came of one look at the ring.
+enum Looked<T> {
+    Read(T),
+    /// A part of a longer message was taken; or what is wrong with it.
+    Part(Result<(), Refused>),
+    /// The sender waits for what is held here.
+    HeldUp,
 }
 
 #[pymethods]
@@ -255,7 +271,7 @@ impl Take {
         let read = |reading: &Reading, come: Come<'_, Next<'_>>| reading.object(come);
         let object = self.inside.with(py, |inside| {
             may_unpickle(py, &inside.reading)?;
-            inside.read(py, deadline, read)
+            inside.read(py, (deadline, None), read)
         })?;
         let object = object.map_err(|why| unread(py, why))?;
         self.shown.object(py, object)
@@ -269,7 +285,8 @@ impl Take {
     }
 
     /// Copies the next array into this one, of the same type and shape, and returns it. If it does not fit, TypeError or
-    /// ValueError, and the message stays the next one.
+    /// ValueError, and the message stays the next one. One that is larger than its ring is copied as it comes: after a
+    /// Timeout or another error the array may have a part of it.
     #[pyo3(signature = (into, timeout=None))]
     fn receive_into(
         &self,
@@ -289,6 +306,10 @@ impl Take {
                 other => Err(other),
             };
             match come {
+                Come::InParts(long) if long.is_in_array() => {
+                    long.finish();
+                    Ok(())
+                }
                 Come::InParts(long) => {
                     let copied = fitting(long.message());
                     if copied.is_ok() {
@@ -299,7 +320,13 @@ impl Take {
                 Come::InRing(next) => fitting(&next).inspect_err(|_| next.leave()),
             }
         };
-        match self.inside.with(py, |inside| inside.read(py, deadline, read))? {
+        let target = room.as_ref().map(|layout| Target { given: &given, layout });
+        let copied = self.inside.with(py, |inside| {
+            let copied = inside.read(py, (deadline, target.as_ref()), read);
+            let left = inside.long.leave_array(&given, &inside.reading.pool);
+            left.map_err(|why| refused(py, why)).and(copied)
+        })?;
+        match copied {
             Ok(()) => Ok(into.clone().unbind()),
             Err(Ok(layout)) => Err(layout.unlike(room.as_ref())),
             Err(Err(why)) => Err(unread(py, Unread::Corrupt(why))),
@@ -315,7 +342,7 @@ impl Take {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let deadline = deadline(timeout)?;
         let read = |reading: &Reading, come: Come<'_, Next<'_>>| reading.bytes(come);
-        let bytes = self.inside.with(py, |inside| inside.read(py, deadline, read))?;
+        let bytes = self.inside.with(py, |inside| inside.read(py, (deadline, None), read))?;
         let (mut room, skip, len) = bytes.map_err(|why| unread(py, why))?;
         Ok(PyBytes::new(py, &room.bytes(skip + len)[skip..]))
     }
@@ -324,7 +351,7 @@ impl Take {
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| match &mut inside.state {
             State::Open(source) => source.arm().map_err(raised(py)),
-            State::Linked(Some(_)) => Ok(true),
+            State::Linked(_) | State::Seeking(_, Some(_)) => Ok(true),
             _ => Ok(false),
         })
     }
@@ -333,7 +360,7 @@ impl Take {
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.inside.with(py, |inside| match &inside.state {
             State::Open(source) => Ok(source.as_fd().as_raw_fd()),
-            State::Linked(Some(link)) => Ok(link.as_fd().as_raw_fd()),
+            State::Linked(link) | State::Seeking(_, Some(link)) => Ok(link.as_fd().as_raw_fd()),
             _ => Err(closed()),
         })
     }

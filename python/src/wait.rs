@@ -13,7 +13,7 @@ use crate::error::raised;
 pub const SLICE: Duration = Duration::from_millis(50);
 
 /// Between two looks whether somebody is there by now.
-pub const AGAIN: Duration = Duration::from_millis(10);
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// When to give up, of seconds as Python counts them; `None` is never.
 pub fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
@@ -48,36 +48,48 @@ pub fn patiently<T: Send>(
 }
 
 /// A handshake, which cannot be made again and so has a thread of its own: it ends by itself, for it has no more than
-/// [`Listener::PATIENCE`].
-pub fn met<T: Send + 'static>(
-    py: Python<'_>,
-    link: Link,
-    deadline: Option<Instant>,
-    meet: impl FnOnce(Link, Instant) -> Result<T, Error> + Send + 'static,
-) -> PyResult<Result<T, Error>> {
-    let patient = Instant::now() + Listener::PATIENCE;
-    let until = deadline.map_or(patient, |deadline| deadline.min(patient));
-    let (tell, told) = mpsc::channel();
-    let thread = thread::Builder::new().name("thalweg-meet".to_owned());
-    let begun = thread.spawn(move || {
-        // Nobody listens any more after an interrupt: then the end is dropped here.
-        let _ = tell.send(meet(link, until));
-    });
-    begun.map_err(PyErr::from)?;
-    // A receiver may move to another thread, not be seen by two.
-    let mut told = told;
-    loop {
-        let heard;
-        (told, heard) = py.detach(move || {
-            let heard = told.recv_timeout(SLICE);
-            (told, heard)
+/// [`Listener::PATIENCE`]. A caller with less waits again later, so one who asks often and briefly meets the other too.
+pub struct Meeting<T>(mpsc::Receiver<Result<T, Error>>);
+
+impl<T: Send + 'static> Meeting<T> {
+    pub fn begin(
+        link: Link,
+        meet: impl FnOnce(Link, Instant) -> Result<T, Error> + Send + 'static,
+    ) -> PyResult<Self> {
+        let until = Instant::now() + Listener::PATIENCE;
+        let (tell, told) = mpsc::channel();
+        let thread = thread::Builder::new().name("thalweg-meet".to_owned());
+        let begun = thread.spawn(move || {
+            // Nobody listens any more if the end was closed meanwhile: then what was made is dropped here.
+            let _ = tell.send(meet(link, until));
         });
-        match heard {
-            Ok(met) => return Ok(met),
-            Err(mpsc::RecvTimeoutError::Timeout) => py.check_signals()?,
-            Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(Err(Error::Timeout)),
-        }
+        begun.map_err(PyErr::from)?;
+        Ok(Self(told))
     }
+
+    /// What came of it; Timeout where it has not ended before `deadline`: it goes on.
+    pub fn outcome(
+        &mut self,
+        py: Python<'_>,
+        deadline: Option<Instant>,
+    ) -> PyResult<Result<T, Error>> {
+        let told = &mut self.0;
+        // With all of it, for a receiver may move to another thread, not be seen by two.
+        patiently(py, deadline, move |until| {
+            match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(met) => Ok(met),
+                Err(mpsc::RecvTimeoutError::Timeout) => Err(Error::Timeout),
+                Err(mpsc::RecvTimeoutError::Disconnected) => Ok(Err(Error::Timeout)),
+            }
+        })
+    }
+}
+
+/// Before another look whether somebody is there, unless there is no time for it.
+pub fn rest(py: Python<'_>, deadline: Option<Instant>) -> PyResult<()> {
+    let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+    py.detach(|| thread::sleep(left.map_or(AGAIN, |left| left.min(AGAIN))));
+    py.check_signals()
 }
 
 /// A link to who listens under this name, if that is there before `until`.

@@ -1,11 +1,13 @@
 """What the tests share: programs of their own, and places that only they use."""
 
+import gc
 import os
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -36,8 +38,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts a Python program, given as its text; what still runs at the end is killed."""
     started: list[subprocess.Popen[str]] = []
 
-    def begin(text: str, *arguments: object, **options: object) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", textwrap.dedent(text), *map(str, arguments)]
+    def begin(
+        text: str, *arguments: object, within: tuple[str, ...] | list[str] = (sys.executable,), **options: object
+    ) -> subprocess.Popen[str]:
+        command = [*within, "-c", textwrap.dedent(text), *map(str, arguments)]
         environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         program = subprocess.Popen(command, text=True, env=environment, **{**pipes, **options})
@@ -55,6 +59,22 @@ def ended(program: "subprocess.Popen[str]") -> str:
     printed, complaint = program.communicate(timeout=PATIENCE)
     assert program.returncode == 0, complaint
     return printed.strip()
+
+
+def skip(reason: str) -> NoReturn:
+    """For what cannot run on this machine; `make test` counts it."""
+    if noted := os.environ.get("THALWEG_SKIPS"):
+        with open(noted, "a") as skips:
+            skips.write(f"python: {reason}\n")
+    print(f"skipped: python: {reason}", file=sys.stderr)
+    pytest.skip(reason)
+
+
+def used() -> tuple[int, int]:
+    """Descriptors that this process has, and mappings of channels."""
+    gc.collect()
+    with open("/proc/self/maps") as maps:
+        return len(os.listdir("/proc/self/fd")), sum("thalweg" in line for line in maps)
 
 
 @pytest.fixture

@@ -229,3 +229,33 @@ def test_an_event_loop_is_woken_by_the_descriptor() -> None:
         return bytes(array)
 
     assert asyncio.run(received()) == b"woken"
+
+
+@pytest.mark.parametrize("brief", ["try_receive", 0, 0.001])
+def test_who_asks_often_and_briefly_meets_who_offers(start: Start, place: str, brief: float | str) -> None:
+    sender = start(SENDER, place, 20)
+    into, seen = thalweg.take(place), 0
+    while seen < 20:
+        try:
+            array = into.try_receive() if isinstance(brief, str) else into.receive(timeout=brief)
+        except thalweg.Timeout:
+            continue
+        if array is not None:
+            assert array.shape == (3, seen) and (array == seen).all()
+            seen += 1
+    ended(sender)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_who_offers_often_and_briefly_meets_who_takes(start: Start, place: str, many: bool) -> None:
+    receiver = start(RECEIVER if not many else RECEIVER.replace("thalweg.take(", "thalweg.gather(senders=1, name="), place)
+    out = thalweg.join(place) if many else thalweg.offer(place)
+    for number in range(20):
+        while True:
+            try:
+                out.send(np.full((3, number), number), timeout=0)
+                break
+            except thalweg.Timeout:
+                continue
+    out.close()
+    assert ended(receiver) == f"20 {sum(3 * number * number for number in range(20))}"

@@ -28,6 +28,18 @@ WAITS = {
         "out.empty(2500)",
     ),
     "until all is received": ("out, into = thalweg.pair(); out.send(b'')", "out.drain()"),
+    "for an object": ("out, into = thalweg.pair()", "into.receive_object()"),
+    "for the other side alone": ("into = thalweg.take(place)", "into.open()"),
+    "for room for a part": ("out, into = thalweg.pair(capacity=1 << 16)", "out.send(bytes(1 << 20))"),
+    "for senders": ("into = thalweg.gather(place)", "into.receive()"),
+    "for who gathers": ("out = thalweg.join(place)", "out.send(b'')"),
+    "for a broadcast": ("into = thalweg.subscribe(place)", "into.receive()"),
+    "for who subscribes": ("out = thalweg.broadcast(place)", "out.wait(1)"),
+    "for an item": ("from thalweg.multiprocessing import Queue; queue = Queue()", "queue.get()"),
+    "for room in a queue": (
+        "from thalweg.multiprocessing import Queue; queue = Queue(capacity=1 << 16)",
+        "[queue.put(bytes(20000)) for _ in range(9)]",
+    ),
 }
 
 

@@ -1,13 +1,18 @@
 """Who is killed is told of at once, and leaves nothing behind."""
 
 import os
+import random
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import thalweg
-from conftest import PATIENCE, Start
+from conftest import PATIENCE, ROOT, Start
+from places import mounted, why_not
 
+KILLS = int(os.environ.get("THALWEG_KILLS", "8"))
 SENDER = """
     import sys, numpy as np, thalweg
     with thalweg.offer(sys.argv[1], capacity=1 << 20) as out:
@@ -117,3 +122,41 @@ def test_a_stopped_sender_is_not_taken_for_a_dead_one(start: Start, tmp_path: Pa
     sender.stdin.close()
     sender.stdin = None
     assert (into.receive(timeout=PATIENCE) == 1).all()
+
+
+def test_a_stopped_receiver_is_not_taken_for_a_dead_one(start: Start, place: str) -> None:
+    with thalweg.offer(place, capacity=1 << 16) as out:
+        receiver = start(RECEIVER, place, 3, "busy")
+        for _ in range(3):
+            out.send(bytes(10_000), timeout=PATIENCE)
+        assert receiver.stdout is not None and receiver.stdout.readline() == "there\n"
+        os.kill(receiver.pid, signal.SIGSTOP)
+        with pytest.raises(thalweg.Timeout):
+            for _ in range(10):
+                out.send(bytes(10_000), timeout=0.3)
+        os.kill(receiver.pid, signal.SIGCONT)
+        for _ in range(10):
+            out.send(bytes(10_000), timeout=PATIENCE)
+        out.drain(timeout=PATIENCE)
+
+
+def test_killed_at_random_nothing_is_torn_or_lost_and_nothing_is_left(tmp_path: Path) -> None:
+    """Senders, receivers, and both sides of queues; `THALWEG_KILLS` sets how many, a printed seed repeats it."""
+    seed = os.environ.get("THALWEG_SEED") or str(random.randrange(1 << 30))
+    command = [sys.executable, str(Path(__file__).with_name("campaign.py")), str(KILLS), seed]
+    # Empty places of its own, in which nobody else leaves anything.
+    private = ["/dev/shm"]
+    if not any(Path(path).is_relative_to("/tmp") for path in (ROOT, sys.prefix, sys.base_prefix)):
+        private.append("/tmp")
+    mounts = "\n".join(f"mount -t tmpfs tmpfs {place}" for place in private)
+    if why := why_not(mounted(mounts, ["true"])):
+        print(f"not looked for in /dev/shm and /tmp: a mount namespace needs root: {why}")
+        private = []
+    folder = Path("/tmp/campaign/work") if "/tmp" in private else tmp_path / "campaign" / "work"
+    runtime = folder.with_name("run")
+    begin = f"{mounts if private else ''}\nmkdir -p {folder} {runtime}"
+    command = mounted(begin, [*command, str(folder)]) if private else ["sh", "-ec", f'{begin}\nexec "$@"', "sh", *command, str(folder)]
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(runtime), "THALWEG_PRIVATE": " ".join(private)}
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment, cwd="/", timeout=3600)
+    print(f"THALWEG_SEED={seed}\n{ran.stdout}")
+    assert ran.returncode == 0, f"THALWEG_SEED={seed}\n{ran.stdout}{ran.stderr}"

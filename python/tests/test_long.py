@@ -131,6 +131,55 @@ def test_parts_are_those_of_the_format_and_what_lies_is_corrupt() -> None:
     assert into.receive(timeout=PATIENCE).tobytes() == b"goes on"
 
 
+@pytest.mark.parametrize("then", ["receive", "receive_into", "another"])
+@pytest.mark.parametrize("each", [1, 7, 48, 500, 3000])
+def test_what_fits_goes_to_the_array_as_it_comes_and_no_part_is_lost_with_the_patience(each: int, then: str) -> None:
+    out, into = thalweg.pair(capacity=CAPACITY)
+    sent = np.arange(1000, dtype=np.int32).reshape(10, 100)
+    out.send(sent)
+    message, room = into.receive_bytes(), np.zeros_like(sent)
+    parts = [part(7, len(message), at, message[at : at + each]) for at in range(0, len(message), each)]
+    middle = min(len(parts) // 2, 300)
+    for some in (parts[:middle], parts[middle:-1]):
+        for one in some[:300]:
+            out.send_bytes(one)
+        with pytest.raises(thalweg.Timeout):
+            into.receive_into(room, timeout=0)
+        for one in some[300:]:
+            out.send_bytes(one)
+            with pytest.raises(thalweg.Timeout):
+                into.receive_into(room, timeout=0)
+        before = room.copy()
+    out.send_bytes(parts[-1])
+    if then == "receive":
+        got = into.receive()
+        # The array was left, and nobody writes there any more.
+        assert (room == before).all()
+    elif then == "receive_into":
+        got = into.receive_into(room)
+    else:
+        with pytest.raises(ValueError):
+            into.receive_into(np.zeros(5))
+        got = into.receive_into(np.zeros((10, 200), np.int32)[:, ::2])
+    assert (got == sent).all()
+    assert into.try_receive() is None
+
+
+@pytest.mark.parametrize("way", ["into", "copy"])
+def test_a_stream_of_long_ones_through_a_small_ring_arrives_as_it_was(way: str) -> None:
+    out, into = thalweg.pair(capacity=CAPACITY, copy=way == "copy")
+    sent = [np.arange(20_000 + 1000 * number).astype(np.int64)[:: 1 + number % 2] for number in range(20)]
+    thread = beside(lambda: [out.send(array, timeout=PATIENCE) for array in sent])
+    for array in sent:
+        if way == "into":
+            room = np.zeros_like(array)
+            assert into.receive_into(room, timeout=PATIENCE) is room
+        else:
+            room = into.receive(timeout=PATIENCE)
+        assert (room == array).all()
+    thread.join()
+
+
 def test_where_the_system_gives_no_memory_that_is_said_and_the_process_lives(start: Start) -> None:
     program = start(
         """

@@ -73,7 +73,10 @@ class Region:
         if available is not None and size > available:
             # The kernel would take all there is, and then end some process.
             raise made("Error", errno.ENOMEM, f"{size} bytes of shared memory: {available} are there", 0, None)
-        fd = os.memfd_create("thalweg", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            fd = os.memfd_create("thalweg", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        except OSError as error:
+            raise made("Error", error.errno, f"shared memory: memfd_create: {error.strerror}", 0, None) from None
         try:
             # Else the first write to a page for which there is no memory would end the process.
             os.posix_fallocate(fd, 0, size)

@@ -97,11 +97,35 @@ impl Given {
         });
     }
 
-    /// Every run of bytes that lie together, in C order.
-    fn walk(&self, each: &mut impl FnMut(*mut u8, usize)) {
-        if self.shape.contains(&0) {
-            return;
-        }
+    /// Whether its elements lie together, in C order.
+    pub fn is_flat(&self) -> bool {
+        self.shape.contains(&0) || self.together().1 == 0
+    }
+
+    /// Copies the bytes of its elements from `at` on out of it, which is flat.
+    pub fn copy_part_to(&self, at: usize, to: &mut [u8]) {
+        let from = self.part(at, to.len());
+        // SAFETY: so many bytes of a buffer that is held, as `part` has checked; `to` is our own memory.
+        unsafe { copy(from, to.as_mut_ptr(), to.len()) };
+    }
+
+    /// Copies bytes into it, which is flat and writable, from its byte `at` on.
+    pub fn copy_part_from(&self, at: usize, from: &[u8]) {
+        assert!(self.view.readonly == 0, "a read-only buffer is not written");
+        let to = self.part(at, from.len());
+        // SAFETY: so many bytes of a writable buffer that is held, as `part` has checked.
+        unsafe { copy(from.as_ptr(), to, from.len()) };
+    }
+
+    /// Where its byte `at` is, with `len` bytes from there on.
+    fn part(&self, at: usize, len: usize) -> *mut u8 {
+        let end = at.checked_add(len).filter(|end| *end <= self.bytes());
+        assert!(self.is_flat() && end.is_some(), "bytes outside of a flat buffer");
+        self.view.buf.cast::<u8>().wrapping_add(at)
+    }
+
+    /// Bytes that lie together, and how many dimensions there are of such runs.
+    fn together(&self) -> (isize, usize) {
         let mut run = self.view.itemsize;
         let mut outer = self.shape.len();
         // Dimensions that lie together are one run.
@@ -109,6 +133,15 @@ impl Given {
             run *= self.shape[outer - 1];
             outer -= 1;
         }
+        (run, outer)
+    }
+
+    /// Every run of bytes that lie together, in C order.
+    fn walk(&self, each: &mut impl FnMut(*mut u8, usize)) {
+        if self.shape.contains(&0) {
+            return;
+        }
+        let (run, outer) = self.together();
         let (shape, strides) = (&self.shape[..outer], &self.strides[..outer]);
         walk(self.view.buf.cast(), (shape, strides), &mut |at| each(at, run as usize));
     }
