@@ -4,6 +4,7 @@ use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::collections::BTreeMap;
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use thalweg_channel::{Departure, Error, Link, Listener, Options, Producer, Slow};
 
@@ -31,6 +32,8 @@ struct Inside {
     /// None once it is closed.
     open: Option<Open>,
     pool: Pool,
+    /// Bytes of the message that was sent last.
+    wanted: usize,
     departed: Vec<(Receiver, Departure)>,
 }
 
@@ -56,7 +59,8 @@ impl Broadcast {
             seats: thalweg_channel::Broadcast::new(slow),
             receivers: BTreeMap::new(),
         };
-        let inside = Inside { open: Some(open), pool: Pool::default(), departed: Vec::new() };
+        let pool = Pool::default();
+        let inside = Inside { open: Some(open), pool, wanted: 0, departed: Vec::new() };
         Self { inside: Alone::new(inside) }
     }
 
@@ -94,6 +98,7 @@ impl Inside {
         deadline: Option<Instant>,
     ) -> PyResult<()> {
         let len = content.message();
+        self.wanted = len;
         let mut room = self.pool.room(len).ok_or_else(|| PyMemoryError::new_err(()))?;
         let (message, write) = (room.bytes(len), content.writer(py));
         py.detach(|| write(&mut *message));
@@ -174,6 +179,30 @@ impl Broadcast {
             })?;
             inside.look(py).map(drop)
         })
+    }
+
+    /// For event loops, after a `send` with `timeout=0` that timed out. True: wait until one of `filenos()` is readable,
+    /// then send again. False: send at once.
+    fn arm(&self, py: Python<'_>) -> PyResult<bool> {
+        self.inside.with(py, |inside| {
+            let wanted = inside.wanted;
+            inside.look(py)?.seats.arm(wanted).map_err(raised(py))
+        })
+    }
+
+    /// What an event loop polls for reading: the listener, and what tells of each receiver.
+    fn filenos(&self, py: Python<'_>) -> PyResult<Vec<i32>> {
+        self.inside.with(py, |inside| {
+            let open = inside.open.as_ref().ok_or_else(closed)?;
+            let all = std::iter::once(open.door.descriptor()).chain(open.seats.descriptors());
+            Ok(all.map(|descriptor| descriptor.as_raw_fd()).collect())
+        })
+    }
+
+    /// Whether a receiver is about to be let in, of which no descriptor tells.
+    #[getter]
+    fn is_meeting(&self, py: Python<'_>) -> PyResult<bool> {
+        self.inside.with(py, |inside| Ok(inside.open.as_ref().is_some_and(|o| o.door.is_meeting())))
     }
 
     /// Says goodbye to all. What is still kept for who was too slow is dropped: `flush` before.

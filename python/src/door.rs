@@ -1,6 +1,7 @@
 //! Lets in whoever calls at a listener. The handshakes have threads of their own, so that one who says nothing holds up
 //! nobody.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Instant;
@@ -45,6 +46,11 @@ impl<T: Send + 'static> Door<T> {
             self.end(met);
         }
         Ok(std::mem::take(&mut self.arrived))
+    }
+
+    /// What is readable when somebody calls.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
     }
 
     /// Whether somebody is about to be let in.

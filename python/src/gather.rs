@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use std::collections::BTreeMap;
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use thalweg_channel::{Arrival, Consumer, Error, Listener, Mpsc, Options, Sample};
 
@@ -239,6 +240,35 @@ impl Gather {
         let (mut room, skip, len) =
             self.inside.with(py, |inside| inside.next(py, deadline, read))?;
         Ok(PyBytes::new(py, &room.bytes(skip + len)[skip..]))
+    }
+
+    /// For event loops. True: wait until one of `filenos()` is readable, then `receive(timeout=0)`; while `is_meeting`,
+    /// and once in a while, without that. False: receive at once.
+    fn arm(&self, py: Python<'_>) -> PyResult<bool> {
+        self.inside.with(py, |inside| {
+            let is_over = inside.is_over();
+            let open = inside.open.as_mut().ok_or_else(closed)?;
+            if is_over || open.senders.values().any(|sender| sender.long.is_whole()) {
+                return Ok(false);
+            }
+            Ok(open.many.producers() == 0 || open.many.arm())
+        })
+    }
+
+    /// What an event loop polls for reading, after `arm`: the listener, and what tells of each sender. Others after each
+    /// `receive`.
+    fn filenos(&self, py: Python<'_>) -> PyResult<Vec<i32>> {
+        self.inside.with(py, |inside| {
+            let open = inside.open.as_ref().ok_or_else(closed)?;
+            let all = std::iter::once(open.door.descriptor()).chain(open.many.descriptors());
+            Ok(all.map(|descriptor| descriptor.as_raw_fd()).collect())
+        })
+    }
+
+    /// Whether a sender is about to be let in, of which no descriptor tells.
+    #[getter]
+    fn is_meeting(&self, py: Python<'_>) -> PyResult<bool> {
+        self.inside.with(py, |inside| Ok(inside.open.as_ref().is_some_and(|o| o.door.is_meeting())))
     }
 
     /// Says goodbye to all.

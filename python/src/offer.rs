@@ -18,6 +18,8 @@ use crate::long::Part;
 use crate::memory::{Loan, Ring, references};
 use crate::wait::{Meeting, deadline, joined, patiently, rest};
 
+mod batch;
+
 /// Without `capacity`: as many arrays as the first one, and no less than this.
 const AHEAD: usize = 4;
 const LEAST: usize = 1 << 20;
@@ -256,6 +258,22 @@ impl Offer {
     #[pyo3(signature = (obj, timeout=None))]
     fn send(&self, py: Python<'_>, obj: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
         self.deliver(py, &Content::array(obj)?, timeout)
+    }
+
+    /// Sends several arrays, which the other side sees at once, for the price of one: as many at a time as there is room
+    /// for. One that is larger than the ring goes in parts, by itself. What cannot be sent is refused before anything is.
+    /// After Timeout `moved` says how many were sent.
+    #[pyo3(signature = (objs, timeout=None))]
+    fn send_all(
+        &self,
+        py: Python<'_>,
+        objs: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let deadline = deadline(timeout)?;
+        let contents = objs.try_iter()?.map(|object| Content::array(&object?));
+        let contents = contents.collect::<PyResult<Vec<_>>>()?;
+        self.inside.with(py, |inside| inside.send_all(py, &contents, deadline))
     }
 
     /// Sends bytes as they are, without a header: for programs in other languages, which read bytes.

@@ -158,17 +158,18 @@ pub fn offer_over(
     Ok(Offer::over(link, making(capacity, checksums, parts)))
 }
 
-/// The receiving end, as `offer_over`.
+/// The receiving end, as `offer_over`; it `subscribes` to a broadcast, or takes what is offered.
 #[pyfunction]
-#[pyo3(signature = (socket, *, copy=false, trusted=true, hold=None))]
+#[pyo3(signature = (socket, *, copy=false, trusted=true, hold=None, subscribes=false))]
 pub fn take_over(
     socket: &Bound<'_, PyAny>,
     copy: bool,
     trusted: bool,
     hold: Option<usize>,
+    subscribes: bool,
 ) -> PyResult<Take> {
     let py = socket.py();
     let link = Link::over(own_descriptor(socket)?, Admit::SameUser).map_err(raised(py))?;
     let options = Options { trusted, ..Options::default() };
-    Take::over(py, link, options, Manner { copies: copy, hold, ..Manner::default() })
+    Take::over(py, link, options, Manner { subscribes, copies: copy, hold })
 }

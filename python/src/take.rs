@@ -19,6 +19,8 @@ use crate::shown::{Shown, ending};
 use crate::source::{Next, Source};
 use crate::wait::{Meeting, deadline, joined, patiently, rest};
 
+mod batch;
+
 /// The receiving end of a channel, made by `take`, `subscribe` or `pair`. Iterating over it receives until the other
 /// side says goodbye; PeerDied if it ended without.
 ///
@@ -46,6 +48,8 @@ struct Inside {
     subscribes: bool,
     reading: Reading,
     long: Long,
+    /// Of a message that came behind others, which were given out first.
+    late: Option<PyErr>,
 }
 
 enum State {
@@ -64,7 +68,8 @@ impl Take {
         let shown = Shown::new(py, manner.hold)?;
         let reading = Reading::new(manner.copies, options.trusted);
         let subscribes = manner.subscribes;
-        let inside = Inside { state, options, subscribes, reading, long: Long::default() };
+        let (long, late) = (Long::default(), None);
+        let inside = Inside { state, options, subscribes, reading, long, late };
         Ok(Self { inside: Alone::new(inside), shown })
     }
 
@@ -169,6 +174,9 @@ impl Inside {
         (deadline, target): (Option<Instant>, Option<&Target<'_>>),
         read: impl FnOnce(&Reading, Come<'_, Next<'_>>) -> T + Send,
     ) -> PyResult<T> {
+        if let Some(error) = self.late.take() {
+            return Err(error);
+        }
         let (mut read, mut collected) = (Some(read), false);
         loop {
             if !self.long.is_whole() {
@@ -248,12 +256,23 @@ impl Take {
         }
     }
 
+    /// All arrays that are there now, one to `most`; waits for the first. What is wrong with others the next call says.
+    #[pyo3(signature = (most=None, timeout=None))]
+    fn receive_all(
+        &self,
+        py: Python<'_>,
+        most: Option<usize>,
+        timeout: Option<f64>,
+    ) -> PyResult<Vec<Py<PyAny>>> {
+        self.all(py, most.unwrap_or(usize::MAX), deadline(timeout)?)
+    }
+
     /// Whether there is a message now. As `receive`, PeerDied or Closed when all was received and the other side is gone.
     fn is_ready(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| {
             // Before that a call has to look for the other side.
             let State::Open(source) = &mut inside.state else { return Ok(true) };
-            if inside.long.is_whole() {
+            if inside.long.is_whole() || inside.late.is_some() {
                 return Ok(true);
             }
             let found = source.try_next().map_err(raised(py))?;
@@ -476,6 +495,6 @@ fn held_up(py: Python<'_>, held: usize) -> PyErr {
     Failure::new("TooLarge", words).raised(py)
 }
 
-fn is_timeout(py: Python<'_>, error: &PyErr) -> bool {
+pub fn is_timeout(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<pyo3::exceptions::PyTimeoutError>(py)
 }

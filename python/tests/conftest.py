@@ -67,7 +67,7 @@ def skip(reason: str) -> NoReturn:
         with open(noted, "a") as skips:
             skips.write(f"python: {reason}\n")
     print(f"skipped: python: {reason}", file=sys.stderr)
-    pytest.skip(reason)
+    pytest.skip(reason, allow_module_level=True)
 
 
 def used() -> tuple[int, int]:

@@ -19,11 +19,15 @@ from thalweg._objects import dumps_oob, loads_oob
 
 if TYPE_CHECKING:
     from thalweg._async import AsyncOffer, AsyncTake, offer_async, take_async
+    from thalweg._async_many import AsyncBroadcast, AsyncGather, broadcast_async, gather_async, subscribe_async
     from thalweg._commands import Doctor, Plan, Profile, Transfer, Tuned, Verdict, doctor, plan, transfer, tune
     from thalweg._files import CopyReport, Mechanism, Share, copy, mechanisms
+    from thalweg._links import link, offer_over, take_over
     from thalweg._region import Region
 
 __all__ = [
+    "AsyncBroadcast",
+    "AsyncGather",
     "AsyncOffer",
     "AsyncTake",
     "Broadcast",
@@ -48,20 +52,26 @@ __all__ = [
     "Tuned",
     "Verdict",
     "broadcast",
+    "broadcast_async",
     "copy",
     "doctor",
     "dumps_oob",
     "gather",
+    "gather_async",
     "join",
+    "link",
     "loads_oob",
     "mechanisms",
     "offer",
     "offer_async",
+    "offer_over",
     "pair",
     "plan",
     "subscribe",
+    "subscribe_async",
     "take",
     "take_async",
+    "take_over",
     "transfer",
     "tune",
 ]
@@ -69,8 +79,10 @@ __all__ = [
 # Imported when they are asked for: with asyncio, subprocess and dataclasses they would take most of the time of `import thalweg`.
 _LATER = {
     "_async": {"AsyncOffer", "AsyncTake", "offer_async", "take_async"},
+    "_async_many": {"AsyncBroadcast", "AsyncGather", "broadcast_async", "gather_async", "subscribe_async"},
     "_commands": {"Doctor", "Plan", "Profile", "Transfer", "Tuned", "Verdict", "doctor", "plan", "transfer", "tune"},
     "_files": {"CopyReport", "Mechanism", "Share", "copy", "mechanisms"},
+    "_links": {"link", "offer_over", "take_over"},
     "_region": {"Region"},
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import TracebackType
@@ -96,7 +96,7 @@ class _Async(ABC):
 
 
 class AsyncTake(_Async):
-    """The receiving end of a channel in an event loop, made by `take_async`. `async for` receives arrays until the other side
+    """The receiving end of a channel in an event loop, made by `take_async` or `subscribe_async`. `async for` receives arrays until the other side
     says goodbye; PeerDied if it ended without.
 
     A task that is cancelled while it waits loses no message: the next call receives it. So timeouts are those of the
@@ -104,16 +104,20 @@ class AsyncTake(_Async):
     """
 
     def __init__(
-        self, name: str, *, copy: bool = False, trusted: bool = True, hold: int | None = None
+        self, name: str, *, copy: bool = False, trusted: bool = True, hold: int | None = None, subscribes: bool = False
     ) -> None:
         super().__init__()
         self._path = str(_native.address(name))
-        self._copy, self._trusted, self._hold = copy, trusted, hold
+        self._over = partial(_native.take_over, copy=copy, trusted=trusted, hold=hold, subscribes=subscribes)
         self._end: Take | None = None
 
     async def receive(self) -> Any:
         """The next array, as `Take.receive`."""
         return await self._next(lambda end: end.receive(timeout=0))
+
+    async def receive_all(self, most: int | None = None) -> list[Any]:
+        """All arrays that are there, as `Take.receive_all`."""
+        return await self._next(lambda end: end.receive_all(most, timeout=0))
 
     async def receive_object(self) -> Any:
         """The next object, as `Take.receive_object`."""
@@ -164,7 +168,7 @@ class AsyncTake(_Async):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as joined:
                 try:
                     joined.connect(self._path)
-                    return _native.take_over(joined, copy=self._copy, trusted=self._trusted, hold=self._hold)
+                    return self._over(joined)
                 except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):
                     pass
                 except Error:
@@ -182,6 +186,11 @@ class AsyncTake(_Async):
         """Messages received."""
         return self._end.received if self._end is not None and self._is_open else 0
 
+    @property
+    def missed(self) -> int:
+        """Messages that a broadcast dropped for this end, as `Take.missed`."""
+        return self._end.missed if self._end is not None and self._is_open else 0
+
     def __aiter__(self) -> Self:
         return self
 
@@ -190,6 +199,7 @@ class AsyncTake(_Async):
             return await self.receive()
         except Closed:
             raise StopAsyncIteration from None
+
 
 class AsyncOffer(_Async):
     """The sending end of a channel in an event loop, made by `offer_async`. What is cancelled while it waits for the other side, or for
@@ -202,12 +212,22 @@ class AsyncOffer(_Async):
 
     async def send(self, obj: object) -> None:
         """Sends an array, as `Offer.send`: as it is when there is room for it."""
-        try:
-            size = memoryview(obj).nbytes  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            # Dates have no buffer, and what cannot be sent at all is refused by `send`.
-            size = getattr(obj, "nbytes", 0)
-        await self._sent(size, lambda end: end.send(obj, timeout=0))
+        await self._sent(_size(obj), lambda end: end.send(obj, timeout=0))
+
+    async def send_all(self, objs: Iterable[object]) -> None:
+        """Sends several arrays, as `Offer.send_all`. Of a call that is cancelled those may have been sent that there was room for:
+        `sent` says how many."""
+        left = list(objs)
+
+        def send(end: Offer) -> None:
+            try:
+                end.send_all(left, timeout=0)
+            except Timeout as error:
+                del left[: error.moved]
+                raise
+
+        if left:
+            await self._sent(_size(left[0]), send)
 
     async def send_object(self, obj: object) -> None:
         """Sends an object, as `Offer.send_object`: pickled now, its arrays as they are when there is room."""
@@ -244,6 +264,16 @@ class AsyncOffer(_Async):
     def sent(self) -> int:
         """Messages sent."""
         return self._end.sent if self._is_open else 0
+
+
+def _size(obj: Any) -> int:
+    """Bytes of an array."""
+    try:
+        return memoryview(obj).nbytes
+    except (TypeError, ValueError):
+        # Dates have no buffer, and what cannot be sent at all is refused by `send`.
+        return int(getattr(obj, "nbytes", 0))
+
 
 def take_async(name: str, *, copy: bool = False, trusted: bool = True, hold: int | None = None) -> AsyncTake:
     """Takes what is offered under a name, in an event loop; as `take` otherwise."""

@@ -104,13 +104,7 @@ impl Broadcast {
     /// As [`Broadcast::publish`]; after [`Error::Timeout`] nobody has it. Only [`Slow::Wait`] waits.
     /// [`Error::TooLarge`] if a subscriber's ring could never take it; then nobody has it either.
     pub fn publish_until(&mut self, message: &[u8], deadline: Option<Instant>) -> Result<()> {
-        let largest = self.seats.iter().map(|seat| seat.producer.largest()).min();
-        if let Some(most) = largest
-            && message.len() + NUMBER > most
-        {
-            let (len, most) = (message.len() as u64, most.saturating_sub(NUMBER) as u64);
-            return Err(Error::TooLarge { len, most, instead: None });
-        }
+        self.check_len(message.len())?;
         if self.slow == Slow::Wait {
             // First room everywhere, then the message: room that was there stays, for nobody else
             // sends, and a deadline leaves nobody with half of it.
@@ -131,6 +125,34 @@ impl Broadcast {
                 Ok(())
             }
         })
+    }
+
+    /// For an event loop, where [`Slow::Wait`] has timed out: after `Ok(true)`, poll
+    /// [`Broadcast::descriptors`] for reading; once one is ready, publish again. `Ok(false)`: every
+    /// subscriber has room for `len` bytes. [`Error::TooLarge`] as of [`Broadcast::publish_until`].
+    pub fn arm(&mut self, len: usize) -> Result<bool> {
+        self.check_len(len)?;
+        let mut waits = false;
+        self.each(|seat| {
+            waits |= seat.producer.arm(len + NUMBER)?;
+            Ok(())
+        })?;
+        Ok(waits)
+    }
+
+    /// What to poll after [`Broadcast::arm`]: the link of every subscriber.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.seats.iter().map(|seat| seat.producer.as_fd())
+    }
+
+    fn check_len(&self, len: usize) -> Result<()> {
+        match self.seats.iter().map(|seat| seat.producer.largest()).min() {
+            Some(most) if len + NUMBER > most => {
+                let (len, most) = (len as u64, most.saturating_sub(NUMBER) as u64);
+                Err(Error::TooLarge { len, most, instead: None })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Moves what is queued here on, as far as there is room; returns how many are left.

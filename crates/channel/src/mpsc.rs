@@ -6,6 +6,7 @@ use crate::link::Link;
 use crate::ring::{Consumer, Options, Sample};
 use crate::shared::wait::spin::{Spinner, Turn, is_alone_with};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 use thalweg_sys::Errno;
 
@@ -133,21 +134,30 @@ impl Mpsc {
         Ok(None)
     }
 
-    /// Polls every link, and every process where there is a pidfd, unless there is news already.
+    /// For an event loop: after true, poll [`Mpsc::descriptors`] for reading; once one is ready,
+    /// receive. False: there is a message or news already, or there is no producer.
+    pub fn arm(&mut self) -> bool {
+        // An error here is found again by the scan, which knows what to do with it.
+        let is_quiet = |source: &mut Source| source.consumer.arm().unwrap_or(false);
+        !self.sources.is_empty() && self.sources.iter_mut().all(is_quiet)
+    }
+
+    /// What to poll after [`Mpsc::arm`]: every link, and every process where there is a pidfd. Others
+    /// once a producer was added or has left.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sources.iter().flat_map(|Source { consumer, .. }| {
+            let process = consumer.peer().pidfd.as_ref().map(AsFd::as_fd);
+            std::iter::once(consumer.as_fd()).chain(process)
+        })
+    }
+
+    /// Polls every descriptor, unless there is news already.
     fn sleep(&mut self, limit: Option<Timespec>) -> Result<()> {
-        for source in &mut self.sources {
-            // An error here is found again by the scan, which knows what to do with it.
-            if !source.consumer.arm().unwrap_or(false) {
-                return Ok(());
-            }
+        if !self.arm() {
+            return Ok(());
         }
-        let mut watched = Vec::with_capacity(2 * self.sources.len());
-        for Source { consumer, .. } in &self.sources {
-            watched.push(PollFd::new(consumer, PollFlags::IN));
-            if let Some(process) = &consumer.peer().pidfd {
-                watched.push(PollFd::new(process, PollFlags::IN));
-            }
-        }
+        let watched = self.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let mut watched: Vec<_> = watched.collect();
         match poll(&mut watched, limit.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(Error::System { call: "poll", errno }),

@@ -1,9 +1,10 @@
 //! Several rings put together: broadcast and many-to-one.
 #![allow(clippy::unwrap_used)]
 
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use thalweg_channel::{
-    Arrival, Broadcast, Error, Link, Mpsc, Options, Producer, Slow, Subscription, Wait,
+    Arrival, Broadcast, Error, Link, Mpsc, Options, Producer, Slow, Subscription, Wait, pair,
 };
 
 fn small(wait: Wait) -> Options {
@@ -181,4 +182,53 @@ fn a_quiet_crowd_is_a_timeout() {
         panic!("a message was there")
     };
     assert_eq!(&*sample, b"late");
+}
+
+fn is_readable<'a>(mut descriptors: impl Iterator<Item = BorrowedFd<'a>>) -> bool {
+    descriptors.any(|fd| thalweg_sys::io::wait_readable(fd, Some(Duration::ZERO)).unwrap())
+}
+
+#[test]
+fn an_event_loop_polls_many_producers() {
+    let mut mpsc = Mpsc::new(&small(Wait::Block));
+    assert!(!mpsc.arm() && mpsc.descriptors().next().is_none());
+    let (mut first, consumer) = pair(&small(Wait::Block)).unwrap();
+    let (mut second, other) = pair(&small(Wait::Block)).unwrap();
+    mpsc.admit(consumer);
+    mpsc.admit(other);
+    for producer in [&mut second, &mut first] {
+        assert!(mpsc.arm() && !is_readable(mpsc.descriptors()));
+        producer.send(b"news").unwrap();
+        assert!(is_readable(mpsc.descriptors()) && !mpsc.arm());
+        let Arrival::Message { sample, .. } = mpsc.receive_until(Some(now())).unwrap() else {
+            panic!("a message was there")
+        };
+        assert_eq!(&*sample, b"news");
+    }
+    assert!(mpsc.arm());
+    drop(first);
+    assert!(is_readable(mpsc.descriptors()) && !mpsc.arm());
+    let left = mpsc.receive_until(Some(now())).unwrap();
+    assert!(matches!(left, Arrival::Left { from: 0, error: Error::Closed { delivered: 1 } }));
+    assert!(mpsc.arm() && !is_readable(mpsc.descriptors()));
+}
+
+#[test]
+fn an_event_loop_polls_many_subscribers_for_room() {
+    let mut broadcast = Broadcast::new(Slow::Wait);
+    assert!(!broadcast.arm(10).unwrap());
+    let (_, mut first) = subscribe(&mut broadcast, small(Wait::Block));
+    let (_, mut second) = subscribe(&mut broadcast, small(Wait::Block));
+    assert!(!broadcast.arm(4000).unwrap());
+    broadcast.publish(&[1; 4000]).unwrap();
+    assert_eq!(broadcast.publish_until(&[2; 4000], Some(now())).err(), Some(Error::Timeout));
+    assert!(broadcast.arm(4000).unwrap() && !is_readable(broadcast.descriptors()));
+    drop(first.receive().unwrap());
+    assert!(is_readable(broadcast.descriptors()) && broadcast.arm(4000).unwrap());
+    drop(second);
+    assert!(is_readable(broadcast.descriptors()));
+    let refused = broadcast.arm(4096).unwrap_err();
+    assert!(matches!(refused, Error::TooLarge { most: 4056, .. }), "{refused:?}");
+    broadcast.publish(&[2; 4000]).unwrap();
+    assert_eq!((broadcast.subscribers(), first.receive().unwrap()[0]), (1, 2));
 }

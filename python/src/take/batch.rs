@@ -1,0 +1,59 @@
+//! Several messages that are received by one call.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::time::Instant;
+
+use super::{State, Take, is_timeout};
+use crate::error::raised;
+use crate::long::Part;
+use crate::read::Piece;
+
+impl Take {
+    /// All arrays that are there now, at least one and `most` at most.
+    pub fn all(
+        &self,
+        py: Python<'_>,
+        most: usize,
+        deadline: Option<Instant>,
+    ) -> PyResult<Vec<Py<PyAny>>> {
+        if most == 0 {
+            return Err(PyValueError::new_err("most=0: one array at least"));
+        }
+        let mut arrays = vec![self.next(py, deadline)?];
+        while arrays.len() < most {
+            let next = match self.has_whole(py) {
+                Ok(true) => self.next(py, Some(Instant::now())),
+                Ok(false) => break,
+                Err(error) => Err(error),
+            };
+            match next {
+                Ok(array) => arrays.push(array),
+                Err(error) if is_timeout(py, &error) => break,
+                // Not in place of those that came before it.
+                Err(error) => {
+                    self.inside.with(py, |inside| {
+                        inside.late = Some(error);
+                        Ok(())
+                    })?;
+                    break;
+                }
+            }
+        }
+        Ok(arrays)
+    }
+
+    /// Whether a message is there now as a whole. Who holds others could not wait for the rest of one in parts.
+    fn has_whole(&self, py: Python<'_>) -> PyResult<bool> {
+        self.inside.with(py, |inside| {
+            let State::Open(source) = &mut inside.state else { return Ok(false) };
+            if inside.long.is_whole() {
+                return Ok(true);
+            }
+            let Some(next) = source.try_next().map_err(raised(py))? else { return Ok(false) };
+            let is_part = Part::read(&next).is_some();
+            next.leave();
+            Ok(!is_part)
+        })
+    }
+}

@@ -1,0 +1,231 @@
+"""Memory that one process fills and hands to another, batch by batch, and gets back to be filled again.
+
+Who fills (`Lender`) has a few regions, its slots, and hands one over by a `Ticket`, which can be pickled. Who gets it (`redeemed`) maps
+each once, and gives it back when the last thing that lies over it is gone. So after the first few batches no memory is new.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import select
+import struct
+import weakref
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from thalweg._errors import Error, made
+from thalweg._region import Region
+
+#: Slots of one process whose memory its receiver uses where it is. What lies in another is copied out, so that who keeps
+#: all batches runs out of neither descriptors nor slots.
+_STAYS = 8
+#: Slots grow by as much, so that batches of nearly the same size share them.
+_ROUND = 64 << 10
+#: The slot that is given back, or -1 minus it where nobody may write to it any more.
+_BACK = struct.Struct("<i")
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What names a slot to the process that gets it."""
+
+    process: int
+    #: The pipe through which it is given back: its descriptor there, and what tells it from another.
+    back: tuple[int, tuple[int, int]]
+    slot: int
+    region: tuple[int, tuple[int, int]]
+    used: int
+
+
+class Lender:
+    """The slots of the process that fills them. A child made by fork makes its own."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._regions: list[Region] = []
+        self._free: set[int] = set()
+        #: Free, but a child made by fork has their memory: they are made anew.
+        self._spent: set[int] = set()
+
+    def is_here(self) -> bool:
+        return self._process == os.getpid()
+
+    def taken(self, size: int) -> tuple[Ticket, memoryview]:
+        """Room for so many bytes, and who is told of it. It never waits: what is not back yet is made anew."""
+        self._look()
+        slot = self._best(size)
+        region = self._regions[slot]
+        ticket = Ticket(
+            self._process,
+            (self._writer, _identity(self._writer)),
+            slot,
+            (region.fileno(), _identity(region.fileno())),
+            size,
+        )
+        self._free.discard(slot)
+        return ticket, region.view[:size]
+
+    def untaken(self, ticket: Ticket) -> None:
+        """It was not handed over after all."""
+        self._free.add(ticket.slot)
+
+    def _look(self) -> None:
+        """Hears what was given back."""
+        with suppress(BlockingIOError):
+            while heard := os.read(self._reader, 1 << 12):
+                for (number,) in _BACK.iter_unpack(heard):
+                    slot = number if number >= 0 else -1 - number
+                    self._free.add(slot)
+                    if number < 0:
+                        self._spent.add(slot)
+
+    def _best(self, size: int) -> int:
+        """The slot with the least room that is enough; else the first that is free, made larger."""
+        enough = [slot for slot in self._free - self._spent if len(self._regions[slot]) >= size]
+        if enough:
+            return min(enough, key=lambda slot: (slot >= _STAYS, len(self._regions[slot]), slot))
+        region = Region(-(-max(size, 1) // _ROUND) * _ROUND)
+        if not self._free:
+            self._regions.append(region)
+            return len(self._regions) - 1
+        slot = min(self._free)
+        self._regions[slot] = region
+        self._spent.discard(slot)
+        return slot
+
+
+class _Borrowed:
+    """What this process has of the slots of another."""
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.key = _key(ticket)
+        self.back = _opened(ticket.process, ticket.back, os.O_WRONLY)
+        self.regions: dict[int, tuple[tuple[int, int], Region]] = {}
+        #: What was not told yet, since the pipe was full.
+        self.due: deque[int] = deque()
+
+    def region(self, ticket: Ticket) -> Region:
+        descriptor, identity = ticket.region
+        known = self.regions.get(ticket.slot)
+        if known is None or known[0] != identity:
+            try:
+                region = Region._opened(f"/proc/{ticket.process}/fd/{descriptor}", identity, writable=True)
+            except Error as error:
+                raise _gone(ticket.process, error) from error
+            known = self.regions[ticket.slot] = (identity, region)
+        return known[1]
+
+    def tell(self, number: int) -> None:
+        """Called wherever something is let go of, so also from within itself: what is taken from `due` is told once."""
+        self.due.append(number)
+        if self.is_gone():
+            # Nobody fills its slots any more, and writing might be a SIGPIPE.
+            _others.pop(self.key, None)
+            return
+        with suppress(IndexError):
+            while True:
+                told = self.due.popleft()
+                try:
+                    os.write(self.back, _BACK.pack(told))
+                except BlockingIOError:
+                    self.due.append(told)
+                    return
+                except OSError:
+                    _others.pop(self.key, None)
+
+    def is_gone(self) -> bool:
+        poll = select.poll()
+        poll.register(self.back, 0)
+        return bool(poll.poll(0))
+
+    def __del__(self) -> None:
+        if hasattr(self, "back"):
+            os.close(self.back)
+
+
+class _Use:
+    """A slot in use here, until the last thing that lies over it is gone."""
+
+    def __init__(self, lender: _Borrowed, slot: int, memory: Any) -> None:
+        self._lender, self._slot, self._process = lender, slot, os.getpid()
+        #: A child has the same memory, and is not to see it filled again.
+        self.is_shared = False
+        self._gone = weakref.ref(memory, self._end)
+        _uses.add(self)
+
+    def _end(self, _: object) -> None:
+        _uses.discard(self)
+        # In a child: its parent may still use it.
+        if os.getpid() == self._process:
+            self._lender.tell(-1 - self._slot if self.is_shared else self._slot)
+
+
+_others: dict[tuple[int, tuple[int, int]], _Borrowed] = {}
+_uses: set[_Use] = set()
+
+
+def _before_fork() -> None:
+    for use in list(_uses):
+        use.is_shared = True
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_others.clear)
+
+
+def redeemed(ticket: Ticket) -> Any:
+    """The memory of a ticket, as an object with the buffer protocol; PeerDied where its process is gone and had not been known."""
+    key = _key(ticket)
+    lender = _others.get(key)
+    if lender is None:
+        forget()
+        lender = _others[key] = _Borrowed(ticket)
+    region = lender.region(ticket)
+    # One object for each use: whatever lies over the memory keeps it.
+    memory = (ctypes.c_ubyte * ticket.used).from_buffer(region.view)
+    if ticket.slot < _STAYS:
+        _Use(lender, ticket.slot, memory)
+        return memory
+    copied = (ctypes.c_ubyte * ticket.used)()
+    ctypes.memmove(copied, memory, ticket.used)
+    del memory
+    lender.tell(ticket.slot)
+    return copied
+
+
+def forget() -> None:
+    """Lets go of the slots of processes that have ended; what lies over one of them keeps it."""
+    for key, lender in list(_others.items()):
+        if lender.is_gone():
+            _others.pop(key, None)
+
+
+def _key(ticket: Ticket) -> tuple[int, tuple[int, int]]:
+    return ticket.process, ticket.back[1]
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    stat = os.fstat(descriptor)
+    return stat.st_dev, stat.st_ino
+
+
+def _opened(process: int, what: tuple[int, tuple[int, int]], how: int) -> int:
+    try:
+        descriptor = os.open(f"/proc/{process}/fd/{what[0]}", how | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise _gone(process, error) from error
+    if _identity(descriptor) != what[1]:
+        os.close(descriptor)
+        raise _gone(process, FileNotFoundError())
+    return descriptor
+
+
+def _gone(process: int, error: OSError) -> Error:
+    """Why what a ticket names could not be opened."""
+    if error.errno in (None, errno.ENOENT, errno.ESRCH):
+        return made("PeerDied", None, f"process {process}, whose batch this is, has ended", 0, None)
+    return made("Error", error.errno, f"the memory of process {process}: {error.strerror}", 0, None)
