@@ -210,6 +210,7 @@ fn an_event_loop_polls_many_producers() {
     assert!(is_readable(mpsc.descriptors()) && !mpsc.arm());
     let left = mpsc.receive_until(Some(now())).unwrap();
     assert!(matches!(left, Arrival::Left { from: 0, error: Error::Closed { delivered: 1 } }));
+    drop(left);
     assert!(mpsc.arm() && !is_readable(mpsc.descriptors()));
 }
 
@@ -218,7 +219,7 @@ fn an_event_loop_polls_many_subscribers_for_room() {
     let mut broadcast = Broadcast::new(Slow::Wait);
     assert!(!broadcast.arm(10).unwrap());
     let (_, mut first) = subscribe(&mut broadcast, small(Wait::Block));
-    let (_, mut second) = subscribe(&mut broadcast, small(Wait::Block));
+    let (_, second) = subscribe(&mut broadcast, small(Wait::Block));
     assert!(!broadcast.arm(4000).unwrap());
     broadcast.publish(&[1; 4000]).unwrap();
     assert_eq!(broadcast.publish_until(&[2; 4000], Some(now())).err(), Some(Error::Timeout));
