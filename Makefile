@@ -26,6 +26,8 @@ JMH ?=
 SUITES ?=
 # Not empty: `make build` makes a command that is loaded at an address of chance, as cargo alone does; it starts later.
 PIE ?=
+# The oldest systems that `make wheel` builds for, e.g. COMPAT=manylinux_2_28; empty is this one.
+export COMPAT ?=
 # Extra arguments for cargo test, e.g. TESTS='-p thalweg-core plan'.
 TESTS ?= --workspace
 
@@ -41,7 +43,7 @@ BIN := $(CARGO_TARGET_DIR)/release/thalweg
 START := $(if $(PIE),,-C target-feature=+crt-static -C relocation-model=static)
 
 .NOTPARALLEL:
-.PHONY: help build test audit campaign honesty lint study bench jars wheel packages release jmh fuzz tsan miri cross install clean setup start-skips
+.PHONY: help build test audit campaign honesty lint study bench jars wheel sdist dist deb api packages release jmh fuzz tsan miri cross install clean setup start-skips
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,7 +84,7 @@ campaign: ## long: KILLS of each end of rings and bulk transfers between process
 honesty: ## long, on a machine that does nothing else: how often the same work twice shows a difference, in 100 real runs
 	$(CARGO) test --locked --package thalweg-lab $(FEATURES) --test honesty -- --ignored --nocapture
 
-lint: ## formatting, clippy, licences and sources, shell scripts
+lint: ## formatting, clippy, what the libraries offer, licences and sources, shell scripts
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
 	@# The shipped binary has no test features; a use that only they make valid must not hide here.
@@ -91,6 +93,7 @@ lint: ## formatting, clippy, licences and sources, shell scripts
 	@for apart in fuzz peers/channel; do $(CARGO) check --quiet --locked --manifest-path $$apart/Cargo.toml; done
 	@# The arrows between crates and modules, the lengths of files: what no compiler looks at.
 	$(CARGO) test --quiet --locked --package thalweg-architecture
+	@tests/setup/api
 	@tests/setup/python lint
 	@tests/setup/cargo-deny
 	@tests/setup/shell
@@ -102,14 +105,28 @@ study bench: build ## measure: STUDY=name runs a study and keeps its result in R
 jars: build ## build the Java module and the jar that carries the C library for it
 	THALWEG_ARCHIVE=$(dir $(BIN))libthalweg.a tests/setup/java package -DskipTests
 
-packages: start-skips build ## build what is installed elsewhere (target/packages, target/wheels, java/target) and prove it: in an empty root, in a clean Debian, from a repository of files, in an empty environment; crates from their archives
-	@status=0; tests/audit/run packages tarball debian maven wheel || status=$$?; tests/setup/skips summary; exit $$status
+packages: start-skips ## build what is installed elsewhere (target/packages, target/wheels, java/target) and prove it: in an empty root, in a clean Debian, from a repository of files, in an empty environment; crates from their archives
+	@built=$$(CARGO_TARGET_DIR=$$CARGO_TARGET_DIR/packages/build tests/setup/release-build | tail -n 1); status=0; \
+	THALWEG=$$built/thalweg THALWEG_BUILT=$$built tests/audit/run packages tarball debian maven wheel || status=$$?; \
+	tests/setup/skips summary; exit $$status
+
+dist: ## build the tarball, whose programs need no library, into target/packages
+	@tests/setup/tarball "$$CARGO_TARGET_DIR/packages"
+
+deb: ## build the Debian packages into target/packages/debian
+	@tests/setup/deb "$$CARGO_TARGET_DIR/packages/debian"
 
 release: ## name what is committed VERSION: versions, changelog, a tag here, all packages in dist/; uploads nothing
 	@tests/setup/release "$(VERSION)"
 
-wheel: ## build the Python package for release, the command inside, into target/wheels
+wheel: ## build the Python package for release, the command inside, into target/wheels; COMPAT=manylinux_2_28 for older systems
 	@tests/setup/python wheel
+
+sdist: ## the sources of that, with all crates that it is built from, into target/packages
+	@tests/setup/sdist "$$CARGO_TARGET_DIR/packages"
+
+api: ## renew docs/api, the lists of what the library crates offer
+	@tests/setup/api --write
 
 jmh: build ## run the micro-benchmarks of the Java module, those that JMH names
 	THALWEG_ARCHIVE=$(dir $(BIN))libthalweg.a tests/setup/java -Pjmh test-compile exec:exec "-Djmh=$(JMH)"

@@ -33,7 +33,11 @@ fn main() -> io::Result<()> {
             continue;
         }
         let name = path.strip_prefix(&root).unwrap_or(&path).display().to_string();
-        let _ = writeln!(list, "    ({name:?}, include_bytes!({:?})),", path.display().to_string());
+        // Without the folder's name, so that elsewhere it is the same list, and the same library.
+        let _ = writeln!(
+            list,
+            "    ({name:?}, include_bytes!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/../../\", {name:?}))),"
+        );
     }
     list.push(']');
     fs::write(Path::new(&env::var("OUT_DIR").unwrap_or_default()).join("carried.rs"), list)

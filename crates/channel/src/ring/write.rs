@@ -11,8 +11,8 @@ impl Producer {
     /// Room for a message of `len` bytes, to be written in place; waits until there is room. The
     /// bytes begin at a multiple of 32 and hold whatever was there before.
     ///
-    /// [`Error::PeerDied`] or [`Error::Closed`] if the consumer is gone, with the messages that it
-    /// had released; [`Error::TooLarge`] beyond [`Producer::largest`].
+    /// [`PeerDied`](crate::Error::PeerDied) or [`Closed`](crate::Error::Closed) if the consumer is gone, with the messages that it
+    /// had released; [`TooLarge`](crate::Error::TooLarge) beyond [`Producer::largest`].
     pub fn loan(&mut self, len: usize) -> Result<Loan<'_>> {
         self.loan_until(len, None)
     }
