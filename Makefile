@@ -14,6 +14,8 @@ FUZZ_SECONDS ?= 60
 SMOKE_SECONDS ?= 5
 # Processes killed by each part of `make campaign`.
 KILLS ?= 1000
+# Ranks of fleets that it kills, in each of three tests.
+FLEET_KILLS ?= 50
 # Servers that `make campaign` kills while a file, and while a tree, is fetched from them.
 SERVER_KILLS ?= 100
 # What `make study` passes to `thalweg study`, as in STUDY='002 --quick'; empty lists the studies.
@@ -72,9 +74,11 @@ audit: export FUZZ_SECONDS := 15
 audit: start-skips setup build ## what needs tools built from source or other projects' tests: SUITES of tests/audit/suites, all by default
 	@status=0; tests/audit/run $(SUITES) || status=$$?; tests/setup/skips summary; exit $$status
 
-campaign: ## long: KILLS of each end of rings and bulk transfers between processes, and of fetch, of Python's ends and queues, SERVER_KILLS of serve; a million messages whose views in Python live at random; buffers over 2 GiB by every mechanism; 100,000 messages between languages; 100,000 requests in races for files that change
+campaign: ## long: KILLS of each end of rings and bulk transfers between processes, and of fetch, of Python's ends and queues, FLEET_KILLS of fleets, SERVER_KILLS of serve; a fleet under Slurm; a million messages whose views in Python live at random; buffers over 2 GiB by every mechanism; 100,000 messages between languages; 100,000 requests in races for files that change
 	THALWEG_KILLS=$(KILLS) THALWEG_HOLDS=536870912 env --default-signal=INT $(CARGO) test --locked --package thalweg-channel --test kills --test bulk_kills -- --nocapture
 	THALWEG_KILLS=$(KILLS) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario after_a_kill_the_same_command
+	THALWEG_KILLS=$(FLEET_KILLS) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- ranks_that_are_killed machines_that_die after_a_kill_at_any_moment --nocapture
+	THALWEG_SLURM=1 $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- under_slurm
 	THALWEG_KILLS=$(SERVER_KILLS) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario after_a_kill_of_the_server
 	THALWEG_KILLS=$(KILLS) THALWEG_VIEWS=1000000 tests/setup/python test --timeout 3600 -s -k "killed or views_of_random_lives"
 	THALWEG_LARGE=1 $(CARGO) test --locked --package thalweg-channel --test bulk over_two_gibibytes_arrive_whole -- --nocapture

@@ -40,7 +40,7 @@ pub(crate) trait Visit: Sync {
     fn entry(&self, crew: &Crew<'_, Self>, hand: &mut Self::Hand, at: &At<'_>, kinds: Kinds);
     /// A piece of work that an earlier call has queued.
     fn work(&self, crew: &Crew<'_, Self>, hand: &mut Self::Hand, work: Self::Work);
-    /// Something cannot be looked at, with all that is in it.
+    /// Something cannot be looked at, with all that is in it, or with the rest of that.
     fn failed(&self, error: Error);
     /// Whether to stop.
     fn go_on(&self) -> Result<(), Cancelled>;
@@ -87,6 +87,9 @@ pub(crate) struct Crew<'c, V: Visit + ?Sized> {
     /// How many threads there are.
     pub threads: usize,
 }
+
+/// A call that failed.
+type Failed = (&'static str, Errno);
 
 // Names handed to an idle thread at a time.
 const BATCH: usize = 64;
@@ -257,26 +260,59 @@ impl<V: Visit> Walker<'_, V> {
         }
     }
 
-    /// Lists a folder where it is there, and goes through the names of both sides in their order.
     fn enter(&mut self, root: &Arc<Root>, paths: Arc<Paths<()>>, present: [bool; 2]) {
+        match present {
+            [true, true] => self.compare(root, paths),
+            [true, false] => self.stream(root, paths, 0),
+            [false, true] => self.stream(root, paths, 1),
+            [false, false] => {}
+        }
+    }
+
+    /// Goes through a folder of one side as it is listed, so that its names need not be held.
+    fn stream(&mut self, root: &Arc<Root>, paths: Arc<Paths<()>>, side: usize) {
+        let fd = match root.open_below(&paths, side) {
+            Ok(fd) => Arc::new(fd),
+            Err(errno) => return self.failed((&paths, side), ("openat", errno)),
+        };
+        let mut sides = [None, None];
+        sides[side] = Some(Opened::Listed(Arc::clone(&fd)));
+        let folder = Arc::new(Folder { paths, sides });
+        let (mut folders, mut batch) = (Names::default(), Names::default());
+        let listed = self.list(&fd, |walker, listed, name| {
+            let mut kinds = [None, None];
+            kinds[side] = known(kinds_of(listed | ABSENT << 4)[0], &folder.sides[side], name);
+            if kinds.contains(&Some(FileType::Directory)) {
+                folders.push(code_of(kinds), name);
+            }
+            batch.push(code_of(kinds), name);
+            if batch.len() == BATCH {
+                walker.share(&folder, std::mem::take(&mut batch));
+            }
+            walker.crew.visit.go_on().is_ok()
+        });
+        self.enter_later(root, &folder, folders);
+        self.entries(&folder, &batch);
+        if let Err(failed) = listed {
+            self.failed((&folder.paths, side), failed);
+        }
+    }
+
+    /// Lists a folder that is there on both sides, and goes through their names in their order.
+    fn compare(&mut self, root: &Arc<Root>, paths: Arc<Paths<()>>) {
         let mut sides = [None, None];
         let mut lists = [Names::default(), Names::default()];
-        for side in (0..2).filter(|side| present[*side]) {
-            let listed = root
-                .open_below(&paths, side)
-                .map_err(|errno| ("openat", errno))
-                .and_then(|fd| Ok((self.list(&fd)?, fd)));
-            match listed {
-                Ok((names, fd)) => {
-                    lists[side] = names;
-                    sides[side] = Some(Opened::Listed(Arc::new(fd)));
-                }
+        for side in 0..2 {
+            let names = &mut lists[side];
+            let mut push = |_: &mut Self, kind, name: &CStr| {
+                names.push(kind, name);
+                true
+            };
+            let opened = root.open_below(&paths, side).map_err(|errno| ("openat", errno));
+            match opened.and_then(|fd| self.list(&fd, &mut push).map(|()| fd)) {
+                Ok(fd) => sides[side] = Some(Opened::Listed(Arc::new(fd))),
                 // Without one side nothing can be said of the other.
-                Err((call, errno)) => {
-                    let path =
-                        if side == 0 { paths.source_path() } else { paths.destination_path() };
-                    return self.crew.visit.failed(failed_call(path, call, errno));
-                }
+                Err(failed) => return self.failed((&paths, side), failed),
             }
         }
         let folder = Arc::new(Folder { paths, sides });
@@ -288,41 +324,54 @@ impl<V: Visit> Walker<'_, V> {
             entries.push(code_of(kinds), name);
         }
         drop(lists);
+        self.enter_later(root, &folder, folders);
+        let mut batch = Names::default();
+        for (code, name) in entries.iter() {
+            batch.push(code, name);
+            if batch.len() == BATCH {
+                self.share(&folder, std::mem::take(&mut batch));
+            }
+        }
+        self.entries(&folder, &batch);
+    }
+
+    fn enter_later(&self, root: &Arc<Root>, folder: &Folder, folders: Names) {
         if folders.len() > 0 {
             let (root, paths) = (Arc::clone(root), Arc::clone(&folder.paths));
             self.crew.queue.push(Task::Folders { root, paths, names: Arc::new(folders), at: 0 });
         }
-        self.share_entries(&folder, &entries);
     }
 
-    /// Goes through entries, and leaves some to the threads that have nothing to do.
-    fn share_entries(&mut self, folder: &Arc<Folder>, entries: &Names) {
-        let mut batch = Names::default();
-        for (code, name) in entries.iter() {
-            batch.push(code, name);
-            if batch.len() < BATCH {
-                continue;
-            }
-            let names = std::mem::take(&mut batch);
-            if self.crew.queue.is_hungry() {
-                self.crew.queue.push(Task::Entries { folder: Arc::clone(folder), names });
-            } else {
-                self.entries(folder, &names);
-            }
+    /// Goes through some entries, or leaves them to a thread that has nothing to do.
+    fn share(&mut self, folder: &Arc<Folder>, names: Names) {
+        if self.crew.queue.is_hungry() {
+            self.crew.queue.push(Task::Entries { folder: Arc::clone(folder), names });
+        } else {
+            self.entries(folder, &names);
         }
-        self.entries(folder, &batch);
     }
 
-    fn list(&mut self, fd: &OwnedFd) -> Result<Names, (&'static str, Errno)> {
+    fn failed(&self, (paths, side): (&Paths<()>, usize), (call, errno): Failed) {
+        let path = if side == 0 { paths.source_path() } else { paths.destination_path() };
+        self.crew.visit.failed(failed_call(path, call, errno));
+    }
+
+    /// Tells each name of a folder, with what is listed of it, until one is enough.
+    fn list(
+        &mut self,
+        fd: &OwnedFd,
+        mut tell: impl FnMut(&mut Self, u8, &CStr) -> bool,
+    ) -> Result<(), Failed> {
         let mut buffer = self.listings.pop().unwrap_or_else(listing_buffer);
-        let mut names = Names::default();
         let mut entries = RawDir::new(fd, &mut buffer);
         let listed = loop {
             match entries.next() {
-                None => break Ok(names),
+                None => break Ok(()),
                 Some(Ok(entry)) if [c".", c".."].contains(&entry.file_name()) => {}
                 Some(Ok(entry)) => {
-                    names.push(nibble(Some(entry.file_type())), entry.file_name());
+                    if !tell(self, nibble(Some(entry.file_type())), entry.file_name()) {
+                        break Ok(());
+                    }
                 }
                 Some(Err(Errno::INTR)) => {}
                 Some(Err(errno)) => break Err(("getdents64", errno)),
@@ -348,15 +397,17 @@ fn merged<'n>(
         let mut kinds = [None, None];
         for (side, (kind, names)) in kinds.iter_mut().zip(&mut sides).enumerate() {
             let Some((listed, _)) = names.next_if(|(_, next)| *next == name) else { continue };
-            *kind = kinds_of(listed | ABSENT << 4)[0];
-            // Some file systems do not tell what they list.
-            if let (Some(FileType::Unknown), Some(dir)) = (*kind, &folder.sides[side]) {
-                let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
-                *kind = stat.ok().map(|stat| identity::kind(&stat)).or(*kind);
-            }
+            *kind = known(kinds_of(listed | ABSENT << 4)[0], &folder.sides[side], name);
         }
         Some((name, kinds))
     })
+}
+
+/// What is listed as this kind: some file systems do not tell.
+fn known(kind: Option<FileType>, dir: &Option<Opened>, name: &CStr) -> Option<FileType> {
+    let (Some(FileType::Unknown), Some(dir)) = (kind, dir) else { return kind };
+    let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
+    stat.ok().map(|stat| identity::kind(&stat)).or(kind)
 }
 
 /// Four bits say what is on one side.

@@ -3,14 +3,7 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::{
-    fs,
-    io::Write,
-    path::{Path, PathBuf},
-    process::Command,
-    thread,
-    time::Duration,
-};
+use std::{fs, io::Write, path::PathBuf, process::Command, thread, time::Duration};
 use thalweg_tree::fleet::{
     line::Line,
     plan::{Plan, Task},
@@ -19,6 +12,10 @@ use thalweg_tree::fleet::{
 use crate::support::{
     Running, Scratch, bytes,
     dice::{Dice, from_env},
+    fleet::{
+        SHARD, expect_copied, fleet, has_plan, manifest, number, of_fleet, plant, plant_some, rank,
+        start_slowly, status,
+    },
     mounts,
     mounts::free,
     names, run,
@@ -27,90 +24,12 @@ use crate::support::{
     thalweg,
 };
 
-const SHARD: &str = "--shard-size=256K";
-
-/// A tree of 10 MiB.
-fn plant(scratch: &Scratch) {
-    plant_some(scratch, 4, 2 << 20);
-}
-
-/// Small files, files of several tasks, one with a hole, and what no task has.
-fn plant_some(scratch: &Scratch, folders: u64, large: u64) {
-    let tree = scratch.folder("tree");
-    for folder in 0..folders {
-        let path = tree.join(format!("folder-{folder}/deeper"));
-        fs::create_dir_all(&path).unwrap();
-        for n in 0..30 {
-            bytes::write(&path.join(n.to_string()), folder * 100 + n, n * 700);
-        }
-        bytes::write(&path.join("large"), folder * 100 + 99, large + folder);
-    }
-    let holed = fs::File::create(tree.join("holed")).unwrap();
-    holed.set_len(4 << 20).unwrap();
-    bytes::write_at(&tree.join("holed"), 7, 3 << 20, 5000);
-    fs::hard_link(tree.join("folder-0/deeper/5"), tree.join("second name")).unwrap();
-    std::os::unix::fs::symlink("folder-1", tree.join("link")).unwrap();
-    fs::create_dir(tree.join("empty")).unwrap();
-}
-
-fn rank(scratch: &Scratch, rank: u64, size: u64, options: &[&str]) -> Command {
-    let mut command = thalweg();
-    command.args(["copy", "-a", "--json", SHARD, "--shard", &format!("{rank}/{size}")]);
-    command.args(options).args(["tree", "copy"]).current_dir(scratch.path());
-    command
-}
-
-/// Runs so many ranks to their end; what each said.
-#[track_caller]
-fn fleet(scratch: &Scratch, size: u64, options: &[&str]) -> Vec<Value> {
-    let all: Vec<_> =
-        (0..size).map(|n| Running::start(&mut rank(scratch, n, size, options))).collect();
-    all.into_iter().map(|one| one.finish().expect(0).json()).collect()
-}
-
-/// Every file of a folder and its hash, by sha256sum.
-fn manifest(folder: &Path) -> String {
-    let line = "find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum";
-    let ran = run(Command::new("bash").args(["-c", line]).current_dir(folder)).expect(0);
-    String::from_utf8(ran.stdout).unwrap()
-}
-
-/// Everything in a folder with its kind, mode, time and size, by find.
-fn listing(folder: &Path) -> String {
-    let line = r"find . -printf '%p %y %m %T@ %n %l %s\n' | LC_ALL=C sort";
-    let ran = run(Command::new("bash").args(["-c", line]).current_dir(folder)).expect(0);
-    // The size of a folder is its file system's own business.
-    let text = String::from_utf8(ran.stdout).unwrap();
-    let cut = |line: &str| match line.split(' ').nth(1) {
-        Some("d") => line.rsplit_once(' ').map_or("", |(head, _)| head).to_owned(),
-        _ => line.to_owned(),
-    };
-    text.lines().map(cut).collect::<Vec<_>>().join("\n")
-}
-
-#[track_caller]
-fn expect_copied(scratch: &Scratch) {
-    let (tree, copy) = (scratch.join("tree"), scratch.join("copy"));
-    run(Command::new("diff").args(["-r", "--no-dereference"]).args([&tree, &copy])).expect(0);
-    assert_eq!(manifest(&tree), manifest(&copy));
-    assert_eq!(listing(&tree), listing(&copy));
-    assert_eq!(names(scratch.path()), ["copy", "tree"]);
-}
-
-fn of_fleet(said: &Value, field: &str) -> Value {
-    said["fleet"][field].clone()
-}
-
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("a number: {value}"))
-}
-
 #[test]
 fn two_ranks_copy_a_tree_and_one_of_them_finishes_it() {
     let scratch = Scratch::new();
-    plant(&scratch);
-    let said = fleet(&scratch, 2, &[]);
-    expect_copied(&scratch);
+    plant(scratch.path());
+    let said = fleet(scratch.path(), 2, &[]);
+    expect_copied(scratch.path());
     let ends: Vec<Value> = said.iter().map(|said| of_fleet(said, "end")).collect();
     let finished = ends.iter().filter(|end| **end == "finished").count();
     assert_eq!(finished, 1, "{said:?}");
@@ -120,30 +39,9 @@ fn two_ranks_copy_a_tree_and_one_of_them_finishes_it() {
     let tasks: u64 = workers.as_array().unwrap().iter().map(|one| number(&one["tasks"])).sum();
     assert!(tasks >= number(&of_fleet(finisher, "tasks")), "{workers}");
     // A rank that comes when all is done has nothing to do.
-    let late = run(&mut rank(&scratch, 1, 2, &[])).expect(0).json();
+    let late = run(&mut rank(scratch.path(), 1, 2, &[])).expect(0).json();
     assert_eq!(of_fleet(&late, "end"), "there");
-    expect_copied(&scratch);
-}
-
-/// What a fleet says of itself, from outside; `None` once there is none.
-fn status(scratch: &Scratch) -> Option<Value> {
-    let ran = run(thalweg().args(["fleet", "--json", "copy"]).current_dir(scratch.path()));
-    (ran.code() == 0).then(|| ran.all_json())
-}
-
-fn has_plan(scratch: &Scratch) -> bool {
-    scratch.join(".copy.thalweg-fleet/plan").exists()
-}
-
-/// Starts ranks that are far from their end for a while, and waits until there is a plan.
-fn start_slowly(scratch: &Scratch, size: u64) -> Vec<Running> {
-    let slow = ["--limit=8M", "--jobs=2"];
-    let mut all: Vec<_> =
-        (0..size).map(|n| Running::start(&mut rank(scratch, n, size, &slow))).collect();
-    while !has_plan(scratch) && !all[0].has_ended() {
-        thread::sleep(Duration::from_millis(1));
-    }
-    all
+    expect_copied(scratch.path());
 }
 
 #[test]
@@ -154,10 +52,10 @@ fn ranks_that_are_killed_at_any_moment_are_followed_by_any_number_and_no_byte_is
     while landed < kills {
         assert!(missed < 4 * kills + 20, "kills do not land: {landed} did");
         let scratch = Scratch::new();
-        plant(&scratch);
+        plant(scratch.path());
         let mut in_a_row = 0;
         loop {
-            let mut all = start_slowly(&scratch, dice.within(1..4));
+            let mut all = start_slowly(scratch.path(), dice.within(2..5), &[]);
             thread::sleep(Duration::from_millis(dice.within(0..500)));
             // One of them, or all: a scheduler that loses one ends the others too.
             let (which, end_all) = (dice.within(0..all.len() as u64), dice.within(0..2) == 0);
@@ -182,9 +80,9 @@ fn ranks_that_are_killed_at_any_moment_are_followed_by_any_number_and_no_byte_is
             }
         }
         if !scratch.join("copy").exists() {
-            let before = status(&scratch);
+            let before = status(scratch.path());
             let size = if dice.within(0..2) == 0 { 1 } else { dice.within(2..4) };
-            let said = fleet(&scratch, size, &[]);
+            let said = fleet(scratch.path(), size, &[]);
             let moved: u64 = said.iter().map(|said| number(&said["bytes"])).sum();
             if let Some(before) = before.filter(|before| size == 1 && before["tasks"] != 0) {
                 let left = number(&before["bytes"]) - number(&before["done_bytes"]);
@@ -195,9 +93,9 @@ fn ranks_that_are_killed_at_any_moment_are_followed_by_any_number_and_no_byte_is
             }
         } else if scratch.join(".copy.thalweg-fleet").exists() {
             // Who published it was killed before it had removed this.
-            fleet(&scratch, 1, &[]);
+            fleet(scratch.path(), 1, &[]);
         }
-        expect_copied(&scratch);
+        expect_copied(scratch.path());
     }
     println!("{landed} kills, {missed} missed; {moved_less} times one rank moved less than all");
 }
@@ -205,8 +103,8 @@ fn ranks_that_are_killed_at_any_moment_are_followed_by_any_number_and_no_byte_is
 #[test]
 fn a_rank_that_stood_still_while_the_others_finished_changes_nothing_when_it_wakes() {
     let scratch = Scratch::new();
-    plant(&scratch);
-    let mut all = start_slowly(&scratch, 2);
+    plant(scratch.path());
+    let mut all = start_slowly(scratch.path(), 2, &[]);
     thread::sleep(Duration::from_millis(60));
     let zombie = all.remove(0);
     zombie.signal(Signal::STOP);
@@ -224,7 +122,7 @@ fn a_rank_that_stood_still_while_the_others_finished_changes_nothing_when_it_wak
 
 /// A fleet whose only worker is interrupted as soon as there is a plan.
 fn interrupted(scratch: &Scratch) -> Plan {
-    let mut all = start_slowly(scratch, 1);
+    let mut all = start_slowly(scratch.path(), 1, &[]);
     let one = all.remove(0);
     one.signal(Signal::INT);
     let ran = one.finish().expect(130);
@@ -244,10 +142,10 @@ fn append(scratch: &Scratch, journal: &str, bytes: &[u8]) {
 #[test]
 fn a_journal_that_lies_is_found_out_by_verify_and_half_a_line_is_no_line() {
     let scratch = Scratch::new();
-    plant(&scratch);
+    plant(scratch.path());
     let plan = interrupted(&scratch);
     let mut torn = false;
-    let done = |scratch: &Scratch| number(&status(scratch).unwrap()["done"]);
+    let done = |scratch: &Scratch| number(&status(scratch.path()).unwrap()["done"]);
     for n in 0..plan.index.len() {
         let line = Line { task: n as u32, bytes: 9, what: plan.index[n].hash, at: 0 };
         let line = line.to_bytes(plan.id);
@@ -266,28 +164,28 @@ fn a_journal_that_lies_is_found_out_by_verify_and_half_a_line_is_no_line() {
         }
     }
     let left = plan.index.len() as u64 - done(&scratch);
-    let ran = run(&mut rank(&scratch, 0, 1, &["--verify"])).expect(0);
+    let ran = run(&mut rank(scratch.path(), 0, 1, &["--verify"])).expect(0);
     ran.expect_said("copied again");
     let again = number(&ran.json()["verified"]["again"]);
     assert!((4..=5).contains(&again), "{}", ran.said());
     assert!(torn && number(&of_fleet(&ran.json(), "done")) == left, "{left}: {}", ran.said());
-    expect_copied(&scratch);
+    expect_copied(scratch.path());
 }
 
 #[test]
 fn a_source_that_changed_since_the_survey_is_named_with_status_3_and_the_rest_is_there() {
     let scratch = Scratch::new();
-    plant(&scratch);
+    plant(scratch.path());
     interrupted(&scratch);
     let small = scratch.join("tree/folder-2/deeper/7");
     fs::write(&small, "other").unwrap();
     bytes::write_at(&scratch.join("tree/folder-3/deeper/large"), 1000, 50, 100);
-    let ran = run(&mut rank(&scratch, 0, 1, &[])).expect(3);
+    let ran = run(&mut rank(scratch.path(), 0, 1, &[])).expect(3);
     for name in ["tree/folder-2/deeper/7", "tree/folder-3/deeper/large"] {
         ran.expect_said(&format!("'{name}' changed while it was copied"));
     }
     assert_eq!(ran.stderr.matches("changed").count(), 2, "{}", ran.stderr);
-    expect_copied(&scratch);
+    expect_copied(scratch.path());
 }
 
 #[test]
@@ -295,7 +193,7 @@ fn a_full_disk_stops_a_fleet_and_with_room_the_same_command_goes_on() {
     let test = "a_full_disk_stops_a_fleet_and_with_room_the_same_command_goes_on";
     let Some((_alone, disk)) = mounts().small(test) else { return };
     let scratch = Scratch::new();
-    plant_some(&scratch, 2, 1 << 20);
+    plant_some(scratch.path(), 2, 1 << 20);
     let ballast = disk.join("ballast");
     bytes::write(&ballast, 1, free(disk) - (3 << 19));
     let copy = disk.join("copy");
@@ -355,9 +253,9 @@ fn under_mpirun_every_process_is_a_rank() {
         return;
     }
     let scratch = Scratch::new();
-    plant(&scratch);
+    plant(scratch.path());
     run(&mut mpirun(&scratch, &[])).expect(0);
-    expect_copied(&scratch);
+    expect_copied(scratch.path());
 }
 
 #[test]
@@ -367,7 +265,7 @@ fn a_rank_that_is_killed_ends_the_job_of_mpirun_and_the_same_line_again_finishes
         return;
     }
     let scratch = Scratch::new();
-    plant(&scratch);
+    plant(scratch.path());
     let mut job = Running::start(&mut mpirun(&scratch, &["--limit=2M"]));
     let victim = loop {
         match process(&scratch) {
@@ -381,13 +279,13 @@ fn a_rank_that_is_killed_ends_the_job_of_mpirun_and_the_same_line_again_finishes
     assert!(!ran.status.success(), "{}", ran.said());
     assert!(!scratch.join("copy").exists());
     run(&mut mpirun(&scratch, &[])).expect(0);
-    expect_copied(&scratch);
+    expect_copied(scratch.path());
 }
 
 #[test]
 fn ranks_come_from_the_environment_and_a_missing_one_is_said() {
     let scratch = Scratch::new();
-    plant(&scratch);
+    plant(scratch.path());
     let auto = |variables: &[(&str, &str)]| {
         let mut command = thalweg();
         for name in ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "SLURM_ARRAY_TASK_ID"] {
@@ -401,7 +299,7 @@ fn ranks_come_from_the_environment_and_a_missing_one_is_said() {
     assert_eq!(names(scratch.path()), ["tree"]);
     let said = auto(&[("JOB_COMPLETION_INDEX", "0"), ("JOB_COMPLETIONS", "3")]).expect(0).json();
     assert_eq!((of_fleet(&said, "rank"), of_fleet(&said, "size")), (0.into(), 3.into()));
-    expect_copied(&scratch);
+    expect_copied(scratch.path());
     let list = run(thalweg().args(["copy", "--shard"]).env("SLURM_PROCID", "1")).expect(0);
     let list = String::from_utf8(list.stdout).unwrap();
     assert!(list.contains("SLURM_PROCID") && list.contains("auto: "), "{list}");
@@ -410,7 +308,7 @@ fn ranks_come_from_the_environment_and_a_missing_one_is_said() {
 #[test]
 fn what_a_fleet_cannot_do_is_refused_before_anything_is_made() {
     let scratch = Scratch::new();
-    plant(&scratch);
+    plant(scratch.path());
     scratch.folder("there");
     let refused = |words: &[&str], code: i32, said: &str| {
         let ran = run(thalweg().arg("copy").args(words).current_dir(scratch.path()));
@@ -435,14 +333,14 @@ fn what_a_fleet_cannot_do_is_refused_before_anything_is_made() {
 #[test]
 fn an_ordinary_copy_leaves_a_fleet_alone() {
     let scratch = Scratch::new();
-    plant(&scratch);
+    plant(scratch.path());
     interrupted(&scratch);
     for words in [&["-a"][..], &["-a", "--resume"]] {
         run(thalweg().arg("copy").args(words).args(["tree", "copy"]).current_dir(scratch.path()))
             .expect(0);
         run(Command::new("rm").arg("-r").arg(scratch.join("copy"))).expect(0);
-        assert!(has_plan(&scratch));
+        assert!(has_plan(scratch.path()));
     }
-    fleet(&scratch, 2, &[]);
-    expect_copied(&scratch);
+    fleet(scratch.path(), 2, &[]);
+    expect_copied(scratch.path());
 }

@@ -33,6 +33,9 @@ pub(crate) enum Company {
     Workers,
     /// Workers of a fleet that are told to stop, and perhaps did not hear it yet.
     Stragglers,
+    /// Workers of a fleet give the files of its complete tree second names, perhaps two of them at once. The tree stays, so
+    /// no directory is built under another name first, and what a killed one left in the way is known.
+    Linkers,
 }
 
 /// The orders and the account of a run.

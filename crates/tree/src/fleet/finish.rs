@@ -4,13 +4,11 @@
 //! their names. Then an ordinary copy with `resume` goes through the tree: it finds what the tasks brought, and brings
 //! all else. What it finds is whole, as in the tree no file has its name before it is.
 
-use rustix::fs::{
-    AtFlags, FileType, FlockOperation, OFlags, Stat, flock, fstat, futimens, openat, statat,
-};
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, futimens, openat, statat};
 use std::{
     collections::HashSet,
     ffi::CStr,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::AsFd,
     path::Path,
     sync::{
         Mutex, PoisonError,
@@ -22,10 +20,10 @@ use thalweg_sys::{Errno, io};
 
 use super::{
     descent::Descent,
+    existing::link_in,
     mover::{Grounds, error_of},
     place::{FINISHER, Place, failed},
     plan::{Entry, Plan, Seen, Task},
-    record::WorkerName,
     watch::Watch,
 };
 use crate::{
@@ -35,29 +33,6 @@ use crate::{
     identity::{kind, size},
     threads::{for_reading, on_threads},
 };
-
-/// The right to finish, as long as it is held.
-pub(crate) struct Finisher {
-    // Locked.
-    _file: OwnedFd,
-}
-
-impl Finisher {
-    /// Takes the right to finish; `None` if another process has it. That of a dead one is taken over, where locks tell.
-    pub fn claim(place: &Place, name: &WorkerName) -> Result<Option<Self>, Error> {
-        let own = name.file("finish");
-        let file = place.create(&own, OFlags::RDWR)?;
-        let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
-        if place.claim(&own, FINISHER)? {
-            return Ok(Some(Self { _file: file }));
-        }
-        place.take_away(&own)?;
-        // Network file systems lock only what is open to be written.
-        let Some(theirs) = place.open_as(FINISHER, OFlags::RDWR)? else { return Ok(None) };
-        let is_dead = flock(&theirs, FlockOperation::NonBlockingLockExclusive).is_ok();
-        Ok(is_dead.then_some(Self { _file: theirs }))
-    }
-}
 
 /// Looks at the sources again, and gives large files their names.
 struct Check<'c> {
@@ -117,9 +92,18 @@ pub(crate) fn finish(
     if events.go_on().is_err() {
         report.halted.get_or_insert(Halt::Cancelled);
     }
-    if report.halted.is_none() {
-        place.publish(options.fsync == Fsync::Dir)?;
+    if report.halted.is_some() {
+        return Ok(report);
     }
+    if !place.is_there {
+        place.publish(options.fsync == Fsync::Dir)?;
+        return Ok(report);
+    }
+    let linked = link_in(place, &options, events)?;
+    report.error_count += linked.error_count;
+    report.errors.extend(linked.errors);
+    report.errors.truncate(MOST_ERRORS);
+    report.halted = linked.halted;
     Ok(report)
 }
 

@@ -7,7 +7,9 @@
 mod assignment;
 mod bits;
 mod descent;
+mod existing;
 mod finish;
+mod finisher;
 mod journals;
 pub mod line;
 mod member;
@@ -17,6 +19,7 @@ mod place;
 pub mod plan;
 mod planning;
 mod record;
+mod room;
 mod share;
 mod status;
 mod survey;

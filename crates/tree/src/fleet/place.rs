@@ -20,7 +20,7 @@ use thalweg_core::atomic_file::{
 use thalweg_sys::{Errno, io};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::plan::PlanError;
+use super::{plan::PlanError, room::expect_room};
 use crate::{
     Error, Refusal,
     copy::{
@@ -43,6 +43,8 @@ pub(crate) const EPOCH: &CStr = c"epoch";
 pub(crate) const FULL: &CStr = c"full";
 /// Who finishes holds its lock.
 pub(crate) const FINISHER: &CStr = c"finisher";
+/// All of the tree is in a destination that was there: only this folder is left to remove.
+pub(crate) const LINKED: &CStr = c"linked";
 pub(crate) const TREE: &CStr = c"tree";
 pub(crate) const PARTS: &CStr = c"parts";
 
@@ -60,22 +62,37 @@ pub(crate) struct Place {
     pub destination: PathBuf,
     pub tree: OwnedFd,
     pub parts: OwnedFd,
+    /// The destination was there before.
+    pub is_there: bool,
+}
+
+/// What becomes of the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// It gets the name of the destination, which must be free.
+    New,
+    /// It goes into the destination, a folder.
+    Into,
+    /// The same, and somebody else makes the folder of the fleet.
+    Join,
 }
 
 /// What there is where a fleet is to work.
 pub(crate) enum Found {
     /// Its folder.
     Place(Box<Place>),
+    /// Not yet a folder of it.
+    Nothing,
     /// The destination, with the time of the source: another worker has finished it.
     Published,
 }
 
 impl Place {
     /// Makes the folder, or opens that of earlier workers.
-    pub fn make(source: &Path, destination: &Path) -> Result<Found, Error> {
+    pub fn make(source: &Path, destination: &Path, how: How) -> Result<Found, Error> {
         let mut tries = 0..TRIES;
         loop {
-            match Self::make_once(source, destination) {
+            match Self::make_once(source, destination, how) {
                 // It was removed while it was opened: then the destination is there.
                 Err(error) if error.errno() == Some(Errno::NOENT) && tries.next().is_some() => {}
                 answer => return answer,
@@ -83,7 +100,7 @@ impl Place {
         }
     }
 
-    fn make_once(source: &Path, destination: &Path) -> Result<Found, Error> {
+    fn make_once(source: &Path, destination: &Path, how: How) -> Result<Found, Error> {
         let (above, name) = cut(destination);
         let failed = |call| failed(destination, call);
         if name == "." {
@@ -100,16 +117,23 @@ impl Place {
             let reason = Refusal::IntoItself(destination.to_owned());
             return Err(Error::Refused { path: source.to_owned(), reason });
         }
-        let there = there(above_fd.as_fd(), &name, source).map_err(failed("newfstatat"))?;
-        if there == There::SomethingElse {
-            let reason = Refusal::NotNew;
-            return Err(Error::Refused { path: destination.to_owned(), reason });
-        }
-        let is_published = there == There::Copy;
-        let Some((own, fd)) =
-            open_own(above_fd.as_fd(), &name, !is_published).map_err(failed("openat"))?
+        let is_there = how != How::New;
+        let is_published = if is_there {
+            expect_room((&above_fd, &name), (source, destination))?;
+            false
+        } else {
+            match there(above_fd.as_fd(), &name, source).map_err(failed("newfstatat"))? {
+                There::SomethingElse => {
+                    let reason = Refusal::NotNew;
+                    return Err(Error::Refused { path: destination.to_owned(), reason });
+                }
+                there => there == There::Copy,
+            }
+        };
+        let makes = !is_published && how != How::Join;
+        let Some((own, fd)) = open_own(above_fd.as_fd(), &name, makes).map_err(failed("openat"))?
         else {
-            return Ok(Found::Published);
+            return Ok(if is_published { Found::Published } else { Found::Nothing });
         };
         let path = above.join(os(&own));
         if is_published {
@@ -122,7 +146,13 @@ impl Place {
         let below = |name| folder(fd.as_fd(), name).map_err(self::failed(&path, "mkdirat"));
         let (tree, parts) = (below(TREE)?, below(PARTS)?);
         let destination = destination.to_owned();
-        let place = Self { above: above_fd, name, own, fd, path, destination, tree, parts };
+        let place =
+            Self { above: above_fd, name, own, fd, path, destination, tree, parts, is_there };
+        if place.has(LINKED) {
+            // Who put up that flag was killed before it removed the folder.
+            place.remove()?;
+            return Ok(Found::Published);
+        }
         Ok(Found::Place(Box::new(place)))
     }
 
@@ -175,7 +205,17 @@ impl Place {
 
     /// Whether another worker has published the tree.
     pub fn is_published(&self, source: &Path) -> bool {
+        if self.is_there {
+            return !self.is_in_place();
+        }
         there(self.above.as_fd(), &self.name, source) == Ok(There::Copy)
+    }
+
+    /// Whether the folder has its name still.
+    fn is_in_place(&self) -> bool {
+        let named = statat(&self.above, &*self.own, AtFlags::SYMLINK_NOFOLLOW);
+        let own = fstat(&self.fd).map(|stat| Id::of(&stat));
+        own.is_ok_and(|own| named.is_ok_and(|named| Id::of(&named) == own))
     }
 
     /// Gives the tree the name of the destination, which must still be free.
@@ -200,6 +240,9 @@ impl Place {
 
     /// Removes the folder: nothing is left to do.
     pub fn remove(&self) -> Result<(), Error> {
+        if self.is_there && !self.is_in_place() {
+            return Ok(());
+        }
         remove(self.above.as_fd(), &self.own, &self.fd)
             .map_err(|failure| failure.at(|| self.path.clone(), || self.path.clone()))
     }
@@ -318,10 +361,23 @@ fn remove(above: BorrowedFd<'_>, own: &CStr, fd: &OwnedFd) -> Attempt<()> {
     for name in [EPOCH, PLAN] {
         unlink(fd.as_fd(), name).map_err(at_sink("unlinkat"))?;
     }
+    let empty = |fd: &OwnedFd| {
+        let copy = fd.try_clone().map_err(|_| at_sink("fcntl")(Errno::MFILE));
+        copy.and_then(remove_contents)
+    };
     let mut tries = 0..TRIES;
     loop {
-        let copy = fd.try_clone().map_err(|_| at_sink("fcntl")(Errno::MFILE))?;
-        let removed = remove_contents(copy)
+        // The tree before the flag that says that it is linked: who comes later must not take a part of it for the whole.
+        let emptied = match openat(fd, TREE, DIRECTORY, Mode::empty()) {
+            Ok(tree) => {
+                // It has the mode of the source by now, which need not let us in.
+                let _ = fchmod(&tree, Mode::RWXU);
+                empty(&tree)
+            }
+            Err(_) => Ok(()),
+        };
+        let removed = emptied
+            .and_then(|()| empty(fd))
             .and_then(|()| unlinkat(above, own, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat")));
         match removed {
             Err(Failure::Sink(_, Errno::NOENT, _)) if !has(above, own) => return Ok(()),
@@ -344,7 +400,7 @@ mod tests {
     use std::fs;
 
     fn make(place: &Path) -> Result<Found, Error> {
-        Place::make(&place.join("src"), &place.join("dst"))
+        Place::make(&place.join("src"), &place.join("dst"), How::New)
     }
 
     #[test]
@@ -378,7 +434,7 @@ mod tests {
         let here = tempfile::tempdir().unwrap();
         let src = here.path().join("src");
         fs::create_dir_all(src.join("sub")).unwrap();
-        let error = Place::make(&src, &src.join("sub/dst")).err().unwrap().to_string();
+        let error = Place::make(&src, &src.join("sub/dst"), How::New).err().unwrap().to_string();
         assert!(error.contains("into itself"), "{error}");
         assert_eq!(fs::read_dir(src.join("sub")).unwrap().count(), 0);
     }

@@ -7,6 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     assignment::{Assignment, LOOK},
+    existing::expect_links,
     place::{PLAN, failed},
     plan::{Plan, PlanWriter, Surveyed},
     survey::{Trouble, survey},
@@ -42,6 +43,9 @@ impl Assignment<'_> {
         let place = self.place;
         let temporary = self.name.file("survey");
         let file = place.create(&temporary, OFlags::RDWR)?;
+        if place.is_there {
+            expect_links(place, &temporary)?;
+        }
         let id = xxh3_64(self.name.to_string().as_bytes());
         let top = stat(self.source).map_err(failed(self.source, "stat"))?;
         let (device, writer) = (top.st_dev, PlanWriter::new(file, id, Surveyed::of(&top)));

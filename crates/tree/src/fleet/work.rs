@@ -14,17 +14,19 @@ use thalweg_sys::{Errno, io, usage, usage::Usage};
 
 use super::{
     assignment::{Assignment, LOOK},
-    finish::{Finisher, finish},
+    existing::join,
+    finish::finish,
+    finisher::Finisher,
     journals::{Journals, Own, REPORT},
     member::Member,
     mover::Grounds,
-    place::{EPOCH, FULL, Found, PLAN, Place, failed},
+    place::{EPOCH, FULL, Found, How, LINKED, PLAN, Place, failed},
     plan::{Plan, Surveyed},
     record::{WorkerName, WorkerRecord},
 };
 use crate::{
-    Backup, Becomes, CopyOptions, Dereference, Error, Event, Events, Halt, TreeReport, Update,
-    copy::run::share, folder::Kept, identity::kind, threads::or_processors,
+    Backup, Becomes, CopyOptions, Dereference, Error, Event, Events, Halt, Target, TreeReport,
+    Update, copy::run::share, folder::Kept, identity::kind, threads::or_processors,
 };
 
 /// How long the others may take to stop when all is done: some steps of theirs.
@@ -80,7 +82,12 @@ pub fn work(
         workers: Vec::new(),
         folder: PathBuf::new(),
     };
-    if let Found::Place(place) = Place::make(source, destination)? {
+    let found = if options.target == Target::Exact {
+        join((source, destination), member, events)?
+    } else {
+        Place::make(source, destination, How::New)?
+    };
+    if let Found::Place(place) = found {
         let name = WorkerName::of_this(member.rank);
         report.folder.clone_from(&place.path);
         let worker = Assignment { source, place: &place, options, member, events, name };
@@ -180,11 +187,17 @@ impl Assignment<'_> {
             return Ok(());
         }
         report.end = FleetEnd::Others;
-        let Some(_finisher) = Finisher::claim(place, &self.name)? else { return Ok(()) };
+        let Some(finisher) = Finisher::claim(place, &self.name, self.events)? else {
+            if self.events.go_on().is_err() {
+                // It did not learn whether the other one lives.
+                (report.end, report.tree.halted) = (FleetEnd::Unfinished, Some(Halt::Cancelled));
+            }
+            return Ok(());
+        };
         // Whoever still moves something stops.
         place.take_away(EPOCH)?;
         self.wait_for_others(&plan, &mut journals);
-        self.finish(&plan, &journals, grounds, report)
+        self.finish(&plan, &journals, grounds, (report, &finisher))
     }
 
     /// Gives the others some time to stop: what they write is whole, but changes the times of its folder. One that
@@ -206,11 +219,10 @@ impl Assignment<'_> {
         plan: &Plan,
         journals: &Journals,
         grounds: Grounds<'_>,
-        report: &mut FleetReport,
+        (report, finisher): (&mut FleetReport, &Finisher<'_>),
     ) -> Result<(), Error> {
         let place = self.place;
-        let finished = match finish((self.source, place, plan), grounds, self.options, self.events)
-        {
+        let finished = match finish((self.source, place, plan), grounds, self.options, finisher) {
             // Another one took this for dead, and was faster.
             Err(_) if place.is_published(self.source) => return Ok(()),
             answer => answer?,
@@ -223,6 +235,10 @@ impl Assignment<'_> {
             } else {
                 report.tree.halted = None;
             }
+            return Ok(());
+        }
+        if place.is_there && !place.has(LINKED) {
+            report.end = FleetEnd::Unfinished;
             return Ok(());
         }
         report.end = FleetEnd::Finished;

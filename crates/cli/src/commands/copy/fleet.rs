@@ -76,7 +76,7 @@ fn ends(args: &CopyArgs) -> Result<(PathBuf, PathBuf), Failure> {
 fn refused(error: &Error) -> Failure {
     match error {
         Error::Refused { reason: Refusal::NotNew, .. } => {
-            let what_next = "`thalweg copy -a SRC DST` fills one that is there";
+            let what_next = "-T copies into one that is there, file by file";
             Failure::new(Exit::Unsupported, format!("{error}; {what_next}"))
         }
         error => begun_in_vain(error),

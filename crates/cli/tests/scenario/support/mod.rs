@@ -4,6 +4,7 @@
 pub mod bytes;
 pub mod deny;
 pub mod dice;
+pub mod fleet;
 pub mod fuse;
 pub mod growth;
 pub mod interrupted;

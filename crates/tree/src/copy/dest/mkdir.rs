@@ -15,7 +15,7 @@ use crate::{
         attributes::{Births, Wanted},
         directory::{Closing, Directory, Entered},
         leaf::Leaf,
-        run::Run,
+        run::{Company, Run},
         spot::Spot,
         staged_dir::{Origin, StagedDir, open_new},
     },
@@ -112,7 +112,8 @@ fn make(run: &Run<'_>, leaf: &Leaf<'_>, (source, stat): (BorrowedFd<'_>, &Stat))
         return Ok(Made { fd: None, stage: None, is_new: true });
     }
     // Where names can only be added, a stage could not get its own.
-    if leaf.directory.is_staged || leaf.directory.is_append_only() {
+    let needs_none = leaf.directory.is_staged || run.company == Company::Linkers;
+    if needs_none || leaf.directory.is_append_only() {
         let mode = Mode::from_raw_mode(first_mode(run, stat));
         return match mkdirat(dir, leaf.name, mode) {
             Ok(()) => {

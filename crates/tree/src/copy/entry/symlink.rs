@@ -5,10 +5,13 @@ use rustix::fs::{
     utimensat,
 };
 use std::{
-    ffi::CStr,
+    ffi::{CStr, CString},
     os::fd::{AsFd, BorrowedFd},
 };
-use thalweg_core::atomic_file::{name::unique, unlink};
+use thalweg_core::atomic_file::{
+    name::{PART, beside, unique},
+    unlink,
+};
 use thalweg_sys::{Errno, io};
 
 use crate::{
@@ -23,11 +26,12 @@ use crate::{
         entry::hardlink::{LeftName, Named},
         leaf::Leaf,
         links::{Met, id_of},
+        run::Company,
         spot::Spot,
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink, at_source},
-    identity::kind,
+    identity::{Id, kind},
     xattrs::{ALL, Given, Holder, Taken},
 };
 
@@ -150,14 +154,7 @@ impl Worker<'_> {
                 return Err(Failure::Refused(Refusal::JustCreated));
             }
             (false, Verdict::Replace(_)) => {
-                // What has that name is not ours to publish.
-                let mut names = (0..TRIES).map(|_| unique(leaf.name));
-                let temporary = loop {
-                    let temporary = names.next().ok_or(Failure::Sink(call, Errno::EXIST, 0))?;
-                    if make(dir, &temporary)? {
-                        break temporary;
-                    }
-                };
+                let temporary = self.make_beside(leaf, stat, dir, (call, make))?;
                 self.dress_node(leaf, stat, dir, &temporary);
                 let spot = Spot { dir, name: leaf.name };
                 let renamed = set_aside(self.run.options, spot, stat).and_then(|name| {
@@ -165,13 +162,43 @@ impl Worker<'_> {
                     io::rename(dir, &*temporary, dir, leaf.name, false)
                         .map_err(at_sink("renameat2"))
                 });
-                renamed.inspect_err(|_| ignore(unlink(dir, &temporary)))?;
+                // Between two names of one file nothing is renamed: another linker was faster.
+                if renamed.is_err() || self.run.company == Company::Linkers {
+                    ignore(unlink(dir, &temporary));
+                }
+                renamed?;
             }
             (false, _) if self.run.options.replaces_nothing() => self.skip(leaf, Skip::Exists),
             (false, _) => return Err(Failure::Refused(Refusal::Replaced)),
         }
         self.tell_copied(leaf, backup.as_deref());
         Ok(())
+    }
+
+    /// Makes what will take the place of another; under which name.
+    fn make_beside(
+        &self,
+        leaf: &Leaf<'_>,
+        stat: &Stat,
+        dir: BorrowedFd<'_>,
+        (call, make): (&'static str, impl Fn(BorrowedFd<'_>, &CStr) -> Attempt<bool>),
+    ) -> Attempt<CString> {
+        if self.run.company == Company::Linkers {
+            // One name for all, so that the next one finds what a killed one has left.
+            let name = beside(leaf.name, &[PART, b".link"].concat());
+            if make(dir, &name)? || id_of(dir, &name)? == Some(Id::of(stat)) {
+                return Ok(name);
+            }
+            unlink(dir, &name).map_err(at_sink("unlinkat"))?;
+        }
+        // What has that name is not ours to publish.
+        for _ in 0..TRIES {
+            let name = unique(leaf.name);
+            if make(dir, &name)? {
+                return Ok(name);
+            }
+        }
+        Err(Failure::Sink(call, Errno::EXIST, 0))
     }
 
     fn dress_node(&self, leaf: &Leaf<'_>, stat: &Stat, dir: BorrowedFd<'_>, name: &CStr) {

@@ -13,7 +13,8 @@ const FLEET: &str = "On many machines";
 pub struct Fleet {
     /// Work on this copy together with all who run the same command, on machines that share SRC and DST:
     /// as rank R of N, from 0 on (R/N), or as Open MPI, PMI, Slurm or a Kubernetes Indexed Job say
-    /// (auto). list, or no value, says what they say here. DST is the new folder itself
+    /// (auto). list, or no value, says what they say here. DST is the new folder itself, or with -T one
+    /// that is there
     #[arg(long, value_name = "RANK", value_parser = Shard::parse, help_heading = FLEET)]
     #[arg(num_args = 0..=1, default_missing_value = "list")]
     pub shard: Option<Shard>,

@@ -8,6 +8,7 @@ use std::{
 
 use super::{Scratch, skip};
 
+pub mod shared;
 pub mod sink;
 pub mod source;
 

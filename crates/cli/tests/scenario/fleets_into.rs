@@ -1,0 +1,142 @@
+//! `copy -a -T --shard`: into a folder that is there. What `cp -a` makes of a twin of it is what has to come out.
+
+use rustix::process::Signal;
+use std::{fs, process::Command, thread, time::Duration};
+
+use crate::support::{
+    Running, Scratch, bytes,
+    dice::{Dice, from_env},
+    fleet::{expect_same, fleet, has_plan, of_fleet, plant, rank, start_slowly},
+    names, run, thalweg,
+};
+
+/// A tree, an older and different copy of it, and what `cp -a` makes of that.
+fn plant_both() -> Scratch {
+    let scratch = Scratch::new();
+    plant(scratch.path());
+    let cp = |from: &str, to: &str| {
+        let ran =
+            Command::new("cp").args(["-a", "-T", from, to]).current_dir(scratch.path()).status();
+        assert!(ran.unwrap().success());
+    };
+    cp("tree", "copy");
+    let copy = scratch.join("copy");
+    for changed in ["folder-0/deeper/7", "folder-2/deeper/large"] {
+        fs::write(copy.join(changed), "old").unwrap();
+    }
+    for gone in ["folder-3", "folder-1/deeper"] {
+        fs::remove_dir_all(copy.join(gone)).unwrap();
+    }
+    fs::create_dir_all(copy.join("own/below")).unwrap();
+    bytes::write(&copy.join("own/below/file"), 5, 5000);
+    fs::write(copy.join("folder-0/own"), "of the copy").unwrap();
+    // One file of the copy has two names, of which the tree knows one.
+    fs::remove_file(copy.join("folder-2/deeper/3")).unwrap();
+    fs::hard_link(copy.join("folder-0/own"), copy.join("folder-2/deeper/3")).unwrap();
+    fs::remove_file(copy.join("link")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", copy.join("link")).unwrap();
+    cp("copy", "wanted");
+    // cp writes into what is there, through all of its names: this is what replaces it.
+    fs::remove_file(scratch.join("wanted/folder-2/deeper/3")).unwrap();
+    cp("tree", "wanted");
+    scratch
+}
+
+#[track_caller]
+fn expect_merged(scratch: &Scratch) {
+    expect_same(&scratch.join("wanted"), &scratch.join("copy"));
+    assert_eq!(names(scratch.path()), ["copy", "tree", "wanted"]);
+}
+
+#[test]
+fn what_is_there_is_replaced_file_by_file_and_what_is_not_of_the_tree_stays() {
+    let scratch = plant_both();
+    let said = fleet(scratch.path(), 2, &["-T"]);
+    let finished = said.iter().filter(|said| of_fleet(said, "end") == "finished").count();
+    assert_eq!(finished, 1, "{said:?}");
+    expect_merged(&scratch);
+    // One that comes late waits for rank 0, and sees that it is too late.
+    let late = run(&mut rank(scratch.path(), 1, 2, &["-T", "--wait=0s"])).expect(0).json();
+    assert_eq!(of_fleet(&late, "end"), "there");
+    expect_merged(&scratch);
+}
+
+#[test]
+fn until_the_end_nothing_in_it_changes_and_after_a_kill_at_any_moment_the_same_command_completes_it()
+ {
+    let test = "until_the_end_nothing_in_it_changes";
+    let mut dice = Dice::new(test);
+    let kills = from_env("THALWEG_KILLS", 8);
+    let mut landed = 0;
+    for missed in 0.. {
+        assert!(missed < 10 * kills + 20, "kills do not land: {landed} did");
+        if landed >= kills {
+            break;
+        }
+        let scratch = plant_both();
+        let own = scratch.join("copy/own/below/file");
+        let (before, size) = (fs::read(&own).unwrap(), dice.within(1..3));
+        // Half of them are killed while the tree is linked.
+        let at_the_end = dice.within(0..2) == 0;
+        let mut all = if at_the_end {
+            (0..size).map(|n| Running::start(&mut rank(scratch.path(), n, size, &["-T"]))).collect()
+        } else {
+            start_slowly(scratch.path(), size, &["-T"])
+        };
+        let stage = scratch.join(".copy.thalweg-fleet");
+        if at_the_end {
+            while !stage.join("finisher").exists() && !all.iter_mut().all(Running::has_ended) {
+                thread::sleep(Duration::from_micros(100));
+            }
+            thread::sleep(Duration::from_micros(dice.within(0..40_000)));
+        } else {
+            thread::sleep(Duration::from_millis(dice.within(0..400)));
+        }
+        for one in &mut all {
+            if !one.has_ended() {
+                one.signal(Signal::KILL);
+                landed += 1;
+            }
+        }
+        all.into_iter().for_each(|one| drop(one.finish()));
+        assert_eq!(fs::read(&own).unwrap(), before);
+        if has_plan(scratch.path()) && !stage.join("finisher").exists() {
+            assert_eq!(fs::read(scratch.join("copy/folder-0/deeper/7")).unwrap(), b"old");
+        }
+        fleet(scratch.path(), dice.within(1..3), &["-T"]);
+        expect_merged(&scratch);
+    }
+}
+
+#[test]
+fn what_cannot_be_replaced_is_named_and_all_is_kept_until_it_can() {
+    let scratch = plant_both();
+    let stuck = scratch.join("copy/folder-0/deeper/9");
+    fs::remove_file(&stuck).unwrap();
+    fs::create_dir(&stuck).unwrap();
+    let ran = run(&mut rank(scratch.path(), 0, 1, &["-T"])).expect(3);
+    ran.expect_said("folder-0/deeper/9");
+    assert_eq!(of_fleet(&ran.json(), "end"), "unfinished");
+    assert!(has_plan(scratch.path()));
+    fs::remove_dir(&stuck).unwrap();
+    let said = fleet(scratch.path(), 1, &["-T"]).remove(0);
+    assert_eq!((of_fleet(&said, "done"), &said["bytes"]), (0.into(), &0.into()));
+    expect_merged(&scratch);
+}
+
+#[test]
+fn what_is_no_folder_or_holds_the_source_is_refused_before_anything_is_made() {
+    let scratch = Scratch::new();
+    plant(scratch.path());
+    fs::write(scratch.join("file"), "").unwrap();
+    let refused = |words: &[&str], said: &str| {
+        let mut command = thalweg();
+        command.args(["copy", "-a", "-T", "--shard=0/1"]).args(words);
+        run(command.current_dir(scratch.path())).expect(2).expect_said(said);
+    };
+    refused(&["tree", "new"], "no folder that is there");
+    refused(&["tree", "file"], "no folder that is there");
+    refused(&["tree", "tree"], "lies in");
+    refused(&["tree/folder-0", "tree"], "lies in");
+    assert_eq!(names(scratch.path()), ["file", "tree"]);
+}

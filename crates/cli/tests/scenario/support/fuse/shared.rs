@@ -1,0 +1,546 @@
+//! A folder as machines see one that they share over a network: each of them mounts it for itself. What a machine has
+//! seen of a name it believes for a second, and there is no O_TMPFILE, no RENAME_NOREPLACE and no lock.
+
+use fuser::{
+    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen,
+    ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
+};
+use rustix::{
+    fs::{
+        AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, chmod,
+        chownat, fstat, fstatvfs, linkat, mkdirat, mknodat, openat, readlinkat, renameat,
+        symlinkat, unlinkat, utimensat,
+    },
+    io::{pread, pwrite},
+};
+use std::{
+    collections::HashMap,
+    ffi::{OsStr, OsString},
+    fs,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::fs::DirEntryExt,
+    },
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use super::Mounted;
+
+/// How long what was seen is believed.
+const BELIEVED: Duration = Duration::from_secs(1);
+
+/// The folder as one machine sees it.
+pub struct SharedMount(Mounted);
+
+impl SharedMount {
+    /// Without FUSE that is a skip.
+    pub fn of(test: &str, folder: &Path) -> Option<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat(CWD, folder, flags, Mode::empty()).unwrap();
+        let nodes = HashMap::from([(INodeNo::ROOT.0, (Arc::new(root), 1))]);
+        let shared = Shared { state: Mutex::new(State { nodes, ..State::default() }) };
+        Mounted::new(test, shared, MountOption::RW).map(Self)
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.0.folder()
+    }
+}
+
+struct Shared {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    // Files that the kernel knows, open as paths only, and how often it was told of each.
+    nodes: HashMap<u64, (Arc<OwnedFd>, u64)>,
+    files: HashMap<u64, Arc<OwnedFd>>,
+    listings: HashMap<u64, Vec<(u64, FileType, OsString)>>,
+    next: u64,
+}
+
+type Answer<T> = Result<T, rustix::io::Errno>;
+
+fn error(errno: rustix::io::Errno) -> Errno {
+    Errno::from_i32(errno.raw_os_error())
+}
+
+/// The way to a file that is open as a path only.
+fn way(fd: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+fn attributes(fd: &OwnedFd, ino: Option<INodeNo>) -> Answer<FileAttr> {
+    let stat = fstat(fd)?;
+    let time = |seconds: i64, nanoseconds: u64| {
+        let seconds = u64::try_from(seconds).unwrap_or(0);
+        UNIX_EPOCH + Duration::new(seconds, nanoseconds as u32)
+    };
+    let kind = match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
+        rustix::fs::FileType::Directory => FileType::Directory,
+        rustix::fs::FileType::Symlink => FileType::Symlink,
+        rustix::fs::FileType::Fifo => FileType::NamedPipe,
+        _ => FileType::RegularFile,
+    };
+    Ok(FileAttr {
+        ino: ino.unwrap_or(INodeNo(stat.st_ino)),
+        size: stat.st_size as u64,
+        blocks: stat.st_blocks as u64,
+        atime: time(stat.st_atime, stat.st_atime_nsec),
+        mtime: time(stat.st_mtime, stat.st_mtime_nsec),
+        ctime: time(stat.st_ctime, stat.st_ctime_nsec),
+        crtime: UNIX_EPOCH,
+        kind,
+        perm: (stat.st_mode & 0o7777) as u16,
+        nlink: stat.st_nlink as u32,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        rdev: 0,
+        blksize: 4096,
+        flags: 0,
+    })
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn node(&self, ino: INodeNo) -> Answer<Arc<OwnedFd>> {
+        let state = self.state();
+        state.nodes.get(&ino.0).map(|(fd, _)| Arc::clone(fd)).ok_or(rustix::io::Errno::STALE)
+    }
+
+    fn file(&self, handle: FileHandle) -> Answer<Arc<OwnedFd>> {
+        self.state().files.get(&handle.0).map(Arc::clone).ok_or(rustix::io::Errno::BADF)
+    }
+
+    /// What has a name, which the kernel knows from then on.
+    fn find(&self, parent: INodeNo, name: &OsStr) -> Answer<FileAttr> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = openat(&*self.node(parent)?, name, flags, Mode::empty())?;
+        let found = attributes(&fd, None)?;
+        let mut state = self.state();
+        state.nodes.entry(found.ino.0).or_insert_with(|| (Arc::new(fd), 0)).1 += 1;
+        Ok(found)
+    }
+
+    fn keep(&self, fd: OwnedFd) -> FileHandle {
+        let mut state = self.state();
+        state.next += 1;
+        let handle = state.next;
+        state.files.insert(handle, Arc::new(fd));
+        FileHandle(handle)
+    }
+
+    fn entry(&self, (parent, name): (INodeNo, &OsStr), made: Answer<()>, reply: ReplyEntry) {
+        match made.and_then(|()| self.find(parent, name)) {
+            Ok(found) => reply.entry(&BELIEVED, &found, Generation(0)),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn set(&self, ino: INodeNo, set: &Settings) -> Answer<FileAttr> {
+        let node = self.node(ino)?;
+        if set.owner != (None, None) {
+            let (uid, gid) = (set.owner.0.map(Uid::from_raw), set.owner.1.map(Gid::from_raw));
+            chownat(&*node, "", uid, gid, AtFlags::EMPTY_PATH)?;
+        }
+        if let Some(mode) = set.mode {
+            chmod(way(&node), Mode::from_raw_mode(mode & 0o7777))?;
+        }
+        if let Some(size) = set.size {
+            let file = openat(CWD, way(&node), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+            rustix::fs::ftruncate(&file, size)?;
+        }
+        if set.times.iter().any(Option::is_some) {
+            let [last_access, last_modification] = set.times.map(timespec);
+            let times = Timestamps { last_access, last_modification };
+            utimensat(&*node, "", &times, AtFlags::EMPTY_PATH)?;
+        }
+        attributes(&node, Some(ino))
+    }
+}
+
+struct Settings {
+    mode: Option<u32>,
+    owner: (Option<u32>, Option<u32>),
+    size: Option<u64>,
+    times: [Option<TimeOrNow>; 2],
+}
+
+fn timespec(time: Option<TimeOrNow>) -> Timespec {
+    let special = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
+    match time {
+        None => special(UTIME_OMIT),
+        Some(TimeOrNow::Now) => special(UTIME_NOW),
+        Some(TimeOrNow::SpecificTime(time)) => {
+            let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+            Timespec { tv_sec: since.as_secs() as i64, tv_nsec: since.subsec_nanos().into() }
+        }
+    }
+}
+
+fn empty(done: Answer<()>, reply: ReplyEmpty) {
+    match done {
+        Ok(()) => reply.ok(),
+        Err(errno) => reply.error(error(errno)),
+    }
+}
+
+impl Filesystem for Shared {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        // Only then locks are asked for here, and refused.
+        let locks = InitFlags::FUSE_FLOCK_LOCKS | InitFlags::FUSE_POSIX_LOCKS;
+        config.add_capabilities(locks).map_err(|_| std::io::ErrorKind::Unsupported.into())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.find(parent, name) {
+            // Number 0 says that there is nothing, and that this is to be believed.
+            Err(rustix::io::Errno::NOENT) => match self.node(INodeNo::ROOT) {
+                Ok(any) => match attributes(&any, Some(INodeNo(0))) {
+                    Ok(nothing) => reply.entry(&BELIEVED, &nothing, Generation(0)),
+                    Err(errno) => reply.error(error(errno)),
+                },
+                Err(errno) => reply.error(error(errno)),
+            },
+            Ok(found) => reply.entry(&BELIEVED, &found, Generation(0)),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn forget(&self, _: &Request, ino: INodeNo, times: u64) {
+        let mut state = self.state();
+        if let Some((_, known)) = state.nodes.get_mut(&ino.0) {
+            *known = known.saturating_sub(times);
+            if *known == 0 {
+                state.nodes.remove(&ino.0);
+            }
+        }
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match self.node(ino).and_then(|node| attributes(&node, Some(ino))) {
+            Ok(found) => reply.attr(&BELIEVED, &found),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn setattr(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let settings = Settings { mode, owner: (uid, gid), size, times: [atime, mtime] };
+        match self.set(ino, &settings) {
+            Ok(found) => reply.attr(&BELIEVED, &found),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.node(ino).and_then(|node| readlinkat(&*node, "", Vec::new())) {
+            Ok(target) => reply.data(target.as_bytes()),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn mknod(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        _: u32,
+        reply: ReplyEntry,
+    ) {
+        let kind = rustix::fs::FileType::from_raw_mode(mode);
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        let made = self.node(parent).and_then(|dir| mknodat(&*dir, name, kind, mode, 0));
+        self.entry((parent, name), made, reply);
+    }
+
+    fn mkdir(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        reply: ReplyEntry,
+    ) {
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        let made = self.node(parent).and_then(|dir| mkdirat(&*dir, name, mode));
+        self.entry((parent, name), made, reply);
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        empty(self.node(parent).and_then(|dir| unlinkat(&*dir, name, AtFlags::empty())), reply);
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        empty(self.node(parent).and_then(|dir| unlinkat(&*dir, name, AtFlags::REMOVEDIR)), reply);
+    }
+
+    fn symlink(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let made = self.node(parent).and_then(|dir| symlinkat(target, &*dir, name));
+        self.entry((parent, name), made, reply);
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        if !flags.is_empty() {
+            return reply.error(Errno::EINVAL);
+        }
+        let dirs = self.node(parent).and_then(|from| Ok((from, self.node(newparent)?)));
+        empty(dirs.and_then(|(from, to)| renameat(&*from, name, &*to, newname)), reply);
+    }
+
+    fn link(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        newparent: INodeNo,
+        newname: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let nodes = self.node(ino).and_then(|file| Ok((file, self.node(newparent)?)));
+        let made = nodes.and_then(|(file, dir)| {
+            linkat(CWD, way(&file), &*dir, newname, AtFlags::SYMLINK_FOLLOW)
+        });
+        self.entry((newparent, newname), made, reply);
+    }
+
+    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let access = OFlags::from_bits_retain((flags.0 & libc::O_ACCMODE) as u32);
+        let opened = self
+            .node(ino)
+            .and_then(|node| openat(CWD, way(&node), access | OFlags::CLOEXEC, Mode::empty()));
+        match opened {
+            Ok(file) => reply.opened(self.keep(file), FopenFlags::empty()),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn create(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let kept = (libc::O_ACCMODE | libc::O_EXCL) & flags;
+        let flags = OFlags::from_bits_retain(kept as u32) | OFlags::CREATE | OFlags::CLOEXEC;
+        let made = self.node(parent).and_then(|dir| {
+            let file = openat(&*dir, name, flags, Mode::from_raw_mode(mode & 0o7777))?;
+            Ok((file, self.find(parent, name)?))
+        });
+        match made {
+            Ok((file, found)) => {
+                let handle = self.keep(file);
+                reply.created(&BELIEVED, &found, Generation(0), handle, FopenFlags::empty());
+            }
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let mut data = vec![0; size as usize];
+        match self.file(handle).and_then(|file| pread(&*file, &mut data, offset)) {
+            Ok(got) => reply.data(&data[..got]),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        match self.file(handle).and_then(|file| pwrite(&*file, data, offset)) {
+            Ok(put) => reply.written(put as u32),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.state().files.remove(&handle.0);
+        reply.ok();
+    }
+
+    fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let listed = self.node(ino).map_err(std::io::Error::from).and_then(|node| {
+            let mut all = Vec::new();
+            for entry in fs::read_dir(way(&node))? {
+                let entry = entry?;
+                let kind = entry.file_type()?;
+                let kind = match (kind.is_dir(), kind.is_symlink()) {
+                    (true, _) => FileType::Directory,
+                    (_, true) => FileType::Symlink,
+                    _ => FileType::RegularFile,
+                };
+                all.push((entry.ino(), kind, entry.file_name()));
+            }
+            Ok(all)
+        });
+        match listed {
+            Ok(all) => {
+                let mut state = self.state();
+                state.next += 1;
+                let handle = state.next;
+                state.listings.insert(handle, all);
+                reply.opened(FileHandle(handle), FopenFlags::empty());
+            }
+            Err(failed) => reply.error(Errno::from_i32(failed.raw_os_error().unwrap_or(5))),
+        }
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let state = self.state();
+        let all = state.listings.get(&handle.0).map(Vec::as_slice).unwrap_or_default();
+        for (n, (ino, kind, name)) in all.iter().enumerate().skip(offset as usize) {
+            if reply.add(INodeNo(*ino), n as u64 + 1, *kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn releasedir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.state().listings.remove(&handle.0);
+        reply.ok();
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        match self.node(INodeNo::ROOT).and_then(|root| fstatvfs(&*root)) {
+            Ok(fs) => reply.statfs(
+                fs.f_blocks,
+                fs.f_bfree,
+                fs.f_bavail,
+                fs.f_files,
+                fs.f_ffree,
+                fs.f_bsize as u32,
+                255,
+                fs.f_frsize as u32,
+            ),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn getlk(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: LockOwner,
+        _: u64,
+        _: u64,
+        _: i32,
+        _: u32,
+        reply: ReplyLock,
+    ) {
+        reply.error(Errno::ENOLCK);
+    }
+
+    fn setlk(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: LockOwner,
+        _: u64,
+        _: u64,
+        _: i32,
+        _: u32,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::ENOLCK);
+    }
+}

@@ -1,0 +1,45 @@
+//! Whether a tree can go into a folder that is there.
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, fstat, openat, statat};
+use std::{
+    ffi::CStr,
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+};
+use thalweg_sys::Errno;
+
+use crate::{
+    Error,
+    identity::{Id, kind},
+    listing::{DIRECTORY, ancestors},
+    names::c_string,
+};
+
+/// Refuses what nothing can be linked into from beside it, and what the source lies in.
+pub(crate) fn expect_room(
+    (above, name): (&OwnedFd, &CStr),
+    (source, destination): (&Path, &Path),
+) -> Result<(), Error> {
+    let shown = destination.display();
+    let call =
+        |path: &Path, call, errno| Error::Call { path: path.to_owned(), call, errno, bytes: 0 };
+    let refused = |why: String| Err(Error::Usage(format!("-T: {why}")));
+    let there = match statat(above, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(there) if kind(&there) == FileType::Directory => there,
+        Ok(_) | Err(Errno::NOENT) => {
+            return refused(format!("'{shown}' is no folder that is there"));
+        }
+        Err(errno) => return Err(call(destination, "newfstatat", errno)),
+    };
+    let beside = fstat(above).map_err(|errno| call(destination, "fstat", errno))?;
+    if beside.st_dev != there.st_dev {
+        return refused(format!("'{shown}' is on another file system than the folder above it"));
+    }
+    let from = openat(CWD, &*c_string(source.as_os_str())?, DIRECTORY, Mode::empty());
+    let from = from.map_err(|errno| call(source, "openat", errno))?;
+    let up = ancestors(from.as_fd()).map_err(|errno| call(source, "openat", errno))?;
+    if up.contains(&Id::of(&there)) {
+        return refused(format!("'{}' lies in '{shown}'", source.display()));
+    }
+    Ok(())
+}
