@@ -71,11 +71,11 @@ pub(crate) enum Found {
 }
 
 impl Place {
-    /// Makes the folder, or opens that of earlier workers.
-    pub fn make(source: &Path, destination: &Path) -> Result<Found, Error> {
+    /// Opens the folder; `makes`: or makes it, if no earlier worker has.
+    pub fn open(source: &Path, destination: &Path, makes: bool) -> Result<Found, Error> {
         let mut tries = 0..TRIES;
         loop {
-            match Self::make_once(source, destination) {
+            match Self::open_once(source, destination, makes) {
                 // It was removed while it was opened: then the destination is there.
                 Err(error) if error.errno() == Some(Errno::NOENT) && tries.next().is_some() => {}
                 answer => return answer,
@@ -83,7 +83,7 @@ impl Place {
         }
     }
 
-    fn make_once(source: &Path, destination: &Path) -> Result<Found, Error> {
+    fn open_once(source: &Path, destination: &Path, makes: bool) -> Result<Found, Error> {
         let (above, name) = cut(destination);
         let failed = |call| failed(destination, call);
         if name == "." {
@@ -106,10 +106,13 @@ impl Place {
             return Err(Error::Refused { path: destination.to_owned(), reason });
         }
         let is_published = there == There::Copy;
-        let Some((own, fd)) =
-            open_own(above_fd.as_fd(), &name, !is_published).map_err(failed("openat"))?
-        else {
-            return Ok(Found::Published);
+        let opened = open_own(above_fd.as_fd(), &name, makes && !is_published);
+        let Some((own, fd)) = opened.map_err(failed("openat"))? else {
+            if is_published {
+                return Ok(Found::Published);
+            }
+            let reason = Refusal::NoFleet;
+            return Err(Error::Refused { path: destination.to_owned(), reason });
         };
         let path = above.join(os(&own));
         if is_published {
@@ -127,7 +130,7 @@ impl Place {
     }
 
     /// Opens a file of the folder to be read; `None` if it is not there.
-    pub fn open(&self, name: &CStr) -> Result<Option<OwnedFd>, Error> {
+    pub fn open_file(&self, name: &CStr) -> Result<Option<OwnedFd>, Error> {
         self.open_as(name, OFlags::RDONLY)
     }
 
@@ -138,7 +141,7 @@ impl Place {
 
     /// A plan that cannot be used.
     pub fn no_plan(&self, why: PlanError) -> Error {
-        Error::Refused { path: self.path.join("plan"), reason: Refusal::NoPlan(why.to_string()) }
+        no_plan(&self.path, why)
     }
 
     /// Makes a file that must not be there.
@@ -286,6 +289,11 @@ pub(crate) fn find(path: &Path) -> Result<Option<(OwnedFd, PathBuf)>, Error> {
     Ok(found.map(|(own, fd)| (fd, above.join(os(&own)))))
 }
 
+/// A plan, in this folder, that cannot be used.
+pub(crate) fn no_plan(folder: &Path, why: PlanError) -> Error {
+    Error::Refused { path: folder.join("plan"), reason: Refusal::NoPlan(why.to_string()) }
+}
+
 /// Opens a file of the folder; `None` if it is not there.
 pub(crate) fn open(folder: BorrowedFd<'_>, name: &CStr) -> Result<Option<OwnedFd>, Errno> {
     open_as(folder, name, OFlags::RDONLY)
@@ -344,7 +352,7 @@ mod tests {
     use std::fs;
 
     fn make(place: &Path) -> Result<Found, Error> {
-        Place::make(&place.join("src"), &place.join("dst"))
+        Place::open(&place.join("src"), &place.join("dst"), true)
     }
 
     #[test]
@@ -378,7 +386,7 @@ mod tests {
         let here = tempfile::tempdir().unwrap();
         let src = here.path().join("src");
         fs::create_dir_all(src.join("sub")).unwrap();
-        let error = Place::make(&src, &src.join("sub/dst")).err().unwrap().to_string();
+        let error = Place::open(&src, &src.join("sub/dst"), true).err().unwrap().to_string();
         assert!(error.contains("into itself"), "{error}");
         assert_eq!(fs::read_dir(src.join("sub")).unwrap().count(), 0);
     }
