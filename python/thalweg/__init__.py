@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from thalweg._async import AsyncOffer, AsyncTake, offer_async, take_async
     from thalweg._commands import Doctor, Plan, Profile, Transfer, Tuned, Verdict, doctor, plan, transfer, tune
     from thalweg._files import CopyReport, Mechanism, Share, copy, mechanisms
+    from thalweg._fleet import FleetReport, Incomplete, Worker, copy_tree
+    from thalweg._machines import Machines, fleet_doctor, tune_fleet
     from thalweg._region import Region
 
 __all__ = [
@@ -32,7 +34,10 @@ __all__ = [
     "Corrupt",
     "Doctor",
     "Error",
+    "FleetReport",
     "Gather",
+    "Incomplete",
+    "Machines",
     "Mechanism",
     "NotPermitted",
     "Offer",
@@ -47,10 +52,13 @@ __all__ = [
     "Transfer",
     "Tuned",
     "Verdict",
+    "Worker",
     "broadcast",
     "copy",
+    "copy_tree",
     "doctor",
     "dumps_oob",
+    "fleet_doctor",
     "gather",
     "join",
     "loads_oob",
@@ -64,6 +72,7 @@ __all__ = [
     "take_async",
     "transfer",
     "tune",
+    "tune_fleet",
 ]
 
 # Imported when they are asked for: with asyncio, subprocess and dataclasses they would take most of the time of `import thalweg`.
@@ -71,6 +80,8 @@ _LATER = {
     "_async": {"AsyncOffer", "AsyncTake", "offer_async", "take_async"},
     "_commands": {"Doctor", "Plan", "Profile", "Transfer", "Tuned", "Verdict", "doctor", "plan", "transfer", "tune"},
     "_files": {"CopyReport", "Mechanism", "Share", "copy", "mechanisms"},
+    "_fleet": {"FleetReport", "Incomplete", "Worker", "copy_tree"},
+    "_machines": {"Machines", "fleet_doctor", "tune_fleet"},
     "_region": {"Region"},
 }
 
