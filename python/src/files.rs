@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
-use thalweg::{Cancelled, CopyOptions, Error, Events, Fsync, Hash, Progress, TreeReport};
+use thalweg::{Cancelled, CopyOptions, Error, Event, Events, Fsync, Hash, Progress, TreeReport};
 use thalweg_core::MECHANISMS;
 
 use crate::error::Failure;
@@ -15,12 +15,25 @@ use crate::wait::SLICE;
 
 /// What the thread that copies tells the one that waits for it, and asks of it.
 #[derive(Default)]
-struct Watched {
+pub struct Watched {
     far: Mutex<Progress>,
+    /// Sources that changed, the first of them.
+    changed: Mutex<Vec<PathBuf>>,
     is_cancelled: AtomicBool,
 }
 
+/// More of these are counted, not kept.
+const MOST_CHANGED: usize = 100;
+
 impl Events for Watched {
+    fn event(&self, event: &Event<'_>) {
+        let Event::Changed { source } = event else { return };
+        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        if changed.len() < MOST_CHANGED {
+            changed.push(source.to_path_buf());
+        }
+    }
+
     fn progress(&self, progress: Progress) {
         *self.far.lock().unwrap_or_else(PoisonError::into_inner) = progress;
     }
@@ -42,6 +55,23 @@ pub fn copied<'py>(
     progress: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let wanted = wanted(archive, options)?;
+    let (outcome, _) = attended(py, progress, move |watched| {
+        let copy = thalweg::copy_tree(source, destination);
+        copy.with(|options| *options = wanted).run_watched(watched)
+    })?;
+    match outcome {
+        Ok(report) => numbers(py, &report),
+        Err(error) => Err(failed(error).raised(py)),
+    }
+}
+
+/// What `work` comes to, in a thread of its own while this one tells `progress` and looks for signals; and the sources
+/// that changed meanwhile.
+pub fn attended<T: Send>(
+    py: Python<'_>,
+    progress: Option<&Bound<'_, PyAny>>,
+    work: impl FnOnce(&Watched) -> T + Send,
+) -> PyResult<(T, Vec<PathBuf>)> {
     let watched = Watched::default();
     let (mut seen, mut interrupt) = (Progress::default(), None);
     let (tell, mut told) = mpsc::channel::<()>();
@@ -50,8 +80,7 @@ pub fn copied<'py>(
         let work = move || {
             // Dropped when it ends, however it ends.
             let _tell = tell;
-            let copy = thalweg::copy_tree(source, destination);
-            copy.with(|options| *options = wanted).run_watched(watched)
+            work(watched)
         };
         let thread = thread::Builder::new().name("thalweg-copy".to_owned());
         let copying = thread.spawn_scoped(scope, work)?;
@@ -83,9 +112,9 @@ pub fn copied<'py>(
     if let Some(error) = interrupt {
         return Err(error);
     }
+    let changed = watched.changed.into_inner().unwrap_or_else(PoisonError::into_inner);
     match outcome {
-        Ok(Ok(report)) => numbers(py, &report),
-        Ok(Err(error)) => Err(failed(error).raised(py)),
+        Ok(done) => Ok((done, changed)),
         Err(_) => Err(Failure::new("Error", "the copy ended without an answer").raised(py)),
     }
 }
@@ -96,7 +125,8 @@ pub fn listed() -> Vec<String> {
     MECHANISMS.iter().map(|mechanism| mechanism.info().to_json().to_string()).collect()
 }
 
-fn wanted(archive: bool, options: &Bound<'_, PyDict>) -> PyResult<CopyOptions> {
+/// What is asked of a copy, by names.
+pub fn wanted(archive: bool, options: &Bound<'_, PyDict>) -> PyResult<CopyOptions> {
     let mut wanted = if archive { CopyOptions::archive() } else { CopyOptions::default() };
     if !archive {
         wanted.recursive = true;
@@ -148,12 +178,17 @@ fn numbers<'py>(py: Python<'py>, report: &TreeReport) -> PyResult<Bound<'py, PyD
     }
     told.set_item("seconds", report.seconds)?;
     told.set_item("cpu_seconds", report.cpu_seconds)?;
-    let shares: Vec<(&str, u64)> = report.shares.iter().map(|s| (s.mechanism, s.bytes)).collect();
-    told.set_item("shares", shares)?;
+    told.set_item("shares", shares(report))?;
     Ok(told)
 }
 
-fn failed(error: Error) -> Failure {
+/// Which mechanism moved how much.
+pub fn shares(report: &TreeReport) -> Vec<(&'static str, u64)> {
+    report.shares.iter().map(|share| (share.mechanism, share.bytes)).collect()
+}
+
+/// What an exception says.
+pub fn failed(error: Error) -> Failure {
     let (moved, mechanism) = match &error {
         Error::Incomplete(report) => (report.bytes, report.main().map(|share| share.mechanism)),
         Error::Move { report, .. } => (report.bytes, None),

@@ -3,7 +3,7 @@
 //! It has no state of its own. Reading order: `error` and `wait`, `content` is what is sent, `read` what becomes of what
 //! comes, `header` is the form of an array's message,
 //! `object` that of an object's, `long` that of one in parts, `memory` what Python and we both see, `offer` and `take` the two ends of a channel,
-//! `broadcast` and `gather` those of many, `files` the copies.
+//! `broadcast` and `gather` those of many, `files` the copies, `fleet` those that many work on.
 #![deny(unsafe_code)]
 
 use pyo3::prelude::*;
@@ -14,6 +14,7 @@ mod content;
 mod door;
 mod error;
 mod files;
+mod fleet;
 mod gather;
 mod header;
 mod long;
@@ -33,6 +34,8 @@ mod _native {
     use super::broadcast::Broadcast;
     #[pymodule_export]
     use super::files::{copied, listed};
+    #[pymodule_export]
+    use super::fleet::{fleet_begin, fleet_left, fleet_status, fleet_stop, fleet_work};
     #[pymodule_export]
     use super::gather::Gather;
     #[pymodule_export]

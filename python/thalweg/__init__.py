@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from thalweg._async_many import AsyncBroadcast, AsyncGather, broadcast_async, gather_async, subscribe_async
     from thalweg._commands import Doctor, Plan, Profile, Transfer, Tuned, Verdict, doctor, plan, transfer, tune
     from thalweg._files import CopyReport, Mechanism, Share, copy, mechanisms
+    from thalweg._fleet import FleetReport, Incomplete, Worker, copy_tree
     from thalweg._links import link, offer_over, take_over
+    from thalweg._machines import Machines, fleet_doctor, tune_fleet
     from thalweg._region import Region
 
 __all__ = [
@@ -36,7 +38,10 @@ __all__ = [
     "Corrupt",
     "Doctor",
     "Error",
+    "FleetReport",
     "Gather",
+    "Incomplete",
+    "Machines",
     "Mechanism",
     "NotPermitted",
     "Offer",
@@ -51,11 +56,14 @@ __all__ = [
     "Transfer",
     "Tuned",
     "Verdict",
+    "Worker",
     "broadcast",
     "broadcast_async",
     "copy",
+    "copy_tree",
     "doctor",
     "dumps_oob",
+    "fleet_doctor",
     "gather",
     "gather_async",
     "join",
@@ -74,6 +82,7 @@ __all__ = [
     "take_over",
     "transfer",
     "tune",
+    "tune_fleet",
 ]
 
 # Imported when they are asked for: with asyncio, subprocess and dataclasses they would take most of the time of `import thalweg`.
@@ -82,7 +91,9 @@ _LATER = {
     "_async_many": {"AsyncBroadcast", "AsyncGather", "broadcast_async", "gather_async", "subscribe_async"},
     "_commands": {"Doctor", "Plan", "Profile", "Transfer", "Tuned", "Verdict", "doctor", "plan", "transfer", "tune"},
     "_files": {"CopyReport", "Mechanism", "Share", "copy", "mechanisms"},
+    "_fleet": {"FleetReport", "Incomplete", "Worker", "copy_tree"},
     "_links": {"link", "offer_over", "take_over"},
+    "_machines": {"Machines", "fleet_doctor", "tune_fleet"},
     "_region": {"Region"},
 }
 

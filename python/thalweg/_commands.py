@@ -242,6 +242,6 @@ def tune(
     seconds = None if budget is None else f"{budget:g}s"
     words = _options(quick=quick, budget=seconds, objective=objective, assume_idle=assume_idle)
     told = _run(["tune", *words, *(f"--pair={pair}" for pair in pairs)])
-    advice = tuple(one["text"] for one in told.pop("advice"))
+    advice = tuple(one["text"] for one in told["advice"])
     troubles = tuple(told.pop("troubles"))
     return Tuned(told.pop("seconds"), told.pop("sessions"), advice, troubles, told.pop("profile"), told)

@@ -16,6 +16,11 @@ __all__ = [
     "address",
     "broadcast",
     "copied",
+    "fleet_begin",
+    "fleet_left",
+    "fleet_status",
+    "fleet_stop",
+    "fleet_work",
     "gather",
     "join",
     "listed",
@@ -206,6 +211,19 @@ def copied(
     archive: bool,
     options: dict[str, Any],
     progress: object,
+) -> dict[str, Any]: ...
+def fleet_begin(
+    source: str | PathLike[str], destination: str | PathLike[str], options: dict[str, Any]
+) -> Path | None: ...
+def fleet_left(destination: str | PathLike[str]) -> list[Path]: ...
+def fleet_status(destination: str | PathLike[str]) -> dict[str, Any] | None: ...
+def fleet_stop(destination: str | PathLike[str]) -> None: ...
+def fleet_work(
+    source: str | PathLike[str],
+    destination: str | PathLike[str],
+    options: dict[str, Any],
+    member: dict[str, Any],
+    progress: object = None,
 ) -> dict[str, Any]: ...
 def listed() -> list[str]: ...
 def memory_available() -> int | None: ...

@@ -42,7 +42,8 @@ pub use error::Error;
 pub use names::{CopyTree, copy_file, copy_tree};
 pub use saved::is_measured;
 pub use thalweg_core::{Cancelled, Guarantees, Plan, Report, Side};
-pub use thalweg_tree::{CopyOptions, Events, Fsync, Hash, Progress, TreeReport};
+pub use thalweg_tree::fleet;
+pub use thalweg_tree::{CopyOptions, Event, Events, Fsync, Hash, Progress, TreeReport};
 pub use transfer::{copy, plan};
 
 /// What the functions of this crate answer.

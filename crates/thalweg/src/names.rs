@@ -1,7 +1,7 @@
 //! Files and directories, by name.
 
 use std::path::{Path, PathBuf};
-use thalweg_tree::{CopyOptions, Ending, Events, Fsync, Hash, Preserve, Target, TreeReport};
+use thalweg_tree::{CopyOptions, Ending, Events, Fsync, Hash, Preserve, Target, TreeReport, fleet};
 
 use crate::{Error, Result, saved};
 
@@ -169,11 +169,41 @@ impl CopyTree {
     pub fn run_watched(self, events: &dyn Events) -> Result<TreeReport> {
         run(&self.from, &self.to, self.options, events)
     }
+
+    /// Works on the copy together with whoever else does so for the same two folders, here or on other machines. The
+    /// destination must not be there; what is left of an earlier attempt is gone on with.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use thalweg::fleet::{FleetEnd, Member};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    /// # std::fs::create_dir(&from)?;
+    /// # std::fs::write(from.join("file"), "some bytes")?;
+    /// let member = Member::new(0, 1, Duration::from_secs(60)); // the first of one
+    /// let report = thalweg::copy_tree(&from, &to).work(&member, &())?;
+    /// assert_eq!((report.end, report.files), (FleetEnd::Finished, 1));
+    /// # assert_eq!(std::fs::read(to.join("file"))?, b"some bytes");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Tree`] if nothing was begun. What went wrong with single files, and what is left, is in the report.
+    pub fn work(self, member: &fleet::Member, events: &dyn Events) -> Result<fleet::FleetReport> {
+        let options = measured(self.options);
+        Ok(fleet::work(&self.from, &self.to, &options, member, events)?)
+    }
+}
+
+/// With what was measured on this machine.
+fn measured(options: CopyOptions) -> CopyOptions {
+    let profile = options.profile.or_else(|| saved::profile().cloned());
+    CopyOptions { profile, ..options }
 }
 
 fn run(from: &Path, to: &Path, options: CopyOptions, events: &dyn Events) -> Result<TreeReport> {
-    let profile = options.profile.or_else(|| saved::profile().cloned());
-    let options = CopyOptions { target: Target::Exact, profile, ..options };
+    let options = CopyOptions { target: Target::Exact, ..measured(options) };
     let report = thalweg_tree::copy(&[from.to_owned()], to, &options, events)?;
     match report.ending() {
         Ending::Done => Ok(report),

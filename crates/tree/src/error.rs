@@ -116,6 +116,9 @@ pub enum Refusal {
     /// The plan of a fleet cannot be used.
     #[error("is no plan of a fleet: {0}")]
     NoPlan(String),
+    /// A worker that makes no fleet finds none.
+    #[error("is not being made by a fleet, as seen from this machine")]
+    NoFleet,
     /// Nobody has made the plan of a fleet.
     #[error("has no plan yet: the worker of rank 0 makes it")]
     NoPlanYet,

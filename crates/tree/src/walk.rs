@@ -281,7 +281,8 @@ impl<V: Visit> Walker<'_, V> {
         let (mut folders, mut batch) = (Names::default(), Names::default());
         let listed = self.list(&fd, |walker, listed, name| {
             let mut kinds = [None, None];
-            kinds[side] = known(kinds_of(listed | ABSENT << 4)[0], &folder.sides[side], name);
+            kinds[side] =
+                known(kinds_of(listed | ABSENT << 4)[0], folder.sides[side].as_ref(), name);
             if kinds.contains(&Some(FileType::Directory)) {
                 folders.push(code_of(kinds), name);
             }
@@ -397,14 +398,14 @@ fn merged<'n>(
         let mut kinds = [None, None];
         for (side, (kind, names)) in kinds.iter_mut().zip(&mut sides).enumerate() {
             let Some((listed, _)) = names.next_if(|(_, next)| *next == name) else { continue };
-            *kind = known(kinds_of(listed | ABSENT << 4)[0], &folder.sides[side], name);
+            *kind = known(kinds_of(listed | ABSENT << 4)[0], folder.sides[side].as_ref(), name);
         }
         Some((name, kinds))
     })
 }
 
 /// What is listed as this kind: some file systems do not tell.
-fn known(kind: Option<FileType>, dir: &Option<Opened>, name: &CStr) -> Option<FileType> {
+fn known(kind: Option<FileType>, dir: Option<&Opened>, name: &CStr) -> Option<FileType> {
     let (Some(FileType::Unknown), Some(dir)) = (kind, dir) else { return kind };
     let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
     stat.ok().map(|stat| identity::kind(&stat)).or(kind)

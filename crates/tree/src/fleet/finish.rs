@@ -56,13 +56,13 @@ struct Ways {
     there: Descent,
 }
 
-/// Completes the tree and gives it its name.
+/// Completes the tree and gives it its name; also how many files it has.
 pub(crate) fn finish(
     (source, place, plan): (&Path, &Place, &Plan),
     grounds: Grounds<'_>,
     options: &CopyOptions,
     events: &dyn Events,
-) -> Result<TreeReport, Error> {
+) -> Result<(TreeReport, u64), Error> {
     let events = &Watch::new(events, place.fd.as_fd(), FINISHER);
     let check = Check {
         grounds,
@@ -77,12 +77,17 @@ pub(crate) fn finish(
     };
     on_threads(for_reading(options.jobs), || check.work());
     let (changed, named) = (check.changed.into_inner(), check.named.into_inner());
+    let large = check.seen.into_inner().unwrap_or_else(PoisonError::into_inner).len() as u64;
     let mut errors = check.errors.into_inner().unwrap_or_else(PoisonError::into_inner);
     let options = CopyOptions { target: Target::Exact, resume: true, ..options.clone() };
     let (sources, tree) = ([source.to_owned()], grounds.tree_path.join("."));
     let mut report = copy_among((&sources[..], &*tree), &options, events, Company::Stragglers)?;
     // What was there already is what the tasks brought: the workers have booked it, but for the names of large files.
     (report.resumed, report.skipped) = (0, 0);
+    // Copied here is what no task had, and again what a task had and is not as it should be.
+    let planned = plan.index.iter().map(|task| u64::from(task.files)).sum::<u64>() + large;
+    let again = changed + report.verified.again;
+    let files = (planned + report.files).saturating_sub(again);
     report.files += named;
     report.changed += changed;
     report.error_count += errors.len() as u64;
@@ -93,18 +98,18 @@ pub(crate) fn finish(
         report.halted.get_or_insert(Halt::Cancelled);
     }
     if report.halted.is_some() {
-        return Ok(report);
+        return Ok((report, files));
     }
     if !place.is_there {
         place.publish(options.fsync == Fsync::Dir)?;
-        return Ok(report);
+        return Ok((report, files));
     }
     let linked = link_in(place, &options, events)?;
     report.error_count += linked.error_count;
     report.errors.extend(linked.errors);
     report.errors.truncate(MOST_ERRORS);
     report.halted = linked.halted;
-    Ok(report)
+    Ok((report, files))
 }
 
 impl Check<'_> {

@@ -7,7 +7,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::{Instant, SystemTime},
 };
-use thalweg_core::atomic_file::create_new;
+use thalweg_core::atomic_file::{create_new, unlink};
 use thalweg_sys::{Errno, io};
 
 use super::{
@@ -140,7 +140,7 @@ fn is_dead(folder: BorrowedFd<'_>, name: &WorkerName, me: &WorkerName) -> bool {
 }
 
 /// What a worker said at its end.
-fn report(folder: BorrowedFd<'_>, name: &WorkerName) -> Option<WorkerRecord> {
+pub(crate) fn report(folder: BorrowedFd<'_>, name: &WorkerName) -> Option<WorkerRecord> {
     let fd = place::open(folder, &name.file(REPORT)).ok()??;
     let mut text = vec![0; MOST];
     let len = fill(fd.as_fd(), &mut text, 0).ok()?;
@@ -171,26 +171,48 @@ pub(crate) struct Own {
     file: OwnedFd,
     plan: u64,
     began: Instant,
+    // Seconds that it had worked before.
+    worked: f64,
 }
 
 impl Own {
-    /// Begins it: whoever looks knows from then on that there is this worker.
-    pub fn begin(folder: BorrowedFd<'_>, name: &WorkerName, plan: u64) -> Result<Self, Errno> {
-        let access = OFlags::WRONLY | OFlags::APPEND;
-        let file = create_new(folder, &name.file(JOURNAL), access, 0o600)?;
+    /// Begins it, or goes on with that of a worker that said this at its end: whoever looks knows from then on that
+    /// there is this worker.
+    pub fn begin(
+        folder: BorrowedFd<'_>,
+        name: &WorkerName,
+        plan: u64,
+        before: Option<&WorkerRecord>,
+    ) -> Result<Self, Errno> {
+        let (access, file) = (OFlags::WRONLY | OFlags::APPEND, name.file(JOURNAL));
+        let file = match before {
+            Some(_) => {
+                unlink(folder, &name.file(REPORT))?;
+                let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                openat(folder, &file, flags, Mode::empty())?
+            }
+            None => create_new(folder, &file, access, 0o600)?,
+        };
         // Where there are no locks, it is waited for a little.
         let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
-        Ok(Self { file, plan, began: Instant::now() })
+        let torn = size(&fstat(&file)?) as usize % LINE;
+        if torn != 0 {
+            // Lines are found by their places.
+            io::write(&file, &vec![b'\n'; LINE - torn])?;
+        }
+        let worked = before.map_or(0.0, |before| before.seconds.max(0.0));
+        Ok(Self { file, plan, began: Instant::now(), worked })
     }
 
-    /// Seconds since it began.
+    /// Seconds that it has worked.
     pub fn seconds(&self) -> f64 {
-        self.began.elapsed().as_secs_f64()
+        self.worked + self.began.elapsed().as_secs_f64()
     }
 
     /// Notes a task that is done, in one write: a kill leaves the line or a torn one.
     pub fn note(&self, task: usize, bytes: u64, what: u64) -> Result<(), Errno> {
-        let at = u32::try_from(self.began.elapsed().as_millis()).unwrap_or(u32::MAX);
+        // A number too large becomes the largest.
+        let at = (self.seconds() * 1000.0) as u32;
         let line = Line { task: task as u32, bytes, what, at }.to_bytes(self.plan);
         loop {
             return match io::write(&self.file, &line) {
@@ -218,11 +240,11 @@ mod tests {
         let here = tempfile::tempdir().unwrap();
         let folder = fs::File::open(here.path()).unwrap();
         let index = index(10);
-        let name = |rank| WorkerName::of_this(rank);
+        let name = |rank| WorkerName::of_this(rank, None);
         let (one, other) = (name(1), name(2));
-        let mine = Own::begin(folder.as_fd(), &one, 7).unwrap();
-        let theirs = Own::begin(folder.as_fd(), &other, 7).unwrap();
-        let stale = Own::begin(folder.as_fd(), &name(3), 6).unwrap();
+        let mine = Own::begin(folder.as_fd(), &one, 7, None).unwrap();
+        let theirs = Own::begin(folder.as_fd(), &other, 7, None).unwrap();
+        let stale = Own::begin(folder.as_fd(), &name(3), 6, None).unwrap();
         mine.note(1, 100, 1).unwrap();
         theirs.note(1, 5, 1).unwrap();
         theirs.note(9, 6, 9).unwrap();

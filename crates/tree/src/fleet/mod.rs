@@ -11,6 +11,7 @@ mod existing;
 mod finish;
 mod finisher;
 mod journals;
+mod left;
 pub mod line;
 mod member;
 mod mover;
@@ -26,7 +27,8 @@ mod survey;
 mod watch;
 mod work;
 
-pub use member::{Member, TASK_BYTES, TASK_FILES};
+pub use left::{left, stop};
+pub use member::{Duty, Member, TASK_BYTES, TASK_FILES};
 pub use record::{Moved, WorkerRecord};
 pub use status::{FleetStatus, Phase, status};
-pub use work::{FleetEnd, FleetReport, work};
+pub use work::{FleetEnd, FleetReport, begin, work};

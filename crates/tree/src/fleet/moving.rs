@@ -13,6 +13,7 @@ use thalweg_sys::Errno;
 use super::{
     assignment::{Assignment, LOOK},
     journals::{Journals, Own},
+    member::Duty,
     mover::{Grounds, Mover, error_of},
     place::{EPOCH, FULL, Place, failed},
     plan::Plan,
@@ -47,7 +48,13 @@ impl Assignment<'_> {
         report: &mut TreeReport,
     ) -> Result<u64, Error> {
         let place = self.place;
-        place.flag(EPOCH)?;
+        if self.member.makes() {
+            place.flag(EPOCH)?;
+        }
+        let until = match self.member.duty {
+            Duty::Move { within, .. } => Instant::now().checked_add(within),
+            _ => None,
+        };
         let watch = Watch::new(self.events, place.fd.as_fd(), EPOCH);
         // What is there already is read by who finishes, if it is to be verified.
         let options = CopyOptions { resume: true, verify: None, ..self.options.clone() };
@@ -62,6 +69,7 @@ impl Assignment<'_> {
             own,
             watch: &watch,
             crew: &crew,
+            until,
             shared: Mutex::new(shared),
             done: AtomicU64::new(0),
         };
@@ -88,6 +96,8 @@ struct Moving<'m> {
     own: &'m Own,
     watch: &'m Watch<'m>,
     crew: &'m Crew<'m>,
+    // From then on no task is begun.
+    until: Option<Instant>,
     shared: Mutex<Shared>,
     done: AtomicU64,
 }
@@ -141,6 +151,9 @@ impl<'m> Moving<'m> {
 
     /// The next task, by what is known of the others.
     fn next(&self) -> Option<usize> {
+        if self.until.is_some_and(|until| Instant::now() >= until) {
+            return None;
+        }
         let mut shared = self.shared();
         // Own work is worth a look now and then; before another's is done, it may have been.
         if shared.share.helps() || shared.looked.elapsed() >= LOOK {

@@ -71,9 +71,11 @@ pub(crate) struct Place {
 pub(crate) enum How {
     /// It gets the name of the destination, which must be free.
     New,
+    /// The same, and somebody else has made the folder of the fleet.
+    Open,
     /// It goes into the destination, a folder.
     Into,
-    /// The same, and somebody else makes the folder of the fleet.
+    /// Into the destination too, and somebody else makes the folder of the fleet.
     Join,
 }
 
@@ -81,14 +83,14 @@ pub(crate) enum How {
 pub(crate) enum Found {
     /// Its folder.
     Place(Box<Place>),
-    /// Not yet a folder of it.
+    /// No folder of it, or not yet.
     Nothing,
     /// The destination, with the time of the source: another worker has finished it.
     Published,
 }
 
 impl Place {
-    /// Makes the folder, or opens that of earlier workers.
+    /// Opens the folder of earlier workers, or makes it where that is this one's to do.
     pub fn make(source: &Path, destination: &Path, how: How) -> Result<Found, Error> {
         let mut tries = 0..TRIES;
         loop {
@@ -117,7 +119,7 @@ impl Place {
             let reason = Refusal::IntoItself(destination.to_owned());
             return Err(Error::Refused { path: source.to_owned(), reason });
         }
-        let is_there = how != How::New;
+        let is_there = matches!(how, How::Into | How::Join);
         let is_published = if is_there {
             expect_room((&above_fd, &name), (source, destination))?;
             false
@@ -130,7 +132,7 @@ impl Place {
                 there => there == There::Copy,
             }
         };
-        let makes = !is_published && how != How::Join;
+        let makes = !is_published && matches!(how, How::New | How::Into);
         let Some((own, fd)) = open_own(above_fd.as_fd(), &name, makes).map_err(failed("openat"))?
         else {
             return Ok(if is_published { Found::Published } else { Found::Nothing });
@@ -157,7 +159,7 @@ impl Place {
     }
 
     /// Opens a file of the folder to be read; `None` if it is not there.
-    pub fn open(&self, name: &CStr) -> Result<Option<OwnedFd>, Error> {
+    pub fn open_file(&self, name: &CStr) -> Result<Option<OwnedFd>, Error> {
         self.open_as(name, OFlags::RDONLY)
     }
 
@@ -168,7 +170,7 @@ impl Place {
 
     /// A plan that cannot be used.
     pub fn no_plan(&self, why: PlanError) -> Error {
-        Error::Refused { path: self.path.join("plan"), reason: Refusal::NoPlan(why.to_string()) }
+        no_plan(&self.path, why)
     }
 
     /// Makes a file that must not be there.
@@ -327,6 +329,11 @@ pub(crate) fn find(path: &Path) -> Result<Option<(OwnedFd, PathBuf)>, Error> {
     let fd = fd.map_err(failed("openat"))?;
     let found = open_own(fd.as_fd(), &c_string(name)?, false).map_err(failed("openat"))?;
     Ok(found.map(|(own, fd)| (fd, above.join(os(&own)))))
+}
+
+/// A plan, in this folder, that cannot be used.
+pub(crate) fn no_plan(folder: &Path, why: PlanError) -> Error {
+    Error::Refused { path: folder.join("plan"), reason: Refusal::NoPlan(why.to_string()) }
 }
 
 /// Opens a file of the folder; `None` if it is not there.

@@ -19,13 +19,13 @@ impl Assignment<'_> {
     pub fn plan(&self) -> Result<Option<Plan>, Error> {
         let began = Instant::now();
         loop {
-            if let Some(plan) = self.place.open(PLAN)? {
+            if let Some(plan) = self.place.open_file(PLAN)? {
                 return Plan::read(plan).map(Some).map_err(|why| self.place.no_plan(why));
             }
             if self.events.go_on().is_err() || self.place.is_published(self.source) {
                 return Ok(None);
             }
-            if self.member.rank == 0 {
+            if self.member.rank == 0 && self.member.makes() {
                 if !self.make_plan()? {
                     return Ok(None);
                 }

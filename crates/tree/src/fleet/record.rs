@@ -57,8 +57,8 @@ pub struct WorkerRecord {
 }
 
 impl WorkerName {
-    /// This process, as a worker of this rank.
-    pub fn of_this(rank: u32) -> Self {
+    /// This process, as a worker of this rank; `began`: the one that had this number.
+    pub fn of_this(rank: u32, began: Option<u64>) -> Self {
         let uname = rustix::system::uname();
         let plain = |byte: &u8| {
             let is_plain = byte.is_ascii_alphanumeric() || b"-.".contains(byte);
@@ -67,7 +67,7 @@ impl WorkerName {
         let name = uname.nodename().to_bytes();
         let host: String = name.iter().take(LONGEST_HOST).map(plain).collect();
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let began = since.map_or(0, |since| since.as_nanos() as u64);
+        let began = began.unwrap_or_else(|| since.map_or(0, |since| since.as_nanos() as u64));
         Self { host, pid: std::process::id(), rank, began }
     }
 
@@ -113,6 +113,19 @@ impl WorkerRecord {
         }
     }
 
+    /// What it says when it has worked once more.
+    pub(crate) fn and(mut self, later: Self) -> Self {
+        for moved in later.mechanisms {
+            match self.mechanisms.iter_mut().find(|one| one.mechanism == moved.mechanism) {
+                Some(one) => one.bytes = one.bytes.saturating_add(moved.bytes),
+                None => self.mechanisms.push(moved),
+            }
+        }
+        let tasks = self.tasks.saturating_add(later.tasks);
+        let bytes = self.bytes.saturating_add(later.bytes);
+        Self { tasks, bytes, mechanisms: self.mechanisms, ..later }
+    }
+
     /// A worker that has said nothing yet.
     pub(crate) fn unknown(name: &WorkerName) -> Self {
         Self {
@@ -143,7 +156,7 @@ mod tests {
         {
             assert_eq!(WorkerName::parse(other, "journal"), None, "{other:?}");
         }
-        let here = WorkerName::of_this(2);
+        let here = WorkerName::of_this(2, None);
         assert_eq!(WorkerName::parse(&here.file("report"), "report"), Some(here));
     }
 }

@@ -32,9 +32,13 @@ impl Share {
         let mut order: Vec<u32> = (0..index.len() as u32).collect();
         order.sort_by_cached_key(|n| Reverse(weight(n)));
         let size = size.max(1) as usize;
+        let has_share = (rank as usize) < size;
         let rank = rank as usize % size;
         let taken = Bits::new(order.len());
-        Self { order, rank, size, taken, own: rank, helped: 0, place: None }
+        let own = if has_share { rank } else { order.len() };
+        let mut share = Self { order, rank, size, taken, own, helped: 0, place: None };
+        share.place = (!has_share).then(|| share.last_of(rank)).flatten();
+        share
     }
 
     /// Whether it has nothing of its own to do.
@@ -105,13 +109,16 @@ mod tests {
     fn a_worker_does_its_own_from_the_front_and_helps_from_the_end() {
         assert_eq!(all(7, 1, 3), [1, 4, 5, 2, 6, 3, 0]);
         assert_eq!(all(3, 0, 1), [0, 1, 2]);
+        // One too many has no own.
+        assert_eq!(all(7, 4, 3), [4, 1, 5, 2, 6, 3, 0]);
+        assert_eq!(all(3, 1, 1), [2, 1, 0]);
     }
 
     #[test]
     fn every_worker_comes_to_every_task_once_however_many_there_are() {
         for count in [0, 1, 2, 7, 100] {
             for size in [1, 2, 3, 7, 8, 1000, u32::MAX] {
-                for rank in [0, 1, size / 2, size - 1] {
+                for rank in [0, 1, size / 2, size - 1, size.saturating_add(1)] {
                     let mut seen = all(count, rank, size);
                     assert_eq!(seen.len() as u64, count, "{rank}/{size}");
                     seen.sort_unstable();

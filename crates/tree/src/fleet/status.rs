@@ -1,17 +1,17 @@
 //! How far a fleet is, for who looks from outside. It changes nothing.
 
 use std::{
-    os::fd::AsFd,
+    os::fd::{AsFd, BorrowedFd},
     path::{Path, PathBuf},
 };
 
 use super::{
     journals::Journals,
-    place::{self, EPOCH, FINISHER, FULL, PLAN, failed},
+    place::{self, EPOCH, FINISHER, FULL, PLAN, failed, no_plan},
     plan::Plan,
     record::WorkerRecord,
 };
-use crate::{Error, Refusal};
+use crate::Error;
 
 /// What a fleet is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,34 +43,51 @@ pub struct FleetStatus {
     pub bytes: u64,
     /// Bytes of the tasks that are done.
     pub done_bytes: u64,
+    /// Files of the tasks that are done, without those that are several tasks.
+    pub done_files: u64,
     /// The workers, by their ranks.
     pub workers: Vec<WorkerRecord>,
+}
+
+/// What there is to do, and what of it is done.
+pub(crate) struct Known {
+    pub plan: Plan,
+    pub journals: Journals,
+}
+
+impl Known {
+    /// Of the fleet in this folder; `None` if it has no plan.
+    pub fn of(fd: BorrowedFd<'_>, folder: &Path) -> Result<Option<Self>, Error> {
+        let call = |call| failed(folder, call);
+        let Some(plan) = place::open(fd, PLAN).map_err(call("openat"))? else { return Ok(None) };
+        let plan = Plan::read(plan).map_err(|why| no_plan(folder, why))?;
+        let mut journals = Journals::new(plan.id, &plan.index);
+        journals.refresh(fd, &plan.index).map_err(call("openat"))?;
+        Ok(Some(Self { plan, journals }))
+    }
 }
 
 /// Looks at the fleet that makes `path`, or whose folder that is; `None` if there is none.
 pub fn status(path: &Path) -> Result<Option<FleetStatus>, Error> {
     let Some((fd, folder)) = place::find(path)? else { return Ok(None) };
-    let call = |call| failed(&folder, call);
     let mut status = FleetStatus {
         phase: Phase::Survey,
         tasks: 0,
         done: 0,
         bytes: 0,
         done_bytes: 0,
+        done_files: 0,
         workers: Vec::new(),
         folder: folder.clone(),
     };
-    let Some(plan) = place::open(fd.as_fd(), PLAN).map_err(call("openat"))? else {
+    let Some(Known { plan, journals }) = Known::of(fd.as_fd(), &folder)? else {
         return Ok(Some(status));
     };
-    let plan = Plan::read(plan).map_err(|why| {
-        let reason = Refusal::NoPlan(why.to_string());
-        Error::Refused { path: folder.join("plan"), reason }
-    })?;
-    let mut journals = Journals::new(plan.id, &plan.index);
-    journals.refresh(fd.as_fd(), &plan.index).map_err(call("openat"))?;
     let done = plan.index.iter().enumerate().filter(|(n, _)| journals.done.has(*n));
-    status.done_bytes = done.fold(0, |sum, (_, task)| sum.saturating_add(task.bytes));
+    for (_, task) in done {
+        status.done_bytes = status.done_bytes.saturating_add(task.bytes);
+        status.done_files += u64::from(task.files);
+    }
     status.tasks = plan.index.len() as u64;
     status.done = journals.done.count() as u64;
     status.bytes = plan.bytes();

@@ -17,16 +17,16 @@ use super::{
     existing::join,
     finish::finish,
     finisher::Finisher,
-    journals::{Journals, Own, REPORT},
-    member::Member,
+    journals::{Journals, Own, REPORT, report},
+    member::{Duty, Member},
     mover::Grounds,
     place::{EPOCH, FULL, Found, How, LINKED, PLAN, Place, failed},
     plan::{Plan, Surveyed},
     record::{WorkerName, WorkerRecord},
 };
 use crate::{
-    Backup, Becomes, CopyOptions, Dereference, Error, Event, Events, Halt, Target, TreeReport,
-    Update, copy::run::share, folder::Kept, identity::kind, threads::or_processors,
+    Backup, Becomes, CopyOptions, Dereference, Error, Event, Events, Halt, Refusal, Target,
+    TreeReport, Update, copy::run::share, folder::Kept, identity::kind, threads::or_processors,
 };
 
 /// How long the others may take to stop when all is done: some steps of theirs.
@@ -52,10 +52,14 @@ pub struct FleetReport {
     pub tree: TreeReport,
     /// How it ended.
     pub end: FleetEnd,
+    /// The number of the plan.
+    pub plan: u64,
     /// Tasks in the plan.
     pub tasks: u64,
     /// Tasks that it did.
     pub done: u64,
+    /// Files of the tree, if it finished.
+    pub files: u64,
     /// All workers, if it finished.
     pub workers: Vec<WorkerRecord>,
     /// The folder of the fleet, which is gone when the tree is finished.
@@ -77,18 +81,24 @@ pub fn work(
     let mut report = FleetReport {
         tree: TreeReport::default(),
         end: FleetEnd::There,
+        plan: 0,
         tasks: 0,
         done: 0,
+        files: 0,
         workers: Vec::new(),
         folder: PathBuf::new(),
     };
     let found = if options.target == Target::Exact {
         join((source, destination), member, events)?
     } else {
-        Place::make(source, destination, How::New)?
+        Place::make(source, destination, member.how())?
     };
+    if let Found::Nothing = found {
+        let reason = Refusal::NoFleet;
+        return Err(Error::Refused { path: destination.to_owned(), reason });
+    }
     if let Found::Place(place) = found {
-        let name = WorkerName::of_this(member.rank);
+        let name = WorkerName::of_this(member.rank, member.began);
         report.folder.clone_from(&place.path);
         let worker = Assignment { source, place: &place, options, member, events, name };
         match worker.run(&mut report) {
@@ -105,6 +115,16 @@ pub fn work(
     report.tree.seconds = began.elapsed().as_secs_f64();
     report.tree.cpu_seconds = Usage::now_process().since(&cpu).cpu().as_secs_f64();
     Ok(report)
+}
+
+/// Makes the folder of a fleet, or finds it, and says where it is; `None` if the destination is there, with the time of the
+/// source.
+pub fn begin(source: &Path, destination: &Path) -> Result<Option<PathBuf>, Error> {
+    check(source, &CopyOptions::archive())?;
+    Ok(match Place::make(source, destination, How::New)? {
+        Found::Place(place) => Some(place.path),
+        Found::Published | Found::Nothing => None,
+    })
 }
 
 /// A fleet copies whole folders as `cp -a` does: what a file's being there already says rests on that.
@@ -142,15 +162,28 @@ impl Assignment<'_> {
             // It was gone when this worker made it anew.
             return if is_there { place.remove() } else { Ok(()) };
         };
-        report.tasks = plan.index.len() as u64;
+        (report.plan, report.tasks) = (plan.id, plan.index.len() as u64);
+        if let Duty::Move { plan: told, .. } = self.member.duty
+            && told != plan.id
+        {
+            let why = "it is of another fleet than this worker was told".to_owned();
+            return Err(Error::Refused {
+                path: place.path.join("plan"),
+                reason: Refusal::NoPlan(why),
+            });
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let source = open(self.source, flags, Mode::empty());
         let source = source.map_err(failed(self.source, "openat"))?;
         self.expect_surveyed(&plan, &source)?;
-        let own = Own::begin(place.fd.as_fd(), &self.name, plan.id);
-        let own = own.map_err(failed(&place.path, "openat"))?;
-        // Who starts a worker has made room.
-        place.take_away(FULL)?;
+        report.end = FleetEnd::Unfinished;
+        if self.member.makes() {
+            // Who starts a worker has made room.
+            place.take_away(FULL)?;
+        }
+        if self.member.duty == Duty::Plan {
+            return place.flag(EPOCH);
+        }
         let mut journals = Journals::new(plan.id, &plan.index);
         journals.refresh(place.fd.as_fd(), &plan.index).map_err(failed(&place.path, "openat"))?;
         let limit = usage::raise_open_files().unwrap_or(getrlimit(Resource::Nofile).current);
@@ -165,14 +198,9 @@ impl Assignment<'_> {
             tree_path: &tree_path,
             kept: &kept,
         };
-        if !journals.are_all_done(&plan.index) {
-            let (told, tree) = ((&mut journals, &own), &mut report.tree);
-            report.done = self.move_tasks(&plan, told, (grounds, threads), tree)?;
+        if self.member.moves() {
+            self.take_part(&plan, &mut journals, (grounds, threads), report)?;
         }
-        let seconds = own.seconds();
-        let said = WorkerRecord::of(&self.name, report.done, seconds, &report.tree);
-        self.say(&said);
-        report.end = FleetEnd::Unfinished;
         if report.tree.halted.is_some() {
             return Ok(());
         }
@@ -187,6 +215,9 @@ impl Assignment<'_> {
             return Ok(());
         }
         report.end = FleetEnd::Others;
+        if let Duty::Move { .. } = self.member.duty {
+            return Ok(());
+        }
         let Some(finisher) = Finisher::claim(place, &self.name, self.events)? else {
             if self.events.go_on().is_err() {
                 // It did not learn whether the other one lives.
@@ -198,6 +229,30 @@ impl Assignment<'_> {
         place.take_away(EPOCH)?;
         self.wait_for_others(&plan, &mut journals);
         self.finish(&plan, &journals, grounds, (report, &finisher))
+    }
+
+    /// Does tasks, and says so in a journal and a report of its own.
+    fn take_part(
+        &self,
+        plan: &Plan,
+        journals: &mut Journals,
+        (grounds, threads): (Grounds<'_>, usize),
+        report: &mut FleetReport,
+    ) -> Result<(), Error> {
+        let folder = self.place.fd.as_fd();
+        let before = self.member.began.and_then(|_| self::report(folder, &self.name));
+        let own = Own::begin(folder, &self.name, plan.id, before.as_ref());
+        let own = own.map_err(failed(&self.place.path, "openat"))?;
+        if !journals.are_all_done(&plan.index) {
+            let (told, tree) = ((journals, &own), &mut report.tree);
+            report.done = self.move_tasks(plan, told, (grounds, threads), tree)?;
+        }
+        let said = WorkerRecord::of(&self.name, report.done, own.seconds(), &report.tree);
+        self.say(&match before {
+            Some(before) => before.and(said),
+            None => said,
+        });
+        Ok(())
     }
 
     /// Gives the others some time to stop: what they write is whole, but changes the times of its folder. One that
@@ -227,6 +282,7 @@ impl Assignment<'_> {
             Err(_) if place.is_published(self.source) => return Ok(()),
             answer => answer?,
         };
+        let (finished, files) = finished;
         let is_published = finished.halted.is_none();
         report.tree.join(finished);
         if !is_published {
@@ -241,7 +297,7 @@ impl Assignment<'_> {
             report.end = FleetEnd::Unfinished;
             return Ok(());
         }
-        report.end = FleetEnd::Finished;
+        (report.end, report.files) = (FleetEnd::Finished, files);
         report.workers = journals.workers(place.fd.as_fd());
         if let Err(error) = place.remove() {
             self.events.event(&Event::Incomplete(&error));
