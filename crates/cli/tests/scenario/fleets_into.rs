@@ -98,7 +98,9 @@ fn until_the_end_nothing_in_it_changes_and_after_a_kill_at_any_moment_the_same_c
                 landed += 1;
             }
         }
-        all.into_iter().for_each(|one| drop(one.finish()));
+        for one in all {
+            drop(one.finish());
+        }
         assert_eq!(fs::read(&own).unwrap(), before);
         if has_plan(scratch.path()) && !stage.join("finisher").exists() {
             assert_eq!(fs::read(scratch.join("copy/folder-0/deeper/7")).unwrap(), b"old");

@@ -7,13 +7,10 @@ use fuser::{
     ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen,
     ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
-use rustix::{
-    fs::{
-        AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, chmod,
-        chownat, fstat, fstatvfs, linkat, mkdirat, mknodat, openat, readlinkat, renameat,
-        symlinkat, unlinkat, utimensat,
-    },
-    io::{pread, pwrite},
+use rustix::fs::{
+    AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, chmod,
+    chownat, fstat, fstatvfs, linkat, mkdirat, mknodat, openat, readlinkat, renameat, symlinkat,
+    unlinkat, utimensat,
 };
 use std::{
     collections::HashMap,
@@ -27,6 +24,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
+use thalweg_sys::io;
 
 use super::Mounted;
 
@@ -51,147 +49,9 @@ impl SharedMount {
     }
 }
 
-struct Shared {
-    state: Mutex<State>,
-}
+use state::*;
 
-#[derive(Default)]
-struct State {
-    // Files that the kernel knows, open as paths only, and how often it was told of each.
-    nodes: HashMap<u64, (Arc<OwnedFd>, u64)>,
-    files: HashMap<u64, Arc<OwnedFd>>,
-    listings: HashMap<u64, Vec<(u64, FileType, OsString)>>,
-    next: u64,
-}
-
-type Answer<T> = Result<T, rustix::io::Errno>;
-
-fn error(errno: rustix::io::Errno) -> Errno {
-    Errno::from_i32(errno.raw_os_error())
-}
-
-/// The way to a file that is open as a path only.
-fn way(fd: &OwnedFd) -> String {
-    format!("/proc/self/fd/{}", fd.as_raw_fd())
-}
-
-fn attributes(fd: &OwnedFd, ino: Option<INodeNo>) -> Answer<FileAttr> {
-    let stat = fstat(fd)?;
-    let time = |seconds: i64, nanoseconds: u64| {
-        let seconds = u64::try_from(seconds).unwrap_or(0);
-        UNIX_EPOCH + Duration::new(seconds, nanoseconds as u32)
-    };
-    let kind = match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
-        rustix::fs::FileType::Directory => FileType::Directory,
-        rustix::fs::FileType::Symlink => FileType::Symlink,
-        rustix::fs::FileType::Fifo => FileType::NamedPipe,
-        _ => FileType::RegularFile,
-    };
-    Ok(FileAttr {
-        ino: ino.unwrap_or(INodeNo(stat.st_ino)),
-        size: stat.st_size as u64,
-        blocks: stat.st_blocks as u64,
-        atime: time(stat.st_atime, stat.st_atime_nsec),
-        mtime: time(stat.st_mtime, stat.st_mtime_nsec),
-        ctime: time(stat.st_ctime, stat.st_ctime_nsec),
-        crtime: UNIX_EPOCH,
-        kind,
-        perm: (stat.st_mode & 0o7777) as u16,
-        nlink: stat.st_nlink as u32,
-        uid: stat.st_uid,
-        gid: stat.st_gid,
-        rdev: 0,
-        blksize: 4096,
-        flags: 0,
-    })
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
-    }
-
-    fn node(&self, ino: INodeNo) -> Answer<Arc<OwnedFd>> {
-        let state = self.state();
-        state.nodes.get(&ino.0).map(|(fd, _)| Arc::clone(fd)).ok_or(rustix::io::Errno::STALE)
-    }
-
-    fn file(&self, handle: FileHandle) -> Answer<Arc<OwnedFd>> {
-        self.state().files.get(&handle.0).map(Arc::clone).ok_or(rustix::io::Errno::BADF)
-    }
-
-    /// What has a name, which the kernel knows from then on.
-    fn find(&self, parent: INodeNo, name: &OsStr) -> Answer<FileAttr> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = openat(&*self.node(parent)?, name, flags, Mode::empty())?;
-        let found = attributes(&fd, None)?;
-        let mut state = self.state();
-        state.nodes.entry(found.ino.0).or_insert_with(|| (Arc::new(fd), 0)).1 += 1;
-        Ok(found)
-    }
-
-    fn keep(&self, fd: OwnedFd) -> FileHandle {
-        let mut state = self.state();
-        state.next += 1;
-        let handle = state.next;
-        state.files.insert(handle, Arc::new(fd));
-        FileHandle(handle)
-    }
-
-    fn entry(&self, (parent, name): (INodeNo, &OsStr), made: Answer<()>, reply: ReplyEntry) {
-        match made.and_then(|()| self.find(parent, name)) {
-            Ok(found) => reply.entry(&BELIEVED, &found, Generation(0)),
-            Err(errno) => reply.error(error(errno)),
-        }
-    }
-
-    fn set(&self, ino: INodeNo, set: &Settings) -> Answer<FileAttr> {
-        let node = self.node(ino)?;
-        if set.owner != (None, None) {
-            let (uid, gid) = (set.owner.0.map(Uid::from_raw), set.owner.1.map(Gid::from_raw));
-            chownat(&*node, "", uid, gid, AtFlags::EMPTY_PATH)?;
-        }
-        if let Some(mode) = set.mode {
-            chmod(way(&node), Mode::from_raw_mode(mode & 0o7777))?;
-        }
-        if let Some(size) = set.size {
-            let file = openat(CWD, way(&node), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-            rustix::fs::ftruncate(&file, size)?;
-        }
-        if set.times.iter().any(Option::is_some) {
-            let [last_access, last_modification] = set.times.map(timespec);
-            let times = Timestamps { last_access, last_modification };
-            utimensat(&*node, "", &times, AtFlags::EMPTY_PATH)?;
-        }
-        attributes(&node, Some(ino))
-    }
-}
-
-struct Settings {
-    mode: Option<u32>,
-    owner: (Option<u32>, Option<u32>),
-    size: Option<u64>,
-    times: [Option<TimeOrNow>; 2],
-}
-
-fn timespec(time: Option<TimeOrNow>) -> Timespec {
-    let special = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
-    match time {
-        None => special(UTIME_OMIT),
-        Some(TimeOrNow::Now) => special(UTIME_NOW),
-        Some(TimeOrNow::SpecificTime(time)) => {
-            let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-            Timespec { tv_sec: since.as_secs() as i64, tv_nsec: since.subsec_nanos().into() }
-        }
-    }
-}
-
-fn empty(done: Answer<()>, reply: ReplyEmpty) {
-    match done {
-        Ok(()) => reply.ok(),
-        Err(errno) => reply.error(error(errno)),
-    }
-}
+mod state;
 
 impl Filesystem for Shared {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
@@ -394,7 +254,7 @@ impl Filesystem for Shared {
         reply: ReplyData,
     ) {
         let mut data = vec![0; size as usize];
-        match self.file(handle).and_then(|file| pread(&*file, &mut data, offset)) {
+        match self.file(handle).and_then(|file| io::pread(&*file, &mut data, offset)) {
             Ok(got) => reply.data(&data[..got]),
             Err(errno) => reply.error(error(errno)),
         }
@@ -412,7 +272,7 @@ impl Filesystem for Shared {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.file(handle).and_then(|file| pwrite(&*file, data, offset)) {
+        match self.file(handle).and_then(|file| io::pwrite(&*file, data, offset)) {
             Ok(put) => reply.written(put as u32),
             Err(errno) => reply.error(error(errno)),
         }
