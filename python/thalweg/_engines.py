@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
@@ -63,6 +63,11 @@ class Pool:
         options = {name: known[f"_{name}"] for name in names if known.get(f"_{name}") is not None}
         self.executor, self.own = ProcessPoolExecutor(**options), True
         return True
+
+    def cancel(self, flying: Iterable[Future[Any]]) -> None:
+        """What has not begun need not."""
+        for future in flying:
+            future.cancel()
 
     def close(self) -> None:
         if self.own:
@@ -135,6 +140,9 @@ class Dask:
 
     def rebuild(self) -> bool:
         return False
+
+    def cancel(self, flying: Iterable[Future[Any]]) -> None:
+        """Nothing: Dask logs a traceback for each future that was cancelled here and ends all the same. It ends at once."""
 
     def close(self) -> None:
         """The Client is its maker's."""

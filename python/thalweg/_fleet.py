@@ -184,7 +184,13 @@ class _Fleet:
         resumed = 0 if before is None else sum(worker["bytes"] for worker in before["workers"])
         try:
             while True:
-                self._move(sights, planned["plan"])
+                try:
+                    self._move(sights, planned["plan"])
+                except Incomplete:
+                    status = self._status()
+                    # Nobody is needed any more where everything is done.
+                    if status is None or status["done"] < status["tasks"]:
+                        raise
                 told = self._work({"duty": "finish"}, self.options)
                 if told["end"] in ("finished", "there"):
                     break
@@ -232,8 +238,7 @@ class _Fleet:
                 told = time.monotonic()
                 self._tell()
             room = self._room()
-        for future in self.flying:
-            future.cancel()
+        self.engine.cancel(self.flying)
         self.flying.clear()
         self._tell()
 
@@ -323,8 +328,7 @@ class _Fleet:
         """Nobody works any more when the caller is told that it is over; who is cut off, soon after."""
         with suppress(OSError):
             _native.fleet_stop(self.destination)
-        for future in self.flying:
-            future.cancel()
+        self.engine.cancel(self.flying)
         futures.wait(self.flying, timeout=_PATIENCE)
 
     def _incomplete(self, why: str, number: int | None = None) -> Incomplete:
