@@ -11,9 +11,9 @@ use thalweg_channel::{Departure, Error, Link, Listener, Options, Producer, Slow}
 use crate::alone::Alone;
 use crate::content::Content;
 use crate::door::Door;
-use crate::error::raised;
+use crate::error::{closed, raised};
 use crate::memory::Pool;
-use crate::offer::closed;
+
 use crate::wait::{SLICE, deadline, patiently};
 
 /// Between two looks whether what is kept has moved on.

@@ -1,5 +1,6 @@
 //! From the errors of the libraries to exceptions, which `thalweg/_errors.py` defines.
 
+use pyo3::exceptions::{PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use thalweg_channel::Error;
 
@@ -56,4 +57,13 @@ impl From<Error> for Failure {
 /// For `map_err`.
 pub fn raised(py: Python<'_>) -> impl Fn(Error) -> PyErr {
     move |error| Failure::from(error).raised(py)
+}
+
+/// As of a closed file.
+pub fn closed() -> PyErr {
+    PyValueError::new_err("this end is closed")
+}
+
+pub fn is_timeout(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyTimeoutError>(py)
 }

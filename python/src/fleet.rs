@@ -5,8 +5,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
 use std::time::Duration;
-use thalweg::fleet::{self, Duty, FleetEnd, FleetReport, Member, WorkerRecord};
 use thalweg::CopyOptions;
+use thalweg::fleet::{self, Duty, FleetEnd, FleetReport, Member, WorkerRecord};
 
 use crate::files::{attended, failed, shares, wanted};
 

@@ -9,9 +9,9 @@ use thalweg_channel::{Arrival, Consumer, Error, Listener, Mpsc, Options, Sample}
 
 use crate::alone::Alone;
 use crate::door::Door;
-use crate::error::raised;
+use crate::error::{closed, raised};
 use crate::long::{Long, Refused};
-use crate::offer::closed;
+
 use crate::read::{Come, Reading, Unread};
 use crate::shown::{Shown, ending};
 use crate::take::{Manner, may_unpickle, refused, unread};

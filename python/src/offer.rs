@@ -12,7 +12,7 @@ use thalweg_channel::{Address, Error, Link, Listener, Options, Producer};
 
 use crate::alone::Alone;
 use crate::content::{Content, message_of};
-use crate::error::raised;
+use crate::error::{closed, raised};
 use crate::header::{Encoding, Layout};
 use crate::long::Part;
 use crate::memory::{Loan, Ring, references};
@@ -485,9 +485,4 @@ fn still_held() -> PyErr {
     PyBufferError::new_err(
         "an array or a view still lies over the room that was lent: delete it first",
     )
-}
-
-/// As of a closed file.
-pub fn closed() -> PyErr {
-    PyValueError::new_err("this end is closed")
 }

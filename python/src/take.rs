@@ -9,11 +9,10 @@ use thalweg_channel::{Address, Consumer, Error, Link, Options};
 use thalweg_sys::{Errno, io};
 
 use crate::alone::Alone;
-use crate::error::{Failure, raised};
+use crate::error::{Failure, closed, is_timeout, raised};
 use crate::header::Layout;
 use crate::long::{Long, Refused, Target};
 use crate::memory::Given;
-use crate::offer::closed;
 use crate::read::{Come, Piece, Reading, Unread};
 use crate::shown::{Shown, ending};
 use crate::source::{Next, Source};
@@ -493,8 +492,4 @@ fn held_up(py: Python<'_>, held: usize) -> PyErr {
          `capacity`; nothing is lost"
     );
     Failure::new("TooLarge", words).raised(py)
-}
-
-pub fn is_timeout(py: Python<'_>, error: &PyErr) -> bool {
-    error.is_instance_of::<pyo3::exceptions::PyTimeoutError>(py)
 }

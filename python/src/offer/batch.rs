@@ -5,8 +5,7 @@ use std::time::Instant;
 
 use super::Inside;
 use crate::content::Content;
-use crate::error::raised;
-use crate::take::is_timeout;
+use crate::error::{is_timeout, raised};
 
 impl Inside {
     /// Sends several messages, as many at a time as there is room for.

@@ -4,8 +4,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::time::Instant;
 
-use super::{State, Take, is_timeout};
-use crate::error::raised;
+use super::{State, Take};
+use crate::error::{is_timeout, raised};
 use crate::long::Part;
 use crate::read::Piece;
 
