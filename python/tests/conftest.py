@@ -30,6 +30,11 @@ settings.register_profile(
 )
 settings.load_profile("thalweg")
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Dask last: it leaves threads behind, and some of what is tested is found out only where no other thread runs Python."""
+    items.sort(key=lambda item: "dask" in item.path.name)
+
+
 Start = Callable[..., subprocess.Popen[str]]
 
 

@@ -4,7 +4,7 @@ use std::{
     os::fd::AsFd,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -51,9 +51,9 @@ impl Assignment<'_> {
         if self.member.makes() {
             place.flag(EPOCH)?;
         }
-        let until = match self.member.duty {
-            Duty::Move { within, .. } => Instant::now().checked_add(within),
-            _ => None,
+        let (until, begun) = match self.member.duty {
+            Duty::Move { within, .. } => (Instant::now().checked_add(within), within.is_zero()),
+            _ => (None, false),
         };
         let watch = Watch::new(self.events, place.fd.as_fd(), EPOCH);
         // What is there already is read by who finishes, if it is to be verified.
@@ -70,6 +70,7 @@ impl Assignment<'_> {
             watch: &watch,
             crew: &crew,
             until,
+            begun: AtomicBool::new(begun),
             shared: Mutex::new(shared),
             done: AtomicU64::new(0),
         };
@@ -96,8 +97,9 @@ struct Moving<'m> {
     own: &'m Own,
     watch: &'m Watch<'m>,
     crew: &'m Crew<'m>,
-    // From then on no task is begun.
+    // From then on no task is begun, but for the first one: however short its time, who comes back gets on.
     until: Option<Instant>,
+    begun: AtomicBool,
     shared: Mutex<Shared>,
     done: AtomicU64,
 }
@@ -151,7 +153,8 @@ impl<'m> Moving<'m> {
 
     /// The next task, by what is known of the others.
     fn next(&self) -> Option<usize> {
-        if self.until.is_some_and(|until| Instant::now() >= until) {
+        let is_late = self.until.is_some_and(|until| Instant::now() >= until);
+        if self.begun.swap(true, Ordering::Relaxed) && is_late {
             return None;
         }
         let mut shared = self.shared();

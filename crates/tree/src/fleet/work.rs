@@ -31,6 +31,8 @@ use crate::{
 
 /// How long the others may take to stop when all is done: some steps of theirs.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a file system may show what was there before.
+const BELIEVED: Duration = Duration::from_secs(10);
 
 /// How a worker's part ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,7 +206,7 @@ impl Assignment<'_> {
         if report.tree.halted.is_some() {
             return Ok(());
         }
-        let looked = journals.refresh(place.fd.as_fd(), &plan.index);
+        let looked = self.see_all_done(&plan, &mut journals);
         let is_gone = looked.is_err() || !place.has(PLAN);
         if is_gone && place.is_published(self.source) {
             report.end = FleetEnd::Others;
@@ -253,6 +255,21 @@ impl Assignment<'_> {
             None => said,
         });
         Ok(())
+    }
+
+    /// Looks once more at what is noted. Who has taken the epoch away has seen everything noted; where attributes are
+    /// believed for a while, that shows here later.
+    fn see_all_done(&self, plan: &Plan, journals: &mut Journals) -> Result<(), Errno> {
+        let (began, place) = (Instant::now(), self.place);
+        loop {
+            journals.refresh(place.fd.as_fd(), &plan.index)?;
+            let is_over = !place.has(EPOCH) && place.has(PLAN);
+            let waits = is_over && self.member.duty == Duty::All && began.elapsed() < BELIEVED;
+            if journals.are_all_done(&plan.index) || !waits || self.events.go_on().is_err() {
+                return Ok(());
+            }
+            thread::sleep(LOOK);
+        }
     }
 
     /// Gives the others some time to stop: what they write is whole, but changes the times of its folder. One that
