@@ -5,10 +5,11 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
+import anyio
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -36,6 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 Start = Callable[..., subprocess.Popen[str]]
+Test = Callable[[str], Awaitable[None]]
 
 
 @pytest.fixture
@@ -86,3 +88,17 @@ def used() -> tuple[int, int]:
 def place(tmp_path: Path) -> str:
     """A path to meet at."""
     return str(tmp_path / "here")
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def run(request: pytest.FixtureRequest, place: str) -> Callable[[Test], None]:
+    """Runs a test in an event loop, for no longer than it may take."""
+
+    def begin(test: Test) -> None:
+        async def within() -> None:
+            with anyio.fail_after(PATIENCE):
+                await test(place)
+
+        anyio.run(within, backend=request.param)
+
+    return begin

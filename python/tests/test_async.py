@@ -4,30 +4,14 @@ import asyncio
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 import numpy as np
 import pytest
 import thalweg
-from conftest import PATIENCE, Start, ended
-
-Test = Callable[[str], Awaitable[None]]
-
-
-@pytest.fixture(params=["asyncio", "trio"])
-def run(request: pytest.FixtureRequest, place: str) -> Callable[[Test], None]:
-    """Runs a test in an event loop, for no longer than it may take."""
-
-    def begin(test: Test) -> None:
-        async def within() -> None:
-            with anyio.fail_after(PATIENCE):
-                await test(place)
-
-        anyio.run(within, backend=request.param)
-
-    return begin
+from conftest import PATIENCE, Start, Test, ended
 
 
 def test_both_ends_in_one_loop(run: Callable[[Test], None]) -> None:

@@ -3,29 +3,13 @@
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import anyio
 import numpy as np
 import pytest
 import thalweg
-from conftest import PATIENCE, Start
-
-Test = Callable[[str], Awaitable[None]]
-
-
-@pytest.fixture(params=["asyncio", "trio"])
-def run(request: pytest.FixtureRequest, place: str) -> Callable[[Test], None]:
-    """Runs a test in an event loop, for no longer than it may take."""
-
-    def begin(test: Test) -> None:
-        async def within() -> None:
-            with anyio.fail_after(PATIENCE):
-                await test(place)
-
-        anyio.run(within, backend=request.param)
-
-    return begin
+from conftest import Start, Test
 
 
 def test_a_loop_gathers_from_threads_and_from_itself(run: Callable[[Test], None]) -> None:

@@ -95,7 +95,24 @@ class _Async(ABC):
             end.close()
 
 
-class AsyncTake(_Async):
+class _Receives(ABC):
+    """What a loop over received arrays asks of an end."""
+
+    @abstractmethod
+    async def receive(self) -> Any:
+        """The next array."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.receive()
+        except Closed:
+            raise StopAsyncIteration from None
+
+
+class AsyncTake(_Receives, _Async):
     """The receiving end of a channel in an event loop, made by `take_async` or `subscribe_async`. `async for` receives arrays until the other side
     says goodbye; PeerDied if it ended without.
 
@@ -190,15 +207,6 @@ class AsyncTake(_Async):
     def missed(self) -> int:
         """Messages that a broadcast dropped for this end, as `Take.missed`."""
         return self._end.missed if self._end is not None and self._is_open else 0
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            return await self.receive()
-        except Closed:
-            raise StopAsyncIteration from None
 
 
 class AsyncOffer(_Async):

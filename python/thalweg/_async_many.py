@@ -5,11 +5,11 @@ from __future__ import annotations
 import select
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from thalweg import _native
-from thalweg._async import _LOOK, AsyncTake, _Async
-from thalweg._errors import Closed, Timeout
+from thalweg._async import _LOOK, AsyncTake, _Async, _Receives
+from thalweg._errors import Timeout
 from thalweg._loop import readable, sleep
 from thalweg._native import Broadcast, Gather
 
@@ -44,7 +44,7 @@ class _Many(_Async):
         self._many.close()
 
 
-class AsyncGather(_Many):
+class AsyncGather(_Receives, _Many):
     """The receiving end of many channels in an event loop, made by `gather_async`. `async for` receives arrays until as many senders
     have gone as were said. A task that is cancelled while it waits loses no message.
     """
@@ -101,15 +101,6 @@ class AsyncGather(_Many):
     def peer(self) -> int | None:
         """The process that sent the message received last."""
         return self._end.peer
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            return await self.receive()
-        except Closed:
-            raise StopAsyncIteration from None
 
 
 class AsyncBroadcast(_Many):
