@@ -33,6 +33,14 @@ pub(crate) struct Wanted {
     pub born_with_acl: bool,
 }
 
+impl Wanted {
+    /// Whether a file that was looked at has the mode and the owner.
+    pub fn is_had_by(&self, there: &Stat) -> bool {
+        self.mode.is_none_or(|mode| mode == there.st_mode & 0o7777)
+            && self.owner.is_none_or(|owner| owner == (there.st_uid, there.st_gid))
+    }
+}
+
 /// What a file born in a directory gets by itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Births {

@@ -113,7 +113,7 @@ pub(crate) fn resolve_conflict(
     };
     let as_content = kind(source) == FileType::RegularFile || options.reads_specials();
     let as_content = as_content && kind(source) != FileType::Symlink;
-    let (mut through, mut keeps_inode) = (None, false);
+    let (mut through, mut keeps_inode, mut is_followed) = (None, false, false);
     if kind(&stat) == FileType::Symlink && as_content && !options.replaces_links() {
         stat = match look(AtFlags::empty()) {
             Err(Errno::NOENT) => {
@@ -123,7 +123,10 @@ pub(crate) fn resolve_conflict(
             }
             // It leads nowhere: by -f it goes.
             Err(Errno::LOOP) if options.force => stat,
-            answer => answer.map_err(at_sink("newfstatat"))?,
+            answer => {
+                is_followed = true;
+                answer.map_err(at_sink("newfstatat"))?
+            }
         };
         if kind(&stat) == FileType::RegularFile {
             through = behind(dir, leaf.name).map_err(at_sink("readlinkat"))?;
@@ -155,7 +158,8 @@ pub(crate) fn resolve_conflict(
     if options.replaces_nothing() {
         return Ok(Verdict::Skip(Skip::Exists, there));
     }
-    match relation(options, leaf, dir, (source, &there.stat))? {
+    let there_name = (!is_followed).then_some(&there.stat);
+    match relation(options, leaf, dir, (source, &there.stat, there_name))? {
         Relation::Apart => {}
         Relation::Linked => return Ok(Verdict::Skip(Skip::Linked, there)),
         Relation::Same => return Err(Failure::Refused(Refusal::SameFile(leaf.source_path()))),

@@ -22,12 +22,13 @@ pub(crate) enum Relation {
     Same,
 }
 
-/// Compares them. Both were looked at as the options follow links.
+/// Compares them. Both were looked at as the options follow links; `there_name`: what is at the name itself, if that was
+/// looked at too.
 pub(crate) fn relation(
     options: &CopyOptions,
     leaf: &Leaf<'_>,
     dir: BorrowedFd<'_>,
-    (source, there): (&Stat, &Stat),
+    (source, there, there_name): (&Stat, &Stat, Option<&Stat>),
 ) -> Attempt<Relation> {
     let is_link = |stat: &Stat| kind(stat) == FileType::Symlink;
     let same = Id::of(source) == Id::of(there);
@@ -40,12 +41,13 @@ pub(crate) fn relation(
         let is_itself = options.backup != Backup::None && is_one_entry(leaf, dir);
         return Ok(if is_itself { Relation::Same } else { Relation::Apart });
     }
-    let from = leaf.from.open()?;
     let answer = |fine: bool| Ok(if fine { Relation::Apart } else { Relation::Same });
     let itself = AtFlags::SYMLINK_NOFOLLOW;
-    let (Ok(source_name), Ok(there_name)) =
-        (statat(&from, leaf.source, itself), statat(dir, leaf.name, itself))
-    else {
+    let from = leaf.from.open()?;
+    // Where links are not followed, what was looked at is what has the name.
+    let source_name = if follows { statat(&from, leaf.source, itself) } else { Ok(*source) };
+    let there_name = there_name.map_or_else(|| statat(dir, leaf.name, itself), |stat| Ok(*stat));
+    let (Ok(source_name), Ok(there_name)) = (source_name, there_name) else {
         return Ok(Relation::Apart);
     };
     let one_entry = || is_one_entry(leaf, dir);

@@ -20,7 +20,7 @@ use crate::{
         worker::Worker,
     },
     error::{Attempt, Failure, at_sink, at_source},
-    identity::{Id, kind, size},
+    identity::{Id, kind, mtime, size},
     xattrs::{Holder, Taken},
 };
 
@@ -185,7 +185,7 @@ impl Worker<'_> {
         let is_replaced = self.is_to_be_replaced(leaf, reason, (source, stat), (dir, there));
         let stays = matches!(is_replaced, Ok(false));
         if stays {
-            self.skip_file(leaf, reason, source, stat);
+            self.skip_file(leaf, reason, (source, stat), &there.stat);
         }
         if matches!(left, LeftName::First) {
             // What is replaced is met again, and others may be the first by then.
@@ -195,17 +195,29 @@ impl Worker<'_> {
         is_replaced
     }
 
-    fn skip_file(&mut self, leaf: &Leaf<'_>, reason: Skip, source: &OwnedFd, stat: &Stat) {
+    fn skip_file(
+        &mut self,
+        leaf: &Leaf<'_>,
+        reason: Skip,
+        (source, stat): (&OwnedFd, &Stat),
+        there: &Stat,
+    ) {
         self.skip(leaf, reason);
         self.list_file(leaf);
         if reason == Skip::Done {
             self.tally.resumed += size(stat);
-            self.apply_attributes_again(leaf, source, stat);
+            self.apply_attributes_again(leaf, (source, stat), there);
         }
     }
 
-    /// An earlier run wrote the file; it may have been killed before its attributes were complete.
-    fn apply_attributes_again(&self, leaf: &Leaf<'_>, source: &OwnedFd, stat: &Stat) {
+    /// An earlier run wrote the file; it may have been killed before its attributes were complete. The time of access alone is
+    /// no reason to give them again: it is that of a source which was read meanwhile.
+    fn apply_attributes_again(
+        &self,
+        leaf: &Leaf<'_>,
+        (source, stat): (&OwnedFd, &Stat),
+        there: &Stat,
+    ) {
         let keep = self.run.options.preserve;
         if !(keep.mode || keep.owner || keep.xattrs) {
             return;
@@ -217,9 +229,12 @@ impl Worker<'_> {
             ..Wanted::default()
         };
         let apply = || {
+            let taken = Taken::from(&Holder::Fd(source.as_fd()), keep)?;
+            if taken.is_empty() && wanted.is_had_by(there) && mtime(there) == mtime(stat) {
+                return Ok(());
+            }
             let Some(dir) = leaf.directory.open()? else { return Ok(()) };
             let fd = openat(dir, leaf.name, flags, Mode::empty()).map_err(at_sink("openat"))?;
-            let taken = Taken::from(&Holder::Fd(source.as_fd()), keep)?;
             let body = Body { fd: fd.as_fd(), path: &|| leaf.destination_path() };
             attributes::apply_attributes(self.run, body, &taken, stat, &wanted)
         };
