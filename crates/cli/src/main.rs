@@ -15,6 +15,7 @@ use clap::{ColorChoice, CommandFactory, FromArgMatches};
 use rustix::process::{Resource, getrlimit};
 use std::{
     ffi::{OsStr, OsString},
+    mem,
     process::ExitCode,
     thread,
 };
@@ -66,8 +67,11 @@ fn run() -> ExitCode {
 /// What the words ask for, by the parser of one command where they begin with its name.
 fn parsed(words: &[OsString]) -> Result<Cli, clap::Error> {
     let name = words.get(1).and_then(|word| word.to_str());
-    let parse = |parser: clap::Command| {
-        parser.try_get_matches_from(words).and_then(|mut m| Cli::from_arg_matches_mut(&mut m))
+    let parse = |mut parser: clap::Command| {
+        let matches = parser.try_get_matches_from_mut(words);
+        // Some thousand allocations, which the end of the process frees in less time.
+        mem::forget(parser);
+        matches.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches))
     };
     match name.and_then(parser_of).map(parse) {
         Some(Ok(cli)) => Ok(cli),

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    fs::File,
+    fs::{self, File, Metadata},
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
     sync::Arc,
@@ -10,7 +10,7 @@ use std::{
 };
 use thalweg_core::{End, Profile, shown};
 use thalweg_lab::probes::tune_copy::{TuneError, TuneResult};
-use thalweg_sys::Errno;
+use thalweg_sys::{Errno, host::answers};
 use thalweg_tree::{
     CopyOptions, Dereference, Ending, Error, Halt, Refusal, Target, TreeReport, manifest::make_of,
 };
@@ -44,6 +44,9 @@ pub use fleet::of_worker;
 use left::Left;
 use watcher::Watcher;
 
+/// The bytes of a file whose copy takes no longer than some starts of threads.
+const SHORT: u64 = 64 << 20;
+
 impl Subcommand for CopyArgs {
     fn outlives_pipes(&self) -> bool {
         true
@@ -54,9 +57,9 @@ impl Subcommand for CopyArgs {
             return fleet::run(self, shard);
         }
         let (sources, destination) = operands(self)?;
-        // Before interrupts are caught: Ctrl-C ends a wait for a list.
+        // Before interrupts are caught: Ctrl-C ends a wait for a list, and for what a file system says.
         let choice = Choice::of(self, &sources, &destination)?;
-        interrupt::catch();
+        interrupt::catch_where(is_short(&sources, &destination));
         let mut options = options::of(self)?;
         let sources = choice.into_options(sources, &mut options);
         if is_dash(&destination) {
@@ -67,6 +70,18 @@ impl Subcommand for CopyArgs {
         }
         Run::new(self, color, &sources, &destination).copy(options)
     }
+}
+
+/// Whether one file of at most [`SHORT`] is copied between file systems whose calls come back. A thread that ends the
+/// command where one does not would be a good part of its time.
+fn is_short(sources: &[PathBuf], destination: &Path) -> bool {
+    let [source] = sources else { return false };
+    let is_short = |file: Metadata| file.is_file() && file.len() <= SHORT;
+    let folder = destination.parent().filter(|folder| !folder.as_os_str().is_empty());
+    // What is there can be on another file system than its folder.
+    let place = if destination.exists() { destination } else { folder.unwrap_or(Path::new(".")) };
+    let files = !is_dash(source) && !is_dash(destination);
+    files && fs::metadata(source).is_ok_and(is_short) && answers(source) && answers(place)
 }
 
 fn is_dash(path: &Path) -> bool {
@@ -97,7 +112,7 @@ fn expect_path(path: &Path) -> Result<(), Failure> {
     let text = path.as_os_str().as_bytes();
     let is_store =
         ["s3://", "gs://", "az://"].iter().any(|store| text.starts_with(store.as_bytes()));
-    if !is_store || std::fs::symlink_metadata(path).is_ok() {
+    if !is_store || fs::symlink_metadata(path).is_ok() {
         return Ok(());
     }
     let message =
@@ -126,7 +141,7 @@ fn to_standard_output(args: &CopyArgs, sources: &[PathBuf]) -> Result<Exit, Fail
     if args.dry_run {
         let from = if is_dash(path) { INPUT.to_owned() } else { format!("'{}'", shown(path)) };
         if !is_dash(path) {
-            std::fs::metadata(path).map_err(|e| Failure::of_io("stat", &from, &e))?;
+            fs::metadata(path).map_err(|e| Failure::of_io("stat", &from, &e))?;
         }
         return print(&format!("would copy {from} -> {OUTPUT}\n")).map(|()| Exit::Done);
     }
@@ -304,7 +319,7 @@ impl<'r> Run<'r> {
     /// The bytes of the sources, where they can be known without a walk.
     fn expected(&self) -> Option<u64> {
         let sizes = self.sources.iter().map(|source| {
-            let meta = std::fs::metadata(source).ok().filter(std::fs::Metadata::is_file);
+            let meta = fs::metadata(source).ok().filter(Metadata::is_file);
             meta.map(|meta| meta.len())
         });
         sizes.sum()
