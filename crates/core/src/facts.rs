@@ -99,20 +99,19 @@ impl EndFacts {
         }
     }
 
+    /// The mount options of its file system, under which a profile keeps it; empty for what is no file.
+    pub fn options(&self) -> String {
+        self.fs.as_ref().map_or_else(String::new, |fs| fs.options().to_owned())
+    }
+
     /// The end that a profile keeps under this key and these mount options, as far as the key
     /// tells; `None` for a key that is none.
     pub fn of_key(key: &str, options: &str) -> Option<Self> {
         let (kind, more) = key.split_once(':').unwrap_or((key, ""));
         let kind = Kind::ALL.into_iter().find(|known| known.name() == kind)?;
-        let file_system = || FileSystem {
-            name: more.to_owned(),
-            options: options.to_owned(),
-            dev: 0,
-            remote: false,
-        };
         let end = Self {
             kind,
-            fs: (kind == Kind::File).then(file_system),
+            fs: (kind == Kind::File).then(|| FileSystem::named(more, options)),
             addressed: matches!(kind, Kind::File | Kind::Memory),
             internet: kind == Kind::Socket && more == "inet",
             ..Self::MEMORY

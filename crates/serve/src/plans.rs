@@ -89,7 +89,7 @@ mod tests {
     /// Cells in which one mechanism wins the small sizes and another one the large.
     fn profile(facts: &Facts) -> Profile {
         let (source, sink) = (facts.source.key(), facts.sink.key());
-        let options = facts.source.fs.as_ref().map(|fs| fs.options.clone()).unwrap_or_default();
+        let options = facts.source.options();
         let cell = |(mechanism, size, ratio, load): (&str, u64, f64, &str)| -> Cell {
             let ratio = serde_json::json!({ "ratio": ratio, "lo": ratio, "hi": ratio });
             let cell = serde_json::json!({

@@ -84,7 +84,7 @@ fn a_mechanism_that_falls_behind_its_profile_is_compared_and_the_profile_learns_
     let file = File::open(&source).unwrap();
     let end = End { fd: file.as_fd(), kind: Kind::File, at: Some(0) };
     let facts = EndFacts::of(&end);
-    let options = facts.fs.as_ref().expect("a file system").options.clone();
+    let options = facts.options();
     let promises = |name: &str, ratio: f64| Cell {
         source: facts.key(),
         sink: facts.key(),

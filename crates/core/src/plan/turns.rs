@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{Request, is_pair_likely};
 use crate::{
-    Blocks, EndFacts, Facts, Mechanism, Prefer, Tuning, Verdict,
+    Blocks, Facts, Mechanism, Prefer, Tuning, Verdict,
     mechanisms::{LAST_RESORT, by_name},
     profile::{Cell, Evidence, LEAST_NOISE, Ratio},
 };
@@ -109,12 +109,10 @@ fn best_measured(verdicts: &[Verdict]) -> Option<&Verdict> {
 impl Verdict {
     /// What a profile would hold of it if it were seen under the conditions of `evidence`.
     fn as_seen(&self, evidence: &Evidence, facts: &Facts, size: u64) -> Cell {
-        let options =
-            |end: &EndFacts| end.fs.as_ref().map_or(String::new(), |fs| fs.options.clone());
         Cell {
             source: facts.source.key(),
             sink: facts.sink.key(),
-            options: [options(&facts.source), options(&facts.sink)],
+            options: [facts.source.options(), facts.sink.options()],
             mechanism: self.mechanism.to_owned(),
             tuning: self.tuning.clone(),
             // Copies of files about as large say the same.

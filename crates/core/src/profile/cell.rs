@@ -197,7 +197,7 @@ impl Cell {
     /// Whether it was measured between such ends.
     pub(crate) fn speaks_of(&self, facts: &Facts) -> bool {
         let matches = |key: &str, options: &str, end: &EndFacts| {
-            end.key() == key && end.fs.as_ref().is_none_or(|fs| fs.options == options)
+            end.key() == key && end.fs.as_ref().is_none_or(|fs| fs.options() == options)
         };
         matches(&self.source, &self.options[0], &facts.source)
             && matches(self.sink(), &self.options[1], &facts.sink)

@@ -103,7 +103,7 @@ fn share_of_ten_seconds(line: &str) -> Option<f64> {
 
 fn file_system(place: &Path) -> Option<[String; 3]> {
     let found = filesystem(fs::File::open(place).ok()?).ok()?;
-    Some([place.display().to_string(), found.name, found.options])
+    Some([place.display().to_string(), found.name.clone(), found.options().to_owned()])
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::support::{Place, address, noise};
 
 /// A profile by which this mechanism is the fastest from a file to a socket.
 fn in_favour_of(mechanism: &str, facts: &Facts) -> Profile {
-    let options = facts.source.fs.as_ref().map(|fs| fs.options.clone()).unwrap_or_default();
+    let options = facts.source.options();
     let cell = |name: &str, ratio: f64| {
         let ratio = serde_json::json!({ "ratio": ratio, "lo": ratio, "hi": ratio });
         let cell = serde_json::json!({

@@ -2,52 +2,85 @@
 
 use crate::Errno;
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{AtFlags, StatxFlags, fstat, fstatfs, major, minor, statx};
+use rustix::fs::{AtFlags, StatxFlags, fstat, fstatfs, major, minor, statfs, statx};
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
+use std::sync::OnceLock;
 
 /// A file system as the mover and its measurements care about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct FileSystem {
-    /// The mount table's name for its type: "ext4", "fuse.sshfs". Where no mount is found (pipes,
-    /// sockets, memfds, other mount namespaces), a name by its magic number, else that number.
+    /// The kernel's name for its type: "ext4", "fuse.sshfs". Where no mount is found (pipes, sockets, memfds, other
+    /// mount namespaces), a name by its magic number, else that number. ext2 and ext3 are "ext4", whose code serves them.
     pub name: String,
-    /// Mount options, then the file system's own, without repeats: "rw,relatime,discard".
-    pub options: String,
     /// The device number (st_dev).
     pub dev: u64,
     /// Whether its bytes are kept by another machine or another process.
     pub remote: bool,
+    /// The mount's number in the mount table, if the kernel tells it.
+    mount: Option<u64>,
+    options: OnceLock<String>,
 }
 
-/// The file system under `fd`. Several calls, none of which touch the file's bytes; the mount
-/// table is `/proc/self/mountinfo`.
+impl FileSystem {
+    /// One of which no more is known than that it is of this kind and mounted so.
+    pub fn named(name: &str, options: &str) -> Self {
+        let options = OnceLock::from(options.to_owned());
+        Self { name: name.to_owned(), dev: 0, remote: is_remote(name), mount: None, options }
+    }
+
+    /// Mount options, then the file system's own, without repeats: "rw,relatime,discard". The mount table is read when
+    /// this is first asked for, and says nothing of what is no longer mounted.
+    pub fn options(&self) -> &str {
+        self.options.get_or_init(|| self.mounted(|mount| mount.options()).unwrap_or_default())
+    }
+
+    /// What the mount table says of it.
+    fn mounted<T>(&self, of: impl FnOnce(Mount<'_>) -> T) -> Option<T> {
+        let table = mount_table().ok()?;
+        let table = String::from_utf8_lossy(&table);
+        let mounts = || table.lines().filter_map(Mount::parse);
+        let device = format!("{}:{}", major(self.dev), minor(self.dev));
+        // A subvolume of btrfs has a device of its own that no mount shows: the mount's number first.
+        // Where mounts lie over each other the later line is the one seen.
+        let found = mounts().find(|mount| self.mount == Some(mount.number));
+        found.or_else(|| mounts().rfind(|mount| mount.device == device)).map(of)
+    }
+}
+
+/// The file system under `fd`. Three calls, none of which touch the file's bytes; for kinds that share a magic number
+/// with others the mount table, `/proc/self/mountinfo`, is read as well.
 pub fn filesystem(fd: impl AsFd) -> Result<FileSystem, Errno> {
     let fd = fd.as_fd();
-    let dev = fstat(fd)?.st_dev;
-    let table = mount_table().unwrap_or_default();
-    let table = String::from_utf8_lossy(&table);
-    let mounts = || table.lines().filter_map(Mount::parse);
-    let device = format!("{}:{}", major(dev), minor(dev));
-    // A subvolume of btrfs has a device of its own that no mount shows: the mount's number first.
-    // Where mounts lie over each other the later line is the one seen.
-    let number = mount_number(fd);
-    let found = mounts()
-        .find(|mount| number.is_some_and(|number| mount.number == number))
-        .or_else(|| mounts().rfind(|mount| mount.device == device));
-    let (name, options) = match found {
-        Some(mount) => (mount.kind.to_owned(), mount.options()),
-        None => (name_of_magic(fstatfs(fd)?.f_type as u32), String::new()),
-    };
-    let remote = is_remote(&name);
-    Ok(FileSystem { name, options, dev, remote })
+    let name = name_of_magic(fstatfs(fd)?.f_type as u32);
+    let (dev, mount) = (fstat(fd)?.st_dev, mount_number(fd));
+    let mut found = FileSystem { name, dev, remote: false, mount, options: OnceLock::new() };
+    if !is_usual(&found.name) {
+        let told = found.mounted(|mount| (mount.kind.to_owned(), mount.options()));
+        if let Some((name, options)) = told {
+            (found.name, found.options) = (name, options.into());
+        }
+    }
+    found.remote = is_remote(&found.name);
+    Ok(found)
+}
+
+/// Whether this is one of the usual kinds whose bytes this kernel keeps by itself, on a disk or in memory.
+fn is_usual(name: &str) -> bool {
+    ["ext4", "xfs", "btrfs", "tmpfs", "ramfs"].contains(&name)
+}
+
+/// Whether a path lies on a file system whose calls come back, as far as its kind tells: a disk's or memory. One call, which
+/// follows links.
+pub fn answers(path: &Path) -> bool {
+    statfs(path).is_ok_and(|told| is_usual(&name_of_magic(told.f_type as u32)))
 }
 
 /// Whether close(2) of a file may still tell of bytes that were not kept. One call, and the answer is
 /// that of all files of this file system. No for those whose files have no `flush` in the Linux kernel.
 pub fn may_tell_at_close(fd: impl AsFd) -> Result<bool, Errno> {
-    let name = name_of_magic(fstatfs(fd)?.f_type as u32);
-    Ok(!["ext4", "xfs", "btrfs", "tmpfs", "ramfs"].contains(&name.as_str()))
+    Ok(!is_usual(&name_of_magic(fstatfs(fd)?.f_type as u32)))
 }
 
 /// The mount table as it is. The kernel tells no size of it, and gives a page or less a call.
@@ -109,8 +142,7 @@ fn is_remote(name: &str) -> bool {
     REMOTE.contains(&name) || name.starts_with("fuse")
 }
 
-/// linux/magic.h. ext2, ext3 and ext4 share one number, as do all FUSE systems: only the mount
-/// table tells them apart.
+/// linux/magic.h. ext2, ext3 and ext4 share one number, as do all FUSE systems: only the mount table tells these apart.
 fn name_of_magic(magic: u32) -> String {
     let name = match magic {
         0xef53 => "ext4",
@@ -172,6 +204,23 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_or_memory_answers_and_what_is_made_by_programs_may_not() {
+        assert!(!answers(Path::new("/proc")) && !answers(Path::new("/no/such/path")));
+        let here = File::open(".").unwrap();
+        assert_eq!(answers(Path::new(".")), !may_tell_at_close(&here).unwrap());
+    }
+
+    #[test]
+    fn options_are_those_of_the_mount_table() {
+        let root = filesystem(File::open("/").unwrap()).unwrap();
+        let told = root.mounted(|mount| mount.options()).unwrap();
+        assert_eq!((root.options(), root.clone().options()), (told.as_str(), told.as_str()));
+        assert_eq!(FileSystem::named("ext4", "rw").options(), "rw");
+        let memory = rustix::fs::memfd_create("m", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        assert_eq!(filesystem(&memory).unwrap().options(), "");
+    }
+
+    #[test]
     fn what_others_keep_is_remote() {
         assert!(["nfs4", "fuse.sshfs", "9p", "smb3"].into_iter().all(is_remote));
         assert!(!["ext4", "tmpfs", "overlay", "proc"].into_iter().any(is_remote));
@@ -182,13 +231,13 @@ mod tests {
     fn known_places_have_known_names() {
         let proc = filesystem(File::open("/proc/self/status").unwrap()).unwrap();
         assert_eq!((proc.name.as_str(), proc.remote), ("proc", false));
-        assert!(proc.options.starts_with('r'), "{proc:?}");
+        assert!(proc.options().starts_with('r'), "{proc:?}");
         let (reader, _writer) = rustix::pipe::pipe().unwrap();
         assert_eq!(filesystem(&reader).unwrap().name, "pipefs");
         let memory = rustix::fs::memfd_create("m", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         assert_eq!(filesystem(&memory).unwrap().name, "tmpfs");
         let root = filesystem(File::open("/").unwrap()).unwrap();
-        assert!(!root.name.is_empty() && !root.options.is_empty(), "{root:?}");
+        assert!(!root.name.is_empty() && !root.options().is_empty(), "{root:?}");
         assert_eq!(root.dev, fstat(File::open("/").unwrap()).unwrap().st_dev);
     }
 }

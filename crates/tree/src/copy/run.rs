@@ -113,7 +113,7 @@ impl Me {
         // Servers map owners (root_squash), FUSE invents them, and two mount options take the
         // group from the directory.
         let plain = |fs: &thalweg_sys::host::FileSystem| {
-            let by_directory = fs.options.split(',').any(|o| o == "grpid" || o == "bsdgroups");
+            let by_directory = fs.options().split(',').any(|o| o == "grpid" || o == "bsdgroups");
             !fs.remote && !fs.name.starts_with("fuse") && !by_directory
         };
         Self {

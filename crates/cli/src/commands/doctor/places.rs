@@ -54,8 +54,8 @@ fn tried(folder: &Path) -> Option<Tried> {
     }
     Some(Tried {
         path: folder.display().to_string(),
+        options: fs.options().to_owned(),
         file_system: fs.name,
-        options: fs.options,
         remote: fs.remote,
         works,
         fails,

@@ -281,7 +281,7 @@ fn endpoint_json(place: &EndpointArg) -> Value {
     let fs = place.facts.fs.as_ref();
     json!({
         "name": place.name, "kind": place.facts.kind, "bytes": place.size,
-        "file_system": fs.map(|fs| fs.name.as_str()), "options": fs.map(|fs| fs.options.as_str()),
+        "file_system": fs.map(|fs| fs.name.as_str()), "options": fs.map(thalweg_sys::host::FileSystem::options),
         "remote": fs.is_some_and(|fs| fs.remote), "unchanging": place.facts.unchanging,
         "assumed": place.assumed,
     })

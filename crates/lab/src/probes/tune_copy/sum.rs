@@ -1,7 +1,7 @@
 //! From samples to a result.
 
 use thalweg_core::{
-    Facts, Judgement, Mechanism, Plan, Prefer, Profile, Request, Tuning,
+    EndFacts, Facts, Judgement, Mechanism, Plan, Prefer, Profile, Request, Tuning,
     profile::{Cell, Load, Ratio, SinkState},
 };
 
@@ -175,8 +175,7 @@ impl Measured {
         (facts, noise): (&Facts, f64),
         random: &mut Random,
     ) -> Vec<Cell> {
-        let options = [&facts.source, &facts.sink]
-            .map(|end| end.fs.as_ref().map(|fs| fs.options.clone()).unwrap_or_default());
+        let options = [&facts.source, &facts.sink].map(EndFacts::options);
         let bytes = self.slice.bytes;
         let better = |arm: usize, default: usize, metric, random: &mut Random| {
             let shown = self.log.ratio(arm, default, &metric, random);

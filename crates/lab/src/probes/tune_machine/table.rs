@@ -55,7 +55,7 @@ pub fn facts_between(keys: &EndKeys, asked: &Asked) -> Option<Facts> {
     sink.filled = asked.sink_state == SinkState::Resident;
     if let (Some(from), Some(to)) = (&source.fs, &mut sink.fs) {
         // Which device it was is not known: alike file systems are taken for the same one.
-        to.dev = u64::from((&from.name, &from.options) != (&to.name, &to.options));
+        to.dev = u64::from((&from.name, from.options()) != (&to.name, to.options()));
     }
     Some(Facts { source, sink, len: Some(asked.size), needs: asked.needs })
 }

@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, io};
 use thalweg_core::{
-    Facts, Guarantees, Knob, MECHANISMS, Mechanism, Pair, Plan, Profile, Role, Unfit,
+    EndFacts, Facts, Guarantees, Knob, MECHANISMS, Mechanism, Pair, Plan, Profile, Role, Unfit,
     alias::{self, Alias},
     mechanisms::{LAST_RESORT, by_name},
     profile::{Cell, LARGE_READS, Load, SinkState},
@@ -155,8 +155,7 @@ pub(in super::super) fn look_at(ends: &Ends) -> Result<(Facts, EndKeys), String>
 /// How a profile names ends of which the planner knows this.
 fn keys_of(ends: &Ends, facts: &Facts) -> EndKeys {
     let reads = if ends.sink == EndKind::TcpLarge { LARGE_READS } else { "" };
-    let options = [&facts.source, &facts.sink]
-        .map(|end| end.fs.as_ref().map(|fs| fs.options.clone()).unwrap_or_default());
+    let options = [&facts.source, &facts.sink].map(EndFacts::options);
     EndKeys { source: facts.source.key(), sink: facts.sink.key() + reads, options }
 }
 

@@ -119,7 +119,7 @@ fn the_ends_are_named_as_the_planner_names_them() {
     let ends: Ends = format!("file:unix@{}", place.path().display()).parse().unwrap();
     let (facts, keys) = contest::look_at(&ends).unwrap();
     assert_eq!((keys.source, keys.sink.as_str()), (facts.source.key(), "socket:unix"));
-    assert_eq!(keys.options[0], facts.source.fs.unwrap().options);
+    assert_eq!(keys.options[0], facts.source.options());
     assert!(is_clean(place.path()));
 }
 
