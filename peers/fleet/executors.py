@@ -1,4 +1,5 @@
-"""One copy by `thalweg.copy_tree`: executors.py threads|processes|dask SOURCE COPY. Two workers, whatever starts them."""
+"""One copy by `thalweg.copy_tree`: executors.py threads|processes|dask|dask-idle SOURCE COPY. Two workers, whatever starts
+them; `dask-idle` starts Dask's and copies with threads."""
 
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -17,7 +18,7 @@ def main() -> None:
         from distributed import Client, LocalCluster
 
         with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
-            thalweg.copy_tree(source, copy, executor=client)
+            thalweg.copy_tree(source, copy, executor=client if way == "dask" else None)
 
 
 if __name__ == "__main__":
