@@ -5,7 +5,7 @@ mod support;
 
 use std::{
     fs,
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::fs::{FileExt, MetadataExt, PermissionsExt},
     path::Path,
 };
 use support::{Listener, contents, copy, large, names, noise, problems};
@@ -221,6 +221,24 @@ fn a_half_written_small_file_in_a_stage_is_written_anew() {
     let report = copy(&at.join("src"), &at.join("to"), &options);
     assert_eq!(report.error_count, 0, "{}", problems(&report));
     assert_eq!(contents(&at.join("src")), contents(&at.join("to")));
+}
+
+#[test]
+fn a_done_file_gets_the_attributes_it_lacks_and_is_not_touched_otherwise() {
+    let place = tempfile::tempdir().unwrap();
+    let (source, done) = (place.path().join("src"), place.path().join("to"));
+    fs::write(&source, noise(5000, 3)).unwrap();
+    let options = CopyOptions { preserve: Preserve::all(), ..resume() };
+    copy(&source, &done, &options);
+    let changed = |meta: &fs::Metadata| (meta.ctime(), meta.ctime_nsec());
+    let before = fs::metadata(&done).unwrap();
+    assert_eq!(copy(&source, &done, &options).resumed, 5000);
+    assert_eq!(changed(&before), changed(&fs::metadata(&done).unwrap()));
+    fs::set_permissions(&done, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(&source, fs::Permissions::from_mode(0o640)).unwrap();
+    assert_eq!(copy(&source, &done, &options).resumed, 5000);
+    assert_eq!(fs::metadata(&done).unwrap().mode() & 0o7777, 0o640);
+    assert_eq!(fs::metadata(&done).unwrap().modified().unwrap(), before.modified().unwrap());
 }
 
 #[test]
