@@ -7,14 +7,14 @@ use std::{
     ffi::{CStr, CString},
     os::fd::AsFd,
     path::Path,
-    slice, thread,
+    slice,
     time::{Duration, Instant},
 };
 use thalweg_core::atomic_file::unlink;
 use thalweg_sys::io;
 
 use super::{
-    assignment::LOOK,
+    assignment::Pauses,
     member::Member,
     place::{Found, How, LINKED, Place, failed},
 };
@@ -35,7 +35,7 @@ pub(crate) fn join(
     member: &Member,
     events: &dyn Events,
 ) -> Result<Found, Error> {
-    let began = Instant::now();
+    let (began, mut pauses) = (Instant::now(), Pauses::new());
     while member.rank != 0 && events.go_on().is_ok() {
         let found = Place::make(source, destination, How::Join)?;
         if !matches!(found, Found::Nothing) {
@@ -50,7 +50,7 @@ pub(crate) fn join(
             let reason = Refusal::NoPlanYet;
             return Err(Error::Refused { path: destination.to_owned(), reason });
         }
-        thread::sleep(LOOK);
+        pauses.next();
     }
     Place::make(source, destination, How::Into)
 }

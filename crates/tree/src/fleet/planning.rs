@@ -1,12 +1,12 @@
 //! How a worker comes to the plan.
 
 use rustix::fs::{OFlags, stat};
-use std::{os::fd::OwnedFd, thread, time::Instant};
+use std::{os::fd::OwnedFd, time::Instant};
 use thalweg_sys::io;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    assignment::{Assignment, LOOK},
+    assignment::{Assignment, Pauses},
     existing::expect_links,
     place::{PLAN, failed},
     plan::{Plan, PlanWriter, Surveyed},
@@ -17,7 +17,7 @@ use crate::{Error, Fsync, Refusal};
 impl Assignment<'_> {
     /// The plan: made by this worker, or by another. `None` if there will be none: it was cancelled, or all is done.
     pub fn plan(&self) -> Result<Option<Plan>, Error> {
-        let began = Instant::now();
+        let (began, mut pauses) = (Instant::now(), Pauses::new());
         loop {
             if let Some(plan) = self.place.open_file(PLAN)? {
                 return Plan::read(plan).map(Some).map_err(|why| self.place.no_plan(why));
@@ -33,7 +33,7 @@ impl Assignment<'_> {
                 let reason = Refusal::NoPlanYet;
                 return Err(Error::Refused { path: self.place.path.clone(), reason });
             } else {
-                thread::sleep(LOOK);
+                pauses.next();
             }
         }
     }

@@ -13,7 +13,7 @@ use std::{
 use thalweg_sys::{Errno, io, usage, usage::Usage};
 
 use super::{
-    assignment::{Assignment, LOOK},
+    assignment::{Assignment, LOOK, Pauses},
     existing::join,
     finish::finish,
     finisher::Finisher,
@@ -261,6 +261,7 @@ impl Assignment<'_> {
     /// believed for a while, that shows here later.
     fn see_all_done(&self, plan: &Plan, journals: &mut Journals) -> Result<(), Errno> {
         let (began, place) = (Instant::now(), self.place);
+        let mut pauses = Pauses::new();
         loop {
             journals.refresh(place.fd.as_fd(), &plan.index)?;
             let is_over = !place.has(EPOCH) && place.has(PLAN);
@@ -268,7 +269,7 @@ impl Assignment<'_> {
             if journals.are_all_done(&plan.index) || !waits || self.events.go_on().is_err() {
                 return Ok(());
             }
-            thread::sleep(LOOK);
+            pauses.next();
         }
     }
 
