@@ -20,18 +20,10 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Notices interrupts from now on, and ends the process if it does not end itself soon after one.
 pub fn catch() {
-    catch_where(false);
-}
-
-/// The same. A command all of whose calls come back ends itself: then no thread is started to end it.
-pub fn catch_where(calls_come_back: bool) {
     // These fail for no signal that exists. A request for the status (SIGUSR1) must not end the process:
     // it is held before the first thread is started, since any thread could be given the signal.
     let _ = signal::hold_status_requests();
     let _ = signal::catch_interrupts();
-    if calls_come_back {
-        return;
-    }
     // Without a thread to spare, a second Ctrl-C has to do it.
     if thread::Builder::new().name("interrupt".to_owned()).spawn(wait).is_ok() {
         let _ = signal::leave_interrupts_to_others();

@@ -2,10 +2,9 @@
 
 use crate::Errno;
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{AtFlags, StatxFlags, fstat, fstatfs, major, minor, statfs, statx};
+use rustix::fs::{AtFlags, StatxFlags, fstat, fstatfs, major, minor, statx};
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
 use std::sync::OnceLock;
 
 /// A file system as the mover and its measurements care about it.
@@ -69,12 +68,6 @@ pub fn filesystem(fd: impl AsFd) -> Result<FileSystem, Errno> {
 /// Whether this is one of the usual kinds whose bytes this kernel keeps by itself, on a disk or in memory.
 fn is_usual(name: &str) -> bool {
     ["ext4", "xfs", "btrfs", "tmpfs", "ramfs"].contains(&name)
-}
-
-/// Whether a path lies on a file system whose calls come back, as far as its kind tells: a disk's or memory. One call, which
-/// follows links.
-pub fn answers(path: &Path) -> bool {
-    statfs(path).is_ok_and(|told| is_usual(&name_of_magic(told.f_type as u32)))
 }
 
 /// Whether close(2) of a file may still tell of bytes that were not kept. One call, and the answer is
@@ -201,13 +194,6 @@ mod tests {
         let memory = rustix::fs::memfd_create("fs", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         assert_eq!(may_tell_at_close(&memory), Ok(false));
         assert_eq!(may_tell_at_close(File::open("/proc/self/stat").unwrap()), Ok(true));
-    }
-
-    #[test]
-    fn a_disk_or_memory_answers_and_what_is_made_by_programs_may_not() {
-        assert!(!answers(Path::new("/proc")) && !answers(Path::new("/no/such/path")));
-        let here = File::open(".").unwrap();
-        assert_eq!(answers(Path::new(".")), !may_tell_at_close(&here).unwrap());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
 };
 use thalweg_core::{End, Profile, shown};
 use thalweg_lab::probes::tune_copy::{TuneError, TuneResult};
-use thalweg_sys::{Errno, host::answers};
+use thalweg_sys::Errno;
 use thalweg_tree::{
     CopyOptions, Dereference, Ending, Error, Halt, Refusal, Target, TreeReport, manifest::make_of,
 };
@@ -44,9 +44,6 @@ pub use fleet::of_worker;
 use left::Left;
 use watcher::Watcher;
 
-/// The bytes of a file whose copy takes no longer than some starts of threads.
-const SHORT: u64 = 64 << 20;
-
 impl Subcommand for CopyArgs {
     fn outlives_pipes(&self) -> bool {
         true
@@ -57,9 +54,9 @@ impl Subcommand for CopyArgs {
             return fleet::run(self, shard);
         }
         let (sources, destination) = operands(self)?;
-        // Before interrupts are caught: Ctrl-C ends a wait for a list, and for what a file system says.
+        // Before interrupts are caught: Ctrl-C ends a wait for a list.
         let choice = Choice::of(self, &sources, &destination)?;
-        interrupt::catch_where(is_short(&sources, &destination));
+        interrupt::catch();
         let mut options = options::of(self)?;
         let sources = choice.into_options(sources, &mut options);
         if is_dash(&destination) {
@@ -70,18 +67,6 @@ impl Subcommand for CopyArgs {
         }
         Run::new(self, color, &sources, &destination).copy(options)
     }
-}
-
-/// Whether one file of at most [`SHORT`] is copied between file systems whose calls come back. A thread that ends the
-/// command where one does not would be a good part of its time.
-fn is_short(sources: &[PathBuf], destination: &Path) -> bool {
-    let [source] = sources else { return false };
-    let is_short = |file: Metadata| file.is_file() && file.len() <= SHORT;
-    let folder = destination.parent().filter(|folder| !folder.as_os_str().is_empty());
-    // What is there can be on another file system than its folder.
-    let place = if destination.exists() { destination } else { folder.unwrap_or(Path::new(".")) };
-    let files = !is_dash(source) && !is_dash(destination);
-    files && fs::metadata(source).is_ok_and(is_short) && answers(source) && answers(place)
 }
 
 fn is_dash(path: &Path) -> bool {
