@@ -4,7 +4,14 @@
 //! A call on a file whose server or disk does not answer cannot be interrupted, only killed. What is
 //! unfinished then has a temporary name, or none, as after any kill.
 
-use std::{thread, time::Duration};
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
 use thalweg_core::Cancelled;
 use thalweg_sys::signal;
 
@@ -17,6 +24,12 @@ use crate::{
 const GRACE: Duration = Duration::from_secs(3);
 /// How often to look whether one came.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long a command may run that is over sooner as a rule, before its interrupts are caught.
+const BRIEF: Duration = Duration::from_millis(50);
+
+/// Whether they are not caught yet, and when they are to be.
+static WAITS: AtomicBool = AtomicBool::new(false);
+static DUE: OnceLock<Instant> = OnceLock::new();
 
 /// Notices interrupts from now on, and ends the process if it does not end itself soon after one.
 pub fn catch() {
@@ -30,8 +43,21 @@ pub fn catch() {
     }
 }
 
+/// The same, but not before the first [`check`] after a moment; until then the kernel ends the process at an interrupt,
+/// even in a call that does not come back. For what one thread does in less time than it takes to start another one, and
+/// what a kill would leave of it, a later command clears away.
+pub fn catch_if_it_lasts() {
+    let _ = signal::hold_status_requests();
+    DUE.get_or_init(|| Instant::now() + BRIEF);
+    WAITS.store(true, Ordering::Relaxed);
+}
+
 /// What a job asks between its steps.
 pub fn check() -> Result<(), Cancelled> {
+    let is_due = || DUE.get().is_some_and(|due| Instant::now() >= *due);
+    if WAITS.load(Ordering::Relaxed) && is_due() && WAITS.swap(false, Ordering::Relaxed) {
+        catch();
+    }
     if is_interrupted() { Err(Cancelled) } else { Ok(()) }
 }
 

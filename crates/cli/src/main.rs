@@ -64,8 +64,12 @@ fn run() -> ExitCode {
     exit.as_interrupted().into()
 }
 
-/// What the words ask for, by the parser of one command where they begin with its name.
+/// What the words ask for: without a parser where they are plain, else by that of one command where they begin with its
+/// name.
 fn parsed(words: &[OsString]) -> Result<Cli, clap::Error> {
+    if let Some(cli) = Cli::of_plain(words) {
+        return Ok(cli);
+    }
     let name = words.get(1).and_then(|word| word.to_str());
     let parse = |mut parser: clap::Command| {
         let matches = parser.try_get_matches_from_mut(words);

@@ -30,6 +30,18 @@ impl Names {
         self.count
     }
 
+    /// Takes out what follows the first `keep` of the entries from a place on.
+    pub fn split_off(&mut self, mut place: usize, keep: usize) -> Self {
+        for _ in 0..keep {
+            place = self.at(place).map_or(self.bytes.len(), |(_, _, next)| next);
+        }
+        let bytes = self.bytes.split_off(place.min(self.bytes.len()));
+        let mut tail = Self { bytes, count: 0 };
+        tail.count = tail.iter().count();
+        self.count -= tail.count;
+        tail
+    }
+
     /// The entries in the order they came.
     pub fn iter(&self) -> impl Iterator<Item = (u8, &CStr)> {
         let mut at = 0;
@@ -79,6 +91,16 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
+    /// So many workers are about to come, and count as waiting until each has arrived.
+    pub fn expect(&self, workers: usize) {
+        self.idle.store(workers, Ordering::Relaxed);
+    }
+
+    /// One that was expected is here.
+    pub fn arrive(&self) {
+        self.idle.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Adds work.
     pub fn push(&self, task: T) {
         self.lock().tasks.push(task);
@@ -144,6 +166,11 @@ mod tests {
         }
         assert_eq!(names.len(), 3);
         assert_eq!(names.iter().collect::<Vec<_>>(), wanted);
+        let (_, _, second) = names.at(0).unwrap();
+        let tail = names.split_off(second, 1);
+        assert_eq!((names.len(), tail.len()), (2, 1));
+        assert_eq!(names.iter().chain(tail.iter()).collect::<Vec<_>>(), wanted);
+        assert_eq!(names.split_off(second, 7).len(), 0);
     }
 
     #[test]
@@ -152,5 +179,18 @@ mod tests {
         assert!(queue.next().is_none());
         assert!(!queue.is_hungry());
         assert_eq!(queue.len(), 0);
+    }
+
+    #[test]
+    fn who_is_expected_counts_as_waiting() {
+        let queue = Queue::default();
+        queue.expect(2);
+        queue.arrive();
+        assert!(queue.is_hungry());
+        queue.push(());
+        assert!(!queue.is_hungry());
+        assert!(queue.next().is_some());
+        queue.arrive();
+        assert!(!queue.is_hungry());
     }
 }

@@ -4,11 +4,12 @@ use clap::ValueEnum;
 use thalweg_tree::Hash;
 
 /// The hashes of manifests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum HashName {
     /// SHA-256, for sha256sum -c
     Sha256,
     /// BLAKE3, for b3sum -c
+    #[default]
     Blake3,
     /// XXH3 of 128 bits, for xxhsum -c: not cryptographic
     #[value(alias = "xxh128")]

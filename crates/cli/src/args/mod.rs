@@ -17,9 +17,10 @@ pub use metric::{MetricArgs, words};
 pub use progress::{ProgressArgs, When};
 
 /// When to colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     /// On a terminal
+    #[default]
     Auto,
     /// Always
     Always,

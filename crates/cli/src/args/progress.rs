@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use super::flag;
 
 /// Progress, and silence.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Copy, Debug, Default)]
 #[command(next_help_heading = "What is shown")]
 pub struct ProgressArgs {
     /// Show progress on standard error: on a terminal, always, never, or as lines of JSON
@@ -35,9 +35,10 @@ impl ProgressArgs {
 }
 
 /// When to show progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum When {
     /// If standard error is a terminal
+    #[default]
     Auto,
     /// Always, as a bar
     Always,

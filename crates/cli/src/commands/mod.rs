@@ -2,6 +2,7 @@
 //! A command is its file, its `mod` and its line in `commands!`.
 
 use clap::{Args, Parser, Subcommand as Parsed};
+use std::{env, ffi::OsString, os::unix::ffi::OsStrExt};
 
 mod compare;
 mod completions;
@@ -31,6 +32,7 @@ use crate::{
     exit::{Exit, Failure},
     output::paint,
 };
+use copy::CopyArgs;
 
 /// The arguments of a command, which can run.
 pub trait Subcommand {
@@ -57,7 +59,7 @@ pub struct Cli {
 }
 
 // What every command takes.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 struct Common {
     /// When to colour what people read; NO_COLOR is respected
     #[arg(long, global = true, value_name = "WHEN", env = "THALWEG_COLOR", hide_env = true)]
@@ -99,7 +101,7 @@ macro_rules! commands {
 }
 
 commands! {
-    Copy(copy::CopyArgs),
+    Copy(CopyArgs),
     Pipe(pipe::PipeArgs),
     Send(send::SendArgs),
     Receive(receive::ReceiveArgs),
@@ -123,7 +125,23 @@ commands! {
     Helper(helper::HelperArgs),
 }
 
+// Variables that set no option.
+const SETTINGS: [&str; 3] = ["THALWEG_CPU", "THALWEG_PROFILE", "THALWEG_STUDIES"];
+
 impl Cli {
+    /// What the words ask for, where that is plain without a parser.
+    pub fn of_plain(words: &[OsString]) -> Option<Self> {
+        let [_, name, words @ ..] = words else { return None };
+        let sets_option = |name: &OsString| {
+            name.as_bytes().starts_with(b"THALWEG_") && SETTINGS.iter().all(|other| name != other)
+        };
+        if name != "copy" || env::vars_os().any(|(name, _)| sets_option(&name)) {
+            return None;
+        }
+        let command = Command::Copy(Box::new(CopyArgs::of_plain(words)?));
+        Some(Self { common: Common::default(), command })
+    }
+
     /// Whether the command is to be told of pipes that close; else SIGPIPE ends the process.
     pub fn outlives_pipes(&self) -> bool {
         self.command.chosen().outlives_pipes()

@@ -9,8 +9,9 @@ use std::{
 use crate::support::{
     Running, Scratch, bytes, file_methods,
     fuse::source::{Illness, NAME, SickSource},
-    names, run,
-    run::{GUARD, ended_by},
+    mounts, names, run,
+    run::{GUARD, ended_by, wrapped},
+    slow_disk::{SlowDisk, write_to_disk},
     thalweg,
 };
 
@@ -144,5 +145,37 @@ fn ctrl_c_ends_a_copy_whose_source_does_not_answer() {
         } else {
             assert!(!copy.join(NAME).exists(), "something partial under the final name");
         }
+    }
+}
+
+/// Whether the process waits for a disk, and did a moment ago.
+fn waits_for_a_disk(pid: u32) -> bool {
+    (0..5).all(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|fields| fields.starts_with(" D"))
+    })
+}
+
+#[test]
+fn ctrl_c_ends_a_copy_whose_disk_gives_next_to_nothing() {
+    let test = "ctrl_c_ends_a_copy_whose_disk_gives_next_to_nothing";
+    let Some(root) = mounts().get(test, "ext4") else { return };
+    let scratch = Scratch::within(root);
+    let Some(slow) = SlowDisk::under(test, scratch.path(), 4096) else { return };
+    // The kernel ends the first by itself, a thread the second.
+    for (n, option) in ["--no-profile", "--resume"].into_iter().enumerate() {
+        let (source, copy) = (scratch.join(&format!("source{n}")), scratch.join("copy"));
+        write_to_disk(&source, &bytes::of(n as u64, LEN as usize));
+        let mut command = wrapped(&slow.words());
+        let mut running = Running::start(command.args(["copy", option]).args([&source, &copy]));
+        let began = Instant::now();
+        while !waits_for_a_disk(running.child().id()) {
+            assert!(!running.has_ended() && began.elapsed() < GUARD, "it never waited");
+        }
+        running.signal(Signal::INT);
+        let ran = running.finish_within(began.elapsed() + Duration::from_secs(60));
+        assert!(ended_by(ran.status, libc::SIGINT), "{}", ran.status);
+        assert!(!copy.exists(), "something partial under the final name");
     }
 }

@@ -35,6 +35,11 @@ impl FileSystem {
         self.options.get_or_init(|| self.mounted(|mount| mount.options()).unwrap_or_default())
     }
 
+    /// Whether it is of a kind that has no clones (ioctl_ficlonerange(2)) in Linux 6.18. A later kernel may know better.
+    pub fn is_known_without_clones(&self) -> bool {
+        ["ext4", "tmpfs", "ramfs"].contains(&self.name.as_str())
+    }
+
     /// What the mount table says of it.
     fn mounted<T>(&self, of: impl FnOnce(Mount<'_>) -> T) -> Option<T> {
         let table = mount_table().ok()?;

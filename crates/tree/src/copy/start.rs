@@ -129,5 +129,6 @@ fn sail(crew: &Crew<'_>, wave: Vec<Below>, threads: usize) -> Vec<Tally> {
         directory.expect_one_more();
         crew.queue.push(Task::Named { directory, from, source, name });
     }
+    crew.queue.expect(threads);
     on_threads(threads, || Walker::new(crew).work())
 }

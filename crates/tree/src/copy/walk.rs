@@ -55,8 +55,9 @@ impl<'r> Walker<'r> {
         &self.crew.run
     }
 
-    /// Works until there is no work.
+    /// Works until there is no work; the queue expects it.
     pub fn work(mut self) -> Tally {
+        self.crew.queue.arrive();
         while let Some((task, busy)) = self.crew.queue.next() {
             self.perform(task);
             drop(busy);
@@ -79,10 +80,7 @@ impl<'r> Walker<'r> {
                 Directory::done(self.run(), directory);
             }
             Task::Batch { directory, from, names } => {
-                for (kind, name) in names.iter() {
-                    let leaf = Leaf { directory: &directory, from: &from, source: name, name };
-                    self.entry(&leaf, FileType::from_raw_mode(u32::from(kind) << 12));
-                }
+                self.batch(&directory, &from, names);
                 Directory::done(self.run(), directory);
             }
         }
@@ -286,11 +284,25 @@ impl<'r> Walker<'r> {
                 break;
             }
         }
-        for (kind, name) in batch.iter() {
+        self.batch(directory, from, batch);
+        failed
+    }
+
+    /// Copies what was listed of a directory. Whoever has no work meanwhile gets half of what is left: a few large files
+    /// take long.
+    fn batch(&mut self, directory: &Arc<Directory>, from: &Origin, mut names: Names) {
+        let (mut place, mut left) = (0, names.len());
+        while let Some((kind, name, next)) = names.at(place) {
+            if left > 1 && self.crew.queue.is_hungry() {
+                let tail = names.split_off(place, left.div_ceil(2));
+                left -= tail.len();
+                self.hand_out(directory, from, tail);
+                continue;
+            }
             let kind = FileType::from_raw_mode(u32::from(kind) << 12);
             self.entry(&Leaf { directory, from, source: name, name }, kind);
+            (place, left) = (next, left - 1);
         }
-        failed
     }
 
     fn hand_out(&self, directory: &Arc<Directory>, from: &Origin, names: Names) {

@@ -12,6 +12,7 @@ use crate::args::{Abbreviated, Choice, HashName, ProgressArgs, flag};
 mod chosen;
 mod fleet;
 mod kept;
+mod plain;
 pub use chosen::Chosen;
 pub use fleet::Fleet;
 use kept::Kept;
@@ -31,7 +32,7 @@ const SPEED: &str = "Speed";
 /// Standard output carries what was asked for and nothing else: the lines of -v and --dry-run, the
 /// screen of --tune, the object of --json. The summary goes to standard error: where that is a
 /// terminal, and with --verify, --resume or --progress=always. -q leaves it out.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(after_help = EXAMPLES, args_override_self = true, infer_long_args = true)]
 pub struct CopyArgs {
     /// What to copy, then where to
@@ -205,9 +206,10 @@ pub enum Backup {
 }
 
 /// Holes in files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Sparse {
     /// Keep the source's
+    #[default]
     Auto,
     /// Make one of every run of zeros
     Always,
@@ -216,9 +218,10 @@ pub enum Sparse {
 }
 
 /// Clones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Reflink {
     /// Where it works
+    #[default]
     Auto,
     /// Or fail
     Always,
@@ -236,13 +239,14 @@ pub enum Verify {
 }
 
 /// What reaches stable storage before the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Fsync {
     /// Every file
     File,
     /// Every file and every folder
     Dir,
     /// Nothing is waited for
+    #[default]
     None,
 }
 

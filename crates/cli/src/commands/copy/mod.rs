@@ -44,6 +44,9 @@ pub use fleet::of_worker;
 use left::Left;
 use watcher::Watcher;
 
+/// The most bytes of a file that is copied in a moment where nothing hinders it.
+const SHORT: u64 = 64 << 20;
+
 impl Subcommand for CopyArgs {
     fn outlives_pipes(&self) -> bool {
         true
@@ -56,7 +59,11 @@ impl Subcommand for CopyArgs {
         let (sources, destination) = operands(self)?;
         // Before interrupts are caught: Ctrl-C ends a wait for a list.
         let choice = Choice::of(self, &sources, &destination)?;
-        interrupt::catch();
+        if is_brief(self, &sources, &destination) {
+            interrupt::catch_if_it_lasts()
+        } else {
+            interrupt::catch()
+        }
         let mut options = options::of(self)?;
         let sources = choice.into_options(sources, &mut options);
         if is_dash(&destination) {
@@ -67,6 +74,19 @@ impl Subcommand for CopyArgs {
         }
         Run::new(self, color, &sources, &destination).copy(options)
     }
+}
+
+/// Whether this is one short file that gets a name of its own: where a kill ends it, nothing is left under that name.
+fn is_brief(args: &CopyArgs, sources: &[PathBuf], destination: &Path) -> bool {
+    let [source] = sources else { return false };
+    let asks_for_more =
+        args.interactive || args.inplace || args.limit.is_some() || args.resume || args.tune;
+    let is_short = |meta: Metadata| meta.is_file() && (1..=SHORT).contains(&meta.len());
+    let is_free = |name: &Path| fs::symlink_metadata(name).is_err();
+    let inside = || source.file_name().is_some_and(|name| is_free(&destination.join(name)));
+    !asks_for_more
+        && fs::metadata(source).is_ok_and(is_short)
+        && (is_free(destination) || (destination.is_dir() && inside()))
 }
 
 fn is_dash(path: &Path) -> bool {

@@ -15,6 +15,7 @@ pub mod schema;
 pub mod scratch;
 pub mod served;
 pub mod skip;
+pub mod slow_disk;
 
 pub use interrupted::interrupted;
 pub use methods::{file_methods, methods_calling};

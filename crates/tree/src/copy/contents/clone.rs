@@ -70,6 +70,10 @@ impl Worker<'_> {
             Facts { source: EndFacts::of(&source), sink, len: None, needs: options.needs }
         };
         let pair = self.crew.pairs.of((stat.st_dev, own.st_dev), facts);
+        if pair.is_known_without_clones() {
+            // The driver asks for one all the same, in the file that is to get the bytes: one call.
+            return None;
+        }
         let plan = pair.plan(options, options.needs, Some(size(stat)));
         let first = plan.ladder().first().map(|(mechanism, _)| mechanism.info().name);
         let planned = Planned { plan: Arc::new(plan), pair: Some(pair) };

@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 use thalweg_core::{Blocks, Facts, Guarantees, MECHANISMS, Plan, Request, StepDown, Unfit};
+use thalweg_sys::host::FileSystem;
 
 use crate::{CopyOptions, When};
 
@@ -48,6 +49,11 @@ impl Pair {
             request.unfit.entry(name).or_insert_with(|| reason.clone());
         }
         Plan::make(&facts, &request, options.profile.as_deref())
+    }
+
+    /// Whether a clone is asked for only because this kernel may know more than we do.
+    pub fn is_known_without_clones(&self) -> bool {
+        self.facts.sink.fs.as_ref().is_some_and(FileSystem::is_known_without_clones)
     }
 
     /// Learns from a refusal at the first byte.

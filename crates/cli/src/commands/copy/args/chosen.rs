@@ -6,7 +6,7 @@ use std::{ffi::OsString, path::PathBuf};
 const CHOSEN: &str = "What is copied of SRC";
 
 /// Patterns of what is left out, and a list of names.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub struct Chosen {
     /// Leave out what matches, as a line of .gitignore in SRC would: '*.o', /build, dir/, '!kept';
     /// the last pattern that matches decides

@@ -27,3 +27,9 @@ pub struct Fleet {
     #[arg(requires = "shard", default_value = "128M")]
     pub shard_size: u64,
 }
+
+impl Default for Fleet {
+    fn default() -> Self {
+        Self { shard: None, wait: Duration::from_secs(600), shard_size: 128 << 20 }
+    }
+}

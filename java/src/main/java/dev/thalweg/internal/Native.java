@@ -23,8 +23,9 @@ import java.nio.file.StandardCopyOption;
  * classifier of this platform carries, then where the loader looks.
  */
 public final class Native {
-    /** The library's major and minor version, which the layouts here are written for. */
-    private static final String VERSION = "0.1";
+    /** The version whose layouts these are. They are those of every library of the same major and minor version. */
+    private static final String VERSION = "0.1.0";
+    private static final String SERIES = VERSION.substring(0, VERSION.lastIndexOf('.'));
     private static final String SONAME = "libthalweg.so.0";
     private static final Linker LINKER = Linker.nativeLinker();
 
@@ -183,8 +184,8 @@ public final class Native {
         } catch (Throwable defect) {
             throw new AssertionError("tw_version", defect);
         }
-        if (!found.startsWith(VERSION + ".")) {
-            throw new IOException(from + " is version " + found + ", and this jar is for " + VERSION);
+        if (!found.startsWith(SERIES + ".")) {
+            throw new IOException(from + " is version " + found + ", and this jar is for " + SERIES);
         }
         return new Found(new Native(library, from), null);
     }

@@ -1,0 +1,79 @@
+//! Command lines of which every word means one thing. To make a parser of all options takes longer than to copy a short
+//! file; it is made for all other command lines, and for these where an environment variable may set an option.
+
+use std::{ffi::OsString, os::unix::ffi::OsStrExt};
+
+use super::{CopyArgs, Reflink};
+
+/// An option without abbreviation, cluster or value after it, and what it does.
+type Word = (&'static str, fn(&mut CopyArgs));
+
+const WORDS: [Word; 16] = [
+    ("-f", |args| args.force = true),
+    ("--force", |args| args.force = true),
+    ("-n", |args| args.no_clobber = true),
+    ("--no-clobber", |args| args.no_clobber = true),
+    ("--no-profile", |args| args.choice.no_profile = true),
+    ("-q", |args| args.shown.quiet = true),
+    ("--quiet", |args| args.shown.quiet = true),
+    ("-r", |args| args.recursive = true),
+    ("-R", |args| args.recursive = true),
+    ("--recursive", |args| args.recursive = true),
+    ("--reflink", |args| args.reflink = Reflink::Always),
+    ("--reflink=always", |args| args.reflink = Reflink::Always),
+    ("--reflink=auto", |args| args.reflink = Reflink::Auto),
+    ("--reflink=never", |args| args.reflink = Reflink::Never),
+    ("-T", |args| args.no_target_directory = true),
+    ("--no-target-directory", |args| args.no_target_directory = true),
+];
+
+impl CopyArgs {
+    /// What these words after the command's name mean, if each is one of [`WORDS`] or the name of a file, and at least
+    /// two are names.
+    pub fn of_plain(words: &[OsString]) -> Option<Self> {
+        let mut args = Self::default();
+        for word in words {
+            if !word.as_bytes().starts_with(b"-") {
+                args.paths.push(word.into());
+                continue;
+            }
+            let (_, apply) = WORDS.iter().find(|(known, _)| word == known)?;
+            apply(&mut args);
+        }
+        (args.paths.len() > 1).then_some(args)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args, Command, FromArgMatches};
+
+    fn parsed(words: &[OsString]) -> String {
+        let parser = CopyArgs::augment_args(Command::new("copy")).no_binary_name(true);
+        let mut matches = parser.get_matches_from(words);
+        format!("{:?}", CopyArgs::from_arg_matches_mut(&mut matches).unwrap())
+    }
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(Into::into).collect()
+    }
+
+    #[test]
+    fn every_word_means_what_the_parser_says() {
+        let lines = WORDS.iter().map(|(word, _)| format!("a {word} ./b/ c"));
+        let more = ["a b", "--reflink=never --reflink=always a b", "-r -q -f a b", "a  b"];
+        for line in lines.chain(more.map(Into::into)) {
+            let words = words(&line);
+            let plain = CopyArgs::of_plain(&words).unwrap();
+            assert_eq!(format!("{plain:?}"), parsed(&words), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_needs_the_parser_is_left_to_it() {
+        for line in ["a", "-q a", "-rq a b", "--re a b", "-t a b", "- b", "a -- b", "a b --help"] {
+            assert!(CopyArgs::of_plain(&words(line)).is_none(), "{line}");
+        }
+    }
+}
