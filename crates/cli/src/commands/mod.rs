@@ -2,7 +2,7 @@
 //! A command is its file, its `mod` and its line in `commands!`.
 
 use clap::{Args, Parser, Subcommand as Parsed};
-use std::{env, ffi::OsString, os::unix::ffi::OsStrExt};
+use std::{env, ffi::OsString};
 
 mod compare;
 mod completions;
@@ -125,17 +125,11 @@ commands! {
     Helper(helper::HelperArgs),
 }
 
-// Variables that set no option.
-const SETTINGS: [&str; 3] = ["THALWEG_CPU", "THALWEG_PROFILE", "THALWEG_STUDIES"];
-
 impl Cli {
     /// What the words ask for, where that is plain without a parser.
     pub fn of_plain(words: &[OsString]) -> Option<Self> {
         let [_, name, words @ ..] = words else { return None };
-        let sets_option = |name: &OsString| {
-            name.as_bytes().starts_with(b"THALWEG_") && SETTINGS.iter().all(|other| name != other)
-        };
-        if name != "copy" || env::vars_os().any(|(name, _)| sets_option(&name)) {
+        if name != "copy" || env::var_os("THALWEG_COLOR").is_some() {
             return None;
         }
         let command = Command::Copy(Box::new(CopyArgs::of_plain(words)?));

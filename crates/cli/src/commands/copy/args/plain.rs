@@ -1,7 +1,7 @@
 //! Command lines of which every word means one thing. To make a parser of all options takes longer than to copy a short
 //! file; it is made for all other command lines, and for these where an environment variable may set an option.
 
-use std::{ffi::OsString, os::unix::ffi::OsStrExt};
+use std::{env, ffi::OsString, os::unix::ffi::OsStrExt};
 
 use super::{CopyArgs, Reflink};
 
@@ -27,10 +27,35 @@ const WORDS: [Word; 16] = [
     ("--no-target-directory", |args| args.no_target_directory = true),
 ];
 
+/// The variables of the environment that set an option of `copy`.
+const VARIABLES: [&str; 18] = [
+    "THALWEG_SPARSE",
+    "THALWEG_REFLINK",
+    "THALWEG_VERBOSE",
+    "THALWEG_VERIFY",
+    "THALWEG_FSYNC",
+    "THALWEG_JOBS",
+    "THALWEG_LIMIT",
+    "THALWEG_TUNE",
+    "THALWEG_METHOD",
+    "THALWEG_NO_METHOD",
+    "THALWEG_ZERO_COPY",
+    "THALWEG_DIRECT",
+    "THALWEG_PREFER",
+    "THALWEG_LOAD",
+    "THALWEG_NO_PROFILE",
+    "THALWEG_PROGRESS",
+    "THALWEG_QUIET",
+    "THALWEG_JSON",
+];
+
 impl CopyArgs {
     /// What these words after the command's name mean, if each is one of [`WORDS`] or the name of a file, and at least
     /// two are names.
     pub fn of_plain(words: &[OsString]) -> Option<Self> {
+        if VARIABLES.iter().any(|name| env::var_os(name).is_some()) {
+            return None;
+        }
         let mut args = Self::default();
         for word in words {
             if !word.as_bytes().starts_with(b"-") {
@@ -68,6 +93,13 @@ mod tests {
             let plain = CopyArgs::of_plain(&words).unwrap();
             assert_eq!(format!("{plain:?}"), parsed(&words), "{line}");
         }
+    }
+
+    #[test]
+    fn no_variable_is_missing() {
+        let parser = CopyArgs::augment_args(Command::new("copy"));
+        let of_options = parser.get_arguments().filter_map(|arg| arg.get_env()?.to_str());
+        assert_eq!(of_options.collect::<Vec<_>>(), VARIABLES);
     }
 
     #[test]
