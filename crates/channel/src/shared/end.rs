@@ -34,6 +34,8 @@ pub(crate) struct End {
     wait: Wait,
     next_wait: Wait,
     habit: Habit,
+    /// Waits that did not end at their first look.
+    waits: u64,
     sleeper: Sleeper,
     /// `futex_waitv` works here.
     futex: bool,
@@ -56,6 +58,7 @@ impl End {
             wait,
             next_wait: wait,
             habit: Habit::default(),
+            waits: 0,
             sleeper: Sleeper::default(),
             futex: futex::can_wait_any(),
             alone,
@@ -175,16 +178,20 @@ impl End {
         limits: Limits,
         look: &mut impl FnMut(&Self) -> Result<Option<T>>,
     ) -> std::result::Result<T, Stop> {
+        let found = if self.armed { self.look(look)? } else { look(self)? };
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        self.waits += 1;
         let mut spinner = Spinner::new(self.next_wait, self.alone);
-        let mut found = if self.armed { self.look(look)? } else { look(self)? };
         loop {
-            if let Some(found) = found {
-                return Ok(found);
-            }
-            found = match spinner.turn() {
+            let found = match spinner.turn() {
                 Turn::Look => look(self)?,
                 turn => self.look_around(turn, limits, look)?,
             };
+            if let Some(found) = found {
+                return Ok(found);
+            }
         }
     }
 
@@ -273,7 +280,8 @@ impl End {
             let words = [(&theirs.wake.0, wake), (&theirs.alive.0.node.word, alive)];
             let begin = Instant::now();
             let answer = futex::wait_any(words, Some(limits.left_of(RECHECK)));
-            self.next_wait = self.habit.after_sleep(self.wait, begin.elapsed());
+            let time = (begin, Instant::now());
+            self.next_wait = self.habit.after_sleep(self.wait, time, self.waits);
             match answer {
                 Err(Errno::TIMEDOUT) => {
                     self.gone(true);

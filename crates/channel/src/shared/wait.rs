@@ -17,8 +17,7 @@ pub enum Wait {
     Spin,
     /// Looks for a while, then sleeps.
     Hybrid {
-        /// How long to look; less while this end's waits are long ones, in which it would end in
-        /// nothing.
+        /// How long to look; less, or not at all, while that ends in sleeps all the same.
         spin: Duration,
     },
     /// Sleeps at once.

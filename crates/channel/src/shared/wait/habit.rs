@@ -1,30 +1,94 @@
 //! How long looking is worth while, by how the last waits of this end went. Where messages are rare, or
 //! more ends than processors wait for each other, looking ends in a sleep all the same, and took the
-//! processor from other threads that could have used it.
+//! processor from other threads that could have used it: one of them may be who is waited for.
 
 use super::Wait;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// So many long sleeps, without a short one between them, halve the looking.
 const WAITS: u32 = 8;
 /// It is halved so often at most: a short look is nearly free, and shows when messages come fast again.
 const HALVINGS: u32 = 4;
+/// Sleeps by which looking first, and then sleeping at once, are measured.
+const TRIAL: u32 = 32;
+/// Sleeps for which what took less time is kept.
+const KEPT: u32 = 16 * TRIAL;
+
+/// What an end does before it sleeps, and whether that is being measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// Looks, and is measured.
+    #[default]
+    Looking,
+    /// Sleeps at once, and is measured.
+    Sleeping,
+    /// Does what took less time.
+    Keeping { looks: bool },
+}
+
+impl Phase {
+    fn looks(self) -> bool {
+        !matches!(self, Self::Sleeping | Self::Keeping { looks: false })
+    }
+}
 
 /// The waits of one end.
 #[derive(Debug, Default)]
 pub(crate) struct Habit {
     /// Long sleeps since the last short one, at most `WAITS * HALVINGS`.
     in_vain: u32,
+    phase: Phase,
+    /// Of this phase: its sleeps, the time from one to the next, and how many waits there had been before it.
+    sleeps: u32,
+    time: Duration,
+    waits_before: u64,
+    /// The end of the last sleep.
+    last: Option<Instant>,
+    /// Time of a wait, when looking was measured last.
+    looking: Duration,
 }
 
 impl Habit {
-    /// How the next wait looks and sleeps, after a sleep of this length that followed looking.
-    pub fn after_sleep(&mut self, wait: Wait, time: Duration) -> Wait {
+    /// How the next wait looks and sleeps, after a sleep from `begin` to `end`; `waits` counts those that did not find
+    /// something at their first look.
+    pub fn after_sleep(
+        &mut self,
+        wait: Wait,
+        (begin, end): (Instant, Instant),
+        waits: u64,
+    ) -> Wait {
         let Wait::Hybrid { spin } = wait else { return wait };
-        // More looking would have ended it, or nearly: some of the time is the wake-up's.
-        let is_short = time < 2 * spin;
-        self.in_vain = if is_short { 0 } else { (self.in_vain + 1).min(WAITS * HALVINGS) };
-        Wait::Hybrid { spin: spin / (1 << (self.in_vain / WAITS)) }
+        if self.phase.looks() {
+            // More looking would have ended it, or nearly: some of the time is the wake-up's.
+            let is_short = end - begin < 2 * spin;
+            self.in_vain = if is_short { 0 } else { (self.in_vain + 1).min(WAITS * HALVINGS) };
+        }
+        // A pause between messages says nothing of either way.
+        let since = self.last.map_or(Duration::ZERO, |last| end - last).min(16 * spin);
+        (self.last, self.time, self.sleeps) = (Some(end), self.time + since, self.sleeps + 1);
+        let length = if matches!(self.phase, Phase::Keeping { .. }) { KEPT } else { TRIAL };
+        if self.sleeps >= length {
+            self.phase = self.next_phase(waits);
+            (self.sleeps, self.time, self.waits_before) = (0, Duration::ZERO, waits);
+        }
+        let looks = u32::from(self.phase.looks());
+        Wait::Hybrid { spin: spin * looks / (1 << (self.in_vain / WAITS)) }
+    }
+
+    fn next_phase(&mut self, waits: u64) -> Phase {
+        let waits = u32::try_from(waits - self.waits_before).unwrap_or(u32::MAX);
+        let each = self.time / waits.max(self.sleeps);
+        match self.phase {
+            // Looking ends most waits.
+            Phase::Looking if waits / 2 > self.sleeps => Phase::Looking,
+            Phase::Looking => {
+                self.looking = each;
+                Phase::Sleeping
+            }
+            // Without a clear gain it looks: an idle processor wakes up late.
+            Phase::Sleeping => Phase::Keeping { looks: each * 5 > self.looking * 4 },
+            Phase::Keeping { .. } => Phase::Looking,
+        }
     }
 }
 
@@ -41,31 +105,87 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_end_that_looks_in_vain_looks_less_and_never_not_at_all() {
-        let (mut habit, whole) = (Habit::default(), looking(Wait::HYBRID));
-        for waits in 1..1000 {
-            let halvings = (waits / WAITS).min(HALVINGS);
-            let next = habit.after_sleep(Wait::HYBRID, LONG);
-            assert_eq!(looking(next), whole / (1 << halvings), "after {waits}");
+    /// An end that waits, by a clock of its own.
+    struct Waiting {
+        habit: Habit,
+        now: Instant,
+        waits: u64,
+    }
+
+    impl Waiting {
+        fn new() -> Self {
+            Self { habit: Habit::default(), now: Instant::now(), waits: 0 }
         }
+
+        /// One more wait, that ends in a sleep.
+        fn sleep(&mut self, time: Duration) -> Wait {
+            self.waits += 1;
+            let begin = self.now;
+            self.now += time;
+            self.habit.after_sleep(Wait::HYBRID, (begin, self.now), self.waits)
+        }
+
+        /// One more message of a peer that needs so long when this end looks, and so long when it does not.
+        fn wait(&mut self, looked: Duration, slept: Duration) -> bool {
+            let looks = looking(self.sleep(slept)) > Duration::ZERO;
+            self.now += if looks { looked - slept } else { Duration::ZERO };
+            looks
+        }
+    }
+
+    const US: Duration = Duration::from_micros(1);
+
+    #[test]
+    fn an_end_that_looks_in_vain_looks_less() {
+        let (mut end, whole) = (Waiting::new(), looking(Wait::HYBRID));
+        for waits in 1..TRIAL {
+            let halvings = (waits / WAITS).min(HALVINGS);
+            assert_eq!(looking(end.sleep(LONG)), whole / (1 << halvings), "after {waits}");
+        }
+        // Neither way is faster where messages are rare: a short look stays, but for the trials.
+        let looks = (0..10 * KEPT).filter(|_| looking(end.sleep(LONG)) > Duration::ZERO).count();
+        assert!(looks as u32 > 9 * KEPT, "{looks}");
     }
 
     #[test]
     fn a_short_sleep_brings_all_of_it_back() {
-        let (mut habit, whole) = (Habit::default(), looking(Wait::HYBRID));
-        for _ in 0..100 {
-            habit.after_sleep(Wait::HYBRID, LONG);
+        let (mut end, whole) = (Waiting::new(), looking(Wait::HYBRID));
+        for _ in 1..TRIAL - 1 {
+            end.sleep(LONG);
         }
-        assert_eq!(looking(habit.after_sleep(Wait::HYBRID, whole)), whole);
+        end.habit.sleeps = 0;
+        assert_eq!(looking(end.sleep(whole)), whole);
+    }
+
+    #[test]
+    fn where_sleeping_at_once_takes_less_time_an_end_does_that() {
+        let mut end = Waiting::new();
+        let looks = (0..10 * KEPT).filter(|_| end.wait(200 * US, 80 * US)).count();
+        assert!(looks < KEPT as usize, "{looks}");
+    }
+
+    #[test]
+    fn where_looking_takes_less_time_it_stays() {
+        let mut end = Waiting::new();
+        let looks = (0..10 * KEPT).filter(|_| end.wait(60 * US, 59 * US)).count();
+        assert!(looks > 9 * KEPT as usize, "{looks}");
+    }
+
+    #[test]
+    fn who_finds_most_by_looking_is_not_made_to_sleep() {
+        let mut end = Waiting::new();
+        for _ in 0..10 * KEPT {
+            end.waits += 9;
+            assert!(end.wait(200 * US, 80 * US));
+        }
     }
 
     #[test]
     fn ways_of_waiting_without_a_choice_stay_as_they_are() {
-        let mut habit = Habit::default();
+        let (mut habit, now) = (Habit::default(), Instant::now());
         for _ in 0..100 {
-            assert_eq!(habit.after_sleep(Wait::Block, LONG), Wait::Block);
-            assert_eq!(habit.after_sleep(Wait::Spin, LONG), Wait::Spin);
+            assert_eq!(habit.after_sleep(Wait::Block, (now, now + LONG), 1), Wait::Block);
+            assert_eq!(habit.after_sleep(Wait::Spin, (now, now + LONG), 1), Wait::Spin);
         }
     }
 }

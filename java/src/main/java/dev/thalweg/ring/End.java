@@ -54,7 +54,13 @@ final class End implements Runnable {
     final Memory peer;
     final Link link;
 
+    /** As the caller wants it, and as the next wait does it. */
     private final Wait wait;
+
+    private Wait nextWait;
+    private final Habit habit = new Habit();
+    /** Waits that did not end at their first look. */
+    private long waits;
     /** We and the peer have one processor between us. */
     private final boolean alone;
     private final Futex futex;
@@ -71,6 +77,7 @@ final class End implements Runnable {
         this.peer = peer;
         this.link = link;
         this.wait = wait;
+        this.nextWait = wait;
         this.alone = Processors.isAloneWith(link.pid());
         this.stop = link.arena.allocate(JAVA_INT);
         this.futex = new Futex(
@@ -180,7 +187,8 @@ final class End implements Runnable {
         if (found != NOTHING) {
             return found;
         }
-        var spinner = new Spinner(wait, alone);
+        waits++;
+        var spinner = new Spinner(nextWait, alone);
         while (true) {
             switch (spinner.turn()) {
                 case LOOK -> found = look.at();
@@ -221,7 +229,9 @@ final class End implements Runnable {
         boolean quiet = !closing && look.at() == NOTHING && gone(how == ON_LINK) == null;
         if (quiet && how == ON_FUTEX) {
             Deadline doubt = Deadline.in(DOUBT);
+            long begin = System.nanoTime();
             futex.sleep(deadline.left() < doubt.left() ? deadline : doubt);
+            nextWait = habit.afterSleep(wait, begin, System.nanoTime(), waits);
             if (doubt.isOver()) {
                 gone(true);
             }

@@ -10,7 +10,8 @@ public sealed interface Wait {
     Wait BLOCK = new Block();
     /**
      * Looks for about as long as a sleep and a wake-up take, then sleeps: that costs at most twice what the better
-     * choice would have cost. Where both ends have one processor between them, nobody spins.
+     * choice would have cost. Less, or not at all, while that ends in sleeps all the same. Where both ends have one
+     * processor between them, nobody spins.
      */
     Wait HYBRID = new Hybrid(Duration.ofNanos(50_000));
 
@@ -21,9 +22,9 @@ public sealed interface Wait {
     record Block() implements Wait {}
 
     /**
-     * Looks for so long, then sleeps.
+     * Looks for so long at most, then sleeps.
      *
-     * @param spin how long to look
+     * @param spin how long to look, while that ends waits
      */
     record Hybrid(Duration spin) implements Wait {}
 }
