@@ -128,7 +128,7 @@ mod tests {
         /// One more message of a peer that needs so long when this end looks, and so long when it does not.
         fn wait(&mut self, looked: Duration, slept: Duration) -> bool {
             let looks = looking(self.sleep(slept)) > Duration::ZERO;
-            self.now += if looks { looked - slept } else { Duration::ZERO };
+            self.now += if looks { looked.saturating_sub(slept) } else { Duration::ZERO };
             looks
         }
     }
