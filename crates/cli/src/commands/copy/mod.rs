@@ -60,9 +60,9 @@ impl Subcommand for CopyArgs {
         // Before interrupts are caught: Ctrl-C ends a wait for a list.
         let choice = Choice::of(self, &sources, &destination)?;
         if is_brief(self, &sources, &destination) {
-            interrupt::catch_if_it_lasts()
+            interrupt::catch_if_it_lasts();
         } else {
-            interrupt::catch()
+            interrupt::catch();
         }
         let mut options = options::of(self)?;
         let sources = choice.into_options(sources, &mut options);
