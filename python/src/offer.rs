@@ -6,7 +6,7 @@ use pyo3::types::PyTuple;
 use std::ffi::CString;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use thalweg_channel::layout::MOST_CAPACITY;
 use thalweg_channel::{Address, Error, Link, Listener, Options, Producer};
 
@@ -23,6 +23,8 @@ mod batch;
 /// Without `capacity`: as many arrays as the first one, and no less than this.
 const AHEAD: usize = 4;
 const LEAST: usize = 1 << 20;
+/// How long the other end of a link may be on its way: in a program that imports much before it looks at it.
+const STARTS: Duration = Duration::from_secs(600);
 
 /// The sending end of a channel, made by `offer`, `join` or `pair`.
 ///
@@ -146,7 +148,11 @@ impl Inside {
                 _ => return Err(closed()),
             };
             let meet = move |link, until| Producer::open_until(link, &options, Some(until));
-            self.state = match Meeting::begin(link, meet) {
+            // Of many who call one that says nothing is not waited for; the other end of a link may be an argument of a
+            // process that has yet to start.
+            let patience =
+                if matches!(before, State::Closed) { STARTS } else { Listener::PATIENCE };
+            self.state = match Meeting::begin(link, patience, meet) {
                 Ok(meeting) => State::Meeting(meeting, Box::new(before)),
                 Err(error) => {
                     self.state = before;

@@ -5,7 +5,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Instant;
-use thalweg_channel::{Address, Consumer, Error, Link, Options};
+use thalweg_channel::{Address, Consumer, Error, Link, Listener, Options};
 use thalweg_sys::{Errno, io};
 
 use crate::alone::Alone;
@@ -136,7 +136,7 @@ impl Inside {
                 _ => return Err(closed()),
             };
             let meet = move |link, until| Source::open(link, &options, subscribes, until);
-            match Meeting::begin(link, meet) {
+            match Meeting::begin(link, Listener::PATIENCE, meet) {
                 Ok(meeting) => self.state = State::Meeting(meeting, again),
                 Err(error) => {
                     self.state = again.map_or(State::Closed, |at| State::Seeking(at, None));

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
-use thalweg_channel::{Address, Admit, Error, Link, Listener};
+use thalweg_channel::{Address, Admit, Error, Link};
 
 use crate::error::raised;
 
@@ -47,16 +47,17 @@ pub fn patiently<T: Send>(
     }
 }
 
-/// A handshake, which cannot be made again and so has a thread of its own: it ends by itself, for it has no more than
-/// [`Listener::PATIENCE`]. A caller with less waits again later, so one who asks often and briefly meets the other too.
+/// A handshake, which cannot be made again and so has a thread of its own: it ends by itself, for it has no more than its
+/// patience. A caller with less waits again later, so one who asks often and briefly meets the other too.
 pub struct Meeting<T>(mpsc::Receiver<Result<T, Error>>);
 
 impl<T: Send + 'static> Meeting<T> {
     pub fn begin(
         link: Link,
+        patience: Duration,
         meet: impl FnOnce(Link, Instant) -> Result<T, Error> + Send + 'static,
     ) -> PyResult<Self> {
-        let until = Instant::now() + Listener::PATIENCE;
+        let until = Instant::now() + patience;
         let (tell, told) = mpsc::channel();
         let thread = thread::Builder::new().name("thalweg-meet".to_owned());
         let begun = thread.spawn(move || {

@@ -8,7 +8,9 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -116,6 +118,21 @@ def test_a_link_is_an_argument_of_a_process() -> None:
             out.send(np.full(1000, number))
     process.join(PATIENCE)
     assert process.exitcode == 0
+
+
+def test_the_other_end_of_a_link_may_come_late() -> None:
+    near, far = thalweg.link()
+
+    def late() -> bytes:
+        # Longer than who calls under a name may say nothing.
+        time.sleep(6)
+        with far, thalweg.take_over(far) as into:
+            return bytes(into.receive_bytes())
+
+    with ThreadPoolExecutor(1) as pool, near, thalweg.offer_over(near) as out:
+        told = pool.submit(late)
+        out.send_bytes(b"patient")
+        assert told.result(PATIENCE) == b"patient"
 
 
 @pytest.fixture
