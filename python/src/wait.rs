@@ -2,6 +2,9 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -47,9 +50,13 @@ pub fn patiently<T: Send>(
     }
 }
 
-/// A handshake, which cannot be made again and so has a thread of its own: it ends by itself, for it has no more than its
-/// patience. A caller with less waits again later, so one who asks often and briefly meets the other too.
-pub struct Meeting<T>(mpsc::Receiver<Result<T, Error>>);
+/// A handshake, which cannot be made again and so has a thread of its own: it ends when its patience does, or when this is
+/// dropped. A caller with less patience waits again later, so one who asks often and briefly meets the other too.
+pub struct Meeting<T> {
+    told: mpsc::Receiver<Result<T, Error>>,
+    /// The link's socket, until the handshake is over.
+    link: Option<UnixStream>,
+}
 
 impl<T: Send + 'static> Meeting<T> {
     pub fn begin(
@@ -58,6 +65,7 @@ impl<T: Send + 'static> Meeting<T> {
         meet: impl FnOnce(Link, Instant) -> Result<T, Error> + Send + 'static,
     ) -> PyResult<Self> {
         let until = Instant::now() + patience;
+        let socket = Some(link.as_fd().try_clone_to_owned()?.into());
         let (tell, told) = mpsc::channel();
         let thread = thread::Builder::new().name("thalweg-meet".to_owned());
         let begun = thread.spawn(move || {
@@ -65,7 +73,7 @@ impl<T: Send + 'static> Meeting<T> {
             let _ = tell.send(meet(link, until));
         });
         begun.map_err(PyErr::from)?;
-        Ok(Self(told))
+        Ok(Self { told, link: socket })
     }
 
     /// What came of it; Timeout where it has not ended before `deadline`: it goes on.
@@ -74,15 +82,26 @@ impl<T: Send + 'static> Meeting<T> {
         py: Python<'_>,
         deadline: Option<Instant>,
     ) -> PyResult<Result<T, Error>> {
-        let told = &mut self.0;
+        let told = &mut self.told;
         // With all of it, for a receiver may move to another thread, not be seen by two.
-        patiently(py, deadline, move |until| {
+        let met = patiently(py, deadline, move |until| {
             match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(met) => Ok(met),
                 Err(mpsc::RecvTimeoutError::Timeout) => Err(Error::Timeout),
                 Err(mpsc::RecvTimeoutError::Disconnected) => Ok(Err(Error::Timeout)),
             }
-        })
+        });
+        self.link.take_if(|_| met.is_ok());
+        met
+    }
+}
+
+impl<T> Drop for Meeting<T> {
+    fn drop(&mut self) {
+        if let Some(link) = &self.link {
+            // It fails where the other side has gone.
+            let _ = link.shutdown(Shutdown::Both);
+        }
     }
 }
 

@@ -60,11 +60,12 @@ impl Habit {
         let Wait::Hybrid { spin } = wait else { return wait };
         if self.phase.looks() {
             // More looking would have ended it, or nearly: some of the time is the wake-up's.
-            let is_short = end - begin < 2 * spin;
+            let is_short = end - begin < spin.saturating_mul(2);
             self.in_vain = if is_short { 0 } else { (self.in_vain + 1).min(WAITS * HALVINGS) };
         }
         // A pause between messages says nothing of either way.
-        let since = self.last.map_or(Duration::ZERO, |last| end - last).min(16 * spin);
+        let since =
+            self.last.map_or(Duration::ZERO, |last| end - last).min(spin.saturating_mul(16));
         (self.last, self.time, self.sleeps) = (Some(end), self.time + since, self.sleeps + 1);
         let length = if matches!(self.phase, Phase::Keeping { .. }) { KEPT } else { TRIAL };
         if self.sleeps >= length {
@@ -186,6 +187,20 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(habit.after_sleep(Wait::Block, (now, now + LONG), 1), Wait::Block);
             assert_eq!(habit.after_sleep(Wait::Spin, (now, now + LONG), 1), Wait::Spin);
+        }
+    }
+
+    #[test]
+    fn no_time_to_look_is_too_long_or_too_short() {
+        for spin in [Duration::MAX, Duration::ZERO] {
+            let mut end = Waiting::new();
+            for _ in 0..10 * KEPT {
+                end.waits += 1;
+                let begin = end.now;
+                end.now += LONG;
+                let time = (begin, end.now);
+                looking(end.habit.after_sleep(Wait::Hybrid { spin }, time, end.waits));
+            }
         }
     }
 }

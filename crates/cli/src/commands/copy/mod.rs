@@ -79,12 +79,15 @@ impl Subcommand for CopyArgs {
 /// Whether this is one short file that gets a name of its own: where a kill ends it, nothing is left under that name.
 fn is_brief(args: &CopyArgs, sources: &[PathBuf], destination: &Path) -> bool {
     let [source] = sources else { return false };
-    let asks_for_more =
-        args.interactive || args.inplace || args.limit.is_some() || args.resume || args.tune;
+    let is_stream = is_dash(source) || is_dash(destination);
+    // A person is promised words about what is left; and with --parents the name is another one.
+    let words = [args.interactive, args.inplace, args.parents, args.resume, args.tune];
+    let asks_for_more = args.limit.is_some() || words.contains(&true);
     let is_short = |meta: Metadata| meta.is_file() && (1..=SHORT).contains(&meta.len());
     let is_free = |name: &Path| fs::symlink_metadata(name).is_err();
     let inside = || source.file_name().is_some_and(|name| is_free(&destination.join(name)));
-    !asks_for_more
+    !is_stream
+        && !asks_for_more
         && fs::metadata(source).is_ok_and(is_short)
         && (is_free(destination) || (destination.is_dir() && inside()))
 }

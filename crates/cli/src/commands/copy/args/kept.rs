@@ -77,6 +77,18 @@ enum Said {
 }
 
 impl Kept {
+    /// Hears `-a`.
+    pub fn archive(&mut self) {
+        self.hear(Said::Archive);
+    }
+
+    /// Hears `-p`.
+    pub fn usual(&mut self) {
+        for attribute in [Attribute::Mode, Attribute::Ownership, Attribute::Timestamps] {
+            self.hear(Said::Keep(attribute));
+        }
+    }
+
     fn hear(&mut self, said: Said) {
         let keep = &mut self.preserve;
         match said {

@@ -8,7 +8,10 @@ use super::{CopyArgs, Reflink};
 /// An option without abbreviation, cluster or value after it, and what it does.
 type Word = (&'static str, fn(&mut CopyArgs));
 
-const WORDS: [Word; 16] = [
+const WORDS: [Word; 21] = [
+    ("-a", |args| args.kept.archive()),
+    ("--archive", |args| args.kept.archive()),
+    ("-p", |args| args.kept.usual()),
     ("-f", |args| args.force = true),
     ("--force", |args| args.force = true),
     ("-n", |args| args.no_clobber = true),
@@ -23,6 +26,8 @@ const WORDS: [Word; 16] = [
     ("--reflink=always", |args| args.reflink = Reflink::Always),
     ("--reflink=auto", |args| args.reflink = Reflink::Auto),
     ("--reflink=never", |args| args.reflink = Reflink::Never),
+    ("-v", |args| args.verbose = true),
+    ("--verbose", |args| args.verbose = true),
     ("-T", |args| args.no_target_directory = true),
     ("--no-target-directory", |args| args.no_target_directory = true),
 ];
@@ -86,9 +91,9 @@ mod tests {
 
     #[test]
     fn every_word_means_what_the_parser_says() {
-        let lines = WORDS.iter().map(|(word, _)| format!("a {word} ./b/ c"));
-        let more = ["a b", "--reflink=never --reflink=always a b", "-r -q -f a b", "a  b"];
-        for line in lines.chain(more.map(Into::into)) {
+        let two = |(one, _): &Word| WORDS.map(|(other, _)| format!("{one} a {other} ./b/ c"));
+        let lines = WORDS.iter().flat_map(two);
+        for line in lines.chain(["a b", "a  b", "-T a b"].map(Into::into)) {
             let words = words(&line);
             let plain = CopyArgs::of_plain(&words).unwrap();
             assert_eq!(format!("{plain:?}"), parsed(&words), "{line}");

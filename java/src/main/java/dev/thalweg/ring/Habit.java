@@ -17,6 +17,9 @@ final class Habit {
     /** Sleeps for which what took less time is kept. */
     static final int KEPT = 16 * TRIAL;
 
+    /** Longer looks are like this one: nanoseconds of any length are not counted in a long. */
+    private static final Duration LONGEST = Duration.ofHours(1);
+
     /** What an end does before it sleeps, and whether that is being measured. */
     private enum Phase {
         LOOKING(TRIAL, true),
@@ -57,7 +60,7 @@ final class Habit {
         if (!(wait instanceof Wait.Hybrid(Duration whole))) {
             return wait;
         }
-        long spin = whole.toNanos();
+        long spin = whole.compareTo(LONGEST) > 0 ? LONGEST.toNanos() : whole.toNanos();
         if (phase.looks) {
             // More looking would have ended it, or nearly: some of the time is the wake-up's.
             inVain = end - begin < 2 * spin ? 0 : Math.min(inVain + 1, WAITS * HALVINGS);

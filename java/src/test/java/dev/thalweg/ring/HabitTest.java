@@ -61,6 +61,17 @@ class HabitTest {
     }
 
     @Test
+    void no_time_to_look_is_too_long_or_too_short() {
+        for (Duration spin : new Duration[] {Duration.ofSeconds(Long.MAX_VALUE), Duration.ZERO}) {
+            for (int n = 0; n < 10 * Habit.KEPT; n++) {
+                waits++;
+                now += SECOND;
+                habit.afterSleep(new Wait.Hybrid(spin), now - SECOND, now, waits);
+            }
+        }
+    }
+
+    @Test
     void ways_of_waiting_without_a_choice_stay_as_they_are() {
         assertSame(Wait.BLOCK, habit.afterSleep(Wait.BLOCK, 0, SECOND, 1));
         assertSame(Wait.SPIN, habit.afterSleep(Wait.SPIN, 0, SECOND, 1));
