@@ -153,19 +153,29 @@ void *tw_memcpy(void *destination, const void *source, size_t length);
 void *tw_memmove(void *destination, const void *source, size_t length);
 void *tw_memset(void *destination, int byte, size_t length);
 
-/* What tw_memcpy jumps to: the C library's memcpy itself, or what was measured better. Only the library writes it, once,
- * when a profile is loaded; what it held before copies any size for ever. */
+/* What copies every size now, as a pointer: the C library's memcpy itself, or what was measured better. Only the library
+ * writes it, once, when a profile is loaded; what it held before copies any size for ever. */
 extern void *(*tw_memcpy_now)(void *destination, const void *source, size_t length);
 
+/* What copies the sizes up to one, and that size; larger ones are (tw_memcpy)'s. Written as tw_memcpy_now is, one word after
+ * the other; `run` copies any size, if not as fast. */
+struct tw_first_band {
+    size_t upto;
+    void *(*run)(void *destination, const void *source, size_t length);
+};
+extern struct tw_first_band tw_memcpy_first;
+
 #ifdef __GNUC__
-/* A call of tw_memcpy takes as long as one of memcpy: it is a call of these few instructions, which jump to what serves it
- * now, as a call of memcpy is one of a few instructions that jump to memcpy. Not inlined, because a call through a
- * pointer takes some processors twice as long. The function of the library, which (tw_memcpy) reaches, has a jump more. */
+/* A call of tw_memcpy takes as long as one of memcpy: it is a call of these few instructions, which jump to what serves the
+ * length now, as a call of memcpy is one of a few instructions that jump to memcpy. Not inlined, because a call through a
+ * pointer takes some processors twice as long. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wattributes" /* `inline` keeps it out of programs that do not call it */
 static inline __attribute__((noinline, unused)) void *tw_memcpy_jump(void *destination, const void *source, size_t length)
 {
-    return __atomic_load_n(&tw_memcpy_now, __ATOMIC_ACQUIRE)(destination, source, length);
+    if (__builtin_expect(length > __atomic_load_n(&tw_memcpy_first.upto, __ATOMIC_ACQUIRE), 0))
+        return tw_memcpy(destination, source, length);
+    return __atomic_load_n(&tw_memcpy_first.run, __ATOMIC_ACQUIRE)(destination, source, length);
 }
 #pragma GCC diagnostic pop
 #define tw_memcpy(destination, source, length) tw_memcpy_jump(destination, source, length)

@@ -1,7 +1,7 @@
 //! Memory to memory: `tw_memcpy` and its family.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use thalweg_kernels::{KERNELS, Kernel, tuned};
 
 use crate::error::Status;
@@ -15,18 +15,43 @@ pub unsafe extern "C" fn tw_memcpy(
     length: usize,
 ) -> *mut c_void {
     // SAFETY: the caller's promise.
-    unsafe { tuned::copies()(destination.cast(), source.cast(), length) }.cast()
+    unsafe { tuned::copy_by_size(destination.cast(), source.cast(), length) }.cast()
 }
 
-/// What `tw_memcpy` jumps to, for callers who jump by themselves. A program may hold it in its own memory
+/// What copies every size, as a pointer that follows what is installed. A program may hold it in its own memory
 /// instead of ours, as it may `environ`: this name reaches it there, and `tuned`, which is another crate's, is not it.
 #[unsafe(no_mangle)]
 pub static tw_memcpy_now: AtomicPtr<c_void> = AtomicPtr::new(libc::memcpy as *mut c_void);
 
+/// The first band of `tuned`, for callers who test its end by themselves: `struct tw_first_band`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct FirstBand {
+    upto: AtomicUsize,
+    run: AtomicPtr<c_void>,
+}
+
+/// Where such callers find it; held as `tw_memcpy_now` is.
+#[unsafe(no_mangle)]
+pub static tw_memcpy_first: FirstBand = FirstBand {
+    upto: AtomicUsize::new(usize::MAX),
+    run: AtomicPtr::new(libc::memcpy as *mut c_void),
+};
+
 /// Has callers who jump by themselves follow what is installed.
 pub(crate) fn follow_installed() {
-    // PAIRS WITH: the load in thalweg.h: who is led to the bands sees them.
+    // What serves a band serves any size rightly: a caller may see one of the words before the other.
     tw_memcpy_now.store(tuned::copies() as *mut c_void, Ordering::Release);
+    tw_memcpy_first.run.store(tuned::first_copies() as *mut c_void, Ordering::Release);
+    // PAIRS WITH: the load in thalweg.h: who is led to tw_memcpy by it finds the bands there.
+    tw_memcpy_first.upto.store(tuned::first_copies_upto(), Ordering::Release);
+}
+
+/// What callers find there.
+#[cfg(test)]
+pub(crate) fn first_band() -> (usize, usize) {
+    let run = tw_memcpy_first.run.load(Ordering::Acquire);
+    (tw_memcpy_first.upto.load(Ordering::Acquire), run.addr())
 }
 
 /// # Safety
@@ -38,7 +63,7 @@ pub unsafe extern "C" fn tw_memmove(
     length: usize,
 ) -> *mut c_void {
     // SAFETY: the caller's promise.
-    unsafe { tuned::moves()(destination.cast(), source.cast(), length) }.cast()
+    unsafe { tuned::move_by_size(destination.cast(), source.cast(), length) }.cast()
 }
 
 /// # Safety
@@ -50,7 +75,7 @@ pub unsafe extern "C" fn tw_memset(
     length: usize,
 ) -> *mut c_void {
     // SAFETY: the caller's promise.
-    unsafe { tuned::fills()(destination.cast(), byte, length) }.cast()
+    unsafe { tuned::fill_by_size(destination.cast(), byte, length) }.cast()
 }
 
 /// # Safety

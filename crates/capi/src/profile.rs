@@ -104,6 +104,7 @@ mod tests {
         // SAFETY: two buffers of that length.
         unsafe { kernel::tw_memcpy(sink.as_mut_ptr().cast(), [7_u8; 100].as_ptr().cast(), 100) };
         assert_eq!(sink, [7; 100]);
+        assert_eq!(kernel::first_band(), (64, thalweg_kernels::tuned::first_copies() as usize));
         let now = kernel::tw_memcpy_now.load(std::sync::atomic::Ordering::Acquire);
         assert_eq!(now.addr(), thalweg_kernels::tuned::copies() as usize);
         assert_ne!(

@@ -34,6 +34,8 @@ pub const FILL: &str = "fill";
 pub const SHORT: u64 = 4096;
 /// The sink of a cell of copies between places that no cache holds; the source is `memory`.
 pub const COLD: &str = "cold";
+/// The sink of a cell of short copies, or fills, of one size again and again, which a processor learns.
+pub const REPEATED: &str = "repeated";
 /// Behind the key of a sink: what reads at its other end asks for 1 MiB at a time, where the usual is 64 KiB.
 pub const LARGE_READS: &str = ":1M";
 /// The version of the file's layout.

@@ -4,7 +4,7 @@ use core::ops::RangeBounds;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::entry;
-use crate::ready::part;
+use crate::lengths::{part, same_length};
 use crate::row::{Checksum, Hash};
 
 /// Copies `src` over `dst` by the row that is installed for this size, or by the C library.
@@ -14,7 +14,7 @@ use crate::row::{Checksum, Hash};
 #[inline]
 #[track_caller]
 pub fn copy(dst: &mut [u8], src: &[u8]) {
-    assert_eq!(dst.len(), src.len(), "source and sink differ in length");
+    same_length(dst, src);
     // SAFETY: two slices of that length, one of them exclusive.
     unsafe { entry::copy(dst.as_mut_ptr(), src.as_ptr(), src.len()) };
 }
@@ -47,7 +47,7 @@ pub fn fill(dst: &mut [u8], byte: u8) {
 #[must_use]
 #[track_caller]
 pub fn copy_crc32c(dst: &mut [u8], src: &[u8], crc: u32) -> u32 {
-    assert_eq!(dst.len(), src.len(), "source and sink differ in length");
+    same_length(dst, src);
     // SAFETY: two slices of that length, one of them exclusive; the row is available.
     unsafe { (checksum().copy)(dst.as_mut_ptr(), src.as_ptr(), src.len(), crc) }
 }
@@ -68,7 +68,7 @@ pub fn crc32c(src: &[u8], crc: u32) -> u32 {
 #[must_use]
 #[track_caller]
 pub fn copy_xxh3(dst: &mut [u8], src: &[u8]) -> u64 {
-    assert_eq!(dst.len(), src.len(), "source and sink differ in length");
+    same_length(dst, src);
     // SAFETY: two slices of that length, one of them exclusive; the row is available.
     unsafe { (hash().copy)(dst.as_mut_ptr(), src.as_ptr(), src.len()) }
 }

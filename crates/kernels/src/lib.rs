@@ -14,11 +14,14 @@
 // A loop must be compiled into the function that has its instruction set, or its vectors are split.
 #![allow(clippy::inline_always)]
 
+mod bands;
 mod c_library;
 pub mod cpu;
 mod crc32c;
 mod entry;
 mod face;
+mod installed;
+mod lengths;
 mod ready;
 mod row;
 mod rows;

@@ -1,12 +1,13 @@
 //! Rows that were checked against this CPU: what safe code calls.
 
-use core::ops::{Bound, RangeBounds};
+use core::ops::RangeBounds;
 
+use crate::lengths::{part, same_length};
 use crate::row::{Checksum, CopyFn, Fill, FillFn, Hash, Kernel};
 use crate::tuned;
 
 /// A copy kernel this machine can run, as it was when it was asked for: a `Ready` of `tuned` from before
-/// its bands were installed takes one jump more to reach them.
+/// its bands were installed takes a comparison more to reach them.
 #[derive(Debug, Clone, Copy)]
 pub struct Ready {
     row: &'static Kernel,
@@ -35,7 +36,7 @@ impl Ready {
     #[inline]
     #[track_caller]
     pub fn copy(self, dst: &mut [u8], src: &[u8]) {
-        assert_eq!(dst.len(), src.len(), "source and sink differ in length");
+        same_length(dst, src);
         // SAFETY: two slices of that length, one of them exclusive.
         unsafe { self.copy_raw(dst.as_mut_ptr(), src.as_ptr(), src.len()) };
     }
@@ -65,26 +66,6 @@ impl Ready {
         // SAFETY: the same contract; `ready` checked the CPU.
         unsafe { (self.copy)(dst, src, n) };
     }
-}
-
-/// Where a part starts and how long it is, checked to lie inside `len` bytes, also when it starts
-/// at `to`.
-#[track_caller]
-pub fn part(len: usize, src: &impl RangeBounds<usize>, to: usize) -> (usize, usize) {
-    let start = match src.start_bound() {
-        Bound::Included(&at) => at,
-        Bound::Excluded(&at) => at.checked_add(1).expect("a start that exists"),
-        Bound::Unbounded => 0,
-    };
-    let end = match src.end_bound() {
-        Bound::Included(&at) => at.checked_add(1).expect("an end that exists"),
-        Bound::Excluded(&at) => at,
-        Bound::Unbounded => len,
-    };
-    assert!(start <= end && end <= len, "the source lies outside the bytes");
-    let n = end - start;
-    assert!(to <= len - n, "the sink lies outside the bytes");
-    (start, n)
 }
 
 /// A fill this machine can run; of `tuned` as of a [`Ready`].
@@ -140,7 +121,7 @@ impl ReadyChecksum {
     #[track_caller]
     #[must_use]
     pub fn copy(self, dst: &mut [u8], src: &[u8], crc: u32) -> u32 {
-        assert_eq!(dst.len(), src.len(), "source and sink differ in length");
+        same_length(dst, src);
         // SAFETY: two slices of that length, one of them exclusive; `ready` checked the CPU.
         unsafe { (self.0.copy)(dst.as_mut_ptr(), src.as_ptr(), src.len(), crc) }
     }
@@ -177,7 +158,7 @@ impl ReadyHash {
     #[track_caller]
     #[must_use]
     pub fn copy(self, dst: &mut [u8], src: &[u8]) -> u64 {
-        assert_eq!(dst.len(), src.len(), "source and sink differ in length");
+        same_length(dst, src);
         // SAFETY: two slices of that length, one of them exclusive; `ready` checked the CPU.
         unsafe { (self.0.copy)(dst.as_mut_ptr(), src.as_ptr(), src.len()) }
     }

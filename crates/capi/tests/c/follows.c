@@ -12,6 +12,7 @@ static void copies(void)
         CHECK(tw_memcpy(sink, source, length) == sink);
         CHECK(!memcmp(sink, source, length) && sink[length] == 0xaa);
         CHECK((tw_memcpy)(sink, source, length) == sink && tw_memcpy_now(sink, source, length) == sink);
+        CHECK(tw_memcpy_first.run(sink, source, length) == sink);
     }
 }
 
@@ -19,10 +20,11 @@ int main(int argc, char **argv)
 {
     tw_profile *profile;
     CHECK(argc == 2);
+    CHECK(tw_memcpy_first.upto == SIZE_MAX && tw_memcpy_first.run == tw_memcpy_now);
     void *(*before)(void *, const void *, size_t) = tw_memcpy_now;
     copies();
     CHECK(tw_profile_load(argv[1], &profile, NULL) == TW_OK && profile);
-    CHECK(tw_memcpy_now != before);
+    CHECK(tw_memcpy_now != before && tw_memcpy_first.run != before && tw_memcpy_first.upto < SIZE_MAX);
     copies();
     tw_profile_free(profile);
     return 0;

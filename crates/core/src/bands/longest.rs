@@ -14,9 +14,21 @@ pub(super) struct AtSize<'c> {
     points: Vec<Point<'c>>,
     /// The same between places that no cache holds, where that was measured.
     cold: Vec<Point<'c>>,
+    /// The same of copies of one size again and again, at this and other sizes.
+    repeated: Vec<Point<'c>>,
     /// The points at which a band may begin: the chosen kernel and those that are not shown to be
     /// slower, the fastest first; the C library alone where none is surely faster.
     best: Vec<usize>,
+    /// Whoever is surely faster than the C library, the fastest first.
+    faster: Vec<usize>,
+}
+
+/// What else was measured at a size.
+pub(super) struct Beside<'c> {
+    /// Between places that no cache holds.
+    pub cold: Vec<&'c Cell>,
+    /// Of copies of one size again and again: at this size, and at those since the size below; rising.
+    pub repeated: Vec<&'c Cell>,
 }
 
 /// What was measured of a kernel at one size.
@@ -26,20 +38,29 @@ struct Point<'c> {
 }
 
 impl<'c> AtSize<'c> {
-    /// Of the cells of one size, hot and cold; `None` where there is no C library to compare with.
-    pub fn of(cells: &[&'c Cell], cold: &[&'c Cell], prefer: Prefer) -> Option<Self> {
+    /// Of the cells of one size; `None` where there is no C library to compare with.
+    pub fn of(cells: &[&'c Cell], beside: &Beside<'c>, prefer: Prefer) -> Option<Self> {
         let bytes = cells.first()?.size;
         // A kernel needs no memory of its own.
         let prefer = if prefer == Prefer::Cpu { prefer } else { Prefer::Wall };
-        let points = points(cells, bytes, prefer)?;
-        let cold = points_if_any(cold, bytes, prefer);
-        let mut own = Self { bytes, prefer, points, cold, best: Vec::new() };
+        let points = points_of(cells, bytes, prefer)?;
+        let cold = points_of(&beside.cold, bytes, prefer).unwrap_or_default();
+        let repeated = beside.repeated.chunk_by(|a, b| a.size == b.size);
+        let repeated = repeated.filter_map(|cells| points_of(cells, cells.first()?.size, prefer));
+        let repeated = repeated.flatten().collect();
+        let (best, faster) = (Vec::new(), Vec::new());
+        let mut own = Self { bytes, prefer, points, cold, repeated, best, faster };
+        own.faster = own.find_faster();
         own.best = own.find_best();
         Some(own)
     }
 
     fn may_begin(&self) -> impl Iterator<Item = &Point<'c>> {
         self.best.iter().filter_map(|n| self.points.get(*n))
+    }
+
+    fn faster(&self) -> impl Iterator<Item = &Point<'c>> {
+        self.faster.iter().filter_map(|n| self.points.get(*n))
     }
 
     /// Those that may begin, and who is as good as the C library where none is surely faster.
@@ -49,15 +70,29 @@ impl<'c> AtSize<'c> {
         same.or_else(|| if nobody { self.as_good(kernel) } else { None })
     }
 
-    /// This kernel, unless it loses to the C library here, hot or cold.
+    /// This kernel, unless it loses to the C library here.
     fn as_good(&self, kernel: &str) -> Option<&Point<'c>> {
         let own = self.points.iter().find(|point| point.kernel == kernel);
-        own.filter(|point| !point.loses(self.prefer) && !self.loses_cold(kernel))
+        own.filter(|point| !point.loses(self.prefer) && !self.loses_beside(point))
+    }
+
+    /// Whether it loses to the C library cold, or where one size is repeated.
+    fn loses_beside(&self, point: &Point<'_>) -> bool {
+        self.loses_cold(point.kernel) || self.loses_repeated(point)
     }
 
     fn loses_cold(&self, kernel: &str) -> bool {
         let cold = self.cold.iter().find(|point| point.kernel == kernel);
         cold.is_some_and(|point| point.loses(self.prefer))
+    }
+
+    /// Whether it takes more longer where one size is repeated than it gains where sizes are mixed, or
+    /// more than is given up elsewhere for the safer way.
+    fn loses_repeated(&self, point: &Point<'_>) -> bool {
+        let same = self.repeated.iter().filter(|repeated| repeated.kernel == point.kernel);
+        let worst = same.map(|same| same.evidence.score(self.prefer)).max_by(f64::total_cmp);
+        let most = 1.0 + GIVEN_UP_FOR_SAFETY;
+        worst.is_some_and(|it| it > most || it * point.evidence.score(self.prefer) > 1.0)
     }
 
     fn band(&self, point: &Point<'_>) -> Band {
@@ -82,7 +117,7 @@ impl Point<'_> {
 }
 
 /// Every kernel of these cells, the C library's first, which is the safest; `None` without that.
-fn points<'c>(cells: &[&'c Cell], bytes: u64, prefer: Prefer) -> Option<Vec<Point<'c>>> {
+fn points_of<'c>(cells: &[&'c Cell], bytes: u64, prefer: Prefer) -> Option<Vec<Point<'c>>> {
     let known = Known::among(cells.iter().copied(), Some(bytes));
     let point =
         |kernel: &'c str| known.evidence(kernel, prefer).map(|evidence| Point { kernel, evidence });
@@ -92,19 +127,31 @@ fn points<'c>(cells: &[&'c Cell], bytes: u64, prefer: Prefer) -> Option<Vec<Poin
     Some(points)
 }
 
-fn points_if_any<'c>(cells: &[&'c Cell], bytes: u64, prefer: Prefer) -> Vec<Point<'c>> {
-    points(cells, bytes, prefer).unwrap_or_default()
-}
-
 impl AtSize<'_> {
-    /// The best of the points, of which the first is the C library's. A kernel fits if it is surely faster than
-    /// that, and does not lose where it is cold: the profile promises that no kernel loses to the C library.
-    fn find_best(&self) -> Vec<usize> {
-        let (points, prefer) = (&self.points, self.prefer);
+    /// A kernel fits if it is surely faster than the C library, and does not lose where it is cold or a size
+    /// repeated: the profile promises that no kernel loses to the C library.
+    fn find_faster(&self) -> Vec<usize> {
+        let prefer = self.prefer;
         let surely =
             |e: &Evidence| e.counted(prefer).hi < 1.0 && e.score(prefer) * (1.0 + e.noise) < 1.0;
+        let is_fit = |point: &Point<'_>| surely(&point.evidence) && !self.loses_beside(point);
+        let fit = self.points.iter().enumerate().skip(1).filter(|(_, point)| is_fit(point));
+        self.by_score(fit.map(|(n, _)| n).collect())
+    }
+
+    fn by_score(&self, mut of: Vec<usize>) -> Vec<usize> {
+        let score = |n: &usize| {
+            self.points.get(*n).map_or(f64::INFINITY, |p| p.evidence.score(self.prefer))
+        };
+        of.sort_by(|a, b| score(a).total_cmp(&score(b)));
+        of
+    }
+
+    /// The best of the points, of which the first is the C library's.
+    fn find_best(&self) -> Vec<usize> {
+        let (points, prefer) = (&self.points, self.prefer);
         let candidate = |(name, point): (usize, &Point<'_>)| {
-            let is_fit = name == 0 || surely(&point.evidence) && !self.loses_cold(point.kernel);
+            let is_fit = name == 0 || self.faster.contains(&name);
             let why = "not shown to be faster than the C library";
             let fits = if is_fit { Ok(()) } else { Err(Unfit::because(why)) };
             Candidate { name, fits, prior: Prior::NONE, evidence: Some(point.evidence.clone()) }
@@ -122,11 +169,7 @@ impl AtSize<'_> {
             (is_chosen || is_usable && verdict.evidence.as_ref().is_some_and(is_near))
                 && (verdict.mechanism == 0) == is_libc_chosen
         };
-        let mut best: Vec<usize> =
-            verdicts.iter().filter(is_as_good).map(|v| v.mechanism).collect();
-        let score = |n: &usize| points.get(*n).map_or(f64::INFINITY, |p| p.evidence.score(prefer));
-        best.sort_by(|a, b| score(a).total_cmp(&score(b)));
-        best
+        self.by_score(verdicts.iter().filter(is_as_good).map(|v| v.mechanism).collect())
     }
 }
 
@@ -142,31 +185,49 @@ pub(super) fn halfway(lower: u64, upper: u64) -> u64 {
 ///
 /// What was measured at the largest short size is the kernel as the only one for all below, so that is
 /// where it is chosen: another one in between would be a branch that nobody can predict. It must not be
-/// slower than the C library at any of them; if all are, sizes are taken one by one.
+/// slower than the C library at any of them; the best that is not has the band. If all are, the C library has
+/// all but the largest, where another may begin: what is behind the first band costs more than a shorter copy gains.
 pub(super) fn longest<'s, 'c>(sizes: &'s [AtSize<'c>]) -> Option<(Band, &'s [AtSize<'c>])> {
     let short = sizes.iter().take_while(|size| size.bytes <= SHORT).count();
-    let points = from(sizes, short.saturating_sub(1)).or_else(|| from(sizes, 0))?;
+    let largest = short.saturating_sub(1);
+    let points = from(sizes, largest, AtSize::may_begin)
+        .or_else(|| from(sizes, largest, AtSize::faster))
+        .or_else(|| by_libc(sizes, largest))?;
     let mut bands = sizes.iter().zip(&points).map(|(size, point)| size.band(point));
     let mut band = bands.next()?;
     bands.for_each(|later| band.take_in(later));
     Some((band, &sizes[points.len()..]))
 }
 
-/// What was measured of the kernel of that band at each of its sizes, if the kernel is chosen at the
-/// size with this number.
-fn from<'s, 'c>(sizes: &'s [AtSize<'c>], chosen: usize) -> Option<Vec<&'s Point<'c>>> {
+/// What was measured of the kernel of that band at each of its sizes: of those that it may have at the size with
+/// this number, the one that goes on longest, and of several the first.
+fn from<'s, 'c: 's, I: Iterator<Item = &'s Point<'c>>>(
+    sizes: &'s [AtSize<'c>],
+    chosen: usize,
+    may: impl Fn(&'s AtSize<'c>) -> I,
+) -> Option<Vec<&'s Point<'c>>> {
+    let (smaller, rest) = sizes.split_at_checked(chosen)?;
+    let (here, larger) = rest.split_first()?;
     let mut best: Option<Vec<&Point<'c>>> = None;
-    for Point { kernel, .. } in sizes.get(chosen)?.may_begin() {
-        let smaller = sizes[..chosen].iter().map_while(|size| size.as_good(kernel));
-        let mut points: Vec<&Point<'c>> = smaller.collect();
+    for point in may(here) {
+        let below = smaller.iter().map_while(|size| size.as_good(point.kernel));
+        let mut points: Vec<&Point<'c>> = below.collect();
         if points.len() == chosen {
-            points.extend(sizes[chosen..].iter().map_while(|size| size.may_go_on(kernel)));
+            points.push(point);
+            points.extend(larger.iter().map_while(|size| size.may_go_on(point.kernel)));
             if best.as_ref().is_none_or(|best| points.len() > best.len()) {
                 best = Some(points);
             }
         }
     }
     best
+}
+
+/// What was measured of the C library at so many sizes, and at those where it goes on.
+fn by_libc<'s, 'c>(sizes: &'s [AtSize<'c>], count: usize) -> Option<Vec<&'s Point<'c>>> {
+    let (own, others) = sizes.split_at_checked(count)?;
+    let own = own.iter().filter_map(|size| size.points.first());
+    Some(own.chain(others.iter().map_while(|size| size.may_go_on(LIBC))).collect())
 }
 
 /// Leaves the least gain to the C library, and joins what then lies side by side.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::profile::{LIBC, SHORT, cell::tests::cell};
+use crate::profile::{LIBC, REPEATED, SHORT, cell::tests::cell};
 
 /// Sizes above the short ones are counted in these.
 const KIB: u64 = 1 << 10;
@@ -106,9 +106,9 @@ fn of_several_that_are_as_good_the_one_that_goes_on_longest_begins() {
 
 #[test]
 fn short_copies_have_the_kernel_that_is_best_for_all_of_them() {
-    let of = |cells: Vec<Cell>| {
+    let of = |cells: &[Cell]| {
         let mut profile = Profile::new();
-        profile.merge(cells);
+        profile.merge(cells.to_vec());
         let bands = profile.kernel_bands(Load::Idle, Prefer::Wall);
         bands.into_iter().map(|band| (band.upto, band.kernel)).collect::<Vec<_>>()
     };
@@ -122,11 +122,42 @@ fn short_copies_have_the_kernel_that_is_best_for_all_of_them() {
         at(LIBC, 4 * SHORT, 1.0),
         at("inline", 4 * SHORT, 0.99),
     ];
-    assert_eq!(of(cells.clone()), named(&[(4 * SHORT, "inline")]), "simple's would be a branch");
+    assert_eq!(of(&cells), named(&[(4 * SHORT, "inline")]), "simple's would be a branch");
     cells[2] = at("inline", 64, 1.2);
-    let with_a_loser = of(cells);
-    assert_eq!(with_a_loser[0], (512, "simple".to_owned()), "inline loses to libc somewhere");
-    assert_eq!(with_a_loser[1], (4 * SHORT, "inline".to_owned()));
+    let with_a_loser = of(&cells);
+    assert_eq!(with_a_loser, named(&[(2 * SHORT, "simple"), (4 * SHORT, LIBC)]), "inline loses");
+    cells[4] = at("simple", SHORT, 1.1);
+    let with_a_loser = of(&cells);
+    assert_eq!(with_a_loser, named(&[(512, LIBC), (4 * SHORT, "inline")]), "it loses somewhere");
+}
+
+#[test]
+fn who_loses_where_a_size_is_repeated_more_than_mixed_sizes_gain_serves_no_short_copies() {
+    let of = |cells: &[Cell]| {
+        let mut profile = Profile::new();
+        profile.merge(cells.to_vec());
+        let bands = profile.kernel_bands(Load::Idle, Prefer::Wall);
+        bands.into_iter().map(|band| (band.upto, band.kernel)).collect::<Vec<_>>()
+    };
+    let again = |kernel, size, ratio| Cell { sink: REPEATED.to_owned(), ..at(kernel, size, ratio) };
+    let mut cells = vec![
+        at(LIBC, 256, 1.0),
+        at("simple", 256, 0.8),
+        at(LIBC, SHORT, 1.0),
+        at("simple", SHORT, 0.8),
+    ];
+    assert_eq!(of(&cells), named(&[(SHORT, "simple")]));
+    // At a size that only these cells have, too.
+    cells.extend([again(LIBC, 192, 1.0), again("simple", 192, 1.04)]);
+    cells.extend([again(LIBC, SHORT, 1.0), again("simple", SHORT, 0.9)]);
+    assert_eq!(of(&cells), named(&[(SHORT, "simple")]), "it gains more");
+    cells[5] = again("simple", 192, 1.06);
+    assert_eq!(of(&cells), named(&[(1 << 10, LIBC), (SHORT, "simple")]), "more than is given up");
+    cells[1] = at("simple", 256, 0.97);
+    cells[5] = again("simple", 192, 1.04);
+    assert_eq!(of(&cells), named(&[(1 << 10, LIBC), (SHORT, "simple")]), "more than it gains");
+    cells[7] = again("simple", SHORT, 1.3);
+    assert_eq!(of(&cells), named(&[(SHORT, LIBC)]));
 }
 
 #[test]

@@ -22,7 +22,8 @@ use crate::{
 /// At the short sizes every copy of a sample has a drawn length, from a byte up to the size, evenly in
 /// logarithms, which no branch predictor knows: so each judges its kernel as the only one for everything
 /// below it, which is how programs mix short copies. At others half of them have, and the rest exactly
-/// the size, as in a loop that moves a buffer. Fills are done alike. Every second sink lies otherwise than its
+/// the size, as in a loop that moves a buffer. Where only the size itself is asked for, all have it. Where one is repeated
+/// all begin at lines. Fills are done alike. Every second sink lies otherwise than its
 /// source to the vectors.
 ///
 /// Cold ones are many pairs of buffers one behind the other, so many that no cache holds them: half of the copies
@@ -34,6 +35,8 @@ pub(crate) struct DrawnBuffers {
     size: usize,
     /// Every copy, or fill, has exactly the size.
     exact: bool,
+    /// Each begins at a cache line in either buffer.
+    lined: bool,
     drawn: Vec<Drawn>,
     /// The bytes that cold copies go over in either buffer; 0 if they are hot.
     region: usize,
@@ -61,6 +64,9 @@ const DRAWN: usize = 1 << 14;
 /// Copies begin within a page, as far apart as malloc aligns.
 const PLACES: usize = 4096;
 const ALIGNED: usize = 16;
+const LINE: usize = 64;
+/// So many copies of one size are made where one is, or finding the next place would hide what a short one takes.
+const AT_A_PLACE: u64 = 16;
 const FILLED: u8 = 0x5a;
 /// Where no cache shows its size.
 const LEAST_REGION: usize = 64 << 20;
@@ -73,6 +79,11 @@ impl DrawnBuffers {
         Self { exact, ..Self::default() }
     }
 
+    /// One size again and again, as buffers and slots lie that are used again and again: at lines.
+    pub fn repeated() -> Self {
+        Self { exact: true, lined: true, ..Self::default() }
+    }
+
     /// The same between places that no cache holds.
     pub fn cold(exact: bool) -> Self {
         let largest = caches().iter().map(|cache| cache.bytes).max().unwrap_or(0);
@@ -81,20 +92,23 @@ impl DrawnBuffers {
     }
 
     pub fn resize(&mut self, size: usize) {
-        let room = size + PLACES + self.region;
+        let room = size + PLACES + self.region + LINE;
         if self.source.len() < room {
             self.source = vec![0; room];
             Content::Pattern.fill(0, &mut self.source);
             self.sink = vec![1; room];
         }
         self.size = size;
+        let apart = if self.lined { LINE } else { ALIGNED };
+        let first = |buffer: &[u8]| if self.lined { buffer.as_ptr().align_offset(LINE) } else { 0 };
+        let (source, sink) = (first(&self.source), first(&self.sink));
         // The same for every kernel and every session.
         let mut random = Random::new(size as u64);
         let mut uneven = false;
         let draw = || {
-            let mut place = || (random.unit() * (PLACES / ALIGNED) as f64) as usize * ALIGNED;
-            let (from, to) = (place(), place());
-            uneven = !uneven;
+            let mut place = || (random.unit() * (PLACES / apart) as f64) as usize * apart;
+            let (from, to) = (source + place(), sink + place());
+            uneven = !uneven && !self.lined;
             let to = if uneven { to + 1 + from / ALIGNED % (ALIGNED - 1) } else { to };
             let len = ((size as f64).powf(random.unit()).ceil() as usize).min(size);
             Drawn { from, to, len }
@@ -131,9 +145,16 @@ impl DrawnBuffers {
         let drawn = times - exact;
         let mut bytes = self.size as u64 * exact;
         let meter = Meter::start();
-        for Drawn { from, to, .. } in self.drawn.iter().cycle().take(exact as usize) {
-            let (from, to) = (*from..*from + self.size, *to..*to + self.size);
-            run(black_box(&mut sink[to]), black_box(&source[from]));
+        let mut places = self.drawn.iter().cycle();
+        let mut left = exact;
+        while let (1.., Some(Drawn { from, to, .. })) = (left, places.next()) {
+            let (source, sink) =
+                (&source[*from..*from + self.size], &mut sink[*to..*to + self.size]);
+            let here = left.min(AT_A_PLACE);
+            for _ in 0..here {
+                run(black_box(&mut *sink), black_box(source));
+            }
+            left -= here;
         }
         for Drawn { from, to, len } in self.drawn.iter().cycle().take(drawn as usize) {
             let (from, to) = (*from..*from + len, *to..*to + len);

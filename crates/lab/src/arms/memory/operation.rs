@@ -49,9 +49,13 @@ pub struct Operation {
 #[derive(Clone, Copy, Debug)]
 enum Row {
     Copy(Ready),
+    /// By size, as a program calls it.
+    Tuned,
     Fused(ReadyChecksum),
     Hashed(ReadyHash),
     Fill(ReadyFill),
+    /// By size, as a program calls it.
+    TunedFill,
     Read,
 }
 
@@ -77,10 +81,16 @@ impl Operation {
             (Usage::Read, None) => Row::Read,
             (Usage::Read, Some(_)) => return Err("use = \"read\" takes no kernel".to_owned()),
             (_, None) => return Err("it needs a kernel".to_owned()),
-            (Usage::Fill, Some(name)) => Row::Fill(fill(name)?),
+            (Usage::Fill, Some(name)) => match fill(name)? {
+                tuned if tuned.row().name == tuned::FILL.name => Row::TunedFill,
+                row => Row::Fill(row),
+            },
             (Usage::FusedChecksum, Some(name)) => Row::Fused(checksum(name)?),
             (Usage::FusedXxh3, Some(name)) => Row::Hashed(hash(name)?),
-            (_, Some(name)) => Row::Copy(copier(name)?),
+            (_, Some(name)) => match copier(name)? {
+                tuned if tuned.kernel().name == tuned::COPY.name => Row::Tuned,
+                kernel => Row::Copy(kernel),
+            },
         };
         let after = match usage {
             Usage::CopyThenChecksum => After::Checksum,
@@ -107,17 +117,17 @@ impl Operation {
         if matches!(self.after, After::Reload) {
             put_word(source, self.word);
         }
+        // The process has one distance, and arms take turns in it.
+        if let Some(bytes) = self.prefetch {
+            set_prefetch_distance(bytes);
+        }
         match self.row {
-            Row::Copy(kernel) => {
-                // The process has one distance, and arms take turns in it.
-                if let Some(bytes) = self.prefetch {
-                    set_prefetch_distance(bytes);
-                }
-                kernel.copy(sink, source);
-            }
+            Row::Copy(kernel) => kernel.copy(sink, source),
+            Row::Tuned => thalweg_kernels::copy(sink, source),
             Row::Fused(row) => return u64::from(row.copy(sink, source, 0)),
             Row::Hashed(row) => return row.copy(sink, source),
             Row::Fill(row) => row.fill(sink, FILLED),
+            Row::TunedFill => thalweg_kernels::fill(sink, FILLED),
             Row::Read => return sum_of(source),
         }
         match self.after {
@@ -137,8 +147,8 @@ impl Operation {
     pub fn look(&self, sink: &[u8], source: &[u8], answer: u64) -> Result<(), String> {
         let name = self.name();
         let right = match self.row {
-            Row::Copy(_) | Row::Fused(_) | Row::Hashed(_) => sink == source,
-            Row::Fill(_) => sink.iter().all(|byte| *byte == FILLED),
+            Row::Copy(_) | Row::Tuned | Row::Fused(_) | Row::Hashed(_) => sink == source,
+            Row::Fill(_) | Row::TunedFill => sink.iter().all(|byte| *byte == FILLED),
             Row::Read => true,
         };
         if !right {
@@ -162,9 +172,11 @@ impl Operation {
     pub fn name(&self) -> &'static str {
         match self.row {
             Row::Copy(kernel) => kernel.kernel().name,
+            Row::Tuned => tuned::COPY.name,
             Row::Fused(row) => row.row().name,
             Row::Hashed(row) => row.row().name,
             Row::Fill(row) => row.row().name,
+            Row::TunedFill => tuned::FILL.name,
             Row::Read => "read",
         }
     }

@@ -29,10 +29,12 @@ use crate::{
 };
 
 /// The last takes all ends that no other one takes.
-static CONTESTS: [&dyn Contest; 5] = [
+static CONTESTS: [&dyn Contest; 7] = [
     &kernels::COPIES,
     &kernels::COLD_COPIES,
+    &kernels::REPEATED_COPIES,
     &kernels::FILLS,
+    &kernels::REPEATED_FILLS,
     &channel::Channel,
     &mechanisms::Mechanisms,
 ];
@@ -219,7 +221,15 @@ mod tests {
 
     #[test]
     fn ends_and_their_names_in_a_profile_are_of_one_contest() {
-        for text in ["memory:memory", "fill:memory", "process:process", "loan:huge", "pipe:unix"] {
+        for text in [
+            "memory:memory",
+            "memory:repeated",
+            "fill:memory",
+            "fill:repeated",
+            "process:process",
+            "loan:huge",
+            "pipe:unix",
+        ] {
             let ends: Ends = text.parse().unwrap();
             let keys = ends.contest().keys(&ends).unwrap();
             assert!(std::ptr::addr_eq(ends.contest(), keys.contest()), "{text}: {keys:?}");

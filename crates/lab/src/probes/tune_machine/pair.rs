@@ -21,6 +21,8 @@ pub enum EndKind {
     Memory,
     /// Memory that no cache holds, as a sink of copies from the like.
     Cold,
+    /// Memory, as a sink of one size again and again.
+    Repeated,
     /// A byte, again and again: what memory is filled with.
     Fill,
     File(PathBuf),
@@ -52,6 +54,7 @@ impl EndKind {
         match word {
             "memory" => Ok(Self::Memory),
             "cold" => Ok(Self::Cold),
+            "repeated" => Ok(Self::Repeated),
             "fill" => Ok(Self::Fill),
             "file" => Ok(Self::File(folder())),
             "pipe" => Ok(Self::Pipe),
@@ -63,7 +66,7 @@ impl EndKind {
             "huge" => Ok(Self::Process(Held::Huge)),
             other => Err(format!(
                 "'{other}' is no kind of end; there are memory, file, pipe, unix, tcp (or socket), \
-                 process, fill as a source for memory, cold as a sink for it, and tcp-1m as a sink"
+                 process, fill as a source for memory, cold and repeated as sinks for it, and tcp-1m as a sink"
             )),
         }
     }
@@ -72,6 +75,7 @@ impl EndKind {
         match self {
             Self::Memory => "memory",
             Self::Cold => "cold",
+            Self::Repeated => "repeated",
             Self::Fill => "fill",
             Self::File(_) => "file",
             Self::Pipe => "pipe",
@@ -87,7 +91,9 @@ impl EndKind {
     /// The planner's word for it.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Memory | Self::Cold | Self::Fill | Self::Process(_) => Kind::Memory,
+            Self::Memory | Self::Cold | Self::Repeated | Self::Fill | Self::Process(_) => {
+                Kind::Memory
+            }
             Self::File(_) => Kind::File,
             Self::Pipe => Kind::Pipe,
             Self::Unix | Self::Tcp | Self::TcpLarge => Kind::Socket,
@@ -97,7 +103,9 @@ impl EndKind {
     /// What a mechanism is given there.
     pub(super) fn medium(&self) -> Medium<'_> {
         match self {
-            Self::Memory | Self::Cold | Self::Fill | Self::Process(_) => Medium::Memory,
+            Self::Memory | Self::Cold | Self::Repeated | Self::Fill | Self::Process(_) => {
+                Medium::Memory
+            }
             Self::File(folder) => Medium::Within(folder),
             Self::Pipe => Medium::Stream(Stream::Pipe),
             Self::Unix => Medium::Stream(Stream::Unix),
@@ -115,7 +123,7 @@ impl Ends {
     /// Memory to memory, or a byte to memory: kernels are compared there, not mechanisms.
     pub fn are_memory(&self) -> bool {
         matches!(self.source, EndKind::Memory | EndKind::Fill)
-            && matches!(self.sink, EndKind::Memory | EndKind::Cold)
+            && matches!(self.sink, EndKind::Memory | EndKind::Cold | EndKind::Repeated)
     }
 
     /// A byte to memory: the kernels are those that fill.
@@ -124,16 +132,22 @@ impl Ends {
     }
 
     /// What is measured when a person names this pair: `process:process` stands for every memory
-    /// that decides between two processes, `memory:memory` for copies in the caches and beyond them, and
+    /// that decides between two processes, `memory:memory` for copies in the caches and beyond them and of one
+    /// size again and again, `fill:memory` for fills likewise, and
     /// `file:tcp` for two readers, for which mechanism is fastest may go by what reads.
     pub fn each(self) -> Vec<Self> {
         if let (EndKind::File(_), EndKind::Tcp) = (&self.source, &self.sink) {
             let large = Self { source: self.source.clone(), sink: EndKind::TcpLarge };
             return vec![self, large];
         }
-        if (&self.source, &self.sink) == (&EndKind::Memory, &EndKind::Memory) {
-            let cold = Self { source: EndKind::Memory, sink: EndKind::Cold };
-            return vec![self, cold];
+        let beside: &[EndKind] = match (&self.source, &self.sink) {
+            (EndKind::Memory, EndKind::Memory) => &[EndKind::Cold, EndKind::Repeated],
+            (EndKind::Fill, EndKind::Memory) => &[EndKind::Repeated],
+            _ => &[],
+        };
+        if !beside.is_empty() {
+            let with = |sink: &EndKind| Self { source: self.source.clone(), sink: sink.clone() };
+            return std::iter::once(self.clone()).chain(beside.iter().map(with)).collect();
         }
         let plain = || EndKind::Process(Held::Plain);
         if (&self.source, &self.sink) != (&plain(), &plain()) {
@@ -153,6 +167,7 @@ impl Ends {
         match (&self.sink, state) {
             (EndKind::Process(Held::Huge), _) => ", into new memory on huge pages",
             (EndKind::Cold, _) => ", from and to memory that no cache holds",
+            (EndKind::Repeated, _) => ", one size again and again",
             (EndKind::TcpLarge, _) => ", read by 1 MiB at a time",
             (EndKind::Process(_), SinkState::Fresh) => ", into new memory",
             (EndKind::Process(_), SinkState::Resident) => ", into memory used before",
@@ -168,6 +183,10 @@ impl Ends {
             (EndKind::Cold, _) => Err("'cold' is a sink: memory:cold"),
             (source, EndKind::Cold) if *source != EndKind::Memory => {
                 Err("copies of memory alone are cold: memory:cold")
+            }
+            (EndKind::Repeated, _) => Err("'repeated' is a sink: memory:repeated, fill:repeated"),
+            (source, EndKind::Repeated) if !matches!(source, EndKind::Memory | EndKind::Fill) => {
+                Err("copies of memory and fills alone are repeated: memory:repeated, fill:repeated")
             }
             (EndKind::TcpLarge, _) => Err("'tcp-1m' is a sink: file:tcp-1m"),
             (EndKind::Process(Held::Huge), _) => Err("'huge' is a sink: loan:huge, process:huge"),
@@ -219,7 +238,8 @@ impl FromStr for Ends {
         };
         let source = EndKind::named(source, &mut || folder(first))?;
         let sink = EndKind::named(sink, &mut || folder(second))?;
-        if sink == EndKind::Fill || (source == EndKind::Fill && sink != EndKind::Memory) {
+        let is_filled = matches!(sink, EndKind::Memory | EndKind::Repeated);
+        if sink == EndKind::Fill || (source == EndKind::Fill && !is_filled) {
             return Err(format!("'{text}': only memory is filled (fill:memory)"));
         }
         if files == 0 && folders.is_some() {
@@ -272,6 +292,8 @@ mod tests {
             "memory:pipe",
             "fill:memory",
             "memory:cold",
+            "memory:repeated",
+            "fill:repeated",
         ] {
             assert_eq!(text.parse::<Ends>().unwrap().to_string(), text);
         }
@@ -295,12 +317,14 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_measured_in_the_caches_and_beyond_them() {
-        let named: Ends = "memory:memory".parse().unwrap();
-        let all: Vec<String> = named.each().iter().map(Ends::to_string).collect();
-        assert_eq!(all, ["memory:memory", "memory:cold"]);
-        let fill: Ends = "fill:memory".parse().unwrap();
-        assert_eq!(fill.clone().each(), [fill]);
+    fn copies_are_measured_in_the_caches_and_beyond_them_and_again_and_again() {
+        let each = |text: &str| {
+            let named: Ends = text.parse().unwrap();
+            named.each().iter().map(Ends::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(each("memory:memory"), ["memory:memory", "memory:cold", "memory:repeated"]);
+        assert_eq!(each("fill:memory"), ["fill:memory", "fill:repeated"]);
+        assert_eq!(each("fill:repeated"), ["fill:repeated"]);
     }
 
     #[test]
@@ -327,6 +351,8 @@ mod tests {
         assert!(reason("huge:process").contains("'huge' is a sink"));
         assert!(reason("cold:memory").contains("'cold' is a sink"));
         assert!(reason("pipe:cold").contains("memory alone"));
+        assert!(reason("pipe:repeated").contains("alone are repeated"));
+        assert!(reason("repeated:memory").contains("'repeated' is a sink"));
         assert!(reason("tcp-1m:file").contains("'tcp-1m' is a sink"));
         assert!(reason("process:loan").contains("'loan' is a source"));
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::{path::Path, time::Duration};
 use thalweg_core::{
     Profile,
-    profile::{COLD, Cell, FILL, LEAST_NOISE, Load, Ratio, SinkState},
+    profile::{COLD, Cell, FILL, LEAST_NOISE, Load, REPEATED, Ratio, SinkState},
 };
 
 use super::{
@@ -72,6 +72,7 @@ fn ends_of(cell: &Cell, place: &Path) -> Option<Ends> {
     let end = |key: &str| match key {
         "memory" => Some(EndKind::Memory),
         COLD => Some(EndKind::Cold),
+        REPEATED => Some(EndKind::Repeated),
         FILL => Some(EndKind::Fill),
         "pipe" => Some(EndKind::Pipe),
         "socket:unix" => Some(EndKind::Unix),

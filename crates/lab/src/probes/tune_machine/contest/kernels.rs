@@ -5,7 +5,7 @@ use std::{cell::RefCell, io};
 use thalweg_core::{
     Knob, Prefer, Profile, Unfit,
     bands::Band,
-    profile::{COLD, Cell, FILL, LIBC, Load},
+    profile::{COLD, Cell, FILL, LIBC, Load, REPEATED, SHORT},
 };
 use thalweg_kernels as list;
 use thalweg_sys::host::{caches, memory_available};
@@ -27,50 +27,76 @@ use crate::{
     },
 };
 
-/// One list of kernels.
+/// One list of kernels, in one place.
 pub(super) struct Kernels {
     ends: Ends,
     keys: [&'static str; 2],
-    /// Whether no cache holds what is copied.
-    cold: bool,
+    place: Place,
+    list: &'static List,
+}
+
+/// What is copied, or filled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In the caches as far as it fits, and of drawn lengths where it is short.
+    Hot,
+    /// Of one length, at lines.
+    Repeated,
+    /// In no cache.
+    Cold,
+}
+
+struct List {
     /// Every kernel that is not made of others.
     single: fn() -> Vec<&'static str>,
     /// What has this name, if this processor can run it.
     ready: fn(&str) -> Option<Kernel>,
+    /// All places of the list are about the same.
     bands: fn(&Profile, Load, Prefer) -> Vec<Band>,
 }
 
 pub(super) static COPIES: Kernels = Kernels {
     ends: Ends { source: EndKind::Memory, sink: EndKind::Memory },
     keys: ["memory", "memory"],
-    cold: false,
-    single: copies,
-    ready: ready_copy,
-    bands: Profile::kernel_bands,
+    place: Place::Hot,
+    list: &COPYING,
 };
 
-fn copies() -> Vec<&'static str> {
-    list::KERNELS.iter().map(|row| row.name).filter(|name| !is_tuned(name)).collect()
-}
-
-fn ready_copy(name: &str) -> Option<Kernel> {
-    list::by_name(name).and_then(list::Kernel::ready).map(Kernel::Copy)
-}
-
-/// The bands of copies are about these too: [`thalweg_core::bands`].
 pub(super) static COLD_COPIES: Kernels = Kernels {
     ends: Ends { source: EndKind::Memory, sink: EndKind::Cold },
     keys: ["memory", COLD],
-    cold: true,
-    single: copies,
-    ready: ready_copy,
-    bands: Profile::kernel_bands,
+    place: Place::Cold,
+    list: &COPYING,
+};
+
+pub(super) static REPEATED_COPIES: Kernels = Kernels {
+    ends: Ends { source: EndKind::Memory, sink: EndKind::Repeated },
+    keys: ["memory", REPEATED],
+    place: Place::Repeated,
+    list: &COPYING,
 };
 
 pub(super) static FILLS: Kernels = Kernels {
     ends: Ends { source: EndKind::Fill, sink: EndKind::Memory },
     keys: [FILL, "memory"],
-    cold: false,
+    place: Place::Hot,
+    list: &FILLING,
+};
+
+pub(super) static REPEATED_FILLS: Kernels = Kernels {
+    ends: Ends { source: EndKind::Fill, sink: EndKind::Repeated },
+    keys: [FILL, REPEATED],
+    place: Place::Repeated,
+    list: &FILLING,
+};
+
+static COPYING: List = List {
+    single: || list::KERNELS.iter().map(|row| row.name).filter(|name| !is_tuned(name)).collect(),
+    ready: |name| list::by_name(name).and_then(list::Kernel::ready).map(Kernel::Copy),
+    bands: Profile::kernel_bands,
+};
+
+static FILLING: List = List {
     single: || list::FILLS.iter().map(|row| row.name).filter(|name| !is_tuned(name)).collect(),
     ready: |name| {
         let row = list::FILLS.iter().find(|row| row.name == name);
@@ -100,18 +126,24 @@ impl Contest for Kernels {
     /// Most calls are for a few bytes; and a step of two octaves is what a band is drawn from. Closer
     /// where caches end, since kernels differ most there.
     fn sizes(&self, depth: Depth) -> Vec<u64> {
-        if self.cold {
+        match (self.place, depth) {
             // What is larger is no more in the caches when it is hot.
-            return octaves(4, 20, 2);
-        }
-        if depth == Depth::Quick {
-            return octaves(4, 26, 2);
+            (Place::Cold, _) => return octaves(4, 20, 2),
+            (Place::Repeated, Depth::Quick) => return octaves(4, SHORT.ilog2(), 1),
+            (Place::Repeated, Depth::Standard) => return half_octaves(4, SHORT.ilog2()),
+            (Place::Hot, Depth::Quick) => return octaves(4, 26, 2),
+            (Place::Hot, Depth::Standard) => {}
         }
         let mut sizes = octaves(4, 28, 2);
         let cache = caches().iter().map(|cache| cache.bytes).max();
         let leaving = cache.into_iter().flat_map(leaving);
         sizes.extend(leaving.filter(|size| (1 << 4..1 << 28).contains(size)));
         sizes
+    }
+
+    /// What is only measured idle counts under every load.
+    fn counts_under(&self, load: Load) -> bool {
+        self.place != Place::Repeated || load == Load::Idle
     }
 
     fn has_knobs(&self) -> bool {
@@ -132,7 +164,7 @@ impl Contest for Kernels {
     }
 
     fn choice(&self, profile: &Profile, _keys: &EndKeys, asked: &Asked) -> Option<Way> {
-        let bands = (self.bands)(profile, asked.load, asked.prefer);
+        let bands = (self.list.bands)(profile, asked.load, asked.prefer);
         let band = Band::of(&bands, asked.size);
         Some(Way::plain(band.map_or(LIBC, |band| &band.kernel)))
     }
@@ -148,22 +180,26 @@ impl Contest for Kernels {
         answer: &mut dyn FnMut(Line),
     ) -> Result<Opened<'s>, Failure> {
         answer(Line::Ends(self.keys(&job.ends)?));
-        let buffers = if self.cold { DrawnBuffers::cold } else { DrawnBuffers::new };
-        let buffers = RefCell::new(buffers(job.exact));
-        Ok((Box::new(InMemory { buffers, ready: self.ready }), self.ways(job, answer)))
+        let buffers = match self.place {
+            Place::Hot => DrawnBuffers::new(job.exact),
+            Place::Repeated => DrawnBuffers::repeated(),
+            Place::Cold => DrawnBuffers::cold(job.exact),
+        };
+        let buffers = RefCell::new(buffers);
+        Ok((Box::new(InMemory { buffers, ready: self.list.ready }), self.ways(job, answer)))
     }
 }
 
 impl Kernels {
     fn ways(&self, job: &ContestJob, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
         let mut ways = Vec::new();
-        for name in (self.single)() {
+        for name in (self.list.single)() {
             let way = Way::plain(name);
             let is_wanted = match &job.ways {
                 Ways::Only(ways) => self.is_reference(name) || ways.contains(&way),
                 Ways::All | Ways::These(_) => true,
             };
-            if (self.ready)(name).is_none() {
+            if (self.list.ready)(name).is_none() {
                 let reason = "this processor lacks its instructions".to_owned();
                 answer(Line::Unfit { way, reason });
             } else if is_wanted {
@@ -173,6 +209,12 @@ impl Kernels {
         ways.sort_by_key(|way| !self.is_reference(&way.name));
         ways
     }
+}
+
+/// The powers of two from one to another, and what lies halfway between two: the odd ones take other branches.
+fn half_octaves(least: u32, most: u32) -> Vec<u64> {
+    let halves = (least..most).map(|power| (1 << power) + (1 << (power - 1)));
+    octaves(least, most, 1).into_iter().chain(halves).collect()
 }
 
 /// Where copies leave a cache of so many bytes: from an eighth of it to twice as much, in half octaves.

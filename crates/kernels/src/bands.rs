@@ -1,0 +1,194 @@
+//! Rows by size: one up to here, the next up to there, the C library beyond. Where a band ends is measured per
+//! machine and handed in; no size stands in this file.
+
+use core::fmt;
+
+use crate::c_library;
+use crate::lengths::same_length;
+use crate::row::{CopyFn, Fill, FillFn, Kernel};
+
+/// The name of the row that is made of bands.
+pub(crate) const TUNED: &str = "tuned";
+
+/// How many bands there may be.
+pub const MOST: usize = 8;
+
+/// Why bands were not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfit {
+    /// More than [`MOST`].
+    TooMany,
+    /// A band ends where the one before it ends, or earlier.
+    OutOfOrder,
+    /// This machine cannot run the row of this name.
+    Unavailable(&'static str),
+    /// `tuned` cannot be made of itself.
+    Itself,
+    /// This process has its bands already.
+    Installed,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfit::TooMany => write!(f, "more than {MOST} size bands"),
+            Unfit::OutOfOrder => f.write_str("size bands are not in ascending order"),
+            Unfit::Unavailable(name) => write!(f, "this machine cannot run the kernel {name}"),
+            Unfit::Itself => f.write_str("the tuned kernel cannot be a part of itself"),
+            Unfit::Installed => f.write_str("this process has its size bands already"),
+        }
+    }
+}
+
+impl core::error::Error for Unfit {}
+
+/// Rows of one table by size; beyond the last band, the C library.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Steps<F> {
+    /// Those that are not set reach as far as any size, so that looking needs no count of them.
+    upto: [usize; MOST],
+    /// What serves beyond the last band is behind it, too.
+    run: [F; MOST + 1],
+    len: usize,
+}
+
+impl<F: Copy + PartialEq> Steps<F> {
+    const fn only(beyond: F) -> Self {
+        Steps { upto: [usize::MAX; MOST], run: [beyond; MOST + 1], len: 0 }
+    }
+
+    fn push(&mut self, upto: usize, run: F) -> Result<(), Unfit> {
+        if self.len == MOST {
+            return Err(Unfit::TooMany);
+        }
+        if self.len > 0 && upto <= self.upto[self.len - 1] {
+            return Err(Unfit::OutOfOrder);
+        }
+        self.upto[self.len] = upto;
+        self.run[self.len] = run;
+        self.len += 1;
+        Ok(())
+    }
+
+    /// What serves the first sizes, and up to which: not the first band's end where others go on with the
+    /// same function, and every size where all do.
+    pub(crate) fn head(&self) -> (usize, F) {
+        let first = self.run[0];
+        // Who is behind the last band serves every size that is left.
+        let other = self.run.iter().position(|run| *run != first);
+        (other.map_or(usize::MAX, |other| self.upto[other - 1]), first)
+    }
+
+    #[inline(always)]
+    pub(crate) fn at(&self, n: usize) -> F {
+        for (&upto, &run) in self.upto.iter().zip(&self.run) {
+            if n <= upto {
+                return run;
+            }
+        }
+        self.run[MOST]
+    }
+}
+
+/// Copy and fill kernels by size. Build one to try it; [`Bands::install`] makes it `tuned`.
+///
+/// ```
+/// use thalweg_kernels::{Bands, by_name};
+/// // The sizes come from a measurement, never from the source.
+/// let measured = 1000;
+/// let simple = by_name("simple").unwrap();
+/// let bands = Bands::of(&[(measured, simple)])?;
+/// let mut sink = [0; 5];
+/// bands.copy(&mut sink, b"bytes");
+/// assert_eq!(&sink, b"bytes");
+/// # Ok::<(), thalweg_kernels::tuned::Unfit>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Bands {
+    pub(crate) copies: Steps<CopyFn>,
+    pub(crate) moves: Steps<CopyFn>,
+    pub(crate) fills: Steps<FillFn>,
+}
+
+impl Bands {
+    /// Each row serves the sizes up to and including its number; the C library those beyond, and
+    /// moves between overlapping regions where a row has none.
+    pub fn of(rows: &[(usize, &Kernel)]) -> Result<Bands, Unfit> {
+        let mut bands = UNTUNED;
+        for &(upto, row) in rows {
+            usable(row.name, row.is_available)?;
+            bands.copies.push(upto, row.copy)?;
+            bands.moves.push(upto, row.move_.unwrap_or(c_library::move_))?;
+        }
+        Ok(bands)
+    }
+
+    /// The same with fills by size.
+    pub fn with_fills(mut self, rows: &[(usize, &Fill)]) -> Result<Bands, Unfit> {
+        self.fills = UNTUNED.fills;
+        for &(upto, row) in rows {
+            usable(row.name, row.is_available)?;
+            self.fills.push(upto, row.fill)?;
+        }
+        Ok(self)
+    }
+
+    /// Copies `src` over `dst`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn copy(&self, dst: &mut [u8], src: &[u8]) {
+        same_length(dst, src);
+        let run = self.copies.at(src.len());
+        // SAFETY: two slices of that length, one of them exclusive; `of` saw the row available.
+        unsafe { run(dst.as_mut_ptr(), src.as_ptr(), src.len()) };
+    }
+
+    /// Sets every byte of `dst`.
+    pub fn fill(&self, dst: &mut [u8], byte: u8) {
+        let run = self.fills.at(dst.len());
+        // SAFETY: an exclusive slice of that length; `with_fills` saw the row available.
+        unsafe { run(dst.as_mut_ptr(), byte.into(), dst.len()) };
+    }
+}
+
+fn usable(name: &'static str, is_available: fn() -> bool) -> Result<(), Unfit> {
+    if name == TUNED {
+        return Err(Unfit::Itself);
+    }
+    if is_available() { Ok(()) } else { Err(Unfit::Unavailable(name)) }
+}
+
+/// The C library throughout.
+pub(crate) const UNTUNED: Bands = Bands {
+    copies: Steps::only(c_library::copy as CopyFn),
+    moves: Steps::only(c_library::move_ as CopyFn),
+    fills: Steps::only(c_library::fill as FillFn),
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::KERNELS;
+
+    /// Nobody is led past a function to the same function.
+    #[test]
+    fn the_first_band_goes_as_far_as_its_function() {
+        let row = |name: &str| KERNELS.iter().find(|row| row.name == name).unwrap();
+        let (libc, simple) = (row("libc"), row("simple"));
+        let head = |rows: &[(usize, &Kernel)]| {
+            let (upto, run) = Bands::of(rows).unwrap().copies.head();
+            (upto, run as usize)
+        };
+        let (by_libc, by_simple) = (libc.copy as usize, simple.copy as usize);
+        assert_eq!(head(&[]), (usize::MAX, by_libc));
+        assert_eq!(head(&[(usize::MAX, simple)]), (usize::MAX, by_simple));
+        assert_eq!(head(&[(9, libc), (99, libc)]), (usize::MAX, by_libc));
+        assert_eq!(head(&[(9, simple), (usize::MAX, simple)]), (usize::MAX, by_simple));
+        assert_eq!(head(&[(9, simple)]), (9, by_simple), "libc is behind it");
+        assert_eq!(head(&[(9, libc), (99, libc), (usize::MAX, simple)]), (99, by_libc));
+        let steps: Vec<_> =
+            (1..=MOST).map(|n| (n, if n % 2 == 0 { libc } else { simple })).collect();
+        assert_eq!(head(&steps), (1, by_simple));
+    }
+}

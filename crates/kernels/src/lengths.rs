@@ -1,0 +1,39 @@
+//! What safe functions check before they copy.
+
+use core::ops::{Bound, RangeBounds};
+
+/// Panics if a source and its sink differ in length. By value: what is formatted by reference is written to the
+/// stack before every copy.
+#[inline(always)]
+#[track_caller]
+pub fn same_length(dst: &[u8], src: &[u8]) {
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn differ(sink: usize, source: usize) -> ! {
+        panic!("source and sink differ in length: {source} and {sink} bytes")
+    }
+    if dst.len() != src.len() {
+        differ(dst.len(), src.len());
+    }
+}
+
+/// Where a part starts and how long it is, checked to lie inside `len` bytes, also when it starts
+/// at `to`.
+#[track_caller]
+pub fn part(len: usize, src: &impl RangeBounds<usize>, to: usize) -> (usize, usize) {
+    let start = match src.start_bound() {
+        Bound::Included(&at) => at,
+        Bound::Excluded(&at) => at.checked_add(1).expect("a start that exists"),
+        Bound::Unbounded => 0,
+    };
+    let end = match src.end_bound() {
+        Bound::Included(&at) => at.checked_add(1).expect("an end that exists"),
+        Bound::Excluded(&at) => at,
+        Bound::Unbounded => len,
+    };
+    assert!(start <= end && end <= len, "the source lies outside the bytes");
+    let n = end - start;
+    assert!(to <= len - n, "the sink lies outside the bytes");
+    (start, n)
+}
