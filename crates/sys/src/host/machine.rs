@@ -82,6 +82,11 @@ impl ThreadStatus {
         value_in(&self.0, "Cpus_allowed_list")
     }
 
+    /// How many these are.
+    pub fn allowed(&self) -> Option<u64> {
+        count_in(&self.affinity()?)
+    }
+
     /// The effective capabilities, in hexadecimal (capabilities(7)).
     pub fn capabilities(&self) -> Option<String> {
         value_in(&self.0, "CapEff")

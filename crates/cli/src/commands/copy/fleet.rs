@@ -39,6 +39,9 @@ pub fn run(args: &CopyArgs, shard: Shard) -> Result<Exit, Failure> {
     let rank = shard.rank()?;
     interrupt::catch();
     let mut options = options::of(args)?;
+    if options.jobs == 0 {
+        options.jobs = shard.threads();
+    }
     let saved = Saved::use_if_current(!args.choice.no_profile);
     options.profile = saved.current.clone().map(Arc::new);
     let mut member = Member::new(rank.rank, rank.size, args.fleet.wait);

@@ -1,6 +1,7 @@
 //! Which of many processes this is: as it was told, or as the scheduler that started it says in the environment.
 
-use std::{env, fmt::Write};
+use std::{env, fmt::Write, num::NonZero, thread};
+use thalweg_sys::host::{ThreadStatus, cores_online};
 
 use crate::exit::{Exit, Failure};
 
@@ -27,20 +28,51 @@ struct Scheduler {
     name: &'static str,
     rank: &'static str,
     size: &'static str,
+    /// How many it started on this machine, if it tells; Slurm has a list of all machines.
+    here: Option<&'static str>,
 }
 
 /// Who may have started this process; the first that did counts. MPI may run under Slurm.
 const SCHEDULERS: [Scheduler; 4] = [
-    Scheduler { name: "Open MPI", rank: "OMPI_COMM_WORLD_RANK", size: "OMPI_COMM_WORLD_SIZE" },
-    Scheduler { name: "PMI (MPICH, Intel MPI)", rank: "PMI_RANK", size: "PMI_SIZE" },
-    Scheduler { name: "Slurm", rank: "SLURM_PROCID", size: "SLURM_NTASKS" },
+    Scheduler {
+        name: "Open MPI",
+        rank: "OMPI_COMM_WORLD_RANK",
+        size: "OMPI_COMM_WORLD_SIZE",
+        here: Some("OMPI_COMM_WORLD_LOCAL_SIZE"),
+    },
+    Scheduler {
+        name: "PMI (MPICH, Intel MPI)",
+        rank: "PMI_RANK",
+        size: "PMI_SIZE",
+        here: Some("MPI_LOCALNRANKS"),
+    },
+    Scheduler {
+        name: "Slurm",
+        rank: "SLURM_PROCID",
+        size: "SLURM_NTASKS",
+        here: Some("SLURM_TASKS_PER_NODE"),
+    },
     // Its size is in the job, and only who wrote that can put it into the environment.
     Scheduler {
         name: "Kubernetes Indexed Job",
         rank: "JOB_COMPLETION_INDEX",
         size: "JOB_COMPLETIONS",
+        here: None,
     },
 ];
+
+/// So many ranks share so many processors.
+fn share(ranks: u32, processors: u64) -> usize {
+    usize::try_from(processors.div_ceil(u64::from(ranks.max(1)))).unwrap_or(usize::MAX)
+}
+
+/// How many ranks the scheduler started on this machine.
+fn ranks_here(look: Look<'_>) -> Option<u32> {
+    let one = SCHEDULERS.iter().find(|one| look(one.rank).is_some())?;
+    let list = look(one.here?)?;
+    // Slurm: "2(x3),1" are three machines of two, and one of one.
+    list.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
 
 /// An array of Slurm is a list of jobs, each with the processes above.
 const ARRAY: [&str; 4] = [
@@ -77,6 +109,20 @@ impl Shard {
                 let found = detect(&|name| env::var(name).ok());
                 found.map(|(rank, _)| rank).map_err(|why| Failure::new(Exit::Usage, why))
             }
+        }
+    }
+
+    /// The threads that are this rank's share of the machine; 0 where nothing divides it. A rank that the
+    /// scheduler keeps to some processors has its share by that.
+    pub fn threads(self) -> usize {
+        let ranks = ranks_here(&|name| env::var(name).ok());
+        match (self, ranks, cores_online(), ThreadStatus::now().allowed()) {
+            (Self::Auto, Some(ranks), Some(all), Some(allowed)) if allowed >= all => {
+                // No more than a limit of a control group leaves.
+                let most = thread::available_parallelism().map_or(1, NonZero::get);
+                share(ranks, all).min(most)
+            }
+            _ => 0,
         }
     }
 }
@@ -160,6 +206,7 @@ fn told(look: Look<'_>) -> String {
     let mut names: Vec<(&str, &str)> = Vec::new();
     for one in &SCHEDULERS {
         names.extend([(one.name, one.rank), (one.name, one.size)]);
+        names.extend(one.here.map(|here| (one.name, here)));
     }
     names.extend(ARRAY.map(|name| ("Slurm job array", name)));
     for (who, name) in names {
@@ -207,6 +254,25 @@ mod tests {
         assert_eq!(found(&job), Ok((0, 4)));
         let under_slurm = [mpi[0], mpi[1], ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1")];
         assert_eq!(found(&under_slurm), Ok((3, 8)));
+    }
+
+    #[test]
+    fn ranks_on_one_machine_share_its_processors() {
+        let here = |variables: &[(&str, &str)]| {
+            ranks_here(&|name| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        let mpi = [("OMPI_COMM_WORLD_RANK", "3"), ("OMPI_COMM_WORLD_LOCAL_SIZE", "4")];
+        assert_eq!(here(&mpi), Some(4));
+        assert_eq!(here(&[("PMI_RANK", "0"), ("MPI_LOCALNRANKS", "2")]), Some(2));
+        let slurm = |tasks| here(&[("SLURM_PROCID", "0"), ("SLURM_TASKS_PER_NODE", tasks)]);
+        assert_eq!([slurm("6"), slurm("2(x3),1"), slurm("")], [Some(6), Some(2), None]);
+        assert_eq!(here(&mpi[..1]), None);
+        assert_eq!(here(&[("JOB_COMPLETION_INDEX", "0")]), None);
+        assert_eq!([share(2, 2), share(2, 5), share(3, 2), share(0, 4)], [1, 3, 1, 4]);
+        assert_eq!(Shard::At(Rank { rank: 0, size: 2 }).threads(), 0);
     }
 
     #[test]

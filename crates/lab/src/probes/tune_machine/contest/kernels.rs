@@ -129,8 +129,9 @@ impl Contest for Kernels {
         match (self.place, depth) {
             // What is larger is no more in the caches when it is hot.
             (Place::Cold, _) => return octaves(4, 20, 2),
-            (Place::Repeated, Depth::Quick) => return octaves(4, SHORT.ilog2(), 1),
-            (Place::Repeated, Depth::Standard) => return half_octaves(4, SHORT.ilog2()),
+            // Without a branch below 16 bytes a mixture gains, and 8 again and again lose.
+            (Place::Repeated, Depth::Quick) => return octaves(2, SHORT.ilog2(), 1),
+            (Place::Repeated, Depth::Standard) => return half_octaves(2, SHORT.ilog2()),
             (Place::Hot, Depth::Quick) => return octaves(4, 26, 2),
             (Place::Hot, Depth::Standard) => {}
         }
