@@ -267,7 +267,11 @@ fn declared() -> BTreeSet<String> {
         if line.starts_with("static ") || line.starts_with("#define ") {
             continue;
         }
-        let is_data = line.starts_with("extern ");
+        let data = line.strip_prefix("extern ");
+        let is_data = data.is_some();
+        // A datum of a type of ours is named behind it.
+        let typed = data.and_then(|line| line.strip_prefix("struct ")?.split_once(' '));
+        let line = typed.map_or(line, |(_, name)| name);
         // `*tw_version(` is split at the asterisk; prose says `tw_version()` of the same functions.
         for word in line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '(')) {
             let name = word.split_once('(').map(|(name, _)| name).or(is_data.then_some(word));

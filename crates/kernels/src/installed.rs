@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU8, Ordering, fence};
 
 use crate::bands::{Bands, UNTUNED, Unfit};
 
-/// Written once, before any pointer that leads to a reader of it.
+/// Written once, before whatever leads to a reader of it.
 pub(crate) struct Once {
     state: AtomicU8,
     bands: UnsafeCell<Bands>,
@@ -19,7 +19,7 @@ const TAKEN: u8 = 1;
 const PUBLISHED: u8 = 2;
 
 // SAFETY: the cell is written by the one caller of `put` that takes it, before it publishes with
-// Release the pointers that alone lead to `get`.
+// Release the end of a first band, which alone leads to `get`.
 unsafe impl Sync for Once {}
 
 impl Once {
