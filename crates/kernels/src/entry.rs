@@ -129,8 +129,8 @@ macro_rules! jump {
     };
 }
 
-/// The same as a part of the caller. The compiler loads what it compares and what it calls into registers
-/// first, as it does with all that is atomic; that is a twentieth of the shortest copies.
+/// The same as a part of the caller. The compiler would load what it compares and what it calls into registers
+/// first, as it does with all that is atomic: two instructions more, which the shortest copies feel.
 ///
 /// # Safety
 /// The contract of what is called.

@@ -22,9 +22,9 @@ use crate::{
 /// At the short sizes every copy of a sample has a drawn length, from a byte up to the size, evenly in
 /// logarithms, which no branch predictor knows: so each judges its kernel as the only one for everything
 /// below it, which is how programs mix short copies. At others half of them have, and the rest exactly
-/// the size, as in a loop that moves a buffer. Where only the size itself is asked for, all have it. Where one is repeated
-/// all begin at lines. Fills are done alike. Every second sink lies otherwise than its
-/// source to the vectors.
+/// the size, as in a loop that moves a buffer. Where only the size itself is asked for, all have it. Every second
+/// sink lies otherwise than its source to the vectors, but where one size is repeated: there all begin at lines.
+/// Fills are done alike.
 ///
 /// Cold ones are many pairs of buffers one behind the other, so many that no cache holds them: half of the copies
 /// have the size, and half a drawn length.
