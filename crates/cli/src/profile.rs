@@ -2,7 +2,12 @@
 
 use serde::Serialize;
 use std::{path::PathBuf, time::SystemTime};
-use thalweg_core::{Profile, driver::Look, profile::Stale};
+use thalweg_channel::bulk::PROCESS;
+use thalweg_core::{
+    Kind, Profile,
+    driver::Look,
+    profile::{FILL, Stale},
+};
 
 use crate::output::text::complain;
 
@@ -21,6 +26,30 @@ pub struct Saved {
     pub broken: Option<String>,
     // Dates of the cells, also of a stale one.
     newest: Option<String>,
+}
+
+/// What a command moves, of which a profile may speak. None copies from memory to memory.
+#[derive(Clone, Copy, Debug)]
+pub enum Moves {
+    /// Files and devices, to such.
+    Files,
+    /// Whatever has a descriptor.
+    Streams,
+    /// The same, and buffers between processes.
+    Buffers,
+}
+
+impl Moves {
+    fn between(self, source: &str, sink: &str) -> bool {
+        let is = |key: &str, kind: &str| key.split(':').next() == Some(kind);
+        let is_memory = is(source, Kind::Memory.name()) || is(source, FILL);
+        match self {
+            _ if is_memory => false,
+            Self::Files => !is(source, PROCESS) && !is(sink, Kind::Socket.name()),
+            Self::Streams => !is(source, PROCESS),
+            Self::Buffers => true,
+        }
+    }
 }
 
 impl Saved {
@@ -45,16 +74,24 @@ impl Saved {
         Self { path: Some(path), ..saved }
     }
 
-    /// The same for a command that moves: it says once what it does not use, and goes on.
-    pub fn use_if_current(wanted: bool) -> Self {
-        let saved = Self::find(wanted);
-        if let Some(broken) = &saved.broken {
-            complain(&format!("{broken}; going on without it"));
+    /// The same for a command that moves, of what speaks of its ends: it says once what it does not use, and goes on.
+    pub fn use_if_current(wanted: bool, moves: Moves) -> Self {
+        let Some(path) = Profile::default_path().filter(|_| wanted) else {
+            return Self::default();
+        };
+        let mut saved = Self::default();
+        match Profile::load_between(&path, &|source, sink| moves.between(source, sink)) {
+            Ok(None) => {}
+            Ok(Some(profile)) => {
+                // Where it knows nothing of such ends nobody need ask what machine this is.
+                if !profile.cells.is_empty() {
+                    saved.stale = profile.stale();
+                }
+                saved.current = Some(profile).filter(|_| saved.stale.is_empty());
+            }
+            Err(error) => complain(&format!("{error}; going on without it")),
         }
-        if let Some(profile) = &saved.of_memory {
-            profile.install_kernels(&saved.stale);
-        }
-        saved
+        Self { path: Some(path), ..saved }
     }
 
     /// Keeps what a copy saw of mechanisms that fell behind what was measured of them, and forgets what an

@@ -408,23 +408,43 @@ fn an_interrupt_ends_the_run_and_leaves_nothing() {
     let scratch = scratch();
     // A pause that nobody waits for: it is not over when it is interrupted.
     let words = ["study", "900", "--save", "kept", "--at", ".", "--sessions", "2", "--pause", "1h"];
-    let mut command = scratch.thalweg(words);
+    let started = || scratch.names().iter().any(|name| name.starts_with(".study.thalweg-part"));
+    interrupt(scratch.thalweg(words), &started);
+    assert_eq!(scratch.names(), ["studies"]);
+}
+
+#[test]
+fn an_interrupt_leaves_nothing_on_other_file_systems_either() {
+    let scratch = scratch();
+    let copying = r#"work = "program"
+with = { command = ["sh", "-c", "cp $0 $1; : >busy; exec sleep 10", "{source}", "{sink}"], place = "odd" }"#;
+    scratch.file("studies/900-null.toml", &STUDY.replace("work = \"null\"", copying));
+    std::fs::create_dir(scratch.path("mount")).expect("a folder");
+    let mut command = scratch.thalweg(["study", "900", "--quick", "--no-save", "--at", "."]);
+    command.env("THALWEG_MOUNTS", format!("odd={}", scratch.path("mount").display()));
+    interrupt(command, &|| scratch.names().contains(&"busy".to_owned()));
+    assert_eq!(scratch.names(), ["busy", "mount", "studies"]);
+    let left = std::fs::read_dir(scratch.path("mount")).expect("a folder");
+    let left: Vec<_> = left.map(|entry| entry.expect("a name").file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Once it has started, the command alone: what it has started hears nothing.
+fn interrupt(mut command: std::process::Command, started: &dyn Fn() -> bool) {
     let child = command
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
         .spawn()
         .expect("it starts");
-    let started = || scratch.names().iter().any(|name| name.starts_with(".study.thalweg-part"));
     for _ in 0..2400 {
         if started() {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    assert!(started(), "{:?}", scratch.names());
+    assert!(started(), "it does not begin");
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is ours");
     let ran = Ran::of_child(child).ended(130);
     assert!(ran.err.contains("has no result"), "{}", ran.err);
-    assert_eq!(scratch.names(), ["studies"]);
 }

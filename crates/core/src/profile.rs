@@ -4,21 +4,15 @@
 //! CPU or set of limits is stale, and says which key changed.
 
 use serde::{Deserialize, Serialize};
-use std::{
-    fs,
-    io::{self, Read},
-    path::{Path, PathBuf},
-};
+use std::{io, path::PathBuf};
 
 pub(crate) mod cell;
 mod evidence;
+mod file;
 mod machine;
 mod turn;
 
-use crate::{
-    atomic_file::write_file,
-    failed::{of_io, quoted},
-};
+use crate::failed::{of_io, quoted};
 
 pub use cell::{Cell, Load, Ratio, SinkState};
 pub use evidence::{Evidence, Known, day};
@@ -42,8 +36,6 @@ pub const LARGE_READS: &str = ":1M";
 pub const SCHEMA: u32 = 1;
 /// Differences smaller than this are noise however good a run looks (the protocol's floor).
 pub const LEAST_NOISE: f64 = 0.03;
-// A profile with every cell of every pair stays far below this; a larger file is not a profile.
-const LARGEST_FILE: u64 = 16 << 20;
 
 /// A measured profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,61 +75,6 @@ impl Profile {
     /// An empty profile of this machine.
     pub fn new() -> Self {
         Self { schema: SCHEMA, machine: Machine::this(), cells: Vec::new() }
-    }
-
-    /// Where the profile lives: `$THALWEG_PROFILE`, or `thalweg/profile.json` under the XDG state
-    /// directory. `None` without a home.
-    pub fn default_path() -> Option<PathBuf> {
-        let env = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        env("THALWEG_PROFILE").or_else(|| {
-            let state = env("XDG_STATE_HOME").filter(|p| p.is_absolute());
-            let state = state.or_else(|| env("HOME").map(|home| home.join(".local/state")))?;
-            Some(state.join("thalweg/profile.json"))
-        })
-    }
-
-    /// Reads a profile; `Ok(None)` if there is no such file.
-    pub fn load(path: &Path) -> Result<Option<Self>, ProfileError> {
-        let io_error =
-            |call| move |source| ProfileError::Io { path: path.to_owned(), call, source };
-        let invalid = |reason| ProfileError::Invalid { path: path.to_owned(), reason };
-        let file = match fs::File::open(path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file.map_err(io_error("open"))?,
-        };
-        // Bounded by what is read: a device has no length, and no end either.
-        let mut text = Vec::with_capacity(4096);
-        file.take(LARGEST_FILE + 1).read_to_end(&mut text).map_err(io_error("read"))?;
-        if text.len() as u64 > LARGEST_FILE {
-            return Err(invalid(format!("it has more than {LARGEST_FILE} bytes")));
-        }
-        Self::parse(&text).map(Some).map_err(invalid)
-    }
-
-    /// Reads a profile from its text and checks every number in it.
-    pub fn parse(text: &[u8]) -> Result<Self, String> {
-        let profile: Self = serde_json::from_slice(text).map_err(|e| e.to_string())?;
-        if profile.schema != SCHEMA {
-            return Err(format!("schema {} where {SCHEMA} is understood", profile.schema));
-        }
-        for (n, cell) in profile.cells.iter().enumerate() {
-            cell.check().map_err(|reason| format!("cell {n}: {reason}"))?;
-        }
-        Ok(profile)
-    }
-
-    /// Writes the profile whole or not at all.
-    pub fn save(&self, path: &Path) -> Result<(), ProfileError> {
-        let io_error =
-            |call| move |source| ProfileError::Io { path: path.to_owned(), call, source };
-        let folder = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder).map_err(|source| ProfileError::Io {
-            path: folder.to_owned(),
-            call: "mkdir",
-            source,
-        })?;
-        let text = serde_json::to_vec_pretty(self).map_err(|e| io_error("write")(e.into()))?;
-        write_file(path, &text).map_err(|error| io_error("write")(error.into()))
     }
 
     /// The keys in which this machine differs from the one the profile was measured on.
@@ -208,17 +145,6 @@ mod tests {
     use crate::Tuning;
 
     #[test]
-    fn a_profile_survives_its_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("deep/profile.json");
-        assert!(Profile::load(&path).unwrap().is_none());
-        let mut profile = Profile::new();
-        profile.merge(vec![cell::tests::cell("splice", 1 << 20, 0.8)]);
-        profile.save(&path).unwrap();
-        assert_eq!(Profile::load(&path).unwrap(), Some(profile));
-    }
-
-    #[test]
     fn newer_cells_replace_older_ones_of_the_same_conditions() {
         let mut profile = Profile::new();
         profile.merge(vec![cell::tests::cell("splice", 4096, 0.8)]);
@@ -261,14 +187,6 @@ mod tests {
         profile.machine.set("cpu", "of another machine");
         let stale: Vec<String> = profile.stale_in_memory().into_iter().map(|s| s.key).collect();
         assert_eq!(stale, ["cpu"]);
-    }
-
-    #[test]
-    fn a_file_without_an_end_is_no_profile() {
-        let endless = Profile::load(Path::new("/dev/zero")).unwrap_err().to_string();
-        assert!(endless.contains("/dev/zero") && endless.contains("more than"), "{endless}");
-        assert!(matches!(Profile::load(Path::new("/no/such/profile")), Ok(None)));
-        assert!(matches!(Profile::load(Path::new("/")), Err(ProfileError::Io { .. })));
     }
 
     #[test]

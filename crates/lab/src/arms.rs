@@ -19,7 +19,7 @@ mod null;
 mod probes;
 mod program;
 pub(crate) mod transfer;
-mod volume;
+pub(crate) mod volume;
 mod worker;
 
 /// Makes arms of one kind out of a study's parameters.

@@ -28,7 +28,7 @@ use crate::{
     exit::{Exit, Failure, transfer_error},
     interrupt::{self, is_interrupted},
     output::text::complain,
-    profile::Saved,
+    profile::{Moves, Saved},
     progress::Meter,
     stdio,
 };
@@ -325,7 +325,7 @@ impl Sink for Landings<'_> {
             needs: Guarantees::COPIED,
         };
         let wanted = !self.args.no_profile;
-        let saved = self.saved.get_or_insert_with(|| Saved::use_if_current(wanted));
+        let saved = self.saved.get_or_insert_with(|| Saved::use_if_current(wanted, Moves::Streams));
         let facts = Facts { len: Some(size), ..Facts::of(&transfer) };
         let plan = Plan::make(&facts, &Request::default(), saved.current.as_ref());
         if let Some(reason) = plan.impossible {

@@ -13,7 +13,7 @@ use crate::{
         quantity,
         text::{note, note_json},
     },
-    profile::Saved,
+    profile::{Moves, Saved},
     progress::Meter,
     stdio,
 };
@@ -78,7 +78,7 @@ impl Stream<'_> {
             needs: self.choice.needs(),
         };
         let facts = Facts { len: self.expected, ..Facts::of(&transfer) };
-        let saved = Saved::use_if_current(!self.choice.no_profile);
+        let saved = Saved::use_if_current(!self.choice.no_profile, Moves::Streams);
         let plan = Plan::make(&facts, &self.choice.request(), saved.current.as_ref());
         if let Some(reason) = &plan.impossible {
             return Err(Failure::new(Exit::Unsupported, reason.clone()));

@@ -2,13 +2,17 @@
 //! names by its type.
 
 use std::{
-    fs::File,
+    ffi::{CString, OsStr},
+    fs::{self, File},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
-use thalweg_core::Unfit;
+use thalweg_core::{Unfit, atomic_file::name::is_reserved};
 use thalweg_sys::host::filesystem;
 
-use crate::scratch::Folder;
+use crate::scratch::{Folder, remove};
+
+const MEMORY: &str = "/dev/shm";
 
 /// A folder for the files of one piece of work. One we made ourselves goes with it.
 #[derive(Debug)]
@@ -29,18 +33,18 @@ impl Volume {
 
     fn find_among(name: &str, scratch: &Path, mounts: &str) -> Result<Self, Unfit> {
         let own = |folder: &Path| {
-            let made = Folder::inside(folder);
+            let all = beside(folder, scratch);
+            let made = fs::create_dir(&all).or_else(|e| if all.is_dir() { Ok(()) } else { Err(e) });
             let failed = |e| Unfit::because(format!("{name}: {}: {e}", folder.display()));
-            made.map(Self::Own).map_err(failed)
+            made.and_then(|()| Folder::inside(&all)).map(Self::Own).map_err(failed)
         };
-        let mut mounts = mounts.split(':').filter_map(|mount| mount.split_once('='));
-        if let Some((_, path)) = mounts.find(|(mount, _)| *mount == name) {
-            return own(Path::new(path));
+        if let Some((_, path)) = named(mounts).find(|(mount, _)| *mount == name) {
+            return own(path);
         }
         if name == "scratch" || kind_of(scratch).as_deref() == Some(name) {
             return Ok(Self::Scratch(scratch.to_owned()));
         }
-        let memory = Path::new("/dev/shm");
+        let memory = Path::new(MEMORY);
         if kind_of(memory).as_deref() == Some(name) {
             return own(memory);
         }
@@ -48,6 +52,17 @@ impl Volume {
         Err(Unfit::because(format!(
             "no {name} here: scratch is {scratch}, and THALWEG_MOUNTS=\"{name}=/path\" names none"
         )))
+    }
+
+    /// Removes what a session with this scratch folder made elsewhere: one that was killed could not.
+    pub fn remove_all_beside(scratch: &Path) {
+        Self::remove_among(scratch, &std::env::var("THALWEG_MOUNTS").unwrap_or_default());
+    }
+
+    fn remove_among(scratch: &Path, mounts: &str) {
+        for folder in named(mounts).map(|(_, path)| path).chain([Path::new(MEMORY)]) {
+            remove(&beside(folder, scratch));
+        }
     }
 
     /// Refuses what would fill the file system.
@@ -72,6 +87,21 @@ impl Volume {
     }
 }
 
+/// The names and folders of `xfs=/path:btrfs=/path`.
+fn named(mounts: &str) -> impl Iterator<Item = (&str, &Path)> {
+    let each = mounts.split(':').filter_map(|mount| mount.split_once('='));
+    each.map(|(name, path)| (name, Path::new(path)))
+}
+
+/// Where in a folder everything lies that a session makes there: under the name of its scratch folder, of which
+/// `scratch` is a part, and which no other session has.
+fn beside(folder: &Path, scratch: &Path) -> PathBuf {
+    let is_of_session =
+        |name: &&OsStr| CString::new(name.as_bytes()).is_ok_and(|name| is_reserved(&name));
+    let name = scratch.ancestors().filter_map(Path::file_name).find(is_of_session);
+    folder.join(name.or(scratch.file_name()).unwrap_or_default())
+}
+
 /// The type of the file system a folder lies on.
 fn kind_of(folder: &Path) -> Option<String> {
     let folder = File::open(folder).ok()?;
@@ -85,15 +115,21 @@ mod tests {
     #[test]
     fn a_place_is_scratch_or_a_named_mount_or_missing_with_a_reason() {
         let (scratch, mount) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let find = |name, mounts: &str| Volume::find_among(name, scratch.path(), mounts);
-        assert_eq!(find("scratch", "").unwrap().path(), scratch.path());
-        let kind = kind_of(scratch.path()).unwrap();
-        assert_eq!(find(&kind, "").unwrap().path(), scratch.path());
+        let session = Folder::named(scratch.path(), "study").unwrap();
+        let scratch = session.file("arm-0");
+        fs::create_dir(&scratch).unwrap();
+        let find = |name, mounts: &str| Volume::find_among(name, &scratch, mounts);
+        assert_eq!(find("scratch", "").unwrap().path(), scratch);
+        let kind = kind_of(&scratch).unwrap();
+        assert_eq!(find(&kind, "").unwrap().path(), scratch);
         let mounts = format!("odd:nofs={}", mount.path().display());
         let place = find("nofs", &mounts).unwrap();
         assert!(place.path().starts_with(mount.path()) && place.path().is_dir());
-        drop(place);
-        assert_eq!(std::fs::read_dir(mount.path()).unwrap().count(), 0);
+        // As when nobody could drop it.
+        fs::write(place.path().join("from"), "bytes").unwrap();
+        std::mem::forget(place);
+        Volume::remove_among(session.path(), &mounts);
+        assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 0);
         let reason = find("nofs", "").unwrap_err().reason;
         assert!(reason.contains("no nofs here") && reason.contains("THALWEG_MOUNTS"), "{reason}");
         assert!(find("gone", "gone=/no/such/folder").is_err());

@@ -17,6 +17,7 @@ use super::{
     wire::{Event, SessionJob, SessionLog},
 };
 use crate::{
+    arms::volume::Volume,
     measure::{
         conditions::{self, Conditions},
         process,
@@ -184,6 +185,7 @@ impl Run<'_, '_> {
             }
             None
         });
+        Volume::remove_all_beside(scratch.path());
         let course = &mut self.courses[number];
         course.eta.session_done();
         course.ended = Some(Instant::now());

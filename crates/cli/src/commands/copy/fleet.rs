@@ -26,7 +26,7 @@ use crate::{
         quantity,
         text::{note, print},
     },
-    profile::Saved,
+    profile::{Moves, Saved},
     progress::{Counting, Meter},
 };
 
@@ -42,7 +42,7 @@ pub fn run(args: &CopyArgs, shard: Shard) -> Result<Exit, Failure> {
     if options.jobs == 0 {
         options.jobs = shard.threads();
     }
-    let saved = Saved::use_if_current(!args.choice.no_profile);
+    let saved = Saved::use_if_current(!args.choice.no_profile, Moves::Files);
     options.profile = saved.current.clone().map(Arc::new);
     let mut member = Member::new(rank.rank, rank.size, args.fleet.wait);
     member.task_bytes = args.fleet.shard_size;

@@ -23,7 +23,7 @@ use crate::{
         answer::Answer,
         text::{complain, note, print},
     },
-    profile::Saved,
+    profile::{Moves, Saved},
     progress::{Counting, Meter},
     stdio,
 };
@@ -244,7 +244,7 @@ impl<'r> Run<'r> {
 
     fn copy(&self, mut options: CopyOptions) -> Result<Exit, Failure> {
         let args = self.args;
-        let saved = Saved::use_if_current(!args.choice.no_profile);
+        let saved = Saved::use_if_current(!args.choice.no_profile, Moves::Files);
         options.profile = saved.current.clone().map(Arc::new);
         let tuned =
             if args.tune && !args.dry_run { self.tune(&saved, &mut options)? } else { None };

@@ -27,7 +27,7 @@ use crate::{
         quantity,
         text::{complain, note, note_json, print},
     },
-    profile::Saved,
+    profile::{Moves, Saved},
     stdio,
 };
 
@@ -166,7 +166,7 @@ fn options(args: &FetchArgs) -> Result<Options, Failure> {
         way: Way {
             policy: Policy {
                 request: args.choice.request(),
-                profile: Saved::use_if_current(!args.choice.no_profile).current,
+                profile: Saved::use_if_current(!args.choice.no_profile, Moves::Streams).current,
                 needs: args.choice.needs(),
             },
             limit: args.limit.filter(|limit| *limit > 0).map(|limit| RateLimit::new(limit).into()),

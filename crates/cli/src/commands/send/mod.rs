@@ -26,7 +26,7 @@ use crate::{
     exit::{Exit, Failure, INPUT},
     interrupt::{self, is_interrupted},
     output::answer::{Choice, Verified},
-    profile::Saved,
+    profile::{Moves, Saved},
     progress::Meter,
     stdio,
 };
@@ -56,7 +56,7 @@ impl Subcommand for SendArgs {
 
     fn run(&self, _color: bool) -> Result<Exit, Failure> {
         let mut options = options(self)?;
-        let saved = Saved::use_if_current(!self.no_profile);
+        let saved = Saved::use_if_current(!self.no_profile, Moves::Buffers);
         options.measured = saved.current.clone().map(Arc::new);
         let address = transfer_report::address(&self.to)?;
         let names = names(self)?;

@@ -12,7 +12,7 @@ use crate::{
     exit::{Exit, Failure},
     interrupt,
     output::text::{complain, note, print},
-    profile::Saved,
+    profile::{Moves, Saved},
 };
 
 mod args;
@@ -44,7 +44,7 @@ impl Subcommand for ServeArgs {
         }
         // Before a hangup is only counted, so that none falls between what was there and what is looked at then.
         let terminal = Terminal::now();
-        let saved = Saved::use_if_current(!self.choice.no_profile);
+        let saved = Saved::use_if_current(!self.choice.no_profile, Moves::Streams);
         // The workers leave signals to this thread.
         let _ = signal::catch_interrupts();
         let _ = signal::count_hangups();
@@ -117,7 +117,7 @@ impl ServeArgs {
                 if terminal.is_gone() {
                     return;
                 }
-                let saved = Saved::use_if_current(!self.choice.no_profile);
+                let saved = Saved::use_if_current(!self.choice.no_profile, Moves::Streams);
                 let found = if saved.current.is_some() { "read again" } else { "none that holds" };
                 note(&format!("profile: {found}"));
                 server.choose_by(saved.current);

@@ -1,0 +1,211 @@
+//! The file of a profile. A cell has a line of its own, which begins with its ends: a command that moves files reads
+//! the lines that speak of files, and passes over those of memory without making anything of them.
+
+use std::{
+    fs,
+    io::{self, BufRead, Read},
+    path::{Path, PathBuf},
+};
+
+use super::{Profile, ProfileError, SCHEMA};
+use crate::atomic_file::write_file;
+
+// A profile with every cell of every pair stays far below this; a larger file is not a profile.
+const LARGEST_FILE: u64 = 16 << 20;
+// Of a cell's line.
+const BEGINNING: &[u8] = br#"{"source":""#;
+
+impl Profile {
+    /// Where the profile lives: `$THALWEG_PROFILE`, or `thalweg/profile.json` under the XDG state
+    /// directory. `None` without a home.
+    pub fn default_path() -> Option<PathBuf> {
+        let env = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        env("THALWEG_PROFILE").or_else(|| {
+            let state = env("XDG_STATE_HOME").filter(|p| p.is_absolute());
+            let state = state.or_else(|| env("HOME").map(|home| home.join(".local/state")))?;
+            Some(state.join("thalweg/profile.json"))
+        })
+    }
+
+    /// Reads a profile; `Ok(None)` if there is no such file.
+    pub fn load(path: &Path) -> Result<Option<Self>, ProfileError> {
+        let text = read(path)?;
+        text.map(|text| Self::parse(&text).map_err(|reason| invalid(path, reason))).transpose()
+    }
+
+    /// The same of the cells alone whose source and sink are wanted, in a fraction of the time. What it answers
+    /// is for choosing, and must not be [saved](Self::save). Of a file that others have laid out it may have all cells.
+    pub fn load_between(
+        path: &Path,
+        wanted: &dyn Fn(&str, &str) -> bool,
+    ) -> Result<Option<Self>, ProfileError> {
+        let parse = |text: Vec<u8>| {
+            Self::parse(&between(&text, wanted)).map_err(|reason| invalid(path, reason))
+        };
+        read(path)?.map(parse).transpose()
+    }
+
+    /// Reads a profile from its text and checks every number in it.
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
+        let profile: Self = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+        if profile.schema != SCHEMA {
+            return Err(format!("schema {} where {SCHEMA} is understood", profile.schema));
+        }
+        for (n, cell) in profile.cells.iter().enumerate() {
+            cell.check().map_err(|reason| format!("cell {n}: {reason}"))?;
+        }
+        Ok(profile)
+    }
+
+    /// Writes the profile whole or not at all.
+    pub fn save(&self, path: &Path) -> Result<(), ProfileError> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(folder).map_err(failed(folder, "mkdir"))?;
+        let text = self.text().map_err(|e| failed(path, "write")(e.into()))?;
+        write_file(path, text.as_bytes()).map_err(|error| failed(path, "write")(error.into()))
+    }
+
+    fn text(&self) -> serde_json::Result<String> {
+        let Self { schema, machine, cells } = self;
+        let lines: Vec<String> =
+            cells.iter().map(serde_json::to_string).collect::<serde_json::Result<_>>()?;
+        let machine = serde_json::to_string(machine)?;
+        let cells = lines.join(",\n");
+        Ok(format!(
+            "{{\n\"schema\": {schema},\n\"machine\": {machine},\n\"cells\": [\n{cells}\n]\n}}\n"
+        ))
+    }
+}
+
+fn failed(path: &Path, call: &'static str) -> impl FnOnce(io::Error) -> ProfileError {
+    move |source| ProfileError::Io { path: path.to_owned(), call, source }
+}
+
+fn invalid(path: &Path, reason: String) -> ProfileError {
+    ProfileError::Invalid { path: path.to_owned(), reason }
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, ProfileError> {
+    let file = match fs::File::open(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(failed(path, "open"))?,
+    };
+    // A guess: a device has no length, and no end either.
+    let len = file.metadata().map_or(0, |meta| meta.len().min(LARGEST_FILE));
+    let mut text = Vec::with_capacity(len as usize + 1);
+    file.take(LARGEST_FILE + 1).read_to_end(&mut text).map_err(failed(path, "read"))?;
+    if text.len() as u64 > LARGEST_FILE {
+        return Err(invalid(path, format!("it has more than {LARGEST_FILE} bytes")));
+    }
+    Ok(Some(text))
+}
+
+/// The text without the lines of cells that are not wanted.
+fn between(text: &[u8], wanted: &dyn Fn(&str, &str) -> bool) -> Vec<u8> {
+    let (mut kept, mut rest, mut is_behind_cell) = (Vec::new(), text, false);
+    // By memchr of the C library: this is all that most cells cost.
+    while let (from, Ok(len @ 1..)) = (rest, rest.skip_until(b'\n')) {
+        let line = from[..len].strip_suffix(b"\n").unwrap_or(&from[..len]);
+        let cell = cell(line);
+        if cell.and_then(ends).is_some_and(|(source, sink)| !wanted(source, sink)) {
+            continue;
+        }
+        // The comma of the last one that is kept would be one too many.
+        if is_behind_cell && cell.is_some() {
+            kept.push(b',');
+        }
+        kept.extend_from_slice(cell.unwrap_or(line));
+        kept.push(b'\n');
+        is_behind_cell = cell.is_some();
+    }
+    kept
+}
+
+/// The cell that this line is, as [`Profile::save`] writes it, without the comma behind it.
+fn cell(line: &[u8]) -> Option<&[u8]> {
+    let cell = line.strip_suffix(b",").unwrap_or(line);
+    (cell.starts_with(BEGINNING) && cell.ends_with(b"}")).then_some(cell)
+}
+
+/// The ends of a cell; `None` where that takes more than a look.
+fn ends(cell: &[u8]) -> Option<(&str, &str)> {
+    let (source, rest) = word(cell.strip_prefix(BEGINNING)?)?;
+    let (sink, _) = word(rest.strip_prefix(br#","sink":""#)?)?;
+    Some((source, sink))
+}
+
+/// The text up to the quote that ends it, and what follows; `None` where a quote may be part of it.
+fn word(text: &[u8]) -> Option<(&str, &[u8])> {
+    let end = text.iter().position(|&byte| byte == b'"')?;
+    let word = str::from_utf8(&text[..end]).ok().filter(|word| !word.contains('\\'))?;
+    Some((word, &text[end + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{Cell, cell};
+
+    fn into_files(_: &str, sink: &str) -> bool {
+        sink.starts_with("file")
+    }
+
+    fn saved(sinks: &[&str]) -> (tempfile::TempDir, PathBuf, Profile) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/profile.json");
+        let mut profile = Profile::new();
+        for sink in sinks {
+            let cell = cell::tests::cell("splice", 1 << 20, 0.8);
+            profile.cells.push(Cell { sink: (*sink).into(), ..cell });
+        }
+        profile.save(&path).unwrap();
+        (folder, path, profile)
+    }
+
+    #[test]
+    fn a_profile_survives_its_file() {
+        for sinks in [&[][..], &["file:ext4"], &["memory", "file:a\"b\\,{}", "file:\n"]] {
+            let (_folder, path, profile) = saved(sinks);
+            assert_eq!(Profile::load(&path).unwrap(), Some(profile));
+        }
+        assert!(matches!(Profile::load(Path::new("/no/such/profile")), Ok(None)));
+    }
+
+    #[test]
+    fn a_part_is_what_is_wanted_of_the_whole_wherever_it_lies() {
+        let all = ["file:x", "memory", "file:y"];
+        for mut sinks in [vec![], vec!["memory"], vec!["memory", "cold"], vec!["file:\"", "memory"]]
+        {
+            for n in 0..8 {
+                sinks.extend(
+                    all.iter()
+                        .enumerate()
+                        .filter(|(bit, _)| n >> bit & 1 == 1)
+                        .map(|(_, sink)| *sink),
+                );
+                let (_folder, path, mut profile) = saved(&sinks);
+                profile.cells.retain(|cell| into_files(&cell.source, &cell.sink));
+                let part = Profile::load_between(&path, &into_files).unwrap();
+                assert_eq!(part, Some(profile), "{sinks:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_profile_in_another_layout_is_read_whole() {
+        let (folder, _, profile) = saved(&["memory", "file:x"]);
+        let path = folder.path().join("pretty");
+        fs::write(&path, serde_json::to_vec_pretty(&profile).unwrap()).unwrap();
+        let part = Profile::load_between(&path, &into_files).unwrap();
+        assert_eq!(part, Some(profile.clone()));
+        fs::write(&path, serde_json::to_vec(&profile).unwrap()).unwrap();
+        assert_eq!(Profile::load_between(&path, &into_files).unwrap(), Some(profile));
+    }
+
+    #[test]
+    fn a_file_without_an_end_is_no_profile() {
+        let endless = Profile::load(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(endless.contains("/dev/zero") && endless.contains("more than"), "{endless}");
+        assert!(matches!(Profile::load(Path::new("/")), Err(ProfileError::Io { .. })));
+    }
+}
