@@ -418,7 +418,7 @@ fn an_interrupt_leaves_nothing_on_other_file_systems_either() {
     let scratch = scratch();
     let copying = r#"work = "program"
 with = { command = ["sh", "-c", "cp $0 $1; : >busy; exec sleep 10", "{source}", "{sink}"], place = "odd" }"#;
-    scratch.file("studies/900-null.toml", &STUDY.replace("work = \"null\"", copying));
+    scratch.file("studies/900-null.toml", STUDY.replace("work = \"null\"", copying));
     std::fs::create_dir(scratch.path("mount")).expect("a folder");
     let mut command = scratch.thalweg(["study", "900", "--quick", "--no-save", "--at", "."]);
     command.env("THALWEG_MOUNTS", format!("odd={}", scratch.path("mount").display()));

@@ -23,6 +23,8 @@ pub static KERNELS: &[Kernel] = &[
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     crate::rows::x86::branchless::AVX2,
     #[cfg(all(target_arch = "x86_64", not(miri)))]
+    crate::rows::x86::quads::AVX2,
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     crate::rows::x86::wide::AVX2,
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     crate::rows::x86::wide::AVX512,

@@ -8,6 +8,8 @@ pub mod branchless;
 #[cfg(not(miri))]
 pub mod mask;
 #[cfg(not(miri))]
+pub mod quads;
+#[cfg(not(miri))]
 pub mod rep;
 #[cfg(not(miri))]
 pub mod stream;

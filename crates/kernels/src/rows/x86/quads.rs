@@ -1,0 +1,64 @@
+//! 4 to 15 bytes in four moves of 4 that overlap, 16 to 64 by halves as glibc does: of lengths that nothing predicts
+//! two guesses less, and nothing lost where one repeats, as far as the layout of the code goes.
+
+use core::arch::x86_64::{__m128i, __m256i};
+
+use crate::cpu;
+use crate::row::Kernel;
+use crate::rows::vector::behind;
+use crate::word::{ends, four};
+
+pub const AVX2: Kernel = Kernel {
+    name: "quads-avx2",
+    summary: "4 to 15 bytes in four moves of 4 that overlap; else as avx2",
+    is_available: || cpu::has(cpu::AVX2),
+    copy: avx2::copy,
+    move_: Some(avx2::move_),
+};
+
+/// Does up to 64 bytes, and says whether it did.
+///
+/// # Safety
+/// `src` is readable and `dst` writable for `n` bytes; they may overlap.
+#[inline(always)]
+unsafe fn short(dst: *mut u8, src: *const u8, n: usize) -> bool {
+    if n < 16 {
+        seldom();
+        // SAFETY: less than 16 bytes.
+        unsafe { below_a_vector(dst, src, n) };
+    } else if n > 64 {
+        seldom();
+        return false;
+    } else if n < 32 {
+        seldom();
+        // SAFETY: 16 to 32 bytes.
+        unsafe { ends::<__m128i, 1>(dst, src, n) };
+    } else {
+        // SAFETY: 32 to 64 bytes.
+        unsafe { ends::<__m256i, 1>(dst, src, n) };
+    }
+    true
+}
+
+/// # Safety
+/// `src` is readable and `dst` writable for `n < 16` bytes; they may overlap.
+#[inline(always)]
+unsafe fn below_a_vector(dst: *mut u8, src: *const u8, n: usize) {
+    if n >= 4 {
+        // SAFETY: 4 to 16 bytes.
+        unsafe { four::<u32>(dst, src, n) };
+    } else if n >= 2 {
+        // SAFETY: 2 or 3 bytes.
+        unsafe { ends::<u16, 1>(dst, src, n) };
+    } else if n != 0 {
+        // SAFETY: one byte, twice.
+        unsafe { ends::<u8, 1>(dst, src, n) };
+    }
+}
+
+/// Marks a branch that is to jump: from 32 to 64 bytes nothing does.
+#[cold]
+#[inline]
+fn seldom() {}
+
+behind!(avx2, short, __m256i, "avx2");
