@@ -6,7 +6,7 @@ use thalweg_channel::bulk::PROCESS;
 use thalweg_core::{
     Kind, Profile,
     driver::Look,
-    profile::{FILL, Stale},
+    profile::{FILL, ProfileError, Stale},
 };
 
 use crate::output::text::complain;
@@ -58,20 +58,14 @@ impl Saved {
         let Some(path) = Profile::default_path().filter(|_| wanted) else {
             return Self::default();
         };
-        let mut saved = Self::default();
-        match Profile::load(&path) {
-            Ok(None) => {}
-            Ok(Some(profile)) => {
-                saved.stale = profile.stale();
-                saved.newest = profile.cells.iter().map(|cell| cell.at.clone()).max();
-                if !saved.stale.iter().any(Stale::touches_memory) {
-                    saved.of_memory = Some(profile.clone());
-                }
-                saved.current = Some(profile).filter(|_| saved.stale.is_empty());
+        let mut saved = Self { path: Some(path.clone()), ..Self::default() };
+        if let Some(profile) = saved.take(Profile::load(&path)) {
+            if !saved.stale.iter().any(Stale::touches_memory) {
+                saved.of_memory = Some(profile.clone());
             }
-            Err(error) => saved.broken = Some(error.to_string()),
+            saved.current = Some(profile).filter(|_| saved.stale.is_empty());
         }
-        Self { path: Some(path), ..saved }
+        saved
     }
 
     /// The same for a command that moves, of what speaks of its ends: it says once what it does not use, and goes on.
@@ -79,19 +73,29 @@ impl Saved {
         let Some(path) = Profile::default_path().filter(|_| wanted) else {
             return Self::default();
         };
-        let mut saved = Self::default();
-        match Profile::load_between(&path, &|source, sink| moves.between(source, sink)) {
-            Ok(None) => {}
-            Ok(Some(profile)) => {
-                // Where it knows nothing of such ends nobody need ask what machine this is.
-                if !profile.cells.is_empty() {
-                    saved.stale = profile.stale();
-                }
-                saved.current = Some(profile).filter(|_| saved.stale.is_empty());
-            }
-            Err(error) => complain(&format!("{error}; going on without it")),
+        let mut saved = Self { path: Some(path.clone()), ..Self::default() };
+        let read = Profile::load_between(&path, &|source, sink| moves.between(source, sink));
+        saved.current = saved.take(read).filter(|_| saved.stale.is_empty());
+        if let Some(broken) = &saved.broken {
+            complain(&format!("{broken}; going on without it"));
         }
-        Self { path: Some(path), ..saved }
+        saved
+    }
+
+    /// What was read, if anything; and what there is to say of it.
+    fn take(&mut self, read: Result<Option<Profile>, ProfileError>) -> Option<Profile> {
+        match read {
+            Ok(found) => {
+                let profile = found?;
+                self.stale = profile.stale();
+                self.newest = profile.cells.iter().map(|cell| cell.at.clone()).max();
+                Some(profile)
+            }
+            Err(error) => {
+                self.broken = Some(error.to_string());
+                None
+            }
+        }
     }
 
     /// Keeps what a copy saw of mechanisms that fell behind what was measured of them, and forgets what an
