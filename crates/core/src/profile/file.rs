@@ -13,7 +13,7 @@ use crate::atomic_file::write_file;
 // A profile with every cell of every pair stays far below this; a larger file is not a profile.
 const LARGEST_FILE: u64 = 16 << 20;
 // Of a cell's line.
-const BEGINNING: &[u8] = br#"{"source":""#;
+const BEGINNING: &str = r#"{"source":""#;
 
 impl Profile {
     /// Where the profile lives: `$THALWEG_PROFILE`, or `thalweg/profile.json` under the XDG state
@@ -103,7 +103,6 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, ProfileError> {
 /// The text without the lines of cells that are not wanted.
 fn between(text: &[u8], wanted: &dyn Fn(&str, &str) -> bool) -> Vec<u8> {
     let (mut kept, mut rest, mut is_behind_cell) = (Vec::new(), text, false);
-    // By memchr of the C library: this is all that most cells cost.
     while let (from, Ok(len @ 1..)) = (rest, rest.skip_until(b'\n')) {
         let line = from[..len].strip_suffix(b"\n").unwrap_or(&from[..len]);
         let cell = cell(line);
@@ -124,21 +123,15 @@ fn between(text: &[u8], wanted: &dyn Fn(&str, &str) -> bool) -> Vec<u8> {
 /// The cell that this line is, as [`Profile::save`] writes it, without the comma behind it.
 fn cell(line: &[u8]) -> Option<&[u8]> {
     let cell = line.strip_suffix(b",").unwrap_or(line);
-    (cell.starts_with(BEGINNING) && cell.ends_with(b"}")).then_some(cell)
+    (cell.starts_with(BEGINNING.as_bytes()) && cell.ends_with(b"}")).then_some(cell)
 }
 
-/// The ends of a cell; `None` where that takes more than a look.
+/// The ends of a cell; `None` where that takes more than a look: a quote in a name, or several cells in the line.
 fn ends(cell: &[u8]) -> Option<(&str, &str)> {
-    let (source, rest) = word(cell.strip_prefix(BEGINNING)?)?;
-    let (sink, _) = word(rest.strip_prefix(br#","sink":""#)?)?;
-    Some((source, sink))
-}
-
-/// The text up to the quote that ends it, and what follows; `None` where a quote may be part of it.
-fn word(text: &[u8]) -> Option<(&str, &[u8])> {
-    let end = text.iter().position(|&byte| byte == b'"')?;
-    let word = str::from_utf8(&text[..end]).ok().filter(|word| !word.contains('\\'))?;
-    Some((word, &text[end + 1..]))
+    let (source, rest) = str::from_utf8(cell).ok()?.strip_prefix(BEGINNING)?.split_once('"')?;
+    let (sink, rest) = rest.strip_prefix(r#","sink":""#)?.split_once('"')?;
+    let is_plain = !source.contains('\\') && !sink.contains('\\') && !rest.contains(BEGINNING);
+    is_plain.then_some((source, sink))
 }
 
 #[cfg(test)]
@@ -199,6 +192,9 @@ mod tests {
         let part = Profile::load_between(&path, &into_files).unwrap();
         assert_eq!(part, Some(profile.clone()));
         fs::write(&path, serde_json::to_vec(&profile).unwrap()).unwrap();
+        assert_eq!(Profile::load_between(&path, &into_files).unwrap(), Some(profile.clone()));
+        // Two cells in one line, the first of which is not wanted.
+        fs::write(&path, profile.text().unwrap().replace("},\n", "},")).unwrap();
         assert_eq!(Profile::load_between(&path, &into_files).unwrap(), Some(profile));
     }
 

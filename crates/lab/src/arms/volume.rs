@@ -33,7 +33,9 @@ impl Volume {
 
     fn find_among(name: &str, scratch: &Path, mounts: &str) -> Result<Self, Unfit> {
         let own = |folder: &Path| {
-            let all = beside(folder, scratch);
+            let all = beside(folder, scratch).ok_or_else(|| {
+                Unfit::because(format!("{name}: {} has no name", scratch.display()))
+            })?;
             let made = fs::create_dir(&all).or_else(|e| if all.is_dir() { Ok(()) } else { Err(e) });
             let failed = |e| Unfit::because(format!("{name}: {}: {e}", folder.display()));
             made.and_then(|()| Folder::inside(&all)).map(Self::Own).map_err(failed)
@@ -61,7 +63,9 @@ impl Volume {
 
     fn remove_among(scratch: &Path, mounts: &str) {
         for folder in named(mounts).map(|(_, path)| path).chain([Path::new(MEMORY)]) {
-            remove(&beside(folder, scratch));
+            if let Some(all) = beside(folder, scratch) {
+                remove(&all);
+            }
         }
     }
 
@@ -94,12 +98,12 @@ fn named(mounts: &str) -> impl Iterator<Item = (&str, &Path)> {
 }
 
 /// Where in a folder everything lies that a session makes there: under the name of its scratch folder, of which
-/// `scratch` is a part, and which no other session has.
-fn beside(folder: &Path, scratch: &Path) -> PathBuf {
+/// `scratch` is a part, and which no other session has. Never the folder itself: what lies there is removed.
+fn beside(folder: &Path, scratch: &Path) -> Option<PathBuf> {
     let is_of_session =
         |name: &&OsStr| CString::new(name.as_bytes()).is_ok_and(|name| is_reserved(&name));
     let name = scratch.ancestors().filter_map(Path::file_name).find(is_of_session);
-    folder.join(name.or(scratch.file_name()).unwrap_or_default())
+    name.or(scratch.file_name()).map(|name| folder.join(name))
 }
 
 /// The type of the file system a folder lies on.
@@ -130,6 +134,8 @@ mod tests {
         std::mem::forget(place);
         Volume::remove_among(session.path(), &mounts);
         assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 0);
+        Volume::remove_among(Path::new("/"), &mounts);
+        assert!(mount.path().is_dir(), "a folder of somebody's");
         let reason = find("nofs", "").unwrap_err().reason;
         assert!(reason.contains("no nofs here") && reason.contains("THALWEG_MOUNTS"), "{reason}");
         assert!(find("gone", "gone=/no/such/folder").is_err());
