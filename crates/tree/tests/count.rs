@@ -50,6 +50,27 @@ fn what_was_counted_is_what_a_run_has_settled_whatever_became_of_each_file() {
     }
 }
 
+/// Two workers that meet two names of one file at the same time: the second name waits and is visited twice.
+#[test]
+fn a_name_that_waits_for_the_copy_of_another_is_counted_once() {
+    let here = tempfile::tempdir().unwrap();
+    let at = here.path();
+    fs::create_dir(at.join("src")).unwrap();
+    fs::write(at.join("src/large"), vec![3; 3 << 20]).unwrap();
+    for n in 0..30 {
+        let below = at.join("src").join(n.to_string());
+        fs::create_dir(&below).unwrap();
+        fs::hard_link(at.join("src/large"), below.join("name")).unwrap();
+    }
+    let options = CopyOptions { jobs: 8, ..CopyOptions::archive() };
+    let total = counted(at, &options).unwrap();
+    for round in 0..10 {
+        let last = Last::default();
+        copy(&[at.join("src")], &at.join(format!("dst-{round}")), &options, &last).unwrap();
+        assert_eq!(last.0.into_inner().unwrap().settled, total, "round {round}");
+    }
+}
+
 #[test]
 fn a_count_that_is_stopped_or_leads_too_deep_gives_no_total() {
     let here = tempfile::tempdir().unwrap();

@@ -24,6 +24,14 @@ use crate::{
     xattrs::{Holder, Taken},
 };
 
+/// Progress of one name of a file after one visit by a worker.
+enum NameOutcome {
+    /// The name was copied, linked or skipped.
+    Processed,
+    /// Another worker is copying the same file under another name; this name is queued again afterwards.
+    Waiting,
+}
+
 impl Worker<'_> {
     /// Copies a file with contents: a regular one, or without `-r` whatever can be read.
     pub fn file(&mut self, leaf: &Leaf<'_>) -> Attempt<()> {
@@ -40,15 +48,23 @@ impl Worker<'_> {
         self.run.expect_not_listed_over(&stat, || leaf.source_path());
         self.take_up(leaf, size(&stat));
         let copied = self.copy_or_leave(leaf, &source, &stat);
-        self.settle(size(&stat));
-        copied
+        // A name that waits for another one to be copied comes back through the queue and is counted then.
+        if !matches!(copied, Ok(NameOutcome::Waiting)) {
+            self.settle(size(&stat));
+        }
+        copied.map(drop)
     }
 
-    /// Copies it, links it to an earlier copy, or leaves it.
-    fn copy_or_leave(&mut self, leaf: &Leaf<'_>, source: &OwnedFd, stat: &Stat) -> Attempt<()> {
+    /// Copies the file, links it to an earlier copy, or leaves the existing one.
+    fn copy_or_leave(
+        &mut self,
+        leaf: &Leaf<'_>,
+        source: &OwnedFd,
+        stat: &Stat,
+    ) -> Attempt<NameOutcome> {
         let options = self.run.options;
         let is_regular = kind(stat) == FileType::RegularFile;
-        let Some(dir) = leaf.directory.open()? else { return Ok(()) };
+        let Some(dir) = leaf.directory.open()? else { return Ok(NameOutcome::Processed) };
         let dir = dir.as_fd();
         let mut verdict = if leaf.directory.is_fresh {
             Verdict::New
@@ -56,38 +72,36 @@ impl Worker<'_> {
             resolve_conflict(self.run, leaf, dir, stat)?
         };
         if let Verdict::Skip(reason, there) = verdict {
-            if !self.leave(leaf, (dir, reason, &there), (source, stat))? {
-                return Ok(());
+            if let Some(outcome) = self.leave(leaf, (dir, reason, &there), (source, stat))? {
+                return Ok(outcome);
             }
             verdict = Verdict::Replace(there);
         }
         let verdict = match verdict {
             Verdict::Replace(there) if options.attributes_only && there.keeps_contents(options) => {
-                return self.give_attributes(leaf, (source, stat), &there);
+                self.give_attributes(leaf, (source, stat), &there)?;
+                return Ok(NameOutcome::Processed);
             }
             verdict => verdict,
         };
         if !(options.links_names(leaf.named_by_caller(), stat.st_nlink) && is_regular) {
-            return self.copy_contents(leaf, source, stat, verdict).map(drop);
+            self.copy_contents(leaf, source, stat, verdict)?;
+            return Ok(NameOutcome::Processed);
         }
         loop {
             match self.crew.links.meet(leaf, stat) {
-                Met::Waits => return Ok(()),
+                Met::Waits => return Ok(NameOutcome::Waiting),
                 Met::Again(name) => match self.link(leaf, (dir, stat), &name)? {
-                    Named::Done => {
-                        self.list_file(leaf);
-                        return Ok(());
-                    }
-                    Named::Lost => {}
-                    Named::Refused => {
-                        return self.copy_contents(leaf, source, stat, verdict).map(drop);
-                    }
+                    Named::Done => self.list_file(leaf),
+                    Named::Lost => continue,
+                    Named::Refused => drop(self.copy_contents(leaf, source, stat, verdict)?),
                 },
                 Met::First => {
                     let copied = self.copy_contents(leaf, source, stat, verdict);
-                    return self.wake_for(leaf, stat, copied);
+                    self.wake_for(leaf, stat, copied)?;
                 }
             }
+            return Ok(NameOutcome::Processed);
         }
     }
 
@@ -156,15 +170,15 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Leaves what is there; whether it has to be replaced all the same. Where the source has more
-    /// names, it is what they are linked to, or it gives way to a link to the copy that one of them
-    /// has already. What is newer stays as it is.
+    /// Keeps the existing file. Returns `None` if it has to be replaced after all. If the source has more
+    /// names, they are linked to the existing file, or it is replaced by a link to the copy that one of
+    /// them has already. A newer existing file stays unchanged.
     fn leave(
         &mut self,
         leaf: &Leaf<'_>,
         (dir, reason, there): (BorrowedFd<'_>, Skip, &Existing),
         (source, stat): (&OwnedFd, &Stat),
-    ) -> Attempt<bool> {
+    ) -> Attempt<Option<NameOutcome>> {
         let has_names = self.run.options.links_names(leaf.named_by_caller(), stat.st_nlink);
         let are_files = [stat, &there.stat].map(kind) == [FileType::RegularFile; 2];
         // A link that leads to the file is no name of it: what was linked to that would lead elsewhere.
@@ -176,11 +190,12 @@ impl Worker<'_> {
         } else {
             LeftName::Stays
         };
+        if matches!(left, LeftName::Waits) {
+            return Ok(Some(NameOutcome::Waiting));
+        }
         if matches!(left, LeftName::Linked) {
             self.list_file(leaf);
-        }
-        if matches!(left, LeftName::Linked | LeftName::Waits) {
-            return Ok(false);
+            return Ok(Some(NameOutcome::Processed));
         }
         let is_replaced = self.is_to_be_replaced(leaf, reason, (source, stat), (dir, there));
         let stays = matches!(is_replaced, Ok(false));
@@ -192,7 +207,7 @@ impl Worker<'_> {
             let copy = if stays { id_of(dir, leaf.name) } else { Ok(None) };
             self.wake_for(leaf, stat, copy)?;
         }
-        is_replaced
+        Ok(if is_replaced? { None } else { Some(NameOutcome::Processed) })
     }
 
     fn skip_file(
