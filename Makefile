@@ -9,9 +9,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 # Where `make install` keeps the debugging symbols of what it installs, e.g. /usr/lib/debug; empty keeps none.
 SYMBOLS ?=
-# Seconds spent on each fuzz target by `make fuzz`, and by the short run inside `make test`.
+# Seconds that `make fuzz` spends on each target; `make audit` spends 15.
 FUZZ_SECONDS ?= 60
-SMOKE_SECONDS ?= 5
 # Processes killed by each part of `make campaign`.
 KILLS ?= 1000
 # Ranks of fleets that it kills, in each of three tests.
@@ -55,17 +54,14 @@ build: ## build thalweg, thalweg-packets and the C library for release; PIE=1: w
 	$(CARGO) rustc --release --locked --package thalweg-cli --bin thalweg -- $(START)
 
 test: start-skips setup lint ## install what is missing (Debian, root), lint, run every test, count the skipped
-	@# The fuzz targets keep one processor busy, crate by crate, so they are compiled beside the tests. Nothing is compiled
-	@# while tests run: the wheel is built here too.
-	@status=0; tests/setup/fuzz build & fuzz=$$!; \
-	$(CARGO) test --locked --no-run $(TESTS) $(FEATURES) || status=$$?; \
-	wait $$fuzz || status=$$?; \
+	@# Nothing is compiled while tests run: the wheel is built here too.
+	@status=0; $(CARGO) test --locked --no-run $(TESTS) $(FEATURES) || status=$$?; \
 	((status)) || THALWEG_PROGRAM=$$CARGO_TARGET_DIR/debug/thalweg tests/setup/python build || status=$$?; exit $$status
-	@# Java's and Python's tests mostly wait, the fuzzers keep one processor busy; none of them measures. The wheel that
-	@# Python tests has the command that the tests were built with.
+	@# Java's and Python's tests mostly wait and measure nothing. The wheel that Python tests has the command that the tests were
+	@# built with.
 	@# Studies build programs into the user's cache; those of tests stay here.
 	@status=0; XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" tests/setup/with-filesystems tests/setup/run \
-		"java=tests/setup/java verify" "fuzz=tests/setup/fuzz smoke $(SMOKE_SECONDS)" \
+		"java=tests/setup/java verify" \
 		"python=THALWEG_PROGRAM=$$CARGO_TARGET_DIR/debug/thalweg tests/setup/python test" -- --locked $(TESTS) $(FEATURES) || status=$$?; \
 	tests/setup/skips summary; exit $$status
 
@@ -88,16 +84,11 @@ campaign: ## long: KILLS of each end of rings and bulk transfers between process
 honesty: ## long, on a machine that does nothing else: how often the same work twice shows a difference, in 100 real runs
 	$(CARGO) test --locked --package thalweg-lab $(FEATURES) --test honesty -- --ignored --nocapture
 
-lint: ## formatting, clippy, what the libraries offer, licences and sources, shell scripts
+lint: ## formatting, clippy, arrows between crates, licences and sources, shell scripts
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
-	@# The shipped binary has no test features; a use that only they make valid must not hide here.
-	$(CARGO) check --quiet --locked --package thalweg-cli --package thalweg
-	@# Workspaces of their own, which a change of a crate breaks unseen: the fuzz targets, and our worker beside other projects' channels.
-	@for apart in fuzz peers/channel; do $(CARGO) check --quiet --locked --manifest-path $$apart/Cargo.toml; done
 	@# The arrows between crates and modules, the lengths of files: what no compiler looks at.
 	$(CARGO) test --quiet --locked --package thalweg-architecture
-	@tests/setup/api
 	@tests/setup/python lint
 	@tests/setup/cargo-deny
 	@tests/setup/shell
@@ -136,7 +127,7 @@ jmh: build ## run the micro-benchmarks of the Java module, those that JMH names
 	THALWEG_ARCHIVE=$(dir $(BIN))libthalweg.a tests/setup/java -Pjmh test-compile exec:exec "-Djmh=$(JMH)"
 
 fuzz: ## run every fuzz target for FUZZ_SECONDS
-	@tests/setup/fuzz run $(FUZZ_SECONDS)
+	@tests/setup/fuzz $(FUZZ_SECONDS)
 
 tsan: ## the ring's tests under ThreadSanitizer (nightly compiler with rust-src)
 	@tests/setup/tsan
