@@ -35,6 +35,7 @@ mod copy;
 mod count;
 mod error;
 mod event;
+mod exclude;
 pub mod fleet;
 mod folder;
 pub mod foreign;
@@ -62,6 +63,7 @@ pub use copy::start::copy;
 pub use count::count;
 pub use error::{Error, Refusal};
 pub use event::{Event, Events, Halt, Progress, Skip, Total};
+pub use exclude::ExcludePatterns;
 pub use journal::Journal;
 pub use listed::Listed;
 pub use options::{

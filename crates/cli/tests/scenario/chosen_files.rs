@@ -45,6 +45,8 @@ fn patterns_mean_what_they_mean_in_a_gitignore() {
         ("--exclude link", &["link"]),
         ("--exclude '#odd' --exclude 'sp ace'", &["#odd", "sp ace"]),
         ("--exclude 'sub/*.o'", &["sub/b.o"]),
+        // Braces are ordinary characters to git, and a malformed pattern matches nothing.
+        ("--exclude '{a,b}.o' --exclude 'a[b' --exclude $'\\xff'", &[]),
         ("--exclude '**/build/x'", &["sub/build/x"]),
         // Not even a pattern for what is in it brings a folder back.
         (
@@ -200,8 +202,6 @@ fn lists_that_lead_elsewhere_and_flags_that_make_no_sense_are_refused() {
         ("$T copy --files-from - s d <&-", 1, "standard input"),
         ("$T copy --parents --files-from l s d", 2, "cannot be used with"),
         ("$T copy --exclude x p -", 2, "no sense"),
-        ("$T copy -r --exclude 'a{b' s d", 2, "'a{b'"),
-        ("$T copy -r --exclude $'\\xff' s d", 2, "UTF-8"),
         ("$T copy -r --exclude-from gone s d", 1, "ENOENT"),
     ] {
         let ran = shell(scratch.path(), line).expect(code);

@@ -24,7 +24,10 @@ impl Target {
             url::ParseError::RelativeUrlWithoutBase => {
                 Error::Usage(format!("'{text}' has no scheme: write http:// in front"))
             }
-            error => Error::Usage(format!("'{text}' is no URL: {error}")),
+            url::ParseError::IdnaError => Error::Usage(format!(
+                "'{text}': the host name is not ASCII: write it in its ASCII form (xn--...)"
+            )),
+            error => Error::Usage(format!("'{text}' is not a valid URL: {error}")),
         })?;
         Self::of(url)
     }

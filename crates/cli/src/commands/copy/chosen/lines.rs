@@ -38,6 +38,11 @@ impl List {
         Ok(Self { name, bytes, end: if from0 { 0 } else { b'\n' } })
     }
 
+    /// All of it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The lines that are not empty, each with where it is.
     pub fn lines(&self) -> impl Iterator<Item = (String, &[u8])> {
         let lines = self.bytes.split(|byte| *byte == self.end).enumerate();

@@ -1,0 +1,206 @@
+//! Globs as git knows them: `?`, `*`, `**` between slashes, bracket expressions, and `\` before an ordinary character.
+//!
+//! A glob is compiled to tokens and matched by following all possible positions at once, so that the time is bounded by
+//! pattern length times text length, whatever the pattern.
+
+/// A compiled glob.
+#[derive(Clone, Debug)]
+pub(super) struct Glob(Vec<Token>);
+
+#[derive(Clone, Debug)]
+enum Token {
+    /// This byte.
+    Byte(u8),
+    /// One byte that is not a slash.
+    Any,
+    /// One of these bytes, not a slash.
+    Set(Box<[bool; 256]>),
+    /// Any number of bytes that are not slashes.
+    Star,
+    /// Any number of bytes.
+    DoubleStar,
+    /// The next two tokens may be left out: `**/` stands for no directory too.
+    OptionalPair,
+    /// Nothing: the pattern is malformed, and git matches nothing with it.
+    Never,
+}
+
+/// Returns the number of bytes before the first special character.
+pub(super) fn literal_len(text: &[u8]) -> usize {
+    text.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(text.len())
+}
+
+impl Glob {
+    /// A glob for a single name, in which `**` means the same as `*`.
+    pub fn of_name(text: &[u8]) -> Self {
+        Self::compile(text, false)
+    }
+
+    /// A glob for a path.
+    pub fn of_path(text: &[u8]) -> Self {
+        Self::compile(text, true)
+    }
+
+    fn compile(text: &[u8], is_path: bool) -> Self {
+        let mut tokens = Vec::new();
+        let mut at = 0;
+        while let Some(byte) = text.get(at) {
+            match byte {
+                b'?' => tokens.push(Token::Any),
+                b'*' => {
+                    let end =
+                        text[at..].iter().position(|b| *b != b'*').map_or(text.len(), |n| at + n);
+                    push_stars(&mut tokens, text, at..end, is_path);
+                    at = end;
+                    continue;
+                }
+                b'[' => match bracket(text, at + 1) {
+                    Some((set, end)) => {
+                        tokens.push(Token::Set(set));
+                        at = end;
+                        continue;
+                    }
+                    None => return Self(vec![Token::Never]),
+                },
+                b'\\' => {
+                    at += 1;
+                    tokens.push(text.get(at).map_or(Token::Never, |byte| Token::Byte(*byte)));
+                }
+                byte => tokens.push(Token::Byte(*byte)),
+            }
+            at += 1;
+        }
+        Self(tokens)
+    }
+
+    /// Whether it matches all of `text`.
+    pub fn matches(&self, text: &[u8]) -> bool {
+        let mut here = vec![false; self.0.len() + 1];
+        let mut next = here.clone();
+        self.enter(&mut here, 0);
+        for byte in text {
+            next.fill(false);
+            for (at, token) in self.0.iter().enumerate().filter(|(at, _)| here[*at]) {
+                match token {
+                    Token::Byte(wanted) if wanted == byte => self.enter(&mut next, at + 1),
+                    Token::Any if *byte != b'/' => self.enter(&mut next, at + 1),
+                    Token::Set(set) if set[usize::from(*byte)] => self.enter(&mut next, at + 1),
+                    Token::Star if *byte != b'/' => self.enter(&mut next, at),
+                    Token::DoubleStar => self.enter(&mut next, at),
+                    _ => {}
+                }
+            }
+            std::mem::swap(&mut here, &mut next);
+        }
+        here[self.0.len()]
+    }
+
+    /// Marks a position, and those that are reached from it without a byte.
+    fn enter(&self, positions: &mut [bool], at: usize) {
+        if std::mem::replace(&mut positions[at], true) {
+            return;
+        }
+        match self.0.get(at) {
+            Some(Token::Star | Token::DoubleStar) => self.enter(positions, at + 1),
+            Some(Token::OptionalPair) => {
+                self.enter(positions, at + 1);
+                self.enter(positions, at + 3);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Adds the tokens of a run of asterisks, which is at `run` in `text`. The glob of a path begins behind its literal start, and
+/// that counts as the start of a name, as in git.
+fn push_stars(tokens: &mut Vec<Token>, text: &[u8], run: std::ops::Range<usize>, is_path: bool) {
+    let rest = &text[run.end..];
+    let begins = run.start == 0 || text[run.start - 1] == b'/';
+    let ends = rest.is_empty() || rest.starts_with(b"/") || rest.starts_with(b"\\/");
+    if !(is_path && run.len() > 1 && begins && ends) {
+        return tokens.push(Token::Star);
+    }
+    if rest.starts_with(b"/") {
+        tokens.push(Token::OptionalPair);
+    }
+    tokens.push(Token::DoubleStar);
+}
+
+/// Parses a bracket expression whose first byte is at `at`. Returns its bytes, and where it ends; `None` if it is malformed.
+fn bracket(text: &[u8], mut at: usize) -> Option<(Box<[bool; 256]>, usize)> {
+    let is_negated = matches!(text.get(at), Some(b'!' | b'^'));
+    at += usize::from(is_negated);
+    let mut set = Box::new([false; 256]);
+    let mut before = None;
+    let first = at;
+    loop {
+        let byte = *text.get(at)?;
+        if byte == b']' && at > first {
+            break;
+        }
+        let is_range = byte == b'-' && text.get(at + 1).is_some_and(|next| *next != b']');
+        match (byte, before) {
+            (b'-', Some(from)) if is_range => {
+                let (to, end) = escaped(text, at + 1)?;
+                set.iter_mut()
+                    .take(usize::from(to) + 1)
+                    .skip(usize::from(from))
+                    .for_each(|one| *one = true);
+                (before, at) = (None, end);
+                continue;
+            }
+            (b'[', _) if text.get(at + 1) == Some(&b':') => {
+                if let Some((name, end)) = class_name(text, at + 2) {
+                    let is_member = class(name)?;
+                    (0..=255).filter(is_member).for_each(|byte: u8| set[usize::from(byte)] = true);
+                    (before, at) = (None, end);
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        let (byte, end) = escaped(text, at)?;
+        set[usize::from(byte)] = true;
+        (before, at) = (Some(byte), end);
+    }
+    if is_negated {
+        set.iter_mut().for_each(|one| *one = !*one);
+    }
+    set[usize::from(b'/')] = false;
+    Some((set, at + 1))
+}
+
+/// Returns the byte at `at`, or the one behind a backslash there, and where the next one is.
+fn escaped(text: &[u8], at: usize) -> Option<(u8, usize)> {
+    match *text.get(at)? {
+        b'\\' => Some((*text.get(at + 1)?, at + 2)),
+        byte => Some((byte, at + 1)),
+    }
+}
+
+/// Returns the name of a class such as `[:alpha:]` that begins at `at`, and where it ends. `None`: `:]` is missing, so `[` is an
+/// ordinary character.
+fn class_name(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let end = at + text.get(at..)?.iter().position(|byte| *byte == b']')?;
+    let name = text[at..end].strip_suffix(b":")?;
+    Some((name, end + 1))
+}
+
+/// Returns the members of a class; `None` if there is no such class.
+fn class(name: &[u8]) -> Option<fn(&u8) -> bool> {
+    Some(match name {
+        b"alnum" => u8::is_ascii_alphanumeric,
+        b"alpha" => u8::is_ascii_alphabetic,
+        b"blank" => |byte| matches!(byte, b' ' | b'\t'),
+        b"cntrl" => u8::is_ascii_control,
+        b"digit" => u8::is_ascii_digit,
+        b"graph" => u8::is_ascii_graphic,
+        b"lower" => u8::is_ascii_lowercase,
+        b"print" => |byte| matches!(byte, b' '..=b'~'),
+        b"punct" => u8::is_ascii_punctuation,
+        b"space" => |byte| matches!(byte, b' ' | b'\t'..=b'\r'),
+        b"upper" => u8::is_ascii_uppercase,
+        b"xdigit" => u8::is_ascii_hexdigit,
+        _ => return None,
+    })
+}

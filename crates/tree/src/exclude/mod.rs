@@ -1,0 +1,126 @@
+//! Patterns as in `.gitignore`, which leave entries out of a copy.
+//!
+//! The rules are those of gitignore(5); the test `crates/tree/tests/exclude.rs` compares random pattern lists with
+//! `git ls-files -o --exclude-from`.
+
+use std::{os::unix::ffi::OsStrExt, path::Path};
+
+use crate::Filter;
+
+mod glob;
+mod pattern;
+
+use pattern::Pattern;
+
+/// An ordered list of exclude patterns. The last pattern that matches an entry decides.
+#[derive(Clone, Debug, Default)]
+pub struct ExcludePatterns(Vec<Pattern>);
+
+impl ExcludePatterns {
+    /// Adds one pattern. A leading `!` negates it. `#` and trailing blanks are ordinary characters.
+    pub fn add(&mut self, pattern: &[u8]) {
+        self.0.extend(Pattern::parse(pattern));
+    }
+
+    /// Adds one line of a pattern file, without its line end. Skips comments and removes trailing blanks.
+    pub fn add_line(&mut self, line: &[u8]) {
+        if line.first() != Some(&b'#') {
+            self.add(without_trailing_blanks(line));
+        }
+    }
+
+    /// Adds all lines of a pattern file. Lines end in LF or CR LF; a byte order mark at the start is skipped.
+    pub fn add_file(&mut self, text: &[u8]) {
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+        for line in text.split(|byte| *byte == b'\n') {
+            self.add_line(line.strip_suffix(b"\r").unwrap_or(line));
+        }
+    }
+
+    /// `true` if no pattern was added.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Filter for ExcludePatterns {
+    fn leaves_out(&self, path: &Path, is_directory: bool) -> bool {
+        let path = path.as_os_str().as_bytes();
+        let matching = self.0.iter().rev().find(|pattern| pattern.matches(path, is_directory));
+        matching.is_some_and(|pattern| !pattern.is_negated())
+    }
+}
+
+/// Removes blanks at the end, but not one after a backslash. Tabs stay.
+fn without_trailing_blanks(line: &[u8]) -> &[u8] {
+    let mut end = 0;
+    let mut at = 0;
+    while let Some(byte) = line.get(at) {
+        at += if *byte == b'\\' { 2 } else { 1 };
+        if *byte != b' ' {
+            end = at.min(line.len());
+        }
+    }
+    &line[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaves_out(patterns: &[&str], path: &str) -> bool {
+        let mut list = ExcludePatterns::default();
+        patterns.iter().for_each(|pattern| list.add(pattern.as_bytes()));
+        list.leaves_out(Path::new(path), false)
+    }
+
+    #[test]
+    fn the_last_matching_pattern_decides() {
+        assert!(leaves_out(&["!k.o", "*.o"], "k.o"));
+        assert!(!leaves_out(&["*.o", "!k.o"], "a/k.o"));
+        assert!(!leaves_out(&[], "a"));
+    }
+
+    #[test]
+    fn braces_are_ordinary_and_a_bracket_never_matches_a_slash() {
+        assert!(!leaves_out(&["{a,b}"], "a"));
+        assert!(leaves_out(&["{a,b}"], "{a,b}"));
+        assert!(!leaves_out(&["lib[!z]x"], "lib/x"));
+        assert!(leaves_out(&["[[:digit:]]"], "9"));
+    }
+
+    #[test]
+    fn a_pattern_that_cannot_match_excludes_nothing() {
+        for pattern in ["[", "[a", "a\\", "[[:none:]]", "/", "!", ""] {
+            for path in ["a", "[", "[a", "a\\", "n", "a/"] {
+                assert!(!leaves_out(&[pattern], path), "{pattern} {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_source_itself_is_matched_by_its_last_name_only() {
+        assert!(leaves_out(&["src"], "../src"));
+        assert!(!leaves_out(&["/src"], "../src"));
+        assert!(!leaves_out(&["*/src"], "../src"));
+        assert!(!leaves_out(&["**/src"], "../src"));
+    }
+
+    #[test]
+    fn a_file_may_begin_with_a_mark_and_end_its_lines_as_windows_does() {
+        let mut list = ExcludePatterns::default();
+        list.add_file(b"\xef\xbb\xbfone\r\n# two\n\\#two\nthree  \nfour\\  \nfive\t\n");
+        for (path, is_left_out) in [
+            ("one", true),
+            ("two", false),
+            ("#two", true),
+            ("three", true),
+            ("four ", true),
+            ("four", false),
+            ("five\t", true),
+            ("five", false),
+        ] {
+            assert_eq!(list.leaves_out(Path::new(path), false), is_left_out, "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! One exclude pattern: what it applies to, and its glob.
+
+use super::glob::{Glob, literal_len};
+
+/// A parsed pattern.
+#[derive(Clone, Debug)]
+pub(super) struct Pattern {
+    /// `true` if it brings an entry back that an earlier pattern excluded.
+    negated: bool,
+    /// `true` if it ends in `/` and so matches directories only.
+    directories_only: bool,
+    subject: Subject,
+}
+
+/// The part of a path that a pattern is compared with.
+#[derive(Clone, Debug)]
+enum Subject {
+    /// The last name equals these bytes.
+    Name(Vec<u8>),
+    /// The last name matches a glob.
+    NameGlob(Glob),
+    /// The path below the source begins with these bytes, and its rest matches a glob.
+    Path(Vec<u8>, Glob),
+}
+
+impl Pattern {
+    /// Parses a pattern. Returns `None` if nothing is left of it.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let (negated, text) = match text.strip_prefix(b"!") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (directories_only, text) = match text.strip_suffix(b"/") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let subject = if text.contains(&b'/') {
+            let text = text.strip_prefix(b"/").unwrap_or(text);
+            // git compares what precedes the first special character byte by byte, and begins the glob there: so `**` has
+            // its meaning right behind a literal, in `a**/b` too.
+            let (literal, rest) = text.split_at(literal_len(text));
+            Subject::Path(literal.to_vec(), Glob::of_path(rest))
+        } else if literal_len(text) == text.len() {
+            Subject::Name(text.to_vec())
+        } else {
+            Subject::NameGlob(Glob::of_name(text))
+        };
+        let is_something = !text.is_empty();
+        is_something.then_some(Self { negated, directories_only, subject })
+    }
+
+    pub fn is_negated(&self) -> bool {
+        self.negated
+    }
+
+    /// Whether it matches a path below the source. `../NAME` is the source itself, which has a name but no path.
+    pub fn matches(&self, path: &[u8], is_directory: bool) -> bool {
+        if self.directories_only && !is_directory {
+            return false;
+        }
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        match &self.subject {
+            Subject::Name(literal) => name == literal,
+            Subject::NameGlob(glob) => glob.matches(name),
+            Subject::Path(..) if path.starts_with(b"../") => false,
+            Subject::Path(literal, glob) => {
+                path.strip_prefix(&**literal).is_some_and(|rest| glob.matches(rest))
+            }
+        }
+    }
+}
